@@ -1,0 +1,41 @@
+"""What can go wrong, in the user's words.
+
+A message has three parts: *`name` must be RULE, got VALUE.* and a line *Hint:* with the next step.
+"""
+
+from __future__ import annotations
+
+
+class TiltmeterError(ValueError):
+    """Any mistake in what tiltmeter was given; the parent of all its errors."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(f"{message}\nHint: {hint}" if hint else message)
+
+
+class DistributionError(TiltmeterError):
+    """A probability distribution, a channel or a set of scores is not one."""
+
+
+class WeightsError(TiltmeterError):
+    """The weights λ, or row weights, are negative, not finite or all zero."""
+
+
+class SupportError(TiltmeterError):
+    """A quantity is infinite, or no solution exists, because of where the groups have no mass."""
+
+
+class NotSmoothError(TiltmeterError):
+    """The objective has no derivative at the audited group's distribution."""
+
+
+class NotBinaryError(TiltmeterError):
+    """A quantity of the paper that exists for two outcomes only was asked of another model."""
+
+
+class ConvergenceError(TiltmeterError):
+    """A solver stopped before it could prove its answer."""
+
+
+class DataError(TiltmeterError):
+    """Rows, columns or files are not what the analysis needs."""
