@@ -1,0 +1,18 @@
+"""Which way does a model lean, and through which features?"""
+
+from tiltmeter.errors import TiltmeterError
+from tiltmeter.theory.correction import CorrectionFunction, correction_function
+from tiltmeter.theory.logistic import logistic_case
+from tiltmeter.theory.moments import GroupMoments
+from tiltmeter.theory.world import World
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CorrectionFunction",
+    "GroupMoments",
+    "TiltmeterError",
+    "World",
+    "correction_function",
+    "logistic_case",
+]

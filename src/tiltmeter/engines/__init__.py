@@ -1,0 +1,1 @@
+"""Rows become a few sums per group."""

@@ -1,0 +1,1 @@
+"""The paper's theory, exact: numpy and scipy only, arguments in, values out."""

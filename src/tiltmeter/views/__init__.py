@@ -1,0 +1,1 @@
+"""Results become text, figures and files. Nothing is computed here."""

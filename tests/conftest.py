@@ -1,0 +1,31 @@
+"""Skips are visible, and forbidden where TILTMETER_FORBID_SKIPS is set."""
+
+import os
+import shutil
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+NEEDS = {
+    "browser": ("chromium", "Debian's package `chromium`"),
+    "java": ("java", "Debian's package `openjdk-17-jre-headless`"),
+}
+
+settings.register_profile(
+    "tiltmeter", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], max_examples=60
+)
+settings.load_profile("tiltmeter")
+
+
+def pytest_runtest_setup(item):
+    for mark, (command, package) in NEEDS.items():
+        if item.get_closest_marker(mark) and shutil.which(command) is None:
+            pytest.skip(f"needs `{command}`: install {package}")
+
+
+def pytest_sessionfinish(session, exitstatus):
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", []) if reporter else []
+    if skipped and os.environ.get("TILTMETER_FORBID_SKIPS"):
+        reporter.write_line(f"TILTMETER_FORBID_SKIPS is set, but {len(skipped)} test(s) were skipped", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
