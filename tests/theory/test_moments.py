@@ -1,14 +1,15 @@
 """Laws of the sums: exact where raw sums lose their digits, and the same however the rows come."""
 
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.worlds import random_world
 
 import tiltmeter as tm
-from tests.worlds import random_world
 from tiltmeter.engines.arrays import moments_by_group
 
 HARD = 1e6  # values at 1e6 ± 1e-2
@@ -25,7 +26,7 @@ def exact_covariance(x, y, w):
     """The weighted covariance in rational arithmetic: no rounding at all."""
     x, y, w = ([Fraction(float(v)) for v in column] for column in (x, y, w))
     total = sum(w)
-    mx, my = sum(a * b for a, b in zip(w, x, strict=True)) / total, sum(a * b for a, b in zip(w, y, strict=True)) / total
+    mx, my = (sum(a * b for a, b in zip(w, z, strict=True)) / total for z in (x, y))
     return float(sum(c * (a - mx) * (b - my) for a, b, c in zip(x, y, w, strict=True)) / total)
 
 
@@ -58,7 +59,7 @@ def test_moments_do_not_depend_on_order_or_split(seed, cuts, weighted):
     whole = tm.GroupMoments.from_rows(log_odds, scores, w)
     order = rng.permutation(500)
     edges = [0, *sorted(rng.choice(np.arange(1, 500), cuts, replace=False)), 500]
-    parts = [order[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    parts = [order[a:b] for a, b in pairwise(edges)]
     merged = tm.GroupMoments.empty()
     for part in parts:
         merged = merged + tm.GroupMoments.from_rows(log_odds[part], scores[part], None if w is None else w[part])

@@ -1,12 +1,14 @@
 """The correction path against a conic solver, its own optimality bound and closed forms."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.worlds import ALL, SMOOTH, conic_minimiser, conic_projection, lambdas, random_world, worlds
 
 import tiltmeter as tm
-from tests.worlds import ALL, SMOOTH, conic_minimiser, conic_projection, lambdas, random_world, worlds
 
 
 @pytest.mark.parametrize("divergence", ALL)
@@ -70,8 +72,8 @@ def test_green_line_ends_at_the_projection(seed):
     assert points[-1].q == pytest.approx(end.q, abs=1e-4)
     gaps = [point.terms[3] for point in points]
     costs = [point.terms[0] for point in points]
-    assert all(b <= a + 1e-12 for a, b in zip(gaps, gaps[1:], strict=False))
-    assert all(a <= b + 1e-12 for a, b in zip(costs, costs[1:], strict=False))
+    assert all(b <= a + 1e-12 for a, b in pairwise(gaps))
+    assert all(a <= b + 1e-12 for a, b in pairwise(costs))
     assert costs[-1] <= end.cost + 1e-9
 
 

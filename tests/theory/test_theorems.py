@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-import tiltmeter as tm
 from tests.worlds import (
     SMOOTH,
     conic_minimiser,
@@ -15,6 +13,8 @@ from tests.worlds import (
     random_world,
     worlds,
 )
+
+import tiltmeter as tm
 
 seeds = st.integers(0, 10**6)
 positive = st.floats(0.05, 5.0)

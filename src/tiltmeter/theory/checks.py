@@ -93,7 +93,7 @@ def check_channel(name: str, values: ArrayLike) -> Floats:
     if (np.abs(totals - 1) > SUM_TOLERANCE).any():
         place = int(np.argmax(np.abs(totals - 1)))
         raise DistributionError(
-            f"each row of `{name}` must sum to 1, got a sum of {totals[place]!r} in row {place}.",
+            f"each row of `{name}` must sum to 1, got a sum of {totals[place]} in row {place}.",
             "the columns are the probabilities of the K outcomes.",
         )
     rows: Floats = array / totals[:, None]
@@ -121,6 +121,12 @@ def check_weight(name: str, value: float) -> float:
     if not np.isfinite(value) or value < 0:
         raise WeightsError(f"`{name}` must be finite and not negative, got {value!r}.", "leave a term out with a 0.")
     return float(value)
+
+
+def direction_weights(input_weight: float, output_weight: float) -> tuple[float, float, float]:
+    """Return λ2 and λ4 divided by their sum, and the sum: a direction does not depend on it, but underflow does."""
+    total = (input_weight + output_weight) or 1.0
+    return input_weight / total, output_weight / total, total
 
 
 def check_probability(name: str, value: float) -> float:

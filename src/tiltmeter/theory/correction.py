@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tiltmeter.errors import DataError, NotBinaryError
-from tiltmeter.theory.checks import Floats, check_weight
+from tiltmeter.theory.checks import Floats, check_weight, direction_weights
 from tiltmeter.theory.divergence import DIVERGENCES, EQUAL, infinite, log_ratio
 from tiltmeter.theory.moments import GroupMoments
 
@@ -119,7 +119,7 @@ class CorrectionFunction:
         self._check_binary("n_m")
         if self.nothing_to_correct or self.output_weight == 0:
             return 0.0
-        return self.output_weight * self.rho_m * self.b1 / self.descent_rate
+        return self.rho_m * self.b1 * (self.output_weight / self.descent_rate)
 
     def f_l(self, log_odds: Any) -> Any:
         """Return the log-likelihood ratio function f_l = ℓ − E0[ℓ] (Theorem 2)."""
@@ -194,7 +194,8 @@ def correction_function(
     l2 = check_weight("input_weight", input_weight)
     l4 = check_weight("output_weight", output_weight)
     ratios = output_log_ratios(audited.output, reference.output, needed=l4 > 0)
-    slope = np.concatenate([[l2], l4 * (ratios[1:] - ratios[0])])
+    unit_l2, unit_l4, total = direction_weights(l2, l4)
+    slope = np.concatenate([[unit_l2], unit_l4 * (ratios[1:] - ratios[0])])
     slope[standard_deviations(audited) == 0] = 0.0
     norm = steepness(slope, audited.covariance)
     scale = -1.0 / norm if norm > 0 else 0.0
@@ -204,7 +205,7 @@ def correction_function(
         intercept=intercept,
         on_log_odds=on_log_odds,
         on_scores=tuple(on_scores),
-        descent_rate=-norm,
+        descent_rate=-norm * total,
         input_weight=l2,
         output_weight=l4,
         audited=audited,

@@ -12,7 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tiltmeter.errors import DistributionError
-from tiltmeter.theory.checks import Floats, check_array, check_distribution, check_same_length, check_weight
+from tiltmeter.theory.checks import (
+    Floats,
+    check_array,
+    check_distribution,
+    check_same_length,
+    check_weight,
+    direction_weights,
+)
 from tiltmeter.theory.divergence import EQUAL
 
 
@@ -56,7 +63,9 @@ class LogisticCase:
 
     def correction(self, input_weight: float = 1.0, output_weight: float = 1.0) -> Floats:
         """Return f~ on the atoms: −g~/‖g~‖ with g~ = λ2·f_l + λ4·γ1·(W − p)."""
-        l2, l4 = check_weight("input_weight", input_weight), check_weight("output_weight", output_weight)
+        l2, l4, _ = direction_weights(
+            check_weight("input_weight", input_weight), check_weight("output_weight", output_weight)
+        )
         g = l2 * self.f_l(self.features) + l4 * self.gamma1 * (self.scores - self.p0 @ self.scores)
         norm = float(np.sqrt(self.p0 @ g**2))
         scale = float(np.abs(g).max(initial=0.0))

@@ -20,6 +20,7 @@ from tiltmeter.theory.checks import (
     check_distribution,
     check_same_length,
     check_weights,
+    direction_weights,
 )
 from tiltmeter.theory.correction import CorrectionFunction, correction_function
 from tiltmeter.theory.divergence import EQUAL, Divergence, check_divergence, log_ratio
@@ -125,15 +126,16 @@ class World:
         f~ = −g~/‖g~‖ with g(x) = λ2·φ'(P0/P1) + λ4·Σ_y W(y|x)·φ'(Y0/Y1), centred under P0.
         """
         lam, d = check_weights(weights), check_divergence(divergence)
-        g = self._centred(self._gradient(lam, d))
+        l2, l4, total = direction_weights(lam[1], lam[3])
+        g = self._centred(self._gradient((0.0, l2, 0.0, l4), d))
         if d.name == "tv":
             self._check_tv_is_smooth(lam)
-            g = self._soft_threshold(g, lam[0] / 2)
+            g = self._soft_threshold(g, lam[0] / total / 2)
         norm = self._norm(g)
         values = -g / norm if norm > 0 else np.zeros_like(g)
         epsilon_max = -1.0 / float(values.min()) if norm > 0 else 0.0
         binary_kl = d.name == "kl" and self.channel.shape[1] == 2
-        return WorldCorrection(values, -norm, epsilon_max, self._paper(lam) if binary_kl else None)
+        return WorldCorrection(values, -norm * total, epsilon_max, self._paper(lam) if binary_kl else None)
 
     def perturb(self, f: ArrayLike, epsilon: float) -> Floats:
         """Return P0·(1 + ε·f), the perturbed distribution of Definition 2."""
