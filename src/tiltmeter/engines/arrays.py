@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tiltmeter.errors import DataError
 from tiltmeter.theory.moments import CHUNK, GroupMoments
+from tiltmeter.theory.shares import CellSums
 
 PIVOT_STRIDE = 64  # every 64th row of a chunk is enough to know about where it lies
 
@@ -108,3 +109,19 @@ def _check_finite(moments: GroupMoments, weighted: bool) -> None:
     if not (np.isfinite(moments.pivot).all() and np.isfinite(moments.scatter).all()):
         columns = "`log_odds`, `scores` and `weights`" if weighted else "`log_odds` and `scores`"
         raise DataError(f"{columns} must be finite, got missing or infinite values.", "count them with numpy.isfinite.")
+
+
+def cell_sums(
+    log_odds: NDArray[Any],
+    scores: NDArray[Any],
+    codes: NDArray[Any],
+    cells: int,
+    weights: NDArray[Any] | None = None,
+    pivot: NDArray[Any] | None = None,
+) -> CellSums:
+    """Return the sums of (ℓ, W_1, …) in each cell; `codes` are integers from 0 to cells − 1."""
+    columns = [log_odds, *(scores[:, 1:].T if scores.ndim == 2 else [scores])]
+    level = np.array([column.mean(dtype=np.float64) for column in columns]) if pivot is None else pivot
+    w = np.ones(len(codes)) if weights is None else np.asarray(weights, dtype=np.float64)
+    sums = [np.bincount(codes, w * (column - at), cells) for column, at in zip(columns, level, strict=True)]
+    return CellSums(level, np.bincount(codes, w, cells).astype(np.float64), np.column_stack(sums))

@@ -6,13 +6,13 @@ unknowns as outcomes, however many atoms there are; total variation is a linear 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, sparse
-from scipy.special import logsumexp
 
 from tiltmeter.errors import ConvergenceError, SupportError, WeightsError
 from tiltmeter.theory.checks import Floats, Weights
@@ -147,19 +147,19 @@ def projection(p0: Floats, channel: Floats, target: Floats) -> tuple[Floats, Flo
 
     Q_t ∝ P0·exp(Σ_y t_y W(y|x)) with t_0 = 0 minimises log Σ P0·e^{W·t} − t·target.
     """
-    W, wanted = channel[:, 1:], target[1:]
+    W, wanted = np.ascontiguousarray(channel.T[1:]), target[1:]
     for support in (p0 > 0, None):
         if support is None:
             support = _reachable(p0, channel, target)
         log_p0 = np.log(p0[support])
 
-        def function(t: Floats, log_g: Floats = log_p0, W: Floats = W[support]) -> tuple[float, Floats, Floats]:
+        def function(t: Floats, log_g: Floats = log_p0, W: Floats = W[:, support]) -> tuple[float, Floats, Floats]:
             value, r, covariance, _ = _tilted(log_g, W, t)
             return value - float(t @ wanted), r - wanted, covariance
 
         t = minimiser(function, np.zeros(len(wanted)))
         q = np.zeros_like(p0)
-        q[support] = _tilted(log_p0, W[support], t)[3]
+        q[support] = _tilted(log_p0, W[:, support], t)[3]
         if np.abs(q @ channel - target).max() <= 1e-10:
             return q, t
     raise ConvergenceError(
@@ -198,15 +198,18 @@ def _reachable(p0: Floats, channel: Floats, target: Floats) -> NDArray[np.bool_]
 
 
 def _tilted(log_g: Floats, W: Floats, t: Floats) -> tuple[float, Floats, Floats, Floats]:
-    """Return log Σ G·e^{W·t}, and mean of W, covariance of W and Q under Q_t ∝ G·e^{W·t}."""
-    exponent = log_g + W @ t
-    peak = exponent.max()
-    mass = np.exp(exponent - peak)
-    total = mass.sum()
-    q = mass / total
-    r = q @ W
-    centred = W - r
-    return float(peak + np.log(total)), r, (centred * q[:, None]).T @ centred, q
+    """Return log Σ G·e^{W·t}, and mean of W, covariance of W and Q under Q_t ∝ G·e^{W·t}; W has a row an outcome.
+
+    Sums of products by einsum: at these sizes the threads of a BLAS cost more than they bring.
+    """
+    mass = log_g + np.einsum("kn,k->n", W, t)
+    peak = float(mass.max())
+    np.exp(mass - peak, out=mass)
+    total = float(mass.sum())
+    mass /= total
+    r = np.einsum("kn,n->k", W, mass)
+    centred = W - r[:, None]
+    return peak + math.log(total), r, np.einsum("kn,ln->kl", centred * mass, centred), mass
 
 
 def _kl(inputs: Inputs, weights: Weights, start: Floats | None) -> tuple[Floats, float, Floats]:
@@ -214,36 +217,36 @@ def _kl(inputs: Inputs, weights: Weights, start: Floats | None) -> tuple[Floats,
     l1, l2, l3, l4 = weights
     A, B = l1 + l2, l3 + l4
     atoms, outcomes = _allowed(inputs, weights)
-    W = inputs.channel[np.ix_(atoms, outcomes)][:, 1:]
+    W = np.ascontiguousarray(inputs.channel[atoms].T[outcomes[1:]])
     c = _weighted_logs(l3, inputs.y0[outcomes], l4, inputs.y1[outcomes])
     if A == 0:
         return _outputs_only(inputs, c / B, outcomes)
     log_g = _weighted_logs(l1 / A, inputs.p0[atoms], l2 / A, inputs.p1[atoms])
-    t = np.zeros(W.shape[1])
+    t = np.zeros(len(W))
 
     def function(t: Floats) -> tuple[float, Floats, Floats]:
         value, r, covariance, _ = _tilted(log_g, W, t)
         u = (c - A * np.concatenate([[0.0], t])) / B
-        s = np.exp(u - logsumexp(u))[1:]
+        normaliser = float(np.logaddexp.reduce(u))
+        s = np.exp(u - normaliser)[1:]
         hessian = A * covariance + A**2 / B * (np.diag(s) - np.outer(s, s))
-        return A * value + B * float(logsumexp(u)), A * (r - s), hessian
+        return A * value + B * normaliser, A * (r - s), hessian
 
     if B > 0 and len(t):
         t = minimiser(function, start if start is not None and len(start) == len(t) else t)
-    value, _, _, q_atoms = _tilted(log_g, W, t)
-    bound = -function(t)[0] if B > 0 else -A * value
+    bound = -function(t)[0] if B > 0 else -A * _tilted(log_g, W, t)[0]
     q = np.zeros_like(inputs.p0)
-    q[atoms] = q_atoms
+    q[atoms] = _tilted(log_g, W, t)[3]
     return q, bound, t
 
 
 def _outputs_only(inputs: Inputs, log_target: Floats, outcomes: NDArray[np.intp]) -> tuple[Floats, float, Floats]:
     """Return, where no input term counts, the Q nearest to P0 whose outputs are the optimal ones."""
-    normaliser = logsumexp(log_target)
+    normaliser = float(np.logaddexp.reduce(log_target))
     target = np.zeros(inputs.channel.shape[1])
     target[outcomes] = np.exp(log_target - normaliser)
     q, t = projection(inputs.p0, inputs.channel, target)
-    return q, -float(normaliser), t
+    return q, -normaliser, t
 
 
 def _weighted_logs(la: float, pa: Floats, lb: float, pb: Floats) -> Floats:
@@ -255,7 +258,7 @@ def _weighted_logs(la: float, pa: Floats, lb: float, pb: Floats) -> Floats:
     return total
 
 
-def _allowed(inputs: Inputs, weights: Weights) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _allowed(inputs: Inputs, weights: Weights) -> tuple[NDArray[np.bool_] | slice, NDArray[np.intp]]:
     """Return the atoms where Q may have mass when J is infinite off the support, and the outcomes they reach."""
     l1, l2, l3, l4 = weights
     allowed = np.ones(len(inputs.p0), dtype=bool)
@@ -263,15 +266,15 @@ def _allowed(inputs: Inputs, weights: Weights) -> tuple[NDArray[np.intp], NDArra
         if weight > 0:
             allowed &= p > 0
     for weight, y in ((l3, inputs.y0), (l4, inputs.y1)):
-        if weight > 0:
+        if weight > 0 and (y == 0).any():
             allowed &= (inputs.channel[:, y == 0] == 0).all(axis=1)
     if not allowed.any():
         raise SupportError(
             "some atom must have mass in every distribution with a positive weight, got none.",
             "the groups share no inputs; merge atoms, or use a bounded divergence ('hellinger', 'js', 'tv').",
         )
-    outcomes = (inputs.channel[allowed] > 0).any(axis=0)
-    return np.flatnonzero(allowed), np.flatnonzero(outcomes)
+    atoms = slice(None) if allowed.all() else allowed
+    return atoms, np.flatnonzero([column[atoms].max() > 0 for column in inputs.channel.T])
 
 
 def _smooth(
@@ -286,15 +289,15 @@ def _smooth(
     A, B = l1 + l2, l3 + l4
     n, K = inputs.channel.shape
     atoms, outcomes = (
-        _allowed(inputs, weights) if np.isinf(divergence.slope_at_infinity) else (np.arange(n), np.arange(K))
+        _allowed(inputs, weights) if np.isinf(divergence.slope_at_infinity) else (slice(None), np.arange(K))
     )
-    W = inputs.channel[np.ix_(atoms, outcomes)]
+    W = inputs.channel[atoms][:, outcomes]
     F = PenaltyPair(divergence, l1, floored(divergence, inputs.p0[atoms]), l2, floored(divergence, inputs.p1[atoms]))
     H = PenaltyPair(
         divergence, l3, floored(divergence, inputs.y0[outcomes]), l4, floored(divergence, inputs.y1[outcomes])
     )
     k = len(outcomes)
-    spread = np.hstack([W, np.zeros((len(atoms), 1))]) if B > 0 else np.ones((len(atoms), 1))
+    spread = np.hstack([W, np.zeros((len(W), 1))]) if B > 0 else np.ones((len(W), 1))
     gather = np.hstack([-np.eye(k), np.ones((k, 1))]) if B > 0 else np.zeros((0, 1))
     one = np.eye(spread.shape[1])[-1]
 
@@ -323,12 +326,16 @@ def _smooth(
 
 
 def _cost_of_excluded(
-    inputs: Inputs, weights: Weights, divergence: Divergence, atoms: NDArray[np.intp], outcomes: NDArray[np.intp]
+    inputs: Inputs,
+    weights: Weights,
+    divergence: Divergence,
+    atoms: NDArray[np.bool_] | slice,
+    outcomes: NDArray[np.intp],
 ) -> float:
     """Return the constant Σ λ·P·φ(0) over atoms and outcomes that no Q of finite cost can reach."""
     sides = ((inputs.p0, atoms), (inputs.p1, atoms), (inputs.y0, outcomes), (inputs.y1, outcomes))
-    missed = [float(np.delete(p, kept).sum()) for p, kept in sides]
-    return sum(w * divergence.at_zero * m for w, m in zip(weights, missed, strict=True) if m > 0)
+    missed = [1.0 - float(p[kept].sum()) for p, kept in sides]
+    return sum(w * divergence.at_zero * m for w, m in zip(weights, missed, strict=True) if w > 0 and m > 1e-12)
 
 
 def _tv(inputs: Inputs, weights: Weights) -> tuple[Floats, float, Floats]:

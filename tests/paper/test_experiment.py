@@ -1,0 +1,179 @@
+"""The published numbers of the paper's COMPAS experiment, and the reference numbers that go with them."""
+
+from functools import cache
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.signal import find_peaks
+from scipy.stats import gaussian_kde
+from sklearn.linear_model import LogisticRegression
+
+import tiltmeter as tm
+from tiltmeter.datasets import COMPAS_FEATURES, load_compas
+from tiltmeter.demo import paper_experiment
+from tiltmeter.engines.arrays import cell_sums
+from tiltmeter.models.paper import paper_models
+from tiltmeter.theory.shares import share
+
+PRINTED = {"PriorCounts": (0.4135, 0.629), "Age": (0.297, 0.103), "ChargeDegree": (0.105, 0.054)}
+PRINTED |= {"Sex": (0.067, 0.104), "LengthOfStay": (0.027, 0.150)}
+
+
+@cache
+def experiment():
+    return paper_experiment()["comparisons"]["African-American"]
+
+
+@cache
+def rows():
+    data = load_compas()
+    audited = (data["race"] == "African-American").to_numpy()
+    codes = data.select(f"{f}_code" for f in COMPAS_FEATURES).to_numpy().astype(float)
+    return data, audited, codes, paper_models(codes, data["is_recid"].to_numpy(), audited)
+
+
+def corrections(log_odds, scores, audited, **weights):
+    return tm.correction_function(
+        *(tm.GroupMoments.from_rows(log_odds[g], scores[g]) for g in (audited, ~audited)), **weights
+    )
+
+
+def test_output_means_against_paper():
+    assert round(experiment()["output"]["audited"], 3) == 0.543
+    assert round(experiment()["output"]["reference"], 3) == 0.438
+    assert experiment()["output"]["audited"] == pytest.approx(0.54342, abs=5e-6)
+    assert experiment()["output"]["reference"] == pytest.approx(0.43825, abs=5e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("rho_m", 0.36411),
+        ("a1", -0.51069),
+        ("a2", 0.21230),
+        ("b1", -0.21039),
+        ("n_l", -1.60130),
+        ("n_m", 0.12267),
+        ("descent_rate", -0.62449),
+    ],
+)
+def test_named_quantities_against_reference(name, value):
+    assert experiment()["correction"][name] == pytest.approx(value, abs=5e-6)
+
+
+def test_range_step_and_divergence_against_reference():
+    c = experiment()
+    assert c["correction"]["smallest"] == pytest.approx(-2.118, abs=5e-4)
+    assert c["correction"]["largest"] == pytest.approx(3.005, abs=5e-4)
+    assert c["epsilon_max"] == pytest.approx(0.472, abs=5e-4)
+    assert c["output_divergence"]["value"] == pytest.approx(0.02224, abs=5e-6)
+
+
+def test_shares_against_reference():
+    """PriorCounts is .4135 at the exact maximum of the likelihood; a solver that stops early gives .414."""
+    shares = {row["feature"]: row for row in experiment()["proxies"]}
+    assert list(shares) == list(PRINTED)
+    for feature, (equal, outputs) in PRINTED.items():
+        assert shares[feature]["share"] == pytest.approx(equal, abs=5e-4)
+        assert shares[feature]["share_outputs_only"] == pytest.approx(outputs, abs=5e-4)
+
+
+def test_table_1_against_paper_all_fifteen_cells():
+    prototypes = experiment()["prototypes"]
+    expected = {
+        "max": (">45", "Misdemeanor", "Female", "0", "<3 months"),
+        "min": ("<25", "Felony", "Male", ">3", "<week"),
+        "near_zero": ("25 to 45", "Felony", "Male", "1 to 3", "<week"),
+    }
+    for name, labels in expected.items():
+        assert tuple(prototypes[name]["values"].values()) == labels
+        assert tuple(prototypes[name]["values"]) == COMPAS_FEATURES
+    assert {name: p["count"] for name, p in prototypes.items()} == {"max": 2, "min": 39, "near_zero": 229}
+
+
+def test_table_1_counts_are_the_audited_people_in_the_cell():
+    data, audited, _, _ = rows()
+    for prototype in experiment()["prototypes"].values():
+        same = np.ones(len(data), dtype=bool)
+        for feature, label in prototype["values"].items():
+            same &= (data[feature].cast(str) == label).to_numpy()
+        assert (same & audited).sum() == prototype["count"]
+
+
+def test_figure_2_peaks_of_prior_counts_against_reference():
+    data, audited, _, models = rows()
+    f = corrections(models.log_odds, models.scores, audited)(models.log_odds, models.scores)
+    many = audited & (data["PriorCounts"] == ">3").to_numpy()
+    grid = np.linspace(-3, 3, 1201)
+    density = gaussian_kde(f[many], bw_method=0.12)(grid)
+    peaks = grid[find_peaks(density)[0]]
+    for expected in (-2.10, -0.94, -0.58, 0.25):
+        assert np.abs(peaks - expected).min() < 0.03, (expected, peaks)
+
+
+def test_figure_2_length_of_stay_hardly_moves_the_correction_but_prior_counts_does():
+    data, audited, _, models = rows()
+    f = corrections(models.log_odds, models.scores, audited)(models.log_odds, models.scores)
+
+    def spread(feature):
+        means = [f[audited & (data[feature] == v).to_numpy()].mean() for v in data[feature].unique()]
+        return max(means) - min(means)
+
+    assert spread("PriorCounts") > 1.5
+    assert spread("LengthOfStay") < spread("PriorCounts") / 3
+
+
+def test_the_model_hardly_enters_at_equal_weights():
+    """The paper's f~ at λ2 = λ4 = 1 is almost −f_l: correlation 0.9989."""
+    _, audited, _, models = rows()
+    f = corrections(models.log_odds, models.scores, audited)(models.log_odds, models.scores)
+    assert np.corrcoef(f[audited], -models.log_odds[audited])[0, 1] == pytest.approx(0.9989, abs=5e-5)
+
+
+def test_least_change_and_decisions_against_reference():
+    c = experiment()
+    assert c["least_change"]["tilt"] == pytest.approx(-3.0505, abs=5e-5)
+    assert c["least_change"]["cost"] == pytest.approx(0.16140, abs=5e-6)
+    assert c["decisions_needed"] == 250
+    assert np.log(1 / 0.05) / c["output_divergence"]["value"] == pytest.approx(135, abs=0.5)
+
+
+def test_shares_at_the_ends_of_the_dial_are_those_of_score_and_log_odds():
+    _, audited, codes, models = rows()
+    log_odds, scores = models.log_odds[audited], models.scores[audited]
+    for j in range(codes.shape[1]):
+        cells = cell_sums(log_odds, scores, codes[audited, j].astype(int), 3)
+        for column, weights in ((log_odds, (1, 0)), (scores, (0, 1))):
+            f = corrections(models.log_odds, models.scores, audited, input_weight=weights[0], output_weight=weights[1])
+            means = [column[codes[audited, j] == v].mean() for v in codes[audited, j]]
+            assert share(cells, f) == pytest.approx(np.var(means) / np.var(column))
+
+
+def test_cells_without_reference_rows_are_those_of_the_erratum():
+    data, audited, _, _ = rows()
+    cells = data.select(COMPAS_FEATURES).with_columns(pl.Series("audited", audited)).group_by(COMPAS_FEATURES)
+    counts = cells.agg(n0=pl.col("audited").sum(), n1=(~pl.col("audited")).sum())
+    empty = counts.filter(pl.col("n1") == 0)
+    assert (len(empty), empty["n0"].sum()) == (12, 32)
+
+
+def test_other_encodings_give_other_numbers():
+    """Ridge, one-hot codes and the other outcome, as facts about the experiment."""
+    data, audited, codes, _ = rows()
+
+    def rate(features, outcome, **options):
+        def fit(target):
+            return LogisticRegression(tol=1e-10, max_iter=2000, **options).fit(features, target)
+
+        scores = fit(outcome).predict_proba(features)[:, 1]
+        log_odds = fit(audited).decision_function(features)
+        f = corrections(log_odds, scores, audited)
+        return f.descent_rate, scores[audited].mean(), scores[~audited].mean()
+
+    one_hot = np.hstack([(codes[:, [j]] == np.arange(1, 3)).astype(float) for j in range(5)])
+    one_hot = one_hot[:, one_hot.any(axis=0)]
+    is_recid, two_year = data["is_recid"].to_numpy(), data["two_year_recid"].to_numpy()
+    assert rate(codes, is_recid, C=1.0)[0] == pytest.approx(-0.623, abs=5e-4)
+    assert rate(one_hot, is_recid, C=np.inf)[0] == pytest.approx(-0.657, abs=5e-4)
+    assert rate(codes, two_year, C=np.inf)[1:] == (pytest.approx(0.511, abs=5e-4), pytest.approx(0.409, abs=5e-4))

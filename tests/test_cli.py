@@ -1,0 +1,64 @@
+"""The command line, run as a user runs it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def tiltmeter(*arguments, cwd=None):
+    command = [sys.executable, "-c", "from tiltmeter.cli import main; main()", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+
+
+def test_demo_prints_question_numbers_table_and_caveats():
+    result = tiltmeter("demo")
+    assert result.returncode == 0
+    assert result.stderr == ""
+    for part in ("0.543", "0.438", "0.02224", "-0.62449", "Misdemeanor", "PriorCounts", "no verdict"):
+        assert part in result.stdout
+    for word in ("fair ", "unfair", "compliant", "minority", "majority", "\x1b"):
+        assert word not in result.stdout
+
+
+def test_demo_json_to_standard_output_is_all_there_is():
+    result = tiltmeter("demo", "--json", "-")
+    summary = json.loads(result.stdout)
+    c = summary["comparisons"]["African-American"]
+    assert c["output"].keys() == {"audited", "reference"}
+    assert c["output_divergence"].keys() == {"value", "low", "high"}
+    assert c["correction"].keys() >= {"rho_m", "a1", "a2", "b1", "n_l", "n_m", "descent_rate"}
+    assert c["proxies"][0]["feature"] == "PriorCounts"
+    assert c["prototypes"].keys() == {"max", "min", "near_zero"}
+    for prototype in c["prototypes"].values():
+        assert prototype.keys() >= {"values", "count"}
+    assert result.stderr == ""
+
+
+def test_demo_json_to_a_file_leaves_the_text_on_the_terminal(tmp_path):
+    result = tiltmeter("demo", "--json", "out.json", cwd=tmp_path)
+    assert "PriorCounts" in result.stdout
+    assert json.loads((tmp_path / "out.json").read_text())["rows"]["used"] == 5278
+    assert [p.name for p in tmp_path.iterdir()] == ["out.json"]
+
+
+def test_a_file_that_cannot_be_written_is_one_clear_error_and_nothing_is_lost(tmp_path):
+    result = tiltmeter("demo", "--json", tmp_path / "nowhere" / "out.json")
+    assert result.returncode == 2
+    assert result.stderr.startswith("Error: `")
+    assert "must be a file that can be written" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [("demo", "--nonsense"), ("dance",)])
+def test_unknown_arguments_exit_with_2_and_no_traceback(arguments):
+    result = tiltmeter(*arguments)
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+
+
+def test_version_and_help():
+    assert tiltmeter("--version").stdout.startswith("tiltmeter, version ")
+    assert "Which way does a model lean" in tiltmeter("--help").stdout

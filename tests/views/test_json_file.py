@@ -1,0 +1,51 @@
+"""Files are written whole or not at all."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+import tiltmeter as tm
+from tiltmeter.views.json_file import write_json, write_text
+
+
+def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
+    target = tmp_path / "out.json"
+    target.write_text("old")
+
+    def full_disk(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(tm.TiltmeterError, match="No space left on device"):
+        write_text(target, "new")
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_an_interrupted_write_keeps_the_old_file(tmp_path, monkeypatch):
+    target = tmp_path / "out.json"
+    target.write_text("old")
+
+    def interrupt(self, other):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_text(target, "new")
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_json_never_holds_nan(tmp_path):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json({"value": float("nan")}, str(tmp_path / "out.json"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_written_file_has_the_usual_permissions(tmp_path):
+    target = tmp_path / "out.json"
+    write_text(target, "{}")
+    plain = tmp_path / "plain"
+    plain.write_text("{}")
+    assert target.stat().st_mode == plain.stat().st_mode
