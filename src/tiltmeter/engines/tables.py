@@ -7,7 +7,7 @@ NaN, NaT, NA and None are all missing; infinite values stay, for the checks that
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from difflib import get_close_matches
@@ -174,14 +174,15 @@ def text_of(value: Any) -> str:
     return str(value)
 
 
-def native_columns(data: Any, names: Sequence[str]) -> Any:
-    """Return the named columns as the kind of table the user gave; what is lazy comes back as a Polars frame."""
+def native_columns(data: Any, table: pl.DataFrame, names: Sequence[str]) -> Any:
+    """Return the named columns as the kind of table the user gave.
+
+    What is lazy gives the columns of `table`, read from it before: run twice, a query may change the order of rows.
+    """
     if isinstance(data, Mapping):
         return {name: data[name] for name in names}
-    if isinstance(data, pl.LazyFrame):
-        return data.select(names).collect()
-    selected = nw.from_native(data).select(*names)
-    return pl.DataFrame(selected.to_native()) if isinstance(selected, nw.LazyFrame) else selected.to_native()
+    frame = nw.from_native(data)
+    return table.select(names) if isinstance(frame, nw.LazyFrame) else frame.select(*names).to_native()
 
 
 def _raw_columns(data: Any, wanted: Sequence[str]) -> list[pl.Series]:
@@ -199,9 +200,20 @@ def _raw_columns(data: Any, wanted: Sequence[str]) -> list[pl.Series]:
     native = selected.to_native()
     if selected.implementation.is_pandas_like():
         return [_pandas_column(name, native[name]) for name in wanted]
+    _check_intervals(native, selected)
     frame = pl.DataFrame(native)  # by the Arrow stream, so that pyarrow is needed only where it is the engine
     orders = _declared_orders(native, selected)
     return [column.cast(orders.get(column.name, column.dtype)) for column in frame.get_columns()]
+
+
+def _check_intervals(native: Any, selected: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> None:
+    """Raise for spans of months and days, at which Polars panics instead of raising."""
+    for name, dtype in selected.collect_schema().items():
+        is_interval = selected.implementation.is_duckdb() and isinstance(dtype, nw.Duration)
+        if selected.implementation.is_pyarrow():
+            is_interval = str(native.schema.field(name).type) == "month_day_nano_interval"
+        if is_interval:
+            raise _unusable(name, "an interval of months and days")
 
 
 def _declared_orders(native: Any, selected: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> dict[str, pl.Enum]:
@@ -240,7 +252,11 @@ def column_of_values(argument: str, values: Any, rows: int) -> pl.Series:
 def _column_of_values(name: str, values: Any) -> pl.Series:
     if isinstance(values, pl.Series):
         return values.alias(name)
-    if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__len__") or getattr(values, "ndim", 1) == 0:
+    if (
+        isinstance(values, (str, bytes, Mapping, Set))
+        or not hasattr(values, "__len__")
+        or getattr(values, "ndim", 1) == 0
+    ):
         raise DataError(
             f"column {shown(name)} must hold one value per row, got {shown(values)}.", "repeat it for every row."
         )

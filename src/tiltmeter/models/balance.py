@@ -1,0 +1,145 @@
+"""Does the membership model reproduce the audited group? Reference rows weighted by e^ℓ should look like it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from tiltmeter.models.design import MOST_PRODUCTS, REACH, Table
+from tiltmeter.models.logit import ridge_logit
+from tiltmeter.models.membership import Membership, PartFit, prior_log_odds
+from tiltmeter.theory.checks import Floats
+from tiltmeter.theory.uncertainty import Functional, Rows
+
+MATERIAL = 0.1  # standard deviations
+SURE = 3.0  # standard errors; many means are compared
+DISAGREEMENT = 0.2  # of the parts
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Audited mean less weighted reference mean, in standard deviations of the audited group, and its error."""
+
+    name: str
+    difference: float
+    se: float
+
+    @property
+    def is_material(self) -> bool:
+        """Whether the mismatch is both large and sure."""
+        return abs(self.difference) > max(MATERIAL, SURE * self.se)
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """How far the membership model can be trusted, in numbers and in words.
+
+    `calibration` are intercept and slope of a logistic model of the group on ℓ: 0 and 1 when ℓ is right.
+    """
+
+    mismatches: tuple[Mismatch, ...]
+    auc: float
+    calibration: tuple[float, float]
+    clipped: float
+    reasons: tuple[str, ...]
+
+    @property
+    def is_adequate(self) -> bool:
+        """Whether nothing speaks against the membership model."""
+        return not self.reasons
+
+
+def balance(rows: Rows, table: Table, membership: Membership, outcome: Floats) -> Balance:
+    """Return the balance of the features, of their squares and products, and of the score."""
+    ratio = density_ratio(rows, membership)
+    noise = 1.0 if membership.is_known else math.sqrt(1.0 + _fitted_part(membership))
+    columns = _columns(table, outcome)
+    mismatches = tuple(m for name, x in columns if (m := mismatch(rows, name, x, ratio, noise)) is not None)
+    reasons = [*_unbalanced(mismatches), *_disagreeing(membership.parts), *_clipped(membership.clipped)]
+    calibration = _calibration(rows, membership)
+    return Balance(mismatches, membership.auc, calibration, membership.clipped, tuple(reasons))
+
+
+def density_ratio(rows: Rows, membership: Membership) -> Floats:
+    """Return r: −1 for audited rows and e^ℓ for reference rows, of mean 0 over the two groups."""
+    if not membership.is_known:
+        ratios = [0.5 * (pair.r_a + pair.r_b) for pair in membership.pairings]
+        return np.asarray(sum(ratios) / len(ratios))
+    ratio = np.where(rows.audited, 0.0, np.exp(membership.log_ratio))
+    return np.where(rows.audited, -1.0, ratio / rows.mean1(ratio))
+
+
+def _fitted_part(membership: Membership) -> float:
+    """Return n / rows per fit: a fit on few rows adds its own error to the mismatch."""
+    return membership.fold.size / float(np.mean([part.rows for part in membership.parts]))
+
+
+def mismatch(rows: Rows, name: str, x: Floats, ratio: Floats, noise: float = 1.0) -> Mismatch | None:
+    """Return (E0[x] − E1[e^ℓ·x])/sd0(x); None where x does not vary."""
+    mean = rows.mean0(x)
+    spread = math.sqrt(rows.mean0((x - mean) ** 2)) or math.sqrt(rows.mean1((x - rows.mean1(x)) ** 2))
+    if spread <= 1e-9 * (abs(mean) + 1e-300):
+        return None
+    moved = -(x - mean) * ratio / spread
+    difference = Functional.of(rows, rows.mean0(moved) + rows.mean1(moved), moved, moved)
+    return Mismatch(name, difference.value, noise * difference.se)
+
+
+def _columns(table: Table, outcome: Floats) -> Iterator[tuple[str, Floats]]:
+    """Yield the columns to compare: the score, levels, numeric features, their squares and their products."""
+    yield "score", outcome
+    numeric: dict[str, Floats] = {}
+    for name, column in table.items():
+        if column.dtype.kind == "f":
+            numeric[name] = _standardised(column)
+            if np.isnan(column).any():
+                yield f"{name} missing", np.isnan(column).astype(np.float64)
+        else:
+            for level in np.flatnonzero(np.bincount(column) >= 0.01 * column.size):
+                yield f"{name} = {level}", (column == level).astype(np.float64)
+    for name, z in numeric.items():
+        yield name, z
+        yield f"{name}²", z * z
+    pairs = list(combinations(numeric, 2))
+    for one, other in pairs if len(pairs) <= MOST_PRODUCTS else []:
+        yield f"{one}·{other}", numeric[one] * numeric[other]
+
+
+def _standardised(column: Floats) -> Floats:
+    known = np.isfinite(column)
+    values = column[known]
+    sd = float(values.std()) if values.size else 0.0
+    if sd == 0.0:
+        return np.zeros_like(column)
+    return np.where(known, np.clip((column - values.mean()) / sd, -REACH, REACH), 0.0)
+
+
+def _unbalanced(mismatches: tuple[Mismatch, ...]) -> Iterator[str]:
+    worst = sorted((m for m in mismatches if m.is_material), key=lambda m: -abs(m.difference))
+    for found in worst[:3]:
+        yield (
+            f"reference rows weighted to look like the audited group miss its mean of {found.name} "
+            f"by {found.difference:+.2f} standard deviations"
+        )
+
+
+def _disagreeing(parts: tuple[PartFit, ...]) -> Iterator[str]:
+    """Yield a reason where parts of the data want different kinds of model: none of them is sure to be right."""
+    best = [part.trial.best for part in parts if part.trial is not None and "trees" in part.trial.losses]
+    trees = best.count("trees")
+    if min(trees, len(best) - trees) > DISAGREEMENT * len(best):
+        yield f"the candidates disagree: boosted trees fit best in {trees} of {len(best)} parts of the data"
+
+
+def _clipped(share: float) -> Iterator[str]:
+    if share > 0.1:
+        yield f"the groups overlap too little: the log-ratio is clipped for {share:.0%} of a group's rows"
+
+
+def _calibration(rows: Rows, membership: Membership) -> tuple[float, float]:
+    fitted = ridge_logit(membership.log_ratio[:, None], rows.audited, rows.weights, np.array([1e-8]))
+    return fitted.intercept - prior_log_odds(rows), float(fitted.slopes[0])

@@ -1,0 +1,163 @@
+"""A feature table as numbers: linear columns, squares and products, splines, and the raw matrix for trees.
+
+The encoding looks at the features only, never at the group, so that it may be learnt once from all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import BSpline
+
+from tiltmeter.errors import DataError
+from tiltmeter.theory.checks import Floats
+from tiltmeter.theory.uncertainty import Booleans, Integers
+
+Table = Mapping[str, NDArray[Any]]  # floats are numeric (NaN = missing), integers are codes 0, 1, … of levels
+
+REACH = 3.0  # standard deviations after which a numeric feature is held
+KNOTS = 5
+MOST_LEVELS = 40  # columns of one categorical feature; rarer levels share the baseline
+MOST_TREE_LEVELS = 60  # more would not fit into the trees' bins
+MOST_PRODUCTS = 100
+ENCODED_ROWS = 50_000
+FEWEST_ROWS = 10  # of a level that has its own column
+
+
+@dataclass(frozen=True, slots=True)
+class NumericColumn:
+    """How one numeric feature becomes columns."""
+
+    name: str
+    mean: float
+    sd: float
+    has_missing: bool
+    knots: Floats  # empty where the feature has too few distinct values for a spline
+
+    def standardised(self, values: Floats) -> Floats:
+        """Return (x − mean)/sd, held at ±3, and 0 where x is missing."""
+        z = np.clip((values - self.mean) / self.sd, -REACH, REACH)
+        return np.where(np.isnan(values), 0.0, z)
+
+    def splines(self, values: Floats) -> Floats:
+        """Return the cubic B-spline basis on quantile knots less its first column; 0 where x is missing."""
+        missing = np.isnan(values)
+        inner = np.clip(np.where(missing, self.knots[0], values), self.knots[0], self.knots[-1])
+        padded = np.concatenate([[self.knots[0]] * 3, self.knots, [self.knots[-1]] * 3])
+        basis = BSpline.design_matrix(inner, padded, 3).toarray()[:, 1:]
+        basis[missing] = 0.0
+        return np.asarray(basis)
+
+
+@dataclass(frozen=True, slots=True)
+class LevelColumns:
+    """The levels of one categorical feature by frequency: the most frequent is the baseline, `count` have a column."""
+
+    name: str
+    rank_of: Integers  # level → its place, the most frequent first; the last entry stands for unseen levels
+    count: int
+
+    def ranks(self, codes: Integers) -> Integers:
+        """Return each row's level as its place by frequency."""
+        return np.asarray(self.rank_of[np.minimum(codes, len(self.rank_of) - 1)])
+
+    def indicators(self, codes: Integers) -> Floats:
+        """Return one 0/1 column per level that has one."""
+        return np.asarray(self.ranks(codes)[:, None] == np.arange(1, self.count + 1), dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How a feature table becomes a matrix; `kinds` says of each column whether it is linear, bent or a spline."""
+
+    numeric: tuple[NumericColumn, ...]
+    levels: tuple[LevelColumns, ...]
+    products: tuple[tuple[int, int], ...]
+    kinds: NDArray[np.str_]
+
+    def matrix(self, table: Table, index: Integers | slice) -> Floats:
+        """Return all columns of the given rows: linear, then bent, then splines."""
+        values = [np.asarray(table[column.name][index], dtype=np.float64) for column in self.numeric]
+        z = [column.standardised(v) for column, v in zip(self.numeric, values, strict=True)]
+        missing = [np.isnan(v) * 1.0 for c, v in zip(self.numeric, values, strict=True) if c.has_missing]
+        indicators = [column.indicators(table[column.name][index]) for column in self.levels]
+        movable = z + [block[:, 0] for block in indicators if block.shape[1] == 1]
+        blocks = [column[:, None] for column in (*z, *missing)] + indicators
+        blocks += [(0.5 * movable[i] * movable[j])[:, None] for i, j in self.products]
+        blocks += [c.splines(v) for c, v in zip(self.numeric, values, strict=True) if c.knots.size]
+        return np.hstack(blocks)
+
+    def raw(self, table: Table, index: Integers | slice) -> Floats:
+        """Return the features for trees, one column each: numbers as they are, levels by frequency."""
+        levels = {column.name: column for column in self.levels}
+        columns = [
+            np.minimum(levels[name].ranks(values[index]), MOST_TREE_LEVELS) if name in levels else values[index]
+            for name, values in table.items()
+        ]
+        return np.column_stack(columns).astype(np.float64, copy=False)
+
+
+def encoded_rows(size: int, seed: int) -> Integers:
+    """Return the rows that an encoding is learnt from: all, or a seeded sample where there are many."""
+    if size <= ENCODED_ROWS:
+        return np.arange(size)
+    return np.sort(np.random.default_rng(seed).choice(size, ENCODED_ROWS, replace=False))
+
+
+def encoding(table: Table, index: Integers) -> Encoding:
+    """Return the encoding learnt from the rows `index`; constant features take no column."""
+    numeric, levels = [], []
+    for name, column in table.items():
+        values = np.asarray(column)[index]
+        if values.dtype.kind == "f":
+            fitted = _numeric_column(name, values, np.isnan(np.asarray(column)).any())
+            numeric += [fitted] if fitted is not None else []
+        else:
+            levels += [_level_columns(name, values)]
+    if not numeric and not any(column.count for column in levels):
+        raise DataError("`features` must vary, got constant columns only.", "a group cannot be told from constants.")
+    products = _products(len(numeric), sum(column.count == 1 for column in levels))
+    count = len(numeric) + sum(c.has_missing for c in numeric) + sum(c.count for c in levels)
+    splines = sum(c.knots.size + 1 for c in numeric if c.knots.size)
+    kinds = np.repeat(["linear", "bent", "spline"], [count, len(products), splines])
+    return Encoding(tuple(numeric), tuple(levels), products, kinds)
+
+
+def _numeric_column(name: str, values: Floats, has_missing: bool) -> NumericColumn | None:
+    known = values[~np.isnan(values)]
+    if known.size and not np.isfinite(known).all():
+        raise DataError(f"`{name}` must not hold infinite values.", "replace them, or leave them missing.")
+    sd = float(known.std()) if known.size else 0.0
+    if sd <= 1e-12 * (float(np.abs(known).max(initial=0.0)) + 1e-300):
+        if not has_missing:
+            return None
+        return NumericColumn(name, float(known.mean()) if known.size else 0.0, 1.0, True, np.empty(0))
+    knots = np.unique(np.quantile(known, np.linspace(0.0, 1.0, KNOTS)))
+    enough = knots.size >= 3 and np.unique(known[:5_000]).size >= 8
+    return NumericColumn(name, float(known.mean()), sd, bool(has_missing), knots if enough else np.empty(0))
+
+
+def _level_columns(name: str, codes: Integers) -> LevelColumns:
+    counts = np.bincount(codes)
+    frequent_first = np.argsort(-counts, kind="stable")
+    rank_of = np.full(counts.size + 1, counts.size, dtype=np.intp)
+    rank_of[frequent_first] = np.arange(counts.size)
+    enough = int((counts >= FEWEST_ROWS).sum())
+    return LevelColumns(name, rank_of, min(max(enough - 1, 0), MOST_LEVELS))
+
+
+def _products(numeric: int, binary: int) -> tuple[tuple[int, int], ...]:
+    """Return the squares of numeric columns and, where they are few enough, all products of two features."""
+    squares = [(i, i) for i in range(numeric)]
+    pairs = list(combinations(range(numeric + binary), 2))
+    return tuple(squares + pairs if len(pairs) <= MOST_PRODUCTS else squares)
+
+
+def code_columns(table: Table) -> Booleans:
+    """Return which features are codes of levels."""
+    return np.array([np.asarray(column).dtype.kind != "f" for column in table.values()])
