@@ -1,34 +1,55 @@
-"""The two models of the paper's experiment: plain logistic regressions on ordinal codes, fitted on all rows."""
+"""The paper's way: plain logistic regressions on the features' values, fitted once on all rows."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tiltmeter.errors import DataError
+from tiltmeter.models.features import MISSING, Feature
+from tiltmeter.theory.checks import Floats
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PaperModels:
-    """Columns made by the paper's two models.
 
-    Attributes
-    ----------
-    scores
-        W(1|x), the predicted probability of the outcome.
-    log_odds
-        Log-odds of P(S=0|x), of being in the audited group.
+def logistic_design(features: Sequence[Feature]) -> Floats:
+    """Return a matrix for a plain logistic regression.
+
+    Numbers as they are, standardised (missing ones at the mean, with a column of their own), ordered levels as
+    their codes 0, 1, 2, …, other levels one column each but the first.
     """
+    columns: list[Floats] = []
+    for feature in features:
+        if feature.in_membership:
+            columns += _columns(feature)
+    if not columns:
+        raise DataError("`features` must hold a column that varies and is no identifier, got none.", "add one.")
+    return np.column_stack(columns)
 
-    scores: NDArray[np.float64]
-    log_odds: NDArray[np.float64]
 
-
-def paper_models(features: NDArray[np.float64], outcome: NDArray[np.int8], audited: NDArray[np.bool_]) -> PaperModels:
-    """Return scores and membership log-odds of unpenalised logistic regressions on all rows."""
+def logistic_log_odds(features: Sequence[Feature], target: NDArray[Any], weights: Floats | None = None) -> Floats:
+    """Return the log-odds of `target` by an unpenalised logistic regression on all rows."""
     from sklearn.linear_model import LogisticRegression
 
-    def fitted(target: NDArray[np.int8] | NDArray[np.bool_]) -> LogisticRegression:
-        return LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(features, target)
+    matrix = logistic_design(features)
+    model = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000)
+    fitted = model.fit(matrix, target, sample_weight=weights)
+    return np.asarray(fitted.decision_function(matrix), dtype=np.float64)
 
-    return PaperModels(fitted(outcome).predict_proba(features)[:, 1], fitted(audited).decision_function(features))
+
+def _columns(feature: Feature) -> list[Floats]:
+    if feature.values is not None:
+        return _numeric(feature.values)
+    if feature.is_ordered:
+        known = np.array([np.nan if label == MISSING else level for level, label in enumerate(feature.labels)])
+        return _numeric(known[feature.codes])
+    return [(feature.codes == level).astype(np.float64) for level in range(1, len(feature.labels))]
+
+
+def _numeric(values: Floats) -> list[Floats]:
+    missing = np.isnan(values)
+    known = values[~missing]
+    spread = float(known.std()) if known.size else 0.0
+    standardised = np.where(missing, 0.0, (values - known.mean()) / spread) if spread > 0 else np.zeros(len(values))
+    return [standardised, missing.astype(np.float64)] if missing.any() else [standardised]

@@ -35,10 +35,8 @@ class CorrectionFunction:
         Δ(f~), Corollary 1; never positive.
     input_weight, output_weight
         λ2 and λ4.
-    audited
-        Moments of the audited group.
-    reference_output
-        Output distribution of the reference group, Y1.
+    audited, reference
+        Moments of the two groups it was made from.
     log_output_ratio
         log Y0(y)/Y1(y) of each outcome.
     """
@@ -50,7 +48,7 @@ class CorrectionFunction:
     input_weight: float
     output_weight: float
     audited: GroupMoments
-    reference_output: Floats
+    reference: GroupMoments
     log_output_ratio: Floats
 
     def __call__(self, log_odds: Any, score: Any) -> Any:
@@ -104,7 +102,7 @@ class CorrectionFunction:
     def b1(self) -> float:
         """E0[g_l·g_m] = −sqrt(p(1−p))·k (Theorem 1); an error where the reference group never has an outcome."""
         self._check_binary("b1")
-        output_log_ratios(self.audited.output, self.reference_output, needed=True)
+        output_log_ratios(self.audited.output, self.reference.output, needed=True)
         return -math.sqrt(self.p * (1 - self.p)) * self._k
 
     @property
@@ -209,7 +207,7 @@ def correction_function(
         input_weight=l2,
         output_weight=l4,
         audited=audited,
-        reference_output=reference.output,
+        reference=reference,
         log_output_ratio=ratios,
     )
 

@@ -1,0 +1,359 @@
+"""The audit: any table, any model, one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tiltmeter.comparison import Comparison, PairRows, compare
+from tiltmeter.engines.tables import (
+    check_columns,
+    column_names,
+    column_of_values,
+    first_line,
+    listed,
+    native_columns,
+    read_table,
+    shown,
+    text_of,
+)
+from tiltmeter.errors import DataError, TiltmeterError
+from tiltmeter.models.channel import Channel, channel_of, score_columns
+from tiltmeter.models.features import Feature, design_columns, encode_features, feature_names
+from tiltmeter.models.groups import Groups, group_columns, groups_of
+from tiltmeter.models.membership import (
+    Membership,
+    area_under_curve,
+    check_overlap,
+    chosen_membership,
+    estimator_membership,
+    fitted_log_odds,
+    known_membership,
+)
+from tiltmeter.models.paper import logistic_log_odds
+from tiltmeter.settings import Settings
+from tiltmeter.theory.checks import Floats
+from tiltmeter.theory.uncertainty import Rows
+from tiltmeter.views.json_file import write_json
+
+Booleans = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Audit:
+    """The result of an audit.
+
+    Attributes
+    ----------
+    comparisons
+        One `Comparison` for each audited group, by name.
+    rows
+        Where every row went: read, used, and left out for which reason.
+    group, reference
+        What was compared.
+    channel
+        "scores", or "decisions" where every score is 0 or 1 or a threshold was given.
+    favourable
+        The outcome a person wants.
+    too_small
+        Groups nothing is said about, with their sizes.
+    settings
+        The numbers the audit was asked for with.
+    """
+
+    comparisons: dict[str, Comparison]
+    rows: dict[str, int]
+    group: str
+    reference: str
+    channel: str
+    favourable: str
+    too_small: dict[str, int]
+    settings: Settings
+
+    def __getitem__(self, audited: str) -> Comparison:
+        if audited not in self.comparisons:
+            raise DataError(
+                f"`audited` must be one of the compared groups, got {audited!r}.", f"they are {list(self.comparisons)}."
+            )
+        return self.comparisons[audited]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.comparisons)
+
+    def __len__(self) -> int:
+        return len(self.comparisons)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return every number of the audit, keyed by attribute name."""
+        s = self.settings
+        return {
+            "group": self.group,
+            "reference": self.reference,
+            "channel": self.channel,
+            "favourable": self.favourable,
+            "rows": self.rows,
+            "too_small": self.too_small,
+            "settings": {name: getattr(s, name) for name in s.__dataclass_fields__},
+            "comparisons": {name: comparison.to_dict() for name, comparison in self.comparisons.items()},
+        }
+
+    def to_json(self, path: str | Path) -> None:
+        """Write every number of the audit to a JSON file, whole or not at all."""
+        write_json(self.to_dict(), str(path))
+
+    def __repr__(self) -> str:
+        return f"Audit({self.group} against {self.reference!r}: {', '.join(map(repr, self.comparisons))})"
+
+
+def audit(
+    data: Any,
+    group: Any,
+    reference: Any = None,
+    audited: Any = None,
+    scores: Any = None,
+    model: Any = None,
+    favourable: Any = "high",
+    threshold: float | None = None,
+    features: str | Sequence[str] | None = None,
+    membership: Any = None,
+    weights: Any = None,
+    given: Mapping[str, Any] | None = None,
+    input_weight: float = 1.0,
+    output_weight: float = 1.0,
+    confidence: float = 0.95,
+    materiality: float = 0.005,
+    folds: int | None = 5,
+    seed: int = 0,
+    total_shares: bool = True,
+) -> Audit:
+    """Return how a fixed model's outputs differ between groups, and which features carry the difference.
+
+    Parameters
+    ----------
+    data
+        A pandas or Polars frame (eager or lazy), a pyarrow table, a DuckDB relation or a dict of arrays.
+    group
+        A column, several columns (their intersections), or an array as long as the data.
+    reference, audited
+        The group others are compared with (default: the largest), and those others (default: all).
+    scores, model
+        Exactly one: columns or an array of probabilities, (n,) or (n, K); or a fitted model or function that makes
+        them from `features`.
+    favourable
+        The outcome a person wants: "high", "low" or a class.
+    threshold
+        A cut on the score that makes decisions.
+    features
+        Default: every column not used otherwise.
+    membership
+        P(audited|x): None to choose a model, a scikit-learn classifier to cross-fit, or a column or array to be taken
+        as known.
+    weights
+        Row weights: a column or an array.
+    given
+        {column: value}: look only at rows with this value, e.g. of the true outcome.
+    input_weight, output_weight
+        λ2 and λ4.
+    confidence, materiality, folds, seed
+        Of the intervals; points of the score that matter; of the cross-fit (None: the paper's plug-in values, no
+        intervals); of everything random.
+    total_shares
+        Whether to fit what total shares and joint proxy evidence need.
+    """
+    settings = Settings(input_weight, output_weight, confidence, materiality, folds, seed, total_shares)
+    names = column_names(data)
+    used = _used_columns(names, group, scores, membership, weights, given)
+    chosen = feature_names(features, names, used)
+    table = read_table(data, [*dict.fromkeys([*chosen, *used])])
+    channel = channel_of(
+        data, table, scores=scores, model=model, features=chosen, favourable=favourable, threshold=threshold
+    )
+    row_weights = _row_weights(weights, table)
+    keep, left_out = _kept(table, channel, row_weights, given)
+    groups = groups_of(table.filter(keep), _kept_values(group, names, keep), reference, audited)
+    encoded = encode_features(table.filter(keep), chosen, groups.codes, None if weights is None else row_weights[keep])
+    source = _MembershipSource(membership, data, table, chosen, keep, settings, len(groups.audited))
+    comparisons = {
+        label: _compare(label, groups, channel, encoded, row_weights[keep], keep, source, settings)
+        for label in groups.audited
+    }
+    accounted = {"read": table.height, "used": int((groups.codes >= 0).sum()) - sum(groups.too_small.values())}
+    accounted |= left_out | {"missing_group": groups.unknown, "too_small_group": sum(groups.too_small.values())}
+    return Audit(
+        comparisons=comparisons,
+        rows=accounted,
+        group=groups.name,
+        reference=groups.reference,
+        channel=channel.kind,
+        favourable=channel.labels[channel.favourable],
+        too_small=dict(groups.too_small),
+        settings=settings,
+    )
+
+
+def _used_columns(
+    names: Sequence[str], group: Any, scores: Any, membership: Any, weights: Any, given: Mapping[str, Any] | None
+) -> list[str]:
+    """Return the columns with a role of their own, which are no features unless listed."""
+    used = [*group_columns(group, names), *score_columns(scores, names)]
+    for argument, value in (("membership", membership), ("weights", weights)):
+        if isinstance(value, str):
+            check_columns(argument, [value], names)
+            used.append(value)
+    if given is not None:
+        if not isinstance(given, Mapping) or not given:
+            raise DataError(f"`given` must be a dict of column: value, got {shown(given)}.", "e.g. {'repaid': 1}.")
+        check_columns("given", given, names)
+        used += given
+    return list(dict.fromkeys(used))
+
+
+def _row_weights(weights: Any, table: pl.DataFrame) -> Floats:
+    if weights is None:
+        return np.ones(table.height)
+    column = table[weights] if isinstance(weights, str) else column_of_values("weights", weights, table.height)
+    if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
+        raise DataError(f"`weights` must be numbers, got {column.dtype} in column {shown(column.name)}.", "cast it.")
+    values = column.cast(pl.Float64).to_numpy()
+    bad = ~np.isfinite(values) | (values < 0)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise DataError(
+            f"`weights` must be finite and not negative, got {column[row]} in row {row}.",
+            "fill or drop rows of unknown weight first.",
+        )
+    return values
+
+
+def _kept(
+    table: pl.DataFrame, channel: Channel, weights: Floats, given: Mapping[str, Any] | None
+) -> tuple[Booleans, dict[str, int]]:
+    """Return which rows can be used, and how many were left out for which reason; the first reason counts."""
+    keep = np.ones(table.height, dtype=np.bool_)
+    left_out: dict[str, int] = {}
+
+    def leave_out(reason: str, rows: Booleans) -> None:
+        left_out[reason] = int((keep & rows).sum())
+        keep[rows] = False
+
+    for column, value in (given or {}).items():
+        leave_out(f"not_given_{column}", ~_equal_to(table[column], value))
+    leave_out("missing_score", channel.missing)
+    leave_out("zero_weight", weights == 0)
+    if not keep.any():
+        raise DataError(
+            f"the data must have rows left to compare, got none of {table.height}.", f"left out: {left_out}."
+        )
+    return keep, left_out
+
+
+def _equal_to(column: pl.Series, value: Any) -> Booleans:
+    """Return which entries are `value`, compared as text so that 1, 1.0 and "1" agree; missing ones are not."""
+    wanted = text_of(value)
+    found = {entry: text_of(entry) == wanted for entry in column.unique().to_list() if entry is not None}
+    if not any(found.values()):
+        raise DataError(
+            f"`given` must name a value of column {shown(column.name)}, got {shown(value)}.",
+            f"its values are {listed(list(found))}.",
+        )
+    mine = [entry for entry, is_wanted in found.items() if is_wanted]
+    return column.is_in(mine).fill_null(value=False).to_numpy()
+
+
+def _kept_values(values: Any, names: Sequence[str], keep: Booleans) -> Any:
+    """Return an array argument for the kept rows only; column names stay as they are."""
+    if group_columns(values, names):
+        return values
+    column = column_of_values("group", values, len(keep))
+    return column.filter(pl.Series(keep))
+
+
+def _compare(
+    label: str,
+    groups: Groups,
+    channel: Channel,
+    features: tuple[Feature, ...],
+    weights: Floats,
+    keep: Booleans,
+    source: _MembershipSource,
+    settings: Settings,
+) -> Comparison:
+    audited = groups.members(label)
+    index = np.flatnonzero(audited | groups.members(groups.reference))
+    in_table = np.flatnonzero(keep)[index]
+    rows = Rows.of(audited[index], weights[index])
+    scores = channel.scores[in_table]
+    favourable = channel.of_favourable()[in_table]
+    mine = tuple(
+        replace(f, codes=f.codes[index], values=None if f.values is None else f.values[index]) for f in features
+    )
+    pair = PairRows(rows, scores, scores if scores.ndim == 1 else favourable, favourable, mine)
+    found, name = source.of(rows, mine, in_table)
+    return compare(label, groups.reference, pair, found, name, settings)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _MembershipSource:
+    """Where P(audited|x) comes from."""
+
+    given: Any
+    data: Any
+    table: pl.DataFrame
+    features: list[str]
+    keep: Booleans
+    settings: Settings
+    comparisons: int
+
+    def of(self, rows: Rows, features: tuple[Feature, ...], index: NDArray[np.intp]) -> tuple[Membership | Floats, str]:
+        """Return the membership of these rows, cross-fitted or known, or log-odds where plug-in values are wanted."""
+        folds, seed = self.settings.folds, self.settings.seed
+        if self.given is None:
+            if folds is None:
+                log_odds = logistic_log_odds(features, rows.audited, rows.weights)
+                check_overlap(area_under_curve(rows, log_odds))
+                return log_odds, "logistic"
+            chosen = chosen_membership(rows, design_columns(features), folds, seed)
+            return chosen, chosen.name
+        if hasattr(self.given, "fit"):
+            return self._of_estimator(rows, index)
+        known = known_membership(rows, self._probabilities()[index])
+        return (known.log_odds, "given") if folds is None else (known, "given")
+
+    def _of_estimator(self, rows: Rows, index: NDArray[np.intp]) -> tuple[Membership | Floats, str]:
+        from sklearn.utils import _safe_indexing
+
+        name = type(self.given).__name__
+        native = native_columns(self.data, self.table, self.features)
+        native = pl.DataFrame(native) if isinstance(native, Mapping) else native
+        inputs = _safe_indexing(native, index)
+        try:
+            if self.settings.folds is None:
+                everyone = np.ones(len(index), dtype=np.bool_)
+                return fitted_log_odds(rows, self.given, inputs, everyone), name
+            return estimator_membership(rows, self.given, inputs, self.settings.folds, self.settings.seed), name
+        except TiltmeterError:
+            raise
+        except Exception as error:  # anything a user's estimator may raise
+            raise DataError(
+                f"`membership` must be an estimator that fits the features, got {name}: {first_line(error)}.",
+                "give a pipeline that encodes them, or leave `membership` to tiltmeter.",
+            ) from error
+
+    def _probabilities(self) -> Floats:
+        if self.comparisons > 1:
+            raise DataError(
+                f"`membership` must be None or an estimator for several audited groups, got values for "
+                f"{self.comparisons} of them.",
+                "name one audited group: P(audited|x) is another one for each.",
+            )
+        if isinstance(self.given, str):
+            column = self.table[self.given]
+        else:
+            column = column_of_values("membership", self.given, self.table.height)
+        return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()

@@ -1,0 +1,447 @@
+"""One audited group against the reference: rows and models in, every number of a comparison out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tiltmeter.engines.arrays import moments_by_group
+from tiltmeter.errors import DataError, SupportError, TiltmeterError
+from tiltmeter.models.balance import Balance, balance
+from tiltmeter.models.features import Feature, design_columns
+from tiltmeter.models.membership import Membership, prior_log_odds
+from tiltmeter.models.regressions import reference_expectation
+from tiltmeter.proxies import ProxyInputs, proxy_table
+from tiltmeter.settings import Settings
+from tiltmeter.theory import crossfit, intervals
+from tiltmeter.theory.checks import Floats
+from tiltmeter.theory.correction import CorrectionFunction, correction_function
+from tiltmeter.theory.divergence import check_divergence
+from tiltmeter.theory.exponents import TestPair
+from tiltmeter.theory.path import Inputs, PathPoint, path_point, projection
+from tiltmeter.theory.uncertainty import Estimate, Measured, Rows
+from tiltmeter.theory.world import Projection
+
+SUPPRESSED_BELOW = 10
+BINS = 40
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairRows:
+    """The rows of one audited group and the reference.
+
+    Attributes
+    ----------
+    rows
+        Which are audited, and their weights.
+    scores
+        W(1|x) as (n,), or (n, K).
+    outcome
+        The score whose means are compared: W(1|x), or of the favourable class where there are more than two.
+    favourable
+        Probability of the favourable outcome.
+    features
+        The features on these rows.
+    """
+
+    rows: Rows
+    scores: Floats
+    outcome: Floats
+    favourable: Floats
+    features: tuple[Feature, ...]
+
+
+class Output(NamedTuple):
+    """The output distributions of the two groups: Y(1) for two outcomes, all K probabilities for more."""
+
+    audited: float | tuple[float, ...]
+    reference: float | tuple[float, ...]
+
+
+class Rates(NamedTuple):
+    """The favourable rates of the two groups."""
+
+    audited: Estimate
+    reference: Estimate
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """What the audit says of one audited group against the reference.
+
+    Every `Estimate` is cross-fitted and debiased; None where a quantity is not defined (`notes` say why).
+    `correction`, `epsilon_max`, `profile`, `prototypes`, `path` and `project` are the paper's plug-in quantities from
+    one membership fit on all rows.
+
+    Attributes
+    ----------
+    gap
+        Mean score of the audited group minus that of the reference.
+    impact_ratio
+        Favourable rate of the audited group divided by that of the reference.
+    standardised_difference
+        The gap over √((Var0(W) + Var1(W))/2).
+    unexplained
+        The gap left between people with equal features.
+    decisions_needed
+        Decisions that tell the groups apart with both errors 5 %.
+    equal_outputs
+        Studentised test of equal outputs.
+    proxies
+        One row a feature, strongest points of the gap first.
+    balance
+        How far the membership model can be trusted; None for plug-in values.
+    """
+
+    audited: str
+    reference: str
+    rows: dict[str, int]
+    output: Output
+    favourable_rates: Rates
+    gap: Estimate
+    impact_ratio: Estimate | None
+    standardised_difference: Estimate | None
+    output_divergence: Estimate | None
+    input_divergence: Estimate | None
+    descent_rate: Estimate | None
+    unexplained: Estimate | None
+    decisions_needed: Estimate | None
+    equal_outputs: intervals.EqualOutputsTest | None
+    correction: CorrectionFunction
+    epsilon_max: float
+    proxies: pl.DataFrame
+    balance: Balance | None
+    membership: str
+    notes: tuple[str, ...]
+    _pair: PairRows
+    _log_odds: Floats
+
+    def profile(self, feature: str) -> pl.DataFrame:
+        """Return, per value of a feature, how many people, their mean f~ and score, and the spread of f~.
+
+        Values held by fewer than ten audited people keep their count only.
+        """
+        found = self._feature(feature)
+        mine = self._pair.rows.audited
+        f, score = self._values(mine), self._pair.outcome[mine]
+        codes = found.codes[mine]
+        records = []
+        for code, label in enumerate(found.labels):
+            cell = codes == code
+            count, reference = int(cell.sum()), int((found.codes[~mine] == code).sum())
+            record: dict[str, Any] = {"value": label, "n": count, "n_reference": reference}
+            if count >= SUPPRESSED_BELOW:
+                low, middle, high = np.quantile(f[cell], [0.05, 0.5, 0.95]).tolist()
+                record |= {"correction": float(f[cell].mean()), "correction_5": low, "correction_50": middle}
+                record |= {"correction_95": high, "score": float(score[cell].mean())}
+            records.append(record)
+        return pl.DataFrame(records, schema=PROFILE_SCHEMA)
+
+    def distribution(self, feature: str, bins: int = BINS) -> pl.DataFrame:
+        """Return the distribution of f~ per value of a feature (the paper's Fig. 2), as counts in equal bins.
+
+        Bins with fewer than ten people have no count.
+        """
+        found = self._feature(feature)
+        mine = self._pair.rows.audited
+        f, codes = self._values(mine), found.codes[mine]
+        edges = np.histogram_bin_edges(f, bins)
+        records = []
+        for code, label in enumerate(found.labels):
+            counts = np.histogram(f[codes == code], edges)[0]
+            for start, stop, count in zip(edges, edges[1:], counts.tolist(), strict=False):
+                shown = count if count == 0 or count >= SUPPRESSED_BELOW else None
+                records.append({"value": label, "from": float(start), "to": float(stop), "n": shown})
+        schema = {"value": pl.String, "from": pl.Float64, "to": pl.Float64, "n": pl.Int64}
+        return pl.DataFrame(records, schema=schema)
+
+    def prototypes(self, suppress: bool = True) -> dict[str, dict[str, Any]]:
+        """Return the feature values where f~ is largest, smallest and nearest to 0 (the paper's Table 1).
+
+        Cells with fewer than ten audited people are withheld unless `suppress` is False, as it may be for public
+        data.
+        """
+        mine = np.flatnonzero(self._pair.rows.audited)
+        f = self._values(self._pair.rows.audited)
+        codes = np.column_stack([feature.codes[mine] for feature in self._pair.features])
+        places = {"max": np.argmax(f), "min": np.argmin(f), "near_zero": np.argmin(np.abs(f))}
+        result: dict[str, dict[str, Any]] = {}
+        for name, place in places.items():
+            count = int((codes == codes[place]).all(axis=1).sum())
+            shown = not suppress or count >= SUPPRESSED_BELOW
+            labels = {
+                feature.name: feature.labels[code] if shown else None
+                for feature, code in zip(self._pair.features, codes[place], strict=True)
+            }
+            result[name] = {"values": labels, "count": count if shown else None, "correction": float(f[place])}
+        return result
+
+    def path(self, weights: Sequence[Any], divergence: str = "kl") -> list[PathPoint]:
+        """Return the correction path on the audited rows, one point for each of the weights (λ1, λ2, λ3, λ4)."""
+        inputs, chosen = self._inputs(), check_divergence(divergence)
+        points: list[PathPoint] = []
+        for lam in weights:
+            points.append(path_point(inputs, tuple(lam), chosen, points[-1].multipliers if points else None))
+        return points
+
+    def project(self) -> Projection:
+        """Return the least change of the audited group's inputs that removes the gap, as weights on its rows."""
+        inputs = self._inputs()
+        q, t = projection(inputs.p0, inputs.channel, inputs.y1)
+        return Projection(q, check_divergence("kl").between(q, inputs.p0), t)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return every number of the comparison, keyed by attribute name."""
+        summary = {name: getattr(self, name) for name in ("reference", "rows", "epsilon_max", "membership")}
+        summary["output"] = self.output._asdict()
+        summary["favourable_rates"] = {k: v.to_dict() for k, v in self.favourable_rates._asdict().items()}
+        for name in ESTIMATES:
+            estimate = getattr(self, name)
+            summary[name] = None if estimate is None else estimate.to_dict()
+        test = self.equal_outputs
+        summary["equal_outputs"] = None if test is None else {"statistic": test.statistic, "p_value": test.p_value}
+        summary["correction"] = self.correction.to_dict()
+        summary["proxies"] = self.proxies.to_dicts()
+        summary["prototypes"] = self.prototypes()
+        summary["balance"] = None if self.balance is None else balance_dict(self.balance)
+        summary["notes"] = list(self.notes)
+        return summary
+
+    def __repr__(self) -> str:
+        return (
+            f"Comparison({self.audited!r} against {self.reference!r}: gap {self.gap.value:+.4f}, "
+            f"{len(self.proxies)} features)"
+        )
+
+    def _feature(self, name: str) -> Feature:
+        for feature in self._pair.features:
+            if feature.name == name:
+                return feature
+        names = [feature.name for feature in self._pair.features]
+        raise DataError(f"`feature` must be one of the audit's features, got {name!r}.", f"they are {names}.")
+
+    def _values(self, mine: NDArray[np.bool_]) -> Floats:
+        return np.asarray(self.correction(self._log_odds[mine], self._pair.scores[mine]))
+
+    def _inputs(self) -> Inputs:
+        """Return the rows as a finite world: P0 on the audited rows, P1/P0 = e^{−ℓ}, Y1 from the reference rows."""
+        rows = self._pair.rows
+        mine = rows.audited & (rows.weights > 0)
+        scores = self._pair.scores
+        channel = scores if scores.ndim == 2 else np.column_stack([1.0 - scores, scores])
+        p0 = rows.audited_share[mine]
+        log_odds = self._log_odds[mine]
+        p1 = p0 * np.exp(-(log_odds - log_odds.min()))
+        return Inputs(p0, p1 / p1.sum(), channel[mine], rows.audited_share @ channel, rows.reference_share @ channel)
+
+
+ESTIMATES = (
+    "gap",
+    "impact_ratio",
+    "standardised_difference",
+    "output_divergence",
+    "input_divergence",
+    "descent_rate",
+    "unexplained",
+    "decisions_needed",
+)
+
+PROFILE_SCHEMA = {
+    "value": pl.String,
+    "n": pl.Int64,
+    "n_reference": pl.Int64,
+    "correction": pl.Float64,
+    "correction_5": pl.Float64,
+    "correction_50": pl.Float64,
+    "correction_95": pl.Float64,
+    "score": pl.Float64,
+}
+
+
+def balance_dict(found: Balance) -> dict[str, Any]:
+    """Return the balance as a plain dictionary."""
+    return {
+        "adequate": found.is_adequate,
+        "reasons": list(found.reasons),
+        "auc": found.auc,
+        "calibration": {"intercept": found.calibration[0], "slope": found.calibration[1]},
+        "clipped": found.clipped,
+        "mismatches": [
+            {"name": m.name, "difference": m.difference, "se": m.se}
+            for m in sorted(found.mismatches, key=lambda m: -abs(m.difference))[:20]
+        ],
+    }
+
+
+def compare(
+    audited: str, reference: str, pair: PairRows, membership: Membership | Floats, name: str, settings: Settings
+) -> Comparison:
+    """Return the comparison of one audited group with the reference.
+
+    `membership` is cross-fitted or known, or, for plug-in values, the log-odds of one fit on all rows.
+    """
+    return _Builder(audited, reference, pair, membership, name, settings).comparison()
+
+
+class _Builder:
+    """Collects the numbers of a comparison, and a note for each that is not defined."""
+
+    def __init__(
+        self,
+        audited: str,
+        reference: str,
+        pair: PairRows,
+        membership: Membership | Floats,
+        name: str,
+        settings: Settings,
+    ) -> None:
+        self.audited, self.reference, self.pair, self.name, self.settings = audited, reference, pair, name, settings
+        self.membership = membership if isinstance(membership, Membership) else None
+        self.log_odds = membership.log_odds if isinstance(membership, Membership) else membership
+        self.scores = intervals.check_scores(pair.scores, pair.rows)
+        self.notes: list[str] = []
+
+    def comparison(self) -> Comparison:
+        pair, rows = self.pair, self.pair.rows
+        correction, epsilon_max = self._correction()
+        checked = None
+        if self.membership is not None:
+            checked = balance(rows, design_columns(pair.features), self.membership, pair.outcome)
+            if not checked.is_adequate:
+                self.notes += [f"the membership model is inadequate: {reason}" for reason in checked.reasons]
+        inputs = ProxyInputs(
+            self.audited, rows, pair.outcome, self.scores, pair.features, self.membership, correction, self.log_odds
+        )
+        table = proxy_table(inputs, self.settings, checked is None or checked.is_adequate)
+        return Comparison(
+            audited=self.audited,
+            reference=self.reference,
+            rows={"audited": int(rows.audited.sum()), "reference": int((~rows.audited).sum())},
+            output=self._output(),
+            favourable_rates=Rates(
+                *(self._estimate(intervals.group_rate(rows, pair.favourable, who).normal()) for who in (True, False))
+            ),
+            gap=self._estimate(intervals.gap(rows, pair.outcome).normal()),
+            impact_ratio=self._defined(lambda: intervals.impact_ratio(rows, pair.favourable)),
+            standardised_difference=self._defined(lambda: intervals.standardised_difference(rows, pair.outcome)),
+            output_divergence=self._defined(lambda: intervals.output_divergence(rows, self.scores)),
+            input_divergence=self._defined(self._input_divergence),
+            descent_rate=self._descent_rate(correction),
+            unexplained=self._defined(self._unexplained),
+            decisions_needed=self._decisions(),
+            equal_outputs=self._test(),
+            correction=correction,
+            epsilon_max=epsilon_max,
+            proxies=table.frame,
+            balance=checked,
+            membership=self.name,
+            notes=(*dict.fromkeys([*self.notes, *table.notes]),),
+            _pair=pair,
+            _log_odds=self.log_odds,
+        )
+
+    def _estimate(self, measured: Measured) -> Estimate:
+        estimate = measured.estimate(self.settings.confidence)
+        return Estimate(estimate.value) if self.settings.folds is None else estimate
+
+    def _defined(self, make: Callable[[], Measured]) -> Estimate | None:
+        try:
+            return self._estimate(make())
+        except SupportError as error:
+            self.notes.append(str(error).splitlines()[0])
+            return None
+
+    def _output(self) -> Output:
+        rows, scores = self.pair.rows, self.scores
+        y0, y1 = rows.audited_share @ scores, rows.reference_share @ scores
+        if scores.shape[1] == 1:
+            return Output(float(y0[0]), float(y1[0]))
+        return Output(tuple(y0.tolist()), tuple(y1.tolist()))
+
+    def _correction(self) -> tuple[CorrectionFunction, float]:
+        rows, scores = self.pair.rows, self.pair.scores
+        weights = None if (rows.weights == 1).all() else rows.weights
+        reference, audited = moments_by_group(self.log_odds, scores, rows.audited, 2, weights)
+        try:
+            correction = correction_function(
+                audited, reference, self.settings.input_weight, self.settings.output_weight
+            )
+        except SupportError as error:
+            self.notes.append(f"{str(error).splitlines()[0]} The correction aligns the inputs only.")
+            correction = correction_function(audited, reference, self.settings.input_weight or 1.0, 0.0)
+        mine = rows.audited & (rows.weights > 0)
+        smallest = float(np.min(correction(self.log_odds[mine], scores[mine])))
+        return correction, -1.0 / smallest if smallest < 0 else 0.0
+
+    def _input_divergence(self) -> Measured:
+        if self.membership is not None:
+            return crossfit.input_divergence(self.pair.rows, self.membership.pairings).normal(least=0.0)
+        ell = self.log_odds - prior_log_odds(self.pair.rows)
+        return intervals.Normal(self.pair.rows.mean0(ell), 0.0)
+
+    def _descent_rate(self, correction: CorrectionFunction) -> Estimate | None:
+        if self.membership is None:
+            return Estimate(correction.descent_rate)
+        rows, settings = self.pair.rows, self.settings
+        pairs = self.membership.pairings
+
+        def measured() -> Measured:
+            gradients = [
+                crossfit.gradient(rows, self.scores, pair, settings.input_weight, settings.output_weight)
+                for pair in pairs
+            ]
+            return crossfit.gradient_variance(rows, gradients).square_root(sign=-1)
+
+        return self._defined(measured)
+
+    def _unexplained(self) -> Measured:
+        """Return the gap between people with equal features: doubly robust, or by weighting where ℓ is given."""
+        rows, outcome = self.pair.rows, self.pair.outcome
+        if self.membership is None or self.membership.is_known:
+            pair = crossfit.known_pairing(rows, self.log_odds - prior_log_odds(rows))
+            return crossfit.unexplained(rows, outcome, np.full(len(outcome), rows.mean0(outcome)), [pair]).normal()
+        table = design_columns(self.pair.features)
+        expected = reference_expectation(rows, table, outcome, self.membership.fold, self.settings.seed)
+        return crossfit.unexplained(rows, outcome, expected, self.membership.pairings).normal()
+
+    def _decisions(self) -> Estimate | None:
+        """Return the decisions needed, and at both ends of the gap's interval; no upper end where it holds 0."""
+        if self.scores.shape[1] != 1:
+            return None
+        rows = self.pair.rows
+        p, p1 = rows.mean0(self.pair.outcome), rows.mean1(self.pair.outcome)
+        value = _decisions_needed(p, p1)
+        if value is None:
+            self.notes.append("the groups' outputs are too close for decisions to tell them apart")
+            return None
+        gap = self._estimate(intervals.gap(rows, self.pair.outcome).normal())
+        if gap.low is None or gap.high is None:
+            return Estimate(value)
+        near, far = sorted((abs(gap.low), abs(gap.high)))
+        ends = [_at_gap(p, p1, size) for size in (far, near)]
+        return Estimate(value, ends[0], None if gap.low * gap.high <= 0 else ends[1])
+
+    def _test(self) -> intervals.EqualOutputsTest | None:
+        if self.settings.folds is None:
+            return None
+        return intervals.equal_outputs_test(self.pair.rows, self.scores, seed=self.settings.seed)
+
+
+def _at_gap(p: float, p1: float, size: float) -> float | None:
+    """Return the decisions needed if the two rates were `size` apart around the same middle."""
+    middle, half = (p + p1) / 2, np.copysign(size / 2, p - p1)
+    return _decisions_needed(*(float(np.clip(middle + side * half, 1e-9, 1 - 1e-9)) for side in (1, -1)))
+
+
+def _decisions_needed(p: float, p1: float) -> float | None:
+    pair = TestPair(np.array([1 - p, p]), np.array([1 - p1, p1]))
+    try:
+        needed = pair.decisions_needed()
+    except TiltmeterError:
+        return None
+    return None if needed is None else float(needed)

@@ -1,0 +1,199 @@
+"""How much of the gap one discrete feature carries: gap(j) = alignment·reveals·drives, without a membership model.
+
+A feature is one integer code per row. Cells of the reference group without audited rows have no E0[W|X_j]; they
+count as E0[W], which moves nothing, and their mass is reported.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tiltmeter.theory.checks import Floats
+from tiltmeter.theory.uncertainty import Functional, Integers, Normal, Rows, SquareRoot, combined, sums_by
+
+ENOUGH_ROWS = 5  # audited rows that every (fold, level) must hold
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The distributions of a feature in both groups: P0(v), P1(v), t(v) = P1/P0 and m(v) = E0[W|v] − E0[W]."""
+
+    codes: Integers
+    p0: Floats
+    p1: Floats
+    ratio: Floats
+    means: Floats
+    weights2: Floats  # Σ of squared audited shares per cell
+
+    @property
+    def unsupported(self) -> float:
+        """Return the reference mass of the cells without audited rows."""
+        return float(self.p1[self.p0 <= 0.0].sum())
+
+
+def cells(rows: Rows, outcome: Floats, codes: Integers) -> Cells:
+    """Return P0, P1, P1/P0 and the centred cell means of W, one entry per code."""
+    centred = outcome - rows.mean0(outcome)
+    p0 = sums_by(codes, rows.audited_share)
+    p1 = sums_by(codes, rows.reference_share)
+    sums = sums_by(codes, rows.audited_share * centred)
+    safe = np.where(p0 > 0.0, p0, 1.0)
+    ratio = np.where(p0 > 0.0, p1 / safe, 0.0)
+    return Cells(codes, p0, p1, ratio, sums / safe, sums_by(codes, rows.audited_share**2))
+
+
+def feature_gap(rows: Rows, outcome: Floats, cell: Cells) -> Functional:
+    """Return gap(j) = E0[W] − E1[m_j(X_j)], IF = [S=0]/q·{(W−p) − (P1/P0)(W−m_j)} − [S=1]/(1−q)·m_j."""
+    mean = cell.means[cell.codes]
+    ratio = cell.ratio[cell.codes]
+    centred = outcome - rows.mean0(outcome)
+    at_audited = (1.0 - cell.unsupported) * centred - ratio * (centred - mean)
+    return Functional.of(rows, -float(cell.p1 @ cell.means), at_audited, -mean)
+
+
+def drives_squared(rows: Rows, outcome: Floats, cell: Cells) -> Functional:
+    """Return Var0(m_j) without the noise of the cell means (each row leaves itself out).
+
+    IF = [S=0]/q·(2(W−p)m − m² − θ).
+    """
+    mean = cell.means[cell.codes]
+    centred = outcome - rows.mean0(outcome)
+    squares = sums_by(cell.codes, rows.audited_share**2 * centred**2)
+    value = leave_one_out(cell.p0, cell.p0 * cell.means, cell.p0 * cell.means, squares, cell.weights2)
+    size2 = float(cell.weights2.sum())
+    value += size2 / (1.0 - size2) * rows.mean0(centred**2)
+    return Functional.of(rows, value, (2 * centred - mean) * mean, np.zeros_like(mean))
+
+
+def leave_one_out(sizes: Floats, a: Floats, b: Floats, products: Floats, weights2: Floats) -> float:
+    """Return Σ_c N_c·(AB − C)/(N_c² − Σw²): the mean of cell means, products of a row with itself left out."""
+    spare = sizes**2 - weights2
+    several = spare > 1e-12 * sizes**2
+    terms = sizes[several] * (a * b - products)[several] / spare[several]
+    return float(terms.sum())
+
+
+def reveals_squared(rows: Rows, cell: Cells) -> Functional:
+    """Return Var0(P1/P0), the χ²(P1_j‖P0_j), less the leading bias of its plug-in.
+
+    IF = [S=1]/(1−q)·2t − [S=0]/q·t².
+    """
+    inside = 1.0 - cell.unsupported
+    t, p1 = cell.ratio, cell.p1
+    reference2 = float(rows.reference_share @ rows.reference_share)
+    bias = reference2 * (float(((1.0 - p1) * t).sum()) - inside * (1.0 - inside))
+    bias += float(cell.weights2.sum()) * float((t**2 * (1.0 - cell.p0)).sum())
+    value = float(p1 @ t) - inside**2 - bias
+    reference = 2 * (t - inside * (cell.p0 > 0.0))
+    return Functional.of(rows, value, -((t**2)[cell.codes]), reference[cell.codes])
+
+
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """What one feature carries of the gap; gap = alignment·reveals·drives up to the clipping of alignment."""
+
+    gap: Normal
+    reveals: SquareRoot
+    drives: SquareRoot
+    alignment: Normal
+    unsupported: float
+
+
+def carrier(rows: Rows, outcome: Floats, codes: Integers) -> Carrier:
+    """Return gap(j), reveals_j, drives_j and alignment_j of one feature, each measured."""
+    cell = cells(rows, outcome, codes)
+    gap_j = feature_gap(rows, outcome, cell)
+    reveals2, drives2 = reveals_squared(rows, cell), drives_squared(rows, outcome, cell)
+    return Carrier(
+        gap_j.normal(),
+        reveals2.square_root(),
+        drives2.square_root(),
+        alignment(gap_j, reveals2, drives2),
+        cell.unsupported,
+    )
+
+
+def alignment(gap_j: Functional, reveals2: Functional, drives2: Functional) -> Normal:
+    """Return gap/(reveals·drives), in [−1, 1]; with an endless interval where reveals or drives may be 0."""
+    if min(reveals2.value, drives2.value) <= 0.0:
+        return Normal(0.0, math.inf, -1.0, 1.0)
+    product = math.sqrt(reveals2.value * drives2.value)
+    value = gap_j.value / product
+    parts = [(1.0 / product, gap_j)]
+    parts += [(-value / (2 * square.value), square) for square in (reveals2, drives2)]
+    is_determined = all(square.value >= 2.0 * square.se for square in (reveals2, drives2))
+    se = combined(value, parts).se if is_determined else math.inf
+    return Normal(value, se, -1.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class GapFactors:
+    """The plug-in factors of gap(j): their product is gap(j) exactly."""
+
+    reveals: float
+    drives: float
+    alignment: float
+
+
+def gap_factors(cell: Cells) -> GapFactors:
+    """Return √χ²(P1_j‖P0_j), sd0(m_j) and −Corr0(P1_j/P0_j, m_j), by plug-in."""
+    inside = 1.0 - cell.unsupported
+    reveals = math.sqrt(max(float(cell.p0 @ (cell.ratio - inside) ** 2), 0.0))
+    drives = math.sqrt(max(float(cell.p0 @ cell.means**2), 0.0))
+    if reveals * drives == 0.0:
+        return GapFactors(reveals, drives, 0.0)
+    return GapFactors(reveals, drives, -float(cell.p1 @ cell.means) / (reveals * drives))
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Codes with at least a few audited rows per (fold, level); `level_of[v]` is the new code of level v."""
+
+    codes: Integers
+    level_of: Integers
+    merged_levels: int
+
+
+def merge_rare(rows: Rows, codes: Integers, fold: Integers, is_ordered: bool, enough: int = ENOUGH_ROWS) -> Merged:
+    """Return codes whose every (fold, level) holds `enough` audited rows.
+
+    Ordered levels join their neighbours; others join one common level, the next rarest with them if need be.
+    """
+    levels, folds = int(codes.max()) + 1, int(fold.max()) + 1
+    joint = np.bincount((fold * levels + codes)[rows.audited], minlength=folds * levels)
+    counts = joint.reshape(folds, levels)
+    level_of = _merge_neighbours(counts, enough) if is_ordered else _merge_rarest(counts, enough)
+    return Merged(level_of[codes], level_of, levels - (int(level_of.max()) + 1))
+
+
+def _merge_neighbours(counts: Integers, enough: int) -> Integers:
+    level_of = np.zeros(counts.shape[1], dtype=np.intp)
+    held, current = np.zeros(counts.shape[0], dtype=np.intp), 0
+    for level in range(counts.shape[1]):
+        if held.min() >= enough:
+            current, held = current + 1, np.zeros_like(held)
+        held = held + counts[:, level]
+        level_of[level] = current
+    if current > 0 and held.min() < enough:
+        level_of[level_of == current] = current - 1
+    return level_of
+
+
+def _merge_rarest(counts: Integers, enough: int) -> Integers:
+    rarest_first = np.argsort(counts.sum(axis=0), kind="stable")
+    rare = counts.min(axis=0) < enough
+    held = counts[:, rare].sum(axis=1)
+    for level in rarest_first:
+        if not rare.any() or held.min() >= enough:
+            break
+        if not rare[level]:
+            rare[level] = True
+            held = held + counts[:, level]
+    level_of = np.zeros(counts.shape[1], dtype=np.intp)
+    kept = np.flatnonzero(~rare)
+    level_of[kept] = np.arange(kept.size)
+    level_of[rare] = kept.size
+    return level_of

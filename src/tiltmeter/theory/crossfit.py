@@ -1,0 +1,272 @@
+"""Estimators that need the group-membership model, double cross-fitted.
+
+Models a and b know neither each other's rows nor the rows they are evaluated on, so their errors meet only in
+products that average out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tiltmeter.errors import DataError
+from tiltmeter.theory.carriers import leave_one_out
+from tiltmeter.theory.checks import Floats
+from tiltmeter.theory.intervals import OutputTerm, output_term
+from tiltmeter.theory.uncertainty import Booleans, Functional, Integers, Ratio, Rows, averaged, sums_by
+
+CLIP = 4.0  # |ℓ| beyond this is set to it
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """The log-ratios ℓ_a, ℓ_b of two models, clipped and normalised fold by fold, and their density ratios.
+
+    `r_a` is −[|ℓ_a|<c] for audited and [|ℓ_a|<c]·e^ℓ_a for reference rows, of mean 0 over the two groups in each
+    fold; `spread2` is (ℓ_a − ℓ_b)² where neither is clipped.
+    """
+
+    a: Floats
+    b: Floats
+    r_a: Floats
+    r_b: Floats
+    spread2: Floats
+    fold: Integers
+
+
+def pairing(rows: Rows, log_ratio_a: Floats, log_ratio_b: Floats, fold: Integers, clip: float = CLIP) -> Pairing:
+    """Return two cross-fitted log-ratios, ready for the estimators; `fold` is the fold each row is evaluated in."""
+    a, r_a = _normalised(rows, log_ratio_a, fold, clip)
+    b, r_b = _normalised(rows, log_ratio_b, fold, clip)
+    spread2 = np.where((r_a != 0.0) & (r_b != 0.0), (a - b) ** 2, 0.0)
+    return Pairing(a, b, r_a, r_b, spread2, fold)
+
+
+def known_pairing(rows: Rows, log_ratio: ArrayLike) -> Pairing:
+    """Return a log-ratio that is known, not fitted: nothing to cross-fit, to clip or to correct for."""
+    known = np.asarray(log_ratio, dtype=np.float64)
+    if not np.isfinite(known).all():
+        raise DataError(
+            "`membership` must lie strictly between 0 and 1, got 0 or 1.",
+            "a known probability of 0 or 1 means that the groups do not overlap there; leave such rows out.",
+        )
+    zeros = np.zeros_like(known)
+    return Pairing(known, known, zeros, zeros, zeros, np.zeros(known.shape, dtype=np.intp))
+
+
+def _normalised(rows: Rows, log_ratio: Floats, fold: Integers, clip: float) -> tuple[Floats, Floats]:
+    """Return clipped ℓ and r, with ℓ shifted so that E1[e^ℓ·[|ℓ|<c]] = P0(|ℓ|<c) in each fold.
+
+    The shift makes the answer immune to class weights and shifted priors. Inside the clip it is an identity of the
+    truth, clipped or not.
+    """
+    ell = np.clip(log_ratio, -clip, clip)
+    inside = np.abs(log_ratio) < clip
+    ratio = np.exp(ell)
+    mass0 = sums_by(fold, rows.audited_share * inside)
+    mass1 = sums_by(fold, rows.reference_share * inside * ratio)
+    usable = (mass0 > 0.0) & (mass1 > 0.0)
+    scale = np.divide(mass0, mass1, out=np.ones_like(mass0), where=usable)
+    ell += np.log(scale)[fold]
+    return ell, np.where(rows.audited, -1.0, ratio * scale[fold]) * inside
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """g = λ2·ℓ + λ4·T of both models, centred over the audited rows of each fold."""
+
+    a: Floats
+    b: Floats
+    pairing: Pairing
+    output: OutputTerm | None
+    input_weight: float
+    output_weight: float
+    is_known: bool
+
+
+def gradient(
+    rows: Rows,
+    scores: Floats,
+    pair: Pairing,
+    input_weight: float = 1.0,
+    output_weight: float = 1.0,
+) -> Gradient:
+    """Return g_a and g_b for (n, m) scores, λ2 = `input_weight` and λ4 = `output_weight`."""
+    output = output_term(rows, scores) if output_weight > 0.0 else None
+    shared = output_weight * output.values() if output is not None else 0.0
+    a = fold_centred(rows, input_weight * pair.a + shared, pair.fold)
+    is_known = pair.a is pair.b
+    b = a if is_known else fold_centred(rows, input_weight * pair.b + shared, pair.fold)
+    return Gradient(a, b, pair, output, input_weight, output_weight, is_known)
+
+
+def fold_centred(rows: Rows, values: Floats, fold: Integers) -> Floats:
+    """Return values − E0[values] within each fold."""
+    size = sums_by(fold, rows.audited_share)
+    total = sums_by(fold, rows.audited_share * values)
+    return values - np.divide(total, size, out=np.zeros_like(total), where=size > 0.0)[fold]
+
+
+def gradient_variance(rows: Rows, gradients: Sequence[Gradient]) -> Functional:
+    """Return ψ̂ of Var0(g), the squared steepest rate, averaged over pairings.
+
+    ψ̂ = E0[g_a g_b]·n0/(n0−1) − E[λ2(g_a r_b + g_b r_a)] + λ2/2·E0[ḡ(ℓ_a−ℓ_b)²], and its IF = [S=0]/q·g_a g_b −
+    λ2(g_a r_b + g_b r_a) + 2λ4 Σ_y E0[ḡW_y]·IF_y. The last term of ψ̂ leaves only products of the two models'
+    errors in the remainder.
+    """
+    return averaged([_variance(rows, g) for g in gradients])
+
+
+def _variance(rows: Rows, g: Gradient) -> Functional:
+    product = g.a * g.b
+    value = rows.mean0(product) if g.is_known else _fold_unbiased(rows, product, g.pairing.fold)
+    return _debiased(rows, g, value, product, g.a, g.b)
+
+
+def _fold_unbiased(rows: Rows, product: Floats, fold: Integers) -> float:
+    """Return E0[`product`] with the factor N²/(N² − Σw²) of an unbiased covariance in each fold."""
+    sizes = sums_by(fold, rows.audited_share)
+    weights2 = sums_by(fold, rows.audited_share**2)
+    sums = sums_by(fold, rows.audited_share * product)
+    return float((sums * _unbiased_factor(sizes, weights2)).sum())
+
+
+def _unbiased_factor(sizes: Floats, weights2: Floats) -> Floats:
+    spare = sizes**2 - weights2
+    return np.divide(sizes**2, spare, out=np.ones_like(sizes), where=spare > 1e-12 * sizes**2)
+
+
+def _debiased(rows: Rows, g: Gradient, value: float, at_audited: Floats, m_a: Floats, m_b: Floats) -> Functional:
+    """Return the estimator `value` corrected for the estimation of ℓ, through m_a and m_b, and of T."""
+    zeros = np.zeros_like(m_a)
+    influence0, influence1 = at_audited, zeros
+    middle = m_a if m_a is m_b else 0.5 * (m_a + m_b)
+    if not g.is_known and g.input_weight > 0.0:
+        pair = g.pairing
+        moved = g.input_weight * (_moved(rows, m_a, pair.r_b) + _moved(rows, m_b, pair.r_a))
+        value -= rows.mean0(moved) + rows.mean1(moved)
+        value += 0.5 * g.input_weight * rows.mean0(middle * pair.spread2)
+        influence0, influence1 = influence0 - moved, -moved
+    if g.output is not None:
+        drag0, drag1 = g.output.drag(rows, middle)
+        influence0 = influence0 + 2 * g.output_weight * drag0
+        influence1 = influence1 + 2 * g.output_weight * drag1
+    return Functional.of(rows, value, influence0, influence1)
+
+
+def _moved(rows: Rows, m: Floats, r: Floats) -> Floats:
+    """Return (m − E0[m | inside the clip])·r: r has mean 0, so the shift is free and undoes the noise of its scale."""
+    inside = rows.mean0(r)
+    return (m - rows.mean0(m * r) / inside) * r if inside < 0.0 else m * r
+
+
+def feature_share(rows: Rows, gradients: Sequence[Gradient], variance: Functional, codes: Integers) -> Ratio:
+    """Return share(j) = Var0(E0[g|X_j]) / Var0(g) for a feature given as codes."""
+    return averaged([explained_variance(rows, g, codes) for g in gradients]).over(variance)
+
+
+def explained_variance(rows: Rows, g: Gradient, codes: Integers) -> Functional:
+    """Return θ̂ of Var0(E0[g|X_j]): cell means with each row left out, then corrected like ψ̂.
+
+    θ̂ = (1/n0)Σ_cells (AB − C)/(n_c − 1) + ĉ/n0 − E[λ2(m_a r_b + m_b r_a)] + λ2/2·E0[m̄(ℓ_a−ℓ_b)²].
+    """
+    fold, share = g.pairing.fold, rows.audited_share
+    cell = fold * (int(codes.max()) + 1) + codes
+    sizes, weights2 = sums_by(cell, share), sums_by(cell, share**2)
+    sums_a = sums_by(cell, share * g.a)
+    sums_b = sums_a if g.is_known else sums_by(cell, share * g.b)
+    products = sums_by(cell, share**2 * g.a * g.b)
+    value = leave_one_out(sizes, sums_a, sums_b, products, weights2) + _centring_noise(rows, g)
+    safe = np.where(sizes > 0.0, sizes, 1.0)
+    m_a = (sums_a / safe)[cell]
+    m_b = m_a if g.is_known else (sums_b / safe)[cell]
+    return _debiased(rows, g, value, g.a * m_b + g.b * m_a - m_a * m_b, m_a, m_b)
+
+
+def _centring_noise(rows: Rows, g: Gradient) -> float:
+    """Return Σ_folds ĉ/n0, what centring by the fold's own mean took away from the leave-one-out sum."""
+    fold, share = g.pairing.fold, rows.audited_share
+    sizes, weights2 = sums_by(fold, share), sums_by(fold, share**2)
+    sums = sums_by(fold, share * g.a * g.b)
+    noise = sums * _unbiased_factor(sizes, weights2) * weights2
+    return float(np.divide(noise, sizes**2, out=np.zeros_like(noise), where=sizes > 0.0).sum())
+
+
+def subset_total(
+    rows: Rows,
+    gradients: Sequence[Gradient],
+    variance: Functional,
+    fitted: Sequence[tuple[Floats, Floats]],
+) -> Ratio:
+    """Return 1 − Var0(E0[g|X_A])/Var0(g), lost without the features outside A.
+
+    `fitted` holds (m_a, m_b) for each pairing: regressions of g_a and of g_b on X_A, each fitted on its own model's
+    audited training rows.
+    """
+    parts = [learned_variance(rows, g, *m) for g, m in zip(gradients, fitted, strict=True)]
+    return averaged(parts).over(variance, is_complement=True)
+
+
+def learned_variance(rows: Rows, g: Gradient, m_a: Floats, m_b: Floats) -> Functional:
+    """Return θ̂ = E0[g_a m_b + g_b m_a − m_a m_b], corrected like ψ̂, for learned m_a and m_b."""
+    m_a, m_b = (fold_centred(rows, m, g.pairing.fold) for m in (m_a, m_b))
+    at_audited = g.a * m_b + g.b * m_a - m_a * m_b
+    return _debiased(rows, g, rows.mean0(at_audited), at_audited, m_a, m_b)
+
+
+def input_divergence(rows: Rows, pairs: Sequence[Pairing]) -> Functional:
+    """Return KL(P0‖P1) = E0[ℓ̄] + P0(inside) − E1[ω], ω = 2e^{(ℓ_a+ℓ_b)/2} − ½(e^ℓ_a + e^ℓ_b) inside the clip."""
+    return averaged([_input_divergence(rows, pair) for pair in pairs])
+
+
+def _input_divergence(rows: Rows, pair: Pairing) -> Functional:
+    middle = 0.5 * (pair.a + pair.b)
+    if pair.a is pair.b:
+        return _known_divergence(rows, pair.a)
+    inside = (pair.r_a != 0.0) & (pair.r_b != 0.0)
+    root = np.sqrt(np.where(rows.audited, 0.0, pair.r_a * pair.r_b))
+    omega = np.where(rows.audited, 0.0, 2 * root - 0.5 * (pair.r_a + pair.r_b)) * inside
+    value = rows.mean0(middle) + rows.mean0(inside.astype(np.float64)) - rows.mean1(omega)
+    return Functional.of(rows, value, middle + inside, -omega)
+
+
+def _known_divergence(rows: Rows, ell: Floats) -> Functional:
+    """Return E0[ℓ] − log E1[e^ℓ], which no constant added to ℓ can change."""
+    top = float(ell.max())
+    ratio = np.exp(ell - top)
+    mean = rows.mean1(ratio)
+    value = rows.mean0(ell) - top - math.log(mean)
+    return Functional.of(rows, value, ell, -ratio / mean)
+
+
+def unexplained(rows: Rows, outcome: Floats, expected: Floats, pairs: Sequence[Pairing]) -> Functional:
+    """Return E0[W] − E0[E1[W|X]] = E0[W − μ] − E1[e^ℓ(W − μ)], doubly robust.
+
+    `expected` is μ(x) = E1[W|X=x], learnt from reference rows of other folds.
+    """
+    residual = outcome - expected
+    return averaged([_unexplained(rows, residual, pair) for pair in pairs])
+
+
+def _unexplained(rows: Rows, residual: Floats, pair: Pairing) -> Functional:
+    ratio = _reference_ratio(rows, pair)
+    moved = ratio * residual
+    value = rows.mean0(residual) - rows.mean1(moved)
+    centre = rows.mean1(moved)
+    return Functional.of(rows, value, residual, -(moved - ratio * centre))
+
+
+def _reference_ratio(rows: Rows, pair: Pairing) -> Floats:
+    """Return e^ℓ̄ of the reference rows, of mean 1 over them."""
+    ratio = np.where(rows.audited, 0.0, np.exp(0.5 * (pair.a + pair.b)))
+    return np.asarray(ratio / rows.mean1(ratio))
+
+
+def clipped_share(rows: Rows, log_ratio: Floats, clip: float = CLIP) -> float:
+    """Return the larger of the two groups' shares of rows with |ℓ| ≥ clip."""
+    beyond: Booleans = np.abs(log_ratio) >= clip
+    return max(rows.mean0(beyond.astype(np.float64)), rows.mean1(beyond.astype(np.float64)))

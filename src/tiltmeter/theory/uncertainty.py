@@ -1,0 +1,277 @@
+"""Values with their influence functions, and the intervals made of them.
+
+An estimator is a value and one number per row, its influence function, centred within each group. Everything an
+interval needs is a sum over those numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
+
+from tiltmeter.errors import DataError, WeightsError
+from tiltmeter.theory.checks import Floats
+
+Booleans = NDArray[np.bool_]
+Integers = NDArray[np.integer[Any]]
+
+DETERMINED = 3.0  # a ratio is reported when its denominator is this many standard errors from 0
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value and its confidence interval; `low` and `high` are None where no interval was asked for."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    def to_dict(self) -> dict[str, float | None]:
+        """Return the three numbers as a plain dict."""
+        return {"value": self.value, "low": self.low, "high": self.high}
+
+
+class Measured(Protocol):
+    """Anything that can put an interval of any confidence around its value."""
+
+    def estimate(self, confidence: float = 0.95) -> Estimate:
+        """Return the value with its two-sided interval."""
+        ...
+
+
+def quantile(confidence: float) -> float:
+    """Return z with P(|N(0, 1)| ≤ z) = `confidence`."""
+    if not 0.0 < confidence < 1.0:
+        raise DataError(f"`confidence` must lie between 0 and 1, got {confidence!r}.", "0.95 is usual.")
+    return float(ndtri(0.5 + confidence / 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Normal:
+    """A normal estimator, value ± z·se, kept within [`least`, `most`]."""
+
+    value: float
+    se: float
+    least: float = -math.inf
+    most: float = math.inf
+
+    def estimate(self, confidence: float = 0.95) -> Estimate:
+        """Return value ± z·se."""
+        z = quantile(confidence)
+        bounds = (self.value, self.value - z * self.se, self.value + z * self.se)
+        return Estimate(*(min(max(bound, self.least), self.most) for bound in bounds))
+
+
+@dataclass(frozen=True, slots=True)
+class LogNormal:
+    """A positive estimator that is normal on the log scale."""
+
+    log_value: float
+    se: float
+
+    def estimate(self, confidence: float = 0.95) -> Estimate:
+        """Return exp(log value ± z·se)."""
+        reach = quantile(confidence) * self.se
+        return Estimate(*(math.exp(self.log_value + step) for step in (0.0, -reach, reach)))
+
+
+@dataclass(frozen=True, slots=True)
+class SquareRoot:
+    """sign·√θ for a normal estimator of θ ≥ 0 that may come out negative."""
+
+    square: float
+    se: float
+    sign: int = 1
+
+    def estimate(self, confidence: float = 0.95) -> Estimate:
+        """Return sign·√max(θ ± z·se, 0)."""
+        reach = quantile(confidence) * self.se
+        value, low, high = (math.sqrt(max(self.square + step, 0.0)) for step in (0.0, -reach, reach))
+        return Estimate(value, low, high) if self.sign > 0 else Estimate(-value, -high, -low)
+
+
+@dataclass(frozen=True, slots=True)
+class Square:
+    """R² for a normal estimator of R. A norm, R without a sign, is not normal near 0: its lower end is wider."""
+
+    root: float
+    se: float
+    is_signed: bool
+
+    def estimate(self, confidence: float = 0.95) -> Estimate:
+        """Return the image of R ± z·se; for an unsigned R the lower end is R² − 2z·R·se."""
+        reach = quantile(confidence) * self.se
+        size = abs(self.root)
+        low = max(size - reach, 0.0) ** 2 if self.is_signed else max(size**2 - 2 * reach * size, 0.0)
+        return Estimate(size**2, low, (size + reach) ** 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """ρ = θ/ψ ∈ [0, 1] of two normal estimators, or its complement 1 − θ/ψ; the interval is Fieller's."""
+
+    numerator: float
+    denominator: float
+    numerator_variance: float
+    covariance: float
+    denominator_variance: float
+    is_complement: bool = False
+
+    @property
+    def is_determined(self) -> bool:
+        """Whether ψ̂ > 0 is at least three standard errors away from 0."""
+        least = DETERMINED * math.sqrt(self.denominator_variance)
+        return self.denominator > 0.0 and self.denominator >= least
+
+    def estimate(self, confidence: float = 0.95) -> Estimate:
+        """Return {ρ : |θ̂ − ρψ̂| ≤ z·se(IF_θ − ρ·IF_ψ)} ∩ [0, 1]; all of [0, 1] where ρ is not determined."""
+        value = min(max(self.numerator / self.denominator, 0.0), 1.0) if self.denominator > 0.0 else 0.0
+        low, high = self._fieller(quantile(confidence)) if self.is_determined else (0.0, 1.0)
+        if self.is_complement:
+            return Estimate(1.0 - value, 1.0 - high, 1.0 - low)
+        return Estimate(value, low, high)
+
+    def _fieller(self, z: float) -> tuple[float, float]:
+        a = self.denominator**2 - z**2 * self.denominator_variance
+        b = self.numerator * self.denominator - z**2 * self.covariance
+        c = self.numerator**2 - z**2 * self.numerator_variance
+        if a <= 0.0:  # reached only by confidences beyond DETERMINED standard errors
+            return 0.0, 1.0
+        root = math.sqrt(max(b * b - a * c, 0.0))
+        low, high = ((b - root) / a, (b + root) / a)
+        return min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Which rows are audited, and each row's weight divided by the sum of its own group's weights.
+
+    E0[x] = audited_share·x and E1[x] = reference_share·x, so every mean is one dot product.
+    """
+
+    audited: Booleans
+    weights: Floats
+    audited_share: Floats
+    reference_share: Floats
+
+    @classmethod
+    def of(cls, audited: ArrayLike, weights: ArrayLike | None = None) -> Rows:
+        """Return the rows of both groups; `weights` are sampling weights."""
+        mask = check_audited(audited)
+        weight = np.ones(mask.size) if weights is None else check_weights(weights, mask)
+        at_audited = np.where(mask, weight, 0.0)
+        at_reference = weight - at_audited
+        return cls(mask, weight, at_audited / at_audited.sum(), at_reference / at_reference.sum())
+
+    def mean0(self, x: Floats) -> float:
+        """Return E0[x], the weighted mean over the audited rows."""
+        return float(self.audited_share @ x)
+
+    def mean1(self, x: Floats) -> float:
+        """Return E1[x], the weighted mean over the reference rows."""
+        return float(self.reference_share @ x)
+
+
+def sums_by(codes: Integers, values: Floats) -> Floats:
+    """Return Σ values for each code."""
+    return np.asarray(np.bincount(codes, values), dtype=np.float64)
+
+
+def check_audited(audited: ArrayLike) -> Booleans:
+    """Return `audited` as a boolean array in which both groups occur."""
+    mask = np.asarray(audited)
+    if mask.ndim != 1 or mask.dtype != np.bool_:
+        raise DataError(
+            f"`audited` must be a one-dimensional boolean array, got {mask.dtype} of shape {mask.shape}.",
+            "compare the group column with the audited value.",
+        )
+    count = int(mask.sum())
+    if count < 2 or mask.size - count < 2:
+        raise DataError(
+            f"`audited` must mark two rows or more of each group, got {count} of {mask.size}.",
+            "check the group column, and how missing groups are coded.",
+        )
+    return mask
+
+
+def check_weights(weights: ArrayLike, audited: Booleans) -> Floats:
+    """Return the row weights as floats: finite, none negative, some positive in each group."""
+    weight = np.asarray(weights, dtype=np.float64)
+    if weight.shape != audited.shape:
+        raise WeightsError(f"`weights` must have shape {audited.shape}, one per row, got {weight.shape}.")
+    if not np.isfinite(weight).all() or (weight < 0).any():
+        raise WeightsError("`weights` must be finite and not negative.", "leave out rows of unknown weight.")
+    if not weight[audited].any() or not weight[~audited].any():
+        raise WeightsError("`weights` must be positive somewhere in each group, got zeros only.")
+    return weight
+
+
+@dataclass(frozen=True, slots=True)
+class Functional:
+    """An estimator: its value and each row's contribution w·IF/Σw to its error."""
+
+    value: float
+    influence: Floats
+
+    @classmethod
+    def of(cls, rows: Rows, value: float, at_audited: Floats, at_reference: Floats) -> Functional:
+        """Return the estimator with IF = [S=0]/q·(u − E0[u]) + [S=1]/(1−q)·(v − E1[v])."""
+        influence = rows.audited_share * (at_audited - rows.mean0(at_audited))
+        influence += rows.reference_share * (at_reference - rows.mean1(at_reference))
+        return cls(value, influence)
+
+    @property
+    def variance(self) -> float:
+        """Return Σ(w·IF)²/(Σw)²."""
+        return float(self.influence @ self.influence)
+
+    @property
+    def se(self) -> float:
+        """Return √Σ(w·IF)²/Σw."""
+        return math.sqrt(self.variance)
+
+    def normal(self, least: float = -math.inf, most: float = math.inf) -> Normal:
+        """Return the value and its standard error."""
+        return Normal(self.value, self.se, least, most)
+
+    def square_root(self, sign: int = 1) -> SquareRoot:
+        """Return sign·√value as something to measure."""
+        return SquareRoot(self.value, self.se, sign)
+
+    def over(self, denominator: Functional, is_complement: bool = False) -> Ratio:
+        """Return value/`denominator`, or 1 − value/`denominator`."""
+        return Ratio(
+            self.value,
+            denominator.value,
+            self.variance,
+            float(self.influence @ denominator.influence),
+            denominator.variance,
+            is_complement,
+        )
+
+
+def combined(value: float, parts: Sequence[tuple[float, Functional]]) -> Functional:
+    """Return the estimator `value` = F(θ1, θ2, …) given (∂F/∂θi, θi): the delta method."""
+    influence = np.zeros_like(parts[0][1].influence)
+    for slope, part in parts:
+        influence += slope * part.influence
+    return Functional(value, influence)
+
+
+def averaged(parts: Sequence[Functional]) -> Functional:
+    """Return the mean of several estimators of the same quantity, such as the pairings of a cross-fit.
+
+    Its variance is the mean of their variances plus the variance between them: the rows are the same, but the
+    models behind them are not. The influence holds both, part after part, so that covariances come out alike.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    values = np.array([part.value for part in parts])
+    stacked = [part.influence for part in parts] + [values - values.mean()]
+    return Functional(float(values.mean()), np.concatenate(stacked) / math.sqrt(len(parts)))
