@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from tiltmeter.comparison import Comparison, PairRows, compare
 from tiltmeter.engines.tables import (
@@ -43,6 +44,7 @@ from tiltmeter.theory.uncertainty import Rows
 from tiltmeter.views.json_file import write_json
 
 Booleans = NDArray[np.bool_]
+FEW_ROWS = 50_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,10 +181,11 @@ def audit(
     groups = groups_of(table.filter(keep), _kept_values(group, names, keep), reference, audited)
     encoded = encode_features(table.filter(keep), chosen, groups.codes, None if weights is None else row_weights[keep])
     source = _MembershipSource(membership, data, table, chosen, keep, settings, len(groups.audited))
-    comparisons = {
-        label: _compare(label, groups, channel, encoded, row_weights[keep], keep, source, settings)
-        for label in groups.audited
-    }
+    with _threads(len(groups.codes)):
+        comparisons = {
+            label: _compare(label, groups, channel, encoded, row_weights[keep], keep, source, settings)
+            for label in groups.audited
+        }
     accounted = {"read": table.height, "used": int((groups.codes >= 0).sum()) - sum(groups.too_small.values())}
     accounted |= left_out | {"missing_group": groups.unknown, "too_small_group": sum(groups.too_small.values())}
     return Audit(
@@ -195,6 +198,11 @@ def audit(
         too_small=dict(groups.too_small),
         settings=settings,
     )
+
+
+def _threads(rows: int) -> threadpool_limits:
+    """Return one thread for small tables, where waiting for another costs more than it brings."""
+    return threadpool_limits(limits=1 if rows <= FEW_ROWS else None)
 
 
 def _used_columns(

@@ -24,7 +24,7 @@ from tiltmeter.theory.correction import CorrectionFunction, correction_function
 from tiltmeter.theory.divergence import check_divergence
 from tiltmeter.theory.exponents import TestPair
 from tiltmeter.theory.path import Inputs, PathPoint, path_point, projection
-from tiltmeter.theory.uncertainty import Estimate, Measured, Rows
+from tiltmeter.theory.uncertainty import Estimate, Measured, Normal, Rows
 from tiltmeter.theory.world import Projection
 
 SUPPRESSED_BELOW = 10
@@ -382,7 +382,7 @@ class _Builder:
         if self.membership is not None:
             return crossfit.input_divergence(self.pair.rows, self.membership.pairings).normal(least=0.0)
         ell = self.log_odds - prior_log_odds(self.pair.rows)
-        return intervals.Normal(self.pair.rows.mean0(ell), 0.0)
+        return Normal(self.pair.rows.mean0(ell), 0.0)
 
     def _descent_rate(self, correction: CorrectionFunction) -> Estimate | None:
         if self.membership is None:

@@ -61,9 +61,8 @@ class _Table:
     def __init__(self, inputs: ProxyInputs, settings: Settings, is_adequate: bool) -> None:
         self.inputs, self.settings, self.is_adequate = inputs, settings, is_adequate
         self.rows = inputs.rows
-        fold = np.zeros(len(inputs.outcome), dtype=np.intp)
-        if inputs.membership is not None:
-            fold = inputs.membership.fold
+        nobody = np.zeros(len(inputs.outcome), dtype=np.intp)
+        fold = nobody if inputs.membership is None else inputs.membership.fold
         self.features = [merged_feature(feature, self.rows.audited, fold) for feature in inputs.features]
         self.plain = [cells(self.rows, inputs.outcome, feature.codes) for feature in inputs.features]
         self.notes: list[str] = []

@@ -1,6 +1,7 @@
 """The published numbers of the paper's COMPAS experiment, and the reference numbers that go with them."""
 
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -13,7 +14,8 @@ import tiltmeter as tm
 from tiltmeter.datasets import COMPAS_FEATURES, load_compas
 from tiltmeter.demo import paper_experiment
 from tiltmeter.engines.arrays import cell_sums
-from tiltmeter.models.paper import paper_models
+from tiltmeter.models.features import encode_features
+from tiltmeter.models.paper import logistic_log_odds, outcome_scores
 from tiltmeter.theory.shares import share
 
 PRINTED = {"PriorCounts": (0.4135, 0.629), "Age": (0.297, 0.103), "ChargeDegree": (0.105, 0.054)}
@@ -30,7 +32,13 @@ def rows():
     data = load_compas()
     audited = (data["race"] == "African-American").to_numpy()
     codes = data.select(f"{f}_code" for f in COMPAS_FEATURES).to_numpy().astype(float)
-    return data, audited, codes, paper_models(codes, data["is_recid"].to_numpy(), audited)
+    log_odds = logistic_log_odds(encode_features(data, COMPAS_FEATURES), audited)
+    return data, audited, codes, Columns(outcome_scores(data, COMPAS_FEATURES, "is_recid"), log_odds)
+
+
+class Columns(NamedTuple):
+    scores: np.ndarray
+    log_odds: np.ndarray
 
 
 def corrections(log_odds, scores, audited, **weights):
@@ -64,8 +72,8 @@ def test_named_quantities_against_reference(name, value):
 
 def test_range_step_and_divergence_against_reference():
     c = experiment()
-    assert c["correction"]["smallest"] == pytest.approx(-2.118, abs=5e-4)
-    assert c["correction"]["largest"] == pytest.approx(3.005, abs=5e-4)
+    assert c["prototypes"]["min"]["correction"] == pytest.approx(-2.118, abs=5e-4)
+    assert c["prototypes"]["max"]["correction"] == pytest.approx(3.005, abs=5e-4)
     assert c["epsilon_max"] == pytest.approx(0.472, abs=5e-4)
     assert c["output_divergence"]["value"] == pytest.approx(0.02224, abs=5e-6)
 
@@ -76,7 +84,7 @@ def test_shares_against_reference():
     assert list(shares) == list(PRINTED)
     for feature, (equal, outputs) in PRINTED.items():
         assert shares[feature]["share"] == pytest.approx(equal, abs=5e-4)
-        assert shares[feature]["share_outputs_only"] == pytest.approx(outputs, abs=5e-4)
+        assert shares[feature]["share_outputs"] == pytest.approx(outputs, abs=5e-4)
 
 
 def test_table_1_against_paper_all_fifteen_cells():
@@ -135,8 +143,37 @@ def test_least_change_and_decisions_against_reference():
     c = experiment()
     assert c["least_change"]["tilt"] == pytest.approx(-3.0505, abs=5e-5)
     assert c["least_change"]["cost"] == pytest.approx(0.16140, abs=5e-6)
-    assert c["decisions_needed"] == 250
+    assert c["decisions_needed"]["value"] == 250
     assert np.log(1 / 0.05) / c["output_divergence"]["value"] == pytest.approx(135, abs=0.5)
+
+
+def test_points_of_the_gap_against_reference():
+    rows = {row["feature"]: row for row in experiment()["proxies"]}
+    printed = {
+        "PriorCounts": (0.0525, 0.0557),
+        "Age": (0.0254, 0.0363),
+        "ChargeDegree": (0.0091, 0.0051),
+        "Sex": (0.0087, 0.0057),
+        "LengthOfStay": (0.0051, 0.0023),
+    }
+    for feature, (gap, shapley) in printed.items():
+        assert rows[feature]["gap"] == pytest.approx(gap, abs=5e-5)
+        assert rows[feature]["gap_shapley"] == pytest.approx(shapley, abs=5e-5)
+        assert rows[feature]["gap"] == pytest.approx(
+            rows[feature]["alignment"] * rows[feature]["reveals"] * rows[feature]["drives"], abs=1e-12
+        )
+        assert rows[feature]["alignment"] >= 0.97 or feature == "LengthOfStay"
+    assert rows["LengthOfStay"]["alignment"] == pytest.approx(0.71, abs=5e-3)
+    assert sum(row["gap_shapley"] for row in rows.values()) == pytest.approx(experiment()["gap"]["value"], abs=1e-12)
+
+
+def test_cross_fitted_numbers_are_near_the_plug_in_ones_and_have_intervals():
+    honest = paper_experiment()["cross_fitted"]["comparisons"]["African-American"]
+    assert honest["descent_rate"]["low"] < -0.58 < honest["descent_rate"]["high"]
+    assert honest["descent_rate"]["value"] == pytest.approx(-0.58, abs=0.04)
+    verdicts = {row["feature"]: row["verdict"] for row in honest["proxies"]}
+    assert verdicts["PriorCounts"] == verdicts["Age"] == "proxy evidence"
+    assert "proxy evidence" not in verdicts["LengthOfStay"]
 
 
 def test_shares_at_the_ends_of_the_dial_are_those_of_score_and_log_odds():

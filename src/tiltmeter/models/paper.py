@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
+from scipy.special import expit
 
+from tiltmeter.engines.tables import listed, shown
 from tiltmeter.errors import DataError
-from tiltmeter.models.features import MISSING, Feature
+from tiltmeter.models.features import MISSING, Feature, encode_features
 from tiltmeter.theory.checks import Floats
 
 
@@ -53,3 +56,24 @@ def _numeric(values: Floats) -> list[Floats]:
     spread = float(known.std()) if known.size else 0.0
     standardised = np.where(missing, 0.0, (values - known.mean()) / spread) if spread > 0 else np.zeros(len(values))
     return [standardised, missing.astype(np.float64)] if missing.any() else [standardised]
+
+
+def outcome_scores(table: pl.DataFrame, features: Sequence[str], outcome: str) -> Floats:
+    """Return P(outcome = 1|x) by the paper's plain logistic model, for data without a model; NaN where not known."""
+    target = _binary(table[outcome])
+    known = ~np.isnan(target)
+    encoded = encode_features(table.filter(pl.Series(known)), features)
+    scores = np.full(table.height, np.nan)
+    scores[known] = expit(logistic_log_odds(encoded, target[known] > 0.5))
+    return scores
+
+
+def _binary(column: pl.Series) -> Floats:
+    """Return a column of two values as 0 and 1, NaN where missing: the larger value is 1."""
+    values = column.drop_nulls().unique().sort()
+    if len(values) != 2:
+        raise DataError(
+            f"`outcome` must have exactly two values, got {len(values)} in column {shown(column.name)}.",
+            f"the values are {listed(values.to_list())}; make a yes/no column first.",
+        )
+    return np.asarray((column == values[1]).cast(pl.Float64).to_numpy(), dtype=np.float64)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -13,68 +12,97 @@ from tiltmeter.models.design import Encoding, Table, code_columns, encoded_rows,
 from tiltmeter.models.membership import CHUNK, Membership, prior_log_odds
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.crossfit import CLIP, Gradient
+from tiltmeter.theory.shapley import compact
 from tiltmeter.theory.uncertainty import Integers, Rows
 
 REGRESSED_ROWS = 50_000  # at most, for one fit
 RIDGE = 1.0
+SHRINKAGE = 2.0  # rows' worth of doubt about a cell's mean
+MOST_VALUES = 64  # of a feature, for its joint cells to be few
+PEEKED_ROWS = 5_000
+ROWS_A_CELL = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Regression:
-    """Ridge regression on all encoded columns, then boosted trees on what it leaves."""
+class Regressor:
+    """Ridge regression on all encoded columns, then a flexible fit to what it leaves.
 
+    The flexible part is boosted trees or, where the features have few joint values, their cells' means, shrunk.
+    """
+
+    table: Table
     encoder: Encoding
-    intercept: float
-    slopes: Floats
-    trees: Any
+    cells: Integers | None
+    weights: Floats
+    seed: int
 
-    def predict(self, table: Table, size: int) -> Floats:
-        """Return the fitted mean of every row, a chunk of rows at a time."""
-        fitted = np.empty(size)
-        for start in range(0, size, CHUNK):
-            chunk = slice(start, min(start + CHUNK, size))
-            fitted[chunk] = self.intercept + self.encoder.matrix(table, chunk) @ self.slopes
-            fitted[chunk] += self.trees.predict(self.encoder.raw(table, chunk))
-        return fitted
+    @classmethod
+    def of(cls, table: Table, weights: Floats, seed: int) -> Regressor:
+        """Return the regressor on these features."""
+        return cls(table, encoding(table, encoded_rows(len(weights), seed)), joint_values(table), weights, seed)
+
+    def fitted(self, target: Floats, train: Integers, wanted: Integers) -> Floats:
+        """Return the mean of `target` given the features at the rows `wanted`, learnt from the rows `train`."""
+        if train.size > REGRESSED_ROWS:
+            train = np.sort(np.random.default_rng(self.seed).choice(train, REGRESSED_ROWS, replace=False))
+        y, w = target[train], self.weights[train] / self.weights[train].mean()
+        x = self.encoder.matrix(self.table, train)
+        centre, middle = np.average(x, axis=0, weights=w), float(np.average(y, weights=w))
+        x -= centre
+        normal = (x.T * w) @ x + RIDGE * np.eye(x.shape[1])
+        slopes = cho_solve(cho_factor(normal, lower=True), x.T @ (w * (y - middle)))
+        left = y - middle - x @ slopes
+        flexible = self._trees(train, left, w) if self.cells is None else self._cell_means(train, left, w)
+        means = np.empty(wanted.size)
+        for start in range(0, wanted.size, CHUNK):
+            chunk = wanted[start : start + CHUNK]
+            linear = (self.encoder.matrix(self.table, chunk) - centre) @ slopes
+            means[start : start + CHUNK] = middle + linear + flexible(chunk)
+        return means
+
+    def _cell_means(self, train: Integers, left: Floats, w: Floats) -> Callable[[Integers], Floats]:
+        assert self.cells is not None
+        size = int(self.cells.max()) + 1
+        sums, counts = (np.bincount(self.cells[train], v, size) for v in (w * left, w))
+        means, cells = sums / (counts + SHRINKAGE), self.cells
+        return lambda rows: means[cells[rows]]
+
+    def _trees(self, train: Integers, left: Floats, w: Floats) -> Callable[[Integers], Floats]:
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
+        is_weighted = bool((w != w[0]).any())
+        is_code = code_columns(self.table)
+        trees = HistGradientBoostingRegressor(
+            max_iter=60,
+            max_leaf_nodes=15 if train.size >= 2_000 else 6,
+            l2_regularization=1.0,
+            max_bins=63 if is_weighted else 255,
+            early_stopping=False,
+            categorical_features=is_code if is_code.any() else None,
+            random_state=self.seed,
+        )
+        trees.fit(self.encoder.raw(self.table, train), left, sample_weight=w if is_weighted else None)
+        return lambda rows: np.asarray(trees.predict(self.encoder.raw(self.table, rows)))
 
 
-def regression(
-    table: Table, encoder: Encoding, index: Integers, target: Floats, weights: Floats, seed: int
-) -> Regression:
-    """Return the regression of `target` on the features, over the rows `index`."""
-    from sklearn.ensemble import HistGradientBoostingRegressor
-
-    if index.size > REGRESSED_ROWS:
-        index = np.sort(np.random.default_rng(seed).choice(index, REGRESSED_ROWS, replace=False))
-    y, w = target[index], weights[index] / weights[index].mean()
-    x = encoder.matrix(table, index)
-    centre, middle = np.average(x, axis=0, weights=w), float(np.average(y, weights=w))
-    x -= centre
-    normal = (x.T * w) @ x + RIDGE * np.eye(x.shape[1])
-    slopes = cho_solve(cho_factor(normal, lower=True), x.T @ (w * (y - middle)))
-    is_weighted = bool((w != w[0]).any())
-    trees = HistGradientBoostingRegressor(
-        max_iter=60,
-        max_leaf_nodes=15 if index.size >= 2_000 else 6,
-        l2_regularization=1.0,
-        max_bins=63 if is_weighted else 255,
-        early_stopping=False,
-        categorical_features=code_columns(table) if code_columns(table).any() else None,
-        random_state=seed,
-    )
-    trees.fit(encoder.raw(table, index), y - middle - x @ slopes, sample_weight=w if is_weighted else None)
-    return Regression(encoder, middle - float(centre @ slopes), slopes, trees)
+def joint_values(table: Table) -> Integers | None:
+    """Return the joint cell of each row's feature values; None where there are too many for cell means."""
+    columns = []
+    for column in table.values():
+        if len(np.unique(column[:PEEKED_ROWS])) > MOST_VALUES:
+            return None
+        columns.append(np.unique(column, return_inverse=True)[1])
+    cells = compact(np.column_stack(columns))[0]
+    return cells if ROWS_A_CELL * (int(cells.max()) + 1) <= len(cells) else None
 
 
 def reference_expectation(rows: Rows, table: Table, outcome: Floats, fold: Integers, seed: int = 0) -> Floats:
     """Return μ(x) = E1[W|X=x] for every row, learnt from the reference rows of the other folds."""
-    encoder = encoding(table, encoded_rows(outcome.size, seed))
+    regressor = Regressor.of(table, rows.weights, seed)
     expected = np.empty(outcome.size)
     for f in range(int(fold.max()) + 1):
-        train = np.flatnonzero(~rows.audited & (fold != f))
-        fitted = regression(table, encoder, train, outcome, rows.weights, seed)
         own = np.flatnonzero(fold == f)
-        expected[own] = fitted.predict({name: column[own] for name, column in table.items()}, own.size)
+        expected[own] = regressor.fitted(outcome, np.flatnonzero(~rows.audited & (fold != f)), own)
     return expected
 
 
@@ -91,14 +119,12 @@ def subset_expectations(
     Each is fitted on the audited rows of its own model's part, with that model's g as the target; `g` says for
     which λ2 and λ4.
     """
-    subset = {name: table[name] for name in features}
-    encoder = encoding(subset, encoded_rows(rows.audited.size, seed))
+    regressor = Regressor.of({name: table[name] for name in features}, rows.weights, seed)
     everyone, fold = np.arange(rows.audited.size), membership.fold
     means = np.empty(membership.part_log_odds.shape)
     for place, target in enumerate(_part_gradients(rows, membership, g)):
         train = np.flatnonzero(rows.audited & np.isin(fold, membership.parts[place].folds))
-        fitted = regression(subset, encoder, train, target, rows.weights, seed)
-        means[place] = fitted.predict(subset, everyone.size)
+        means[place] = regressor.fitted(target, train, everyone)
     return [(means[half[fold, 0], everyone], means[half[fold, 1], everyone]) for half in membership.plan]
 
 

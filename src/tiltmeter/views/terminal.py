@@ -1,7 +1,8 @@
-"""The demo's summary as text for a reader."""
+"""Summaries as text for a reader."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -17,29 +18,134 @@ PAPER_NAMES = {
     "n_m": "weight of f_m in f~",
     "descent_rate": "Delta, how fast f~ lowers the objective",
 }
+QUANTITIES = {
+    "gap": "difference of the mean scores",
+    "impact_ratio": "favourable rate, audited ÷ reference",
+    "standardised_difference": "gap in standard deviations",
+    "output_divergence": "KL of the outcomes, nats",
+    "input_divergence": "KL of the inputs, nats",
+    "descent_rate": "Delta, pull towards the reference",
+    "unexplained": "gap between people with equal features",
+    "decisions_needed": "to tell the groups apart, errors 5 %",
+}
+DOES_NOT_SHOW = (
+    "Proxy evidence is a reason to look, not a finding of wrongdoing: the numbers are associations under this one "
+    "model and these data, they show no cause and are no verdict on a model or a person."
+)
+
+
+def print_audit(summary: dict[str, Any], console: Console) -> None:
+    """Print an audit: who was compared, how far apart they are, what carries it, and how sure that is."""
+    console.print(_rows(summary))
+    for audited, comparison in summary["comparisons"].items():
+        console.print(_comparison(summary, audited, comparison))
+    if summary["too_small"]:
+        sizes = ", ".join(f"{name} ({count})" for name, count in summary["too_small"].items())
+        console.print(Text(f"\nToo small to say anything: {sizes}.", "yellow"))
+    console.print(Text(f"\n{DOES_NOT_SHOW}", "dim"))
 
 
 def print_demo(summary: dict[str, Any], console: Console) -> None:
-    """Print the paper's experiment: the question, the answers, and what they do and do not show."""
-    for audited, comparison in summary["comparisons"].items():
-        console.print(demo_text(summary, audited, comparison))
+    """Print the paper's experiment: the question, the answers, how sure they are, and what they do not show."""
+    for audited, c in summary["comparisons"].items():
+        honest = summary["cross_fitted"]["comparisons"][audited]
+        parts = [
+            _asked(summary, audited, c),
+            _heading("How far apart are the scores?"),
+            _outputs(audited, c),
+            _heading("Which way would the inputs have to move?"),
+            _correction(audited, c),
+            _heading("Who lies at the ends of that direction? (the paper's Table 1)"),
+            _prototypes(audited, c),
+            _heading("Which features carry it?"),
+            _shares(c),
+            _heading("How sure is that?"),
+            _side_by_side(c, honest),
+            _heading("Proxy evidence"),
+            _proxies(honest),
+            _heading("What this shows, and what it does not"),
+            _bullets(_caveats(c)),
+        ]
+        console.print(Group(*parts))
 
 
-def demo_text(summary: dict[str, Any], audited: str, c: dict[str, Any]) -> RenderableType:
-    """Return the demo's text for one comparison."""
-    return Group(
-        _asked(summary, audited, c),
-        _heading("How far apart are the scores?"),
-        _outputs(audited, c),
-        _heading("Which way would the inputs have to move?"),
-        _correction(audited, c),
-        _heading("Who lies at the ends of that direction?"),
-        _prototypes(audited, c),
-        _heading("Which features carry it?"),
-        _shares(c),
-        _heading("What this shows, and what it does not"),
-        _caveats(audited, c),
+def _rows(summary: dict[str, Any]) -> RenderableType:
+    rows = summary["rows"]
+    left = [f"{count:,} {reason.replace('_', ' ')}" for reason, count in rows.items() if reason not in ("read", "used")]
+    kept = [text for text in left if not text.startswith("0 ")]
+    text = Text()
+    text.append(f"tiltmeter audit of {summary['channel']} by {summary['group']}", "bold")
+    text.append(
+        f"\n{rows['read']:,} rows read, {rows['used']:,} used{'; left out: ' + ', '.join(kept) if kept else ''}."
     )
+    text.append(f" Favourable outcome: {summary['favourable']}.")
+    return text
+
+
+def _comparison(summary: dict[str, Any], audited: str, c: dict[str, Any]) -> RenderableType:
+    confidence = 100 * summary["settings"]["confidence"]
+    title = (
+        f"\n{audited} ({c['rows']['audited']:,}, audited) against {c['reference']} "
+        f"({c['rows']['reference']:,}, reference)"
+    )
+    parts: list[RenderableType] = [
+        Text(title, "bold cyan"),
+        _estimates(c, confidence),
+        _test(c),
+        _heading("Proxy evidence, in points of the gap"),
+        _proxies(c),
+        _bullets(_directions(c)),
+    ]
+    if c["notes"]:
+        parts += [_heading("To know"), _bullets(c["notes"])]
+    return Group(*parts)
+
+
+def _estimates(c: dict[str, Any], confidence: float) -> Table:
+    table = _table("quantity", "value", f"{confidence:g} % interval", "meaning")
+    rates = c["favourable_rates"]
+    for who in ("audited", "reference"):
+        table.add_row(f"favourable rate, {who}", _number(rates[who]["value"]), _interval(rates[who]), "")
+    for name, meaning in QUANTITIES.items():
+        if c[name] is not None:
+            table.add_row(name.replace("_", " "), _number(c[name]["value"]), _interval(c[name]), meaning)
+    return table
+
+
+def _test(c: dict[str, Any]) -> Text:
+    if c["equal_outputs"] is None:
+        return Text("Plug-in values, as in the paper: no intervals.", "dim")
+    p = c["equal_outputs"]["p_value"]
+    shown = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    return Text(f"Test of equal outputs: {shown}. Membership model: {c['membership']}.", "dim")
+
+
+def _proxies(c: dict[str, Any]) -> RenderableType:
+    table = _table("feature", "gap", "interval", "Shapley", "share", "total", "verdict")
+    for row in c["proxies"]:
+        table.add_row(
+            Text(str(row["feature"])),
+            _points(row["gap"]),
+            f"[{_points(row['gap_low'])}, {_points(row['gap_high'])}]" if row["gap_low"] is not None else "–",
+            _points(row["gap_shapley"]),
+            _whole_percent(row["share"]),
+            _whole_percent(row["total_share"]),
+            Text(row["verdict"], "bold" if "proxy evidence" in row["verdict"] else ""),
+        )
+    note = Text(
+        "gap: points of the score that this feature's different distribution carries (they overlap; Shapley adds up). "
+        "share: of the correction, by this feature alone; total: lost without it.",
+        "dim",
+    )
+    return Group(table, note)
+
+
+def _directions(c: dict[str, Any]) -> Iterable[str]:
+    for row in c["proxies"]:
+        if "proxy evidence" in row["verdict"]:
+            partner = f"; together with {row['partner']}" if row["partner"] else ""
+            twin = f"; {row['redundant_with']} carries the same" if row["redundant_with"] else ""
+            yield f"{row['direction']}{partner}{twin}."
 
 
 def _asked(summary: dict[str, Any], audited: str, c: dict[str, Any]) -> RenderableType:
@@ -61,7 +167,7 @@ def _outputs(audited: str, c: dict[str, Any]) -> RenderableType:
         (f"mean score, {c['reference']}", f"{c['output']['reference']:.3f}", "the same, reference group"),
         ("gap", f"{c['gap']['value']:+.3f}", "difference of the two means"),
         ("output divergence", f"{c['output_divergence']['value']:.5f}", "KL of the outcomes, in nats"),
-        ("decisions needed", f"{c['decisions_needed']:,}", "to tell the groups apart, errors 5 %"),
+        ("decisions needed", f"{c['decisions_needed']['value']:,.0f}", "to tell the groups apart, errors 5 %"),
         ("least change", f"{c['least_change']['cost']:.4f}", "of inputs that removes the gap, nats"),
     ]
     for row in rows:
@@ -70,7 +176,7 @@ def _outputs(audited: str, c: dict[str, Any]) -> RenderableType:
 
 
 def _correction(audited: str, c: dict[str, Any]) -> RenderableType:
-    f = c["correction"]
+    f, ends = c["correction"], [c["prototypes"][end]["correction"] for end in ("min", "max")]
     text = Text()
     text.append(
         f"f~(x) = {f['intercept']:.4f} {f['on_log_odds']:+.4f} × log-odds of being {audited} "
@@ -79,7 +185,7 @@ def _correction(audited: str, c: dict[str, Any]) -> RenderableType:
     )
     text.append(
         f"f~ has mean 0 and variance 1 among {audited} defendants. Records with f~ > 0 would have to become more "
-        f"common among them, those with f~ < 0 rarer. It runs from {f['smallest']:.3f} to {f['largest']:.3f}; the "
+        f"common among them, those with f~ < 0 rarer. It runs from {ends[0]:.3f} to {ends[1]:.3f}; the "
         f"largest valid step along it is {c['epsilon_max']:.3f}, and a small step lowers the objective by "
         f"{-f['descent_rate']:.4f} times its length.\n"
     )
@@ -103,8 +209,8 @@ def _prototypes(audited: str, c: dict[str, Any]) -> RenderableType:
 def _shares(c: dict[str, Any]) -> RenderableType:
     table = _table("feature", "share", "inputs only", "outputs only")
     for row in c["proxies"]:
-        ends = (row["share"], row["share_inputs_only"], row["share_outputs_only"])
-        table.add_row(row["feature"], *(f"{100 * value:.1f} %" for value in ends))
+        ends = (row["share"], row["share_inputs"], row["share_outputs"])
+        table.add_row(row["feature"], *(_percent(value) for value in ends))
     note = Text(
         "Share: the part of the correction that moving this feature's distribution alone could achieve. Features "
         "overlap, so shares do not add up to 100 %. “Inputs only” aligns who the people are, “outputs only” aligns the "
@@ -114,31 +220,80 @@ def _shares(c: dict[str, Any]) -> RenderableType:
     return Group(table, note)
 
 
-def _caveats(audited: str, c: dict[str, Any]) -> RenderableType:
+def _side_by_side(c: dict[str, Any], honest: dict[str, Any]) -> RenderableType:
+    table = _table("quantity", "paper", "cross-fitted", "95 % interval")
+    for name in ("gap", "output_divergence", "input_divergence", "descent_rate", "unexplained", "decisions_needed"):
+        ours = honest[name]
+        table.add_row(name.replace("_", " "), _number(c[name]["value"]), _number(ours["value"]), _interval(ours))
+    theirs = {row["feature"]: row for row in c["proxies"]}
+    for row in honest["proxies"]:
+        ends = f"{_percent(row['share_low'])} to {_percent(row['share_high'])}"
+        table.add_row(
+            f"share of {row['feature']}", _percent(theirs[row["feature"]]["share"]), _percent(row["share"]), ends
+        )
+    note = Text(
+        "The paper fits one membership model on all rows and takes it as known: what it learns from noise counts as "
+        "difference. Cross-fitted numbers use models that have not seen the rows they are used on, remove the "
+        "first-order error that is left, and choose the kind of model by held-out data "
+        f"(here: {honest['membership']}).",
+        "dim",
+    )
+    return Group(table, note)
+
+
+def _caveats(c: dict[str, Any]) -> list[str]:
     first, last = c["proxies"][0], c["proxies"][-1]
     smallest = min(cell["count"] for cell in c["prototypes"].values())
-    lines = [
+    return [
         f"{first['feature']} is the strongest proxy evidence: both groups' records and the scores follow it, whichever "
         "way inputs and outputs are weighed.",
-        f"{last['feature']} looks negligible at equal weights ({100 * last['share']:.1f} %), but carries "
-        f"{100 * last['share_outputs_only']:.1f} % when only the scores are to be aligned: one setting alone misleads.",
+        f"{last['feature']} looks negligible at equal weights ({_percent(last['share'])}), but carries "
+        f"{_percent(last['share_outputs'])} when only the scores are to be aligned: one setting alone misleads.",
         f"A corner of the table can rest on very few people (here as few as {smallest}); read it as an illustration.",
-        "The numbers are associations in one fixed data set and treat the fitted models as known: they carry no "
-        "intervals, show no cause, and are no verdict on the model or on any person.",
+        DOES_NOT_SHOW,
     ]
+
+
+def _bullets(lines: Iterable[str]) -> Table:
     table = Table.grid(padding=(0, 1))
     for line in lines:
-        table.add_row("•", line)
+        table.add_row("•", Text(line))
     return table
 
 
-def _heading(title: str) -> RenderableType:
+def _heading(title: str) -> Text:
     return Text(f"\n{title}", "bold cyan")
 
 
 def _table(first: str, *others: str, numbers: bool = True) -> Table:
     table = Table(show_edge=False, pad_edge=False, header_style="bold")
-    table.add_column(first, no_wrap=True)
+    table.add_column(first, no_wrap=first != "feature", overflow="fold")
     for name in others:
-        table.add_column(name, justify="left" if name == "meaning" or not numbers else "right")
+        is_text = name in ("meaning", "verdict") or not numbers
+        table.add_column(name, justify="left" if is_text else "right", no_wrap=not is_text)
     return table
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4f}"
+
+
+def _interval(estimate: dict[str, Any]) -> str:
+    if estimate["low"] is None:
+        return "–"
+    high = "no limit" if estimate["high"] is None else _number(estimate["high"])
+    return f"{_number(estimate['low'])} to {high}"
+
+
+def _points(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:+.2f}"
+
+
+def _whole_percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.0f} %"
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f} %"
