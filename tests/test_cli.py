@@ -1,6 +1,7 @@
 """The command line, run as a user runs it."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -62,3 +63,17 @@ def test_unknown_arguments_exit_with_2_and_no_traceback(arguments):
 def test_version_and_help():
     assert tiltmeter("--version").stdout.startswith("tiltmeter, version ")
     assert "Which way does a model lean" in tiltmeter("--help").stdout
+
+
+def test_a_reader_that_goes_away_is_no_error_of_ours():
+    command = f"{sys.executable} -c 'from tiltmeter.cli import main; main()' demo --json - | head -c 10"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert "Traceback" not in result.stderr
+
+
+def test_an_old_terminal_gets_question_marks_instead_of_a_traceback():
+    environment = {"PYTHONIOENCODING": "ascii", "PATH": os.environ["PATH"]}
+    command = [sys.executable, "-c", "from tiltmeter.cli import main; main()", "demo"]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert result.returncode == 0
+    assert "PriorCounts" in result.stdout

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -13,6 +15,7 @@ from tiltmeter import __version__
 from tiltmeter.errors import TiltmeterError
 
 USERS_MISTAKE = 2
+READER_GONE = 141  # as the shell reports a broken pipe
 
 
 def one_line_errors(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -25,6 +28,12 @@ def one_line_errors(command: Callable[..., Any]) -> Callable[..., Any]:
         except TiltmeterError as error:
             click.echo(f"Error: {error}", err=True)
             sys.exit(USERS_MISTAKE)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; say no more
+            sys.exit(READER_GONE)
+        except OSError as error:
+            click.echo(f"Error: the output could not be written: {error.strerror}.", err=True)
+            sys.exit(USERS_MISTAKE)
 
     return wrapped
 
@@ -33,6 +42,9 @@ def one_line_errors(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.version_option(__version__, prog_name="tiltmeter")
 def main() -> None:
     """Which way does a model lean, and through which features?"""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # an old terminal shows "?" instead of failing
 
 
 @main.command()

@@ -29,7 +29,7 @@ class NotSmoothError(TiltmeterError):
     """The objective has no derivative at the audited group's distribution."""
 
 
-class NotBinaryError(TiltmeterError):
+class NotBinaryError(TiltmeterError, AttributeError):
     """A quantity of the paper that exists for two outcomes only was asked of another model."""
 
 

@@ -112,7 +112,7 @@ def test_infinite_exponents_are_errors_that_say_so():
         (lambda e: e.renyi(float("nan")), "`order` must be a number ≥ 0, got nan"),
         (lambda e: e.decisions_needed(alpha=0), "`alpha` must lie strictly between 0 and 1, got 0"),
         (lambda e: e.decisions_needed(beta=1), "`beta` must lie strictly between 0 and 1, got 1"),
-        (lambda e: e.inputs.trade_off(1), "`points` must be at least 2, got 1"),
+        (lambda e: e.inputs.trade_off(1), "`points` must be a whole number of at least 2, got 1"),
     ],
 )
 def test_bad_arguments_are_named(call, message):
@@ -124,5 +124,39 @@ def test_decisions_needed_is_for_two_outcomes_and_countable_differences():
     with pytest.raises(tm.TiltmeterError, match="two outcomes, got 3"):
         random_world(0, outcomes=3).exponents().decisions_needed()
     close = TestPair(np.array([0.5, 0.5]), np.array([0.5 - 1e-6, 0.5 + 1e-6]))
-    with pytest.raises(tm.TiltmeterError, match="must stay below 10,000,000"):
+    with pytest.raises(tm.TiltmeterError, match="must stay below 1,000,000"):
         close.decisions_needed()
+
+
+@pytest.mark.parametrize(
+    ("p", "p1", "alpha", "beta"),
+    [
+        (0.02, 0.0002, 0.01, 0.05),
+        (0.1, 0.001, 1e-4, 0.05),
+        (0.3, 0.33, 0.9, 0.05),
+        (0.5, 0.52, 0.4, 0.5),
+        (1.0, 0.9, 0.05, 0.05),
+    ],
+)
+def test_decisions_needed_is_the_smallest_even_where_the_normal_law_is_far_off(p, p1, alpha, beta):
+    pair = TestPair(np.array([1 - p, p]), np.array([1 - p1, p1]))
+    assert pair.decisions_needed(alpha, beta) == brute_force_decisions(p, p1, alpha, beta)
+
+
+def test_tiny_rates_that_differ_are_told_apart_or_said_to_be_too_rare():
+    pair = TestPair(np.array([1 - 9e-13, 9e-13]), np.array([1 - 1e-14, 1e-14]))
+    with pytest.raises(tm.TiltmeterError, match="must stay below"):
+        pair.decisions_needed()
+
+
+@pytest.mark.parametrize("step", [1e-6, 1e-9, 1e-12, 1e-15])
+def test_renyi_is_smooth_at_order_one(step):
+    e = tm.World([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], [0.8, 0.5, 0.1]).exponents()
+    for order in (1 - step, 1 + step):
+        assert e.renyi(order) == pytest.approx(e.stein_inputs, rel=2 * step + 1e-10)
+
+
+def test_renyi_of_a_huge_order_is_the_largest_log_ratio():
+    e = tm.World([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], [0.8, 0.5, 0.1]).exponents()
+    assert e.renyi(1e308) == pytest.approx(e.renyi(np.inf))
+    assert e.renyi(1e5) == pytest.approx(e.renyi(np.inf), abs=1e-4)

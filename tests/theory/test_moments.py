@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.worlds import random_world
 
 import tiltmeter as tm
-from tiltmeter.engines.arrays import moments_by_group
+from tiltmeter.engines.arrays import cell_sums, moments_by_group
 
 HARD = 1e6  # values at 1e6 ± 1e-2
 
@@ -165,3 +165,49 @@ def test_no_rows_have_no_mean():
         _ = tm.GroupMoments.empty().mean
     with pytest.raises(tm.TiltmeterError, match="the same number of outcomes"):
         tm.GroupMoments.empty(2) + tm.GroupMoments.empty(3)
+
+
+def test_codes_of_any_integer_type_pick_their_group():
+    rng = np.random.default_rng(2)
+    log_odds, scores = rng.normal(size=50), rng.random(50)
+    flags = rng.random(50) < 0.5
+    counts = [m.rows for m in moments_by_group(log_odds, scores, flags, 3)]
+    assert counts == [(~flags).sum(), flags.sum(), 0]
+    many = moments_by_group(log_odds, scores, np.arange(50).astype(np.uint8), 300)
+    assert sum(m.rows for m in many) == 50
+    listed = moments_by_group(log_odds.tolist(), scores.tolist(), flags.tolist(), 2)
+    assert_same(listed[1], moments_by_group(log_odds, scores, flags, 2)[1])
+
+
+def test_a_far_row_of_another_group_costs_no_digits():
+    rng = np.random.default_rng(3)
+    log_odds, scores, group = rng.normal(size=1000), rng.random(1000), np.zeros(1000, int)
+    log_odds[::64], group[::64] = 1e16, 1
+    mine = group == 0
+    exact = np.cov(log_odds[mine], scores[mine], ddof=0)
+    np.testing.assert_allclose(moments_by_group(log_odds, scores, group, 2)[0].covariance, exact, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("scores", "weights"), [(np.array([10.0, 20.0]), None), (np.array([0.1, 0.2]), np.array([-1.0, -2.0]))]
+)
+def test_sums_that_cannot_be_are_an_error(scores, weights):
+    with pytest.raises(tm.TiltmeterError, match="must lie in"):
+        moments_by_group(np.zeros(2), scores, np.zeros(2, int), 1, weights)
+
+
+def test_infinite_log_odds_are_an_error_and_no_warning():
+    log_odds = np.zeros(200)
+    log_odds[64] = np.inf
+    with pytest.raises(tm.TiltmeterError, match="must be finite"):
+        moments_by_group(log_odds, np.full(200, 0.5), np.zeros(200, int), 1)
+
+
+def test_cell_sums_about_different_pivots_add_up():
+    rng = np.random.default_rng(4)
+    log_odds, scores, codes = rng.normal(size=90), rng.random(90), rng.integers(0, 3, 90)
+    whole = cell_sums(log_odds, scores, codes, 3)
+    parts = cell_sums(log_odds[:40], scores[:40], codes[:40], 3) + cell_sums(log_odds[40:], scores[40:], codes[40:], 3)
+    np.testing.assert_allclose(parts.between, whole.between)
+    with pytest.raises(tm.TiltmeterError, match="`codes` must lie below 2"):
+        cell_sums(log_odds, scores, codes, 2)

@@ -144,3 +144,57 @@ def test_groups_without_a_common_atom_are_an_error_where_the_divergence_is_infin
         world.path((1, 1, 0, 0), divergence)
     for bounded in ("hellinger", "js", "tv"):
         assert world.path((1, 1, 0, 0), bounded).q.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("divergence", ["reverse_kl", "hellinger", "js", "tv"])
+@pytest.mark.parametrize("outcomes", [2, 3])
+def test_path_with_many_atoms_missing_is_proven_optimal(divergence, outcomes):
+    rng = np.random.default_rng(outcomes)
+    n = 1000
+    p0, p1 = rng.dirichlet(np.ones(n), 2) * (rng.random((2, n)) < 0.5)
+    world = tm.World(p0 / p0.sum(), p1 / p1.sum(), rng.dirichlet(np.ones(outcomes), n))
+    for weights in [(1, 1, 0, 1), (1, 0, 0, 1), (0.2, 0, 0.5, 5)]:
+        point = world.path(weights, divergence)
+        assert point.optimality_gap <= 1e-7 * sum(weights)
+        assert (point.q[(p0 == 0) & (p1 == 0)] > 0).sum() <= 2 * outcomes
+
+
+@given(worlds(outcomes=(2, 3)), lambdas(), st.sampled_from(ALL), st.integers(0, 10**6))
+def test_the_optimality_gap_is_a_bound_that_no_rival_breaks(world, weights, divergence, seed):
+    point = world.path(weights, divergence)
+    rivals = [world.p0, world.p1, *np.random.default_rng(seed).dirichlet(np.ones(len(world.p0)), 5)]
+    for rival in [*rivals, *(0.99 * point.q + 0.01 * r for r in rivals)]:
+        assert world.objective(rival, weights, divergence) >= point.objective - point.optimality_gap - 1e-12
+
+
+def test_the_bound_of_total_variation_holds_for_weights_of_very_different_size():
+    world = tm.World([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], [0.8, 0.5, 0.1])
+    for weights in [(1e-7, 0, 0, 1), (1e-5, 1e-6, 1, 0), (0.0118, 0.0076, 3e5, 8e3)]:
+        point = world.path(weights, "tv")
+        for rival in (world.p0, world.p1):
+            assert world.objective(rival, weights, "tv") >= point.objective - point.optimality_gap - 1e-15
+
+
+def test_a_sweep_finds_what_a_single_solve_finds():
+    channel = [[0.735, 0.2643, 0.0007], [0.8023, 0.0815, 0.1162], [0.9891, 0.0056, 0.0053]]
+    world = tm.World([1, 0, 0], [0.7709, 0.2291, 0], channel)
+    weights = [(0, 0.5, 20, 200), (0.0076, 0.233, 0, 0.175)]
+    assert world.sweep(weights)[1].objective == pytest.approx(world.path(weights[1]).objective, abs=1e-9)
+
+
+def test_project_on_channels_that_are_almost_degenerate():
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        channel = rng.dirichlet(np.full(6, 0.2), 6)
+        world = tm.World(*rng.dirichlet(np.ones(6), 2), channel)
+        assert world.project().q @ world.channel == pytest.approx(world.y1, abs=1e-9)
+
+
+def test_path_claims_to_be_unique_only_where_it_is():
+    world = tm.World([0.5, 0.5, 0, 0], [0.1, 0.1, 0.4, 0.4], [0.1, 0.2, 0.9, 0.9])
+    for divergence in ("reverse_kl", "hellinger", "js"):
+        point = world.path((1, 0, 0, 50), divergence)
+        assert not point.unique
+        swapped = point.q[[0, 1, 3, 2]]
+        assert world.objective(swapped, (1, 0, 0, 50), divergence) == pytest.approx(point.objective, abs=1e-9)
+        assert world.path((1, 1, 0, 50), divergence).unique

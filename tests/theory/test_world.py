@@ -40,8 +40,8 @@ def test_bad_worlds_are_named(p0, p1, channel, message):
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ((0, -1, 0, 1), "finite and not negative, got"),
-        ((0, np.inf, 0, 1), "finite and not negative, got"),
+        ((0, -1, 0, 1), "must be finite and not negative"),
+        ((0, np.inf, 0, 1), "must be finite and not negative"),
         ((0, 0, 0, 0), "must not all be zero"),
         ((1, 1), "must be four numbers"),
         (3.0, "must be four numbers"),
@@ -61,7 +61,7 @@ def test_bad_perturbations_and_distributions_are_named():
     world = tm.World(*OK)
     with pytest.raises(DistributionError, match=r"`f` must have mean 0 under P0, got 1\.0"):
         world.slope([1.0, 1.0])
-    with pytest.raises(DistributionError, match="`epsilon` must be finite and not negative"):
+    with pytest.raises(tm.TiltmeterError, match="`epsilon` must be finite and not negative, and below"):
         world.perturb([1.0, -1.0], -0.1)
     with pytest.raises(DistributionError, match="`q` must be as long as `p0`"):
         world.objective([0.2, 0.3, 0.5])
@@ -179,3 +179,66 @@ def test_a_world_with_one_atom_is_defined():
     assert world.correction().nothing_to_correct
     for divergence in ALL:
         assert world.path((1, 1, 1, 1), divergence).q == pytest.approx([1.0])
+
+
+@pytest.mark.parametrize("rare", [1e-7, 1e-10, 1e-14])
+@pytest.mark.parametrize("column", [0, 1])
+def test_a_rare_outcome_keeps_the_correction_centred(rare, column):
+    channel = np.array([[1.0, 0.0], [1 - rare, rare]])[:, :: 1 if column else -1]
+    world = tm.World([0.5, 0.5], [0.3, 0.7], channel)
+    for divergence in SMOOTH:
+        c = world.correction((0, 0, 0, 1), divergence)
+        assert world.slope(c.values, (0, 0, 0, 1), divergence) == pytest.approx(c.descent_rate, rel=1e-6)
+        assert np.abs(c.values) == pytest.approx([1, 1])
+
+
+@pytest.mark.parametrize("tiny", [1e-16, 1e-20, 1e-100, 1e-189])
+def test_a_vanishing_atom_has_a_finite_step(tiny):
+    world = tm.World([1 - tiny, tiny], [0.5, 0.5], [0.2, 0.9])
+    for divergence in ("kl", "js", "hellinger"):
+        c = world.correction(divergence=divergence)
+        assert np.isfinite(c.values).all()
+        assert c.epsilon_max >= 0
+        assert world.perturb(c.values, c.epsilon_max).sum() == pytest.approx(1)
+    for divergence in SMOOTH:
+        reverse = tm.World([0.5, 0.5], [1 - tiny, tiny], [0.2, 0.9])
+        assert np.isfinite(reverse.correction(divergence=divergence).values).all()
+
+
+def test_a_small_input_weight_still_points_the_way_where_the_model_is_constant():
+    """What is rounding noise is judged beside the size of its own term, not beside 1."""
+    world = tm.World([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], [0.4, 0.4, 0.4])
+    exact = world.correction((0, 1, 0, 0))
+    for weight in (1e-8, 1e-12):
+        c = world.correction((0, weight, 0, 1 / weight))
+        assert c.values == pytest.approx(exact.values, abs=1e-6)
+        assert c.descent_rate == pytest.approx(weight * exact.descent_rate)
+
+
+def test_a_perturbation_off_the_support_cannot_hide_a_wrong_mean():
+    world = tm.World([0.5, 0.5, 0], [0.3, 0.3, 0.4], [0.1, 0.2, 0.3])
+    with pytest.raises(DistributionError, match="must have mean 0"):
+        world.perturb([1, 1, 1e12], 0.1)
+
+
+def test_single_precision_probabilities_are_accepted_and_masked_ones_are_not():
+    world = tm.World(
+        np.full(10, 0.1, np.float32), np.full(10, 0.1, np.float32), np.linspace(0, 1, 10, dtype=np.float32)
+    )
+    assert world.p0.sum() == pytest.approx(1, abs=1e-15)
+    with pytest.raises(DistributionError, match="must be an array of numbers"):
+        tm.World(np.ma.array([0.5, 0.5], mask=[True, False]), [0.5, 0.5], [0.1, 0.2])
+
+
+@pytest.mark.parametrize("weights", [("a", "b", "c", "d"), [[1], [2, 3]], (1j, 0, 0, 1), None, (1e308,) * 4])
+def test_weights_of_any_kind_are_checked(weights):
+    for call in (tm.World(*OK).correction, tm.World(*OK).path, lambda w: tm.World(*OK).sweep([w])):
+        with pytest.raises(WeightsError, match="`weights` must"):
+            call(weights)
+    with pytest.raises(WeightsError, match="must be a list"):
+        tm.World(*OK).sweep(3)
+
+
+def test_a_missing_name_of_the_paper_is_a_missing_attribute():
+    assert not hasattr(random_world(0, outcomes=3).correction(), "rho_m")
+    assert hasattr(random_world(0).correction(), "rho_m")

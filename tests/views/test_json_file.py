@@ -49,3 +49,29 @@ def test_a_written_file_has_the_usual_permissions(tmp_path):
     plain = tmp_path / "plain"
     plain.write_text("{}")
     assert target.stat().st_mode == plain.stat().st_mode
+
+
+def test_a_link_stays_a_link_to_the_file_that_is_written(tmp_path):
+    target, link = tmp_path / "target.json", tmp_path / "link.json"
+    target.write_text("old")
+    link.symlink_to(target)
+    write_text(link, "new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+
+
+def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_text(pipe, "text")
+    assert os.read(reader, 100) == b"text"
+    os.close(reader)
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("name", ["", "."])
+def test_a_file_without_a_name_is_an_error(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(tm.TiltmeterError, match="must"):
+        write_json({}, name)

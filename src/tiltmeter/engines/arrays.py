@@ -38,7 +38,10 @@ def moments_by_group(
     groups
         Number of groups.
     """
+    log_odds, scores, group = (np.asarray(column) for column in (log_odds, scores, group))
     rows = len(group)
+    if scores.ndim == 2 and scores.shape[1] < 2:
+        raise DataError(f"`scores` must be (n,) or have two columns or more, got {scores.shape}.", "pass W(1|x).")
     for name, column in (("log_odds", log_odds), ("scores", scores), ("weights", weights)):
         if column is not None and len(column) != rows:
             raise DataError(
@@ -50,23 +53,24 @@ def moments_by_group(
     buffers = threading.local()  # one a thread, used for chunk after chunk: fresh pages cost more than the sums
 
     def chunk(start: int) -> list[GroupMoments]:
-        columns = [log_odds, *(scores[:, 1:].T if scores.ndim == 2 else [scores])]
+        columns = _columns(log_odds, scores)
         if not hasattr(buffers, "space"):
             buffers.space = np.empty((2 * len(columns) + 1, min(rows, CHUNK)))
         picked = slice(start, min(start + CHUNK, rows))
-        return _chunk(
-            [column[picked] for column in columns],
-            group[picked],
-            groups,
-            None if weights is None else weights[picked],
-            buffers.space[:, : picked.stop - start],
-        )
+        with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is found in the sums
+            return _chunk(
+                [column[picked] for column in columns],
+                group[picked],
+                groups,
+                None if weights is None else weights[picked],
+                buffers.space[:, : picked.stop - start],
+            )
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         parts = pool.map(chunk, range(0, rows, CHUNK))
         moments = [reduce(add, same_group) for same_group in zip(*parts, strict=True)]
     for one in moments:
-        _check_finite(one, weights is not None)
+        _check_sums(one, weights is not None)
     return moments
 
 
@@ -85,7 +89,7 @@ def _chunk(
         np.subtract(column, level, out=target)
     moments = []
     for code in range(groups):
-        member = group == group.dtype.type(code)  # a comparison without a cast
+        member = _members(group, code)
         np.copyto(weighted[0], member)  # casting while multiplying is twice as slow
         if weights is not None:
             weighted[0] *= weights
@@ -98,17 +102,36 @@ def _chunk(
         sums = weighted @ centred.T
         one = GroupMoments.from_sums(count, total, pivot, sums[0], sums[1:])
         if not one.well_centred:
-            own = GroupMoments.from_columns(centred, weighted[0], rows=count)
-            one = replace(own, pivot=pivot, offset=own.pivot + own.offset)
+            one = GroupMoments.from_columns(np.stack(columns).astype(np.float64), weighted[0], rows=count)
         moments.append(one)
     return moments
 
 
-def _check_finite(moments: GroupMoments, weighted: bool) -> None:
-    """Raise if a sum is not finite: cheaper than looking at every value, and as sure."""
+def _columns(log_odds: NDArray[Any], scores: NDArray[Any]) -> list[NDArray[Any]]:
+    return [log_odds, *(scores[:, 1:].T if scores.ndim == 2 else [scores])]
+
+
+def _members(group: NDArray[Any], code: int) -> NDArray[np.bool_]:
+    """Return which rows have the code, compared in the codes' own type: a cast would cost more than the rest."""
+    if group.dtype == np.bool_:
+        return group if code == 1 else ~group if code == 0 else np.zeros(len(group), dtype=np.bool_)
+    if group.dtype.kind in "iu" and not np.iinfo(group.dtype).min <= code <= np.iinfo(group.dtype).max:
+        return np.zeros(len(group), dtype=np.bool_)
+    is_member: NDArray[np.bool_] = group == group.dtype.type(code)
+    return is_member
+
+
+def _check_sums(moments: GroupMoments, weighted: bool) -> None:
+    """Raise if a sum is impossible: cheaper than looking at every value, and as sure for what is not finite."""
     if not (np.isfinite(moments.pivot).all() and np.isfinite(moments.scatter).all()):
         columns = "`log_odds`, `scores` and `weights`" if weighted else "`log_odds` and `scores`"
         raise DataError(f"{columns} must be finite, got missing or infinite values.", "count them with numpy.isfinite.")
+    outside = moments.weight > 0 and (np.abs(moments.mean[1:] - 0.5) > 0.5 + 1e-9).any()
+    if moments.weight < 0 or outside:
+        raise DataError(
+            "`scores` must lie in [0, 1] and `weights` must not be negative, got sums that cannot be.",
+            "pass probabilities, and weights of 0 or more.",
+        )
 
 
 def cell_sums(
@@ -120,7 +143,9 @@ def cell_sums(
     pivot: NDArray[Any] | None = None,
 ) -> CellSums:
     """Return the sums of (ℓ, W_1, …) in each cell; `codes` are integers from 0 to cells − 1."""
-    columns = [log_odds, *(scores[:, 1:].T if scores.ndim == 2 else [scores])]
+    if codes.max(initial=-1) >= cells:
+        raise DataError(f"`codes` must lie below {cells}, got {codes.max()}.", "count the levels again.")
+    columns = _columns(log_odds, scores)
     level = np.array([column.mean(dtype=np.float64) for column in columns]) if pivot is None else pivot
     w = np.ones(len(codes)) if weights is None else np.asarray(weights, dtype=np.float64)
     sums = [np.bincount(codes, w * (column - at), cells) for column, at in zip(columns, level, strict=True)]

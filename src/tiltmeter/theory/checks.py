@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import numbers
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,16 @@ Floats = NDArray[np.float64]
 Weights = tuple[float, float, float, float]
 
 SUM_TOLERANCE = 1e-8
+SINGLE_TOLERANCE = 1e-5  # for numbers that came in single precision
+LARGEST = 1e100  # squares and products of anything larger may overflow
 SMALLEST_PROBABILITY = 1e-300  # anything smaller overflows in a ratio and counts as zero
 
 
 def check_array(name: str, values: ArrayLike, dimensions: tuple[int, ...] = (1,)) -> Floats:
     """Return `values` as a finite float array with one of the given numbers of dimensions."""
     try:
+        if np.ma.is_masked(values):
+            raise ValueError("masked entries")
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise DistributionError(
@@ -39,7 +45,16 @@ def check_array(name: str, values: ArrayLike, dimensions: tuple[int, ...] = (1,)
             f"`{name}` must be finite, got {array[tuple(place)]} at position {_place(place)}.",
             "remove or fill missing and infinite values first.",
         )
+    if np.abs(array).max() > LARGEST:
+        raise DistributionError(
+            f"`{name}` must stay below {LARGEST:g} in size, got {array.flat[int(np.argmax(np.abs(array)))]}.",
+            "rescale the numbers.",
+        )
     return array
+
+
+def _tolerance(values: ArrayLike) -> float:
+    return SINGLE_TOLERANCE if getattr(values, "dtype", None) == np.float32 else SUM_TOLERANCE
 
 
 def check_distribution(name: str, values: ArrayLike) -> Floats:
@@ -52,7 +67,7 @@ def check_distribution(name: str, values: ArrayLike) -> Floats:
             "probabilities lie between 0 and 1.",
         )
     total = float(array.sum())
-    if abs(total - 1) > SUM_TOLERANCE:
+    if abs(total - 1) > _tolerance(values):
         raise DistributionError(
             f"`{name}` must sum to 1, got a sum of {total!r}.",
             f"divide by the sum if these are counts: {name} / {name}.sum().",
@@ -81,16 +96,18 @@ def check_channel(name: str, values: ArrayLike) -> Floats:
             f"`{name}` must have at least two outcomes, got K = {array.shape[1]} column(s).",
             "for a binary model pass the one-dimensional W(1|x).",
         )
-    if (array < 0).any() or (array > 1).any():
-        place = np.argwhere((array < 0) | (array > 1))[0]
+    slack = 0.0 if _tolerance(values) == SUM_TOLERANCE else SINGLE_TOLERANCE
+    if (array < -slack).any() or (array > 1 + slack).any():
+        place = np.argwhere((array < -slack) | (array > 1 + slack))[0]
         raise DistributionError(
             f"`{name}` must lie in [0, 1], got {array[tuple(place)]} at position {_place(place)}.",
             "pass probabilities, not log-odds, scores out of 100 or labels.",
         )
+    array = np.where(array < SMALLEST_PROBABILITY, 0.0, np.minimum(array, 1.0))
     if array.ndim == 1:
         return np.column_stack([1.0 - array, array])
     totals = array.sum(axis=1)
-    if (np.abs(totals - 1) > SUM_TOLERANCE).any():
+    if (np.abs(totals - 1) > _tolerance(values)).any():
         place = int(np.argmax(np.abs(totals - 1)))
         raise DistributionError(
             f"each row of `{name}` must sum to 1, got a sum of {totals[place]} in row {place}.",
@@ -102,14 +119,20 @@ def check_channel(name: str, values: ArrayLike) -> Floats:
 
 def check_weights(weights: Any) -> Weights:
     """Return λ = (λ1, λ2, λ3, λ4) as floats, not negative, finite, not all zero."""
-    values = np.asarray(weights, dtype=np.float64) if np.ndim(weights) == 1 else np.empty(0)
+    try:
+        values = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.empty(0)
     if values.shape != (4,):
         raise WeightsError(
             f"`weights` must be four numbers (λ1, λ2, λ3, λ4), got {weights!r}.",
             "for example (0, 1, 0, 1) aligns inputs and outputs with equal weight.",
         )
-    if not np.isfinite(values).all() or (values < 0).any():
-        raise WeightsError(f"`weights` must be finite and not negative, got {weights!r}.", "leave a term out with a 0.")
+    if not np.isfinite(values).all() or (values < 0).any() or values.max() > LARGEST:
+        raise WeightsError(
+            f"`weights` must be finite and not negative, and below {LARGEST:g}, got {weights!r}.",
+            "leave a term out with a 0.",
+        )
     if not values.any():
         raise WeightsError(f"`weights` must not all be zero, got {weights!r}.", "try (0, 1, 0, 1).")
     l1, l2, l3, l4 = values.tolist()
@@ -118,9 +141,13 @@ def check_weights(weights: Any) -> Weights:
 
 def check_weight(name: str, value: float) -> float:
     """Return one weight as a finite float that is not negative."""
-    if not np.isfinite(value) or value < 0:
-        raise WeightsError(f"`{name}` must be finite and not negative, got {value!r}.", "leave a term out with a 0.")
-    return float(value)
+    number = check_number(name, value)
+    if number < 0 or number > LARGEST:
+        raise WeightsError(
+            f"`{name}` must be finite and not negative, and below {LARGEST:g}, got {value!r}.",
+            "leave a term out with a 0.",
+        )
+    return number
 
 
 def direction_weights(input_weight: float, output_weight: float) -> tuple[float, float, float]:
@@ -131,8 +158,16 @@ def direction_weights(input_weight: float, output_weight: float) -> tuple[float,
 
 def check_probability(name: str, value: float) -> float:
     """Return a number strictly between 0 and 1."""
-    if not 0 < value < 1:
-        raise TiltmeterError(f"`{name}` must lie strictly between 0 and 1, got {value!r}.", "0.05 is usual.")
+    number = check_number(name, value)
+    if not 0 < number < 1:
+        raise TiltmeterError(f"`{name}` must lie strictly between 0 and 1, got {value!r}.", "0.05 and 0.95 are usual.")
+    return number
+
+
+def check_number(name: str, value: Any) -> float:
+    """Return one finite number as a float."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
+        raise TiltmeterError(f"`{name}` must be a finite number, got {value!r}.", "give one plain number.")
     return float(value)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.divergence import LOG2, Divergence
 
-# Zero masses become this small: the dual then has no hard walls. The objective moves by less than 1e-8.
+# Where every weighted distribution is 0, it becomes this small: the dual then has no hard walls.
 FLOORS = {"reverse_kl": 1e-10, "hellinger": 1e-18, "js": 1e-10}
 NEWTON_STEPS = 100
 
@@ -35,20 +35,23 @@ class PenaltyPair:
         positive = q > 0
         value, bend = np.zeros_like(q), np.zeros_like(q)
         for weight, p in self._terms():
-            value += weight * np.where(positive, 0.0, self.divergence.at_zero * p)
-            value[positive] += weight * self.divergence.term(q[positive], p[positive])
-            bend[positive] += weight * self.divergence.curvature(q[positive], p[positive])
+            both, extra, missed = positive & (p > 0), positive & (p == 0), ~positive & (p > 0)
+            value[both] += weight * self.divergence.term(q[both], p[both])
+            bend[both] += weight * self.divergence.curvature(q[both], p[both])
+            value[extra] += weight * self.divergence.slope_at_infinity * q[extra]
+            value[missed] += weight * self.divergence.at_zero * p[missed]
         curvature = np.zeros_like(q)
-        curvature[positive] = 1.0 / bend[positive]
+        curvature[bend > 0] = 1.0 / bend[bend > 0]
         return q, float(s @ q - value.sum()), curvature
 
     def _terms(self) -> list[tuple[float, Floats]]:
         return [(weight, p) for weight, p in ((self.la, self.pa), (self.lb, self.pb)) if weight > 0]
 
 
-def floored(divergence: Divergence, p: Floats) -> Floats:
-    """Return p with its zeros raised to the divergence's floor."""
-    return np.maximum(p, FLOORS.get(divergence.name, 0.0))
+def penalty_pair(divergence: Divergence, la: float, pa: Floats, lb: float, pb: Floats) -> PenaltyPair:
+    """Return the pair with a floor where every weighted distribution is 0."""
+    floor = np.where(la * pa + lb * pb > 0, 0.0, FLOORS.get(divergence.name, 0.0))
+    return PenaltyPair(divergence, la, pa + floor, lb, pb + floor)
 
 
 def _chi2(pair: PenaltyPair, s: Floats) -> Floats:
@@ -74,9 +77,10 @@ def _js(pair: PenaltyPair, s: Floats) -> Floats:
     The left side is increasing and concave in y, so Newton from the left of the root climbs to it.
     """
     terms = pair._terms()
-    total = sum(weight for weight, _ in terms)
-    lowest = np.minimum.reduce([p for _, p in terms])
-    headroom = 2.0 * s / total - LOG2  # < 0 inside the domain
+    free = sum((weight * (p == 0) for weight, p in terms), np.zeros_like(s))  # terms that cost ½·log 2 at any q
+    bound = sum((weight * (p > 0) for weight, p in terms), np.zeros_like(s))
+    lowest = np.minimum.reduce([np.where(p > 0, p, np.inf) for _, p in terms])
+    headroom = (2.0 * s - free * LOG2) / bound - LOG2  # < 0 inside the domain
     y: Floats = np.log(lowest) + headroom + LOG2 - np.log(-2.0 * np.expm1(headroom))
     for _ in range(NEWTON_STEPS if len(terms) > 1 else 0):
         value, slope = np.zeros_like(s), np.zeros_like(s)

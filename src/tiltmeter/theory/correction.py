@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from tiltmeter.errors import DataError, NotBinaryError
+from tiltmeter.errors import DataError, NotBinaryError, SupportError
 from tiltmeter.theory.checks import Floats, check_weight, direction_weights
 from tiltmeter.theory.divergence import DIVERGENCES, EQUAL, infinite, log_ratio
 from tiltmeter.theory.moments import GroupMoments
@@ -53,8 +53,13 @@ class CorrectionFunction:
 
     def __call__(self, log_odds: Any, score: Any) -> Any:
         """Return f~ on arrays, series or column expressions; `score` is (n,), or (n, K) for K > 2 outcomes."""
+        if isinstance(log_odds, (list, tuple)):
+            log_odds = np.asarray(log_odds, dtype=np.float64)
+        if isinstance(score, (list, tuple)):
+            score = np.asarray(score, dtype=np.float64)
         if self.outcomes == 2:
-            return self.intercept + self.on_log_odds * log_odds + self.on_score * score
+            one = score[:, 1] if getattr(score, "ndim", 1) == 2 else score
+            return self.intercept + self.on_log_odds * log_odds + self.on_score * one
         return self.intercept + self.on_log_odds * log_odds + np.asarray(score)[..., 1:] @ np.array(self.on_scores)
 
     @property
@@ -132,7 +137,7 @@ class CorrectionFunction:
     def g_l(self, y: ArrayLike) -> Floats:
         """Return g_l(y) = log Y0(y)/Y1(y) − its mean under Y0, for outcomes y."""
         y0 = self.audited.output
-        values: Floats = (self.log_output_ratio - y0 @ self.log_output_ratio)[np.asarray(y, dtype=int)]
+        values: Floats = (self.log_output_ratio - y0 @ self.log_output_ratio)[_outcomes(y, self.outcomes)]
         return values
 
     def g_m(self, y: ArrayLike) -> Floats:
@@ -140,21 +145,30 @@ class CorrectionFunction:
         self._check_binary("g_m")
         p = self.p
         odds = math.sqrt(p / (1 - p)) if 0 < p < 1 else 0.0
-        values: Floats = np.array([odds, -1 / odds if odds else 0.0])[np.asarray(y, dtype=int)]
+        values: Floats = np.array([odds, -1 / odds if odds else 0.0])[_outcomes(y, 2)]
         return values
 
-    def to_dict(self) -> dict[str, float]:
-        """Return the paper's named numbers and the affine form."""
-        affine = {"intercept": self.intercept, "on_log_odds": self.on_log_odds}
+    def to_dict(self) -> dict[str, float | None]:
+        """Return the paper's named numbers and the affine form; None for `b1` where it is infinite."""
+        affine: dict[str, float | None] = {"intercept": self.intercept, "on_log_odds": self.on_log_odds}
         if self.outcomes > 2:
-            scores = {f"on_score_{y}": value for y, value in enumerate(self.on_scores, start=1)}
-            return {"descent_rate": self.descent_rate} | affine | scores
-        return {name: getattr(self, name) for name in PAPER_NUMBERS} | affine | {"on_score": self.on_score}
+            scores: dict[str, float | None] = {
+                f"on_score_{y}": value for y, value in enumerate(self.on_scores, start=1)
+            }
+            return {"descent_rate": self.descent_rate, **affine, **scores}
+        named = {name: self._or_none(name) for name in PAPER_NUMBERS}
+        return {**named, **affine, "on_score": self.on_score}
 
     def __repr__(self) -> str:
         terms = [f"{self.intercept:.4f}", f"{self.on_log_odds:+.4f}·log_odds"]
         terms += [f"{value:+.4f}·score_{y}" for y, value in enumerate(self.on_scores, start=1)]
         return f"CorrectionFunction({' '.join(terms)}, descent_rate={self.descent_rate:.4f})"
+
+    def _or_none(self, name: str) -> float | None:
+        try:
+            return float(getattr(self, name))
+        except SupportError:
+            return None
 
     @property
     def _k(self) -> float:
@@ -210,6 +224,14 @@ def correction_function(
         reference=reference,
         log_output_ratio=ratios,
     )
+
+
+def _outcomes(y: ArrayLike, outcomes: int) -> NDArray[np.intp]:
+    """Return outcomes as indices 0 … K−1."""
+    values = np.asarray(y)
+    if not np.isin(values, np.arange(outcomes)).all():
+        raise DataError(f"`y` must be outcomes from 0 to {outcomes - 1}, got {y!r}.", "count outcomes from 0.")
+    return values.astype(np.intp)
 
 
 def steepness(slope: Floats, covariance: Floats) -> float:

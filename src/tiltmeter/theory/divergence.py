@@ -59,13 +59,17 @@ class Divergence:
         return max(value, 0.0)
 
     def slope_of(self, q: Floats, p: Floats, place: str) -> Floats:
-        """Return φ'(Q/P) where Q > 0 and 0 elsewhere; infinite slopes raise and name the `place`."""
+        """Return φ'(Q/P) − φ'(1) where Q > 0, else 0; an infinite slope raises and names the `place`.
+
+        The constant φ'(1) moves no perturbation; without it, equal probabilities have slope 0 exactly.
+        """
         both, extra = (q > 0) & (p > 0), (q > 0) & (p == 0)
         if extra.any() and math.isinf(self.slope_at_infinity):
             raise infinite(self, place, int(np.flatnonzero(extra)[0]))
         slope = np.zeros_like(q)
-        slope[both] = self.slope(q[both], p[both])
-        slope[extra] = self.slope_at_infinity
+        slope[both] = self.slope(q[both], p[both]) - self.slope_at_one
+        slope[both & (np.abs(q - p) <= EQUAL * np.maximum(q, p))] = 0.0
+        slope[extra] = self.slope_at_infinity - self.slope_at_one
         return slope
 
 
@@ -149,7 +153,7 @@ DIVERGENCES = {
 
 def check_divergence(name: str) -> Divergence:
     """Return the divergence called `name`."""
-    if name not in DIVERGENCES:
+    if not isinstance(name, str) or name not in DIVERGENCES:
         raise TiltmeterError(
             f"`divergence` must be one of {sorted(DIVERGENCES)}, got {name!r}.",
             "'kl' is the paper's choice.",

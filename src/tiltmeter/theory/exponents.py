@@ -6,7 +6,9 @@ One test sees the inputs X, the other the model's outputs Y. The null hypothesis
 from __future__ import annotations
 
 import math
+import numbers
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +17,9 @@ from scipy.special import logsumexp
 
 from tiltmeter.errors import NotBinaryError, SupportError, TiltmeterError
 from tiltmeter.theory.checks import Floats, check_probability
-from tiltmeter.theory.divergence import DIVERGENCES, log_ratio
+from tiltmeter.theory.divergence import DIVERGENCES, EQUAL, log_ratio
 
-LARGEST_SAMPLE = 10_000_000
+LARGEST_SAMPLE = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +65,7 @@ class TestPair:
 
     def renyi(self, order: float) -> float:
         """Return the Rényi divergence D_a(null‖alternative) of any order a ≥ 0; order 1 is KL."""
-        if not order >= 0:
+        if not _is_number(order) or not order >= 0:
             raise TiltmeterError(f"`order` must be a number ≥ 0, got {order!r}.", "order 1 is the KL divergence.")
         if order == 1:
             return self.stein
@@ -76,7 +78,7 @@ class TestPair:
         if math.isinf(order):
             both = self.null > 0
             return max(0.0, float(log_ratio(self.null[both], self.alternative[both]).max()))
-        return max(0.0, self._log_affinity(order) / (order - 1))
+        return max(0.0, self._renyi(float(order)))
 
     def trade_off(self, points: int = 101) -> Floats:
         """Return the curve of best exponents: rows (order a, type I exponent, type II exponent).
@@ -85,8 +87,10 @@ class TestPair:
         type II error falls fastest, to order 0, where the type I error does. Orders whose exponent would be
         infinite are left out.
         """
-        if points < 2:
-            raise TiltmeterError(f"`points` must be at least 2, got {points!r}.", "101 draws a smooth curve.")
+        if not isinstance(points, int) or points < 2:
+            raise TiltmeterError(
+                f"`points` must be a whole number of at least 2, got {points!r}.", "101 draws a smooth curve."
+            )
         kl = DIVERGENCES["kl"]
         rows = []
         for order in np.linspace(1.0, 0.0, points):
@@ -110,9 +114,24 @@ class TestPair:
                 "merge the outcomes into the favourable one and the rest.",
             )
         p, p1 = float(self.null[1]), float(self.alternative[1])
-        if abs(p - p1) <= 1e-12:
+        if abs(p - p1) <= EQUAL * max(p, p1):
             return None
         return _exact_sample_size(p, p1, alpha, beta)
+
+    def _renyi(self, order: float) -> float:
+        """Return log E0[e^{(a−1)ℓ}]/(a−1) in the form that keeps its digits: near order 1, beyond it, below it."""
+        both = (self.null > 0) & (self.alternative > 0)
+        if not both.any():
+            return self._log_affinity(order)  # raises
+        p0, ell, power = self.null[both], log_ratio(self.null[both], self.alternative[both]), order - 1
+        if abs(power) * float(np.abs(ell).max()) < 1e-3:
+            missing = float(self.null[~both].sum())
+            return math.log1p(float(p0 @ np.expm1(power * ell)) - missing) / power
+        if order > 1:
+            top = float(ell.max())
+            with np.errstate(over="ignore"):
+                return top + math.log(float(p0 @ np.exp(power * (ell - top)))) / power
+        return self._log_affinity(order) / power
 
     def _log_affinity(self, order: float) -> float:
         """Return log Σ P0^a·P1^{1−a} over the values both groups show (P0's alone where P1^0 counts)."""
@@ -170,6 +189,10 @@ class Exponents:
         return self.outputs.decisions_needed(alpha, beta)
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real)
+
+
 def _exact_sample_size(p: float, p1: float, alpha: float, beta: float) -> int:
     """Return the smallest n whose exact one-sided test of p against p1 keeps both errors.
 
@@ -183,13 +206,30 @@ def _exact_sample_size(p: float, p1: float, alpha: float, beta: float) -> int:
             f"{approximate:,.0f}.",
             "so small a difference is not seen in decisions; read the output divergence instead.",
         )
-    start, block = max(1, int(0.8 * approximate) - 100), 256
+    start, block = _least_sample_size(p, p1, alpha, beta), 256
     while True:
         n = np.arange(start, start + block)
         works = np.flatnonzero(_type_two_error(n, p, p1, alpha) <= beta)
         if len(works):
             return int(n[works[0]])
         start, block = start + block, 2 * block
+
+
+def _least_sample_size(p: float, p1: float, alpha: float, beta: float) -> int:
+    """Return a sample size that no smaller one can beat: n·KL(p‖p1) ≥ KL(alpha‖1−beta), by data processing."""
+    if alpha + beta >= 1:
+        return 1
+
+    def kl(a: float, b: float) -> float:
+        pairs = ((a, b), (1 - a, 1 - b))
+        return sum(x * math.log(x / y) for x, y in pairs if x > 0 and y > 0)
+
+    bounds = []
+    if 0 < p1 < 1:
+        bounds.append(kl(alpha, 1 - beta) / kl(p, p1))
+    if 0 < p < 1:
+        bounds.append(kl(beta, 1 - alpha) / kl(p1, p))
+    return max(1, math.floor(max(bounds, default=1.0)))
 
 
 def _type_two_error(n: NDArray[np.int64], p: float, p1: float, alpha: float) -> Floats:

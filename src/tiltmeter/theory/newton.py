@@ -13,6 +13,7 @@ ConvexFunction = Callable[[Floats], tuple[float, Floats, Floats]]
 STEPS = 200
 HALVINGS = 60
 ARMIJO = 1e-4
+DAMPINGS = (0.0, 1e-10, 1e-6, 1e-2)
 
 
 def minimiser(function: ConvexFunction, start: Floats, tolerance: float = 1e-15) -> Floats:
@@ -32,13 +33,23 @@ def minimiser(function: ConvexFunction, start: Floats, tolerance: float = 1e-15)
     for _ in range(STEPS):
         if np.abs(gradient).max() <= tolerance:
             break
-        step: Floats = -np.linalg.lstsq(hessian, gradient)[0].astype(np.float64)
-        slope = float(gradient @ step)
-        moved = _halved(function, point, value, np.abs(gradient).max(), step, slope)
+        moved = None
+        for damping in DAMPINGS:
+            if moved is None:
+                step = _step(hessian, gradient, damping)
+                moved = _halved(function, point, value, np.abs(gradient).max(), step, float(gradient @ step))
         if moved is None:
             break
         point, (value, gradient, hessian) = moved
     return point
+
+
+def _step(hessian: Floats, gradient: Floats, damping: float) -> Floats:
+    """Return −(H + damping·size·I)⁻¹·gradient; some damping tames a Hessian that is singular up to rounding."""
+    size = float(np.trace(hessian)) / len(gradient)
+    damped = hessian + damping * size * np.eye(len(gradient))
+    step: Floats = -np.linalg.lstsq(damped, gradient)[0].astype(np.float64)
+    return step
 
 
 def _halved(
@@ -48,11 +59,12 @@ def _halved(
 
     Near the minimum the value no longer resolves progress; there a smaller gradient counts instead.
     """
-    noise = 1e-14 * max(1.0, abs(value))
+    noise = 1e-14 * max(1.0, abs(value), float(np.abs(point).max()))  # of the terms the value is made of
     size = 1.0
     for _ in range(HALVINGS):
         candidate = point + size * step
-        new = function(candidate)
+        with np.errstate(all="ignore"):  # a step too far is not finite, and halved
+            new = function(candidate)
         if np.isfinite(new[0]):
             lower = new[0] <= value + ARMIJO * size * slope
             flatter = abs(new[0] - value) <= noise and np.abs(new[1]).max() < 0.9 * steepest

@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, sparse
+from scipy.spatial import ConvexHull, QhullError
 
 from tiltmeter.errors import ConvergenceError, SupportError, WeightsError
 from tiltmeter.theory.checks import Floats, Weights
-from tiltmeter.theory.conjugate import PenaltyPair, floored
+from tiltmeter.theory.conjugate import penalty_pair
 from tiltmeter.theory.divergence import Divergence
 from tiltmeter.theory.newton import minimiser
 
 OPTIMALITY = 1e-7  # largest gap to the dual bound that counts as solved, relative to the sum of the weights
+NO_MASS = 1e-7  # of an atom outside every weighted distribution, that is only its floor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,15 +91,12 @@ def path_point(inputs: Inputs, weights: Weights, divergence: Divergence, start: 
     scale = sum(weights)
     l1, l2, l3, l4 = (value / scale for value in weights)
     unit: Weights = (l1, l2, l3, l4)
-    if divergence.name == "kl":
-        q, bound, multipliers = _kl(inputs, unit, start)
-    elif divergence.name == "tv":
-        q, bound, multipliers = _tv(inputs, unit)
-    else:
-        q, bound, multipliers = _smooth(inputs, unit, divergence, start)
+    q, bound, multipliers = _solved(inputs, unit, divergence, start)
     terms = divergences(inputs, q, divergence)
     objective = weighted(terms, unit)
     gap = max(0.0, objective - bound)
+    if gap > OPTIMALITY and start is not None:  # a start from elsewhere can lead astray
+        return path_point(inputs, weights, divergence)
     if gap > OPTIMALITY:
         raise ConvergenceError(
             f"the path for weights {weights!r} and `{divergence.name}` must be solved to {OPTIMALITY}, "
@@ -113,8 +112,28 @@ def path_point(inputs: Inputs, weights: Weights, divergence: Divergence, start: 
         divergence=divergence.name,
         multipliers=multipliers,
         optimality_gap=gap * scale,
-        unique=divergence.name != "tv" and weights[0] + weights[1] > 0,
+        unique=_is_unique(inputs, unit, divergence),
     )
+
+
+def _solved(
+    inputs: Inputs, weights: Weights, divergence: Divergence, start: Floats | None
+) -> tuple[Floats, float, Floats]:
+    """Return Q, a lower bound on L and the unknowns of the dual."""
+    if divergence.name == "kl":
+        return _kl(inputs, weights, start)
+    if divergence.name == "tv":
+        return _tv(inputs, weights)
+    return _smooth(inputs, weights, divergence, start)
+
+
+def _is_unique(inputs: Inputs, weights: Weights, divergence: Divergence) -> bool:
+    """Return whether L is strictly convex wherever Q may have mass: not so for TV, nor where mass costs the same."""
+    l1, l2, _, _ = weights
+    if divergence.name == "tv" or l1 + l2 == 0:
+        return False
+    is_curved = (l1 * inputs.p0 + l2 * inputs.p1) > 0
+    return bool(np.isinf(divergence.slope_at_infinity) or is_curved.all())
 
 
 def divergences(
@@ -287,15 +306,11 @@ def _smooth(
     """
     l1, l2, l3, l4 = weights
     A, B = l1 + l2, l3 + l4
-    n, K = inputs.channel.shape
-    atoms, outcomes = (
-        _allowed(inputs, weights) if np.isinf(divergence.slope_at_infinity) else (slice(None), np.arange(K))
-    )
+    n = len(inputs.p0)
+    atoms, outcomes = _allowed(inputs, weights) if np.isinf(divergence.slope_at_infinity) else _useful(inputs, weights)
     W = inputs.channel[atoms][:, outcomes]
-    F = PenaltyPair(divergence, l1, floored(divergence, inputs.p0[atoms]), l2, floored(divergence, inputs.p1[atoms]))
-    H = PenaltyPair(
-        divergence, l3, floored(divergence, inputs.y0[outcomes]), l4, floored(divergence, inputs.y1[outcomes])
-    )
+    F = penalty_pair(divergence, l1, inputs.p0[atoms], l2, inputs.p1[atoms])
+    H = penalty_pair(divergence, l3, inputs.y0[outcomes], l4, inputs.y1[outcomes])
     k = len(outcomes)
     spread = np.hstack([W, np.zeros((len(W), 1))]) if B > 0 else np.ones((len(W), 1))
     gather = np.hstack([-np.eye(k), np.ones((k, 1))]) if B > 0 else np.zeros((0, 1))
@@ -321,8 +336,33 @@ def _smooth(
     theta = minimiser(function, theta)
     q = np.zeros(n)
     q[atoms] = F.conjugate(spread @ theta)[0]
+    q[(q < NO_MASS) & (l1 * inputs.p0 + l2 * inputs.p1 == 0)] = 0.0
     excluded = _cost_of_excluded(inputs, weights, divergence, atoms, outcomes)
     return q / q.sum(), excluded - function(theta)[0], theta
+
+
+def _useful(inputs: Inputs, weights: Weights) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
+    """Return the atoms that an optimal Q needs where J is bounded, and all outcomes.
+
+    These are the atoms with mass in a weighted distribution and, of the others, which all cost the same, those with
+    extreme scores.
+    """
+    needed = (weights[0] * inputs.p0 + weights[1] * inputs.p1) > 0
+    free = np.flatnonzero(~needed)
+    needed[free[_extreme(inputs.channel[free])]] = True
+    return needed, np.arange(inputs.channel.shape[1])
+
+
+def _extreme(points: Floats) -> NDArray[np.intp]:
+    """Return indices of points whose convex hull holds all points: the hull's corners, or all where it is flat."""
+    if len(points) <= points.shape[1]:
+        return np.arange(len(points))
+    if points.shape[1] == 2:
+        return np.array([np.argmin(points[:, 1]), np.argmax(points[:, 1])])
+    try:
+        return np.asarray(ConvexHull(points[:, 1:]).vertices, dtype=np.intp)
+    except QhullError:
+        return np.arange(len(points))
 
 
 def _cost_of_excluded(
@@ -353,14 +393,26 @@ def _tv(inputs: Inputs, weights: Weights) -> tuple[Floats, float, Floats]:
     total = sparse.csr_array((cost == 0)[None, :].astype(float))
     equalities: Any = sparse.csr_array(sparse.vstack([deviations, total]))  # the stubs of linprog know no sparse arrays
     wanted = np.concatenate([*(p for _, _, p in used), [1.0]])
-    solution = optimize.linprog(cost, A_eq=equalities, b_eq=wanted, bounds=(0, None), method="highs")
+    tight: Any = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+    solution = optimize.linprog(cost, A_eq=equalities, b_eq=wanted, bounds=(0, None), method="highs", options=tight)
     if solution.x is None:
         raise ConvergenceError(
             f"the linear program of the `tv` path must be solved, got: {solution.message}",
             "avoid weights or probabilities that differ by many orders of magnitude.",
         )
     q = np.clip(solution.x[:n], 0.0, None)
-    return q / q.sum(), float(solution.eqlin.marginals @ wanted), np.empty(0)
+    return q / q.sum(), _tv_bound(used, solution.eqlin.marginals), np.empty(0)
+
+
+def _tv_bound(used: list[tuple[float, Any, Floats]], marginals: Floats) -> float:
+    """Return Σ y·p − max_x Σ (Aᵀy)_x for the solver's prices y, cut to |y| ≤ λ/2: a bound whatever its tolerances."""
+    start, value, prices = 0, 0.0, 0.0
+    for weight, matrix, p in used:
+        y = np.clip(marginals[start : start + len(p)], -weight / 2, weight / 2)
+        start += len(p)
+        value += float(y @ p)
+        prices = prices + matrix.T @ y
+    return value - float(np.max(prices))
 
 
 def _finite(value: float) -> float | None:

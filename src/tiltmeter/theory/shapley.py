@@ -19,6 +19,8 @@ from tiltmeter.theory.uncertainty import Integers, Normal, Rows, sums_by
 MOST_FEATURES = 10  # 2^10 subsets
 ROWS_A_CELL = 5  # audited rows per joint cell, on average, for cell means to be worth averaging
 
+MOST_OWN = 0.9  # of a cell's mean, by one row; beyond it the row's residual says nothing
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JointCells:
@@ -111,7 +113,11 @@ def _shapley(values: list[_Value], j: int, count: int) -> _Value:
 
 
 def _subset_value(cells: JointCells, mask: int) -> _Value:
-    """Return v(A) = −Σ P1(a)·m(a), with m(a) = E0[W|a] − E0[W]."""
+    """Return v(A) = −Σ P1(a)·m(a), with m(a) = E0[W|a] − E0[W].
+
+    The influence of an audited row is that of leaving it out: c − (c − m)·P1/P0, each of the two divided by 1 less
+    the row's own part in its mean. Without that, cells of few people would look surer than they are.
+    """
     chosen = [j for j in range(cells.codes.shape[1]) if mask >> j & 1]
     if not chosen:
         return _Value(0.0, np.zeros((4, len(cells.p0))))
@@ -119,9 +125,11 @@ def _subset_value(cells: JointCells, mask: int) -> _Value:
     p0, p1, score0, score1 = (sums_by(cell, column) for column in (cells.p0, cells.p1, cells.score0, cells.score1))
     supported = p0 > 0
     safe = np.where(supported, p0, 1.0)
+    own, own_all = sums_by(cell, cells.squares0[:, 0]) / safe**2, float(cells.squares0[:, 0].sum())
     mean, ratio = score0 / safe, np.where(supported, p1 / safe, 0.0)
     value = -float(p1 @ mean) - float(score1[~supported].sum())
-    influence = np.stack([ratio * mean, 1.0 - ratio, -mean, np.where(supported, 0.0, -1.0)])
+    ratio = ratio / np.where(own < MOST_OWN, 1.0 - own, 1.0)
+    influence = np.stack([ratio * mean, 1.0 / (1.0 - own_all) - ratio, -mean, np.where(supported, 0.0, -1.0)])
     return _Value(value, influence[:, cell])
 
 

@@ -20,7 +20,7 @@ class CellSums:
     Attributes
     ----------
     pivot
-        What was subtracted from z before summing: any point near the mean, the same for all parts to be added.
+        What was subtracted from z before summing: any point near the mean.
     weight
         Sum of row weights in each cell.
     sums
@@ -32,7 +32,8 @@ class CellSums:
     sums: Floats
 
     def __add__(self, other: CellSums) -> CellSums:
-        return CellSums(self.pivot, self.weight + other.weight, self.sums + other.sums)
+        moved = other.sums + np.outer(other.weight, other.pivot - self.pivot)
+        return CellSums(self.pivot, self.weight + other.weight, self.sums + moved)
 
     @property
     def means(self) -> Floats:

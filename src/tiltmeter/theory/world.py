@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize
 
-from tiltmeter.errors import DistributionError, NotBinaryError, NotSmoothError
+from tiltmeter.errors import DistributionError, NotBinaryError, NotSmoothError, WeightsError
 from tiltmeter.theory.checks import (
     Floats,
     Weights,
@@ -19,6 +19,7 @@ from tiltmeter.theory.checks import (
     check_channel,
     check_distribution,
     check_same_length,
+    check_weight,
     check_weights,
     direction_weights,
 )
@@ -127,21 +128,24 @@ class World:
         """
         lam, d = check_weights(weights), check_divergence(divergence)
         l2, l4, total = direction_weights(lam[1], lam[3])
-        g = self._centred(self._gradient((0.0, l2, 0.0, l4), d))
+        raw = self._gradient((0.0, l2, 0.0, l4), d)
+        g = self._centred(raw)
         if d.name == "tv":
             self._check_tv_is_smooth(lam)
             g = self._soft_threshold(g, lam[0] / total / 2)
         norm = self._norm(g)
-        values = -g / norm if norm > 0 else np.zeros_like(g)
-        epsilon_max = -1.0 / float(values.min()) if norm > 0 else 0.0
+        if norm <= EQUAL * self._norm(raw):  # rounding noise of a constant
+            norm = 0.0
+        values = self._centred(-g / norm) if norm > 0 else np.zeros_like(g)
+        smallest = float(values.min())
+        epsilon_max = -1.0 / smallest if smallest < 0 else 0.0
         binary_kl = d.name == "kl" and self.channel.shape[1] == 2
         return WorldCorrection(values, -norm * total, epsilon_max, self._paper(lam) if binary_kl else None)
 
     def perturb(self, f: ArrayLike, epsilon: float) -> Floats:
         """Return P0·(1 + ε·f), the perturbed distribution of Definition 2."""
         values = self._check_perturbation(f)
-        if not np.isfinite(epsilon) or epsilon < 0:
-            raise DistributionError(f"`epsilon` must be finite and not negative, got {epsilon!r}.", "try 0.01.")
+        check_weight("epsilon", epsilon)
         factor = 1.0 + epsilon * values
         on_support = self.p0 > 0
         if (factor[on_support] < -1e-12).any():
@@ -188,6 +192,8 @@ class World:
     def sweep(self, weights: Sequence[Any], divergence: str = "kl") -> list[PathPoint]:
         """Return a whole correction path, one point for each of the weights, each solve started from the last."""
         d = check_divergence(divergence)
+        if not np.iterable(weights):
+            raise WeightsError(f"`weights` must be a list of four numbers each, got {weights!r}.", "see `path`.")
         points: list[PathPoint] = []
         for lam in [check_weights(w) for w in weights]:
             start = points[-1].multipliers if points else None
@@ -214,16 +220,21 @@ class World:
         if l2 > 0:
             g += l2 * d.slope_of(self.p0, self.p1, "atom")
         if l4 > 0:
-            g += l4 * self.channel @ d.slope_of(self.y0, self.y1, "outcome")
+            slope = d.slope_of(self.y0, self.y1, "outcome")
+            # Relative to the commonest outcome: the columns left are small where outcomes are rare, and keep digits.
+            g += l4 * self.channel @ (slope - slope[int(np.argmax(self.y0))])
         return np.where(self.p0 > 0, g, 0.0)
 
     def _centred(self, g: Floats) -> Floats:
-        return np.where(self.p0 > 0, g - self.p0 @ g, 0.0)
+        """Return g − E0[g]; the second time takes away what the first rounded off."""
+        for _ in range(2):
+            g = np.where(self.p0 > 0, g - self.p0 @ g, 0.0)
+        return g
 
     def _norm(self, g: Floats) -> float:
-        """Return sqrt(E0[g²]), exactly 0 where g is rounding noise of order-1 slopes."""
-        norm = math.sqrt(float(self.p0 @ g**2))
-        return norm if norm > EQUAL else 0.0
+        """Return sqrt(E0[g²]), without overflow."""
+        largest = float(np.abs(g).max())
+        return largest * math.sqrt(float(self.p0 @ (g / largest) ** 2)) if largest > 0 else 0.0
 
     def _paper(self, weights: Weights) -> CorrectionFunction:
         on_support = self.p0 > 0
@@ -266,7 +277,7 @@ class World:
         values = check_array("f", f)
         check_same_length(p0=self.p0, f=values)
         mean = float(self.p0 @ values)
-        if abs(mean) > MEAN_TOLERANCE * max(1.0, float(np.abs(values).max())):
+        if abs(mean) > MEAN_TOLERANCE * max(1.0, float(np.abs(values[self.p0 > 0]).max())):
             raise DistributionError(
                 f"`f` must have mean 0 under P0, got {mean!r}.", "subtract its mean: f − world.p0 @ f."
             )

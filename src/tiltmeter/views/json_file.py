@@ -22,7 +22,16 @@ def write_json(summary: dict[str, Any], target: str) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically: a reader sees the old file or the new one, never a part."""
+    """Write a text file atomically: a reader sees the old file or the new one, never a part.
+
+    A link stays a link to the file that is written; a pipe or device is written to as it is.
+    """
+    if not path.name:
+        raise DataError(f"a file to write must have a name, got {str(path)!r}.", "for example audit.json.")
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        _write_through(path, text)
+        return
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:50]}.", suffix=".part")
     except OSError as error:
@@ -41,6 +50,14 @@ def write_text(path: Path, text: str) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def _write_through(path: Path, text: str) -> None:
+    try:
+        with path.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+    except OSError as error:
+        raise _cannot_write(path, error) from None
 
 
 def _cannot_write(path: Path, error: OSError) -> DataError:
