@@ -6,14 +6,20 @@ import io
 import os
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import wraps
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tiltmeter import __version__
 from tiltmeter.errors import TiltmeterError
 
+if TYPE_CHECKING:
+    from tiltmeter.audit import Audit
+
+GATE_FIRED = 1
 USERS_MISTAKE = 2
 READER_GONE = 141  # as the shell reports a broken pipe
 
@@ -26,7 +32,7 @@ def one_line_errors(command: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return command(*args, **kwargs)
         except TiltmeterError as error:
-            click.echo(f"Error: {error}", err=True)
+            click.echo(f"Error: {' '.join(str(error).splitlines())}", err=True)
             sys.exit(USERS_MISTAKE)
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; say no more
@@ -66,3 +72,96 @@ def demo(json_target: str | None) -> None:
         write_json(summary, json_target)
     if json_target != "-":
         print_demo(summary, Console(width=min(Console().width, 110)))
+
+
+@main.command()
+@click.argument("data", type=click.Path(path_type=Path))
+@click.option("--group", required=True, multiple=True, metavar="COLUMN", help="Sensitive attribute; repeat to cross.")
+@click.option("--reference", metavar="VALUE", help="Group that others are compared with. Default: the largest.")
+@click.option("--audited", multiple=True, metavar="VALUE", help="Group to audit; repeat for more. Default: all others.")
+@click.option("--scores", multiple=True, metavar="COLUMN", help="Probabilities of the model; repeat for K classes.")
+@click.option("--outcome", metavar="COLUMN", help="No model: train the paper's logistic models on this outcome.")
+@click.option("--favourable", default="high", show_default=True, help="Outcome a person wants: high, low or a class.")
+@click.option("--threshold", type=float, help="Cut on the score that makes decisions.")
+@click.option("--features", multiple=True, metavar="COLUMN", help="Repeat or separate by commas. Default: all others.")
+@click.option("--membership", metavar="COLUMN", help="Known P(audited | x).")
+@click.option("--weights", metavar="COLUMN", help="Row weights.")
+@click.option("--given", multiple=True, metavar="COLUMN=VALUE", help="Only rows with this value, e.g. repaid=1.")
+@click.option("--input-weight", type=float, default=1.0, show_default=True, help="Weight of aligning inputs.")
+@click.option("--output-weight", type=float, default=1.0, show_default=True, help="Weight of aligning outputs.")
+@click.option("--confidence", type=float, default=0.95, show_default=True, help="Of every interval.")
+@click.option("--materiality", type=float, default=0.005, show_default=True, help="Points of the score that matter.")
+@click.option(
+    "--folds", type=int, default=5, show_default=True, help="Of the cross-fit; 0: the paper's plug-in values."
+)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--json", "json_target", metavar="FILE", help="Also write every number as JSON; '-' is standard output.")
+@click.option("--fail-if", "conditions", multiple=True, metavar="CONDITION", help="Exit with 1, e.g. impact_ratio<0.8.")
+@one_line_errors
+def audit(data: Path, json_target: str | None, conditions: tuple[str, ...], **options: Any) -> None:
+    """Audit a model's scores in DATA, a .csv or .parquet file.
+
+    Exit codes: 0 done, 1 a --fail-if condition holds, 2 a mistake in the arguments or the data.
+    """
+    from rich.console import Console
+
+    from tiltmeter.gates import gate
+    from tiltmeter.views.json_file import write_json
+    from tiltmeter.views.terminal import print_audit
+
+    gates = [gate(condition) for condition in conditions]
+    errors = Console(stderr=True)
+    with errors.status("Comparing the groups …") if errors.is_terminal else nullcontext():
+        result = _audited(data, **options)
+    summary = result.to_dict()
+    if json_target is not None:
+        write_json(summary, json_target)
+    if json_target != "-":
+        print_audit(summary, Console(width=min(Console().width, 110)))
+    fired = [sentence for one in gates for sentence in one.fired(result)]
+    for sentence in fired:
+        click.echo(f"Gate: {sentence}", err=True)
+    if fired:
+        sys.exit(GATE_FIRED)
+
+
+def _audited(path: Path, **options: Any) -> Audit:
+    from tiltmeter.audit import audit as run
+    from tiltmeter.engines.tables import check_columns, read_file, read_table
+    from tiltmeter.models.features import feature_names
+    from tiltmeter.models.paper import outcome_scores
+
+    data = read_file(path)
+    outcome, scores = options.pop("outcome"), options.pop("scores")
+    if bool(scores) == (outcome is not None):
+        raise TiltmeterError(
+            f"exactly one of `--scores` and `--outcome` must be given, got {'both' if scores else 'neither'}.",
+            "scores are a column of the model's probabilities; an outcome trains a model to look at.",
+        )
+    features = [name for part in options.pop("features") for name in part.split(",") if name] or None
+    arguments = {
+        **options,
+        "group": list(options["group"]),
+        "audited": list(options["audited"]) or None,
+        "given": _given(options["given"]) or None,
+        "folds": options["folds"] or None,
+        "features": features,
+    }
+    if outcome is None:
+        return run(data, scores=list(scores) if len(scores) > 1 else scores[0], **arguments)
+    table = read_table(data)
+    check_columns("outcome", [outcome], table.columns)
+    roles = [options[name] for name in ("weights", "membership") if options[name]]
+    used = [*arguments["group"], *(arguments["given"] or ()), outcome, *roles]
+    arguments["features"] = feature_names(features, table.columns, used)
+    return run(table, scores=outcome_scores(table, arguments["features"], outcome), **arguments)
+
+
+def _given(conditions: tuple[str, ...]) -> dict[str, str]:
+    given = {}
+    for condition in conditions:
+        column, sign, value = condition.partition("=")
+        if not sign or not column:
+            raise TiltmeterError(f"`--given` must be COLUMN=VALUE, got {condition!r}.", "for example repaid=1.")
+        given[column] = value
+    return given

@@ -67,7 +67,9 @@ def test_bad_arguments_are_named():
     two, three = tm.GroupMoments.empty(2), tm.GroupMoments.empty(3)
     with pytest.raises(tm.TiltmeterError, match="`reference` must have the outcomes of `audited`, got 3 and 2"):
         tm.correction_function(two, three)
-    with pytest.raises(tm.TiltmeterError, match="`input_weight` must be finite and not negative, and below 1e\\+100, got -1"):
+    with pytest.raises(
+        tm.TiltmeterError, match="`input_weight` must be finite and not negative, and below 1e\\+100, got -1"
+    ):
         tm.correction_function(two, two, input_weight=-1)
     with pytest.raises(tm.TiltmeterError, match="a group must have rows"):
         tm.correction_function(two, two)

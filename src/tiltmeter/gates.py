@@ -1,0 +1,72 @@
+"""Gates for pipelines: conditions on an audit's numbers that make a run fail."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tiltmeter.audit import Audit
+from tiltmeter.comparison import ESTIMATES, Comparison
+from tiltmeter.errors import TiltmeterError
+from tiltmeter.theory.verdicts import JOINT, PROXY
+
+COMPARE: dict[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+PATTERN = re.compile(r"^\s*(\w+)(?:\.(value|low|high))?\s*(<=|>=|<|>)\s*(\S+)\s*$")
+PROXIES = "proxies"  # how many features show proxy evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A condition such as "impact_ratio<0.8" or "gap.low>0.05"; it fires where the condition holds.
+
+    A quantity that is not defined fires too: not knowing is no reason to pass.
+    """
+
+    text: str
+    quantity: str
+    part: str
+    compare: str
+    limit: float
+
+    def fired(self, audit: Audit) -> list[str]:
+        """Return a sentence for each comparison in which the gate fires."""
+        found = []
+        for name, comparison in audit.comparisons.items():
+            value = self._value(comparison)
+            if value is None:
+                found.append(f"{self.text}: {self.quantity} of {name} is not defined, so it cannot pass")
+            elif COMPARE[self.compare](value, self.limit):
+                found.append(f"{self.text}: {self.quantity} of {name} is {value:.6g}")
+        return found
+
+    def _value(self, comparison: Comparison) -> float | None:
+        if self.quantity == PROXIES:
+            return float(comparison.proxies["verdict"].is_in([PROXY, JOINT]).sum())
+        estimate = getattr(comparison, self.quantity)
+        value = None if estimate is None else getattr(estimate, self.part)
+        return None if value is None else float(value)
+
+
+def gate(text: str) -> Gate:
+    """Return the gate that a condition describes."""
+    names = [*ESTIMATES, PROXIES]
+    match = PATTERN.match(text)
+    if match is None or match[1] not in names:
+        raise TiltmeterError(
+            f"`--fail-if` must be QUANTITY<NUMBER, with <, <=, > or >=, got {text!r}.",
+            f"the quantities are {', '.join(names)}; add .low or .high for an end of the interval.",
+        )
+    try:
+        limit = float(match[4])
+    except ValueError:
+        raise TiltmeterError(
+            f"`--fail-if` must compare with a number, got {match[4]!r} in {text!r}.", "for example impact_ratio<0.8."
+        ) from None
+    return Gate(text.strip(), match[1], match[2] or "value", match[3], limit)

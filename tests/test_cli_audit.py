@@ -1,0 +1,130 @@
+"""`tiltmeter audit`, run as a user runs it: files in, text, JSON and exit codes out."""
+
+import json
+
+import polars as pl
+import pytest
+from tests.test_cli import tiltmeter
+
+from tiltmeter.datasets import COMPAS_FEATURES, load_compas
+from tiltmeter.models.paper import outcome_scores
+
+FEATURES = ",".join(COMPAS_FEATURES)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """COMPAS as a user may hold it: labels, an outcome and a column of scores, as CSV and Parquet."""
+    path = tmp_path_factory.mktemp("audit")
+    data = load_compas()
+    scores = outcome_scores(data, COMPAS_FEATURES, "is_recid")
+    table = data.select("race", *COMPAS_FEATURES, "is_recid").with_columns(score=pl.Series(scores))
+    table.write_csv(path / "compas.csv")
+    table.write_parquet(path / "compas.parquet")
+    return path
+
+
+def audit(folder, *arguments, data="compas.parquet"):
+    common = ("--group", "race", "--features", FEATURES, "--favourable", "low")
+    return tiltmeter("audit", data, *common, *arguments, cwd=folder)
+
+
+def test_audit_prints_groups_estimates_and_verdicts(folder):
+    result = audit(folder, "--scores", "score", "--reference", "Caucasian")
+    assert result.returncode == 0, result.stderr
+    for part in (
+        "5,278 rows read",
+        "African-American (3,175, audited)",
+        "impact ratio",
+        "PriorCounts",
+        "proxy evidence",
+    ):
+        assert part in result.stdout
+    for word in ("unfair", "compliant", "\x1b"):
+        assert word not in result.stdout
+    assert result.stderr == ""
+
+
+def test_plug_in_audit_of_an_outcome_gives_the_papers_numbers(folder):
+    result = audit(folder, "--outcome", "is_recid", "--reference", "Caucasian", "--folds", "0", "--json", "-")
+    c = json.loads(result.stdout)["comparisons"]["African-American"]
+    assert c["descent_rate"] == {"value": pytest.approx(-0.62449, abs=5e-6), "low": None, "high": None}
+    assert c["output"]["audited"] == pytest.approx(0.54342, abs=5e-6)
+
+
+def test_csv_and_parquet_give_the_same_gap(folder):
+    gaps = []
+    for data in ("compas.csv", "compas.parquet"):
+        result = audit(
+            folder, "--scores", "score", "--reference", "Caucasian", "--folds", "0", "--json", "-", data=data
+        )
+        gaps.append(json.loads(result.stdout)["comparisons"]["African-American"]["gap"]["value"])
+    assert gaps[0] == pytest.approx(gaps[1], abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("condition", "code"),
+    [("impact_ratio<0.82", 1), ("impact_ratio.high<0.82", 0), ("gap>0.2", 0), ("gap.low>=0.09", 1), ("proxies>2", 1)],
+)
+def test_gates_decide_the_exit_code(folder, condition, code):
+    result = audit(folder, "--scores", "score", "--reference", "Caucasian", "--fail-if", condition)
+    assert result.returncode == code
+    assert ("Gate: " in result.stderr) == (code == 1)
+
+
+def test_a_gate_on_something_undefined_fires(folder):
+    result = audit(folder, "--scores", "score", "--reference", "Caucasian", "--folds", "0", "--fail-if", "gap.low<0")
+    assert result.returncode == 1
+    assert "is not defined, so it cannot pass" in result.stderr
+
+
+def test_given_conditions_on_the_outcome(folder):
+    result = audit(folder, "--scores", "score", "--given", "is_recid=1", "--folds", "0", "--json", "-")
+    summary = json.loads(result.stdout)
+    assert summary["rows"]["used"] == load_compas()["is_recid"].sum()
+    assert summary["rows"]["not_given_is_recid"] == 5278 - summary["rows"]["used"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--scores", "scor"), "did you mean 'score'?"),
+        (("--outcome", "is_recidd"), "did you mean 'is_recid'?"),
+        (("--outcome", "Age"), "`outcome` must have exactly two values, got 3"),
+        ((), "exactly one of `--scores` and `--outcome` must be given, got neither"),
+        (("--scores", "score", "--outcome", "is_recid"), "got both"),
+        (("--scores", "score", "--reference", "Martian"), "`reference` must"),
+        (("--scores", "score", "--fail-if", "fairness<1"), "`--fail-if` must be QUANTITY<NUMBER"),
+        (("--scores", "score", "--fail-if", "gap<much"), "`--fail-if` must compare with a number, got 'much'"),
+        (("--scores", "score", "--given", "is_recid"), "`--given` must be COLUMN=VALUE"),
+        (("--scores", "score", "--given", "is_recid=7"), "`given` must name a value"),
+        (("--scores", "score", "--folds", "2"), "`folds` must be a whole number of at least 3"),
+        (("--scores", "score", "--confidence", "95"), "`confidence` must lie strictly between 0 and 1"),
+    ],
+)
+def test_mistakes_are_one_clear_line_and_exit_with_2(folder, arguments, message):
+    result = audit(folder, *arguments)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
+
+
+def test_files_that_are_not_what_they_seem(folder, tmp_path):
+    (tmp_path / "broken.csv").write_text("race,score\na,0.5\nb,0.5,extra\n")
+    (tmp_path / "fake.parquet").write_text("not parquet")
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "notes.txt").write_text("race")
+    for name in ("broken.csv", "fake.parquet", "empty.csv", "notes.txt", "nowhere.csv"):
+        result = tiltmeter("audit", name, "--group", "race", "--scores", "score", cwd=tmp_path)
+        assert result.returncode == 2, name
+        assert "Traceback" not in result.stderr
+        assert name in result.stderr
+
+
+def test_a_failed_audit_leaves_no_json(folder, tmp_path):
+    target = tmp_path / "out.json"
+    result = audit(folder, "--scores", "scor", "--json", str(target))
+    assert result.returncode == 2
+    assert not target.exists()
