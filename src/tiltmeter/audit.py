@@ -179,18 +179,16 @@ def audit(
     row_weights = _row_weights(weights, table)
     keep, left_out = _kept(table, channel, row_weights, given)
     groups = groups_of(table.filter(keep), _kept_values(group, names, keep), reference, audited)
-    encoded = encode_features(table.filter(keep), chosen, groups.codes, None if weights is None else row_weights[keep])
-    source = _MembershipSource(membership, data, table, chosen, keep, settings, len(groups.audited))
-    with _threads(len(groups.codes)):
-        comparisons = {
-            label: _compare(label, groups, channel, encoded, row_weights[keep], keep, source, settings)
-            for label in groups.audited
-        }
-    accounted = {"read": table.height, "used": int((groups.codes >= 0).sum()) - sum(groups.too_small.values())}
-    accounted |= left_out | {"missing_group": groups.unknown, "too_small_group": sum(groups.too_small.values())}
+    compared = np.isin(groups.codes, [groups.labels.index(label) for label in (groups.reference, *groups.audited)])
+    index, codes = np.flatnonzero(keep)[compared], groups.codes[compared]
+    encoded = encode_features(table[index], chosen, codes, None if weights is None else row_weights[index])
+    source = _MembershipSource(membership, data, table, chosen, settings, len(groups.audited))
+    everyone = _Compared(index, codes, row_weights[index], encoded)
+    with _threads(index.size):
+        comparisons = {label: _compare(label, groups, channel, everyone, source, settings) for label in groups.audited}
     return Audit(
         comparisons=comparisons,
-        rows=accounted,
+        rows=_accounted(table.height, left_out, groups, index.size),
         group=groups.name,
         reference=groups.reference,
         channel=channel.kind,
@@ -202,6 +200,8 @@ def audit(
 
 def _threads(rows: int) -> threadpool_limits:
     """Return one thread for small tables, where waiting for another costs more than it brings."""
+    import sklearn.utils  # noqa: F401  its OpenMP can be limited only once it is loaded
+
     return threadpool_limits(limits=1 if rows <= FEW_ROWS else None)
 
 
@@ -226,9 +226,7 @@ def _row_weights(weights: Any, table: pl.DataFrame) -> Floats:
     if weights is None:
         return np.ones(table.height)
     column = table[weights] if isinstance(weights, str) else column_of_values("weights", weights, table.height)
-    if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
-        raise DataError(f"`weights` must be numbers, got {column.dtype} in column {shown(column.name)}.", "cast it.")
-    values = column.cast(pl.Float64).to_numpy()
+    values = _numbers("weights", column)
     bad = ~np.isfinite(values) | (values < 0)
     if bad.any():
         row = int(np.argmax(bad))
@@ -262,9 +260,10 @@ def _kept(
 
 
 def _equal_to(column: pl.Series, value: Any) -> Booleans:
-    """Return which entries are `value`, compared as text so that 1, 1.0 and "1" agree; missing ones are not."""
+    """Return which entries are `value`; as texts, so that 1, 1.0, "1" and a boolean True agree."""
     wanted = text_of(value)
-    found = {entry: text_of(entry) == wanted for entry in column.unique().to_list() if entry is not None}
+    values = column.unique().sort().drop_nulls().to_list()
+    found = {entry: wanted in _texts(entry) for entry in values}
     if not any(found.values()):
         raise DataError(
             f"`given` must name a value of column {shown(column.name)}, got {shown(value)}.",
@@ -272,6 +271,10 @@ def _equal_to(column: pl.Series, value: Any) -> Booleans:
         )
     mine = [entry for entry, is_wanted in found.items() if is_wanted]
     return column.is_in(mine).fill_null(value=False).to_numpy()
+
+
+def _texts(entry: Any) -> set[str]:
+    return {text_of(entry), text_of(int(entry))} if isinstance(entry, bool) else {text_of(entry)}
 
 
 def _kept_values(values: Any, names: Sequence[str], keep: Booleans) -> Any:
@@ -282,27 +285,37 @@ def _kept_values(values: Any, names: Sequence[str], keep: Booleans) -> Any:
     return column.filter(pl.Series(keep))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Compared:
+    """The rows of the reference and of all audited groups: their places in the table, groups, weights, features."""
+
+    index: NDArray[np.intp]
+    codes: NDArray[np.int64]
+    weights: Floats
+    features: tuple[Feature, ...]
+
+
+def _accounted(read: int, left_out: dict[str, int], groups: Groups, used: int) -> dict[str, int]:
+    """Return where every row went; what was used and what was left out add up to what was read."""
+    gone = left_out | {"missing_group": groups.unknown, "too_small_group": sum(groups.too_small.values())}
+    return {"read": read, "used": used} | gone | {"group_not_audited": read - used - sum(gone.values())}
+
+
 def _compare(
-    label: str,
-    groups: Groups,
-    channel: Channel,
-    features: tuple[Feature, ...],
-    weights: Floats,
-    keep: Booleans,
-    source: _MembershipSource,
-    settings: Settings,
+    label: str, groups: Groups, channel: Channel, everyone: _Compared, source: _MembershipSource, settings: Settings
 ) -> Comparison:
-    audited = groups.members(label)
-    index = np.flatnonzero(audited | groups.members(groups.reference))
-    in_table = np.flatnonzero(keep)[index]
-    rows = Rows.of(audited[index], weights[index])
-    scores = channel.scores[in_table]
-    favourable = channel.of_favourable()[in_table]
-    mine = tuple(
-        replace(f, codes=f.codes[index], values=None if f.values is None else f.values[index]) for f in features
+    both = (groups.labels.index(label), groups.labels.index(groups.reference))
+    place = np.flatnonzero(np.isin(everyone.codes, both))
+    index = everyone.index[place]
+    rows = Rows.of(everyone.codes[place] == both[0], everyone.weights[place])
+    scores, favourable = channel.scores[index], channel.of_favourable()[index]
+    features = tuple(
+        replace(f, codes=f.codes[place], values=None if f.values is None else f.values[place])
+        for f in everyone.features
     )
-    pair = PairRows(rows, scores, scores if scores.ndim == 1 else favourable, favourable, mine)
-    found, name = source.of(rows, mine, in_table)
+    design_columns(features)  # raises, with reasons, where no feature can tell groups apart
+    pair = PairRows(rows, scores, scores if scores.ndim == 1 else favourable, favourable, features)
+    found, name = source.of(rows, features, index)
     return compare(label, groups.reference, pair, found, name, settings)
 
 
@@ -314,7 +327,6 @@ class _MembershipSource:
     data: Any
     table: pl.DataFrame
     features: list[str]
-    keep: Booleans
     settings: Settings
     comparisons: int
 
@@ -330,7 +342,7 @@ class _MembershipSource:
             return chosen, chosen.name
         if hasattr(self.given, "fit"):
             return self._of_estimator(rows, index)
-        known = known_membership(rows, self._probabilities()[index])
+        known = known_membership(rows, self._probabilities(index))
         return (known.log_odds, "given") if folds is None else (known, "given")
 
     def _of_estimator(self, rows: Rows, index: NDArray[np.intp]) -> tuple[Membership | Floats, str]:
@@ -353,7 +365,7 @@ class _MembershipSource:
                 "give a pipeline that encodes them, or leave `membership` to tiltmeter.",
             ) from error
 
-    def _probabilities(self) -> Floats:
+    def _probabilities(self, index: NDArray[np.intp]) -> Floats:
         if self.comparisons > 1:
             raise DataError(
                 f"`membership` must be None or an estimator for several audited groups, got values for "
@@ -364,4 +376,22 @@ class _MembershipSource:
             column = self.table[self.given]
         else:
             column = column_of_values("membership", self.given, self.table.height)
-        return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
+        values = _numbers("membership", column)[index]
+        bad = ~((values > 0) & (values < 1))
+        if bad.any():
+            row = int(index[np.argmax(bad)])
+            raise DataError(
+                f"`membership` must lie strictly between 0 and 1, got {column[row]} in row {row}.",
+                "it is P(audited|x); 0 or 1 says that the groups do not overlap there: leave such rows out.",
+            )
+        return values
+
+
+def _numbers(argument: str, column: pl.Series) -> Floats:
+    """Return a column of numbers, NaN where missing."""
+    if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
+        raise DataError(
+            f"`{argument}` must be numbers, got {column.dtype} in column {shown(column.name)}.",
+            "name a column of numbers, or cast this one.",
+        )
+    return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +29,8 @@ from tiltmeter.theory.world import Projection
 
 SUPPRESSED_BELOW = 10
 BINS = 40
+NEGLIGIBLE = 0.1  # of the materiality: among millions of rows, a dependence of no consequence is still significant
+TIED = 1e-9  # corrections no further apart are equal up to rounding
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,17 +130,15 @@ class Comparison:
         """
         found = self._feature(feature)
         mine = self._pair.rows.audited
-        f, score = self._values(mine), self._pair.outcome[mine]
-        codes = found.codes[mine]
+        f, score, weights = self._values(mine), self._pair.outcome[mine], self._pair.rows.weights[mine]
         records = []
         for code, label in enumerate(found.labels):
-            cell = codes == code
+            cell = found.codes[mine] == code
             count, reference = int(cell.sum()), int((found.codes[~mine] == code).sum())
             record: dict[str, Any] = {"value": label, "n": count, "n_reference": reference}
             if count >= SUPPRESSED_BELOW:
-                low, middle, high = np.quantile(f[cell], [0.05, 0.5, 0.95]).tolist()
-                record |= {"correction": float(f[cell].mean()), "correction_5": low, "correction_50": middle}
-                record |= {"correction_95": high, "score": float(score[cell].mean())}
+                record |= _spread(f[cell], weights[cell])
+                record["score"] = float(np.average(score[cell], weights=weights[cell]))
             records.append(record)
         return pl.DataFrame(records, schema=PROFILE_SCHEMA)
 
@@ -169,7 +169,7 @@ class Comparison:
         mine = np.flatnonzero(self._pair.rows.audited)
         f = self._values(self._pair.rows.audited)
         codes = np.column_stack([feature.codes[mine] for feature in self._pair.features])
-        places = {"max": np.argmax(f), "min": np.argmin(f), "near_zero": np.argmin(np.abs(f))}
+        places = {"max": _first(-f, codes), "min": _first(f, codes), "near_zero": _first(np.abs(f), codes)}
         result: dict[str, dict[str, Any]] = {}
         for name, place in places.items():
             count = int((codes == codes[place]).all(axis=1).sum())
@@ -197,7 +197,7 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the comparison, keyed by attribute name."""
-        summary = {name: getattr(self, name) for name in ("reference", "rows", "epsilon_max", "membership")}
+        summary = {name: getattr(self, name) for name in ("audited", "reference", "rows", "epsilon_max", "membership")}
         summary["output"] = self.output._asdict()
         summary["favourable_rates"] = {k: v.to_dict() for k, v in self.favourable_rates._asdict().items()}
         for name in ESTIMATES:
@@ -266,14 +266,14 @@ PROFILE_SCHEMA = {
 def balance_dict(found: Balance) -> dict[str, Any]:
     """Return the balance as a plain dictionary."""
     return {
-        "adequate": found.is_adequate,
+        "is_adequate": found.is_adequate,
         "reasons": list(found.reasons),
         "auc": found.auc,
         "calibration": {"intercept": found.calibration[0], "slope": found.calibration[1]},
         "clipped": found.clipped,
         "mismatches": [
             {"name": m.name, "difference": m.difference, "se": m.se}
-            for m in sorted(found.mismatches, key=lambda m: -abs(m.difference))[:20]
+            for m in sorted(found.mismatches, key=lambda m: (-round(abs(m.difference), 9), m.name))[:20]
         ],
     }
 
@@ -304,6 +304,8 @@ class _Builder:
         self.membership = membership if isinstance(membership, Membership) else None
         self.log_odds = membership.log_odds if isinstance(membership, Membership) else membership
         self.scores = intervals.check_scores(pair.scores, pair.rows)
+        self.table = design_columns(sorted(pair.features, key=lambda feature: feature.name))
+        self.expected = self._expected_outcome()
         self.notes: list[str] = []
 
     def comparison(self) -> Comparison:
@@ -311,13 +313,18 @@ class _Builder:
         correction, epsilon_max = self._correction()
         checked = None
         if self.membership is not None:
-            checked = balance(rows, design_columns(pair.features), self.membership, pair.outcome)
+            # The score itself may depend on the group; what the features lead to expect of it may not.
+            checked = balance(rows, self.table, self.membership, self.expected)
             if not checked.is_adequate:
                 self.notes += [f"the membership model is inadequate: {reason}" for reason in checked.reasons]
         inputs = ProxyInputs(
             self.audited, rows, pair.outcome, self.scores, pair.features, self.membership, correction, self.log_odds
         )
-        table = proxy_table(inputs, self.settings, checked is None or checked.is_adequate)
+        is_adequate = checked is None or checked.is_adequate
+        table = proxy_table(inputs, self.settings, is_adequate)
+        unexplained = self._defined(self._unexplained)
+        alone = self._without_equals()
+        self._note_dependence(unexplained, is_adequate, alone)
         return Comparison(
             audited=self.audited,
             reference=self.reference,
@@ -332,7 +339,7 @@ class _Builder:
             output_divergence=self._defined(lambda: intervals.output_divergence(rows, self.scores)),
             input_divergence=self._defined(self._input_divergence),
             descent_rate=self._descent_rate(correction),
-            unexplained=self._defined(self._unexplained),
+            unexplained=unexplained,
             decisions_needed=self._decisions(),
             equal_outputs=self._test(),
             correction=correction,
@@ -346,8 +353,9 @@ class _Builder:
         )
 
     def _estimate(self, measured: Measured) -> Estimate:
-        estimate = measured.estimate(self.settings.confidence)
-        return Estimate(estimate.value) if self.settings.folds is None else estimate
+        found = measured.estimate(self.settings.confidence)
+        value = found.value + 0.0  # no −0
+        return Estimate(value) if self.settings.folds is None else replace(found, value=value)
 
     def _defined(self, make: Callable[[], Measured]) -> Estimate | None:
         try:
@@ -399,15 +407,53 @@ class _Builder:
 
         return self._defined(measured)
 
-    def _unexplained(self) -> Measured:
-        """Return the gap between people with equal features: doubly robust, or by weighting where ℓ is given."""
+    def _expected_outcome(self) -> Floats:
+        """Return E1[W|X], learnt where the membership is; a constant where nothing is learnt."""
         rows, outcome = self.pair.rows, self.pair.outcome
         if self.membership is None or self.membership.is_known:
-            pair = crossfit.known_pairing(rows, self.log_odds - prior_log_odds(rows))
-            return crossfit.unexplained(rows, outcome, np.full(len(outcome), rows.mean0(outcome)), [pair]).normal()
-        table = design_columns(self.pair.features)
-        expected = reference_expectation(rows, table, outcome, self.membership.fold, self.settings.seed)
-        return crossfit.unexplained(rows, outcome, expected, self.membership.pairings).normal()
+            return np.full(len(outcome), rows.mean0(outcome))
+        return reference_expectation(rows, self.table, outcome, self.membership.fold, self.settings.seed)
+
+    def _unexplained(self) -> Measured:
+        """Return the gap between people with equal features: doubly robust, or by weighting where ℓ is given."""
+        rows = self.pair.rows
+        if self.membership is None or self.membership.is_known:
+            pairs = [crossfit.known_pairing(rows, self.log_odds - prior_log_odds(rows))]
+        else:
+            pairs = list(self.membership.pairings)
+        return crossfit.unexplained(rows, self.pair.outcome, self.expected, pairs).normal()
+
+    def _without_equals(self) -> float:
+        """Note and return the share of audited people with a feature value that nobody in the reference has."""
+        rows = self.pair.rows
+        alone, names = np.zeros(rows.audited.size, dtype=np.bool_), []
+        for feature in self.pair.features:
+            if feature.name in self.table:
+                known = np.bincount(feature.codes[~rows.audited], minlength=len(feature.labels)) > 0
+                found = rows.audited & ~known[feature.codes]
+                alone |= found
+                names += [feature.name] if found.any() else []
+        share = rows.mean0(alone.astype(np.float64))
+        if names:
+            self.notes.append(
+                f"{100 * share:.1f} % of the audited group have values that nobody in the reference group has "
+                f"({', '.join(sorted(names))}): what is said of them is extrapolated"
+            )
+        return share
+
+    def _note_dependence(self, unexplained: Estimate | None, is_adequate: bool, alone: float) -> None:
+        """Note a score that knows the group beyond the features, when that is both sure and not negligible."""
+        if unexplained is None or unexplained.low is None or unexplained.high is None:
+            return
+        is_sure = unexplained.low > 0 or unexplained.high < 0
+        if is_sure and abs(unexplained.value) > NEGLIGIBLE * self.settings.materiality:
+            doubts = [] if is_adequate else ["the membership model is to blame"]
+            doubts += ["it is owed to people without equals in the reference group"] if alone > 0 else []
+            doubt = f", unless {' or '.join(doubts)}" if doubts else ""
+            self.notes.append(
+                f"the score depends on the group beyond these features{doubt}: between people with equal features "
+                f"{unexplained.value:+.4f} of the gap is left ({unexplained.low:+.4f} to {unexplained.high:+.4f})"
+            )
 
     def _decisions(self) -> Estimate | None:
         """Return the decisions needed, and at both ends of the gap's interval; no upper end where it holds 0."""
@@ -430,6 +476,19 @@ class _Builder:
         if self.settings.folds is None:
             return None
         return intervals.equal_outputs_test(self.pair.rows, self.scores, seed=self.settings.seed)
+
+
+def _spread(f: Floats, weights: Floats) -> dict[str, float]:
+    """Return mean and quantiles of f~; a weight counts as that many rows."""
+    ends = np.quantile(f, [0.05, 0.5, 0.95], weights=weights, method="inverted_cdf").tolist()
+    quantiles = dict(zip(("correction_5", "correction_50", "correction_95"), ends, strict=True))
+    return {"correction": float(np.average(f, weights=weights))} | quantiles
+
+
+def _first(values: Floats, codes: NDArray[np.int64]) -> int:
+    """Return the row of the least value, of equals that of the first feature values: the order of rows is no matter."""
+    tied = np.flatnonzero(values <= values.min() + TIED)
+    return int(tied[np.lexsort(codes[tied].T[::-1])[0]])
 
 
 def _at_gap(p: float, p1: float, size: float) -> float | None:

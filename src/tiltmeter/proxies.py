@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -11,23 +13,38 @@ import polars as pl
 
 from tiltmeter.engines.arrays import cell_sums
 from tiltmeter.models.features import Feature, design_columns, merged_feature
-from tiltmeter.models.membership import Membership, prior_log_odds, sampled_membership
-from tiltmeter.models.regressions import subset_expectations
+from tiltmeter.models.membership import Membership, prior_log_odds, row_folds, sampled_membership
+from tiltmeter.models.regressions import left_out_expectations, part_log_ratios
+from tiltmeter.models.shapley import learned_shapley
 from tiltmeter.settings import Settings
 from tiltmeter.theory import crossfit
 from tiltmeter.theory.carriers import Cells, carrier, cells, gap_factors
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.correction import CorrectionFunction, correction_function
-from tiltmeter.theory.shapley import compact, is_supported, joint_cells, shapley_gaps
+from tiltmeter.theory.shapley import MOST_FEATURES, compact, is_supported, joint_cells, shapley_gaps
 from tiltmeter.theory.shares import share
-from tiltmeter.theory.uncertainty import Estimate, Integers, Measured, Normal, Rows
+from tiltmeter.theory.uncertainty import (
+    Estimate,
+    Functional,
+    Integers,
+    Measured,
+    Normal,
+    Ratio,
+    Rows,
+    averaged,
+    combined,
+)
 from tiltmeter.theory.verdicts import UNDECIDED, holm_confidences, verdict
 
-SAMPLED_ROWS = 20_000  # for total shares and partners, which fit and cross many tables
+SAMPLED_ROWS = 20_000  # for total shares, learned Shapley values and partners: many fits, many tables
 MOST_CROSSED = 40  # features whose pairs are all looked at
 SYNERGY = 0.02  # of the correction, that two features carry together and not alone
+SURE = 4.0  # standard errors; many pairs are looked at
+REDUNDANT = 1.02  # times what one of two copies carries, at most, is what both carry
+UNLEARNED = 0.005  # of the variance, that regressions may miss without a word
 THE_GROUP = "the group itself"
-ENDS = {"share": None, "share_inputs": (1.0, 0.0), "share_outputs": (0.0, 1.0)}
+
+Means = list[tuple[Floats, Floats]]  # of both models, for each pairing
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +67,32 @@ class ProxyTable:
 
     frame: pl.DataFrame
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """The total share of a feature.
+
+    Attributes
+    ----------
+    added
+        (Var0(E0[g|X]) − Var0(E0[g|X without j]))/Var0(g), in which what neither regression can learn cancels.
+    left
+        1 − Var0(E0[g|X without j])/Var0(g), which holds it: the same where g can be learnt from X.
+    unlearned
+        1 − Var0(E0[g|X])/Var0(g). Where it is material, the interval reaches up to that of `left`.
+    """
+
+    added: Ratio
+    left: Ratio
+    unlearned: Ratio
+
+    def estimate(self, confidence: float = 0.95) -> Estimate:
+        """Return what the feature adds, and its interval."""
+        added, left = self.added.estimate(confidence), self.left.estimate(confidence)
+        if (self.unlearned.estimate(confidence).low or 0.0) <= UNLEARNED:
+            return added
+        return Estimate(added.value, added.low, max(added.high or 0.0, left.high or 0.0))
 
 
 def proxy_table(inputs: ProxyInputs, settings: Settings, is_adequate: bool) -> ProxyTable:
@@ -75,8 +118,7 @@ class _Table:
         records: list[dict[str, Any]] = [{"feature": feature.name} for feature in self.features]
         gaps = self._carriers(records)
         self._shapley(records)
-        gradients = self._gradients()
-        self._shares(records, gradients)
+        self._shares(records)
         totals = self._totals(records)
         self._pairs(records)
         self._words(records, gaps, totals)
@@ -113,15 +155,47 @@ class _Table:
         return gaps
 
     def _shapley(self, records: list[dict[str, Any]]) -> None:
-        joint = joint_cells(self.rows, self.inputs.outcome, [feature.codes for feature in self.features])
-        supported = is_supported(joint, int(self.rows.audited.sum()))
-        if not supported:
+        """Put Shapley values from joint cells or, where these are too many for the people, from regressions."""
+        found = self._exact_shapley()
+        if not found and not self.is_plug_in:
+            found = self._learned_shapley()
+        if not found:
             self.notes.append(
                 "gap_shapley is left out: too many combinations of feature values for the number of people"
             )
-        values = shapley_gaps(joint) if supported else [None] * len(records)
-        for record, value in zip(records, values, strict=True):
-            self._put(record, "gap_shapley", value)
+        for record in records:
+            self._put(record, "gap_shapley", found.get(record["feature"]))
+
+    def _exact_shapley(self) -> dict[str, Normal]:
+        if len(self.features) > MOST_FEATURES:
+            return {}
+        joint = joint_cells(self.rows, self.inputs.outcome, [feature.codes for feature in self.features])
+        if not is_supported(joint, int(self.rows.audited.sum())):
+            return {}
+        return {feature.name: value for feature, value in zip(self.features, shapley_gaps(joint), strict=True)}
+
+    def _learned_shapley(self) -> dict[str, Normal]:
+        index, table = self._sample_index(), design_columns(self.features)
+        rows = Rows.of(self.rows.audited[index], self.rows.weights[index])
+        sampled = {name: column[index] for name, column in table.items()}
+        membership, seed = self.inputs.membership, self.settings.seed
+        if membership is None or membership.is_known:
+            fold = row_folds(rows.audited, self.settings.folds or 5, seed)
+        else:
+            fold = membership.fold[index]
+        learned = learned_shapley(rows, sampled, self.inputs.outcome[index], fold, seed)
+        self.notes.append(
+            f"gap_shapley rests on regressions with {len(index):,} of {len(self.rows.audited):,} rows, in "
+            f"{learned.orders} orders of the features; its intervals hold the error of both"
+        )
+        return dict(zip(sampled, learned.values, strict=True))
+
+    def _sample_index(self) -> Integers:
+        """Return the rows that costly numbers rest on: all, or a seeded sample where there are many."""
+        size = len(self.inputs.outcome)
+        if size <= SAMPLED_ROWS:
+            return np.arange(size)
+        return np.sort(np.random.default_rng(self.settings.seed).choice(size, SAMPLED_ROWS, replace=False))
 
     def _pairings(self) -> list[crossfit.Pairing]:
         membership = self.inputs.membership
@@ -129,22 +203,25 @@ class _Table:
             return list(membership.pairings)
         return [crossfit.known_pairing(self.rows, self.inputs.log_odds - prior_log_odds(self.rows))]
 
-    def _gradients(self) -> dict[str, list[crossfit.Gradient]]:
-        """Return g of every pairing at the settings' weights and at both ends of the dial."""
-        ends = {name: weights or (self._weights()) for name, weights in ENDS.items()}
+    def _gradients(
+        self, rows: Rows, index: Integers | slice, pairs: Sequence[crossfit.Pairing]
+    ) -> dict[str, list[crossfit.Gradient]]:
+        """Return g of every pairing, and its two ends: ℓ alone, and the score W whose gap is measured."""
+        scores, outcome = self.inputs.scores[index], self.inputs.outcome[index]
         return {
-            name: [crossfit.gradient(self.rows, self.inputs.scores, pair, *weights) for pair in self._pairings()]
-            for name, weights in ends.items()
+            "share": [crossfit.gradient(rows, scores, pair, *self._weights()) for pair in pairs],
+            "share_inputs": [crossfit.gradient(rows, scores, pair, 1.0, 0.0) for pair in pairs],
+            "share_outputs": [_score_gradient(rows, outcome, pair) for pair in pairs],
         }
 
     def _weights(self) -> tuple[float, float]:
         return self.inputs.correction.input_weight, self.inputs.correction.output_weight
 
-    def _shares(self, records: list[dict[str, Any]], gradients: dict[str, list[crossfit.Gradient]]) -> None:
-        for name, found in gradients.items():
-            if self.is_plug_in:
-                self._plug_in_shares(records, name)
-                continue
+    def _shares(self, records: list[dict[str, Any]]) -> None:
+        if self.is_plug_in:
+            self._plug_in_shares(records)
+            return
+        for name, found in self._gradients(self.rows, slice(None), self._pairings()).items():
             variance = crossfit.gradient_variance(self.rows, found)
             for record, feature in zip(records, self.features, strict=True):
                 ratio = crossfit.feature_share(self.rows, found, variance, feature.codes)
@@ -152,21 +229,18 @@ class _Table:
                     self.notes.append(f"{name} is not determined: there is too little to correct")
                 self._put(record, name, ratio)
 
-    def _plug_in_shares(self, records: list[dict[str, Any]], name: str) -> None:
-        rows, f = self.rows, self._correction_at(ENDS[name])
-        mine = rows.audited
+    def _plug_in_shares(self, records: list[dict[str, Any]]) -> None:
+        f, mine, w = self.inputs.correction, self.rows.audited, self.inputs.outcome
+        inputs = correction_function(f.audited, f.reference, 1.0, 0.0)
         scores = self.inputs.scores[:, 0] if self.inputs.scores.shape[1] == 1 else self.inputs.scores
+        spread = self.rows.mean0((w - self.rows.mean0(w)) ** 2)
+        columns = self.inputs.log_odds[mine], scores[mine]
         for record, feature in zip(records, self.features, strict=True):
-            sums = cell_sums(
-                self.inputs.log_odds[mine], scores[mine], feature.codes[mine], len(feature.labels), rows.weights[mine]
-            )
-            self._put(record, name, share(sums, f))
-
-    def _correction_at(self, weights: tuple[float, float] | None) -> CorrectionFunction:
-        f = self.inputs.correction
-        if weights is None:
-            return f
-        return correction_function(f.audited, f.reference, *weights)
+            drives = gap_factors(cells(self.rows, w, feature.codes)).drives
+            sums = cell_sums(*columns, feature.codes[mine], len(feature.labels), self.rows.weights[mine])
+            self._put(record, "share", share(sums, f))
+            self._put(record, "share_inputs", share(sums, inputs))
+            self._put(record, "share_outputs", drives**2 / spread if spread > 0 else 0.0)
 
     def _totals(self, records: list[dict[str, Any]]) -> list[dict[str, Measured]]:
         """Put total_share and return, per feature, the totals of ℓ and of W that the verdict needs."""
@@ -187,7 +261,7 @@ class _Table:
             self.notes.append("total_share is left out: too many combinations of feature values for the people")
             return None
         totals: list[dict[str, Measured]] = []
-        gradients = self._gradients()
+        gradients = self._gradients(self.rows, slice(None), self._pairings())
         for feature in self.features:
             rest = [other.codes for other in usable if other is not feature]
             cell = compact(np.column_stack(rest))[0] if rest else np.zeros(len(codes), dtype=np.int64)
@@ -205,43 +279,50 @@ class _Table:
         explained = crossfit.explained_variance(self.rows, found[0], cell)
         return explained.over(variance, is_complement=True)
 
-    def _learned_totals(self, membership: Membership) -> list[dict[str, Measured]] | None:
-        """Return the totals by regressions on all features but one, on a sample where there are many rows."""
-        rows, scores, table, part = self._sampled(membership)
-        if len(table) < 2:
-            return [{name: Normal(1.0, 0.0, 0.0, 1.0) for name in ENDS} for _ in self.features]
-        seed = self.settings.seed
-        at = {
-            name: [crossfit.gradient(rows, scores, pair, *(weights or self._weights())) for pair in part.pairings]
-            for name, weights in ENDS.items()
-        }
-        variances = {name: crossfit.gradient_variance(rows, found) for name, found in at.items()}
-        l2, l4 = self._weights()
-        totals: list[dict[str, Measured]] = []
-        for feature in self.features:
-            if feature.name not in table:
-                totals.append({})
-                continue
-            rest = [name for name in table if name != feature.name]
-            inputs, outputs = (
-                subset_expectations(rows, table, part, at[end][0], rest, seed)
-                for end in ("share_inputs", "share_outputs")
-            )
-            both = [(l2 * i[0] + l4 * o[0], l2 * i[1] + l4 * o[1]) for i, o in zip(inputs, outputs, strict=True)]
-            fitted = {"share": both, "share_inputs": inputs, "share_outputs": outputs}
-            totals.append({name: crossfit.subset_total(rows, at[name], variances[name], fitted[name]) for name in ENDS})
-        return totals
+    def _learned_totals(self, membership: Membership) -> list[dict[str, Measured]]:
+        """Return the totals by regressions on all features and on all but one, on a sample where rows are many."""
+        rows, index, table, part = self._sampled(membership)
+        totals = {feature.name: _certain_totals(feature, len(table)) for feature in self.features}
+        if len(table) == 1:
+            return list(totals.values())
+        at = self._gradients(rows, index, part.pairings)
+        for name, fitted in self._expectations(rows, index, table, part, at["share"][0]).items():
+            variance = crossfit.gradient_variance(rows, at[name])
+            everything, *others = (_explained(rows, at[name], one) for one in fitted)
+            unlearned = everything.over(variance, is_complement=True)
+            for feature, rest in zip(table, others, strict=True):
+                lost = combined(everything.value - rest.value, [(1.0, everything), (-1.0, rest)])
+                left = rest.over(variance, is_complement=True)
+                totals[feature][name] = Total(lost.over(variance), left, unlearned)
+        return list(totals.values())
 
-    def _sampled(self, membership: Membership) -> tuple[Rows, Floats, dict[str, Any], Membership]:
+    def _expectations(
+        self, rows: Rows, index: Integers, table: dict[str, Any], part: Membership, g: crossfit.Gradient
+    ) -> dict[str, list[Means]]:
+        """Return the regressions of ℓ, of W and of g = λ2·ℓ + λ4·T on all features and on all but each one."""
+        (l2, l4), outcome = self._weights(), self.inputs.outcome[index]
+
+        def learned(targets: list[Floats]) -> list[Means]:
+            return list(left_out_expectations(rows, table, part, targets, self.settings.seed))
+
+        inputs, outputs = learned(part_log_ratios(rows, part)), learned([outcome] * len(part.parts))
+        found = {"share_inputs": inputs, "share_outputs": outputs}
+        if g.output is None:
+            return found | {"share": _mixed(inputs, outputs, l2, 0.0)}
+        if g.output.slopes.size == 1:
+            return found | {"share": _mixed(inputs, outputs, l2, l4 * float(g.output.slopes[0]))}
+        return found | {"share": _mixed(inputs, learned([g.output.values()] * len(part.parts)), l2, l4)}
+
+    def _sampled(self, membership: Membership) -> tuple[Rows, Integers, dict[str, Any], Membership]:
         table = design_columns(self.features)
         size = len(self.inputs.outcome)
         if size <= SAMPLED_ROWS:
-            return self.rows, self.inputs.scores, table, membership
+            return self.rows, np.arange(size), table, membership
         self.notes.append(f"total_share rests on a sample of {SAMPLED_ROWS:,} of {size:,} rows")
-        index = np.sort(np.random.default_rng(self.settings.seed).choice(size, SAMPLED_ROWS, replace=False))
+        index = self._sample_index()
         rows = Rows.of(self.rows.audited[index], self.rows.weights[index])
         sampled = {name: column[index] for name, column in table.items()}
-        return rows, self.inputs.scores[index], sampled, sampled_membership(rows, membership, index)
+        return rows, index, sampled, sampled_membership(rows, membership, index)
 
     def _pairs(self, records: list[dict[str, Any]]) -> None:
         """Put the partner with which a feature carries most beyond what both carry alone, and its duplicate."""
@@ -251,59 +332,87 @@ class _Table:
         if len(usable) > MOST_CROSSED:
             self.notes.append(f"partners are not looked for among more than {MOST_CROSSED} features")
             return
-        explained, total = self._explained_by_pairs(usable)
+        rows, g, index = self._plug_in_gradient()
+        total = max(crossfit.gradient_variance(rows, [g]).value, 1e-300)
+        levels = {j: self.features[j].codes[index] for j in usable}
+        alone = {j: _carried(rows, g, levels[j]) / total for j in usable}
         best: dict[int, float] = {}
-        for (j, k), both in explained.items():
-            if j == k:
-                continue
-            alone = (explained[j, j], explained[k, k])
-            synergy = (both - sum(alone)) / total
+        for j, k in combinations(usable, 2):
+            width = int(levels[k].max()) + 1
+            both = _carried(rows, g, levels[j] * width + levels[k]) / total
+            synergy = both - alone[j] - alone[k]
+            noise = _synergy_noise(rows, int(levels[j].max()), width - 1, alone[j] * alone[k])
             for one, other in ((j, k), (k, j)):
-                if synergy > max(SYNERGY, best.get(one, 0.0)):
+                if synergy > max(SYNERGY, SURE * noise, best.get(one, 0.0)):
                     best[one], records[one]["partner"] = synergy, self.features[other].name
-                if min(alone) > SYNERGY * total and both < 1.02 * min(alone):
+                if min(alone[j], alone[k]) > SYNERGY and both < REDUNDANT * min(alone[j], alone[k]):
                     records[one]["redundant_with"] = self.features[other].name
 
-    def _explained_by_pairs(self, usable: list[int]) -> tuple[dict[tuple[int, int], float], float]:
-        """Return Var0(E0[g|X_j, X_k]) of single features (j = k) and pairs, on a sample, and Var0(g)."""
-        size = len(self.inputs.outcome)
-        index = np.arange(size)
-        if size > SAMPLED_ROWS:
-            index = np.sort(np.random.default_rng(self.settings.seed).choice(size, SAMPLED_ROWS, replace=False))
+    def _plug_in_gradient(self) -> tuple[Rows, crossfit.Gradient, Integers]:
+        """Return g of the model fitted on all rows, on a sample where there are many, and the sample."""
+        index = self._sample_index()
         rows = Rows.of(self.rows.audited[index], self.rows.weights[index])
         ell = self.inputs.log_odds[index] - prior_log_odds(rows)
         pair = crossfit.known_pairing(rows, np.clip(ell, -crossfit.CLIP, crossfit.CLIP))
-        g = crossfit.gradient(rows, self.inputs.scores[index], pair, *self._weights())
-        variance = crossfit.gradient_variance(rows, [g]).value
-        explained = {}
-        for j, k in combinations([*usable, *usable], 2):
-            if (j, k) in explained or (k, j) in explained:
-                continue
-            one, other = self.features[j].codes[index], self.features[k].codes[index]
-            cell = one if j == k else compact(np.column_stack([one, other]))[0]
-            explained[j, k] = max(crossfit.explained_variance(rows, g, cell).value, 0.0)
-        return explained, max(variance, 1e-300)
+        return rows, crossfit.gradient(rows, self.inputs.scores[index], pair, *self._weights()), index
 
     def _words(self, records: list[dict[str, Any]], gaps: list[Normal], totals: list[dict[str, Measured]]) -> None:
         judged = [j for j, feature in enumerate(self.features) if not feature.is_group]
         levels = holm_confidences([gaps[j] for j in judged], self.settings.materiality, self.settings.confidence)
-        confidence = dict(zip(judged, levels, strict=True))
+        adjusted = dict(zip(judged, levels, strict=True))
         for j, (record, feature) in enumerate(zip(records, self.features, strict=True)):
             record["direction"] = direction(feature, self.plain[j], self.inputs.features[j], self.inputs.audited)
             record["notes"] = "; ".join(feature.notes)
-            record["verdict"] = THE_GROUP if feature.is_group else self._verdict(j, gaps[j], totals[j], confidence[j])
+            record["verdict"] = THE_GROUP if feature.is_group else self._verdict(gaps[j], totals[j], adjusted[j])
 
-    def _verdict(self, j: int, gap: Normal, totals: dict[str, Measured], confidence: float) -> str:
+    def _verdict(self, gap: Normal, totals: dict[str, Measured], adjusted: float) -> str:
         if self.is_plug_in:
             return UNDECIDED
-        return verdict(
-            gap,
-            totals.get("share_inputs"),
-            totals.get("share_outputs"),
-            self.settings.materiality,
-            confidence,
-            self.is_adequate,
-        )
+        inputs, outputs = totals.get("share_inputs"), totals.get("share_outputs")
+        confidence, materiality = self.settings.confidence, self.settings.materiality
+        return verdict(gap, inputs, outputs, materiality, confidence, adjusted, self.is_adequate)
+
+
+def _certain_totals(feature: Feature, features: int) -> dict[str, Measured]:
+    """Return the totals that need no regression: all for the only feature, none for one that does not vary."""
+    if feature.kind == "constant" or (features == 1 and feature.in_membership):
+        certain = Normal(float(feature.in_membership), 0.0)
+        return dict.fromkeys(("share", "share_inputs", "share_outputs"), certain)
+    return {}
+
+
+def _carried(rows: Rows, g: crossfit.Gradient, codes: Integers) -> float:
+    """Return Var0(E0[g|cell])."""
+    return max(crossfit.explained_variance(rows, g, codes).value, 0.0)
+
+
+def _synergy_noise(rows: Rows, one: int, other: int, product: float) -> float:
+    """Return √(2·df/n0² + 4·share·share/n0), how far two features that do not work together stray from no synergy.
+
+    df is the product of `one` and `other`, their numbers of levels less one; the second part is the chance
+    correlation of what each carries alone, `product` being that of their shares.
+    """
+    spread = float(rows.audited_share @ rows.audited_share)
+    return math.sqrt(2 * one * other * spread**2 + 4 * product * spread)
+
+
+def _score_gradient(rows: Rows, outcome: Floats, pair: crossfit.Pairing) -> crossfit.Gradient:
+    """Return W as a gradient: the slope k of T = k·W cancels in every share, and its error with it."""
+    centred = crossfit.fold_centred(rows, outcome, pair.fold) * float(np.ptp(outcome) > 0)  # 0, not rounding errors
+    return crossfit.Gradient(centred, centred, pair, None, 0.0, 0.0, pair.a is pair.b)
+
+
+def _mixed(inputs: list[Means], outputs: list[Means], l2: float, l4: float) -> list[Means]:
+    """Return λ2·E0[ℓ|·] + λ4·E0[T|·] of both models of every pairing."""
+    return [
+        [(l2 * i[0] + l4 * o[0], l2 * i[1] + l4 * o[1]) for i, o in zip(*one, strict=True)]
+        for one in zip(inputs, outputs, strict=True)
+    ]
+
+
+def _explained(rows: Rows, gradients: list[crossfit.Gradient], fitted: Means) -> Functional:
+    """Return Var0(E0[g|X_A]), averaged over pairings, from its regressions."""
+    return averaged([crossfit.learned_variance(rows, g, *m) for g, m in zip(gradients, fitted, strict=True)])
 
 
 def direction(feature: Feature, cell: Cells, plain: Feature, audited: str) -> str:

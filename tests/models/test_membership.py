@@ -26,7 +26,7 @@ from tiltmeter.models.membership import (
     row_folds,
     sampled_membership,
 )
-from tiltmeter.models.regressions import reference_expectation, subset_expectations
+from tiltmeter.models.regressions import left_out_expectations, part_log_ratios, reference_expectation
 from tiltmeter.theory.crossfit import (
     feature_share,
     gradient,
@@ -160,11 +160,11 @@ def test_exclusive_or_is_found_by_trees_and_lost_by_lines():
     variance = gradient_variance(rows, gradients)
     share = feature_share(rows, gradients, variance, table["left"]).estimate()
     assert share.high < 0.1
-    totals = {}
-    for name in table:
-        others = [other for other in table if other != name]
-        fitted = subset_expectations(rows, table, found, gradients[0], others)
-        totals[name] = subset_total(rows, gradients, variance, fitted).estimate()
+    _, *fitted = left_out_expectations(rows, table, found, part_log_ratios(rows, found))
+    totals = {
+        name: subset_total(rows, gradients, variance, means).estimate()
+        for name, means in zip(table, fitted, strict=True)
+    }
     assert totals["left"].low > 0.5
     assert totals["right"].low > 0.5
     assert totals["idle"].high < 0.1

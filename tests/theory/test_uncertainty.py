@@ -18,7 +18,6 @@ from tiltmeter.theory.carriers import (
     drives_squared,
     feature_gap,
     gap_factors,
-    merge_rare,
     reveals_squared,
 )
 from tiltmeter.theory.crossfit import (
@@ -393,22 +392,6 @@ def test_permutation_test_is_invariant_to_row_order_and_near_its_limit():
     assert one.statistic == pytest.approx(limit.statistic)
     assert limit.permutations == 0
     assert abs(one.p_value - limit.p_value) < 0.05
-
-
-@pytest.mark.parametrize("is_ordered", [True, False])
-def test_merged_levels_hold_enough_rows(is_ordered):
-    d = sample(size=600)
-    rng = np.random.default_rng(6)
-    codes = rng.geometric(0.25, 600) - 1
-    rows, fold = Rows.of(d["audited"]), d["fold"]
-    merged = merge_rare(rows, codes, fold, is_ordered)
-    for f in range(5):
-        members = d["audited"] & (fold == f)
-        counts = np.bincount(merged.codes[members], minlength=merged.codes.max() + 1)
-        assert counts.min() >= 5
-    assert merged.merged_levels == codes.max() - merged.codes.max()
-    if is_ordered:
-        assert (np.diff(merged.level_of) >= 0).all()
 
 
 def test_average_adds_the_variance_between_its_parts():

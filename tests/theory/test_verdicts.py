@@ -16,8 +16,8 @@ INSIDE = Normal(0.001, 0.001)
 ACROSS = Normal(0.004, 0.004)
 
 
-def judged(gap, inputs=SMALL, outputs=SMALL, is_adequate=True, confidence=0.95):
-    return verdict(gap, inputs, outputs, MATERIALITY, confidence, is_adequate)
+def judged(gap, inputs=SMALL, outputs=SMALL, is_adequate=True, adjusted=0.95):
+    return verdict(gap, inputs, outputs, MATERIALITY, 0.95, adjusted, is_adequate)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -25,7 +25,7 @@ def test_a_gap_beyond_materiality_is_proxy_evidence_in_both_directions(sign):
     beyond = Normal(sign * 0.02, 0.005)
     assert judged(beyond) == PROXY
     assert judged(beyond, None, None, is_adequate=False) == PROXY
-    assert judged(beyond, confidence=0.9999) != PROXY
+    assert judged(beyond, adjusted=0.9999) != PROXY
 
 
 @pytest.mark.parametrize("gap", [INSIDE, ACROSS])
@@ -47,6 +47,12 @@ def test_an_inadequate_membership_model_leaves_only_what_does_not_need_it():
     assert judged(INSIDE, LARGE, SMALL, is_adequate=False) == NOTHING
 
 
+def test_evidence_takes_adjusted_intervals_and_its_absence_the_printed_ones():
+    assert judged(INSIDE, Normal(0.02, 0.004), Normal(0.02, 0.004)) == JOINT
+    assert judged(INSIDE, Normal(0.02, 0.004), Normal(0.02, 0.004), adjusted=0.999) == UNDECIDED
+    assert judged(Normal(0.002, 0.0012), adjusted=0.999) == NOTHING
+
+
 def test_totals_that_were_not_measured_leave_it_open():
     assert judged(INSIDE, None, SMALL) == UNDECIDED
     assert judged(INSIDE, SMALL, None) == UNDECIDED
@@ -65,7 +71,7 @@ def test_holm_levels_against_an_example_by_hand():
     p_values = [0.03, 0.001, 0.2, 0.015]
     levels = holm_confidences([gap_of_p(p) for p in p_values], 0.005, 0.95)
     np.testing.assert_allclose(levels, [0.975, 0.9875, 0.975, 1 - 0.05 / 3], atol=1e-12)
-    found = [judged(gap_of_p(p), confidence=c) == PROXY for p, c in zip(p_values, levels, strict=True)]
+    found = [judged(gap_of_p(p), adjusted=c) == PROXY for p, c in zip(p_values, levels, strict=True)]
     assert found == [False, True, False, True]
 
 
@@ -75,7 +81,7 @@ def test_holm_rejects_what_its_step_down_procedure_rejects():
         p_values = rng.uniform(0.0, 0.1, 5) ** 2
         gaps = [gap_of_p(p) for p in p_values]
         levels = holm_confidences(gaps, 0.005, 0.95)
-        found = {j for j in range(5) if judged(gaps[j], confidence=levels[j]) == PROXY}
+        found = {j for j in range(5) if judged(gaps[j], adjusted=levels[j]) == PROXY}
         order = np.argsort(p_values)
         passed = [p_values[j] <= 0.05 / (5 - i) for i, j in enumerate(order)]
         assert found == set(order[: passed.index(False) if False in passed else 5].tolist())

@@ -14,8 +14,6 @@ import numpy as np
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import Functional, Integers, Normal, Rows, SquareRoot, combined, sums_by
 
-ENOUGH_ROWS = 5  # audited rows that every (fold, level) must hold
-
 
 @dataclass(frozen=True, slots=True)
 class Cells:
@@ -146,54 +144,3 @@ def gap_factors(cell: Cells) -> GapFactors:
     if reveals * drives == 0.0:
         return GapFactors(reveals, drives, 0.0)
     return GapFactors(reveals, drives, -float(cell.p1 @ cell.means) / (reveals * drives))
-
-
-@dataclass(frozen=True, slots=True)
-class Merged:
-    """Codes with at least a few audited rows per (fold, level); `level_of[v]` is the new code of level v."""
-
-    codes: Integers
-    level_of: Integers
-    merged_levels: int
-
-
-def merge_rare(rows: Rows, codes: Integers, fold: Integers, is_ordered: bool, enough: int = ENOUGH_ROWS) -> Merged:
-    """Return codes whose every (fold, level) holds `enough` audited rows.
-
-    Ordered levels join their neighbours; others join one common level, the next rarest with them if need be.
-    """
-    levels, folds = int(codes.max()) + 1, int(fold.max()) + 1
-    joint = np.bincount((fold * levels + codes)[rows.audited], minlength=folds * levels)
-    counts = joint.reshape(folds, levels)
-    level_of = _merge_neighbours(counts, enough) if is_ordered else _merge_rarest(counts, enough)
-    return Merged(level_of[codes], level_of, levels - (int(level_of.max()) + 1))
-
-
-def _merge_neighbours(counts: Integers, enough: int) -> Integers:
-    level_of = np.zeros(counts.shape[1], dtype=np.intp)
-    held, current = np.zeros(counts.shape[0], dtype=np.intp), 0
-    for level in range(counts.shape[1]):
-        if held.min() >= enough:
-            current, held = current + 1, np.zeros_like(held)
-        held = held + counts[:, level]
-        level_of[level] = current
-    if current > 0 and held.min() < enough:
-        level_of[level_of == current] = current - 1
-    return level_of
-
-
-def _merge_rarest(counts: Integers, enough: int) -> Integers:
-    rarest_first = np.argsort(counts.sum(axis=0), kind="stable")
-    rare = counts.min(axis=0) < enough
-    held = counts[:, rare].sum(axis=1)
-    for level in rarest_first:
-        if not rare.any() or held.min() >= enough:
-            break
-        if not rare[level]:
-            rare[level] = True
-            held = held + counts[:, level]
-    level_of = np.zeros(counts.shape[1], dtype=np.intp)
-    kept = np.flatnonzero(~rare)
-    level_of[kept] = np.arange(kept.size)
-    level_of[rare] = kept.size
-    return level_of

@@ -46,9 +46,13 @@ def verdict(
     total_outputs: Measured | None,
     materiality: float,
     confidence: float,
+    adjusted: float,
     is_adequate: bool = True,
 ) -> str:
     """Return one of the four verdicts for one feature.
+
+    Evidence takes intervals adjusted for the number of features, so that all of it is right at once; that there is
+    none takes the intervals of the table.
 
     Parameters
     ----------
@@ -58,23 +62,22 @@ def verdict(
         Total shares of ℓ and of W; None where they were not measured.
     materiality
         Points of the score that matter.
-    confidence
-        Of the intervals, adjusted for the number of features.
+    confidence, adjusted
+        Of the intervals as they are printed, and adjusted for the number of features.
     is_adequate
         Whether the membership model may be trusted for a total.
     """
-    low, high = _ends(gap, confidence)
+    low, high = _ends(gap, adjusted)
     if low > materiality or high < -materiality:
         return PROXY
-    within = -materiality <= low and high <= materiality
     if total_inputs is None or total_outputs is None:
         return UNDECIDED
-    inputs_low, inputs_high = _ends(total_inputs, confidence)
-    outputs_low, outputs_high = _ends(total_outputs, confidence)
-    if is_adequate and inputs_low > MATERIAL_TOTAL and outputs_low > MATERIAL_TOTAL:
+    if is_adequate and all(_ends(total, adjusted)[0] > MATERIAL_TOTAL for total in (total_inputs, total_outputs)):
         return JOINT
-    is_small = outputs_high < MATERIAL_TOTAL or (is_adequate and inputs_high < MATERIAL_TOTAL)
-    return NOTHING if within and is_small else UNDECIDED
+    low, high = _ends(gap, confidence)
+    telling = (total_outputs, total_inputs) if is_adequate else (total_outputs,)
+    is_small = any(_ends(total, confidence)[1] < MATERIAL_TOTAL for total in telling)
+    return NOTHING if -materiality <= low and high <= materiality and is_small else UNDECIDED
 
 
 def _ends(measured: Measured, confidence: float) -> tuple[float, float]:

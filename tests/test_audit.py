@@ -1,0 +1,538 @@
+"""What the audit says: the paper's numbers, the invariances, groups, channels, and the words that go with them."""
+
+import json
+from functools import cache
+from itertools import product
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
+from tests.test_audit_engines import FEATURES, assert_same_numbers, audited, people
+
+import tiltmeter as tm
+from tiltmeter.comparison import ESTIMATES
+from tiltmeter.datasets import COMPAS_FEATURES, COMPAS_LABELS, load_compas
+from tiltmeter.models.paper import outcome_scores
+
+CODES = [f"{feature}_code" for feature in COMPAS_FEATURES]
+EXACT_UNDER_WEIGHTS = ("gap", "impact_ratio", "standardised_difference", "output_divergence", "input_divergence")
+EXACT_UNDER_WEIGHTS += ("unexplained", "decisions_needed", "descent_rate")
+
+
+@cache
+def compas():
+    data = load_compas()
+    return data.with_columns(score=outcome_scores(data, COMPAS_FEATURES, "is_recid"))
+
+
+def compas_audit(data=None, **options):
+    plain = {"group": "race", "reference": "Caucasian", "features": COMPAS_FEATURES, "folds": None}
+    plain |= {"favourable": "low"} | ({} if "model" in options else {"scores": "score"})
+    return tm.audit(compas() if data is None else data, **plain | options)["African-American"]
+
+
+@cache
+def fitted_pipeline(columns):
+    steps = [LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000)]
+    if columns == COMPAS_FEATURES:
+        steps = [OrdinalEncoder(categories=[list(COMPAS_LABELS[name]) for name in columns]), *steps]
+    return make_pipeline(*steps).fit(compas().to_pandas()[list(columns)], compas()["is_recid"].to_numpy())
+
+
+def scores_of_codes(inputs):
+    return fitted_pipeline(tuple(CODES)).predict_proba(inputs.to_pandas())
+
+
+SOURCES = {
+    "a column": lambda: compas_audit(),
+    "an array": lambda: compas_audit(scores=compas()["score"].to_numpy()),
+    "two columns of probabilities": lambda: compas_audit(
+        compas().with_columns(no=1 - pl.col("score")), scores=["no", "score"], favourable="no"
+    ),
+    "codes as features": lambda: compas_audit(features=CODES),
+    "a pipeline on labels": lambda: compas_audit(compas().to_pandas(), model=fitted_pipeline(COMPAS_FEATURES)),
+    "a pipeline on codes": lambda: compas_audit(
+        compas().to_pandas(), model=fitted_pipeline(tuple(CODES)), features=CODES
+    ),
+    "a function": lambda: compas_audit(model=scores_of_codes, features=CODES),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_scores_from_any_source_give_the_numbers_against_paper(source):
+    c = SOURCES[source]()
+    assert (round(c.output.audited, 3), round(c.output.reference, 3)) == (0.543, 0.438)
+    assert c.descent_rate.value == pytest.approx(-0.62449, abs=5e-6)
+    assert c.correction.rho_m == pytest.approx(0.36411, abs=5e-6)
+    assert c.epsilon_max == pytest.approx(0.472, abs=5e-4)
+    shares = {row["feature"].removesuffix("_code"): row["share"] for row in c.proxies.to_dicts()}
+    assert shares["PriorCounts"] == pytest.approx(0.4135, abs=5e-4)
+    assert shares["LengthOfStay"] == pytest.approx(0.027, abs=5e-4)
+    assert c.gap.value == pytest.approx(0.54342 - 0.43825, abs=1e-5)
+    assert c.output_divergence.value == pytest.approx(0.02224, abs=5e-6)
+
+
+def test_prototypes_against_paper_table_1():
+    found = compas_audit().prototypes(suppress=False)
+    assert tuple(found["max"]["values"].values()) == (">45", "Misdemeanor", "Female", "0", "<3 months")
+    assert tuple(found["min"]["values"].values()) == ("<25", "Felony", "Male", ">3", "<week")
+    assert {name: cell["count"] for name, cell in found.items()} == {"max": 2, "min": 39, "near_zero": 229}
+
+
+def test_prototypes_of_fewer_than_ten_people_are_withheld():
+    found = compas_audit().prototypes()
+    assert found["max"]["count"] is None
+    assert set(found["max"]["values"].values()) == {None}
+    assert found["min"]["count"] == 39
+
+
+def test_epsilon_max_is_the_largest_step_that_leaves_probabilities():
+    c = compas_audit()
+    smallest = c.prototypes()["min"]["correction"]
+    assert 1 + c.epsilon_max * smallest == pytest.approx(0, abs=1e-9)
+
+
+def test_profile_means_average_to_zero_over_the_audited_group():
+    profile = compas_audit().profile("PriorCounts")
+    assert profile["value"].to_list() == list(COMPAS_LABELS["PriorCounts"])
+    assert profile["n"].sum() == 3175
+    assert (profile["n"] * profile["correction"]).sum() == pytest.approx(0, abs=1e-8)
+
+
+def test_plug_in_values_have_no_intervals():
+    summary = compas_audit().to_dict()
+    assert all(summary[name]["low"] is summary[name]["high"] is None for name in ESTIMATES)
+    assert all(row[name] is None for row in summary["proxies"] for name in row if name.endswith(("_low", "_high")))
+    assert summary["balance"] is summary["equal_outputs"] is None
+
+
+@cache
+def cross_fitted():
+    return audited(people(1200, 1))
+
+
+def test_json_round_trip_is_the_summary(tmp_path):
+    cross_fitted().to_json(tmp_path / "audit.json")
+    text = (tmp_path / "audit.json").read_text(encoding="utf-8")
+    assert json.loads(text, parse_constant=pytest.fail) == json.loads(json.dumps(cross_fitted().to_dict()))
+    assert not [path for path in tmp_path.iterdir() if path.name != "audit.json"]
+
+
+def test_json_keys_are_attribute_names():
+    audit, c = cross_fitted(), cross_fitted()["A"]
+    assert all(hasattr(audit, name) for name in audit.to_dict())
+    assert all(hasattr(c, name) for name in c.to_dict())
+    assert all(hasattr(c.balance, name) for name in c.to_dict()["balance"])
+    fields = {name for name in c.__dataclass_fields__ if not name.startswith("_")}
+    assert c.to_dict().keys() == fields | {"prototypes"}
+
+
+def test_estimates_are_value_low_high_in_json():
+    summary = cross_fitted()["A"].to_dict()
+    for name in ESTIMATES:
+        assert list(summary[name]) == ["value", "low", "high"]
+        assert summary[name]["low"] <= summary[name]["value"] <= summary[name]["high"]
+    assert cross_fitted()["A"].gap.to_dict() == summary["gap"]
+
+
+def test_every_row_is_accounted_for():
+    size = 500
+    data = people(size, 2).with_columns(
+        group=pl.when(pl.int_range(size) < 4)
+        .then(pl.lit("few"))
+        .when(pl.int_range(size) < 10)
+        .then(None)
+        .when(pl.int_range(size) < 80)
+        .then(pl.lit("third"))
+        .otherwise("group"),
+        score=pl.when(pl.int_range(size).is_between(5, 7)).then(None).otherwise("score"),
+        weight=pl.when(pl.int_range(size) == 100).then(0).otherwise("weight"),
+    )
+    found = audited(data, weights="weight", folds=None, audited="A")
+    assert found.too_small == {"few": 4}
+    assert found.rows == {
+        "read": 500,
+        "used": 419,
+        "missing_score": 3,
+        "zero_weight": 1,
+        "missing_group": 3,
+        "too_small_group": 4,
+        "group_not_audited": 70,
+    }
+    assert found.rows["used"] == sum(found["A"].rows.values())
+
+
+EXACT_WAYS = {"plug-in": {"folds": None}, "known": {"membership": "chance"}}
+EXACT_WAYS["known, plug-in"] = EXACT_WAYS["plug-in"] | EXACT_WAYS["known"]
+
+
+def without_learned_shapley(found):
+    """Return the summary without Shapley values by regressions, which are learnt on folds of the rows."""
+    summary = found.to_dict()
+    for c in summary["comparisons"].values():
+        for row in c["proxies"] if any("gap_shapley rests on regressions" in note for note in c["notes"]) else []:
+            for name in ("gap_shapley", "gap_shapley_low", "gap_shapley_high"):
+                del row[name]
+    return summary
+
+
+@cache
+def in_order(way):
+    return without_learned_shapley(audited(people(), **EXACT_WAYS[way]))
+
+
+@pytest.mark.parametrize("way", EXACT_WAYS)
+@pytest.mark.parametrize("seed", range(3))
+def test_audit_is_invariant_to_row_order_with_its_intervals(way, seed):
+    shuffled = people().sample(fraction=1, shuffle=True, seed=seed)
+    assert_same_numbers(without_learned_shapley(audited(shuffled, **EXACT_WAYS[way])), in_order(way))
+
+
+@pytest.mark.parametrize("way", EXACT_WAYS)
+def test_audit_with_shapley_values_is_invariant_to_row_order(way):
+    first, *others = (
+        audited(data, **EXACT_WAYS[way], features=["city", "owner"]).to_dict()
+        for data in (people(), people().reverse(), people().sample(fraction=1, shuffle=True, seed=1))
+    )
+    assert all(row["gap_shapley"] is not None for row in first["comparisons"]["A"]["proxies"])
+    for other in others:
+        assert_same_numbers(other, first)
+
+
+@pytest.mark.parametrize("way", EXACT_WAYS)
+def test_audit_is_invariant_to_column_order(way):
+    data = people().select(sorted(people().columns))
+    found = audited(data, **EXACT_WAYS[way], features=FEATURES[::-1])
+    assert_same_numbers(without_learned_shapley(found), in_order(way))
+
+
+def test_prototypes_do_not_depend_on_row_order_where_corrections_tie():
+    data = people().select("group", "city", "owner", score=pl.lit(0.5))
+    same = pl.concat([data.with_columns(group=pl.lit(name)) for name in "AB"])
+    options = {"features": ["city", "owner"], "folds": None}
+    first = audited(same, **options)["A"].prototypes()
+    for seed in range(3):
+        assert audited(same.sample(fraction=1, shuffle=True, seed=seed), **options)["A"].prototypes() == first
+
+
+@cache
+def weighted_and_repeated(**options):
+    data = people(600, 4)
+    repeated = data[np.repeat(np.arange(len(data)), data["weight"].to_numpy())]
+    return audited(data, weights="weight", **options)["A"], audited(repeated, **options)["A"]
+
+
+@pytest.mark.parametrize("folds", [None, 5])
+def test_integer_weights_equal_repeated_rows_for_known_membership(folds):
+    """Values of gaps and of known corrections agree.
+
+    Standard errors do not, because sampling weights say that one person was drawn for many, not that there were
+    many; nor do the numbers that leave rows out one at a time (reveals, drives, alignment and shares with intervals,
+    and the partner), because a repeated row leaves its twin behind.
+    """
+    weighted, repeated = weighted_and_repeated(folds=folds, membership="chance")
+    for name in EXACT_UNDER_WEIGHTS:
+        assert getattr(weighted, name).value == pytest.approx(getattr(repeated, name).value, rel=1e-9, abs=1e-9), name
+    for one, other in zip(weighted.favourable_rates, repeated.favourable_rates, strict=True):
+        assert one.value == pytest.approx(other.value, rel=1e-9)
+    assert_same_numbers(weighted.correction.to_dict(), repeated.correction.to_dict())
+    columns = ["feature", "gap"] + ["reveals", "drives", "alignment", "share"] * (folds is None)
+    tables = (c.proxies.select(columns).sort("feature").to_dicts() for c in (weighted, repeated))
+    assert_same_numbers(*tables)
+
+
+def test_integer_weights_equal_repeated_rows_in_profiles():
+    weighted, repeated = weighted_and_repeated(folds=None, membership="chance")
+    counts = ["n", "n_reference"]
+    for feature in FEATURES:
+        rows = (c.profile(feature).drop(counts).drop_nulls().to_dicts() for c in (weighted, repeated))
+        assert_same_numbers(*rows)
+
+
+def test_integer_weights_equal_repeated_rows_for_the_plug_in_fit():
+    weighted, repeated = weighted_and_repeated(folds=None)
+    for name in EXACT_UNDER_WEIGHTS:
+        assert getattr(weighted, name).value == pytest.approx(getattr(repeated, name).value, abs=1e-6), name
+
+
+def test_sampling_weights_widen_intervals_and_repeated_rows_narrow_them():
+    weighted, repeated = weighted_and_repeated(folds=5, membership="chance")
+    assert weighted.gap.high - weighted.gap.low > 1.3 * (repeated.gap.high - repeated.gap.low)
+
+
+def test_equal_weights_are_no_weights():
+    plain, weighted = (audited(people(), membership="chance", weights=w).to_dict() for w in (None, np.full(400, 2.5)))
+    assert_same_numbers(weighted, plain)
+
+
+def few_levels(rows=2000, seed=8):
+    random = np.random.default_rng(seed)
+    is_audited = random.random(rows) < 0.5
+    one, two = (random.integers(0, 3, rows) + (random.random(rows) < 0.15 + 0.35 * is_audited) for _ in range(2))
+    score = expit(0.5 * one - 0.2 * two)
+    columns = {"group": np.where(is_audited, "A", "B"), "one": one, "two": two, "score": score}
+    return pl.DataFrame(columns)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_another_row_order_moves_fitted_estimates_by_less_than_a_tenth_of_their_intervals(seed):
+    """Folds follow the rows, so fitted numbers move a little; shares, made fold by fold, a little more."""
+    options = {"features": ["one", "two"], "total_shares": False}
+    plain, moved = (
+        audited(data, **options)["A"]
+        for data in (few_levels(), few_levels().sample(fraction=1, shuffle=True, seed=seed))
+    )
+    for name in ESTIMATES:
+        one, other = getattr(plain, name), getattr(moved, name)
+        assert abs(one.value - other.value) <= 0.1 * (one.high - one.low), name
+    tables = zip(*(c.proxies.sort("feature").to_dicts() for c in (plain, moved)), strict=True)
+    for (one, other), name in product(tables, ("gap", "share", "share_inputs", "share_outputs")):
+        assert abs(one[name] - other[name]) <= 0.2 * (one[f"{name}_high"] - one[f"{name}_low"]), name
+
+
+@cache
+def three_groups():
+    size = 600
+    third = pl.when(pl.int_range(size) % 5 == 0).then(pl.lit("C")).otherwise("group")
+    return people(size, 6).with_columns(group=third)
+
+
+def test_each_audited_group_is_compared_as_if_alone():
+    data, options = three_groups(), {"folds": None, "features": ["city", "owner"]}
+    every = audited(data, **options)
+    assert list(every) == ["A", "C"]
+    assert len(every) == 2
+    for name in every:
+        alone = audited(data.filter(pl.col("group").is_in([name, "B"])), **options)
+        assert_same_numbers(every[name].to_dict(), alone[name].to_dict())
+
+
+def test_groups_that_are_not_audited_do_not_move_the_bins_of_others():
+    data = three_groups().with_columns(income=pl.when(pl.col("group") == "C").then(1e6).otherwise("income"))
+    named = audited(data, audited="A", folds=None)["A"]
+    alone = audited(data.filter(pl.col("group") != "C"), folds=None)["A"]
+    assert_same_numbers(named.to_dict(), alone.to_dict())
+
+
+def test_the_largest_group_is_the_default_reference():
+    assert audited(three_groups(), reference=None, folds=None, features="city").reference == "B"
+
+
+def test_intersections_are_groups_of_their_own():
+    found = audited(people(600, 6), group=["group", "owner"], reference=("B", True), folds=None, features="city")
+    assert found.group == "group & owner"
+    assert list(found) == ["A & False", "A & True", "B & False"]
+    joint = people(600, 6).with_columns(
+        group=pl.format("{} & {}", "group", pl.col("owner").replace_strict({True: "True", False: "False"}))
+    )
+    assert_same_numbers(
+        found["A & True"].to_dict(),
+        audited(joint, reference="B & True", audited="A & True", folds=None, features="city")["A & True"].to_dict(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("group", "reference", "expected"),
+    [("owner", True, ["False"]), ("weight", 2, ["1", "3"]), (people()["city"].to_list(), "East", ["North", "Süd"])],
+)
+def test_booleans_numbers_and_arrays_are_groups(group, reference, expected):
+    found = audited(people(), group=group, reference=reference, features="income", folds=None)
+    assert list(found) == expected
+    assert found.reference == str(reference)
+
+
+def test_given_equals_auditing_the_filtered_rows():
+    data = people(800, 7)
+    conditional = audited(data, given={"owner": True}, features=["income", "city"], membership="chance")
+    filtered = audited(data.filter("owner"), features=["income", "city"], membership="chance")
+    assert conditional.rows["not_given_owner"] == data.filter(~pl.col("owner")).height
+    assert_same_numbers(conditional["A"].to_dict(), filtered["A"].to_dict())
+
+
+def test_given_equals_auditing_the_filtered_rows_for_arrays():
+    data = people(800, 7)
+    owner = data["owner"].to_numpy()
+    arrays = {name: data[name].to_numpy() for name in ("group", "score", "weight", "chance")}
+
+    def of(table, keep, **options):
+        chosen = {name: values[keep] for name, values in arrays.items()}
+        return audited(
+            table, group=chosen["group"], scores=chosen["score"], weights=chosen["weight"],
+            membership=chosen["chance"], features=["income", "city"], folds=None, **options,
+        )["A"].to_dict()  # fmt: skip
+
+    assert_same_numbers(of(data, slice(None), given={"owner": 1}), of(data.filter("owner"), owner))
+
+
+def test_a_threshold_equals_auditing_the_decisions():
+    decided = audited(people(), threshold=0.5, membership="chance")
+    decisions = (people()["score"] >= 0.5).cast(pl.Int64)
+    assert_same_numbers(
+        decided.to_dict(), audited(people().with_columns(score=decisions), membership="chance").to_dict()
+    )
+    assert decided.channel == "decisions"
+    assert audited(people(), folds=None).channel == "scores"
+
+
+def test_favourable_low_turns_the_rates_and_leaves_the_gap():
+    high, low = (audited(people(), favourable=f, folds=None)["A"] for f in ("high", "low"))
+    assert low.gap == high.gap
+    for one, other in zip(high.favourable_rates, low.favourable_rates, strict=True):
+        assert one.value + other.value == pytest.approx(1)
+    rates = low.favourable_rates
+    assert low.impact_ratio.value == pytest.approx(rates.audited.value / rates.reference.value)
+
+
+def three_outcomes():
+    score = people()["score"].to_numpy()
+    return np.column_stack([0.2 * score, 0.8 * score, 1 - score])
+
+
+def test_three_outcomes_are_compared_by_their_favourable_class():
+    c = audited(people(), scores=three_outcomes(), favourable=1, membership="chance")["A"]
+    plain = audited(people(), membership="chance")["A"]
+    assert c.gap.value == pytest.approx(0.8 * plain.gap.value)
+    assert c.impact_ratio.value == pytest.approx(plain.impact_ratio.value)
+    assert len(c.output.audited) == 3
+    assert sum(c.output.audited) == pytest.approx(1)
+    assert c.descent_rate.value == pytest.approx(plain.descent_rate.value)  # the outcomes tell no more than their sum
+    assert c.decisions_needed is None
+
+
+def test_columns_of_outcomes_name_the_favourable_class():
+    data = people().with_columns(pl.Series(name, three_outcomes()[:, at]) for at, name in enumerate("xyz"))
+    found = audited(data, scores=["x", "y", "z"], favourable="y", folds=None)
+    assert found.favourable == "y"
+    assert found["A"].gap == audited(people(), scores=three_outcomes(), favourable=1, folds=None)["A"].gap
+
+
+@pytest.mark.parametrize("options", [{}, {"folds": None}, {"membership": "chance"}])
+@pytest.mark.parametrize("value", [0.0, 0.5, 1.0])
+def test_a_constant_score_has_no_gap_and_no_evidence(options, value):
+    found = audited(people(), scores=np.full(400, value), total_shares=False, **options)
+    c = found["A"]
+    assert c.gap.value == pytest.approx(0, abs=1e-12)
+    assert c.output_divergence.value == pytest.approx(0, abs=1e-12)
+    assert "proxy evidence" not in " ".join(c.proxies["verdict"])
+    assert (c.impact_ratio is None) == (value == 0)
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize("options", [{"total_shares": False}, {"folds": None}, {"membership": np.full(1200, 0.5)}])
+def test_identical_groups_have_nothing_to_correct(options):
+    data = people(600, 6)
+    found = audited(pl.concat([data.with_columns(group=pl.lit(name)) for name in "AB"]), **options)
+    c = found["A"]
+    assert c.gap.value == pytest.approx(0, abs=1e-12)
+    assert c.impact_ratio.value == pytest.approx(1)
+    assert c.descent_rate.value == pytest.approx(0, abs=1e-6)
+    assert "proxy evidence" not in " ".join(c.proxies["verdict"])
+    assert not any("depends on the group" in note for note in c.notes)
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_outputs_that_do_not_overlap_are_noted_and_not_infinite():
+    scores = np.where(people()["group"] == "A", people()["score"], 0.0)
+    found = audited(people(), scores=scores, membership="chance")
+    c = found["A"]
+    assert c.impact_ratio is c.output_divergence is c.descent_rate is None
+    assert any("impact ratio is not defined" in note for note in c.notes)
+    assert any("The correction aligns the inputs only" in note for note in c.notes)
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+@cache
+def dependent(extra, materiality=0.005):
+    """Return the audit of a score of two features, with `extra` for the audited group whatever its features."""
+    score = pl.col("score") * 0.8 + pl.when(pl.col("group") == "A").then(extra).otherwise(0.0)
+    options = {"features": ["one", "two"], "total_shares": False, "materiality": materiality}
+    return audited(few_levels().with_columns(score), **options)["A"]
+
+
+def dependence(c):
+    return [note for note in c.notes if "depends on the group beyond these features" in note]
+
+
+def test_a_score_that_uses_the_group_is_found_out():
+    c = dependent(0.05)
+    assert c.unexplained.low > 0
+    assert c.unexplained.value == pytest.approx(0.05, abs=2e-4)
+    assert dependence(c)
+    faults = " ".join(c.balance.reasons)
+    assert "mean of score" not in faults  # the score's own dependence on the group is no fault of the membership model
+
+
+def test_a_score_of_the_features_alone_is_not_accused():
+    c = dependent(0.0)
+    assert abs(c.unexplained.value) < 2e-4
+    assert not dependence(c)
+
+
+def test_a_negligible_dependence_is_noted_only_below_a_small_materiality():
+    """Among many rows any difference is significant; below a tenth of the materiality it means nothing."""
+    plain, strict = (dependent(4e-4, materiality) for materiality in (0.005, 0.001))
+    assert plain.unexplained.low > 0
+    assert not dependence(plain)
+    assert dependence(strict)
+
+
+def test_people_without_equals_in_the_reference_are_noted_and_doubted():
+    data = few_levels().with_columns(
+        one=pl.when(pl.col("group") == "A").then("one").otherwise(pl.col("one").clip(0, 2))
+    )
+    score = expit(0.5 * data["one"].to_numpy() - 0.2 * data["two"].to_numpy())
+    c = audited(data, scores=score, features=["one", "two"], total_shares=False)["A"]
+    alone = data.filter((pl.col("group") == "A") & (pl.col("one") == 3)).height / c.rows["audited"]
+    assert any(note.startswith(f"{100 * alone:.1f} % of the audited group have values that nobody") for note in c.notes)
+    assert all("owed to people without equals" in note for note in dependence(c))
+
+
+def test_an_inadequate_membership_says_so_and_decides_nothing_by_totals():
+    wrong = np.where(people(1200, 1)["city"] == "North", 0.2, 0.6)
+    c = audited(people(1200, 1), membership=wrong, features=["city", "owner"])["A"]
+    assert not c.balance.is_adequate
+    assert any(note.startswith("the membership model is inadequate") for note in c.notes)
+    assert "joint proxy evidence" not in c.proxies["verdict"].to_list()
+
+
+def test_an_estimator_is_cross_fitted():
+    model = make_pipeline(OneHotEncoder(), LogisticRegression(C=100))
+    c = audited(people(), features=["city", "owner"], membership=model, total_shares=False)["A"]
+    assert c.membership == "Pipeline"
+    assert c.descent_rate.low < c.descent_rate.value < 0
+
+
+def test_an_unknown_group_gets_the_list():
+    with pytest.raises(tm.TiltmeterError, match=r"`audited` must be one of the compared groups, got 'X'\.\nHint: they"):
+        cross_fitted()["X"]
+
+
+def test_results_say_what_they_are():
+    assert repr(cross_fitted()) == "Audit(group against 'B': 'A')"
+    assert repr(cross_fitted()["A"]).startswith("Comparison('A' against 'B': gap -0.")
+
+
+@pytest.mark.parametrize("name", ["profile", "distribution"])
+def test_profiles_of_small_cells_are_withheld(name):
+    data = people().with_columns(city=pl.when(pl.int_range(400) < 6).then(pl.lit("Rare")).otherwise("city"))
+    rows = getattr(audited(data, folds=None)["A"], name)("city").filter(pl.col("value") == "Rare")
+    if name == "profile":
+        assert rows.select("correction", "score").row(0) == (None, None)
+    else:
+        assert set(rows["n"]) <= {0, None}
+
+
+def test_small_tables_are_audited_on_one_thread_from_the_first_call():
+    """Loaded inside the limit, OpenMP would escape it, and spin: minutes instead of seconds on busy cores."""
+    from threadpoolctl import threadpool_info
+
+    from tiltmeter.audit import _threads
+
+    with _threads(1000):
+        found = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "openmp"]
+    assert found
+    assert set(found) == {1}

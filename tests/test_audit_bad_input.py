@@ -1,0 +1,265 @@
+"""Every mistake gets its own message: what must be, what was found, what to do next."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.linear_model import LogisticRegression
+from tests.test_audit_engines import audited, people
+
+import tiltmeter as tm
+from tiltmeter.errors import SupportError, TiltmeterError
+
+N = 400
+NAN_FIRST = np.r_[np.nan, np.full(N - 1, 0.5)]
+
+
+def score_in(row, value):
+    return people().with_columns(score=pl.when(pl.int_range(N) == row).then(value).otherwise("score"))
+
+
+def first_three_are(name):
+    return people().with_columns(group=pl.when(pl.int_range(N) < 3).then(pl.lit(name)).otherwise("group"))
+
+
+def third_are_c():
+    return people().with_columns(group=pl.when(pl.int_range(N) % 3 == 0).then(pl.lit("C")).otherwise("group"))
+
+
+def twice():
+    frame = people().to_pandas()
+    return pd.concat([frame, frame[["city"]]], axis=1)
+
+
+def infinite_income():
+    return people().with_columns(income=pl.when(pl.int_range(N) == 7).then(float("inf")).otherwise("income"))
+
+
+def constants():
+    return people().with_columns(one=pl.lit(1), same=pl.lit("x"))
+
+
+MISTAKES = {
+    "unknown group": ({"group": "grop"}, "`group` must name columns, got 'grop'.", "did you mean 'group'?"),
+    "unknown score": ({"scores": "scor"}, "`scores` must name columns, got 'scor'.", "did you mean 'score'?"),
+    "unknown feature": (
+        {"features": ["city", "incme"]},
+        "`features` must name columns, got 'incme'.",
+        "did you mean 'income'?",
+    ),
+    "unknown weights": ({"weights": "wieght"}, "`weights` must name columns, got", "did you mean 'weight'?"),
+    "unknown membership": ({"membership": "chanse"}, "`membership` must name columns", "did you mean 'chance'?"),
+    "unknown given": ({"given": {"cty": 1}}, "`given` must name columns, got 'cty'.", "did you mean 'city'?"),
+    "no features": ({"features": []}, "`features` must name at least one column, got none.", "the columns are"),
+    "one group": (
+        {"data": people().filter(pl.col("group") == "A")},
+        "`group` ('group') must have at least two values, got 'A' only.",
+        "check the filter",
+    ),
+    "absent reference": (
+        {"reference": "C"},
+        "`reference` must be one of the values of the group, got 'C'.",
+        "the values found are 'A', 'B'.",
+    ),
+    "absent audited": ({"audited": "a"}, "`audited` must be one of the values", "did you mean 'A'?"),
+    "audited is the reference": ({"audited": "B"}, "`audited` must differ from the reference, got 'B'", "name another"),
+    "a group of three, named": (
+        {"data": first_three_are("C"), "audited": "C"},
+        "`audited` must be a group of at least 10 rows, got 'C' with 3.",
+        "too few people to say anything",
+    ),
+    "percentages": (
+        {"data": people().with_columns(pl.col("score") * 100)},
+        "`scores` must give scores between 0 and 1, got ",
+        "divide percentages by 100",
+    ),
+    "a negative score": (
+        {"data": score_in(5, -0.2)},
+        "`scores` must give scores between 0 and 1, got -0.2 in row 5.",
+        "pass probabilities",
+    ),
+    "an infinite score": (
+        {"data": score_in(5, float("inf"))},
+        "`scores` must give finite scores, got inf in row 5.",
+        "",
+    ),
+    "a NaN in an array of scores": (
+        {"scores": NAN_FIRST},
+        "`scores` must not be missing, got 1 NaN, the first in row 0.",
+        "put the scores in a column",
+    ),
+    "only missing scores": (
+        {"data": people().with_columns(score=pl.lit(None, dtype=pl.Float64))},
+        "`scores` must be known for some rows",
+        "check the column",
+    ),
+    "text as scores": ({"scores": "city"}, "`scores` must be numbers between 0 and 1, got String", "a score is a prob"),
+    "probabilities that do not sum to 1": (
+        {"scores": np.full((N, 3), 0.4)},
+        "each row of `scores` must sum to 1, got 1.2 in row 0.",
+        "divide each row by its sum",
+    ),
+    "scores of other rows": ({"scores": np.full(3, 0.5)}, "`scores` must have one value per row, got 3 values", ""),
+    "scores and model": (
+        {"model": LogisticRegression()},
+        "exactly one of `scores` and `model` must be given, got both.",
+        "",
+    ),
+    "neither scores nor model": (
+        {"scores": None},
+        "exactly one of `scores` and `model` must be given, got neither.",
+        "",
+    ),
+    "empty table": ({"data": people().clear()}, "`data` must have rows, got an empty table.", "filtered out"),
+    "no table": ({"data": "people.csv"}, "`data` must be a pandas or Polars frame", "read the file first"),
+    "duplicate columns": ({"data": twice()}, "column names must be distinct, got 'city' 2 times.", "rename or drop"),
+    "columns that differ by case": (
+        {"data": people().with_columns(City=pl.lit(1))},
+        "column names must differ in more than letter case, got 'city', 'City'.",
+        "rename one",
+    ),
+    "infinite values": (
+        {"data": infinite_income()},
+        "column 'income' must be finite, got inf in row 7 (1 infinite values in all).",
+        "replace it by a number",
+    ),
+    "two folds": ({"folds": 2}, "`folds` must be a whole number of at least 3, or None, got 2.", "5 is the default"),
+    "half folds": ({"folds": 5.5}, "`folds` must be a whole number of at least 3, or None, got 5.5.", "5 is the"),
+    "yes folds": ({"folds": True}, "`folds` must be a whole number of at least 3, or None, got True.", "5 is the"),
+    "too many folds": ({"folds": 300}, "`folds` must leave two rows of each group in every fold", "use fewer folds"),
+    "confidence in percent": ({"confidence": 95}, "`confidence` must lie strictly between 0 and 1, got 95.", "0.95"),
+    "no confidence": ({"confidence": None}, "`confidence` must be a finite number, got None.", ""),
+    "negative materiality": ({"materiality": -0.1}, "`materiality` must be at least 0 and below 1, got -0.1.", "0.005"),
+    "materiality in percent": ({"materiality": 5}, "`materiality` must be at least 0 and below 1, got 5.", "points"),
+    "materiality as text": ({"materiality": "1 %"}, "`materiality` must be a finite number, got '1 %'.", ""),
+    "negative input weight": ({"input_weight": -1}, "`input_weight` must be finite and not negative", ""),
+    "nothing to align": (
+        {"input_weight": 0, "output_weight": 0},
+        "`input_weight` and `output_weight` must not both be 0",
+        "leave both at 1",
+    ),
+    "negative seed": ({"seed": -1}, "`seed` must be a whole number from 0 to 4294967295, got -1.", "0 is the default"),
+    "no seed": ({"seed": None}, "`seed` must be a whole number from 0 to 4294967295, got None.", "same numbers"),
+    "total shares of a kind": ({"total_shares": "some"}, "`total_shares` must be True or False, got 'some'.", ""),
+    "negative weights": (
+        {"weights": np.full(N, -1.0)},
+        "`weights` must be finite and not negative, got -1.0",
+        "fill or",
+    ),
+    "missing weights": ({"weights": NAN_FIRST}, "`weights` must be finite and not negative, got None in row 0.", ""),
+    "no weight at all": ({"weights": np.zeros(N)}, "the data must have rows left to compare, got none of 400.", "zero"),
+    "text as weights": ({"weights": "city"}, "`weights` must be numbers, got String in column 'city'.", "cast"),
+    "weights of other rows": ({"weights": np.ones(3)}, "`weights` must have one value per row, got 3 values", ""),
+    "one weight": ({"weights": 2.0}, "column 'weights' must hold one value per row, got 2.0.", "repeat it"),
+    "membership of 0": (
+        {"membership": np.r_[0.5, 0.0, np.full(N - 2, 0.5)]},
+        "`membership` must lie strictly between 0 and 1, got 0.0 in row 1.",
+        "leave such rows out",
+    ),
+    "membership in percent": ({"membership": "income"}, "`membership` must lie strictly between 0 and 1, got ", ""),
+    "missing membership": ({"membership": NAN_FIRST}, "`membership` must lie strictly between 0 and 1, got None", ""),
+    "text as membership": (
+        {"membership": "city"},
+        "`membership` must be numbers, got String in column 'city'.",
+        "cast",
+    ),
+    "membership for several groups": (
+        {"data": third_are_c(), "membership": "chance"},
+        "`membership` must be None or an estimator for several audited groups, got values for 2 of them.",
+        "name one audited group",
+    ),
+    "an estimator that cannot fit": (
+        {"membership": LogisticRegression()},
+        "`membership` must be an estimator that fits the features, got LogisticRegression: ",
+        "give a pipeline",
+    ),
+    "given of an unknown value": (
+        {"given": {"city": "Paris"}},
+        "`given` must name a value of column 'city', got 'Paris'.",
+        "its values are 'East', 'North', 'Süd'.",
+    ),
+    "given as a list": ({"given": ["city"]}, "`given` must be a dict of column: value, got ['city'].", "{'repaid': 1}"),
+    "nothing left after given": (
+        {"data": people().with_columns(north=pl.col("city") == "North"), "given": {"city": "East", "north": True}},
+        "the data must have rows left to compare, got none of 400.",
+        "left out: {'not_given_city': ",
+    ),
+    "one group left after given": ({"given": {"group": "A"}}, "must have at least two values, got 'A' only.", ""),
+    "a threshold in percent": ({"threshold": 50}, "`threshold` must be a number above 0 and at most 1, got 50.", ""),
+    "an unknown favourable": ({"favourable": "good"}, "`favourable` must be 'high', 'low' or one of the outcomes", ""),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_named_with_its_value_and_a_way_out(mistake):
+    options, message, hint = MISTAKES[mistake]
+    options = {"data": people()} | options
+    with pytest.raises(TiltmeterError, match=re.escape(message)) as caught:
+        audited(options.pop("data"), **options)
+    first, *rest = str(caught.value).split("\nHint: ")
+    assert rest, "every message has a hint"
+    assert hint in rest[0]
+    assert "\n" not in first
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"folds": None}, {"membership": "chance"}, {"membership": "chance", "folds": None}]
+)
+def test_constant_features_are_named_whatever_the_membership(options):
+    with pytest.raises(TiltmeterError, match=r"got none: 'one' is constant, 'same' is constant\.\nHint: add a feature"):
+        audited(constants(), features=["one", "same"], **options)
+
+
+@pytest.mark.parametrize("options", [{}, {"folds": None}])
+def test_complete_separation_is_an_error(options):
+    apart = people().with_columns(apart=pl.col("score") + 2 * (pl.col("group") == "A"))
+    with pytest.raises(SupportError, match=r"separate the two groups completely.*\nHint: leave out the feature"):
+        audited(apart, features=["apart", "city"], **options)
+
+
+def test_a_group_of_three_that_nobody_named_is_reported():
+    found = audited(first_three_are("C"), folds=None)
+    assert found.too_small == {"C": 3}
+    assert list(found) == ["A"]
+    assert found.rows["too_small_group"] == 3
+
+
+def test_missing_scores_in_a_column_are_set_aside_and_counted():
+    found = audited(score_in(5, None), folds=None)
+    assert found.rows["missing_score"] == 1
+    assert found.rows["used"] == N - 1
+
+
+def row_of(found, feature):
+    return next(row for row in found["A"].proxies.to_dicts() if row["feature"] == feature)
+
+
+@pytest.mark.parametrize("options", [{"total_shares": False}, {"folds": None}])
+def test_the_group_among_the_features_is_flagged_and_never_evidence(options):
+    data = people().with_columns(code=pl.when(pl.col("group") == "A").then(7).otherwise(3))
+    found = audited(data, features=["group", "code", "income", "city"], **options)
+    for feature in ("group", "code"):
+        assert row_of(found, feature)["verdict"] == "the group itself"
+        assert "is the group itself" in row_of(found, feature)["notes"]
+    without = audited(data, features=["income", "city"], **options)
+    assert found["A"].correction.descent_rate == pytest.approx(without["A"].correction.descent_rate)
+
+
+@pytest.mark.parametrize("options", [{"total_shares": False}, {"folds": None}])
+def test_identifiers_are_flagged_and_tell_nobody_apart(options):
+    keys = people().with_columns(person_id=1000 + pl.int_range(N), ticket=pl.format("T{}", pl.int_range(N)))
+    found = audited(keys, features=["person_id", "ticket", "income"], **options)
+    for feature in ("person_id", "ticket"):
+        assert "looks like an identifier" in row_of(found, feature)["notes"]
+        assert "proxy evidence" not in row_of(found, feature)["verdict"]
+    alone = audited(keys, features=["income"], **options)
+    assert found["A"].correction.descent_rate == pytest.approx(alone["A"].correction.descent_rate)
+
+
+def test_numbers_of_numpy_are_numbers():
+    options = {"folds": np.int64(3), "seed": np.int32(1), "confidence": np.float32(0.9), "materiality": np.float64(0)}
+    found = tm.audit(people(), "group", scores="score", features="city", total_shares=np.False_, **options)
+    kinds = {type(value) for value in found.to_dict()["settings"].values()}
+    assert kinds == {int, float, bool}
