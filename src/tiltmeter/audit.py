@@ -199,10 +199,10 @@ def audit(
 
 
 def _threads(rows: int) -> threadpool_limits:
-    """Return one thread for small tables, where waiting for another costs more than it brings."""
+    """Return one thread for small tables, and for the trees of any: on busy cores OpenMP waits for its own threads."""
     import sklearn.utils  # noqa: F401  its OpenMP can be limited only once it is loaded
 
-    return threadpool_limits(limits=1 if rows <= FEW_ROWS else None)
+    return threadpool_limits(limits=1, user_api=None if rows <= FEW_ROWS else "openmp")
 
 
 def _used_columns(

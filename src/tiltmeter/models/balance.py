@@ -9,6 +9,7 @@ from itertools import combinations
 
 import numpy as np
 
+from tiltmeter.models.candidates import Trial
 from tiltmeter.models.design import MOST_PRODUCTS, REACH, Table
 from tiltmeter.models.logit import ridge_logit
 from tiltmeter.models.membership import Membership, PartFit, prior_log_odds
@@ -18,6 +19,7 @@ from tiltmeter.theory.uncertainty import Functional, Rows
 MATERIAL = 0.1  # standard deviations
 SURE = 3.0  # standard errors; many means are compared
 DISAGREEMENT = 0.2  # of the parts
+CLEAR_LEAD = 0.005  # nats a row; smaller leads change hands by chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +130,20 @@ def _unbalanced(mismatches: tuple[Mismatch, ...]) -> Iterator[str]:
 
 
 def _disagreeing(parts: tuple[PartFit, ...]) -> Iterator[str]:
-    """Yield a reason where parts of the data want different kinds of model: none of them is sure to be right."""
-    best = [part.trial.best for part in parts if part.trial is not None and "trees" in part.trial.losses]
-    trees = best.count("trees")
-    if min(trees, len(best) - trees) > DISAGREEMENT * len(best):
-        yield f"the candidates disagree: boosted trees fit best in {trees} of {len(best)} parts of the data"
+    """Yield a reason where parts of the data clearly want different kinds of model: none is sure to be right."""
+    leads = np.array([lead for part in parts if part.trial is not None and (lead := _lead_of_trees(part.trial))])
+    trees, others = int((leads > CLEAR_LEAD).sum()), int((leads < -CLEAR_LEAD).sum())
+    if min(trees, others) > DISAGREEMENT * len(leads):
+        yield (
+            f"the candidates disagree: boosted trees fit clearly best in {trees} of {len(leads)} parts of the data, "
+            f"other models in {others}"
+        )
+
+
+def _lead_of_trees(trial: Trial) -> float | None:
+    """Return by how many nats a row boosted trees beat the best other candidate; None where one is missing."""
+    others = [bias for name, bias in trial.biases.items() if name != "trees"]
+    return min(others) - trial.biases["trees"] if others and "trees" in trial.biases else None
 
 
 def _clipped(share: float) -> Iterator[str]:

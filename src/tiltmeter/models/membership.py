@@ -31,7 +31,8 @@ from tiltmeter.theory.crossfit import CLIP, Pairing, clipped_share, known_pairin
 from tiltmeter.theory.uncertainty import Booleans, Integers, Rows, sums_by
 
 SEVERAL_PAIRINGS = 20_000  # rows up to which three pairings are averaged
-FITTED_ROWS = 25_000  # of each fold, at most, that a model is fitted on
+FITTED_ROWS = 15_000  # of each fold, at most, that a model is fitted on
+TRIED_PARTS = 2  # parts that try the candidates where rows are many, and one part is as good as another
 CHUNK = 50_000
 
 Part = tuple[int, ...]  # the folds a model is fitted on
@@ -148,7 +149,8 @@ def chosen_membership(
 ) -> Membership:
     """Return cross-fitted membership by the candidate with the least bias.
 
-    Each training part tries the candidates on its own rows; their mean decides for all parts.
+    Each training part (a few of them where rows are many) tries the candidates on its own rows; their mean decides
+    for all parts.
     """
     fold = row_folds(rows.audited, folds, seed)
     plan = fold_pairings(folds, rows.audited.size <= SEVERAL_PAIRINGS)
@@ -157,11 +159,13 @@ def chosen_membership(
     sample, at = _sample(rows, table, encoder, index), fold[index]
     parts = _parts(plan)
     samples = [sample.rows(np.isin(at, part)) for part in parts]
-    trials = [trial(own, offered, seed) for own in samples]
+    tried = samples if rows.audited.size <= SEVERAL_PAIRINGS else samples[:TRIED_PARTS]
+    trials = [trial(own, offered, seed) for own in tried]
     candidate = chosen(trials, offered)
     models = [fit_candidate(candidate, own, seed) for own in (*samples, sample)]
     log_odds = _evaluate(models, encoder, table, rows.audited.size)
-    fits = [PartFit(p, len(s.audited), t) for p, s, t in zip(parts, samples, trials, strict=True)]
+    untried: list[Trial | None] = [None] * (len(parts) - len(trials))
+    fits = [PartFit(p, len(s.audited), t) for p, s, t in zip(parts, samples, [*trials, *untried], strict=True)]
     return _assembled(rows, fold, _places(plan, parts), log_odds, candidate.name, tuple(fits))
 
 

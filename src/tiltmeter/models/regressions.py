@@ -16,7 +16,7 @@ from tiltmeter.theory.crossfit import CLIP
 from tiltmeter.theory.shapley import compact
 from tiltmeter.theory.uncertainty import Booleans, Integers, Rows
 
-REGRESSED_ROWS = 50_000  # at most, for one fit
+REGRESSED_ROWS = 30_000  # at most, for one fit
 RIDGE = 1.0
 SHRINKAGE = 2.0  # rows' worth of doubt about a cell's mean
 MOST_VALUES = 64  # of a feature, for its joint cells to be few
