@@ -256,7 +256,7 @@ def test_integer_weights_equal_repeated_rows_in_profiles():
 def test_integer_weights_equal_repeated_rows_for_the_plug_in_fit():
     weighted, repeated = weighted_and_repeated(folds=None)
     for name in EXACT_UNDER_WEIGHTS:
-        assert getattr(weighted, name).value == pytest.approx(getattr(repeated, name).value, abs=1e-6), name
+        assert getattr(weighted, name).value == pytest.approx(getattr(repeated, name).value, abs=1e-9), name
 
 
 def test_sampling_weights_widen_intervals_and_repeated_rows_narrow_them():

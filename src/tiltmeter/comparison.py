@@ -126,7 +126,7 @@ class Comparison:
     def profile(self, feature: str) -> pl.DataFrame:
         """Return, per value of a feature, how many people, their mean f~ and score, and the spread of f~.
 
-        Values held by fewer than ten audited people keep their count only.
+        Nothing is said of values held by fewer than ten audited people, nor counts below ten shown.
         """
         found = self._feature(feature)
         mine = self._pair.rows.audited
@@ -135,7 +135,7 @@ class Comparison:
         for code, label in enumerate(found.labels):
             cell = found.codes[mine] == code
             count, reference = int(cell.sum()), int((found.codes[~mine] == code).sum())
-            record: dict[str, Any] = {"value": label, "n": count, "n_reference": reference}
+            record: dict[str, Any] = {"value": label, "n": _shown(count), "n_reference": _shown(reference)}
             if count >= SUPPRESSED_BELOW:
                 record |= _spread(f[cell], weights[cell])
                 record["score"] = float(np.average(score[cell], weights=weights[cell]))
@@ -155,8 +155,7 @@ class Comparison:
         for code, label in enumerate(found.labels):
             counts = np.histogram(f[codes == code], edges)[0]
             for start, stop, count in zip(edges, edges[1:], counts.tolist(), strict=False):
-                shown = count if count == 0 or count >= SUPPRESSED_BELOW else None
-                records.append({"value": label, "from": float(start), "to": float(stop), "n": shown})
+                records.append({"value": label, "from": float(start), "to": float(stop), "n": _shown(count)})
         schema = {"value": pl.String, "from": pl.Float64, "to": pl.Float64, "n": pl.Int64}
         return pl.DataFrame(records, schema=schema)
 
@@ -314,7 +313,8 @@ class _Builder:
         checked = None
         if self.membership is not None:
             # The score itself may depend on the group; what the features lead to expect of it may not.
-            checked = balance(rows, self.table, self.membership, self.expected)
+            labels = {feature.name: feature.labels for feature in pair.features}
+            checked = balance(rows, self.table, self.membership, self.expected, labels)
             if not checked.is_adequate:
                 self.notes += [f"the membership model is inadequate: {reason}" for reason in checked.reasons]
         inputs = ProxyInputs(
@@ -489,6 +489,11 @@ def _first(values: Floats, codes: NDArray[np.int64]) -> int:
     """Return the row of the least value, of equals that of the first feature values: the order of rows is no matter."""
     tied = np.flatnonzero(values <= values.min() + TIED)
     return int(tied[np.lexsort(codes[tied].T[::-1])[0]])
+
+
+def _shown(count: int) -> int | None:
+    """Return a count that no person can be picked out of, else None."""
+    return count if count == 0 or count >= SUPPRESSED_BELOW else None
 
 
 def _at_gap(p: float, p1: float, size: float) -> float | None:

@@ -34,7 +34,7 @@ from tiltmeter.theory.uncertainty import (
     averaged,
     combined,
 )
-from tiltmeter.theory.verdicts import UNDECIDED, holm_confidences, verdict
+from tiltmeter.theory.verdicts import NOT_JUDGED, holm_confidences, verdict
 
 SAMPLED_ROWS = 20_000  # for total shares, learned Shapley values and partners: many fits, many tables
 MOST_CROSSED = 40  # features whose pairs are all looked at
@@ -122,7 +122,7 @@ class _Table:
         totals = self._totals(records)
         self._pairs(records)
         self._words(records, gaps, totals)
-        order = sorted(range(len(records)), key=lambda j: (-abs(gaps[j].value), records[j]["feature"]))
+        order = sorted(range(len(records)), key=lambda j: (-round(abs(gaps[j].value), 12), records[j]["feature"]))
         frame = pl.DataFrame([records[j] for j in order], schema=SCHEMA, infer_schema_length=None)
         return ProxyTable(frame, tuple(self.notes))
 
@@ -367,7 +367,7 @@ class _Table:
 
     def _verdict(self, gap: Normal, totals: dict[str, Measured], adjusted: float) -> str:
         if self.is_plug_in:
-            return UNDECIDED
+            return NOT_JUDGED
         inputs, outputs = totals.get("share_inputs"), totals.get("share_outputs")
         confidence, materiality = self.settings.confidence, self.settings.materiality
         return verdict(gap, inputs, outputs, materiality, confidence, adjusted, self.is_adequate)

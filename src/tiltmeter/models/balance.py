@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -55,11 +55,20 @@ class Balance:
         return not self.reasons
 
 
-def balance(rows: Rows, table: Table, membership: Membership, outcome: Floats) -> Balance:
-    """Return the balance of the features, of their squares and products, and of the score."""
+def balance(
+    rows: Rows,
+    table: Table,
+    membership: Membership,
+    outcome: Floats,
+    labels: Mapping[str, Sequence[str]] | None = None,
+) -> Balance:
+    """Return the balance of the features, of their squares and products, and of the score.
+
+    `labels` name the levels of a feature's codes.
+    """
     ratio = density_ratio(rows, membership)
     noise = 1.0 if membership.is_known else math.sqrt(1.0 + _fitted_part(membership))
-    columns = _columns(table, outcome)
+    columns = _columns(table, outcome, labels or {})
     mismatches = tuple(m for name, x in columns if (m := mismatch(rows, name, x, ratio, noise)) is not None)
     reasons = [*_unbalanced(mismatches), *_disagreeing(membership.parts), *_clipped(membership.clipped)]
     calibration = _calibration(rows, membership)
@@ -91,7 +100,7 @@ def mismatch(rows: Rows, name: str, x: Floats, ratio: Floats, noise: float = 1.0
     return Mismatch(name, difference.value, noise * difference.se)
 
 
-def _columns(table: Table, outcome: Floats) -> Iterator[tuple[str, Floats]]:
+def _columns(table: Table, outcome: Floats, labels: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, Floats]]:
     """Yield the columns to compare: the score, levels, numeric features, their squares and their products."""
     yield "score", outcome
     numeric: dict[str, Floats] = {}
@@ -101,8 +110,9 @@ def _columns(table: Table, outcome: Floats) -> Iterator[tuple[str, Floats]]:
             if np.isnan(column).any():
                 yield f"{name} missing", np.isnan(column).astype(np.float64)
         else:
-            for level in np.flatnonzero(np.bincount(column) >= 0.01 * column.size):
-                yield f"{name} = {level}", (column == level).astype(np.float64)
+            for level in np.flatnonzero(np.bincount(column) >= 0.01 * column.size).tolist():
+                label = labels[name][level] if name in labels else level
+                yield f"{name} = {label}", (column == level).astype(np.float64)
     for name, z in numeric.items():
         yield name, z
         yield f"{name}²", z * z

@@ -244,7 +244,9 @@ def steepness(slope: Floats, covariance: Floats) -> float:
 def standard_deviations(moments: GroupMoments) -> Floats:
     """Return the standard deviations of (ℓ, W_1, …), exactly 0 where the column is constant up to rounding."""
     sd = np.sqrt(np.maximum(np.diag(moments.covariance), 0.0))
-    deviations: Floats = np.where(sd <= EQUAL * np.abs(moments.mean), 0.0, sd)
+    size = np.abs(moments.mean)
+    size[0] = max(size[0], 1.0)  # log-odds that differ by less than 1e-13 differ by nothing
+    deviations: Floats = np.where(sd <= EQUAL * size, 0.0, sd)
     return deviations
 
 

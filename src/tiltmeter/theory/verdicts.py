@@ -13,6 +13,7 @@ PROXY = "proxy evidence"
 JOINT = "joint proxy evidence"
 NOTHING = "no material evidence"
 UNDECIDED = "too little data"
+NOT_JUDGED = "not judged"  # plug-in values have no intervals to judge by
 MATERIAL_TOTAL = 0.01
 
 
