@@ -536,3 +536,19 @@ def test_small_tables_are_audited_on_one_thread_from_the_first_call():
         found = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "openmp"]
     assert found
     assert set(found) == {1}
+
+
+def test_the_descent_rate_of_outputs_alone_is_minus_k_times_the_spread_of_the_score():
+    data = people(1500, 7)
+    c = audited(data, input_weight=0.0, output_weight=2.0)["A"]
+    assert c.descent_rate.value == pytest.approx(c.correction.descent_rate, rel=1e-9)
+    assert c.descent_rate.low < c.descent_rate.value < c.descent_rate.high <= 0
+    same = pl.concat([data.with_columns(group=pl.lit(name)) for name in "AB"])
+    flat = audited(same, input_weight=0.0)["A"].descent_rate
+    assert (flat.value, flat.high) == (pytest.approx(0, abs=1e-12), 0)
+
+
+def test_shapley_values_and_their_remainder_add_up_to_the_gap():
+    for options in ({"folds": None}, {"folds": 5}):
+        c = audited(people(800, 5), features=["city", "owner"], **options)["A"]
+        assert c.proxies["gap_shapley"].sum() + c.shapley_remainder == pytest.approx(c.gap.value, abs=1e-12)

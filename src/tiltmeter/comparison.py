@@ -96,6 +96,8 @@ class Comparison:
         Studentised test of equal outputs.
     proxies
         One row a feature, strongest points of the gap first.
+    shapley_remainder
+        The gap less the features' Shapley values: what they do not explain.
     balance
         How far the membership model can be trusted; None for plug-in values.
     """
@@ -117,6 +119,7 @@ class Comparison:
     correction: CorrectionFunction
     epsilon_max: float
     proxies: pl.DataFrame
+    shapley_remainder: float | None
     balance: Balance | None
     membership: str
     notes: tuple[str, ...]
@@ -196,7 +199,7 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the comparison, keyed by attribute name."""
-        summary = {name: getattr(self, name) for name in ("audited", "reference", "rows", "epsilon_max", "membership")}
+        summary = {name: getattr(self, name) for name in PLAIN}
         summary["output"] = self.output._asdict()
         summary["favourable_rates"] = {k: v.to_dict() for k, v in self.favourable_rates._asdict().items()}
         for name in ESTIMATES:
@@ -239,6 +242,7 @@ class Comparison:
         return Inputs(p0, p1 / p1.sum(), channel[mine], rows.audited_share @ channel, rows.reference_share @ channel)
 
 
+PLAIN = ("audited", "reference", "rows", "epsilon_max", "membership", "shapley_remainder")
 ESTIMATES = (
     "gap",
     "impact_ratio",
@@ -345,6 +349,7 @@ class _Builder:
             correction=correction,
             epsilon_max=epsilon_max,
             proxies=table.frame,
+            shapley_remainder=table.remainder,
             balance=checked,
             membership=self.name,
             notes=(*dict.fromkeys([*self.notes, *table.notes]),),
@@ -397,6 +402,8 @@ class _Builder:
             return Estimate(correction.descent_rate)
         rows, settings = self.pair.rows, self.settings
         pairs = self.membership.pairings
+        if settings.input_weight == 0 and self.scores.shape[1] == 1:
+            return self._defined(lambda: intervals.output_descent_rate(rows, self.scores, settings.output_weight))
 
         def measured() -> Measured:
             gradients = [

@@ -13,7 +13,7 @@ import polars as pl
 
 from tiltmeter.engines.arrays import cell_sums
 from tiltmeter.models.features import Feature, design_columns, merged_feature
-from tiltmeter.models.membership import Membership, prior_log_odds, row_folds, sampled_membership
+from tiltmeter.models.membership import Membership, prior_log_odds, sampled_membership
 from tiltmeter.models.regressions import left_out_expectations, part_log_ratios
 from tiltmeter.models.shapley import learned_shapley
 from tiltmeter.settings import Settings
@@ -66,6 +66,7 @@ class ProxyTable:
     """The table, and what a reader should know of how it was made."""
 
     frame: pl.DataFrame
+    remainder: float | None  # of the gap, that the Shapley values leave
     notes: tuple[str, ...]
 
 
@@ -108,6 +109,7 @@ class _Table:
         fold = nobody if inputs.membership is None else inputs.membership.fold
         self.features = [merged_feature(feature, self.rows.audited, fold) for feature in inputs.features]
         self.plain = [cells(self.rows, inputs.outcome, feature.codes) for feature in inputs.features]
+        self.remainder: float | None = None
         self.notes: list[str] = []
 
     @property
@@ -124,7 +126,7 @@ class _Table:
         self._words(records, gaps, totals)
         order = sorted(range(len(records)), key=lambda j: (-round(abs(gaps[j].value), 12), records[j]["feature"]))
         frame = pl.DataFrame([records[j] for j in order], schema=SCHEMA, infer_schema_length=None)
-        return ProxyTable(frame, tuple(self.notes))
+        return ProxyTable(frame, self.remainder, tuple(self.notes))
 
     def _put(self, record: dict[str, Any], name: str, measured: Measured | float | None) -> None:
         if measured is None:
@@ -157,14 +159,18 @@ class _Table:
     def _shapley(self, records: list[dict[str, Any]]) -> None:
         """Put Shapley values from joint cells or, where these are too many for the people, from regressions."""
         found = self._exact_shapley()
-        if not found and not self.is_plug_in:
-            found = self._learned_shapley()
+        membership = self.inputs.membership
+        if not found and membership is not None and not membership.is_known:
+            found = self._learned_shapley(membership)
         if not found:
             self.notes.append(
                 "gap_shapley is left out: too many combinations of feature values for the number of people"
             )
         for record in records:
             self._put(record, "gap_shapley", found.get(record["feature"]))
+        if found:
+            whole = self.rows.mean0(self.inputs.outcome) - self.rows.mean1(self.inputs.outcome)
+            self.remainder = whole - sum(value.value for value in found.values())
 
     def _exact_shapley(self) -> dict[str, Normal]:
         if len(self.features) > MOST_FEATURES:
@@ -174,16 +180,12 @@ class _Table:
             return {}
         return {feature.name: value for feature, value in zip(self.features, shapley_gaps(joint), strict=True)}
 
-    def _learned_shapley(self) -> dict[str, Normal]:
+    def _learned_shapley(self, membership: Membership) -> dict[str, Normal]:
         index, table = self._sample_index(), design_columns(self.features)
         rows = Rows.of(self.rows.audited[index], self.rows.weights[index])
         sampled = {name: column[index] for name, column in table.items()}
-        membership, seed = self.inputs.membership, self.settings.seed
-        if membership is None or membership.is_known:
-            fold = row_folds(rows.audited, self.settings.folds or 5, seed)
-        else:
-            fold = membership.fold[index]
-        learned = learned_shapley(rows, sampled, self.inputs.outcome[index], fold, seed)
+        outcome, fold = self.inputs.outcome[index], membership.fold[index]
+        learned = learned_shapley(rows, sampled, outcome, fold, self.settings.seed)
         self.notes.append(
             f"gap_shapley rests on regressions with {len(index):,} of {len(self.rows.audited):,} rows, in "
             f"{learned.orders} orders of the features; its intervals hold the error of both"

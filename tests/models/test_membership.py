@@ -17,7 +17,6 @@ from tiltmeter.models.design import encoding
 from tiltmeter.models.logit import ridge_logit
 from tiltmeter.models.membership import (
     area_under_curve,
-    chosen_log_odds,
     chosen_membership,
     estimator_membership,
     fitted_log_odds,
@@ -32,10 +31,10 @@ from tiltmeter.theory.crossfit import (
     gradient,
     gradient_variance,
     input_divergence,
-    subset_total,
+    learned_variance,
     unexplained,
 )
-from tiltmeter.theory.uncertainty import Rows
+from tiltmeter.theory.uncertainty import Rows, averaged
 
 LOGISTIC = tuple(candidate for candidate in CANDIDATES if not candidate.is_trees)
 LINEAR = tuple(candidate for candidate in CANDIDATES if candidate.name == "linear")
@@ -161,10 +160,10 @@ def test_exclusive_or_is_found_by_trees_and_lost_by_lines():
     share = feature_share(rows, gradients, variance, table["left"]).estimate()
     assert share.high < 0.1
     _, *fitted = left_out_expectations(rows, table, found, part_log_ratios(rows, found))
-    totals = {
-        name: subset_total(rows, gradients, variance, means).estimate()
-        for name, means in zip(table, fitted, strict=True)
-    }
+    totals = {}
+    for name, means in zip(table, fitted, strict=True):
+        parts = [learned_variance(rows, g, *m) for g, m in zip(gradients, means, strict=True)]
+        totals[name] = averaged(parts).over(variance, is_complement=True).estimate()
     assert totals["left"].low > 0.5
     assert totals["right"].low > 0.5
     assert totals["idle"].high < 0.1
@@ -254,8 +253,7 @@ def test_levels_are_ranked_by_frequency_and_unseen_ones_are_last():
 def test_one_fit_on_all_rows_is_the_plug_in():
     audited, table, _ = narrower(15, size=800)
     rows = Rows.of(audited)
-    name, log_odds = chosen_log_odds(rows, table, offered=LINEAR)
-    assert name == "linear"
+    log_odds = chosen_membership(rows, table, offered=LINEAR).log_odds
     inputs = np.column_stack(list(table.values()))
     other = fitted_log_odds(rows, LogisticRegression(C=1e6), inputs, np.ones(800, dtype=bool))
     assert np.corrcoef(log_odds, other)[0, 1] > 0.999

@@ -29,7 +29,6 @@ from tiltmeter.theory.crossfit import (
     known_pairing,
     learned_variance,
     pairing,
-    subset_total,
     unexplained,
 )
 from tiltmeter.theory.intervals import (
@@ -311,9 +310,11 @@ def test_total_of_everything_is_nothing_lost():
     rows = Rows.of(d["audited"])
     g = crossfitted(rows, d)
     variance = gradient_variance(rows, [g])
-    lost = subset_total(rows, [g], variance, [(g.a, g.b)]).estimate()
+    lost = learned_variance(rows, g, g.a, g.b).over(variance, is_complement=True).estimate()
     assert lost.value == pytest.approx(0.0, abs=2e-2)
-    assert subset_total(rows, [g], variance, [(0 * g.a, 0 * g.b)]).estimate().value == pytest.approx(1.0)
+    assert learned_variance(rows, g, 0 * g.a, 0 * g.b).over(
+        variance, is_complement=True
+    ).estimate().value == pytest.approx(1.0)
 
 
 @given(st.floats(0.1, 2.0), st.floats(-0.5, 2.0), st.floats(0.01, 0.3), st.floats(0.01, 0.3), st.floats(-0.9, 0.9))

@@ -169,18 +169,6 @@ def chosen_membership(
     return _assembled(rows, fold, _places(plan, parts), log_odds, candidate.name, tuple(fits))
 
 
-def chosen_log_odds(
-    rows: Rows, table: Table, seed: int = 0, offered: Sequence[Candidate] = CANDIDATES
-) -> tuple[str, Floats]:
-    """Return the chosen candidate's name and log-odds, fitted once on all rows: plug-in, without cross-fitting."""
-    index = encoded_rows(rows.audited.size, seed)
-    encoder = encoding(table, index)
-    sample = _sample(rows, table, encoder, index)
-    candidate = chosen([trial(sample, offered, seed)], offered)
-    model = fit_candidate(candidate, sample, seed)
-    return candidate.name, _evaluate([model], encoder, table, rows.audited.size)[0]
-
-
 def _parts(plan: list[list[tuple[Part, Part]]]) -> list[Part]:
     return sorted({half for pairs in plan for halves in pairs for half in halves})
 

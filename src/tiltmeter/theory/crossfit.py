@@ -196,21 +196,6 @@ def _centring_noise(rows: Rows, g: Gradient) -> float:
     return float(np.divide(noise, sizes**2, out=np.zeros_like(noise), where=sizes > 0.0).sum())
 
 
-def subset_total(
-    rows: Rows,
-    gradients: Sequence[Gradient],
-    variance: Functional,
-    fitted: Sequence[tuple[Floats, Floats]],
-) -> Ratio:
-    """Return 1 − Var0(E0[g|X_A])/Var0(g), lost without the features outside A.
-
-    `fitted` holds (m_a, m_b) for each pairing: regressions of g_a and of g_b on X_A, each fitted on its own model's
-    audited training rows.
-    """
-    parts = [learned_variance(rows, g, *m) for g, m in zip(gradients, fitted, strict=True)]
-    return averaged(parts).over(variance, is_complement=True)
-
-
 def learned_variance(rows: Rows, g: Gradient, m_a: Floats, m_b: Floats) -> Functional:
     """Return θ̂ = E0[g_a m_b + g_b m_a − m_a m_b], corrected like ψ̂, for learned m_a and m_b."""
     m_a, m_b = (fold_centred(rows, m, g.pairing.fold) for m in (m_a, m_b))

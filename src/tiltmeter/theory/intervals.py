@@ -180,6 +180,27 @@ def output_descent(rows: Rows, scores: Floats) -> Normal | Square:
     return Square(root, total.se / (2 * root), False)
 
 
+@dataclass(frozen=True, slots=True)
+class Descent:
+    """−weight·|R| for a signed normal estimator R, whose interval may hold 0."""
+
+    root: Normal
+    weight: float
+
+    def estimate(self, confidence: float = 0.95) -> Estimate:
+        """Return the image of R ± z·se."""
+        found = self.root.estimate(confidence)
+        low, high = found.low or 0.0, found.high or 0.0
+        near = 0.0 if low <= 0.0 <= high else min(abs(low), abs(high))
+        return Estimate(-self.weight * abs(found.value), -self.weight * max(abs(low), abs(high)), -self.weight * near)
+
+
+def output_descent_rate(rows: Rows, scores: Floats, weight: float) -> Measured:
+    """Return Δ = −λ4·|k|·sd0(W), the descent rate of two outcomes where only outputs count."""
+    root = output_descent(rows, scores)
+    return Descent(root, weight) if isinstance(root, Normal) else root
+
+
 def _flat_se(rows: Rows, scores: Floats, term: OutputTerm) -> float:
     """Return sd0(W)·se(k), the standard error of k·sd0(W) at k = 0."""
     outcome = scores[:, 0]

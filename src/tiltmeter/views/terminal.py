@@ -132,8 +132,12 @@ def _proxies(c: dict[str, Any]) -> RenderableType:
             _whole_percent(row["total_share"]),
             Text(row["verdict"], "bold" if "proxy evidence" in row["verdict"] else ""),
         )
+    added = "they overlap; Shapley adds up"
+    if c["shapley_remainder"] is not None:
+        added += f" to the gap, but for {_points(c['shapley_remainder'])} that the features leave"
     note = Text(
-        "gap: points of the score that this feature's different distribution carries (they overlap; Shapley adds up). "
+        "gap: points of the score that this feature's different distribution carries "
+        f"({added}). "
         "share: of the correction, by this feature alone; total: lost without it.",
         "dim",
     )
