@@ -2,7 +2,6 @@
 
 import json
 from functools import cache
-from itertools import product
 
 import numpy as np
 import polars as pl
@@ -279,19 +278,17 @@ def few_levels(rows=2000, seed=8):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_another_row_order_moves_fitted_estimates_by_less_than_a_tenth_of_their_intervals(seed):
-    """Folds follow the rows, so fitted numbers move a little; shares, made fold by fold, a little more."""
-    options = {"features": ["one", "two"], "total_shares": False}
-    plain, moved = (
-        audited(data, **options)["A"]
-        for data in (few_levels(), few_levels().sample(fraction=1, shuffle=True, seed=seed))
-    )
-    for name in ESTIMATES:
-        one, other = getattr(plain, name), getattr(moved, name)
-        assert abs(one.value - other.value) <= 0.1 * (one.high - one.low), name
-    tables = zip(*(c.proxies.sort("feature").to_dicts() for c in (plain, moved)), strict=True)
-    for (one, other), name in product(tables, ("gap", "share", "share_inputs", "share_outputs")):
-        assert abs(one[name] - other[name]) <= 0.2 * (one[f"{name}_high"] - one[f"{name}_low"]), name
+@pytest.mark.parametrize("data", [few_levels(), people(800, 9)], ids=["few levels", "mixed"])
+def test_another_order_of_rows_and_columns_changes_nothing_with_fitted_membership(data, seed):
+    """Folds and samples follow what the rows hold, not where they stand."""
+    features = sorted(set(data.columns) - {"group", "score", "chance", "weight"})
+    shuffled = data.sample(fraction=1, shuffle=True, seed=seed)
+    plain = audited(data, features=features).to_dict()
+    moved = audited(shuffled.select(reversed(shuffled.columns)), features=features[::-1]).to_dict()
+    for result in (plain, moved):
+        for comparison in result["comparisons"].values():
+            comparison["proxies"].sort(key=lambda row: row["feature"])
+    assert_same_numbers(plain, moved)
 
 
 @cache
@@ -552,3 +549,14 @@ def test_shapley_values_and_their_remainder_add_up_to_the_gap():
     for options in ({"folds": None}, {"folds": 5}):
         c = audited(people(800, 5), features=["city", "owner"], **options)["A"]
         assert c.proxies["gap_shapley"].sum() + c.shapley_remainder == pytest.approx(c.gap.value, abs=1e-12)
+
+
+def test_path_and_projection_follow_the_rows_of_the_table():
+    data = people(300, 3)
+    c = audited(data, folds=None)["A"]
+    mine = data.filter(group="A")["score"].to_numpy()
+    end = c.project()
+    assert end.q @ mine == pytest.approx(data.filter(group="B")["score"].mean())
+    tilted = np.exp(end.multipliers[0] * mine)
+    assert end.q == pytest.approx(tilted / tilted.sum())
+    assert c.path([(1, 0, 0, 1e6)])[0].q == pytest.approx(end.q, abs=1e-6)

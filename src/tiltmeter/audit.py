@@ -183,7 +183,9 @@ def audit(
     index, codes = np.flatnonzero(keep)[compared], groups.codes[compared]
     encoded = encode_features(table[index], chosen, codes, None if weights is None else row_weights[index])
     source = _MembershipSource(membership, data, table, chosen, settings, len(groups.audited))
-    everyone = _Compared(index, codes, row_weights[index], encoded)
+    telling = sorted(feature.name for feature in encoded if feature.in_membership)
+    order = _canonical_order(table[index].select(telling), codes, channel.scores[index], row_weights[index])
+    everyone = _Compared(index, codes, row_weights[index], encoded, order)
     with _threads(index.size):
         comparisons = {label: _compare(label, groups, channel, everyone, source, settings) for label in groups.audited}
     return Audit(
@@ -285,14 +287,36 @@ def _kept_values(values: Any, names: Sequence[str], keep: Booleans) -> Any:
     return column.filter(pl.Series(keep))
 
 
+def _canonical_order(
+    features: pl.DataFrame, codes: NDArray[np.int64], scores: Floats, weights: Floats
+) -> NDArray[np.intp]:
+    """Return an order of the rows that depends on what they hold alone, so that folds and samples do too.
+
+    Kinds that differ from engine to engine are hashed as one.
+    """
+    columns = [pl.Series("group", codes), pl.Series("weight", weights)]
+    columns += [pl.Series(f"score {y}", column).round(9) for y, column in enumerate(np.atleast_2d(scores.T))]
+    for number, column in enumerate(features.get_columns()):
+        if column.dtype.is_temporal():
+            column = column.cast(pl.Datetime("us")).to_physical()
+        as_one = pl.Float64 if column.dtype.is_numeric() else pl.String
+        columns.append(column.cast(as_one).alias(f"feature {number}"))
+    hashes = pl.DataFrame(columns).hash_rows(seed=0)
+    return np.argsort(hashes.to_numpy(), kind="stable")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Compared:
-    """The rows of the reference and of all audited groups: their places in the table, groups, weights, features."""
+    """The rows of the reference and of all audited groups: their places in the table, groups, weights, features.
+
+    `order` is the order in which the rows are taken.
+    """
 
     index: NDArray[np.intp]
     codes: NDArray[np.int64]
     weights: Floats
     features: tuple[Feature, ...]
+    order: NDArray[np.intp]
 
 
 def _accounted(read: int, left_out: dict[str, int], groups: Groups, used: int) -> dict[str, int]:
@@ -305,7 +329,7 @@ def _compare(
     label: str, groups: Groups, channel: Channel, everyone: _Compared, source: _MembershipSource, settings: Settings
 ) -> Comparison:
     both = (groups.labels.index(label), groups.labels.index(groups.reference))
-    place = np.flatnonzero(np.isin(everyone.codes, both))
+    place = everyone.order[np.isin(everyone.codes[everyone.order], both)]
     index = everyone.index[place]
     rows = Rows.of(everyone.codes[place] == both[0], everyone.weights[place])
     scores, favourable = channel.scores[index], channel.of_favourable()[index]
@@ -314,7 +338,7 @@ def _compare(
         for f in everyone.features
     )
     design_columns(features)  # raises, with reasons, where no feature can tell groups apart
-    pair = PairRows(rows, scores, scores if scores.ndim == 1 else favourable, favourable, features)
+    pair = PairRows(rows, scores, scores if scores.ndim == 1 else favourable, favourable, features, index)
     found, name = source.of(rows, features, index)
     return compare(label, groups.reference, pair, found, name, settings)
 

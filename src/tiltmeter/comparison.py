@@ -49,6 +49,8 @@ class PairRows:
         Probability of the favourable outcome.
     features
         The features on these rows.
+    places
+        The rows' places in the table.
     """
 
     rows: Rows
@@ -56,6 +58,7 @@ class PairRows:
     outcome: Floats
     favourable: Floats
     features: tuple[Feature, ...]
+    places: NDArray[np.intp]
 
 
 class Output(NamedTuple):
@@ -184,7 +187,10 @@ class Comparison:
         return result
 
     def path(self, weights: Sequence[Any], divergence: str = "kl") -> list[PathPoint]:
-        """Return the correction path on the audited rows, one point for each of the weights (λ1, λ2, λ3, λ4)."""
+        """Return the correction path, one point for each of the weights (λ1, λ2, λ3, λ4).
+
+        `q` of a point has an entry for each audited row that was used, in the order of the table.
+        """
         inputs, chosen = self._inputs(), check_divergence(divergence)
         points: list[PathPoint] = []
         for lam in weights:
@@ -231,9 +237,13 @@ class Comparison:
         return np.asarray(self.correction(self._log_odds[mine], self._pair.scores[mine]))
 
     def _inputs(self) -> Inputs:
-        """Return the rows as a finite world: P0 on the audited rows, P1/P0 = e^{−ℓ}, Y1 from the reference rows."""
+        """Return the rows as a finite world: P0 on the audited rows, P1/P0 = e^{−ℓ}, Y1 from the reference rows.
+
+        The atoms are the audited rows in the order of the table.
+        """
         rows = self._pair.rows
-        mine = rows.audited & (rows.weights > 0)
+        mine = np.flatnonzero(rows.audited & (rows.weights > 0))
+        mine = mine[np.argsort(self._pair.places[mine])]
         scores = self._pair.scores
         channel = scores if scores.ndim == 2 else np.column_stack([1.0 - scores, scores])
         p0 = rows.audited_share[mine]
