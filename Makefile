@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-slow lint bench format clean
+.PHONY: demo test test-slow lint bench bench-audit format clean
 
 demo: $(VENV)/installed
 	@$(BIN)/tiltmeter demo
@@ -23,6 +23,11 @@ lint: $(VENV)/installed-dev
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python -m benchmarks
+
+bench-audit: $(VENV)/installed-dev  # minutes to hours: scale, planted truths, coverage
+	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.planted --seeds 50
+	$(BIN)/python -m benchmarks.coverage --repetitions 500 --n 2000 10000
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .

@@ -59,7 +59,7 @@ def test_values_add_up_to_what_all_features_explain_and_that_is_the_gap():
     assert shapley.orders == 32
 
 
-@pytest.mark.parametrize("correlation", [0.0, 0.5])
+@pytest.mark.parametrize("correlation", [0.0, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_intervals_hold_the_truth_of_gaussian_features(correlation):
     truth = gaussian_truth(correlation)
     if correlation == 0:
