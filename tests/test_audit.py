@@ -560,3 +560,11 @@ def test_path_and_projection_follow_the_rows_of_the_table():
     tilted = np.exp(end.multipliers[0] * mine)
     assert end.q == pytest.approx(tilted / tilted.sum())
     assert c.path([(1, 0, 0, 1e6)])[0].q == pytest.approx(end.q, abs=1e-6)
+
+
+def test_the_product_of_plug_in_factors_is_the_gap_even_with_rare_levels():
+    random = np.random.default_rng(1)
+    city = random.choice([f"c{i}" for i in range(30)], 800, p=np.r_[np.full(5, 0.19), np.full(25, 0.002)])
+    data = pl.DataFrame({"group": random.choice(["A", "B"], 800), "city": city, "score": random.random(800)})
+    row = audited(data, features=["city"], folds=None)["A"].proxies.row(0, named=True)
+    assert row["gap"] == pytest.approx(row["alignment"] * row["reveals"] * row["drives"], abs=1e-12)

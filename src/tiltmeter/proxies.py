@@ -105,9 +105,10 @@ class _Table:
     def __init__(self, inputs: ProxyInputs, settings: Settings, is_adequate: bool) -> None:
         self.inputs, self.settings, self.is_adequate = inputs, settings, is_adequate
         self.rows = inputs.rows
-        nobody = np.zeros(len(inputs.outcome), dtype=np.intp)
-        fold = nobody if inputs.membership is None else inputs.membership.fold
-        self.features = [merged_feature(feature, self.rows.audited, fold) for feature in inputs.features]
+        self.features = list(inputs.features)
+        if inputs.membership is not None:  # a level too rare to leave a row out of has no place in a cross-fit
+            fold = inputs.membership.fold
+            self.features = [merged_feature(feature, self.rows.audited, fold) for feature in inputs.features]
         self.plain = [cells(self.rows, inputs.outcome, feature.codes) for feature in inputs.features]
         self.remainder: float | None = None
         self.notes: list[str] = []
@@ -422,7 +423,7 @@ def direction(feature: Feature, cell: Cells, plain: Feature, audited: str) -> st
     used = cell.p0 > 0
     if used.sum() < 2:
         return "does not vary"
-    if plain.is_ordered:
+    if plain.kind in ("numeric", "date"):
         level = np.arange(len(cell.p0), dtype=np.float64)
         higher = _trend(cell.p0, level, cell.means) > 0
         commoner = float(cell.p0 @ level) > float(cell.p1 @ level)
