@@ -568,3 +568,48 @@ def test_the_product_of_plug_in_factors_is_the_gap_even_with_rare_levels():
     data = pl.DataFrame({"group": random.choice(["A", "B"], 800), "city": city, "score": random.random(800)})
     row = audited(data, features=["city"], folds=None)["A"].proxies.row(0, named=True)
     assert row["gap"] == pytest.approx(row["alignment"] * row["reveals"] * row["drives"], abs=1e-12)
+
+
+def test_a_single_noise_feature_is_no_joint_proxy():
+    random = np.random.default_rng(0)
+    x = random.normal(size=600)
+    data = pl.DataFrame({"group": random.choice(["A", "B"], 600), "x": x, "score": expit(x)})
+    for membership in (None, np.full(600, 0.5)):
+        row = audited(data, features=["x"], membership=membership)["A"].proxies.row(0, named=True)
+        assert row["verdict"] == "too little data"
+
+
+def test_the_gap_of_a_feature_does_not_depend_on_the_other_features_or_on_folds():
+    data = people(900, 11)
+    numbers = [
+        audited(data, features=features, total_shares=False)["A"].proxies.filter(feature="income")["gap"].item()
+        for features in (["income"], ["income", "city"], ["income", "city", "owner"])
+    ]
+    assert numbers[0] == pytest.approx(numbers[1], abs=1e-12) == pytest.approx(numbers[2], abs=1e-12)
+
+
+def test_rounding_noise_is_no_gap():
+    data = people(400, 2).with_columns(score=pl.lit(0.3))
+    c = audited(data, features=["city", "owner"])["A"]
+    assert c.gap == tm.Estimate(0.0, 0.0, 0.0)
+    assert set(c.proxies["direction"]) == {"the score does not follow it"}
+    assert not c.proxies["verdict"].str.contains("proxy evidence").any()
+
+
+def test_weights_that_rest_on_one_person_are_noted():
+    weights = np.ones(600)
+    weights[0] = 59_400
+    c = audited(people(600, 4), features=["city", "owner"], weights=weights)["A"]
+    assert any("the weights make" in note for note in c.notes)
+
+
+@pytest.mark.parametrize("weights", [[1, 1, 1, 1], [(1, 1)], ["abcd"], [(0, 0, 0, 0)], 3, "abcd"])
+def test_bad_weights_of_a_path_are_named(weights):
+    with pytest.raises(tm.TiltmeterError, match="`weights` must"):
+        audited(people(300, 3), folds=None)["A"].path(weights)
+
+
+@pytest.mark.parametrize("bins", [0, -1, 1.5, "auto"])
+def test_bad_bins_are_named(bins):
+    with pytest.raises(tm.TiltmeterError, match="`bins` must be a whole number"):
+        audited(people(300, 3), folds=None)["A"].distribution("city", bins)

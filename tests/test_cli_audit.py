@@ -128,3 +128,19 @@ def test_a_failed_audit_leaves_no_json(folder, tmp_path):
     result = audit(folder, "--scores", "scor", "--json", str(target))
     assert result.returncode == 2
     assert not target.exists()
+
+
+def test_gates_that_cannot_be_judged_do_not_pass(folder):
+    plug_in = ("--scores", "score", "--reference", "Caucasian", "--folds", "0")
+    assert audit(folder, *plug_in, "--fail-if", "proxies>0").returncode == 1
+    assert "must compare with a number, got 'nan'" in audit(folder, *plug_in, "--fail-if", "gap<nan").stderr
+
+
+def test_control_characters_in_names_do_not_reach_the_terminal(tmp_path):
+    names = ["\x1b[31mred"] * 60 + ["plain"] * 60
+    table = pl.DataFrame({"group": names, "city": ["<b>x</b>", "y"] * 60, "score": [0.2, 0.4, 0.6] * 40})
+    table.write_parquet(tmp_path / "odd.parquet")
+    result = tiltmeter("audit", "odd.parquet", "--group", "group", "--scores", "score", "--folds", "0", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "\x1b" not in result.stdout
+    assert "[31mred" in result.stdout

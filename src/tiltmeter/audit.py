@@ -263,7 +263,7 @@ def _kept(
 
 def _equal_to(column: pl.Series, value: Any) -> Booleans:
     """Return which entries are `value`; as texts, so that 1, 1.0, "1" and a boolean True agree."""
-    wanted = text_of(value)
+    wanted = text_of(value).casefold()
     values = column.unique().sort().drop_nulls().to_list()
     found = {entry: wanted in _texts(entry) for entry in values}
     if not any(found.values()):
@@ -276,7 +276,8 @@ def _equal_to(column: pl.Series, value: Any) -> Booleans:
 
 
 def _texts(entry: Any) -> set[str]:
-    return {text_of(entry), text_of(int(entry))} if isinstance(entry, bool) else {text_of(entry)}
+    texts = {text_of(entry), text_of(int(entry))} if isinstance(entry, bool) else {text_of(entry)}
+    return {text.casefold() for text in texts}
 
 
 def _kept_values(values: Any, names: Sequence[str], keep: Booleans) -> Any:

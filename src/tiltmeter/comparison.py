@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,25 +11,26 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tiltmeter.engines.arrays import moments_by_group
-from tiltmeter.errors import DataError, SupportError, TiltmeterError
+from tiltmeter.errors import DataError, SupportError, TiltmeterError, WeightsError
 from tiltmeter.models.balance import Balance, balance
-from tiltmeter.models.features import Feature, design_columns
+from tiltmeter.models.features import OTHER, Feature, design_columns
 from tiltmeter.models.membership import Membership, prior_log_odds
 from tiltmeter.models.regressions import reference_expectation
 from tiltmeter.proxies import ProxyInputs, proxy_table
 from tiltmeter.settings import Settings
 from tiltmeter.theory import crossfit, intervals
-from tiltmeter.theory.checks import Floats
+from tiltmeter.theory.checks import Floats, check_weights
 from tiltmeter.theory.correction import CorrectionFunction, correction_function
 from tiltmeter.theory.divergence import check_divergence
 from tiltmeter.theory.exponents import TestPair
 from tiltmeter.theory.path import Inputs, PathPoint, path_point, projection
-from tiltmeter.theory.uncertainty import Estimate, Measured, Normal, Rows
+from tiltmeter.theory.uncertainty import Estimate, Measured, Normal, Rows, without_noise
 from tiltmeter.theory.world import Projection
 
 SUPPRESSED_BELOW = 10
 BINS = 40
 NEGLIGIBLE = 0.1  # of the materiality: among millions of rows, a dependence of no consequence is still significant
+FEW_PEOPLE = 30
 TIED = 1e-9  # corrections no further apart are equal up to rounding
 
 
@@ -153,6 +154,8 @@ class Comparison:
 
         Bins with fewer than ten people have no count.
         """
+        if not isinstance(bins, int) or isinstance(bins, bool) or bins < 1:
+            raise DataError(f"`bins` must be a whole number of at least 1, got {bins!r}.", "40 is the default.")
         found = self._feature(feature)
         mine = self._pair.rows.audited
         f, codes = self._values(mine), found.codes[mine]
@@ -192,9 +195,11 @@ class Comparison:
         `q` of a point has an entry for each audited row that was used, in the order of the table.
         """
         inputs, chosen = self._inputs(), check_divergence(divergence)
+        if not np.iterable(weights) or isinstance(weights, str):
+            raise WeightsError(f"`weights` must be a list of four numbers each, got {weights!r}.", "see World.path.")
         points: list[PathPoint] = []
-        for lam in weights:
-            points.append(path_point(inputs, tuple(lam), chosen, points[-1].multipliers if points else None))
+        for lam in [check_weights(four) for four in weights]:
+            points.append(path_point(inputs, lam, chosen, points[-1].multipliers if points else None))
         return points
 
     def project(self) -> Projection:
@@ -339,6 +344,7 @@ class _Builder:
         unexplained = self._defined(self._unexplained)
         alone = self._without_equals()
         self._note_dependence(unexplained, is_adequate, alone)
+        self._note_few_weights()
         return Comparison(
             audited=self.audited,
             reference=self.reference,
@@ -369,8 +375,9 @@ class _Builder:
 
     def _estimate(self, measured: Measured) -> Estimate:
         found = measured.estimate(self.settings.confidence)
-        value = found.value + 0.0  # no −0
-        return Estimate(value) if self.settings.folds is None else replace(found, value=value)
+        ends = (None, None) if self.settings.folds is None else (found.low, found.high)
+        low, high = (None if end is None else without_noise(end) for end in ends)
+        return Estimate(without_noise(found.value), low, high)
 
     def _defined(self, make: Callable[[], Measured]) -> Estimate | None:
         try:
@@ -466,11 +473,21 @@ class _Builder:
         if is_sure and abs(unexplained.value) > NEGLIGIBLE * self.settings.materiality:
             doubts = [] if is_adequate else ["the membership model is to blame"]
             doubts += ["it is owed to people without equals in the reference group"] if alone > 0 else []
+            pooled = [feature.name for feature in self.pair.features if OTHER in feature.labels]
+            doubts += [f"it is owed to values of {', '.join(pooled)} that were pooled"] if pooled else []
             doubt = f", unless {' or '.join(doubts)}" if doubts else ""
             self.notes.append(
                 f"the score depends on the group beyond these features{doubt}: between people with equal features "
                 f"{unexplained.value:+.4f} of the gap is left ({unexplained.low:+.4f} to {unexplained.high:+.4f})"
             )
+
+    def _note_few_weights(self) -> None:
+        """Note a group whose weights rest on few people: (Σw)²/Σw² of them, by Kish."""
+        rows = self.pair.rows
+        for name, of_group in ((self.audited, rows.audited_share), (self.reference, rows.reference_share)):
+            effective = 1.0 / float(of_group @ of_group)
+            if effective < FEW_PEOPLE <= np.count_nonzero(of_group):
+                self.notes.append(f"the weights make {name} worth {effective:.1f} people: no interval can be relied on")
 
     def _decisions(self) -> Estimate | None:
         """Return the decisions needed, and at both ends of the gap's interval; no upper end where it holds 0."""

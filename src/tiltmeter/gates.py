@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from tiltmeter.audit import Audit
 from tiltmeter.comparison import ESTIMATES, Comparison
 from tiltmeter.errors import TiltmeterError
-from tiltmeter.theory.verdicts import JOINT, PROXY
+from tiltmeter.theory.verdicts import JOINT, NOT_JUDGED, PROXY
 
 COMPARE: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
@@ -48,6 +49,8 @@ class Gate:
 
     def _value(self, comparison: Comparison) -> float | None:
         if self.quantity == PROXIES:
+            if (comparison.proxies["verdict"] == NOT_JUDGED).any():
+                return None
             return float(comparison.proxies["verdict"].is_in([PROXY, JOINT]).sum())
         estimate = getattr(comparison, self.quantity)
         value = None if estimate is None else getattr(estimate, self.part)
@@ -65,6 +68,8 @@ def gate(text: str) -> Gate:
         )
     try:
         limit = float(match[4])
+        if not math.isfinite(limit):
+            raise ValueError
     except ValueError:
         raise TiltmeterError(
             f"`--fail-if` must compare with a number, got {match[4]!r} in {text!r}.", "for example impact_ratio<0.8."

@@ -24,6 +24,7 @@ from tiltmeter.theory.correction import CorrectionFunction, correction_function
 from tiltmeter.theory.shapley import MOST_FEATURES, compact, is_supported, joint_cells, shapley_gaps
 from tiltmeter.theory.shares import share
 from tiltmeter.theory.uncertainty import (
+    NOISE,
     Estimate,
     Functional,
     Integers,
@@ -33,6 +34,7 @@ from tiltmeter.theory.uncertainty import (
     Rows,
     averaged,
     combined,
+    without_noise,
 )
 from tiltmeter.theory.verdicts import NOT_JUDGED, holm_confidences, verdict
 
@@ -105,13 +107,16 @@ class _Table:
     def __init__(self, inputs: ProxyInputs, settings: Settings, is_adequate: bool) -> None:
         self.inputs, self.settings, self.is_adequate = inputs, settings, is_adequate
         self.rows = inputs.rows
-        self.features = list(inputs.features)
+        self.features = self.carried = list(inputs.features)
         if inputs.membership is not None:  # a level too rare to leave a row out of has no place in a cross-fit
-            fold = inputs.membership.fold
-            self.features = [merged_feature(feature, self.rows.audited, fold) for feature in inputs.features]
+            self.features = self._merged(inputs.membership.fold)
+            self.carried = self._merged(np.zeros(len(inputs.outcome), dtype=np.intp))
         self.plain = [cells(self.rows, inputs.outcome, feature.codes) for feature in inputs.features]
         self.remainder: float | None = None
         self.notes: list[str] = []
+
+    def _merged(self, fold: Integers) -> list[Feature]:
+        return [merged_feature(feature, self.rows.audited, fold) for feature in self.inputs.features]
 
     @property
     def is_plug_in(self) -> bool:
@@ -136,14 +141,15 @@ class _Table:
             estimate = Estimate(measured)
         else:
             estimate = measured.estimate(self.settings.confidence)
-        value, low, high = (None, None, None) if estimate is None else (estimate.value, estimate.low, estimate.high)
+        numbers = (None, None, None) if estimate is None else (estimate.value, estimate.low, estimate.high)
+        value, low, high = (None if number is None else without_noise(number) for number in numbers)
         ends = (None, None) if self.is_plug_in else (low, high)
         record |= {name: value, f"{name}_low": ends[0], f"{name}_high": ends[1]}
 
     def _carriers(self, records: list[dict[str, Any]]) -> list[Normal]:
         """Put gap(j) and its factors: by plug-in their product is exact, otherwise each is debiased on its own."""
         gaps = []
-        for record, feature, cell in zip(records, self.features, self.plain, strict=True):
+        for record, feature, cell in zip(records, self.carried, self.plain, strict=True):
             found = carrier(self.rows, self.inputs.outcome, feature.codes)
             gaps.append(found.gap)
             self._put(record, "gap", found.gap)
@@ -176,7 +182,7 @@ class _Table:
     def _exact_shapley(self) -> dict[str, Normal]:
         if len(self.features) > MOST_FEATURES:
             return {}
-        joint = joint_cells(self.rows, self.inputs.outcome, [feature.codes for feature in self.features])
+        joint = joint_cells(self.rows, self.inputs.outcome, [feature.codes for feature in self.carried])
         if not is_supported(joint, int(self.rows.audited.sum())):
             return {}
         return {feature.name: value for feature, value in zip(self.features, shapley_gaps(joint), strict=True)}
@@ -226,11 +232,14 @@ class _Table:
             return
         for name, found in self._gradients(self.rows, slice(None), self._pairings()).items():
             variance = crossfit.gradient_variance(self.rows, found)
-            for record, feature in zip(records, self.features, strict=True):
+            for record, feature, plain in zip(records, self.features, self.inputs.features, strict=True):
                 ratio = crossfit.feature_share(self.rows, found, variance, feature.codes)
                 if not ratio.is_determined:
-                    self.notes.append(f"{name} is not determined: there is too little to correct")
-                self._put(record, name, ratio)
+                    self.notes.append(f"{name} is not determined: what it is a share of cannot be told from 0")
+                is_pooled = len(feature.labels) == 1 < len(plain.labels)
+                self._put(record, name, None if is_pooled else ratio)
+                if is_pooled:
+                    self.notes.append(f"{feature.name}: too few people for any of its values to have a share")
 
     def _plug_in_shares(self, records: list[dict[str, Any]]) -> None:
         f, mine, w = self.inputs.correction, self.rows.audited, self.inputs.outcome
@@ -268,7 +277,8 @@ class _Table:
         for feature in self.features:
             rest = [other.codes for other in usable if other is not feature]
             cell = compact(np.column_stack(rest))[0] if rest else np.zeros(len(codes), dtype=np.int64)
-            totals.append({name: self._cell_total(found, cell) for name, found in gradients.items()})
+            alone = {"share"} if not rest else set(gradients)  # a single feature is no part of a joint proxy
+            totals.append({name: self._cell_total(gradients[name], cell) for name in alone})
         return totals
 
     def _cell_total(self, found: list[crossfit.Gradient], cell: Integers) -> Measured:
@@ -377,11 +387,13 @@ class _Table:
 
 
 def _certain_totals(feature: Feature, features: int) -> dict[str, Measured]:
-    """Return the totals that need no regression: all for the only feature, none for one that does not vary."""
-    if feature.kind == "constant" or (features == 1 and feature.in_membership):
-        certain = Normal(float(feature.in_membership), 0.0)
-        return dict.fromkeys(("share", "share_inputs", "share_outputs"), certain)
-    return {}
+    """Return the totals that need no regression: none for a feature that does not vary, all for the only one.
+
+    The only feature has no totals of ℓ and of W: there is nothing for it to be a joint proxy with.
+    """
+    if feature.kind == "constant":
+        return dict.fromkeys(("share", "share_inputs", "share_outputs"), Normal(0.0, 0.0))
+    return {"share": Normal(1.0, 0.0)} if features == 1 and feature.in_membership else {}
 
 
 def _carried(rows: Rows, g: crossfit.Gradient, codes: Integers) -> float:
@@ -422,7 +434,11 @@ def direction(feature: Feature, cell: Cells, plain: Feature, audited: str) -> st
     """Return in words how the score and the group follow the feature."""
     used = cell.p0 > 0
     if used.sum() < 2:
-        return "does not vary"
+        return f"does not vary among {audited}"
+    if np.ptp(cell.means[used]) < NOISE:
+        return "the score does not follow it"
+    if np.abs(cell.p0 - cell.p1).max() < NOISE:
+        return "equally common in both groups"
     if plain.kind in ("numeric", "date"):
         level = np.arange(len(cell.p0), dtype=np.float64)
         higher = _trend(cell.p0, level, cell.means) > 0

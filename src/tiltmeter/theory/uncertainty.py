@@ -24,6 +24,14 @@ Integers = NDArray[np.integer[Any]]
 DETERMINED = 3.0  # a ratio is reported when its denominator is this many standard errors from 0
 
 
+NOISE = 1e-12  # what is smaller, of probabilities and log-odds, is rounding
+
+
+def without_noise(value: float) -> float:
+    """Return the value, 0 where it is rounding noise."""
+    return value if abs(value) >= NOISE else 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A value and its confidence interval; `low` and `high` are None where no interval was asked for."""
