@@ -99,6 +99,7 @@ TRUTHS = (
     gaussian("spread 0.85", [0.6, 0.3, 0.0], 0.0, 0.85, 0.90),
     gaussian("spread 0.7", [0.6, 0.3, 0.0], 0.0, 0.7, 0.90),
     gaussian("interaction", [0.6, 0.3, 0.0], 0.4, 1.0, 0.90),
+    gaussian("spread and interaction", [0.5, 0.4, 0.0], 0.3, 0.8, 0.90),
     discrete(),
 )
 
@@ -187,10 +188,10 @@ def _pairings(rows: Rows, membership: Membership, method: str) -> list[Pairing]:
     return [pairing(rows, ell, ell, membership.fold)]
 
 
-def tallies(truth: Truth, size: int, model: str, repetitions: int) -> dict[tuple[str, str], Tally]:
+def tallies(truth: Truth, size: int, model: str, seeds: range) -> dict[tuple[str, str], Tally]:
     """Return the tally of every (quantity, method)."""
     found: dict[tuple[str, str], Tally] = {}
-    for seed in range(repetitions):
+    for seed in seeds:
         for method, quantity, estimate in estimates(truth, size, model, seed):
             found.setdefault((quantity, method), Tally()).add(estimate, answers(truth.name)[quantity])
     return found
@@ -212,7 +213,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--n", type=int, nargs="+", default=[2_000, 10_000])
     parser.add_argument("--models", nargs="+", default=["chosen"], help="chosen, or the name of a candidate")
     parser.add_argument("--truths", nargs="+", default=[truth.name for truth in TRUTHS])
+    parser.add_argument("--first-seed", type=int, default=0, help="draws nobody has looked at yet")
     options = parser.parse_args(arguments)
+    seeds = range(options.first_seed, options.first_seed + options.repetitions)
     print(f"Bias / mean width / coverage of the nominal 95 % interval, {options.repetitions} repetitions.\n")
     print("| truth | membership | n | quantity | true value | " + " | ".join(METHODS) + " |")
     print("|---|---|---|---|---|---|---|---|")
@@ -220,7 +223,7 @@ def main(arguments: list[str] | None = None) -> int:
     for truth in (t for t in TRUTHS if t.name in options.truths):
         for size in options.n:
             for model in options.models:
-                found = tallies(truth, size, model, options.repetitions)
+                found = tallies(truth, size, model, seeds)
                 _print_rows(truth, size, model, found)
                 missed += misses(truth, size, found) if model == "chosen" else []
     print("\n" + ("\n".join(["Outside the target:", *missed]) if missed else "All within the target."))
