@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from tiltmeter.models.membership import (
     known_membership,
 )
 from tiltmeter.models.paper import logistic_log_odds
+from tiltmeter.provenance import Provenance, check_provenance, provenance_of
 from tiltmeter.settings import Settings
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import Rows
@@ -45,6 +46,7 @@ from tiltmeter.views.json_file import write_json
 
 Booleans = NDArray[np.bool_]
 FEW_ROWS = 50_000
+SCHEMA = "tiltmeter/audit/1"  # of to_dict and to_json; a change that breaks a reader raises the number
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +69,8 @@ class Audit:
         Groups nothing is said about, with their sizes.
     settings
         The numbers the audit was asked for with.
+    provenance
+        When, by which versions, from which data, and what the user said of them.
     """
 
     comparisons: dict[str, Comparison]
@@ -77,6 +81,7 @@ class Audit:
     favourable: str
     too_small: dict[str, int]
     settings: Settings
+    provenance: Provenance
 
     def __getitem__(self, audited: str) -> Comparison:
         if audited not in self.comparisons:
@@ -93,15 +98,16 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the audit, keyed by attribute name."""
-        s = self.settings
         return {
+            "schema": SCHEMA,
             "group": self.group,
             "reference": self.reference,
             "channel": self.channel,
             "favourable": self.favourable,
             "rows": self.rows,
             "too_small": self.too_small,
-            "settings": {name: getattr(s, name) for name in s.__dataclass_fields__},
+            "settings": asdict(self.settings),
+            "provenance": asdict(self.provenance),
             "comparisons": {name: comparison.to_dict() for name, comparison in self.comparisons.items()},
         }
 
@@ -133,6 +139,7 @@ def audit(
     folds: int | None = 5,
     seed: int = 0,
     total_shares: bool = True,
+    provenance: Mapping[str, str] | None = None,
 ) -> Audit:
     """Return how a fixed model's outputs differ between groups, and which features carry the difference.
 
@@ -167,7 +174,11 @@ def audit(
         intervals); of everything random.
     total_shares
         Whether to fit what total shares and joint proxy evidence need.
+    provenance
+        What a reader of the report should know of the data and the model, e.g. {"group labels": "self-reported",
+        "data window": "2024", "model": "credit 3.1"}.
     """
+    stated = check_provenance(provenance)
     settings = Settings(input_weight, output_weight, confidence, materiality, folds, seed, total_shares)
     names = column_names(data)
     used = _used_columns(names, group, scores, membership, weights, given)
@@ -197,6 +208,7 @@ def audit(
         favourable=channel.labels[channel.favourable],
         too_small=dict(groups.too_small),
         settings=settings,
+        provenance=provenance_of(table, chosen, stated),
     )
 
 

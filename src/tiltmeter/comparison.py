@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tiltmeter.bins import QUANTILES, SUPPRESSED_BELOW, Binned, binned, withheld
 from tiltmeter.engines.arrays import moments_by_group
 from tiltmeter.errors import DataError, SupportError, TiltmeterError, WeightsError
 from tiltmeter.models.balance import Balance, balance
@@ -21,13 +22,14 @@ from tiltmeter.settings import Settings
 from tiltmeter.theory import crossfit, intervals
 from tiltmeter.theory.checks import Floats, check_weights
 from tiltmeter.theory.correction import CorrectionFunction, correction_function
+from tiltmeter.theory.dial import ShareForm
 from tiltmeter.theory.divergence import check_divergence
 from tiltmeter.theory.exponents import TestPair
 from tiltmeter.theory.path import Inputs, PathPoint, path_point, projection
 from tiltmeter.theory.uncertainty import Estimate, Measured, Normal, Rows, without_noise
+from tiltmeter.theory.ways import ways
 from tiltmeter.theory.world import Projection
 
-SUPPRESSED_BELOW = 10
 BINS = 40
 NEGLIGIBLE = 0.1  # of the materiality: among millions of rows, a dependence of no consequence is still significant
 FEW_PEOPLE = 30
@@ -100,6 +102,9 @@ class Comparison:
         Studentised test of equal outputs.
     proxies
         One row a feature, strongest points of the gap first.
+    dial
+        Each feature's share of the correction at every (λ2, λ4), with its interval; None where the outputs have no
+        finite divergence.
     shapley_remainder
         The gap less the features' Shapley values: what they do not explain.
     balance
@@ -123,27 +128,31 @@ class Comparison:
     correction: CorrectionFunction
     epsilon_max: float
     proxies: pl.DataFrame
+    dial: dict[str, ShareForm] | None
     shapley_remainder: float | None
     balance: Balance | None
     membership: str
     notes: tuple[str, ...]
     _pair: PairRows
     _log_odds: Floats
+    _log_ratio: Floats
 
     def profile(self, feature: str) -> pl.DataFrame:
         """Return, per value of a feature, how many people, their mean f~ and score, and the spread of f~.
 
-        Nothing is said of values held by fewer than ten audited people, nor counts below ten shown.
+        Nothing is said of values held by fewer than ten audited people, nor counts below ten shown; a quantile needs
+        ten people beyond it.
         """
         found = self._feature(feature)
         mine = self._pair.rows.audited
         f, score, weights = self._values(mine), self._pair.outcome[mine], self._pair.rows.weights[mine]
+        audited, reference = (np.bincount(found.codes[who], minlength=len(found.labels)) for who in (mine, ~mine))
+        shown, shown_reference = ([_shown(*one) for one in _counted(counts)] for counts in (audited, reference))
         records = []
         for code, label in enumerate(found.labels):
-            cell = found.codes[mine] == code
-            count, reference = int(cell.sum()), int((found.codes[~mine] == code).sum())
-            record: dict[str, Any] = {"value": label, "n": _shown(count), "n_reference": _shown(reference)}
-            if count >= SUPPRESSED_BELOW:
+            record: dict[str, Any] = {"value": label, "n": shown[code], "n_reference": shown_reference[code]}
+            if shown[code]:
+                cell = found.codes[mine] == code
                 record |= _spread(f[cell], weights[cell])
                 record["score"] = float(np.average(score[cell], weights=weights[cell]))
             records.append(record)
@@ -163,10 +172,28 @@ class Comparison:
         records = []
         for code, label in enumerate(found.labels):
             counts = np.histogram(f[codes == code], edges)[0]
-            for start, stop, count in zip(edges, edges[1:], counts.tolist(), strict=False):
-                records.append({"value": label, "from": float(start), "to": float(stop), "n": _shown(count)})
+            for start, stop, one in zip(edges, edges[1:], _counted(counts), strict=False):
+                records.append({"value": label, "from": float(start), "to": float(stop), "n": _shown(*one)})
         schema = {"value": pl.String, "from": pl.Float64, "to": pl.Float64, "n": pl.Int64}
         return pl.DataFrame(records, schema=schema)
+
+    def bins(self) -> dict[str, Any]:
+        """Return what figures and the report are made of: distributions, profiles and the path, as plain numbers."""
+        order = {name: place for place, name in enumerate(self.proxies["feature"])}
+        features = tuple(sorted(self._pair.features, key=lambda feature: order[feature.name]))
+        pair, atoms, found = self._pair, self._atoms(), ways(self._inputs())
+        favourable, moved = pair.favourable[atoms], None
+        if found.end is not None:
+            moved = np.zeros(len(pair.outcome))
+            moved[atoms] = found.end
+        rows = Binned(
+            pair.rows, pair.outcome, pair.scores, self._log_odds, self._log_ratio, features, self.correction, moved
+        )
+        rate = None if found.end is None else float(found.end @ favourable)
+        return binned(rows) | {
+            "path": {name: [_stop(point, favourable) for point in getattr(found, name)] for name in ("green", "red")},
+            "least_change": None if found.end is None else {"cost": found.cost, "favourable_rate": rate},
+        }
 
     def prototypes(self, suppress: bool = True) -> dict[str, dict[str, Any]]:
         """Return the feature values where f~ is largest, smallest and nearest to 0 (the paper's Table 1).
@@ -221,6 +248,8 @@ class Comparison:
         summary["correction"] = self.correction.to_dict()
         summary["proxies"] = self.proxies.to_dicts()
         summary["prototypes"] = self.prototypes()
+        summary["dial"] = None if self.dial is None else {name: form.to_dict() for name, form in self.dial.items()}
+        summary["bins"] = self.bins()
         summary["balance"] = None if self.balance is None else balance_dict(self.balance)
         summary["notes"] = list(self.notes)
         return summary
@@ -241,20 +270,33 @@ class Comparison:
     def _values(self, mine: NDArray[np.bool_]) -> Floats:
         return np.asarray(self.correction(self._log_odds[mine], self._pair.scores[mine]))
 
+    def _atoms(self) -> NDArray[np.intp]:
+        """Return the audited rows that count, in the order of the table."""
+        rows = self._pair.rows
+        mine = np.flatnonzero(rows.audited & (rows.weights > 0))
+        return mine[np.argsort(self._pair.places[mine])]
+
     def _inputs(self) -> Inputs:
         """Return the rows as a finite world: P0 on the audited rows, P1/P0 = e^{−ℓ}, Y1 from the reference rows.
 
         The atoms are the audited rows in the order of the table.
         """
-        rows = self._pair.rows
-        mine = np.flatnonzero(rows.audited & (rows.weights > 0))
-        mine = mine[np.argsort(self._pair.places[mine])]
-        scores = self._pair.scores
+        rows, scores, mine = self._pair.rows, self._pair.scores, self._atoms()
         channel = scores if scores.ndim == 2 else np.column_stack([1.0 - scores, scores])
         p0 = rows.audited_share[mine]
         log_odds = self._log_odds[mine]
         p1 = p0 * np.exp(-(log_odds - log_odds.min()))
         return Inputs(p0, p1 / p1.sum(), channel[mine], rows.audited_share @ channel, rows.reference_share @ channel)
+
+
+def _stop(point: PathPoint, favourable: Floats) -> dict[str, float | None]:
+    """Return one point of a way: how far the inputs have moved, what is left of the output divergence, the rate."""
+    return {
+        "weight": point.weights[3],
+        "input_change": point.terms[0],
+        "output_divergence": point.terms[3],
+        "favourable_rate": float(point.q @ favourable),
+    }
 
 
 PLAIN = ("audited", "reference", "rows", "epsilon_max", "membership", "shapley_remainder")
@@ -274,9 +316,7 @@ PROFILE_SCHEMA = {
     "n": pl.Int64,
     "n_reference": pl.Int64,
     "correction": pl.Float64,
-    "correction_5": pl.Float64,
-    "correction_50": pl.Float64,
-    "correction_95": pl.Float64,
+    **{f"correction_{round(100 * q)}": pl.Float64 for q in QUANTILES},
     "score": pl.Float64,
 }
 
@@ -365,12 +405,14 @@ class _Builder:
             correction=correction,
             epsilon_max=epsilon_max,
             proxies=table.frame,
+            dial=table.dial,
             shapley_remainder=table.remainder,
             balance=checked,
             membership=self.name,
             notes=(*dict.fromkeys([*self.notes, *table.notes]),),
             _pair=pair,
             _log_odds=self.log_odds,
+            _log_ratio=self._log_ratio(),
         )
 
     def _estimate(self, measured: Measured) -> Estimate:
@@ -408,11 +450,16 @@ class _Builder:
         smallest = float(np.min(correction(self.log_odds[mine], scores[mine])))
         return correction, -1.0 / smallest if smallest < 0 else 0.0
 
+    def _log_ratio(self) -> Floats:
+        """Return ℓ, cross-fitted where there is a cross-fit."""
+        if self.membership is not None:
+            return self.membership.log_ratio
+        return self.log_odds - prior_log_odds(self.pair.rows)
+
     def _input_divergence(self) -> Measured:
         if self.membership is not None:
             return crossfit.input_divergence(self.pair.rows, self.membership.pairings).normal(least=0.0)
-        ell = self.log_odds - prior_log_odds(self.pair.rows)
-        return Normal(self.pair.rows.mean0(ell), 0.0)
+        return Normal(self.pair.rows.mean0(self._log_ratio()), 0.0)
 
     def _descent_rate(self, correction: CorrectionFunction) -> Estimate | None:
         if self.membership is None:
@@ -512,11 +559,14 @@ class _Builder:
         return intervals.equal_outputs_test(self.pair.rows, self.scores, seed=self.settings.seed)
 
 
-def _spread(f: Floats, weights: Floats) -> dict[str, float]:
+def _spread(f: Floats, weights: Floats) -> dict[str, float | None]:
     """Return mean and quantiles of f~; a weight counts as that many rows."""
-    ends = np.quantile(f, [0.05, 0.5, 0.95], weights=weights, method="inverted_cdf").tolist()
-    quantiles = dict(zip(("correction_5", "correction_50", "correction_95"), ends, strict=True))
-    return {"correction": float(np.average(f, weights=weights))} | quantiles
+    ends = np.quantile(f, QUANTILES, weights=weights, method="inverted_cdf").tolist()
+    quantiles: dict[str, float | None] = {
+        f"correction_{round(100 * q)}": end if f.size * min(q, 1 - q) >= SUPPRESSED_BELOW else None
+        for q, end in zip(QUANTILES, ends, strict=True)
+    }
+    return quantiles | {"correction": float(np.average(f, weights=weights))}
 
 
 def _first(values: Floats, codes: NDArray[np.int64]) -> int:
@@ -525,9 +575,14 @@ def _first(values: Floats, codes: NDArray[np.int64]) -> int:
     return int(tied[np.lexsort(codes[tied].T[::-1])[0]])
 
 
-def _shown(count: int) -> int | None:
+def _counted(counts: NDArray[np.integer[Any]]) -> Iterator[tuple[int, bool]]:
+    """Yield each count and whether it is kept back."""
+    return zip(counts.tolist(), withheld(counts).tolist(), strict=True)
+
+
+def _shown(count: int, is_withheld: bool) -> int | None:
     """Return a count that no person can be picked out of, else None."""
-    return count if count == 0 or count >= SUPPRESSED_BELOW else None
+    return None if is_withheld else count
 
 
 def _at_gap(p: float, p1: float, size: float) -> float | None:

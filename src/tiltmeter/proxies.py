@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from tiltmeter.engines.arrays import cell_sums
+from tiltmeter.errors import SupportError
 from tiltmeter.models.features import Feature, design_columns, merged_feature
 from tiltmeter.models.membership import Membership, prior_log_odds, sampled_membership
 from tiltmeter.models.regressions import left_out_expectations, part_log_ratios
@@ -20,9 +21,10 @@ from tiltmeter.settings import Settings
 from tiltmeter.theory import crossfit
 from tiltmeter.theory.carriers import Cells, carrier, cells, gap_factors
 from tiltmeter.theory.checks import Floats
-from tiltmeter.theory.correction import CorrectionFunction, correction_function
+from tiltmeter.theory.correction import CorrectionFunction
+from tiltmeter.theory.dial import CORNERS, ShareForm, plug_in_form, share_form
+from tiltmeter.theory.intervals import output_term
 from tiltmeter.theory.shapley import MOST_FEATURES, compact, is_supported, joint_cells, shapley_gaps
-from tiltmeter.theory.shares import share
 from tiltmeter.theory.uncertainty import (
     NOISE,
     Estimate,
@@ -68,6 +70,7 @@ class ProxyTable:
     """The table, and what a reader should know of how it was made."""
 
     frame: pl.DataFrame
+    dial: dict[str, ShareForm] | None  # None where outputs have no finite divergence
     remainder: float | None  # of the gap, that the Shapley values leave
     notes: tuple[str, ...]
 
@@ -113,6 +116,8 @@ class _Table:
             self.carried = self._merged(np.zeros(len(inputs.outcome), dtype=np.intp))
         self.plain = [cells(self.rows, inputs.outcome, feature.codes) for feature in inputs.features]
         self.remainder: float | None = None
+        self.forms: dict[str, ShareForm] = {}
+        self.has_outputs = self._has_outputs()
         self.notes: list[str] = []
 
     def _merged(self, fold: Integers) -> list[Feature]:
@@ -132,7 +137,8 @@ class _Table:
         self._words(records, gaps, totals)
         order = sorted(range(len(records)), key=lambda j: (-round(abs(gaps[j].value), 12), records[j]["feature"]))
         frame = pl.DataFrame([records[j] for j in order], schema=SCHEMA, infer_schema_length=None)
-        return ProxyTable(frame, self.remainder, tuple(self.notes))
+        dial = self.forms if self.has_outputs else None
+        return ProxyTable(frame, dial, self.remainder, tuple(self.notes))
 
     def _put(self, record: dict[str, Any], name: str, measured: Measured | float | None) -> None:
         if measured is None:
@@ -177,7 +183,7 @@ class _Table:
             self._put(record, "gap_shapley", found.get(record["feature"]))
         if found:
             whole = self.rows.mean0(self.inputs.outcome) - self.rows.mean1(self.inputs.outcome)
-            self.remainder = whole - sum(value.value for value in found.values())
+            self.remainder = without_noise(whole - sum(value.value for value in found.values()))
 
     def _exact_shapley(self) -> dict[str, Normal]:
         if len(self.features) > MOST_FEATURES:
@@ -226,32 +232,62 @@ class _Table:
     def _weights(self) -> tuple[float, float]:
         return self.inputs.correction.input_weight, self.inputs.correction.output_weight
 
+    def _has_outputs(self) -> bool:
+        """Return whether the outputs have a finite divergence, so that they can be aligned."""
+        try:
+            output_term(self.rows, self.inputs.scores)
+        except SupportError:
+            return False
+        return True
+
     def _shares(self, records: list[dict[str, Any]]) -> None:
+        """Put the shares of g, of ℓ and of W, and keep those of g for every (λ2, λ4)."""
         if self.is_plug_in:
             self._plug_in_shares(records)
             return
-        for name, found in self._gradients(self.rows, slice(None), self._pairings()).items():
-            variance = crossfit.gradient_variance(self.rows, found)
-            for record, feature, plain in zip(records, self.features, self.inputs.features, strict=True):
-                ratio = crossfit.feature_share(self.rows, found, variance, feature.codes)
-                if not ratio.is_determined:
-                    self.notes.append(f"{name} is not determined: what it is a share of cannot be told from 0")
-                is_pooled = len(feature.labels) == 1 < len(plain.labels)
-                self._put(record, name, None if is_pooled else ratio)
-                if is_pooled:
-                    self.notes.append(f"{feature.name}: too few people for any of its values to have a share")
+        pairs = self._pairings()
+        scored = [_score_gradient(self.rows, self.inputs.outcome, pair) for pair in pairs]
+        spread = crossfit.gradient_variance(self.rows, scored)
+        corners = self._corners(pairs)
+        wholes = [crossfit.gradient_variance(self.rows, corner) for corner in corners]
+        for record, feature in zip(records, self.features, strict=True):
+            parts = [self._explained_by(corner, feature) for corner in corners]
+            form = self.forms[feature.name] = share_form(_three(parts), _three(wholes))
+            self._put_share(record, feature, "share", form.at(*self._weights()))
+            self._put_share(record, feature, "share_inputs", form.at(1.0, 0.0))
+            self._put_share(record, feature, "share_outputs", self._explained_by(scored, feature).over(spread))
+
+    def _corners(self, pairs: Sequence[crossfit.Pairing]) -> list[list[crossfit.Gradient]]:
+        """Return g at the corners of the dial: at the first only where outputs cannot be aligned."""
+        corners = CORNERS if self.has_outputs else CORNERS[:1]
+        return [
+            [crossfit.gradient(self.rows, self.inputs.scores, pair, *corner) for pair in pairs] for corner in corners
+        ]
+
+    def _explained_by(self, gradients: list[crossfit.Gradient], feature: Feature) -> Functional:
+        return averaged([crossfit.explained_variance(self.rows, g, feature.codes) for g in gradients])
+
+    def _put_share(self, record: dict[str, Any], feature: Feature, name: str, ratio: Ratio) -> None:
+        plain = next(one for one in self.inputs.features if one.name == feature.name)
+        is_pooled = len(feature.labels) == 1 < len(plain.labels)
+        if not ratio.is_determined:
+            self.notes.append(f"{name} is not determined: what it is a share of cannot be told from 0")
+        if is_pooled:
+            self.notes.append(f"{feature.name}: too few people for any of its values to have a share")
+        self._put(record, name, None if is_pooled else ratio)
 
     def _plug_in_shares(self, records: list[dict[str, Any]]) -> None:
         f, mine, w = self.inputs.correction, self.rows.audited, self.inputs.outcome
-        inputs = correction_function(f.audited, f.reference, 1.0, 0.0)
+        slopes = f.log_output_ratio[1:] - f.log_output_ratio[0] if self.has_outputs else np.zeros(f.outcomes - 1)
         scores = self.inputs.scores[:, 0] if self.inputs.scores.shape[1] == 1 else self.inputs.scores
         spread = self.rows.mean0((w - self.rows.mean0(w)) ** 2)
         columns = self.inputs.log_odds[mine], scores[mine]
         for record, feature in zip(records, self.features, strict=True):
             drives = gap_factors(cells(self.rows, w, feature.codes)).drives
             sums = cell_sums(*columns, feature.codes[mine], len(feature.labels), self.rows.weights[mine])
-            self._put(record, "share", share(sums, f))
-            self._put(record, "share_inputs", share(sums, inputs))
+            form = self.forms[feature.name] = plug_in_form(sums.between, f.audited.covariance, slopes)
+            self._put(record, "share", form.at(*self._weights()).estimate().value)
+            self._put(record, "share_inputs", form.at(1.0, 0.0).estimate().value)
             self._put(record, "share_outputs", drives**2 / spread if spread > 0 else 0.0)
 
     def _totals(self, records: list[dict[str, Any]]) -> list[dict[str, Measured]]:
@@ -394,6 +430,14 @@ def _certain_totals(feature: Feature, features: int) -> dict[str, Measured]:
     if feature.kind == "constant":
         return dict.fromkeys(("share", "share_inputs", "share_outputs"), Normal(0.0, 0.0))
     return {"share": Normal(1.0, 0.0)} if features == 1 and feature.in_membership else {}
+
+
+def _three(corners: list[Functional]) -> list[Functional]:
+    """Return the values at the three corners of the dial; outputs that cannot be aligned count for nothing."""
+    if len(corners) == 3:
+        return corners
+    inputs = corners[0]
+    return [inputs, combined(0.0, [(0.0, inputs)]), inputs]
 
 
 def _carried(rows: Rows, g: crossfit.Gradient, codes: Integers) -> float:

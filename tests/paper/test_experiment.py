@@ -16,7 +16,7 @@ from tiltmeter.demo import paper_experiment
 from tiltmeter.engines.arrays import cell_sums
 from tiltmeter.models.features import encode_features
 from tiltmeter.models.paper import logistic_log_odds, outcome_scores
-from tiltmeter.theory.shares import share
+from tiltmeter.theory.dial import plug_in_form
 
 PRINTED = {"PriorCounts": (0.4135, 0.629), "Age": (0.297, 0.103), "ChargeDegree": (0.105, 0.054)}
 PRINTED |= {"Sex": (0.067, 0.104), "LengthOfStay": (0.027, 0.150)}
@@ -182,9 +182,10 @@ def test_shares_at_the_ends_of_the_dial_are_those_of_score_and_log_odds():
     for j in range(codes.shape[1]):
         cells = cell_sums(log_odds, scores, codes[audited, j].astype(int), 3)
         for column, weights in ((log_odds, (1, 0)), (scores, (0, 1))):
-            f = corrections(models.log_odds, models.scores, audited, input_weight=weights[0], output_weight=weights[1])
+            f = corrections(models.log_odds, models.scores, audited)
+            form = plug_in_form(cells.between, f.audited.covariance, f.log_output_ratio[1:] - f.log_output_ratio[0])
             means = [column[codes[audited, j] == v].mean() for v in codes[audited, j]]
-            assert share(cells, f) == pytest.approx(np.var(means) / np.var(column))
+            assert form.at(*weights).estimate().value == pytest.approx(np.var(means) / np.var(column))
 
 
 def test_cells_without_reference_rows_are_those_of_the_erratum():

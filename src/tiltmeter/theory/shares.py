@@ -1,4 +1,4 @@
-"""Which part of the steepest correction a feature can carry alone, from its cell sums.
+"""Sums over the cells of a feature, from which its plug-in share of the correction follows.
 
 Restricting f to functions of X_j, the best rate is −sqrt(Var0(E0[g|X_j])), so share(j) = Var0(E0[g|X_j]) / Var0(g).
 """
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tiltmeter.theory.checks import Floats
-from tiltmeter.theory.correction import CorrectionFunction
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,9 +48,3 @@ class CellSums:
         centred = self.means - share @ self.means
         covariance: Floats = (centred * share[:, None]).T @ centred
         return covariance
-
-
-def share(cells: CellSums, correction: CorrectionFunction) -> float:
-    """Return Var0(E0[f~|X_j]), which is the share of Var0(g); 0 where there is nothing to correct."""
-    slope = np.array([correction.on_log_odds, *correction.on_scores])
-    return float(np.clip(slope @ cells.between @ slope, 0.0, 1.0))

@@ -1,0 +1,73 @@
+"""Where a result comes from: when, by which versions, from which data, and what the user said of them."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import polars as pl
+
+from tiltmeter.engines.tables import shown
+from tiltmeter.errors import DataError
+
+LIBRARIES = ("tiltmeter", "numpy", "scipy", "scikit-learn", "polars", "narwhals")
+HASHED_ROWS = 100_000  # at a time: the text of a table is larger than the table
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """The origin of an audit.
+
+    Attributes
+    ----------
+    created
+        When, in UTC.
+    versions
+        Of Python and of the libraries that made the numbers.
+    data_sha256
+        Of the columns that were read, sorted by name, as CSV in the order of their rows.
+    features
+        The columns taken as features.
+    stated
+        What the user said of data and model.
+    """
+
+    created: str
+    versions: dict[str, str]
+    data_sha256: str
+    features: tuple[str, ...]
+    stated: dict[str, str]
+
+
+def provenance_of(table: pl.DataFrame, features: Sequence[str], stated: dict[str, str]) -> Provenance:
+    """Return the origin of an audit of these columns."""
+    versions = {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES}
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    return Provenance(created, versions, data_sha256(table), tuple(features), stated)
+
+
+def data_sha256(table: pl.DataFrame) -> str:
+    """Return the SHA-256 of a table as CSV, its columns sorted by name."""
+    digest = hashlib.sha256()
+    ordered = table.select(sorted(table.columns))
+    for start in range(0, max(table.height, 1), HASHED_ROWS):
+        part = ordered.slice(start, HASHED_ROWS)
+        digest.update(part.write_csv(include_header=start == 0).encode())
+    return digest.hexdigest()
+
+
+def check_provenance(stated: Any) -> dict[str, str]:
+    """Return what the user said, as texts by name."""
+    if stated is None:
+        return {}
+    if not isinstance(stated, Mapping) or not all(isinstance(part, str) for pair in stated.items() for part in pair):
+        raise DataError(
+            f"`provenance` must be a dict of texts, got {shown(stated)}.",
+            'for example {"group labels": "self-reported", "data window": "2024", "model": "credit 3.1"}.',
+        )
+    return dict(stated)
