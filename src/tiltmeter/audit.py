@@ -43,6 +43,8 @@ from tiltmeter.settings import Settings
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import Rows
 from tiltmeter.views.json_file import write_json
+from tiltmeter.views.notebook import audit_html
+from tiltmeter.views.report.page import write_report
 
 Booleans = NDArray[np.bool_]
 FEW_ROWS = 50_000
@@ -114,6 +116,13 @@ class Audit:
     def to_json(self, path: str | Path) -> None:
         """Write every number of the audit to a JSON file, whole or not at all."""
         write_json(self.to_dict(), str(path))
+
+    def report(self, path: str | Path) -> None:
+        """Write the report, one HTML file that needs no network, whole or not at all."""
+        write_report(self.to_dict(), path)
+
+    def _repr_html_(self) -> str:
+        return audit_html(repr(self), [comparison._repr_html_() for comparison in self.comparisons.values()])
 
     def __repr__(self) -> str:
         return f"Audit({self.group} against {self.reference!r}: {', '.join(map(repr, self.comparisons))})"

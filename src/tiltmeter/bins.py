@@ -91,7 +91,7 @@ def _shares(rows: Rows, places: Integers, bins: int, is_audited: bool) -> list[f
     mine = rows.audited if is_audited else ~rows.audited
     counts = np.bincount(places[mine], minlength=bins)
     share = np.bincount(places, rows.audited_share if is_audited else rows.reference_share, bins)
-    return [None if hidden else float(part) for part, hidden in zip(share, withheld(counts), strict=True)]
+    return [None if hidden else min(float(part), 1.0) for part, hidden in zip(share, withheld(counts), strict=True)]
 
 
 def _places(values: Floats, low: float, high: float, bins: int) -> Integers:
@@ -209,12 +209,12 @@ def _profile(found: Binned, feature: Feature, fine: list[Integers], at: Integers
             "value": label,
             "n": None if hidden[value] else int(audited[value]),
             "n_reference": None if hidden_reference[value] else int(reference[value]),
-            "share_audited": None if hidden[value] else float(p0[value]),
-            "share_reference": None if hidden_reference[value] else float(p1[value]),
+            "share_audited": None if hidden[value] else min(float(p0[value]), 1.0),
+            "share_reference": None if hidden_reference[value] else min(float(p1[value]), 1.0),
             "score": float(score[value] / p0[value]) if is_shown else None,
             "log_odds": float(means[value, 0]) if is_shown else None,
             "scores": means[value, 1:].tolist() if is_shown else None,
-            "share_moved": None if moved is None or hidden[value] else float(moved[value]),
+            "share_moved": None if moved is None or hidden[value] else min(float(moved[value]), 1.0),
             "correction": None if at is None else _distribution(at[codes == value]),
             "quantiles": quantiles[value] if is_shown and quantiles else None,
         }

@@ -55,8 +55,9 @@ def main() -> None:
 
 @main.command()
 @click.option("--json", "json_target", metavar="FILE", help="Also write the numbers as JSON; '-' is standard output.")
+@click.option("--report", "report", metavar="FILE.html", help="Also write the report, one page for people.")
 @one_line_errors
-def demo(json_target: str | None) -> None:
+def demo(json_target: str | None, report: str | None) -> None:
     """Run the paper's experiment on bundled COMPAS data.
 
     With --json - the JSON is all that is written to standard output.
@@ -70,6 +71,8 @@ def demo(json_target: str | None) -> None:
     summary = paper_experiment()
     if json_target is not None:
         write_json(summary, json_target)
+    if report is not None:
+        _report(summary["cross_fitted"], report)
     if json_target != "-":
         print_demo(summary, Console(width=min(Console().width, 110)))
 
@@ -96,9 +99,11 @@ def demo(json_target: str | None) -> None:
 )
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--json", "json_target", metavar="FILE", help="Also write every number as JSON; '-' is standard output.")
+@click.option("--report", "report", metavar="FILE.html", help="Also write the report, one page for people.")
+@click.option("--state", "stated", multiple=True, metavar="NAME=TEXT", help='For the report, e.g. "model=credit 3.1".')
 @click.option("--fail-if", "conditions", multiple=True, metavar="CONDITION", help="Exit with 1, e.g. impact_ratio<0.8.")
 @one_line_errors
-def audit(data: Path, json_target: str | None, conditions: tuple[str, ...], **options: Any) -> None:
+def audit(data: Path, json_target: str | None, report: str | None, conditions: tuple[str, ...], **options: Any) -> None:
     """Audit a model's scores in DATA, a .csv or .parquet file.
 
     Exit codes: 0 done, 1 a --fail-if condition holds, 2 a mistake in the arguments or the data.
@@ -116,6 +121,8 @@ def audit(data: Path, json_target: str | None, conditions: tuple[str, ...], **op
     summary = result.to_dict()
     if json_target is not None:
         write_json(summary, json_target)
+    if report is not None:
+        _report(summary, report)
     if json_target != "-":
         print_audit(summary, Console(width=min(Console().width, 110)))
     fired = [sentence for one in gates for sentence in one.fired(result)]
@@ -125,6 +132,13 @@ def audit(data: Path, json_target: str | None, conditions: tuple[str, ...], **op
         sys.exit(GATE_FIRED)
 
 
+def _report(summary: dict[str, Any], target: str) -> None:
+    from tiltmeter.views.report.page import write_report
+
+    write_report(summary, target)
+    click.echo(f"The report is in {target}.", err=True)
+
+
 def _audited(path: Path, **options: Any) -> Audit:
     from tiltmeter.audit import audit as run
     from tiltmeter.engines.tables import check_columns, read_file, read_table
@@ -132,7 +146,7 @@ def _audited(path: Path, **options: Any) -> Audit:
     from tiltmeter.models.paper import outcome_scores
 
     data = read_file(path)
-    outcome, scores = options.pop("outcome"), options.pop("scores")
+    outcome, scores, stated = options.pop("outcome"), options.pop("scores"), options.pop("stated")
     if bool(scores) == (outcome is not None):
         raise TiltmeterError(
             f"exactly one of `--scores` and `--outcome` must be given, got {'both' if scores else 'neither'}.",
@@ -143,7 +157,8 @@ def _audited(path: Path, **options: Any) -> Audit:
         **options,
         "group": list(options["group"]),
         "audited": list(options["audited"]) or None,
-        "given": _given(options["given"]) or None,
+        "given": _pairs("--given", options["given"], "repaid=1") or None,
+        "provenance": _pairs("--state", stated, '"model=credit 3.1"'),
         "folds": options["folds"] or None,
         "features": features,
     }
@@ -157,11 +172,11 @@ def _audited(path: Path, **options: Any) -> Audit:
     return run(table, scores=outcome_scores(table, arguments["features"], outcome), **arguments)
 
 
-def _given(conditions: tuple[str, ...]) -> dict[str, str]:
-    given = {}
+def _pairs(option: str, conditions: tuple[str, ...], example: str) -> dict[str, str]:
+    pairs = {}
     for condition in conditions:
-        column, sign, value = condition.partition("=")
-        if not sign or not column:
-            raise TiltmeterError(f"`--given` must be COLUMN=VALUE, got {condition!r}.", "for example repaid=1.")
-        given[column] = value
-    return given
+        name, sign, value = condition.partition("=")
+        if not sign or not name:
+            raise TiltmeterError(f"`{option}` must be NAME=VALUE, got {condition!r}.", f"for example {example}.")
+        pairs[name] = value
+    return pairs

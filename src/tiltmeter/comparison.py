@@ -29,6 +29,8 @@ from tiltmeter.theory.path import Inputs, PathPoint, path_point, projection
 from tiltmeter.theory.uncertainty import Estimate, Measured, Normal, Rows, without_noise
 from tiltmeter.theory.ways import ways
 from tiltmeter.theory.world import Projection
+from tiltmeter.views.figures import Figure, comparison_figure
+from tiltmeter.views.notebook import comparison_html
 
 BINS = 40
 NEGLIGIBLE = 0.1  # of the materiality: among millions of rows, a dependence of no consequence is still significant
@@ -92,6 +94,8 @@ class Comparison:
         Mean score of the audited group minus that of the reference.
     impact_ratio
         Favourable rate of the audited group divided by that of the reference.
+    shortfall
+        How many more of the audited group would have the favourable outcome at the reference's rate.
     standardised_difference
         The gap over √((Var0(W) + Var1(W))/2).
     unexplained
@@ -118,6 +122,7 @@ class Comparison:
     favourable_rates: Rates
     gap: Estimate
     impact_ratio: Estimate | None
+    shortfall: Estimate
     standardised_difference: Estimate | None
     output_divergence: Estimate | None
     input_divergence: Estimate | None
@@ -237,6 +242,18 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the comparison, keyed by attribute name."""
+        dial = None if self.dial is None else {name: form.to_dict() for name, form in self.dial.items()}
+        return self._numbers() | {"prototypes": self.prototypes(), "dial": dial, "bins": self.bins()}
+
+    def plot(self, name: str = "proxy_map", **options: Any) -> Figure:
+        """Return one of the comparison's figures: its chart, the numbers behind it, and words for both."""
+        return comparison_figure(self.to_dict(), name, **options)
+
+    def _repr_html_(self) -> str:
+        return comparison_html(self._numbers())
+
+    def _numbers(self) -> dict[str, Any]:
+        """Return what needs no further pass over the rows."""
         summary = {name: getattr(self, name) for name in PLAIN}
         summary["output"] = self.output._asdict()
         summary["favourable_rates"] = {k: v.to_dict() for k, v in self.favourable_rates._asdict().items()}
@@ -247,9 +264,6 @@ class Comparison:
         summary["equal_outputs"] = None if test is None else {"statistic": test.statistic, "p_value": test.p_value}
         summary["correction"] = self.correction.to_dict()
         summary["proxies"] = self.proxies.to_dicts()
-        summary["prototypes"] = self.prototypes()
-        summary["dial"] = None if self.dial is None else {name: form.to_dict() for name, form in self.dial.items()}
-        summary["bins"] = self.bins()
         summary["balance"] = None if self.balance is None else balance_dict(self.balance)
         summary["notes"] = list(self.notes)
         return summary
@@ -303,6 +317,7 @@ PLAIN = ("audited", "reference", "rows", "epsilon_max", "membership", "shapley_r
 ESTIMATES = (
     "gap",
     "impact_ratio",
+    "shortfall",
     "standardised_difference",
     "output_divergence",
     "input_divergence",
@@ -395,6 +410,7 @@ class _Builder:
             ),
             gap=self._estimate(intervals.gap(rows, pair.outcome).normal()),
             impact_ratio=self._defined(lambda: intervals.impact_ratio(rows, pair.favourable)),
+            shortfall=self._estimate(intervals.shortfall(rows, pair.favourable).normal()),
             standardised_difference=self._defined(lambda: intervals.standardised_difference(rows, pair.outcome)),
             output_divergence=self._defined(lambda: intervals.output_divergence(rows, self.scores)),
             input_divergence=self._defined(self._input_divergence),

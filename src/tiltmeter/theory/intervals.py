@@ -54,6 +54,16 @@ def gap(rows: Rows, outcome: Floats) -> Functional:
     return Functional.of(rows, rows.mean0(outcome) - rows.mean1(outcome), outcome, -outcome)
 
 
+def shortfall(rows: Rows, favourable: Floats) -> Functional:
+    """Return n0·(E1[W] − E0[W]) of the favourable outcome.
+
+    So many more of the n0 audited people in the data would have it at the reference's rate.
+    """
+    size = float(rows.audited.sum())
+    missing = -size * favourable
+    return Functional.of(rows, size * (rows.mean1(favourable) - rows.mean0(favourable)), missing, -missing)
+
+
 @dataclass(frozen=True, slots=True)
 class NoneOf:
     """The ratio 0/p1 after none of n0 audited rows: 0, with the exact binomial upper bound."""
