@@ -22,7 +22,7 @@ from tiltmeter.settings import Settings
 from tiltmeter.theory import crossfit, intervals
 from tiltmeter.theory.checks import Floats, check_weights
 from tiltmeter.theory.correction import CorrectionFunction, correction_function
-from tiltmeter.theory.dial import ShareForm
+from tiltmeter.theory.dial import ShareForm, along
 from tiltmeter.theory.divergence import check_divergence
 from tiltmeter.theory.exponents import TestPair
 from tiltmeter.theory.path import Inputs, PathPoint, path_point, projection
@@ -182,6 +182,18 @@ class Comparison:
         schema = {"value": pl.String, "from": pl.Float64, "to": pl.Float64, "n": pl.Int64}
         return pl.DataFrame(records, schema=schema)
 
+    def shares_along_dial(self, positions: int = 21, confidence: float = 0.95) -> pl.DataFrame:
+        """Return each feature's share of the correction from "align inputs" (position 0) to "align outputs" (1).
+
+        Strongest feature first; no intervals for plug-in values; no rows where outputs have no finite divergence.
+        """
+        if not isinstance(positions, int) or isinstance(positions, bool) or positions < 2:
+            raise DataError(f"`positions` must be a whole number of at least 2, got {positions!r}.", "21 is usual.")
+        forms = {} if self.dial is None else {name: self.dial[name] for name in self.proxies["feature"]}
+        is_plug_in = self.balance is None
+        records = along(forms, np.linspace(0.0, 1.0, positions).tolist(), None if is_plug_in else confidence)
+        return pl.DataFrame(records, schema=ALONG_SCHEMA)
+
     def bins(self) -> dict[str, Any]:
         """Return what figures and the report are made of: distributions, profiles and the path, as plain numbers."""
         order = {name: place for place, name in enumerate(self.proxies["feature"])}
@@ -326,6 +338,13 @@ ESTIMATES = (
     "decisions_needed",
 )
 
+ALONG_SCHEMA = {
+    "position": pl.Float64,
+    "feature": pl.String,
+    "share": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+}
 PROFILE_SCHEMA = {
     "value": pl.String,
     "n": pl.Int64,
