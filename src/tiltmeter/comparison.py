@@ -29,7 +29,7 @@ from tiltmeter.theory.path import Inputs, PathPoint, path_point, projection
 from tiltmeter.theory.uncertainty import Estimate, Measured, Normal, Rows, without_noise
 from tiltmeter.theory.ways import ways
 from tiltmeter.theory.world import Projection
-from tiltmeter.views.figures import Figure, comparison_figure
+from tiltmeter.views.figures import Figure, comparison_figure, shares_along_dial
 from tiltmeter.views.notebook import comparison_html
 
 BINS = 40
@@ -257,9 +257,11 @@ class Comparison:
         dial = None if self.dial is None else {name: form.to_dict() for name, form in self.dial.items()}
         return self._numbers() | {"prototypes": self.prototypes(), "dial": dial, "bins": self.bins()}
 
-    def plot(self, name: str = "proxy_map", **options: Any) -> Figure:
+    def plot(self, name: str = "proxy_map", feature: str | None = None) -> Figure:
         """Return one of the comparison's figures: its chart, the numbers behind it, and words for both."""
-        return comparison_figure(self.to_dict(), name, **options)
+        if name == "shares_along_dial":
+            return shares_along_dial(self._numbers(), self.shares_along_dial())
+        return comparison_figure(self.to_dict(), name, feature)
 
     def _repr_html_(self) -> str:
         return comparison_html(self._numbers())

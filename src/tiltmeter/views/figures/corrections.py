@@ -11,7 +11,7 @@ from tiltmeter.views.figures.reading import Record, profile_of, steps, values_sh
 from tiltmeter.views.figures.theme import AUDITED, FAINT, QUIET, WIDTH, altair
 from tiltmeter.views.figures.words import label, number, percent
 
-MEANING = "correction f̃: these records would have to become rarer ← 0 → more common"
+MEANING = "correction f̃: to become rarer ← 0 → more common"
 LOW, HIGH = -4.0, 4.0  # the ends of the bins are open
 ROW = 78
 
@@ -41,16 +41,22 @@ def correction_distribution(comparison: Record, position_index: int = 10) -> Fig
         "become more common among them, records left of 0 rarer."
     )
     note = WITHHELD if None in shares else ""
-    return figure(_histogram(records), records, title, description, name, where, note)
+    return figure(_histogram(records, _reach(found)), records, title, description, name, where, note)
 
 
-def _histogram(records: list[Record]) -> Any:
+def _reach(found: list[list[float | None]]) -> list[float]:
+    """Return the domain of all positions: the picture stays when the dial moves."""
+    edges = steps(LOW, HIGH, len(found[0]))
+    return _domain([{"from": a, "to": b, "share": s} for one in found for (a, b), s in zip(edges, one, strict=True)])
+
+
+def _histogram(records: list[Record], domain: list[float]) -> Any:
     alt = altair()
     bars = (
         alt.Chart()
         .mark_bar(color=AUDITED, stroke="white", strokeWidth=0.6, clip=True)
         .encode(
-            x=alt.X("from:Q", title=MEANING, scale=alt.Scale(domain=_domain(records), nice=False)),
+            x=alt.X("from:Q", title=MEANING, scale=alt.Scale(domain=domain, nice=False)),
             x2="to:Q",
             y=alt.Y("share:Q", title="share of the audited group", axis=alt.Axis(format=".0%")),
             y2=alt.Y2(datum=0),

@@ -6,7 +6,7 @@ from typing import Any
 
 from tiltmeter.views.figures.figure import Figure, data, figure, nothing
 from tiltmeter.views.figures.reading import Record, span
-from tiltmeter.views.figures.theme import AUDITED, FAINT, INK, QUIET, REFERENCE, altair
+from tiltmeter.views.figures.theme import AUDITED, QUIET, REFERENCE, altair
 from tiltmeter.views.figures.words import interval, labels, number, percent
 
 GROUPS = 30
@@ -85,7 +85,7 @@ def _panel(name: str, x: Any, is_first: bool) -> Any:
     whiskers = whiskers.mark_rule(strokeWidth=1.8)
     dots = alt.Chart().transform_filter(f"datum.{name} != null").mark_point(filled=True, size=95, opacity=1)
     return alt.layer(
-        alt.Chart().mark_point(opacity=0, color=FAINT, stroke=INK).encode(y=y),
+        alt.Chart().mark_point(opacity=0).encode(y=y),
         whiskers.encode(
             x=alt.X(f"{name}_low:Q", title=x["title"], scale=x["scale"]), x2=f"{name}_high:Q", y=y, color=colour
         ),

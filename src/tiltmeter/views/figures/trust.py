@@ -97,4 +97,4 @@ def _mismatches(records: list[Record]) -> Any:
         whiskers.encode(x=alt.X("low:Q", title=x["title"], scale=scale), x2="high:Q", y=y),
         dots.encode(x=x, y=y, shape=shape, tooltip=tooltip),
     ]
-    return alt.layer(*layers, data=data(records)).properties(width=WIDTH - 140, height=alt.Step(24))
+    return alt.layer(*layers, data=data(records)).properties(width=WIDTH - 140, height=24 * len(records))

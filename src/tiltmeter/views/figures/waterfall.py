@@ -127,4 +127,4 @@ def _drawn(records: list[Record], axis: str, is_chain: bool = True) -> Any:
     else:
         zero = alt.Chart(data([{"zero": 0}], "zero")).mark_rule(color=FAINT).encode(x="zero:Q")
         layers.insert(0, zero)
-    return alt.layer(*layers, data=data(records)).properties(width=WIDTH, height=alt.Step(30))
+    return alt.layer(*layers, data=data(records)).properties(width=WIDTH, height=30 * len(records))

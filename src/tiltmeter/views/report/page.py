@@ -11,7 +11,7 @@ from typing import Any
 
 from tiltmeter.errors import MissingExtraError
 from tiltmeter.views import formats
-from tiltmeter.views.figures import Figure
+from tiltmeter.views.figures.theme import vl_convert
 from tiltmeter.views.json_file import write_text
 from tiltmeter.views.report import sections, words
 
@@ -29,9 +29,9 @@ def page(summary: dict[str, Any]) -> str:
     """Return the report as one HTML text."""
     comparisons = [sections.section(summary, place, name) for place, name in enumerate(summary["comparisons"])]
     overview = sections.overview(summary)
-    data = _data(summary, [overview, *(one.figures for one in comparisons)])
-    scripts = [_library(), _own("page.js")]
-    return (
+    data = _data(summary, [overview, *(drawing for one in comparisons for drawing in one.drawings.values())])
+    scripts = [str(vl_convert().javascript_bundle()), _own("page.js")]  # Vega, which draws, and our own
+    text: str = (
         _environment()
         .get_template("page.html")
         .render(
@@ -41,10 +41,11 @@ def page(summary: dict[str, Any]) -> str:
             comparisons=comparisons,
             data=data,
             scripts=scripts,
-            hashes=[_sha256(text) for text in scripts],
+            hashes=[_sha256(script) for script in scripts],
             style=_own("page.css"),
         )
     )
+    return text
 
 
 def _environment() -> Any:
@@ -65,21 +66,14 @@ def _own(name: str) -> str:
     return files("tiltmeter.views.report").joinpath("pieces", name).read_text(encoding="utf-8")
 
 
-def _library() -> str:
-    """Return Vega, which draws the figures in the page."""
-    from vl_convert import javascript_bundle
-
-    return str(javascript_bundle())
-
-
 def _sha256(text: str) -> str:
     """Return the hash by which a browser knows a script as ours; it runs no other."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _data(summary: dict[str, Any], figures: list[dict[str, Figure]]) -> str:
+def _data(summary: dict[str, Any], drawings: list[sections.Drawing]) -> str:
     """Return what the page's script needs, as JSON that cannot end its element."""
-    specs = {name: figure.spec(width="container") for group in figures for name, figure in group.items()}
+    specs = {drawing.element: drawing.spec for drawing in drawings}
     moving = {str(place): c for place, c in enumerate(sections.moving(c) for c in summary["comparisons"].values())}
     text = _json({"specs": specs, "comparisons": moving, "confidence": summary["settings"]["confidence"]})
     while len(text) > DATA_LIMIT and sections.shorten(moving):

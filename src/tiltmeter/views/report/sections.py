@@ -2,37 +2,50 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import polars as pl
 
 from tiltmeter.views import figures
 from tiltmeter.views.figures import Figure
 from tiltmeter.views.report import words
 
-SHOWN_FEATURES = 25  # the others at the reader's wish
-TABLE_ROWS = 60  # of the numbers behind a picture
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawing:
+    """A figure on the page. Title and note are the page's own text: they wrap, and are read aloud."""
+
+    element: str
+    title: str
+    note: str
+    description: str
+    spec: dict[str, Any]
+    table: pl.DataFrame
+
+    @classmethod
+    def of(cls, element: str, figure: Figure) -> Drawing:
+        """Return a figure that fills its column."""
+        spec = figure.spec(width="container") | {"background": "transparent"}
+        heading = spec.pop("title")
+        return cls(element, figure.title, heading.get("subtitle", ""), figure.description, spec, figure.table)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Section:
-    """One audited group on the page: its place, its numbers, its sentences and its figures by element."""
+    """One audited group on the page: its place, its numbers, its sentences and its drawings by name."""
 
     place: int
     name: str
     c: dict[str, Any]
     found: list[str]
     sure: list[str]
-    figures: dict[str, Figure]
-
-    def figure(self, name: str) -> tuple[str, Figure] | None:
-        """Return a figure's element and the figure."""
-        element = f"{name}-{self.place}"
-        return (element, self.figures[element]) if element in self.figures else None
+    drawings: dict[str, Drawing]
 
 
-def overview(summary: dict[str, Any]) -> dict[str, Figure]:
-    """Return the figures of all groups together."""
-    return {"rates": figures.rates(summary)}
+def overview(summary: dict[str, Any]) -> Drawing:
+    """Return the picture of all groups together."""
+    return Drawing.of("rates", figures.rates(summary))
 
 
 def section(summary: dict[str, Any], place: int, name: str) -> Section:
@@ -41,7 +54,7 @@ def section(summary: dict[str, Any], place: int, name: str) -> Section:
     drawn = {
         "outputs": figures.outputs(c),
         "waterfall": figures.waterfall(c),
-        "map": figures.proxy_map(c),
+        "map": figures.proxy_map(c, settings["materiality"]),
         "shares": figures.shares(c),
         "ways": figures.ways(c),
         "correction": figures.correction_distribution(c, start_position(c)),
@@ -50,8 +63,9 @@ def section(summary: dict[str, Any], place: int, name: str) -> Section:
     }
     if c["balance"] is not None:
         drawn["balance"] = figures.balance(c)
-    by_element = {f"{key}-{place}": figure for key, figure in drawn.items()}
-    return Section(place, name, c, words.found_words(c, settings), words.sure_words(c), by_element)
+    drawings = {key: Drawing.of(f"{key}-{place}", figure) for key, figure in drawn.items()}
+    drawings["correction"] = replace(drawings["correction"], note="")  # it names a position, and the dial moves
+    return Section(place, name, c, words.found_words(c, settings), words.sure_words(c), drawings)
 
 
 def start_position(c: dict[str, Any]) -> int:

@@ -13,8 +13,8 @@ MOST_NAMED = 6
 DOES_NOT_SHOW = (
     "It shows associations under this one model and these data. It shows no cause, and is no verdict on a model, a "
     "decision or a person.",
-    "Proxy evidence is a reason to look at a feature: it reveals the group, moves the score, and the two go the same "
-    "way. Whether the feature is legitimate is not a statistical question.",
+    "Proxy evidence is a reason to look at a feature: it reveals the group, moves the score, and the two go "
+    "together. Whether the feature is legitimate is not a statistical question.",
     "“Too little data” is an answer of its own. It never means that there is no difference.",
     "The correction says in which direction inputs would have to move for the groups to meet, near where they are now. "
     "It is not a plan to change anybody.",
@@ -90,7 +90,7 @@ def _rates(c: dict[str, Any]) -> Iterator[str]:
         return
     ends = "" if ratio["low"] is None else f" (interval {percent(ratio['low'])} to {percent(ratio['high'])})"
     yield (
-        f"{cut(c['audited'])} get the favourable outcome {percent(ratio['value'])} as often as "
+        f"The favourable outcome is {percent(ratio['value'])} as frequent among {cut(c['audited'])} as among "
         f"{cut(c['reference'])}{ends}: {percent(rates['audited']['value'])} against "
         f"{percent(rates['reference']['value'])}."
     )

@@ -92,7 +92,7 @@
         make("td", { "data-low": share.low, "data-high": share.high }, track, `${percent(share.low)} to ${percent(share.high)}`));
     }));
     section.querySelector(".position").textContent =
-      `λ2 = ${fixed(1 - t, 2)} on inputs, λ4 = ${fixed(t, 2)} on outputs; descent rate ${fixed(part.dial[position].descent_rate, 4)}.`;
+      `λ2 = ${fixed(1 - t, 2)} on inputs, λ4 = ${fixed(t, 2)} on outputs.`;
   };
 
   const dialDistribution = (place, part, position) => {
@@ -100,7 +100,10 @@
     if (!view) return;
     const bins = part.correction[position];
     // Only what was given: a spread would copy Vega's hidden identity, and the old rows would stay.
-    const rows = view.data("table").map((row, i) => ({ ...Object.fromEntries(Object.entries(row)), share: bins[i] }));
+    const rows = view.data("table").map((row, i) => ({
+      ...Object.fromEntries(Object.entries(row)), share: bins[i], withheld: bins[i] === null,
+      shown: bins[i] === null ? "withheld: 1 to 9 people" : percent(bins[i]),
+    }));
     view.data("table", rows).run();
   };
 
