@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: demo test test-slow lint bench bench-audit format clean
 
 demo: $(VENV)/installed
-	@$(BIN)/tiltmeter demo
+	@$(BIN)/tiltmeter demo --report compas-report.html
 
 test: lint
 	$(BIN)/python -m pytest
@@ -41,7 +41,7 @@ $(VENV)/bin/python:
 
 $(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing tiltmeter ..." >&2
-	@$(BIN)/python -m pip install --quiet -c constraints.txt -e .
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[report]'
 	@touch $@
 
 $(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
