@@ -15,7 +15,7 @@ from tiltmeter.models.paper import outcome_scores
 from tiltmeter.theory.simplex import simplex_ways
 from tiltmeter.views import figures
 
-WORLD = tm.World([0.76, 0.14, 0.10], [0.26, 0.40, 0.34], channel=[0.85, 0.55, 0.15])
+WORLD = tm.World([0.64, 0.26, 0.10], [0.16, 0.40, 0.44], channel=[0.85, 0.55, 0.15])
 
 
 def gallery() -> dict[str, figures.Figure]:

@@ -36,7 +36,9 @@ def proxy_map(comparison: Record, materiality: float = 0.005) -> Figure:
         f"the score more. Curves join places of equal points of the gap. Strongest: {first['label']}, "
         f"{points(first['gap'])} points."
     )
-    labelled = f"the {LABELLED} strongest of {len(drawn)} features are labelled" if len(drawn) > LABELLED else ""
+    labelled = (
+        f"the {LABELLED} strongest of {len(drawn)} features have names and intervals" if len(drawn) > LABELLED else ""
+    )
     note = "curves: points of the gap where both are fully aligned"
     chart = _drawn(records, right, top, _levels(right * top, materiality), materiality)
     return figure(chart, records, title, description, note, labelled)
@@ -138,8 +140,8 @@ def _whiskers(x: Any, y: Any) -> list[Any]:
     across = base.encode(x=alt.X("reveals_low:Q", title=x["title"]), x2="reveals_high:Q", y=y)
     along = base.encode(x=x, y=alt.Y("drives_low:Q", title=y["title"]), y2="drives_high:Q")
     return [
-        across.transform_filter("datum.reveals_low != null && datum.reveals_high != null"),
-        along.transform_filter("datum.drives_low != null && datum.drives_high != null"),
+        across.transform_filter("datum.name != null && datum.reveals_low != null && datum.reveals_high != null"),
+        along.transform_filter("datum.name != null && datum.drives_low != null && datum.drives_high != null"),
     ]
 
 
@@ -147,19 +149,16 @@ def _marks(records: list[Record], x: Any, y: Any) -> Any:
     alt = altair()
     chosen = alt.selection_point(name="feature", fields=["feature"])
     scale = alt.Scale(domain=[-1, 1], range=DIVERGING, clamp=True, interpolate="rgb")
+    legend = alt.Legend(gradientLength=130, values=[-1, 0, 1], orient="top", direction="horizontal")
+    colour = alt.Color("alignment:Q", scale=scale, title="alignment, −1 to 1", legend=legend)
     shapes = alt.Scale(domain=[RAISES, LOWERS, NEITHER], range=["triangle-up", "triangle-down", "circle"])
     return (
         alt.Chart(name="marks")
-        .mark_point(filled=True, size=130, opacity=1, stroke=INK, strokeWidth=0.8)
+        .mark_point(filled=True, size=130, opacity=1, stroke=INK, strokeWidth=0.8, invalid=None)
         .encode(
             x=x,
             y=y,
-            color=alt.Color(
-                "alignment:Q",
-                scale=scale,
-                title="alignment, −1 to 1",
-                legend=alt.Legend(gradientLength=130, values=[-1, 0, 1], orient="top", direction="horizontal"),
-            ),
+            color=alt.condition("isValid(datum.alignment)", colour, alt.value("white")),
             shape=alt.Shape("sign:N", scale=shapes, title="sign of its points", legend=_signs(records)),
             tooltip=[
                 alt.Tooltip("label:N", title="feature"),
