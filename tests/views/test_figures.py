@@ -5,6 +5,7 @@ import json
 import os
 import re
 from functools import cache
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -471,3 +472,13 @@ def test_places_are_spread_and_keep_their_order():
     assert found[4] == 0.9
     assert found[1:4] == pytest.approx([0.06, 0.11, 0.16])
     assert placed([], 1.0, 1.0, 620, 400) == []
+
+
+def test_the_gallery_shows_every_figure():
+    root = Path(__file__).parents[2] / "docs"
+    text = (root / "gallery.md").read_text()
+    pictures = re.findall(r"\(img/(\w+)\.svg\)", text)
+    assert sorted(pictures) == sorted(name for name in figures.__all__ if name.islower())
+    for name in pictures:
+        assert f"`figures.{name}(" in text
+        assert (root / "img" / f"{name}.svg").exists()

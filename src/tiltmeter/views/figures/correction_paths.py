@@ -120,7 +120,7 @@ def _way_names(records: list[Record], x: Any, y: Any) -> list[Any]:
     is_left = middles[0]["x"] <= middles[1]["x"]
     layers = []
     for middle, at_left in zip(middles, (is_left, not is_left), strict=True):
-        name = data([middle | {"text": middle["way"]}], f"name_{'left' if at_left else 'right'}")
+        name = data([middle | {"text": middle["way"].split(": ")[1]}], f"name_{'left' if at_left else 'right'}")
         base = alt.Chart(name).encode(x=x, y=y, text="text:N", color=_colour("way:N"))
         side = {"align": "right", "dx": -12} if at_left else {"align": "left", "dx": 12}
         layers += halo(base, fontWeight=600, **side)
@@ -209,7 +209,7 @@ def _plane_marks(records: list[Record], start: float, least: Record | None, x: A
         marks.append({"input_change": least["cost"], "output_divergence": 0.0, "text": words})
     base = alt.Chart(data(marks, "marks")).encode(x=x, y=y)
     dots = base.mark_point(filled=True, size=120, opacity=1, color=INK, shape="diamond")
-    texts = base.mark_text(align="left", dx=9, dy=-17, fontWeight=600).encode(text="text:N")
+    texts = halo(base.encode(text="text:N"), align="left", dx=9, dy=-17, fontWeight=600)
     named = []
     for way, dx in ((GREEN_WAY, -1), (RED_WAY, 1)):
         stops = [record for record in records if record["way"] == way and record["step"] > 0]
@@ -218,4 +218,4 @@ def _plane_marks(records: list[Record], start: float, least: Record | None, x: A
             named.append(middle | {"text": way, "dx": dx})
     colour = _colour("way:N")
     labels = alt.Chart(data(named, "way_names")).mark_text(align="left", dx=10, fontWeight=600)
-    return [dots, texts, labels.encode(x=x, y=y, text="text:N", color=colour)]
+    return [dots, *texts, labels.encode(x=x, y=y, text="text:N", color=colour)]

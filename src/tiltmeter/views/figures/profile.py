@@ -110,8 +110,9 @@ def _scores(records: list[Record]) -> Any:
 
 def _corrections(records: list[Record]) -> Any:
     alt = altair()
-    title = ["correction f̃ of the audited: rarer ← 0 → more common", "box 25 to 75 %, line 5 to 95 %, tick median"]
     known = [record[end] for record in records for end in ENDS if record[end] is not None]
+    legend = "box 25 to 75 %, line 5 to 95 %, tick median" if known else "too few people for its spread"
+    title = ["correction f̃ of the audited: rarer ← 0 → more common", legend]
     reach = 1.1 * max([abs(value) for value in known], default=1.0) or 1.0
     scale = alt.Scale(domain=[-reach, reach], nice=False)
     y = _y(False)

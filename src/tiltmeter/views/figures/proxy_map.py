@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tiltmeter.views.figures.figure import Figure, data, figure, nothing
-from tiltmeter.views.figures.placement import placed
+from tiltmeter.views.figures.placement import placed, spread
 from tiltmeter.views.figures.reading import Record, features
 from tiltmeter.views.figures.theme import DIVERGING, FAINT, INK, QUIET, WIDTH, altair, halo
 from tiltmeter.views.figures.words import interval, number, points, versus
@@ -74,14 +74,22 @@ def _levels(most: float, materiality: float) -> list[float]:
 
 
 def _curve(level: float, right: float, top: float, materiality: float) -> list[Record]:
-    """Return drives = level / reveals within the map, and its name at the right end."""
+    """Return drives = level / reveals within the map."""
     start, count = level / top, 60
-    name = f"{points(level, sign=False)} pt" + (" (materiality)" if level == materiality else "")
     xs = [start * (right / start) ** (step / count) for step in range(count + 1)]
     return [
-        {"level": level, "is_material": level == materiality, "reveals": x, "drives": level / x}
-        | {"name": name if step == count else ""}
+        {"level": level, "is_material": level == materiality, "step": step, "reveals": x, "drives": level / x}
         for step, x in enumerate(xs)
+    ]
+
+
+def _curve_names(levels: list[float], right: float, top: float, materiality: float) -> list[Record]:
+    """Return the curves' names at their right ends, moved apart."""
+    heights = spread([level / right for level in levels], 13 * top / HEIGHT)
+    return [
+        {"reveals": right, "drives": height}
+        | {"name": f"{points(level, sign=False)} pt" + (" (materiality)" if level == materiality else "")}
+        for level, height in zip(levels, heights, strict=True)
     ]
 
 
@@ -130,8 +138,9 @@ def _curves(levels: list[float], right: float, top: float, materiality: float) -
         detail="level:N",
         strokeDash=alt.condition("datum.is_material", alt.value([6, 3]), alt.value([1, 0])),
     )
-    ends = base.transform_filter("datum.name != ''")
-    return [lines, ends.mark_text(align="left", dx=4, fontSize=11, color=QUIET).encode(text="name:N")]
+    ends = alt.Chart(data(_curve_names(levels, right, top, materiality), "curve_names"))
+    ends = ends.mark_text(align="left", dx=4, fontSize=11, color=QUIET)
+    return [lines, ends.encode(x="reveals:Q", y="drives:Q", text="name:N")]
 
 
 def _whiskers(x: Any, y: Any) -> list[Any]:
