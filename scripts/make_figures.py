@@ -15,7 +15,9 @@ from tiltmeter.models.paper import outcome_scores
 from tiltmeter.theory.simplex import simplex_ways
 from tiltmeter.views import figures
 
-WORLD = tm.World([0.76, 0.14, 0.10], [0.26, 0.40, 0.34], channel=[0.85, 0.55, 0.15])
+WORLD = tm.World([0.70, 0.21, 0.09], [0.24, 0.34, 0.42], channel=[0.85, 0.55, 0.15])
+
+ALSO_PNG = ("proxy_map", "simplex", "correction_by_value", "waterfall")
 
 
 def gallery() -> dict[str, figures.Figure]:
@@ -39,12 +41,13 @@ def gallery() -> dict[str, figures.Figure]:
 
 
 def main() -> None:
-    """Write each figure as .svg and .png."""
+    """Write every figure as .svg, and those that stand in the README as .png too."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[1] / "docs" / "img")
     folder.mkdir(parents=True, exist_ok=True)
     for name, figure in gallery().items():
-        for ending in ("svg", "png"):
-            figure.save(folder / f"{name}.{ending}")
+        figure.save(folder / f"{name}.svg")
+        if name in ALSO_PNG:
+            figure.save(folder / f"{name}.png")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from typing import Any
 
 from tiltmeter.views.figures.figure import Figure, data, figure, nothing
 from tiltmeter.views.figures.reading import Record
-from tiltmeter.views.figures.theme import AUDITED, FAINT, GREEN, INK, QUIET, RED, REFERENCE, WIDTH, altair
+from tiltmeter.views.figures.theme import AUDITED, FAINT, GREEN, INK, QUIET, RED, REFERENCE, WIDTH, altair, halo
 from tiltmeter.views.figures.words import number, versus
 
 GREEN_WAY, RED_WAY = "green: align outputs", "red: align inputs and outputs"
@@ -70,8 +70,8 @@ def _level_name(ends: list[Record], x: Any, y: Any) -> Any:
 
 def _groups(summary: Record) -> list[Record]:
     return [
-        {"x": summary["p0"]["x"], "y": summary["p0"]["y"], "role": "audited", "text": "P0, audited", "dx": -10},
-        {"x": summary["p1"]["x"], "y": summary["p1"]["y"], "role": "reference", "text": "P1, reference", "dx": 12},
+        {"x": summary["p0"]["x"], "y": summary["p0"]["y"], "role": "audited", "text": "P0, audited"},
+        {"x": summary["p1"]["x"], "y": summary["p1"]["y"], "role": "reference", "text": "P1, reference"},
     ]
 
 
@@ -82,14 +82,10 @@ def _points(marks: list[Record], x: Any, y: Any) -> list[Any]:
     shape = alt.Shape("role:N", scale=alt.Scale(domain=roles, range=["circle", "square"]), legend=None)
     base = alt.Chart(data(marks, "groups")).encode(x=x, y=y)
     dots = base.mark_point(filled=True, size=150, opacity=1, stroke="white").encode(color=colour, shape=shape)
-    sides = ("left", "right")
-    texts = [
-        base.transform_filter(f"datum.dx {'>' if side == 'left' else '<'} 0")
-        .mark_text(align=side, dx=12 if side == "left" else -12, fontWeight=600)
-        .encode(text="text:N", color=colour)
-        for side in sides
-    ]
-    return [dots, *texts]
+    texts = base.encode(text="text:N", color=colour)
+    below = texts.transform_filter("datum.role == 'audited'")
+    above = texts.transform_filter("datum.role == 'reference'")
+    return [dots, *halo(below, dy=18, fontWeight=600), *halo(above, dy=-17, dx=14, align="left", fontWeight=600)]
 
 
 def _colour(field: str) -> Any:
@@ -124,10 +120,10 @@ def _way_names(records: list[Record], x: Any, y: Any) -> list[Any]:
     is_left = middles[0]["x"] <= middles[1]["x"]
     layers = []
     for middle, at_left in zip(middles, (is_left, not is_left), strict=True):
-        name = data([middle | {"text": middle["way"]}], f"name_{'left' if at_left else 'right'}")
+        name = data([middle | {"text": middle["way"].split(": ")[1]}], f"name_{'left' if at_left else 'right'}")
         base = alt.Chart(name).encode(x=x, y=y, text="text:N", color=_colour("way:N"))
         side = {"align": "right", "dx": -12} if at_left else {"align": "left", "dx": 12}
-        layers.append(base.mark_text(fontWeight=600, **side))
+        layers += halo(base, fontWeight=600, **side)
     return layers
 
 
@@ -145,6 +141,8 @@ def ways(comparison: Record) -> Figure:
     start = comparison["output_divergence"]
     if start is None or not (found["green"] or found["red"]):
         return nothing(title, "outputs have no finite divergence: there is no way to draw")
+    if start["value"] == 0:
+        return nothing(title, "the outputs of both groups agree: there is nothing to remove")
     records = _stops(GREEN_WAY, start["value"], found["green"])
     if least is not None:
         records.append(_stop(GREEN_WAY, len(records), None, least["cost"], 0.0, least["favourable_rate"]))
@@ -175,6 +173,7 @@ def _stop(way: str, step: int, weight: float | None, change: float, left: float,
 def _plane(records: list[Record], start: float, least: Record | None) -> Any:
     alt = altair()
     right = max(record["input_change"] for record in records) or 1e-3
+    top = max(record["output_divergence"] for record in records) or 1e-3
     x = alt.X(
         "input_change:Q",
         title="change of the audited group's inputs, KL(Q‖P0) in nats →",
@@ -183,7 +182,7 @@ def _plane(records: list[Record], start: float, least: Record | None) -> Any:
     y = alt.Y(
         "output_divergence:Q",
         title="output divergence left, in nats",
-        scale=alt.Scale(domain=[0, 1.1 * max(start, 1e-9)], nice=False),
+        scale=alt.Scale(domain=[0, 1.1 * top], nice=False),
     )
     fields = [("weight", "weight t"), ("input_change", "input change"), ("output_divergence", "divergence left")]
     lines = _ways(x, y, "step:Q", [*fields, ("favourable_rate", "favourable rate")])
@@ -210,7 +209,7 @@ def _plane_marks(records: list[Record], start: float, least: Record | None, x: A
         marks.append({"input_change": least["cost"], "output_divergence": 0.0, "text": words})
     base = alt.Chart(data(marks, "marks")).encode(x=x, y=y)
     dots = base.mark_point(filled=True, size=120, opacity=1, color=INK, shape="diamond")
-    texts = base.mark_text(align="left", dx=9, dy=-17, fontWeight=600).encode(text="text:N")
+    texts = halo(base.encode(text="text:N"), align="left", dx=9, dy=-17, fontWeight=600)
     named = []
     for way, dx in ((GREEN_WAY, -1), (RED_WAY, 1)):
         stops = [record for record in records if record["way"] == way and record["step"] > 0]
@@ -219,4 +218,4 @@ def _plane_marks(records: list[Record], start: float, least: Record | None, x: A
             named.append(middle | {"text": way, "dx": dx})
     colour = _colour("way:N")
     labels = alt.Chart(data(named, "way_names")).mark_text(align="left", dx=10, fontWeight=600)
-    return [dots, texts, labels.encode(x=x, y=y, text="text:N", color=colour)]
+    return [dots, *texts, labels.encode(x=x, y=y, text="text:N", color=colour)]

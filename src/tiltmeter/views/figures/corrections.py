@@ -9,11 +9,12 @@ from tiltmeter.views.figures.distributions import NO_SHAPE, WITHHELD
 from tiltmeter.views.figures.figure import Figure, data, figure, nothing
 from tiltmeter.views.figures.reading import Record, profile_of, steps, values_shown
 from tiltmeter.views.figures.theme import AUDITED, FAINT, QUIET, WIDTH, altair
-from tiltmeter.views.figures.words import label, number, percent
+from tiltmeter.views.figures.words import GROUP, label, labels, number, percent
 
 MEANING = "correction f̃: to become rarer ← 0 → more common"
 LOW, HIGH = -4.0, 4.0  # the ends of the bins are open
 ROW = 78
+SHORT = 22  # letters of a value's name, to leave room for its people
 
 
 def correction_distribution(comparison: Record, position_index: int = 10) -> Figure:
@@ -34,7 +35,7 @@ def correction_distribution(comparison: Record, position_index: int = 10) -> Fig
     if not any(shares):
         return nothing(title, NO_SHAPE)
     position = dial[place]["position"]
-    name = label(comparison["audited"], 40)
+    name = label(comparison["audited"], GROUP)
     where = f"dial at {number(position, 2)} (0 aligns inputs, 1 aligns outputs)"
     description = (
         f"Histogram of the correction function over the audited group, {where}. Records right of 0 would have to "
@@ -101,7 +102,7 @@ def correction_by_value(comparison: Record, feature: str) -> Figure:
     )
     note = WITHHELD if any(record["withheld"] for record in records) else ""
     chart = _ridges(records, values)
-    people = f"share of the {label(comparison['audited'], 40)} people with each value"
+    people = f"share of the {label(comparison['audited'], GROUP)} people with each value"
     return figure(chart, records, title, description, people, values_shown(comparison, feature), note)
 
 
@@ -152,9 +153,8 @@ def _ridges(records: list[Record], values: list[Record]) -> Any:
 def _value_axis(values: list[Record]) -> Any:
     """Return an axis that names the rows: marks nobody sees, at their middles."""
     alt = altair()
-    rows = [
-        {"label": value["label"] + (" (withheld)" if value["n"] is None else f" ({value['n']:,} people)")}
-        for value in values
-    ]
-    axis = alt.Axis(title=None, grid=False, ticks=False, domain=False, orient="left")
+    names = labels((value["value"] for value in values), SHORT)
+    people = ["withheld" if value["n"] is None else f"{value['n']:,} people" for value in values]
+    rows = [{"label": f"{name} ({count})"} for name, count in zip(names, people, strict=True)]
+    axis = alt.Axis(title=None, grid=False, ticks=False, domain=False, orient="left", labelLimit=250)
     return alt.Chart(data(rows, "values")).mark_point(opacity=0).encode(y=alt.Y("label:N", sort=None, axis=axis))

@@ -87,6 +87,7 @@ def _people(records: list[Record]) -> Any:
         .mark_point(shape="square", size=75, color=REFERENCE, strokeWidth=2, fill="white", opacity=1)
     )
     layers = [
+        alt.Chart().mark_point(opacity=0).encode(y=y),  # every value keeps its row, whatever is shown of it
         joins,
         reference.encode(x=alt.X("share_reference:Q", title=title), y=y, tooltip=_tooltip()),
         audited.encode(x=x, y=y, tooltip=_tooltip()),
@@ -101,7 +102,6 @@ def _scores(records: list[Record]) -> Any:
     dots = (
         alt.Chart().transform_filter("datum.score != null").mark_point(filled=True, size=90, color=AUDITED, opacity=1)
     )
-    # Every value keeps its row, whether or not its score is shown.
     rows = alt.Chart().mark_point(opacity=0).encode(y=_y(False))
     return alt.layer(rows, dots.encode(x=x, y=_y(False), tooltip=_tooltip())).properties(
         width=120, height=alt.Step(STEP)
@@ -110,8 +110,9 @@ def _scores(records: list[Record]) -> Any:
 
 def _corrections(records: list[Record]) -> Any:
     alt = altair()
-    title = ["correction f̃ of the audited: rarer ← 0 → more common", "box 25 to 75 %, line 5 to 95 %, tick median"]
     known = [record[end] for record in records for end in ENDS if record[end] is not None]
+    legend = "box 25 to 75 %, line 5 to 95 %, tick median" if known else "too few people for its spread"
+    title = ["correction f̃ of the audited: rarer ← 0 → more common", legend]
     reach = 1.1 * max([abs(value) for value in known], default=1.0) or 1.0
     scale = alt.Scale(domain=[-reach, reach], nice=False)
     y = _y(False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tiltmeter.views.figures.figure import Figure, data, figure, nothing
-from tiltmeter.views.figures.placement import placed
+from tiltmeter.views.figures.placement import placed, spread
 from tiltmeter.views.figures.reading import Record, features
 from tiltmeter.views.figures.theme import DIVERGING, FAINT, INK, QUIET, WIDTH, altair, halo
 from tiltmeter.views.figures.words import interval, number, points, versus
@@ -36,7 +36,9 @@ def proxy_map(comparison: Record, materiality: float = 0.005) -> Figure:
         f"the score more. Curves join places of equal points of the gap. Strongest: {first['label']}, "
         f"{points(first['gap'])} points."
     )
-    labelled = f"the {LABELLED} strongest of {len(drawn)} features are labelled" if len(drawn) > LABELLED else ""
+    labelled = (
+        f"the {LABELLED} strongest of {len(drawn)} features have names and intervals" if len(drawn) > LABELLED else ""
+    )
     note = "curves: points of the gap where both are fully aligned"
     chart = _drawn(records, right, top, _levels(right * top, materiality), materiality)
     return figure(chart, records, title, description, note, labelled)
@@ -72,14 +74,22 @@ def _levels(most: float, materiality: float) -> list[float]:
 
 
 def _curve(level: float, right: float, top: float, materiality: float) -> list[Record]:
-    """Return drives = level / reveals within the map, and its name at the right end."""
+    """Return drives = level / reveals within the map."""
     start, count = level / top, 60
-    name = f"{points(level, sign=False)} pt" + (" (materiality)" if level == materiality else "")
     xs = [start * (right / start) ** (step / count) for step in range(count + 1)]
     return [
-        {"level": level, "is_material": level == materiality, "reveals": x, "drives": level / x}
-        | {"name": name if step == count else ""}
+        {"level": level, "is_material": level == materiality, "step": step, "reveals": x, "drives": level / x}
         for step, x in enumerate(xs)
+    ]
+
+
+def _curve_names(levels: list[float], right: float, top: float, materiality: float) -> list[Record]:
+    """Return the curves' names at their right ends, moved apart."""
+    heights = spread([level / right for level in levels], 13 * top / HEIGHT)
+    return [
+        {"reveals": right, "drives": height}
+        | {"name": f"{points(level, sign=False)} pt" + (" (materiality)" if level == materiality else "")}
+        for level, height in zip(levels, heights, strict=True)
     ]
 
 
@@ -128,8 +138,9 @@ def _curves(levels: list[float], right: float, top: float, materiality: float) -
         detail="level:N",
         strokeDash=alt.condition("datum.is_material", alt.value([6, 3]), alt.value([1, 0])),
     )
-    ends = base.transform_filter("datum.name != ''")
-    return [lines, ends.mark_text(align="left", dx=4, fontSize=11, color=QUIET).encode(text="name:N")]
+    ends = alt.Chart(data(_curve_names(levels, right, top, materiality), "curve_names"))
+    ends = ends.mark_text(align="left", dx=4, fontSize=11, color=QUIET)
+    return [lines, ends.encode(x="reveals:Q", y="drives:Q", text="name:N")]
 
 
 def _whiskers(x: Any, y: Any) -> list[Any]:
@@ -138,8 +149,8 @@ def _whiskers(x: Any, y: Any) -> list[Any]:
     across = base.encode(x=alt.X("reveals_low:Q", title=x["title"]), x2="reveals_high:Q", y=y)
     along = base.encode(x=x, y=alt.Y("drives_low:Q", title=y["title"]), y2="drives_high:Q")
     return [
-        across.transform_filter("datum.reveals_low != null && datum.reveals_high != null"),
-        along.transform_filter("datum.drives_low != null && datum.drives_high != null"),
+        across.transform_filter("datum.name != null && datum.reveals_low != null && datum.reveals_high != null"),
+        along.transform_filter("datum.name != null && datum.drives_low != null && datum.drives_high != null"),
     ]
 
 
@@ -147,19 +158,16 @@ def _marks(records: list[Record], x: Any, y: Any) -> Any:
     alt = altair()
     chosen = alt.selection_point(name="feature", fields=["feature"])
     scale = alt.Scale(domain=[-1, 1], range=DIVERGING, clamp=True, interpolate="rgb")
+    legend = alt.Legend(gradientLength=130, values=[-1, 0, 1], orient="top", direction="horizontal")
+    colour = alt.Color("alignment:Q", scale=scale, title="alignment, −1 to 1", legend=legend)
     shapes = alt.Scale(domain=[RAISES, LOWERS, NEITHER], range=["triangle-up", "triangle-down", "circle"])
     return (
         alt.Chart(name="marks")
-        .mark_point(filled=True, size=130, opacity=1, stroke=INK, strokeWidth=0.8)
+        .mark_point(filled=True, size=130, opacity=1, stroke=INK, strokeWidth=0.8, invalid=None)
         .encode(
             x=x,
             y=y,
-            color=alt.Color(
-                "alignment:Q",
-                scale=scale,
-                title="alignment, −1 to 1",
-                legend=alt.Legend(gradientLength=130, values=[-1, 0, 1], orient="top", direction="horizontal"),
-            ),
+            color=alt.condition("isValid(datum.alignment)", colour, alt.value("white")),
             shape=alt.Shape("sign:N", scale=shapes, title="sign of its points", legend=_signs(records)),
             tooltip=[
                 alt.Tooltip("label:N", title="feature"),

@@ -7,7 +7,7 @@ from typing import Any
 from tiltmeter.views.figures.figure import Figure, data, figure, nothing
 from tiltmeter.views.figures.reading import Record, span
 from tiltmeter.views.figures.theme import AUDITED, QUIET, REFERENCE, altair
-from tiltmeter.views.figures.words import interval, labels, number, percent
+from tiltmeter.views.figures.words import GROUP, interval, labels, number, percent
 
 GROUPS = 30
 FOUR_FIFTHS = 0.8
@@ -21,7 +21,7 @@ def rates(audit: Record) -> Figure:
         return nothing(title, "there is no group to compare")
     rows = [_row(found[0]["reference"], "reference", found[0]["favourable_rates"]["reference"], None)]
     rows += [_row(c["audited"], "audited", c["favourable_rates"]["audited"], c["impact_ratio"]) for c in found]
-    texts = labels(row["group"] for row in rows[:GROUPS])
+    texts = labels((row["group"] for row in rows[:GROUPS]), GROUP)
     records = [row | {"label": f"{text} ({row['role']})"} for row, text in zip(rows, texts, strict=False)]
     parts = ", ".join(f"{record['label']} {percent(record['rate'], 1)}" for record in records[:6])
     description = f"One row a group: its favourable rate and, beside it, that rate over the reference's. {parts}."

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
+from unicodedata import bidirectional
 
 LONGEST = 60
+GROUP = 24
+ISOLATE, END = "\u2068", "\u2069"  # what stands between them does not turn the text around it
 JOINERS = "\u200c\u200d"  # not printable by themselves, but letters and emoji are made with them
 
 
 def label(name: Any, longest: int = LONGEST) -> str:
-    """Return a name that can be drawn: no control characters, not too long."""
+    """Return a name that can be drawn: no control characters, not too long, its direction its own affair."""
     text = "".join(one if one.isprintable() or one in JOINERS else "�" for one in str(name)[: longest + 1])
-    return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
+    text = text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
+    is_from_right = any(bidirectional(one) in ("R", "AL") for one in text)
+    return f"{ISOLATE}{text}{END}" if is_from_right else text
 
 
-def labels(names: Iterable[Any]) -> list[str]:
+def labels(names: Iterable[Any], longest: int = LONGEST) -> list[str]:
     """Return names that can be drawn and told apart."""
     seen: dict[str, int] = {}
     found = []
     for name in names:
-        text = label(name) or "(empty)"
+        text = label(name, longest) or "(empty)"
         seen[text] = seen.get(text, 0) + 1
         found.append(text if seen[text] == 1 else f"{text} ({seen[text]})")
     return found
@@ -30,12 +35,12 @@ def points(value: float | None, sign: bool = True) -> str:
     """Return a part of the gap in points, hundredths of the score."""
     if value is None:
         return "–"
-    return f"{100 * value:+.2f}" if sign else f"{100 * value:g}"
+    return (f"{100 * value:+.2f}" if sign else f"{100 * value:g}").replace("-", "−")
 
 
 def number(value: float | None, digits: int = 3) -> str:
     """Return a number, or a dash where there is none."""
-    return "–" if value is None else f"{value:.{digits}f}"
+    return "–" if value is None else f"{value:.{digits}f}".replace("-", "−")
 
 
 def percent(value: float | None, digits: int = 0) -> str:
@@ -52,12 +57,14 @@ def interval(low: float | None, high: float | None, shown: Any = number) -> str:
 
 def groups(comparison: dict[str, Any]) -> tuple[str, str]:
     """Return the names of both groups with their roles."""
-    return f"{label(comparison['audited'], 40)} (audited)", f"{label(comparison['reference'], 40)} (reference)"
+    return f"{label(comparison['audited'], GROUP)} (audited)", f"{label(comparison['reference'], GROUP)} (reference)"
 
 
 def versus(comparison: dict[str, Any]) -> str:
     """Return who is compared with whom."""
-    return f"{label(comparison['audited'], 40)} (audited) against {label(comparison['reference'], 40)} (reference)"
+    return (
+        f"{label(comparison['audited'], GROUP)} (audited) against {label(comparison['reference'], GROUP)} (reference)"
+    )
 
 
 def strongest(count: int, shown: int, what: str = "features") -> str:
