@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-slow lint bench bench-audit format clean
+.PHONY: demo test test-slow lint bench bench-audit pictures format clean
 
 demo: $(VENV)/installed
 	@$(BIN)/tiltmeter demo --report compas-report.html
@@ -26,8 +26,13 @@ bench: $(VENV)/installed-dev
 
 bench-audit: $(VENV)/installed-dev  # minutes to hours: scale, planted truths, coverage
 	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.report
 	$(BIN)/python -m benchmarks.planted --seeds 50
 	$(BIN)/python -m benchmarks.coverage --repetitions 500 --n 2000 10000
+
+pictures: $(VENV)/installed-dev  # of the docs and the README; needs chromium
+	$(BIN)/python scripts/make_figures.py
+	$(BIN)/python scripts/make_screenshots.py
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .
