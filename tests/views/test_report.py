@@ -2,17 +2,23 @@
 
 import json
 import re
+import signal
+import subprocess
+import sys
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from click.testing import CliRunner
 from tests.browser import opened
 from tests.test_audit_engines import audited, people
 
 import tiltmeter as tm
 from tiltmeter.bins import withheld
+from tiltmeter.cli import main
 from tiltmeter.errors import DataError
 from tiltmeter.views.report.page import page
 
@@ -258,3 +264,53 @@ def test_two_hundred_features_make_a_small_page():
         reference="b",
     )
     assert len(page(found.to_dict())) < 3_000_000
+
+
+def test_a_killed_run_leaves_the_old_report(tmp_path):
+    target = tmp_path / "audit.html"
+    target.write_text("the old one")
+    code = (
+        "import os, signal, sys; from tests.test_audit_engines import audited, people; "
+        "os.fsync = lambda *_: os.kill(os.getpid(), signal.SIGKILL); "
+        "audited(people(), folds=None).report(sys.argv[1])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, target], cwd=Path(__file__).parents[2], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert target.read_text() == "the old one"
+
+
+def test_the_command_line_writes_a_report(tmp_path):
+    people().write_csv(tmp_path / "data.csv")
+    options = ["--group", "group", "--scores", "score", "--membership", "chance", "--state", "model=m <1>"]
+    found = CliRunner().invoke(
+        main, ["audit", str(tmp_path / "data.csv"), *options, "--report", str(tmp_path / "audit.html")]
+    )
+    assert found.exit_code == 0, found.output
+    assert "m &lt;1&gt;" in (tmp_path / "audit.html").read_text(encoding="utf-8")
+    assert "The report is in" in found.stderr
+
+
+@pytest.mark.parametrize("target", ["missing-folder/audit.html", "."])
+def test_a_report_that_cannot_be_written_is_the_users_mistake(tmp_path, monkeypatch, target):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="must"):
+        cross_fitted().report(target)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_notebooks_show_results_as_escaped_html():
+    shown = hostile()._repr_html_()
+    assert "<script>" not in shown
+    assert "&lt;script&gt;" in shown
+    assert f"{cross_fitted()['A'].gap.value:.4f}" in cross_fitted()._repr_html_()
+
+
+def test_plot_returns_a_figure_and_names_the_others():
+    c = cross_fitted()["A"]
+    assert c.plot().title == "Proxy map"
+    assert "city" in c.plot("profile", "city").title
+    assert len(c.plot("shares_along_dial").table) > 0
+    with pytest.raises(DataError, match="must be one of the figures, got 'pie'"):
+        c.plot("pie")
+    with pytest.raises(DataError, match="must be the name of a feature"):
+        c.plot("profile")
