@@ -38,15 +38,15 @@ def _triangle(summary: Record, records: list[Record]) -> Any:
     x = alt.X("x:Q", axis=None, scale=alt.Scale(domain=[-0.06, 1.06], nice=False))
     y = alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[-0.06, 0.93], nice=False))
     edge = alt.Chart(data(outline, "triangle")).mark_line(color=FAINT, strokeWidth=1.2)
-    layers = [edge.encode(x=x, y=y, order="step:Q"), _corner_names(summary, x, y)]
+    layers = [edge.encode(x=x, y=y, order=alt.Order("step:Q")), _corner_names(summary, x, y)]
     if summary["level"]:
         ends = [{"x": end["x"], "y": end["y"], "step": step} for step, end in enumerate(summary["level"])]
         level = alt.Chart(data(ends, "level")).mark_line(color=INK, strokeWidth=1.4, strokeDash=[2, 3])
-        layers.append(level.encode(x=x, y=y, order="step:Q"))
+        layers.append(level.encode(x=x, y=y, order=alt.Order("step:Q")))
         layers.append(_level_name(ends, x, y))
     layers += [_ways(x, y, "step:Q", [("weight", "weight t")]), *_points(_groups(summary), x, y)]
     layers += _way_names(records, x, y)
-    return alt.layer(*layers, data=data(records)).properties(width=540, height=470)
+    return alt.layer(*layers).properties(width=540, height=470)
 
 
 def _corner_names(summary: Record, x: Any, y: Any) -> Any:
@@ -56,7 +56,7 @@ def _corner_names(summary: Record, x: Any, y: Any) -> Any:
         {"x": corner["x"] + dx, "y": corner["y"] + dy, "text": f"all on x{'₁₂₃'[place]}"}
         for place, (corner, (dx, dy)) in enumerate(zip(summary["corners"], places, strict=True))
     ]
-    return alt.Chart(data(named, "corner_names")).mark_text(color=QUIET).encode(x=x, y=y, text="text:N")
+    return alt.Chart(data(named, "corner_names")).mark_text(color=QUIET).encode(x=x, y=y, text=alt.Text("text:N"))
 
 
 def _level_name(ends: list[Record], x: Any, y: Any) -> Any:
@@ -65,7 +65,7 @@ def _level_name(ends: list[Record], x: Any, y: Any) -> Any:
     low = min(ends, key=lambda end: end["y"])
     named = [{"x": low["x"], "y": low["y"], "text": "no disparate impact"}]
     text = alt.Chart(data(named, "level_name")).mark_text(align="left", dx=6, dy=-10, fontStyle="italic", color=INK)
-    return text.encode(x=x, y=y, text="text:N")
+    return text.encode(x=x, y=y, text=alt.Text("text:N"))
 
 
 def _groups(summary: Record) -> list[Record]:
@@ -82,7 +82,7 @@ def _points(marks: list[Record], x: Any, y: Any) -> list[Any]:
     shape = alt.Shape("role:N", scale=alt.Scale(domain=roles, range=["circle", "square"]), legend=None)
     base = alt.Chart(data(marks, "groups")).encode(x=x, y=y)
     dots = base.mark_point(filled=True, size=150, opacity=1, stroke="white").encode(color=colour, shape=shape)
-    texts = base.encode(text="text:N", color=colour)
+    texts = base.encode(text=alt.Text("text:N"), color=colour)
     below = texts.transform_filter("datum.role == 'audited'")
     above = texts.transform_filter("datum.role == 'reference'")
     return [dots, *halo(below, dy=18, fontWeight=600), *halo(above, dy=-17, dx=14, align="left", fontWeight=600)]
@@ -105,7 +105,7 @@ def _ways(x: Any, y: Any, order: str, more: list[tuple[str, str]]) -> Any:
         .encode(
             x=x,
             y=y,
-            order=order,
+            order=alt.Order(order),
             color=_colour("way:N"),
             strokeDash=alt.StrokeDash("way:N", scale=alt.Scale(domain=names, range=DASHES), legend=None),
             tooltip=tooltip,
@@ -121,7 +121,7 @@ def _way_names(records: list[Record], x: Any, y: Any) -> list[Any]:
     layers = []
     for middle, at_left in zip(middles, (is_left, not is_left), strict=True):
         name = data([middle | {"text": middle["way"].split(": ")[1]}], f"name_{'left' if at_left else 'right'}")
-        base = alt.Chart(name).encode(x=x, y=y, text="text:N", color=_colour("way:N"))
+        base = alt.Chart(name).encode(x=x, y=y, text=alt.Text("text:N"), color=_colour("way:N"))
         side = {"align": "right", "dx": -12} if at_left else {"align": "left", "dx": 12}
         layers += halo(base, fontWeight=600, **side)
     return layers
@@ -198,7 +198,7 @@ def _plane(records: list[Record], start: float, least: Record | None) -> Any:
         )
     )
     layers = [lines, dots, *_plane_marks(records, start, least, x, y)]
-    return alt.layer(*layers, data=data(records)).properties(width=WIDTH, height=300)
+    return alt.layer(*layers).properties(width=WIDTH, height=300)
 
 
 def _plane_marks(records: list[Record], start: float, least: Record | None, x: Any, y: Any) -> list[Any]:
@@ -209,7 +209,7 @@ def _plane_marks(records: list[Record], start: float, least: Record | None, x: A
         marks.append({"input_change": least["cost"], "output_divergence": 0.0, "text": words})
     base = alt.Chart(data(marks, "marks")).encode(x=x, y=y)
     dots = base.mark_point(filled=True, size=120, opacity=1, color=INK, shape="diamond")
-    texts = halo(base.encode(text="text:N"), align="left", dx=9, dy=-17, fontWeight=600)
+    texts = halo(base.encode(text=alt.Text("text:N")), align="left", dx=9, dy=-17, fontWeight=600)
     named = []
     for way, dx in ((GREEN_WAY, -1), (RED_WAY, 1)):
         stops = [record for record in records if record["way"] == way and record["step"] > 0]
@@ -218,4 +218,4 @@ def _plane_marks(records: list[Record], start: float, least: Record | None, x: A
             named.append(middle | {"text": way, "dx": dx})
     colour = _colour("way:N")
     labels = alt.Chart(data(named, "way_names")).mark_text(align="left", dx=10, fontWeight=600)
-    return [dots, *texts, labels.encode(x=x, y=y, text="text:N", color=colour)]
+    return [dots, *texts, labels.encode(x=x, y=y, text=alt.Text("text:N"), color=colour)]

@@ -58,7 +58,7 @@ def _histogram(records: list[Record], domain: list[float]) -> Any:
         .mark_bar(color=AUDITED, stroke="white", strokeWidth=0.6, clip=True)
         .encode(
             x=alt.X("from:Q", title=MEANING, scale=alt.Scale(domain=domain, nice=False)),
-            x2="to:Q",
+            x2=alt.X2(field="to"),
             y=alt.Y("share:Q", title="share of the audited group", axis=alt.Axis(format=".0%")),
             y2=alt.Y2(datum=0),
             tooltip=[
@@ -69,13 +69,13 @@ def _histogram(records: list[Record], domain: list[float]) -> Any:
         )
     )
     hidden = alt.Chart().transform_filter("datum.withheld").mark_text(text="✕", fontSize=9, dy=-6, color=QUIET)
-    hidden = hidden.encode(x="middle:Q", y=alt.Y(datum=0))
-    return alt.layer(bars, hidden, _zero_line(), data=data(records)).properties(width=WIDTH, height=240)
+    hidden = hidden.encode(x=alt.X("middle:Q"), y=alt.Y(datum=0))
+    return alt.layer(bars, hidden, _zero_line()).properties(width=WIDTH, height=240)
 
 
 def _zero_line() -> Any:
     alt = altair()
-    return alt.Chart(data([{"zero": 0}], "zero")).mark_rule(color=FAINT, strokeDash=[4, 3]).encode(x="zero:Q")
+    return alt.Chart(data([{"zero": 0}], "zero")).mark_rule(color=FAINT, strokeDash=[4, 3]).encode(x=alt.X("zero:Q"))
 
 
 def _domain(records: list[Record]) -> list[float]:
@@ -107,6 +107,7 @@ def correction_by_value(comparison: Record, feature: str) -> Figure:
 
 
 def _bins_of(value: Record, bottom: int) -> list[Record]:
+    """Return the bins that have people, or withhold how many."""
     counts = value["correction"]
     if counts is None or not value["n"]:
         return []
@@ -116,6 +117,7 @@ def _bins_of(value: Record, bottom: int) -> list[Record]:
         | {"shown": "withheld: 1 to 9 people" if count is None else f"{count:,}"}
         | {"bottom": bottom, "top": None, "middle": (low + high) / 2}
         for (low, high), count in zip(steps(LOW, HIGH, len(counts)), counts, strict=True)
+        if count != 0  # most bins are empty, and there may be hundreds of values
     ]
 
 
@@ -128,9 +130,9 @@ def _ridges(records: list[Record], values: list[Record]) -> Any:
         .mark_rect(color=AUDITED, stroke="white", strokeWidth=0.4)
         .encode(
             x=x,
-            x2="to:Q",
+            x2=alt.X2(field="to"),
             y=high,
-            y2="top:Q",
+            y2=alt.Y2(field="top"),
             tooltip=[
                 alt.Tooltip("label:N", title="value"),
                 alt.Tooltip("from:Q", title="f̃ from", format=".2f"),
@@ -142,9 +144,9 @@ def _ridges(records: list[Record], values: list[Record]) -> Any:
     )
     hidden = alt.Chart().transform_filter("datum.withheld").mark_text(text="✕", fontSize=9, dy=-6, color=QUIET)
     lines = alt.Chart(data([{"bottom": row} for row in range(len(values))], "baselines")).mark_rule(color=FAINT)
-    drawn = alt.layer(lines.encode(y=high), _zero_line(), bars, hidden.encode(x="middle:Q", y=high))
+    drawn = alt.layer(lines.encode(y=high), _zero_line(), bars, hidden.encode(x=alt.X("middle:Q"), y=high))
     return (
-        alt.layer(drawn, _value_axis(values), data=data(records))
+        alt.layer(drawn, _value_axis(values))
         .resolve_scale(y="independent")
         .properties(width=WIDTH, height=max(ROW * len(values), 80))
     )

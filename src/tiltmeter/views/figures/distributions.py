@@ -84,7 +84,7 @@ def _mirrored(
     base = alt.Chart().encode(color=colour)
     bars = base.mark_bar(stroke="white", strokeWidth=0.6, opacity=0.9).encode(
         x=x,
-        x2="to:Q",
+        x2=alt.X2(field="to"),
         y=alt.Y("height:Q", title="share of each group", scale=scale, axis=percents),
         y2=alt.Y2(datum=0),
         tooltip=[
@@ -95,12 +95,12 @@ def _mirrored(
         ],
     )
     hidden = base.transform_filter("datum.withheld").mark_text(text="✕", fontSize=9)
-    hidden = hidden.encode(x="middle:Q", y=alt.Y(datum=0), yOffset=alt.value(0))
+    hidden = hidden.encode(x=alt.X("middle:Q"), y=alt.Y(datum=0), yOffset=alt.value(0))
     above = hidden.transform_filter("datum.side > 0").mark_text(text="✕", fontSize=9, dy=-7)
     below = hidden.transform_filter("datum.side < 0").mark_text(text="✕", fontSize=9, dy=8)
-    zero = alt.Chart(data([{"zero": 0}], "baseline")).mark_rule(color=QUIET).encode(y="zero:Q")
+    zero = alt.Chart(data([{"zero": 0}], "baseline")).mark_rule(color=QUIET).encode(y=alt.Y("zero:Q"))
     layers = [bars, above, below, zero, *_names(comparison), *_means(marked, tallest)]
-    return alt.layer(*layers, data=data(records)).properties(width=WIDTH, height=280)
+    return alt.layer(*layers).properties(width=WIDTH, height=280)
 
 
 def _names(comparison: Record) -> list[Any]:
@@ -110,7 +110,7 @@ def _names(comparison: Record) -> list[Any]:
     return [
         alt.Chart(data([{"name": f"{glyph} {text}"}], f"name_{role}"))
         .mark_text(align="left", baseline=baseline, fontWeight=600, color=colour, limit=300)
-        .encode(text="name:N", x=alt.value(4), y=alt.value(place))
+        .encode(text=alt.Text("name:N"), x=alt.value(4), y=alt.value(place))
         for role, glyph, text, colour, place, baseline in (
             ("audited", "▲", audited, AUDITED, 2, "top"),
             ("reference", "▼", reference, REFERENCE, 278, "bottom"),
@@ -123,7 +123,9 @@ def _means(marked: list[Record], tallest: float) -> list[Any]:
         return []
     alt = altair()
     ends = [mark | {"zero": 0, "end": mark["side"] * 1.06 * tallest} for mark in marked]
-    base = alt.Chart(data(ends, "means")).encode(x="mean:Q")
-    rules = base.mark_rule(color="#1F2328", strokeWidth=1.5, strokeDash=[5, 3]).encode(y="zero:Q", y2="end:Q")
-    texts = base.mark_text(align="left", dx=5, fontWeight=600).encode(y="end:Q", text="text:N")
+    base = alt.Chart(data(ends, "means")).encode(x=alt.X("mean:Q"))
+    rules = base.mark_rule(color="#1F2328", strokeWidth=1.5, strokeDash=[5, 3]).encode(
+        y=alt.Y("zero:Q"), y2=alt.Y2(field="end")
+    )
+    texts = base.mark_text(align="left", dx=5, fontWeight=600).encode(y=alt.Y("end:Q"), text=alt.Text("text:N"))
     return [rules, texts]

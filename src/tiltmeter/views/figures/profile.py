@@ -48,7 +48,7 @@ def _record(value: Record, position: int) -> Record:
 def _panels(records: list[Record]) -> Any:
     alt = altair()
     panels = [_people(records), _scores(records), _corrections(records)]
-    return alt.hconcat(*panels, data=data(records), spacing=18)
+    return alt.hconcat(*panels, spacing=18)
 
 
 def _y(is_first: bool) -> Any:
@@ -75,7 +75,7 @@ def _people(records: list[Record]) -> Any:
     x = alt.X("share_audited:Q", title=title, scale=scale, axis=alt.Axis(format=".0%", tickCount=4))
     y = _y(True)
     joins = alt.Chart().transform_filter("datum.share_audited != null && datum.share_reference != null")
-    joins = joins.mark_rule(color=FAINT, strokeWidth=2).encode(x=x, x2="share_reference:Q", y=y)
+    joins = joins.mark_rule(color=FAINT, strokeWidth=2).encode(x=x, x2=alt.X2(field="share_reference"), y=y)
     audited = (
         alt.Chart()
         .transform_filter("datum.share_audited != null")
@@ -123,12 +123,12 @@ def _corrections(records: list[Record]) -> Any:
     lines = base("q05", "q95").mark_rule(color=QUIET, strokeWidth=1.5)
     boxes = base("q25", "q75").mark_bar(color=AUDITED, opacity=0.55, height=13)
     ticks = base("q50").mark_tick(color=INK, thickness=3, size=19, opacity=1)
-    zero = alt.Chart(data([{"zero": 0}], "zero")).mark_rule(color=FAINT, strokeDash=[4, 3]).encode(x="zero:Q")
+    zero = alt.Chart(data([{"zero": 0}], "zero")).mark_rule(color=FAINT, strokeDash=[4, 3]).encode(x=alt.X("zero:Q"))
     layers = [
         alt.Chart().mark_point(opacity=0).encode(y=y),
         zero,
-        lines.encode(x=alt.X("q05:Q", title=title, scale=scale), x2="q95:Q", y=y),
-        boxes.encode(x=alt.X("q25:Q", title=title, scale=scale), x2="q75:Q", y=y, tooltip=_tooltip()),
+        lines.encode(x=alt.X("q05:Q", title=title, scale=scale), x2=alt.X2(field="q95"), y=y),
+        boxes.encode(x=alt.X("q25:Q", title=title, scale=scale), x2=alt.X2(field="q75"), y=y, tooltip=_tooltip()),
         ticks.encode(x=alt.X("q50:Q", title=title, scale=scale), y=y, tooltip=_tooltip()),
     ]
     return alt.layer(*layers).properties(width=300, height=alt.Step(STEP))

@@ -75,7 +75,7 @@ def _levels(most: float, materiality: float) -> list[float]:
 
 def _curve(level: float, right: float, top: float, materiality: float) -> list[Record]:
     """Return drives = level / reveals within the map."""
-    start, count = level / top, 60
+    start, count = level / top, 32
     xs = [start * (right / start) ** (step / count) for step in range(count + 1)]
     return [
         {"level": level, "is_material": level == materiality, "step": step, "reveals": x, "drives": level / x}
@@ -107,7 +107,7 @@ def _drawn(records: list[Record], right: float, top: float, levels: list[float],
     )
     curves = _curves(levels, right, top, materiality)
     layers = [*curves, *_regions(), *_whiskers(x, y), _marks(records, x, y), *_names(x, y)]
-    return alt.layer(*layers, data=data(records)).properties(width=WIDTH, height=HEIGHT)
+    return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
 
 
 def _regions() -> list[Any]:
@@ -122,7 +122,7 @@ def _regions() -> list[Any]:
     for place, (text, side, end) in enumerate(corners):
         down = 6 if end == "top" else HEIGHT - 6
         base = alt.Chart(data([{"text": text}], f"region_{place}"))
-        base = base.encode(text="text:N", y=alt.value(down), x=alt.value(ENDS[side]))
+        base = base.encode(text=alt.Text("text:N"), y=alt.value(down), x=alt.value(ENDS[side]))
         inwards = -6 if side == "right" else 6
         layers += halo(base, align=side, baseline=end, color=QUIET, fontStyle="italic", limit=300, dx=inwards)
     return layers
@@ -133,21 +133,21 @@ def _curves(levels: list[float], right: float, top: float, materiality: float) -
     if not levels:
         return []
     curves = [point for level in levels for point in _curve(level, right, top, materiality)]
-    base = alt.Chart(data(curves, "curves")).encode(x="reveals:Q", y="drives:Q")
+    base = alt.Chart(data(curves, "curves")).encode(x=alt.X("reveals:Q"), y=alt.Y("drives:Q"))
     lines = base.mark_line(color=FAINT, strokeWidth=1, clip=True).encode(
-        detail="level:N",
+        detail=alt.Detail("level:N"),
         strokeDash=alt.condition("datum.is_material", alt.value([6, 3]), alt.value([1, 0])),
     )
     ends = alt.Chart(data(_curve_names(levels, right, top, materiality), "curve_names"))
     ends = ends.mark_text(align="left", dx=4, fontSize=11, color=QUIET)
-    return [lines, ends.encode(x="reveals:Q", y="drives:Q", text="name:N")]
+    return [lines, ends.encode(x=alt.X("reveals:Q"), y=alt.Y("drives:Q"), text=alt.Text("name:N"))]
 
 
 def _whiskers(x: Any, y: Any) -> list[Any]:
     alt = altair()
     base = alt.Chart().mark_rule(color=QUIET, strokeWidth=1.2, opacity=0.7)
-    across = base.encode(x=alt.X("reveals_low:Q", title=x["title"]), x2="reveals_high:Q", y=y)
-    along = base.encode(x=x, y=alt.Y("drives_low:Q", title=y["title"]), y2="drives_high:Q")
+    across = base.encode(x=alt.X("reveals_low:Q", title=x["title"]), x2=alt.X2(field="reveals_high"), y=y)
+    along = base.encode(x=x, y=alt.Y("drives_low:Q", title=y["title"]), y2=alt.Y2(field="drives_high"))
     return [
         across.transform_filter("datum.name != null && datum.reveals_low != null && datum.reveals_high != null"),
         along.transform_filter("datum.name != null && datum.drives_low != null && datum.drives_high != null"),
@@ -190,6 +190,6 @@ def _signs(records: list[Record]) -> Any:
 
 def _names(x: Any, y: Any) -> list[Any]:
     alt = altair()
-    base = alt.Chart().transform_filter("datum.name != null").encode(x=x, y=y, text="name:N")
+    base = alt.Chart().transform_filter("datum.name != null").encode(x=x, y=y, text=alt.Text("name:N"))
     place = {"dx": alt.expr("datum.dx"), "dy": alt.expr("datum.dy"), "align": alt.expr("datum.align")}
     return halo(base, fontWeight=600, limit=LIMIT, **place)

@@ -54,12 +54,12 @@ def _panels(records: list[Record]) -> Any:
     lines = [{"at": 1.0, "kind": "equal"}, {"at": FOUR_FIFTHS, "kind": "four fifths"}]
     dash = alt.StrokeDash("kind:N", scale=alt.Scale(domain=["equal", "four fifths"], range=[[1, 0], [4, 3]]))
     dash.legend = None
-    marks = alt.Chart(data(lines, "lines")).mark_rule(color=QUIET).encode(x="at:Q", strokeDash=dash)
+    marks = alt.Chart(data(lines, "lines")).mark_rule(color=QUIET).encode(x=alt.X("at:Q"), strokeDash=dash)
     panels = [
         _panel("rate", rate, True).properties(width=300, height=alt.Step(30)),
         alt.layer(marks, _panel("ratio", ratio, False)).properties(width=300, height=alt.Step(30)),
     ]
-    return alt.hconcat(*panels, data=data(records), spacing=20)
+    return alt.hconcat(*panels, spacing=20)
 
 
 def _scale(records: list[Record], name: str, more: list[float]) -> Any:
@@ -87,7 +87,10 @@ def _panel(name: str, x: Any, is_first: bool) -> Any:
     return alt.layer(
         alt.Chart().mark_point(opacity=0).encode(y=y),
         whiskers.encode(
-            x=alt.X(f"{name}_low:Q", title=x["title"], scale=x["scale"]), x2=f"{name}_high:Q", y=y, color=colour
+            x=alt.X(f"{name}_low:Q", title=x["title"], scale=x["scale"]),
+            x2=alt.X2(field=f"{name}_high"),
+            y=y,
+            color=colour,
         ),
         dots.encode(x=x, y=y, color=colour, shape=shape, tooltip=tooltip),
     )

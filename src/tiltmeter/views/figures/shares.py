@@ -66,8 +66,8 @@ def _dots(records: list[Record]) -> Any:
     whiskers = base.transform_filter("datum.low != null && datum.high != null").mark_rule(strokeWidth=1.6)
     dots = base.transform_filter("datum.value != null").mark_point(filled=True, size=85, opacity=1)
     dots = dots.encode(x=x, shape=shape, tooltip=tooltip)
-    layers = [whiskers.encode(x=alt.X("low:Q", title=x["title"]), x2="high:Q"), dots]
-    return alt.layer(*layers, data=data(records)).properties(width=WIDTH, height=ROW * len(records) // 2)
+    layers = [whiskers.encode(x=alt.X("low:Q", title=x["title"]), x2=alt.X2(field="high")), dots]
+    return alt.layer(*layers).properties(width=WIDTH, height=ROW * len(records) // 2)
 
 
 def shares_along_dial(comparison: Record, table: pl.DataFrame | Iterable[Record]) -> Figure:
@@ -128,12 +128,12 @@ def _lines(records: list[Record], count: int) -> Any:
     ]
     dots = base.mark_point(opacity=0, size=120).encode(y=y, tooltip=tooltip)
     layers = [
-        bands.encode(y=alt.Y("low:Q", title=y["title"]), y2="high:Q"),
+        bands.encode(y=alt.Y("low:Q", title=y["title"]), y2=alt.Y2(field="high")),
         lines,
         dots,
         _ends(records, top, colour, x),
     ]
-    return alt.layer(*layers, data=data(records)).properties(width=WIDTH - 120, height=HEIGHT)
+    return alt.layer(*layers).properties(width=WIDTH - 120, height=HEIGHT)
 
 
 def _ends(records: list[Record], top: float, colour: Any, x: Any) -> Any:
@@ -147,4 +147,4 @@ def _ends(records: list[Record], top: float, colour: Any, x: Any) -> Any:
         for record, height in zip(ends, heights, strict=True)
     ]
     texts = alt.Chart(data(named, "names")).mark_text(align="left", dx=7, fontWeight=600, limit=170)
-    return texts.encode(x=x, y=alt.Y("height:Q"), text="label:N", color=colour)
+    return texts.encode(x=x, y=alt.Y("height:Q"), text=alt.Text("label:N"), color=colour)

@@ -43,7 +43,7 @@ def _diagonal(records: list[Record]) -> Any:
             alt.Tooltip("n:Q", title="people", format=","),
         ],
     )
-    return alt.layer(line, dots, data=data(records)).properties(width=380, height=340)
+    return alt.layer(line, dots).properties(width=380, height=340)
 
 
 def balance(comparison: Record) -> Figure:
@@ -90,11 +90,11 @@ def _mismatches(records: list[Record]) -> Any:
     whiskers = alt.Chart().transform_filter("datum.low != null").mark_rule(strokeWidth=1.6, color=QUIET)
     dots = alt.Chart().transform_filter("datum.difference != null")
     dots = dots.mark_point(filled=True, size=85, color=INK, opacity=1)
-    zero = alt.Chart(data([{"zero": 0}], "zero")).mark_rule(color=FAINT).encode(x="zero:Q")
+    zero = alt.Chart(data([{"zero": 0}], "zero")).mark_rule(color=FAINT).encode(x=alt.X("zero:Q"))
     layers = [
-        band.encode(x=alt.X("low:Q", title=x["title"], scale=scale), x2="high:Q"),
+        band.encode(x=alt.X("low:Q", title=x["title"], scale=scale), x2=alt.X2(field="high")),
         zero,
-        whiskers.encode(x=alt.X("low:Q", title=x["title"], scale=scale), x2="high:Q", y=y),
+        whiskers.encode(x=alt.X("low:Q", title=x["title"], scale=scale), x2=alt.X2(field="high"), y=y),
         dots.encode(x=x, y=y, shape=shape, tooltip=tooltip),
     ]
-    return alt.layer(*layers, data=data(records)).properties(width=WIDTH - 140, height=24 * len(records))
+    return alt.layer(*layers).properties(width=WIDTH - 140, height=24 * len(records))

@@ -117,14 +117,14 @@ def _drawn(records: list[Record], axis: str, is_chain: bool = True) -> Any:
     marks = alt.Chart().transform_filter("datum.kind == 'mean'").mark_tick(thickness=4, size=22, opacity=1)
     texts = alt.Chart().mark_text(align="left", dx=7, fontWeight=600)
     layers = [
-        bars.encode(x=x, x2="end:Q", y=y, color=colour, tooltip=tooltip),
+        bars.encode(x=x, x2=alt.X2(field="end"), y=y, color=colour, tooltip=tooltip),
         marks.encode(x=x, y=y, color=colour, tooltip=tooltip),
-        texts.encode(x=alt.X("far:Q", title=x["title"]), y=y, text="text:N"),
+        texts.encode(x=alt.X("far:Q", title=x["title"]), y=y, text=alt.Text("text:N")),
     ]
     if is_chain:
-        joins = alt.Chart().mark_rule(color=QUIET, strokeWidth=1).encode(x="end:Q", y=y, y2="next:N")
+        joins = alt.Chart().mark_rule(color=QUIET, strokeWidth=1).encode(x=alt.X("end:Q"), y=y, y2=alt.Y2(field="next"))
         layers.insert(0, joins)
     else:
-        zero = alt.Chart(data([{"zero": 0}], "zero")).mark_rule(color=FAINT).encode(x="zero:Q")
+        zero = alt.Chart(data([{"zero": 0}], "zero")).mark_rule(color=FAINT).encode(x=alt.X("zero:Q"))
         layers.insert(0, zero)
-    return alt.layer(*layers, data=data(records)).properties(width=WIDTH, height=30 * len(records))
+    return alt.layer(*layers).properties(width=WIDTH, height=30 * len(records))
