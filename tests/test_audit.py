@@ -562,6 +562,30 @@ def test_path_and_projection_follow_the_rows_of_the_table():
     assert c.path([(1, 0, 0, 1e6)])[0].q == pytest.approx(end.q, abs=1e-6)
 
 
+@pytest.mark.parametrize("divergence", ["chi2", "hellinger", "js", "tv"])
+def test_a_path_is_solved_where_nobody_audited_gets_an_outcome(divergence):
+    data = people(300, 3).with_columns(score=pl.when(group="A").then(0.0).otherwise("score"))
+    point = audited(data, folds=None)["A"].path([(1, 0, 0, 1)], divergence)[0]
+    assert point.optimality_gap < 1e-7
+    assert point.q == pytest.approx(1 / len(point.q), abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("of_a", "of_b", "divergence"), [(0.0, None, "reverse_kl"), (None, 0.0, "kl"), (None, 1.0, "chi2")]
+)
+def test_outputs_out_of_reach_are_told_by_scores_and_groups(of_a, of_b, divergence):
+    fixed = pl.when(group="A").then(of_a).otherwise(of_b)
+    c = audited(people(300, 3).with_columns(score=pl.coalesce(fixed, "score")), folds=None)["A"]
+    told = r"the mean score of 'B' must be within reach of the scores of 'A', got [\d.]+ and scores from"
+    with pytest.raises(tm.TiltmeterError, match=told) as path:
+        c.path([(1, 0, 0, 1)], divergence)
+    with pytest.raises(tm.TiltmeterError, match=told) as project:
+        c.project()
+    assert "λ4" in str(path.value)
+    assert "removes the gap" in str(project.value)
+    assert not any(word in str(error.value) for error in (path, project) for word in ("atom", "`q`", "mixture"))
+
+
 def test_the_product_of_plug_in_factors_is_the_gap_even_with_rare_levels():
     random = np.random.default_rng(1)
     city = random.choice([f"c{i}" for i in range(30)], 800, p=np.r_[np.full(5, 0.19), np.full(25, 0.002)])

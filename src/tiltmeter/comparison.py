@@ -199,13 +199,21 @@ class Comparison:
             raise WeightsError(f"`weights` must be a list of four numbers each, got {weights!r}.", "see World.path.")
         points: list[PathPoint] = []
         for lam in [check_weights(four) for four in weights]:
-            points.append(path_point(inputs, lam, chosen, points[-1].multipliers if points else None))
+            try:
+                points.append(path_point(inputs, lam, chosen, points[-1].multipliers if points else None))
+            except SupportError:
+                hint = "give λ4 the weight 0, or use a divergence that stays finite: 'hellinger', 'js' or 'tv'."
+                raise self._out_of_reach(inputs, hint) from None
         return points
 
     def project(self) -> Projection:
         """Return the least change of the audited group's inputs that removes the gap, as weights on its rows."""
         inputs = self._inputs()
-        q, t = projection(inputs.p0, inputs.channel, inputs.y1)
+        try:
+            q, t = projection(inputs.p0, inputs.channel, inputs.y1)
+        except SupportError:
+            hint = f"no change of the features of {self.audited!r} alone removes the gap of this model."
+            raise self._out_of_reach(inputs, hint) from None
         return Projection(q, check_divergence("kl").between(q, inputs.p0), t)
 
     def to_dict(self) -> dict[str, Any]:
@@ -240,6 +248,21 @@ class Comparison:
 
     def _values(self, mine: NDArray[np.bool_]) -> Floats:
         return np.asarray(self.correction(self._log_odds[mine], self._pair.scores[mine]))
+
+    def _out_of_reach(self, inputs: Inputs, hint: str) -> SupportError:
+        """Return the error for outputs that no weights on the audited rows can have, in terms of the scores.
+
+        Every audited row has mass in both groups' distributions of the features; only the scores can lack support.
+        """
+        low, high = inputs.channel.min(axis=0), inputs.channel.max(axis=0)
+        is_binary = len(low) == 2
+        y = 1 if is_binary else int(np.argmax(np.maximum(inputs.y1 - high, low - inputs.y1)))
+        outcome = "" if is_binary else f" of outcome {y}"
+        return SupportError(
+            f"the mean score{outcome} of {self.reference!r} must be within reach of the scores of {self.audited!r}, "
+            f"got {inputs.y1[y]:.4g} and scores from {low[y]:.4g} to {high[y]:.4g}.",
+            hint,
+        )
 
     def _inputs(self) -> Inputs:
         """Return the rows as a finite world: P0 on the audited rows, P1/P0 = e^{−ℓ}, Y1 from the reference rows.
