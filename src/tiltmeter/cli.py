@@ -96,7 +96,13 @@ def demo(json_target: str | None) -> None:
 )
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--json", "json_target", metavar="FILE", help="Also write every number as JSON; '-' is standard output.")
-@click.option("--fail-if", "conditions", multiple=True, metavar="CONDITION", help="Exit with 1, e.g. impact_ratio<0.8.")
+@click.option(
+    "--fail-if",
+    "conditions",
+    multiple=True,
+    metavar="CONDITION",
+    help="Exit with 1, e.g. impact_ratio<0.8, or too_small>0: groups with too few rows to compare. Repeat for more.",
+)
 @one_line_errors
 def audit(data: Path, json_target: str | None, conditions: tuple[str, ...], **options: Any) -> None:
     """Audit a model's scores in DATA, a .csv or .parquet file.
@@ -107,7 +113,7 @@ def audit(data: Path, json_target: str | None, conditions: tuple[str, ...], **op
 
     from tiltmeter.gates import gate
     from tiltmeter.views.json_file import write_json
-    from tiltmeter.views.terminal import print_audit
+    from tiltmeter.views.terminal import print_audit, printable
 
     gates = [gate(condition) for condition in conditions]
     errors = Console(stderr=True)
@@ -119,8 +125,9 @@ def audit(data: Path, json_target: str | None, conditions: tuple[str, ...], **op
     if json_target != "-":
         print_audit(summary, Console(width=min(Console().width, 110)))
     fired = [sentence for one in gates for sentence in one.fired(result)]
-    for sentence in fired:
-        click.echo(f"Gate: {sentence}", err=True)
+    unjudged = [sentence for one in gates if (sentence := one.unjudged(result)) is not None]
+    for sentence in (*fired, *unjudged):
+        click.echo(f"Gate: {printable(sentence)}.", err=True)
     if fired:
         sys.exit(GATE_FIRED)
 

@@ -36,7 +36,7 @@ DOES_NOT_SHOW = (
 
 def print_audit(summary: dict[str, Any], console: Console) -> None:
     """Print an audit: who was compared, how far apart they are, what carries it, and how sure that is."""
-    summary = _printable(summary)
+    summary = printable(summary)
     console.print(_rows(summary))
     for audited, comparison in summary["comparisons"].items():
         console.print(_comparison(summary, audited, comparison))
@@ -70,12 +70,12 @@ def print_demo(summary: dict[str, Any], console: Console) -> None:
         console.print(Group(*parts))
 
 
-def _printable(value: Any) -> Any:
+def printable(value: Any) -> Any:
     """Return a summary whose texts hold no control characters: names come from data, not from us."""
     if isinstance(value, dict):
-        return {_printable(key): _printable(entry) for key, entry in value.items()}
+        return {printable(key): printable(entry) for key, entry in value.items()}
     if isinstance(value, list):
-        return [_printable(entry) for entry in value]
+        return [printable(entry) for entry in value]
     if isinstance(value, str):
         return "".join(letter if letter.isprintable() else "�" for letter in value)
     return value
