@@ -10,7 +10,7 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
-from tests.test_audit_engines import FEATURES, assert_same_numbers, audited, people
+from tests.test_audit_engines import FEATURES, WAYS, assert_same_numbers, audited, people
 
 import tiltmeter as tm
 from tiltmeter.comparison import ESTIMATES
@@ -261,6 +261,22 @@ def test_integer_weights_equal_repeated_rows_for_the_plug_in_fit():
 def test_sampling_weights_widen_intervals_and_repeated_rows_narrow_them():
     weighted, repeated = weighted_and_repeated(folds=5, membership="chance")
     assert weighted.gap.high - weighted.gap.low > 1.3 * (repeated.gap.high - repeated.gap.low)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("factor", [1 / 3, 1e300, 1e-300])
+def test_a_common_factor_of_the_weights_changes_nothing(way, factor):
+    data = people()
+    plain, scaled = (audited(data, weights=data["weight"] * c, **WAYS[way]).to_dict() for c in (1.0, factor))
+    assert_same_numbers(scaled, plain)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("size", [1e308, 5e-324])
+def test_weights_at_the_ends_of_the_floats_are_no_weights(way, size):
+    options = WAYS[way] | {"features": ["city", "owner"]}
+    plain, weighted = (audited(people(), weights=w, **options).to_dict() for w in (None, np.full(400, size)))
+    assert_same_numbers(weighted, plain)
 
 
 def test_equal_weights_are_no_weights():
@@ -622,9 +638,10 @@ def test_rounding_noise_is_no_gap():
 
 def test_weights_that_rest_on_one_person_are_noted():
     weights = np.ones(600)
-    weights[0] = 59_400
-    c = audited(people(600, 4), features=["city", "owner"], weights=weights)["A"]
-    assert any("the weights make" in note for note in c.notes)
+    for largest in (59_400, 1e8):
+        weights[0] = largest
+        c = audited(people(600, 4), features=["city", "owner"], weights=weights)["A"]
+        assert any("the weights make" in note for note in c.notes)
 
 
 @pytest.mark.parametrize("weights", [[1, 1, 1, 1], [(1, 1)], ["abcd"], [(0, 0, 0, 0)], 3, "abcd"])

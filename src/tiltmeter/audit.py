@@ -45,6 +45,7 @@ from tiltmeter.views.json_file import write_json
 
 Booleans = NDArray[np.bool_]
 FEW_ROWS = 50_000
+MOST_UNEQUAL = 1e9  # weights: beyond this the smaller ones are lost in the rounding of the sums
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -236,7 +237,23 @@ def _row_weights(weights: Any, table: pl.DataFrame) -> Floats:
             f"`weights` must be finite and not negative, got {column[row]} in row {row}.",
             "fill or drop rows of unknown weight first.",
         )
-    return values
+    return _scaled_weights(values)
+
+
+def _scaled_weights(values: Floats) -> Floats:
+    """Return the weights divided by the largest: nothing depends on their unit.
+
+    Twelve digits are kept. The last ones depend on the unit, and trees may split ties by them.
+    """
+    largest = float(values.max(initial=0.0))
+    least = float(values[values > 0].min(initial=largest))
+    if least < largest / MOST_UNEQUAL:
+        raise DataError(
+            f"`weights` must not differ by more than a factor of {MOST_UNEQUAL:g}, got {least:g} and {largest:g}.",
+            "give rows that hardly count the weight 0: they are left out, and counted.",
+        )
+    digits, power = np.frexp(values / (largest or 1.0))
+    return np.ldexp(np.round(digits, 12), power)
 
 
 def _kept(

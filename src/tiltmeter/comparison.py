@@ -31,7 +31,7 @@ SUPPRESSED_BELOW = 10
 BINS = 40
 NEGLIGIBLE = 0.1  # of the materiality: among millions of rows, a dependence of no consequence is still significant
 FEW_PEOPLE = 30
-TIED = 1e-9  # corrections no further apart are equal up to rounding
+TIED = 1e-9  # corrections, and shares of people, no further apart are equal up to rounding
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -537,7 +537,8 @@ class _Builder:
 
 def _spread(f: Floats, weights: Floats) -> dict[str, float]:
     """Return mean and quantiles of f~; a weight counts as that many rows."""
-    ends = np.quantile(f, [0.05, 0.5, 0.95], weights=weights, method="inverted_cdf").tolist()
+    levels = np.array([0.05, 0.5, 0.95]) * (1.0 - TIED)  # sums of weights reach a level up to rounding
+    ends = np.quantile(f, levels, weights=weights, method="inverted_cdf").tolist()
     quantiles = dict(zip(("correction_5", "correction_50", "correction_95"), ends, strict=True))
     return {"correction": float(np.average(f, weights=weights))} | quantiles
 

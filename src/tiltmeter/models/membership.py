@@ -273,7 +273,7 @@ def fitted_log_odds(rows: Rows, estimator: Any, inputs: Any, train: Booleans) ->
 
     model = clone(estimator)
     labels, weights = rows.audited[train], rows.weights[train]
-    keywords = {} if (weights == weights[0]).all() else {"sample_weight": weights}
+    keywords = {} if (weights == weights[0]).all() else {"sample_weight": weights / weights.mean()}
     model.fit(_safe_indexing(inputs, np.flatnonzero(train)), labels, **keywords)
     probability = np.asarray(model.predict_proba(inputs), dtype=np.float64)[:, 1]
     if hasattr(model, "decision_function"):
