@@ -38,6 +38,7 @@ from tiltmeter.models.membership import (
     known_membership,
 )
 from tiltmeter.models.paper import logistic_log_odds
+from tiltmeter.progress import Listener, stage, told_to
 from tiltmeter.settings import Settings
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import Rows
@@ -45,6 +46,8 @@ from tiltmeter.views.json_file import write_json
 
 Booleans = NDArray[np.bool_]
 FEW_ROWS = 50_000
+READING = 0.05  # of the time, about
+MEMBERSHIP = 0.4  # of the time of a comparison, about
 MOST_UNEQUAL = 1e9  # weights: beyond this the smaller ones are lost in the rounding of the sums
 
 
@@ -134,6 +137,7 @@ def audit(
     folds: int | None = 5,
     seed: int = 0,
     total_shares: bool = True,
+    progress: Listener | None = None,
 ) -> Audit:
     """Return how a fixed model's outputs differ between groups, and which features carry the difference.
 
@@ -168,27 +172,35 @@ def audit(
         intervals); of everything random.
     total_shares
         Whether to fit what total shares and joint proxy evidence need.
+    progress
+        A function that is told, again and again, the stage of the work and the fraction done, up to 1.
     """
+    if progress is not None and not callable(progress):
+        raise DataError(
+            f"`progress` must be a function of a stage and a fraction, got {shown(progress)}.", "for example print."
+        )
     settings = Settings(input_weight, output_weight, confidence, materiality, folds, seed, total_shares)
-    names = column_names(data)
-    used = _used_columns(names, group, scores, membership, weights, given)
-    chosen = feature_names(features, names, used)
-    table = read_table(data, [*dict.fromkeys([*chosen, *used])])
-    channel = channel_of(
-        data, table, scores=scores, model=model, features=chosen, favourable=favourable, threshold=threshold
-    )
-    row_weights = _row_weights(weights, table)
-    keep, left_out = _kept(table, channel, row_weights, given)
-    groups = groups_of(table.filter(keep), _kept_values(group, names, keep), reference, audited)
-    compared = np.isin(groups.codes, [groups.labels.index(label) for label in (groups.reference, *groups.audited)])
-    index, codes = np.flatnonzero(keep)[compared], groups.codes[compared]
-    encoded = encode_features(table[index], chosen, codes, None if weights is None else row_weights[index])
-    source = _MembershipSource(membership, data, table, chosen, settings, len(groups.audited))
-    telling = sorted(feature.name for feature in encoded if feature.in_membership)
-    order = _canonical_order(table[index].select(telling), codes, channel.scores[index], row_weights[index])
-    everyone = _Compared(index, codes, row_weights[index], encoded, order)
-    with _threads(index.size):
-        comparisons = {label: _compare(label, groups, channel, everyone, source, settings) for label in groups.audited}
+    with told_to(progress):
+        with stage(0.0, READING, "reading"):
+            names = column_names(data)
+            used = _used_columns(names, group, scores, membership, weights, given)
+            chosen = feature_names(features, names, used)
+            table = read_table(data, [*dict.fromkeys([*chosen, *used])])
+            channel = channel_of(
+                data, table, scores=scores, model=model, features=chosen, favourable=favourable, threshold=threshold
+            )
+            row_weights = _row_weights(weights, table)
+            keep, left_out = _kept(table, channel, row_weights, given)
+        groups = groups_of(table.filter(keep), _kept_values(group, names, keep), reference, audited)
+        compared = np.isin(groups.codes, [groups.labels.index(label) for label in (groups.reference, *groups.audited)])
+        index, codes = np.flatnonzero(keep)[compared], groups.codes[compared]
+        encoded = encode_features(table[index], chosen, codes, None if weights is None else row_weights[index])
+        source = _MembershipSource(membership, data, table, chosen, settings, len(groups.audited))
+        telling = sorted(feature.name for feature in encoded if feature.in_membership)
+        order = _canonical_order(table[index].select(telling), codes, channel.scores[index], row_weights[index])
+        everyone = _Compared(index, codes, row_weights[index], encoded, order)
+        with stage(READING, 1.0), _threads(index.size):
+            comparisons = _comparisons(groups, channel, everyone, source, settings)
     return Audit(
         comparisons=comparisons,
         rows=_accounted(table.height, left_out, groups, index.size),
@@ -343,6 +355,17 @@ def _accounted(read: int, left_out: dict[str, int], groups: Groups, used: int) -
     return {"read": read, "used": used} | gone | {"group_not_audited": read - used - sum(gone.values())}
 
 
+def _comparisons(
+    groups: Groups, channel: Channel, everyone: _Compared, source: _MembershipSource, settings: Settings
+) -> dict[str, Comparison]:
+    """Return the comparisons, each an equal part of the work."""
+    found, count = {}, len(groups.audited)
+    for place, label in enumerate(groups.audited):
+        with stage(place / count, (place + 1) / count, label):
+            found[label] = _compare(label, groups, channel, everyone, source, settings)
+    return found
+
+
 def _compare(
     label: str, groups: Groups, channel: Channel, everyone: _Compared, source: _MembershipSource, settings: Settings
 ) -> Comparison:
@@ -357,8 +380,10 @@ def _compare(
     )
     design_columns(features)  # raises, with reasons, where no feature can tell groups apart
     pair = PairRows(rows, scores, scores if scores.ndim == 1 else favourable, favourable, features, index)
-    found, name = source.of(rows, features, index)
-    return compare(label, groups.reference, pair, found, name, settings)
+    with stage(0.0, MEMBERSHIP, "membership model"):
+        found, name = source.of(rows, features, index)
+    with stage(MEMBERSHIP, 1.0):
+        return compare(label, groups.reference, pair, found, name, settings)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

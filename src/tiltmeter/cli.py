@@ -113,12 +113,13 @@ def audit(data: Path, json_target: str | None, conditions: tuple[str, ...], **op
 
     from tiltmeter.gates import gate
     from tiltmeter.views.json_file import write_json
-    from tiltmeter.views.terminal import print_audit, printable
+    from tiltmeter.views.terminal import print_audit, printable, progress_bar
 
     gates = [gate(condition) for condition in conditions]
     errors = Console(stderr=True)
-    with errors.status("Comparing the groups …") if errors.is_terminal else nullcontext():
-        result = _audited(data, **options)
+    is_watched = errors.is_terminal and json_target != "-"
+    with progress_bar(errors) if is_watched else nullcontext() as progress:
+        result = _audited(data, progress=progress, **options)
     summary = result.to_dict()
     if json_target is not None:
         write_json(summary, json_target)

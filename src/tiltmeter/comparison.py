@@ -16,6 +16,7 @@ from tiltmeter.models.balance import Balance, balance
 from tiltmeter.models.features import OTHER, Feature, design_columns
 from tiltmeter.models.membership import Membership, prior_log_odds
 from tiltmeter.models.regressions import reference_expectation
+from tiltmeter.progress import stage
 from tiltmeter.proxies import ProxyInputs, proxy_table
 from tiltmeter.settings import Settings
 from tiltmeter.theory import crossfit, intervals
@@ -346,7 +347,8 @@ class _Builder:
         self.log_odds = membership.log_odds if isinstance(membership, Membership) else membership
         self.scores = intervals.check_scores(pair.scores, pair.rows)
         self.table = design_columns(sorted(pair.features, key=lambda feature: feature.name))
-        self.expected = self._expected_outcome()
+        with stage(0.0, 0.2, "regressions"):
+            self.expected = self._expected_outcome()
         self.notes: list[str] = []
 
     def comparison(self) -> Comparison:
@@ -363,7 +365,8 @@ class _Builder:
             self.audited, rows, pair.outcome, self.scores, pair.features, self.membership, correction, self.log_odds
         )
         is_adequate = checked is None or checked.is_adequate
-        table = proxy_table(inputs, self.settings, is_adequate)
+        with stage(0.2, 0.95):
+            table = proxy_table(inputs, self.settings, is_adequate)
         unexplained = self._defined(self._unexplained)
         alone = self._without_equals()
         self._note_dependence(unexplained, is_adequate, alone)

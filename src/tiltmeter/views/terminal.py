@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -68,6 +70,19 @@ def print_demo(summary: dict[str, Any], console: Console) -> None:
             _bullets(_caveats(c)),
         ]
         console.print(Group(*parts))
+
+
+@contextmanager
+def progress_bar(console: Console) -> Iterator[Callable[[str, float], None]]:
+    """Yield a function that moves a bar to a stage and a fraction; the bar is gone once all is done."""
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("reading", total=1.0)
+
+        def move(stage: str, fraction: float) -> None:
+            bar.update(task, description=printable(stage), completed=fraction)
+
+        yield move
 
 
 def printable(value: Any) -> Any:
