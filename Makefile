@@ -28,6 +28,7 @@ bench-audit: $(VENV)/installed-dev  # minutes to hours: scale, planted truths, c
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.planted --seeds 50
 	$(BIN)/python -m benchmarks.coverage --repetitions 500 --n 2000 10000
+	$(BIN)/python -m benchmarks.totals --repetitions 100 --n 2000
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .
