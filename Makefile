@@ -29,6 +29,7 @@ bench-audit: $(VENV)/installed-dev  # minutes to hours: scale, planted truths, c
 	$(BIN)/python -m benchmarks.report
 	$(BIN)/python -m benchmarks.planted --seeds 50
 	$(BIN)/python -m benchmarks.coverage --repetitions 500 --n 2000 10000
+	$(BIN)/python -m benchmarks.totals --repetitions 100 --n 2000
 
 pictures: $(VENV)/installed-dev  # of the docs and the README; needs chromium
 	$(BIN)/python scripts/make_figures.py

@@ -38,6 +38,7 @@ from tiltmeter.models.membership import (
     known_membership,
 )
 from tiltmeter.models.paper import logistic_log_odds
+from tiltmeter.progress import Listener, stage, told_to
 from tiltmeter.provenance import Provenance, check_provenance, provenance_of
 from tiltmeter.settings import Settings
 from tiltmeter.theory.checks import Floats
@@ -49,6 +50,9 @@ from tiltmeter.views.report.page import write_report
 Booleans = NDArray[np.bool_]
 FEW_ROWS = 50_000
 SCHEMA = "tiltmeter/audit/1"  # of to_dict and to_json; a change that breaks a reader raises the number
+READING = 0.05  # of the time, about
+MEMBERSHIP = 0.4  # of the time of a comparison, about
+MOST_UNEQUAL = 1e9  # weights: beyond this the smaller ones are lost in the rounding of the sums
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,6 +153,7 @@ def audit(
     seed: int = 0,
     total_shares: bool = True,
     provenance: Mapping[str, str] | None = None,
+    progress: Listener | None = None,
 ) -> Audit:
     """Return how a fixed model's outputs differ between groups, and which features carry the difference.
 
@@ -186,28 +191,36 @@ def audit(
     provenance
         What a reader of the report should know of the data and the model, e.g. {"group labels": "self-reported",
         "data window": "2024", "model": "credit 3.1"}.
+    progress
+        A function that is told, again and again, the stage of the work and the fraction done, up to 1.
     """
+    if progress is not None and not callable(progress):
+        raise DataError(
+            f"`progress` must be a function of a stage and a fraction, got {shown(progress)}.", "for example print."
+        )
     stated = check_provenance(provenance)
     settings = Settings(input_weight, output_weight, confidence, materiality, folds, seed, total_shares)
-    names = column_names(data)
-    used = _used_columns(names, group, scores, membership, weights, given)
-    chosen = feature_names(features, names, used)
-    table = read_table(data, [*dict.fromkeys([*chosen, *used])])
-    channel = channel_of(
-        data, table, scores=scores, model=model, features=chosen, favourable=favourable, threshold=threshold
-    )
-    row_weights = _row_weights(weights, table)
-    keep, left_out = _kept(table, channel, row_weights, given)
-    groups = groups_of(table.filter(keep), _kept_values(group, names, keep), reference, audited)
-    compared = np.isin(groups.codes, [groups.labels.index(label) for label in (groups.reference, *groups.audited)])
-    index, codes = np.flatnonzero(keep)[compared], groups.codes[compared]
-    encoded = encode_features(table[index], chosen, codes, None if weights is None else row_weights[index])
-    source = _MembershipSource(membership, data, table, chosen, settings, len(groups.audited))
-    telling = sorted(feature.name for feature in encoded if feature.in_membership)
-    order = _canonical_order(table[index].select(telling), codes, channel.scores[index], row_weights[index])
-    everyone = _Compared(index, codes, row_weights[index], encoded, order)
-    with _threads(index.size):
-        comparisons = {label: _compare(label, groups, channel, everyone, source, settings) for label in groups.audited}
+    with told_to(progress):
+        with stage(0.0, READING, "reading"):
+            names = column_names(data)
+            used = _used_columns(names, group, scores, membership, weights, given)
+            chosen = feature_names(features, names, used)
+            table = read_table(data, [*dict.fromkeys([*chosen, *used])])
+            channel = channel_of(
+                data, table, scores=scores, model=model, features=chosen, favourable=favourable, threshold=threshold
+            )
+            row_weights = _row_weights(weights, table)
+            keep, left_out = _kept(table, channel, row_weights, given)
+        groups = groups_of(table.filter(keep), _kept_values(group, names, keep), reference, audited)
+        compared = np.isin(groups.codes, [groups.labels.index(label) for label in (groups.reference, *groups.audited)])
+        index, codes = np.flatnonzero(keep)[compared], groups.codes[compared]
+        encoded = encode_features(table[index], chosen, codes, None if weights is None else row_weights[index])
+        source = _MembershipSource(membership, data, table, chosen, settings, len(groups.audited))
+        telling = sorted(feature.name for feature in encoded if feature.in_membership)
+        order = _canonical_order(table[index].select(telling), codes, channel.scores[index], row_weights[index])
+        everyone = _Compared(index, codes, row_weights[index], encoded, order)
+        with stage(READING, 1.0), _threads(index.size):
+            comparisons = _comparisons(groups, channel, everyone, source, settings)
     return Audit(
         comparisons=comparisons,
         rows=_accounted(table.height, left_out, groups, index.size),
@@ -257,7 +270,23 @@ def _row_weights(weights: Any, table: pl.DataFrame) -> Floats:
             f"`weights` must be finite and not negative, got {column[row]} in row {row}.",
             "fill or drop rows of unknown weight first.",
         )
-    return values
+    return _scaled_weights(values)
+
+
+def _scaled_weights(values: Floats) -> Floats:
+    """Return the weights divided by the largest: nothing depends on their unit.
+
+    Twelve digits are kept. The last ones depend on the unit, and trees may split ties by them.
+    """
+    largest = float(values.max(initial=0.0))
+    least = float(values[values > 0].min(initial=largest))
+    if least < largest / MOST_UNEQUAL:
+        raise DataError(
+            f"`weights` must not differ by more than a factor of {MOST_UNEQUAL:g}, got {least:g} and {largest:g}.",
+            "give rows that hardly count the weight 0: they are left out, and counted.",
+        )
+    digits, power = np.frexp(values / (largest or 1.0))
+    return np.ldexp(np.round(digits, 12), power)
 
 
 def _kept(
@@ -347,6 +376,17 @@ def _accounted(read: int, left_out: dict[str, int], groups: Groups, used: int) -
     return {"read": read, "used": used} | gone | {"group_not_audited": read - used - sum(gone.values())}
 
 
+def _comparisons(
+    groups: Groups, channel: Channel, everyone: _Compared, source: _MembershipSource, settings: Settings
+) -> dict[str, Comparison]:
+    """Return the comparisons, each an equal part of the work."""
+    found, count = {}, len(groups.audited)
+    for place, label in enumerate(groups.audited):
+        with stage(place / count, (place + 1) / count, label):
+            found[label] = _compare(label, groups, channel, everyone, source, settings)
+    return found
+
+
 def _compare(
     label: str, groups: Groups, channel: Channel, everyone: _Compared, source: _MembershipSource, settings: Settings
 ) -> Comparison:
@@ -361,8 +401,10 @@ def _compare(
     )
     design_columns(features)  # raises, with reasons, where no feature can tell groups apart
     pair = PairRows(rows, scores, scores if scores.ndim == 1 else favourable, favourable, features, index)
-    found, name = source.of(rows, features, index)
-    return compare(label, groups.reference, pair, found, name, settings)
+    with stage(0.0, MEMBERSHIP, "membership model"):
+        found, name = source.of(rows, features, index)
+    with stage(MEMBERSHIP, 1.0):
+        return compare(label, groups.reference, pair, found, name, settings)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -101,7 +101,13 @@ def demo(json_target: str | None, report: str | None) -> None:
 @click.option("--json", "json_target", metavar="FILE", help="Also write every number as JSON; '-' is standard output.")
 @click.option("--report", "report", metavar="FILE.html", help="Also write the report, one page for people.")
 @click.option("--state", "stated", multiple=True, metavar="NAME=TEXT", help='For the report, e.g. "model=credit 3.1".')
-@click.option("--fail-if", "conditions", multiple=True, metavar="CONDITION", help="Exit with 1, e.g. impact_ratio<0.8.")
+@click.option(
+    "--fail-if",
+    "conditions",
+    multiple=True,
+    metavar="CONDITION",
+    help="Exit with 1, e.g. impact_ratio<0.8, or too_small>0: groups with too few rows to compare. Repeat for more.",
+)
 @one_line_errors
 def audit(data: Path, json_target: str | None, report: str | None, conditions: tuple[str, ...], **options: Any) -> None:
     """Audit a model's scores in DATA, a .csv or .parquet file.
@@ -112,12 +118,13 @@ def audit(data: Path, json_target: str | None, report: str | None, conditions: t
 
     from tiltmeter.gates import gate
     from tiltmeter.views.json_file import write_json
-    from tiltmeter.views.terminal import print_audit
+    from tiltmeter.views.terminal import print_audit, printable, progress_bar
 
     gates = [gate(condition) for condition in conditions]
     errors = Console(stderr=True)
-    with errors.status("Comparing the groups …") if errors.is_terminal else nullcontext():
-        result = _audited(data, **options)
+    is_watched = errors.is_terminal and json_target != "-"
+    with progress_bar(errors) if is_watched else nullcontext() as progress:
+        result = _audited(data, progress=progress, **options)
     summary = result.to_dict()
     if json_target is not None:
         write_json(summary, json_target)
@@ -126,8 +133,9 @@ def audit(data: Path, json_target: str | None, report: str | None, conditions: t
     if json_target != "-":
         print_audit(summary, Console(width=min(Console().width, 110)))
     fired = [sentence for one in gates for sentence in one.fired(result)]
-    for sentence in fired:
-        click.echo(f"Gate: {sentence}", err=True)
+    unjudged = [sentence for one in gates if (sentence := one.unjudged(result)) is not None]
+    for sentence in (*fired, *unjudged):
+        click.echo(f"Gate: {printable(sentence)}.", err=True)
     if fired:
         sys.exit(GATE_FIRED)
 

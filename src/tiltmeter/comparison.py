@@ -17,6 +17,7 @@ from tiltmeter.models.balance import Balance, balance
 from tiltmeter.models.features import OTHER, Feature, design_columns
 from tiltmeter.models.membership import Membership, prior_log_odds
 from tiltmeter.models.regressions import reference_expectation
+from tiltmeter.progress import stage
 from tiltmeter.proxies import ProxyInputs, proxy_table
 from tiltmeter.settings import Settings
 from tiltmeter.theory import crossfit, intervals
@@ -35,7 +36,7 @@ from tiltmeter.views.notebook import comparison_html
 BINS = 40
 NEGLIGIBLE = 0.1  # of the materiality: among millions of rows, a dependence of no consequence is still significant
 FEW_PEOPLE = 30
-TIED = 1e-9  # corrections no further apart are equal up to rounding
+TIED = 1e-9  # corrections, and shares of people, no further apart are equal up to rounding
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -243,13 +244,21 @@ class Comparison:
             raise WeightsError(f"`weights` must be a list of four numbers each, got {weights!r}.", "see World.path.")
         points: list[PathPoint] = []
         for lam in [check_weights(four) for four in weights]:
-            points.append(path_point(inputs, lam, chosen, points[-1].multipliers if points else None))
+            try:
+                points.append(path_point(inputs, lam, chosen, points[-1].multipliers if points else None))
+            except SupportError:
+                hint = "give λ4 the weight 0, or use a divergence that stays finite: 'hellinger', 'js' or 'tv'."
+                raise self._out_of_reach(inputs, hint) from None
         return points
 
     def project(self) -> Projection:
         """Return the least change of the audited group's inputs that removes the gap, as weights on its rows."""
         inputs = self._inputs()
-        q, t = projection(inputs.p0, inputs.channel, inputs.y1)
+        try:
+            q, t = projection(inputs.p0, inputs.channel, inputs.y1)
+        except SupportError:
+            hint = f"no change of the features of {self.audited!r} alone removes the gap of this model."
+            raise self._out_of_reach(inputs, hint) from None
         return Projection(q, check_divergence("kl").between(q, inputs.p0), t)
 
     def to_dict(self) -> dict[str, Any]:
@@ -303,6 +312,21 @@ class Comparison:
         rows = self._pair.rows
         mine = np.flatnonzero(rows.audited & (rows.weights > 0))
         return mine[np.argsort(self._pair.places[mine])]
+
+    def _out_of_reach(self, inputs: Inputs, hint: str) -> SupportError:
+        """Return the error for outputs that no weights on the audited rows can have, in terms of the scores.
+
+        Every audited row has mass in both groups' distributions of the features; only the scores can lack support.
+        """
+        low, high = inputs.channel.min(axis=0), inputs.channel.max(axis=0)
+        is_binary = len(low) == 2
+        y = 1 if is_binary else int(np.argmax(np.maximum(inputs.y1 - high, low - inputs.y1)))
+        outcome = "" if is_binary else f" of outcome {y}"
+        return SupportError(
+            f"the mean score{outcome} of {self.reference!r} must be within reach of the scores of {self.audited!r}, "
+            f"got {inputs.y1[y]:.4g} and scores from {low[y]:.4g} to {high[y]:.4g}.",
+            hint,
+        )
 
     def _inputs(self) -> Inputs:
         """Return the rows as a finite world: P0 on the audited rows, P1/P0 = e^{−ℓ}, Y1 from the reference rows.
@@ -399,7 +423,8 @@ class _Builder:
         self.log_odds = membership.log_odds if isinstance(membership, Membership) else membership
         self.scores = intervals.check_scores(pair.scores, pair.rows)
         self.table = design_columns(sorted(pair.features, key=lambda feature: feature.name))
-        self.expected = self._expected_outcome()
+        with stage(0.0, 0.2, "regressions"):
+            self.expected = self._expected_outcome()
         self.notes: list[str] = []
 
     def comparison(self) -> Comparison:
@@ -416,7 +441,8 @@ class _Builder:
             self.audited, rows, pair.outcome, self.scores, pair.features, self.membership, correction, self.log_odds
         )
         is_adequate = checked is None or checked.is_adequate
-        table = proxy_table(inputs, self.settings, is_adequate)
+        with stage(0.2, 0.95):
+            table = proxy_table(inputs, self.settings, is_adequate)
         unexplained = self._defined(self._unexplained)
         alone = self._without_equals()
         self._note_dependence(unexplained, is_adequate, alone)
@@ -598,7 +624,8 @@ class _Builder:
 
 def _spread(f: Floats, weights: Floats) -> dict[str, float | None]:
     """Return mean and quantiles of f~; a weight counts as that many rows."""
-    ends = np.quantile(f, QUANTILES, weights=weights, method="inverted_cdf").tolist()
+    levels = np.array(QUANTILES) * (1.0 - TIED)  # sums of weights reach a level up to rounding
+    ends = np.quantile(f, levels, weights=weights, method="inverted_cdf").tolist()
     quantiles: dict[str, float | None] = {
         f"correction_{round(100 * q)}": end if f.size * min(q, 1 - q) >= SUPPRESSED_BELOW else None
         for q, end in zip(QUANTILES, ends, strict=True)

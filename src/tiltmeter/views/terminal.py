@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -39,7 +41,7 @@ DOES_NOT_SHOW = (
 
 def print_audit(summary: dict[str, Any], console: Console) -> None:
     """Print an audit: who was compared, how far apart they are, what carries it, and how sure that is."""
-    summary = _printable(summary)
+    summary = printable(summary)
     console.print(_rows(summary))
     for audited, comparison in summary["comparisons"].items():
         console.print(_comparison(summary, audited, comparison))
@@ -73,12 +75,25 @@ def print_demo(summary: dict[str, Any], console: Console) -> None:
         console.print(Group(*parts))
 
 
-def _printable(value: Any) -> Any:
+@contextmanager
+def progress_bar(console: Console) -> Iterator[Callable[[str, float], None]]:
+    """Yield a function that moves a bar to a stage and a fraction; the bar is gone once all is done."""
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("reading", total=1.0)
+
+        def move(stage: str, fraction: float) -> None:
+            bar.update(task, description=printable(stage), completed=fraction)
+
+        yield move
+
+
+def printable(value: Any) -> Any:
     """Return a summary whose texts hold no control characters: names come from data, not from us."""
     if isinstance(value, dict):
-        return {_printable(key): _printable(entry) for key, entry in value.items()}
+        return {printable(key): printable(entry) for key, entry in value.items()}
     if isinstance(value, list):
-        return [_printable(entry) for entry in value]
+        return [printable(entry) for entry in value]
     if isinstance(value, str):
         return "".join(letter if letter.isprintable() else "�" for letter in value)
     return value
