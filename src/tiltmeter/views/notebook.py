@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from tiltmeter.views.formats import count, cut, interval, number, percent, points
+from tiltmeter.views.formats import count, interval, label, number, percent, points
 
 SHOWN = ("gap", "impact_ratio", "output_divergence", "input_divergence", "descent_rate", "unexplained")
 FEATURES = 10
@@ -14,18 +14,18 @@ FEATURES = 10
 
 def audit_html(title: str, comparisons: Sequence[str]) -> str:
     """Return an audit: a line about it, then its comparisons."""
-    return f"<div><p><b>{escape(cut(title, 200))}</b></p>{''.join(comparisons)}</div>"
+    return f"<div><p><b>{escape(label(title, 200))}</b></p>{''.join(comparisons)}</div>"
 
 
 def comparison_html(c: dict[str, Any]) -> str:
     """Return a comparison: its estimates and its strongest features."""
-    who = f"{escape(cut(c['audited']))} ({count(c['rows']['audited'])}, audited)"
-    other = f"{escape(cut(c['reference']))} ({count(c['rows']['reference'])}, reference)"
+    who = f"{escape(label(c['audited']))} ({count(c['rows']['audited'])}, audited)"
+    other = f"{escape(label(c['reference']))} ({count(c['rows']['reference'])}, reference)"
     estimates = [
         (name.replace("_", " "), number(c[name]["value"]), interval(c[name])) for name in SHOWN if c[name] is not None
     ]
     features = [
-        (cut(row["feature"]), points(row["gap"]), percent(row["share"]), row["verdict"]) for row in c["proxies"]
+        (label(row["feature"]), points(row["gap"]), percent(row["share"]), row["verdict"]) for row in c["proxies"]
     ]
     more = len(features) - FEATURES
     rest = f"<p>and {more} more features in <code>.proxies</code></p>" if more > 0 else ""

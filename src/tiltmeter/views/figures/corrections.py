@@ -9,7 +9,8 @@ from tiltmeter.views.figures.distributions import NO_SHAPE, WITHHELD
 from tiltmeter.views.figures.figure import Figure, data, figure, nothing
 from tiltmeter.views.figures.reading import Record, profile_of, steps, values_shown
 from tiltmeter.views.figures.theme import AUDITED, FAINT, QUIET, WIDTH, altair
-from tiltmeter.views.figures.words import GROUP, label, labels, number, percent
+from tiltmeter.views.figures.words import GROUP, labels, number, percent
+from tiltmeter.views.formats import label
 
 MEANING = "correction f̃: to become rarer ← 0 → more common"
 LOW, HIGH = -4.0, 4.0  # the ends of the bins are open

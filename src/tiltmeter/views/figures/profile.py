@@ -7,7 +7,8 @@ from typing import Any
 from tiltmeter.views.figures.figure import Figure, data, figure, nothing
 from tiltmeter.views.figures.reading import Record, profile_of, values_shown
 from tiltmeter.views.figures.theme import AUDITED, FAINT, INK, QUIET, REFERENCE, altair
-from tiltmeter.views.figures.words import label, number, percent, versus
+from tiltmeter.views.figures.words import number, percent, versus
+from tiltmeter.views.formats import label
 
 ENDS = ("q05", "q25", "q50", "q75", "q95")
 STEP = 30
