@@ -202,6 +202,15 @@ def test_the_correction_s_distribution_is_that_of_the_position(position):
     assert table["from"].to_list() == pytest.approx([-4 + 0.2 * place for place in range(40)])
 
 
+def test_axes_stay_where_they_are_when_the_dial_turns():
+    c = cross_fitted()
+    for draw in (figures.correction_distribution, lambda c, place: figures.profile(c, "Age", place)):
+        turned = [draw(c, place).spec() for place in (0, 20)]
+        for spec in turned:
+            del spec["data"], spec["title"], spec["description"]
+        assert turned[0] == turned[1]
+
+
 @pytest.mark.parametrize("make", [plug_in, cross_fitted])
 def test_corrections_by_value_equal_the_profile(make):
     c = make()

@@ -42,16 +42,24 @@ def correction_distribution(comparison: Record, position_index: int = 10) -> Fig
         "become more common among them, records left of 0 rarer."
     )
     note = WITHHELD if None in shares else ""
-    return figure(_histogram(records), records, title, description, name, where, note)
+    chart = _histogram(_domain(_ever_used(found)))
+    return figure(chart, records, title, description, name, where, note)
 
 
-def _histogram(records: list[Record]) -> Any:
+def _ever_used(found: list[list[float | None]]) -> list[Record]:
+    """Return the bins with people at any position: the axis stays where it is when the dial turns."""
+    used = [any(share != 0 for share in shares) for shares in zip(*found, strict=True)]
+    edges = zip(steps(LOW, HIGH, len(used)), used, strict=True)
+    return [{"from": low, "to": high, "share": float(is_used)} for (low, high), is_used in edges]
+
+
+def _histogram(domain: list[float]) -> Any:
     alt = altair()
     bars = (
         alt.Chart()
         .mark_bar(color=AUDITED, stroke="white", strokeWidth=0.6, clip=True)
         .encode(
-            x=alt.X("from:Q", title=MEANING, scale=alt.Scale(domain=_domain(records), nice=False)),
+            x=alt.X("from:Q", title=MEANING, scale=alt.Scale(domain=domain, nice=False)),
             x2=alt.X2(field="to"),
             y=alt.Y("share:Q", title="share of the audited group", axis=alt.Axis(format=".0%")),
             y2=alt.Y2(datum=0),
