@@ -12,22 +12,21 @@ import polars as pl
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from tiltmeter.comparison import Comparison, PairRows, compare
+from tiltmeter.comparison import Comparison, compare
 from tiltmeter.engines.tables import (
     check_columns,
     column_names,
     column_of_values,
     first_line,
-    listed,
     native_columns,
     read_table,
     shown,
-    text_of,
 )
 from tiltmeter.errors import DataError, TiltmeterError
 from tiltmeter.models.channel import Channel, channel_of, score_columns
 from tiltmeter.models.features import Feature, design_columns, encode_features, feature_names
 from tiltmeter.models.groups import Groups, group_columns, groups_of
+from tiltmeter.models.kept import equal_to, numbers_of, weights_of
 from tiltmeter.models.membership import (
     Membership,
     area_under_curve,
@@ -38,6 +37,7 @@ from tiltmeter.models.membership import (
     known_membership,
 )
 from tiltmeter.models.paper import logistic_log_odds
+from tiltmeter.pairs import PairRows
 from tiltmeter.provenance import Provenance, check_provenance, provenance_of
 from tiltmeter.settings import Settings
 from tiltmeter.theory.checks import Floats
@@ -187,7 +187,7 @@ def audit(
     channel = channel_of(
         data, table, scores=scores, model=model, features=chosen, favourable=favourable, threshold=threshold
     )
-    row_weights = _row_weights(weights, table)
+    row_weights = weights_of(weights, table)
     keep, left_out = _kept(table, channel, row_weights, given)
     groups = groups_of(table.filter(keep), _kept_values(group, names, keep), reference, audited)
     compared = np.isin(groups.codes, [groups.labels.index(label) for label in (groups.reference, *groups.audited)])
@@ -236,21 +236,6 @@ def _used_columns(
     return list(dict.fromkeys(used))
 
 
-def _row_weights(weights: Any, table: pl.DataFrame) -> Floats:
-    if weights is None:
-        return np.ones(table.height)
-    column = table[weights] if isinstance(weights, str) else column_of_values("weights", weights, table.height)
-    values = _numbers("weights", column)
-    bad = ~np.isfinite(values) | (values < 0)
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise DataError(
-            f"`weights` must be finite and not negative, got {column[row]} in row {row}.",
-            "fill or drop rows of unknown weight first.",
-        )
-    return values
-
-
 def _kept(
     table: pl.DataFrame, channel: Channel, weights: Floats, given: Mapping[str, Any] | None
 ) -> tuple[Booleans, dict[str, int]]:
@@ -263,7 +248,7 @@ def _kept(
         keep[rows] = False
 
     for column, value in (given or {}).items():
-        leave_out(f"not_given_{column}", ~_equal_to(table[column], value))
+        leave_out(f"not_given_{column}", ~equal_to(table[column], value))
     leave_out("missing_score", channel.missing)
     leave_out("zero_weight", weights == 0)
     if not keep.any():
@@ -271,25 +256,6 @@ def _kept(
             f"the data must have rows left to compare, got none of {table.height}.", f"left out: {left_out}."
         )
     return keep, left_out
-
-
-def _equal_to(column: pl.Series, value: Any) -> Booleans:
-    """Return which entries are `value`; as texts, so that 1, 1.0, "1" and a boolean True agree."""
-    wanted = text_of(value).casefold()
-    values = column.unique().sort().drop_nulls().to_list()
-    found = {entry: wanted in _texts(entry) for entry in values}
-    if not any(found.values()):
-        raise DataError(
-            f"`given` must name a value of column {shown(column.name)}, got {shown(value)}.",
-            f"its values are {listed(list(found))}.",
-        )
-    mine = [entry for entry, is_wanted in found.items() if is_wanted]
-    return column.is_in(mine).fill_null(value=False).to_numpy()
-
-
-def _texts(entry: Any) -> set[str]:
-    texts = {text_of(entry), text_of(int(entry))} if isinstance(entry, bool) else {text_of(entry)}
-    return {text.casefold() for text in texts}
 
 
 def _kept_values(values: Any, names: Sequence[str], keep: Booleans) -> Any:
@@ -413,7 +379,7 @@ class _MembershipSource:
             column = self.table[self.given]
         else:
             column = column_of_values("membership", self.given, self.table.height)
-        values = _numbers("membership", column)[index]
+        values = numbers_of("membership", column)[index]
         bad = ~((values > 0) & (values < 1))
         if bad.any():
             row = int(index[np.argmax(bad)])
@@ -422,13 +388,3 @@ class _MembershipSource:
                 "it is P(audited|x); 0 or 1 says that the groups do not overlap there: leave such rows out.",
             )
         return values
-
-
-def _numbers(argument: str, column: pl.Series) -> Floats:
-    """Return a column of numbers, NaN where missing."""
-    if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
-        raise DataError(
-            f"`{argument}` must be numbers, got {column.dtype} in column {shown(column.name)}.",
-            "name a column of numbers, or cast this one.",
-        )
-    return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()

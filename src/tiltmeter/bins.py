@@ -17,7 +17,7 @@ from tiltmeter.errors import SupportError
 from tiltmeter.models.features import Feature
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.correction import CorrectionFunction, correction_function
-from tiltmeter.theory.uncertainty import Rows, sums_by
+from tiltmeter.theory.shares import CellSums
 
 Booleans = NDArray[np.bool_]
 Integers = NDArray[np.integer[Any]]
@@ -37,12 +37,12 @@ EDGE = 1e-9  # values no further below an edge than this are above it: rounding 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Binned:
-    """The rows of a comparison, ready to be binned.
+    """Rows of a comparison, all of them or a batch, ready to be binned.
 
     Attributes
     ----------
-    rows, outcome, scores
-        Who is audited, the score whose gap is measured, and all scores, (n,) or (n, K).
+    audited, weights, outcome, scores
+        Who is audited, row weights, the score whose gap is measured, and all scores, (n,) or (n, K).
     log_odds
         Of being audited, from one fit on all rows; with the prior.
     log_ratio
@@ -50,29 +50,162 @@ class Binned:
     features
         In the order of the table of proxy evidence.
     moved
-        Each row's share of the audited group after the least change that removes the gap; None where there is none.
+        Each row's share of the audited group after the least change that removes the gap, up to a factor; None where
+        there is none.
     """
 
-    rows: Rows
+    audited: Booleans
+    weights: Floats
     outcome: Floats
     scores: Floats
     log_odds: Floats
     log_ratio: Floats
     features: tuple[Feature, ...]
-    correction: CorrectionFunction
     moved: Floats | None
 
 
-def binned(found: Binned) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, eq=False)
+class Tally:
+    """People and their weights in each bin, in both groups, added with `+`."""
+
+    counts: tuple[Integers, Integers]
+    weights: tuple[Floats, Floats]
+
+    def __add__(self, other: Tally) -> Tally:
+        counts, weights = (
+            tuple(one + more for one, more in zip(*both, strict=True))
+            for both in ((self.counts, other.counts), (self.weights, other.weights))
+        )
+        return Tally((counts[0], counts[1]), (weights[0], weights[1]))
+
+    def shares(self, group: int) -> list[float | None]:
+        """Return each bin's share of a group (0 the audited, 1 the reference), None where it is withheld."""
+        share = self.weights[group] / self.weights[group].sum()
+        hidden = withheld(self.counts[group])
+        return [None if is_hidden else float(part) for part, is_hidden in zip(share, hidden, strict=True)]
+
+
+def _tally(found: Binned, places: Integers, bins: int) -> Tally:
+    who = found.audited, ~found.audited
+    counts = [np.bincount(places[mine], minlength=bins) for mine in who]
+    weights = [_weighed(places[mine], found.weights[mine], bins) for mine in who]
+    return Tally((counts[0], counts[1]), (weights[0], weights[1]))
+
+
+def _audited_tally(found: Binned, places: Integers, bins: int) -> Tally:
+    """Return the tally of the audited people, whose places these are; nobody else is counted."""
+    nobody = np.zeros(bins, dtype=np.int64), np.zeros(bins)
+    weights = _weighed(places, found.weights[found.audited], bins)
+    return Tally((np.bincount(places, minlength=bins), nobody[0]), (weights, nobody[1]))
+
+
+def _weighed(places: Integers, weights: Floats, bins: int) -> Floats:
+    return np.asarray(np.bincount(places, weights, bins), dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ValueTally:
+    """Sums over each value of a feature, added with `+`.
+
+    Attributes
+    ----------
+    people
+        Both groups' people.
+    sums
+        Of (ℓ, W_1, …) over the audited people.
+    score, moved
+        Σ w·W of the audited people, and their weight after the least change (None where there is none).
+    fine
+        Their weight by value and fine bin of f~, for each dial position; none where values are too many.
+    at
+        How many of them by value and bin of f~; None where values are too many.
+    """
+
+    people: Tally
+    sums: CellSums
+    score: Floats
+    moved: Floats | None
+    fine: Floats
+    at: Integers | None
+
+    def __add__(self, other: ValueTally) -> ValueTally:
+        return ValueTally(
+            self.people + other.people,
+            self.sums + other.sums,
+            self.score + other.score,
+            None if self.moved is None or other.moved is None else self.moved + other.moved,
+            self.fine + other.fine,
+            None if self.at is None or other.at is None else self.at + other.at,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tallies:
+    """Every bin and cell sum of a comparison, added with `+`.
+
+    `expected` is Σ w·e^ℓ over the reference people of each calibration bin.
+    """
+
+    score: Tally
+    overlap: Tally
+    calibration: Tally
+    expected: Floats
+    correction: tuple[Tally, ...]
+    profiles: dict[str, ValueTally]
+
+    def __add__(self, other: Tallies) -> Tallies:
+        return Tallies(
+            self.score + other.score,
+            self.overlap + other.overlap,
+            self.calibration + other.calibration,
+            self.expected + other.expected,
+            tuple(one + more for one, more in zip(self.correction, other.correction, strict=True)),
+            {name: one + other.profiles[name] for name, one in self.profiles.items()},
+        )
+
+
+def tallied(
+    found: Binned, correction: CorrectionFunction, dialled: Sequence[CorrectionFunction], edges: Floats
+) -> Tallies:
+    """Return the bins of these rows, f~ at each dial position among them; `edges` are those of the calibration."""
+    places = np.searchsorted(edges, found.log_ratio + EDGE, side="right")
+    reference = ~found.audited
+    weights = found.weights[reference] * np.exp(found.log_ratio[reference])
+    log_odds, scores = found.log_odds[found.audited], found.scores[found.audited]
+    values = [np.asarray(f(log_odds, scores)) for f in dialled]
+    return Tallies(
+        score=_tally(found, _places(found.outcome, 0.0, 1.0, SCORE_BINS), SCORE_BINS),
+        overlap=_tally(found, _places(found.log_ratio, -4.0, 4.0, RATIO_BINS), RATIO_BINS),
+        calibration=_tally(found, places, len(edges) + 1),
+        expected=_weighed(places[reference], weights, len(edges) + 1),
+        correction=tuple(
+            _audited_tally(found, _places(f, -4.0, 4.0, CORRECTION_BINS), CORRECTION_BINS) for f in values
+        ),
+        profiles=_profile_tallies(found, correction, values),
+    )
+
+
+def calibration_edges(log_ratio: Floats) -> Floats:
+    """Return the tenths of the log-ratio."""
+    return np.unique(np.quantile(log_ratio, np.linspace(0, 1, CALIBRATION_BINS + 1)[1:-1]))
+
+
+def binned(found: Binned, correction: CorrectionFunction) -> dict[str, Any]:
+    """Return every bin and cell sum of a comparison whose rows are in memory, as plain numbers."""
+    dialled = [f for _, f in dial_corrections(correction)]
+    edges = calibration_edges(found.log_ratio)
+    return described(tallied(found, correction, dialled, edges), correction, found.features)
+
+
+def described(tallies: Tallies, correction: CorrectionFunction, features: Sequence[Feature]) -> dict[str, Any]:
     """Return every bin and cell sum of a comparison, as plain numbers."""
-    dialled = dial_corrections(found.correction)
     return {
-        "score": score_bins(found.rows, found.outcome),
-        "overlap": ratio_bins(found.rows, found.log_ratio),
-        "calibration": calibration_bins(found.rows, found.log_ratio),
-        "dial": [_coefficients(position, f) for position, f in dialled],
-        "correction": [correction_bins(found, f) for _, f in dialled],
-        "profiles": profiles(found, [f for _, f in dialled]),
+        "score": _both_groups(tallies.score, 0.0, 1.0),
+        "overlap": _both_groups(tallies.overlap, -4.0, 4.0),
+        "calibration": _calibration_bins(tallies),
+        "dial": [_coefficients(position, f) for position, f in dial_corrections(correction)],
+        "correction": [tally.shares(0) for tally in tallies.correction],
+        "profiles": {feature.name: _profile(tallies.profiles[feature.name], feature) for feature in features},
     }
 
 
@@ -86,56 +219,36 @@ def withheld(counts: Integers) -> Booleans:
     return small
 
 
-def _shares(rows: Rows, places: Integers, bins: int, is_audited: bool) -> list[float | None]:
-    """Return each bin's share of a group, None where it is withheld."""
-    mine = rows.audited if is_audited else ~rows.audited
-    counts = np.bincount(places[mine], minlength=bins)
-    share = np.bincount(places, rows.audited_share if is_audited else rows.reference_share, bins)
-    return [None if hidden else float(part) for part, hidden in zip(share, withheld(counts), strict=True)]
-
-
 def _places(values: Floats, low: float, high: float, bins: int) -> Integers:
     """Return the bin of each value among equal ones, the ends open."""
     return np.clip(np.floor((values - low) * (bins / (high - low)) + EDGE), 0, bins - 1).astype(np.intp)
 
 
-def _both_groups(rows: Rows, places: Integers, low: float, high: float, bins: int) -> list[dict[str, Any]]:
-    edges = np.linspace(low, high, bins + 1).tolist()
-    shares = zip(*(_shares(rows, places, bins, who) for who in (True, False)), strict=True)
+def _both_groups(tally: Tally, low: float, high: float) -> list[dict[str, Any]]:
+    """Return the distribution of a number in both groups; for log-ratios, where one is empty they do not overlap."""
+    edges = np.linspace(low, high, len(tally.counts[0]) + 1).tolist()
+    shares = zip(tally.shares(0), tally.shares(1), strict=True)
     return [
         {"from": start, "to": stop, "audited": audited, "reference": reference}
         for start, stop, (audited, reference) in zip(edges, edges[1:], shares, strict=False)
     ]
 
 
-def score_bins(rows: Rows, outcome: Floats) -> list[dict[str, Any]]:
-    """Return the distribution of the score in both groups."""
-    return _both_groups(rows, _places(outcome, 0.0, 1.0, SCORE_BINS), 0.0, 1.0, SCORE_BINS)
-
-
-def ratio_bins(rows: Rows, log_ratio: Floats) -> list[dict[str, Any]]:
-    """Return the distribution of the log-ratio in both groups: where one is empty, they do not overlap."""
-    return _both_groups(rows, _places(log_ratio, -4.0, 4.0, RATIO_BINS), -4.0, 4.0, RATIO_BINS)
-
-
-def calibration_bins(rows: Rows, log_ratio: Floats) -> list[dict[str, Any]]:
+def _calibration_bins(tallies: Tallies) -> list[dict[str, Any]]:
     """Return, by tenths of the log-ratio, the expected and the observed log of P0/P1; bins of few people are left out.
 
     Expected is the log of the mean e^ℓ over the bin's reference rows; ℓ is right where the two agree.
     """
-    edges = np.unique(np.quantile(log_ratio, np.linspace(0, 1, CALIBRATION_BINS + 1)[1:-1]))
-    places = np.searchsorted(edges, log_ratio + EDGE, side="right")
+    counts, weights = tallies.calibration.counts, tallies.calibration.weights
+    share0, share1 = (one / one.sum() for one in weights)
     bins = []
-    for place in range(len(edges) + 1):
-        here = places == place
-        audited = here & rows.audited
-        if min(int(audited.sum()), int((here & ~rows.audited).sum())) < SUPPRESSED_BELOW:
+    for place in range(len(counts[0])):
+        if min(counts[0][place], counts[1][place]) < SUPPRESSED_BELOW:
             continue
-        at_audited, at_reference = float(rows.audited_share[here].sum()), float(rows.reference_share[here].sum())
-        expected = float(rows.reference_share[here] @ np.exp(log_ratio[here])) / at_reference
+        expected = float(tallies.expected[place] / weights[1][place])
         bins.append(
-            {"expected": float(np.log(expected)), "observed": float(np.log(at_audited / at_reference))}
-            | {"n": int(here.sum())}
+            {"expected": float(np.log(expected)), "observed": float(np.log(share0[place] / share1[place]))}
+            | {"n": int(counts[0][place] + counts[1][place])}
         )
     return bins
 
@@ -162,46 +275,46 @@ def _coefficients(position: float, f: CorrectionFunction) -> dict[str, Any]:
     }
 
 
-def correction_bins(found: Binned, f: CorrectionFunction) -> list[float | None]:
-    """Return the distribution of f~ over the audited group, in 40 bins from −4 to 4."""
-    values = np.asarray(f(found.log_odds, found.scores))
-    return _shares(found.rows, _places(values, -4.0, 4.0, CORRECTION_BINS), CORRECTION_BINS, True)
-
-
-def profiles(found: Binned, dialled: Sequence[CorrectionFunction]) -> dict[str, dict[str, Any]]:
-    """Return, per feature and value: how many people, what they score, and where f~ lies at each dial position."""
-    fine = _fine_places(found, dialled)
-    values = np.asarray(found.correction(found.log_odds, found.scores))[found.rows.audited]
-    at = _places(values, -4.0, 4.0, VALUE_BINS)
+def _profile_tallies(found: Binned, correction: CorrectionFunction, values: Sequence[Floats]) -> dict[str, ValueTally]:
+    """Return the sums by value of each feature; the first few hundred values have distributions of their own."""
+    mine = found.audited
+    fine = [_places(f, -REACH, REACH, FINE) for f in values]
+    at = _places(np.asarray(correction(found.log_odds[mine], found.scores[mine])), -4.0, 4.0, VALUE_BINS)
     result, room = {}, MOVING_VALUES
     for feature in found.features:
         room -= len(feature.labels)
-        result[feature.name] = {
-            "kind": feature.kind,
-            "is_ordered": feature.is_ordered,
-            "values": _profile(found, feature, fine if room >= 0 else [], at if room >= 0 else None),
-        }
+        has_room = room >= 0
+        drawn = (fine, at) if has_room else ([], None)
+        result[feature.name] = _value_tally(found, feature, correction.audited.mean, *drawn)
     return result
 
 
-def _fine_places(found: Binned, dialled: Sequence[CorrectionFunction]) -> list[Integers]:
-    """Return the fine bin of f~ of each audited row at each position."""
-    mine = found.rows.audited
-    log_odds, scores = found.log_odds[mine], found.scores[mine]
-    return [_places(np.asarray(f(log_odds, scores)), -REACH, REACH, FINE) for f in dialled]
+def _value_tally(
+    found: Binned, feature: Feature, pivot: Floats, fine: list[Integers], at: Integers | None
+) -> ValueTally:
+    size, mine = len(feature.labels), found.audited
+    codes, weights = feature.codes[mine], found.weights[mine]
+    by_position = [_weighed(codes * FINE + places, weights, size * FINE).reshape(size, FINE) for places in fine]
+    moved = None if found.moved is None else _weighed(codes, found.moved[mine], size)
+    return ValueTally(
+        people=_tally(found, feature.codes, size),
+        sums=cell_sums(found.log_odds[mine], found.scores[mine], codes, size, weights, pivot),
+        score=_weighed(codes, weights * found.outcome[mine], size),
+        moved=moved,
+        fine=np.array(by_position) if by_position else np.zeros((0, size, FINE)),
+        at=None if at is None else np.bincount(codes * VALUE_BINS + at, minlength=size * VALUE_BINS),
+    )
 
 
-def _profile(found: Binned, feature: Feature, fine: list[Integers], at: Integers | None) -> list[dict[str, Any]]:
-    rows, mine, size = found.rows, found.rows.audited, len(feature.labels)
-    codes = feature.codes[mine]
-    audited, reference = (np.bincount(feature.codes[who], minlength=size) for who in (mine, ~mine))
+def _profile(tally: ValueTally, feature: Feature) -> dict[str, Any]:
+    """Return, per value of a feature: how many people, what they score, and where f~ lies at each dial position."""
+    (audited, reference), (weight, weight1) = tally.people.counts, tally.people.weights
     hidden, hidden_reference = withheld(audited), withheld(reference)
-    sums = cell_sums(found.log_odds[mine], found.scores[mine], codes, size, rows.weights[mine])
-    means = sums.means + sums.pivot
-    score = sums_by(codes, rows.audited_share[mine] * found.outcome[mine])
-    p0, p1 = (np.bincount(feature.codes, share, size) for share in (rows.audited_share, rows.reference_share))
-    moved = None if found.moved is None else np.bincount(feature.codes, found.moved, size)
-    quantiles = _quantiles(codes, rows.audited_share[mine], audited, fine)
+    means = tally.sums.means + tally.sums.pivot
+    p0, p1 = weight / weight.sum(), weight1 / weight1.sum()
+    moved = None if tally.moved is None else tally.moved / tally.moved.sum()
+    at = None if tally.at is None else tally.at.reshape(len(audited), VALUE_BINS)
+    quantiles = _quantiles(tally.fine, audited)
     records = []
     for value, label in enumerate(feature.labels):
         is_shown = audited[value] > 0 and not hidden[value]
@@ -211,34 +324,30 @@ def _profile(found: Binned, feature: Feature, fine: list[Integers], at: Integers
             "n_reference": None if hidden_reference[value] else int(reference[value]),
             "share_audited": None if hidden[value] else float(p0[value]),
             "share_reference": None if hidden_reference[value] else float(p1[value]),
-            "score": float(score[value] / p0[value]) if is_shown else None,
+            "score": float(tally.score[value] / weight[value]) if is_shown else None,
             "log_odds": float(means[value, 0]) if is_shown else None,
             "scores": means[value, 1:].tolist() if is_shown else None,
             "share_moved": None if moved is None or hidden[value] else float(moved[value]),
-            "correction": None if at is None else _distribution(at[codes == value]),
+            "correction": None if at is None else _distribution(at[value]),
             "quantiles": quantiles[value] if is_shown and quantiles else None,
         }
         records.append(record)
-    return records
+    return {"kind": feature.kind, "is_ordered": feature.is_ordered, "values": records}
 
 
-def _distribution(places: Integers) -> list[int | None]:
+def _distribution(counts: Integers) -> list[int | None]:
     """Return how many people are in each bin, None where that is withheld."""
-    counts = np.bincount(places, minlength=VALUE_BINS)
     return [None if hidden else count for count, hidden in zip(counts.tolist(), withheld(counts), strict=True)]
 
 
-def _quantiles(
-    codes: Integers, weights: Floats, counts: Integers, fine: list[Integers]
-) -> list[list[list[float | None]]]:
+def _quantiles(fine: Floats, counts: Integers) -> list[list[list[float | None]]]:
     """Return f~'s quantiles per value and dial position, to a fiftieth of its spread.
 
     A quantile is shown where at least ten people lie beyond it.
     """
     width, size = 2 * REACH / FINE, len(counts)
     by_position = []
-    for places in fine:
-        sums = np.bincount(codes * FINE + places, weights, size * FINE).reshape(size, FINE)
+    for sums in fine:
         total = np.cumsum(sums, axis=1)
         whole = np.where(total[:, -1:] > 0, total[:, -1:], 1.0)
         reached = [(total / whole < q - EDGE).sum(axis=1) for q in QUANTILES]

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tiltmeter.engines.tables import MICROSECONDS_PER_DAY, check_columns, listed, shown, text_of
 from tiltmeter.errors import DataError
 from tiltmeter.models.groups import level_codes, natural_order
+from tiltmeter.theory.uncertainty import Codes, RowSums
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -50,7 +51,7 @@ class Feature:
 
     name: str
     kind: Kind
-    codes: Integers
+    codes: Codes
     labels: tuple[str, ...]
     values: Floats | None = None
     notes: tuple[str, ...] = ()
@@ -358,14 +359,25 @@ def merge_rare(
     fold, code = folds[audited], codes[audited]
     size = int(folds.max(initial=0)) + 1
     counts = np.bincount(fold * width + code, minlength=size * width).reshape(size, width)
+    place, names, notes = _joined_levels(counts, labels, minimum, ordered)
+    return Merged(codes if place is None else place[codes], names, notes)
+
+
+def _joined_levels(
+    counts: NDArray[Any], labels: Sequence[str], minimum: int, ordered: bool
+) -> tuple[Integers | None, tuple[str, ...], tuple[str, ...]]:
+    """Return each level's place after rare ones were joined (None: none was), the labels then, and notes.
+
+    `counts` are audited rows by fold and level.
+    """
     if counts.min(axis=0).min(initial=minimum) >= minimum:
-        return Merged(codes, tuple(labels), ())
+        return None, tuple(labels), ()
     parts = _joined_neighbours(counts, labels, minimum) if ordered else _pooled(counts, labels, minimum)
-    place = np.empty(width, dtype=np.int64)
+    place = np.empty(len(labels), dtype=np.int64)
     for number, part in enumerate(parts):
         place[part] = number
     names = [_part_label(part, labels, ordered) for part in parts]
-    return Merged(place[codes], _readable(names), _merge_notes(parts, names, labels, minimum))
+    return place, _readable(names), _merge_notes(parts, names, labels, minimum)
 
 
 def merged_feature(feature: Feature, audited: Booleans, folds: NDArray[Any], minimum: int = FEWEST_AUDITED) -> Feature:
@@ -374,6 +386,16 @@ def merged_feature(feature: Feature, audited: Booleans, folds: NDArray[Any], min
     if not merged.notes:
         return feature
     return replace(feature, codes=merged.codes, labels=merged.labels, notes=(*feature.notes, *merged.notes))
+
+
+def joined_feature(feature: Feature, rows: RowSums, minimum: int = FEWEST_AUDITED) -> Feature:
+    """Return the feature with its rare levels joined where all rows are one fold."""
+    audited, _ = rows.counts(feature.codes, len(feature.labels))
+    place, labels, notes = _joined_levels(audited[None, :], feature.labels, minimum, feature.is_ordered)
+    if place is None:
+        return feature
+    codes = rows.recoded(feature.codes, place)
+    return replace(feature, codes=codes, labels=labels, notes=(*feature.notes, *notes))
 
 
 def _joined_neighbours(counts: Integers, labels: Sequence[str], minimum: int) -> list[list[int]]:

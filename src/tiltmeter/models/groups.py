@@ -59,7 +59,7 @@ def groups_of(
     columns = group_columns(group, table.columns)
     name = JOINT.join(columns) if columns else "group"
     parts = table.select(columns).get_columns() if columns else [column_of_values("group", group, table.height)]
-    codes, labels = _coded(name, parts)
+    codes, labels = coded(name, parts)
     counts = dict(zip(labels, np.bincount(codes[codes >= 0], minlength=len(labels)).tolist(), strict=True))
     _check_two_groups(name, counts, codes.size, minimum)
     too_small = {label: count for label, count in counts.items() if count < minimum}
@@ -83,7 +83,7 @@ def group_columns(group: Any, names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(group))
 
 
-def _coded(name: str, parts: Sequence[pl.Series]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def coded(name: str, parts: Sequence[pl.Series]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Return a code per row and the label of each code; a missing part makes the row unknown."""
     codes, labels = _found(*level_codes(parts[0]))
     for part in parts[1:]:
