@@ -38,8 +38,11 @@ from tiltmeter.models.membership import (
 )
 from tiltmeter.models.paper import logistic_log_odds
 from tiltmeter.pairs import PairRows
-from tiltmeter.provenance import Provenance, check_provenance, provenance_of
+from tiltmeter.provenance import Provenance, check_provenance, provenance_of, stream_provenance
 from tiltmeter.settings import Settings
+from tiltmeter.streams.audit import StreamedAudit, streamed_audit
+from tiltmeter.streams.reading import Question, asked_of_rows
+from tiltmeter.streams.sources import read_into_memory, stream_of
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import Rows
 from tiltmeter.views.json_file import write_json
@@ -146,7 +149,9 @@ def audit(
     Parameters
     ----------
     data
-        A pandas or Polars frame (eager or lazy), a pyarrow table, a DuckDB relation or a dict of arrays.
+        A pandas or Polars frame (eager or lazy), a pyarrow table, a DuckDB relation, a Spark data frame, a dict of
+        arrays, or files: a path, a pattern such as "data/*.parquet", a folder, a list of these. What is larger than
+        memory is streamed: see `docs/scale.md`.
     group
         A column, several columns (their intersections), or an array as long as the data.
     reference, audited
@@ -180,9 +185,15 @@ def audit(
     """
     stated = check_provenance(provenance)
     settings = Settings(input_weight, output_weight, confidence, materiality, folds, seed, total_shares)
-    names = column_names(data)
+    streamed = stream_of(data, membership)
+    data = data if streamed is not None else read_into_memory(data)
+    names = column_names(data) if streamed is None else streamed.names()
     used = _used_columns(names, group, scores, membership, weights, given)
     chosen = feature_names(features, names, used)
+    if streamed is not None:
+        roles = {"group": group, "scores": scores, "membership": membership, "weights": weights}
+        question = asked_of_rows(names, roles, model, chosen, favourable, threshold, given)
+        return _of_stream(streamed_audit(streamed, question, reference, audited, settings), question, settings, stated)
     table = read_table(data, [*dict.fromkeys([*chosen, *used])])
     channel = channel_of(
         data, table, scores=scores, model=model, features=chosen, favourable=favourable, threshold=threshold
@@ -209,6 +220,20 @@ def audit(
         too_small=dict(groups.too_small),
         settings=settings,
         provenance=provenance_of(table, chosen, stated),
+    )
+
+
+def _of_stream(found: StreamedAudit, question: Question, settings: Settings, stated: dict[str, str]) -> Audit:
+    return Audit(
+        comparisons=found.comparisons,
+        rows=found.rows,
+        group=question.name,
+        reference=found.groups.reference,
+        channel="decisions" if found.is_decisions else "scores",
+        favourable=found.favourable,
+        too_small=dict(found.groups.too_small),
+        settings=settings,
+        provenance=stream_provenance(found.rows["read"], found.fingerprint, question.features, stated),
     )
 
 

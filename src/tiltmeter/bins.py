@@ -5,8 +5,9 @@ Nothing is said of cells with fewer than ten people, nor can their counts be had
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -185,27 +186,30 @@ def tallied(
     )
 
 
-def calibration_edges(log_ratio: Floats) -> Floats:
-    """Return the tenths of the log-ratio."""
-    return np.unique(np.quantile(log_ratio, np.linspace(0, 1, CALIBRATION_BINS + 1)[1:-1]))
+def calibration_edges(quantiles: Callable[[Floats], Floats]) -> Floats:
+    """Return the tenths of the log-ratio, whose quantiles these are."""
+    return np.unique(quantiles(np.linspace(0, 1, CALIBRATION_BINS + 1)[1:-1]))
 
 
 def binned(found: Binned, correction: CorrectionFunction) -> dict[str, Any]:
     """Return every bin and cell sum of a comparison whose rows are in memory, as plain numbers."""
     dialled = [f for _, f in dial_corrections(correction)]
-    edges = calibration_edges(found.log_ratio)
+    edges = calibration_edges(partial(np.quantile, found.log_ratio))
     return described(tallied(found, correction, dialled, edges), correction, found.features)
 
 
 def described(tallies: Tallies, correction: CorrectionFunction, features: Sequence[Feature]) -> dict[str, Any]:
     """Return every bin and cell sum of a comparison, as plain numbers."""
+    dialled = dial_corrections(correction)
     return {
         "score": _both_groups(tallies.score, 0.0, 1.0),
         "overlap": _both_groups(tallies.overlap, -4.0, 4.0),
         "calibration": _calibration_bins(tallies),
-        "dial": [_coefficients(position, f) for position, f in dial_corrections(correction)],
-        "correction": [tally.shares(0) for tally in tallies.correction],
-        "profiles": {feature.name: _profile(tallies.profiles[feature.name], feature) for feature in features},
+        "dial": [_coefficients(position, f) for position, f in dialled],
+        "correction": [tally.shares(0) for tally in tallies.correction[: len(dialled)]],
+        "profiles": {
+            feature.name: _profile(tallies.profiles[feature.name], feature, len(dialled)) for feature in features
+        },
     }
 
 
@@ -306,7 +310,7 @@ def _value_tally(
     )
 
 
-def _profile(tally: ValueTally, feature: Feature) -> dict[str, Any]:
+def _profile(tally: ValueTally, feature: Feature, positions: int) -> dict[str, Any]:
     """Return, per value of a feature: how many people, what they score, and where f~ lies at each dial position."""
     (audited, reference), (weight, weight1) = tally.people.counts, tally.people.weights
     hidden, hidden_reference = withheld(audited), withheld(reference)
@@ -314,7 +318,7 @@ def _profile(tally: ValueTally, feature: Feature) -> dict[str, Any]:
     p0, p1 = weight / weight.sum(), weight1 / weight1.sum()
     moved = None if tally.moved is None else tally.moved / tally.moved.sum()
     at = None if tally.at is None else tally.at.reshape(len(audited), VALUE_BINS)
-    quantiles = _quantiles(tally.fine, audited)
+    quantiles = _quantiles(tally.fine[:positions], audited)
     records = []
     for value, label in enumerate(feature.labels):
         is_shown = audited[value] > 0 and not hidden[value]
@@ -345,13 +349,8 @@ def _quantiles(fine: Floats, counts: Integers) -> list[list[list[float | None]]]
 
     A quantile is shown where at least ten people lie beyond it.
     """
-    width, size = 2 * REACH / FINE, len(counts)
-    by_position = []
-    for sums in fine:
-        total = np.cumsum(sums, axis=1)
-        whole = np.where(total[:, -1:] > 0, total[:, -1:], 1.0)
-        reached = [(total / whole < q - EDGE).sum(axis=1) for q in QUANTILES]
-        by_position.append(-REACH + width * (np.array(reached) + 0.5))
+    size = len(counts)
+    by_position = [spread_of(sums) for sums in fine]
     enough = [[n * min(q, 1 - q) >= SUPPRESSED_BELOW for q in QUANTILES] for n in counts.tolist()]
     return (
         [
@@ -364,3 +363,11 @@ def _quantiles(fine: Floats, counts: Integers) -> list[list[list[float | None]]]
         if by_position
         else []
     )
+
+
+def spread_of(fine: Floats) -> Floats:
+    """Return the quantiles of f~ from its weight in fine bins, one row a quantile; to a fiftieth of its spread."""
+    total = np.cumsum(fine, axis=-1)
+    whole = np.where(total[..., -1:] > 0, total[..., -1:], 1.0)
+    reached = [(total / whole < q - EDGE).sum(axis=-1) for q in QUANTILES]
+    return np.asarray(-REACH + 2 * REACH / FINE * (np.array(reached) + 0.5))

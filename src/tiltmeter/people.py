@@ -106,12 +106,7 @@ class RowPeople:
         result: dict[str, dict[str, Any]] = {}
         for name, place in places.items():
             count = int((codes == codes[place]).all(axis=1).sum())
-            shown = not suppress or count >= SUPPRESSED_BELOW
-            labels = {
-                feature.name: feature.labels[code] if shown else None
-                for feature, code in zip(self.features, codes[place], strict=True)
-            }
-            result[name] = {"values": labels, "count": count if shown else None, "correction": float(f[place])}
+            result[name] = prototype(self.features, codes[place].tolist(), count, float(f[place]), suppress)
         return result
 
     def path(self, weights: Sequence[Any], divergence: str = "kl") -> list[PathPoint]:
@@ -157,6 +152,17 @@ class RowPeople:
         log_odds = self.log_odds[mine]
         p1 = p0 * np.exp(-(log_odds - log_odds.min()))
         return Inputs(p0, p1 / p1.sum(), channel[mine], rows.audited_share @ channel, rows.reference_share @ channel)
+
+
+def prototype(
+    features: Sequence[Feature], codes: Sequence[int], count: int, correction: float, suppress: bool
+) -> dict[str, Any]:
+    """Return a row of feature values with how many audited people share it; both are withheld where few do."""
+    shown = not suppress or count >= SUPPRESSED_BELOW
+    labels = {
+        feature.name: feature.labels[code] if shown else None for feature, code in zip(features, codes, strict=True)
+    }
+    return {"values": labels, "count": count if shown else None, "correction": correction}
 
 
 def summary_of(found: Ways, favourable: Floats) -> dict[str, Any]:

@@ -245,7 +245,11 @@ def sampled_membership(rows: Rows, membership: Membership, index: Integers) -> M
 def area_under_curve(rows: Rows, log_odds: Floats) -> float:
     """Return P(log-odds of an audited row > of a reference row), ties counted half."""
     _, code = np.unique(log_odds, return_inverse=True)
-    audited, reference = sums_by(code, rows.audited_share), sums_by(code, rows.reference_share)
+    return ranked_area(sums_by(code, rows.audited_share), sums_by(code, rows.reference_share))
+
+
+def ranked_area(audited: Floats, reference: Floats) -> float:
+    """Return the area under the curve from both groups' shares of each value, the values in order."""
     below = np.cumsum(reference) - 0.5 * reference
     return float(audited @ below)
 

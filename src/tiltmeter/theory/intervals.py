@@ -22,6 +22,7 @@ from tiltmeter.theory.uncertainty import (
     Rows,
     RowSums,
     Square,
+    covariances,
 )
 
 SMALLEST_SHARE = 1e-12  # outcome probabilities below this are taken as 0
@@ -124,8 +125,12 @@ class OutputTerm:
 
 def output_term(rows: RowSums, scores: Column) -> OutputTerm:
     """Return T for (n, m) scores; outcomes without mass in the audited group drop out of it."""
-    y0, y1 = rows.means0(scores), rows.means1(scores)
-    rest0, rest1 = (1.0 - y0, 1.0 - y1) if scores.shape[1] == 1 else (np.ones_like(y0), np.ones_like(y1))
+    return term_of(scores, rows.means0(scores), rows.means1(scores))
+
+
+def term_of(scores: Column, y0: Floats, y1: Floats) -> OutputTerm:
+    """Return T for scores with the means y0 and y1 in the two groups."""
+    rest0, rest1 = (1.0 - y0, 1.0 - y1) if len(y0) == 1 else (np.ones_like(y0), np.ones_like(y1))
     used = (y0 > SMALLEST_SHARE) & (rest0 > SMALLEST_SHARE)
     if (used & ((y1 <= SMALLEST_SHARE) | (rest1 <= SMALLEST_SHARE))).any():
         raise SupportError(
@@ -226,12 +231,12 @@ def equal_outputs_test(rows: Rows, scores: Floats, permutations: int = 999, seed
 
     Studentising keeps its size when the groups' spreads differ. Rows are sorted first: their order is no matter.
     """
+    if rows.audited.size > PERMUTED_ROWS or permutations == 0:
+        return equal_outputs_limit(rows, scores)
     outcomes = scores if scores.shape[1] == 1 else scores[:, :-1]
     order = np.lexsort([*outcomes.T, rows.weights, rows.audited])
     outcomes, weights, labels = outcomes[order], rows.weights[order], rows.audited[order]
     observed = _studentised(labels[None, :], outcomes, weights)[0]
-    if len(labels) > PERMUTED_ROWS or permutations == 0:
-        return EqualOutputsTest(float(observed), float(chi2.sf(observed, outcomes.shape[1])), 0)
     generator = np.random.default_rng(seed)
     beyond, done = 0, 0
     while done < permutations:
@@ -240,6 +245,16 @@ def equal_outputs_test(rows: Rows, scores: Floats, permutations: int = 999, seed
         beyond += int((_studentised(shuffled, outcomes, weights) >= observed * (1 - 1e-12)).sum())
         done += size
     return EqualOutputsTest(float(observed), (1 + beyond) / (1 + permutations), permutations)
+
+
+def equal_outputs_limit(rows: RowSums, scores: Column) -> EqualOutputsTest:
+    """Return the same test by the limit of its permutation law, χ² with as many degrees as there are free outcomes."""
+    count = max(scores.shape[1] - 1, 1)
+    gaps = [gap(rows, scores[:, y]) for y in range(count)]
+    difference, covariance = np.array([one.value for one in gaps]), covariances(gaps)
+    covariance = covariance + (1e-12 * np.trace(covariance) + 1e-300) * np.eye(count)
+    statistic = float(difference @ np.linalg.solve(covariance, difference))
+    return EqualOutputsTest(statistic, float(chi2.sf(statistic, count)), 0)
 
 
 def _studentised(labels: Booleans, outcomes: Floats, weights: Floats) -> Floats:

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csc_array
 
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import Integers
@@ -33,20 +34,23 @@ class PowerSums:
 
     def joined(self, place: Integers, size: int) -> PowerSums:
         """Return the sums after cell c has become a part of cell `place`[c]."""
+        cells = len(place)
+        joining = csc_array((np.ones(cells), place, np.arange(cells + 1)), shape=(size, cells))
         counts = np.zeros(size, dtype=np.int64)
-        first, second = np.zeros((size, self.first.shape[1])), np.zeros((size, self.second.shape[1]))
         np.add.at(counts, place, self.counts)
-        np.add.at(first, place, self.first)
-        np.add.at(second, place, self.second)
-        return PowerSums(counts, first, second)
+        return PowerSums(counts, np.asarray(joining @ self.first), np.asarray(joining @ self.second))
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """What stands for one code per row: the cells of a table of sums, or unions of them."""
+    """What stands for one code per row: the cells of a table of sums, or unions of them.
+
+    `place` says which code each of the feature's first codes has become.
+    """
 
     audited: PowerSums
     reference: PowerSums
+    place: Integers | None = None
 
     @property
     def size(self) -> int:
@@ -56,7 +60,8 @@ class Partition:
     def joined(self, place: Integers) -> Partition:
         """Return the partition in which cell c is a part of cell `place`[c]."""
         size = int(place.max(initial=-1)) + 1
-        return Partition(self.audited.joined(place, size), self.reference.joined(place, size))
+        moved = None if self.place is None else place[self.place]
+        return Partition(self.audited.joined(place, size), self.reference.joined(place, size), moved)
 
     @cached_property
     def whole(self) -> Partition:
