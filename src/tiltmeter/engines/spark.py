@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from tiltmeter.engines.batches import S, Step, clean_batch, regrouped
-from tiltmeter.engines.tables import column_names, first_line
+from tiltmeter.engines.tables import checked_names, first_line
 from tiltmeter.errors import DataError, TiltmeterError
 
 SCHEMA = "sums binary"
@@ -32,7 +32,7 @@ class SparkBatches:
 
     def names(self) -> list[str]:
         """As of `Batches`."""
-        return column_names(self.frame)
+        return checked_names(list(self.frame.columns))
 
     def count(self) -> int:
         """As of `Batches`."""

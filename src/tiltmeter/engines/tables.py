@@ -64,10 +64,11 @@ def read_table(data: Any, needed: Sequence[str] | None = None) -> pl.DataFrame:
 
 def column_names(data: Any) -> list[str]:
     """Return the names of the columns, which must be distinct strings."""
-    return _checked_names(_native_names(data))
+    return checked_names(_native_names(data))
 
 
-def _checked_names(names: list[Any]) -> list[str]:
+def checked_names(names: list[Any]) -> list[str]:
+    """Return names of columns, which must be distinct strings."""
     if not names:
         raise DataError("`data` must have columns, got a table without any.", "look at what was selected before.")
     strangers = [name for name in names if not isinstance(name, str)]
@@ -518,7 +519,7 @@ def _check_header(file: Path) -> None:
             f"the fields of {shown(file.name)} must be separated by commas, got the header {shown(names[0])}.",
             "write it with commas.",
         )
-    _checked_names(names)
+    checked_names(names)
 
 
 def _check_fields(file: Path) -> None:

@@ -79,12 +79,21 @@ class Levels:
             codes = text.cast(pl.Enum(self.values), strict=False).to_physical().cast(pl.Int64)
             found = codes.fill_null(self.other).to_numpy()
         else:
-            numbers = numbers_of(column)
-            edges = self.values.to_numpy()
-            found = np.searchsorted(edges, numbers, side="left").astype(np.int64)
+            found = _below(self.values.to_numpy(), column)
             found = np.asarray(found if self.places is None else self.places[np.minimum(found, len(self.places) - 1)])
         is_missing = column.is_null().to_numpy()
         return np.where(is_missing, self.missing, found) if is_missing.any() else found
+
+
+def _below(edges: Floats, column: pl.Series) -> Integers:
+    """Return how many edges lie below each entry; of whole numbers close together, by a table of all of them."""
+    if column.dtype == pl.Int64 and len(column):
+        filled = column.fill_null(strategy="min").fill_null(0).to_numpy()
+        low, high = int(filled.min()), int(filled.max())
+        if high - low < len(column):
+            table = np.searchsorted(edges, np.arange(low, high + 1, dtype=np.float64), side="left")
+            return np.asarray(table[filled - low], dtype=np.int64)
+    return np.searchsorted(edges, numbers_of(column), side="left").astype(np.int64)
 
 
 def numbers_of(column: pl.Series) -> Floats:

@@ -295,8 +295,8 @@ def _made(e: Exponents, columns: Sequence[Floats], made: dict[Exponents, Floats]
 
 def _ratio_bins(plan: PairPlan, rows: PairBatch) -> RatioBins:
     place = np.minimum((expit(rows.log_odds - plan.prior) * RATIO_BINS).astype(np.int64), RATIO_BINS - 1)
-    places = np.flatnonzero(np.bincount(place, minlength=RATIO_BINS))
-    at = np.searchsorted(places, place)
+    is_filled = np.bincount(place, minlength=RATIO_BINS) > 0
+    places, at = np.flatnonzero(is_filled), (np.cumsum(is_filled) - 1)[place]
     w0 = np.where(rows.audited, rows.weights, 0.0)
     w1, ell = rows.weights - w0, rows.log_odds
     columns = (None, ell, w0, w1, w0 * ell, w1 * ell)

@@ -15,7 +15,7 @@ from tiltmeter.bins import Binned, Tallies, tallied
 from tiltmeter.models.design import MOST_PRODUCTS, REACH
 from tiltmeter.people import TIED
 from tiltmeter.streams.levels import numbers_of
-from tiltmeter.streams.powers import PairBatch, PairPlan, pair_batch
+from tiltmeter.streams.powers import CHUNK, PairBatch, PairPlan, pair_batch
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.correction import CorrectionFunction
 from tiltmeter.theory.summed import Exponents, Partition, Polynomial, PowerSums, SummedRows
@@ -161,6 +161,8 @@ def _extreme(values: Floats, f: Floats, codes: Integers) -> Extreme:
 
 
 def _alone(plan: TallyPlan, rows: PairBatch) -> float:
+    if all(known.all() for known in plan.has_equals):
+        return 0.0
     alone = np.zeros(len(rows.weights), dtype=np.bool_)
     for codes, known, levels in zip(rows.codes, plan.has_equals, plan.pair.levels, strict=True):
         if in_membership(levels):
@@ -173,18 +175,31 @@ def _balance(plan: TallyPlan, rows: PairBatch) -> tuple[tuple[PowerSums, PowerSu
     columns = plan.balanced
     if not columns:
         return ()
-    z = _standardised(plan, rows)
-    x = np.column_stack([np.prod([z[name] for name in names], axis=0) for names in columns])
-    powers = np.hstack([np.ones((len(x), 1)), x, x**2])
+    z, size = _standardised(plan, rows), len(columns)
     ratio = np.exp(rows.log_odds - plan.pair.top)
-    w0 = np.where(rows.audited, rows.weights, 0.0)
-    groups = [(rows.audited, w0), (~rows.audited, rows.weights - w0)]
-    found = []
-    for who, w in groups:
-        sides = np.vstack([w, w * ratio, w * ratio**2, w**2, w**2 * ratio, w**2 * ratio**2]) @ powers
-        count = np.array([int(who.sum())])
-        found.append([_column_sums(sides, j, x.shape[1], count) for j in range(x.shape[1])])
+    total = np.zeros((12, 1 + 2 * size))
+    for start in range(0, len(ratio), CHUNK):
+        part = slice(start, start + CHUNK)
+        powers = np.ones((1 + 2 * size, len(ratio[part])))
+        for x, names in zip(powers[1 : 1 + size], columns, strict=True):
+            for name in names:
+                x *= z[name][part]
+        np.square(powers[1 : 1 + size], out=powers[1 + size :])
+        total += _sides(rows.audited[part], rows.weights[part], ratio[part]) @ powers.T
+    counts = (np.array([int(who.sum())]) for who in (rows.audited, ~rows.audited))
+    groups = zip((total[:6], total[6:]), counts, strict=True)
+    found = [[_column_sums(sides, j, size, people) for j in range(size)] for sides, people in groups]
     return tuple(zip(*found, strict=True))
+
+
+def _sides(audited: NDArray[np.bool_], weights: Floats, ratio: Floats) -> Floats:
+    """Return w, w·e^ℓ, w·e^2ℓ, w², w²·e^ℓ and w²·e^2ℓ of the audited and of the reference rows."""
+    w0 = weights * audited
+    found = []
+    for w in (w0, weights - w0):
+        for weighed in (w, w**2):
+            found += [weighed, weighed * ratio, weighed * ratio * ratio]
+    return np.array(found)
 
 
 def _column_sums(sides: Floats, column: int, count: int, people: Integers) -> PowerSums:
