@@ -112,7 +112,7 @@ def test_an_executor_that_is_killed_changes_no_number(tmp_path):
 import threading, time, subprocess as sp, signal
 def kill():
     time.sleep(4)
-    everyone = sp.run(["ps", "-eo", "pid,args"], capture_output=True, text=True).stdout.splitlines()
+    everyone = sp.run(["ps", "-ewwo", "pid,args"], capture_output=True, text=True).stdout.splitlines()
     app = spark.sparkContext.applicationId
     executors = [l for l in everyone if "CoarseGrainedExecutorBackend" in l and app in l and "java" in l]
     if executors:

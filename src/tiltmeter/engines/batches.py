@@ -126,8 +126,11 @@ class FileBatches:
         return column_names(self._scan(self.files[0]))
 
     def count(self) -> int:
-        """As of `Batches`."""
-        return sum(FrameBatches(self._scan(file).select(self.names()[0])).count() for file in self.files)
+        """As of `Batches`; 0 where a file cannot be counted, which reading it will explain."""
+        try:
+            return sum(FrameBatches(self._scan(file)).count() for file in self.files)
+        except (pl.exceptions.PolarsError, OSError):
+            return 0
 
     def frame(self) -> pl.LazyFrame:
         """Return all files as one lazy frame."""
@@ -141,7 +144,7 @@ class FileBatches:
 
         def frames() -> Iterator[pl.DataFrame]:
             for file in self.files:
-                for batch in read_in_batches(self._scan(file).select(columns), shown(str(file))):
+                for batch in read_in_batches(self._scan(file).select(columns), repr(str(file))):
                     yield clean_batch(batch).cast(kinds)  # type: ignore[arg-type]
 
         return folded(frames(), step)
@@ -164,16 +167,16 @@ class FileBatches:
             missing = [name for name in columns if name not in schema]
             if missing:
                 raise DataError(
-                    f"every file must have the columns of {shown(str(self.files[0]))}, got no {shown(missing[0])} in "
-                    f"{shown(str(file))}.",
+                    f"every file must have the columns of {str(self.files[0])!r}, got no {shown(missing[0])} in "
+                    f"{str(file)!r}.",
                     "write it again, or leave it out.",
                 )
             for name in columns:
                 kind = clean_column(pl.Series(name, [], dtype=schema[name])).dtype
                 if kinds.setdefault(name, kind) != kind:
                     raise DataError(
-                        f"every file must have columns of the same kinds as {shown(str(self.files[0]))}, got "
-                        f"{shown(name)} as {kind}, not {kinds[name]}, in {shown(str(file))}.",
+                        f"every file must have columns of the same kinds as {str(self.files[0])!r}, got "
+                        f"{shown(name)} as {kind}, not {kinds[name]}, in {str(file)!r}.",
                         "write it again with that kind.",
                     )
         return kinds
@@ -184,7 +187,7 @@ def _schema(frame: pl.LazyFrame, file: Path) -> pl.Schema:
         return frame.collect_schema()
     except (pl.exceptions.PolarsError, OSError) as error:
         raise DataError(
-            f"{shown(str(file))} must be a complete {file.suffix[1:].title()} file, got: {first_line(error)}",
+            f"{str(file)!r} must be a complete {file.suffix[1:].title()} file, got: {first_line(error)}",
             "write it again.",
         ) from None
 
@@ -201,7 +204,7 @@ class DuckBatches:
 
     def count(self) -> int:
         """As of `Batches`."""
-        return int(self.relation.count("*").fetchone()[0])
+        return int(self.relation.aggregate("count(*)").fetchall()[0][0])
 
     def fold(self, columns: Sequence[str], step: Step[S]) -> S:
         """As of `Batches`."""
@@ -209,7 +212,8 @@ class DuckBatches:
         orders = declared_orders(selected)
 
         def frames() -> Iterator[pl.DataFrame]:
-            reader = selected.to_arrow_reader(BATCH)
+            read = "to_arrow_reader" if hasattr(type(selected), "to_arrow_reader") else "fetch_arrow_reader"
+            reader = getattr(selected, read)(BATCH)
             try:
                 for batch in reader:
                     frame = pl.DataFrame(batch)
