@@ -86,7 +86,7 @@ class Survey:
     found, seen
         Whether each `given` value occurs, and some values that do.
     fingerprint
-        Σ of hashes of all rows, modulo 2^64: the same rows in any order have the same.
+        Σ of hashes of all rows that count, modulo 2^64: the same rows in any order have the same.
     """
 
     read: int
@@ -143,20 +143,21 @@ def surveyed(question: Question, table: pl.DataFrame) -> Survey:
         .with_columns(group.alias(GROUP), pl.Series(WEIGHT, found.weights[known]))
     )
     scores = np.atleast_2d(found.scores[known].T)
+    sample, fingerprint = _sample(rows, found.log_odds[known], scores)
     return Survey(
         read=table.height,
         left_out=found.left_out,
         unknown=int((~known).sum()),
         groups=_groups(rows, found.log_odds[known], scores),
-        values={name: _value_counts(rows, name) for name in question.features},
-        sample=_sample(rows, found.log_odds[known], scores),
+        values=_all_counts(rows, question.features),
+        sample=sample,
         is_decisions=found.channel.kind == "decisions",
         outcomes=found.channel.outcomes,
         favourable=found.channel.favourable,
         labels=found.channel.labels,
         found=_found(question.given, table, found),
         seen={column: tuple(table[column].drop_nulls().unique().sort().head(30)) for column in question.given},
-        fingerprint=int(_hashes(table.select(sorted(table.columns)).get_columns()).sum() or 0),
+        fingerprint=fingerprint,
     )
 
 
@@ -181,41 +182,58 @@ def _groups(rows: pl.DataFrame, log_odds: Any, scores: Any) -> pl.DataFrame:
     return frame.group_by(GROUP).agg(*_group_sums(frame.columns))
 
 
-def _value_counts(rows: pl.DataFrame, name: str) -> ValueCounts:
-    column = rows[name]
-    ranges = rows.select(GROUP, *_ranges(column)).group_by(GROUP).agg(*RANGES)
-    if column.head(2 * MOST_COUNTED).n_unique() > MOST_COUNTED:
+def _all_counts(rows: pl.DataFrame, names: Sequence[str]) -> dict[str, ValueCounts]:
+    """Return the value counts of every feature, their ranges in one pass over the batch."""
+    wanted = [expression for name in names for expression in _ranges(name, rows.schema[name])]
+    ranges = rows.group_by(GROUP).agg(pl.len().cast(pl.Int64).alias(PEOPLE), *wanted)
+
+    def of(name: str) -> pl.DataFrame:
+        kinds = ("smallest", "largest", "is_whole", "missing", "infinite")
+        found = ranges.select(GROUP, PEOPLE, *(pl.col(f"{kind} {name}").alias(kind) for kind in kinds))
+        return found.group_by(GROUP).agg(*RANGES)  # as sums have them
+
+    return {name: _value_counts(rows, name, of(name)) for name in names}
+
+
+def _value_counts(rows: pl.DataFrame, name: str, ranges: pl.DataFrame) -> ValueCounts:
+    if rows[name].head(2 * MOST_COUNTED).n_unique() > MOST_COUNTED:
         return ValueCounts(None, ranges)
     frame = rows.group_by(GROUP, name).agg(pl.len().cast(pl.Int64).alias(PEOPLE), pl.col(WEIGHT).sum())
     return ValueCounts(frame if frame.height <= MOST_COUNTED else None, ranges)
 
 
-def _ranges(column: pl.Series) -> list[pl.Series]:
-    """Return what `RANGES` sums up, for each row; of text there is no smallest or largest."""
-    is_number = column.dtype.is_numeric() or column.dtype.is_temporal()
-    values = column.to_physical().cast(pl.Float64) if is_number else pl.Series([None] * len(column), dtype=pl.Float64)
-    finite = values.set(values.is_infinite().fill_null(value=False), None)
+def _ranges(name: str, dtype: pl.DataType) -> list[pl.Expr]:
+    """Return what `RANGES` sums up; of text there is no smallest or largest."""
+    values, nothing = pl.lit(None, dtype=pl.Float64), pl.lit(0, dtype=pl.Int64)
+    infinite, is_whole = nothing, pl.lit(value=True)
+    if dtype.is_numeric() or dtype.is_temporal():
+        values = pl.col(name).to_physical()
+    if dtype.is_float():
+        infinite = values.is_infinite().sum().cast(pl.Int64)
+        values = pl.when(values.is_finite()).then(values)
+        is_whole = (values == values.floor()).all()
     return [
-        finite.alias("smallest"),
-        finite.alias("largest"),
-        (finite == finite.floor()).fill_null(value=True).alias("is_whole"),
-        pl.Series(PEOPLE, np.ones(len(column), dtype=np.int64)),
-        column.is_null().cast(pl.Int64).alias("missing"),
-        values.is_infinite().fill_null(value=False).cast(pl.Int64).alias("infinite"),
+        values.min().cast(pl.Float64).alias(f"smallest {name}"),
+        values.max().cast(pl.Float64).alias(f"largest {name}"),
+        is_whole.alias(f"is_whole {name}"),
+        pl.col(name).null_count().cast(pl.Int64).alias(f"missing {name}"),
+        infinite.alias(f"infinite {name}"),
     ]
 
 
-def _sample(rows: pl.DataFrame, log_odds: Any, scores: Any) -> RowSample:
+def _sample(rows: pl.DataFrame, log_odds: Any, scores: Any) -> tuple[RowSample, int]:
+    """Return the rows with the smallest hashes, and the sum of all hashes."""
     columns = [pl.Series(f"score {y}", column) for y, column in enumerate(scores)]
     frame = rows.with_columns(pl.Series(LOG_ODDS, log_odds), *columns)
     frame = frame.with_columns(
         _hashes(frame.get_columns()).alias(HASH), pl.Series(PEOPLE, np.ones(frame.height, dtype=np.int64))
     )
-    if frame.height > 2 * SAMPLED:  # rows beyond this hash cannot be among the smallest, but for copies
-        limit = frame[HASH].unique().bottom_k(SAMPLED + 1).max()
-        kept = frame.filter(pl.col(HASH) <= limit)
-        return _smallest(kept, True)
-    return _smallest(frame, True)
+    fingerprint = int(frame[HASH].sum())
+    if frame.height > 2 * SAMPLED:
+        distinct = frame[HASH].unique()
+        if distinct.len() > SAMPLED:  # one more than are kept, so that what is left out leaves a trace
+            frame = frame.filter(pl.col(HASH) <= distinct.bottom_k(SAMPLED + 1).max())
+    return _smallest(frame, True), fingerprint
 
 
 def _hashes(columns: Sequence[pl.Series]) -> pl.Series:
