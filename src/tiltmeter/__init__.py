@@ -3,6 +3,7 @@
 from tiltmeter.audit import Audit, audit
 from tiltmeter.comparison import Comparison
 from tiltmeter.errors import TiltmeterError
+from tiltmeter.streams.sources import stream
 from tiltmeter.theory.correction import CorrectionFunction, correction_function
 from tiltmeter.theory.logistic import logistic_case
 from tiltmeter.theory.moments import GroupMoments
@@ -22,4 +23,5 @@ __all__ = [
     "audit",
     "correction_function",
     "logistic_case",
+    "stream",
 ]

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
 GATE_FIRED = 1
 USERS_MISTAKE = 2
+INTERRUPTED = 130  # as the shell reports Ctrl-C
 READER_GONE = 141  # as the shell reports a broken pipe
 
 
@@ -34,6 +34,9 @@ def one_line_errors(command: Callable[..., Any]) -> Callable[..., Any]:
         except TiltmeterError as error:
             click.echo(f"Error: {' '.join(str(error).splitlines())}", err=True)
             sys.exit(USERS_MISTAKE)
+        except KeyboardInterrupt:
+            click.echo("Error: interrupted; nothing was written.", err=True)
+            sys.exit(INTERRUPTED)
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; say no more
             sys.exit(READER_GONE)
@@ -78,7 +81,7 @@ def demo(json_target: str | None, report: str | None) -> None:
 
 
 @main.command()
-@click.argument("data", type=click.Path(path_type=Path))
+@click.argument("data", nargs=-1, required=True)
 @click.option("--group", required=True, multiple=True, metavar="COLUMN", help="Sensitive attribute; repeat to cross.")
 @click.option("--reference", metavar="VALUE", help="Group that others are compared with. Default: the largest.")
 @click.option("--audited", multiple=True, metavar="VALUE", help="Group to audit; repeat for more. Default: all others.")
@@ -109,8 +112,12 @@ def demo(json_target: str | None, report: str | None) -> None:
     help="Exit with 1, e.g. impact_ratio<0.8, or too_small>0: groups with too few rows to compare. Repeat for more.",
 )
 @one_line_errors
-def audit(data: Path, json_target: str | None, report: str | None, conditions: tuple[str, ...], **options: Any) -> None:
-    """Audit a model's scores in DATA, a .csv or .parquet file.
+def audit(
+    data: tuple[str, ...], json_target: str | None, report: str | None, conditions: tuple[str, ...], **options: Any
+) -> None:
+    """Audit a model's scores in DATA: .csv or .parquet files, a quoted pattern of them, or a folder.
+
+    With --membership, five million rows or more are streamed: they need not fit in memory.
 
     Exit codes: 0 done, 1 a --fail-if condition holds, 2 a mistake in the arguments or the data.
     """
@@ -147,13 +154,13 @@ def _report(summary: dict[str, Any], target: str) -> None:
     click.echo(f"The report is in {target}.", err=True)
 
 
-def _audited(path: Path, **options: Any) -> Audit:
+def _audited(files: tuple[str, ...], **options: Any) -> Audit:
     from tiltmeter.audit import audit as run
-    from tiltmeter.engines.tables import check_columns, read_file, read_table
+    from tiltmeter.engines.tables import check_columns, read_table
     from tiltmeter.models.features import feature_names
     from tiltmeter.models.paper import outcome_scores
+    from tiltmeter.streams.sources import read_into_memory
 
-    data = read_file(path)
     outcome, scores, stated = options.pop("outcome"), options.pop("scores"), options.pop("stated")
     if bool(scores) == (outcome is not None):
         raise TiltmeterError(
@@ -171,8 +178,8 @@ def _audited(path: Path, **options: Any) -> Audit:
         "features": features,
     }
     if outcome is None:
-        return run(data, scores=list(scores) if len(scores) > 1 else scores[0], **arguments)
-    table = read_table(data)
+        return run(list(files), scores=list(scores) if len(scores) > 1 else scores[0], **arguments)
+    table = read_table(read_into_memory(list(files)))
     check_columns("outcome", [outcome], table.columns)
     roles = [options[name] for name in ("weights", "membership") if options[name]]
     used = [*arguments["group"], *(arguments["given"] or ()), outcome, *roles]
