@@ -172,8 +172,8 @@ def _audited(files: tuple[str, ...], **options: Any) -> Audit:
         **options,
         "group": list(options["group"]),
         "audited": list(options["audited"]) or None,
-        "given": _pairs("--given", options["given"], "repaid=1") or None,
-        "provenance": _pairs("--state", stated, '"model=credit 3.1"'),
+        "given": _pairs("--given", "COLUMN=VALUE", options["given"], "repaid=1") or None,
+        "provenance": _pairs("--state", "NAME=TEXT", stated, '"model=credit 3.1"'),
         "folds": options["folds"] or None,
         "features": features,
     }
@@ -187,11 +187,11 @@ def _audited(files: tuple[str, ...], **options: Any) -> Audit:
     return run(table, scores=outcome_scores(table, arguments["features"], outcome), **arguments)
 
 
-def _pairs(option: str, conditions: tuple[str, ...], example: str) -> dict[str, str]:
+def _pairs(option: str, form: str, conditions: tuple[str, ...], example: str) -> dict[str, str]:
     pairs = {}
     for condition in conditions:
         name, sign, value = condition.partition("=")
         if not sign or not name:
-            raise TiltmeterError(f"`{option}` must be NAME=VALUE, got {condition!r}.", f"for example {example}.")
+            raise TiltmeterError(f"`{option}` must be {form}, got {condition!r}.", f"for example {example}.")
         pairs[name] = value
     return pairs
