@@ -57,6 +57,16 @@ def gap(rows: RowSums, outcome: Column) -> Functional:
     return Functional.of(rows, rows.mean0(outcome) - rows.mean1(outcome), outcome, -outcome)
 
 
+def unseen_se(rows: RowSums, outcome: Column) -> tuple[float, float]:
+    """Return the standard error of each group's mean that its rows do not show: all have the same decision, 0 or 1.
+
+    It is that of Agresti and Caffo, p(1−p)/(n+2) with one more of each decision; 0 for a group that varies.
+    """
+    sizes = ((rows.mean0(outcome), rows.count0), (rows.mean1(outcome), rows.count1))
+    found = [math.sqrt((n + 1) / (n + 2) ** 3) if mean in (0.0, 1.0) else 0.0 for mean, n in sizes]
+    return found[0], found[1]
+
+
 def shortfall(rows: RowSums, favourable: Column) -> Functional:
     """Return n0·(E1[W] − E0[W]) of the favourable outcome.
 
