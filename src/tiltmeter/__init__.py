@@ -3,6 +3,7 @@
 from tiltmeter.audit import Audit, audit
 from tiltmeter.comparison import Comparison
 from tiltmeter.errors import TiltmeterError
+from tiltmeter.rules.tables import RuleTables, rule_tables
 from tiltmeter.theory.correction import CorrectionFunction, correction_function
 from tiltmeter.theory.logistic import logistic_case
 from tiltmeter.theory.moments import GroupMoments
@@ -17,9 +18,11 @@ __all__ = [
     "CorrectionFunction",
     "Estimate",
     "GroupMoments",
+    "RuleTables",
     "TiltmeterError",
     "World",
     "audit",
     "correction_function",
     "logistic_case",
+    "rule_tables",
 ]
