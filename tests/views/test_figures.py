@@ -202,6 +202,15 @@ def test_the_correction_s_distribution_is_that_of_the_position(position):
     assert table["from"].to_list() == pytest.approx([-4 + 0.2 * place for place in range(40)])
 
 
+def test_axes_stay_where_they_are_when_the_dial_turns():
+    c = cross_fitted()
+    for draw in (figures.correction_distribution, lambda c, place: figures.profile(c, "Age", place)):
+        turned = [draw(c, place).spec() for place in (0, 20)]
+        for spec in turned:
+            del spec["data"], spec["title"], spec["description"]
+        assert turned[0] == turned[1]
+
+
 @pytest.mark.parametrize("make", [plug_in, cross_fitted])
 def test_corrections_by_value_equal_the_profile(make):
     c = make()
@@ -475,10 +484,12 @@ def test_drawing_leaves_the_summary_alone():
     assert c == untouched
 
 
-def test_a_notebook_shows_the_chart():
-    bundle = figures.calibration(cross_fitted())._repr_mimebundle_()
-    bundle = bundle[0] if isinstance(bundle, tuple) else bundle
-    assert any("vega" in kind or "html" in kind for kind in bundle)
+def test_a_notebook_shows_the_chart_without_a_network():
+    figure = figures.calibration(cross_fitted())
+    bundle = figure._repr_mimebundle_()
+    assert bundle["application/vnd.vegalite.v6.json"] == figure.spec()
+    assert bundle["image/svg+xml"].startswith("<svg")
+    assert not any("html" in kind for kind in bundle)
 
 
 def test_places_are_spread_and_keep_their_order():

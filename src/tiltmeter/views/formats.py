@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from typing import Any
+from unicodedata import bidirectional
 
 NOTHING = "–"
+LONGEST = 60
+ISOLATE, END = "\u2068", "\u2069"  # what stands between them does not turn the text around it
+JOINERS = "\u200c\u200d"  # not printable by themselves, but letters and emoji are made with them
 
 
 def number(value: float | None) -> str:
@@ -47,6 +51,9 @@ def p_value(value: float) -> str:
     return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
 
 
-def cut(text: str, longest: int = 60) -> str:
-    """Return a name that fits a line; names come from data and may be of any length."""
-    return text if len(text) <= longest else text[: longest - 1] + "…"
+def label(name: Any, longest: int = LONGEST) -> str:
+    """Return a name that can be shown: no control characters, not too long, its direction its own affair."""
+    text = "".join(one if one.isprintable() or one in JOINERS else "�" for one in str(name)[: longest + 1])
+    text = text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
+    is_from_right = any(bidirectional(one) in ("R", "AL") for one in text)
+    return f"{ISOLATE}{text}{END}" if is_from_right else text

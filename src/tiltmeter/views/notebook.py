@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from tiltmeter.views.formats import count, cut, interval, number, percent, points
-from tiltmeter.views.rule_lines import does_not_decide, rows_read, rule_lines, unknown_people
+from tiltmeter.views.formats import count, interval, label, number, percent, points
+from tiltmeter.views.rule_lines import does_not_decide, rows_read, rule_lines, title, unknown_people
 
 SHOWN = ("gap", "impact_ratio", "output_divergence", "input_divergence", "descent_rate", "unexplained")
 FEATURES = 10
@@ -15,18 +15,18 @@ FEATURES = 10
 
 def audit_html(title: str, comparisons: Sequence[str]) -> str:
     """Return an audit: a line about it, then its comparisons."""
-    return f"<div><p><b>{escape(cut(title, 200))}</b></p>{''.join(comparisons)}</div>"
+    return f"<div><p><b>{escape(label(title, 200))}</b></p>{''.join(comparisons)}</div>"
 
 
 def comparison_html(c: dict[str, Any]) -> str:
     """Return a comparison: its estimates and its strongest features."""
-    who = f"{escape(cut(c['audited']))} ({count(c['rows']['audited'])}, audited)"
-    other = f"{escape(cut(c['reference']))} ({count(c['rows']['reference'])}, reference)"
+    who = f"{escape(label(c['audited']))} ({count(c['rows']['audited'])}, audited)"
+    other = f"{escape(label(c['reference']))} ({count(c['rows']['reference'])}, reference)"
     estimates = [
         (name.replace("_", " "), number(c[name]["value"]), interval(c[name])) for name in SHOWN if c[name] is not None
     ]
     features = [
-        (cut(row["feature"]), points(row["gap"]), percent(row["share"]), row["verdict"]) for row in c["proxies"]
+        (label(row["feature"]), points(row["gap"]), percent(row["share"]), row["verdict"]) for row in c["proxies"]
     ]
     more = len(features) - FEATURES
     rest = f"<p>and {more} more features in <code>.proxies</code></p>" if more > 0 else ""
@@ -52,8 +52,7 @@ def rule_tables_html(summary: dict[str, Any]) -> str:
 
 def _rule_table(summary: dict[str, Any], table: dict[str, Any]) -> str:
     head, rows = rule_lines(summary, table)
-    title = f"By {cut(table['name'])}"
-    return f"<p>{escape(title)}</p>" + _table(head, rows) + f"<p>{escape(unknown_people(table))}</p>"
+    return f"<p>{escape(title(table))}</p>" + _table(head, rows) + f"<p>{escape(unknown_people(table))}</p>"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tiltmeter.views.formats import NOTHING, cut, number, percent
+from tiltmeter.views.formats import NOTHING, label, number, percent
 
 
 def rule_lines(summary: dict[str, Any], table: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return the head and the rows of one table."""
-    columns = [cut(name) for name in table["columns"]]
+    columns = [label(name) for name in table["columns"]]
     confidence = f"{100 * summary['confidence']:g} % interval"
     head = [*columns, "people", "share", f"{summary['rate']} rate", "impact ratio", confidence, "note"]
     return head, [_line(row) for row in table["rows"]]
@@ -18,7 +18,7 @@ def rule_lines(summary: dict[str, Any], table: dict[str, Any]) -> tuple[list[str
 def _line(row: dict[str, Any]) -> list[str]:
     low, high = row["impact_ratio_low"], row["impact_ratio_high"]
     return [
-        *(cut(value) for value in row["group"].values()),
+        *(label(value) for value in row["group"].values()),
         f"{row['n']:,}",
         percent(row["share"]),
         percent(row["rate"]),
@@ -33,7 +33,12 @@ def rows_read(summary: dict[str, Any]) -> str:
     rows = summary["rows"]
     left = f"; {rows['missing_outcome']:,} left out, outcome missing" if rows["missing_outcome"] else ""
     median = "" if summary["median"] is None else f" Median score: {summary['median']:g}."
-    return f"{rows['read']:,} rows read, {rows['used']:,} used{left}. Outcome: {cut(summary['outcome'])}.{median}"
+    return f"{rows['read']:,} rows read, {rows['used']:,} used{left}. Outcome: {label(summary['outcome'])}.{median}"
+
+
+def title(table: dict[str, Any]) -> str:
+    """Return by what a table divides people."""
+    return f"By {' & '.join(label(name) for name in table['columns'])}"
 
 
 def unknown_people(table: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tiltmeter.views.formats import interval, number, p_value, percent, points, whole_percent
-from tiltmeter.views.rule_lines import does_not_decide, rows_read, rule_lines, unknown_people
+from tiltmeter.views.rule_lines import does_not_decide, rows_read, rule_lines, title, unknown_people
 
 PAPER_NAMES = {
     "rho_m": "maximal correlation of inputs and outcome",
@@ -86,7 +86,7 @@ def print_rule_tables(summary: dict[str, Any], console: Console) -> None:
     text.append(f"Compares {rule['compares']}.\n{rows_read(summary)}")
     console.print(text)
     for table in summary["tables"]:
-        console.print(_heading(f"By {table['name']}"), _rule_table(summary, table), sep="\n")
+        console.print(_heading(title(table)), _rule_table(summary, table), sep="\n")
         console.print(Text(unknown_people(table), "dim"))
     console.print(_heading("To know"))
     console.print(_bullets([*summary["notes"], does_not_decide(rule)]))
@@ -123,8 +123,8 @@ def _rule_table(summary: dict[str, Any], table: dict[str, Any]) -> RenderableTyp
     width = len(table["columns"])
     for place, name in enumerate(head[:-1]):
         is_name = place < width
-        title = name if is_name else "\n".join(name.rsplit(" ", 1))  # what is narrow leaves room for names
-        found.add_column(Text(title), justify="left" if is_name else "right", no_wrap=not is_name, overflow="fold")
+        heading = name if is_name else "\n".join(name.rsplit(" ", 1))  # what is narrow leaves room for names
+        found.add_column(Text(heading), justify="left" if is_name else "right", no_wrap=not is_name, overflow="fold")
     for row in rows:
         found.add_row(*(Text(cell) for cell in row[:-1]))
     return Group(found, _bullets(f"{' & '.join(row[:width])}: {row[-1]}." for row in rows if row[-1]))

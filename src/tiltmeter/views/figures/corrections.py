@@ -9,7 +9,8 @@ from tiltmeter.views.figures.distributions import NO_SHAPE, WITHHELD
 from tiltmeter.views.figures.figure import Figure, data, figure, nothing
 from tiltmeter.views.figures.reading import Record, profile_of, steps, values_shown
 from tiltmeter.views.figures.theme import AUDITED, FAINT, QUIET, WIDTH, altair
-from tiltmeter.views.figures.words import GROUP, label, labels, number, percent
+from tiltmeter.views.figures.words import GROUP, labels, number, percent
+from tiltmeter.views.formats import label
 
 MEANING = "correction f̃: to become rarer ← 0 → more common"
 LOW, HIGH = -4.0, 4.0  # the ends of the bins are open
@@ -42,16 +43,18 @@ def correction_distribution(comparison: Record, position_index: int = 10) -> Fig
         "become more common among them, records left of 0 rarer."
     )
     note = WITHHELD if None in shares else ""
-    return figure(_histogram(records, _reach(found)), records, title, description, name, where, note)
+    chart = _histogram(_domain(_ever_used(found)))
+    return figure(chart, records, title, description, name, where, note)
 
 
-def _reach(found: list[list[float | None]]) -> list[float]:
-    """Return the domain of all positions: the picture stays when the dial moves."""
-    edges = steps(LOW, HIGH, len(found[0]))
-    return _domain([{"from": a, "to": b, "share": s} for one in found for (a, b), s in zip(edges, one, strict=True)])
+def _ever_used(found: list[list[float | None]]) -> list[Record]:
+    """Return the bins with people at any position: the axis stays where it is when the dial turns."""
+    used = [any(share != 0 for share in shares) for shares in zip(*found, strict=True)]
+    edges = zip(steps(LOW, HIGH, len(used)), used, strict=True)
+    return [{"from": low, "to": high, "share": float(is_used)} for (low, high), is_used in edges]
 
 
-def _histogram(records: list[Record], domain: list[float]) -> Any:
+def _histogram(domain: list[float]) -> Any:
     alt = altair()
     bars = (
         alt.Chart()

@@ -16,6 +16,7 @@ from tiltmeter.views.figures.words import joined
 from tiltmeter.views.json_file import write_bytes
 
 ENDINGS = (".png", ".svg", ".html")
+NOTEBOOK = "application/vnd.vegalite.v6.json"
 PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -85,8 +86,9 @@ class Figure:
         spec = json.dumps(self.spec("container"), allow_nan=False).replace("<", "\\u003c")
         return PAGE.format(script=converter.javascript_bundle(), spec=spec).encode()
 
-    def _repr_mimebundle_(self, *arguments: Any, **options: Any) -> Any:
-        return self.chart._repr_mimebundle_(*arguments, **options)
+    def _repr_mimebundle_(self, *_: Any, **__: Any) -> dict[str, Any]:
+        """Return the specification for notebooks that draw it, and a picture for others: neither asks a network."""
+        return {NOTEBOOK: self.spec(), "image/svg+xml": self._drawn(".svg", 1.0).decode()}
 
     def __repr__(self) -> str:
         return f"Figure({self.title!r}, {len(self.table)} rows)"

@@ -7,7 +7,8 @@ from typing import Any
 from tiltmeter.views.figures.figure import Figure, data, figure, nothing
 from tiltmeter.views.figures.reading import Record, profile_of, values_shown
 from tiltmeter.views.figures.theme import AUDITED, FAINT, INK, QUIET, REFERENCE, altair
-from tiltmeter.views.figures.words import label, number, percent, versus
+from tiltmeter.views.figures.words import number, percent, versus
+from tiltmeter.views.formats import label
 
 ENDS = ("q05", "q25", "q50", "q75", "q95")
 STEP = 30
@@ -27,7 +28,7 @@ def profile(comparison: Record, feature: str, position_index: int = 10) -> Figur
         + "."
     )
     withheld = "" if all(value["n"] is not None for value in values) else "values of 1 to 9 people are withheld"
-    chart = _panels(records)
+    chart = _panels(records, values)
     return figure(chart, records, title, description, versus(comparison), values_shown(comparison, feature), withheld)
 
 
@@ -45,9 +46,9 @@ def _record(value: Record, position: int) -> Record:
     )
 
 
-def _panels(records: list[Record]) -> Any:
+def _panels(records: list[Record], values: list[Record]) -> Any:
     alt = altair()
-    panels = [_people(records), _scores(records), _corrections(records)]
+    panels = [_people(records), _scores(), _corrections(values)]
     return alt.hconcat(*panels, spacing=18)
 
 
@@ -95,7 +96,7 @@ def _people(records: list[Record]) -> Any:
     return alt.layer(*layers).properties(width=240, height=alt.Step(STEP))
 
 
-def _scores(records: list[Record]) -> Any:
+def _scores() -> Any:
     alt = altair()
     x = alt.X("score:Q", title=["mean score", "of the audited"], scale=alt.Scale(domain=[0, 1]))
     x.axis = alt.Axis(tickCount=3)
@@ -108,12 +109,14 @@ def _scores(records: list[Record]) -> Any:
     )
 
 
-def _corrections(records: list[Record]) -> Any:
+def _corrections(values: list[Record]) -> Any:
+    """Return the boxes; their axis holds every position of the dial, and stays where it is when the dial turns."""
     alt = altair()
-    known = [record[end] for record in records for end in ENDS if record[end] is not None]
+    every = [end for value in values for position in value["quantiles"] or [] for end in position]
+    known = [end for end in every if end is not None]
     legend = "box 25 to 75 %, line 5 to 95 %, tick median" if known else "too few people for its spread"
     title = ["correction f̃ of the audited: rarer ← 0 → more common", legend]
-    reach = 1.1 * max([abs(value) for value in known], default=1.0) or 1.0
+    reach = 1.1 * max([abs(end) for end in known], default=1.0) or 1.0
     scale = alt.Scale(domain=[-reach, reach], nice=False)
     y = _y(False)
 

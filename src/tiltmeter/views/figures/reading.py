@@ -6,7 +6,8 @@ from itertools import pairwise
 from typing import Any
 
 from tiltmeter.errors import DataError
-from tiltmeter.views.figures.words import label, labels
+from tiltmeter.views.figures.words import labels
+from tiltmeter.views.formats import label
 
 SHOWN = 20  # features of a chart with one row each
 VALUES = 24  # values of a feature

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
-from unicodedata import bidirectional
 
-LONGEST = 60
+from tiltmeter.views.formats import LONGEST, label
+
 GROUP = 24
-ISOLATE, END = "\u2068", "\u2069"  # what stands between them does not turn the text around it
-JOINERS = "\u200c\u200d"  # not printable by themselves, but letters and emoji are made with them
-
-
-def label(name: Any, longest: int = LONGEST) -> str:
-    """Return a name that can be drawn: no control characters, not too long, its direction its own affair."""
-    text = "".join(one if one.isprintable() or one in JOINERS else "�" for one in str(name)[: longest + 1])
-    text = text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
-    is_from_right = any(bidirectional(one) in ("R", "AL") for one in text)
-    return f"{ISOLATE}{text}{END}" if is_from_right else text
 
 
 def labels(names: Iterable[Any], longest: int = LONGEST) -> list[str]:

@@ -17,7 +17,7 @@ from tiltmeter.views.report import sections, words
 
 DATA_LIMIT = 1_600_000  # characters of numbers; with the drawing library the page stays below 3 MB
 DIGITS = 10
-FILTERS = ("number", "interval", "points", "percent", "whole_percent", "count", "p_value", "cut")
+FILTERS = ("number", "interval", "points", "percent", "whole_percent", "count", "p_value", "label")
 
 
 def write_report(summary: dict[str, Any], path: str | Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tiltmeter.views.formats import cut, number, p_value, percent
+from tiltmeter.views.formats import label, number, p_value, percent
 
 PROXY, JOINT, NOTHING, UNDECIDED = "proxy evidence", "joint proxy evidence", "no material evidence", "too little data"
 MOST_NAMED = 6
@@ -50,14 +50,14 @@ GLOSSARY = {
 
 def audited_words(summary: dict[str, Any]) -> str:
     """Return what was audited."""
-    names = ", ".join(cut(name) for name in summary["comparisons"])
+    names = ", ".join(label(name) for name in summary["comparisons"])
     features = len(next(iter(summary["comparisons"].values()))["proxies"])
     rows = summary["rows"]
     return (
-        f"The {summary['channel']} of a fixed model, by {cut(summary['group'])}: {names} against "
-        f"{cut(summary['reference'])}, with {features} feature{'s' if features != 1 else ''}. "
+        f"The {summary['channel']} of a fixed model, by {label(summary['group'])}: {names} against "
+        f"{label(summary['reference'])}, with {features} feature{'s' if features != 1 else ''}. "
         f"{rows['used']:,} of {rows['read']:,} rows were used. The outcome a person wants is "
-        f"“{cut(summary['favourable'])}”."
+        f"“{label(summary['favourable'])}”."
     )
 
 
@@ -67,7 +67,7 @@ def found_words(c: dict[str, Any], settings: dict[str, Any]) -> list[str]:
 
 
 def _gap(c: dict[str, Any], settings: dict[str, Any]) -> str:
-    gap, who, reference = c["gap"], cut(c["audited"]), cut(c["reference"])
+    gap, who, reference = c["gap"], label(c["audited"]), label(c["reference"])
     size, direction = number(abs(gap["value"])), "higher" if gap["value"] > 0 else "lower"
     if gap["low"] is None:
         return f"The mean score of {who} is {size} {direction} than that of {reference}. No interval was asked for."
@@ -90,8 +90,8 @@ def _rates(c: dict[str, Any]) -> Iterator[str]:
         return
     ends = "" if ratio["low"] is None else f" (interval {percent(ratio['low'])} to {percent(ratio['high'])})"
     yield (
-        f"The favourable outcome is {percent(ratio['value'])} as frequent among {cut(c['audited'])} as among "
-        f"{cut(c['reference'])}{ends}: {percent(rates['audited']['value'])} against "
+        f"The favourable outcome is {percent(ratio['value'])} as frequent among {label(c['audited'])} as among "
+        f"{label(c['reference'])}{ends}: {percent(rates['audited']['value'])} against "
         f"{percent(rates['reference']['value'])}."
     )
 
@@ -100,7 +100,7 @@ def _features(c: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]:
     named = {verdict: _named(c, verdict) for verdict in (PROXY, JOINT, UNDECIDED, NOTHING)}
     carriers = [row for row in c["proxies"] if row["verdict"] == PROXY]
     if carriers:
-        listed = ", ".join(f"{cut(row['feature'], 40)} ({100 * row['gap']:+.1f})" for row in carriers[:MOST_NAMED])
+        listed = ", ".join(f"{label(row['feature'], 40)} ({100 * row['gap']:+.1f})" for row in carriers[:MOST_NAMED])
         rest = f" and {len(carriers) - MOST_NAMED} more" if len(carriers) > MOST_NAMED else ""
         yield f"Proxy evidence, in hundredths of the score: {listed}{rest}."
     elif any(named.values()):
@@ -115,7 +115,7 @@ def _features(c: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]:
 
 
 def _named(c: dict[str, Any], verdict: str) -> str:
-    names = [cut(row["feature"], 40) for row in c["proxies"] if row["verdict"] == verdict]
+    names = [label(row["feature"], 40) for row in c["proxies"] if row["verdict"] == verdict]
     rest = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return ", ".join(names[:MOST_NAMED]) + rest
 
