@@ -120,6 +120,14 @@ def test_fewer_than_ten_people_have_no_rate():
     assert small["note"] == "fewer than 10 people: too small for a rate"
 
 
+def test_a_reader_is_told_that_tables_together_may_tell_what_one_withholds():
+    data = people(("F", "A", 50, 25), ("F", "B", 5, 1), ("M", "A", 50, 25), ("M", "B", 50, 20))
+    told = "Where one group is too small for a rate, the tables together may still tell it: look before publishing."
+    assert told in tm.rule_tables(data, "four-fifths", ["sex", "race"], selected="selected").notes
+    assert told not in tm.rule_tables(data, "four-fifths", "race", selected="selected").notes
+    assert told not in tm.rule_tables(HAND, "four-fifths", ["sex", "race"], selected="selected").notes
+
+
 def test_only_small_groups_are_a_table_without_ratios():
     data = people(("F", "A", 5, 2), ("M", "B", 6, 2))
     race = tm.rule_tables(data, "four-fifths", "race", selected="selected")["race"]
@@ -263,7 +271,7 @@ def test_a_threshold_that_was_asked_for_is_said_to_be_so():
 
 def test_one_attribute_is_less_than_new_york_asks_for():
     found = tm.rule_tables(HAND, "nyc-local-law-144", "sex", selected="selected")
-    assert found.notes[0] == "The rule asks for tables by sex and by race/ethnicity; these are by sex only."
+    assert found.notes[0] == "The rule asks for tables by sex and by race/ethnicity; these are by 'sex' only."
     assert list(found) == ["sex"]
 
 

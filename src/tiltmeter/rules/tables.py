@@ -11,10 +11,11 @@ import polars as pl
 
 from tiltmeter.engines.tables import column_names, listed, read_table, shown
 from tiltmeter.errors import DataError
-from tiltmeter.models.groups import JOINT, MINIMUM_ROWS, UNKNOWN, group_columns, level_codes
+from tiltmeter.models.groups import JOINT, UNKNOWN, group_columns, level_codes
 from tiltmeter.provenance import Provenance, check_provenance, provenance_of
+from tiltmeter.rules.notes import notes_of
 from tiltmeter.rules.outcomes import Outcomes, outcome_columns, outcomes_of
-from tiltmeter.rules.ratios import MEASURES, Count, Limits, decimals, measured
+from tiltmeter.rules.ratios import MEASURES, Count, Limits, measured
 from tiltmeter.rules.rule import Rule, rule_named, smallest_share_of, threshold_of
 from tiltmeter.theory.checks import check_probability
 from tiltmeter.views.json_file import write_json
@@ -161,7 +162,7 @@ def rule_tables(
         favourable=favourable,
         median=outcomes.median,
         limits=limits,
-        notes=tuple(_notes(chosen, attributes, outcomes, favourable, limits)),
+        notes=tuple(notes_of(chosen, frames, outcomes, favourable, limits)),
         provenance=provenance_of(table, [], stated),
     )
 
@@ -215,29 +216,6 @@ def _frame(coded: pl.DataFrame, columns: Sequence[str], limits: Limits) -> pl.Da
     schema = {name: KINDS[kind] for name, kind in MEASURES.items()}
     numbers = pl.DataFrame(measured(groups, limits), schema=schema)
     return pl.concat([sums.select(pl.col(columns).cast(pl.String)), numbers], how="horizontal")
-
-
-def _notes(rule: Rule, attributes: Sequence[str], outcomes: Outcomes, favourable: str, limits: Limits) -> Iterator[str]:
-    """Yield what a reader of the tables has to know."""
-    if len(attributes) < len(rule.attributes):
-        yield f"The rule asks for tables by {' and by '.join(rule.attributes)}; these are by {attributes[0]} only."
-    if len(attributes) > 1:
-        yield rule.intersections
-    if limits.threshold is None:
-        yield "The rule states no threshold, and none was asked for."
-    elif limits.threshold != rule.threshold:
-        own = "states none" if rule.threshold is None else f"states {decimals(rule.threshold)}"
-        yield f"The threshold of {decimals(limits.threshold)} was asked for here; the rule {own}."
-    if limits.smallest_share != (rule.smallest_share or 0.0):
-        own = "states none" if rule.smallest_share is None else f"states {100 * rule.smallest_share:g} %"
-        yield f"The smallest share of {100 * limits.smallest_share:g} % was asked for here; the rule {own}."
-    if favourable == "low":
-        what = "a 0 counts as selected" if outcomes.median is None else "the rate is the share below the median"
-        yield f"Low is favourable here: {what}."
-    if outcomes.at_median is not None and outcomes.at_median >= MINIMUM_ROWS:
-        side = "above" if favourable == "high" else "below"
-        yield f"{outcomes.at_median:,} people score exactly the median; they do not count as {side} it."
-    yield "Intervals take the group with the highest rate as given, and each ratio by itself."
 
 
 def _plain(name: str, frame: pl.DataFrame, unknown: int) -> dict[str, Any]:
