@@ -2,7 +2,9 @@
 
 import json
 import math
+from importlib.resources import files
 
+import jsonschema
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -10,6 +12,7 @@ import pytest
 from polars.testing import assert_frame_equal
 from tests.engines.test_tables import ENGINES
 from tests.test_audit_engines import assert_same_numbers
+from tests.views.test_schema import strict
 
 import tiltmeter as tm
 from tiltmeter.errors import DataError, TiltmeterError
@@ -344,6 +347,23 @@ def test_the_summary_is_plain_and_its_words_promise_nothing(tmp_path):
     text = (json.dumps(summary) + found._repr_html_() + repr(found)).lower()
     assert not [word for word in NEVER if word in text]
     assert repr(found) == "RuleTables(four-fifths: 'sex', 'race', 'sex & race')"
+
+
+SCHEMA = json.loads(files("tiltmeter.views").joinpath("rule_tables.schema.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rule": "four-fifths", "group": "sex", "selected": "selected"},
+        {"rule": "nyc-local-law-144", "group": ["sex", "race"], "scores": "score", "provenance": {"window": "2024"}},
+        {"rule": "nyc-local-law-144", "group": ["sex", "race"], "selected": "selected", "threshold": 0.9},
+    ],
+)
+def test_the_summary_follows_its_schema_and_has_no_other_keys(options):
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    summary = json.loads(json.dumps(tm.rule_tables(MESSY, **options).to_dict(), allow_nan=False))
+    jsonschema.Draft202012Validator(strict(SCHEMA)).validate(summary)
 
 
 def test_the_users_data_stay_as_they_are():
