@@ -189,6 +189,14 @@ def test_ten_of_ten_is_no_proof():
     assert measured([Count(1000, 1000), Count(1200, 1200)], Limits(0.8, 0.0, 0.95))[0]["is_below_threshold"] is False
 
 
+def test_every_interval_of_small_groups_is_finite_and_holds_its_value():
+    for chosen, top in np.ndindex(11, 12):
+        group, highest = Count(10, chosen), Count(12, top + 1)
+        if group.rate <= highest.rate:
+            found = ratio_of_counts(group, highest, 0.95)
+            assert 0 <= found.low <= found.value <= found.high < math.inf
+
+
 def test_a_ratio_of_exactly_the_threshold_is_not_below_it():
     entry = measured([Count(60_000, 24_000), Count(60_000, 30_000)], Limits(0.8, 0.0, 0.01))[0]
     assert entry["impact_ratio"] == pytest.approx(0.8)
