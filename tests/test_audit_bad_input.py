@@ -113,7 +113,8 @@ MISTAKES = {
         "",
     ),
     "empty table": ({"data": people().clear()}, "`data` must have rows, got an empty table.", "filtered out"),
-    "no table": ({"data": "people.csv"}, "`data` must be a pandas or Polars frame", "read the file first"),
+    "no table": ({"data": 7}, "`data` must be a pandas or Polars frame", "name the columns"),
+    "no file": ({"data": "people.csv"}, "'people.csv' must be an existing file, got none", "it was looked for in"),
     "duplicate columns": ({"data": twice()}, "column names must be distinct, got 'city' 2 times.", "rename or drop"),
     "columns that differ by case": (
         {"data": people().with_columns(City=pl.lit(1))},

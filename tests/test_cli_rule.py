@@ -61,7 +61,7 @@ def test_a_file_of_json_leaves_the_text_on_the_terminal(folder, tmp_path):
         (("--selected", "score"), "four-fifths", "`selected` must be 0 or 1, got 37 in row 1"),
         (("--selected", "selectd"), "four-fifths", "did you mean 'selected'?"),
         (("--selected", "selected", "--threshold", "80"), "four-fifths", "must be a number above 0 and at most 1"),
-        (("--selected", "selected", "--state", "x"), "four-fifths", "`--state` must be NAME=VALUE"),
+        (("--selected", "selected", "--state", "x"), "four-fifths", "`--state` must be NAME=TEXT"),
     ],
 )
 def test_mistakes_are_one_clear_line_exit_with_2_and_leave_no_file(folder, tmp_path, arguments, name, message):

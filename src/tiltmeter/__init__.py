@@ -4,6 +4,7 @@ from tiltmeter.audit import Audit, audit
 from tiltmeter.comparison import Comparison
 from tiltmeter.errors import TiltmeterError
 from tiltmeter.rules.tables import RuleTables, rule_tables
+from tiltmeter.streams.sources import stream
 from tiltmeter.theory.correction import CorrectionFunction, correction_function
 from tiltmeter.theory.logistic import logistic_case
 from tiltmeter.theory.moments import GroupMoments
@@ -25,4 +26,5 @@ __all__ = [
     "correction_function",
     "logistic_case",
     "rule_tables",
+    "stream",
 ]

@@ -12,22 +12,21 @@ import polars as pl
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from tiltmeter.comparison import Comparison, PairRows, compare
+from tiltmeter.comparison import Comparison, compare
 from tiltmeter.engines.tables import (
     check_columns,
     column_names,
     column_of_values,
     first_line,
-    listed,
     native_columns,
     read_table,
     shown,
-    text_of,
 )
 from tiltmeter.errors import DataError, TiltmeterError
 from tiltmeter.models.channel import Channel, channel_of, score_columns
 from tiltmeter.models.features import Feature, design_columns, encode_features, feature_names
 from tiltmeter.models.groups import Groups, group_columns, groups_of
+from tiltmeter.models.kept import equal_to, numbers_of, weights_of
 from tiltmeter.models.membership import (
     Membership,
     area_under_curve,
@@ -38,9 +37,13 @@ from tiltmeter.models.membership import (
     known_membership,
 )
 from tiltmeter.models.paper import logistic_log_odds
+from tiltmeter.pairs import PairRows
 from tiltmeter.progress import Listener, stage, told_to
-from tiltmeter.provenance import Provenance, check_provenance, provenance_of
+from tiltmeter.provenance import Provenance, check_provenance, provenance_of, stream_provenance
 from tiltmeter.settings import Settings
+from tiltmeter.streams.audit import StreamedAudit, streamed_audit
+from tiltmeter.streams.reading import Question, asked_of_rows
+from tiltmeter.streams.sources import read_into_memory, stream_of
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import Rows
 from tiltmeter.views.json_file import write_json
@@ -52,7 +55,6 @@ FEW_ROWS = 50_000
 SCHEMA = "tiltmeter/audit/1"  # of to_dict and to_json; a change that breaks a reader raises the number
 READING = 0.05  # of the time, about
 MEMBERSHIP = 0.4  # of the time of a comparison, about
-MOST_UNEQUAL = 1e9  # weights: beyond this the smaller ones are lost in the rounding of the sums
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,7 +162,9 @@ def audit(
     Parameters
     ----------
     data
-        A pandas or Polars frame (eager or lazy), a pyarrow table, a DuckDB relation or a dict of arrays.
+        A pandas or Polars frame (eager or lazy), a pyarrow table, a DuckDB relation, a Spark data frame, a dict of
+        arrays, or files: a path, a pattern such as "data/*.parquet", a folder, a list of these. What is larger than
+        memory is streamed: see `docs/scale.md`.
     group
         A column, several columns (their intersections), or an array as long as the data.
     reference, audited
@@ -201,15 +205,22 @@ def audit(
     stated = check_provenance(provenance)
     settings = Settings(input_weight, output_weight, confidence, materiality, folds, seed, total_shares)
     with told_to(progress):
+        streamed = stream_of(data, membership)
+        data = data if streamed is not None else read_into_memory(data)
+        names = column_names(data) if streamed is None else streamed.names()
+        used = _used_columns(names, group, scores, membership, weights, given)
+        chosen = feature_names(features, names, used)
+        if streamed is not None:
+            roles = {"group": group, "scores": scores, "membership": membership, "weights": weights}
+            question = asked_of_rows(names, roles, model, chosen, favourable, threshold, given)
+            found = streamed_audit(streamed, question, reference, audited, settings)
+            return _of_stream(found, question, settings, stated)
         with stage(0.0, READING, "reading"):
-            names = column_names(data)
-            used = _used_columns(names, group, scores, membership, weights, given)
-            chosen = feature_names(features, names, used)
             table = read_table(data, [*dict.fromkeys([*chosen, *used])])
             channel = channel_of(
                 data, table, scores=scores, model=model, features=chosen, favourable=favourable, threshold=threshold
             )
-            row_weights = _row_weights(weights, table)
+            row_weights = weights_of(weights, table)
             keep, left_out = _kept(table, channel, row_weights, given)
         groups = groups_of(table.filter(keep), _kept_values(group, names, keep), reference, audited)
         compared = np.isin(groups.codes, [groups.labels.index(label) for label in (groups.reference, *groups.audited)])
@@ -231,6 +242,20 @@ def audit(
         too_small=dict(groups.too_small),
         settings=settings,
         provenance=provenance_of(table, chosen, stated),
+    )
+
+
+def _of_stream(found: StreamedAudit, question: Question, settings: Settings, stated: dict[str, str]) -> Audit:
+    return Audit(
+        comparisons=found.comparisons,
+        rows=found.rows,
+        group=question.name,
+        reference=found.groups.reference,
+        channel="decisions" if found.is_decisions else "scores",
+        favourable=found.favourable,
+        too_small=dict(found.groups.too_small),
+        settings=settings,
+        provenance=stream_provenance(found.rows["read"], found.fingerprint, question.features, stated),
     )
 
 
@@ -258,37 +283,6 @@ def _used_columns(
     return list(dict.fromkeys(used))
 
 
-def _row_weights(weights: Any, table: pl.DataFrame) -> Floats:
-    if weights is None:
-        return np.ones(table.height)
-    column = table[weights] if isinstance(weights, str) else column_of_values("weights", weights, table.height)
-    values = _numbers("weights", column)
-    bad = ~np.isfinite(values) | (values < 0)
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise DataError(
-            f"`weights` must be finite and not negative, got {column[row]} in row {row}.",
-            "fill or drop rows of unknown weight first.",
-        )
-    return _scaled_weights(values)
-
-
-def _scaled_weights(values: Floats) -> Floats:
-    """Return the weights divided by the largest: nothing depends on their unit.
-
-    Twelve digits are kept. The last ones depend on the unit, and trees may split ties by them.
-    """
-    largest = float(values.max(initial=0.0))
-    least = float(values[values > 0].min(initial=largest))
-    if least < largest / MOST_UNEQUAL:
-        raise DataError(
-            f"`weights` must not differ by more than a factor of {MOST_UNEQUAL:g}, got {least:g} and {largest:g}.",
-            "give rows that hardly count the weight 0: they are left out, and counted.",
-        )
-    digits, power = np.frexp(values / (largest or 1.0))
-    return np.ldexp(np.round(digits, 12), power)
-
-
 def _kept(
     table: pl.DataFrame, channel: Channel, weights: Floats, given: Mapping[str, Any] | None
 ) -> tuple[Booleans, dict[str, int]]:
@@ -301,7 +295,7 @@ def _kept(
         keep[rows] = False
 
     for column, value in (given or {}).items():
-        leave_out(f"not_given_{column}", ~_equal_to(table[column], value))
+        leave_out(f"not_given_{column}", ~equal_to(table[column], value))
     leave_out("missing_score", channel.missing)
     leave_out("zero_weight", weights == 0)
     if not keep.any():
@@ -309,25 +303,6 @@ def _kept(
             f"the data must have rows left to compare, got none of {table.height}.", f"left out: {left_out}."
         )
     return keep, left_out
-
-
-def _equal_to(column: pl.Series, value: Any) -> Booleans:
-    """Return which entries are `value`; as texts, so that 1, 1.0, "1" and a boolean True agree."""
-    wanted = text_of(value).casefold()
-    values = column.unique().sort().drop_nulls().to_list()
-    found = {entry: wanted in _texts(entry) for entry in values}
-    if not any(found.values()):
-        raise DataError(
-            f"`given` must name a value of column {shown(column.name)}, got {shown(value)}.",
-            f"its values are {listed(list(found))}.",
-        )
-    mine = [entry for entry, is_wanted in found.items() if is_wanted]
-    return column.is_in(mine).fill_null(value=False).to_numpy()
-
-
-def _texts(entry: Any) -> set[str]:
-    texts = {text_of(entry), text_of(int(entry))} if isinstance(entry, bool) else {text_of(entry)}
-    return {text.casefold() for text in texts}
 
 
 def _kept_values(values: Any, names: Sequence[str], keep: Booleans) -> Any:
@@ -464,7 +439,7 @@ class _MembershipSource:
             column = self.table[self.given]
         else:
             column = column_of_values("membership", self.given, self.table.height)
-        values = _numbers("membership", column)[index]
+        values = numbers_of("membership", column)[index]
         bad = ~((values > 0) & (values < 1))
         if bad.any():
             row = int(index[np.argmax(bad)])
@@ -473,13 +448,3 @@ class _MembershipSource:
                 "it is P(audited|x); 0 or 1 says that the groups do not overlap there: leave such rows out.",
             )
         return values
-
-
-def _numbers(argument: str, column: pl.Series) -> Floats:
-    """Return a column of numbers, NaN where missing."""
-    if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
-        raise DataError(
-            f"`{argument}` must be numbers, got {column.dtype} in column {shown(column.name)}.",
-            "name a column of numbers, or cast this one.",
-        )
-    return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()

@@ -5,9 +5,10 @@ Nothing is said of cells with fewer than ten people, nor can their counts be had
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from tiltmeter.errors import SupportError
 from tiltmeter.models.features import Feature
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.correction import CorrectionFunction, correction_function
-from tiltmeter.theory.uncertainty import Rows, sums_by
+from tiltmeter.theory.shares import CellSums
 
 Booleans = NDArray[np.bool_]
 Integers = NDArray[np.integer[Any]]
@@ -37,12 +38,12 @@ EDGE = 1e-9  # values no further below an edge than this are above it: rounding 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Binned:
-    """The rows of a comparison, ready to be binned.
+    """Rows of a comparison, all of them or a batch, ready to be binned.
 
     Attributes
     ----------
-    rows, outcome, scores
-        Who is audited, the score whose gap is measured, and all scores, (n,) or (n, K).
+    audited, weights, outcome, scores
+        Who is audited, row weights, the score whose gap is measured, and all scores, (n,) or (n, K).
     log_odds
         Of being audited, from one fit on all rows; with the prior.
     log_ratio
@@ -50,29 +51,171 @@ class Binned:
     features
         In the order of the table of proxy evidence.
     moved
-        Each row's share of the audited group after the least change that removes the gap; None where there is none.
+        Each row's share of the audited group after the least change that removes the gap, up to a factor; None where
+        there is none.
     """
 
-    rows: Rows
+    audited: Booleans
+    weights: Floats
     outcome: Floats
     scores: Floats
     log_odds: Floats
     log_ratio: Floats
     features: tuple[Feature, ...]
-    correction: CorrectionFunction
     moved: Floats | None
 
+    @property
+    def is_weighted(self) -> bool:
+        """Whether people count for other than 1."""
+        return not bool((self.weights == 1.0).all())
 
-def binned(found: Binned) -> dict[str, Any]:
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tally:
+    """People and their weights in each bin, in both groups, added with `+`."""
+
+    counts: tuple[Integers, Integers]
+    weights: tuple[Floats, Floats]
+
+    def __add__(self, other: Tally) -> Tally:
+        counts, weights = (
+            tuple(one + more for one, more in zip(*both, strict=True))
+            for both in ((self.counts, other.counts), (self.weights, other.weights))
+        )
+        return Tally((counts[0], counts[1]), (weights[0], weights[1]))
+
+    def shares(self, group: int) -> list[float | None]:
+        """Return each bin's share of a group (0 the audited, 1 the reference), None where it is withheld."""
+        share = self.weights[group] / self.weights[group].sum()
+        hidden = withheld(self.counts[group])
+        return [None if is_hidden else float(part) for part, is_hidden in zip(share, hidden, strict=True)]
+
+
+def _tally(found: Binned, places: Integers, bins: int) -> Tally:
+    """Return the tally of both groups; counted as twice as many bins, since picking rows costs more than counting."""
+    of_both = places + bins * ~found.audited
+    counts = np.bincount(of_both, minlength=2 * bins)
+    weights = _weighed(of_both, found.weights, 2 * bins) if found.is_weighted else counts.astype(np.float64)
+    return Tally((counts[:bins], counts[bins:]), (weights[:bins], weights[bins:]))
+
+
+def _audited_tally(places: Integers, weights: Floats | None, bins: int) -> Tally:
+    """Return the tally of the audited people, whose places these are; nobody else is counted."""
+    counts = np.bincount(places, minlength=bins)
+    weighed = counts.astype(np.float64) if weights is None else _weighed(places, weights, bins)
+    return Tally((counts, np.zeros_like(counts)), (weighed, np.zeros_like(weighed)))
+
+
+def _weighed(places: Integers, weights: Floats, bins: int) -> Floats:
+    return np.asarray(np.bincount(places, weights, bins), dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ValueTally:
+    """Sums over each value of a feature, added with `+`.
+
+    Attributes
+    ----------
+    people
+        Both groups' people.
+    sums
+        Of (ℓ, W_1, …) over the audited people.
+    score, moved
+        Σ w·W of the audited people, and their weight after the least change (None where there is none).
+    fine
+        Their weight by value and fine bin of f~, for each dial position; none where values are too many.
+    at
+        How many of them by value and bin of f~; None where values are too many.
+    """
+
+    people: Tally
+    sums: CellSums
+    score: Floats
+    moved: Floats | None
+    fine: Floats
+    at: Integers | None
+
+    def __add__(self, other: ValueTally) -> ValueTally:
+        return ValueTally(
+            self.people + other.people,
+            self.sums + other.sums,
+            self.score + other.score,
+            None if self.moved is None or other.moved is None else self.moved + other.moved,
+            self.fine + other.fine,
+            None if self.at is None or other.at is None else self.at + other.at,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tallies:
+    """Every bin and cell sum of a comparison, added with `+`.
+
+    `expected` is Σ w·e^ℓ over the reference people of each calibration bin.
+    """
+
+    score: Tally
+    overlap: Tally
+    calibration: Tally
+    expected: Floats
+    correction: tuple[Tally, ...]
+    profiles: dict[str, ValueTally]
+
+    def __add__(self, other: Tallies) -> Tallies:
+        return Tallies(
+            self.score + other.score,
+            self.overlap + other.overlap,
+            self.calibration + other.calibration,
+            self.expected + other.expected,
+            tuple(one + more for one, more in zip(self.correction, other.correction, strict=True)),
+            {name: one + other.profiles[name] for name, one in self.profiles.items()},
+        )
+
+
+def tallied(
+    found: Binned, correction: CorrectionFunction, dialled: Sequence[CorrectionFunction], edges: Floats
+) -> Tallies:
+    """Return the bins of these rows, f~ at each dial position among them; `edges` are those of the calibration."""
+    places, bins = np.searchsorted(edges, found.log_ratio + EDGE, side="right"), len(edges) + 1
+    ratio = found.weights * np.exp(found.log_ratio)
+    mine = np.flatnonzero(found.audited)
+    weights = found.weights[mine] if found.is_weighted else None
+    log_odds, scores = found.log_odds[mine], found.scores[mine]
+    values = [np.asarray(f(log_odds, scores)) for f in dialled]
+    at = [_places(f, -4.0, 4.0, CORRECTION_BINS) for f in values]
+    return Tallies(
+        score=_tally(found, _places(found.outcome, 0.0, 1.0, SCORE_BINS), SCORE_BINS),
+        overlap=_tally(found, _places(found.log_ratio, -4.0, 4.0, RATIO_BINS), RATIO_BINS),
+        calibration=_tally(found, places, bins),
+        expected=_weighed(places + bins * ~found.audited, ratio, 2 * bins)[bins:],
+        correction=tuple(_audited_tally(one, weights, CORRECTION_BINS) for one in at),
+        profiles=_profile_tallies(found, mine, correction, values),
+    )
+
+
+def calibration_edges(quantiles: Callable[[Floats], Floats]) -> Floats:
+    """Return the tenths of the log-ratio, whose quantiles these are."""
+    return np.unique(quantiles(np.linspace(0, 1, CALIBRATION_BINS + 1)[1:-1]))
+
+
+def binned(found: Binned, correction: CorrectionFunction) -> dict[str, Any]:
+    """Return every bin and cell sum of a comparison whose rows are in memory, as plain numbers."""
+    dialled = [f for _, f in dial_corrections(correction)]
+    edges = calibration_edges(partial(np.quantile, found.log_ratio))
+    return described(tallied(found, correction, dialled, edges), correction, found.features)
+
+
+def described(tallies: Tallies, correction: CorrectionFunction, features: Sequence[Feature]) -> dict[str, Any]:
     """Return every bin and cell sum of a comparison, as plain numbers."""
-    dialled = dial_corrections(found.correction)
+    dialled = dial_corrections(correction)
     return {
-        "score": score_bins(found.rows, found.outcome),
-        "overlap": ratio_bins(found.rows, found.log_ratio),
-        "calibration": calibration_bins(found.rows, found.log_ratio),
+        "score": _both_groups(tallies.score, 0.0, 1.0),
+        "overlap": _both_groups(tallies.overlap, -4.0, 4.0),
+        "calibration": _calibration_bins(tallies),
         "dial": [_coefficients(position, f) for position, f in dialled],
-        "correction": [correction_bins(found, f) for _, f in dialled],
-        "profiles": profiles(found, [f for _, f in dialled]),
+        "correction": [tally.shares(0) for tally in tallies.correction[: len(dialled)]],
+        "profiles": {
+            feature.name: _profile(tallies.profiles[feature.name], feature, len(dialled)) for feature in features
+        },
     }
 
 
@@ -86,56 +229,36 @@ def withheld(counts: Integers) -> Booleans:
     return small
 
 
-def _shares(rows: Rows, places: Integers, bins: int, is_audited: bool) -> list[float | None]:
-    """Return each bin's share of a group, None where it is withheld."""
-    mine = rows.audited if is_audited else ~rows.audited
-    counts = np.bincount(places[mine], minlength=bins)
-    share = np.bincount(places, rows.audited_share if is_audited else rows.reference_share, bins)
-    return [None if hidden else min(float(part), 1.0) for part, hidden in zip(share, withheld(counts), strict=True)]
-
-
 def _places(values: Floats, low: float, high: float, bins: int) -> Integers:
     """Return the bin of each value among equal ones, the ends open."""
     return np.clip(np.floor((values - low) * (bins / (high - low)) + EDGE), 0, bins - 1).astype(np.intp)
 
 
-def _both_groups(rows: Rows, places: Integers, low: float, high: float, bins: int) -> list[dict[str, Any]]:
-    edges = np.linspace(low, high, bins + 1).tolist()
-    shares = zip(*(_shares(rows, places, bins, who) for who in (True, False)), strict=True)
+def _both_groups(tally: Tally, low: float, high: float) -> list[dict[str, Any]]:
+    """Return the distribution of a number in both groups; for log-ratios, where one is empty they do not overlap."""
+    edges = np.linspace(low, high, len(tally.counts[0]) + 1).tolist()
+    shares = zip(tally.shares(0), tally.shares(1), strict=True)
     return [
         {"from": start, "to": stop, "audited": audited, "reference": reference}
         for start, stop, (audited, reference) in zip(edges, edges[1:], shares, strict=False)
     ]
 
 
-def score_bins(rows: Rows, outcome: Floats) -> list[dict[str, Any]]:
-    """Return the distribution of the score in both groups."""
-    return _both_groups(rows, _places(outcome, 0.0, 1.0, SCORE_BINS), 0.0, 1.0, SCORE_BINS)
-
-
-def ratio_bins(rows: Rows, log_ratio: Floats) -> list[dict[str, Any]]:
-    """Return the distribution of the log-ratio in both groups: where one is empty, they do not overlap."""
-    return _both_groups(rows, _places(log_ratio, -4.0, 4.0, RATIO_BINS), -4.0, 4.0, RATIO_BINS)
-
-
-def calibration_bins(rows: Rows, log_ratio: Floats) -> list[dict[str, Any]]:
+def _calibration_bins(tallies: Tallies) -> list[dict[str, Any]]:
     """Return, by tenths of the log-ratio, the expected and the observed log of P0/P1; bins of few people are left out.
 
     Expected is the log of the mean e^ℓ over the bin's reference rows; ℓ is right where the two agree.
     """
-    edges = np.unique(np.quantile(log_ratio, np.linspace(0, 1, CALIBRATION_BINS + 1)[1:-1]))
-    places = np.searchsorted(edges, log_ratio + EDGE, side="right")
+    counts, weights = tallies.calibration.counts, tallies.calibration.weights
+    share0, share1 = (one / one.sum() for one in weights)
     bins = []
-    for place in range(len(edges) + 1):
-        here = places == place
-        audited = here & rows.audited
-        if min(int(audited.sum()), int((here & ~rows.audited).sum())) < SUPPRESSED_BELOW:
+    for place in range(len(counts[0])):
+        if min(counts[0][place], counts[1][place]) < SUPPRESSED_BELOW:
             continue
-        at_audited, at_reference = float(rows.audited_share[here].sum()), float(rows.reference_share[here].sum())
-        expected = float(rows.reference_share[here] @ np.exp(log_ratio[here])) / at_reference
+        expected = float(tallies.expected[place] / weights[1][place])
         bins.append(
-            {"expected": float(np.log(expected)), "observed": float(np.log(at_audited / at_reference))}
-            | {"n": int(here.sum())}
+            {"expected": float(np.log(expected)), "observed": float(np.log(share0[place] / share1[place]))}
+            | {"n": int(counts[0][place] + counts[1][place])}
         )
     return bins
 
@@ -162,46 +285,69 @@ def _coefficients(position: float, f: CorrectionFunction) -> dict[str, Any]:
     }
 
 
-def correction_bins(found: Binned, f: CorrectionFunction) -> list[float | None]:
-    """Return the distribution of f~ over the audited group, in 40 bins from −4 to 4."""
-    values = np.asarray(f(found.log_odds, found.scores))
-    return _shares(found.rows, _places(values, -4.0, 4.0, CORRECTION_BINS), CORRECTION_BINS, True)
+def _profile_tallies(
+    found: Binned, mine: Integers, correction: CorrectionFunction, values: Sequence[Floats]
+) -> dict[str, ValueTally]:
+    """Return the sums by value of each feature; the first few hundred values have distributions of their own.
 
-
-def profiles(found: Binned, dialled: Sequence[CorrectionFunction]) -> dict[str, dict[str, Any]]:
-    """Return, per feature and value: how many people, what they score, and where f~ lies at each dial position."""
-    fine = _fine_places(found, dialled)
-    values = np.asarray(found.correction(found.log_odds, found.scores))[found.rows.audited]
-    at = _places(values, -4.0, 4.0, VALUE_BINS)
+    `mine` are the audited rows, and `values` their f~ at each dial position.
+    """
+    audited = _Audited(
+        found.weights[mine] if found.is_weighted else None,
+        found.log_odds[mine],
+        found.scores[mine],
+        found.outcome[mine],
+        None if found.moved is None else found.moved[mine],
+    )
+    fine = [_places(f, -REACH, REACH, FINE) for f in values]
+    at = _places(np.asarray(correction(audited.log_odds, audited.scores)), -4.0, 4.0, VALUE_BINS)
     result, room = {}, MOVING_VALUES
     for feature in found.features:
         room -= len(feature.labels)
-        result[feature.name] = {
-            "kind": feature.kind,
-            "is_ordered": feature.is_ordered,
-            "values": _profile(found, feature, fine if room >= 0 else [], at if room >= 0 else None),
-        }
+        drawn = (fine, at) if room >= 0 else ([], None)
+        people = _tally(found, feature.codes, len(feature.labels))
+        result[feature.name] = _value_tally(audited, people, feature.codes[mine], correction.audited.mean, *drawn)
     return result
 
 
-def _fine_places(found: Binned, dialled: Sequence[CorrectionFunction]) -> list[Integers]:
-    """Return the fine bin of f~ of each audited row at each position."""
-    mine = found.rows.audited
-    log_odds, scores = found.log_odds[mine], found.scores[mine]
-    return [_places(np.asarray(f(log_odds, scores)), -REACH, REACH, FINE) for f in dialled]
+class _Audited(NamedTuple):
+    """The audited rows of a batch; no weights where all are 1."""
+
+    weights: Floats | None
+    log_odds: Floats
+    scores: Floats
+    outcome: Floats
+    moved: Floats | None
 
 
-def _profile(found: Binned, feature: Feature, fine: list[Integers], at: Integers | None) -> list[dict[str, Any]]:
-    rows, mine, size = found.rows, found.rows.audited, len(feature.labels)
-    codes = feature.codes[mine]
-    audited, reference = (np.bincount(feature.codes[who], minlength=size) for who in (mine, ~mine))
+def _value_tally(
+    rows: _Audited, people: Tally, codes: Integers, pivot: Floats, fine: list[Integers], at: Integers | None
+) -> ValueTally:
+    size = len(people.counts[0])
+    starts = codes * FINE
+    by_position = np.zeros((len(fine), size, FINE))
+    for target, places in zip(by_position, fine, strict=True):
+        target[:] = np.bincount(starts + places, rows.weights, size * FINE).reshape(size, FINE)
+    outcome = rows.outcome if rows.weights is None else rows.weights * rows.outcome
+    return ValueTally(
+        people=people,
+        sums=cell_sums(rows.log_odds, rows.scores, codes, size, rows.weights, pivot),
+        score=_weighed(codes, outcome, size),
+        moved=None if rows.moved is None else _weighed(codes, rows.moved, size),
+        fine=by_position,
+        at=None if at is None else np.bincount(codes * VALUE_BINS + at, minlength=size * VALUE_BINS),
+    )
+
+
+def _profile(tally: ValueTally, feature: Feature, positions: int) -> dict[str, Any]:
+    """Return, per value of a feature: how many people, what they score, and where f~ lies at each dial position."""
+    (audited, reference), (weight, weight1) = tally.people.counts, tally.people.weights
     hidden, hidden_reference = withheld(audited), withheld(reference)
-    sums = cell_sums(found.log_odds[mine], found.scores[mine], codes, size, rows.weights[mine])
-    means = sums.means + sums.pivot
-    score = sums_by(codes, rows.audited_share[mine] * found.outcome[mine])
-    p0, p1 = (np.bincount(feature.codes, share, size) for share in (rows.audited_share, rows.reference_share))
-    moved = None if found.moved is None else np.bincount(feature.codes, found.moved, size)
-    quantiles = _quantiles(codes, rows.audited_share[mine], audited, fine)
+    means = tally.sums.means + tally.sums.pivot
+    p0, p1 = weight / weight.sum(), weight1 / weight1.sum()
+    moved = None if tally.moved is None else tally.moved / tally.moved.sum()
+    at = None if tally.at is None else tally.at.reshape(len(audited), VALUE_BINS)
+    quantiles = _quantiles(tally.fine[:positions], audited)
     records = []
     for value, label in enumerate(feature.labels):
         is_shown = audited[value] > 0 and not hidden[value]
@@ -211,38 +357,29 @@ def _profile(found: Binned, feature: Feature, fine: list[Integers], at: Integers
             "n_reference": None if hidden_reference[value] else int(reference[value]),
             "share_audited": None if hidden[value] else min(float(p0[value]), 1.0),
             "share_reference": None if hidden_reference[value] else min(float(p1[value]), 1.0),
-            "score": float(score[value] / p0[value]) if is_shown else None,
+            "score": float(tally.score[value] / weight[value]) if is_shown else None,
             "log_odds": float(means[value, 0]) if is_shown else None,
             "scores": means[value, 1:].tolist() if is_shown else None,
             "share_moved": None if moved is None or hidden[value] else min(float(moved[value]), 1.0),
-            "correction": None if at is None else _distribution(at[codes == value]),
+            "correction": None if at is None else _distribution(at[value]),
             "quantiles": quantiles[value] if is_shown and quantiles else None,
         }
         records.append(record)
-    return records
+    return {"kind": feature.kind, "is_ordered": feature.is_ordered, "values": records}
 
 
-def _distribution(places: Integers) -> list[int | None]:
+def _distribution(counts: Integers) -> list[int | None]:
     """Return how many people are in each bin, None where that is withheld."""
-    counts = np.bincount(places, minlength=VALUE_BINS)
     return [None if hidden else count for count, hidden in zip(counts.tolist(), withheld(counts), strict=True)]
 
 
-def _quantiles(
-    codes: Integers, weights: Floats, counts: Integers, fine: list[Integers]
-) -> list[list[list[float | None]]]:
+def _quantiles(fine: Floats, counts: Integers) -> list[list[list[float | None]]]:
     """Return f~'s quantiles per value and dial position, to a fiftieth of its spread.
 
     A quantile is shown where at least ten people lie beyond it.
     """
-    width, size = 2 * REACH / FINE, len(counts)
-    by_position = []
-    for places in fine:
-        sums = np.bincount(codes * FINE + places, weights, size * FINE).reshape(size, FINE)
-        total = np.cumsum(sums, axis=1)
-        whole = np.where(total[:, -1:] > 0, total[:, -1:], 1.0)
-        reached = [(total / whole < q - EDGE).sum(axis=1) for q in QUANTILES]
-        by_position.append(-REACH + width * (np.array(reached) + 0.5))
+    size = len(counts)
+    by_position = [spread_of(sums) for sums in fine]
     enough = [[n * min(q, 1 - q) >= SUPPRESSED_BELOW for q in QUANTILES] for n in counts.tolist()]
     return (
         [
@@ -255,3 +392,11 @@ def _quantiles(
         if by_position
         else []
     )
+
+
+def spread_of(fine: Floats) -> Floats:
+    """Return the quantiles of f~ from its weight in fine bins, one row a quantile; to a fiftieth of its spread."""
+    total = np.cumsum(fine, axis=-1)
+    whole = np.where(total[..., -1:] > 0, total[..., -1:], 1.0)
+    reached = [(total / whole < q - EDGE).sum(axis=-1) for q in QUANTILES]
+    return np.asarray(-REACH + 2 * REACH / FINE * (np.array(reached) + 0.5))

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
 GATE_FIRED = 1
 USERS_MISTAKE = 2
+INTERRUPTED = 130  # as the shell reports Ctrl-C
 READER_GONE = 141  # as the shell reports a broken pipe
 
 
@@ -34,6 +34,9 @@ def one_line_errors(command: Callable[..., Any]) -> Callable[..., Any]:
         except TiltmeterError as error:
             click.echo(f"Error: {' '.join(str(error).splitlines())}", err=True)
             sys.exit(USERS_MISTAKE)
+        except KeyboardInterrupt:
+            click.echo("Error: interrupted; nothing was written.", err=True)
+            sys.exit(INTERRUPTED)
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; say no more
             sys.exit(READER_GONE)
@@ -78,7 +81,7 @@ def demo(json_target: str | None, report: str | None) -> None:
 
 
 @main.command()
-@click.argument("data", type=click.Path(path_type=Path))
+@click.argument("data", nargs=-1, required=True)
 @click.option("--group", required=True, multiple=True, metavar="COLUMN", help="Sensitive attribute; repeat to cross.")
 @click.option("--reference", metavar="VALUE", help="Group that others are compared with. Default: the largest.")
 @click.option("--audited", multiple=True, metavar="VALUE", help="Group to audit; repeat for more. Default: all others.")
@@ -109,8 +112,12 @@ def demo(json_target: str | None, report: str | None) -> None:
     help="Exit with 1, e.g. impact_ratio<0.8, or too_small>0: groups with too few rows to compare. Repeat for more.",
 )
 @one_line_errors
-def audit(data: Path, json_target: str | None, report: str | None, conditions: tuple[str, ...], **options: Any) -> None:
-    """Audit a model's scores in DATA, a .csv or .parquet file.
+def audit(
+    data: tuple[str, ...], json_target: str | None, report: str | None, conditions: tuple[str, ...], **options: Any
+) -> None:
+    """Audit a model's scores in DATA: .csv or .parquet files, a quoted pattern of them, or a folder.
+
+    With --membership, five million rows or more are streamed: they need not fit in memory.
 
     Exit codes: 0 done, 1 a --fail-if condition holds, 2 a mistake in the arguments or the data.
     """
@@ -141,7 +148,7 @@ def audit(data: Path, json_target: str | None, report: str | None, conditions: t
 
 
 @main.command()
-@click.argument("data", type=click.Path(path_type=Path))
+@click.argument("data", nargs=-1, required=True)
 @click.option("--rule", "name", required=True, metavar="RULE", help="four-fifths or nyc-local-law-144.")
 @click.option("--group", required=True, multiple=True, metavar="COLUMN", help="Who people are; repeat to cross too.")
 @click.option("--selected", metavar="COLUMN", help="Decisions, 0 or 1.")
@@ -153,20 +160,20 @@ def audit(data: Path, json_target: str | None, report: str | None, conditions: t
 @click.option("--json", "json_target", metavar="FILE", help="Also write every number as JSON; '-' is standard output.")
 @click.option("--state", "stated", multiple=True, metavar="NAME=TEXT", help='For the reader, e.g. "data window=2024".')
 @one_line_errors
-def rule(data: Path, name: str, json_target: str | None, stated: tuple[str, ...], **options: Any) -> None:
-    """Make the tables that a published rule describes from DATA, a .csv or .parquet file.
+def rule(data: tuple[str, ...], name: str, json_target: str | None, stated: tuple[str, ...], **options: Any) -> None:
+    """Make the tables that a published rule describes from DATA: .csv or .parquet files, a pattern, or a folder.
 
     Exit codes: 0 done, 2 a mistake in the arguments or the data. The tables decide nothing, so there is no other.
     """
     from rich.console import Console
 
-    from tiltmeter.engines.tables import read_file
     from tiltmeter.rules.tables import rule_tables
     from tiltmeter.views.json_file import write_json
     from tiltmeter.views.terminal import print_rule_tables
 
-    arguments = options | {"group": list(options["group"]), "provenance": _pairs("--state", stated, '"window=2024"')}
-    summary = rule_tables(read_file(data), name, **arguments).to_dict()
+    provenance = _pairs("--state", "NAME=TEXT", stated, '"data window=2024"')
+    arguments = options | {"group": list(options["group"]), "provenance": provenance}
+    summary = rule_tables(list(data), name, **arguments).to_dict()
     if json_target is not None:
         write_json(summary, json_target)
     if json_target != "-":
@@ -180,13 +187,13 @@ def _report(summary: dict[str, Any], target: str) -> None:
     click.echo(f"The report is in {target}.", err=True)
 
 
-def _audited(path: Path, **options: Any) -> Audit:
+def _audited(files: tuple[str, ...], **options: Any) -> Audit:
     from tiltmeter.audit import audit as run
-    from tiltmeter.engines.tables import check_columns, read_file, read_table
+    from tiltmeter.engines.tables import check_columns, read_table
     from tiltmeter.models.features import feature_names
     from tiltmeter.models.paper import outcome_scores
+    from tiltmeter.streams.sources import read_into_memory
 
-    data = read_file(path)
     outcome, scores, stated = options.pop("outcome"), options.pop("scores"), options.pop("stated")
     if bool(scores) == (outcome is not None):
         raise TiltmeterError(
@@ -198,14 +205,14 @@ def _audited(path: Path, **options: Any) -> Audit:
         **options,
         "group": list(options["group"]),
         "audited": list(options["audited"]) or None,
-        "given": _pairs("--given", options["given"], "repaid=1") or None,
-        "provenance": _pairs("--state", stated, '"model=credit 3.1"'),
+        "given": _pairs("--given", "COLUMN=VALUE", options["given"], "repaid=1") or None,
+        "provenance": _pairs("--state", "NAME=TEXT", stated, '"model=credit 3.1"'),
         "folds": options["folds"] or None,
         "features": features,
     }
     if outcome is None:
-        return run(data, scores=list(scores) if len(scores) > 1 else scores[0], **arguments)
-    table = read_table(data)
+        return run(list(files), scores=list(scores) if len(scores) > 1 else scores[0], **arguments)
+    table = read_table(read_into_memory(list(files)))
     check_columns("outcome", [outcome], table.columns)
     roles = [options[name] for name in ("weights", "membership") if options[name]]
     used = [*arguments["group"], *(arguments["given"] or ()), outcome, *roles]
@@ -213,11 +220,11 @@ def _audited(path: Path, **options: Any) -> Audit:
     return run(table, scores=outcome_scores(table, arguments["features"], outcome), **arguments)
 
 
-def _pairs(option: str, conditions: tuple[str, ...], example: str) -> dict[str, str]:
+def _pairs(option: str, form: str, conditions: tuple[str, ...], example: str) -> dict[str, str]:
     pairs = {}
     for condition in conditions:
         name, sign, value = condition.partition("=")
         if not sign or not name:
-            raise TiltmeterError(f"`{option}` must be NAME=VALUE, got {condition!r}.", f"for example {example}.")
+            raise TiltmeterError(f"`{option}` must be {form}, got {condition!r}.", f"for example {example}.")
         pairs[name] = value
     return pairs

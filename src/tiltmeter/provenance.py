@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
@@ -30,7 +30,8 @@ class Provenance:
     versions
         Of Python and of the libraries that made the numbers.
     data_sha256
-        Of the columns that were read, sorted by name, as CSV in the order of their rows.
+        Of the columns that were read, sorted by name, as CSV in the order of their rows; of a stream, which has no
+        order, of the number of rows and the sum of their hashes.
     features
         The columns taken as features.
     stated
@@ -49,6 +50,12 @@ def provenance_of(table: pl.DataFrame, features: Sequence[str], stated: dict[str
     versions = {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES}
     created = datetime.now(UTC).isoformat(timespec="seconds")
     return Provenance(created, versions, data_sha256(table), tuple(features), stated)
+
+
+def stream_provenance(rows: int, fingerprint: int, features: Sequence[str], stated: dict[str, str]) -> Provenance:
+    """Return the origin of an audit of a stream, from the number of its rows and the sum of their hashes."""
+    digest = hashlib.sha256(f"{rows} rows, {fingerprint:016x}".encode()).hexdigest()
+    return replace(provenance_of(pl.DataFrame(), features, stated), data_sha256=digest)
 
 
 def data_sha256(table: pl.DataFrame) -> str:

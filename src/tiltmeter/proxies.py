@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tiltmeter.engines.arrays import cell_sums
 from tiltmeter.errors import SupportError
-from tiltmeter.models.features import Feature, design_columns, merged_feature
+from tiltmeter.models.features import Feature, design_columns, joined_feature, merged_feature
 from tiltmeter.models.membership import Membership, prior_log_odds, sampled_membership
 from tiltmeter.models.regressions import left_out_expectations, part_log_ratios
 from tiltmeter.models.shapley import learned_shapley
+from tiltmeter.pairs import SAMPLED_ROWS, Pair, PairRows
 from tiltmeter.progress import stage
 from tiltmeter.settings import Settings
 from tiltmeter.theory import crossfit
@@ -25,9 +25,11 @@ from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.correction import CorrectionFunction
 from tiltmeter.theory.dial import CORNERS, ShareForm, plug_in_form, share_form
 from tiltmeter.theory.intervals import output_term
-from tiltmeter.theory.shapley import MOST_FEATURES, compact, is_supported, joint_cells, shapley_gaps
+from tiltmeter.theory.shapley import MOST_FEATURES, is_supported, shapley_gaps, summed_cells
 from tiltmeter.theory.uncertainty import (
     NOISE,
+    Codes,
+    Column,
     Estimate,
     Functional,
     Integers,
@@ -35,13 +37,13 @@ from tiltmeter.theory.uncertainty import (
     Normal,
     Ratio,
     Rows,
+    RowSums,
     averaged,
     combined,
     without_noise,
 )
 from tiltmeter.theory.verdicts import NOT_JUDGED, holm_confidences, verdict
 
-SAMPLED_ROWS = 20_000  # for total shares, learned Shapley values and partners: many fits, many tables
 MOST_CROSSED = 40  # features whose pairs are all looked at
 SYNERGY = 0.02  # of the correction, that two features carry together and not alone
 SURE = 4.0  # standard errors; many pairs are looked at
@@ -57,13 +59,26 @@ class ProxyInputs:
     """What the table is made from; `membership` is None for plug-in values."""
 
     audited: str
-    rows: Rows
-    outcome: Floats
-    scores: Floats
-    features: tuple[Feature, ...]
+    pair: Pair
+    scores: Column
     membership: Membership | None
     correction: CorrectionFunction
-    log_odds: Floats
+    log_odds: Column
+
+    @property
+    def rows(self) -> RowSums:
+        """What is summed over."""
+        return self.pair.rows
+
+    @property
+    def outcome(self) -> Column:
+        """The score whose gap is measured."""
+        return self.pair.outcome
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """The features on these rows."""
+        return self.pair.features
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,8 +128,9 @@ class _Table:
         self.rows = inputs.rows
         self.features = self.carried = list(inputs.features)
         if inputs.membership is not None:  # a level too rare to leave a row out of has no place in a cross-fit
-            self.features = self._merged(inputs.membership.fold)
-            self.carried = self._merged(np.zeros(len(inputs.outcome), dtype=np.intp))
+            self.features = self.carried = [joined_feature(feature, self.rows) for feature in inputs.features]
+            if not inputs.membership.is_known:
+                self.features = self._merged(inputs.membership.fold)
         self.plain = [cells(self.rows, inputs.outcome, feature.codes) for feature in inputs.features]
         self.remainder: float | None = None
         self.forms: dict[str, ShareForm] = {}
@@ -122,7 +138,8 @@ class _Table:
         self.notes: list[str] = []
 
     def _merged(self, fold: Integers) -> list[Feature]:
-        return [merged_feature(feature, self.rows.audited, fold) for feature in self.inputs.features]
+        audited = self._pair_of_rows().rows.audited
+        return [merged_feature(feature, audited, fold) for feature in self.inputs.features]
 
     @property
     def is_plug_in(self) -> bool:
@@ -193,29 +210,32 @@ class _Table:
     def _exact_shapley(self) -> dict[str, Normal]:
         if len(self.features) > MOST_FEATURES:
             return {}
-        joint = joint_cells(self.rows, self.inputs.outcome, [feature.codes for feature in self.carried])
-        if not is_supported(joint, int(self.rows.audited.sum())):
+        crossed = self.inputs.pair.joint(self.carried)
+        if crossed is None:
+            return {}
+        joint = summed_cells(self.rows, self.inputs.outcome, *crossed)
+        if not is_supported(joint, self.rows.count0):
             return {}
         return {feature.name: value for feature, value in zip(self.features, shapley_gaps(joint), strict=True)}
 
     def _learned_shapley(self, membership: Membership) -> dict[str, Normal]:
-        index, table = self._sample_index(), design_columns(self.features)
-        rows = Rows.of(self.rows.audited[index], self.rows.weights[index])
+        pair = self._pair_of_rows()
+        index, table = pair.sample_index(self.settings.seed), design_columns(self.features)
+        rows = Rows.of(pair.rows.audited[index], pair.rows.weights[index])
         sampled = {name: column[index] for name, column in table.items()}
-        outcome, fold = self.inputs.outcome[index], membership.fold[index]
+        outcome, fold = pair.outcome[index], membership.fold[index]
         learned = learned_shapley(rows, sampled, outcome, fold, self.settings.seed)
         self.notes.append(
-            f"gap_shapley rests on regressions with {len(index):,} of {len(self.rows.audited):,} rows, in "
+            f"gap_shapley rests on regressions with {len(index):,} of {len(pair.outcome):,} rows, in "
             f"{learned.orders} orders of the features; its intervals hold the error of both"
         )
         return dict(zip(sampled, learned.values, strict=True))
 
-    def _sample_index(self) -> Integers:
-        """Return the rows that costly numbers rest on: all, or a seeded sample where there are many."""
-        size = len(self.inputs.outcome)
-        if size <= SAMPLED_ROWS:
-            return np.arange(size)
-        return np.sort(np.random.default_rng(self.settings.seed).choice(size, SAMPLED_ROWS, replace=False))
+    def _pair_of_rows(self) -> PairRows:
+        """Return the pair for numbers that are learnt from rows; a stream has known membership, and learns nothing."""
+        if not isinstance(self.inputs.pair, PairRows):
+            raise NotImplementedError("what is learnt needs rows in memory")
+        return self.inputs.pair
 
     def _pairings(self) -> list[crossfit.Pairing]:
         membership = self.inputs.membership
@@ -224,10 +244,12 @@ class _Table:
         return [crossfit.known_pairing(self.rows, self.inputs.log_odds - prior_log_odds(self.rows))]
 
     def _gradients(
-        self, rows: Rows, index: Integers | slice, pairs: Sequence[crossfit.Pairing]
+        self, rows: RowSums, index: Integers | None, pairs: Sequence[crossfit.Pairing]
     ) -> dict[str, list[crossfit.Gradient]]:
         """Return g of every pairing, and its two ends: ℓ alone, and the score W whose gap is measured."""
-        scores, outcome = self.inputs.scores[index], self.inputs.outcome[index]
+        scores, outcome = self.inputs.scores, self.inputs.outcome
+        if index is not None:
+            scores, outcome = scores[index], outcome[index]
         return {
             "share": [crossfit.gradient(rows, scores, pair, *self._weights()) for pair in pairs],
             "share_inputs": [crossfit.gradient(rows, scores, pair, 1.0, 0.0) for pair in pairs],
@@ -282,14 +304,12 @@ class _Table:
         self._put(record, name, None if is_pooled else ratio)
 
     def _plug_in_shares(self, records: list[dict[str, Any]]) -> None:
-        f, mine, w = self.inputs.correction, self.rows.audited, self.inputs.outcome
+        f, w = self.inputs.correction, self.inputs.outcome
         slopes = f.log_output_ratio[1:] - f.log_output_ratio[0] if self.has_outputs else np.zeros(f.outcomes - 1)
-        scores = self.inputs.scores[:, 0] if self.inputs.scores.shape[1] == 1 else self.inputs.scores
         spread = self.rows.mean0((w - self.rows.mean0(w)) ** 2)
-        columns = self.inputs.log_odds[mine], scores[mine]
         for record, feature in zip(records, self.features, strict=True):
             drives = gap_factors(cells(self.rows, w, feature.codes)).drives
-            sums = cell_sums(*columns, feature.codes[mine], len(feature.labels), self.rows.weights[mine])
+            sums = self.inputs.pair.cell_sums(self.inputs.log_odds, feature)
             form = self.forms[feature.name] = plug_in_form(sums.between, f.audited.covariance, slopes)
             self._put(record, "share", form.at(*self._weights()).estimate().value)
             self._put(record, "share_inputs", form.at(1.0, 0.0).estimate().value)
@@ -309,25 +329,25 @@ class _Table:
     def _cell_totals(self) -> list[dict[str, Measured]] | None:
         """Return the totals by joint cells of all features but one, where they hold enough people."""
         usable = [feature for feature in self.features if feature.in_membership]
-        codes = np.column_stack([feature.codes for feature in usable])
-        if 5 * len(compact(codes)[1]) > int(self.rows.audited.sum()):
+        crossed = self.inputs.pair.joint(usable)
+        if crossed is None or 5 * len(crossed[1]) > self.rows.count0:
             self.notes.append("total_share is left out: too many combinations of feature values for the people")
             return None
         totals: list[dict[str, Measured]] = []
-        gradients = self._gradients(self.rows, slice(None), self._pairings())
+        gradients = self._gradients(self.rows, None, self._pairings())
         for feature in self.features:
-            rest = [other.codes for other in usable if other is not feature]
-            cell = compact(np.column_stack(rest))[0] if rest else np.zeros(len(codes), dtype=np.int64)
+            rest = [other for other in usable if other is not feature]
+            joint = self.inputs.pair.joint(rest) if rest else None
+            cell = self.rows.undivided if joint is None else joint[0]
             alone = {"share"} if not rest else set(gradients)  # a single feature is no part of a joint proxy
             totals.append({name: self._cell_total(gradients[name], cell) for name in alone})
         return totals
 
-    def _cell_total(self, found: list[crossfit.Gradient], cell: Integers) -> Measured:
+    def _cell_total(self, found: list[crossfit.Gradient], cell: Codes) -> Measured:
         variance = crossfit.gradient_variance(self.rows, found)
         if self.is_plug_in:
             g = found[0].a
-            sums = np.bincount(cell, self.rows.audited_share * g)
-            size = np.bincount(cell, self.rows.audited_share)
+            sums, size = self.rows.sums0(cell, g), self.rows.sums0(cell)
             between = float((sums**2 / np.where(size > 0, size, 1.0)).sum())
             return Normal(1.0 - between / variance.value if variance.value > 0 else 0.0, 0.0, 0.0, 1.0)
         explained = crossfit.explained_variance(self.rows, found[0], cell)
@@ -373,13 +393,13 @@ class _Table:
         return found | {"share": _mixed(inputs, term, l2, l4)}
 
     def _sampled(self, membership: Membership) -> tuple[Rows, Integers, dict[str, Any], Membership]:
-        table = design_columns(self.features)
-        size = len(self.inputs.outcome)
+        table, pair = design_columns(self.features), self._pair_of_rows()
+        size = len(pair.outcome)
         if size <= SAMPLED_ROWS:
-            return self.rows, np.arange(size), table, membership
+            return pair.rows, np.arange(size), table, membership
         self.notes.append(f"total_share rests on a sample of {SAMPLED_ROWS:,} of {size:,} rows")
-        index = self._sample_index()
-        rows = Rows.of(self.rows.audited[index], self.rows.weights[index])
+        index = pair.sample_index(self.settings.seed)
+        rows = Rows.of(pair.rows.audited[index], pair.rows.weights[index])
         sampled = {name: column[index] for name, column in table.items()}
         return rows, index, sampled, sampled_membership(rows, membership, index)
 
@@ -391,9 +411,9 @@ class _Table:
         if len(usable) > MOST_CROSSED:
             self.notes.append(f"partners are not looked for among more than {MOST_CROSSED} features")
             return
-        rows, g, index = self._plug_in_gradient()
+        rows, g, codes = self._plug_in_gradient([self.features[j] for j in usable])
         total = max(crossfit.gradient_variance(rows, [g]).value, 1e-300)
-        levels = {j: self.features[j].codes[index] for j in usable}
+        levels = dict(zip(usable, codes, strict=True))
         alone = {j: _carried(rows, g, levels[j]) / total for j in usable}
         best: dict[int, float] = {}
         for j, k in combinations(usable, 2):
@@ -407,13 +427,12 @@ class _Table:
                 if min(alone[j], alone[k]) > SYNERGY and both < REDUNDANT * min(alone[j], alone[k]):
                     records[one]["redundant_with"] = self.features[other].name
 
-    def _plug_in_gradient(self) -> tuple[Rows, crossfit.Gradient, Integers]:
-        """Return g of the model fitted on all rows, on a sample where there are many, and the sample."""
-        index = self._sample_index()
-        rows = Rows.of(self.rows.audited[index], self.rows.weights[index])
-        ell = self.inputs.log_odds[index] - prior_log_odds(rows)
-        pair = crossfit.known_pairing(rows, np.clip(ell, -crossfit.CLIP, crossfit.CLIP))
-        return rows, crossfit.gradient(rows, self.inputs.scores[index], pair, *self._weights()), index
+    def _plug_in_gradient(self, features: list[Feature]) -> tuple[Rows, crossfit.Gradient, tuple[Integers, ...]]:
+        """Return g of the model fitted on all rows, and the features' codes, on a sample where there are many rows."""
+        found = self.inputs.pair.sample(self.inputs.log_odds, features, self.settings.seed)
+        ell = found.log_odds - prior_log_odds(found.rows)
+        pair = crossfit.known_pairing(found.rows, np.clip(ell, -crossfit.CLIP, crossfit.CLIP))
+        return found.rows, crossfit.gradient(found.rows, found.scores, pair, *self._weights()), found.codes
 
     def _words(self, records: list[dict[str, Any]], gaps: list[Normal], totals: list[dict[str, Measured]]) -> None:
         judged = [j for j, feature in enumerate(self.features) if not feature.is_group]
@@ -461,13 +480,13 @@ def _synergy_noise(rows: Rows, one: int, other: int, product: float) -> float:
     df is the product of `one` and `other`, their numbers of levels less one; the second part is the chance
     correlation of what each carries alone, `product` being that of their shares.
     """
-    spread = float(rows.audited_share @ rows.audited_share)
+    spread = rows.square0
     return math.sqrt(2 * one * other * spread**2 + 4 * product * spread)
 
 
-def _score_gradient(rows: Rows, outcome: Floats, pair: crossfit.Pairing) -> crossfit.Gradient:
+def _score_gradient(rows: RowSums, outcome: Column, pair: crossfit.Pairing) -> crossfit.Gradient:
     """Return W as a gradient: the slope k of T = k·W cancels in every share, and its error with it."""
-    centred = crossfit.fold_centred(rows, outcome, pair.fold) * float(np.ptp(outcome) > 0)  # 0, not rounding errors
+    centred = crossfit.fold_centred(rows, outcome, pair.fold) * float(not rows.is_constant(outcome))  # 0, not rounding
     return crossfit.Gradient(centred, centred, pair, None, 0.0, 0.0, pair.a is pair.b)
 
 

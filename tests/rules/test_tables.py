@@ -303,6 +303,13 @@ def test_every_engine_gives_the_same_tables(engine, outcome):
     assert found["provenance"]["data_sha256"] == expected["provenance"]["data_sha256"]
 
 
+def test_files_give_the_same_tables(tmp_path):
+    options = {"rule": "nyc-local-law-144", "group": ["sex", "race"], "selected": "selected"}
+    MESSY[:200].write_parquet(tmp_path / "1.parquet")
+    MESSY[200:].write_parquet(tmp_path / "2.parquet")
+    assert_same_numbers(tm.rule_tables(tmp_path, **options).to_dict(), tm.rule_tables(MESSY, **options).to_dict())
+
+
 def test_the_order_of_the_rows_is_no_matter():
     shuffled = MESSY.sample(fraction=1, shuffle=True, seed=4)
     for data in (shuffled, shuffled.to_pandas()):
@@ -412,7 +419,8 @@ def test_the_users_data_stay_as_they_are():
         ({"data": HAND.with_columns(sex=None)}, r"`group` \('sex'\) must have at least two values, got missing values"),
         ({"data": HAND.rename({"sex": "n"}), "group": "n"}, r"must not be named like a column of the tables, got 'n'"),
         ({"data": HAND.clear()}, r"`data` must have rows"),
-        ({"data": [1, 2]}, r"`data` must be a pandas or Polars frame"),
+        ({"data": 7}, r"`data` must be a pandas or Polars frame"),
+        ({"data": tm.stream(HAND)}, r"`data` of rule tables must be read into memory, got .*Stream"),
     ],
 )
 def test_mistakes_name_argument_rule_value_and_next_step(options, message):

@@ -47,7 +47,7 @@ def read_table(data: Any, needed: Sequence[str] | None = None) -> pl.DataFrame:
     names = column_names(data)
     wanted = list(dict.fromkeys(names if needed is None else needed))
     check_columns("data", wanted, names)
-    _check_case(wanted, names)
+    check_case(wanted, names)
     try:
         columns = _raw_columns(data, wanted)
     except DataError:
@@ -59,15 +59,16 @@ def read_table(data: Any, needed: Sequence[str] | None = None) -> pl.DataFrame:
         ) from error
     if not columns or len(columns[0]) == 0:
         raise DataError("`data` must have rows, got an empty table.", "look at what was filtered out before.")
-    return pl.DataFrame([_clean(column) for column in columns])
+    return pl.DataFrame([clean_column(column) for column in columns])
 
 
 def column_names(data: Any) -> list[str]:
     """Return the names of the columns, which must be distinct strings."""
-    return _checked_names(_native_names(data))
+    return checked_names(_native_names(data))
 
 
-def _checked_names(names: list[Any]) -> list[str]:
+def checked_names(names: list[Any]) -> list[str]:
+    """Return names of columns, which must be distinct strings."""
     if not names:
         raise DataError("`data` must have columns, got a table without any.", "look at what was selected before.")
     strangers = [name for name in names if not isinstance(name, str)]
@@ -132,7 +133,7 @@ def nearest_name(name: object, names: Sequence[str]) -> str | None:
     return folded[close[0]] if close else None
 
 
-def _check_case(wanted: Sequence[str], names: Sequence[str]) -> None:
+def check_case(wanted: Sequence[str], names: Sequence[str]) -> None:
     """Raise where a wanted column has a twin: engines disagree on whether "Age" and "age" are one name."""
     twins: dict[str, list[str]] = {}
     for name in names:
@@ -216,6 +217,13 @@ def _check_intervals(native: Any, selected: nw.DataFrame[Any] | nw.LazyFrame[Any
             raise _unusable(name, "an interval of months and days")
 
 
+def declared_orders(relation: Any) -> dict[str, pl.Enum]:
+    """Return the levels of a relation's columns whose type declares their order."""
+    selected = nw.from_native(relation)
+    _check_intervals(relation, selected)
+    return _declared_orders(relation, selected)
+
+
 def _declared_orders(native: Any, selected: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> dict[str, pl.Enum]:
     """Return the levels of columns whose type declares their order, where the Arrow stream forgets it."""
     schema = selected.collect_schema()
@@ -240,7 +248,7 @@ def _check_lengths(columns: Sequence[pl.Series]) -> None:
 
 def column_of_values(argument: str, values: Any, rows: int) -> pl.Series:
     """Return an array, list or series passed beside the table as a clean column of its length."""
-    column = _clean(_column_of_values(argument, values))
+    column = clean_column(_column_of_values(argument, values))
     if len(column) != rows:
         raise DataError(
             f"`{argument}` must have one value per row, got {len(column)} values for {rows} rows.",
@@ -379,7 +387,7 @@ def _pandas_levels(name: str, series: Any) -> pl.Series:
     return column.cast(pl.Enum(levels)) if is_order else column
 
 
-def _clean(column: pl.Series) -> pl.Series:
+def clean_column(column: pl.Series) -> pl.Series:
     """Return the column as one of the clean kinds; a kind that has no such form is an error."""
     dtype = column.dtype
     if dtype in (pl.Boolean, pl.String, pl.Date, pl.Enum):
@@ -397,7 +405,7 @@ def _clean(column: pl.Series) -> pl.Series:
     if isinstance(dtype, pl.Duration):
         return column.cast(pl.Duration("us")).to_physical() / MICROSECONDS_PER_DAY
     if dtype == pl.Object:
-        return _clean(_column_of_objects(column.name, column.to_list()))
+        return clean_column(_column_of_objects(column.name, column.to_list()))
     raise _unusable(column.name, str(dtype))
 
 
@@ -415,18 +423,25 @@ def read_file(path: str | PathLike[str]) -> pl.DataFrame | pl.LazyFrame:
     and the text is UTF-8. Kinds are inferred from all rows: a column of numbers with one word in it is text.
     """
     file = Path(path)
+    check_file(file)
+    return _read_parquet(file) if file.suffix.lower() == ".parquet" else _read_csv(file)
+
+
+def check_file(file: Path) -> None:
+    """Raise for a file that is not there, is empty, or is not what its name says."""
     if not file.is_file():
         raise _missing_file(file)
     if file.stat().st_size == 0:
         raise DataError(f"{shown(file.name)} must hold a table, got an empty file.", "was it written completely?")
     ending = file.suffix.lower()
     if ending == ".parquet":
-        return _read_parquet(file)
-    if ending == ".csv":
-        return _read_csv(file)
-    raise DataError(
-        f"{shown(file.name)} must end in .csv or .parquet, got {shown(ending)}.", "convert it, or rename it."
-    )
+        _check_parquet(file)
+    elif ending == ".csv":
+        _check_csv(file)
+    else:
+        raise DataError(
+            f"{shown(file.name)} must end in .csv or .parquet, got {shown(ending)}.", "convert it, or rename it."
+        )
 
 
 def _missing_file(file: Path) -> DataError:
@@ -441,7 +456,7 @@ def _missing_file(file: Path) -> DataError:
     return DataError(f"{given} must be an existing file, got none of that name.", hint)
 
 
-def _read_parquet(file: Path) -> pl.LazyFrame:
+def _check_parquet(file: Path) -> None:
     with file.open("rb") as stream:
         start = stream.read(4)
     if start != b"PAR1":
@@ -449,6 +464,9 @@ def _read_parquet(file: Path) -> pl.LazyFrame:
             f"{shown(file.name)} must be a Parquet file, got {_looks_like(start)}.",
             "rename it to what it is, for example .csv, or write it again.",
         )
+
+
+def _read_parquet(file: Path) -> pl.LazyFrame:
     frame = pl.scan_parquet(file)
     try:
         frame.collect_schema()
@@ -466,7 +484,7 @@ def _looks_like(start: bytes) -> str:
     return "something else" if b"\0" in start else "what looks like text"
 
 
-def _read_csv(file: Path) -> pl.DataFrame:
+def _check_csv(file: Path) -> None:
     with file.open("rb") as stream:
         start = stream.read(4096)
     if b"\0" in start or any(start.startswith(signature) for signature in SIGNATURES):
@@ -474,6 +492,9 @@ def _read_csv(file: Path) -> pl.DataFrame:
             f"{shown(file.name)} must be a CSV file, got {_looks_like(start)}.",
             "rename it to what it is, for example .parquet, or write it as CSV.",
         )
+
+
+def _read_csv(file: Path) -> pl.DataFrame:
     try:
         _check_header(file)
         frame = pl.read_csv(file, null_values=MISSING_TEXTS, infer_schema_length=None, try_parse_dates=True)
@@ -499,7 +520,7 @@ def _check_header(file: Path) -> None:
             f"the fields of {shown(file.name)} must be separated by commas, got the header {shown(names[0])}.",
             "write it with commas.",
         )
-    _checked_names(names)
+    checked_names(names)
 
 
 def _check_fields(file: Path) -> None:

@@ -14,7 +14,7 @@ from tiltmeter.models.design import MOST_PRODUCTS, REACH, Table
 from tiltmeter.models.logit import ridge_logit
 from tiltmeter.models.membership import Membership, PartFit, prior_log_odds
 from tiltmeter.theory.checks import Floats
-from tiltmeter.theory.uncertainty import Functional, Rows
+from tiltmeter.theory.uncertainty import Column, Functional, Rows, RowSums
 
 MATERIAL = 0.1  # standard deviations
 SURE = 3.0  # standard errors; many means are compared
@@ -71,32 +71,44 @@ def balance(
     columns = _columns(table, outcome, labels or {})
     mismatches = tuple(m for name, x in columns if (m := mismatch(rows, name, x, ratio, noise)) is not None)
     reasons = [*_unbalanced(mismatches), *_disagreeing(membership.parts), *_clipped(membership.clipped)]
-    calibration = _calibration(rows, membership)
+    calibration = calibrated(rows, membership.log_ratio)
     return Balance(mismatches, membership.auc, calibration, membership.clipped, tuple(reasons))
 
 
-def density_ratio(rows: Rows, membership: Membership) -> Floats:
-    """Return r: −1 for audited rows and e^ℓ for reference rows, of mean 0 over the two groups."""
+def known_balance(mismatches: Sequence[Mismatch], auc: float, calibration: tuple[float, float]) -> Balance:
+    """Return the balance of membership that is known, from its parts."""
+    return Balance(tuple(mismatches), auc, calibration, 0.0, tuple(_unbalanced(tuple(mismatches))))
+
+
+def density_ratio(rows: RowSums, membership: Membership) -> tuple[Column, Column]:
+    """Return r at audited and at reference rows: −1 and e^ℓ, of mean 0 over the two groups."""
     if not membership.is_known:
         ratios = [0.5 * (pair.r_a + pair.r_b) for pair in membership.pairings]
-        return np.asarray(sum(ratios) / len(ratios))
-    ratio = np.where(rows.audited, 0.0, np.exp(membership.log_ratio))
-    return np.where(rows.audited, -1.0, ratio / rows.mean1(ratio))
+        mean = np.asarray(sum(ratios) / len(ratios))
+        return mean, mean
+    ratio, _ = rows.exponential(membership.log_ratio)
+    return known_density_ratio(rows, ratio)
+
+
+def known_density_ratio(rows: RowSums, ratio: Column) -> tuple[Column, Column]:
+    """Return r at audited and at reference rows from e^ℓ, whatever its scale."""
+    at_audited, at_reference = rows.constant(-1.0), ratio / rows.mean1(ratio)
+    return at_audited, at_reference
 
 
 def _fitted_part(membership: Membership) -> float:
     """Return n / rows per fit: a fit on few rows adds its own error to the mismatch."""
-    return membership.fold.size / float(np.mean([part.rows for part in membership.parts]))
+    return float(membership.fold.size / np.mean([part.rows for part in membership.parts]))
 
 
-def mismatch(rows: Rows, name: str, x: Floats, ratio: Floats, noise: float = 1.0) -> Mismatch | None:
+def mismatch(rows: RowSums, name: str, x: Column, ratio: tuple[Column, Column], noise: float = 1.0) -> Mismatch | None:
     """Return (E0[x] − E1[e^ℓ·x])/sd0(x); None where x does not vary."""
     mean = rows.mean0(x)
-    spread = math.sqrt(rows.mean0((x - mean) ** 2)) or math.sqrt(rows.mean1((x - rows.mean1(x)) ** 2))
+    spread = math.sqrt(max(rows.mean0((x - mean) ** 2), 0.0)) or math.sqrt(rows.mean1((x - rows.mean1(x)) ** 2))
     if spread <= 1e-9 * (abs(mean) + 1e-300):
         return None
-    moved = -(x - mean) * ratio / spread
-    difference = Functional.of(rows, rows.mean0(moved) + rows.mean1(moved), moved, moved)
+    moved0, moved1 = (-(x - mean) * r / spread for r in ratio)
+    difference = Functional.of(rows, rows.mean0(moved0) + rows.mean1(moved1), moved0, moved1)
     return Mismatch(name, difference.value, noise * difference.se)
 
 
@@ -161,6 +173,7 @@ def _clipped(share: float) -> Iterator[str]:
         yield f"the groups overlap too little: the log-ratio is clipped for {share:.0%} of a group's rows"
 
 
-def _calibration(rows: Rows, membership: Membership) -> tuple[float, float]:
-    fitted = ridge_logit(membership.log_ratio[:, None], rows.audited, rows.weights, np.array([1e-8]))
+def calibrated(rows: Rows, log_ratio: Floats) -> tuple[float, float]:
+    """Return intercept and slope of a logistic model of the group on ℓ."""
+    fitted = ridge_logit(log_ratio[:, None], rows.audited, rows.weights, np.array([1e-8]))
     return fitted.intercept - prior_log_odds(rows), float(fitted.slopes[0])

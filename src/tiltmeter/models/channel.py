@@ -62,11 +62,12 @@ def channel_of(
     features: Sequence[str] = (),
     favourable: Any = "high",
     threshold: float | None = None,
+    is_part: bool = False,
 ) -> Channel:
     """Return the channel given by exactly one of `scores` and `model`.
 
     `table` holds the scores and features, read by `read_table`; `data` is the user's own table, whose `features`
-    the model sees as it saw them when it was fitted.
+    the model sees as it saw them when it was fitted. A part of a table may lack every score.
     """
     if (scores is None) == (model is None):
         got = "neither" if scores is None else "both"
@@ -80,7 +81,8 @@ def channel_of(
     else:
         matrix, labels = _given_scores(scores, table)
         missing = np.asarray(np.isnan(matrix).any(axis=1))
-        _check_missing(scores, table, missing)
+        if not is_part:
+            _check_missing(scores, table, missing)
         matrix[~missing] = _checked("scores", matrix[~missing], np.flatnonzero(~missing))
     return _channel(matrix, missing, labels, favourable, threshold)
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tiltmeter.engines.tables import MICROSECONDS_PER_DAY, check_columns, listed, shown, text_of
 from tiltmeter.errors import DataError
 from tiltmeter.models.groups import level_codes, natural_order
+from tiltmeter.theory.uncertainty import Codes, RowSums
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -51,7 +52,7 @@ class Feature:
 
     name: str
     kind: Kind
-    codes: Integers
+    codes: Codes
     labels: tuple[str, ...]
     values: Floats | None = None
     notes: tuple[str, ...] = ()
@@ -89,7 +90,7 @@ def encode_features(
 ) -> tuple[Feature, ...]:
     """Return one feature per name, none left out; `group` holds a code per row, −1 where unknown."""
     features = [encode_feature(table[name], weights, bins) for name in names]
-    return tuple(features if group is None else [_flagged(feature, group) for feature in features])
+    return tuple(features if group is None else [flagged(feature, group) for feature in features])
 
 
 def encode_feature(column: pl.Series, weights: Floats | None = None, bins: int = BINS) -> Feature:
@@ -97,7 +98,7 @@ def encode_feature(column: pl.Series, weights: Floats | None = None, bins: int =
     if _distinct_up_to(column, 1) == 1:
         label = MISSING if column.null_count() else text_of(column[0])
         zeros = np.zeros(len(column), dtype=np.int64)
-        return Feature(column.name, "constant", zeros, _readable([label]), None, ("has one value only",))
+        return Feature(column.name, "constant", zeros, readable([label]), None, ("has one value only",))
     if column.dtype in (pl.String, pl.Enum):
         return _categorical(column, weights)
     if column.dtype == pl.Boolean:
@@ -141,7 +142,7 @@ def _levelled(column: pl.Series, kind: Kind, values: Floats) -> Feature:
     """Return a feature whose few distinct values are its levels."""
     codes, levels = level_codes(column)
     codes, labels, notes = _with_missing(codes, list(levels))
-    return Feature(column.name, kind, codes, _readable(labels), values, notes, is_ordered=True)
+    return Feature(column.name, kind, codes, readable(labels), values, notes, is_ordered=True)
 
 
 def _with_missing(codes: Integers, labels: list[str]) -> tuple[Integers, list[str], tuple[str, ...]]:
@@ -161,19 +162,34 @@ def _binned(column: pl.Series, kind: Kind, values: Floats, weights: Floats | Non
     numbers = values if everyone else values[known]
     is_whole = bool((numbers == np.floor(numbers)).all())
     used = weights if weights is None or everyone else weights[known]
-    text = _day_text if kind == "date" else text_of
-    edges = _quantile_edges(numbers, used, bins)
-    if not is_whole:
-        edges = _whole_days(edges) if kind == "date" else _rounded(edges, float(numbers.min()), float(numbers.max()))
+    ends = float(numbers.min()), float(numbers.max())
+    edges, labels = quantile_bins(_quantile_edges(numbers, used, bins), kind, is_whole, *ends)
     codes = np.searchsorted(edges, values, side="left")
     codes[~known] = -1
-    labels = _bin_labels(edges, float(numbers.min()), is_whole, text)
     filled = np.flatnonzero(np.bincount(codes[known], minlength=len(labels)))
     place = np.full(len(labels) + 1, -1, dtype=np.int64)  # the last entry serves the code −1
     place[filled] = np.arange(filled.size)
     codes, kept, notes = _with_missing(place[codes], [labels[bin_] for bin_ in filled])
     notes = (f"cut into {filled.size} bins at quantiles", *notes)
-    return Feature(column.name, kind, codes, _readable(kept), values, notes, is_ordered=True)
+    return Feature(column.name, kind, codes, readable(kept), values, notes, is_ordered=True)
+
+
+def quantile_bins(
+    edges: Floats, kind: Kind, is_whole: bool, smallest: float, largest: float
+) -> tuple[Floats, list[str]]:
+    """Return quantiles as edges that read well, and the labels of the bins between them."""
+    if not is_whole:
+        edges = _whole_days(edges) if kind == "date" else _rounded(edges, smallest, largest)
+    return edges, _bin_labels(edges, smallest, is_whole, _day_text if kind == "date" else text_of)
+
+
+def counted_edges(numbers: Floats, people: Integers, weights: Floats | None, bins: int) -> Floats:
+    """Return the distinct inner quantiles of sorted, distinct numbers that so many people have."""
+    if weights is not None:
+        return _quantile_edges(numbers, weights, bins)
+    steps, total = np.arange(1, bins), np.cumsum(people)
+    places = np.ceil(steps * int(total[-1]) / bins).astype(np.int64) - 1
+    return _inner_edges(numbers, numbers[np.searchsorted(total, places, side="right")])
 
 
 def _quantile_edges(numbers: Floats, weights: Floats | None, bins: int) -> Floats:
@@ -187,6 +203,10 @@ def _quantile_edges(numbers: Floats, weights: Floats | None, bins: int) -> Float
         total = np.cumsum(weights[order])
         reached = (1.0 - ROUNDING) * total[-1] / bins  # a sum of weights may fall short of its quantile by rounding
         quantiles = numbers[order][np.searchsorted(total, steps * reached)]
+    return _inner_edges(numbers, quantiles)
+
+
+def _inner_edges(numbers: Floats, quantiles: Floats) -> Floats:
     largest = numbers.max()
     edges = np.unique(quantiles[quantiles < largest])
     return edges if edges.size else np.array([numbers[numbers < largest].max()])
@@ -243,10 +263,11 @@ def _is_identifier(column: pl.Series, values: Floats) -> bool:
     if known.head(MANY_NUMBERS).n_unique() < min(known.len(), MANY_NUMBERS) or known.n_unique() < known.len():
         return False
     is_gapless = numbers.max() - numbers.min() < 2 * numbers.size
-    return bool(is_gapless or numbers.size >= MANY_NUMBERS or _has_identifier_name(column.name))
+    return bool(is_gapless or numbers.size >= MANY_NUMBERS or has_identifier_name(column.name))
 
 
-def _has_identifier_name(name: str) -> bool:
+def has_identifier_name(name: str) -> bool:
+    """Return whether a column is called like a key."""
     return bool(IDENTIFIER_NAME.search(name) or IDENTIFIER_NAME.search(name.lower()))
 
 
@@ -256,23 +277,29 @@ def _categorical(column: pl.Series, weights: Floats | None) -> Feature:
     missing = text.null_count()
     distinct = text.n_unique() - (missing > 0)
     is_declared = column.dtype == pl.Enum
-    if not is_declared and _is_text_identifier(len(column) - missing, distinct):
+    if not is_declared and is_text_identifier(len(column) - missing, distinct):
         note = f"looks like an identifier: {distinct} distinct texts; not used to tell the groups apart"
         zeros = np.zeros(len(column), dtype=np.int64)
         return Feature(column.name, "identifier", zeros, ("(all different)",), None, (note,))
     filled = text.fill_null(MISSING)
-    kept = _kept_levels(filled, weights)
-    ordered = _ordered(kept, column)
-    special = [label for label in (OTHER, MISSING) if label in kept or (label == OTHER and distinct > MOST_LEVELS)]
-    labels = ordered + special
+    labels, ordered = category_labels(filled, weights, column.dtype, distinct)
     codes = filled.cast(pl.Enum(labels), strict=False).to_physical().cast(pl.Int64)
     if distinct > MOST_LEVELS:
         codes = codes.fill_null(labels.index(OTHER))
-    notes = _level_notes(distinct, len(ordered), missing)
-    return Feature(column.name, "categorical", codes.to_numpy(), _readable(labels), None, notes, is_ordered=is_declared)
+    notes = level_notes(distinct, ordered, missing)
+    return Feature(column.name, "categorical", codes.to_numpy(), readable(labels), None, notes, is_ordered=is_declared)
 
 
-def _is_text_identifier(known: int, distinct: int) -> bool:
+def category_labels(text: pl.Series, weights: Floats | None, dtype: Any, distinct: int) -> tuple[list[str], int]:
+    """Return the levels that stay, special ones last, and how many are not special."""
+    kept = _kept_levels(text, weights)
+    ordered = _ordered(kept, dtype)
+    special = [label for label in (OTHER, MISSING) if label in kept or (label == OTHER and distinct > MOST_LEVELS)]
+    return ordered + special, len(ordered)
+
+
+def is_text_identifier(known: int, distinct: int) -> bool:
+    """Return whether so many distinct texts among so many known ones are a key."""
     return known >= FEWEST_TEXTS and distinct >= IDENTIFIER_SHARE * known
 
 
@@ -286,15 +313,16 @@ def _kept_levels(text: pl.Series, weights: Floats | None) -> set[str]:
     return {*plain[:MOST_LEVELS], *(level for level in levels if level in (MISSING, OTHER))}
 
 
-def _ordered(kept: set[str], column: pl.Series) -> list[str]:
+def _ordered(kept: set[str], dtype: Any) -> list[str]:
     """Return the kept levels in their declared order, or as people would sort them."""
     plain = kept - {MISSING, OTHER}
-    if isinstance(column.dtype, pl.Enum):
-        return [level for level in column.dtype.categories if level in plain]
+    if isinstance(dtype, pl.Enum):
+        return [level for level in dtype.categories if level in plain]
     return sorted(plain, key=natural_order)
 
 
-def _level_notes(distinct: int, kept: int, missing: int) -> tuple[str, ...]:
+def level_notes(distinct: int, kept: int, missing: int) -> tuple[str, ...]:
+    """Return what was done to the levels of a category."""
     notes = []
     if distinct > MOST_LEVELS:
         notes.append(f"has {distinct} levels: the {kept} most frequent are kept, the rest are {OTHER!r}")
@@ -303,10 +331,10 @@ def _level_notes(distinct: int, kept: int, missing: int) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _readable(labels: Sequence[str]) -> tuple[str, ...]:
+def readable(labels: Sequence[str]) -> tuple[str, ...]:
     """Return labels that are short, not blank, and still distinct."""
     used: set[str] = set()
-    readable = []
+    texts = []
     for label in labels:
         short = label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…"
         candidate = base = short if short.strip() else EMPTY
@@ -315,11 +343,11 @@ def _readable(labels: Sequence[str]) -> tuple[str, ...]:
             candidate = f"{base} #{number}"
             number += 1
         used.add(candidate)
-        readable.append(candidate)
-    return tuple(readable)
+        texts.append(candidate)
+    return tuple(texts)
 
 
-def _flagged(feature: Feature, group: Integers) -> Feature:
+def flagged(feature: Feature, group: Integers) -> Feature:
     """Return the feature with a note where it is the group, or follows from it."""
     if feature.kind in ("constant", "identifier"):
         return feature
@@ -361,14 +389,25 @@ def merge_rare(
     fold, code = folds[audited], codes[audited]
     size = int(folds.max(initial=0)) + 1
     counts = np.bincount(fold * width + code, minlength=size * width).reshape(size, width)
+    place, names, notes = _joined_levels(counts, labels, minimum, ordered)
+    return Merged(codes if place is None else place[codes], names, notes)
+
+
+def _joined_levels(
+    counts: NDArray[Any], labels: Sequence[str], minimum: int, ordered: bool
+) -> tuple[Integers | None, tuple[str, ...], tuple[str, ...]]:
+    """Return each level's place after rare ones were joined (None: none was), the labels then, and notes.
+
+    `counts` are audited rows by fold and level.
+    """
     if counts.min(axis=0).min(initial=minimum) >= minimum:
-        return Merged(codes, tuple(labels), ())
+        return None, tuple(labels), ()
     parts = _joined_neighbours(counts, labels, minimum) if ordered else _pooled(counts, labels, minimum)
-    place = np.empty(width, dtype=np.int64)
+    place = np.empty(len(labels), dtype=np.int64)
     for number, part in enumerate(parts):
         place[part] = number
     names = [_part_label(part, labels, ordered) for part in parts]
-    return Merged(place[codes], _readable(names), _merge_notes(parts, names, labels, minimum))
+    return place, readable(names), _merge_notes(parts, names, labels, minimum)
 
 
 def merged_feature(feature: Feature, audited: Booleans, folds: NDArray[Any], minimum: int = FEWEST_AUDITED) -> Feature:
@@ -377,6 +416,16 @@ def merged_feature(feature: Feature, audited: Booleans, folds: NDArray[Any], min
     if not merged.notes:
         return feature
     return replace(feature, codes=merged.codes, labels=merged.labels, notes=(*feature.notes, *merged.notes))
+
+
+def joined_feature(feature: Feature, rows: RowSums, minimum: int = FEWEST_AUDITED) -> Feature:
+    """Return the feature with its rare levels joined where all rows are one fold."""
+    audited, _ = rows.counts(feature.codes, len(feature.labels))
+    place, labels, notes = _joined_levels(audited[None, :], feature.labels, minimum, feature.is_ordered)
+    if place is None:
+        return feature
+    codes = rows.recoded(feature.codes, place)
+    return replace(feature, codes=codes, labels=labels, notes=(*feature.notes, *notes))
 
 
 def _joined_neighbours(counts: Integers, labels: Sequence[str], minimum: int) -> list[list[int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -59,13 +59,28 @@ def groups_of(
     columns = group_columns(group, table.columns)
     name = JOINT.join(columns) if columns else "group"
     parts = table.select(columns).get_columns() if columns else [column_of_values("group", group, table.height)]
-    codes, labels = _coded(name, parts)
+    codes, labels = coded(name, parts)
     counts = dict(zip(labels, np.bincount(codes[codes >= 0], minlength=len(labels)).tolist(), strict=True))
-    _check_two_groups(name, counts, codes.size, minimum)
+    chosen = compared_groups(name, counts, codes.size, reference, audited, minimum)
+    return Groups(name, codes, labels, tuple(counts.values()), *chosen)
+
+
+class ComparedGroups(NamedTuple):
+    """Who is compared with whom, and the groups too small for it."""
+
+    reference: str
+    audited: tuple[str, ...]
+    too_small: Mapping[str, int]
+
+
+def compared_groups(
+    name: str, counts: Mapping[str, int], rows: int, reference: Any, audited: Any, minimum: int = MINIMUM_ROWS
+) -> ComparedGroups:
+    """Return who is compared, from the size of each group and what the user named."""
+    _check_two_groups(name, counts, rows, minimum)
     too_small = {label: count for label, count in counts.items() if count < minimum}
     chosen = _largest(counts) if reference is None else _named("reference", reference, counts, minimum)
-    compared = _audited(audited, chosen, counts, minimum)
-    return Groups(name, codes, labels, tuple(counts.values()), chosen, compared, too_small)
+    return ComparedGroups(chosen, _audited(audited, chosen, counts, minimum), too_small)
 
 
 def group_columns(group: Any, names: Sequence[str]) -> list[str]:
@@ -83,7 +98,7 @@ def group_columns(group: Any, names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(group))
 
 
-def _coded(name: str, parts: Sequence[pl.Series]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def coded(name: str, parts: Sequence[pl.Series]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Return a code per row and the label of each code; a missing part makes the row unknown."""
     codes, labels = _found(*level_codes(parts[0]))
     for part in parts[1:]:

@@ -29,7 +29,7 @@ from tiltmeter.models.design import Encoding, Table, code_columns, encoded_rows,
 from tiltmeter.progress import each, stage
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.crossfit import CLIP, Pairing, clipped_share, known_pairing, pairing
-from tiltmeter.theory.uncertainty import Booleans, Integers, Rows, sums_by
+from tiltmeter.theory.uncertainty import Booleans, Codes, Column, Integers, Rows, RowSums, sums_by
 
 SEVERAL_PAIRINGS = 20_000  # rows up to which three pairings are averaged
 FITTED_ROWS = 15_000  # of each fold, at most, that a model is fitted on
@@ -72,9 +72,9 @@ class Membership:
         How often ℓ ranks an audited row before a reference row.
     """
 
-    fold: Integers
+    fold: Codes
     pairings: tuple[Pairing, ...]
-    log_odds: Floats
+    log_odds: Column
     name: str
     parts: tuple[PartFit, ...]
     part_log_odds: Floats
@@ -84,8 +84,10 @@ class Membership:
     is_known: bool
 
     @property
-    def log_ratio(self) -> Floats:
+    def log_ratio(self) -> Column:
         """Return each row's mean cross-fitted ℓ."""
+        if self.is_known:
+            return self.pairings[0].a
         middles = [0.5 * (pair.a + pair.b) for pair in self.pairings]
         return np.asarray(sum(middles) / len(middles))
 
@@ -130,15 +132,19 @@ def known_membership(rows: Rows, probability: ArrayLike) -> Membership:
             "a probability of 0 or 1 says that the groups do not overlap there; leave such rows out.",
         )
     log_odds = logit(values)
+    return given_membership(rows, log_odds, area_under_curve(rows, log_odds))
+
+
+def given_membership(rows: RowSums, log_odds: Column, auc: float) -> Membership:
+    """Return membership from given log-odds and the area under their curve, taken as known."""
     pair = known_pairing(rows, log_odds - prior_log_odds(rows))
-    auc = check_overlap(area_under_curve(rows, log_odds))
-    nothing = np.empty((0, log_odds.size))
-    return Membership(pair.fold, (pair,), log_odds, "known", (), nothing, (), 0.0, auc, True)
+    nothing = np.empty((0, 0))
+    return Membership(pair.fold, (pair,), log_odds, "known", (), nothing, (), 0.0, check_overlap(auc), True)
 
 
-def prior_log_odds(rows: Rows) -> float:
+def prior_log_odds(rows: RowSums) -> float:
     """Return logit(q) = log Σ w[S=0] − log Σ w[S=1]."""
-    return float(np.log(rows.weights[rows.audited].sum()) - np.log(rows.weights[~rows.audited].sum()))
+    return float(np.log(rows.weight0) - np.log(rows.weight1))
 
 
 def chosen_membership(
@@ -242,7 +248,11 @@ def sampled_membership(rows: Rows, membership: Membership, index: Integers) -> M
 def area_under_curve(rows: Rows, log_odds: Floats) -> float:
     """Return P(log-odds of an audited row > of a reference row), ties counted half."""
     _, code = np.unique(log_odds, return_inverse=True)
-    audited, reference = sums_by(code, rows.audited_share), sums_by(code, rows.reference_share)
+    return ranked_area(sums_by(code, rows.audited_share), sums_by(code, rows.reference_share))
+
+
+def ranked_area(audited: Floats, reference: Floats) -> float:
+    """Return the area under the curve from both groups' shares of each value, the values in order."""
     below = np.cumsum(reference) - 0.5 * reference
     return float(audited @ below)
 

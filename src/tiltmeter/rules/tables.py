@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from tiltmeter.engines.spark import is_spark
 from tiltmeter.engines.tables import column_names, listed, read_table, shown
 from tiltmeter.errors import DataError
 from tiltmeter.models.groups import JOINT, UNKNOWN, group_columns, level_codes
@@ -17,6 +18,7 @@ from tiltmeter.rules.notes import notes_of
 from tiltmeter.rules.outcomes import Outcomes, outcome_columns, outcomes_of
 from tiltmeter.rules.ratios import MEASURES, Count, Limits, measured
 from tiltmeter.rules.rule import Rule, rule_named, smallest_share_of, threshold_of
+from tiltmeter.streams.sources import Stream, read_into_memory
 from tiltmeter.theory.checks import check_probability
 from tiltmeter.views.json_file import write_json
 from tiltmeter.views.notebook import rule_tables_html
@@ -118,7 +120,8 @@ def rule_tables(
     Parameters
     ----------
     data
-        A pandas or Polars frame (eager or lazy), a pyarrow table, a DuckDB relation or a dict of arrays.
+        A pandas or Polars frame (eager or lazy), a pyarrow table, a DuckDB relation, a dict of arrays, or files. Only
+        the columns of the groups and of the outcome are read.
     rule
         "four-fifths" or "nyc-local-law-144".
     group
@@ -142,6 +145,7 @@ def rule_tables(
         check_probability("confidence", confidence),
     )
     stated = check_provenance(provenance)
+    data = _in_memory(data)
     names = column_names(data)
     attributes = _attributes(chosen, group, names)
     outcome = outcome_columns(chosen, selected, scores, names)
@@ -165,6 +169,15 @@ def rule_tables(
         notes=tuple(notes_of(chosen, frames, outcomes, favourable, limits)),
         provenance=provenance_of(table, [], stated),
     )
+
+
+def _in_memory(data: Any) -> Any:
+    if isinstance(data, Stream) or is_spark(data):
+        raise DataError(
+            f"`data` of rule tables must be read into memory, got {type(data).__module__}.{type(data).__name__}.",
+            "pass files or a frame as they are; of Spark, collect what is needed: frame.select('sex', …).toPandas().",
+        )
+    return read_into_memory(data)
 
 
 def _attributes(rule: Rule, group: Any, names: list[str]) -> list[str]:

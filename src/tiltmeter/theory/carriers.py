@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from tiltmeter.theory.checks import Floats
-from tiltmeter.theory.uncertainty import Functional, Integers, Normal, Rows, SquareRoot, combined, sums_by
+from tiltmeter.theory.uncertainty import Codes, Column, Functional, Normal, RowSums, SquareRoot, combined
 
 
 @dataclass(frozen=True, slots=True)
 class Cells:
     """The distributions of a feature in both groups: P0(v), P1(v), t(v) = P1/P0 and m(v) = E0[W|v] − E0[W]."""
 
-    codes: Integers
+    codes: Codes
     p0: Floats
     p1: Floats
     ratio: Floats
@@ -32,38 +32,38 @@ class Cells:
         return float(self.p1[self.p0 <= 0.0].sum())
 
 
-def cells(rows: Rows, outcome: Floats, codes: Integers) -> Cells:
+def cells(rows: RowSums, outcome: Column, codes: Codes) -> Cells:
     """Return P0, P1, P1/P0 and the centred cell means of W, one entry per code."""
     centred = outcome - rows.mean0(outcome)
-    p0 = sums_by(codes, rows.audited_share)
-    p1 = sums_by(codes, rows.reference_share)
-    sums = sums_by(codes, rows.audited_share * centred)
+    p0 = rows.sums0(codes)
+    p1 = rows.sums1(codes)
+    sums = rows.sums0(codes, centred)
     safe = np.where(p0 > 0.0, p0, 1.0)
     ratio = np.where(p0 > 0.0, p1 / safe, 0.0)
-    return Cells(codes, p0, p1, ratio, sums / safe, sums_by(codes, rows.audited_share**2))
+    return Cells(codes, p0, p1, ratio, sums / safe, rows.squares0(codes))
 
 
-def feature_gap(rows: Rows, outcome: Floats, cell: Cells) -> Functional:
+def feature_gap(rows: RowSums, outcome: Column, cell: Cells) -> Functional:
     """Return gap(j) = E0[W] − E1[m_j(X_j)], IF = [S=0]/q·{(W−p) − (P1/P0)(W−m_j)} − [S=1]/(1−q)·m_j."""
-    mean = cell.means[cell.codes]
-    ratio = cell.ratio[cell.codes]
+    mean = rows.lifted(cell.means, cell.codes)
+    ratio = rows.lifted(cell.ratio, cell.codes)
     centred = outcome - rows.mean0(outcome)
     at_audited = (1.0 - cell.unsupported) * centred - ratio * (centred - mean)
     return Functional.of(rows, -float(cell.p1 @ cell.means), at_audited, -mean)
 
 
-def drives_squared(rows: Rows, outcome: Floats, cell: Cells) -> Functional:
+def drives_squared(rows: RowSums, outcome: Column, cell: Cells) -> Functional:
     """Return Var0(m_j) without the noise of the cell means (each row leaves itself out).
 
     IF = [S=0]/q·(2(W−p)m − m² − θ).
     """
-    mean = cell.means[cell.codes]
+    mean = rows.lifted(cell.means, cell.codes)
     centred = outcome - rows.mean0(outcome)
-    squares = sums_by(cell.codes, rows.audited_share**2 * centred**2)
+    squares = rows.squares0(cell.codes, centred**2)
     value = leave_one_out(cell.p0, cell.p0 * cell.means, cell.p0 * cell.means, squares, cell.weights2)
     size2 = float(cell.weights2.sum())
     value += size2 / (1.0 - size2) * rows.mean0(centred**2)
-    return Functional.of(rows, value, (2 * centred - mean) * mean, np.zeros_like(mean))
+    return Functional.of(rows, value, (2 * centred - mean) * mean, rows.constant(0.0))
 
 
 def leave_one_out(sizes: Floats, a: Floats, b: Floats, products: Floats, weights2: Floats) -> float:
@@ -74,19 +74,18 @@ def leave_one_out(sizes: Floats, a: Floats, b: Floats, products: Floats, weights
     return float(terms.sum())
 
 
-def reveals_squared(rows: Rows, cell: Cells) -> Functional:
+def reveals_squared(rows: RowSums, cell: Cells) -> Functional:
     """Return Var0(P1/P0), the χ²(P1_j‖P0_j), less the leading bias of its plug-in.
 
     IF = [S=1]/(1−q)·2t − [S=0]/q·t².
     """
     inside = 1.0 - cell.unsupported
     t, p1 = cell.ratio, cell.p1
-    reference2 = float(rows.reference_share @ rows.reference_share)
-    bias = reference2 * (float(((1.0 - p1) * t).sum()) - inside * (1.0 - inside))
+    bias = rows.square1 * (float(((1.0 - p1) * t).sum()) - inside * (1.0 - inside))
     bias += float(cell.weights2.sum()) * float((t**2 * (1.0 - cell.p0)).sum())
     value = float(p1 @ t) - inside**2 - bias
     reference = 2 * (t - inside * (cell.p0 > 0.0))
-    return Functional.of(rows, value, -((t**2)[cell.codes]), reference[cell.codes])
+    return Functional.of(rows, value, -rows.lifted(t**2, cell.codes), rows.lifted(reference, cell.codes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ class Carrier:
     unsupported: float
 
 
-def carrier(rows: Rows, outcome: Floats, codes: Integers) -> Carrier:
+def carrier(rows: RowSums, outcome: Column, codes: Codes) -> Carrier:
     """Return gap(j), reveals_j, drives_j and alignment_j of one feature, each measured."""
     cell = cells(rows, outcome, codes)
     gap_j = feature_gap(rows, outcome, cell)

@@ -11,13 +11,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from tiltmeter.errors import DataError
 from tiltmeter.theory.carriers import leave_one_out
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.intervals import OutputTerm, output_term
-from tiltmeter.theory.uncertainty import Booleans, Functional, Integers, Ratio, Rows, averaged, sums_by
+from tiltmeter.theory.uncertainty import (
+    Booleans,
+    Codes,
+    Column,
+    Functional,
+    Integers,
+    Ratio,
+    Rows,
+    RowSums,
+    averaged,
+    sums_by,
+)
 
 CLIP = 4.0  # |ℓ| beyond this is set to it
 
@@ -30,12 +40,12 @@ class Pairing:
     fold; `spread2` is (ℓ_a − ℓ_b)² where neither is clipped.
     """
 
-    a: Floats
-    b: Floats
-    r_a: Floats
-    r_b: Floats
-    spread2: Floats
-    fold: Integers
+    a: Column
+    b: Column
+    r_a: Column
+    r_b: Column
+    spread2: Column
+    fold: Codes
 
 
 def pairing(rows: Rows, log_ratio_a: Floats, log_ratio_b: Floats, fold: Integers, clip: float = CLIP) -> Pairing:
@@ -46,16 +56,16 @@ def pairing(rows: Rows, log_ratio_a: Floats, log_ratio_b: Floats, fold: Integers
     return Pairing(a, b, r_a, r_b, spread2, fold)
 
 
-def known_pairing(rows: Rows, log_ratio: ArrayLike) -> Pairing:
+def known_pairing(rows: RowSums, log_ratio: Column) -> Pairing:
     """Return a log-ratio that is known, not fitted: nothing to cross-fit, to clip or to correct for."""
-    known = np.asarray(log_ratio, dtype=np.float64)
-    if not np.isfinite(known).all():
+    known = np.asarray(log_ratio, dtype=np.float64) if isinstance(rows, Rows) else log_ratio
+    if isinstance(rows, Rows) and not np.isfinite(known).all():
         raise DataError(
             "`membership` must lie strictly between 0 and 1, got 0 or 1.",
             "a known probability of 0 or 1 means that the groups do not overlap there; leave such rows out.",
         )
-    zeros = np.zeros_like(known)
-    return Pairing(known, known, zeros, zeros, zeros, np.zeros(known.shape, dtype=np.intp))
+    zeros = rows.constant(0.0)
+    return Pairing(known, known, zeros, zeros, zeros, rows.undivided)
 
 
 def _normalised(rows: Rows, log_ratio: Floats, fold: Integers, clip: float) -> tuple[Floats, Floats]:
@@ -79,8 +89,8 @@ def _normalised(rows: Rows, log_ratio: Floats, fold: Integers, clip: float) -> t
 class Gradient:
     """g = λ2·ℓ + λ4·T of both models, centred over the audited rows of each fold."""
 
-    a: Floats
-    b: Floats
+    a: Column
+    b: Column
     pairing: Pairing
     output: OutputTerm | None
     input_weight: float
@@ -89,8 +99,8 @@ class Gradient:
 
 
 def gradient(
-    rows: Rows,
-    scores: Floats,
+    rows: RowSums,
+    scores: Column,
     pair: Pairing,
     input_weight: float = 1.0,
     output_weight: float = 1.0,
@@ -104,14 +114,14 @@ def gradient(
     return Gradient(a, b, pair, output, input_weight, output_weight, is_known)
 
 
-def fold_centred(rows: Rows, values: Floats, fold: Integers) -> Floats:
+def fold_centred(rows: RowSums, values: Column, fold: Codes) -> Column:
     """Return values − E0[values] within each fold."""
-    size = sums_by(fold, rows.audited_share)
-    total = sums_by(fold, rows.audited_share * values)
-    return values - np.divide(total, size, out=np.zeros_like(total), where=size > 0.0)[fold]
+    size, total = rows.sums0(fold), rows.sums0(fold, values)
+    means = np.divide(total, size, out=np.zeros_like(total), where=size > 0.0)
+    return values - rows.lifted(means, fold)
 
 
-def gradient_variance(rows: Rows, gradients: Sequence[Gradient]) -> Functional:
+def gradient_variance(rows: RowSums, gradients: Sequence[Gradient]) -> Functional:
     """Return ψ̂ of Var0(g), the squared steepest rate, averaged over pairings.
 
     ψ̂ = E0[g_a g_b]·n0/(n0−1) − E[λ2(g_a r_b + g_b r_a)] + λ2/2·E0[ḡ(ℓ_a−ℓ_b)²], and its IF = [S=0]/q·g_a g_b −
@@ -121,17 +131,15 @@ def gradient_variance(rows: Rows, gradients: Sequence[Gradient]) -> Functional:
     return averaged([_variance(rows, g) for g in gradients])
 
 
-def _variance(rows: Rows, g: Gradient) -> Functional:
+def _variance(rows: RowSums, g: Gradient) -> Functional:
     product = g.a * g.b
     value = rows.mean0(product) if g.is_known else _fold_unbiased(rows, product, g.pairing.fold)
     return _debiased(rows, g, value, product, g.a, g.b)
 
 
-def _fold_unbiased(rows: Rows, product: Floats, fold: Integers) -> float:
+def _fold_unbiased(rows: RowSums, product: Column, fold: Codes) -> float:
     """Return E0[`product`] with the factor N²/(N² − Σw²) of an unbiased covariance in each fold."""
-    sizes = sums_by(fold, rows.audited_share)
-    weights2 = sums_by(fold, rows.audited_share**2)
-    sums = sums_by(fold, rows.audited_share * product)
+    sizes, weights2, sums = rows.sums0(fold), rows.squares0(fold), rows.sums0(fold, product)
     return float((sums * _unbiased_factor(sizes, weights2)).sum())
 
 
@@ -140,10 +148,9 @@ def _unbiased_factor(sizes: Floats, weights2: Floats) -> Floats:
     return np.divide(sizes**2, spare, out=np.ones_like(sizes), where=spare > 1e-12 * sizes**2)
 
 
-def _debiased(rows: Rows, g: Gradient, value: float, at_audited: Floats, m_a: Floats, m_b: Floats) -> Functional:
+def _debiased(rows: RowSums, g: Gradient, value: float, at_audited: Column, m_a: Column, m_b: Column) -> Functional:
     """Return the estimator `value` corrected for the estimation of ℓ, through m_a and m_b, and of T."""
-    zeros = np.zeros_like(m_a)
-    influence0, influence1 = at_audited, zeros
+    influence0, influence1 = at_audited, rows.constant(0.0)
     middle = m_a if m_a is m_b else 0.5 * (m_a + m_b)
     if not g.is_known and g.input_weight > 0.0:
         pair = g.pairing
@@ -158,40 +165,38 @@ def _debiased(rows: Rows, g: Gradient, value: float, at_audited: Floats, m_a: Fl
     return Functional.of(rows, value, influence0, influence1)
 
 
-def _moved(rows: Rows, m: Floats, r: Floats) -> Floats:
+def _moved(rows: RowSums, m: Column, r: Column) -> Column:
     """Return (m − E0[m | inside the clip])·r: r has mean 0, so the shift is free and undoes the noise of its scale."""
     inside = rows.mean0(r)
     return (m - rows.mean0(m * r) / inside) * r if inside < 0.0 else m * r
 
 
-def feature_share(rows: Rows, gradients: Sequence[Gradient], variance: Functional, codes: Integers) -> Ratio:
+def feature_share(rows: RowSums, gradients: Sequence[Gradient], variance: Functional, codes: Codes) -> Ratio:
     """Return share(j) = Var0(E0[g|X_j]) / Var0(g) for a feature given as codes."""
     return averaged([explained_variance(rows, g, codes) for g in gradients]).over(variance)
 
 
-def explained_variance(rows: Rows, g: Gradient, codes: Integers) -> Functional:
+def explained_variance(rows: RowSums, g: Gradient, codes: Codes) -> Functional:
     """Return θ̂ of Var0(E0[g|X_j]): cell means with each row left out, then corrected like ψ̂.
 
     θ̂ = (1/n0)Σ_cells (AB − C)/(n_c − 1) + ĉ/n0 − E[λ2(m_a r_b + m_b r_a)] + λ2/2·E0[m̄(ℓ_a−ℓ_b)²].
     """
-    fold, share = g.pairing.fold, rows.audited_share
-    cell = fold * (int(codes.max()) + 1) + codes
-    sizes, weights2 = sums_by(cell, share), sums_by(cell, share**2)
-    sums_a = sums_by(cell, share * g.a)
-    sums_b = sums_a if g.is_known else sums_by(cell, share * g.b)
-    products = sums_by(cell, share**2 * g.a * g.b)
+    cell = rows.crossed(g.pairing.fold, codes)
+    sizes, weights2 = rows.sums0(cell), rows.squares0(cell)
+    sums_a = rows.sums0(cell, g.a)
+    sums_b = sums_a if g.is_known else rows.sums0(cell, g.b)
+    products = rows.squares0(cell, g.a * g.b)
     value = leave_one_out(sizes, sums_a, sums_b, products, weights2) + _centring_noise(rows, g)
     safe = np.where(sizes > 0.0, sizes, 1.0)
-    m_a = (sums_a / safe)[cell]
-    m_b = m_a if g.is_known else (sums_b / safe)[cell]
+    m_a = rows.lifted(sums_a / safe, cell)
+    m_b = m_a if g.is_known else rows.lifted(sums_b / safe, cell)
     return _debiased(rows, g, value, g.a * m_b + g.b * m_a - m_a * m_b, m_a, m_b)
 
 
-def _centring_noise(rows: Rows, g: Gradient) -> float:
+def _centring_noise(rows: RowSums, g: Gradient) -> float:
     """Return Σ_folds ĉ/n0, what centring by the fold's own mean took away from the leave-one-out sum."""
-    fold, share = g.pairing.fold, rows.audited_share
-    sizes, weights2 = sums_by(fold, share), sums_by(fold, share**2)
-    sums = sums_by(fold, share * g.a * g.b)
+    fold = g.pairing.fold
+    sizes, weights2, sums = rows.sums0(fold), rows.squares0(fold), rows.sums0(fold, g.a * g.b)
     noise = sums * _unbiased_factor(sizes, weights2) * weights2
     return float(np.divide(noise, sizes**2, out=np.zeros_like(noise), where=sizes > 0.0).sum())
 
@@ -203,15 +208,15 @@ def learned_variance(rows: Rows, g: Gradient, m_a: Floats, m_b: Floats) -> Funct
     return _debiased(rows, g, rows.mean0(at_audited), at_audited, m_a, m_b)
 
 
-def input_divergence(rows: Rows, pairs: Sequence[Pairing]) -> Functional:
+def input_divergence(rows: RowSums, pairs: Sequence[Pairing]) -> Functional:
     """Return KL(P0‖P1) = E0[ℓ̄] + P0(inside) − E1[ω], ω = 2e^{(ℓ_a+ℓ_b)/2} − ½(e^ℓ_a + e^ℓ_b) inside the clip."""
     return averaged([_input_divergence(rows, pair) for pair in pairs])
 
 
-def _input_divergence(rows: Rows, pair: Pairing) -> Functional:
-    middle = 0.5 * (pair.a + pair.b)
-    if pair.a is pair.b:
+def _input_divergence(rows: RowSums, pair: Pairing) -> Functional:
+    if pair.a is pair.b or not isinstance(rows, Rows):
         return _known_divergence(rows, pair.a)
+    middle = 0.5 * (pair.a + pair.b)
     inside = (pair.r_a != 0.0) & (pair.r_b != 0.0)
     root = np.sqrt(np.where(rows.audited, 0.0, pair.r_a * pair.r_b))
     omega = np.where(rows.audited, 0.0, 2 * root - 0.5 * (pair.r_a + pair.r_b)) * inside
@@ -219,16 +224,15 @@ def _input_divergence(rows: Rows, pair: Pairing) -> Functional:
     return Functional.of(rows, value, middle + inside, -omega)
 
 
-def _known_divergence(rows: Rows, ell: Floats) -> Functional:
+def _known_divergence(rows: RowSums, ell: Column) -> Functional:
     """Return E0[ℓ] − log E1[e^ℓ], which no constant added to ℓ can change."""
-    top = float(ell.max())
-    ratio = np.exp(ell - top)
+    ratio, top = rows.exponential(ell)
     mean = rows.mean1(ratio)
     value = rows.mean0(ell) - top - math.log(mean)
     return Functional.of(rows, value, ell, -ratio / mean)
 
 
-def unexplained(rows: Rows, outcome: Floats, expected: Floats, pairs: Sequence[Pairing]) -> Functional:
+def unexplained(rows: RowSums, outcome: Column, expected: Column, pairs: Sequence[Pairing]) -> Functional:
     """Return E0[W] − E0[E1[W|X]] = E0[W − μ] − E1[e^ℓ(W − μ)], doubly robust.
 
     `expected` is μ(x) = E1[W|X=x], learnt from reference rows of other folds. Where X determines W, the influence
@@ -236,11 +240,13 @@ def unexplained(rows: Rows, outcome: Floats, expected: Floats, pairs: Sequence[P
     """
     residual = outcome - expected
     found = averaged([_unexplained(rows, residual, pair) for pair in pairs])
+    if not isinstance(rows, Rows) or any(pair.a is pair.b for pair in pairs):  # a known ℓ has no error
+        return found
     remainder = float(np.mean([_remainder_variance(rows, residual, pair) for pair in pairs]))
     return found if remainder <= 0.0 else Functional(found.value, np.append(found.influence, math.sqrt(remainder)))
 
 
-def _unexplained(rows: Rows, residual: Floats, pair: Pairing) -> Functional:
+def _unexplained(rows: RowSums, residual: Column, pair: Pairing) -> Functional:
     ratio = _reference_ratio(rows, pair)
     moved = ratio * residual
     value = rows.mean0(residual) - rows.mean1(moved)
@@ -263,10 +269,10 @@ def _remainder_variance(rows: Rows, residual: Floats, pair: Pairing) -> float:
     return 0.25 * float(size @ (d**2 - noise))
 
 
-def _reference_ratio(rows: Rows, pair: Pairing) -> Floats:
+def _reference_ratio(rows: RowSums, pair: Pairing) -> Column:
     """Return e^ℓ̄ of the reference rows, of mean 1 over them."""
-    ratio = np.where(rows.audited, 0.0, np.exp(0.5 * (pair.a + pair.b)))
-    return np.asarray(ratio / rows.mean1(ratio))
+    ratio, _ = rows.exponential(0.5 * (pair.a + pair.b))
+    return ratio / rows.mean1(ratio)
 
 
 def clipped_share(rows: Rows, log_ratio: Floats, clip: float = CLIP) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tiltmeter.theory.checks import Floats
-from tiltmeter.theory.uncertainty import Functional, Ratio, combined
+from tiltmeter.theory.uncertainty import Functional, Ratio, combined, covariances
 
 CORNERS = ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))
 PAIRS = tuple(combinations_with_replacement(range(6), 2))  # the order in which a covariance of six is written down
@@ -56,9 +56,8 @@ class ShareForm:
 def share_form(numerators: Sequence[Functional], denominators: Sequence[Functional]) -> ShareForm:
     """Return the share as a form, from numerator and denominator at the three `CORNERS`."""
     six = [*_coefficients(numerators), *_coefficients(denominators)]
-    influence = np.array([one.influence for one in six])
     values = np.array([one.value for one in six])
-    return ShareForm(values[:3], values[3:], influence @ influence.T)
+    return ShareForm(values[:3], values[3:], covariances(six))
 
 
 def along(forms: Mapping[str, ShareForm], positions: Sequence[float], confidence: float | None) -> list[dict[str, Any]]:

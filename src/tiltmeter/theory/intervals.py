@@ -13,13 +13,16 @@ from tiltmeter.errors import DataError, DistributionError, SupportError
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import (
     Booleans,
+    Column,
     Estimate,
     Functional,
     LogNormal,
     Measured,
     Normal,
     Rows,
+    RowSums,
     Square,
+    covariances,
 )
 
 SMALLEST_SHARE = 1e-12  # outcome probabilities below this are taken as 0
@@ -41,25 +44,25 @@ def check_scores(scores: ArrayLike, rows: Rows) -> Floats:
     return columns
 
 
-def group_rate(rows: Rows, outcome: Floats, is_audited: bool) -> Functional:
+def group_rate(rows: RowSums, outcome: Column, is_audited: bool) -> Functional:
     """Return E0[W] or E1[W]."""
-    zero = np.zeros_like(outcome)
+    zero = rows.constant(0.0)
     if is_audited:
         return Functional.of(rows, rows.mean0(outcome), outcome, zero)
     return Functional.of(rows, rows.mean1(outcome), zero, outcome)
 
 
-def gap(rows: Rows, outcome: Floats) -> Functional:
+def gap(rows: RowSums, outcome: Column) -> Functional:
     """Return E0[W] − E1[W]."""
     return Functional.of(rows, rows.mean0(outcome) - rows.mean1(outcome), outcome, -outcome)
 
 
-def shortfall(rows: Rows, favourable: Floats) -> Functional:
+def shortfall(rows: RowSums, favourable: Column) -> Functional:
     """Return n0·(E1[W] − E0[W]) of the favourable outcome.
 
     So many more of the n0 audited people in the data would have it at the reference's rate.
     """
-    size = float(rows.audited.sum())
+    size = float(rows.count0)
     missing = -size * favourable
     return Functional.of(rows, size * (rows.mean1(favourable) - rows.mean0(favourable)), missing, -missing)
 
@@ -81,7 +84,7 @@ class NoneOf:
         return Estimate(0.0, 0.0, unseen_rate(self.size, confidence) / self.reference_rate)
 
 
-def impact_ratio(rows: Rows, favourable: Floats) -> Measured:
+def impact_ratio(rows: RowSums, favourable: Column) -> Measured:
     """Return E0[W]/E1[W] of the favourable outcome, normal on the log scale."""
     p, p1 = rows.mean0(favourable), rows.mean1(favourable)
     if p1 <= SMALLEST_SHARE:
@@ -90,12 +93,12 @@ def impact_ratio(rows: Rows, favourable: Floats) -> Measured:
             "look at the gap, or check `favourable`.",
         )
     if p <= SMALLEST_SHARE:
-        return NoneOf(1.0 / float(rows.audited_share @ rows.audited_share), p1)
+        return NoneOf(1.0 / rows.square0, p1)
     log_ratio = Functional.of(rows, math.log(p / p1), favourable / p, -favourable / p1)
     return LogNormal(log_ratio.value, log_ratio.se)
 
 
-def standardised_difference(rows: Rows, outcome: Floats) -> Normal:
+def standardised_difference(rows: RowSums, outcome: Column) -> Normal:
     """Return (E0[W] − E1[W]) / √((Var0(W) + Var1(W))/2): the gap over the groups' root mean variance."""
     p, p1 = rows.mean0(outcome), rows.mean1(outcome)
     square0, square1 = (outcome - p) ** 2, (outcome - p1) ** 2
@@ -119,25 +122,29 @@ class OutputTerm:
     IF_y = [S=0]/q·(W_y − Y0)·pull0 − [S=1]/(1−q)·(W_y − Y1)·pull1.
     """
 
-    scores: Floats
+    scores: Column
     slopes: Floats
     pull0: Floats
     pull1: Floats
 
-    def values(self) -> Floats:
+    def values(self) -> Column:
         """Return T(x), one per row."""
-        return np.asarray(self.scores @ self.slopes)
+        return self.scores @ self.slopes
 
-    def drag(self, rows: Rows, of: Floats) -> tuple[Floats, Floats]:
+    def drag(self, rows: RowSums, of: Column) -> tuple[Column, Column]:
         """Return Σ_y E0[`of`·W_y]·IF_y for audited and for reference rows, not yet centred."""
-        covariance = (rows.audited_share * of) @ self.scores
+        covariance = rows.means0(self.scores, of)
         return self.scores @ (covariance * self.pull0), -(self.scores @ (covariance * self.pull1))
 
 
-def output_term(rows: Rows, scores: Floats) -> OutputTerm:
+def output_term(rows: RowSums, scores: Column) -> OutputTerm:
     """Return T for (n, m) scores; outcomes without mass in the audited group drop out of it."""
-    y0, y1 = rows.audited_share @ scores, rows.reference_share @ scores
-    rest0, rest1 = (1.0 - y0, 1.0 - y1) if scores.shape[1] == 1 else (np.ones_like(y0), np.ones_like(y1))
+    return term_of(scores, rows.means0(scores), rows.means1(scores))
+
+
+def term_of(scores: Column, y0: Floats, y1: Floats) -> OutputTerm:
+    """Return T for scores with the means y0 and y1 in the two groups."""
+    rest0, rest1 = (1.0 - y0, 1.0 - y1) if len(y0) == 1 else (np.ones_like(y0), np.ones_like(y1))
     used = (y0 > SMALLEST_SHARE) & (rest0 > SMALLEST_SHARE)
     if (used & ((y1 <= SMALLEST_SHARE) | (rest1 <= SMALLEST_SHARE))).any():
         raise SupportError(
@@ -150,19 +157,21 @@ def output_term(rows: Rows, scores: Floats) -> OutputTerm:
     return OutputTerm(scores, slopes, used / (y0 * rest0), used / (y1 * rest1))
 
 
-def all_outcomes(scores: Floats) -> Floats:
+def all_outcomes(scores: Column) -> Column:
     """Return (n, K) probabilities, the second outcome of a single column included."""
+    if not isinstance(scores, np.ndarray):
+        return scores.with_all_outcomes()
     return np.hstack([scores, 1.0 - scores]) if scores.shape[1] == 1 else scores
 
 
-def output_divergence(rows: Rows, scores: Floats) -> Square:
+def output_divergence(rows: RowSums, scores: Column) -> Square:
     """Return KL(Y0‖Y1) = Σ_y Y0 log(Y0/Y1), IF = [S=0]/q·Σ W_y log(Y0/Y1) − [S=1]/(1−q)·Σ W_y Y0/Y1.
 
     Its root is normal where the divergence itself is not (near 0); with two outcomes the root has a sign.
     """
     scores = all_outcomes(scores)
     term = output_term(rows, scores)
-    y0 = rows.audited_share @ scores
+    y0 = rows.means0(scores)
     divergence = max(float(y0 @ term.slopes), 0.0)
     kl = Functional.of(rows, divergence, term.values(), -(scores @ (y0 * term.pull1)))
     if divergence <= SMALLEST_SHARE**2:
@@ -171,18 +180,18 @@ def output_divergence(rows: Rows, scores: Floats) -> Square:
     return Square(root, kl.se / (2 * root), scores.shape[1] == 2)
 
 
-def _null_se(rows: Rows, scores: Floats) -> float:
+def _null_se(rows: RowSums, scores: Column) -> float:
     """Return the standard error of √KL where the two outputs are equal: √(Σ_y se(gap_y)²/(2·Y0(y)))."""
-    y0 = rows.audited_share @ scores
+    y0 = rows.means0(scores)
     used = y0 > SMALLEST_SHARE
     return math.sqrt(sum(gap(rows, scores[:, y]).variance / (2 * float(y0[y])) for y in np.flatnonzero(used)))
 
 
-def output_descent(rows: Rows, scores: Floats) -> Normal | Square:
+def output_descent(rows: RowSums, scores: Column) -> Normal | Square:
     """Return k·sd0(W), signed (one column), or Var0(T) as a square (more): the steepest rate at λ2=0, λ4=1."""
     term = output_term(rows, scores)
     values = term.values()
-    values -= rows.mean0(values)
+    values = values - rows.mean0(values)
     variance = rows.mean0(values * values)
     drag0, drag1 = term.drag(rows, values)
     if variance <= SMALLEST_SHARE**2:
@@ -209,13 +218,13 @@ class Descent:
         return Estimate(-self.weight * abs(found.value), -self.weight * max(abs(low), abs(high)), -self.weight * near)
 
 
-def output_descent_rate(rows: Rows, scores: Floats, weight: float) -> Measured:
+def output_descent_rate(rows: RowSums, scores: Column, weight: float) -> Measured:
     """Return Δ = −λ4·|k|·sd0(W), the descent rate of two outcomes where only outputs count."""
     root = output_descent(rows, scores)
     return Descent(root, weight) if isinstance(root, Normal) else root
 
 
-def _flat_se(rows: Rows, scores: Floats, term: OutputTerm) -> float:
+def _flat_se(rows: RowSums, scores: Column, term: OutputTerm) -> float:
     """Return sd0(W)·se(k), the standard error of k·sd0(W) at k = 0."""
     outcome = scores[:, 0]
     k = Functional.of(rows, 0.0, outcome * term.pull0[0], -outcome * term.pull1[0])
@@ -236,12 +245,12 @@ def equal_outputs_test(rows: Rows, scores: Floats, permutations: int = 999, seed
 
     Studentising keeps its size when the groups' spreads differ. Rows are sorted first: their order is no matter.
     """
+    if rows.audited.size > PERMUTED_ROWS or permutations == 0:
+        return equal_outputs_limit(rows, scores)
     outcomes = scores if scores.shape[1] == 1 else scores[:, :-1]
     order = np.lexsort([*outcomes.T, rows.weights, rows.audited])
     outcomes, weights, labels = outcomes[order], rows.weights[order], rows.audited[order]
     observed = _studentised(labels[None, :], outcomes, weights)[0]
-    if len(labels) > PERMUTED_ROWS or permutations == 0:
-        return EqualOutputsTest(float(observed), float(chi2.sf(observed, outcomes.shape[1])), 0)
     generator = np.random.default_rng(seed)
     beyond, done = 0, 0
     while done < permutations:
@@ -250,6 +259,16 @@ def equal_outputs_test(rows: Rows, scores: Floats, permutations: int = 999, seed
         beyond += int((_studentised(shuffled, outcomes, weights) >= observed * (1 - 1e-12)).sum())
         done += size
     return EqualOutputsTest(float(observed), (1 + beyond) / (1 + permutations), permutations)
+
+
+def equal_outputs_limit(rows: RowSums, scores: Column) -> EqualOutputsTest:
+    """Return the same test by the limit of its permutation law, χ² with as many degrees as there are free outcomes."""
+    count = max(scores.shape[1] - 1, 1)
+    gaps = [gap(rows, scores[:, y]) for y in range(count)]
+    difference, covariance = np.array([one.value for one in gaps]), covariances(gaps)
+    covariance = covariance + (1e-12 * np.trace(covariance) + 1e-300) * np.eye(count)
+    statistic = float(difference @ np.linalg.solve(covariance, difference))
+    return EqualOutputsTest(statistic, float(chi2.sf(statistic, count)), 0)
 
 
 def _studentised(labels: Booleans, outcomes: Floats, weights: Floats) -> Floats:

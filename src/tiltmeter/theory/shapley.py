@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tiltmeter.theory.checks import Floats
-from tiltmeter.theory.uncertainty import Integers, Normal, Rows, sums_by
+from tiltmeter.theory.uncertainty import Codes, Column, Integers, Normal, Rows, RowSums, sums_by
 
 MOST_FEATURES = 10  # 2^10 subsets
 ROWS_A_CELL = 5  # audited rows per joint cell, on average, for cell means to be worth averaging
@@ -66,11 +66,16 @@ class _Value:
 def joint_cells(rows: Rows, outcome: Floats, codes: Sequence[Integers]) -> JointCells:
     """Return the sums per joint cell of several features, in one pass."""
     cell, levels = compact(np.column_stack(codes))
+    return summed_cells(rows, outcome, cell, levels)
+
+
+def summed_cells(rows: RowSums, outcome: Column, cell: Codes, levels: Integers) -> JointCells:
+    """Return the sums per joint cell; `levels` are the features' codes in each cell."""
     centred = outcome - rows.mean0(outcome)
-    w0, w1 = rows.audited_share, rows.reference_share
-    squares = [np.column_stack([sums_by(cell, w**2 * centred**power) for power in (0, 1, 2)]) for w in (w0, w1)]
-    p0, p1, score0, score1 = (sums_by(cell, column) for column in (w0, w1, w0 * centred, w1 * centred))
-    return JointCells(levels, p0, p1, score0, score1, squares[0], squares[1])
+    powers = (None, centred, centred**2)
+    squares0, squares1 = (np.column_stack([sums(cell, x) for x in powers]) for sums in (rows.squares0, rows.squares1))
+    sums = rows.sums0(cell), rows.sums1(cell), rows.sums0(cell, centred), rows.sums1(cell, centred)
+    return JointCells(levels, *sums, squares0, squares1)
 
 
 def compact(codes: Integers) -> tuple[Integers, Integers]:

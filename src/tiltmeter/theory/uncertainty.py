@@ -21,6 +21,11 @@ from tiltmeter.theory.checks import Floats
 Booleans = NDArray[np.bool_]
 Integers = NDArray[np.integer[Any]]
 
+# Formulas are written once, for rows in memory and for rows that are summed already (theory/summed.py): what they
+# handle is one number or one code per row, an array of them or a polynomial and a partition that stand for them.
+Column = Any
+Codes = Any
+
 DETERMINED = 3.0  # a ratio is reported when its denominator is this many standard errors from 0
 
 
@@ -177,6 +182,45 @@ class Rows:
         at_reference = weight - at_audited
         return cls(mask, weight, at_audited / at_audited.sum(), at_reference / at_reference.sum())
 
+    @property
+    def weight0(self) -> float:
+        """Σ w of the audited group."""
+        return float(self.weights[self.audited].sum())
+
+    @property
+    def weight1(self) -> float:
+        """Σ w of the reference group."""
+        return float(self.weights[~self.audited].sum())
+
+    @property
+    def count0(self) -> int:
+        """Number of audited rows."""
+        return int(self.audited.sum())
+
+    @property
+    def count1(self) -> int:
+        """Number of reference rows."""
+        return self.audited.size - self.count0
+
+    @property
+    def square0(self) -> float:
+        """Σ of squared audited shares: one over the audited people that the weights are worth (Kish)."""
+        return float(self.audited_share @ self.audited_share)
+
+    @property
+    def square1(self) -> float:
+        """Σ of squared reference shares."""
+        return float(self.reference_share @ self.reference_share)
+
+    @property
+    def undivided(self) -> Integers:
+        """The code 0 for every row."""
+        return np.zeros(self.audited.size, dtype=np.intp)
+
+    def constant(self, value: float) -> Floats:
+        """Return the column with the same value in every row."""
+        return np.full(self.audited.size, value)
+
     def mean0(self, x: Floats) -> float:
         """Return E0[x], the weighted mean over the audited rows."""
         return float(self.audited_share @ x)
@@ -184,6 +228,100 @@ class Rows:
     def mean1(self, x: Floats) -> float:
         """Return E1[x], the weighted mean over the reference rows."""
         return float(self.reference_share @ x)
+
+    def means0(self, scores: Floats, of: Floats | None = None) -> Floats:
+        """Return E0[W_y], or E0[`of`·W_y], of each column of scores."""
+        return np.asarray((self.audited_share if of is None else self.audited_share * of) @ scores)
+
+    def means1(self, scores: Floats) -> Floats:
+        """Return E1[W_y] of each column of scores."""
+        return np.asarray(self.reference_share @ scores)
+
+    def sums0(self, codes: Integers, x: Floats | None = None) -> Floats:
+        """Return Σ w·x over the audited rows of each code, w the row's share of its group; x is 1 by default."""
+        return sums_by(codes, self.audited_share if x is None else self.audited_share * x)
+
+    def sums1(self, codes: Integers, x: Floats | None = None) -> Floats:
+        """Return Σ w·x over the reference rows of each code."""
+        return sums_by(codes, self.reference_share if x is None else self.reference_share * x)
+
+    def squares0(self, codes: Integers, x: Floats | None = None) -> Floats:
+        """Return Σ w²·x over the audited rows of each code."""
+        return sums_by(codes, self.audited_share**2 if x is None else self.audited_share**2 * x)
+
+    def squares1(self, codes: Integers, x: Floats | None = None) -> Floats:
+        """Return Σ w²·x over the reference rows of each code."""
+        return sums_by(codes, self.reference_share**2 if x is None else self.reference_share**2 * x)
+
+    def counts(self, codes: Integers, levels: int) -> tuple[Integers, Integers]:
+        """Return how many audited and how many reference rows have each code."""
+        audited, reference = (np.bincount(codes[who], minlength=levels) for who in (self.audited, ~self.audited))
+        return audited, reference
+
+    def lifted(self, table: Floats, codes: Integers) -> Floats:
+        """Return each row's entry in a table with one value per code."""
+        return np.asarray(table[codes])
+
+    def recoded(self, codes: Integers, place: Integers) -> Integers:
+        """Return the codes after each was given a new place."""
+        return np.asarray(place[codes])
+
+    def crossed(self, codes: Integers, others: Integers) -> Integers:
+        """Return one code for each pair of codes."""
+        return np.asarray(codes * (int(others.max()) + 1) + others)
+
+    def is_constant(self, x: Floats) -> bool:
+        """Return whether the column has one value only."""
+        return bool(np.ptp(x) == 0)
+
+    def exponential(self, x: Floats) -> tuple[Floats, float]:
+        """Return e^(x − top) and top, the largest x."""
+        top = float(x.max())
+        return np.exp(x - top), top
+
+    def influence(self, at_audited: Floats, at_reference: Floats) -> Floats:
+        """Return w·IF/Σw of each row, IF = [S=0]/q·(u − E0[u]) + [S=1]/(1−q)·(v − E1[v])."""
+        influence = self.audited_share * (at_audited - self.mean0(at_audited))
+        influence += self.reference_share * (at_reference - self.mean1(at_reference))
+        return np.asarray(influence)
+
+
+class RowSums(Protocol):
+    """What the formulas ask of the rows of two groups: sums, of columns that may be arrays or polynomials.
+
+    Each member is documented where rows are in memory, in `Rows`.
+    """
+
+    @property
+    def weight0(self) -> float: ...
+    @property
+    def weight1(self) -> float: ...
+    @property
+    def count0(self) -> int: ...
+    @property
+    def count1(self) -> int: ...
+    @property
+    def square0(self) -> float: ...
+    @property
+    def square1(self) -> float: ...
+    @property
+    def undivided(self) -> Codes: ...
+    def constant(self, value: float) -> Column: ...
+    def mean0(self, x: Column) -> float: ...
+    def mean1(self, x: Column) -> float: ...
+    def means0(self, scores: Column, of: Column | None = None) -> Floats: ...
+    def means1(self, scores: Column) -> Floats: ...
+    def sums0(self, codes: Codes, x: Column | None = None) -> Floats: ...
+    def sums1(self, codes: Codes, x: Column | None = None) -> Floats: ...
+    def squares0(self, codes: Codes, x: Column | None = None) -> Floats: ...
+    def squares1(self, codes: Codes, x: Column | None = None) -> Floats: ...
+    def counts(self, codes: Codes, levels: int) -> tuple[Integers, Integers]: ...
+    def lifted(self, table: Floats, codes: Codes) -> Column: ...
+    def recoded(self, codes: Codes, place: Integers) -> Codes: ...
+    def crossed(self, codes: Codes, others: Codes) -> Codes: ...
+    def is_constant(self, x: Column) -> bool: ...
+    def exponential(self, x: Column) -> tuple[Column, float]: ...
+    def influence(self, at_audited: Column, at_reference: Column) -> Column: ...
 
 
 def sums_by(codes: Integers, values: Floats) -> Floats:
@@ -225,14 +363,12 @@ class Functional:
     """An estimator: its value and each row's contribution w·IF/Σw to its error."""
 
     value: float
-    influence: Floats
+    influence: Column
 
     @classmethod
-    def of(cls, rows: Rows, value: float, at_audited: Floats, at_reference: Floats) -> Functional:
+    def of(cls, rows: RowSums, value: float, at_audited: Column, at_reference: Column) -> Functional:
         """Return the estimator with IF = [S=0]/q·(u − E0[u]) + [S=1]/(1−q)·(v − E1[v])."""
-        influence = rows.audited_share * (at_audited - rows.mean0(at_audited))
-        influence += rows.reference_share * (at_reference - rows.mean1(at_reference))
-        return cls(value, influence)
+        return cls(value, rows.influence(at_audited, at_reference))
 
     @property
     def variance(self) -> float:
@@ -266,10 +402,20 @@ class Functional:
 
 def combined(value: float, parts: Sequence[tuple[float, Functional]]) -> Functional:
     """Return the estimator `value` = F(θ1, θ2, …) given (∂F/∂θi, θi): the delta method."""
-    influence = np.zeros_like(parts[0][1].influence)
-    for slope, part in parts:
-        influence += slope * part.influence
+    influence = parts[0][0] * parts[0][1].influence
+    for slope, part in parts[1:]:
+        influence = influence + slope * part.influence
     return Functional(value, influence)
+
+
+def covariances(parts: Sequence[Functional]) -> Floats:
+    """Return the covariance matrix of several estimators."""
+    influences = [part.influence for part in parts]
+    if isinstance(influences[0], np.ndarray):
+        stacked = np.array(influences)
+        return np.asarray(stacked @ stacked.T)
+    upper = {(i, j): a @ b for i, a in enumerate(influences) for j, b in enumerate(influences) if i <= j}
+    return np.array([[upper[min(i, j), max(i, j)] for j in range(len(parts))] for i in range(len(parts))])
 
 
 def averaged(parts: Sequence[Functional]) -> Functional:

@@ -1,0 +1,126 @@
+"""Audits of 10^6 to 10^8 rows in Parquet files, with given score and membership: time, memory, and how time grows."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from scipy.special import expit, logit
+
+import tiltmeter as tm
+
+CHUNK = 1_000_000
+MOST_MEMORY = 2 * 2**30
+MOST_EXPONENT = 1.05
+ARGUMENTS: dict[str, Any] = {
+    "group": "group",
+    "reference": "b",
+    "scores": "score",
+    "membership": "chance",
+    "features": ["region", "job", "amount", "years"],
+}
+RUN = """
+import json, resource, sys, time
+import tiltmeter as tm
+start = time.perf_counter()
+found = tm.audit(tm.stream(sys.argv[1]), **json.loads(sys.argv[2]))
+seconds = time.perf_counter() - start
+memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(json.dumps({"seconds": seconds, "memory": memory, "summary": found.to_dict()}))
+"""
+
+
+def made_chunk(rows: int, seed: int) -> pl.DataFrame:
+    """Return people whose group shows in region and amount, whose score follows both, and whose ℓ is known."""
+    random = np.random.default_rng(seed)
+    audited = random.random(rows) < 0.4
+    region = np.where(audited & (random.random(rows) < 0.2), 0, random.integers(0, 6, rows))
+    amount = np.round(random.normal(50 - 4 * audited, 10, rows), 0)
+    years = random.integers(0, 40, rows)
+    job = random.integers(0, 8, rows)
+    ell = np.where(region == 0, math.log((0.2 + 0.8 / 6) * 6), math.log(0.8)) - 4 * (amount - 48) / 100
+    score = expit(0.04 * (amount - 48) - 0.3 * (region == 0) + 0.02 * (years - 20) + 0.1 * (job == 3))
+    return pl.DataFrame(
+        {
+            "group": pl.Series(np.where(audited, "a", "b")),
+            "region": region.astype(np.int8),
+            "job": pl.Series(job).cast(pl.String),
+            "amount": amount.astype(np.float32),
+            "years": years.astype(np.int16),
+            "score": score,
+            "chance": expit(logit(0.4) + ell),
+        }
+    )
+
+
+def write_files(folder: Path, rows: int) -> str:
+    """Write the rows as files of a million, and return the pattern that names them."""
+    folder.mkdir()
+    for part, start in enumerate(range(0, rows, CHUNK)):
+        made_chunk(min(CHUNK, rows - start), part).write_parquet(folder / f"part-{part:04}.parquet")
+    return str(folder / "*.parquet")
+
+
+def run(pattern: str) -> dict[str, Any]:
+    """Return seconds, peak memory and numbers of an audit in a process of its own."""
+    command = [sys.executable, "-c", RUN, pattern, json.dumps(ARGUMENTS)]
+    found: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return found
+
+
+def check(pattern: str, found: dict[str, Any], against_memory: bool) -> None:
+    """Assert the answer: the gap by plain means, and every estimate as in memory where the rows fit there."""
+    c = found["summary"]["comparisons"]["a"]
+    means = dict(pl.scan_parquet(pattern).group_by("group").agg(pl.col("score").mean()).collect().iter_rows())
+    assert abs(c["gap"]["value"] - (means["a"] - means["b"])) < 1e-9
+    assert c["gap"]["low"] < c["gap"]["value"] < c["gap"]["high"]
+    assert c["proxies"][0]["feature"] == "amount"
+    assert c["balance"]["is_adequate"]
+    if against_memory:
+        plain = tm.audit(pl.read_parquet(pattern), **ARGUMENTS).to_dict()["comparisons"]["a"]
+        for name in ("gap", "impact_ratio", "input_divergence", "descent_rate", "unexplained", "output_divergence"):
+            for end in ("value", "low", "high"):
+                assert abs(c[name][end] - plain[name][end]) <= 1e-9 * max(1.0, abs(plain[name][end])), (name, end)
+        for mine, theirs in zip(c["proxies"], plain["proxies"], strict=True):
+            for name, value in theirs.items():
+                if isinstance(value, float):
+                    assert abs(mine[name] - value) < 1e-9, (theirs["feature"], name)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, nargs="+", default=[10**6, 10**7, 10**8])
+    sizes, times = sorted(parser.parse_args().rows), []
+    with tempfile.TemporaryDirectory() as folder:
+        for rows in sizes:
+            start = time.perf_counter()
+            pattern = write_files(Path(folder) / str(rows), rows)
+            written = time.perf_counter() - start
+            found = run(pattern)
+            check(pattern, found, against_memory=rows <= 10**6)
+            times.append(found["seconds"])
+            print(
+                f"{rows:>13,} rows: {found['seconds']:8.1f} s, {1e9 * found['seconds'] / rows:6.0f} ns a row, "
+                f"peak memory {found['memory'] / 2**30:.2f} GiB  (written in {written:.0f} s)",
+                flush=True,
+            )
+            assert found["memory"] < MOST_MEMORY
+            for file in Path(folder, str(rows)).iterdir():
+                file.unlink()
+    if len(sizes) > 1:
+        exponent = float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
+        print(f"time grows with rows to the power {exponent:.3f}")
+        assert exponent <= MOST_EXPONENT
+
+
+if __name__ == "__main__":
+    main()

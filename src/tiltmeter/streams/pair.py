@@ -1,0 +1,383 @@
+"""A pair of groups known by its sums: the `Pair` and the `People` of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NoReturn
+
+import numpy as np
+import polars as pl
+
+from tiltmeter.bins import (
+    QUANTILES,
+    SUPPRESSED_BELOW,
+    ValueTally,
+    calibration_edges,
+    described,
+    dial_corrections,
+    withheld,
+)
+from tiltmeter.bins import spread_of as value_quantiles
+from tiltmeter.errors import DataError, SupportError
+from tiltmeter.models.balance import (
+    Balance,
+    Mismatch,
+    calibrated,
+    known_balance,
+    known_density_ratio,
+    mismatch,
+)
+from tiltmeter.models.features import MISSING, Feature
+from tiltmeter.models.membership import Membership, ranked_area
+from tiltmeter.pairs import SAMPLED_ROWS, PairSample
+from tiltmeter.people import PROFILE_SCHEMA, prototype, summary_of
+from tiltmeter.streams.levels import Levels
+from tiltmeter.streams.powers import PairPlan, Powers, Summed
+from tiltmeter.streams.survey import GROUP, LOG_ODDS, PEOPLE, WEIGHT, RowSample
+from tiltmeter.streams.tallies import PairTallies, TallyPlan, balance_rows, in_membership
+from tiltmeter.theory import intervals
+from tiltmeter.theory.checks import Floats
+from tiltmeter.theory.correction import CorrectionFunction
+from tiltmeter.theory.moments import GroupMoments
+from tiltmeter.theory.path import Inputs, PathPoint, projection
+from tiltmeter.theory.shapley import compact
+from tiltmeter.theory.shares import CellSums
+from tiltmeter.theory.summed import Partition, Polynomial, PowerSums, SummedRows, SummedScores
+from tiltmeter.theory.uncertainty import Integers, Rows
+from tiltmeter.theory.ways import ways
+from tiltmeter.theory.world import Projection
+
+THINNED = 1_000_000  # people the sample may stand for before it is drawn from
+
+
+@dataclass(eq=False)
+class PairSums:
+    """A pair of groups as sums; the third pass is made when the correction is known.
+
+    `tally` runs a third pass, and `sample` are some of the pair's rows.
+    """
+
+    plan: PairPlan
+    found: Powers
+    summed: Summed
+    sample_rows: RowSample
+    tally: Callable[[TallyPlan], PairTallies]
+    _third: tuple[TallyPlan, PairTallies] | None = field(default=None, init=False)
+
+    @property
+    def rows(self) -> SummedRows:
+        """As of `Pair`."""
+        return self.summed.rows
+
+    @property
+    def scores(self) -> SummedScores:
+        """As of `Pair`."""
+        return self.summed.scores
+
+    @property
+    def outcome(self) -> Polynomial:
+        """As of `Pair`."""
+        return self.summed.outcome
+
+    @property
+    def favourable(self) -> Polynomial:
+        """As of `Pair`."""
+        is_low = self.plan.outcomes == 1 and self.plan.favourable == 0
+        return 1.0 - self.outcome if is_low else self.outcome
+
+    @cached_property
+    def features(self) -> tuple[Feature, ...]:
+        """As of `Pair`."""
+        pairs = zip(self.plan.levels, self.summed.partitions, strict=True)
+        return tuple(levels.feature(partition) for levels, partition in pairs)
+
+    def score_columns(self) -> SummedScores:
+        """As of `Pair`."""
+        return self.scores
+
+    @property
+    def auc(self) -> float:
+        """How often ℓ ranks an audited row before a reference row."""
+        _, _, w0, w1, _, _ = self.found.ratios.sums.T
+        return ranked_area(w0 / w0.sum(), w1 / w1.sum())
+
+    def moments(self, log_odds: Polynomial) -> tuple[GroupMoments, GroupMoments]:
+        """As of `Pair`."""
+        reference, audited = (self._moments(getattr(self.rows.undivided, who)) for who in ("reference", "audited"))
+        return reference, audited
+
+    def _moments(self, sums: PowerSums) -> GroupMoments:
+        """Return Σ w·z and Σ w·z·zᵀ of z = (ℓ, W_1, …) less its pivot; of K columns the first is left out."""
+        plan, place = self.plan, {e: number for number, e in enumerate(self.rows.exponents)}
+        scores = range(plan.outcomes) if plan.outcomes == 1 else range(1, plan.outcomes)
+        variables = [0, *(plan.first_score + y for y in scores)]
+        units = [np.eye(plan.variables, dtype=int)[variable] for variable in variables]
+        first = np.array([sums.first[0, place[tuple(u.tolist())]] for u in units])
+        second = np.array([[sums.first[0, place[tuple((u + v).tolist())]] for v in units] for u in units])
+        pivot = plan.pivot[[0, *(1 + y for y in scores)]]
+        weight = float(sums.first[0, place[(0,) * plan.variables]])
+        return GroupMoments.from_sums(int(sums.counts[0]), weight, pivot, first, second)
+
+    def smallest(self, correction: CorrectionFunction, log_odds: Polynomial) -> float:
+        """As of `Pair`; makes the third pass."""
+        plan = self._tally_plan(correction)
+        self._third = plan, self.tally(plan)
+        return self.tallies.extremes["min"].correction
+
+    @property
+    def tallies(self) -> PairTallies:
+        """What the third pass found."""
+        if self._third is None:
+            raise RuntimeError("the third pass needs the correction first")
+        return self._third[1]
+
+    def _tally_plan(self, correction: CorrectionFunction) -> TallyPlan:
+        people, total = self.found.ratios.sums[:, 0], self.found.ratios.sums[:, 1]
+        edges = calibration_edges(_Repeated(people, total / people - self.plan.prior).quantiles)
+        dialled = tuple(f for _, f in dial_corrections(correction))
+        counts = [partition.reference.counts > 0 for partition in self.summed.partitions]
+        return TallyPlan(self.plan, correction, (*dialled, correction), edges, self._tilt(), self.scales, tuple(counts))
+
+    @cached_property
+    def scales(self) -> tuple[tuple[float, float], ...]:
+        """Mean and standard deviation of each numeric feature."""
+        found = []
+        for (count, first, second), centre in zip(self.found.numbers.sums, self.plan.centres, strict=True):
+            mean = first / count if count else 0.0
+            spread = second / count - mean**2 if count else 0.0
+            found.append((float(centre + mean), float(np.sqrt(max(spread, 0.0)))))
+        return tuple(found)
+
+    def equal_outputs(self, seed: int) -> intervals.EqualOutputsTest:
+        """As of `Pair`; few rows are all in the sample, where they can be permuted."""
+        if self.rows.count0 + self.rows.count1 > intervals.PERMUTED_ROWS:
+            return intervals.equal_outputs_limit(self.rows, self.scores)
+        found = self.sample(None, (), seed)
+        return intervals.equal_outputs_test(found.rows, found.scores, seed=seed)
+
+    def without_equals(self, names: Collection[str]) -> tuple[float, list[str]]:
+        """As of `Pair`."""
+        found = []
+        for feature in self.features:
+            audited, reference = self.rows.counts(feature.codes, len(feature.labels))
+            if feature.name in names and ((audited > 0) & (reference == 0)).any():
+                found.append(feature.name)
+        return self.tallies.alone / self.rows.weight0, found
+
+    def balance(self, membership: Membership, expected: Polynomial) -> Balance:
+        """As of `Pair`; what is expected of the outcome is a constant, and constants are in balance."""
+        mismatches = [found for found in (*self._level_balance(), *self._number_balance()) if found is not None]
+        return known_balance(mismatches, self.auc, self._calibration())
+
+    def _level_balance(self) -> list[Mismatch | None]:
+        ratio = known_density_ratio(self.rows, self.rows.exponential(self.summed.log_odds)[0])
+        found = []
+        for levels, feature in sorted(zip(self.plan.levels, self.features, strict=True), key=lambda one: one[0].name):
+            if in_membership(levels):
+                for name, level in _balanced_levels(levels, self.rows, feature):
+                    x = self.rows.lifted(np.eye(len(levels.labels))[level], feature.codes)
+                    found.append(mismatch(self.rows, name, x, ratio))
+        return found
+
+    def _number_balance(self) -> list[Mismatch | None]:
+        if self._third is None:
+            return []
+        plan, tallies = self._third
+        found = []
+        for names, sums in zip(plan.balanced, tallies.balance, strict=True):
+            rows, x, ratio = balance_rows(sums)
+            name = names[0] if len(names) == 1 else f"{names[0]}²" if names[0] == names[1] else "·".join(names)
+            found.append(mismatch(rows, name, x, known_density_ratio(rows, ratio)))
+        return found
+
+    def _calibration(self) -> tuple[float, float]:
+        """Return intercept and slope, from the weight and the mean of ℓ in each fine bin."""
+        sums = self.found.ratios.sums
+        weights = np.concatenate([sums[:, 2], sums[:, 3]])
+        used = weights > 0
+        ell = np.concatenate([sums[:, 4], sums[:, 5]])[used] / weights[used] - self.plan.prior
+        audited = np.arange(len(weights))[used] < len(sums)
+        return calibrated(Rows.of(audited, weights[used]), ell)
+
+    def joint(self, features: Sequence[Feature]) -> tuple[Partition, Integers] | None:
+        """As of `Pair`."""
+        if self.summed.joint is None or self.summed.joint_codes is None:
+            return None
+        names = [levels.name for levels in self.plan.levels]
+        columns = [feature.codes.place[self.summed.joint_codes[:, names.index(feature.name)]] for feature in features]
+        cell, codes = compact(np.column_stack(columns))
+        return self.summed.joint.joined(cell), codes
+
+    def cell_sums(self, log_odds: Polynomial, feature: Feature) -> CellSums:
+        """As of `Pair`."""
+        scores = self.scores.columns if self.plan.outcomes == 1 else self.scores.columns[1:]
+        pivot = self.plan.pivot if self.plan.outcomes == 1 else np.delete(self.plan.pivot, 1)
+        columns = [one - float(at) for one, at in zip((log_odds, *scores), pivot, strict=True)]
+        weight = self.rows.weight0
+        sums = np.column_stack([weight * self.rows.sums0(feature.codes, column) for column in columns])
+        return CellSums(pivot, weight * self.rows.sums0(feature.codes), sums)
+
+    def sample(self, log_odds: Any, features: Sequence[Feature], seed: int) -> PairSample:
+        """As of `Pair`; which rows are in the sample depends on what they hold, not on their order."""
+        frame = self.sample_rows.frame
+        people = frame[PEOPLE].to_numpy()
+        if int(people.sum()) <= SAMPLED_ROWS:
+            index = np.repeat(np.arange(frame.height), people)
+        else:
+            generator = np.random.default_rng(seed)
+            index = np.sort(generator.choice(frame.height, SAMPLED_ROWS, p=people / people.sum()))
+        rows = Rows.of((frame[GROUP] == self.plan.audited).to_numpy()[index], frame[WEIGHT].to_numpy()[index])
+        levels = {one.name: one for one in self.plan.levels}
+        codes = tuple(
+            feature.codes.place[levels[feature.name].codes(frame[feature.name])][index] for feature in features
+        )
+        return PairSample(rows, frame[LOG_ODDS].to_numpy()[index], self._sampled_scores()[index], codes)
+
+    def _sampled_scores(self) -> Floats:
+        frame = self.sample_rows.frame
+        return np.column_stack([frame[f"score {y}"].to_numpy() for y in range(self.plan.outcomes)])
+
+    def _atoms(self) -> tuple[Floats, Floats, Floats]:
+        """Return weight, log-odds and scores of the audited people: distinct rows if all are known, else fine bins."""
+        if not self.sample_rows.is_complete and self.found.mixed is not None:
+            sums = self.found.mixed.sums[self.found.mixed.sums[:, 0] > 0]
+            weight = sums[:, 0]
+            return weight, sums[:, 1] / weight, sums[:, 2:] / weight[:, None]
+        frame, scores = self.sample_rows.frame, self._sampled_scores()
+        mine = (frame[GROUP] == self.plan.audited).to_numpy()
+        weight = (frame[PEOPLE] * frame[WEIGHT]).to_numpy()
+        return weight[mine], frame[LOG_ODDS].to_numpy()[mine], scores[mine]
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        """The audited people as a finite world, as in memory."""
+        weight, log_odds, scores = self._atoms()
+        channel = np.column_stack([1.0 - scores, scores]) if self.plan.outcomes == 1 else scores
+        y0, y1 = self.rows.means0(self.scores), self.rows.means1(self.scores)
+        if self.plan.outcomes == 1:
+            y0, y1 = np.array([1.0 - y0[0], y0[0]]), np.array([1.0 - y1[0], y1[0]])
+        p0 = weight / weight.sum()
+        p1 = p0 * np.exp(-(log_odds - log_odds.min()))
+        return Inputs(p0, p1 / p1.sum(), channel, y0, y1)
+
+    def _tilt(self) -> Floats | None:
+        try:
+            return projection(self.inputs.p0, self.inputs.channel, self.inputs.y1)[1]
+        except SupportError:
+            return None
+
+    def people(self, correction: CorrectionFunction, log_odds: Any, log_ratio: Any) -> SummedPeople:
+        """As of `Pair`."""
+        return SummedPeople(self, correction)
+
+
+class _Repeated:
+    """Values that so many people have, in order, seen as one long array by its quantiles."""
+
+    def __init__(self, people: Floats, values: Floats) -> None:
+        order = np.argsort(values, kind="stable")
+        self.values, self.total = values[order], np.cumsum(people[order])
+
+    def quantiles(self, steps: Floats) -> Floats:
+        """Return the quantiles as numpy makes them, between the two nearest values."""
+        at = steps * (self.total[-1] - 1)
+        low, high = (self.values[np.searchsorted(self.total, side(at), side="right")] for side in (np.floor, np.ceil))
+        return np.asarray(low + (high - low) * (at - np.floor(at)))
+
+
+def _balanced_levels(levels: Levels, rows: SummedRows, feature: Feature) -> list[tuple[str, int]]:
+    """Return the levels whose frequency is balanced: of categories all but rare ones, of numbers that they miss."""
+    if levels.has_numbers:
+        missing = len(levels.labels) - 1
+        return [(f"{levels.name} missing", missing)] if levels.labels[-1] == MISSING else []
+    counts = sum(rows.counts(feature.codes, len(levels.labels)))
+    common = np.flatnonzero(counts >= 0.01 * (rows.count0 + rows.count1)).tolist()
+    return [(f"{levels.name} = {levels.labels[level]}", level) for level in common]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SummedPeople:
+    """What can be said of kinds of people without their rows."""
+
+    pair: PairSums
+    correction: CorrectionFunction
+
+    def profile(self, feature: str) -> pl.DataFrame:
+        """As of `Comparison`; quantiles are good to a fiftieth."""
+        found = _named(self.pair.features, feature)
+        tally = self.pair.tallies.bins.profiles[feature]
+        records = [
+            {"value": label} | _profile_of(tally, code, self.correction) for code, label in enumerate(found.labels)
+        ]
+        return pl.DataFrame(records, schema=PROFILE_SCHEMA)
+
+    def distribution(self, feature: str, bins: int) -> NoReturn:
+        """Raise: bins of f~ between its extremes would take another pass."""
+        raise _needs_rows("distribution", "look at bins()['profiles'], which has 80 bins from -4 to 4")
+
+    def bins(self, order: Sequence[str]) -> dict[str, Any]:
+        """As of `Comparison`."""
+        features = sorted(self.pair.features, key=lambda feature: order.index(feature.name))
+        inputs = self.pair.inputs
+        outcomes = inputs.channel.shape[1]
+        favourable = inputs.channel[:, self.pair.plan.favourable % outcomes]
+        return described(self.pair.tallies.bins, self.correction, features) | summary_of(ways(inputs), favourable)
+
+    def prototypes(self, suppress: bool) -> dict[str, dict[str, Any]]:
+        """As of `Comparison`; withheld where the joint cells of all features are not known."""
+        result = {}
+        for name, extreme in self.pair.tallies.extremes.items():
+            count = self._count(extreme.codes)
+            result[name] = prototype(self.pair.features, extreme.codes, count, extreme.correction, suppress)
+        return result
+
+    def _count(self, codes: Sequence[int]) -> int:
+        found = self.pair.summed
+        if found.joint is None or found.joint_codes is None:
+            return 0
+        here = (found.joint_codes == np.array(codes)).all(axis=1)
+        return int(found.joint.audited.counts[here].sum())
+
+    def path(self, weights: Sequence[Any], divergence: str) -> list[PathPoint]:
+        """Raise: a path has an entry for each row."""
+        raise _needs_rows("path", "bins()['path'] has both ways of the paper")
+
+    def project(self) -> Projection:
+        """Raise: a projection has an entry for each row."""
+        raise _needs_rows("project", "bins()['least_change'] has its cost")
+
+
+def _needs_rows(name: str, instead: str) -> DataError:
+    return DataError(
+        f"`{name}` must have rows in memory, got a comparison made of sums.",
+        f"{instead}; or audit a sample of the rows, for example tm.audit(data.collect().sample(1_000_000), …).",
+    )
+
+
+def _named(features: Sequence[Feature], name: str) -> Feature:
+    for feature in features:
+        if feature.name == name:
+            return feature
+    names = [feature.name for feature in features]
+    raise DataError(f"`feature` must be one of the audit's features, got {name!r}.", f"they are {names}.")
+
+
+def _profile_of(tally: ValueTally, code: int, correction: CorrectionFunction) -> dict[str, Any]:
+    """Return what a profile says of one value."""
+    counts = tally.people.counts
+    audited, reference = (None if withheld(one)[code] else int(one[code]) for one in counts)
+    record: dict[str, Any] = {"n": audited, "n_reference": reference}
+    if not audited:
+        return record
+    means = tally.sums.means[code] + tally.sums.pivot
+    scores = means[1:] if len(means) == 2 else np.concatenate([[1.0 - means[1:].sum()], means[1:]])[None, :]
+    record["correction"] = float(np.asarray(correction(means[:1], scores))[0])
+    record["score"] = float(tally.score[code] / tally.people.weights[0][code])
+    if len(tally.fine):
+        ends = value_quantiles(tally.fine[-1][code])
+        for q, end in zip(QUANTILES, ends, strict=True):
+            is_shown = audited * min(q, 1 - q) >= SUPPRESSED_BELOW
+            record[f"correction_{round(100 * q)}"] = end if is_shown else None
+    return record

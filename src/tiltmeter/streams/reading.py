@@ -1,0 +1,152 @@
+"""A batch of a stream as rows that count: who they are, what they score, what they weigh."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy.special import logit
+
+from tiltmeter.engines.tables import shown
+from tiltmeter.errors import DataError
+from tiltmeter.models.channel import Channel, channel_of, score_columns
+from tiltmeter.models.groups import JOINT, coded, group_columns
+from tiltmeter.models.kept import matches, numbers_of, weights_of
+from tiltmeter.theory.checks import Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """How a batch is to be read: an audit's arguments that concern single rows. It travels to every worker."""
+
+    group: tuple[str, ...]
+    scores: tuple[str, ...]
+    model: Any
+    features: tuple[str, ...]
+    favourable: Any
+    threshold: float | None
+    weights: str | None
+    given: Mapping[str, Any]
+    membership: str
+
+    @property
+    def name(self) -> str:
+        """Of the group."""
+        return JOINT.join(self.group)
+
+    @property
+    def columns(self) -> list[str]:
+        """All that is read."""
+        others = [*self.group, *self.scores, *self.given, self.membership]
+        return list(dict.fromkeys([*self.features, *others, *([self.weights] if self.weights else [])]))
+
+
+def asked_of_rows(
+    names: Sequence[str],
+    roles: Mapping[str, Any],
+    model: Any,
+    features: Sequence[str],
+    favourable: Any,
+    threshold: float | None,
+    given: Mapping[str, Any] | None,
+) -> Question:
+    """Return an audit's arguments as a question to each row; in a stream, every role is a column's."""
+    columns = {"group": group_columns(roles["group"], names), "scores": score_columns(roles["scores"], names)}
+    for argument in ("group", "scores", "membership", "weights"):
+        value = roles[argument]
+        is_named = bool(columns[argument]) if argument in columns else isinstance(value, str)
+        if not is_named and (value is not None or argument in ("group", "membership")):
+            raise _must_be_column(argument, value)
+    if (roles["scores"] is None) == (model is None):
+        channel_of(None, pl.DataFrame(), scores=roles["scores"], model=model)  # raises: exactly one of the two
+    return Question(
+        tuple(columns["group"]),
+        tuple(columns["scores"]),
+        model,
+        tuple(features),
+        favourable,
+        threshold,
+        roles["weights"],
+        dict(given or {}),
+        roles["membership"],
+    )
+
+
+def _must_be_column(argument: str, value: Any) -> DataError:
+    hint = "put the values into a column of the data."
+    if argument == "membership":
+        hint = (
+            "add a column with P(audited|x), for example from a model fitted on a sample; or audit a sample of the "
+            "rows, for which tiltmeter fits one."
+        )
+    return DataError(f"`{argument}` must be the name of a column of streamed data, got {shown(value)}.", hint)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """The rows of a batch that count.
+
+    Attributes
+    ----------
+    table
+        Their columns.
+    left_out
+        How many rows were left out for which reason.
+    channel
+        Of the whole batch; `scores`, (n,) or (n, K), are those of the rows that count.
+    group, labels
+        A code per row, −1 where the group is unknown, and the label of each code.
+    log_odds
+        Of being audited, as given; not finite where the membership is not between 0 and 1.
+    """
+
+    table: pl.DataFrame
+    left_out: dict[str, int]
+    channel: Channel
+    scores: Floats
+    group: NDArray[np.int64]
+    labels: tuple[str, ...]
+    weights: Floats
+    log_odds: Floats
+
+    def members(self, label: str) -> NDArray[np.bool_]:
+        """Return which rows are in a group."""
+        code = self.labels.index(label) if label in self.labels else len(self.labels)
+        return np.equal(self.group, code)
+
+
+def reading(question: Question, table: pl.DataFrame) -> Reading:
+    """Return the rows of a batch that count."""
+    channel = channel_of(
+        table,
+        table,
+        scores=list(question.scores) or None,
+        model=question.model,
+        features=question.features,
+        favourable=question.favourable,
+        threshold=question.threshold,
+        is_part=True,
+    )
+    weights = weights_of(question.weights, table)
+    keep, left_out = _kept(question, table, channel, weights)
+    kept = table.filter(keep)
+    codes, labels = coded(question.name, kept.select(question.group).get_columns())
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_odds = np.asarray(logit(numbers_of("membership", kept[question.membership])))
+    return Reading(kept, left_out, channel, channel.scores[keep], codes, labels, weights[keep], log_odds)
+
+
+def _kept(
+    question: Question, table: pl.DataFrame, channel: Channel, weights: Floats
+) -> tuple[NDArray[np.bool_], dict[str, int]]:
+    """Return which rows count, and how many do not for which reason; the first reason counts."""
+    keep, left_out = np.ones(table.height, dtype=np.bool_), {}
+    reasons = {f"not_given_{column}": ~matches(table[column], value) for column, value in question.given.items()}
+    for reason, rows in (reasons | {"missing_score": channel.missing, "zero_weight": weights == 0}).items():
+        left_out[reason] = int((keep & rows).sum())
+        keep &= ~rows
+    return keep, left_out

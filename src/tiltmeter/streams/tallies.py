@@ -1,0 +1,224 @@
+"""The third pass: what needs the correction first. Bins for figures, the extremes of f~, and the balance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tiltmeter.bins import Binned, Tallies, tallied
+from tiltmeter.models.design import MOST_PRODUCTS, REACH
+from tiltmeter.people import TIED
+from tiltmeter.streams.levels import numbers_of
+from tiltmeter.streams.powers import CHUNK, PairBatch, PairPlan, pair_batch
+from tiltmeter.theory.checks import Floats
+from tiltmeter.theory.correction import CorrectionFunction
+from tiltmeter.theory.summed import Exponents, Partition, Polynomial, PowerSums, SummedRows
+from tiltmeter.theory.uncertainty import Integers
+
+# of x and e^ℓ: what (E0[x] − E1[e^ℓ·x])/sd0(x) and its error are made of
+BALANCE_EXPONENTS: tuple[Exponents, ...] = ((0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (0, 2), (1, 2), (2, 2))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TallyPlan:
+    """What the third pass has to know; it travels to every worker.
+
+    Attributes
+    ----------
+    edges
+        Of the calibration bins.
+    tilt
+        t of the least change that removes the gap, by e^(W·t); None where there is none.
+    scales
+        Mean and standard deviation of each numeric feature.
+    has_equals
+        For each feature, whether anyone in the reference has a value.
+    """
+
+    pair: PairPlan
+    correction: CorrectionFunction
+    dialled: tuple[CorrectionFunction, ...]
+    edges: Floats
+    tilt: Floats | None
+    scales: tuple[tuple[float, float], ...]
+    has_equals: tuple[NDArray[np.bool_], ...]
+
+    @property
+    def balanced(self) -> list[tuple[str, ...]]:
+        """The columns whose balance takes numbers: each numeric feature, its square, and products of two."""
+        names = [levels.name for levels in self.pair.levels if levels.has_numbers and in_membership(levels)]
+        pairs = list(combinations(names, 2))
+        single = [part for name in names for part in ((name,), (name, name))]
+        return [*single, *(pairs if len(pairs) <= MOST_PRODUCTS else [])]
+
+
+def in_membership(levels: object) -> bool:
+    """Return whether a membership model may learn from the feature."""
+    return getattr(levels, "kind", "") not in ("constant", "identifier") and not getattr(levels, "is_group", False)
+
+
+class Extreme(NamedTuple):
+    """The least of a number over rows, and the feature codes of its row: of equals, the first codes."""
+
+    value: float
+    codes: tuple[int, ...]
+    correction: float
+
+    def best(self, other: Extreme) -> Extreme:
+        """Return the lesser of two."""
+        if abs(self.value - other.value) <= TIED:
+            return min(self, other, key=lambda one: one.codes)
+        return min(self, other, key=lambda one: one.value)
+
+
+NOBODY = Extreme(np.inf, (), 0.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairTallies:
+    """What the third pass finds, added with `+`.
+
+    Attributes
+    ----------
+    bins
+        For figures.
+    extremes
+        Where f~ is largest, smallest and nearest to 0.
+    alone, weight
+        Weight of the audited people with a value that nobody in the reference has, and of all.
+    balance
+        Sums of each balanced column.
+    """
+
+    bins: Tallies
+    extremes: dict[str, Extreme]
+    alone: float
+    balance: tuple[tuple[PowerSums, PowerSums], ...]
+
+    def __add__(self, other: PairTallies) -> PairTallies:
+        pairs = zip(self.balance, other.balance, strict=True)
+        return PairTallies(
+            self.bins + other.bins,
+            {name: one.best(other.extremes[name]) for name, one in self.extremes.items()},
+            self.alone + other.alone,
+            tuple((one[0] + two[0], one[1] + two[1]) for one, two in pairs),
+        )
+
+
+def pair_tallies(plan: TallyPlan, table: pl.DataFrame) -> PairTallies:
+    """Return what one batch adds to the third pass."""
+    rows = pair_batch(plan.pair, table)
+    scores = rows.scores[:, 0] if plan.pair.outcomes == 1 else rows.scores
+    outcome = rows.scores[:, plan.pair.measured - plan.pair.first_score]
+    features = tuple(levels.feature(codes) for levels, codes in zip(plan.pair.levels, rows.codes, strict=True))
+    found = Binned(
+        rows.audited,
+        rows.weights,
+        outcome,
+        scores,
+        rows.log_odds,
+        rows.log_odds - plan.pair.prior,
+        features,
+        _moved(plan, rows),
+    )
+    return PairTallies(
+        tallied(found, plan.correction, plan.dialled, plan.edges),
+        _extremes(plan, rows, scores),
+        _alone(plan, rows),
+        _balance(plan, rows),
+    )
+
+
+def _moved(plan: TallyPlan, rows: PairBatch) -> Floats | None:
+    """Return w·e^(W·t), each audited row's weight after the least change, up to a factor."""
+    if plan.tilt is None:
+        return None
+    others = rows.scores if plan.pair.outcomes == 1 else rows.scores[:, 1:]
+    at = plan.pair.pivot[1:] if plan.pair.outcomes == 1 else plan.pair.pivot[2:]
+    return np.asarray(rows.weights * np.exp((others - at) @ plan.tilt))
+
+
+def _extremes(plan: TallyPlan, rows: PairBatch, scores: Floats) -> dict[str, Extreme]:
+    mine = rows.audited & (rows.weights > 0)
+    f = np.asarray(plan.correction(rows.log_odds[mine], scores[mine]))
+    codes = np.column_stack([column[mine] for column in rows.codes])
+    sides = {"max": -f, "min": f, "near_zero": np.abs(f)}
+    return {name: _extreme(values, f, codes) for name, values in sides.items()}
+
+
+def _extreme(values: Floats, f: Floats, codes: Integers) -> Extreme:
+    if not values.size:
+        return NOBODY
+    tied = np.flatnonzero(values <= values.min() + TIED)
+    place = int(tied[np.lexsort(codes[tied].T[::-1])[0]])
+    return Extreme(float(values[place]), tuple(codes[place].tolist()), float(f[place]))
+
+
+def _alone(plan: TallyPlan, rows: PairBatch) -> float:
+    if all(known.all() for known in plan.has_equals):
+        return 0.0
+    alone = np.zeros(len(rows.weights), dtype=np.bool_)
+    for codes, known, levels in zip(rows.codes, plan.has_equals, plan.pair.levels, strict=True):
+        if in_membership(levels):
+            alone |= ~known[codes]
+    return float(rows.weights[alone & rows.audited].sum())
+
+
+def _balance(plan: TallyPlan, rows: PairBatch) -> tuple[tuple[PowerSums, PowerSums], ...]:
+    """Return the sums of each balanced column: one matrix product for all of them."""
+    columns = plan.balanced
+    if not columns:
+        return ()
+    z, size = _standardised(plan, rows), len(columns)
+    ratio = np.exp(rows.log_odds - plan.pair.top)
+    total = np.zeros((12, 1 + 2 * size))
+    for start in range(0, len(ratio), CHUNK):
+        part = slice(start, start + CHUNK)
+        powers = np.ones((1 + 2 * size, len(ratio[part])))
+        for x, names in zip(powers[1 : 1 + size], columns, strict=True):
+            for name in names:
+                x *= z[name][part]
+        np.square(powers[1 : 1 + size], out=powers[1 + size :])
+        total += _sides(rows.audited[part], rows.weights[part], ratio[part]) @ powers.T
+    counts = (np.array([int(who.sum())]) for who in (rows.audited, ~rows.audited))
+    groups = zip((total[:6], total[6:]), counts, strict=True)
+    found = [[_column_sums(sides, j, size, people) for j in range(size)] for sides, people in groups]
+    return tuple(zip(*found, strict=True))
+
+
+def _sides(audited: NDArray[np.bool_], weights: Floats, ratio: Floats) -> Floats:
+    """Return w, w·e^ℓ, w·e^2ℓ, w², w²·e^ℓ and w²·e^2ℓ of the audited and of the reference rows."""
+    w0 = weights * audited
+    found = []
+    for w in (w0, weights - w0):
+        for weighed in (w, w**2):
+            found += [weighed, weighed * ratio, weighed * ratio * ratio]
+    return np.array(found)
+
+
+def _column_sums(sides: Floats, column: int, count: int, people: Integers) -> PowerSums:
+    at = (0, 1 + column, 1 + count + column)  # Σ of 1, x and x²
+    first, second = ([[sides[3 * power + e, at[i]] for i, e in BALANCE_EXPONENTS]] for power in (0, 1))
+    return PowerSums(people, np.array(first), np.array(second))
+
+
+def _standardised(plan: TallyPlan, rows: PairBatch) -> dict[str, Floats]:
+    numeric = [levels for levels in plan.pair.levels if levels.has_numbers]
+    found = {}
+    for levels, (mean, sd) in zip(numeric, plan.scales, strict=True):
+        values = numbers_of(rows.table[levels.name])
+        z = np.clip((values - mean) / sd, -REACH, REACH) if sd > 0 else np.zeros(len(values))
+        found[levels.name] = np.where(np.isnan(values), 0.0, z)
+    return found
+
+
+def balance_rows(sums: Sequence[PowerSums]) -> tuple[SummedRows, Polynomial, Polynomial]:
+    """Return the rows of one balanced column, the column, and e^ℓ up to a factor."""
+    rows = SummedRows(BALANCE_EXPONENTS, Partition(sums[0], sums[1]))
+    return rows, Polynomial.variable(0, 2), Polynomial.variable(1, 2)

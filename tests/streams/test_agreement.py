@@ -1,0 +1,191 @@
+"""A stream gives the numbers that memory gives, to the ninth digit, whichever engine holds it and however it is cut."""
+
+from functools import cache
+
+import duckdb
+import numpy as np
+import polars as pl
+import pytest
+from scipy.special import expit, logit, softmax
+from tests.test_audit_engines import FEATURES, assert_same_numbers, people
+
+import tiltmeter as tm
+from tiltmeter.datasets import COMPAS_FEATURES, load_compas
+from tiltmeter.engines import batches
+from tiltmeter.models.paper import outcome_scores
+
+WAYS = {
+    "known": {},
+    "weights": {"weights": "weight"},
+    "plug-in": {"folds": None},
+    "plug-in, weights": {"folds": None, "weights": "weight"},
+    "outputs only": {"input_weight": 0.0, "favourable": "low"},
+    "decisions": {"threshold": 0.5},
+    "given": {"given": {"owner": True}},
+    "classes": {"scores": ["none", "some", "all"], "favourable": "some"},
+    "classes, plug-in": {"scores": ["none", "some", "all"], "favourable": "all", "folds": None, "weights": "weight"},
+}
+PEOPLE = {"group": "group", "reference": "B", "scores": "score", "features": FEATURES, "membership": "chance"}
+
+
+@cache
+def classed(rows=400):
+    """Return people with probabilities of three classes beside their score."""
+    frame = people(rows)
+    score = frame["score"].to_numpy()
+    classes = softmax(np.column_stack([0.3 - score, score**2, 2 * score]), axis=1)
+    return frame.with_columns(pl.Series(name, classes[:, y]) for y, name in enumerate(("none", "some", "all")))
+
+
+def in_files(frame, folder, ending, parts=3):
+    for part in range(parts):
+        rows = frame.slice(
+            part * frame.height // parts, (part + 1) * frame.height // parts - part * frame.height // parts
+        )
+        path = folder / f"part-{part}.{ending}"
+        rows.write_parquet(path) if ending == "parquet" else rows.write_csv(path)
+    return str(folder / f"*.{ending}")
+
+
+SOURCES = {
+    "frame": lambda frame, _: frame,
+    "lazy": lambda frame, _: frame.lazy(),
+    "duckdb": lambda frame, _: duckdb.from_arrow(frame.to_arrow()),
+    "parquet files": lambda frame, folder: in_files(frame, folder, "parquet"),
+    "csv files": lambda frame, folder: in_files(frame, folder, "csv"),
+}
+
+
+@cache
+def in_memory(way):
+    return tm.audit(classed(), **PEOPLE | WAYS[way]).to_dict()
+
+
+@pytest.fixture
+def small_batches(monkeypatch):
+    monkeypatch.setattr(batches, "BATCH", 37)
+
+
+@pytest.mark.parametrize("way", list(WAYS))
+def test_a_stream_in_many_batches_gives_the_audit_of_memory(way, small_batches):
+    found = tm.audit(tm.stream(classed()), **PEOPLE | WAYS[way]).to_dict()
+    assert_same_numbers(found, in_memory(way))
+
+
+@pytest.mark.parametrize("source", [name for name in SOURCES if name != "frame"])
+@pytest.mark.parametrize("way", ["known", "weights"])
+def test_every_source_of_a_stream_gives_the_audit_of_memory(source, way, tmp_path, small_batches):
+    data = SOURCES[source](classed(), tmp_path)
+    found = tm.audit(tm.stream(data), **PEOPLE | WAYS[way]).to_dict()
+    assert_same_numbers(found, in_memory(way))
+
+
+@pytest.mark.parametrize("source", ["parquet files", "csv files"])
+def test_files_of_few_rows_are_read_into_memory(source, tmp_path):
+    found = tm.audit(SOURCES[source](classed(), tmp_path), **PEOPLE).to_dict()
+    assert_same_numbers(found, in_memory("known"))
+
+
+def test_many_rows_are_streamed_without_asking(monkeypatch, tmp_path):
+    monkeypatch.setattr("tiltmeter.streams.sources.STREAMED_ROWS", 300)
+    found = tm.audit(SOURCES["parquet files"](classed(), tmp_path), **PEOPLE)["A"]
+    with pytest.raises(tm.TiltmeterError, match="`path` must have rows in memory, got a comparison made of sums"):
+        found.path([(1, 1, 1, 1)])
+    fitted = tm.audit(classed().lazy(), **PEOPLE | {"membership": None, "total_shares": False})["A"]
+    assert fitted.path([(1, 1, 1, 1)])  # a model is fitted on rows in memory
+
+
+@cache
+def compas():
+    data = load_compas()
+    frame = data.with_columns(score=pl.Series(outcome_scores(data, COMPAS_FEATURES, "is_recid")))
+    frame = frame.filter(pl.col("race").is_in(["African-American", "Caucasian"]))
+    chance = outcome_scores(
+        frame.with_columns((pl.col("race") == "African-American").cast(pl.Int64).alias("target")),
+        COMPAS_FEATURES,
+        "target",
+    )
+    return frame.with_columns(chance=pl.Series(chance))
+
+
+def test_compas_as_a_stream_is_compas_in_memory(monkeypatch):
+    monkeypatch.setattr(batches, "BATCH", 1000)
+    arguments = {
+        "group": "race",
+        "reference": "Caucasian",
+        "scores": "score",
+        "features": COMPAS_FEATURES,
+        "membership": "chance",
+        "favourable": "low",
+    }
+    plain, found = (tm.audit(data, **arguments) for data in (compas(), tm.stream(compas())))
+    assert_same_numbers(found.to_dict(), plain.to_dict())
+    one, two = (audit["African-American"] for audit in (plain, found))
+    assert_same_numbers(two.prototypes(suppress=False), one.prototypes(suppress=False))
+    for feature in COMPAS_FEATURES:
+        expected, streamed = one.profile(feature), two.profile(feature)
+        assert streamed.select("value", "n", "n_reference").equals(expected.select("value", "n", "n_reference"))
+        for column in ("correction", "score"):
+            np.testing.assert_allclose(streamed[column], expected[column], atol=1e-9)
+        for column in ("correction_25", "correction_50", "correction_75"):
+            np.testing.assert_allclose(streamed[column], expected[column], atol=0.021)
+
+
+def test_more_joint_cells_than_are_kept_leave_out_what_needs_them(monkeypatch, small_batches):
+    monkeypatch.setattr("tiltmeter.streams.powers.MOST_JOINT", 50)
+    monkeypatch.setattr("tiltmeter.streams.audit.MOST_JOINT", 50)
+    found = tm.audit(tm.stream(classed()), **PEOPLE).to_dict()["comparisons"]["A"]
+    expected = in_memory("known")["comparisons"]["A"]
+    for name in ("gap", "descent_rate", "input_divergence", "unexplained", "balance", "dial"):
+        assert_same_numbers(found[name], expected[name])
+    assert found["prototypes"]["max"]["count"] is None
+    assert any("prototypes are withheld" in note for note in found["notes"])
+
+
+@cache
+def many(rows=60_000, seed=1):
+    """Return people of whom every row is another, with a numeric feature of too many values to count."""
+    random = np.random.default_rng(seed)
+    audited = random.random(rows) < 0.4
+    amount = random.normal(10 - 2 * audited, 3, rows)
+    region = random.integers(0, 4, rows) + (audited & (random.random(rows) < 0.2))
+    ell = logit(0.4) - (amount - 9.2) * 2 / 9 + 0.15 * region
+    score = expit(0.2 * (amount - 9) - 0.1 * region + 0.2 * random.normal(size=rows))
+    columns = {"group": np.where(audited, "a", "b"), "amount": amount, "region": region, "score": score}
+    return pl.DataFrame(columns | {"chance": expit(ell)})
+
+
+def test_edges_come_from_a_sample_where_values_are_too_many_and_the_notes_say_so():
+    arguments = {"group": "group", "reference": "b", "scores": "score", "membership": "chance"}
+    plain, found = (tm.audit(data, **arguments)["a"] for data in (many(), tm.stream(many())))
+    for name in ("gap", "output_divergence", "input_divergence", "descent_rate", "unexplained"):
+        assert_same_numbers(getattr(found, name).to_dict(), getattr(plain, name).to_dict())
+    assert any("levels of amount come from a sample of 20,000 rows" in note for note in found.notes)
+    rows = {row["feature"]: row for row in found.proxies.to_dicts()}
+    expected = {row["feature"]: row for row in plain.proxies.to_dicts()}
+    assert rows["amount"]["gap"] == pytest.approx(expected["amount"]["gap"], rel=0.01)
+    assert_same_numbers(
+        {k: rows["region"][k] for k in ("gap", "gap_low", "share", "share_high", "reveals", "alignment")},
+        {k: expected["region"][k] for k in ("gap", "gap_low", "share", "share_high", "reveals", "alignment")},
+    )
+    assert found.balance.auc == pytest.approx(plain.balance.auc, abs=1e-7)
+    cost, streamed = (c.bins()["least_change"]["cost"] for c in (plain, found))
+    assert streamed == pytest.approx(cost, rel=1e-3)
+
+
+def test_the_order_of_rows_and_the_cut_of_batches_are_no_matter(monkeypatch):
+    arguments = {"group": "group", "reference": "b", "scores": "score", "membership": "chance"}
+    one = tm.audit(tm.stream(many()), **arguments).to_dict()
+    monkeypatch.setattr(batches, "BATCH", 7_001)
+    two = tm.audit(tm.stream(many().sample(fraction=1.0, shuffle=True, seed=5)), **arguments).to_dict()
+    assert_same_numbers(two, one)
+    assert two["provenance"]["data_sha256"] == one["provenance"]["data_sha256"]
+
+
+def test_a_model_scores_batch_by_batch(small_batches):
+    def model(frame):
+        return expit(0.05 * (frame["income"].fill_null(48.0).to_numpy() - 48) + 0.5 * frame["owner"].to_numpy())
+
+    arguments = PEOPLE | {"scores": None, "model": model}
+    plain, found = (tm.audit(data, **arguments).to_dict() for data in (classed(), tm.stream(classed())))
+    assert_same_numbers(found, plain)
