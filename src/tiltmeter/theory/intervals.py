@@ -77,6 +77,11 @@ def shortfall(rows: RowSums, favourable: Column) -> Functional:
     return Functional.of(rows, size * (rows.mean1(favourable) - rows.mean0(favourable)), missing, -missing)
 
 
+def unseen_rate(size: float, confidence: float) -> float:
+    """Return 1 − (α/2)^(1/n), the exact binomial upper bound of a rate after none of n rows."""
+    return float(1.0 - ((1.0 - confidence) / 2) ** (1.0 / size))
+
+
 @dataclass(frozen=True, slots=True)
 class NoneOf:
     """The ratio 0/p1 after none of n0 audited rows: 0, with the exact binomial upper bound."""
@@ -86,8 +91,7 @@ class NoneOf:
 
     def estimate(self, confidence: float = 0.95) -> Estimate:
         """Return [0, (1 − (α/2)^(1/n0))/p1]."""
-        bound = 1.0 - ((1.0 - confidence) / 2) ** (1.0 / self.size)
-        return Estimate(0.0, 0.0, bound / self.reference_rate)
+        return Estimate(0.0, 0.0, unseen_rate(self.size, confidence) / self.reference_rate)
 
 
 def impact_ratio(rows: RowSums, favourable: Column) -> Measured:
