@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tiltmeter.models.groups import MINIMUM_ROWS
-from tiltmeter.theory.intervals import impact_ratio, unseen_rate
+from tiltmeter.theory.intervals import impact_ratio
 from tiltmeter.theory.uncertainty import NOISE, Estimate, Rows
 
 MEASURES = {
@@ -95,22 +95,13 @@ def _compared(group: Count, highest: Count, is_highest: bool, is_alone: bool, li
 
 
 def ratio_of_counts(group: Count, highest: Count, confidence: float) -> Estimate:
-    """Return the impact ratio of two groups of decisions, with its interval.
-
-    Where everyone counts, the normal law sees no spread; the exact binomial bound of the rest takes its place.
-    """
+    """Return the impact ratio of two groups of decisions, with its interval."""
     outcome = np.repeat(
         [1.0, 0.0, 1.0, 0.0],
         [group.counted, group.size - group.counted, highest.counted, highest.size - highest.counted],
     )
     rows = Rows.of(np.arange(outcome.size) < group.size)
-    found = impact_ratio(rows, outcome).estimate(confidence)
-    low, high = found.low or 0.0, found.high or 0.0
-    if group.counted == group.size:
-        low *= 1.0 - unseen_rate(group.size, confidence)
-    if highest.counted == highest.size:
-        high /= 1.0 - unseen_rate(highest.size, confidence)
-    return Estimate(found.value, low, high)
+    return impact_ratio(rows, outcome).estimate(confidence)
 
 
 def _side(ratio: Estimate, threshold: float | None) -> tuple[bool | None, str]:

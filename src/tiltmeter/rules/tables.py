@@ -167,7 +167,7 @@ def rule_tables(
         median=outcomes.median,
         limits=limits,
         notes=tuple(notes_of(chosen, frames, outcomes, favourable, limits)),
-        provenance=provenance_of(table, [], stated),
+        provenance=provenance_of(table, [], {}, stated),
     )
 
 

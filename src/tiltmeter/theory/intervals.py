@@ -23,6 +23,7 @@ from tiltmeter.theory.uncertainty import (
     RowSums,
     Square,
     covariances,
+    quantile,
 )
 
 SMALLEST_SHARE = 1e-12  # outcome probabilities below this are taken as 0
@@ -60,10 +61,10 @@ def gap(rows: RowSums, outcome: Column) -> Functional:
 def unseen_se(rows: RowSums, outcome: Column) -> tuple[float, float]:
     """Return the standard error of each group's mean that its rows do not show: all have the same decision, 0 or 1.
 
-    It is that of Agresti and Caffo, p(1−p)/(n+2) with one more of each decision; 0 for a group that varies.
+    Its 95 % interval reaches the exact binomial bound; it is 0 for a group that varies.
     """
     sizes = ((rows.mean0(outcome), rows.count0), (rows.mean1(outcome), rows.count1))
-    found = [math.sqrt((n + 1) / (n + 2) ** 3) if mean in (0.0, 1.0) else 0.0 for mean, n in sizes]
+    found = [unseen_rate(n, 0.95) / quantile(0.95) if mean in (0.0, 1.0) else 0.0 for mean, n in sizes]
     return found[0], found[1]
 
 
@@ -105,7 +106,8 @@ def impact_ratio(rows: RowSums, favourable: Column) -> Measured:
     if p <= SMALLEST_SHARE:
         return NoneOf(1.0 / rows.square0, p1)
     log_ratio = Functional.of(rows, math.log(p / p1), favourable / p, -favourable / p1)
-    return LogNormal(log_ratio.value, log_ratio.se)
+    unseen, unseen1 = unseen_se(rows, favourable)
+    return LogNormal(log_ratio.value, math.hypot(log_ratio.se, unseen / p, unseen1 / p1))
 
 
 def standardised_difference(rows: RowSums, outcome: Column) -> Normal:
