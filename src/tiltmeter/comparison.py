@@ -188,7 +188,7 @@ def balance_dict(found: Balance) -> dict[str, Any]:
         "clipped": found.clipped,
         "mismatches": [
             {"name": m.name, "difference": m.difference, "se": m.se}
-            for m in sorted(found.mismatches, key=lambda m: (-round(abs(m.difference), 9), m.name))[:20]
+            for m in sorted(found.mismatches, key=lambda m: (-round(abs(m.difference), 6), m.name))[:20]
         ],
     }
 
