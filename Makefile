@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-slow lint bench bench-audit format clean
+.PHONY: demo test test-slow lint bench bench-audit pictures format clean
 
 demo: $(VENV)/installed
-	@$(BIN)/tiltmeter demo
+	@$(BIN)/tiltmeter demo --report compas-report.html
 
 test: lint
 	$(BIN)/python -m pytest
@@ -27,8 +27,14 @@ bench: $(VENV)/installed-dev
 bench-audit: $(VENV)/installed-dev  # minutes to hours: scale, streams, planted truths, coverage
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.stream
+	$(BIN)/python -m benchmarks.report
 	$(BIN)/python -m benchmarks.planted --seeds 50
 	$(BIN)/python -m benchmarks.coverage --repetitions 500 --n 2000 10000
+	$(BIN)/python -m benchmarks.totals --repetitions 100 --n 2000
+
+pictures: $(VENV)/installed-dev  # of the docs and the README; needs chromium
+	$(BIN)/python scripts/make_figures.py
+	$(BIN)/python scripts/make_screenshots.py
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .
@@ -42,7 +48,7 @@ $(VENV)/bin/python:
 
 $(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing tiltmeter ..." >&2
-	@$(BIN)/python -m pip install --quiet -c constraints.txt -e .
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[report]'
 	@touch $@
 
 $(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python

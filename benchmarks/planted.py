@@ -27,7 +27,6 @@ VERDICTS = (PROXY, JOINT, NOTHING, UNDECIDED)
 SIZE = 5_000
 NOISE = 30
 ALPHA = 0.05
-MATERIALITY = 0.005  # the default of an audit
 
 
 @dataclass(frozen=True)
@@ -99,9 +98,7 @@ class Tally:
     redundant: Counter[str] = field(default_factory=Counter)
     noisy: int = 0  # audits in which a noise feature got evidence
     audits: int = 0
-    unexplained: Counter[str] = field(
-        default_factory=Counter
-    )  # intervals that exclude 0, beyond a tenth of the materiality
+    unexplained: Counter[str] = field(default_factory=Counter)  # intervals that exclude 0
     seconds: list[float] = field(default_factory=list)
 
     def add(self, found: Comparison) -> None:
@@ -135,8 +132,7 @@ def run(seeds: range, size: int = SIZE, noise: int = NOISE) -> Tally:
         tally.add(pair)
         for name, found in (("many", many), ("pair", pair), ("group", by_group)):
             assert found.unexplained is not None
-            excludes = found.unexplained.low > 0 or found.unexplained.high < 0
-            tally.unexplained[name] += excludes and abs(found.unexplained.value) > 0.1 * MATERIALITY
+            tally.unexplained[name] += found.unexplained.low > 0 or found.unexplained.high < 0
     return tally
 
 

@@ -29,3 +29,15 @@ def pytest_sessionfinish(session, exitstatus):
     if skipped and os.environ.get("TILTMETER_FORBID_SKIPS"):
         reporter.write_line(f"TILTMETER_FORBID_SKIPS is set, but {len(skipped)} test(s) were skipped", red=True)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Debian's chromium, driven by Playwright; its tests are skipped where there is none."""
+    from playwright.sync_api import sync_playwright
+    from tests.browser import FLAGS
+
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        yield found
+        found.close()

@@ -10,7 +10,7 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
-from tests.test_audit_engines import FEATURES, assert_same_numbers, audited, people
+from tests.test_audit_engines import FEATURES, WAYS, assert_same_numbers, audited, people
 
 import tiltmeter as tm
 from tiltmeter.comparison import ESTIMATES
@@ -264,6 +264,22 @@ def test_integer_weights_equal_repeated_rows_for_the_plug_in_fit():
 def test_sampling_weights_widen_intervals_and_repeated_rows_narrow_them():
     weighted, repeated = weighted_and_repeated(folds=5, membership="chance")
     assert weighted.gap.high - weighted.gap.low > 1.3 * (repeated.gap.high - repeated.gap.low)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("factor", [1 / 3, 1e300, 1e-300])
+def test_a_common_factor_of_the_weights_changes_nothing(way, factor):
+    data = people()
+    plain, scaled = (audited(data, weights=data["weight"] * c, **WAYS[way]).to_dict() for c in (1.0, factor))
+    assert_same_numbers(scaled, plain)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("size", [1e308, 5e-324])
+def test_weights_at_the_ends_of_the_floats_are_no_weights(way, size):
+    options = WAYS[way] | {"features": ["city", "owner"]}
+    plain, weighted = (audited(people(), weights=w, **options).to_dict() for w in (None, np.full(400, size)))
+    assert_same_numbers(weighted, plain)
 
 
 def test_equal_weights_are_no_weights():
@@ -565,6 +581,30 @@ def test_path_and_projection_follow_the_rows_of_the_table():
     assert c.path([(1, 0, 0, 1e6)])[0].q == pytest.approx(end.q, abs=1e-6)
 
 
+@pytest.mark.parametrize("divergence", ["chi2", "hellinger", "js", "tv"])
+def test_a_path_is_solved_where_nobody_audited_gets_an_outcome(divergence):
+    data = people(300, 3).with_columns(score=pl.when(group="A").then(0.0).otherwise("score"))
+    point = audited(data, folds=None)["A"].path([(1, 0, 0, 1)], divergence)[0]
+    assert point.optimality_gap < 1e-7
+    assert point.q == pytest.approx(1 / len(point.q), abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("of_a", "of_b", "divergence"), [(0.0, None, "reverse_kl"), (None, 0.0, "kl"), (None, 1.0, "chi2")]
+)
+def test_outputs_out_of_reach_are_told_by_scores_and_groups(of_a, of_b, divergence):
+    fixed = pl.when(group="A").then(of_a).otherwise(of_b)
+    c = audited(people(300, 3).with_columns(score=pl.coalesce(fixed, "score")), folds=None)["A"]
+    told = r"the mean score of 'B' must be within reach of the scores of 'A', got [\d.]+ and scores from"
+    with pytest.raises(tm.TiltmeterError, match=told) as path:
+        c.path([(1, 0, 0, 1)], divergence)
+    with pytest.raises(tm.TiltmeterError, match=told) as project:
+        c.project()
+    assert "λ4" in str(path.value)
+    assert "removes the gap" in str(project.value)
+    assert not any(word in str(error.value) for error in (path, project) for word in ("atom", "`q`", "mixture"))
+
+
 def test_the_product_of_plug_in_factors_is_the_gap_even_with_rare_levels():
     random = np.random.default_rng(1)
     city = random.choice([f"c{i}" for i in range(30)], 800, p=np.r_[np.full(5, 0.19), np.full(25, 0.002)])
@@ -601,9 +641,10 @@ def test_rounding_noise_is_no_gap():
 
 def test_weights_that_rest_on_one_person_are_noted():
     weights = np.ones(600)
-    weights[0] = 59_400
-    c = audited(people(600, 4), features=["city", "owner"], weights=weights)["A"]
-    assert any("the weights make" in note for note in c.notes)
+    for largest in (59_400, 1e8):
+        weights[0] = largest
+        c = audited(people(600, 4), features=["city", "owner"], weights=weights)["A"]
+        assert any("the weights make" in note for note in c.notes)
 
 
 @pytest.mark.parametrize("weights", [[1, 1, 1, 1], [(1, 1)], ["abcd"], [(0, 0, 0, 0)], 3, "abcd"])

@@ -264,3 +264,13 @@ def test_numbers_of_numpy_are_numbers():
     found = tm.audit(people(), "group", scores="score", features="city", total_shares=np.False_, **options)
     kinds = {type(value) for value in found.to_dict()["settings"].values()}
     assert kinds == {int, float, bool}
+
+
+def test_weights_that_differ_beyond_all_measure_are_an_error():
+    weights = np.where(np.arange(400) % 2, 1e12, 1e-9)
+    with pytest.raises(
+        tm.TiltmeterError, match=r"`weights` must not differ by more than a factor of 1e\+09, got 1e-09 and 1e\+12\."
+    ):
+        audited(people(), weights=weights)
+    weights[weights < 1] = 0.0
+    assert audited(people(), weights=weights, folds=None).rows["zero_weight"] == 200

@@ -78,6 +78,43 @@ def test_a_gate_on_something_undefined_fires(folder):
     assert "is not defined, so it cannot pass" in result.stderr
 
 
+@pytest.fixture(scope="module")
+def with_small_groups(tmp_path_factory):
+    """Two groups of sixty beside two of which nothing can be said."""
+    path = tmp_path_factory.mktemp("small")
+    names = ["north"] * 60 + ["south"] * 60 + ["isle"] * 3 + ["reef"] * 2
+    table = {"group": names, "city": (["x", "y", "z"] * 42)[:125], "score": ([0.2, 0.4, 0.6, 0.5] * 32)[:125]}
+    pl.DataFrame(table).write_parquet(path / "small.parquet")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("conditions", "code", "said"),
+    [
+        (["gap>0.9"], 0, ["Gate: gap>0.9: not evaluated for isle, reef, too small to be compared."]),
+        (["too_small>0"], 1, ["Gate: too_small>0: too_small is 2 (isle, reef)."]),
+        (["too_small>2"], 0, []),
+        (["too_small>=1", "gap<0.9"], 1, ["too_small is 2", "gap<0.9: gap of", "gap<0.9: not evaluated for isle"]),
+        ([], 0, []),
+    ],
+)
+def test_groups_too_small_to_compare_do_not_pass_a_gate_in_silence(with_small_groups, conditions, code, said):
+    arguments = [part for condition in conditions for part in ("--fail-if", condition)]
+    common = ("--group", "group", "--scores", "score", "--folds", "0", *arguments)
+    result = tiltmeter("audit", "small.parquet", *common, cwd=with_small_groups)
+    assert result.returncode == code, result.stderr
+    assert all(sentence in result.stderr for sentence in said)
+    assert result.stderr.count("\n") == len(said)
+
+
+def test_no_group_too_small_is_no_reason_to_fail(folder):
+    plug_in = ("--scores", "score", "--reference", "Caucasian", "--folds", "0")
+    result = audit(folder, *plug_in, "--fail-if", "too_small>0", "--fail-if", "gap>0.9")
+    assert (result.returncode, result.stderr) == (0, "")
+    fired = audit(folder, *plug_in, "--fail-if", "too_small<1")
+    assert (fired.returncode, fired.stderr) == (1, "Gate: too_small<1: too_small is 0.\n")
+
+
 def test_given_conditions_on_the_outcome(folder):
     result = audit(folder, "--scores", "score", "--given", "is_recid=1", "--folds", "0", "--json", "-")
     summary = json.loads(result.stdout)
@@ -96,6 +133,7 @@ def test_given_conditions_on_the_outcome(folder):
         (("--scores", "score", "--reference", "Martian"), "`reference` must"),
         (("--scores", "score", "--fail-if", "fairness<1"), "`--fail-if` must be QUANTITY<NUMBER"),
         (("--scores", "score", "--fail-if", "gap<much"), "`--fail-if` must compare with a number, got 'much'"),
+        (("--scores", "score", "--fail-if", "too_small.low>0"), "`--fail-if` must take too_small as it is, a count"),
         (("--scores", "score", "--given", "is_recid"), "`--given` must be COLUMN=VALUE"),
         (("--scores", "score", "--given", "is_recid=7"), "`given` must name a value"),
         (("--scores", "score", "--folds", "2"), "`folds` must be a whole number of at least 3"),

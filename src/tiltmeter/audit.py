@@ -38,6 +38,7 @@ from tiltmeter.models.membership import (
 )
 from tiltmeter.models.paper import logistic_log_odds
 from tiltmeter.pairs import PairRows
+from tiltmeter.progress import Listener, stage, told_to
 from tiltmeter.provenance import Provenance, check_provenance, provenance_of, stream_provenance
 from tiltmeter.settings import Settings
 from tiltmeter.streams.audit import StreamedAudit, streamed_audit
@@ -46,10 +47,14 @@ from tiltmeter.streams.sources import read_into_memory, stream_of
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import Rows
 from tiltmeter.views.json_file import write_json
+from tiltmeter.views.notebook import audit_html
+from tiltmeter.views.report.page import write_report
 
 Booleans = NDArray[np.bool_]
 FEW_ROWS = 50_000
 SCHEMA = "tiltmeter/audit/1"  # of to_dict and to_json; a change that breaks a reader raises the number
+READING = 0.05  # of the time, about
+MEMBERSHIP = 0.4  # of the time of a comparison, about
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,6 +123,13 @@ class Audit:
         """Write every number of the audit to a JSON file, whole or not at all."""
         write_json(self.to_dict(), str(path))
 
+    def report(self, path: str | Path) -> None:
+        """Write the report, one HTML file that needs no network, whole or not at all."""
+        write_report(self.to_dict(), path)
+
+    def _repr_html_(self) -> str:
+        return audit_html(repr(self), [comparison._repr_html_() for comparison in self.comparisons.values()])
+
     def __repr__(self) -> str:
         return f"Audit({self.group} against {self.reference!r}: {', '.join(map(repr, self.comparisons))})"
 
@@ -143,6 +155,7 @@ def audit(
     seed: int = 0,
     total_shares: bool = True,
     provenance: Mapping[str, str] | None = None,
+    progress: Listener | None = None,
 ) -> Audit:
     """Return how a fixed model's outputs differ between groups, and which features carry the difference.
 
@@ -182,34 +195,44 @@ def audit(
     provenance
         What a reader of the report should know of the data and the model, e.g. {"group labels": "self-reported",
         "data window": "2024", "model": "credit 3.1"}.
+    progress
+        A function that is told, again and again, the stage of the work and the fraction done, up to 1.
     """
+    if progress is not None and not callable(progress):
+        raise DataError(
+            f"`progress` must be a function of a stage and a fraction, got {shown(progress)}.", "for example print."
+        )
     stated = check_provenance(provenance)
     settings = Settings(input_weight, output_weight, confidence, materiality, folds, seed, total_shares)
-    streamed = stream_of(data, membership)
-    data = data if streamed is not None else read_into_memory(data)
-    names = column_names(data) if streamed is None else streamed.names()
-    used = _used_columns(names, group, scores, membership, weights, given)
-    chosen = feature_names(features, names, used)
-    if streamed is not None:
-        roles = {"group": group, "scores": scores, "membership": membership, "weights": weights}
-        question = asked_of_rows(names, roles, model, chosen, favourable, threshold, given)
-        return _of_stream(streamed_audit(streamed, question, reference, audited, settings), question, settings, stated)
-    table = read_table(data, [*dict.fromkeys([*chosen, *used])])
-    channel = channel_of(
-        data, table, scores=scores, model=model, features=chosen, favourable=favourable, threshold=threshold
-    )
-    row_weights = weights_of(weights, table)
-    keep, left_out = _kept(table, channel, row_weights, given)
-    groups = groups_of(table.filter(keep), _kept_values(group, names, keep), reference, audited)
-    compared = np.isin(groups.codes, [groups.labels.index(label) for label in (groups.reference, *groups.audited)])
-    index, codes = np.flatnonzero(keep)[compared], groups.codes[compared]
-    encoded = encode_features(table[index], chosen, codes, None if weights is None else row_weights[index])
-    source = _MembershipSource(membership, data, table, chosen, settings, len(groups.audited))
-    telling = sorted(feature.name for feature in encoded if feature.in_membership)
-    order = _canonical_order(table[index].select(telling), codes, channel.scores[index], row_weights[index])
-    everyone = _Compared(index, codes, row_weights[index], encoded, order)
-    with _threads(index.size):
-        comparisons = {label: _compare(label, groups, channel, everyone, source, settings) for label in groups.audited}
+    with told_to(progress):
+        streamed = stream_of(data, membership)
+        if streamed is not None:
+            roles = {"group": group, "scores": scores, "membership": membership, "weights": weights}
+            question = _question(streamed.names(), roles, model, features, favourable, threshold, given)
+            return _of_stream(
+                streamed_audit(streamed, question, reference, audited, settings), question, settings, stated
+            )
+        with stage(0.0, READING, "reading"):
+            data = read_into_memory(data)
+            names = column_names(data)
+            used = _used_columns(names, group, scores, membership, weights, given)
+            chosen = feature_names(features, names, used)
+            table = read_table(data, [*dict.fromkeys([*chosen, *used])])
+            channel = channel_of(
+                data, table, scores=scores, model=model, features=chosen, favourable=favourable, threshold=threshold
+            )
+            row_weights = weights_of(weights, table)
+            keep, left_out = _kept(table, channel, row_weights, given)
+        groups = groups_of(table.filter(keep), _kept_values(group, names, keep), reference, audited)
+        compared = np.isin(groups.codes, [groups.labels.index(label) for label in (groups.reference, *groups.audited)])
+        index, codes = np.flatnonzero(keep)[compared], groups.codes[compared]
+        encoded = encode_features(table[index], chosen, codes, None if weights is None else row_weights[index])
+        source = _MembershipSource(membership, data, table, chosen, settings, len(groups.audited))
+        telling = sorted(feature.name for feature in encoded if feature.in_membership)
+        order = _canonical_order(table[index].select(telling), codes, channel.scores[index], row_weights[index])
+        everyone = _Compared(index, codes, row_weights[index], encoded, order)
+        with stage(READING, 1.0), _threads(index.size):
+            comparisons = _comparisons(groups, channel, everyone, source, settings)
     return Audit(
         comparisons=comparisons,
         rows=_accounted(table.height, left_out, groups, index.size),
@@ -221,6 +244,21 @@ def audit(
         settings=settings,
         provenance=provenance_of(table, chosen, stated),
     )
+
+
+def _question(
+    names: Sequence[str],
+    roles: Mapping[str, Any],
+    model: Any,
+    features: str | Sequence[str] | None,
+    favourable: Any,
+    threshold: float | None,
+    given: Mapping[str, Any] | None,
+) -> Question:
+    """Return what an audit asks of each row of a stream."""
+    used = _used_columns(names, roles["group"], roles["scores"], roles["membership"], roles["weights"], given)
+    chosen = feature_names(features, names, used)
+    return asked_of_rows(names, roles, model, chosen, favourable, threshold, given)
 
 
 def _of_stream(found: StreamedAudit, question: Question, settings: Settings, stated: dict[str, str]) -> Audit:
@@ -329,6 +367,17 @@ def _accounted(read: int, left_out: dict[str, int], groups: Groups, used: int) -
     return {"read": read, "used": used} | gone | {"group_not_audited": read - used - sum(gone.values())}
 
 
+def _comparisons(
+    groups: Groups, channel: Channel, everyone: _Compared, source: _MembershipSource, settings: Settings
+) -> dict[str, Comparison]:
+    """Return the comparisons, each an equal part of the work."""
+    found, count = {}, len(groups.audited)
+    for place, label in enumerate(groups.audited):
+        with stage(place / count, (place + 1) / count, label):
+            found[label] = _compare(label, groups, channel, everyone, source, settings)
+    return found
+
+
 def _compare(
     label: str, groups: Groups, channel: Channel, everyone: _Compared, source: _MembershipSource, settings: Settings
 ) -> Comparison:
@@ -343,8 +392,10 @@ def _compare(
     )
     design_columns(features)  # raises, with reasons, where no feature can tell groups apart
     pair = PairRows(rows, scores, scores if scores.ndim == 1 else favourable, favourable, features, index)
-    found, name = source.of(rows, features, index)
-    return compare(label, groups.reference, pair, found, name, settings)
+    with stage(0.0, MEMBERSHIP, "membership model"):
+        found, name = source.of(rows, features, index)
+    with stage(MEMBERSHIP, 1.0):
+        return compare(label, groups.reference, pair, found, name, settings)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

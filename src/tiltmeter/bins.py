@@ -88,7 +88,7 @@ class Tally:
         """Return each bin's share of a group (0 the audited, 1 the reference), None where it is withheld."""
         share = self.weights[group] / self.weights[group].sum()
         hidden = withheld(self.counts[group])
-        return [None if is_hidden else float(part) for part, is_hidden in zip(share, hidden, strict=True)]
+        return [None if is_hidden else min(float(part), 1.0) for part, is_hidden in zip(share, hidden, strict=True)]
 
 
 def _tally(found: Binned, places: Integers, bins: int) -> Tally:
@@ -355,12 +355,12 @@ def _profile(tally: ValueTally, feature: Feature, positions: int) -> dict[str, A
             "value": label,
             "n": None if hidden[value] else int(audited[value]),
             "n_reference": None if hidden_reference[value] else int(reference[value]),
-            "share_audited": None if hidden[value] else float(p0[value]),
-            "share_reference": None if hidden_reference[value] else float(p1[value]),
+            "share_audited": None if hidden[value] else min(float(p0[value]), 1.0),
+            "share_reference": None if hidden_reference[value] else min(float(p1[value]), 1.0),
             "score": float(tally.score[value] / weight[value]) if is_shown else None,
             "log_odds": float(means[value, 0]) if is_shown else None,
             "scores": means[value, 1:].tolist() if is_shown else None,
-            "share_moved": None if moved is None or hidden[value] else float(moved[value]),
+            "share_moved": None if moved is None or hidden[value] else min(float(moved[value]), 1.0),
             "correction": None if at is None else _distribution(at[value]),
             "quantiles": quantiles[value] if is_shown and quantiles else None,
         }

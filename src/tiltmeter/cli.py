@@ -58,8 +58,9 @@ def main() -> None:
 
 @main.command()
 @click.option("--json", "json_target", metavar="FILE", help="Also write the numbers as JSON; '-' is standard output.")
+@click.option("--report", "report", metavar="FILE.html", help="Also write the report, one page for people.")
 @one_line_errors
-def demo(json_target: str | None) -> None:
+def demo(json_target: str | None, report: str | None) -> None:
     """Run the paper's experiment on bundled COMPAS data.
 
     With --json - the JSON is all that is written to standard output.
@@ -73,6 +74,8 @@ def demo(json_target: str | None) -> None:
     summary = paper_experiment()
     if json_target is not None:
         write_json(summary, json_target)
+    if report is not None:
+        _report(summary["cross_fitted"], report)
     if json_target != "-":
         print_demo(summary, Console(width=min(Console().width, 110)))
 
@@ -99,9 +102,19 @@ def demo(json_target: str | None) -> None:
 )
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--json", "json_target", metavar="FILE", help="Also write every number as JSON; '-' is standard output.")
-@click.option("--fail-if", "conditions", multiple=True, metavar="CONDITION", help="Exit with 1, e.g. impact_ratio<0.8.")
+@click.option("--report", "report", metavar="FILE.html", help="Also write the report, one page for people.")
+@click.option("--state", "stated", multiple=True, metavar="NAME=TEXT", help='For the report, e.g. "model=credit 3.1".')
+@click.option(
+    "--fail-if",
+    "conditions",
+    multiple=True,
+    metavar="CONDITION",
+    help="Exit with 1, e.g. impact_ratio<0.8, or too_small>0: groups with too few rows to compare. Repeat for more.",
+)
 @one_line_errors
-def audit(data: tuple[str, ...], json_target: str | None, conditions: tuple[str, ...], **options: Any) -> None:
+def audit(
+    data: tuple[str, ...], json_target: str | None, report: str | None, conditions: tuple[str, ...], **options: Any
+) -> None:
     """Audit a model's scores in DATA: .csv or .parquet files, a quoted pattern of them, or a folder.
 
     With --membership, five million rows or more are streamed: they need not fit in memory.
@@ -112,22 +125,33 @@ def audit(data: tuple[str, ...], json_target: str | None, conditions: tuple[str,
 
     from tiltmeter.gates import gate
     from tiltmeter.views.json_file import write_json
-    from tiltmeter.views.terminal import print_audit
+    from tiltmeter.views.terminal import print_audit, printable, progress_bar
 
     gates = [gate(condition) for condition in conditions]
     errors = Console(stderr=True)
-    with errors.status("Comparing the groups …") if errors.is_terminal else nullcontext():
-        result = _audited(data, **options)
+    is_watched = errors.is_terminal and json_target != "-"
+    with progress_bar(errors) if is_watched else nullcontext() as progress:
+        result = _audited(data, progress=progress, **options)
     summary = result.to_dict()
     if json_target is not None:
         write_json(summary, json_target)
+    if report is not None:
+        _report(summary, report)
     if json_target != "-":
         print_audit(summary, Console(width=min(Console().width, 110)))
     fired = [sentence for one in gates for sentence in one.fired(result)]
-    for sentence in fired:
-        click.echo(f"Gate: {sentence}", err=True)
+    unjudged = [sentence for one in gates if (sentence := one.unjudged(result)) is not None]
+    for sentence in (*fired, *unjudged):
+        click.echo(f"Gate: {printable(sentence)}.", err=True)
     if fired:
         sys.exit(GATE_FIRED)
+
+
+def _report(summary: dict[str, Any], target: str) -> None:
+    from tiltmeter.views.report.page import write_report
+
+    write_report(summary, target)
+    click.echo(f"The report is in {target}.", err=True)
 
 
 def _audited(files: tuple[str, ...], **options: Any) -> Audit:
@@ -137,7 +161,7 @@ def _audited(files: tuple[str, ...], **options: Any) -> Audit:
     from tiltmeter.models.paper import outcome_scores
     from tiltmeter.streams.sources import read_into_memory
 
-    outcome, scores = options.pop("outcome"), options.pop("scores")
+    outcome, scores, stated = options.pop("outcome"), options.pop("scores"), options.pop("stated")
     if bool(scores) == (outcome is not None):
         raise TiltmeterError(
             f"exactly one of `--scores` and `--outcome` must be given, got {'both' if scores else 'neither'}.",
@@ -148,7 +172,8 @@ def _audited(files: tuple[str, ...], **options: Any) -> Audit:
         **options,
         "group": list(options["group"]),
         "audited": list(options["audited"]) or None,
-        "given": _given(options["given"]) or None,
+        "given": _pairs("--given", options["given"], "repaid=1") or None,
+        "provenance": _pairs("--state", stated, '"model=credit 3.1"'),
         "folds": options["folds"] or None,
         "features": features,
     }
@@ -162,11 +187,11 @@ def _audited(files: tuple[str, ...], **options: Any) -> Audit:
     return run(table, scores=outcome_scores(table, arguments["features"], outcome), **arguments)
 
 
-def _given(conditions: tuple[str, ...]) -> dict[str, str]:
-    given = {}
+def _pairs(option: str, conditions: tuple[str, ...], example: str) -> dict[str, str]:
+    pairs = {}
     for condition in conditions:
-        column, sign, value = condition.partition("=")
-        if not sign or not column:
-            raise TiltmeterError(f"`--given` must be COLUMN=VALUE, got {condition!r}.", "for example repaid=1.")
-        given[column] = value
-    return given
+        name, sign, value = condition.partition("=")
+        if not sign or not name:
+            raise TiltmeterError(f"`{option}` must be NAME=VALUE, got {condition!r}.", f"for example {example}.")
+        pairs[name] = value
+    return pairs

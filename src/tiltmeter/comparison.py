@@ -9,22 +9,25 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from tiltmeter.errors import SupportError, TiltmeterError
+from tiltmeter.errors import DataError, SupportError, TiltmeterError
 from tiltmeter.models.balance import Balance
 from tiltmeter.models.features import OTHER, design_columns
 from tiltmeter.models.membership import Membership, prior_log_odds
 from tiltmeter.models.regressions import reference_expectation
 from tiltmeter.pairs import Pair
 from tiltmeter.people import BINS, People
+from tiltmeter.progress import stage
 from tiltmeter.proxies import ProxyInputs, proxy_table
 from tiltmeter.settings import Settings
 from tiltmeter.theory import crossfit, intervals
 from tiltmeter.theory.correction import CorrectionFunction, correction_function
-from tiltmeter.theory.dial import ShareForm
+from tiltmeter.theory.dial import ShareForm, along
 from tiltmeter.theory.exponents import TestPair
 from tiltmeter.theory.path import PathPoint
 from tiltmeter.theory.uncertainty import Column, Estimate, Measured, Normal, Rows, without_noise
 from tiltmeter.theory.world import Projection
+from tiltmeter.views.figures import Figure, comparison_figure, shares_along_dial
+from tiltmeter.views.notebook import comparison_html
 
 NEGLIGIBLE = 0.1  # of the materiality: among millions of rows, a dependence of no consequence is still significant
 FEW_PEOPLE = 30
@@ -58,6 +61,8 @@ class Comparison:
         Mean score of the audited group minus that of the reference.
     impact_ratio
         Favourable rate of the audited group divided by that of the reference.
+    shortfall
+        How many more of the audited group would have the favourable outcome at the reference's rate.
     standardised_difference
         The gap over √((Var0(W) + Var1(W))/2).
     unexplained
@@ -84,6 +89,7 @@ class Comparison:
     favourable_rates: Rates
     gap: Estimate
     impact_ratio: Estimate | None
+    shortfall: Estimate
     standardised_difference: Estimate | None
     output_divergence: Estimate | None
     input_divergence: Estimate | None
@@ -116,6 +122,18 @@ class Comparison:
         """
         return self._people.distribution(feature, bins)
 
+    def shares_along_dial(self, positions: int = 21, confidence: float = 0.95) -> pl.DataFrame:
+        """Return each feature's share of the correction from "align inputs" (position 0) to "align outputs" (1).
+
+        Strongest feature first; no intervals for plug-in values; no rows where outputs have no finite divergence.
+        """
+        if not isinstance(positions, int) or isinstance(positions, bool) or positions < 2:
+            raise DataError(f"`positions` must be a whole number of at least 2, got {positions!r}.", "21 is usual.")
+        forms = {} if self.dial is None else {name: self.dial[name] for name in self.proxies["feature"]}
+        is_plug_in = self.balance is None
+        records = along(forms, np.linspace(0.0, 1.0, positions).tolist(), None if is_plug_in else confidence)
+        return pl.DataFrame(records, schema=ALONG_SCHEMA)
+
     def bins(self) -> dict[str, Any]:
         """Return what figures and the report are made of: distributions, profiles and the path, as plain numbers."""
         return self._people.bins(self.proxies["feature"].to_list())
@@ -141,6 +159,20 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the comparison, keyed by attribute name."""
+        dial = None if self.dial is None else {name: form.to_dict() for name, form in self.dial.items()}
+        return self._numbers() | {"prototypes": self.prototypes(), "dial": dial, "bins": self.bins()}
+
+    def plot(self, name: str = "proxy_map", feature: str | None = None) -> Figure:
+        """Return one of the comparison's figures: its chart, the numbers behind it, and words for both."""
+        if name == "shares_along_dial":
+            return shares_along_dial(self._numbers(), self.shares_along_dial())
+        return comparison_figure(self.to_dict(), name, feature)
+
+    def _repr_html_(self) -> str:
+        return comparison_html(self._numbers())
+
+    def _numbers(self) -> dict[str, Any]:
+        """Return what needs no further pass over the rows."""
         summary = {name: getattr(self, name) for name in PLAIN}
         summary["output"] = self.output._asdict()
         summary["favourable_rates"] = {k: v.to_dict() for k, v in self.favourable_rates._asdict().items()}
@@ -151,9 +183,6 @@ class Comparison:
         summary["equal_outputs"] = None if test is None else {"statistic": test.statistic, "p_value": test.p_value}
         summary["correction"] = self.correction.to_dict()
         summary["proxies"] = self.proxies.to_dicts()
-        summary["prototypes"] = self.prototypes()
-        summary["dial"] = None if self.dial is None else {name: form.to_dict() for name, form in self.dial.items()}
-        summary["bins"] = self.bins()
         summary["balance"] = None if self.balance is None else balance_dict(self.balance)
         summary["notes"] = list(self.notes)
         return summary
@@ -169,6 +198,7 @@ PLAIN = ("audited", "reference", "rows", "epsilon_max", "membership", "shapley_r
 ESTIMATES = (
     "gap",
     "impact_ratio",
+    "shortfall",
     "standardised_difference",
     "output_divergence",
     "input_divergence",
@@ -176,6 +206,14 @@ ESTIMATES = (
     "unexplained",
     "decisions_needed",
 )
+
+ALONG_SCHEMA = {
+    "position": pl.Float64,
+    "feature": pl.String,
+    "share": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+}
 
 
 def balance_dict(found: Balance) -> dict[str, Any]:
@@ -220,7 +258,8 @@ class _Builder:
         self.log_odds = membership.log_odds if isinstance(membership, Membership) else membership
         self.scores = pair.score_columns()
         self.table = design_columns(sorted(pair.features, key=lambda feature: feature.name))
-        self.expected = self._expected_outcome()
+        with stage(0.0, 0.2, "regressions"):
+            self.expected = self._expected_outcome()
         self.notes: list[str] = []
 
     def comparison(self) -> Comparison:
@@ -234,7 +273,8 @@ class _Builder:
                 self.notes += [f"the membership model is inadequate: {reason}" for reason in checked.reasons]
         inputs = ProxyInputs(self.audited, pair, self.scores, self.membership, correction, self.log_odds)
         is_adequate = checked is None or checked.is_adequate
-        table = proxy_table(inputs, self.settings, is_adequate)
+        with stage(0.2, 0.95):
+            table = proxy_table(inputs, self.settings, is_adequate)
         unexplained = self._defined(self._unexplained)
         alone = self._without_equals()
         self._note_dependence(unexplained, is_adequate, alone)
@@ -249,6 +289,7 @@ class _Builder:
             ),
             gap=self._estimate(intervals.gap(rows, pair.outcome).normal()),
             impact_ratio=self._defined(lambda: intervals.impact_ratio(rows, pair.favourable)),
+            shortfall=self._estimate(intervals.shortfall(rows, pair.favourable).normal()),
             standardised_difference=self._defined(lambda: intervals.standardised_difference(rows, pair.outcome)),
             output_divergence=self._defined(lambda: intervals.output_divergence(rows, self.scores)),
             input_divergence=self._defined(self._input_divergence),
@@ -264,7 +305,7 @@ class _Builder:
             balance=checked,
             membership=self.name,
             notes=(*dict.fromkeys([*self.notes, *table.notes]),),
-            _people=pair.people(correction, self.log_odds, self._log_ratio()),
+            _people=pair.people((self.audited, self.reference), correction, self.log_odds, self._log_ratio()),
         )
 
     def _estimate(self, measured: Measured) -> Estimate:

@@ -39,3 +39,7 @@ class ConvergenceError(TiltmeterError):
 
 class DataError(TiltmeterError):
     """Rows, columns or files are not what the analysis needs."""
+
+
+class MissingExtraError(TiltmeterError, ImportError):
+    """A feature needs packages that a plain installation leaves out."""

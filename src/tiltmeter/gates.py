@@ -21,13 +21,15 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
 }
 PATTERN = re.compile(r"^\s*(\w+)(?:\.(value|low|high))?\s*(<=|>=|<|>)\s*(\S+)\s*$")
 PROXIES = "proxies"  # how many features show proxy evidence
+TOO_SMALL = "too_small"  # how many groups have too few rows to be compared
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
     """A condition such as "impact_ratio<0.8" or "gap.low>0.05"; it fires where the condition holds.
 
-    A quantity that is not defined fires too: not knowing is no reason to pass.
+    A quantity that is not defined fires too: not knowing is no reason to pass. Groups too small to be compared have a
+    quantity of their own, their number.
     """
 
     text: str
@@ -38,6 +40,8 @@ class Gate:
 
     def fired(self, audit: Audit) -> list[str]:
         """Return a sentence for each comparison in which the gate fires."""
+        if self.quantity == TOO_SMALL:
+            return self._fired_by_size(audit)
         found = []
         for name, comparison in audit.comparisons.items():
             value = self._value(comparison)
@@ -46,6 +50,18 @@ class Gate:
             elif COMPARE[self.compare](value, self.limit):
                 found.append(f"{self.text}: {self.quantity} of {name} is {value:.6g}")
         return found
+
+    def unjudged(self, audit: Audit) -> str | None:
+        """Return a sentence that names the groups which the gate could not be evaluated for, if there are any."""
+        if self.quantity == TOO_SMALL or not audit.too_small:
+            return None
+        return f"{self.text}: not evaluated for {_names(audit)}, too small to be compared"
+
+    def _fired_by_size(self, audit: Audit) -> list[str]:
+        count = len(audit.too_small)
+        if not COMPARE[self.compare](count, self.limit):
+            return []
+        return [f"{self.text}: {TOO_SMALL} is {count}" + (f" ({_names(audit)})" if count else "")]
 
     def _value(self, comparison: Comparison) -> float | None:
         if self.quantity == PROXIES:
@@ -57,14 +73,22 @@ class Gate:
         return None if value is None else float(value)
 
 
+def _names(audit: Audit) -> str:
+    return ", ".join(audit.too_small)
+
+
 def gate(text: str) -> Gate:
     """Return the gate that a condition describes."""
-    names = [*ESTIMATES, PROXIES]
+    names = [*ESTIMATES, PROXIES, TOO_SMALL]
     match = PATTERN.match(text)
     if match is None or match[1] not in names:
         raise TiltmeterError(
             f"`--fail-if` must be QUANTITY<NUMBER, with <, <=, > or >=, got {text!r}.",
             f"the quantities are {', '.join(names)}; add .low or .high for an end of the interval.",
+        )
+    if match[2] is not None and match[1] in (PROXIES, TOO_SMALL):
+        raise TiltmeterError(
+            f"`--fail-if` must take {match[1]} as it is, a count, got {text!r}.", f"leave out .{match[2]}."
         )
     try:
         limit = float(match[4])

@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tiltmeter.bins import QUANTILES, SUPPRESSED_BELOW, Binned, binned, withheld
-from tiltmeter.errors import DataError, WeightsError
+from tiltmeter.errors import DataError, SupportError, WeightsError
 from tiltmeter.models.features import Feature
 from tiltmeter.theory.checks import Floats, check_weights
 from tiltmeter.theory.correction import CorrectionFunction
@@ -22,7 +22,7 @@ from tiltmeter.theory.ways import Ways, ways
 from tiltmeter.theory.world import Projection
 
 BINS = 40
-TIED = 1e-9  # corrections no further apart are equal up to rounding
+TIED = 1e-9  # corrections, and shares of people, no further apart are equal up to rounding
 
 
 class People(Protocol):
@@ -40,9 +40,10 @@ class People(Protocol):
 class RowPeople:
     """The rows of a pair, with the correction, the log-odds of one fit on all rows, and the cross-fitted log-ratio.
 
-    `places` are the rows' places in the table.
+    `groups` are the names of the two, and `places` the rows' places in the table.
     """
 
+    groups: tuple[str, str]
     rows: Rows
     scores: Floats
     outcome: Floats
@@ -116,13 +117,21 @@ class RowPeople:
             raise WeightsError(f"`weights` must be a list of four numbers each, got {weights!r}.", "see World.path.")
         points: list[PathPoint] = []
         for lam in [check_weights(four) for four in weights]:
-            points.append(path_point(inputs, lam, chosen, points[-1].multipliers if points else None))
+            try:
+                points.append(path_point(inputs, lam, chosen, points[-1].multipliers if points else None))
+            except SupportError:
+                hint = "give λ4 the weight 0, or use a divergence that stays finite: 'hellinger', 'js' or 'tv'."
+                raise self._out_of_reach(inputs, hint) from None
         return points
 
     def project(self) -> Projection:
         """As of `Comparison`."""
         inputs = self._inputs()
-        q, t = projection(inputs.p0, inputs.channel, inputs.y1)
+        try:
+            q, t = projection(inputs.p0, inputs.channel, inputs.y1)
+        except SupportError:
+            hint = f"no change of the features of {self.groups[0]!r} alone removes the gap of this model."
+            raise self._out_of_reach(inputs, hint) from None
         return Projection(q, check_divergence("kl").between(q, inputs.p0), t)
 
     def _feature(self, name: str) -> Feature:
@@ -140,6 +149,22 @@ class RowPeople:
         rows = self.rows
         mine = np.flatnonzero(rows.audited & (rows.weights > 0))
         return mine[np.argsort(self.places[mine])]
+
+    def _out_of_reach(self, inputs: Inputs, hint: str) -> SupportError:
+        """Return the error for outputs that no weights on the audited rows can have, in terms of the scores.
+
+        Every audited row has mass in both groups' distributions of the features; only the scores can lack support.
+        """
+        low, high = inputs.channel.min(axis=0), inputs.channel.max(axis=0)
+        is_binary = len(low) == 2
+        y = 1 if is_binary else int(np.argmax(np.maximum(inputs.y1 - high, low - inputs.y1)))
+        outcome = "" if is_binary else f" of outcome {y}"
+        audited, reference = self.groups
+        return SupportError(
+            f"the mean score{outcome} of {reference!r} must be within reach of the scores of {audited!r}, "
+            f"got {inputs.y1[y]:.4g} and scores from {low[y]:.4g} to {high[y]:.4g}.",
+            hint,
+        )
 
     def _inputs(self) -> Inputs:
         """Return the rows as a finite world: P0 on the audited rows, P1/P0 = e^{−ℓ}, Y1 from the reference rows.
@@ -196,7 +221,8 @@ PROFILE_SCHEMA = {
 
 def _spread(f: Floats, weights: Floats) -> dict[str, float | None]:
     """Return mean and quantiles of f~; a weight counts as that many rows."""
-    ends = np.quantile(f, QUANTILES, weights=weights, method="inverted_cdf").tolist()
+    levels = np.array(QUANTILES) * (1.0 - TIED)  # sums of weights reach a level up to rounding
+    ends = np.quantile(f, levels, weights=weights, method="inverted_cdf").tolist()
     quantiles: dict[str, float | None] = {
         f"correction_{round(100 * q)}": end if f.size * min(q, 1 - q) >= SUPPRESSED_BELOW else None
         for q, end in zip(QUANTILES, ends, strict=True)

@@ -17,6 +17,7 @@ from tiltmeter.models.membership import Membership, prior_log_odds, sampled_memb
 from tiltmeter.models.regressions import left_out_expectations, part_log_ratios
 from tiltmeter.models.shapley import learned_shapley
 from tiltmeter.pairs import SAMPLED_ROWS, Pair, PairRows
+from tiltmeter.progress import stage
 from tiltmeter.settings import Settings
 from tiltmeter.theory import crossfit
 from tiltmeter.theory.carriers import Cells, carrier, cells, gap_factors
@@ -147,10 +148,14 @@ class _Table:
     def built(self) -> ProxyTable:
         records: list[dict[str, Any]] = [{"feature": feature.name} for feature in self.features]
         gaps = self._carriers(records)
-        self._shapley(records)
-        self._shares(records)
-        totals = self._totals(records)
-        self._pairs(records)
+        with stage(0.0, 0.2, "Shapley values"):
+            self._shapley(records)
+        with stage(0.2, 0.3, "shares"):
+            self._shares(records)
+        with stage(0.3, 0.9, "total shares"):
+            totals = self._totals(records)
+        with stage(0.9, 1.0, "partners"):
+            self._pairs(records)
         self._words(records, gaps, totals)
         order = sorted(range(len(records)), key=lambda j: (-round(abs(gaps[j].value), 12), records[j]["feature"]))
         frame = pl.DataFrame([records[j] for j in order], schema=SCHEMA, infer_schema_length=None)
@@ -374,13 +379,18 @@ class _Table:
         def learned(targets: list[Floats]) -> list[Means]:
             return list(left_out_expectations(rows, table, part, targets, self.settings.seed))
 
-        inputs, outputs = learned(part_log_ratios(rows, part)), learned([outcome] * len(part.parts))
+        with stage(0.0, 0.4):
+            inputs = learned(part_log_ratios(rows, part))
+        with stage(0.4, 0.8):
+            outputs = learned([outcome] * len(part.parts))
         found = {"share_inputs": inputs, "share_outputs": outputs}
         if g.output is None:
             return found | {"share": _mixed(inputs, outputs, l2, 0.0)}
         if g.output.slopes.size == 1:
             return found | {"share": _mixed(inputs, outputs, l2, l4 * float(g.output.slopes[0]))}
-        return found | {"share": _mixed(inputs, learned([g.output.values()] * len(part.parts)), l2, l4)}
+        with stage(0.8, 1.0):
+            term = learned([g.output.values()] * len(part.parts))
+        return found | {"share": _mixed(inputs, term, l2, l4)}
 
     def _sampled(self, membership: Membership) -> tuple[Rows, Integers, dict[str, Any], Membership]:
         table, pair = design_columns(self.features), self._pair_of_rows()

@@ -1,6 +1,7 @@
 """Every engine gives the same clean frame, and every mistake its own message."""
 
 import copy
+import re
 import subprocess
 import sys
 from datetime import UTC, date, datetime, timedelta, timezone
@@ -528,13 +529,16 @@ def test_a_file_that_is_not_what_it_should_be_is_an_error(file_of, name, content
 def test_a_missing_file_is_an_error_with_the_nearest_name(file_of):
     path = file_of("people.csv", "x\n1\n")
     with pytest.raises(
-        DataError, match=r"'poeple.csv' must be an existing file, .*\nHint: did you mean 'people.csv'\?"
+        DataError, match=r"/poeple.csv' must be an existing file, .*\nHint: did you mean 'people.csv'\?"
     ):
         read_file(path.with_name("poeple.csv"))
-    with pytest.raises(DataError, match=r"'b.csv' must be an existing file, .*\nHint: it was looked for in /nowhere"):
+    with pytest.raises(DataError, match=r"'/nowhere/b.csv' must be an existing file, .*\nHint: .* in /nowhere"):
         read_file("/nowhere/b.csv")
 
 
-def test_a_folder_is_not_a_file(tmp_path):
-    with pytest.raises(DataError, match=r"must be a file, got a folder\.\nHint: name one"):
-        read_file(tmp_path)
+def test_a_folder_is_not_a_file_and_is_named_as_it_was_given(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    for given in (".", "..", "data", str(tmp_path)):
+        with pytest.raises(DataError, match=rf"^'{re.escape(given)}' must be a file, got a folder\.\nHint: name one"):
+            read_file(given)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -32,6 +34,7 @@ from tiltmeter.theory.crossfit import (
     gradient_variance,
     input_divergence,
     learned_variance,
+    pairing,
     unexplained,
 )
 from tiltmeter.theory.uncertainty import Rows, averaged
@@ -179,6 +182,39 @@ def test_unexplained_tells_whether_the_score_knows_the_group(direct, is_found):
     left = unexplained(rows, outcome, expected, found.pairings).normal().estimate()
     assert left.low - 1e-3 <= direct <= left.high + 1e-3
     assert (left.low > 0.01) is is_found
+
+
+def fitted_pairings(rows, ell, basis, fold, rng):
+    """Return the pairings of models whose errors are means of what each of their folds taught them."""
+    lessons = 0.25 * rng.standard_normal((5, basis.shape[1])) @ basis.T
+    models = [
+        [(lessons[list(a)].mean(axis=0), lessons[list(b)].mean(axis=0)) for a, b in p] for p in fold_pairings(5, True)
+    ]
+    own = np.arange(fold.size)
+    errors = [np.array(of_folds)[fold, :, own].T for of_folds in models]
+    return [pairing(rows, ell + a, ell + b, fold) for a, b in errors]
+
+
+@pytest.mark.parametrize(("noise", "direct"), [(0.0, 0.0), (0.0, 0.03), (0.1, 0.03)])
+def test_unexplained_covers_whether_or_not_the_features_determine_the_score(noise, direct):
+    """Without noise, the errors of the two regressions meet in a product as large as the influence function."""
+    hits, narrow = 0, 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        audited = np.arange(1000) % 2 == 0
+        x = rng.standard_normal(1000) + 0.5 * audited
+        basis = np.cos(np.outer(x, np.arange(1, 5)) + np.arange(4))
+        rows, fold = Rows.of(audited), row_folds(audited, 5, seed)
+        expected = expit(x)
+        outcome = expected + basis @ (0.02 * rng.standard_normal(4)) + direct * audited
+        outcome += noise * rng.standard_normal(1000)
+        pairs = fitted_pairings(rows, 0.5 * x - 0.125, basis, fold, rng)
+        found = unexplained(rows, outcome, expected, pairs)
+        alone = averaged([unexplained(rows, outcome, expected, [replace(p, b=p.a)]) for p in pairs])
+        hits += abs(found.value - direct) <= 1.96 * found.se
+        narrow += abs(found.value - direct) <= 1.96 * alone.se
+    assert 0.92 <= hits / 200 <= 0.99
+    assert (narrow / 200 < 0.9) == (noise == 0.0)
 
 
 def test_any_classifier_is_cross_fitted_the_same_way():

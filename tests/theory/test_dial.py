@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from tiltmeter.theory.crossfit import explained_variance, feature_share, gradient, gradient_variance, pairing
-from tiltmeter.theory.dial import CORNERS, PAIRS, plug_in_form, share_form
+from tiltmeter.theory.dial import CORNERS, PAIRS, along, plug_in_form, share_form
 from tiltmeter.theory.uncertainty import Rows, averaged
 
 weights = st.floats(0.0, 3.0)
@@ -68,3 +68,14 @@ def test_a_plug_in_form_is_the_share_of_the_variance_of_g():
     assert form.at(2.0, 3.0).estimate().to_dict() == pytest.approx(
         dict.fromkeys(("value", "low", "high"), m.var() / g.var())
     )
+
+
+def test_shares_along_the_dial_are_the_form_s_at_each_position():
+    rows, scores, pairs, codes = world(2)
+    form = form_of(rows, scores, pairs, codes)
+    found = along({"x": form}, [0.0, 0.25, 1.0], 0.9)
+    for record in found:
+        t = record["position"]
+        expected = form.at(1 - t, t).estimate(0.9)
+        assert (record["share"], record["low"], record["high"]) == (expected.value, expected.low, expected.high)
+    assert [record["low"] for record in along({"x": form}, [0.5], None)] == [None]

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from tests.worlds import ALL, SMOOTH, conic_minimiser, conic_projection, lambdas, random_world, worlds
 
 import tiltmeter as tm
+from tiltmeter.theory.divergence import check_divergence
+from tiltmeter.theory.path import Inputs, path_point
 
 
 @pytest.mark.parametrize("divergence", ALL)
@@ -198,3 +200,19 @@ def test_path_claims_to_be_unique_only_where_it_is():
         swapped = point.q[[0, 1, 3, 2]]
         assert world.objective(swapped, (1, 0, 0, 50), divergence) == pytest.approx(point.objective, abs=1e-9)
         assert world.path((1, 1, 0, 50), divergence).unique
+
+
+@pytest.mark.parametrize("divergence", ["chi2", "hellinger", "js", "tv"])
+@pytest.mark.parametrize("weights", [(1, 0, 0, 1), (1, 1, 0, 1), (0.2, 0, 0.5, 5)])
+def test_an_outcome_that_no_input_reaches_costs_its_constant(divergence, weights):
+    """Where W(y|x) = 0 everywhere but Y1(y) > 0, no Q can change the output term: P0 and P1 alone decide."""
+    rng = np.random.default_rng(1)
+    p0, p1 = rng.dirichlet(np.ones(30), 2)
+    certain = np.column_stack([np.ones(30), np.zeros(30)])
+    y0, y1 = np.array([1.0, 0.0]), np.array([0.5, 0.5])
+    chosen = check_divergence(divergence)
+    point = path_point(Inputs(p0, p1, certain, y0, y1), weights, chosen)
+    inputs_only = path_point(Inputs(p0, p1, certain, y0, y0), (*weights[:2], 0.0, 0.0), chosen)
+    expected = inputs_only.objective + weights[3] * chosen.between(y0, y1)
+    assert point.optimality_gap <= 1e-9 * sum(weights)
+    assert point.objective == pytest.approx(expected, abs=1e-9)

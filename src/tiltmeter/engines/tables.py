@@ -445,14 +445,15 @@ def check_file(file: Path) -> None:
 
 
 def _missing_file(file: Path) -> DataError:
+    given = repr(str(file))  # in full: the end of a long path says most
     if file.is_dir():
-        return DataError(f"{shown(file.name)} must be a file, got a folder.", "name one .csv or .parquet file.")
+        return DataError(f"{given} must be a file, got a folder.", "name one .csv or .parquet file.")
     neighbours = sorted(entry.name for entry in file.parent.iterdir()) if file.parent.is_dir() else []
     nearest = nearest_name(file.name, neighbours)
     hint = (
         f"did you mean {shown(nearest)}?" if nearest is not None else f"it was looked for in {file.parent.resolve()}."
     )
-    return DataError(f"{shown(file.name)} must be an existing file, got none of that name.", hint)
+    return DataError(f"{given} must be an existing file, got none of that name.", hint)
 
 
 def _check_parquet(file: Path) -> None:

@@ -131,7 +131,7 @@ def _fit_trees(sample: Sample, seed: int) -> FittedTrees:
         categorical_features=sample.codes if sample.codes.any() else None,
         random_state=seed,
     )
-    weights = sample.weights if is_weighted else None
+    weights = sample.weights / sample.weights.mean() if is_weighted else None
     return FittedTrees(model.fit(sample.raw, sample.audited, sample_weight=weights))
 
 

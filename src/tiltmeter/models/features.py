@@ -39,6 +39,7 @@ FEWEST_TEXTS = 20  # rows below which distinct texts prove nothing
 MANY_NUMBERS = 1000  # rows at which distinct whole numbers are no accident
 IDENTIFIER_NAME = re.compile(r"(^|[^a-z])(id|ids|uuid|guid|key|index|nr|number)$|[a-z]I[dD]$")
 EDGE_ERROR = 0.05  # of the narrower bin beside it, by which an edge may be rounded
+ROUNDING = 1e-9  # of a sum of weights
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -200,7 +201,8 @@ def _quantile_edges(numbers: Floats, weights: Floats | None, bins: int) -> Float
     else:
         order = np.argsort(numbers, kind="stable")
         total = np.cumsum(weights[order])
-        quantiles = numbers[order][np.searchsorted(total, steps * total[-1] / bins)]
+        reached = (1.0 - ROUNDING) * total[-1] / bins  # a sum of weights may fall short of its quantile by rounding
+        quantiles = numbers[order][np.searchsorted(total, steps * reached)]
     return _inner_edges(numbers, quantiles)
 
 
@@ -304,7 +306,8 @@ def is_text_identifier(known: int, distinct: int) -> bool:
 def _kept_levels(text: pl.Series, weights: Floats | None) -> set[str]:
     """Return the levels that stay; of equally frequent ones the first in the alphabet."""
     frame = pl.DataFrame({"level": text}).with_columns(weight=pl.lit(1.0) if weights is None else pl.Series(weights))
-    counts = frame.group_by("level").agg(pl.col("weight").sum()).sort("weight", "level", descending=[True, False])
+    sums = pl.col("weight").sum().round_sig_figs(9)  # equal up to rounding is equal
+    counts = frame.group_by("level").agg(sums).sort("weight", "level", descending=[True, False])
     levels = counts["level"].to_list()
     plain = [level for level in levels if level not in (MISSING, OTHER)]
     return {*plain[:MOST_LEVELS], *(level for level in levels if level in (MISSING, OTHER))}

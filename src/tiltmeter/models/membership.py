@@ -26,6 +26,7 @@ from tiltmeter.models.candidates import (
     trial,
 )
 from tiltmeter.models.design import Encoding, Table, code_columns, encoded_rows, encoding
+from tiltmeter.progress import each, stage
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.crossfit import CLIP, Pairing, clipped_share, known_pairing, pairing
 from tiltmeter.theory.uncertainty import Booleans, Codes, Column, Integers, Rows, RowSums, sums_by
@@ -166,9 +167,11 @@ def chosen_membership(
     parts = _parts(plan)
     samples = [sample.rows(np.isin(at, part)) for part in parts]
     tried = samples if rows.audited.size <= SEVERAL_PAIRINGS else samples[:TRIED_PARTS]
-    trials = [trial(own, offered, seed) for own in tried]
+    with stage(0.0, 0.6):
+        trials = [trial(own, offered, seed) for own in each(tried)]
     candidate = chosen(trials, offered)
-    models = [fit_candidate(candidate, own, seed) for own in (*samples, sample)]
+    with stage(0.6, 0.9):
+        models = [fit_candidate(candidate, own, seed) for own in each((*samples, sample))]
     log_odds = _evaluate(models, encoder, table, rows.audited.size)
     untried: list[Trial | None] = [None] * (len(parts) - len(trials))
     fits = [PartFit(p, len(s.audited), t) for p, s, t in zip(parts, samples, [*trials, *untried], strict=True)]
@@ -270,7 +273,7 @@ def estimator_membership(rows: Rows, estimator: Any, inputs: Any, folds: int = 5
     plan = fold_pairings(folds, rows.audited.size <= SEVERAL_PAIRINGS)
     parts = _parts(plan)
     trains = [np.isin(fold, part) for part in parts] + [np.ones(fold.size, dtype=np.bool_)]
-    log_odds = np.array([fitted_log_odds(rows, estimator, inputs, train) for train in trains])
+    log_odds = np.array([fitted_log_odds(rows, estimator, inputs, train) for train in each(trains)])
     fits = [PartFit(part, int(train.sum()), None) for part, train in zip(parts, trains, strict=False)]
     name = type(estimator).__name__
     return _assembled(rows, fold, _places(plan, parts), log_odds, name, tuple(fits))
@@ -283,7 +286,7 @@ def fitted_log_odds(rows: Rows, estimator: Any, inputs: Any, train: Booleans) ->
 
     model = clone(estimator)
     labels, weights = rows.audited[train], rows.weights[train]
-    keywords = {} if (weights == weights[0]).all() else {"sample_weight": weights}
+    keywords = {} if (weights == weights[0]).all() else {"sample_weight": weights / weights.mean()}
     model.fit(_safe_indexing(inputs, np.flatnonzero(train)), labels, **keywords)
     probability = np.asarray(model.predict_proba(inputs), dtype=np.float64)[:, 1]
     if hasattr(model, "decision_function"):

@@ -11,6 +11,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from tiltmeter.models.design import Encoding, Table, code_columns, encoded_rows, encoding
 from tiltmeter.models.membership import CHUNK, Membership, prior_log_odds
+from tiltmeter.progress import each
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.crossfit import CLIP
 from tiltmeter.theory.shapley import compact
@@ -263,7 +264,7 @@ def left_out_expectations(
     if regressions.cells is None:
         tried = list(zip(targets, trains, tests, strict=True))[:TRIED_PARTS]
         has_trees = float(np.mean([regressions.trees_gain(*one) for one in tried])) > TREES_HELP
-    fits = [regressions.means(g, train, has_trees) for g, train in zip(targets, trains, strict=True)]
+    fits = [regressions.means(g, train, has_trees) for g, train in each(list(zip(targets, trains, strict=True)))]
     everyone, means = np.arange(fold.size), np.array(fits)
     for j in range(1 + len(table)):
         yield [(means[half[fold, 0], j, everyone], means[half[fold, 1], j, everyone]) for half in membership.plan]

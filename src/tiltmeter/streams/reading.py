@@ -16,7 +16,7 @@ from tiltmeter.engines.tables import shown
 from tiltmeter.errors import DataError, TiltmeterError
 from tiltmeter.models.channel import Channel, channel_of, score_columns
 from tiltmeter.models.groups import JOINT, coded, group_columns
-from tiltmeter.models.kept import matches, numbers_of, weights_of
+from tiltmeter.models.kept import given_weights, matches, numbers_of
 from tiltmeter.theory.checks import Floats
 
 
@@ -123,7 +123,7 @@ class Reading:
 def reading(question: Question, table: pl.DataFrame) -> Reading:
     """Return the rows of a batch that count."""
     try:
-        channel, weights = _channel(question, table), weights_of(question.weights, table)
+        channel, weights = _channel(question, table), given_weights(question.weights, table)
     except TiltmeterError as error:
         raise _of_batch(error) from None
     keep, left_out = _kept(question, table, channel, weights)

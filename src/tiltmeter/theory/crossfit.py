@@ -235,10 +235,13 @@ def _known_divergence(rows: RowSums, ell: Column) -> Functional:
 def unexplained(rows: RowSums, outcome: Column, expected: Column, pairs: Sequence[Pairing]) -> Functional:
     """Return E0[W] − E0[E1[W|X]] = E0[W − μ] − E1[e^ℓ(W − μ)], doubly robust.
 
-    `expected` is μ(x) = E1[W|X=x], learnt from reference rows of other folds.
+    `expected` is μ(x) = E1[W|X=x], learnt from reference rows of other folds. Where X determines W, the influence
+    function holds nothing but the error of μ, and the remainder E0[δμ·δℓ] is as large: its variance is added.
     """
     residual = outcome - expected
-    return averaged([_unexplained(rows, residual, pair) for pair in pairs])
+    found = averaged([_unexplained(rows, residual, pair) for pair in pairs])
+    remainder = float(np.mean([_remainder_variance(rows, residual, pair) for pair in pairs]))
+    return found if remainder <= 0.0 else Functional(found.value, np.append(found.influence, math.sqrt(remainder)))
 
 
 def _unexplained(rows: RowSums, residual: Column, pair: Pairing) -> Functional:
@@ -247,6 +250,23 @@ def _unexplained(rows: RowSums, residual: Column, pair: Pairing) -> Functional:
     value = rows.mean0(residual) - rows.mean1(moved)
     centre = rows.mean1(moved)
     return Functional.of(rows, value, residual, -(moved - ratio * centre))
+
+
+def _remainder_variance(rows: RowSums, residual: Column, pair: Pairing) -> float:
+    """Return an estimate of Var(E0[δμ·δℓ̄]), δℓ̄ the mean error of both models: ¼·(D² − its sampling variance).
+
+    D = Cov0(W − μ, ℓ_a − ℓ_b) of a fold, of which the mean square is taken. The models share no rows, so that
+    E[D²] = 2·Var(E0[δμ·δℓ_a]) = 4·Var(E0[δμ·δℓ̄]). The folds' models share most rows: their errors do not average out.
+    """
+    if pair.a is pair.b:
+        return 0.0
+    fold = pair.fold
+    product = fold_centred(rows, residual, fold) * fold_centred(rows, pair.a - pair.b, fold)
+    size = rows.sums0(fold)
+    safe = np.where(size > 0.0, size, 1.0)
+    d = rows.sums0(fold, product) / safe
+    noise = rows.squares0(fold, (product - rows.lifted(d, fold)) ** 2) / safe**2
+    return 0.25 * float(size @ (d**2 - noise))
 
 
 def _reference_ratio(rows: RowSums, pair: Pairing) -> Column:

@@ -6,9 +6,10 @@ functions are quadratic in them: three corners of the dial determine every share
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
+from typing import Any
 
 import numpy as np
 
@@ -57,6 +58,22 @@ def share_form(numerators: Sequence[Functional], denominators: Sequence[Function
     six = [*_coefficients(numerators), *_coefficients(denominators)]
     values = np.array([one.value for one in six])
     return ShareForm(values[:3], values[3:], covariances(six))
+
+
+def along(forms: Mapping[str, ShareForm], positions: Sequence[float], confidence: float | None) -> list[dict[str, Any]]:
+    """Return each feature's share at each position t of the dial, λ = (1 − t, t), with its interval.
+
+    A share that is not determined has the interval [0, 1]; without a `confidence` there are no intervals.
+    """
+    records = []
+    for name, form in forms.items():
+        for position in positions:
+            share = form.at(1.0 - position, position).estimate(0.95 if confidence is None else confidence)
+            ends = (share.low, share.high) if confidence is not None else (None, None)
+            records.append(
+                {"position": float(position), "feature": name, "share": share.value, "low": ends[0], "high": ends[1]}
+            )
+    return records
 
 
 def plug_in_form(between: Floats, covariance: Floats, slopes: Floats) -> ShareForm:

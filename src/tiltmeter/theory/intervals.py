@@ -57,6 +57,16 @@ def gap(rows: RowSums, outcome: Column) -> Functional:
     return Functional.of(rows, rows.mean0(outcome) - rows.mean1(outcome), outcome, -outcome)
 
 
+def shortfall(rows: RowSums, favourable: Column) -> Functional:
+    """Return n0·(E1[W] − E0[W]) of the favourable outcome.
+
+    So many more of the n0 audited people in the data would have it at the reference's rate.
+    """
+    size = float(rows.count0)
+    missing = -size * favourable
+    return Functional.of(rows, size * (rows.mean1(favourable) - rows.mean0(favourable)), missing, -missing)
+
+
 @dataclass(frozen=True, slots=True)
 class NoneOf:
     """The ratio 0/p1 after none of n0 audited rows: 0, with the exact binomial upper bound."""

@@ -293,7 +293,12 @@ def _allowed(inputs: Inputs, weights: Weights) -> tuple[NDArray[np.bool_] | slic
             "the groups share no inputs; merge atoms, or use a bounded divergence ('hellinger', 'js', 'tv').",
         )
     atoms = slice(None) if allowed.all() else allowed
-    return atoms, np.flatnonzero([column[atoms].max() > 0 for column in inputs.channel.T])
+    return atoms, _reached(inputs.channel[atoms])
+
+
+def _reached(channel: Floats) -> NDArray[np.intp]:
+    """Return the outcomes that some atom can have."""
+    return np.flatnonzero([column.max() > 0 for column in channel.T])
 
 
 def _smooth(
@@ -342,15 +347,15 @@ def _smooth(
 
 
 def _useful(inputs: Inputs, weights: Weights) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-    """Return the atoms that an optimal Q needs where J is bounded, and all outcomes.
+    """Return the atoms that an optimal Q needs where J is bounded, and the outcomes they reach.
 
     These are the atoms with mass in a weighted distribution and, of the others, which all cost the same, those with
-    extreme scores.
+    extreme scores. An outcome out of reach has a dual that is least at −∞, where no step arrives.
     """
     needed = (weights[0] * inputs.p0 + weights[1] * inputs.p1) > 0
     free = np.flatnonzero(~needed)
     needed[free[_extreme(inputs.channel[free])]] = True
-    return needed, np.arange(inputs.channel.shape[1])
+    return needed, _reached(inputs.channel[needed])
 
 
 def _extreme(points: Floats) -> NDArray[np.intp]:

@@ -22,7 +22,12 @@ def write_json(summary: dict[str, Any], target: str) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically: a reader sees the old file or the new one, never a part.
+    """Write a text file atomically, in UTF-8."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically: a reader sees the old file or the new one, never a part.
 
     A link stays a link to the file that is written; a pipe or device is written to as it is.
     """
@@ -30,7 +35,7 @@ def write_text(path: Path, text: str) -> None:
         raise DataError(f"a file to write must have a name, got {str(path)!r}.", "for example audit.json.")
     path = path.resolve()
     if path.exists() and not path.is_file():
-        _write_through(path, text)
+        _write_through(path, content)
         return
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:50]}.", suffix=".part")
@@ -38,8 +43,8 @@ def write_text(path: Path, text: str) -> None:
         raise _cannot_write(path, error) from None
     part = Path(name)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         part.chmod(0o666 & ~_umask())
@@ -52,10 +57,10 @@ def write_text(path: Path, text: str) -> None:
         raise
 
 
-def _write_through(path: Path, text: str) -> None:
+def _write_through(path: Path, content: bytes) -> None:
     try:
-        with path.open("w", encoding="utf-8") as stream:
-            stream.write(text)
+        with path.open("wb") as stream:
+            stream.write(content)
     except OSError as error:
         raise _cannot_write(path, error) from None
 

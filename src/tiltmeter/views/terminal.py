@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
+
+from tiltmeter.views.formats import interval, number, p_value, percent, points, whole_percent
 
 PAPER_NAMES = {
     "rho_m": "maximal correlation of inputs and outcome",
@@ -21,6 +25,7 @@ PAPER_NAMES = {
 QUANTITIES = {
     "gap": "difference of the mean scores",
     "impact_ratio": "favourable rate, audited ÷ reference",
+    "shortfall": "more people at the reference's rate",
     "standardised_difference": "gap in standard deviations",
     "output_divergence": "KL of the outcomes, nats",
     "input_divergence": "KL of the inputs, nats",
@@ -36,7 +41,7 @@ DOES_NOT_SHOW = (
 
 def print_audit(summary: dict[str, Any], console: Console) -> None:
     """Print an audit: who was compared, how far apart they are, what carries it, and how sure that is."""
-    summary = _printable(summary)
+    summary = printable(summary)
     console.print(_rows(summary))
     for audited, comparison in summary["comparisons"].items():
         console.print(_comparison(summary, audited, comparison))
@@ -70,12 +75,25 @@ def print_demo(summary: dict[str, Any], console: Console) -> None:
         console.print(Group(*parts))
 
 
-def _printable(value: Any) -> Any:
+@contextmanager
+def progress_bar(console: Console) -> Iterator[Callable[[str, float], None]]:
+    """Yield a function that moves a bar to a stage and a fraction; the bar is gone once all is done."""
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("reading", total=1.0)
+
+        def move(stage: str, fraction: float) -> None:
+            bar.update(task, description=printable(stage), completed=fraction)
+
+        yield move
+
+
+def printable(value: Any) -> Any:
     """Return a summary whose texts hold no control characters: names come from data, not from us."""
     if isinstance(value, dict):
-        return {_printable(key): _printable(entry) for key, entry in value.items()}
+        return {printable(key): printable(entry) for key, entry in value.items()}
     if isinstance(value, list):
-        return [_printable(entry) for entry in value]
+        return [printable(entry) for entry in value]
     if isinstance(value, str):
         return "".join(letter if letter.isprintable() else "�" for letter in value)
     return value
@@ -117,19 +135,19 @@ def _estimates(c: dict[str, Any], confidence: float) -> Table:
     table = _table("quantity", "value", f"{confidence:g} % interval", "meaning")
     rates = c["favourable_rates"]
     for who in ("audited", "reference"):
-        table.add_row(f"favourable rate, {who}", _number(rates[who]["value"]), _interval(rates[who]), "")
+        table.add_row(f"favourable rate, {who}", number(rates[who]["value"]), interval(rates[who]), "")
     for name, meaning in QUANTITIES.items():
         if c[name] is not None:
-            table.add_row(name.replace("_", " "), _number(c[name]["value"]), _interval(c[name]), meaning)
+            table.add_row(name.replace("_", " "), number(c[name]["value"]), interval(c[name]), meaning)
     return table
 
 
 def _test(c: dict[str, Any]) -> Text:
     if c["equal_outputs"] is None:
         return Text("Plug-in values, as in the paper: no intervals.", "dim")
-    p = c["equal_outputs"]["p_value"]
-    shown = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-    return Text(f"Test of equal outputs: {shown}. Membership model: {c['membership']}.", "dim")
+    return Text(
+        f"Test of equal outputs: {p_value(c['equal_outputs']['p_value'])}. Membership model: {c['membership']}.", "dim"
+    )
 
 
 def _proxies(c: dict[str, Any]) -> RenderableType:
@@ -137,16 +155,16 @@ def _proxies(c: dict[str, Any]) -> RenderableType:
     for row in c["proxies"]:
         table.add_row(
             Text(str(row["feature"])),
-            _points(row["gap"]),
-            f"[{_points(row['gap_low'])}, {_points(row['gap_high'])}]" if row["gap_low"] is not None else "–",
-            _points(row["gap_shapley"]),
-            _whole_percent(row["share"]),
-            _whole_percent(row["total_share"]),
+            points(row["gap"]),
+            f"[{points(row['gap_low'])}, {points(row['gap_high'])}]" if row["gap_low"] is not None else "–",
+            points(row["gap_shapley"]),
+            whole_percent(row["share"]),
+            whole_percent(row["total_share"]),
             Text(row["verdict"], "bold" if "proxy evidence" in row["verdict"] else ""),
         )
     added = "they overlap; Shapley adds up"
     if c["shapley_remainder"] is not None:
-        added += f" to the gap, but for {_points(c['shapley_remainder'])} that the features leave"
+        added += f" to the gap, but for {points(c['shapley_remainder'])} that the features leave"
     note = Text(
         "gap: points of the score that this feature's different distribution carries "
         f"({added}). "
@@ -226,7 +244,7 @@ def _shares(c: dict[str, Any]) -> RenderableType:
     table = _table("feature", "share", "inputs only", "outputs only")
     for row in c["proxies"]:
         ends = (row["share"], row["share_inputs"], row["share_outputs"])
-        table.add_row(row["feature"], *(_percent(value) for value in ends))
+        table.add_row(row["feature"], *(percent(value) for value in ends))
     note = Text(
         "Share: the part of the correction that moving this feature's distribution alone could achieve. Features "
         "overlap, so shares do not add up to 100 %. “Inputs only” aligns who the people are, “outputs only” aligns the "
@@ -240,12 +258,12 @@ def _side_by_side(c: dict[str, Any], honest: dict[str, Any]) -> RenderableType:
     table = _table("quantity", "paper", "cross-fitted", "95 % interval")
     for name in ("gap", "output_divergence", "input_divergence", "descent_rate", "unexplained", "decisions_needed"):
         ours = honest[name]
-        table.add_row(name.replace("_", " "), _number(c[name]["value"]), _number(ours["value"]), _interval(ours))
+        table.add_row(name.replace("_", " "), number(c[name]["value"]), number(ours["value"]), interval(ours))
     theirs = {row["feature"]: row for row in c["proxies"]}
     for row in honest["proxies"]:
-        ends = f"{_percent(row['share_low'])} to {_percent(row['share_high'])}"
+        ends = f"{percent(row['share_low'])} to {percent(row['share_high'])}"
         table.add_row(
-            f"share of {row['feature']}", _percent(theirs[row["feature"]]["share"]), _percent(row["share"]), ends
+            f"share of {row['feature']}", percent(theirs[row["feature"]]["share"]), percent(row["share"]), ends
         )
     note = Text(
         "The paper fits one membership model on all rows and takes it as known: what it learns from noise counts as "
@@ -263,8 +281,8 @@ def _caveats(c: dict[str, Any]) -> list[str]:
     return [
         f"{first['feature']} is the strongest proxy evidence: both groups' records and the scores follow it, whichever "
         "way inputs and outputs are weighed.",
-        f"{last['feature']} looks negligible at equal weights ({_percent(last['share'])}), but carries "
-        f"{_percent(last['share_outputs'])} when only the scores are to be aligned: one setting alone misleads.",
+        f"{last['feature']} looks negligible at equal weights ({percent(last['share'])}), but carries "
+        f"{percent(last['share_outputs'])} when only the scores are to be aligned: one setting alone misleads.",
         f"A corner of the table can rest on very few people (here as few as {smallest}); read it as an illustration.",
         DOES_NOT_SHOW,
     ]
@@ -288,28 +306,3 @@ def _table(first: str, *others: str, numbers: bool = True) -> Table:
         is_text = name in ("meaning", "verdict") or not numbers
         table.add_column(name, justify="left" if is_text else "right", no_wrap=not is_text)
     return table
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4f}"
-
-
-def _interval(estimate: dict[str, Any]) -> str:
-    if estimate["low"] is None:
-        return "–"
-    high = "no limit" if estimate["high"] is None else _number(estimate["high"])
-    return f"{_number(estimate['low'])} to {high}"
-
-
-def _points(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:+.2f}"
-
-
-def _whole_percent(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.0f} %"
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.1f} %"

@@ -1,0 +1,54 @@
+"""Draw the gallery: every figure of the COMPAS demo, and the simplex of a world of three atoms.
+
+Run as `python scripts/make_figures.py [FOLDER]`; the default is docs/img.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import tiltmeter as tm
+from tiltmeter.datasets import COMPAS_FEATURES, load_compas
+from tiltmeter.demo import AUDITED, OUTCOME, REFERENCE
+from tiltmeter.models.paper import outcome_scores
+from tiltmeter.theory.simplex import simplex_ways
+from tiltmeter.views import figures
+
+WORLD = tm.World([0.70, 0.21, 0.09], [0.24, 0.34, 0.42], channel=[0.85, 0.55, 0.15])
+
+ALSO_PNG = ("proxy_map", "simplex", "correction_by_value", "waterfall")
+
+
+def gallery() -> dict[str, figures.Figure]:
+    """Return every figure by the name of its file."""
+    data = load_compas()
+    scores = outcome_scores(data, COMPAS_FEATURES, OUTCOME)
+    audit = tm.audit(
+        data, group="race", reference=REFERENCE, audited=AUDITED, favourable="low", scores=scores,
+        features=COMPAS_FEATURES,
+    )  # fmt: skip
+    summary = audit.to_dict()
+    c = summary["comparisons"][AUDITED]
+    found = {name: draw(c) for name, draw in figures.COMPARISON_FIGURES.items()}
+    return found | {
+        "simplex": figures.simplex(simplex_ways(WORLD).to_dict()),
+        "correction_by_value": figures.correction_by_value(c, "PriorCounts"),
+        "profile": figures.profile(c, "PriorCounts"),
+        "shares_along_dial": figures.shares_along_dial(c, audit[AUDITED].shares_along_dial()),
+        "rates": figures.rates(summary),
+    }
+
+
+def main() -> None:
+    """Write every figure as .svg, and those that stand in the README as .png too."""
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[1] / "docs" / "img")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, figure in gallery().items():
+        figure.save(folder / f"{name}.svg")
+        if name in ALSO_PNG:
+            figure.save(folder / f"{name}.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Labels beside marks and lines that do not lie on each other. Only for drawing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Box = tuple[float, float, float, float]
+LETTER, LINE = 6.8, 14.0  # pixels of a letter and of a line of text
+OFFSETS = ((11, 0, "left"), (-11, 0, "right"), (0, -15, "center"), (0, 16, "center"))
+FURTHER = ((11, -13, "left"), (11, 13, "left"), (-11, -13, "right"), (-11, 13, "right"), (0, -28, "center"))
+LONGEST = 150.0
+
+
+def placed(
+    marks: list[dict[str, Any]], across: float, along: float, width: float, height: float
+) -> list[dict[str, Any]]:
+    """Return, for each mark, its name and where it stands: free of other names, marks and whiskers if it can be."""
+    taken: list[Box] = []
+    for mark in marks:
+        taken += _drawn(mark, across, along, height)
+    found = []
+    for mark in marks:
+        x, y = mark["reveals"] * across, height - mark["drives"] * along
+        wide = min(LETTER * len(mark["label"]), LONGEST)
+        costs = []
+        for order, (dx, dy, align) in enumerate(OFFSETS + FURTHER):
+            box = _box(x + dx, y + dy, wide, align)
+            costs.append((sum(_shared(box, other) for other in taken) + _outside(box, width, height), order, box))
+        _, best, box = min(costs)
+        taken.append(box)
+        dx, dy, align = (OFFSETS + FURTHER)[best]
+        found.append({"name": mark["label"], "dx": dx, "dy": dy, "align": align})
+    return found
+
+
+def _drawn(mark: dict[str, Any], across: float, along: float, height: float) -> list[Box]:
+    """Return the boxes of a mark and its whiskers."""
+    x, y = mark["reveals"] * across, height - mark["drives"] * along
+    boxes = [(x - 7, y - 7, x + 7, y + 7)]
+    if mark["reveals_low"] is not None and mark["reveals_high"] is not None:
+        boxes.append((mark["reveals_low"] * across, y - 1, mark["reveals_high"] * across, y + 1))
+    if mark["drives_low"] is not None and mark["drives_high"] is not None:
+        boxes.append((x - 1, height - mark["drives_high"] * along, x + 1, height - mark["drives_low"] * along))
+    return boxes
+
+
+def _box(x: float, y: float, wide: float, align: str) -> Box:
+    left = {"left": x, "right": x - wide, "center": x - wide / 2}[align]
+    return (left, y - LINE / 2, left + wide, y + LINE / 2)
+
+
+def _shared(a: Box, b: Box) -> float:
+    """Return the area two boxes share."""
+    wide = min(a[2], b[2]) - max(a[0], b[0])
+    high = min(a[3], b[3]) - max(a[1], b[1])
+    return wide * high if wide > 0 and high > 0 else 0.0
+
+
+def _outside(box: Box, width: float, height: float) -> float:
+    beyond = max(0.0, -box[0]) + max(0.0, box[2] - width) + max(0.0, -box[1]) + max(0.0, box[3] - height)
+    return 20.0 * beyond
+
+
+def spread(places: list[float], least: float) -> list[float]:
+    """Return the places moved apart to be at least `least` from each other, in the same order, and no further."""
+    order = sorted(range(len(places)), key=lambda one: places[one])
+    blocks: list[list[float]] = []  # sum of the wished starts, members
+    for rank in range(len(order)):
+        blocks.append([places[order[rank]], 1.0])
+        while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] + least * _half(blocks[-2], blocks[-1]) > (
+            blocks[-1][0] / blocks[-1][1]
+        ):
+            wished, members = blocks.pop()
+            blocks[-1][0] += wished
+            blocks[-1][1] += members
+    found, rank = [0.0] * len(places), 0
+    for total, members in blocks:
+        for place in range(int(members)):
+            found[order[rank]] = total / members + least * (place - (members - 1) / 2)
+            rank += 1
+    return found
+
+
+def _half(first: list[float], second: list[float]) -> float:
+    """Return how far the centres of two blocks must be apart, in steps."""
+    return (first[1] + second[1]) / 2

@@ -1,0 +1,44 @@
+"""Results as a few lines of HTML, for notebooks. Names come from data: every text is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+from tiltmeter.views.formats import count, interval, label, number, percent, points
+
+SHOWN = ("gap", "impact_ratio", "output_divergence", "input_divergence", "descent_rate", "unexplained")
+FEATURES = 10
+
+
+def audit_html(title: str, comparisons: Sequence[str]) -> str:
+    """Return an audit: a line about it, then its comparisons."""
+    return f"<div><p><b>{escape(label(title, 200))}</b></p>{''.join(comparisons)}</div>"
+
+
+def comparison_html(c: dict[str, Any]) -> str:
+    """Return a comparison: its estimates and its strongest features."""
+    who = f"{escape(label(c['audited']))} ({count(c['rows']['audited'])}, audited)"
+    other = f"{escape(label(c['reference']))} ({count(c['rows']['reference'])}, reference)"
+    estimates = [
+        (name.replace("_", " "), number(c[name]["value"]), interval(c[name])) for name in SHOWN if c[name] is not None
+    ]
+    features = [
+        (label(row["feature"]), points(row["gap"]), percent(row["share"]), row["verdict"]) for row in c["proxies"]
+    ]
+    more = len(features) - FEATURES
+    rest = f"<p>and {more} more features in <code>.proxies</code></p>" if more > 0 else ""
+    return (
+        f"<div><p><b>{who}</b> against <b>{other}</b></p>"
+        + _table(("quantity", "value", "interval"), estimates)
+        + _table(("feature", "points of the gap", "share of the correction", "verdict"), features[:FEATURES])
+        + rest
+        + "</div>"
+    )
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    titles = "".join(f"<th>{escape(name)}</th>" for name in head)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>"

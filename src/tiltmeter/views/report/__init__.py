@@ -1,0 +1,1 @@
+"""The report: one summary in, one self-contained page out."""

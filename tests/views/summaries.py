@@ -1,0 +1,160 @@
+"""Summaries to draw: the demo's, and the same made many, hostile or poor."""
+
+from copy import deepcopy
+from functools import cache
+
+from tiltmeter.demo import AUDITED, paper_experiment
+
+HOSTILE = [
+    "</script><script>alert(1)</script>",
+    "a.b[c]['d']\"e\\f\n\x00\u202e",
+    "מספר עבירות قبل 👩‍👩‍👧 🧮",
+    "x" * 10_000,
+    "x" * 9_999 + "y",
+]
+
+
+@cache
+def demo():
+    return paper_experiment()
+
+
+def plug_in_audit():
+    return deepcopy({key: value for key, value in demo().items() if key != "cross_fitted"})
+
+
+def plug_in():
+    return plug_in_audit()["comparisons"][AUDITED]
+
+
+def cross_fitted_audit():
+    return deepcopy(demo()["cross_fitted"])
+
+
+def cross_fitted():
+    return cross_fitted_audit()["comparisons"][AUDITED]
+
+
+def hostile():
+    """Return the comparison with names that break careless software."""
+    c = cross_fitted()
+    new = dict(zip([row["feature"] for row in c["proxies"]], HOSTILE, strict=True))
+    c["audited"], c["reference"] = HOSTILE[0], HOSTILE[3]
+    for row in c["proxies"]:
+        row["feature"] = new[row["feature"]]
+    c["dial"] = {new[name]: form for name, form in c["dial"].items()}
+    c["bins"]["profiles"] = {new[name]: found for name, found in c["bins"]["profiles"].items()}
+    for found in c["bins"]["profiles"].values():
+        for value, name in zip(found["values"], HOSTILE, strict=False):
+            value["value"] = name
+    for one, name in zip(c["balance"]["mismatches"], HOSTILE, strict=False):
+        one["name"] = name
+    return c
+
+
+def many(count=200):
+    """Return the comparison with many features, weaker and weaker, of both signs."""
+    c = cross_fitted()
+    first = c["proxies"][0]
+    c["proxies"] = []
+    for place in range(count):
+        shrink = 0.97**place
+        row = first | {"feature": f"feature {place}", "verdict": "too little data"}
+        sign = -1 if place % 3 == 2 else 1
+        for name in ("gap", "gap_shapley"):
+            row |= {name: sign * shrink * first[name]}
+        turn = (place * 0.37) % 1.0
+        for name in ("reveals", "drives", "share", "total_share"):
+            part = shrink * (0.4 + 0.6 * turn) if name == "reveals" else shrink * (1.0 - 0.6 * turn)
+            row |= {f"{name}{end}": part * first[f"{name}{end}"] for end in ("", "_low", "_high")}
+        row["alignment"] = sign * turn
+        c["proxies"].append(row)
+    whole = sum(row["gap_shapley"] for row in c["proxies"])
+    for row in c["proxies"]:
+        row["gap_shapley"] *= c["gap"]["value"] / whole
+    c["bins"]["profiles"] = {row["feature"]: c["bins"]["profiles"]["PriorCounts"] for row in c["proxies"]}
+    return c
+
+
+def one_feature():
+    c = cross_fitted()
+    c["proxies"] = c["proxies"][:1]
+    return c
+
+
+def constant():
+    """Return a comparison whose only feature says nothing: every number is 0 or missing."""
+    c = plug_in()
+    row = c["proxies"][0]
+    for name, value in row.items():
+        if isinstance(value, float):
+            row[name] = 0.0
+    row["alignment"] = None
+    c["proxies"] = [row]
+    c["gap"] = {"value": 0.0, "low": None, "high": None}
+    c["output_divergence"] = {"value": 0.0, "low": None, "high": None}
+    c["bins"]["least_change"] = {"cost": 0.0, "favourable_rate": 0.5}
+    c["bins"]["path"] = {"green": [], "red": [dict(stop, input_change=0.0) for stop in c["bins"]["path"]["red"]]}
+    only = c["bins"]["profiles"]["PriorCounts"]["values"][:1]
+    c["bins"]["profiles"] = {"PriorCounts": {"kind": "categorical", "is_ordered": False, "values": only}}
+    return c
+
+
+def suppressed():
+    """Return a comparison so small that nothing may be shown."""
+    c = cross_fitted()
+    for bins in (c["bins"]["score"], c["bins"]["overlap"]):
+        for one in bins:
+            one["audited"] = one["reference"] = None
+    c["bins"]["correction"] = [[None] * 40 for _ in c["bins"]["correction"]]
+    c["bins"]["calibration"] = []
+    for found in c["bins"]["profiles"].values():
+        for value in found["values"]:
+            value |= dict.fromkeys(value.keys() - {"value", "label"})
+    return c
+
+
+def undefined():
+    """Return a comparison in which every estimate that may be missing is."""
+    c = cross_fitted()
+    for name in ("impact_ratio", "output_divergence", "input_divergence", "descent_rate", "unexplained", "balance"):
+        c[name] = None
+    c |= {"dial": None, "shapley_remainder": None, "decisions_needed": None}
+    for row in c["proxies"]:
+        for name in ("gap_shapley", "share", "total_share", "alignment"):
+            row |= {f"{name}{end}": None for end in ("", "_low", "_high")}
+    c["bins"] |= {"path": {"green": [], "red": []}, "least_change": None}
+    c["bins"] |= {"dial": c["bins"]["dial"][:1], "correction": c["bins"]["correction"][:1]}
+    return c
+
+
+def three_classes():
+    c = cross_fitted()
+    c["output"] = {"audited": [0.2, 0.3, 0.5], "reference": [0.3, 0.3, 0.4]}
+    c["correction"] |= {"on_scores": [0.1, 0.2]}
+    return c
+
+
+def empty():
+    c = undefined()
+    c["proxies"] = []
+    c["bins"] |= {"profiles": {}, "score": [], "overlap": [], "calibration": [], "dial": [], "correction": []}
+    c["balance"] = {"is_adequate": True, "reasons": [], "mismatches": []}
+    return c
+
+
+SUMMARIES = {
+    make.__name__: make
+    for make in (
+        plug_in,
+        cross_fitted,
+        hostile,
+        many,
+        one_feature,
+        constant,
+        suppressed,
+        undefined,
+        three_classes,
+        empty,
+    )
+}

@@ -1,0 +1,512 @@
+"""Figures show what the summary says, whatever it says, and say it in files that need nothing else."""
+
+import builtins
+import json
+import os
+import re
+from functools import cache
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import polars as pl
+import pytest
+import vl_convert
+from tests.views.summaries import HOSTILE, SUMMARIES, cross_fitted, cross_fitted_audit, hostile, many, plug_in
+
+import tiltmeter as tm
+from tiltmeter.theory.simplex import simplex_ways
+from tiltmeter.views import figures
+from tiltmeter.views.figures.placement import placed, spread
+
+WORLD = tm.World([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], channel=[0.8, 0.5, 0.1])
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def dial_table(c):
+    ends = {"share": "share", "low": "share_low", "high": "share_high"}
+    return [
+        {"position": place / 4, "feature": row["feature"]} | {name: row[column] for name, column in ends.items()}
+        for row in c["proxies"]
+        for place in range(5)
+    ]
+
+
+def drawn_from(c):
+    """Return every figure that a comparison has."""
+    found = {name: draw(c) for name, draw in figures.COMPARISON_FIGURES.items()}
+    found["shares_along_dial"] = figures.shares_along_dial(c, dial_table(c))
+    for feature in list(c["bins"]["profiles"])[:1]:
+        found["profile"] = figures.profile(c, feature)
+        found["correction_by_value"] = figures.correction_by_value(c, feature)
+    return found
+
+
+@cache
+def drawn(name):
+    c = SUMMARIES[name]()
+    found = drawn_from(c)
+    audit = cross_fitted_audit()
+    audit["comparisons"] = {"only": c}
+    found["rates"] = figures.rates(audit)
+    found["simplex"] = figures.simplex(simplex_ways(WORLD).to_dict())
+    return {key: (figure, figure.spec()) for key, figure in found.items()}
+
+
+def everywhere(value, path=()):
+    """Yield every key and text of a specification outside its data, with where it stands."""
+    if isinstance(value, dict):
+        for key, entry in value.items():
+            yield (*path, "key"), key
+            if not (key == "values" and "name" in value):
+                yield from everywhere(entry, (*path, key))
+    elif isinstance(value, list):
+        for entry in value:
+            yield from everywhere(entry, path)
+    elif isinstance(value, str):
+        yield path, value
+
+
+def datasets(spec):
+    if isinstance(spec, dict):
+        if "values" in spec and "name" in spec:
+            yield spec
+        for entry in spec.values():
+            yield from datasets(entry)
+    elif isinstance(spec, list):
+        for entry in spec:
+            yield from datasets(entry)
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_every_figure_draws_every_summary(name):
+    for figure, spec in drawn(name).values():
+        assert figure.title
+        assert figure.description
+        assert spec["description"].startswith(figure.title)
+        assert spec["data"]["name"] == "table"
+        assert isinstance(figure.table, pl.DataFrame)
+        assert len(spec["data"]["values"]) == len(figure.table) > 0
+        json.dumps(spec, allow_nan=False)
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_specifications_compile_without_complaint(name):
+    for figure, spec in drawn(name).values():
+        assert vl_convert.vegalite_to_vega(spec)["marks"], figure.title
+
+
+@pytest.mark.parametrize("name", ["cross_fitted", "undefined"])
+def test_specifications_validate(name):
+    for figure, spec in drawn(name).values():
+        assert figure.chart.to_dict(validate=True) == spec
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_datasets_have_names_of_their_own(name):
+    for figure, spec in drawn(name).values():
+        names = [dataset["name"] for dataset in datasets(spec)]
+        assert names.count("table") == 1, figure.title
+        contents = {}
+        for dataset in datasets(spec):
+            assert contents.setdefault(dataset["name"], dataset["values"]) == dataset["values"], figure.title
+
+
+def holds_user_text(text):
+    return any(piece in text for piece in ("script>", "xxx", "מספר", "['d']"))
+
+
+def test_user_text_is_never_a_field_a_key_or_an_expression():
+    for figure, spec in drawn("hostile").values():
+        for path, text in everywhere(spec):
+            is_words = path[-1] in ("description", "text", "subtitle") and path[0] in ("title", "description")
+            assert is_words or not holds_user_text(text), (figure.title, path)
+
+
+def test_user_text_is_never_compiled_into_an_expression():
+    for figure, spec in drawn("hostile").values():
+        for path, text in everywhere(vl_convert.vegalite_to_vega(spec)):
+            if path[-1] in ("key", "signal", "expr", "test", "update", "events", "field"):
+                assert not holds_user_text(text), (figure.title, path)
+
+
+def test_fields_are_plain_names():
+    for figure, spec in drawn("hostile").values():
+        fields = [text for path, text in everywhere(spec) if path[-1] == "field"]
+        assert all(re.fullmatch(r"[a-z][a-z0-9_]*", field) for field in fields), figure.title
+
+
+def test_labels_are_short_and_differ():
+    for figure, _ in drawn("hostile").values():
+        if "label" in figure.table.columns:
+            labels = figure.table["label"].unique().to_list()
+            assert all(len(label) < 80 for label in labels)
+    rows = drawn("hostile")["shares"][0].table
+    assert rows["label"].n_unique() == rows["feature"].n_unique() == len(HOSTILE)
+
+
+def test_the_words_are_the_house_s():
+    for name in ("plug_in", "cross_fitted"):
+        for figure, spec in drawn(name).values():
+            text = json.dumps(spec).lower()
+            assert not re.search(r"\b(un)?fair|complian|minorit|majorit", text), figure.title
+
+
+def test_nothing_is_written_smaller_than_eleven():
+    for figure, spec in drawn("cross_fitted").values():
+        sizes = [size for path, size in numbers(spec) if path == "fontSize" or path.endswith("FontSize")]
+        crosses = spec_text(spec).count("✕")
+        assert sum(size < 11 for size in sizes) <= crosses, figure.title
+
+
+def numbers(value, key=""):
+    if isinstance(value, dict):
+        for name, entry in value.items():
+            yield from numbers(entry, name)
+    elif isinstance(value, list):
+        for entry in value:
+            yield from numbers(entry, key)
+    elif isinstance(value, int | float):
+        yield key, value
+
+
+def spec_text(spec):
+    return json.dumps(spec, ensure_ascii=False)
+
+
+# What is drawn equals the summary.
+
+
+@pytest.mark.parametrize("make", [plug_in, cross_fitted])
+def test_distributions_equal_the_bins(make):
+    c = make()
+    for name, draw in (("score", figures.outputs), ("overlap", figures.overlap)):
+        table = draw(c).table
+        for group in ("audited", "reference"):
+            mine = table.filter(pl.col("group") == group)
+            assert mine["share"].to_list() == [one[group] for one in c["bins"][name]]
+            assert mine["from"].to_list() == [one["from"] for one in c["bins"][name]]
+            assert mine["withheld"].to_list() == [one[group] is None for one in c["bins"][name]]
+
+
+def test_the_means_are_marked_where_they_are():
+    c = cross_fitted()
+    marks = next(one for one in datasets(figures.outputs(c).spec()) if one["name"] == "means")["values"]
+    assert {mark["group"]: mark["mean"] for mark in marks} == c["output"]
+
+
+@pytest.mark.parametrize("position", [0, 10, 20, 99])
+def test_the_correction_s_distribution_is_that_of_the_position(position):
+    c = cross_fitted()
+    table = figures.correction_distribution(c, position).table
+    assert table["share"].to_list() == c["bins"]["correction"][min(position, 20)]
+    assert table["from"].to_list() == pytest.approx([-4 + 0.2 * place for place in range(40)])
+
+
+def test_axes_stay_where_they_are_when_the_dial_turns():
+    c = cross_fitted()
+    for draw in (figures.correction_distribution, lambda c, place: figures.profile(c, "Age", place)):
+        turned = [draw(c, place).spec() for place in (0, 20)]
+        for spec in turned:
+            del spec["data"], spec["title"], spec["description"]
+        assert turned[0] == turned[1]
+
+
+@pytest.mark.parametrize("make", [plug_in, cross_fitted])
+def test_corrections_by_value_equal_the_profile(make):
+    c = make()
+    for feature, found in c["bins"]["profiles"].items():
+        table = figures.correction_by_value(c, feature).table
+        for value in found["values"]:
+            mine = table.filter(pl.col("value") == value["value"])
+            found_in = {round(-4 + 0.1 * place, 9): n for place, n in enumerate(value["correction"]) if n != 0}
+            assert dict(zip(mine["from"], mine["count"], strict=True)) == found_in
+            shown = mine.filter(pl.col("count") > 0)
+            heights = (shown["top"] - shown["bottom"]) / shown["share"]
+            assert heights.min() == pytest.approx(heights.max())
+
+
+def test_peaks_of_many_priors_against_paper():
+    """Fig. 2, PriorCounts >3: peaks at about −2.10, −0.94, −0.58 and +0.25."""
+    table = figures.correction_by_value(plug_in(), "PriorCounts").table.filter(pl.col("value") == ">3")
+    width = 0.1
+    counts = {round(middle / width - 0.5): count or 0 for middle, count in table.select("middle", "count").iter_rows()}
+    peaks = {
+        width * (place + 0.5): count
+        for place, count in counts.items()
+        if count >= 30 and count > max(counts.get(place - 1, 0), counts.get(place + 1, 0))
+    }
+    for expected in (-2.10, -0.94, -0.58, 0.25):
+        assert min(abs(peak - expected) for peak in peaks) <= width
+    strongest = sorted(sorted(peaks, key=lambda peak: -peaks[peak])[:3])
+    assert strongest == pytest.approx([-0.94, -0.58, 0.25], abs=width)
+
+
+@pytest.mark.parametrize("make", [plug_in, cross_fitted, many])
+def test_the_map_equals_the_table_of_proxy_evidence(make):
+    c = make()
+    figure = figures.proxy_map(c)
+    names = [f"{name}{end}" for name in ("reveals", "drives", "gap", "alignment") for end in ("", "_low", "_high")]
+    for name in ("feature", *names):
+        assert figure.table[name].to_list() == [row[name] for row in c["proxies"]]
+    curves = next(one for one in datasets(figure.spec()) if one["name"] == "curves")["values"]
+    assert all(point["reveals"] * point["drives"] == pytest.approx(point["level"]) for point in curves)
+    assert 0.005 in {point["level"] for point in curves}
+
+
+def test_the_map_draws_another_materiality():
+    curves = next(one for one in datasets(figures.proxy_map(plug_in(), 0.013).spec()) if one["name"] == "curves")
+    assert {p["level"] for p in curves["values"] if p["is_material"]} == {0.013}
+
+
+def test_names_on_the_map_do_not_overlap():
+    c = many(8)
+    table = figures.proxy_map(c).table.to_dicts()
+    right, top = (1.08 * max(row[f"{name}_high"] for row in table) for name in ("reveals", "drives"))
+    boxes = []
+    for row in table:
+        x, y = 620 * row["reveals"] / right + row["dx"], 400 - 400 * row["drives"] / top + row["dy"]
+        wide = 6.8 * len(row["label"])
+        left = {"left": x, "right": x - wide, "center": x - wide / 2}[row["align"]]
+        boxes.append((left, y - 6, left + wide, y + 6))
+    for place, a in enumerate(boxes):
+        for b in boxes[:place]:
+            assert min(a[2], b[2]) <= max(a[0], b[0]) or min(a[3], b[3]) <= max(a[1], b[1])
+
+
+def test_the_waterfall_ends_at_the_audited_mean():
+    c = cross_fitted()
+    table = figures.waterfall(c).table
+    assert table["start"][0] == c["output"]["reference"]
+    assert table["end"][-1] == c["output"]["audited"]
+    assert table["end"][-2] == pytest.approx(c["output"]["audited"], abs=1e-9)
+    assert table["start"].to_list()[2:] == pytest.approx(table["end"].to_list()[1:-1], abs=1e-9)
+    shown = dict(zip(table["feature"], table["contribution"], strict=True))
+    for row in c["proxies"]:
+        assert shown[row["feature"]] == row["gap_shapley"]
+    assert shown["left by the features"] == c["shapley_remainder"]
+
+
+def test_the_waterfall_joins_the_weak():
+    c = many()
+    table = figures.waterfall(c).table
+    assert len(table) == 12 + 4
+    assert table["contribution"].sum() == pytest.approx(c["gap"]["value"])
+
+
+def test_without_shapley_values_the_waterfall_says_so():
+    c = SUMMARIES["undefined"]()
+    figure = figures.waterfall(c)
+    assert figure.table["contribution"].to_list() == [row["gap"] for row in c["proxies"]]
+    assert "do not add up" in figure.spec()["title"]["subtitle"]
+
+
+def test_shares_equal_the_table_of_proxy_evidence():
+    c = cross_fitted()
+    table = figures.shares(c).table
+    for kind, name in (("by this feature alone", "share"), ("lost without it", "total_share")):
+        mine = table.filter(pl.col("kind") == kind)
+        for column, end in (("value", ""), ("low", "_low"), ("high", "_high")):
+            assert mine[column].to_list() == [row[name + end] for row in c["proxies"]]
+
+
+def test_of_two_hundred_features_the_strongest_are_shown_and_it_says_so():
+    figure = figures.shares(many())
+    assert figure.table["feature"].n_unique() == 20
+    assert "the 20 strongest of 200 features" in figure.spec()["title"]["subtitle"]
+    along = figures.shares_along_dial(many(), dial_table(many()))
+    assert "the 8 strongest of 200 features" in along.spec()["title"]["subtitle"]
+    mapped = figures.proxy_map(many())
+    assert len(mapped.table) == 200
+    assert mapped.table["name"].drop_nulls().len() == 10
+
+
+def test_lines_along_the_dial_equal_the_table():
+    rows = dial_table(cross_fitted())
+    for table in (rows, pl.DataFrame(rows)):
+        found = figures.shares_along_dial(cross_fitted(), table).table
+        assert found.select("position", "feature", "share", "low", "high").to_dicts() == rows
+
+
+def test_a_profile_equals_the_summary():
+    c = cross_fitted()
+    for feature, found in c["bins"]["profiles"].items():
+        table = figures.profile(c, feature, position_index=3).table
+        for name in ("value", "share_audited", "share_reference", "score", "n", "n_reference"):
+            assert table[name].to_list() == [value[name] for value in found["values"]]
+        for place, end in enumerate(("q05", "q25", "q50", "q75", "q95")):
+            assert table[end].to_list() == [value["quantiles"][3][place] for value in found["values"]]
+
+
+def test_ways_equal_the_path():
+    c = plug_in()
+    table = figures.ways(c).table
+    green = table.filter(pl.col("way").str.starts_with("green"))
+    assert green["output_divergence"][0] == c["output_divergence"]["value"]
+    assert (green["input_change"][-1], green["output_divergence"][-1]) == (c["bins"]["least_change"]["cost"], 0.0)
+    assert green["input_change"].to_list()[1:-1] == [stop["input_change"] for stop in c["bins"]["path"]["green"]]
+    assert "0.161" in figures.ways(c).spec()["title"]["subtitle"]
+
+
+def test_the_simplex_equals_its_ways():
+    summary = simplex_ways(WORLD).to_dict()
+    figure = figures.simplex(summary)
+    for way in ("green", "red"):
+        mine = figure.table.filter(pl.col("way").str.starts_with(way))
+        assert mine["x"].to_list() == [stop["x"] for stop in summary[way]]
+        assert mine["q2"].to_list() == [stop["q"][1] for stop in summary[way]]
+    level = next(one for one in datasets(figure.spec()) if one["name"] == "level")["values"]
+    assert [(end["x"], end["y"]) for end in level] == [(end["x"], end["y"]) for end in summary["level"]]
+
+
+def test_trust_equals_the_summary():
+    c = cross_fitted()
+    assert figures.calibration(c).table.to_dicts() == c["bins"]["calibration"]
+    table = figures.balance(c).table
+    for name in ("name", "difference", "se"):
+        assert table[name].to_list() == [one[name] for one in c["balance"]["mismatches"]]
+
+
+def test_rates_equal_the_audit():
+    audit = cross_fitted_audit()
+    table = figures.rates(audit).table
+    c = cross_fitted()
+    assert table["rate"].to_list() == [c["favourable_rates"][who]["value"] for who in ("reference", "audited")]
+    assert table["ratio"].to_list() == [None, c["impact_ratio"]["value"]]
+    audit["comparisons"] = {}
+    assert "no group" in figures.rates(audit).description
+
+
+def test_an_unknown_feature_is_an_error_that_names_the_others():
+    with pytest.raises(tm.TiltmeterError, match="PriorCounts"):
+        figures.profile(plug_in(), "Shoe size")
+    with pytest.raises(tm.TiltmeterError, match="position_index"):
+        figures.correction_distribution(plug_in(), -1)
+
+
+# Files.
+
+
+def test_saving_works_offline(tmp_path, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    figure = figures.waterfall(hostile())
+    for ending in (".png", ".svg", ".html"):
+        figure.save(tmp_path / f"figure{ending}")
+    assert (tmp_path / "figure.png").read_bytes().startswith(PNG)
+    assert ET.parse(tmp_path / "figure.svg").getroot().tag.endswith("svg")
+    page = (tmp_path / "figure.html").read_text()
+    outside = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
+    assert not re.search(r"src=|href=|https?:", outside)
+    assert page.count("<script") == page.count("</script>") == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["figure.html", "figure.png", "figure.svg"]
+
+
+def test_figures_of_hostile_names_are_well_formed():
+    for figure, spec in list(drawn("hostile").values())[::3]:
+        assert ET.fromstring(vl_convert.vegalite_to_svg(spec)), figure.title
+
+
+def test_names_of_the_language_are_names():
+    c = cross_fitted()
+    names = ["constructor", "__proto__", "toString", "null", ""]
+    for row, name in zip(c["proxies"], names, strict=True):
+        row["feature"] = name
+    svg = vl_convert.vegalite_to_svg(figures.shares(c).spec())
+    for name in (*names[:4], "(empty)"):
+        assert f">{name}<" in svg
+
+
+def test_a_failed_save_keeps_the_old_figure(tmp_path, monkeypatch):
+    target = tmp_path / "figure.svg"
+    target.write_text("old")
+
+    def full_disk(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(tm.TiltmeterError, match="No space left"):
+        figures.calibration(cross_fitted()).save(target)
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("name", ["figure", "figure.gif", "figure.PDF"])
+def test_an_unknown_ending_is_an_error(name, tmp_path):
+    with pytest.raises(tm.TiltmeterError, match=r"\.png, \.svg, \.html"):
+        figures.calibration(cross_fitted()).save(tmp_path / name)
+
+
+def test_a_missing_extra_names_itself(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *arguments, **options):
+        if name.split(".")[0] in ("altair", "vl_convert"):
+            raise ImportError(name)
+        return real(name, *arguments, **options)
+
+    figure = figures.calibration(cross_fitted())
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(tm.TiltmeterError, match=r"pip install 'tiltmeter\[report\]'"):
+        figures.calibration(cross_fitted())
+    with pytest.raises(tm.TiltmeterError, match=r"pip install 'tiltmeter\[report\]'"):
+        figure.save("never.png")
+
+
+def test_importing_figures_does_not_import_altair():
+    import subprocess
+    import sys
+
+    code = "import sys, tiltmeter.views.figures as f; sys.exit('altair' in sys.modules or 'vl_convert' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_width_can_be_given():
+    c = cross_fitted()
+    single, panels = figures.proxy_map(c), figures.profile(c, "Age")
+    assert single.spec("container")["width"] == "container"
+    assert single.spec("container")["autosize"] == {"type": "fit-x", "contains": "padding"}
+    assert single.spec(500)["width"] == 500
+    assert sum(panel["width"] for panel in panels.spec(400)["hconcat"]) == pytest.approx(400, abs=2)
+    assert panels.spec("container") == panels.spec()
+    with pytest.raises(tm.TiltmeterError, match="width"):
+        single.spec("wide")
+
+
+def test_the_same_summary_gives_the_same_specification():
+    c = cross_fitted()
+    for draw in figures.COMPARISON_FIGURES.values():
+        assert draw(c).spec() == draw(c).spec()
+
+
+def test_drawing_leaves_the_summary_alone():
+    c, untouched = cross_fitted(), cross_fitted()
+    drawn_from(c)
+    assert c == untouched
+
+
+def test_a_notebook_shows_the_chart_without_a_network():
+    figure = figures.calibration(cross_fitted())
+    bundle = figure._repr_mimebundle_()
+    assert bundle["application/vnd.vegalite.v6.json"] == figure.spec()
+    assert bundle["image/svg+xml"].startswith("<svg")
+    assert not any("html" in kind for kind in bundle)
+
+
+def test_places_are_spread_and_keep_their_order():
+    found = spread([0.5, 0.1, 0.11, 0.12, 0.9], 0.05)
+    assert found[0] == 0.5
+    assert found[4] == 0.9
+    assert found[1:4] == pytest.approx([0.06, 0.11, 0.16])
+    assert placed([], 1.0, 1.0, 620, 400) == []
+
+
+def test_the_gallery_shows_every_figure():
+    root = Path(__file__).parents[2] / "docs"
+    text = (root / "gallery.md").read_text()
+    pictures = re.findall(r"\(img/(\w+)\.svg\)", text)
+    assert sorted(pictures) == sorted(
+        name for name in figures.__all__ if name.islower() and name != "comparison_figure"
+    )
+    for name in pictures:
+        assert f"`figures.{name}(" in text
+        assert (root / "img" / f"{name}.svg").exists()

@@ -1,0 +1,316 @@
+"""The report in a real browser: offline, inert whatever the names, and with the numbers of the library."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from click.testing import CliRunner
+from tests.browser import opened
+from tests.test_audit_engines import audited, people
+
+import tiltmeter as tm
+from tiltmeter.bins import withheld
+from tiltmeter.cli import main
+from tiltmeter.errors import DataError
+from tiltmeter.views.report.page import page
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = [
+    "<script>window.hacked = 1</script>",
+    "</script><img src=x onerror='window.hacked = 1'>",
+    "\"><svg onload='window.hacked = 1'>",
+    "{{ 7 * 7 }} ${window.hacked = 1} {% if %}",
+    "🙂 \u202eright-to-left\u202c שלום",
+    "__proto__",
+    "x" * 10_000,
+    "datum['a'] + \"quote\" \\ back.slash[0]",
+]
+
+
+@cache
+def cross_fitted():
+    return audited(people(1200, 1), provenance={"model": "credit 3.1", "group labels": "self-reported"})
+
+
+@cache
+def hostile():
+    """Return an audit in which columns, values and groups are named to do harm."""
+    random = np.random.default_rng(0)
+    rows = 600
+    group = np.array(HOSTILE[:3])[random.integers(0, 3, rows)]
+    columns = {name: np.array(HOSTILE)[random.integers(0, len(HOSTILE), rows)] for name in HOSTILE}
+    scores = random.random(rows)
+    stated = {name[:200]: name[:200] for name in HOSTILE}
+    return tm.audit(pl.DataFrame(columns), group=group, scores=scores, provenance=stated, total_shares=False)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "audit.html"
+    cross_fitted().report(path)
+    return path
+
+
+@pytest.fixture
+def shown(report, browser):
+    with opened(browser, report) as tab:
+        yield tab
+
+
+def turn(tab, position):
+    tab.eval_on_selector(
+        "input[type=range]", "(dial, at) => { dial.value = at; dial.dispatchEvent(new Event('input')) }", position
+    )
+
+
+def test_it_opens_from_disk_without_a_network_a_request_or_an_error(shown):
+    assert shown.url.startswith("file:")
+    assert shown.seen == []
+    assert shown.locator(".drawing svg").count() == shown.locator(".drawing").count() >= 9
+
+
+def test_numbers_in_plain_words_and_tables_are_those_of_the_library(shown):
+    c = cross_fitted()["A"]
+    gap = shown.locator("table.estimates tbody tr").nth(0).locator("td[data-value]")
+    assert float(gap.get_attribute("data-value")) == pytest.approx(c.gap.value, abs=1e-12)
+    words = shown.locator("#words").inner_text()
+    assert f"{abs(c.gap.value):.4f} {'higher' if c.gap.value > 0 else 'lower'}" in words
+    for row in c.proxies.to_dicts():
+        assert row["verdict"] in shown.locator("table.drivers tr", has_text=row["feature"]).first.inner_text()
+    assert "credit 3.1" in shown.locator("#origin").inner_text()
+    assert cross_fitted().provenance.data_sha256 in shown.locator("#origin").inner_text()
+
+
+@pytest.mark.parametrize("position", [0, 7, 10, 20])
+def test_shares_on_the_dial_are_the_librarys_at_that_weight(shown, position):
+    turn(shown, position)
+    t = position / 20
+    expected = {
+        row["feature"]: row
+        for row in audited(people(1200, 1), input_weight=1 - t, output_weight=t, total_shares=False)[
+            "A"
+        ].proxies.to_dicts()
+    }
+    rows = shown.locator(".dial-shares tbody tr").all()
+    assert len(rows) == len(expected)
+    for row in rows:
+        share = expected[row.locator("th").inner_text()]
+        assert float(row.locator("[data-value]").get_attribute("data-value")) == pytest.approx(share["share"], abs=1e-6)
+        for end in ("low", "high"):
+            found = float(row.locator(f"[data-{end}]").get_attribute(f"data-{end}"))
+            assert found == pytest.approx(share[f"share_{end}"], abs=1e-6)
+
+
+@pytest.mark.parametrize("position", [0, 13])
+def test_the_distribution_on_the_dial_is_that_of_the_correction_at_that_weight(shown, position):
+    turn(shown, position)
+    t = position / 20
+    c = audited(people(1200, 1), input_weight=1 - t, output_weight=t, total_shares=False)["A"]
+    mine = c._pair.rows.audited
+    counts = np.histogram(np.clip(c._values(mine), -3.99, 3.99), np.linspace(-4, 4, 41))[0]
+    expected = [None if hidden else n / mine.sum() for n, hidden in zip(counts, withheld(counts), strict=True)]
+    found = shown.evaluate("() => window.tiltmeter.drawn('correction-0')")
+    for one, other in zip(found, expected, strict=True):
+        assert one == pytest.approx(other, abs=1e-6)
+
+
+def test_clicking_a_feature_shows_its_profile_which_follows_the_dial(shown):
+    c = cross_fitted()["A"]
+    shown.click("button.feature >> text=city")
+    panel = shown.locator(".profile")
+    assert panel.is_visible()
+    profile = {row["value"]: row for row in c.profile("city").to_dicts()}
+    rows = panel.locator("tbody tr").all()
+    assert {row.locator("th").inner_text() for row in rows} == set(profile)
+    for row in rows:
+        expected = profile[row.locator("th").inner_text()]
+        assert float(row.locator("[data-mean]").get_attribute("data-mean")) == pytest.approx(
+            expected["correction"], abs=1e-6
+        )
+        assert f"{expected['score']:.3f}" in row.inner_text()
+    before = panel.inner_text()
+    turn(shown, 20)
+    assert panel.inner_text() != before
+    panel.locator("button.close").click()
+    assert not panel.is_visible()
+
+
+def test_it_can_be_used_by_keyboard(shown):
+    shown.focus("input[type=range]")
+    before = shown.locator(".position").inner_text()
+    shown.keyboard.press("ArrowRight")
+    assert shown.locator(".position").inner_text() != before
+    shown.locator("button.feature").first.focus()
+    shown.keyboard.press("Enter")
+    assert shown.locator(".profile").is_visible()
+    assert shown.locator("button.feature[aria-pressed=true]").count() == 1
+
+
+def test_a_screen_reader_finds_names_for_pictures_tables_and_controls(shown):
+    assert all(len(picture.get_attribute("aria-label")) > 30 for picture in shown.locator(".drawing").all())
+    assert shown.locator("table:not(:has(th[scope=col]))").count() == 0
+    assert shown.evaluate("document.querySelector('input[type=range]').labels.length") == 1
+    levels = shown.eval_on_selector_all("h1, h2, h3, h4", "found => found.map(one => Number(one.tagName[1]))")
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize("maker", [cross_fitted, hostile])
+def test_nothing_is_wider_than_the_window(browser, tmp_path, width, maker):
+    maker().report(tmp_path / "audit.html")
+    with opened(browser, tmp_path / "audit.html", width=width) as tab:
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        assert tab.seen == []
+
+
+def test_hostile_names_stay_text(browser, tmp_path):
+    hostile().report(tmp_path / "audit.html")
+    with opened(browser, tmp_path / "audit.html") as tab:
+        for button in tab.locator("section.comparison").first.locator("button.feature").all():
+            button.click()
+        turn(tab, 3)
+        tab.hover(".drawing svg >> nth=2")
+        assert tab.evaluate("window.hacked") is None
+        assert tab.evaluate("({}).value") is None
+        assert tab.locator("img, iframe, object, embed, base").count() == 0
+        assert tab.locator("script").count() == 3
+        assert "<script>window.hacked = 1</script>" in tab.locator("#groups").inner_text()
+        assert tab.seen == []
+
+
+def test_the_browser_runs_no_other_script(shown):
+    shown.evaluate("document.body.append(Object.assign(document.createElement('script'), {text: 'window.hacked = 1'}))")
+    assert shown.evaluate("window.hacked") is None
+    assert any("Content Security Policy" in text for text in shown.seen)
+
+
+def test_it_prints_with_every_picture(shown):
+    shown.emulate_media(media="print")
+    assert not shown.locator("nav").is_visible()
+    assert shown.locator(".drawing svg").count() == shown.locator(".drawing").count()
+    pdf = shown.pdf()
+    assert 4 <= len(re.findall(rb"/Type\s*/Page\b", pdf)) <= 30
+
+
+def test_it_never_says_more_than_the_numbers_do():
+    for maker in (cross_fitted, hostile):
+        text = re.sub(r"<script.*?</script>|<style.*?</style>", "", page(maker().to_dict()), flags=re.DOTALL)
+        assert not re.search(r"\b(un)?fair|complian|minorit|majorit|guilty|illegal", text, re.IGNORECASE)
+
+
+def test_plug_in_values_and_three_classes_have_a_report(browser, tmp_path):
+    scores = np.random.default_rng(0).dirichlet([2, 3, 4], people().height)
+    for name, options in {"plug-in": {"folds": None}, "classes": {"scores": scores, "favourable": "2"}}.items():
+        audited(people(), **options).report(tmp_path / f"{name}.html")
+        with opened(browser, tmp_path / f"{name}.html") as tab:
+            turn(tab, 4)
+            assert tab.seen == []
+
+
+def test_outputs_that_cannot_be_aligned_leave_no_dial(browser, tmp_path):
+    data = people().with_columns(score=pl.when(pl.col("group") == "A").then(pl.col("score")).otherwise(0.0))
+    audited(data, folds=None).report(tmp_path / "audit.html")
+    with opened(browser, tmp_path / "audit.html") as tab:
+        assert tab.locator("input[type=range]").count() == 0
+        tab.locator("button.feature").first.click()
+        assert tab.locator(".profile").is_visible()
+        assert tab.seen == []
+
+
+def test_small_cells_are_not_in_the_page():
+    data = people().with_columns(
+        city=pl.when(pl.int_range(pl.len()) < 4).then(pl.lit("Hamlet")).otherwise(pl.col("city"))
+    )
+    summary = json.loads(json.dumps(audited(data, folds=None).to_dict()))
+    values = {v["value"]: v for v in summary["comparisons"]["A"]["bins"]["profiles"]["city"]["values"]}
+    assert values["Hamlet"]["n"] is values["Hamlet"]["share_audited"] is values["Hamlet"]["score"] is None
+    others = [v for name, v in values.items() if name != "Hamlet" and v["n"] is None]
+    assert len(others) == 1, "one more value is withheld, so that the first cannot be had by subtraction"
+
+
+def test_a_failed_write_leaves_the_old_report(tmp_path, monkeypatch):
+    target = tmp_path / "audit.html"
+    target.write_text("the old one")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(DataError, match="No space left"):
+        cross_fitted().report(target)
+    assert target.read_text() == "the old one"
+    assert [path.name for path in tmp_path.iterdir()] == ["audit.html"]
+
+
+def test_two_hundred_features_make_a_small_page():
+    random = np.random.default_rng(0)
+    audited_rows = random.random(2_000) < 0.5
+    columns = {f"feature {j}": random.normal(0.2 * audited_rows * (j % 7 == 0), 1, 2_000) for j in range(200)}
+    found = tm.audit(
+        pl.DataFrame(columns),
+        group=np.where(audited_rows, "a", "b"),
+        scores=random.random(2_000),
+        membership=np.full(2_000, 0.5) + 0.1 * random.random(2_000),
+        reference="b",
+    )
+    assert len(page(found.to_dict())) < 3_000_000
+
+
+def test_a_killed_run_leaves_the_old_report(tmp_path):
+    target = tmp_path / "audit.html"
+    target.write_text("the old one")
+    code = (
+        "import os, signal, sys; from tests.test_audit_engines import audited, people; "
+        "os.fsync = lambda *_: os.kill(os.getpid(), signal.SIGKILL); "
+        "audited(people(), folds=None).report(sys.argv[1])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, target], cwd=Path(__file__).parents[2], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert target.read_text() == "the old one"
+
+
+def test_the_command_line_writes_a_report(tmp_path):
+    people().write_csv(tmp_path / "data.csv")
+    options = ["--group", "group", "--scores", "score", "--membership", "chance", "--state", "model=m <1>"]
+    found = CliRunner().invoke(
+        main, ["audit", str(tmp_path / "data.csv"), *options, "--report", str(tmp_path / "audit.html")]
+    )
+    assert found.exit_code == 0, found.output
+    assert "m &lt;1&gt;" in (tmp_path / "audit.html").read_text(encoding="utf-8")
+    assert "The report is in" in found.stderr
+
+
+@pytest.mark.parametrize("target", ["missing-folder/audit.html", "."])
+def test_a_report_that_cannot_be_written_is_the_users_mistake(tmp_path, monkeypatch, target):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="must"):
+        cross_fitted().report(target)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_notebooks_show_results_as_escaped_html():
+    shown = hostile()._repr_html_()
+    assert "<script>" not in shown
+    assert "&lt;script&gt;" in shown
+    assert f"{cross_fitted()['A'].gap.value:.4f}" in cross_fitted()._repr_html_()
+
+
+def test_plot_returns_a_figure_and_names_the_others():
+    c = cross_fitted()["A"]
+    assert c.plot().title == "Proxy map"
+    assert "city" in c.plot("profile", "city").title
+    assert len(c.plot("shares_along_dial").table) > 0
+    with pytest.raises(DataError, match="must be one of the figures, got 'pie'"):
+        c.plot("pie")
+    with pytest.raises(DataError, match="must be the name of a feature"):
+        c.plot("profile")
