@@ -149,7 +149,8 @@ class Comparison:
     def path(self, weights: Sequence[Any], divergence: str = "kl") -> list[PathPoint]:
         """Return the correction path, one point for each of the weights (λ1, λ2, λ3, λ4).
 
-        `q` of a point has an entry for each audited row that was used, in the order of the table.
+        `q` of a point has an entry for each audited row that was used, in the order of the table. A comparison of a
+        stream has no rows, and raises; so do `project` and `distribution`.
         """
         return self._people.path(weights, divergence)
 

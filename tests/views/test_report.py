@@ -115,8 +115,8 @@ def test_the_distribution_on_the_dial_is_that_of_the_correction_at_that_weight(s
     turn(shown, position)
     t = position / 20
     c = audited(people(1200, 1), input_weight=1 - t, output_weight=t, total_shares=False)["A"]
-    mine = c._pair.rows.audited
-    counts = np.histogram(np.clip(c._values(mine), -3.99, 3.99), np.linspace(-4, 4, 41))[0]
+    mine = c._people.rows.audited
+    counts = np.histogram(np.clip(c._people._values(mine), -3.99, 3.99), np.linspace(-4, 4, 41))[0]
     expected = [None if hidden else n / mine.sum() for n, hidden in zip(counts, withheld(counts), strict=True)]
     found = shown.evaluate("() => window.tiltmeter.drawn('correction-0')")
     for one, other in zip(found, expected, strict=True):
