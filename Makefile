@@ -24,8 +24,9 @@ lint: $(VENV)/installed-dev
 bench: $(VENV)/installed-dev
 	$(BIN)/python -m benchmarks
 
-bench-audit: $(VENV)/installed-dev  # minutes to hours: scale, planted truths, coverage
+bench-audit: $(VENV)/installed-dev  # minutes to hours: scale, streams, planted truths, coverage
 	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.stream
 	$(BIN)/python -m benchmarks.report
 	$(BIN)/python -m benchmarks.planted --seeds 50
 	$(BIN)/python -m benchmarks.coverage --repetitions 500 --n 2000 10000

@@ -31,11 +31,11 @@ ARGUMENTS: dict[str, Any] = {
 RUN = """
 import json, resource, sys, time
 import tiltmeter as tm
-start = time.perf_counter()
+start, worked = time.perf_counter(), time.process_time()
 found = tm.audit(tm.stream(sys.argv[1]), **json.loads(sys.argv[2]))
-seconds = time.perf_counter() - start
+seconds, work = time.perf_counter() - start, time.process_time() - worked
 memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-print(json.dumps({"seconds": seconds, "memory": memory, "summary": found.to_dict()}))
+print(json.dumps({"seconds": seconds, "work": work, "memory": memory, "summary": found.to_dict()}))
 """
 
 
@@ -107,10 +107,10 @@ def main() -> None:
             written = time.perf_counter() - start
             found = run(pattern)
             check(pattern, found, against_memory=rows <= 10**6)
-            times.append(found["seconds"])
+            times.append(found["work"])
             print(
-                f"{rows:>13,} rows: {found['seconds']:8.1f} s, {1e9 * found['seconds'] / rows:6.0f} ns a row, "
-                f"peak memory {found['memory'] / 2**30:.2f} GiB  (written in {written:.0f} s)",
+                f"{rows:>13,} rows: {found['seconds']:8.1f} s, {found['work']:8.1f} s of all cores, peak memory "
+                f" {found['memory'] / 2**30:.2f} GiB  (written in {written:.0f} s)",
                 flush=True,
             )
             assert found["memory"] < MOST_MEMORY
@@ -118,7 +118,7 @@ def main() -> None:
                 file.unlink()
     if len(sizes) > 1:
         exponent = float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
-        print(f"time grows with rows to the power {exponent:.3f}")
+        print(f"the cores' time grows with rows to the power {exponent:.3f}")
         assert exponent <= MOST_EXPONENT
 
 

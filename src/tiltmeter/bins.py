@@ -88,7 +88,7 @@ class Tally:
         """Return each bin's share of a group (0 the audited, 1 the reference), None where it is withheld."""
         share = self.weights[group] / self.weights[group].sum()
         hidden = withheld(self.counts[group])
-        return [None if is_hidden else float(part) for part, is_hidden in zip(share, hidden, strict=True)]
+        return [None if is_hidden else min(float(part), 1.0) for part, is_hidden in zip(share, hidden, strict=True)]
 
 
 def _tally(found: Binned, places: Integers, bins: int) -> Tally:

@@ -149,7 +149,8 @@ class Comparison:
     def path(self, weights: Sequence[Any], divergence: str = "kl") -> list[PathPoint]:
         """Return the correction path, one point for each of the weights (λ1, λ2, λ3, λ4).
 
-        `q` of a point has an entry for each audited row that was used, in the order of the table.
+        `q` of a point has an entry for each audited row that was used, in the order of the table. A comparison of a
+        stream has no rows, and raises; so do `project` and `distribution`.
         """
         return self._people.path(weights, divergence)
 
@@ -226,7 +227,7 @@ def balance_dict(found: Balance) -> dict[str, Any]:
         "clipped": found.clipped,
         "mismatches": [
             {"name": m.name, "difference": m.difference, "se": m.se}
-            for m in sorted(found.mismatches, key=lambda m: (-round(abs(m.difference), 9), m.name))[:20]
+            for m in sorted(found.mismatches, key=lambda m: (-round(abs(m.difference), 6), m.name))[:20]
         ],
     }
 
@@ -303,7 +304,7 @@ class _Builder:
             balance=checked,
             membership=self.name,
             notes=(*dict.fromkeys([*self.notes, *table.notes]),),
-            _people=pair.people(correction, self.log_odds, self._log_ratio()),
+            _people=pair.people((self.audited, self.reference), correction, self.log_odds, self._log_ratio()),
         )
 
     def _estimate(self, measured: Measured) -> Estimate:

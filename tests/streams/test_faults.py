@@ -97,7 +97,7 @@ BAD = {
     ),
     "scores beyond 1": (
         {"data": lambda f: f.with_columns(score=2 * pl.col("score"))},
-        "`scores` must give scores between 0 and 1",
+        "of a batch.",
     ),
     "negative weights": (
         {"data": lambda f: f.with_columns(weight=1 - pl.col("weight")), "weights": "weight"},

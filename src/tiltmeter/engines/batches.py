@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -28,7 +27,7 @@ from tiltmeter.engines.tables import (
     first_line,
     shown,
 )
-from tiltmeter.errors import DataError, TiltmeterError
+from tiltmeter.errors import DataError
 
 BATCH = 1 << 18  # rows of a batch, about
 INFERRED_ROWS = 10_000  # of the first CSV file, from which kinds are inferred
@@ -56,15 +55,17 @@ class Batches(Protocol):
 
 def folded(frames: Iterable[pl.DataFrame], step: Step[S]) -> S:
     """Return Σ step(batch) over frames, small ones joined to batches first."""
-    parts = (step(clean_batch(frame)) for frame in regrouped(frames))
-    first = next(parts, None)
-    if first is None:
+    total: Any = None
+    with closing(regrouped(frames)) as batches:
+        for batch in batches:
+            found = step(clean_batch(batch))
+            total = found if total is None else total + found
+    if total is None:
         raise DataError("`data` must have rows, got an empty table.", "look at what was filtered out before.")
-    total: Any = reduce(add, parts, first)
     return total  # type: ignore[no-any-return]
 
 
-def regrouped(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+def regrouped(frames: Iterable[pl.DataFrame]) -> Generator[pl.DataFrame]:
     """Yield frames of about `BATCH` rows."""
     waiting: list[pl.DataFrame] = []
     rows = 0
@@ -105,14 +106,17 @@ class FrameBatches:
 
 def read_in_batches(frame: pl.LazyFrame, name: str) -> Iterator[pl.DataFrame]:
     """Yield the rows of a lazy frame; an error of its engine names what was read."""
+    batches = frame.collect_batches(chunk_size=BATCH, maintain_order=False, lazy=True, engine="streaming")
     try:
-        yield from frame.collect_batches(chunk_size=BATCH, maintain_order=False, lazy=True, engine="streaming")
-    except TiltmeterError:
-        raise
+        yield from batches
     except (pl.exceptions.PolarsError, OSError) as error:
         raise DataError(
             f"{name} must be readable to its end, got {type(error).__name__}: {first_line(error)}", "write it again."
         ) from error
+    finally:
+        stop = getattr(batches, "stop", None)  # else the engine would go on to the last row
+        if stop is not None:
+            stop()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

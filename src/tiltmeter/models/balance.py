@@ -143,7 +143,7 @@ def _standardised(column: Floats) -> Floats:
 
 
 def _unbalanced(mismatches: tuple[Mismatch, ...]) -> Iterator[str]:
-    worst = sorted((m for m in mismatches if m.is_material), key=lambda m: -abs(m.difference))
+    worst = sorted((m for m in mismatches if m.is_material), key=lambda m: (-round(abs(m.difference), 6), m.name))
     for found in worst[:3]:
         yield (
             f"reference rows weighted to look like the audited group miss its mean of {found.name} "

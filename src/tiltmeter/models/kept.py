@@ -16,9 +16,32 @@ from tiltmeter.theory.checks import Floats
 Booleans = NDArray[np.bool_]
 MOST_UNEQUAL = 1e9  # weights: beyond this the smaller ones are lost in the rounding of the sums
 
+MOST_UNEQUAL = 1e9  # weights
+
 
 def weights_of(weights: Any, table: pl.DataFrame) -> Floats:
-    """Return the weight of each row, 1 where none are given."""
+    """Return the weight of each row, 1 where none are given, divided by the largest: nothing depends on their unit.
+
+    Twelve digits are kept. The last ones depend on the unit, and trees may split ties by them.
+    """
+    values = given_weights(weights, table)
+    largest = float(values.max(initial=0.0))
+    check_unequal(float(values[values > 0].min(initial=largest)), largest)
+    digits, power = np.frexp(values / (largest or 1.0))
+    return np.ldexp(np.round(digits, 12), power)
+
+
+def check_unequal(least: float, largest: float) -> None:
+    """Raise where weights differ so much that the smaller ones are lost in the rounding of the sums."""
+    if least < largest / MOST_UNEQUAL:
+        raise DataError(
+            f"`weights` must not differ by more than a factor of {MOST_UNEQUAL:g}, got {least:g} and {largest:g}.",
+            "give rows that hardly count the weight 0: they are left out, and counted.",
+        )
+
+
+def given_weights(weights: Any, table: pl.DataFrame) -> Floats:
+    """Return the weight of each row as it was given, 1 where none are."""
     if weights is None:
         return np.ones(table.height)
     column = table[weights] if isinstance(weights, str) else column_of_values("weights", weights, table.height)

@@ -15,8 +15,9 @@ from tiltmeter.engines.batches import Batches, checked_columns
 from tiltmeter.errors import DataError, SupportError
 from tiltmeter.models.features import design_columns
 from tiltmeter.models.groups import ComparedGroups, compared_groups, natural_order
-from tiltmeter.models.kept import not_found
+from tiltmeter.models.kept import check_unequal, not_found
 from tiltmeter.models.membership import check_overlap, given_membership
+from tiltmeter.progress import stage
 from tiltmeter.settings import Settings
 from tiltmeter.streams.levels import Levels, feature_levels, joint_bound, numbers_of
 from tiltmeter.streams.pair import PairSums
@@ -28,6 +29,7 @@ from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.intervals import term_of
 from tiltmeter.theory.shapley import compact
 
+SURVEY, SUMS = 0.4, 0.65  # of the time, about, after the first and the second pass
 LARGEST_KEY = 2**62  # joint cells that an integer can number
 FEW_CELLS = SAMPLED // 4  # distinct joint cells in the sample, for the joint cells of all rows to be worth keeping
 
@@ -49,11 +51,13 @@ def streamed_audit(
 ) -> StreamedAudit:
     """Return the audit of a stream, in three passes over it."""
     columns = checked_columns(batches, question.columns)
-    survey: Survey = batches.fold(columns, partial(surveyed, question))
+    with stage(0.0, SURVEY, "survey"):
+        survey: Survey = batches.fold(columns, partial(surveyed, question))
     groups = _compared(question, survey, reference, audited)
     label = groups.audited[0]
     plan = _plan(question, survey, label, groups.reference)
-    found: Powers = batches.fold(columns, partial(powers, plan))
+    with stage(SURVEY, SUMS, "sums"):
+        found: Powers = batches.fold(columns, partial(powers, plan))
 
     def tally(third: TallyPlan) -> PairTallies:
         return batches.fold(columns, partial(pair_tallies, third))
@@ -61,7 +65,8 @@ def streamed_audit(
     sample = _pair_sample(survey.sample, plan)
     pair = PairSums(plan, found, summed(plan, found, _constants(survey, plan)), sample, tally)
     design_columns(pair.features)  # raises, with reasons, where no feature can tell groups apart
-    comparison = _comparison(pair, settings)
+    with stage(SUMS, 1.0, label):
+        comparison = _comparison(pair, settings)
     used = pair.rows.count0 + pair.rows.count1
     return StreamedAudit(
         {label: comparison},
@@ -124,6 +129,7 @@ def _plan(question: Question, survey: Survey, audited: str, reference: str) -> P
             "not.",
             "it is P(audited|x); 0 or 1 says that the groups do not overlap there: leave such rows out.",
         )
+    check_unequal(min(mine["least_weight"], other["least_weight"]), max(mine["most_weight"], other["most_weight"]))
     is_weighted = question.weights is not None
     pair, sample = (audited, reference), survey.sample
     levels = tuple(feature_levels(name, survey.values[name], sample, pair, is_weighted) for name in question.features)

@@ -66,6 +66,11 @@ class Levels:
     is_group: bool = False
     has_numbers: bool = False
 
+    @property
+    def in_membership(self) -> bool:
+        """As of `Feature`."""
+        return self.feature(None).in_membership
+
     def feature(self, codes: Codes) -> Feature:
         """Return the feature with these codes, or with a partition that stands for them."""
         return Feature(self.name, self.kind, codes, self.labels, None, self.notes, self.is_ordered, self.is_group)

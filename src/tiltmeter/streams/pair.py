@@ -36,7 +36,7 @@ from tiltmeter.people import PROFILE_SCHEMA, prototype, summary_of
 from tiltmeter.streams.levels import Levels
 from tiltmeter.streams.powers import PairPlan, Powers, Summed
 from tiltmeter.streams.survey import GROUP, LOG_ODDS, PEOPLE, WEIGHT, RowSample
-from tiltmeter.streams.tallies import PairTallies, TallyPlan, balance_rows, in_membership
+from tiltmeter.streams.tallies import PairTallies, TallyPlan, balance_rows
 from tiltmeter.theory import intervals
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.correction import CorrectionFunction
@@ -48,8 +48,6 @@ from tiltmeter.theory.summed import Partition, Polynomial, PowerSums, SummedRows
 from tiltmeter.theory.uncertainty import Integers, Rows
 from tiltmeter.theory.ways import ways
 from tiltmeter.theory.world import Projection
-
-THINNED = 1_000_000  # people the sample may stand for before it is drawn from
 
 
 @dataclass(eq=False)
@@ -100,8 +98,21 @@ class PairSums:
     @property
     def auc(self) -> float:
         """How often ℓ ranks an audited row before a reference row."""
-        _, _, w0, w1, _, _ = self.found.ratios.sums.T
+        _, _, w0, w1, _, _ = self.ratios.T
         return ranked_area(w0 / w0.sum(), w1 / w1.sum())
+
+    @cached_property
+    def ratios(self) -> Floats:
+        """The columns of `RatioBins`, in fine bins of ℓ, or by the values of ℓ where all rows are known."""
+        if not self.sample_rows.is_complete:
+            return self.found.ratios.sums
+        frame = self.sample_rows.frame
+        ell, place = np.unique(frame[LOG_ODDS].to_numpy(), return_inverse=True)
+        people = frame[PEOPLE].to_numpy()
+        w0 = np.where((frame[GROUP] == self.plan.audited).to_numpy(), people * frame[WEIGHT].to_numpy(), 0.0)
+        w1 = people * frame[WEIGHT].to_numpy() - w0
+        n, weight0, weight1 = (np.bincount(place, column, len(ell)) for column in (people, w0, w1))
+        return np.column_stack([n, n * ell, weight0, weight1, weight0 * ell, weight1 * ell])
 
     def moments(self, log_odds: Polynomial) -> tuple[GroupMoments, GroupMoments]:
         """As of `Pair`."""
@@ -134,7 +145,7 @@ class PairSums:
         return self._third[1]
 
     def _tally_plan(self, correction: CorrectionFunction) -> TallyPlan:
-        people, total = self.found.ratios.sums[:, 0], self.found.ratios.sums[:, 1]
+        people, total = self.ratios[:, 0], self.ratios[:, 1]
         edges = calibration_edges(_Repeated(people, total / people - self.plan.prior).quantiles)
         dialled = tuple(f for _, f in dial_corrections(correction))
         counts = [partition.reference.counts > 0 for partition in self.summed.partitions]
@@ -175,7 +186,7 @@ class PairSums:
         ratio = known_density_ratio(self.rows, self.rows.exponential(self.summed.log_odds)[0])
         found = []
         for levels, feature in sorted(zip(self.plan.levels, self.features, strict=True), key=lambda one: one[0].name):
-            if in_membership(levels):
+            if levels.in_membership:
                 for name, level in _balanced_levels(levels, self.rows, feature):
                     x = self.rows.lifted(np.eye(len(levels.labels))[level], feature.codes)
                     found.append(mismatch(self.rows, name, x, ratio))
@@ -194,7 +205,7 @@ class PairSums:
 
     def _calibration(self) -> tuple[float, float]:
         """Return intercept and slope, from the weight and the mean of ℓ in each fine bin."""
-        sums = self.found.ratios.sums
+        sums = self.ratios
         weights = np.concatenate([sums[:, 2], sums[:, 3]])
         used = weights > 0
         ell = np.concatenate([sums[:, 4], sums[:, 5]])[used] / weights[used] - self.plan.prior
@@ -268,7 +279,9 @@ class PairSums:
         except SupportError:
             return None
 
-    def people(self, correction: CorrectionFunction, log_odds: Any, log_ratio: Any) -> SummedPeople:
+    def people(
+        self, groups: tuple[str, str], correction: CorrectionFunction, log_odds: Any, log_ratio: Any
+    ) -> SummedPeople:
         """As of `Pair`."""
         return SummedPeople(self, correction)
 

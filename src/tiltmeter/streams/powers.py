@@ -24,7 +24,7 @@ from tiltmeter.theory.uncertainty import Integers
 CHUNK = 1 << 15  # rows whose powers stay in the cache while they are summed
 MOST_JOINT = 1 << 15  # joint cells of all features that are kept
 DENSE_JOINT = 1 << 21  # possible joint cells up to which the filled ones are found by counting
-RATIO_BINS = 1 << 18  # of P(audited|x) at equal group sizes
+RATIO_BINS = 1 << 16  # of P(audited|x) at equal group sizes
 MIXED = 64  # bins of a score, and of P(audited|x), for the path
 
 

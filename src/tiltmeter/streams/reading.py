@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +13,10 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from tiltmeter.engines.tables import shown
-from tiltmeter.errors import DataError
+from tiltmeter.errors import DataError, TiltmeterError
 from tiltmeter.models.channel import Channel, channel_of, score_columns
 from tiltmeter.models.groups import JOINT, coded, group_columns
-from tiltmeter.models.kept import matches, numbers_of, weights_of
+from tiltmeter.models.kept import given_weights, matches, numbers_of
 from tiltmeter.theory.checks import Floats
 
 
@@ -121,7 +122,20 @@ class Reading:
 
 def reading(question: Question, table: pl.DataFrame) -> Reading:
     """Return the rows of a batch that count."""
-    channel = channel_of(
+    try:
+        channel, weights = _channel(question, table), given_weights(question.weights, table)
+    except TiltmeterError as error:
+        raise _of_batch(error) from None
+    keep, left_out = _kept(question, table, channel, weights)
+    kept = table.filter(keep)
+    codes, labels = coded(question.name, kept.select(question.group).get_columns())
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_odds = np.asarray(logit(numbers_of("membership", kept[question.membership])))
+    return Reading(kept, left_out, channel, channel.scores[keep], codes, labels, weights[keep], log_odds)
+
+
+def _channel(question: Question, table: pl.DataFrame) -> Channel:
+    return channel_of(
         table,
         table,
         scores=list(question.scores) or None,
@@ -131,13 +145,12 @@ def reading(question: Question, table: pl.DataFrame) -> Reading:
         threshold=question.threshold,
         is_part=True,
     )
-    weights = weights_of(question.weights, table)
-    keep, left_out = _kept(question, table, channel, weights)
-    kept = table.filter(keep)
-    codes, labels = coded(question.name, kept.select(question.group).get_columns())
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log_odds = np.asarray(logit(numbers_of("membership", kept[question.membership])))
-    return Reading(kept, left_out, channel, channel.scores[keep], codes, labels, weights[keep], log_odds)
+
+
+def _of_batch(error: TiltmeterError) -> TiltmeterError:
+    """Return an error whose row, if it names one, is not taken for a row of the whole table."""
+    message, _, hint = str(error).partition("\nHint: ")
+    return type(error)(re.sub(r" in row (\d+)\b", r" in row \1 of a batch", message), hint)
 
 
 def _kept(

@@ -173,6 +173,8 @@ def _groups(rows: pl.DataFrame, log_odds: Any, scores: Any) -> pl.DataFrame:
         pl.lit(1, dtype=pl.Int64).alias(PEOPLE),
         pl.Series("outside", ~finite).cast(pl.Int64),
         pl.Series("log_odds", np.where(finite, log_odds, 0.0) * weights),
+        pl.col(WEIGHT).alias("least_weight"),
+        pl.col(WEIGHT).alias("most_weight"),
         pl.Series("least_log_odds", np.where(finite, log_odds, np.inf)),
         pl.Series("most_log_odds", np.where(finite, log_odds, -np.inf)),
         *(pl.Series(f"score {y}", column * weights) for y, column in enumerate(scores)),

@@ -52,15 +52,10 @@ class TallyPlan:
     @property
     def balanced(self) -> list[tuple[str, ...]]:
         """The columns whose balance takes numbers: each numeric feature, its square, and products of two."""
-        names = [levels.name for levels in self.pair.levels if levels.has_numbers and in_membership(levels)]
+        names = sorted(one.name for one in self.pair.levels if one.has_numbers and one.in_membership)
         pairs = list(combinations(names, 2))
         single = [part for name in names for part in ((name,), (name, name))]
         return [*single, *(pairs if len(pairs) <= MOST_PRODUCTS else [])]
-
-
-def in_membership(levels: object) -> bool:
-    """Return whether a membership model may learn from the feature."""
-    return getattr(levels, "kind", "") not in ("constant", "identifier") and not getattr(levels, "is_group", False)
 
 
 class Extreme(NamedTuple):
@@ -165,7 +160,7 @@ def _alone(plan: TallyPlan, rows: PairBatch) -> float:
         return 0.0
     alone = np.zeros(len(rows.weights), dtype=np.bool_)
     for codes, known, levels in zip(rows.codes, plan.has_equals, plan.pair.levels, strict=True):
-        if in_membership(levels):
+        if levels.in_membership:
             alone |= ~known[codes]
     return float(rows.weights[alone & rows.audited].sum())
 

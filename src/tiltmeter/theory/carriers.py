@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tiltmeter.theory.checks import Floats
-from tiltmeter.theory.uncertainty import Codes, Column, Functional, Normal, RowSums, SquareRoot, combined
+from tiltmeter.theory.uncertainty import NOISE, Codes, Column, Functional, Normal, RowSums, SquareRoot, combined
+
+ROUNDING = 1e-13  # of a sum, below which a difference of sums is no difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,9 @@ def reveals_squared(rows: RowSums, cell: Cells) -> Functional:
     t, p1 = cell.ratio, cell.p1
     bias = rows.square1 * (float(((1.0 - p1) * t).sum()) - inside * (1.0 - inside))
     bias += float(cell.weights2.sum()) * float((t**2 * (1.0 - cell.p0)).sum())
-    value = float(p1 @ t) - inside**2 - bias
+    mean = float(p1 @ t)
+    value = mean - inside**2 - bias
+    value = value if abs(value) > ROUNDING * mean else 0.0  # its root would be 1e-7, and look like a number
     reference = 2 * (t - inside * (cell.p0 > 0.0))
     return Functional.of(rows, value, -rows.lifted(t**2, cell.codes), rows.lifted(reference, cell.codes))
 
@@ -140,6 +144,6 @@ def gap_factors(cell: Cells) -> GapFactors:
     inside = 1.0 - cell.unsupported
     reveals = math.sqrt(max(float(cell.p0 @ (cell.ratio - inside) ** 2), 0.0))
     drives = math.sqrt(max(float(cell.p0 @ cell.means**2), 0.0))
-    if reveals * drives == 0.0:
+    if min(reveals, drives) < NOISE:
         return GapFactors(reveals, drives, 0.0)
     return GapFactors(reveals, drives, -float(cell.p1 @ cell.means) / (reveals * drives))

@@ -107,12 +107,13 @@ class Polynomial:
     def __mul__(self, other: Any) -> Polynomial:
         if not isinstance(other, Polynomial):
             return Polynomial({e: c * float(other) for e, c in self.terms.items()}, self.over)
+        over = self._common(other)
         terms: dict[Exponents, Floats] = {}
         for one, a in self.terms.items():
             for two, b in other.terms.items():
                 both = tuple(i + j for i, j in zip(one, two, strict=True))
                 terms[both] = terms[both] + a * b if both in terms else a * b
-        return Polynomial(terms, self._common(other))
+        return Polynomial(terms, over)
 
     __rmul__ = __mul__
 
@@ -129,10 +130,10 @@ class Polynomial:
         return Polynomial({nothing: np.array([float(other)])})
 
     def _joined(self, other: Polynomial, sign: float) -> Polynomial:
-        terms = dict(self.terms)
+        terms, over = dict(self.terms), self._common(other)
         for e, c in other.terms.items():
             terms[e] = terms[e] + sign * c if e in terms else sign * c
-        return Polynomial(terms, self._common(other))
+        return Polynomial(terms, over)
 
     def _common(self, other: Polynomial) -> Partition | None:
         if self.over is None or other.over is None or self.over is other.over:

@@ -30,6 +30,7 @@ DETERMINED = 3.0  # a ratio is reported when its denominator is this many standa
 
 
 NOISE = 1e-12  # what is smaller, of probabilities and log-odds, is rounding
+ROUNDED_SQUARE = 1e-16  # and of their squares, which are differences of sums
 
 
 def without_noise(value: float) -> float:
@@ -98,6 +99,11 @@ class LogNormal:
         return Estimate(*(math.exp(self.log_value + step) for step in (0.0, -reach, reach)))
 
 
+def _root(square: float) -> float:
+    """Return √square, 0 where it is negative or the rounding of larger sums: a root makes 1e-8 of 1e-16."""
+    return math.sqrt(square) if square > ROUNDED_SQUARE else 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class SquareRoot:
     """sign·√θ for a normal estimator of θ ≥ 0 that may come out negative."""
@@ -109,7 +115,7 @@ class SquareRoot:
     def estimate(self, confidence: float = 0.95) -> Estimate:
         """Return sign·√max(θ ± z·se, 0)."""
         reach = quantile(confidence) * self.se
-        value, low, high = (math.sqrt(max(self.square + step, 0.0)) for step in (0.0, -reach, reach))
+        value, low, high = (_root(self.square + step) for step in (0.0, -reach, reach))
         return Estimate(value, low, high) if self.sign > 0 else Estimate(-value, -high, -low)
 
 
