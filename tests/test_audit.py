@@ -595,7 +595,7 @@ def test_a_path_is_solved_where_nobody_audited_gets_an_outcome(divergence):
 def test_outputs_out_of_reach_are_told_by_scores_and_groups(of_a, of_b, divergence):
     fixed = pl.when(group="A").then(of_a).otherwise(of_b)
     c = audited(people(300, 3).with_columns(score=pl.coalesce(fixed, "score")), folds=None)["A"]
-    told = r"the mean score of 'B' must be within reach of the scores of 'A', got [\d.]+ and scores from"
+    told = r"mean score of the reference group must be within reach of the audited group's scores, got [\d.]+ and"
     with pytest.raises(tm.TiltmeterError, match=told) as path:
         c.path([(1, 0, 0, 1)], divergence)
     with pytest.raises(tm.TiltmeterError, match=told) as project:
@@ -657,3 +657,35 @@ def test_bad_weights_of_a_path_are_named(weights):
 def test_bad_bins_are_named(bins):
     with pytest.raises(tm.TiltmeterError, match="`bins` must be a whole number"):
         audited(people(300, 3), folds=None)["A"].distribution("city", bins)
+
+
+def test_noise_beside_a_binned_feature_is_no_joint_proxy_with_known_membership():
+    random = np.random.default_rng(7)
+    is_audited = random.random(4000) < 0.5
+    x = random.normal(0.6 * is_audited, 1)
+    data = pl.DataFrame(
+        {
+            "group": np.where(is_audited, "A", "B"),
+            "income": x,
+            "noise": random.choice(["yes", "no"], 4000),
+            "score": expit(x - 0.5),
+            "chance": expit(0.6 * x - 0.18),
+        }
+    )
+    found = audited(data, features=["income", "noise"], membership="chance")["A"].proxies
+    noise = found.row(by_predicate=pl.col("feature") == "noise", named=True)
+    assert noise["total_share"] < 0.005, "what the bins of income leave is not owed to noise"
+    assert "evidence" not in noise["verdict"].replace("no material evidence", "")
+
+
+def test_a_group_without_a_single_favourable_decision_keeps_an_honest_interval():
+    data = people().with_columns(score=pl.when(pl.col("group") == "B").then((pl.col("score") > 0.6).cast(float)))
+    few = pl.concat([data.filter(group="B"), data.filter(group="A").head(12).with_columns(score=0.0)])
+    c = audited(few, folds=None, membership="chance")["A"]
+    assert c.favourable_rates.audited.low is None
+    c = audited(few, membership="chance")["A"]
+    assert c.favourable_rates.audited.value == 0
+    assert c.favourable_rates.audited.low == 0
+    assert 0.1 < c.favourable_rates.audited.high < 0.35, "0 of 12: the exact upper bound is 0.26"
+    assert c.gap.high - c.gap.low > 0.2
+    assert c.shortfall.high - c.shortfall.low > 12 * 0.2

@@ -3,6 +3,7 @@
 from tiltmeter.audit import Audit, audit
 from tiltmeter.comparison import Comparison
 from tiltmeter.errors import TiltmeterError
+from tiltmeter.rules.tables import RuleTables, rule_tables
 from tiltmeter.streams.sources import stream
 from tiltmeter.theory.correction import CorrectionFunction, correction_function
 from tiltmeter.theory.logistic import logistic_case
@@ -18,10 +19,12 @@ __all__ = [
     "CorrectionFunction",
     "Estimate",
     "GroupMoments",
+    "RuleTables",
     "TiltmeterError",
     "World",
     "audit",
     "correction_function",
     "logistic_case",
+    "rule_tables",
     "stream",
 ]

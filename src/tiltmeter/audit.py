@@ -39,7 +39,7 @@ from tiltmeter.models.membership import (
 from tiltmeter.models.paper import logistic_log_odds
 from tiltmeter.pairs import PairRows
 from tiltmeter.progress import Listener, stage, told_to
-from tiltmeter.provenance import Provenance, check_provenance, provenance_of, stream_provenance
+from tiltmeter.provenance import Provenance, asked, check_provenance, provenance_of, stream_provenance
 from tiltmeter.settings import Settings
 from tiltmeter.streams.audit import StreamedAudit, streamed_audit
 from tiltmeter.streams.reading import Question, asked_of_rows
@@ -203,20 +203,20 @@ def audit(
             f"`progress` must be a function of a stage and a fraction, got {shown(progress)}.", "for example print."
         )
     stated = check_provenance(provenance)
+    roles = {"group": group, "scores": scores, "membership": membership, "weights": weights}
     settings = Settings(input_weight, output_weight, confidence, materiality, folds, seed, total_shares)
     with told_to(progress):
         streamed = stream_of(data, membership)
+        data = data if streamed is not None else read_into_memory(data)
+        names = column_names(data) if streamed is None else streamed.names()
+        used = _used_columns(names, group, scores, membership, weights, given)
+        chosen = feature_names(features, names, used)
         if streamed is not None:
-            roles = {"group": group, "scores": scores, "membership": membership, "weights": weights}
-            question = _question(streamed.names(), roles, model, features, favourable, threshold, given)
-            return _of_stream(
-                streamed_audit(streamed, question, reference, audited, settings), question, settings, stated
-            )
+            question = asked_of_rows(names, roles, model, chosen, favourable, threshold, given)
+            found = streamed_audit(streamed, question, reference, audited, settings)
+            words = asked(roles | {"model": model, "threshold": threshold, "given": given})
+            return _of_stream(found, question, settings, words, stated)
         with stage(0.0, READING, "reading"):
-            data = read_into_memory(data)
-            names = column_names(data)
-            used = _used_columns(names, group, scores, membership, weights, given)
-            chosen = feature_names(features, names, used)
             table = read_table(data, [*dict.fromkeys([*chosen, *used])])
             channel = channel_of(
                 data, table, scores=scores, model=model, features=chosen, favourable=favourable, threshold=threshold
@@ -242,26 +242,15 @@ def audit(
         favourable=channel.labels[channel.favourable],
         too_small=dict(groups.too_small),
         settings=settings,
-        provenance=provenance_of(table, chosen, stated),
+        provenance=provenance_of(
+            table, chosen, asked(roles | {"model": model, "threshold": threshold, "given": given}), stated
+        ),
     )
 
 
-def _question(
-    names: Sequence[str],
-    roles: Mapping[str, Any],
-    model: Any,
-    features: str | Sequence[str] | None,
-    favourable: Any,
-    threshold: float | None,
-    given: Mapping[str, Any] | None,
-) -> Question:
-    """Return what an audit asks of each row of a stream."""
-    used = _used_columns(names, roles["group"], roles["scores"], roles["membership"], roles["weights"], given)
-    chosen = feature_names(features, names, used)
-    return asked_of_rows(names, roles, model, chosen, favourable, threshold, given)
-
-
-def _of_stream(found: StreamedAudit, question: Question, settings: Settings, stated: dict[str, str]) -> Audit:
+def _of_stream(
+    found: StreamedAudit, question: Question, settings: Settings, words: dict[str, Any], stated: dict[str, str]
+) -> Audit:
     return Audit(
         comparisons=found.comparisons,
         rows=found.rows,
@@ -271,7 +260,7 @@ def _of_stream(found: StreamedAudit, question: Question, settings: Settings, sta
         favourable=found.favourable,
         too_small=dict(found.groups.too_small),
         settings=settings,
-        provenance=stream_provenance(found.rows["read"], found.fingerprint, question.features, stated),
+        provenance=stream_provenance(found.rows["read"], found.fingerprint, question.features, words, stated),
     )
 
 

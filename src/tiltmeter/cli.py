@@ -147,6 +147,39 @@ def audit(
         sys.exit(GATE_FIRED)
 
 
+@main.command()
+@click.argument("data", nargs=-1, required=True)
+@click.option("--rule", "name", required=True, metavar="RULE", help="four-fifths or nyc-local-law-144.")
+@click.option("--group", required=True, multiple=True, metavar="COLUMN", help="Who people are; repeat to cross too.")
+@click.option("--selected", metavar="COLUMN", help="Decisions, 0 or 1.")
+@click.option("--scores", metavar="COLUMN", help="Scores on any scale: the rate is the share above their median.")
+@click.option("--favourable", default="high", show_default=True, help="What a person wants: high or low.")
+@click.option("--threshold", type=float, help="Impact ratios below it are pointed out. Default: the rule's.")
+@click.option("--smallest-share", type=float, help="Groups with less of the data have no ratio. Default: the rule's.")
+@click.option("--confidence", type=float, default=0.95, show_default=True, help="Of every interval.")
+@click.option("--json", "json_target", metavar="FILE", help="Also write every number as JSON; '-' is standard output.")
+@click.option("--state", "stated", multiple=True, metavar="NAME=TEXT", help='For the reader, e.g. "data window=2024".')
+@one_line_errors
+def rule(data: tuple[str, ...], name: str, json_target: str | None, stated: tuple[str, ...], **options: Any) -> None:
+    """Make the tables that a published rule describes from DATA: .csv or .parquet files, a pattern, or a folder.
+
+    Exit codes: 0 done, 2 a mistake in the arguments or the data. The tables decide nothing, so there is no other.
+    """
+    from rich.console import Console
+
+    from tiltmeter.rules.tables import rule_tables
+    from tiltmeter.views.json_file import write_json
+    from tiltmeter.views.terminal import print_rule_tables
+
+    provenance = _pairs("--state", "NAME=TEXT", stated, '"data window=2024"')
+    arguments = options | {"group": list(options["group"]), "provenance": provenance}
+    summary = rule_tables(list(data), name, **arguments).to_dict()
+    if json_target is not None:
+        write_json(summary, json_target)
+    if json_target != "-":
+        print_rule_tables(summary, Console(width=min(Console().width, 110)))
+
+
 def _report(summary: dict[str, Any], target: str) -> None:
     from tiltmeter.views.report.page import write_report
 
@@ -172,8 +205,8 @@ def _audited(files: tuple[str, ...], **options: Any) -> Audit:
         **options,
         "group": list(options["group"]),
         "audited": list(options["audited"]) or None,
-        "given": _pairs("--given", options["given"], "repaid=1") or None,
-        "provenance": _pairs("--state", stated, '"model=credit 3.1"'),
+        "given": _pairs("--given", "COLUMN=VALUE", options["given"], "repaid=1") or None,
+        "provenance": _pairs("--state", "NAME=TEXT", stated, '"model=credit 3.1"'),
         "folds": options["folds"] or None,
         "features": features,
     }
@@ -187,11 +220,11 @@ def _audited(files: tuple[str, ...], **options: Any) -> Audit:
     return run(table, scores=outcome_scores(table, arguments["features"], outcome), **arguments)
 
 
-def _pairs(option: str, conditions: tuple[str, ...], example: str) -> dict[str, str]:
+def _pairs(option: str, form: str, conditions: tuple[str, ...], example: str) -> dict[str, str]:
     pairs = {}
     for condition in conditions:
         name, sign, value = condition.partition("=")
         if not sign or not name:
-            raise TiltmeterError(f"`{option}` must be NAME=VALUE, got {condition!r}.", f"for example {example}.")
+            raise TiltmeterError(f"`{option}` must be {form}, got {condition!r}.", f"for example {example}.")
         pairs[name] = value
     return pairs

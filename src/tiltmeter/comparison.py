@@ -285,12 +285,10 @@ class _Builder:
             reference=self.reference,
             rows={"audited": rows.count0, "reference": rows.count1},
             output=self._output(),
-            favourable_rates=Rates(
-                *(self._estimate(intervals.group_rate(rows, pair.favourable, who).normal()) for who in (True, False))
-            ),
-            gap=self._estimate(intervals.gap(rows, pair.outcome).normal()),
+            favourable_rates=self._rates(),
+            gap=self._gap(),
             impact_ratio=self._defined(lambda: intervals.impact_ratio(rows, pair.favourable)),
-            shortfall=self._estimate(intervals.shortfall(rows, pair.favourable).normal()),
+            shortfall=self._shortfall(),
             standardised_difference=self._defined(lambda: intervals.standardised_difference(rows, pair.outcome)),
             output_divergence=self._defined(lambda: intervals.output_divergence(rows, self.scores)),
             input_divergence=self._defined(self._input_divergence),
@@ -306,7 +304,7 @@ class _Builder:
             balance=checked,
             membership=self.name,
             notes=(*dict.fromkeys([*self.notes, *table.notes]),),
-            _people=pair.people((self.audited, self.reference), correction, self.log_odds, self._log_ratio()),
+            _people=pair.people(correction, self.log_odds, self._log_ratio()),
         )
 
     def _estimate(self, measured: Measured) -> Estimate:
@@ -321,6 +319,21 @@ class _Builder:
         except SupportError as error:
             self.notes.append(str(error).splitlines()[0])
             return None
+
+    def _rates(self) -> Rates:
+        rows, favourable = self.pair.rows, self.pair.favourable
+        unseen = intervals.unseen_se(rows, favourable)
+        rates = (intervals.group_rate(rows, favourable, who).normal(0.0, 1.0) for who in (True, False))
+        return Rates(*(self._estimate(rate.widened(error)) for rate, error in zip(rates, unseen, strict=True)))
+
+    def _gap(self) -> Estimate:
+        rows, outcome = self.pair.rows, self.pair.outcome
+        return self._estimate(intervals.gap(rows, outcome).normal().widened(*intervals.unseen_se(rows, outcome)))
+
+    def _shortfall(self) -> Estimate:
+        rows, favourable = self.pair.rows, self.pair.favourable
+        unseen = (rows.count0 * error for error in intervals.unseen_se(rows, favourable))
+        return self._estimate(intervals.shortfall(rows, favourable).normal().widened(*unseen))
 
     def _output(self) -> Output:
         rows, scores = self.pair.rows, self.scores
@@ -383,7 +396,8 @@ class _Builder:
             pairs = [crossfit.known_pairing(rows, self.log_odds - prior_log_odds(rows))]
         else:
             pairs = list(self.membership.pairings)
-        return crossfit.unexplained(rows, self.pair.outcome, self.expected, pairs).normal()
+        unseen = intervals.unseen_se(rows, self.pair.outcome)
+        return crossfit.unexplained(rows, self.pair.outcome, self.expected, pairs).normal().widened(*unseen)
 
     def _without_equals(self) -> float:
         """Note and return the share of audited people with a feature value that nobody in the reference has."""
@@ -430,7 +444,7 @@ class _Builder:
         if value is None:
             self.notes.append("the groups' outputs are too close for decisions to tell them apart")
             return None
-        gap = self._estimate(intervals.gap(rows, self.pair.outcome).normal())
+        gap = self._gap()
         if gap.low is None or gap.high is None:
             return Estimate(value)
         near, far = sorted((abs(gap.low), abs(gap.high)))

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from tiltmeter.engines.tables import shown
+from tiltmeter.engines.tables import shown, text_of
 from tiltmeter.errors import DataError
 
 LIBRARIES = ("tiltmeter", "numpy", "scipy", "scikit-learn", "polars", "narwhals")
@@ -34,6 +34,8 @@ class Provenance:
         order, of the number of rows and the sum of their hashes.
     features
         The columns taken as features.
+    question
+        What was asked: where scores, membership and weights came from, the threshold, and the condition.
     stated
         What the user said of data and model.
     """
@@ -42,20 +44,43 @@ class Provenance:
     versions: dict[str, str]
     data_sha256: str
     features: tuple[str, ...]
+    question: dict[str, Any]
     stated: dict[str, str]
 
 
-def provenance_of(table: pl.DataFrame, features: Sequence[str], stated: dict[str, str]) -> Provenance:
+def asked(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an audit was asked, as texts; `arguments` are those of `tiltmeter.audit`."""
+    sources = {name: _source(arguments[name]) for name in ("scores", "model", "membership", "weights")}
+    given = {str(name): text_of(value) for name, value in (arguments["given"] or {}).items()}
+    return sources | {"threshold": arguments["threshold"], "given": given}
+
+
+def _source(value: Any) -> str | None:
+    """Return a column's name, the kind of a model, or that values were passed."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, (list, tuple)) and value and all(isinstance(part, str) for part in value):
+        return ", ".join(value)
+    if hasattr(value, "fit") or hasattr(value, "predict_proba"):
+        return type(value).__name__
+    return "a function" if callable(value) else "an array"
+
+
+def provenance_of(
+    table: pl.DataFrame, features: Sequence[str], question: dict[str, Any], stated: dict[str, str]
+) -> Provenance:
     """Return the origin of an audit of these columns."""
     versions = {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES}
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    return Provenance(created, versions, data_sha256(table), tuple(features), stated)
+    return Provenance(created, versions, data_sha256(table), tuple(features), question, stated)
 
 
-def stream_provenance(rows: int, fingerprint: int, features: Sequence[str], stated: dict[str, str]) -> Provenance:
+def stream_provenance(
+    rows: int, fingerprint: int, features: Sequence[str], question: dict[str, Any], stated: dict[str, str]
+) -> Provenance:
     """Return the origin of an audit of a stream, from the number of its rows and the sum of their hashes."""
     digest = hashlib.sha256(f"{rows} rows, {fingerprint:016x}".encode()).hexdigest()
-    return replace(provenance_of(pl.DataFrame(), features, stated), data_sha256=digest)
+    return replace(provenance_of(pl.DataFrame(), features, question, stated), data_sha256=digest)
 
 
 def data_sha256(table: pl.DataFrame) -> str:
@@ -77,4 +102,18 @@ def check_provenance(stated: Any) -> dict[str, str]:
             f"`provenance` must be a dict of texts, got {shown(stated)}.",
             'for example {"group labels": "self-reported", "data window": "2024", "model": "credit 3.1"}.',
         )
+    for text in (part for pair in stated.items() for part in pair):
+        if not text.isprintable() and not _is_unicode(text):
+            raise DataError(
+                f"`provenance` must be texts that can be written as UTF-8, got {text!r}.",
+                "decode it as what it is first.",
+            )
     return dict(stated)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -117,6 +117,13 @@ class Total:
         return Estimate(added.value, added.low, max(added.high or 0.0, left.high or 0.0))
 
 
+def _total(everything: Functional, rest: Functional, variance: Functional) -> Total:
+    """Return the total share of a feature from what all features explain, and all but this one."""
+    lost = combined(everything.value - rest.value, [(1.0, everything), (-1.0, rest)])
+    unlearned = everything.over(variance, is_complement=True)
+    return Total(lost.over(variance), rest.over(variance, is_complement=True), unlearned)
+
+
 def proxy_table(inputs: ProxyInputs, settings: Settings, is_adequate: bool) -> ProxyTable:
     """Return one row a feature, the strongest points of the gap first."""
     return _Table(inputs, settings, is_adequate).built()
@@ -335,23 +342,30 @@ class _Table:
             return None
         totals: list[dict[str, Measured]] = []
         gradients = self._gradients(self.rows, None, self._pairings())
+        everything = {name: self._cell_explained(found, crossed[0]) for name, found in gradients.items()}
         for feature in self.features:
             rest = [other for other in usable if other is not feature]
             joint = self.inputs.pair.joint(rest) if rest else None
             cell = self.rows.undivided if joint is None else joint[0]
-            alone = {"share"} if not rest else set(gradients)  # a single feature is no part of a joint proxy
-            totals.append({name: self._cell_total(gradients[name], cell) for name in alone})
+            names = {"share"} if not rest else set(gradients)  # a single feature is no part of a joint proxy
+            totals.append({name: self._cell_total(gradients[name], everything[name], cell) for name in names})
         return totals
 
-    def _cell_total(self, found: list[crossfit.Gradient], cell: Codes) -> Measured:
+    def _cell_total(self, found: list[crossfit.Gradient], everything: Functional, cell: Codes) -> Measured:
+        """Return what the cells of all features explain beyond those of all but one."""
         variance = crossfit.gradient_variance(self.rows, found)
-        if self.is_plug_in:
-            g = found[0].a
-            sums, size = self.rows.sums0(cell, g), self.rows.sums0(cell)
-            between = float((sums**2 / np.where(size > 0, size, 1.0)).sum())
-            return Normal(1.0 - between / variance.value if variance.value > 0 else 0.0, 0.0, 0.0, 1.0)
-        explained = crossfit.explained_variance(self.rows, found[0], cell)
-        return explained.over(variance, is_complement=True)
+        rest = self._cell_explained(found, cell)
+        if not self.is_plug_in:
+            return _total(everything, rest, variance)
+        lost = (everything.value - rest.value) / variance.value if variance.value > 0 else 0.0
+        return Normal(lost, 0.0, 0.0, 1.0)
+
+    def _cell_explained(self, found: list[crossfit.Gradient], cell: Codes) -> Functional:
+        """Return Var0(E0[g|cell])."""
+        if not self.is_plug_in:
+            return crossfit.explained_variance(self.rows, found[0], cell)
+        sums, size = self.rows.sums0(cell, found[0].a), self.rows.sums0(cell)
+        return Functional(float((sums**2 / np.where(size > 0, size, 1.0)).sum()), np.zeros(0))
 
     def _learned_totals(self, membership: Membership) -> list[dict[str, Measured]]:
         """Return the totals by regressions on all features and on all but one, on a sample where rows are many."""
@@ -363,11 +377,8 @@ class _Table:
         for name, fitted in self._expectations(rows, index, table, part, at["share"][0]).items():
             variance = crossfit.gradient_variance(rows, at[name])
             everything, *others = (_explained(rows, at[name], one) for one in fitted)
-            unlearned = everything.over(variance, is_complement=True)
             for feature, rest in zip(table, others, strict=True):
-                lost = combined(everything.value - rest.value, [(1.0, everything), (-1.0, rest)])
-                left = rest.over(variance, is_complement=True)
-                totals[feature][name] = Total(lost.over(variance), left, unlearned)
+                totals[feature][name] = _total(everything, rest, variance)
         return list(totals.values())
 
     def _expectations(

@@ -14,8 +14,7 @@ from tiltmeter.errors import DataError
 from tiltmeter.theory.checks import Floats
 
 Booleans = NDArray[np.bool_]
-
-MOST_UNEQUAL = 1e9  # weights
+MOST_UNEQUAL = 1e9  # weights: beyond this the smaller ones are lost in the rounding of the sums
 
 
 def weights_of(weights: Any, table: pl.DataFrame) -> Floats:

@@ -23,6 +23,7 @@ from tiltmeter.theory.uncertainty import (
     RowSums,
     Square,
     covariances,
+    quantile,
 )
 
 SMALLEST_SHARE = 1e-12  # outcome probabilities below this are taken as 0
@@ -57,6 +58,16 @@ def gap(rows: RowSums, outcome: Column) -> Functional:
     return Functional.of(rows, rows.mean0(outcome) - rows.mean1(outcome), outcome, -outcome)
 
 
+def unseen_se(rows: RowSums, outcome: Column) -> tuple[float, float]:
+    """Return the standard error of each group's mean that its rows do not show: all have the same decision, 0 or 1.
+
+    Its 95 % interval reaches the exact binomial bound; it is 0 for a group that varies.
+    """
+    sizes = ((rows.mean0(outcome), rows.count0), (rows.mean1(outcome), rows.count1))
+    found = [unseen_rate(n, 0.95) / quantile(0.95) if mean in (0.0, 1.0) else 0.0 for mean, n in sizes]
+    return found[0], found[1]
+
+
 def shortfall(rows: RowSums, favourable: Column) -> Functional:
     """Return n0·(E1[W] − E0[W]) of the favourable outcome.
 
@@ -65,6 +76,11 @@ def shortfall(rows: RowSums, favourable: Column) -> Functional:
     size = float(rows.count0)
     missing = -size * favourable
     return Functional.of(rows, size * (rows.mean1(favourable) - rows.mean0(favourable)), missing, -missing)
+
+
+def unseen_rate(size: float, confidence: float) -> float:
+    """Return 1 − (α/2)^(1/n), the exact binomial upper bound of a rate after none of n rows."""
+    return float(1.0 - ((1.0 - confidence) / 2) ** (1.0 / size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +92,7 @@ class NoneOf:
 
     def estimate(self, confidence: float = 0.95) -> Estimate:
         """Return [0, (1 − (α/2)^(1/n0))/p1]."""
-        bound = 1.0 - ((1.0 - confidence) / 2) ** (1.0 / self.size)
-        return Estimate(0.0, 0.0, bound / self.reference_rate)
+        return Estimate(0.0, 0.0, unseen_rate(self.size, confidence) / self.reference_rate)
 
 
 def impact_ratio(rows: RowSums, favourable: Column) -> Measured:
@@ -91,7 +106,8 @@ def impact_ratio(rows: RowSums, favourable: Column) -> Measured:
     if p <= SMALLEST_SHARE:
         return NoneOf(1.0 / rows.square0, p1)
     log_ratio = Functional.of(rows, math.log(p / p1), favourable / p, -favourable / p1)
-    return LogNormal(log_ratio.value, log_ratio.se)
+    unseen, unseen1 = unseen_se(rows, favourable)
+    return LogNormal(log_ratio.value, math.hypot(log_ratio.se, unseen / p, unseen1 / p1))
 
 
 def standardised_difference(rows: RowSums, outcome: Column) -> Normal:

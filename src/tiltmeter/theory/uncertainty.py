@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -74,6 +74,10 @@ class Normal:
     se: float
     least: float = -math.inf
     most: float = math.inf
+
+    def widened(self, *errors: float) -> Normal:
+        """Return the estimator with further, independent standard errors."""
+        return replace(self, se=math.hypot(self.se, *errors))
 
     def estimate(self, confidence: float = 0.95) -> Estimate:
         """Return value ± z·se."""

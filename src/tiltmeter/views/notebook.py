@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from tiltmeter.views.formats import count, interval, label, number, percent, points
+from tiltmeter.views.rule_lines import does_not_decide, rows_read, rule_lines, title, unknown_people
 
 SHOWN = ("gap", "impact_ratio", "output_divergence", "input_divergence", "descent_rate", "unexplained")
 FEATURES = 10
@@ -36,6 +37,22 @@ def comparison_html(c: dict[str, Any]) -> str:
         + rest
         + "</div>"
     )
+
+
+def rule_tables_html(summary: dict[str, Any]) -> str:
+    """Return the tables of a rule: what it is, each table, and what a reader has to know."""
+    rule = summary["rule"]
+    tables = "".join(_rule_table(summary, table) for table in summary["tables"])
+    notes = "".join(f"<li>{escape(note)}</li>" for note in (*summary["notes"], does_not_decide(rule)))
+    return (
+        f"<div><p><b>{escape(rule['title'])}</b><br>{escape(rule['citation'])} ({escape(rule['dated'])})</p>"
+        f"<p>{escape(rows_read(summary))}</p>{tables}<ul>{notes}</ul></div>"
+    )
+
+
+def _rule_table(summary: dict[str, Any], table: dict[str, Any]) -> str:
+    head, rows = rule_lines(summary, table)
+    return f"<p>{escape(title(table))}</p>" + _table(head, rows) + f"<p>{escape(unknown_people(table))}</p>"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tiltmeter.views.formats import interval, number, p_value, percent, points, whole_percent
+from tiltmeter.views.rule_lines import does_not_decide, rows_read, rule_lines, title, unknown_people
 
 PAPER_NAMES = {
     "rho_m": "maximal correlation of inputs and outcome",
@@ -75,6 +76,22 @@ def print_demo(summary: dict[str, Any], console: Console) -> None:
         console.print(Group(*parts))
 
 
+def print_rule_tables(summary: dict[str, Any], console: Console) -> None:
+    """Print the tables of a rule: what it compares, the tables, and what they do not decide."""
+    summary = printable(summary)
+    rule = summary["rule"]
+    text = Text()
+    text.append(f"{rule['title']}\n", "bold")
+    text.append(f"{rule['citation']} ({rule['dated']})\n", "dim")
+    text.append(f"Compares {rule['compares']}.\n{rows_read(summary)}")
+    console.print(text)
+    for table in summary["tables"]:
+        console.print(_heading(title(table)), _rule_table(summary, table), sep="\n")
+        console.print(Text(unknown_people(table), "dim"))
+    console.print(_heading("To know"))
+    console.print(_bullets([*summary["notes"], does_not_decide(rule)]))
+
+
 @contextmanager
 def progress_bar(console: Console) -> Iterator[Callable[[str, float], None]]:
     """Yield a function that moves a bar to a stage and a fraction; the bar is gone once all is done."""
@@ -97,6 +114,20 @@ def printable(value: Any) -> Any:
     if isinstance(value, str):
         return "".join(letter if letter.isprintable() else "�" for letter in value)
     return value
+
+
+def _rule_table(summary: dict[str, Any], table: dict[str, Any]) -> RenderableType:
+    """Return one table with its notes below: beside it they would be too narrow to read."""
+    head, rows = rule_lines(summary, table)
+    found = Table(show_edge=False, pad_edge=False, header_style="bold")
+    width = len(table["columns"])
+    for place, name in enumerate(head[:-1]):
+        is_name = place < width
+        heading = name if is_name else "\n".join(name.rsplit(" ", 1))  # what is narrow leaves room for names
+        found.add_column(Text(heading), justify="left" if is_name else "right", no_wrap=not is_name, overflow="fold")
+    for row in rows:
+        found.add_row(*(Text(cell) for cell in row[:-1]))
+    return Group(found, _bullets(f"{' & '.join(row[:width])}: {row[-1]}." for row in rows if row[-1]))
 
 
 def _rows(summary: dict[str, Any]) -> RenderableType:

@@ -17,7 +17,7 @@ from tiltmeter.views.report import sections, words
 
 DATA_LIMIT = 1_600_000  # characters of numbers; with the drawing library the page stays below 3 MB
 DIGITS = 10
-FILTERS = ("number", "interval", "points", "percent", "whole_percent", "count", "p_value", "label")
+FILTERS = ("number", "interval", "points", "percent", "count", "p_value", "label")
 
 
 def write_report(summary: dict[str, Any], path: str | Path) -> None:
@@ -26,7 +26,8 @@ def write_report(summary: dict[str, Any], path: str | Path) -> None:
 
 
 def page(summary: dict[str, Any]) -> str:
-    """Return the report as one HTML text."""
+    """Return the report as one HTML text, the widest gaps first."""
+    summary = sections.by_gap(summary)
     comparisons = [sections.section(summary, place, name) for place, name in enumerate(summary["comparisons"])]
     overview = sections.overview(summary)
     data = _data(summary, [overview, *(drawing for one in comparisons for drawing in one.drawings.values())])
@@ -37,6 +38,7 @@ def page(summary: dict[str, Any]) -> str:
         .render(
             audit=summary,
             words=words,
+            sections=sections,
             overview=overview,
             comparisons=comparisons,
             data=data,
@@ -74,10 +76,13 @@ def _sha256(text: str) -> str:
 def _data(summary: dict[str, Any], drawings: list[sections.Drawing]) -> str:
     """Return what the page's script needs, as JSON that cannot end its element."""
     specs = {drawing.element: drawing.spec for drawing in drawings}
-    moving = {str(place): c for place, c in enumerate(sections.moving(c) for c in summary["comparisons"].values())}
-    text = _json({"specs": specs, "comparisons": moving, "confidence": summary["settings"]["confidence"]})
+    pictured = list(summary["comparisons"].values())[: sections.PICTURED]
+    moving = {str(place): sections.moving(c) for place, c in enumerate(pictured)}
+    settings = summary["settings"]
+    confidence = None if settings["folds"] is None else settings["confidence"]
+    text = _json({"specs": specs, "comparisons": moving, "confidence": confidence})
     while len(text) > DATA_LIMIT and sections.shorten(moving):
-        text = _json({"specs": specs, "comparisons": moving, "confidence": summary["settings"]["confidence"]})
+        text = _json({"specs": specs, "comparisons": moving, "confidence": confidence})
     return text
 
 

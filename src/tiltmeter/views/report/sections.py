@@ -9,7 +9,14 @@ import polars as pl
 
 from tiltmeter.views import figures
 from tiltmeter.views.figures import Figure
+from tiltmeter.views.formats import label
 from tiltmeter.views.report import words
+
+PICTURED = 8  # groups with pictures, profiles and a dial: the page must stay small
+CORRECTION = (
+    "Histogram of the correction function over the audited group, at the position of the dial. Records right of 0 "
+    "would have to become more common among them, records left of 0 rarer."
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,6 +29,7 @@ class Drawing:
     description: str
     spec: dict[str, Any]
     table: pl.DataFrame
+    table_note: str = ""
 
     @classmethod
     def of(cls, element: str, figure: Figure) -> Drawing:
@@ -49,28 +57,43 @@ def overview(summary: dict[str, Any]) -> Drawing:
 
 
 def section(summary: dict[str, Any], place: int, name: str) -> Section:
-    """Return the part of the page about one audited group."""
+    """Return the part of the page about one audited group; beyond the first few groups, without pictures."""
     c, settings = summary["comparisons"][name], summary["settings"]
+    drawings = _drawings(c, place, settings) if place < PICTURED else {}
+    return Section(place, name, c, words.found_words(c, settings), words.sure_words(c), drawings)
+
+
+def _drawings(c: dict[str, Any], place: int, settings: dict[str, Any]) -> dict[str, Drawing]:
+    position = start_position(c, settings)
     drawn = {
         "outputs": figures.outputs(c),
         "waterfall": figures.waterfall(c),
         "map": figures.proxy_map(c, settings["materiality"]),
         "shares": figures.shares(c),
         "ways": figures.ways(c),
-        "correction": figures.correction_distribution(c, start_position(c)),
+        "correction": figures.correction_distribution(c, position),
         "overlap": figures.overlap(c),
         "calibration": figures.calibration(c),
     }
     if c["balance"] is not None:
         drawn["balance"] = figures.balance(c)
     drawings = {key: Drawing.of(f"{key}-{place}", figure) for key, figure in drawn.items()}
-    drawings["correction"] = replace(drawings["correction"], note="")  # it names a position, and the dial moves
-    return Section(place, name, c, words.found_words(c, settings), words.sure_words(c), drawings)
+    at = c["bins"]["dial"][position]["position"]
+    turning = replace(drawings["correction"], note="", table_note=f"at the dial's first position, {at:.2f}")
+    return drawings | {"correction": replace(turning, description=CORRECTION)}
 
 
-def start_position(c: dict[str, Any]) -> int:
-    """Return where the dial stands at first: the middle, or the left end where outputs cannot be aligned."""
-    return len(c["bins"]["dial"]) // 2
+def start_position(c: dict[str, Any], settings: dict[str, Any]) -> int:
+    """Return the stop of the dial nearest to the audit's own weights."""
+    wanted = settings["output_weight"] / (settings["input_weight"] + settings["output_weight"])
+    stops = [stop["position"] for stop in c["bins"]["dial"]]
+    return min(range(len(stops)), key=lambda place: abs(stops[place] - wanted))
+
+
+def by_gap(summary: dict[str, Any]) -> dict[str, Any]:
+    """Return the summary with the widest gaps first."""
+    widest = sorted(summary["comparisons"].items(), key=lambda pair: -abs(pair[1]["gap"]["value"]))
+    return summary | {"comparisons": dict(widest)}
 
 
 def moving(c: dict[str, Any]) -> dict[str, Any]:
@@ -87,25 +110,29 @@ def _feature(c: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     unused = {"correction", "scores"}
     values = [{key: entry for key, entry in value.items() if key not in unused} for value in profile["values"]]
     for value, full in zip(values, profile["values"], strict=True):
+        value["value"] = label(full["value"], 100)
         value["means"] = None if full["scores"] is None else [full["log_odds"], *full["scores"]]
     return {
-        "name": row["feature"],
+        "name": label(row["feature"], 200),
         "form": None if c["dial"] is None or row["share"] is None else c["dial"][row["feature"]],
-        "direction": row["direction"],
-        "notes": row["notes"],
+        "direction": label(row["direction"], 400),
+        "notes": label(row["notes"], 400),
         "values": values,
     }
 
 
 def shorten(parts: dict[str, dict[str, Any]]) -> bool:
-    """Take the quantiles from the weakest features that still have them; return whether there were any."""
-    having = [
-        feature
-        for part in parts.values()
-        for feature in part["features"]
-        if any(value.get("quantiles") for value in feature["values"])
-    ]
-    for feature in having[len(having) // 2 :]:
-        for value in feature["values"]:
-            value["quantiles"] = None
-    return bool(having)
+    """Take quantiles, then whole profiles, from the weaker half of the features that have them.
+
+    Return whether there were any.
+    """
+    features = [feature for part in parts.values() for feature in part["features"]]
+    moving_ones = [one for one in features if any(value["quantiles"] for value in one["values"])]
+    for feature in moving_ones[len(moving_ones) // 2 :]:
+        feature["values"] = [value | {"quantiles": None} for value in feature["values"]]
+    if moving_ones:
+        return True
+    profiled = [one for one in features if one["values"]]
+    for feature in profiled[len(profiled) // 2 :]:
+        feature["values"] = []
+    return bool(profiled)

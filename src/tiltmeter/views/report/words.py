@@ -8,7 +8,9 @@ from typing import Any
 from tiltmeter.views.formats import label, number, p_value, percent
 
 PROXY, JOINT, NOTHING, UNDECIDED = "proxy evidence", "joint proxy evidence", "no material evidence", "too little data"
+THE_GROUP = "the group itself"
 MOST_NAMED = 6
+DEPENDS = "the score depends on the group beyond these features"  # how the audit's own note begins
 
 DOES_NOT_SHOW = (
     "It shows associations under this one model and these data. It shows no cause, and is no verdict on a model, a "
@@ -48,17 +50,38 @@ GLOSSARY = {
 }
 
 
-def audited_words(summary: dict[str, Any]) -> str:
-    """Return what was audited."""
-    names = ", ".join(label(name) for name in summary["comparisons"])
+def audited_words(summary: dict[str, Any]) -> list[str]:
+    """Return what was audited, and on which condition."""
+    names = ", ".join(label(name) for name in list(summary["comparisons"])[:MOST_NAMED])
+    more = len(summary["comparisons"]) - MOST_NAMED
     features = len(next(iter(summary["comparisons"].values()))["proxies"])
-    rows = summary["rows"]
-    return (
-        f"The {summary['channel']} of a fixed model, by {label(summary['group'])}: {names} against "
-        f"{label(summary['reference'])}, with {features} feature{'s' if features != 1 else ''}. "
-        f"{rows['used']:,} of {rows['read']:,} rows were used. The outcome a person wants is "
-        f"“{label(summary['favourable'])}”."
-    )
+    rows, asked = summary["rows"], summary["provenance"]["question"]
+    lines = [
+        f"The {summary['channel']} of a fixed model, by {label(summary['group'])}: "
+        f"{names}{f' and {more} more' if more > 0 else ''} against {label(summary['reference'])}, with {features} "
+        f"feature{'s' if features != 1 else ''}. {rows['used']:,} of {rows['read']:,} rows were used. What a person "
+        f"wants is {favourable_words(summary)}."
+    ]
+    if asked["given"]:
+        conditions = " and ".join(f"{label(name)} = {label(value)}" for name, value in asked["given"].items())
+        lines.append(f"Only rows with {conditions} were looked at: what follows holds for them alone.")
+    if asked["threshold"] is not None:
+        lines.append(f"Scores of {asked['threshold']:g} or more count as decision 1, lower ones as 0.")
+    if asked["weights"]:
+        lines.append(f"Rows count by their weight ({label(asked['weights'])}).")
+    return lines
+
+
+def favourable_words(summary: dict[str, Any]) -> str:
+    """Return the outcome a person wants, as a reader would say it."""
+    outcome = label(summary["favourable"])
+    is_binary = isinstance(next(iter(summary["comparisons"].values()))["output"]["audited"], int | float)
+    if is_binary and outcome in ("0", "1"):
+        thing = "score" if summary["channel"] == "scores" else "decision"
+        if thing == "decision":
+            return f"the decision {outcome}"
+        return f"a {'high' if outcome == '1' else 'low'} score (the outcome “{outcome}”)"
+    return f"the outcome “{outcome}”"
 
 
 def found_words(c: dict[str, Any], settings: dict[str, Any]) -> list[str]:
@@ -68,16 +91,24 @@ def found_words(c: dict[str, Any], settings: dict[str, Any]) -> list[str]:
 
 def _gap(c: dict[str, Any], settings: dict[str, Any]) -> str:
     gap, who, reference = c["gap"], label(c["audited"]), label(c["reference"])
-    size, direction = number(abs(gap["value"])), "higher" if gap["value"] > 0 else "lower"
     if gap["low"] is None:
-        return f"The mean score of {who} is {size} {direction} than that of {reference}. No interval was asked for."
+        return f"{_difference(c)}. No interval was asked for."
     ends = f"{_percent_of(settings)} interval {number(gap['low'])} to {number(gap['high'])}"
     if gap["low"] <= 0 <= gap["high"]:
         return (
             f"These data cannot tell whether the mean scores of {who} and {reference} differ: the gap is "
             f"{number(gap['value'])} ({ends})."
         )
-    return f"The mean score of {who} is {size} {direction} than that of {reference} ({ends})."
+    return f"{_difference(c)} (gap {number(gap['value'])}, {ends})."
+
+
+def _difference(c: dict[str, Any]) -> str:
+    value, who, reference = c["gap"]["value"], label(c["audited"]), label(c["reference"])
+    if value == 0:
+        return f"The mean scores of {who} and {reference} are equal in these data"
+    return (
+        f"The mean score of {who} is {number(abs(value))} {'higher' if value > 0 else 'lower'} than that of {reference}"
+    )
 
 
 def _percent_of(settings: dict[str, Any]) -> str:
@@ -97,13 +128,15 @@ def _rates(c: dict[str, Any]) -> Iterator[str]:
 
 
 def _features(c: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]:
-    named = {verdict: _named(c, verdict) for verdict in (PROXY, JOINT, UNDECIDED, NOTHING)}
+    named = {verdict: _named(c, verdict) for verdict in (THE_GROUP, JOINT, UNDECIDED, NOTHING)}
     carriers = [row for row in c["proxies"] if row["verdict"] == PROXY]
+    if named[THE_GROUP]:
+        yield f"Among the features is the group itself, or a copy of it: {named[THE_GROUP]}."
     if carriers:
         listed = ", ".join(f"{label(row['feature'], 40)} ({100 * row['gap']:+.1f})" for row in carriers[:MOST_NAMED])
         rest = f" and {len(carriers) - MOST_NAMED} more" if len(carriers) > MOST_NAMED else ""
         yield f"Proxy evidence, in hundredths of the score: {listed}{rest}."
-    elif any(named.values()):
+    elif named[NOTHING] and not named[UNDECIDED]:
         yield "No single feature shows proxy evidence."
     if named[JOINT]:
         yield f"Joint proxy evidence (together with others, not alone): {named[JOINT]}."
@@ -121,14 +154,18 @@ def _named(c: dict[str, Any], verdict: str) -> str:
 
 
 def _unexplained(c: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]:
-    left = c["unexplained"]
+    left, limit = c["unexplained"], settings["materiality"]
     if left is None or left["low"] is None:
         return
     size = f"{number(left['value'])} ({_percent_of(settings)} interval {number(left['low'])} to {number(left['high'])})"
-    if left["low"] <= 0 <= left["high"] or abs(left["value"]) < settings["materiality"] / 10:
-        yield f"Between people with equal features {size} of the gap is left: no sign of another way in."
+    start = f"Between people with equal features {size} of the gap is left"
+    depends = next((note for note in c["notes"] if note.startswith(DEPENDS)), None)
+    if depends is not None:
+        yield f"{start}: {label(depends.rpartition(': between')[0], 600)}."
+    elif -limit <= left["low"] and left["high"] <= limit:
+        yield f"{start}, which is not material: no sign of another way in."
     else:
-        yield f"Between people with equal features {size} of the gap is left: the score knows the group in another way."
+        yield f"{start}: these data cannot tell whether there is another way in."
 
 
 def sure_words(c: dict[str, Any]) -> list[str]:
@@ -138,10 +175,12 @@ def sure_words(c: dict[str, Any]) -> list[str]:
         lines.append("These are plug-in values, as in the paper: they have no intervals and no verdicts.")
     else:
         tested = p_value(c["equal_outputs"]["p_value"])
-        lines.append(f"If the groups' outputs were equal, a difference as large would be this rare: {tested}.")
+        lines.append(f"Test of equal outputs: {tested} (how often chance alone would make a difference as large).")
     found = c["balance"]
     if found is not None and found["is_adequate"]:
-        lines.append("Nothing speaks against the membership model on which shares and the correction rest.")
+        lines.append(
+            "The checks of the membership model, on which shares and the correction rest, found nothing amiss."
+        )
     elif found is not None:
         lines.append("The membership model is inadequate, so shares and verdicts that rest on it are in doubt.")
     return lines

@@ -30,7 +30,8 @@
     }
     return (low + high) / 2;
   };
-  const z = quantile(data.confidence);
+  const z = data.confidence === null ? null : quantile(data.confidence);
+  const turns = {};
 
   // The share at λ = (1 − t, t): a ratio of two quadratics, its interval by Fieller.
   const shareAt = (form, t) => {
@@ -43,7 +44,8 @@
     const top = dot(form.numerator), bottom = dot(form.denominator);
     const vTop = Math.max(block(0, 0), 0), vBoth = block(0, 3), vBottom = Math.max(block(3, 3), 0);
     const value = bottom > 0 ? clamp(top / bottom) : 0;
-    if (!(bottom > 0 && bottom >= 3 * Math.sqrt(vBottom))) return { value, low: 0, high: 1 };
+    if (z === null) return { value, low: null, high: null };
+    if (!(bottom > 0 && bottom >= 3 * Math.sqrt(vBottom))) return { value, low: 0, high: 1, isUnknown: true };
     const a = bottom ** 2 - z ** 2 * vBottom, b = top * bottom - z ** 2 * vBoth, c = top ** 2 - z ** 2 * vTop;
     if (a <= 0) return { value, low: 0, high: 1 };
     const root = Math.sqrt(Math.max(b * b - a * c, 0));
@@ -60,6 +62,7 @@
       const svg = element.querySelector("svg");
       if (svg) svg.setAttribute("aria-hidden", "true");
       element.dataset.drawn = "done";
+      if (element.id.startsWith("correction-")) turns[element.id.slice("correction-".length)]?.();
     } catch (error) {
       element.textContent = "This picture could not be drawn; its numbers are below.";
       console.error(error);
@@ -81,18 +84,20 @@
     const body = section.querySelector(".dial-shares tbody");
     body.replaceChildren(...found.map(({ feature, share }) => {
       const track = make("span", { class: "track", "aria-hidden": "true" });
-      const range = make("i", { style: "" });
+      const range = make("i");
       range.style.left = `${100 * share.low}%`; range.style.width = `${100 * (share.high - share.low)}%`;
       const middle = make("b"); middle.style.left = `${100 * share.value}%`;
       track.append(range, middle);
-      const name = make("bdi"); name.textContent = feature.name.length > 40 ? `${feature.name.slice(0, 39)}…` : feature.name;
+      const name = make("bdi"); name.textContent = [...feature.name].length > 40 ? `${[...feature.name].slice(0, 39).join("")}…` : feature.name;
       return make("tr", {},
         make("th", { scope: "row" }, name),
-        make("td", { "data-value": share.value }, percent(share.value)),
-        make("td", { "data-low": share.low, "data-high": share.high }, track, `${percent(share.low)} to ${percent(share.high)}`));
+        make("td", { "data-value": share.value }, share.isUnknown ? "not determined" : percent(share.value)),
+        z === null ? make("td", {}, "–")
+          : make("td", { "data-low": share.low, "data-high": share.high }, track, `${percent(share.low)} to ${percent(share.high)}`));
     }));
-    section.querySelector(".position").textContent =
-      `λ2 = ${fixed(1 - t, 2)} on inputs, λ4 = ${fixed(t, 2)} on outputs.`;
+    const words = `λ2 = ${fixed(1 - t, 2)} on inputs, λ4 = ${fixed(t, 2)} on outputs.`;
+    section.querySelector(".position").textContent = words;
+    section.querySelector('input[type="range"]').setAttribute("aria-valuetext", words);
   };
 
   const dialDistribution = (place, part, position) => {
@@ -138,7 +143,7 @@
   const showProfile = (section, part, index, position) => {
     const feature = part.features[index], at = part.dial[position];
     const panel = section.querySelector(".profile");
-    const heading = make("h4"); heading.append("Profile of ", make("bdi", {}, feature.name.slice(0, 200)));
+    const heading = make("h4"); heading.append("Profile of ", make("bdi", {}, feature.name));
     const close = make("button", { type: "button", class: "close" }, "Close");
     close.addEventListener("click", () => {
       panel.hidden = true; delete section.dataset.feature;
@@ -160,6 +165,7 @@
       if (hasMoved) cells.push(make("td", {}, percent(value.share_moved)));
       return make("tr", {}, ...cells);
     });
+    if (!rows.length) rows.push(make("tr", {}, make("td", { colspan: head.length }, "left out to keep this page small")));
     const table = make("table", {},
       make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { scope: "col" }, text)))),
       make("tbody", {}, ...rows));
@@ -171,6 +177,7 @@
 
   for (const section of document.querySelectorAll("section.comparison")) {
     const place = section.dataset.place, part = data.comparisons[place];
+    if (!part) continue;
     const slider = section.querySelector('input[type="range"]');
     const position = () => (slider ? Number(slider.value) : 0);
     const turn = () => {
@@ -178,7 +185,7 @@
       dialDistribution(place, part, position());
       if (section.dataset.feature !== undefined) showProfile(section, part, Number(section.dataset.feature), position());
     };
-    if (slider) { slider.addEventListener("input", turn); turn(); }
+    if (slider) { slider.addEventListener("input", turn); turns[place] = turn; turn(); }
     for (const button of section.querySelectorAll("button.feature")) button.addEventListener("click", () => {
       for (const other of section.querySelectorAll("button.feature")) other.setAttribute("aria-pressed", other === button);
       section.dataset.feature = button.dataset.feature;
@@ -189,6 +196,7 @@
     if (more) more.addEventListener("click", () => {
       section.querySelector("tbody.more").hidden = false;
       more.setAttribute("aria-expanded", "true"); more.hidden = true;
+      section.querySelector("tbody.more button.feature").focus();
     });
   }
   drawNext([...document.querySelectorAll(".drawing")]);

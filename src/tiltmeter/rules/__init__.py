@@ -1,0 +1,1 @@
+"""Tables that published rules describe, with dated and cited thresholds: one .json file a rule."""

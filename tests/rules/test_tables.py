@@ -1,0 +1,444 @@
+"""The tables of a rule, against numbers worked out by hand."""
+
+import json
+import math
+from importlib.resources import files
+
+import jsonschema
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+from tests.engines.test_tables import ENGINES
+from tests.test_audit_engines import assert_same_numbers
+from tests.views.test_schema import strict
+
+import tiltmeter as tm
+from tiltmeter.errors import DataError, TiltmeterError
+from tiltmeter.rules.ratios import Count, Limits, measured, ratio_of_counts
+
+Z = 1.959963984540054
+MEASURES = ["n", "share", "rate", "impact_ratio", "impact_ratio_low", "impact_ratio_high"]
+MEASURES += ["is_excluded", "is_below_threshold", "note"]
+NEVER = ("fair", "complian", "adverse impact", "violat")
+
+
+def people(*cells):
+    """Return a table of (sex, race, size, selected) cells, one row a person."""
+    rows = [(sex, race, int(place < chosen)) for sex, race, size, chosen in cells for place in range(size)]
+    schema = {"sex": pl.String, "race": pl.String, "selected": pl.Int64}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+# By hand: women 60 of 200 (0.30), men 100 of 200 (0.50); A 120 of 240, B 40 of 160.
+# Cells: F&A 45/120 = 0.375, F&B 15/80 = 0.1875, M&A 75/120 = 0.625, M&B 25/80 = 0.3125.
+HAND = people(("F", "A", 120, 45), ("F", "B", 80, 15), ("M", "A", 120, 75), ("M", "B", 80, 25))
+
+
+def column(frame, name):
+    return dict(zip(frame.select(frame.columns[: -len(MEASURES)]).rows(), frame[name], strict=True))
+
+
+def by_hand(chosen, size, top_chosen, top_size):
+    """Return the ratio with the log interval, written out: se² = 1/a − 1/n + 1/b − 1/m."""
+    ratio = (chosen / size) / (top_chosen / top_size)
+    reach = Z * math.sqrt(1 / chosen - 1 / size + 1 / top_chosen - 1 / top_size)
+    return ratio, ratio * math.exp(-reach), ratio * math.exp(reach)
+
+
+def test_a_two_way_table_worked_out_by_hand():
+    found = tm.rule_tables(HAND, "four-fifths", ["sex", "race"], selected="selected")
+    assert list(found) == ["sex", "race", "sex & race"]
+    assert found["sex"].columns == ["sex", *MEASURES]
+    assert column(found["sex"], "n") == {("F",): 200, ("M",): 200}
+    assert column(found["sex"], "rate") == {("F",): 0.3, ("M",): 0.5}
+    assert column(found["race"], "rate") == {("A",): 0.5, ("B",): 0.25}
+    assert column(found["sex"], "share") == {("F",): 0.5, ("M",): 0.5}
+    women = found["sex"].row(0, named=True)
+    expected = by_hand(60, 200, 100, 200)
+    assert [women[f"impact_ratio{end}"] for end in ("", "_low", "_high")] == pytest.approx(expected, rel=1e-12)
+    assert women["impact_ratio"] == pytest.approx(0.6)
+    assert (women["is_below_threshold"], women["note"]) == (True, "below the threshold of 0.80")
+    men = found["sex"].row(1, named=True)
+    assert (men["impact_ratio"], men["impact_ratio_low"], men["is_below_threshold"]) == (1.0, None, False)
+    assert men["note"].startswith("highest rate")
+
+
+def test_intersections_are_divided_by_their_own_highest_rate():
+    joint = tm.rule_tables(HAND, "nyc-local-law-144", ["sex", "race"], selected="selected")["sex & race"]
+    assert joint.columns == ["sex", "race", *MEASURES]
+    ratios = column(joint, "impact_ratio")
+    assert ratios == pytest.approx({("F", "A"): 0.6, ("F", "B"): 0.3, ("M", "A"): 1.0, ("M", "B"): 0.5})
+    row = joint.row(1, named=True)
+    expected = by_hand(15, 80, 75, 120)
+    assert [row[f"impact_ratio{end}"] for end in ("", "_low", "_high")] == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_interval_is_that_of_the_audit_for_the_same_two_groups():
+    data = HAND.with_columns(income=pl.Series(np.random.default_rng(0).normal(size=HAND.height)))
+    options = {"group": "sex", "reference": "M", "scores": "selected", "features": ["income"]}
+    theirs = tm.audit(data, **options, total_shares=False)["F"].impact_ratio
+    ours = tm.rule_tables(data, "four-fifths", "sex", selected="selected")["sex"].row(0, named=True)
+    assert ours["impact_ratio"] == pytest.approx(theirs.value, rel=1e-9)
+    assert ours["impact_ratio_low"] == pytest.approx(theirs.low, rel=1e-9)
+    assert ours["impact_ratio_high"] == pytest.approx(theirs.high, rel=1e-9)
+
+
+def test_the_denominator_is_the_highest_rate_not_the_largest_group():
+    data = people(("x", "A", 500, 100), ("x", "B", 50, 30), ("y", "C", 100, 40))
+    race = tm.rule_tables(data, "four-fifths", "race", selected="selected")["race"]
+    assert race["impact_ratio"].to_list() == pytest.approx([0.2 / 0.6, 1.0, 0.4 / 0.6])
+
+
+def test_of_equally_high_rates_the_larger_group_is_the_denominator():
+    data = people(("x", "A", 20, 10), ("x", "B", 200, 100), ("y", "C", 100, 40))
+    race = tm.rule_tables(data, "four-fifths", "race", selected="selected")["race"]
+    assert race["impact_ratio"].to_list() == pytest.approx([1.0, 1.0, 0.8])
+    assert race["impact_ratio_low"].is_null().to_list() == [False, True, False]
+
+
+def test_less_than_two_percent_is_shown_but_has_no_ratio_and_is_no_denominator():
+    data = people(("F", "A", 490, 245), ("M", "B", 491, 200), ("F", "C", 19, 19))  # C: 1.9 %, everyone selected
+    race = tm.rule_tables(data, "nyc-local-law-144", ["sex", "race"], selected="selected")["race"]
+    left_out = race.row(2, named=True)
+    assert (left_out["n"], left_out["rate"], left_out["is_excluded"], left_out["impact_ratio"]) == (19, 1.0, True, None)
+    assert left_out["note"] == "less than 2 % of the data: left out of the impact ratios"
+    assert race["impact_ratio"][0] == 1.0
+    kept = tm.rule_tables(data, "nyc-local-law-144", ["sex", "race"], selected="selected", smallest_share=0)
+    assert kept["race"]["is_excluded"].to_list() == [False] * 3
+    assert kept["race"]["impact_ratio"].to_list() == pytest.approx([0.5, 200 / 491, 1.0])
+    assert "The smallest share of 0 % was asked for here; the rule states 2 %." in kept.notes
+
+
+def test_exactly_two_percent_is_kept():
+    data = people(("F", "A", 490, 245), ("M", "B", 490, 200), ("F", "C", 20, 10))
+    assert not tm.rule_tables(data, "nyc-local-law-144", "race", selected="selected")["race"]["is_excluded"].any()
+
+
+def test_fewer_than_ten_people_have_no_rate():
+    data = people(("F", "A", 50, 25), ("M", "B", 50, 20), ("M", "C", 9, 9))
+    small = tm.rule_tables(data, "four-fifths", "race", selected="selected")["race"].row(2, named=True)
+    assert (small["n"], small["rate"], small["impact_ratio"], small["is_below_threshold"]) == (9, None, None, None)
+    assert small["note"] == "fewer than 10 people: too small for a rate"
+
+
+def test_a_reader_is_told_that_tables_together_may_tell_what_one_withholds():
+    data = people(("F", "A", 50, 25), ("F", "B", 5, 1), ("M", "A", 50, 25), ("M", "B", 50, 20))
+    told = "Where one group is too small for a rate, the tables together may still tell it: look before publishing."
+    assert told in tm.rule_tables(data, "four-fifths", ["sex", "race"], selected="selected").notes
+    assert told not in tm.rule_tables(data, "four-fifths", "race", selected="selected").notes
+    assert told not in tm.rule_tables(HAND, "four-fifths", ["sex", "race"], selected="selected").notes
+
+
+def test_only_small_groups_are_a_table_without_ratios():
+    data = people(("F", "A", 5, 2), ("M", "B", 6, 2))
+    race = tm.rule_tables(data, "four-fifths", "race", selected="selected")["race"]
+    assert race["n"].to_list() == [5, 6]
+    assert race["rate"].null_count() == race["impact_ratio"].null_count() == 2
+
+
+def test_one_group_that_is_large_enough_has_nobody_to_be_compared_with():
+    data = people(("F", "A", 50, 25), ("M", "B", 6, 2))
+    race = tm.rule_tables(data, "four-fifths", "race", selected="selected")["race"]
+    assert race["note"][0] == "highest rate: no other group can be compared with it"
+
+
+def test_unknown_groups_are_counted_for_each_table_and_missing_outcomes_once():
+    extra = people((None, "A", 3, 1), ("F", None, 4, 2), (None, None, 2, 0)).with_columns(selected=pl.lit(1))
+    gone = pl.DataFrame({"sex": ["F"], "race": ["A"], "selected": [None]}, schema_overrides={"selected": pl.Int64})
+    data = pl.concat([HAND, extra.cast({"selected": pl.Int64}), gone])
+    found = tm.rule_tables(data, "nyc-local-law-144", ["sex", "race"], selected="selected")
+    assert found.unknown == {"sex": 5, "race": 6, "sex & race": 9}
+    assert found.rows == {"read": 410, "used": 409, "missing_outcome": 1}
+    assert found["sex & race"]["n"].sum() == 400
+
+
+def test_intersections_that_nobody_is_known_to_be_in_are_an_empty_table():
+    data = people(("F", None, 20, 5), ("M", None, 20, 9), (None, "A", 20, 5), (None, "B", 20, 7))
+    found = tm.rule_tables(data, "nyc-local-law-144", ["sex", "race"], selected="selected")
+    assert found["sex & race"].height == 0
+    assert found["sex & race"].schema["rate"] == pl.Float64
+    assert found.unknown["sex & race"] == 80
+    json.dumps(found.to_dict())
+
+
+@pytest.mark.parametrize(
+    ("group", "highest", "answer", "words"),
+    [
+        (Count(1000, 300), Count(1000, 500), True, "below the threshold of 0.80"),
+        (Count(1000, 480), Count(1000, 500), False, "at or above the threshold of 0.80"),
+        (Count(60, 18), Count(60, 26), None, "cannot be told: the ratio is below the threshold of 0.80, but"),
+        (Count(60, 24), Count(60, 26), None, "cannot be told: the ratio is at or above the threshold of 0.80, but"),
+        (Count(60, 24), Count(60, 30), None, "cannot be told: the ratio is at or above the threshold of 0.80, but"),
+        (Count(100, 0), Count(100, 50), True, "below the threshold of 0.80"),
+        (Count(10, 0), Count(10, 3), None, "cannot be told: the ratio is below"),
+    ],
+)
+def test_what_the_interval_allows_to_be_said(group, highest, answer, words):
+    entry = measured([group, highest], Limits(0.8, 0.0, 0.95))[0]
+    assert entry["is_below_threshold"] is answer
+    assert entry["note"].startswith(words)
+
+
+def test_ten_of_ten_is_no_proof():
+    """The normal interval of 10 of 10 against 12 of 12 has no width; the exact bound of 10 of 10 is 0.025^(1/10)."""
+    found = ratio_of_counts(Count(10, 10), Count(12, 12), 0.95)
+    assert found.value == pytest.approx(1.0)
+    assert found.low < 0.025**0.1 < 0.025 ** (-1 / 12) < found.high, "the exact bounds of either group are inside"
+    assert measured([Count(10, 10), Count(12, 12)], Limits(0.8, 0.0, 0.95))[0]["is_below_threshold"] is None
+    assert measured([Count(1000, 1000), Count(1200, 1200)], Limits(0.8, 0.0, 0.95))[0]["is_below_threshold"] is False
+
+
+def test_every_interval_of_small_groups_is_finite_and_holds_its_value():
+    for chosen, top in np.ndindex(11, 12):
+        group, highest = Count(10, chosen), Count(12, top + 1)
+        if group.rate <= highest.rate:
+            found = ratio_of_counts(group, highest, 0.95)
+            assert 0 <= found.low <= found.value <= found.high < math.inf
+
+
+def test_a_ratio_of_exactly_the_threshold_is_not_below_it():
+    entry = measured([Count(60_000, 24_000), Count(60_000, 30_000)], Limits(0.8, 0.0, 0.01))[0]
+    assert entry["impact_ratio"] == pytest.approx(0.8)
+    assert "at or above" in entry["note"]
+
+
+def test_nobody_selected_is_a_ratio_that_is_not_defined():
+    found = tm.rule_tables(people(("F", "A", 20, 0), ("M", "B", 20, 0)), "four-fifths", "sex", selected="selected")
+    assert found["sex"]["rate"].to_list() == [0.0, 0.0]
+    assert found["sex"]["impact_ratio"].null_count() == 2
+    assert found["sex"]["note"].to_list() == ["not defined: the highest rate is 0"] * 2
+
+
+def test_favourable_low_counts_the_zeros():
+    low = tm.rule_tables(HAND, "four-fifths", "sex", selected="selected", favourable="low")
+    flipped = HAND.with_columns(selected=1 - pl.col("selected"))
+    assert_frame_equal(low["sex"], tm.rule_tables(flipped, "four-fifths", "sex", selected="selected")["sex"])
+    assert "Low is favourable here: a 0 counts as selected." in low.notes
+
+
+def scored(scores, sexes="FM"):
+    return pl.DataFrame({"sex": list(sexes) * (len(scores) // len(sexes)), "score": scores})
+
+
+def test_the_scoring_rate_is_the_share_strictly_above_the_median_of_everyone():
+    # Women hold 1…30 and 61…70, men the rest of 1…80; the median is 40.5.
+    women = [*range(1, 31), *range(61, 71)]
+    data = pl.DataFrame({"score": list(range(1, 81)), "sex": ["F" if s in women else "M" for s in range(1, 81)]})
+    found = tm.rule_tables(data, "nyc-local-law-144", "sex", scores="score")
+    assert (found.rate, found.median) == ("scoring", 40.5)
+    assert found["sex"]["rate"].to_list() == [10 / 40, 30 / 40]
+    assert found["sex"]["impact_ratio"][0] == pytest.approx(1 / 3)
+
+
+def test_people_of_unknown_group_count_towards_the_median():
+    data = pl.concat([scored([1, 2] * 10), pl.DataFrame({"sex": [None] * 30, "score": [9] * 30})])
+    found = tm.rule_tables(data, "nyc-local-law-144", "sex", scores="score")
+    assert found.median == 9
+    assert found["sex"]["rate"].to_list() == [0.0, 0.0]
+
+
+def test_ties_with_the_median_are_not_above_it():
+    data = scored([0, 1, 1, 1, 1, 2] * 10, "FM")  # the median is 1; F holds 0, 1, 1 and M holds 1, 1, 2
+    found = tm.rule_tables(data, "nyc-local-law-144", "sex", scores="score")
+    assert found["sex"]["rate"].to_list() == [0.0, pytest.approx(1 / 3)]
+    assert "40 people score exactly the median; they do not count as above it." in found.notes
+    low = tm.rule_tables(data, "nyc-local-law-144", "sex", scores="score", favourable="low")
+    assert low["sex"]["rate"].to_list() == [pytest.approx(1 / 3), 0.0]
+
+
+def test_constant_scores_leave_nobody_above_the_median():
+    found = tm.rule_tables(scored([0.5] * 60), "nyc-local-law-144", "sex", scores="score")
+    assert found["sex"]["rate"].to_list() == [0.0, 0.0]
+    assert found["sex"]["note"].to_list() == ["not defined: the highest rate is 0"] * 2
+    assert "60 people score exactly the median; they do not count as above it." in found.notes
+
+
+@pytest.mark.parametrize("pair", [(1.0, math.nextafter(1.0, 2.0)), (-1.7e308, 1.7e308), (5e-324, 1e-323)])
+def test_half_of_two_scores_is_above_their_median_whatever_their_scale(pair):
+    found = tm.rule_tables(scored(list(pair) * 20), "nyc-local-law-144", "sex", scores="score")
+    assert found["sex"]["rate"].to_list() == [0.0, 1.0]
+
+
+def test_the_scale_of_the_scores_is_no_matter():
+    scores = np.random.default_rng(1).random(200)
+    frames = [
+        tm.rule_tables(scored(list(values)), "nyc-local-law-144", "sex", scores="score")["sex"]
+        for values in (scores, 100 * scores, np.log(scores))
+    ]
+    assert_frame_equal(frames[0], frames[1])
+    assert_frame_equal(frames[0], frames[2])
+
+
+def test_a_threshold_that_was_asked_for_is_said_to_be_so():
+    found = tm.rule_tables(HAND, "nyc-local-law-144", ["sex", "race"], selected="selected", threshold=0.8)
+    assert found["sex"]["is_below_threshold"].to_list() == [True, False]
+    assert "The threshold of 0.80 was asked for here; the rule states none." in found.notes
+    assert found.rule.threshold is None
+    plain = tm.rule_tables(HAND, "nyc-local-law-144", ["sex", "race"], selected="selected")
+    assert plain["sex"]["is_below_threshold"].null_count() == 2
+    assert "The rule states no threshold, and none was asked for." in plain.notes
+
+
+def test_one_attribute_is_less_than_new_york_asks_for():
+    found = tm.rule_tables(HAND, "nyc-local-law-144", "sex", selected="selected")
+    assert found.notes[0] == "The rule asks for tables by sex and by race/ethnicity; these are by 'sex' only."
+    assert list(found) == ["sex"]
+
+
+MESSY = pl.concat([HAND, people((None, "A", 12, 3), ("F", "É & <b>", 15, 4))]).with_columns(
+    score=pl.Series(np.random.default_rng(2).random(427)),
+    selected=pl.when(pl.int_range(0, 427) % 50 != 7).then(pl.col("selected")),
+)
+
+
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name != "polars"])
+@pytest.mark.parametrize("outcome", [{"selected": "selected"}, {"scores": "score"}], ids=["selected", "scores"])
+def test_every_engine_gives_the_same_tables(engine, outcome):
+    found, expected = (
+        tm.rule_tables(data, "nyc-local-law-144", ["sex", "race"], threshold=0.8, **outcome).to_dict()
+        for data in (ENGINES[engine](MESSY), MESSY)
+    )
+    assert_same_numbers(found, expected)
+    assert found["provenance"]["data_sha256"] == expected["provenance"]["data_sha256"]
+
+
+def test_files_give_the_same_tables(tmp_path):
+    options = {"rule": "nyc-local-law-144", "group": ["sex", "race"], "selected": "selected"}
+    MESSY[:200].write_parquet(tmp_path / "1.parquet")
+    MESSY[200:].write_parquet(tmp_path / "2.parquet")
+    assert_same_numbers(tm.rule_tables(tmp_path, **options).to_dict(), tm.rule_tables(MESSY, **options).to_dict())
+
+
+def test_the_order_of_the_rows_is_no_matter():
+    shuffled = MESSY.sample(fraction=1, shuffle=True, seed=4)
+    for data in (shuffled, shuffled.to_pandas()):
+        found = tm.rule_tables(data, "nyc-local-law-144", ["sex", "race"], selected="selected")
+        for name, frame in tm.rule_tables(
+            MESSY, "nyc-local-law-144", ["sex", "race"], selected="selected"
+        ).tables.items():
+            assert_frame_equal(found[name], frame)
+
+
+def test_arrays_and_booleans_give_the_same_as_a_column_of_0_and_1():
+    expected = tm.rule_tables(HAND, "four-fifths", "sex", selected="selected")["sex"]
+    array = HAND["selected"].to_numpy()
+    for values in (array, array.astype(bool), array.tolist(), pd.Series(array.astype(float))):
+        assert_frame_equal(tm.rule_tables(HAND, "four-fifths", "sex", selected=values)["sex"], expected)
+
+
+def test_groups_of_numbers_and_declared_levels_keep_their_order():
+    data = HAND.with_columns(band=pl.Series([2, 10, 1, 10] * 100))
+    assert tm.rule_tables(data, "four-fifths", "band", selected="selected")["band"]["band"].to_list() == [
+        "1",
+        "2",
+        "10",
+    ]
+    levels = pl.Enum(["M", "unused", "F"])
+    ordered = HAND.with_columns(pl.col("sex").cast(levels))
+    assert tm.rule_tables(ordered, "four-fifths", "sex", selected="selected")["sex"]["sex"].to_list() == ["M", "F"]
+
+
+def test_hostile_names_are_kept_in_numbers_and_escaped_in_html():
+    name, value = "sex\n<script>alert(1)</script>", "[red]F[/red] & \x1b[31m"
+    data = HAND.rename({"sex": name}).with_columns(pl.col(name).replace("F", value))
+    found = tm.rule_tables(data, "four-fifths", [name, "race"], selected="selected")
+    assert value in found[name][name].to_list()
+    html = found._repr_html_()
+    assert "<script>" not in html
+    assert "&lt;script&gt;" in html
+    assert json.loads(json.dumps(found.to_dict()))["tables"][0]["rows"][0]["group"] == {name: found[name][name][0]}
+
+
+def test_the_summary_is_plain_and_its_words_promise_nothing(tmp_path):
+    found = tm.rule_tables(HAND, "four-fifths", ["sex", "race"], selected="selected", provenance={"window": "2024"})
+    summary = found.to_dict()
+    assert summary["schema"] == "tiltmeter/rule_tables/1"
+    assert summary["rule"]["citation"] == "29 CFR 1607.4(D)"
+    assert (summary["threshold"], summary["confidence"]) == (0.8, 0.95)
+    assert summary["provenance"]["stated"] == {"window": "2024"}
+    found.to_json(tmp_path / "tables.json")
+    assert json.loads((tmp_path / "tables.json").read_text()) == summary
+    text = (json.dumps(summary) + found._repr_html_() + repr(found)).lower()
+    assert not [word for word in NEVER if word in text]
+    assert repr(found) == "RuleTables(four-fifths: 'sex', 'race', 'sex & race')"
+
+
+SCHEMA = json.loads(files("tiltmeter.views").joinpath("rule_tables.schema.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rule": "four-fifths", "group": "sex", "selected": "selected"},
+        {"rule": "nyc-local-law-144", "group": ["sex", "race"], "scores": "score", "provenance": {"window": "2024"}},
+        {"rule": "nyc-local-law-144", "group": ["sex", "race"], "selected": "selected", "threshold": 0.9},
+    ],
+)
+def test_the_summary_follows_its_schema_and_has_no_other_keys(options):
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    summary = json.loads(json.dumps(tm.rule_tables(MESSY, **options).to_dict(), allow_nan=False))
+    jsonschema.Draft202012Validator(strict(SCHEMA)).validate(summary)
+
+
+def test_the_users_data_stay_as_they_are():
+    data = HAND.to_pandas()
+    before = data.copy(deep=True)
+    tm.rule_tables(data, "four-fifths", ["sex", "race"], selected="selected")
+    pd.testing.assert_frame_equal(data, before)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"rule": "80 percent"},
+            r"`rule` must be a rule that tiltmeter knows, got '80 percent'\.\nHint: .*four-fifths",
+        ),
+        ({"selected": None}, r"exactly one of `selected` and `scores` must be given .*'four-fifths', got neither"),
+        ({"scores": "race"}, r"exactly one of .* got both"),
+        ({"selected": None, "scores": "selected"}, r"the rule 'four-fifths' must be given `selected`, got `scores`"),
+        ({"selected": "selectd"}, r"`selected` must name columns, got 'selectd'\.\nHint: did you mean 'selected'\?"),
+        ({"group": "sexe"}, r"`group` must name columns, got 'sexe'\.\nHint: did you mean 'sex'\?"),
+        ({"group": []}, r"`group` must name the columns that the rule 'four-fifths' divides people by, got \[\]"),
+        ({"group": np.array(["F"] * 400)}, r"`group` must name the columns"),
+        ({"group": "selected"}, r"`group` and the outcome must be different columns, got 'selected' for both"),
+        ({"selected": "race"}, r"`selected` must be 0 and 1, got String in column 'race'"),
+        ({"selected": [0, 1, 2, 0] * 100}, r"`selected` must be 0 or 1, got 2 in row 2\.\nHint: pass scores as"),
+        ({"selected": [0.5] * 400}, r"`selected` must be 0 or 1, got 0.5 in row 0"),
+        ({"selected": [1, 0]}, r"`selected` must have one value per row, got 2 values for 400 rows"),
+        ({"selected": [None] * 400}, r"`selected` must be (0 and 1|known)"),
+        ({"selected": [float("nan")] * 400}, r"`selected` must be known for some rows"),
+        ({"favourable": "yes"}, r"`favourable` must be 'high' or 'low', got 'yes'"),
+        ({"favourable": 1}, r"`favourable` must be 'high' or 'low', got 1"),
+        ({"threshold": 80}, r"`threshold` of the rule 'four-fifths' must be a number above 0 and at most 1, got 80"),
+        ({"smallest_share": 2}, r"`smallest_share` of the rule 'four-fifths' must be .* got 2"),
+        ({"confidence": 95}, r"`confidence` must lie strictly between 0 and 1, got 95"),
+        ({"provenance": "2024"}, r"`provenance` must be a dict of texts"),
+        ({"data": HAND.filter(pl.col("sex") == "F")}, r"`group` \('sex'\) must have at least two values, got 'F' only"),
+        ({"data": HAND.with_columns(sex=None)}, r"`group` \('sex'\) must have at least two values, got missing values"),
+        ({"data": HAND.rename({"sex": "n"}), "group": "n"}, r"must not be named like a column of the tables, got 'n'"),
+        ({"data": HAND.clear()}, r"`data` must have rows"),
+        ({"data": 7}, r"`data` must be a pandas or Polars frame"),
+        ({"data": tm.stream(HAND)}, r"`data` of rule tables must be read into memory, got .*Stream"),
+    ],
+)
+def test_mistakes_name_argument_rule_value_and_next_step(options, message):
+    arguments = {"data": HAND, "rule": "four-fifths", "group": "sex", "selected": "selected"} | options
+    with pytest.raises(TiltmeterError, match=message) as error:
+        tm.rule_tables(**arguments)
+    assert "\nHint: " in str(error.value)
+
+
+def test_scores_may_be_of_any_scale_but_must_be_finite_numbers():
+    with pytest.raises(DataError, match=r"`scores` must be finite, got inf in row 3\.\nHint: any scale will do"):
+        tm.rule_tables(scored([1.0, 2.0, 3.0, float("inf")] * 10), "nyc-local-law-144", "sex", scores="score")
+    data = scored([1, 2] * 10).with_columns(sex2=pl.col("sex"))
+    with pytest.raises(DataError, match=r"`scores` must be numbers, got String in column 'sex2'"):
+        tm.rule_tables(data, "nyc-local-law-144", "sex", scores="sex2")
+
+
+def test_a_table_that_is_not_there_names_those_that_are():
+    with pytest.raises(DataError, match=r"`name` must be one of the tables, got 'race'"):
+        tm.rule_tables(HAND, "four-fifths", "sex", selected="selected")["race"]
