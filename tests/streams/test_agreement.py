@@ -17,6 +17,7 @@ from tiltmeter.models.paper import outcome_scores
 WAYS = {
     "known": {},
     "weights": {"weights": "weight"},
+    "uneven weights": {"weights": "uneven"},
     "plug-in": {"folds": None},
     "plug-in, weights": {"folds": None, "weights": "weight"},
     "outputs only": {"input_weight": 0.0, "favourable": "low"},
@@ -34,7 +35,9 @@ def classed(rows=400):
     frame = people(rows)
     score = frame["score"].to_numpy()
     classes = softmax(np.column_stack([0.3 - score, score**2, 2 * score]), axis=1)
-    return frame.with_columns(pl.Series(name, classes[:, y]) for y, name in enumerate(("none", "some", "all")))
+    uneven = np.exp(np.random.default_rng(7).normal(0, 2, rows))  # no batch has the largest weight of another
+    columns = (pl.Series(name, classes[:, y]) for y, name in enumerate(("none", "some", "all")))
+    return frame.with_columns(*columns, uneven=pl.Series(uneven))
 
 
 def in_files(frame, folder, ending, parts=3):

@@ -103,6 +103,10 @@ BAD = {
         {"data": lambda f: f.with_columns(weight=1 - pl.col("weight")), "weights": "weight"},
         "`weights` must be finite and not negative",
     ),
+    "weights of other worlds": (
+        {"data": lambda f: f.with_columns(weight=10.0 ** (pl.int_range(pl.len()) % 11)), "weights": "weight"},
+        "`weights` must not differ by more than a factor of 1e+09, got 1 and 1e+10",
+    ),
     "no membership": ({"membership": None}, "`membership` must be the name of a column of streamed data, got None"),
     "array of weights": ({"weights": np.ones(400)}, "`weights` must be the name of a column of streamed data"),
     "array of groups": ({"group": np.ones(400)}, "`group` must be the name of a column of streamed data"),
@@ -176,7 +180,7 @@ def test_a_csv_that_turns_out_otherwise_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(batches, "INFERRED_ROWS", 10)
     pattern = in_files(classed(), tmp_path, "csv")
     text = (tmp_path / "part-2.csv").read_text().splitlines()
-    text[-1] = "A,much,North,true,2020-01-01,0.5,1,0.5,0.3,0.3,0.4"
+    text[-1] = "A,much,North,true,2020-01-01,0.5,1,0.5,0.3,0.3,0.4,1.0"
     (tmp_path / "part-2.csv").write_text("\n".join(text))
     with pytest.raises(TiltmeterError, match=r"part-2\.csv"):
         streamed(pattern)

@@ -91,8 +91,21 @@ def test_cells_may_be_joined_and_sums_added():
     np.testing.assert_allclose(twice.second, 2 * partition.audited.second)
 
 
-def test_functions_of_two_features_have_no_product():
+def test_functions_of_two_features_meet_in_their_joint_cells():
+    (rows, _, score, _, codes), (summed, _, w, _, partition) = world(3)
+    places = [np.array([0, 1, 1, 0]), np.array([0, 0, 1, 2])]
+    tables = [np.array([2.0, -1.0]), np.array([0.5, 3.0, 1.0])]
+    expected, found = score, w
+    for place, table in zip(places, tables, strict=True):
+        expected = expected * table[place[codes]]
+        found = found * summed.lifted(table, partition.joined(place))
+    assert summed.mean0(found) == pytest.approx(rows.mean0(expected))
+    by = summed.sums0(partition.joined(places[0]), found)
+    np.testing.assert_allclose(by, rows.sums0(places[0][codes], expected))
+
+
+def test_functions_of_features_without_joint_cells_have_no_product():
     _, (summed, _, _, _, partition) = world(3)
-    other = partition.joined(np.array([0, 1, 1, 0]))
+    _, (_, _, _, _, other) = world(3)
     with pytest.raises(NotImplementedError, match="joint cells"):
-        summed.lifted(np.arange(4.0), partition) * summed.lifted(np.arange(2.0), other)
+        summed.lifted(np.arange(4.0), partition) * summed.lifted(np.arange(4.0), other)

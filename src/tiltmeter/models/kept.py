@@ -16,8 +16,6 @@ from tiltmeter.theory.checks import Floats
 Booleans = NDArray[np.bool_]
 MOST_UNEQUAL = 1e9  # weights: beyond this the smaller ones are lost in the rounding of the sums
 
-MOST_UNEQUAL = 1e9  # weights
-
 
 def weights_of(weights: Any, table: pl.DataFrame) -> Floats:
     """Return the weight of each row, 1 where none are given, divided by the largest: nothing depends on their unit.
@@ -53,23 +51,7 @@ def given_weights(weights: Any, table: pl.DataFrame) -> Floats:
             f"`weights` must be finite and not negative, got {column[row]} in row {row}.",
             "fill or drop rows of unknown weight first.",
         )
-    return _scaled_weights(values)
-
-
-def _scaled_weights(values: Floats) -> Floats:
-    """Return the weights divided by the largest: nothing depends on their unit.
-
-    Twelve digits are kept. The last ones depend on the unit, and trees may split ties by them.
-    """
-    largest = float(values.max(initial=0.0))
-    least = float(values[values > 0].min(initial=largest))
-    if least < largest / MOST_UNEQUAL:
-        raise DataError(
-            f"`weights` must not differ by more than a factor of {MOST_UNEQUAL:g}, got {least:g} and {largest:g}.",
-            "give rows that hardly count the weight 0: they are left out, and counted.",
-        )
-    digits, power = np.frexp(values / (largest or 1.0))
-    return np.ldexp(np.round(digits, 12), power)
+    return values
 
 
 def equal_to(column: pl.Series, value: Any) -> Booleans:

@@ -343,7 +343,9 @@ def summed(plan: PairPlan, found: Powers, constants: Sequence[int]) -> Summed:
     if found.joint is not None:
         joint = Partition(found.joint.audited, found.joint.reference)
         codes = _split_keys(found.joint.keys, [len(levels.labels) for levels in plan.levels])
-        partitions = [_of_feature(joint, codes[:, j], len(one.labels)) for j, one in enumerate(plan.levels)]
+        partitions = [
+            _of_feature(joint, column, len(one.labels)) for column, one in zip(codes.T, plan.levels, strict=True)
+        ]
     else:
         partitions = [Partition(*pair, np.arange(len(pair[0].counts))) for pair in found.tables]
     whole, count = partitions[0].whole, plan.variables
@@ -362,7 +364,7 @@ def summed(plan: PairPlan, found: Powers, constants: Sequence[int]) -> Summed:
 
 def _of_feature(joint: Partition, codes: Integers, size: int) -> Partition:
     audited, reference = joint.audited.joined(codes, size), joint.reference.joined(codes, size)
-    return Partition(audited, reference, np.arange(size))
+    return Partition(audited, reference, np.arange(size), joint, codes)
 
 
 def _split_keys(keys: Integers, sizes: Sequence[int]) -> Integers:

@@ -45,12 +45,15 @@ class PowerSums:
 class Partition:
     """What stands for one code per row: the cells of a table of sums, or unions of them.
 
-    `place` says which code each of the feature's first codes has become.
+    `place` says which code each of the feature's first codes has become. `finer` is the partition whose cells these are
+    unions of, and `of_finer` the union that each of them is a part of: functions of two features meet there.
     """
 
     audited: PowerSums
     reference: PowerSums
     place: Integers | None = None
+    finer: Partition | None = None
+    of_finer: Integers | None = None
 
     @property
     def size(self) -> int:
@@ -61,7 +64,10 @@ class Partition:
         """Return the partition in which cell c is a part of cell `place`[c]."""
         size = int(place.max(initial=-1)) + 1
         moved = None if self.place is None else place[self.place]
-        return Partition(self.audited.joined(place, size), self.reference.joined(place, size), moved)
+        finer = self if self.finer is None else self.finer
+        of_finer = place if self.of_finer is None else place[self.of_finer]
+        sums = self.audited.joined(place, size), self.reference.joined(place, size)
+        return Partition(*sums, moved, finer, of_finer)
 
     @cached_property
     def whole(self) -> Partition:
@@ -107,10 +113,10 @@ class Polynomial:
     def __mul__(self, other: Any) -> Polynomial:
         if not isinstance(other, Polynomial):
             return Polynomial({e: c * float(other) for e, c in self.terms.items()}, self.over)
-        over = self._common(other)
+        mine, theirs, over = self._aligned(other)
         terms: dict[Exponents, Floats] = {}
-        for one, a in self.terms.items():
-            for two, b in other.terms.items():
+        for one, a in mine.items():
+            for two, b in theirs.items():
                 both = tuple(i + j for i, j in zip(one, two, strict=True))
                 terms[both] = terms[both] + a * b if both in terms else a * b
         return Polynomial(terms, over)
@@ -130,15 +136,29 @@ class Polynomial:
         return Polynomial({nothing: np.array([float(other)])})
 
     def _joined(self, other: Polynomial, sign: float) -> Polynomial:
-        terms, over = dict(self.terms), self._common(other)
-        for e, c in other.terms.items():
+        mine, theirs, over = self._aligned(other)
+        terms = dict(mine)
+        for e, c in theirs.items():
             terms[e] = terms[e] + sign * c if e in terms else sign * c
         return Polynomial(terms, over)
 
-    def _common(self, other: Polynomial) -> Partition | None:
+    def _aligned(
+        self, other: Polynomial
+    ) -> tuple[Mapping[Exponents, Floats], Mapping[Exponents, Floats], Partition | None]:
+        """Return the terms of both over one partition: that of either, or the finer one of both."""
         if self.over is None or other.over is None or self.over is other.over:
-            return other.over if self.over is None else self.over
-        raise NotImplementedError("a product of functions of two features needs their joint cells")
+            return self.terms, other.terms, other.over if self.over is None else self.over
+        finer = self.over if self.over.finer is None else self.over.finer
+        return self.on(finer).terms, other.on(finer).terms, finer
+
+    def on(self, finer: Partition) -> Polynomial:
+        """Return the same function with a coefficient for each cell of a finer partition."""
+        if self.over is None or self.over is finer:
+            return self
+        if self.over.finer is not finer or self.over.of_finer is None:
+            raise NotImplementedError("a function of two features needs their joint cells")
+        place = self.over.of_finer
+        return Polynomial({e: c if len(c) == 1 else c[place] for e, c in self.terms.items()}, finer)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -341,7 +361,11 @@ class SummedRows:
         if x is None:
             return sums[:, self._columns[self._nothing]]
         if x.over is not None and x.over is not codes:
-            raise NotImplementedError("sums of a function of one feature over the cells of another")
+            finer = codes if codes.finer is None else codes.finer
+            by_finer = self._by_cell(finer, x.on(finer), group, power)
+            if codes.of_finer is None:
+                return by_finer
+            return np.asarray(np.bincount(codes.of_finer, by_finer, codes.size), dtype=np.float64)
         total = np.zeros(codes.size)
         for e, coefficient in x.terms.items():
             if np.any(coefficient):
