@@ -111,14 +111,14 @@ class Comparison:
         """Return, per value of a feature, how many people, their mean f~ and score, and the spread of f~.
 
         Nothing is said of values held by fewer than ten audited people, nor counts below ten shown; a quantile needs
-        ten people beyond it.
+        ten people who have it, or ten below and ten above.
         """
         return self._people.profile(feature)
 
     def distribution(self, feature: str, bins: int = BINS) -> pl.DataFrame:
         """Return the distribution of f~ per value of a feature (the paper's Fig. 2), as counts in equal bins.
 
-        Bins with fewer than ten people have no count.
+        Bins with fewer than ten people have no count, nor has any bin of a value whose people are withheld.
         """
         return self._people.distribution(feature, bins)
 

@@ -12,14 +12,13 @@ import polars as pl
 
 from tiltmeter.bins import (
     QUANTILES,
-    SUPPRESSED_BELOW,
     ValueTally,
     calibration_edges,
     described,
     dial_corrections,
+    quantiles_of,
     withheld,
 )
-from tiltmeter.bins import spread_of as value_quantiles
 from tiltmeter.errors import DataError, SupportError
 from tiltmeter.models.balance import (
     Balance,
@@ -376,8 +375,6 @@ def _profile_of(tally: ValueTally, code: int, correction: CorrectionFunction) ->
     record["correction"] = float(np.asarray(correction(means[:1], scores))[0])
     record["score"] = float(tally.score[code] / tally.people.weights[0][code])
     if len(tally.fine):
-        ends = value_quantiles(tally.fine[-1][code])
-        for q, end in zip(QUANTILES, ends, strict=True):
-            is_shown = audited * min(q, 1 - q) >= SUPPRESSED_BELOW
+        for q, end, is_shown in zip(QUANTILES, *quantiles_of(tally.fine[-1][code], tally.crowd[-1][code]), strict=True):
             record[f"correction_{round(100 * q)}"] = end if is_shown else None
     return record
