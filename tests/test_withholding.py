@@ -10,7 +10,7 @@ import pytest
 from tests.test_audit_engines import audited, people
 
 import tiltmeter as tm
-from tiltmeter.bins import SUPPRESSED_BELOW, quantiles_of, withheld
+from tiltmeter.bins import SUPPRESSED_BELOW, part_of_group, quantiles_of, withheld
 from tiltmeter.people import _spread
 
 TOP = 30  # counts up to which all tables are tried; sums of withheld counts beyond it are not judged
@@ -110,3 +110,35 @@ def test_a_quantile_that_many_people_have_is_shown():
     data = people().with_columns(score=pl.lit(0.3) + 0.4 * pl.col("owner"), chance=pl.lit(0.4) + 0.1 * pl.col("owner"))
     values = audited(data, membership="chance", features=["owner"])["A"].profile("owner")
     assert values["correction_50"].null_count() == 0
+
+
+@pytest.mark.parametrize("held", [lambda data: data, tm.stream])
+def test_notes_tell_no_count_below_ten(held):
+    mine = pl.col("group") == "A"
+    data = with_hamlet().with_columns(city=pl.when(~mine & (mine.not_().cum_sum() <= 11)).then(None).otherwise("city"))
+    c = audited(held(data), membership="chance", features=["city"])["A"]
+    said = " ".join([*c.notes, *c.proxies["notes"]])
+    assert "missing values are a level of their own" in said
+    assert "fewer than ten people of the audited group have values that nobody in the reference group has" in said
+
+
+def test_a_share_of_a_group_tells_no_count_below_ten():
+    words = [part_of_group(people / 500, people, 500) for people in (9, 10, 490, 491)]
+    assert words == ["fewer than ten people", "2.0 %", "98.0 %", "all but fewer than ten people"]
+
+
+@pytest.mark.parametrize("held", [lambda data: data, tm.stream])
+def test_a_direction_names_no_level_of_few_people(held):
+    data = with_hamlet(size=9).with_columns(
+        score=pl.when(pl.col("city") == "Hamlet").then(0.99).otherwise(0.5 * pl.col("score"))
+    )
+    found = audited(held(data), membership="chance", features=["city"])["A"].proxies["direction"][0]
+    assert found.startswith("city = ")
+    assert "Hamlet" not in found
+
+
+def test_a_direction_of_few_people_in_every_level_is_not_told():
+    cities = [f"city {place % 25}" for place in range(400)]
+    data = people().with_columns(pl.Series("city", cities))
+    found = audited(data, membership="chance", features=["city", "owner"], folds=None)["A"].proxies
+    assert found.filter(pl.col("feature") == "city")["direction"][0].startswith("too few people have each")

@@ -253,6 +253,13 @@ def leaves_free(small: Integers) -> bool:
     return number + largest - 1 <= int(np.sum(small)) <= largest * number - largest + 1
 
 
+def part_of_group(share: float, people: int, of_all: int) -> str:
+    """Return a share of a group in words that tell no count below ten, nor that of the others."""
+    if people < SUPPRESSED_BELOW:
+        return "fewer than ten people"
+    return "all but fewer than ten people" if of_all - people < SUPPRESSED_BELOW else f"{100 * share:.1f} %"
+
+
 def _places(values: Floats, low: float, high: float, bins: int) -> Integers:
     """Return the bin of each value among equal ones, the ends open."""
     return np.clip(np.floor((values - low) * (bins / (high - low)) + EDGE), 0, bins - 1).astype(np.intp)

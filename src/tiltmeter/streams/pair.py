@@ -30,7 +30,7 @@ from tiltmeter.models.balance import (
 )
 from tiltmeter.models.features import MISSING, Feature
 from tiltmeter.models.membership import Membership, ranked_area
-from tiltmeter.pairs import SAMPLED_ROWS, PairSample
+from tiltmeter.pairs import SAMPLED_ROWS, PairSample, WithoutEquals
 from tiltmeter.people import PROFILE_SCHEMA, prototype, summary_of
 from tiltmeter.streams.levels import Levels
 from tiltmeter.streams.powers import PairPlan, Powers, Summed
@@ -156,14 +156,14 @@ class PairSums:
         found = self.sample(None, (), seed)
         return intervals.equal_outputs_test(found.rows, found.scores, seed=seed)
 
-    def without_equals(self, names: Collection[str]) -> tuple[float, list[str]]:
+    def without_equals(self, names: Collection[str]) -> WithoutEquals:
         """As of `Pair`."""
         found = []
         for feature in self.features:
             audited, reference = self.rows.counts(feature.codes, len(feature.labels))
             if feature.name in names and ((audited > 0) & (reference == 0)).any():
                 found.append(feature.name)
-        return self.tallies.alone / self.rows.weight0, found
+        return WithoutEquals(self.tallies.alone / self.rows.weight0, self.tallies.alone_people, found)
 
     def balance(self, membership: Membership, expected: Polynomial) -> Balance:
         """As of `Pair`; what is expected of the outcome is a constant, and constants are in balance."""
