@@ -1,17 +1,23 @@
 """Counts of fewer than ten people are withheld, and cannot be worked out from what is shown."""
 
+import io
+import json
 from collections import defaultdict
 from functools import cache
 from itertools import product
 
+import jsonschema
 import numpy as np
 import polars as pl
 import pytest
+from rich.console import Console
 from tests.test_audit_engines import audited, people
+from tests.views.test_schema import SCHEMA
 
 import tiltmeter as tm
-from tiltmeter.bins import SUPPRESSED_BELOW, part_of_group, quantiles_of, withheld
+from tiltmeter.bins import SUPPRESSED_BELOW, part_of_group, quantiles_of, told_rows, withheld
 from tiltmeter.people import _spread
+from tiltmeter.views.terminal import print_audit
 
 TOP = 30  # counts up to which all tables are tried; sums of withheld counts beyond it are not judged
 
@@ -142,3 +148,24 @@ def test_a_direction_of_few_people_in_every_level_is_not_told():
     data = people().with_columns(pl.Series("city", cities))
     found = audited(data, membership="chance", features=["city", "owner"], folds=None)["A"].proxies
     assert found.filter(pl.col("feature") == "city")["direction"][0].startswith("too few people have each")
+
+
+@pytest.mark.parametrize(("sizes", "told"), [([], 0), ([3], None), ([9, 9], None), ([1, 1, 1], None), ([2, 4, 6], 12)])
+def test_rows_of_small_groups_are_told_where_they_tell_no_group(sizes, told):
+    rows = {"read": 100 + sum(sizes), "used": 90, "missing_score": 10, "too_small_group": sum(sizes)}
+    found = told_rows(rows, sizes)
+    assert found["too_small_group"] == told
+    assert found["read"] == sum(count or 0 for reason, count in found.items() if reason != "read")
+
+
+def test_the_terminal_names_small_groups_without_their_sizes():
+    three = pl.when(pl.int_range(pl.len()) < 3).then(pl.lit("C")).otherwise("group")
+    found = audited(people().with_columns(group=three), folds=None)
+    summary = found.to_dict()
+    summary |= {"rows": told_rows(found.rows, found.too_small.values()), "too_small": dict.fromkeys(found.too_small)}
+    jsonschema.validate(json.loads(json.dumps(summary)), SCHEMA)
+    console = Console(record=True, width=110, file=io.StringIO())
+    print_audit(summary, console)
+    text = console.export_text()
+    assert "397 rows read, 397 used; left out: rows with too small group (not counted)." in text
+    assert "Fewer than 10 rows, too small to say anything: C." in text

@@ -5,7 +5,7 @@ Nothing is said of cells with fewer than ten people, nor can their counts be had
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -251,6 +251,17 @@ def leaves_free(small: Integers) -> bool:
     """Return whether the sum of these counts, each from 1 to 9, tells nothing of any of them."""
     number, largest = len(small), SUPPRESSED_BELOW - 1
     return number + largest - 1 <= int(np.sum(small)) <= largest * number - largest + 1
+
+
+def told_rows(rows: dict[str, int], too_small: Collection[int]) -> dict[str, int | None]:
+    """Return where the rows went, as the summary tells it: what was used and left out adds up to what was read.
+
+    Rows of groups too small to be compared are told where their sum leaves the size of each free. Otherwise they are
+    None and not among those read: what is left when all else is taken from `read` would be them.
+    """
+    if not too_small or leaves_free(np.array(list(too_small))):
+        return dict(rows)
+    return rows | {"read": rows["read"] - rows["too_small_group"], "too_small_group": None}
 
 
 def part_of_group(share: float, people: int, of_all: int) -> str:
