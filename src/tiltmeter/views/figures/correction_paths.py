@@ -11,6 +11,7 @@ from tiltmeter.views.figures.words import number, versus
 
 GREEN_WAY, RED_WAY = "green: align outputs", "red: align inputs and outputs"
 DASHES = [[1, 0], [7, 4]]
+NOTHING = 5e-5  # nats, which four digits do not show
 COLOURS = {GREEN_WAY: GREEN, RED_WAY: RED, "audited": AUDITED, "reference": REFERENCE}
 
 
@@ -148,12 +149,20 @@ def ways(comparison: Record) -> Figure:
         records.append(_stop(GREEN_WAY, len(records), None, least["cost"], 0.0, least["favourable_rate"]))
     records += _stops(RED_WAY, start["value"], found["red"])
     cost = "no change of the inputs removes it" if least is None else f"least change: {number(least['cost'])} nats"
+    ends = [_left(records, way) for way in (GREEN_WAY, RED_WAY)]
     description = (
-        f"{versus(comparison)}. From the audited group as it is, at the top left, two ways down to no output "
-        f"divergence: the green one aligns outputs only, the red one inputs and outputs. {cost[0].upper()}{cost[1:]}."
+        f"{versus(comparison)}. Two ways down from the audited group as it is, at the top left: the green one aligns "
+        f"outputs only and leaves {ends[0]} of the output divergence, the red one aligns inputs and outputs and leaves "
+        f"{ends[1]}. {cost[0].upper()}{cost[1:]}."
     )
     note = "KL divergences, in nats; plug-in values"
     return figure(_plane(records, start["value"], least), records, title, description, note, cost)
+
+
+def _left(records: list[Record], way: str) -> str:
+    """Return what the last stop of a way leaves."""
+    left = [record["output_divergence"] for record in records if record["way"] == way][-1]
+    return "nothing" if abs(left) < NOTHING else f"{number(left, 4)} nats"
 
 
 def _stops(way: str, start: float, path: list[Record]) -> list[Record]:
