@@ -530,6 +530,34 @@ def test_a_width_can_be_given():
         single.spec("wide")
 
 
+def texts_of(svg):
+    """Yield each text of a picture, where it ends on the right, about, and how much of it is seen."""
+    waiting = [(ET.fromstring(svg), 0.0)]
+    while waiting:
+        part, left = waiting.pop()
+        move = re.match(r"translate\(([-\d.e]+)", part.get("transform", ""))
+        left += float(move[1]) if move else 0.0
+        if part.tag.endswith("}text") and part.text:
+            reach = {"start": 1.0, "middle": 0.5, "end": 0.0}[part.get("text-anchor", "start")]
+            yield part.text, left + reach * 7.4 * len(part.text), float(part.get("opacity", 1.0))
+        waiting += [(child, left) for child in part]
+
+
+NARROW = 358  # what a page leaves of 390 pixels
+
+
+def test_on_a_narrow_page_no_text_is_cut_and_none_lies_on_another():
+    c = plug_in()
+    steps = figures.waterfall(c)
+    ends = {text: end for text, end, _ in texts_of(vl_convert.vegalite_to_svg(steps.spec(NARROW)))}
+    assert max(ends[text] for text in steps.table["text"]) <= NARROW
+    ends = {text: end for text, end, _ in texts_of(vl_convert.vegalite_to_svg(figures.ways(c).spec(NARROW)))}
+    assert ends["least change 0.161"] <= NARROW
+    for width, is_seen in ((NARROW, False), (620, True)):
+        texts = texts_of(vl_convert.vegalite_to_svg(figures.proxy_map(c).spec(width)))
+        assert {seen > 0 for text, _, seen in texts if text in ("drives, neutral", "neither")} == {is_seen}
+
+
 def test_the_same_summary_gives_the_same_specification():
     c = cross_fitted()
     for draw in figures.COMPARISON_FIGURES.values():

@@ -11,6 +11,7 @@ from tiltmeter.views.figures.words import number, versus
 
 GREEN_WAY, RED_WAY = "green: align outputs", "red: align inputs and outputs"
 DASHES = [[1, 0], [7, 4]]
+BESIDE: Record = {"align": "left", "dx": 9, "dy": -17}
 NOTHING = 5e-5  # nats, which four digits do not show
 COLOURS = {GREEN_WAY: GREEN, RED_WAY: RED, "audited": AUDITED, "reference": REFERENCE}
 
@@ -212,13 +213,17 @@ def _plane(records: list[Record], start: float, least: Record | None) -> Any:
 
 def _plane_marks(records: list[Record], start: float, least: Record | None, x: Any, y: Any) -> list[Any]:
     alt = altair()
-    marks = [{"input_change": 0.0, "output_divergence": start, "text": "P0: the audited group as it is"}]
+    marks = [{"input_change": 0.0, "output_divergence": start, "text": "P0: the audited group as it is"} | BESIDE]
     if least is not None:
         words = f"least change {number(least['cost'])}"
-        marks.append({"input_change": least["cost"], "output_divergence": 0.0, "text": words})
+        is_far = least["cost"] > max(record["input_change"] for record in records) / 2
+        # Far to the right a narrow page has no room beyond the mark, and above it the ways have come down.
+        place = {"align": "center", "dx": -8, "dy": -26} if is_far else BESIDE
+        marks.append({"input_change": least["cost"], "output_divergence": 0.0, "text": words} | place)
     base = alt.Chart(data(marks, "marks")).encode(x=x, y=y)
     dots = base.mark_point(filled=True, size=120, opacity=1, color=INK, shape="diamond")
-    texts = halo(base.encode(text=alt.Text("text:N")), align="left", dx=9, dy=-17, fontWeight=600)
+    at = {name: alt.expr(f"datum.{name}") for name in BESIDE}
+    texts = halo(base.encode(text=alt.Text("text:N")), fontWeight=600, **at)
     named = []
     for way, dx in ((GREEN_WAY, -1), (RED_WAY, 1)):
         stops = [record for record in records if record["way"] == way and record["step"] > 0]
