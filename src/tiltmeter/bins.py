@@ -5,7 +5,7 @@ Nothing is said of cells with fewer than ten people, nor can their counts be had
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -124,6 +124,8 @@ class ValueTally:
         Σ w·W of the audited people, and their weight after the least change (None where there is none).
     fine
         Their weight by value and fine bin of f~, for each dial position; none where values are too many.
+    crowd
+        How many of them there; `fine` itself where every weight is 1.
     at
         How many of them by value and bin of f~; None where values are too many.
     """
@@ -133,15 +135,18 @@ class ValueTally:
     score: Floats
     moved: Floats | None
     fine: Floats
+    crowd: Floats
     at: Integers | None
 
     def __add__(self, other: ValueTally) -> ValueTally:
+        fine, is_plain = self.fine + other.fine, self.crowd is self.fine and other.crowd is other.fine
         return ValueTally(
             self.people + other.people,
             self.sums + other.sums,
             self.score + other.score,
             None if self.moved is None or other.moved is None else self.moved + other.moved,
-            self.fine + other.fine,
+            fine,
+            fine if is_plain else self.crowd + other.crowd,
             None if self.at is None or other.at is None else self.at + other.at,
         )
 
@@ -220,13 +225,50 @@ def described(tallies: Tallies, correction: CorrectionFunction, features: Sequen
 
 
 def withheld(counts: Integers) -> Booleans:
-    """Return which counts are kept back: those from 1 to 9, and one more where these could be had by subtraction."""
+    """Return which counts are kept back: those from 1 to 9, and neighbours that keep these from being worked out.
+
+    The total is known, so what is withheld has a known sum. Alone, m small counts are free where that sum is from
+    m + 8 to 9m − 8: each could be anything from 1 to 9. Otherwise their nearest neighbours with people go too, one or
+    two, until the sum is at least m + 18. Neighbours are chosen by place: a choice by size would tell how large they
+    are. A reader who knows this rule and all that is shown can rule out at most one of the values from 1 to 9 of a
+    small count; where nothing is shown, only what the total rules out.
+    """
     counts = np.asarray(counts)
-    small = (counts > 0) & (counts < SUPPRESSED_BELOW)
-    if small.any() and int(counts[small].sum()) < SUPPRESSED_BELOW:
-        others = np.flatnonzero(~small & (counts > 0))
-        small[others[np.argmin(counts[others])] if others.size else np.flatnonzero(small)[0]] = True
-    return small
+    hidden = (counts > 0) & (counts < SUPPRESSED_BELOW)
+    small = int(hidden.sum())
+    if not small or leaves_free(counts[hidden]):
+        return hidden
+    others = np.flatnonzero(counts >= SUPPRESSED_BELOW)
+    distance = np.abs(others - np.flatnonzero(hidden)[0])
+    for other in others[np.lexsort((-others, distance))].tolist():
+        hidden[other] = True
+        if int(counts[hidden].sum()) >= small + 2 * SUPPRESSED_BELOW - 2:
+            break
+    return hidden
+
+
+def leaves_free(small: Integers) -> bool:
+    """Return whether the sum of these counts, each from 1 to 9, tells nothing of any of them."""
+    number, largest = len(small), SUPPRESSED_BELOW - 1
+    return number + largest - 1 <= int(np.sum(small)) <= largest * number - largest + 1
+
+
+def told_rows(rows: dict[str, int], too_small: Collection[int]) -> dict[str, int | None]:
+    """Return where the rows went, as the summary tells it: what was used and left out adds up to what was read.
+
+    Rows of groups too small to be compared are told where their sum leaves the size of each free. Otherwise they are
+    None and not among those read: what is left when all else is taken from `read` would be them.
+    """
+    if not too_small or leaves_free(np.array(list(too_small))):
+        return dict(rows)
+    return rows | {"read": rows["read"] - rows["too_small_group"], "too_small_group": None}
+
+
+def part_of_group(share: float, people: int, of_all: int) -> str:
+    """Return a share of a group in words that tell no count below ten, nor that of the others."""
+    if people < SUPPRESSED_BELOW:
+        return "fewer than ten people"
+    return "all but fewer than ten people" if of_all - people < SUPPRESSED_BELOW else f"{100 * share:.1f} %"
 
 
 def _places(values: Floats, low: float, high: float, bins: int) -> Integers:
@@ -245,22 +287,31 @@ def _both_groups(tally: Tally, low: float, high: float) -> list[dict[str, Any]]:
 
 
 def _calibration_bins(tallies: Tallies) -> list[dict[str, Any]]:
-    """Return, by tenths of the log-ratio, the expected and the observed log of P0/P1; bins of few people are left out.
+    """Return, by tenths of the log-ratio, the expected and the observed log of P0/P1; few people join their neighbours.
 
-    Expected is the log of the mean e^ℓ over the bin's reference rows; ℓ is right where the two agree.
+    Expected is the log of the mean e^ℓ over the bin's reference rows; ℓ is right where the two agree. A bin left out
+    could be had by subtraction: what is known of the others gives the people of both groups.
     """
-    counts, weights = tallies.calibration.counts, tallies.calibration.weights
-    share0, share1 = (one / one.sum() for one in weights)
+    (audited, reference), (weight, weight1) = tallies.calibration.counts, tallies.calibration.weights
+    whole, whole1 = weight.sum(), weight1.sum()
     bins = []
-    for place in range(len(counts[0])):
-        if min(counts[0][place], counts[1][place]) < SUPPRESSED_BELOW:
-            continue
-        expected = float(tallies.expected[place] / weights[1][place])
-        bins.append(
-            {"expected": float(np.log(expected)), "observed": float(np.log(share0[place] / share1[place]))}
-            | {"n": int(counts[0][place] + counts[1][place])}
-        )
+    for part in _joined(audited, reference):
+        expected = float(tallies.expected[part].sum() / weight1[part].sum())
+        observed = float((weight[part].sum() / whole) / (weight1[part].sum() / whole1))
+        people = int(audited[part].sum() + reference[part].sum())
+        bins.append({"expected": float(np.log(expected)), "observed": float(np.log(observed)), "n": people})
     return bins
+
+
+def _joined(audited: Integers, reference: Integers) -> list[slice]:
+    """Return runs of bins, each with ten people of both groups; none where a group has fewer."""
+    starts, most = [0], len(audited)
+    for place in range(1, most):
+        before, after = slice(starts[-1], place), slice(place, most)
+        if min(counts[part].sum() for counts in (audited, reference) for part in (before, after)) >= SUPPRESSED_BELOW:
+            starts.append(place)
+    parts = [slice(start, stop) for start, stop in zip(starts, [*starts[1:], most], strict=True)]
+    return [part for part in parts if min(audited[part].sum(), reference[part].sum()) >= SUPPRESSED_BELOW]
 
 
 def dial_corrections(correction: CorrectionFunction) -> list[tuple[float, CorrectionFunction]]:
@@ -325,16 +376,22 @@ def _value_tally(
 ) -> ValueTally:
     size = len(people.counts[0])
     starts = codes * FINE
-    by_position = np.zeros((len(fine), size, FINE))
-    for target, places in zip(by_position, fine, strict=True):
-        target[:] = np.bincount(starts + places, rows.weights, size * FINE).reshape(size, FINE)
+
+    def by_position(weights: Floats | None) -> Floats:
+        found = np.zeros((len(fine), size, FINE))
+        for target, places in zip(found, fine, strict=True):
+            target[:] = np.bincount(starts + places, weights, size * FINE).reshape(size, FINE)
+        return found
+
+    crowd = by_position(None)
     outcome = rows.outcome if rows.weights is None else rows.weights * rows.outcome
     return ValueTally(
         people=people,
         sums=cell_sums(rows.log_odds, rows.scores, codes, size, rows.weights, pivot),
         score=_weighed(codes, outcome, size),
         moved=None if rows.moved is None else _weighed(codes, rows.moved, size),
-        fine=by_position,
+        fine=crowd if rows.weights is None else by_position(rows.weights),
+        crowd=crowd,
         at=None if at is None else np.bincount(codes * VALUE_BINS + at, minlength=size * VALUE_BINS),
     )
 
@@ -347,7 +404,7 @@ def _profile(tally: ValueTally, feature: Feature, positions: int) -> dict[str, A
     p0, p1 = weight / weight.sum(), weight1 / weight1.sum()
     moved = None if tally.moved is None else tally.moved / tally.moved.sum()
     at = None if tally.at is None else tally.at.reshape(len(audited), VALUE_BINS)
-    quantiles = _quantiles(tally.fine[:positions], audited)
+    quantiles = _quantiles(tally.fine[:positions], tally.crowd[:positions])
     records = []
     for value, label in enumerate(feature.labels):
         is_shown = audited[value] > 0 and not hidden[value]
@@ -361,7 +418,7 @@ def _profile(tally: ValueTally, feature: Feature, positions: int) -> dict[str, A
             "log_odds": float(means[value, 0]) if is_shown else None,
             "scores": means[value, 1:].tolist() if is_shown else None,
             "share_moved": None if moved is None or hidden[value] else min(float(moved[value]), 1.0),
-            "correction": None if at is None else _distribution(at[value]),
+            "correction": None if at is None or hidden[value] else _distribution(at[value]),
             "quantiles": quantiles[value] if is_shown and quantiles else None,
         }
         records.append(record)
@@ -373,30 +430,34 @@ def _distribution(counts: Integers) -> list[int | None]:
     return [None if hidden else count for count, hidden in zip(counts.tolist(), withheld(counts), strict=True)]
 
 
-def _quantiles(fine: Floats, counts: Integers) -> list[list[list[float | None]]]:
-    """Return f~'s quantiles per value and dial position, to a fiftieth of its spread.
+def _quantiles(fine: Floats, crowd: Floats) -> list[list[list[float | None]]]:
+    """Return f~'s quantiles per value and dial position, to a fiftieth of its spread; None where one is withheld."""
+    if not len(fine):
+        return []
+    pairs = [quantiles_of(*one) for one in zip(fine, crowd, strict=True)]
+    found, is_shown = (np.array(one).transpose(2, 0, 1) for one in zip(*pairs, strict=True))
+    rounded = np.where(is_shown, np.round(found, 2), np.nan).tolist()
+    return [[[None if end != end else end for end in ends] for ends in value] for value in rounded]  # NaN ≠ NaN
 
-    A quantile is shown where at least ten people lie beyond it.
+
+def quantiles_of(fine: Floats, crowd: Floats) -> tuple[Floats, Booleans]:
+    """Return the quantiles of f~ from its weight in fine bins, one row a quantile, and which of them may be shown.
+
+    They are good to a fiftieth of f~'s spread; `crowd` are the people in those bins.
     """
-    size = len(counts)
-    by_position = [spread_of(sums) for sums in fine]
-    enough = [[n * min(q, 1 - q) >= SUPPRESSED_BELOW for q in QUANTILES] for n in counts.tolist()]
-    return (
-        [
-            [
-                [round(float(at[q, value]), 2) if enough[value][q] else None for q in range(len(QUANTILES))]
-                for at in by_position
-            ]
-            for value in range(size)
-        ]
-        if by_position
-        else []
-    )
-
-
-def spread_of(fine: Floats) -> Floats:
-    """Return the quantiles of f~ from its weight in fine bins, one row a quantile; to a fiftieth of its spread."""
     total = np.cumsum(fine, axis=-1)
     whole = np.where(total[..., -1:] > 0, total[..., -1:], 1.0)
-    reached = [(total / whole < q - EDGE).sum(axis=-1) for q in QUANTILES]
-    return np.asarray(-REACH + 2 * REACH / FINE * (np.array(reached) + 0.5))
+    reached = np.array([(total / whole < q - EDGE).sum(axis=-1) for q in QUANTILES])
+    people = np.cumsum(crowd, axis=-1)
+    to, of_all = np.minimum(reached, FINE - 1), people[..., -1]
+    up_to = np.array([np.take_along_axis(people, at[..., None], axis=-1)[..., 0] for at in to])
+    here = np.array([np.take_along_axis(crowd, at[..., None], axis=-1)[..., 0] for at in to])
+    return np.asarray(-REACH + 2 * REACH / FINE * (reached + 0.5)), may_show(up_to - here, here, of_all - up_to)
+
+
+def may_show(below: Any, here: Any, above: Any) -> Any:
+    """Return whether a quantile picks nobody out: ten people have it, or ten lie strictly below and ten above.
+
+    People are counted, not weights: of one who weighs as much as a hundred, the quantile would be the value.
+    """
+    return (here >= SUPPRESSED_BELOW) | ((below >= SUPPRESSED_BELOW) & (above >= SUPPRESSED_BELOW))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from tiltmeter.bins import part_of_group
 from tiltmeter.errors import DataError, SupportError, TiltmeterError
 from tiltmeter.models.balance import Balance
 from tiltmeter.models.features import OTHER, design_columns
@@ -111,14 +112,14 @@ class Comparison:
         """Return, per value of a feature, how many people, their mean f~ and score, and the spread of f~.
 
         Nothing is said of values held by fewer than ten audited people, nor counts below ten shown; a quantile needs
-        ten people beyond it.
+        ten people who have it, or ten below and ten above.
         """
         return self._people.profile(feature)
 
     def distribution(self, feature: str, bins: int = BINS) -> pl.DataFrame:
         """Return the distribution of f~ per value of a feature (the paper's Fig. 2), as counts in equal bins.
 
-        Bins with fewer than ten people have no count.
+        Bins with fewer than ten people have no count, nor has any bin of a value whose people are withheld.
         """
         return self._people.distribution(feature, bins)
 
@@ -401,13 +402,14 @@ class _Builder:
 
     def _without_equals(self) -> float:
         """Note and return the share of audited people with a feature value that nobody in the reference has."""
-        share, names = self.pair.without_equals(self.table)
-        if names:
+        found = self.pair.without_equals(self.table)
+        if found.features:
+            who = part_of_group(found.share, found.people, self.pair.rows.count0)
             self.notes.append(
-                f"{100 * share:.1f} % of the audited group have values that nobody in the reference group has "
-                f"({', '.join(sorted(names))}): what is said of them is extrapolated"
+                f"{who} of the audited group have values that nobody in the reference group has "
+                f"({', '.join(sorted(found.features))}): what is said of them is extrapolated"
             )
-        return share
+        return found.share
 
     def _note_dependence(self, unexplained: Estimate | None, is_adequate: bool, alone: float) -> None:
         """Note a score that knows the group beyond the features, when that is both sure and not negligible."""

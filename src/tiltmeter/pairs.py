@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,14 @@ class PairSample:
     log_odds: Floats
     scores: Floats
     codes: tuple[Integers, ...]
+
+
+class WithoutEquals(NamedTuple):
+    """The audited people with a feature value that nobody in the reference has: their share, how many, by which."""
+
+    share: float
+    people: int
+    features: list[str]
 
 
 class Pair(Protocol):
@@ -79,8 +87,8 @@ class Pair(Protocol):
         """Return the studentised test of equal outputs."""
         ...
 
-    def without_equals(self, names: Collection[str]) -> tuple[float, list[str]]:
-        """Return the share of audited people with a value of these features that nobody in the reference has."""
+    def without_equals(self, names: Collection[str]) -> WithoutEquals:
+        """Return the audited people with a value of these features that nobody in the reference has."""
         ...
 
     def balance(self, membership: Membership, expected: Column) -> Balance:
@@ -134,7 +142,7 @@ class PairRows:
         """As of `Pair`."""
         return intervals.equal_outputs_test(self.rows, self.score_columns(), seed=seed)
 
-    def without_equals(self, names: Collection[str]) -> tuple[float, list[str]]:
+    def without_equals(self, names: Collection[str]) -> WithoutEquals:
         """As of `Pair`."""
         alone, found = np.zeros(self.rows.audited.size, dtype=np.bool_), []
         for feature in self.features:
@@ -143,7 +151,7 @@ class PairRows:
                 unknown = self.rows.audited & (reference == 0)[feature.codes]
                 alone |= unknown
                 found += [feature.name] if unknown.any() else []
-        return self.rows.mean0(alone.astype(np.float64)), found
+        return WithoutEquals(self.rows.mean0(alone.astype(np.float64)), int(alone.sum()), found)
 
     def balance(self, membership: Membership, expected: Floats) -> Balance:
         """As of `Pair`."""

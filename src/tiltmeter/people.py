@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltmeter.bins import QUANTILES, SUPPRESSED_BELOW, Binned, binned, withheld
+from tiltmeter.bins import QUANTILES, SUPPRESSED_BELOW, Binned, binned, may_show, withheld
 from tiltmeter.errors import DataError, SupportError, WeightsError
 from tiltmeter.models.features import Feature
 from tiltmeter.theory.checks import Floats, check_weights
@@ -78,11 +78,13 @@ class RowPeople:
         mine = self.rows.audited
         f, codes = self._values(mine), found.codes[mine]
         edges = np.histogram_bin_edges(f, bins)
+        hidden = withheld(np.bincount(codes, minlength=len(found.labels)))
         records = []
         for code, label in enumerate(found.labels):
             counts = np.histogram(f[codes == code], edges)[0]
-            for start, stop, one in zip(edges, edges[1:], _counted(counts), strict=False):
-                records.append({"value": label, "from": float(start), "to": float(stop), "n": _shown(*one)})
+            for start, stop, (count, is_withheld) in zip(edges, edges[1:], _counted(counts), strict=False):
+                shown = _shown(count, is_withheld or bool(hidden[code]))
+                records.append({"value": label, "from": float(start), "to": float(stop), "n": shown})
         schema = {"value": pl.String, "from": pl.Float64, "to": pl.Float64, "n": pl.Int64}
         return pl.DataFrame(records, schema=schema)
 
@@ -222,10 +224,11 @@ def _spread(f: Floats, weights: Floats) -> dict[str, float | None]:
     """Return mean and quantiles of f~; a weight counts as that many rows."""
     levels = np.array(QUANTILES) * (1.0 - TIED)  # sums of weights reach a level up to rounding
     ends = np.quantile(f, levels, weights=weights, method="inverted_cdf").tolist()
-    quantiles: dict[str, float | None] = {
-        f"correction_{round(100 * q)}": end if f.size * min(q, 1 - q) >= SUPPRESSED_BELOW else None
-        for q, end in zip(QUANTILES, ends, strict=True)
-    }
+    quantiles: dict[str, float | None] = {}
+    for q, end in zip(QUANTILES, ends, strict=True):
+        below, above = int((f < end - TIED).sum()), int((f > end + TIED).sum())
+        is_shown = may_show(below, f.size - below - above, above)
+        quantiles[f"correction_{round(100 * q)}"] = end if is_shown else None
     return quantiles | {"correction": float(np.average(f, weights=weights))}
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from tiltmeter.bins import SUPPRESSED_BELOW
 from tiltmeter.errors import SupportError
 from tiltmeter.models.features import Feature, design_columns, joined_feature, merged_feature
 from tiltmeter.models.membership import Membership, prior_log_odds, sampled_membership
@@ -450,7 +451,9 @@ class _Table:
         levels = holm_confidences([gaps[j] for j in judged], self.settings.materiality, self.settings.confidence)
         adjusted = dict(zip(judged, levels, strict=True))
         for j, (record, feature) in enumerate(zip(records, self.features, strict=True)):
-            record["direction"] = direction(feature, self.plain[j], self.inputs.features[j], self.inputs.audited)
+            plain = self.inputs.features[j]
+            people = self.rows.counts(plain.codes, len(plain.labels))
+            record["direction"] = direction(feature, self.plain[j], plain, self.inputs.audited, people)
             record["notes"] = "; ".join(feature.notes)
             record["verdict"] = THE_GROUP if feature.is_group else self._verdict(gaps[j], totals[j], adjusted[j])
 
@@ -514,8 +517,11 @@ def _explained(rows: Rows, gradients: list[crossfit.Gradient], fitted: Means) ->
     return averaged([crossfit.learned_variance(rows, g, *m) for g, m in zip(gradients, fitted, strict=True)])
 
 
-def direction(feature: Feature, cell: Cells, plain: Feature, audited: str) -> str:
-    """Return in words how the score and the group follow the feature."""
+def direction(feature: Feature, cell: Cells, plain: Feature, audited: str, people: tuple[Integers, Integers]) -> str:
+    """Return in words how the score and the group follow the feature; `people` are both groups' by level.
+
+    Nothing is said of levels with fewer than ten people of a group, unless nobody has them.
+    """
     used = cell.p0 > 0
     if used.sum() < 2:
         return f"does not vary among {audited}"
@@ -531,8 +537,11 @@ def direction(feature: Feature, cell: Cells, plain: Feature, audited: str) -> st
             f"more {feature.name} → {'higher' if higher else 'lower'} score, and "
             f"{'more' if commoner else 'less'} common among {audited}"
         )
+    told = used & ~np.any([(n > 0) & (n < SUPPRESSED_BELOW) for n in people], axis=0)[: len(used)]
+    if not told.any():
+        return "too few people have each of its levels to describe one"
     pull = (cell.p0 - cell.p1) * cell.means
-    top = int(np.argmax(np.abs(np.where(used, pull, 0.0))))
+    top = int(np.argmax(np.where(told, np.abs(pull), -1.0)))
     return (
         f"{feature.name} = {plain.labels[top]} → {'higher' if cell.means[top] > 0 else 'lower'} score, and "
         f"{'more' if cell.p0[top] > cell.p1[top] else 'less'} common among {audited}"

@@ -11,12 +11,14 @@ from xml.etree import ElementTree as ET
 import polars as pl
 import pytest
 import vl_convert
+from tests.test_audit_engines import audited, people
 from tests.views.summaries import HOSTILE, SUMMARIES, cross_fitted, cross_fitted_audit, hostile, many, plug_in
 
 import tiltmeter as tm
 from tiltmeter.theory.simplex import simplex_ways
 from tiltmeter.views import figures
 from tiltmeter.views.figures.placement import placed, spread
+from tiltmeter.views.figures.words import labels
 
 WORLD = tm.World([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], channel=[0.8, 0.5, 0.1])
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -138,10 +140,16 @@ def test_fields_are_plain_names():
 def test_labels_are_short_and_differ():
     for figure, _ in drawn("hostile").values():
         if "label" in figure.table.columns:
-            labels = figure.table["label"].unique().to_list()
-            assert all(len(label) < 80 for label in labels)
+            assert all(len(label) < 80 for label in figure.table["label"].unique())
     rows = drawn("hostile")["shares"][0].table
     assert rows["label"].n_unique() == rows["feature"].n_unique() == len(HOSTILE)
+
+
+@pytest.mark.parametrize(
+    "names", [["a\x00", "a\x01", "a� (2)"], ["a� (2)", "a\x00", "a\x01"], ["a", "a", "a (2)", "a (2)"]]
+)
+def test_labels_that_look_alike_are_told_apart(names):
+    assert len(set(labels(names))) == len(names)
 
 
 def test_the_words_are_the_house_s():
@@ -209,6 +217,42 @@ def test_axes_stay_where_they_are_when_the_dial_turns():
         for spec in turned:
             del spec["data"], spec["title"], spec["description"]
         assert turned[0] == turned[1]
+
+
+@pytest.mark.parametrize(
+    ("weights", "place"),
+    [((1.0, 1.0), 10), ((0.0, 2.0), 20), ((3.0, 1.0), 5), ((1.0, 1e-300), 0), ((1e308, 1e308), 10)],
+)
+def test_the_dial_stands_where_the_audit_has_it(weights, place):
+    c = cross_fitted()
+    c["correction"] |= dict(zip(("input_weight", "output_weight"), weights, strict=True))
+    drawn = figures.correction_distribution(c)
+    assert drawn.table["share"].to_list() == c["bins"]["correction"][place]
+    profile = figures.profile(c, "Age")
+    medians = [value["quantiles"][place][2] for value in c["bins"]["profiles"]["Age"]["values"]]
+    assert profile.table["q50"].to_list() == medians
+    for found in (drawn, profile):
+        assert f"dial at {place / 20:.2f} (0 aligns inputs, 1 aligns outputs)" in found.spec()["title"]["subtitle"]
+        assert f"dial at {place / 20:.2f}" in found.description
+
+
+def test_a_plot_stands_where_the_audit_has_the_dial():
+    c = audited(people(), folds=None, input_weight=0.0, output_weight=3.0)["A"]
+    assert (c.to_dict()["correction"]["input_weight"], c.to_dict()["correction"]["output_weight"]) == (0.0, 3.0)
+    for found in (c.plot("correction_distribution"), c.plot("profile", "city")):
+        assert "dial at 1.00" in found.spec()["title"]["subtitle"]
+
+
+def test_a_withheld_bin_is_not_said_to_be_small():
+    c = cross_fitted()
+    c["bins"]["score"][3]["audited"] = c["bins"]["correction"][10][9] = None
+    c["bins"]["profiles"]["Age"]["values"][0] |= {"n": None, "correction": None}
+    c["bins"]["profiles"]["Sex"]["values"][0]["correction"][20] = None
+    drawn = [figures.outputs(c), figures.correction_distribution(c), figures.profile(c, "Age")]
+    for found in (*drawn, figures.correction_by_value(c, "Sex")):
+        assert "withheld: 1 to 9 people, or told by them" in found.spec()["title"]["subtitle"]
+        if "shown" in found.table.columns:
+            assert "withheld: 1 to 9 people, or told by them" in found.table["shown"].to_list()
 
 
 @pytest.mark.parametrize("make", [plug_in, cross_fitted])
@@ -347,6 +391,17 @@ def test_ways_equal_the_path():
     assert "0.161" in figures.ways(c).spec()["title"]["subtitle"]
 
 
+def test_the_words_of_the_ways_say_what_they_leave():
+    c = plug_in()
+    c["bins"]["path"]["red"][-1]["output_divergence"] = 0.0123
+    words = figures.ways(c).description
+    assert "outputs only and leaves nothing of the output divergence" in words
+    assert "inputs and outputs and leaves 0.0123 nats" in words
+    c["bins"]["least_change"] = None
+    c["bins"]["path"]["green"][-1]["output_divergence"] = 0.5
+    assert "outputs only and leaves 0.5000 nats of the output divergence" in figures.ways(c).description
+
+
 def test_the_simplex_equals_its_ways():
     summary = simplex_ways(WORLD).to_dict()
     figure = figures.simplex(summary)
@@ -372,6 +427,9 @@ def test_rates_equal_the_audit():
     c = cross_fitted()
     assert table["rate"].to_list() == [c["favourable_rates"][who]["value"] for who in ("reference", "audited")]
     assert table["ratio"].to_list() == [None, c["impact_ratio"]["value"]]
+    only = next(iter(audit["comparisons"].values()))
+    only["impact_ratio"] = {"value": 0.0, "low": None, "high": None}
+    assert figures.rates(audit).table["ratio_text"].to_list() == ["–", "0.000 (no interval)"]
     audit["comparisons"] = {}
     assert "no group" in figures.rates(audit).description
 
@@ -470,6 +528,34 @@ def test_a_width_can_be_given():
     assert panels.spec("container") == panels.spec()
     with pytest.raises(tm.TiltmeterError, match="width"):
         single.spec("wide")
+
+
+def texts_of(svg):
+    """Yield each text of a picture, where it ends on the right, about, and how much of it is seen."""
+    waiting = [(ET.fromstring(svg), 0.0)]
+    while waiting:
+        part, left = waiting.pop()
+        move = re.match(r"translate\(([-\d.e]+)", part.get("transform", ""))
+        left += float(move[1]) if move else 0.0
+        if part.tag.endswith("}text") and part.text:
+            reach = {"start": 1.0, "middle": 0.5, "end": 0.0}[part.get("text-anchor", "start")]
+            yield part.text, left + reach * 7.4 * len(part.text), float(part.get("opacity", 1.0))
+        waiting += [(child, left) for child in part]
+
+
+NARROW = 358  # what a page leaves of 390 pixels
+
+
+def test_on_a_narrow_page_no_text_is_cut_and_none_lies_on_another():
+    c = plug_in()
+    steps = figures.waterfall(c)
+    ends = {text: end for text, end, _ in texts_of(vl_convert.vegalite_to_svg(steps.spec(NARROW)))}
+    assert max(ends[text] for text in steps.table["text"]) <= NARROW
+    ends = {text: end for text, end, _ in texts_of(vl_convert.vegalite_to_svg(figures.ways(c).spec(NARROW)))}
+    assert ends["least change 0.161"] <= NARROW
+    for width, is_seen in ((NARROW, False), (620, True)):
+        texts = texts_of(vl_convert.vegalite_to_svg(figures.proxy_map(c).spec(width)))
+        assert {seen > 0 for text, _, seen in texts if text in ("drives, neutral", "neither")} == {is_seen}
 
 
 def test_the_same_summary_gives_the_same_specification():

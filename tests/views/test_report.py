@@ -235,7 +235,7 @@ def test_small_cells_are_not_in_the_page():
     values = {v["value"]: v for v in summary["comparisons"]["A"]["bins"]["profiles"]["city"]["values"]}
     assert values["Hamlet"]["n"] is values["Hamlet"]["share_audited"] is values["Hamlet"]["score"] is None
     others = [v for name, v in values.items() if name != "Hamlet" and v["n"] is None]
-    assert len(others) == 1, "one more value is withheld, so that the first cannot be had by subtraction"
+    assert 1 <= len(others) <= 2, "more is withheld, so that the first cannot be had by subtraction"
 
 
 def test_a_failed_write_leaves_the_old_report(tmp_path, monkeypatch):

@@ -148,11 +148,14 @@ def _levelled(column: pl.Series, kind: Kind, values: Floats) -> Feature:
 def _with_missing(codes: Integers, labels: list[str]) -> tuple[Integers, list[str], tuple[str, ...]]:
     """Return codes with −1 turned into a level of its own, the last."""
     missing = codes < 0
-    count = int(missing.sum())
-    if not count:
+    if not missing.any():
         return codes, labels, ()
-    note = f"missing values ({count}) are a level of their own"
-    return np.where(missing, len(labels), codes), [*labels, MISSING], (note,)
+    return np.where(missing, len(labels), codes), [*labels, MISSING], missing_notes(True)
+
+
+def missing_notes(is_missing: bool) -> tuple[str, ...]:
+    """Return what is done with missing values; not how many, or one group's count would follow from the other's."""
+    return ("missing values are a level of their own",) if is_missing else ()
 
 
 def _binned(column: pl.Series, kind: Kind, values: Floats, weights: Floats | None, bins: int) -> Feature:
@@ -286,7 +289,7 @@ def _categorical(column: pl.Series, weights: Floats | None) -> Feature:
     codes = filled.cast(pl.Enum(labels), strict=False).to_physical().cast(pl.Int64)
     if distinct > MOST_LEVELS:
         codes = codes.fill_null(labels.index(OTHER))
-    notes = level_notes(distinct, ordered, missing)
+    notes = level_notes(distinct, ordered, missing > 0)
     return Feature(column.name, "categorical", codes.to_numpy(), readable(labels), None, notes, is_ordered=is_declared)
 
 
@@ -321,14 +324,10 @@ def _ordered(kept: set[str], dtype: Any) -> list[str]:
     return sorted(plain, key=natural_order)
 
 
-def level_notes(distinct: int, kept: int, missing: int) -> tuple[str, ...]:
+def level_notes(distinct: int, kept: int, is_missing: bool) -> tuple[str, ...]:
     """Return what was done to the levels of a category."""
-    notes = []
-    if distinct > MOST_LEVELS:
-        notes.append(f"has {distinct} levels: the {kept} most frequent are kept, the rest are {OTHER!r}")
-    if missing:
-        notes.append(f"missing values ({missing}) are a level of their own")
-    return tuple(notes)
+    many = f"has {distinct} levels: the {kept} most frequent are kept, the rest are {OTHER!r}"
+    return (*((many,) if distinct > MOST_LEVELS else ()), *missing_notes(is_missing))
 
 
 def readable(labels: Sequence[str]) -> tuple[str, ...]:

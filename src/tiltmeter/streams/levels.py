@@ -25,6 +25,7 @@ from tiltmeter.models.features import (
     has_identifier_name,
     is_text_identifier,
     level_notes,
+    missing_notes,
     quantile_bins,
     readable,
 )
@@ -157,12 +158,8 @@ def _levelled(name: str, values: pl.DataFrame, kind: Kind, missing: int) -> Leve
     known = values[name].drop_nulls()
     numbers = pl.Series(numbers_of(known))
     labels = [text_of(value) for value in known] + ([MISSING] if missing else [])
-    notes = _missing_notes(missing)
+    notes = missing_notes(missing > 0)
     return Levels(name, kind, readable(labels), notes, numbers, missing=len(known), is_ordered=True, has_numbers=True)
-
-
-def _missing_notes(missing: int) -> tuple[str, ...]:
-    return (f"missing values ({missing}) are a level of their own",) if missing else ()
 
 
 def _binned(
@@ -184,7 +181,7 @@ def _binned(
     places = np.maximum(np.cumsum(is_filled) - 1, 0)
     kept = [labels[bin_] for bin_ in filled] + ([MISSING] if missing else [])
     source = f" of a sample of {int(known[PEOPLE].sum()):,} rows" if is_sampled else ""
-    notes = (f"cut into {filled.size} bins at quantiles{source}", *_missing_notes(missing))
+    notes = (f"cut into {filled.size} bins at quantiles{source}", *missing_notes(missing > 0))
     found = Levels(
         name,
         kind,
@@ -224,7 +221,7 @@ def _categorical(name: str, values: pl.DataFrame, ranges: pl.DataFrame, is_sampl
     labels, ordered = category_labels(text.fill_null(MISSING), values[WEIGHT].to_numpy(), column.dtype, distinct)
     if missing and MISSING not in labels:
         labels = [*labels, MISSING]
-    notes = level_notes(distinct, ordered, missing)
+    notes = level_notes(distinct, ordered, missing > 0)
     if is_sampled:
         notes = ("levels and their order by a sample of rows", *notes)
     other = labels.index(OTHER) if OTHER in labels else 0

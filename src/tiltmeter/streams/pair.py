@@ -12,14 +12,13 @@ import polars as pl
 
 from tiltmeter.bins import (
     QUANTILES,
-    SUPPRESSED_BELOW,
     ValueTally,
     calibration_edges,
     described,
     dial_corrections,
+    quantiles_of,
     withheld,
 )
-from tiltmeter.bins import spread_of as value_quantiles
 from tiltmeter.errors import DataError, SupportError
 from tiltmeter.models.balance import (
     Balance,
@@ -31,7 +30,7 @@ from tiltmeter.models.balance import (
 )
 from tiltmeter.models.features import MISSING, Feature
 from tiltmeter.models.membership import Membership, ranked_area
-from tiltmeter.pairs import SAMPLED_ROWS, PairSample
+from tiltmeter.pairs import SAMPLED_ROWS, PairSample, WithoutEquals
 from tiltmeter.people import PROFILE_SCHEMA, prototype, summary_of
 from tiltmeter.streams.levels import Levels
 from tiltmeter.streams.powers import PairPlan, Powers, Summed
@@ -168,14 +167,14 @@ class PairSums:
         found = self.sample(None, (), seed)
         return intervals.equal_outputs_test(found.rows, found.scores, seed=seed)
 
-    def without_equals(self, names: Collection[str]) -> tuple[float, list[str]]:
+    def without_equals(self, names: Collection[str]) -> WithoutEquals:
         """As of `Pair`."""
         found = []
         for feature in self.features:
             audited, reference = self.rows.counts(feature.codes, len(feature.labels))
             if feature.name in names and ((audited > 0) & (reference == 0)).any():
                 found.append(feature.name)
-        return self.tallies.alone / self.rows.weight0, found
+        return WithoutEquals(self.tallies.alone / self.rows.weight0, self.tallies.alone_people, found)
 
     def balance(self, membership: Membership, expected: Polynomial) -> Balance:
         """As of `Pair`; what is expected of the outcome is a constant, and constants are in balance."""
@@ -387,8 +386,6 @@ def _profile_of(tally: ValueTally, code: int, correction: CorrectionFunction) ->
     record["correction"] = float(np.asarray(correction(means[:1], scores))[0])
     record["score"] = float(tally.score[code] / tally.people.weights[0][code])
     if len(tally.fine):
-        ends = value_quantiles(tally.fine[-1][code])
-        for q, end in zip(QUANTILES, ends, strict=True):
-            is_shown = audited * min(q, 1 - q) >= SUPPRESSED_BELOW
+        for q, end, is_shown in zip(QUANTILES, *quantiles_of(tally.fine[-1][code], tally.crowd[-1][code]), strict=True):
             record[f"correction_{round(100 * q)}"] = end if is_shown else None
     return record

@@ -85,8 +85,8 @@ class PairTallies:
         For figures.
     extremes
         Where f~ is largest, smallest and nearest to 0.
-    alone, weight
-        Weight of the audited people with a value that nobody in the reference has, and of all.
+    alone, alone_people
+        Weight of the audited people with a value that nobody in the reference has, and how many they are.
     balance
         Sums of each balanced column.
     """
@@ -94,6 +94,7 @@ class PairTallies:
     bins: Tallies
     extremes: dict[str, Extreme]
     alone: float
+    alone_people: int
     balance: tuple[tuple[PowerSums, PowerSums], ...]
 
     def __add__(self, other: PairTallies) -> PairTallies:
@@ -102,6 +103,7 @@ class PairTallies:
             self.bins + other.bins,
             {name: one.best(other.extremes[name]) for name, one in self.extremes.items()},
             self.alone + other.alone,
+            self.alone_people + other.alone_people,
             tuple((one[0] + two[0], one[1] + two[1]) for one, two in pairs),
         )
 
@@ -125,7 +127,7 @@ def pair_tallies(plan: TallyPlan, table: pl.DataFrame) -> PairTallies:
     return PairTallies(
         tallied(found, plan.correction, plan.dialled, plan.edges),
         _extremes(plan, rows, scores),
-        _alone(plan, rows),
+        *_alone(plan, rows),
         _balance(plan, rows),
     )
 
@@ -155,14 +157,15 @@ def _extreme(values: Floats, f: Floats, codes: Integers) -> Extreme:
     return Extreme(float(values[place]), tuple(codes[place].tolist()), float(f[place]))
 
 
-def _alone(plan: TallyPlan, rows: PairBatch) -> float:
+def _alone(plan: TallyPlan, rows: PairBatch) -> tuple[float, int]:
     if all(known.all() for known in plan.has_equals):
-        return 0.0
+        return 0.0, 0
     alone = np.zeros(len(rows.weights), dtype=np.bool_)
     for codes, known, levels in zip(rows.codes, plan.has_equals, plan.pair.levels, strict=True):
         if levels.in_membership:
             alone |= ~known[codes]
-    return float(rows.weights[alone & rows.audited].sum())
+    alone &= rows.audited
+    return float(rows.weights[alone].sum()), int(alone.sum())
 
 
 def _balance(plan: TallyPlan, rows: PairBatch) -> tuple[tuple[PowerSums, PowerSums], ...]:

@@ -149,8 +149,9 @@ class CorrectionFunction:
         return values
 
     def to_dict(self) -> dict[str, float | None]:
-        """Return the paper's named numbers and the affine form; None for `b1` where it is infinite."""
-        affine: dict[str, float | None] = {"intercept": self.intercept, "on_log_odds": self.on_log_odds}
+        """Return the paper's named numbers, λ2 and λ4, and the affine form; None for `b1` where it is infinite."""
+        affine: dict[str, float | None] = {"input_weight": self.input_weight, "output_weight": self.output_weight}
+        affine |= {"intercept": self.intercept, "on_log_odds": self.on_log_odds}
         if self.outcomes > 2:
             scores: dict[str, float | None] = {
                 f"on_score_{y}": value for y, value in enumerate(self.on_scores, start=1)

@@ -47,8 +47,8 @@ def print_audit(summary: dict[str, Any], console: Console) -> None:
     for audited, comparison in summary["comparisons"].items():
         console.print(_comparison(summary, audited, comparison))
     if summary["too_small"]:
-        sizes = ", ".join(f"{name} ({count})" for name, count in summary["too_small"].items())
-        console.print(Text(f"\nToo small to say anything: {sizes}.", "yellow"))
+        names = ", ".join(summary["too_small"])
+        console.print(Text(f"\nFewer than 10 rows, too small to say anything: {names}.", "yellow"))
     console.print(Text(f"\n{DOES_NOT_SHOW}", "dim"))
 
 
@@ -132,8 +132,9 @@ def _rule_table(summary: dict[str, Any], table: dict[str, Any]) -> RenderableTyp
 
 def _rows(summary: dict[str, Any]) -> RenderableType:
     rows = summary["rows"]
-    left = [f"{count:,} {reason.replace('_', ' ')}" for reason, count in rows.items() if reason not in ("read", "used")]
-    kept = [text for text in left if not text.startswith("0 ")]
+    gone = {reason.replace("_", " "): count for reason, count in rows.items() if reason not in ("read", "used")}
+    kept = [f"{count:,} {reason}" for reason, count in gone.items() if count]
+    kept += [f"rows with {reason} (not counted)" for reason, count in gone.items() if count is None]
     text = Text()
     text.append(f"tiltmeter audit of {summary['channel']} by {summary['group']}", "bold")
     text.append(

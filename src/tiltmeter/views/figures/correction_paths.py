@@ -11,6 +11,8 @@ from tiltmeter.views.figures.words import number, versus
 
 GREEN_WAY, RED_WAY = "green: align outputs", "red: align inputs and outputs"
 DASHES = [[1, 0], [7, 4]]
+BESIDE: Record = {"align": "left", "dx": 9, "dy": -17}
+NOTHING = 5e-5  # nats, which four digits do not show
 COLOURS = {GREEN_WAY: GREEN, RED_WAY: RED, "audited": AUDITED, "reference": REFERENCE}
 
 
@@ -148,12 +150,20 @@ def ways(comparison: Record) -> Figure:
         records.append(_stop(GREEN_WAY, len(records), None, least["cost"], 0.0, least["favourable_rate"]))
     records += _stops(RED_WAY, start["value"], found["red"])
     cost = "no change of the inputs removes it" if least is None else f"least change: {number(least['cost'])} nats"
+    ends = [_left(records, way) for way in (GREEN_WAY, RED_WAY)]
     description = (
-        f"{versus(comparison)}. From the audited group as it is, at the top left, two ways down to no output "
-        f"divergence: the green one aligns outputs only, the red one inputs and outputs. {cost[0].upper()}{cost[1:]}."
+        f"{versus(comparison)}. Two ways down from the audited group as it is, at the top left: the green one aligns "
+        f"outputs only and leaves {ends[0]} of the output divergence, the red one aligns inputs and outputs and leaves "
+        f"{ends[1]}. {cost[0].upper()}{cost[1:]}."
     )
     note = "KL divergences, in nats; plug-in values"
     return figure(_plane(records, start["value"], least), records, title, description, note, cost)
+
+
+def _left(records: list[Record], way: str) -> str:
+    """Return what the last stop of a way leaves."""
+    left = [record["output_divergence"] for record in records if record["way"] == way][-1]
+    return "nothing" if abs(left) < NOTHING else f"{number(left, 4)} nats"
 
 
 def _stops(way: str, start: float, path: list[Record]) -> list[Record]:
@@ -203,13 +213,17 @@ def _plane(records: list[Record], start: float, least: Record | None) -> Any:
 
 def _plane_marks(records: list[Record], start: float, least: Record | None, x: Any, y: Any) -> list[Any]:
     alt = altair()
-    marks = [{"input_change": 0.0, "output_divergence": start, "text": "P0: the audited group as it is"}]
+    marks = [{"input_change": 0.0, "output_divergence": start, "text": "P0: the audited group as it is"} | BESIDE]
     if least is not None:
         words = f"least change {number(least['cost'])}"
-        marks.append({"input_change": least["cost"], "output_divergence": 0.0, "text": words})
+        is_far = least["cost"] > max(record["input_change"] for record in records) / 2
+        # Far to the right a narrow page has no room beyond the mark, and above it the ways have come down.
+        place = {"align": "center", "dx": -8, "dy": -26} if is_far else BESIDE
+        marks.append({"input_change": least["cost"], "output_divergence": 0.0, "text": words} | place)
     base = alt.Chart(data(marks, "marks")).encode(x=x, y=y)
     dots = base.mark_point(filled=True, size=120, opacity=1, color=INK, shape="diamond")
-    texts = halo(base.encode(text=alt.Text("text:N")), align="left", dx=9, dy=-17, fontWeight=600)
+    at = {name: alt.expr(f"datum.{name}") for name in BESIDE}
+    texts = halo(base.encode(text=alt.Text("text:N")), fontWeight=600, **at)
     named = []
     for way, dx in ((GREEN_WAY, -1), (RED_WAY, 1)):
         stops = [record for record in records if record["way"] == way and record["step"] > 0]

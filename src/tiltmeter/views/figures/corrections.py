@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tiltmeter.errors import DataError
-from tiltmeter.views.figures.distributions import NO_SHAPE, WITHHELD
+from tiltmeter.views.figures.distributions import HIDDEN, NO_SHAPE, WITHHELD
 from tiltmeter.views.figures.figure import Figure, data, figure, nothing
-from tiltmeter.views.figures.reading import Record, profile_of, steps, values_shown
+from tiltmeter.views.figures.reading import Record, dial_place, dial_words, profile_of, steps, values_shown
 from tiltmeter.views.figures.theme import AUDITED, FAINT, QUIET, WIDTH, altair
-from tiltmeter.views.figures.words import GROUP, labels, number, percent
+from tiltmeter.views.figures.words import GROUP, labels, percent
 from tiltmeter.views.formats import label
 
 MEANING = "correction f̃: to become rarer ← 0 → more common"
@@ -18,26 +17,23 @@ ROW = 78
 SHORT = 22  # letters of a value's name, to leave room for its people
 
 
-def correction_distribution(comparison: Record, position_index: int = 10) -> Figure:
-    """Return the distribution of f~ over the audited group at a position of the dial."""
+def correction_distribution(comparison: Record, position_index: int | None = None) -> Figure:
+    """Return the distribution of f~ over the audited group at a position of the dial, by default the audit's own."""
     title = "How the correction is spread over the audited group"
-    dial, found = comparison["bins"]["dial"], comparison["bins"]["correction"]
+    found = comparison["bins"]["correction"]
     if not found:
         return nothing(title, "there is no correction to show")
-    if not isinstance(position_index, int) or position_index < 0:
-        raise DataError(f"`position_index` must be a place on the dial, got {position_index!r}.", "10 is its middle.")
-    place = min(position_index, len(found) - 1)  # only the first exists where outputs cannot be aligned
+    place = dial_place(comparison, position_index)
     shares = found[place]
     records = [
         {"from": low, "to": high, "share": share, "withheld": share is None, "middle": (low + high) / 2}
-        | {"shown": "withheld: 1 to 9 people" if share is None else percent(share, 1)}
+        | {"shown": HIDDEN if share is None else percent(share, 1)}
         for (low, high), share in zip(steps(LOW, HIGH, len(shares)), shares, strict=True)
     ]
     if not any(shares):
         return nothing(title, NO_SHAPE)
-    position = dial[place]["position"]
     name = label(comparison["audited"], GROUP)
-    where = f"dial at {number(position, 2)} (0 aligns inputs, 1 aligns outputs)"
+    where = dial_words(comparison, place)
     description = (
         f"Histogram of the correction function over the audited group, {where}. Records right of 0 would have to "
         "become more common among them, records left of 0 rarer."
@@ -117,7 +113,7 @@ def _bins_of(value: Record, bottom: int) -> list[Record]:
     return [
         {"value": value["value"], "label": value["label"], "people": value["n"], "from": low, "to": high}
         | {"count": count, "share": None if count is None else count / value["n"], "withheld": count is None}
-        | {"shown": "withheld: 1 to 9 people" if count is None else f"{count:,}"}
+        | {"shown": HIDDEN if count is None else f"{count:,}"}
         | {"bottom": bottom, "top": None, "middle": (low + high) / 2}
         for (low, high), count in zip(steps(LOW, HIGH, len(counts)), counts, strict=True)
         if count != 0  # most bins are empty, and there may be hundreds of values

@@ -9,8 +9,9 @@ from tiltmeter.views.figures.reading import Record, means
 from tiltmeter.views.figures.theme import AUDITED, QUIET, REFERENCE, WIDTH, altair
 from tiltmeter.views.figures.words import groups, number, percent, versus
 
-WITHHELD = "✕ bins of 1 to 9 people, withheld"
-NO_SHAPE = "every bin has fewer than ten people: nothing can be shown"
+HIDDEN = "withheld: 1 to 9 people, or told by them"  # a bin of any size, if small ones would follow from it
+WITHHELD = f"✕ {HIDDEN}"
+NO_SHAPE = "every bin has fewer than ten people, or would tell of one that has: nothing can be shown"
 
 
 def outputs(comparison: Record) -> Figure:
@@ -54,7 +55,7 @@ def _records(bins: list[Record]) -> list[Record]:
     for group, side in (("audited", 1), ("reference", -1)):
         for one in bins:
             share = one[group]
-            shown = "withheld: 1 to 9 people" if share is None else percent(share, 1)
+            shown = HIDDEN if share is None else percent(share, 1)
             records.append(
                 {"group": group, "from": one["from"], "to": one["to"], "share": share, "shown": shown}
                 | {"height": None if share is None else side * share, "middle": (one["from"] + one["to"]) / 2}

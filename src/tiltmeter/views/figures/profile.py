@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tiltmeter.views.figures.distributions import HIDDEN
 from tiltmeter.views.figures.figure import Figure, data, figure, nothing
-from tiltmeter.views.figures.reading import Record, profile_of, values_shown
+from tiltmeter.views.figures.reading import Record, dial_place, dial_words, profile_of, values_shown
 from tiltmeter.views.figures.theme import AUDITED, FAINT, INK, QUIET, REFERENCE, altair
 from tiltmeter.views.figures.words import number, percent, versus
 from tiltmeter.views.formats import label
@@ -14,22 +15,28 @@ ENDS = ("q05", "q25", "q50", "q75", "q95")
 STEP = 30
 
 
-def profile(comparison: Record, feature: str, position_index: int = 10) -> Figure:
-    """Return a feature's values in order: shares of both groups, the mean score, and the spread of f~."""
+def profile(comparison: Record, feature: str, position_index: int | None = None) -> Figure:
+    """Return a feature's values in order: shares of both groups, the mean score, and the spread of f~.
+
+    `position_index` is the place on the dial, by default that of the audit.
+    """
     values = profile_of(comparison, feature)
     title = f"{label(feature, 40)}, value by value"
     if not values:
         return nothing(title, "the feature has no values")
-    records = [_record(value, position_index) for value in values]
+    place = dial_place(comparison, position_index)
+    records = [_record(value, place) for value in values]
+    where = dial_words(comparison, place)
     description = (
         f"{versus(comparison)}. For each value of the feature, three aligned panels: the share of each group that has "
-        "it, the audited people's mean score, and the spread of the correction function among them. "
+        "it, the audited people's mean score, and the spread of the correction function among them"
+        f"{where and f', {where}'}. "
         + "; ".join(f"{record['label']}: {record['people']}" for record in records[:8])
         + "."
     )
-    withheld = "" if all(value["n"] is not None for value in values) else "values of 1 to 9 people are withheld"
-    chart = _panels(records, values)
-    return figure(chart, records, title, description, versus(comparison), values_shown(comparison, feature), withheld)
+    hidden = "" if all(value["n"] is not None for value in values) else f"– {HIDDEN}"
+    notes = (versus(comparison), where, values_shown(comparison, feature), hidden)
+    return figure(_panels(records, values), records, title, description, *notes)
 
 
 def _record(value: Record, position: int) -> Record:

@@ -15,6 +15,7 @@ LABELLED = 10
 HEIGHT = 400
 RAISES, LOWERS, NEITHER = "audited score higher", "audited score lower", "neither"
 LIMIT = 150
+NARROW = 440  # pixels, in which the names of the corners would lie on each other
 ENDS: dict[str, Any] = {"left": 0, "right": "width"}
 FIELDS = ("reveals", "drives", "gap", "alignment")
 
@@ -118,13 +119,14 @@ def _regions() -> list[Any]:
         ("drives, neutral", "left", "top"),
         ("neither", "left", "bottom"),
     ]
-    layers = []
+    layers, shown = [], alt.expr(f"width < {NARROW} ? 0 : 1")
     for place, (text, side, end) in enumerate(corners):
         down = 6 if end == "top" else HEIGHT - 6
         base = alt.Chart(data([{"text": text}], f"region_{place}"))
         base = base.encode(text=alt.Text("text:N"), y=alt.value(down), x=alt.value(ENDS[side]))
         inwards = -6 if side == "right" else 6
-        layers += halo(base, align=side, baseline=end, color=QUIET, fontStyle="italic", limit=300, dx=inwards)
+        style = {"color": QUIET, "fontStyle": "italic", "limit": 300, "opacity": shown}
+        layers += halo(base, align=side, baseline=end, dx=inwards, **style)
     return layers
 
 

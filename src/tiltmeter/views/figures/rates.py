@@ -41,8 +41,12 @@ def _row(name: str, role: str, rate: Record, ratio: Record | None) -> Record:
         **{"rate" + end: rate[key] for end, key in (("", "value"), ("_low", "low"), ("_high", "high"))},
         **{"ratio" + end: ratio[key] for end, key in (("", "value"), ("_low", "low"), ("_high", "high"))},
         "rate_text": f"{percent(rate['value'], 1)} ({interval(rate['low'], rate['high'], percent)})",
-        "ratio_text": f"{number(ratio['value'])} ({interval(ratio['low'], ratio['high'])})" if ratio["value"] else "–",
+        "ratio_text": "–" if ratio["value"] is None else _with_interval(ratio),
     }
+
+
+def _with_interval(ratio: Record) -> str:
+    return f"{number(ratio['value'])} ({interval(ratio['low'], ratio['high'])})"
 
 
 def _panels(records: list[Record]) -> Any:

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from tiltmeter.errors import DataError
-from tiltmeter.views.figures.words import labels
+from tiltmeter.views.figures.words import labels, number
 from tiltmeter.views.formats import label
 
 SHOWN = 20  # features of a chart with one row each
@@ -46,6 +46,31 @@ def values_shown(comparison: Record, feature: str) -> str:
     """Return how many values of a feature are shown, where not all are."""
     count = len(comparison["bins"]["profiles"][feature]["values"])
     return f"the first {VALUES} of {count} values" if count > VALUES else ""
+
+
+def dial_place(comparison: Record, position_index: int | None = None) -> int:
+    """Return a place on the dial, by default the nearest to the audit's own λ4/(λ2 + λ4).
+
+    Only the first exists where outputs cannot be aligned.
+    """
+    last = max(len(comparison["bins"]["dial"]) - 1, 0)
+    if position_index is not None:
+        if not isinstance(position_index, int) or position_index < 0:
+            raise DataError(
+                f"`position_index` must be a place on the dial, got {position_index!r}.", "10 is its middle."
+            )
+        return min(position_index, last)
+    inputs, outputs = (comparison["correction"].get(name, 1.0) for name in ("input_weight", "output_weight"))
+    largest = max(inputs, outputs)  # weights may be as large as floats go
+    share = outputs / largest / (inputs / largest + outputs / largest) if largest else 0.5
+    positions = [one["position"] for one in comparison["bins"]["dial"]]
+    return min(range(len(positions)), key=lambda place: abs(positions[place] - share), default=0)
+
+
+def dial_words(comparison: Record, place: int) -> str:
+    """Return where the dial stands; nothing where there is no dial."""
+    dial = comparison["bins"]["dial"]
+    return f"dial at {number(dial[place]['position'], 2)} (0 aligns inputs, 1 aligns outputs)" if dial else ""
 
 
 def span(values: list[float], room: float = 0.06, least: float = 1e-6) -> list[float]:

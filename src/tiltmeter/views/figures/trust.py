@@ -17,10 +17,11 @@ def calibration(comparison: Record) -> Figure:
     title = "Is the membership model calibrated?"
     records = [dict(one) for one in comparison["bins"]["calibration"]]
     if not records:
-        return nothing(title, "no tenth of the people has ten of each group")
+        return nothing(title, "a group has fewer than ten people")
     description = (
-        f"{versus(comparison)}. Each dot is a tenth of the people: across, how much commoner the model expects them to "
-        "be in the audited group, up, how much commoner they are. On the diagonal the two agree."
+        f"{versus(comparison)}. Each dot is a tenth of the people, or more where a tenth has few of a group: across, "
+        "how much commoner the model expects them to be in the audited group, up, how much commoner they are. On the "
+        "diagonal the two agree."
     )
     return figure(_diagonal(records), records, title, description, "on the diagonal, expected and observed agree")
 

@@ -10,6 +10,7 @@ from tiltmeter.views.figures.theme import FAINT, INK, QUIET, WIDTH, altair
 from tiltmeter.views.figures.words import groups, interval, labels, number, points, versus
 
 STRONGEST = 12
+ROOM = 66  # pixels right of the last bar, for its text, however narrow the page
 POINTS = "datum.value * 100"
 KINDS = {"raises": "#A63603", "lowers": "#08519C", "mean": INK}
 OVERLAP = "no Shapley values here: bars are each feature's own gap, which overlap and do not add up"
@@ -99,12 +100,12 @@ def _drawn(records: list[Record], axis: str, is_chain: bool = True) -> Any:
     alt = altair()
     ends = [record[name] for record in records for name in ("start", "end")]
     reach = max(ends) - min(ends) or 0.01
-    domain = [min(ends) - 0.06 * reach, max(ends) + 0.16 * reach]
+    domain = [min(ends) - 0.06 * reach, max(ends) + 0.02 * reach]
     y = alt.Y("label:N", sort=None, title=None, axis=alt.Axis(labelLimit=230, ticks=False, domain=False))
     x = alt.X(
         "start:Q",
         title=f"{axis} (hundredths of the score)" if not is_chain else axis,
-        scale=alt.Scale(domain=domain, zero=False, nice=False),
+        scale=alt.Scale(domain=domain, range=[0, {"expr": f"width - {ROOM}"}], zero=False, nice=False),
         axis=alt.Axis(labelExpr=f"format({POINTS}, '.1~f')"),
     )
     colour = alt.Color("kind:N", scale=alt.Scale(domain=list(KINDS), range=list(KINDS.values())), legend=None)

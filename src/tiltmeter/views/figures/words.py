@@ -12,12 +12,16 @@ GROUP = 24
 
 def labels(names: Iterable[Any], longest: int = LONGEST) -> list[str]:
     """Return names that can be drawn and told apart."""
-    seen: dict[str, int] = {}
+    texts = [label(name, longest) or "(empty)" for name in names]
+    used, taken = set(texts), set[str]()  # a number must not make a text that another name has already
     found = []
-    for name in names:
-        text = label(name, longest) or "(empty)"
-        seen[text] = seen.get(text, 0) + 1
-        found.append(text if seen[text] == 1 else f"{text} ({seen[text]})")
+    for text in texts:
+        candidate, count = text, 1
+        while candidate in taken or (count > 1 and candidate in used):
+            count += 1
+            candidate = f"{text} ({count})"
+        taken.add(candidate)
+        found.append(candidate)
     return found
 
 

@@ -107,7 +107,7 @@
     // Only what was given: a spread would copy Vega's hidden identity, and the old rows would stay.
     const rows = view.data("table").map((row, i) => ({
       ...Object.fromEntries(Object.entries(row)), share: bins[i], withheld: bins[i] === null,
-      shown: bins[i] === null ? "withheld: 1 to 9 people" : percent(bins[i]),
+      shown: bins[i] === null ? "withheld: 1 to 9 people, or told by them" : percent(bins[i]),
     }));
     view.data("table", rows).run();
   };
