@@ -162,10 +162,19 @@ def test_the_terminal_names_small_groups_without_their_sizes():
     three = pl.when(pl.int_range(pl.len()) < 3).then(pl.lit("C")).otherwise("group")
     found = audited(people().with_columns(group=three), folds=None)
     summary = found.to_dict()
-    summary |= {"rows": told_rows(found.rows, found.too_small.values()), "too_small": dict.fromkeys(found.too_small)}
+    assert (found.too_small, summary["too_small"]) == ({"C": 3}, {"C": None})
+    assert (found.rows["read"], summary["rows"]["read"], summary["rows"]["too_small_group"]) == (400, 397, None)
     jsonschema.validate(json.loads(json.dumps(summary)), SCHEMA)
     console = Console(record=True, width=110, file=io.StringIO())
     print_audit(summary, console)
     text = console.export_text()
     assert "397 rows read, 397 used; left out: rows with too small group (not counted)." in text
     assert "Fewer than 10 rows, too small to say anything: C." in text
+
+
+@pytest.mark.parametrize("held", [lambda data: data, tm.stream])
+def test_a_note_on_the_reference_group_tells_no_count_below_ten(held):
+    other = pl.col("group") == "B"
+    lives = pl.when(other & (other.cum_sum() <= 4)).then(pl.lit("Hamlet")).otherwise(pl.col("city"))
+    c = audited(held(people().with_columns(city=lives)), membership="chance", features=["city"], folds=None)["A"]
+    assert "city: fewer than ten people of the reference group have values that nobody audited has" in c.notes

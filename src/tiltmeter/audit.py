@@ -12,6 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from tiltmeter.bins import told_rows
 from tiltmeter.comparison import Comparison, compare
 from tiltmeter.engines.tables import (
     check_columns,
@@ -105,15 +106,15 @@ class Audit:
         return len(self.comparisons)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return every number of the audit, keyed by attribute name."""
+        """Return every number of the audit, keyed by attribute name; the sizes of groups too small are withheld."""
         return {
             "schema": SCHEMA,
             "group": self.group,
             "reference": self.reference,
             "channel": self.channel,
             "favourable": self.favourable,
-            "rows": self.rows,
-            "too_small": self.too_small,
+            "rows": told_rows(self.rows, self.too_small.values()),
+            "too_small": dict.fromkeys(self.too_small),
             "settings": asdict(self.settings),
             "provenance": asdict(self.provenance),
             "comparisons": {name: comparison.to_dict() for name, comparison in self.comparisons.items()},

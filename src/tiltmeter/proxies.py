@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tiltmeter.bins import SUPPRESSED_BELOW
+from tiltmeter.bins import SUPPRESSED_BELOW, part_of_group
 from tiltmeter.errors import SupportError
 from tiltmeter.models.features import Feature, design_columns, joined_feature, merged_feature
 from tiltmeter.models.membership import Membership, prior_log_odds, sampled_membership
@@ -193,10 +193,9 @@ class _Table:
             for name in ("reveals", "drives", "alignment"):
                 self._put(record, name, getattr(factors, name) if self.is_plug_in else getattr(found, name))
             if cell.unsupported > 0:
-                share_of_rows = f"{100 * cell.unsupported:.1f} %"
-                self.notes.append(
-                    f"{feature.name}: {share_of_rows} of the reference group have values that nobody audited has"
-                )
+                people0, people1 = self.rows.counts(cell.codes, len(cell.p0))
+                who = part_of_group(cell.unsupported, int(people1[people0 == 0].sum()), self.rows.count1)
+                self.notes.append(f"{feature.name}: {who} of the reference group have values that nobody audited has")
         return gaps
 
     def _shapley(self, records: list[dict[str, Any]]) -> None:
