@@ -7,6 +7,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -70,9 +71,13 @@ def provenance_of(
     table: pl.DataFrame, features: Sequence[str], question: dict[str, Any], stated: dict[str, str]
 ) -> Provenance:
     """Return the origin of an audit of these columns."""
-    versions = {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES}
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    return Provenance(created, versions, data_sha256(table), tuple(features), question, stated)
+    return Provenance(created, dict(_versions()), data_sha256(table), tuple(features), question, stated)
+
+
+@cache
+def _versions() -> dict[str, str]:
+    return {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES}
 
 
 def stream_provenance(
