@@ -207,16 +207,16 @@ def audit(
     settings = Settings(input_weight, output_weight, confidence, materiality, folds, seed, total_shares)
     with told_to(progress):
         streamed = stream_of(data, membership)
-        data = data if streamed is not None else read_into_memory(data)
-        names = column_names(data) if streamed is None else streamed.names()
-        used = _used_columns(names, group, scores, membership, weights, given)
-        chosen = feature_names(features, names, used)
         if streamed is not None:
-            question = asked_of_rows(names, roles, model, chosen, favourable, threshold, given)
+            question = _question(streamed.names(), roles, model, features, favourable, threshold, given)
             found = streamed_audit(streamed, question, reference, audited, settings)
             words = asked(roles | {"model": model, "threshold": threshold, "given": given})
             return _of_stream(found, question, settings, words, stated)
         with stage(0.0, READING, "reading"):
+            data = read_into_memory(data)
+            names = column_names(data)
+            used = _used_columns(names, group, scores, membership, weights, given)
+            chosen = feature_names(features, names, used)
             table = read_table(data, [*dict.fromkeys([*chosen, *used])])
             channel = channel_of(
                 data, table, scores=scores, model=model, features=chosen, favourable=favourable, threshold=threshold
@@ -246,6 +246,21 @@ def audit(
             table, chosen, asked(roles | {"model": model, "threshold": threshold, "given": given}), stated
         ),
     )
+
+
+def _question(
+    names: Sequence[str],
+    roles: Mapping[str, Any],
+    model: Any,
+    features: str | Sequence[str] | None,
+    favourable: Any,
+    threshold: float | None,
+    given: Mapping[str, Any] | None,
+) -> Question:
+    """Return what an audit asks of each row of a stream."""
+    used = _used_columns(names, roles["group"], roles["scores"], roles["membership"], roles["weights"], given)
+    chosen = feature_names(features, names, used)
+    return asked_of_rows(names, roles, model, chosen, favourable, threshold, given)
 
 
 def _of_stream(

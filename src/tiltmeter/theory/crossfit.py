@@ -240,8 +240,6 @@ def unexplained(rows: RowSums, outcome: Column, expected: Column, pairs: Sequenc
     """
     residual = outcome - expected
     found = averaged([_unexplained(rows, residual, pair) for pair in pairs])
-    if not isinstance(rows, Rows) or any(pair.a is pair.b for pair in pairs):  # a known ℓ has no error
-        return found
     remainder = float(np.mean([_remainder_variance(rows, residual, pair) for pair in pairs]))
     return found if remainder <= 0.0 else Functional(found.value, np.append(found.influence, math.sqrt(remainder)))
 
@@ -254,18 +252,20 @@ def _unexplained(rows: RowSums, residual: Column, pair: Pairing) -> Functional:
     return Functional.of(rows, value, residual, -(moved - ratio * centre))
 
 
-def _remainder_variance(rows: Rows, residual: Floats, pair: Pairing) -> float:
+def _remainder_variance(rows: RowSums, residual: Column, pair: Pairing) -> float:
     """Return an estimate of Var(E0[δμ·δℓ̄]), δℓ̄ the mean error of both models: ¼·(D² − its sampling variance).
 
     D = Cov0(W − μ, ℓ_a − ℓ_b) of a fold, of which the mean square is taken. The models share no rows, so that
     E[D²] = 2·Var(E0[δμ·δℓ_a]) = 4·Var(E0[δμ·δℓ̄]). The folds' models share most rows: their errors do not average out.
     """
-    fold, share = pair.fold, rows.audited_share
+    if pair.a is pair.b:  # a known ℓ has no error
+        return 0.0
+    fold = pair.fold
     product = fold_centred(rows, residual, fold) * fold_centred(rows, pair.a - pair.b, fold)
-    size = sums_by(fold, share)
+    size = rows.sums0(fold)
     safe = np.where(size > 0.0, size, 1.0)
-    d = sums_by(fold, share * product) / safe
-    noise = sums_by(fold, (share * (product - d[fold])) ** 2) / safe**2
+    d = rows.sums0(fold, product) / safe
+    noise = rows.squares0(fold, (product - rows.lifted(d, fold)) ** 2) / safe**2
     return 0.25 * float(size @ (d**2 - noise))
 
 

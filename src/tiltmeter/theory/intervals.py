@@ -64,7 +64,9 @@ def unseen_se(rows: RowSums, outcome: Column) -> tuple[float, float]:
     Its 95 % interval reaches the exact binomial bound; it is 0 for a group that varies.
     """
     sizes = ((rows.mean0(outcome), rows.count0), (rows.mean1(outcome), rows.count1))
-    found = [unseen_rate(n, 0.95) / quantile(0.95) if mean in (0.0, 1.0) else 0.0 for mean, n in sizes]
+    found = [
+        unseen_rate(n, 0.95) / quantile(0.95) if min(mean, 1 - mean) <= SMALLEST_SHARE else 0.0 for mean, n in sizes
+    ]
     return found[0], found[1]
 
 
