@@ -595,7 +595,7 @@ def test_a_path_is_solved_where_nobody_audited_gets_an_outcome(divergence):
 def test_outputs_out_of_reach_are_told_by_scores_and_groups(of_a, of_b, divergence):
     fixed = pl.when(group="A").then(of_a).otherwise(of_b)
     c = audited(people(300, 3).with_columns(score=pl.coalesce(fixed, "score")), folds=None)["A"]
-    told = r"mean score of the reference group must be within reach of the audited group's scores, got [\d.]+ and"
+    told = r"the mean score of 'B' must be within reach of the scores of 'A', got [\d.]+ and scores from"
     with pytest.raises(tm.TiltmeterError, match=told) as path:
         c.path([(1, 0, 0, 1)], divergence)
     with pytest.raises(tm.TiltmeterError, match=told) as project:

@@ -305,7 +305,7 @@ class _Builder:
             balance=checked,
             membership=self.name,
             notes=(*dict.fromkeys([*self.notes, *table.notes]),),
-            _people=pair.people(correction, self.log_odds, self._log_ratio()),
+            _people=pair.people((self.audited, self.reference), correction, self.log_odds, self._log_ratio()),
         )
 
     def _estimate(self, measured: Measured) -> Estimate:

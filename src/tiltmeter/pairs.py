@@ -107,8 +107,10 @@ class Pair(Protocol):
         """Return all rows, or a seeded sample where there are many."""
         ...
 
-    def people(self, correction: CorrectionFunction, log_odds: Column, log_ratio: Column) -> People:
-        """Return what can be said of kinds of people."""
+    def people(
+        self, groups: tuple[str, str], correction: CorrectionFunction, log_odds: Column, log_ratio: Column
+    ) -> People:
+        """Return what can be said of kinds of people in the two groups, by their names."""
         ...
 
 
@@ -183,7 +185,9 @@ class PairRows:
         codes = tuple(feature.codes[index] for feature in features)
         return PairSample(rows, log_odds[index], self.score_columns()[index], codes)
 
-    def people(self, correction: CorrectionFunction, log_odds: Floats, log_ratio: Floats) -> RowPeople:
+    def people(
+        self, groups: tuple[str, str], correction: CorrectionFunction, log_odds: Floats, log_ratio: Floats
+    ) -> RowPeople:
         """As of `Pair`."""
         parts = self.rows, self.scores, self.outcome, self.favourable, self.features, self.places
-        return RowPeople(*parts, correction, log_odds, log_ratio)
+        return RowPeople(groups, *parts, correction, log_odds, log_ratio)

@@ -40,9 +40,10 @@ class People(Protocol):
 class RowPeople:
     """The rows of a pair, with the correction, the log-odds of one fit on all rows, and the cross-fitted log-ratio.
 
-    `places` are the rows' places in the table.
+    `groups` are the names of the two, and `places` the rows' places in the table.
     """
 
+    groups: tuple[str, str]
     rows: Rows
     scores: Floats
     outcome: Floats
@@ -122,7 +123,7 @@ class RowPeople:
                 points.append(path_point(inputs, lam, chosen, points[-1].multipliers if points else None))
             except SupportError:
                 hint = "give λ4 the weight 0, or use a divergence that stays finite: 'hellinger', 'js' or 'tv'."
-                raise _out_of_reach(inputs, hint) from None
+                raise self._out_of_reach(inputs, hint) from None
         return points
 
     def project(self) -> Projection:
@@ -131,8 +132,8 @@ class RowPeople:
         try:
             q, t = projection(inputs.p0, inputs.channel, inputs.y1)
         except SupportError:
-            hint = "no change of the audited group's features alone removes the gap of this model."
-            raise _out_of_reach(inputs, hint) from None
+            hint = f"no change of the features of {self.groups[0]!r} alone removes the gap of this model."
+            raise self._out_of_reach(inputs, hint) from None
         return Projection(q, check_divergence("kl").between(q, inputs.p0), t)
 
     def _feature(self, name: str) -> Feature:
@@ -151,6 +152,22 @@ class RowPeople:
         mine = np.flatnonzero(rows.audited & (rows.weights > 0))
         return mine[np.argsort(self.places[mine])]
 
+    def _out_of_reach(self, inputs: Inputs, hint: str) -> SupportError:
+        """Return the error for outputs that no weights on the audited rows can have, in terms of the scores.
+
+        Every audited row has mass in both groups' distributions of the features; only the scores can lack support.
+        """
+        low, high = inputs.channel.min(axis=0), inputs.channel.max(axis=0)
+        is_binary = len(low) == 2
+        y = 1 if is_binary else int(np.argmax(np.maximum(inputs.y1 - high, low - inputs.y1)))
+        outcome = "" if is_binary else f" of outcome {y}"
+        audited, reference = self.groups
+        return SupportError(
+            f"the mean score{outcome} of {reference!r} must be within reach of the scores of {audited!r}, "
+            f"got {inputs.y1[y]:.4g} and scores from {low[y]:.4g} to {high[y]:.4g}.",
+            hint,
+        )
+
     def _inputs(self) -> Inputs:
         """Return the rows as a finite world: P0 on the audited rows, P1/P0 = e^{−ℓ}, Y1 from the reference rows.
 
@@ -162,22 +179,6 @@ class RowPeople:
         log_odds = self.log_odds[mine]
         p1 = p0 * np.exp(-(log_odds - log_odds.min()))
         return Inputs(p0, p1 / p1.sum(), channel[mine], rows.audited_share @ channel, rows.reference_share @ channel)
-
-
-def _out_of_reach(inputs: Inputs, hint: str) -> SupportError:
-    """Return the error for outputs that no weights on the audited rows can have, in terms of the scores.
-
-    Every audited row has mass in both groups' distributions of the features; only the scores can lack support.
-    """
-    low, high = inputs.channel.min(axis=0), inputs.channel.max(axis=0)
-    is_binary = len(low) == 2
-    y = 1 if is_binary else int(np.argmax(np.maximum(inputs.y1 - high, low - inputs.y1)))
-    outcome = "" if is_binary else f" of outcome {y}"
-    return SupportError(
-        f"the mean score{outcome} of the reference group must be within reach of the audited group's scores, "
-        f"got {inputs.y1[y]:.4g} and scores from {low[y]:.4g} to {high[y]:.4g}.",
-        hint,
-    )
 
 
 def prototype(

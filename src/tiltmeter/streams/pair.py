@@ -278,7 +278,9 @@ class PairSums:
         except SupportError:
             return None
 
-    def people(self, correction: CorrectionFunction, log_odds: Any, log_ratio: Any) -> SummedPeople:
+    def people(
+        self, groups: tuple[str, str], correction: CorrectionFunction, log_odds: Any, log_ratio: Any
+    ) -> SummedPeople:
         """As of `Pair`."""
         return SummedPeople(self, correction)
 
