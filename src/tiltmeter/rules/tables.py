@@ -23,6 +23,7 @@ from tiltmeter.theory.checks import check_probability
 from tiltmeter.views.json_file import write_json
 from tiltmeter.views.notebook import rule_tables_html
 
+OF_AUDITS = ("features", "question")  # parts of a provenance that rule tables do not have
 SCHEMA = "tiltmeter/rule_tables/1"  # of to_dict and to_json; a change that breaks a reader raises the number
 KINDS = {int: pl.Int64, float: pl.Float64, bool: pl.Boolean, str: pl.String}
 
@@ -89,7 +90,7 @@ class RuleTables:
             "rows": self.rows,
             "notes": list(self.notes),
             "tables": [_plain(name, frame, self.unknown[name]) for name, frame in self.tables.items()],
-            "provenance": {name: part for name, part in asdict(self.provenance).items() if name != "features"},
+            "provenance": {name: part for name, part in asdict(self.provenance).items() if name not in OF_AUDITS},
         }
 
     def to_json(self, path: str | Path) -> None:
