@@ -8,6 +8,11 @@ from tiltmeter.audit import audit
 from tiltmeter.datasets import COMPAS_FEATURES, load_compas
 from tiltmeter.models.paper import outcome_scores
 
+PROVENANCE = {
+    "data": "COMPAS, Broward County 2013-2014 (ProPublica)",
+    "group labels": "race as recorded in those data",
+    "model": "logistic regression of re-arrest on five features, as in the paper",
+}
 AUDITED, REFERENCE, OUTCOME = "African-American", "Caucasian", "is_recid"
 
 
@@ -16,7 +21,7 @@ def paper_experiment() -> dict[str, Any]:
     data = load_compas()
     scores = outcome_scores(data, COMPAS_FEATURES, OUTCOME)
     arguments: dict[str, Any] = {"group": "race", "reference": REFERENCE, "audited": AUDITED, "favourable": "low"}
-    arguments |= {"scores": scores, "features": COMPAS_FEATURES}
+    arguments |= {"scores": scores, "features": COMPAS_FEATURES, "provenance": PROVENANCE}
     paper, honest = (audit(data, **arguments, folds=folds) for folds in (None, 5))
     summary = paper.to_dict()
     comparison, c = summary["comparisons"][AUDITED], paper[AUDITED]
@@ -26,7 +31,7 @@ def paper_experiment() -> dict[str, Any]:
     cross_fitted["comparisons"][AUDITED]["prototypes"] = honest[AUDITED].prototypes(suppress=False)
     comparison["least_change"] = {"tilt": float(least.multipliers[0]), "cost": least.cost}
     return summary | {
-        "dataset": "COMPAS, Broward County 2013-2014 (ProPublica)",
+        "dataset": PROVENANCE["data"],
         "outcome": OUTCOME,
         "cross_fitted": cross_fitted,
     }
