@@ -10,7 +10,7 @@ demo: $(VENV)/installed
 	@$(BIN)/tiltmeter demo --report compas-report.html
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 test-slow: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m slow
