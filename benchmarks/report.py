@@ -28,9 +28,8 @@ def many_features(rows: int = 20_000, features: int = 200, seed: int = 0) -> pl.
     audited = rng.random(rows) < 0.4
     x = rng.normal(size=(rows, features)) + 0.3 * audited[:, None] * (np.arange(features) % 10 == 0)
     columns = {f"x{j}": x[:, j] for j in range(features)}
-    return pl.DataFrame(
-        {"group": np.where(audited, "a", "b"), "score": expit(0.5 * x[:, 0] - 0.2 * x[:, 1]), **columns}
-    )
+    score, chance = expit(0.5 * x[:, 0] - 0.2 * x[:, 1]), expit(0.3 * x[:, ::10].sum(axis=1) - 1.3)
+    return pl.DataFrame({"group": np.where(audited, "a", "b"), "score": score, "chance": chance, **columns})
 
 
 def painted(path: Path) -> tuple[float, float]:
