@@ -136,11 +136,11 @@ def exponent(times: dict[int, float | str]) -> float | None:
     return float(np.polyfit(*zip(*points, strict=True), 1)[0]) if len(points) > 1 else None
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--json", help="file to write the numbers to")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     found: dict[str, dict[int, float | str]] = {name: {} for name in CONTENDERS}
     for size in options.sizes:
         rows = rows_of(size)
