@@ -108,7 +108,7 @@ def check_provenance(stated: Any) -> dict[str, str]:
             'for example {"group labels": "self-reported", "data window": "2024", "model": "credit 3.1"}.',
         )
     for text in (part for pair in stated.items() for part in pair):
-        if not text.isprintable() and not _is_unicode(text):
+        if not _is_unicode(text):
             raise DataError(
                 f"`provenance` must be texts that can be written as UTF-8, got {text!r}.",
                 "decode it as what it is first.",

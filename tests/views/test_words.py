@@ -10,7 +10,10 @@ from tests.test_audit_engines import audited, people
 
 import tiltmeter as tm
 from tiltmeter.errors import DataError
-from tiltmeter.views.report import sections, words
+from tiltmeter.proxies import THE_GROUP
+from tiltmeter.theory import verdicts
+from tiltmeter.views.figures.reading import dial_place
+from tiltmeter.views.report import words
 from tiltmeter.views.report.page import page
 
 
@@ -103,9 +106,17 @@ def test_low_scores_that_a_person_wants_are_called_low(summary):
 
 
 def test_the_dial_starts_at_the_audits_own_weights(summary):
-    c = summary["comparisons"]["A"]
     for inputs, outputs, place in ((1, 1, 10), (0, 1, 20), (1, 0, 0), (3, 1, 5)):
-        assert sections.start_position(c, {"input_weight": inputs, "output_weight": outputs}) == place
+        c = copy.deepcopy(summary["comparisons"]["A"])
+        c["correction"] |= {"input_weight": inputs, "output_weight": outputs}
+        assert dial_place(c) == place
+        dial = re.search(r'type="range"[^>]* value="(\d+)"', page(summary | {"comparisons": {"A": c}}))
+        assert int(dial[1]) == place
+
+
+def test_words_and_verdicts_have_the_same_names():
+    theirs = (verdicts.PROXY, verdicts.JOINT, verdicts.NOTHING, verdicts.UNDECIDED, THE_GROUP)
+    assert theirs == (words.PROXY, words.JOINT, words.NOTHING, words.UNDECIDED, words.THE_GROUP)
 
 
 def test_sixty_groups_make_a_small_page_and_all_are_told_of():

@@ -11,7 +11,6 @@ from tiltmeter.views.formats import label
 
 SHOWN = 20  # features of a chart with one row each
 VALUES = 24  # values of a feature
-AUDITED_ROLE, REFERENCE_ROLE = "audited", "reference"
 
 Record = dict[str, Any]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from tiltmeter.errors import MissingExtraError
 from tiltmeter.views import formats
+from tiltmeter.views.figures.reading import dial_place
 from tiltmeter.views.figures.theme import vl_convert
 from tiltmeter.views.json_file import write_text
 from tiltmeter.views.report import sections, words
@@ -38,7 +39,8 @@ def page(summary: dict[str, Any]) -> str:
         .render(
             audit=summary,
             words=words,
-            sections=sections,
+            pictured=sections.PICTURED,
+            dial_place=dial_place,
             overview=overview,
             comparisons=comparisons,
             data=data,

@@ -9,6 +9,7 @@ import polars as pl
 
 from tiltmeter.views import figures
 from tiltmeter.views.figures import Figure
+from tiltmeter.views.figures.reading import dial_place
 from tiltmeter.views.formats import label
 from tiltmeter.views.report import words
 
@@ -64,7 +65,7 @@ def section(summary: dict[str, Any], place: int, name: str) -> Section:
 
 
 def _drawings(c: dict[str, Any], place: int, settings: dict[str, Any]) -> dict[str, Drawing]:
-    position = start_position(c, settings)
+    position = dial_place(c)
     drawn = {
         "outputs": figures.outputs(c),
         "waterfall": figures.waterfall(c),
@@ -81,13 +82,6 @@ def _drawings(c: dict[str, Any], place: int, settings: dict[str, Any]) -> dict[s
     at = c["bins"]["dial"][position]["position"]
     turning = replace(drawings["correction"], note="", table_note=f"at the dial's first position, {at:.2f}")
     return drawings | {"correction": replace(turning, description=CORRECTION)}
-
-
-def start_position(c: dict[str, Any], settings: dict[str, Any]) -> int:
-    """Return the stop of the dial nearest to the audit's own weights."""
-    wanted = settings["output_weight"] / (settings["input_weight"] + settings["output_weight"])
-    stops = [stop["position"] for stop in c["bins"]["dial"]]
-    return min(range(len(stops)), key=lambda place: abs(stops[place] - wanted))
 
 
 def by_gap(summary: dict[str, Any]) -> dict[str, Any]:
