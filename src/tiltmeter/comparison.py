@@ -397,8 +397,9 @@ class _Builder:
             pairs = [crossfit.known_pairing(rows, self.log_odds - prior_log_odds(rows))]
         else:
             pairs = list(self.membership.pairings)
-        unseen = intervals.unseen_se(rows, self.pair.outcome)
-        return crossfit.unexplained(rows, self.pair.outcome, self.expected, pairs).normal().widened(*unseen)
+        found = crossfit.unexplained(rows, self.pair.outcome, self.expected, pairs)
+        remainder = crossfit.unexplained_remainder(rows, self.pair.outcome, self.expected, pairs)
+        return found.normal().widened(remainder, *intervals.unseen_se(rows, self.pair.outcome))
 
     def _without_equals(self) -> float:
         """Note and return the share of audited people with a feature value that nobody in the reference has."""

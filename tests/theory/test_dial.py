@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from tiltmeter.theory.crossfit import explained_variance, feature_share, gradient, gradient_variance, pairing
+from tiltmeter.theory.crossfit import explained_variance, gradient, gradient_variance, pairing
 from tiltmeter.theory.dial import CORNERS, PAIRS, along, plug_in_form, share_form
-from tiltmeter.theory.uncertainty import Rows, averaged
+from tiltmeter.theory.uncertainty import Rows, averaged, ratio_tail
 
 weights = st.floats(0.0, 3.0)
 
@@ -34,6 +34,12 @@ def form_of(rows, scores, pairs, codes):
     return share_form(explained, [gradient_variance(rows, found) for found in corners])
 
 
+def tail_of(rows, scores, pairs, codes):
+    gradients = [gradient(rows, scores, pair) for pair in pairs]
+    explained = averaged([explained_variance(rows, g, codes) for g in gradients])
+    return ratio_tail(explained, gradient_variance(rows, gradients))
+
+
 @pytest.mark.parametrize("outcomes", [2, 3])
 @given(weights, weights, st.integers(0, 5))
 def test_the_form_equals_the_estimator_at_every_weight(outcomes, input_weight, output_weight, seed):
@@ -41,8 +47,9 @@ def test_the_form_equals_the_estimator_at_every_weight(outcomes, input_weight, o
         return
     rows, scores, pairs, codes = world(seed, outcomes)
     gradients = [gradient(rows, scores, pair, input_weight, output_weight) for pair in pairs]
-    expected = feature_share(rows, gradients, gradient_variance(rows, gradients), codes)
+    explained = averaged([explained_variance(rows, g, codes) for g in gradients])
     found = form_of(rows, scores, pairs, codes).at(input_weight, output_weight)
+    expected = explained.over(gradient_variance(rows, gradients)).widened(tail_of(rows, scores, pairs, codes))
     for name in ("numerator", "denominator", "numerator_variance", "covariance", "denominator_variance"):
         assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-7, abs=1e-12), name
 

@@ -41,7 +41,7 @@ from tiltmeter.theory.intervals import (
     output_divergence,
     standardised_difference,
 )
-from tiltmeter.theory.uncertainty import Estimate, Normal, Ratio, Rows, Square, SquareRoot, averaged
+from tiltmeter.theory.uncertainty import Estimate, Normal, Ratio, Rows, Square, SquareRoot, averaged, tail_factor
 
 
 def sample(seed=0, size=400, outcomes=1):
@@ -395,15 +395,49 @@ def test_permutation_test_is_invariant_to_row_order_and_near_its_limit():
     assert abs(one.p_value - limit.p_value) < 0.05
 
 
-def test_average_adds_the_variance_between_its_parts():
+def test_average_adds_twice_the_variance_between_its_parts():
     d = sample()
     rows = Rows.of(d["audited"])
     one, other = gap(rows, d["scores"][:, 0]), gap(rows, 1.1 * d["scores"][:, 0])
     both = averaged([one, other])
     between = (one.value - other.value) ** 2 / 4
     assert both.value == pytest.approx((one.value + other.value) / 2)
-    assert both.variance == pytest.approx((one.variance + other.variance) / 2 + between)
+    assert both.variance == pytest.approx((one.variance + other.variance) / 2 + 2 * between)
     assert averaged([one]) is one
+
+
+def test_three_pairings_of_four_parts_have_twice_the_variance_seen_between_them():
+    """The remainder of a pairing (12|34) is E0[δδ'] of the halves' errors, each the mean of two parts' errors."""
+    errors = np.random.default_rng(0).standard_normal((20_000, 4, 3))  # of four models, in three coefficients
+    halves = [((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2))]
+    remainders = [(errors[:, a].mean(axis=1) * errors[:, b].mean(axis=1)).sum(axis=1) for a, b in halves]
+    true = np.mean(remainders, axis=0).var()
+    seen = np.var(remainders, axis=0).mean()
+    assert 2 * seen == pytest.approx(true, rel=0.05)
+
+
+@pytest.mark.parametrize("tail", [3.0, 1.5])
+def test_heavy_tails_widen_the_interval_of_a_fitted_model_towards_its_coverage(tail):
+    """Few rows that hold most of the variance are often missing from the sample: the standard error is too small."""
+    hits = np.zeros(2)
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        audited = np.arange(120) % 2 == 0
+        x = np.where(audited, np.exp(rng.standard_normal(120) * 2 / tail), 0.0)
+        truth = math.exp(2 / tail**2)
+        found = gap(Rows.of(audited), x)
+        wide = averaged([found, found, found])
+        hits += [abs(found.value - truth) < 1.96 * found.se, abs(found.value - truth) < 1.96 * wide.se]
+        assert wide.variance == pytest.approx(found.variance)
+        assert wide.se > found.se
+    assert hits[0] < hits[1] < 0.97 * 400
+
+
+def test_without_tails_an_interval_is_hardly_widened():
+    d = sample()
+    one = gap(Rows.of(d["audited"]), d["scores"][:, 0])
+    assert 1.0 < tail_factor(averaged([one, one]).influence) < 1.01
+    assert tail_factor(one.influence) == 1.0
 
 
 def test_constant_score_and_equal_groups_have_defined_answers():

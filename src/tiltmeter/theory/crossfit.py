@@ -26,6 +26,7 @@ from tiltmeter.theory.uncertainty import (
     Rows,
     RowSums,
     averaged,
+    ratio_tail,
     sums_by,
 )
 
@@ -173,7 +174,8 @@ def _moved(rows: RowSums, m: Column, r: Column) -> Column:
 
 def feature_share(rows: RowSums, gradients: Sequence[Gradient], variance: Functional, codes: Codes) -> Ratio:
     """Return share(j) = Var0(E0[g|X_j]) / Var0(g) for a feature given as codes."""
-    return averaged([explained_variance(rows, g, codes) for g in gradients]).over(variance)
+    explained = averaged([explained_variance(rows, g, codes) for g in gradients])
+    return explained.over(variance).widened(ratio_tail(explained, variance))
 
 
 def explained_variance(rows: RowSums, g: Gradient, codes: Codes) -> Functional:
@@ -236,12 +238,15 @@ def unexplained(rows: RowSums, outcome: Column, expected: Column, pairs: Sequenc
     """Return E0[W] − E0[E1[W|X]] = E0[W − μ] − E1[e^ℓ(W − μ)], doubly robust.
 
     `expected` is μ(x) = E1[W|X=x], learnt from reference rows of other folds. Where X determines W, the influence
-    function holds nothing but the error of μ, and the remainder E0[δμ·δℓ] is as large: its variance is added.
+    function holds nothing but the error of μ, and the remainder is as large: `unexplained_remainder` is its error.
     """
-    residual = outcome - expected
-    found = averaged([_unexplained(rows, residual, pair) for pair in pairs])
-    remainder = float(np.mean([_remainder_variance(rows, residual, pair) for pair in pairs]))
-    return found if remainder <= 0.0 else Functional(found.value, np.append(found.influence, math.sqrt(remainder)))
+    return averaged([_unexplained(rows, outcome - expected, pair) for pair in pairs])
+
+
+def unexplained_remainder(rows: RowSums, outcome: Column, expected: Column, pairs: Sequence[Pairing]) -> float:
+    """Return the standard error of E0[δμ·δℓ], the product of the two models' errors."""
+    variance = float(np.mean([_remainder_variance(rows, outcome - expected, pair) for pair in pairs]))
+    return math.sqrt(max(variance, 0.0))
 
 
 def _unexplained(rows: RowSums, residual: Column, pair: Pairing) -> Functional:

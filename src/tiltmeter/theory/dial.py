@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tiltmeter.theory.checks import Floats
-from tiltmeter.theory.uncertainty import Functional, Ratio, combined, covariances
+from tiltmeter.theory.uncertainty import Functional, Ratio, combined, covariances, ratio_tail
 
 CORNERS = ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))
 PAIRS = tuple(combinations_with_replacement(range(6), 2))  # the order in which a covariance of six is written down
@@ -54,10 +54,14 @@ class ShareForm:
 
 
 def share_form(numerators: Sequence[Functional], denominators: Sequence[Functional]) -> ShareForm:
-    """Return the share as a form, from numerator and denominator at the three `CORNERS`."""
+    """Return the share as a form, from numerator and denominator at the three `CORNERS`.
+
+    Heavy tails widen it as they do at the last corner, so that it stays one form.
+    """
     six = [*_coefficients(numerators), *_coefficients(denominators)]
     values = np.array([one.value for one in six])
-    return ShareForm(values[:3], values[3:], covariances(six))
+    tail = ratio_tail(numerators[-1], denominators[-1])
+    return ShareForm(values[:3], values[3:], tail**2 * covariances(six))
 
 
 def along(forms: Mapping[str, ShareForm], positions: Sequence[float], confidence: float | None) -> list[dict[str, Any]]:

@@ -152,6 +152,11 @@ class Ratio:
         least = DETERMINED * math.sqrt(self.denominator_variance)
         return self.denominator > 0.0 and self.denominator >= least
 
+    def widened(self, factor: float) -> Ratio:
+        """Return the ratio with standard errors that many times larger."""
+        names = ("numerator_variance", "covariance", "denominator_variance")
+        return replace(self, **{name: factor**2 * getattr(self, name) for name in names})
+
     def estimate(self, confidence: float = 0.95) -> Estimate:
         """Return {ρ : |θ̂ − ρψ̂| ≤ z·se(IF_θ − ρ·IF_ψ)} ∩ [0, 1]; all of [0, 1] where ρ is not determined."""
         value = min(max(self.numerator / self.denominator, 0.0), 1.0) if self.denominator > 0.0 else 0.0
@@ -368,6 +373,29 @@ def check_weights(weights: ArrayLike, audited: Booleans) -> Floats:
     return weight
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class StackedInfluence:
+    """The influence of a mean of estimators: that of each, and how far each lies from the mean; `@` is a covariance."""
+
+    parts: tuple[Column, ...]
+    between: Floats
+
+    __array_ufunc__ = None  # numpy numbers leave the arithmetic to us
+
+    def __mul__(self, number: float) -> StackedInfluence:
+        return StackedInfluence(tuple(part * number for part in self.parts), self.between * number)
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: StackedInfluence) -> StackedInfluence:
+        parts = zip(self.parts, other.parts, strict=True)
+        return StackedInfluence(tuple(one + two for one, two in parts), self.between + other.between)
+
+    def __matmul__(self, other: StackedInfluence) -> float:
+        within = sum(float(one @ two) for one, two in zip(self.parts, other.parts, strict=True))
+        return (within + 2.0 * float(self.between @ other.between)) / len(self.parts)
+
+
 @dataclass(frozen=True, slots=True)
 class Functional:
     """An estimator: its value and each row's contribution w·IF/Σw to its error."""
@@ -387,8 +415,8 @@ class Functional:
 
     @property
     def se(self) -> float:
-        """Return √Σ(w·IF)²/Σw."""
-        return math.sqrt(self.variance)
+        """Return √Σ(w·IF)²/Σw, larger where few rows hold most of it."""
+        return tail_factor(self.influence) * math.sqrt(self.variance)
 
     def normal(self, least: float = -math.inf, most: float = math.inf) -> Normal:
         """Return the value and its standard error."""
@@ -399,7 +427,7 @@ class Functional:
         return SquareRoot(self.value, self.se, sign)
 
     def over(self, denominator: Functional, is_complement: bool = False) -> Ratio:
-        """Return value/`denominator`, or 1 − value/`denominator`."""
+        """Return value/`denominator`, or 1 − value/`denominator`; see `ratio_tail` for heavy tails."""
         return Ratio(
             self.value,
             denominator.value,
@@ -408,6 +436,12 @@ class Functional:
             denominator.variance,
             is_complement,
         )
+
+
+def ratio_tail(numerator: Functional, denominator: Functional) -> float:
+    """Return the `tail_factor` of θ − ρψ, at ρ = θ/ψ."""
+    ratio = numerator.value / denominator.value if denominator.value > 0.0 else 0.0
+    return tail_factor(combined(0.0, [(1.0, numerator), (-ratio, denominator)]).influence)
 
 
 def combined(value: float, parts: Sequence[tuple[float, Functional]]) -> Functional:
@@ -421,9 +455,6 @@ def combined(value: float, parts: Sequence[tuple[float, Functional]]) -> Functio
 def covariances(parts: Sequence[Functional]) -> Floats:
     """Return the covariance matrix of several estimators."""
     influences = [part.influence for part in parts]
-    if isinstance(influences[0], np.ndarray):
-        stacked = np.array(influences)
-        return np.asarray(stacked @ stacked.T)
     upper = {(i, j): a @ b for i, a in enumerate(influences) for j, b in enumerate(influences) if i <= j}
     return np.array([[upper[min(i, j), max(i, j)] for j in range(len(parts))] for i in range(len(parts))])
 
@@ -431,11 +462,31 @@ def covariances(parts: Sequence[Functional]) -> Floats:
 def averaged(parts: Sequence[Functional]) -> Functional:
     """Return the mean of several estimators of the same quantity, such as the pairings of a cross-fit.
 
-    Its variance is the mean of their variances plus the variance between them: the rows are the same, but the
-    models behind them are not. The influence holds both, part after part, so that covariances come out alike.
+    Its variance is the mean of their variances plus twice the variance between them: the rows are the same, but the
+    models behind them are not. With four independent parts, a pairing's remainder is the mean of four products of
+    the errors of two of them; the three pairings' mean then has twice the variance that is seen between them.
     """
     if len(parts) == 1:
         return parts[0]
     values = np.array([part.value for part in parts])
-    stacked = [part.influence for part in parts] + [values - values.mean()]
-    return Functional(float(values.mean()), np.concatenate(stacked) / math.sqrt(len(parts)))
+    influence = StackedInfluence(tuple(part.influence for part in parts), values - values.mean())
+    return Functional(float(values.mean()), influence)
+
+
+FEWEST_DEGREES = 4.0  # of freedom that a standard error is taken to have
+
+
+def tail_factor(influence: Column) -> float:
+    """Return √(ν/(ν−2)), the spread of Student's t, where a fitted model makes few rows count for much; else 1.
+
+    ν = 2/(Σc⁴/(Σc²)² − 1/n), c the rows' contributions: the degrees of freedom of Σc², by Satterthwaite.
+    """
+    if not isinstance(influence, StackedInfluence) or not isinstance(influence.parts[0], np.ndarray):
+        return 1.0
+    squares = np.mean(influence.parts, axis=0) ** 2
+    total = float(squares.sum())
+    if total == 0.0:
+        return 1.0
+    degrees = 2.0 / max(float(squares @ squares) / total**2 - 1.0 / squares.size, 1e-300)
+    degrees = max(degrees, FEWEST_DEGREES)
+    return math.sqrt(degrees / (degrees - 2.0))
