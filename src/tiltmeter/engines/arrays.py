@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -13,10 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tiltmeter.engines.threads import cores
 from tiltmeter.errors import DataError
 from tiltmeter.theory.moments import CHUNK, GroupMoments
 from tiltmeter.theory.shares import CellSums
 
+MOST_COUNTED_EDGES, COUNTED = 64, 1 << 14  # edges that are counted one by one, for so many rows at a time
 PIVOT_STRIDE = 64  # every 64th row of a chunk is enough to know about where it lies
 
 
@@ -66,7 +67,7 @@ def moments_by_group(
                 buffers.space[:, : picked.stop - start],
             )
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(cores()) as pool:
         parts = pool.map(chunk, range(0, rows, CHUNK))
         moments = [reduce(add, same_group) for same_group in zip(*parts, strict=True)]
     for one in moments:
@@ -132,6 +133,20 @@ def _check_sums(moments: GroupMoments, weighted: bool) -> None:
             "`scores` must lie in [0, 1] and `weights` must not be negative, got sums that cannot be.",
             "pass probabilities, and weights of 0 or more.",
         )
+
+
+def below(edges: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Return how many edges lie below each value: a few are counted one by one, faster than any search."""
+    if len(edges) > MOST_COUNTED_EDGES:
+        return np.searchsorted(edges, values, side="left")
+    found = np.empty(len(values), dtype=np.intp)
+    for start in range(0, len(values), COUNTED):
+        part = values[start : start + COUNTED]
+        count = np.zeros(len(part), dtype=np.uint8)
+        for edge in edges:
+            count += part > edge
+        found[start : start + COUNTED] = count
+    return found
 
 
 def cell_sums(

@@ -27,6 +27,7 @@ from tiltmeter.engines.tables import (
     first_line,
     shown,
 )
+from tiltmeter.engines.threads import made_in_order
 from tiltmeter.errors import DataError
 
 BATCH = 1 << 18  # rows of a batch, about
@@ -54,11 +55,16 @@ class Batches(Protocol):
 
 
 def folded(frames: Iterable[pl.DataFrame], step: Step[S]) -> S:
-    """Return Σ step(batch) over frames, small ones joined to batches first."""
+    """Return Σ step(batch) over frames, small ones joined to batches first.
+
+    One thread a core makes the sums; they are added in the order of the batches.
+    """
     total: Any = None
-    with closing(regrouped(frames)) as batches:
-        for batch in batches:
-            found = step(clean_batch(batch))
+    with (
+        closing(regrouped(frames)) as batches,
+        closing(made_in_order(lambda batch: step(clean_batch(batch)), batches)) as parts,
+    ):
+        for found in parts:
             total = found if total is None else total + found
     if total is None:
         raise DataError("`data` must have rows, got an empty table.", "look at what was filtered out before.")
@@ -101,7 +107,11 @@ class FrameBatches:
 
     def fold(self, columns: Sequence[str], step: Step[S]) -> S:
         """As of `Batches`."""
-        return folded(read_in_batches(self.frame.lazy().select(columns), "`data`"), step)
+        selected = self.frame.select(columns)
+        return folded(
+            selected.iter_slices(BATCH) if isinstance(selected, pl.DataFrame) else read_in_batches(selected, "`data`"),
+            step,
+        )
 
 
 def read_in_batches(frame: pl.LazyFrame, name: str) -> Iterator[pl.DataFrame]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -80,10 +80,10 @@ def channel_of(
         matrix, missing = _checked("model", matrix), np.zeros(table.height, dtype=np.bool_)
     else:
         matrix, labels = _given_scores(scores, table)
-        missing = np.asarray(np.isnan(matrix).any(axis=1))
+        missing = np.logical_or.reduce([np.isnan(column) for column in matrix.T])
         if not is_part:
             _check_missing(scores, table, missing)
-        matrix[~missing] = _checked("scores", matrix[~missing], np.flatnonzero(~missing))
+        matrix = _checked_known(matrix, missing) if missing.any() else _checked("scores", matrix)
     return _channel(matrix, missing, labels, favourable, threshold)
 
 
@@ -103,7 +103,7 @@ def _given_scores(scores: Any, table: pl.DataFrame) -> tuple[Floats, tuple[str, 
     columns = score_columns(scores, table.columns)
     if columns:
         parts = [_numeric_scores(f"column {shown(name)}", table[name]) for name in columns]
-        return np.column_stack(parts), tuple(columns) if len(columns) > 1 else ()
+        return (parts[0][:, None], ()) if len(parts) == 1 else (np.column_stack(parts), tuple(columns))
     if np.ndim(scores) == 1:
         column = column_of_values("scores", scores, table.height)
         return _numeric_scores("the array", column)[:, None], ()
@@ -122,7 +122,7 @@ def _numeric_scores(place: str, column: pl.Series) -> Floats:
             f"`scores` must be numbers between 0 and 1, got {column.dtype} in {place}.",
             "a score is a probability, or a decision written as 0 and 1.",
         )
-    return column.cast(pl.Float64).to_numpy().copy()
+    return column.cast(pl.Float64).to_numpy()
 
 
 def _number_matrix(argument: str, values: Any) -> Floats:
@@ -153,6 +153,14 @@ def _check_missing(scores: Any, table: pl.DataFrame, missing: Booleans) -> None:
         raise DistributionError("`scores` must be known for some rows, got only missing values.", "check the column.")
 
 
+def _checked_known(matrix: Floats, missing: Booleans) -> Floats:
+    """Return the scores, checked where they are not missing."""
+    known = np.flatnonzero(~missing)
+    checked = np.full(matrix.shape, np.nan)
+    checked[known] = _checked("scores", matrix[known], known)
+    return checked
+
+
 def _checked(argument: str, matrix: Floats, rows: NDArray[np.intp] | None = None) -> Floats:
     """Return probabilities in [0, 1] whose rows sum to 1, or say which row is not."""
 
@@ -160,18 +168,8 @@ def _checked(argument: str, matrix: Floats, rows: NDArray[np.intp] | None = None
         first = int(np.argmax(bad.any(axis=1)))
         return first if rows is None else int(rows[first])
 
-    if not np.isfinite(matrix).all():
-        bad = ~np.isfinite(matrix)
-        raise DistributionError(
-            f"`{argument}` must give finite scores, got {matrix[bad][0]} in row {row(bad)}.",
-            "a model that cannot score a row needs its missing values filled first.",
-        )
-    bad = (matrix < -ROUNDING) | (matrix > 1.0 + ROUNDING)
-    if bad.any():
-        raise DistributionError(
-            f"`{argument}` must give scores between 0 and 1, got {matrix[bad][0]!s} in row {row(bad)}.", RANGE_HINT
-        )
-    matrix = np.clip(matrix, 0.0, 1.0)
+    if matrix.size and not (matrix.min() >= 0.0 and matrix.max() <= 1.0):
+        matrix = _within(argument, matrix, row)
     if matrix.shape[1] == 1:
         return matrix
     totals = matrix.sum(axis=1, keepdims=True)
@@ -184,6 +182,22 @@ def _checked(argument: str, matrix: Floats, rows: NDArray[np.intp] | None = None
     return np.asarray(matrix / totals)
 
 
+def _within(argument: str, matrix: Floats, row: Callable[[Booleans], int]) -> Floats:
+    """Return numbers that miss [0, 1] by rounding as probabilities, and raise for others."""
+    bad = ~np.isfinite(matrix)
+    if bad.any():
+        raise DistributionError(
+            f"`{argument}` must give finite scores, got {matrix[bad][0]} in row {row(bad)}.",
+            "a model that cannot score a row needs its missing values filled first.",
+        )
+    bad = (matrix < -ROUNDING) | (matrix > 1.0 + ROUNDING)
+    if bad.any():
+        raise DistributionError(
+            f"`{argument}` must give scores between 0 and 1, got {matrix[bad][0]!s} in row {row(bad)}.", RANGE_HINT
+        )
+    return np.clip(matrix, 0.0, 1.0)
+
+
 def _channel(
     matrix: Floats, missing: Booleans, labels: tuple[str, ...], favourable: Any, threshold: float | None
 ) -> Channel:
@@ -194,9 +208,16 @@ def _channel(
     if threshold is not None:
         limit = _check_threshold(threshold, outcomes)
         scores = np.where(missing, np.nan, scores >= limit)
-    known = scores[~missing]
-    kind: Literal["scores", "decisions"] = "decisions" if np.isin(known, (0.0, 1.0)).all() else "scores"
+    kind: Literal["scores", "decisions"] = "decisions" if _are_decisions(scores, missing) else "scores"
     return Channel(scores, kind, outcomes, _favourable_index(favourable, labels), labels, missing)
+
+
+def _are_decisions(scores: Floats, missing: Booleans) -> bool:
+    """Return whether every known score is 0 or 1; the first few rows often tell."""
+    few = slice(0, 1000)
+    return all(
+        np.isin(part[~gone], (0.0, 1.0)).all() for part, gone in ((scores[few], missing[few]), (scores, missing))
+    )
 
 
 def _check_threshold(threshold: Any, outcomes: int) -> float:

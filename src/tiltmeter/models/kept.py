@@ -88,4 +88,5 @@ def numbers_of(argument: str, column: pl.Series) -> Floats:
             f"`{argument}` must be numbers, got {column.dtype} in column {shown(column.name)}.",
             "name a column of numbers, or cast this one.",
         )
-    return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
+    numbers = column.cast(pl.Float64)
+    return (numbers.fill_null(float("nan")) if numbers.null_count() else numbers).to_numpy()

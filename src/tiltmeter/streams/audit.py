@@ -23,7 +23,8 @@ from tiltmeter.streams.levels import Levels, feature_levels, joint_bound, number
 from tiltmeter.streams.pair import PairSums
 from tiltmeter.streams.powers import MOST_JOINT, PairPlan, Powers, powers, summed
 from tiltmeter.streams.reading import Question
-from tiltmeter.streams.survey import GROUP, PEOPLE, SAMPLED, WEIGHT, RowSample, Survey, surveyed
+from tiltmeter.streams.sample import GROUP, PEOPLE, SAMPLED, WEIGHT, RowSample
+from tiltmeter.streams.survey import Survey, surveyed
 from tiltmeter.streams.tallies import PairTallies, TallyPlan, pair_tallies
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.intervals import term_of

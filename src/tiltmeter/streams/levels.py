@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from tiltmeter.engines.arrays import below
 from tiltmeter.engines.tables import MICROSECONDS_PER_DAY, shown, text_of
 from tiltmeter.errors import DataError
 from tiltmeter.models.features import (
@@ -29,7 +30,8 @@ from tiltmeter.models.features import (
     quantile_bins,
     readable,
 )
-from tiltmeter.streams.survey import GROUP, PEOPLE, WEIGHT, RowSample, ValueCounts
+from tiltmeter.streams.sample import GROUP, PEOPLE, WEIGHT, RowSample
+from tiltmeter.streams.values import ValueCounts
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import Codes, Integers
 
@@ -85,21 +87,9 @@ class Levels:
             codes = text.cast(pl.Enum(self.values), strict=False).to_physical().cast(pl.Int64)
             found = codes.fill_null(self.other).to_numpy()
         else:
-            found = _below(self.values.to_numpy(), column)
+            found = below(self.values.to_numpy(), numbers_of(column))
             found = np.asarray(found if self.places is None else self.places[np.minimum(found, len(self.places) - 1)])
-        is_missing = column.is_null().to_numpy()
-        return np.where(is_missing, self.missing, found) if is_missing.any() else found
-
-
-def _below(edges: Floats, column: pl.Series) -> Integers:
-    """Return how many edges lie below each entry; of whole numbers close together, by a table of all of them."""
-    if column.dtype == pl.Int64 and len(column):
-        filled = column.fill_null(strategy="min").fill_null(0).to_numpy()
-        low, high = int(filled.min()), int(filled.max())
-        if high - low < len(column):
-            table = np.searchsorted(edges, np.arange(low, high + 1, dtype=np.float64), side="left")
-            return np.asarray(table[filled - low], dtype=np.int64)
-    return np.searchsorted(edges, numbers_of(column), side="left").astype(np.int64)
+        return np.where(column.is_null().to_numpy(), self.missing, found) if column.null_count() else found
 
 
 def numbers_of(column: pl.Series) -> Floats:

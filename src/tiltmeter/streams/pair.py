@@ -34,7 +34,7 @@ from tiltmeter.pairs import SAMPLED_ROWS, PairSample, WithoutEquals
 from tiltmeter.people import PROFILE_SCHEMA, prototype, summary_of
 from tiltmeter.streams.levels import Levels
 from tiltmeter.streams.powers import PairPlan, Powers, Summed
-from tiltmeter.streams.survey import GROUP, LOG_ODDS, PEOPLE, WEIGHT, RowSample
+from tiltmeter.streams.sample import GROUP, LOG_ODDS, PEOPLE, WEIGHT, RowSample
 from tiltmeter.streams.tallies import PairTallies, TallyPlan, balance_rows
 from tiltmeter.theory import intervals
 from tiltmeter.theory.checks import Floats

@@ -12,16 +12,15 @@ from itertools import combinations_with_replacement
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.sparse import csc_array
 from scipy.special import expit
 
+from tiltmeter.streams.cells import chunks, power_sums
 from tiltmeter.streams.levels import Levels, joint_bound, numbers_of
 from tiltmeter.streams.reading import Question, reading
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.summed import Exponents, Partition, Polynomial, PowerSums, SummedRows, SummedScores
 from tiltmeter.theory.uncertainty import Integers
 
-CHUNK = 1 << 15  # rows whose powers stay in the cache while they are summed
 MOST_JOINT = 1 << 15  # joint cells of all features that are kept
 DENSE_JOINT = 1 << 21  # possible joint cells up to which the filled ones are found by counting
 RATIO_BINS = 1 << 16  # of P(audited|x) at equal group sizes
@@ -116,12 +115,14 @@ class PairBatch:
 def pair_batch(plan: PairPlan, table: pl.DataFrame) -> PairBatch:
     """Return the rows of the pair in a batch."""
     found = reading(plan.question, table)
-    audited = found.members(plan.audited)
-    mine = audited | found.members(plan.reference)
-    rows, scores = found.table.filter(mine), found.scores[mine]
+    rows, weights, log_odds, scores = found.table, found.weights, found.log_odds, found.scores
+    audited, reference = found.members(plan.audited, plan.reference)
+    mine = audited | reference
+    if not mine.all():
+        rows = rows.filter(mine)
+        audited, weights, log_odds, scores = audited[mine], weights[mine], log_odds[mine], scores[mine]
     codes = [levels.codes(rows[levels.name]) for levels in plan.levels]
-    columns = scores[:, None] if scores.ndim == 1 else scores
-    return PairBatch(audited[mine], found.weights[mine], found.log_odds[mine], columns, codes, rows)
+    return PairBatch(audited, weights, log_odds, scores[:, None] if scores.ndim == 1 else scores, codes, rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -211,14 +212,15 @@ def powers(plan: PairPlan, table: pl.DataFrame) -> Powers:
     is_sure = joint is not None and joint_bound(plan.levels) <= MOST_JOINT
     splits = [] if is_sure else cells
     crossed = [] if joint is None else [(joint[1], len(joint[0]))]
-    sums = _power_sums(plan, rows, [*crossed, *splits])
-    numeric = [levels for levels in plan.levels if levels.has_numbers]
+    weights = rows.weights if plan.is_weighted else None
+    sums = power_sums(_variables(plan, rows), weights, rows.audited, [*crossed, *splits], plan.exponents())
+    places = _ratio_places(plan, rows)
     return Powers(
         tables=sums[len(crossed) :],
         joint=None if joint is None else JointSums(joint[0], *sums[0]),
-        ratios=_ratio_bins(plan, rows),
-        mixed=_mixed_bins(plan, rows) if plan.outcomes == 1 else None,
-        numbers=_number_sums([numbers_of(rows.table[one.name]) for one in numeric], plan.centres),
+        ratios=_ratio_bins(plan, rows, places),
+        mixed=_mixed_bins(rows, places) if plan.outcomes == 1 else None,
+        numbers=_number_sums([rows.table[one.name] for one in plan.levels if one.has_numbers], plan.centres),
     )
 
 
@@ -235,88 +237,56 @@ def _joint_codes(plan: PairPlan, codes: Sequence[Integers]) -> tuple[Integers, I
     return np.flatnonzero(is_filled), (np.cumsum(is_filled) - 1)[key]
 
 
-def _power_sums(
-    plan: PairPlan, rows: PairBatch, splits: Sequence[tuple[Integers, int]]
-) -> tuple[tuple[PowerSums, PowerSums], ...]:
-    """Return the sums of both groups by the cells of each split."""
-    found = []
-    for who in (rows.audited, ~rows.audited):
-        totals = [np.zeros((2 if plan.is_weighted else 1, size, len(plan.exponents()))) for _, size in splits]
-        index = np.flatnonzero(who)
-        for start in range(0, len(index), CHUNK):
-            part = index[start : start + CHUNK]
-            matrix = _powers(plan, rows.log_odds[part], rows.scores[part])
-            weights = rows.weights[part]
-            for total, (codes, size) in zip(totals, splits, strict=True):
-                _add_by_cell(total, codes[part], size, matrix, weights)
-        counts = [np.bincount(codes[who], minlength=size) for codes, size in splits]
-        found.append([PowerSums(c, t[0], t[-1]) for c, t in zip(counts, totals, strict=True)])
-    return tuple(zip(*found, strict=True))
-
-
-def _add_by_cell(total: Floats, codes: Integers, size: int, matrix: Floats, weights: Floats) -> None:
-    """Add Σ w·x^e, and Σ w²·x^e where weights differ, of each cell."""
-    starts = np.arange(len(codes) + 1)
-    for power, target in enumerate(total, start=1):
-        factors = weights**power if len(total) > 1 else np.ones(len(codes))
-        target += csc_array((factors, codes, starts), shape=(size, len(codes))) @ matrix
-
-
-def _powers(plan: PairPlan, log_odds: Floats, scores: Floats) -> Floats:
-    """Return each power of the variables, one column each, each made from a lower one."""
-    columns = [log_odds - plan.pivot[0]]
+def _variables(plan: PairPlan, rows: PairBatch) -> list[Floats]:
+    """Return ℓ, T and the scores less their pivots, and e^ℓ up to a factor."""
+    columns = [rows.log_odds - plan.pivot[0]]
     if plan.slopes is not None:
-        columns.append((scores - plan.pivot[1:]) @ plan.slopes)
-    columns += [score - at for score, at in zip(scores.T, plan.pivot[1:], strict=True)]
-    columns.append(np.exp(log_odds - plan.top))
-    exponents = plan.exponents()
-    place = {e: number for number, e in enumerate(exponents)}
-    matrix = np.empty((len(log_odds), len(exponents)))
-    made: dict[Exponents, Floats] = {}
-    for e, number in place.items():
-        if not sum(e):
-            matrix[:, number] = 1.0
-            continue
-        made[e] = _made(e, columns, made)
-        matrix[:, number] = made[e]
-    return matrix
+        columns.append((rows.scores - plan.pivot[1:]) @ plan.slopes)
+    columns += [score - at for score, at in zip(rows.scores.T, plan.pivot[1:], strict=True)]
+    return [*columns, np.exp(rows.log_odds - plan.top)]
 
 
-def _made(e: Exponents, columns: Sequence[Floats], made: dict[Exponents, Floats]) -> Floats:
-    """Return x^e, from x^(e − 1 of the last variable)."""
-    last = max(place for place, power in enumerate(e) if power)
-    lower = tuple(power - (place == last) for place, power in enumerate(e))
-    if not sum(lower):
-        return columns[last]
-    if lower not in made:
-        made[lower] = _made(lower, columns, made)
-    return made[lower] * columns[last]
+def _ratio_places(plan: PairPlan, rows: PairBatch) -> Integers:
+    """Return each row's bin of P(audited|x) at equal group sizes."""
+    places = np.empty(len(rows.log_odds), dtype=np.intp)
+    for part in chunks(len(places)):
+        chance = expit(rows.log_odds[part] - plan.prior)
+        np.minimum((chance * RATIO_BINS).astype(np.intp), RATIO_BINS - 1, out=places[part])
+    return places
 
 
-def _ratio_bins(plan: PairPlan, rows: PairBatch) -> RatioBins:
-    place = np.minimum((expit(rows.log_odds - plan.prior) * RATIO_BINS).astype(np.int64), RATIO_BINS - 1)
-    is_filled = np.bincount(place, minlength=RATIO_BINS) > 0
-    places, at = np.flatnonzero(is_filled), (np.cumsum(is_filled) - 1)[place]
-    w0 = np.where(rows.audited, rows.weights, 0.0)
-    w1, ell = rows.weights - w0, rows.log_odds
-    columns = (None, ell, w0, w1, w0 * ell, w1 * ell)
-    return RatioBins(places, np.column_stack([np.bincount(at, column, len(places)) for column in columns]))
+def _ratio_bins(plan: PairPlan, rows: PairBatch, places: Integers) -> RatioBins:
+    """Return the fine bins; both groups are counted at once, as twice as many bins."""
+    of_both = places + RATIO_BINS * ~rows.audited
+
+    def counted(values: Floats | None) -> Floats:
+        return np.bincount(of_both, values, 2 * RATIO_BINS).astype(np.float64, copy=False).reshape(2, RATIO_BINS)
+
+    people, total = counted(None), counted(rows.log_odds)
+    weights, weighed = (
+        (counted(rows.weights), counted(rows.weights * rows.log_odds)) if plan.is_weighted else (people, total)
+    )
+    filled = np.flatnonzero(people.sum(axis=0))
+    columns = np.vstack([people.sum(axis=0), total.sum(axis=0), weights, weighed])
+    return RatioBins(filled, columns[:, filled].T)
 
 
-def _mixed_bins(plan: PairPlan, rows: PairBatch) -> MixedBins:
-    mine = rows.audited
+def _mixed_bins(rows: PairBatch, places: Integers) -> MixedBins:
+    """Return the bins of the path; those of the log-odds are unions of fine bins."""
+    mine = np.flatnonzero(rows.audited)
     ell, score, weights = rows.log_odds[mine], rows.scores[mine, 0], rows.weights[mine]
-    by_ratio = np.minimum((expit(ell - plan.prior) * MIXED).astype(np.int64), MIXED - 1)
-    place = by_ratio * MIXED + np.minimum((score * MIXED).astype(np.int64), MIXED - 1)
+    place = places[mine] // (RATIO_BINS // MIXED) * MIXED + np.minimum((score * MIXED).astype(np.intp), MIXED - 1)
     columns = (weights, weights * ell, weights * score)
     return MixedBins(np.column_stack([np.bincount(place, column, MIXED**2) for column in columns]))
 
 
-def _number_sums(numbers: Sequence[Floats], centres: Sequence[float]) -> NumberSums:
-    sums = np.zeros((len(numbers), 3))
-    for target, values, centre in zip(sums, numbers, centres, strict=True):
-        known = values[~np.isnan(values)] - centre
-        target[:] = len(known), known.sum(), known @ known
+def _number_sums(columns: Sequence[pl.Series], centres: Sequence[float]) -> NumberSums:
+    sums = np.zeros((len(columns), 3))
+    for target, column, centre in zip(sums, columns, centres, strict=True):
+        known = numbers_of(column.drop_nulls())
+        for part in chunks(len(known)):
+            x = known[part] - centre
+            target += [float(len(x)), float(x.sum()), float(x @ x)]
     return NumberSums(sums)
 
 

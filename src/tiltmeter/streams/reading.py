@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,8 @@ from tiltmeter.models.channel import Channel, channel_of, score_columns
 from tiltmeter.models.groups import JOINT, coded, group_columns
 from tiltmeter.models.kept import given_weights, matches, numbers_of
 from tiltmeter.theory.checks import Floats
+
+ONE_AT_A_TIME = Lock()  # a user's model may not be made for several threads
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,8 +103,8 @@ class Reading:
         How many rows were left out for which reason.
     channel
         Of the whole batch; `scores`, (n,) or (n, K), are those of the rows that count.
-    group, labels
-        A code per row, −1 where the group is unknown, and the label of each code.
+    name, group
+        Of the group, and the columns that make it.
     log_odds
         Of being audited, as given; not finite where the membership is not between 0 and 1.
     """
@@ -109,15 +113,21 @@ class Reading:
     left_out: dict[str, int]
     channel: Channel
     scores: Floats
-    group: NDArray[np.int64]
-    labels: tuple[str, ...]
+    name: str
+    group: tuple[pl.Series, ...]
     weights: Floats
     log_odds: Floats
 
-    def members(self, label: str) -> NDArray[np.bool_]:
-        """Return which rows are in a group."""
-        code = self.labels.index(label) if label in self.labels else len(self.labels)
-        return np.equal(self.group, code)
+    def coded(self) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+        """Return a code per row, −1 where the group is unknown, and the label of each code."""
+        return coded(self.name, self.group)
+
+    def members(self, *wanted: str) -> list[NDArray[np.bool_]]:
+        """Return which rows are in each of some groups; of one column of texts, without coding it."""
+        if len(self.group) == 1 and self.group[0].dtype == pl.String:
+            return [self.group[0].eq_missing(label).to_numpy() for label in wanted]
+        codes, labels = self.coded()
+        return [codes == (labels.index(label) if label in labels else len(labels)) for label in wanted]
 
 
 def reading(question: Question, table: pl.DataFrame) -> Reading:
@@ -127,24 +137,27 @@ def reading(question: Question, table: pl.DataFrame) -> Reading:
     except TiltmeterError as error:
         raise _of_batch(error) from None
     keep, left_out = _kept(question, table, channel, weights)
-    kept = table.filter(keep)
-    codes, labels = coded(question.name, kept.select(question.group).get_columns())
+    scores, kept = channel.scores, table
+    if any(left_out.values()):
+        kept, scores, weights = table.filter(keep), scores[keep], weights[keep]
     with np.errstate(divide="ignore", invalid="ignore"):
         log_odds = np.asarray(logit(numbers_of("membership", kept[question.membership])))
-    return Reading(kept, left_out, channel, channel.scores[keep], codes, labels, weights[keep], log_odds)
+    group = tuple(kept[column] for column in question.group)
+    return Reading(kept, left_out, channel, scores, question.name, group, weights, log_odds)
 
 
 def _channel(question: Question, table: pl.DataFrame) -> Channel:
-    return channel_of(
-        table,
-        table,
-        scores=list(question.scores) or None,
-        model=question.model,
-        features=question.features,
-        favourable=question.favourable,
-        threshold=question.threshold,
-        is_part=True,
-    )
+    with nullcontext() if question.model is None else ONE_AT_A_TIME:
+        return channel_of(
+            table,
+            table,
+            scores=list(question.scores) or None,
+            model=question.model,
+            features=question.features,
+            favourable=question.favourable,
+            threshold=question.threshold,
+            is_part=True,
+        )
 
 
 def _of_batch(error: TiltmeterError) -> TiltmeterError:

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from tiltmeter.bins import Binned, Tallies, tallied
 from tiltmeter.models.design import MOST_PRODUCTS, REACH
 from tiltmeter.people import TIED
+from tiltmeter.streams.cells import CHUNK
 from tiltmeter.streams.levels import numbers_of
-from tiltmeter.streams.powers import CHUNK, PairBatch, PairPlan, pair_batch
+from tiltmeter.streams.powers import PairBatch, PairPlan, pair_batch
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.correction import CorrectionFunction
 from tiltmeter.theory.summed import Exponents, Partition, Polynomial, PowerSums, SummedRows

@@ -23,14 +23,19 @@ Exponents = tuple[int, ...]  # of the variables, one entry each
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PowerSums:
-    """Sums over one group's rows in each cell, added with `+`: counts, Σw·x^e and Σw²·x^e, one column for each e."""
+    """Sums over one group's rows in each cell, added with `+`: counts, Σw·x^e and Σw²·x^e, one column for each e.
+
+    Where every weight is 1, `second` is `first`.
+    """
 
     counts: Integers
     first: Floats
     second: Floats
 
     def __add__(self, other: PowerSums) -> PowerSums:
-        return PowerSums(self.counts + other.counts, self.first + other.first, self.second + other.second)
+        first = self.first + other.first
+        is_plain = self.second is self.first and other.second is other.first
+        return PowerSums(self.counts + other.counts, first, first if is_plain else self.second + other.second)
 
     def joined(self, place: Integers, size: int) -> PowerSums:
         """Return the sums after cell c has become a part of cell `place`[c]."""
@@ -38,7 +43,8 @@ class PowerSums:
         joining = csc_array((np.ones(cells), place, np.arange(cells + 1)), shape=(size, cells))
         counts = np.zeros(size, dtype=np.int64)
         np.add.at(counts, place, self.counts)
-        return PowerSums(counts, np.asarray(joining @ self.first), np.asarray(joining @ self.second))
+        first = np.asarray(joining @ self.first)
+        return PowerSums(counts, first, first if self.second is self.first else np.asarray(joining @ self.second))
 
 
 @dataclass(frozen=True, eq=False)

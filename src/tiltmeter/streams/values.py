@@ -1,0 +1,136 @@
+"""How often each value of a feature occurs in each group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tiltmeter.streams.sample import GROUP, PEOPLE, WEIGHT
+from tiltmeter.theory.checks import Floats
+from tiltmeter.theory.uncertainty import Integers
+
+MOST_COUNTED = 32_768  # distinct values of a feature that are counted one by one
+MOST_PLACES = 1 << 20  # of whole numbers and groups that are counted by their place
+MOST_EXACT = 2.0**53  # whole numbers that a float can tell apart
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ValueCounts:
+    """How often each value of a feature occurs in each group; `frame` is None where there are too many values.
+
+    `ranges` has one row per group: smallest, largest, whether all numbers are whole, people, missing, infinite.
+    """
+
+    frame: pl.DataFrame | None
+    ranges: pl.DataFrame
+
+    def __add__(self, other: ValueCounts) -> ValueCounts:
+        frame = None
+        if self.frame is not None and other.frame is not None:
+            keys = self.frame.columns[:2]
+            frame = pl.concat([self.frame, other.frame]).group_by(keys).sum()
+            frame = frame if frame.height <= MOST_COUNTED else None
+        ranges = pl.concat([self.ranges, other.ranges]).group_by(GROUP).agg(*RANGES)
+        return ValueCounts(frame, ranges)
+
+
+RANGES = (
+    pl.col("smallest").min(),
+    pl.col("largest").max(),
+    pl.col("is_whole").all(),
+    pl.col(PEOPLE, "missing", "infinite").sum(),
+)
+
+
+def value_counts(column: pl.Series, codes: Integers, labels: pl.Series, weights: Floats | None) -> ValueCounts:
+    """Return the value counts of a feature; `codes` are of the groups, and `weights` None where all are 1."""
+    frame = _of_whole_numbers(column, codes, len(labels), weights)
+    if frame is None:
+        frame = _of_any(column, codes, weights)
+    everyone = frame
+    if everyone is None:
+        everyone = pl.DataFrame([pl.Series(GROUP, codes), column]).with_columns(pl.lit(1, pl.Int64).alias(PEOPLE))
+    ranges = everyone.group_by(GROUP).agg(*_ranges(column.name, column.dtype))
+    return ValueCounts(None if frame is None else _named(frame, labels), _named(ranges, labels))
+
+
+def _named(frame: pl.DataFrame, labels: pl.Series) -> pl.DataFrame:
+    return frame.with_columns(labels.gather(frame[GROUP].cast(pl.UInt32)))
+
+
+def _of_whole_numbers(column: pl.Series, codes: Integers, groups: int, weights: Floats | None) -> pl.DataFrame | None:
+    """Return the counts of whole numbers that lie close together, by their places; None of other columns."""
+    found = _places(column)
+    if found is None:
+        return None
+    low, places = found
+    size = (int(places.max(initial=0)) + 1) * groups
+    if size > MOST_PLACES:
+        return None
+    places = places * groups + codes
+    counts = np.bincount(places, minlength=size)
+    filled = np.flatnonzero(counts)
+    if len(filled) > MOST_COUNTED:
+        return None
+    numbers = pl.Series(filled // groups - 1 + low)
+    parts = {
+        GROUP: filled % groups,
+        column.name: numbers.set(numbers < low, None).cast(column.dtype),
+        PEOPLE: counts[filled],
+        WEIGHT: (counts if weights is None else np.bincount(places, weights))[filled].astype(np.float64),
+    }
+    return pl.DataFrame(parts)
+
+
+def _places(column: pl.Series) -> tuple[int, Integers] | None:
+    """Return the least of whole numbers close together, and how far above it each lies: from 1 on, 0 if missing."""
+    dtype = column.dtype
+    if not (dtype.is_numeric() or dtype in (pl.Boolean, pl.Date)):
+        return None
+    plain = column.cast(pl.Int64) if dtype in (pl.Boolean, pl.Date) else column
+    ends: list[Any] = [plain.min() or 0, plain.max() or 0]
+    low, high = ends
+    if not (abs(low) < MOST_EXACT and high - low < MOST_COUNTED) or (dtype.is_float() and not _is_whole(plain)):
+        return None
+    places = (plain.fill_null(int(low)).to_numpy() - int(low)).astype(np.intp) + 1
+    return int(low), np.where(column.is_null().to_numpy(), 0, places) if column.null_count() else places
+
+
+def _is_whole(column: pl.Series) -> bool:
+    numbers = column.drop_nulls().to_numpy()
+    return all(bool((part == np.floor(part)).all()) for part in (numbers[:1000], numbers))
+
+
+def _of_any(column: pl.Series, codes: Integers, weights: Floats | None) -> pl.DataFrame | None:
+    """Return the counts of any values; None where there are too many."""
+    if column.head(2 * MOST_COUNTED).n_unique() > MOST_COUNTED:
+        return None
+    rows, keys = pl.DataFrame([pl.Series(GROUP, codes), column]), [GROUP, column.name]
+    people = pl.len().cast(pl.Int64).alias(PEOPLE)
+    if weights is None:
+        frame = rows.group_by(keys).agg(people).with_columns(pl.col(PEOPLE).cast(pl.Float64).alias(WEIGHT))
+    else:
+        frame = rows.with_columns(pl.Series(WEIGHT, weights)).group_by(keys).agg(people, pl.col(WEIGHT).sum())
+    return frame if frame.height <= MOST_COUNTED else None
+
+
+def _ranges(name: str, dtype: pl.DataType) -> list[pl.Expr]:
+    """Return what `RANGES` sums up, where each row stands for so many people; text has no smallest or largest."""
+    values, is_infinite, is_whole = pl.lit(None, dtype=pl.Float64), pl.lit(value=False), pl.lit(value=True)
+    if dtype.is_numeric() or dtype.is_temporal():
+        values = pl.col(name).to_physical()
+    if dtype.is_float():
+        is_infinite = values.is_infinite().fill_null(value=False)
+        values = pl.when(values.is_finite()).then(values)
+        is_whole = (values == values.floor()).all()
+    return [
+        values.min().cast(pl.Float64).alias("smallest"),
+        values.max().cast(pl.Float64).alias("largest"),
+        is_whole.alias("is_whole"),
+        pl.col(PEOPLE).sum(),
+        (pl.col(PEOPLE) * pl.col(name).is_null()).sum().alias("missing"),
+        (pl.col(PEOPLE) * is_infinite).sum().alias("infinite"),
+    ]
