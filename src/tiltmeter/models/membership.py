@@ -89,7 +89,7 @@ class Membership:
         if self.is_known:
             return self.pairings[0].a
         middles = [0.5 * (pair.a + pair.b) for pair in self.pairings]
-        return np.asarray(sum(middles) / len(middles))
+        return sum(middles[1:], start=middles[0]) / len(middles)
 
 
 def row_folds(audited: Booleans, folds: int = 5, seed: int = 0) -> Integers:

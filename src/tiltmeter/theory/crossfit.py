@@ -35,10 +35,18 @@ CLIP = 4.0  # |ℓ| beyond this is set to it
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """The log-ratios ℓ_a, ℓ_b of two models, clipped and normalised fold by fold, and their density ratios.
+    """The log-ratios ℓ_a, ℓ_b of two models, clipped and normalised fold by fold, and what is made of both.
 
-    `r_a` is −[|ℓ_a|<c] for audited and [|ℓ_a|<c]·e^ℓ_a for reference rows, of mean 0 over the two groups in each
-    fold; `spread2` is (ℓ_a − ℓ_b)² where neither is clipped.
+    Attributes
+    ----------
+    r_a, r_b
+        −[|ℓ|<c] for audited and [|ℓ|<c]·e^ℓ for reference rows, of mean 0 over the two groups in each fold.
+    spread2
+        (ℓ_a − ℓ_b)² where neither is clipped.
+    omega
+        1 for audited and 2e^{(ℓ_a+ℓ_b)/2} − ½(e^ℓ_a + e^ℓ_b) for reference rows, where neither is clipped.
+    ratio
+        e^{(ℓ_a+ℓ_b)/2} up to a factor.
     """
 
     a: Column
@@ -46,15 +54,30 @@ class Pairing:
     r_a: Column
     r_b: Column
     spread2: Column
+    omega: Column
+    ratio: Column
     fold: Codes
 
 
 def pairing(rows: Rows, log_ratio_a: Floats, log_ratio_b: Floats, fold: Integers, clip: float = CLIP) -> Pairing:
     """Return two cross-fitted log-ratios, ready for the estimators; `fold` is the fold each row is evaluated in."""
-    a, r_a = _normalised(rows, log_ratio_a, fold, clip)
-    b, r_b = _normalised(rows, log_ratio_b, fold, clip)
-    spread2 = np.where((r_a != 0.0) & (r_b != 0.0), (a - b) ** 2, 0.0)
-    return Pairing(a, b, r_a, r_b, spread2, fold)
+    scale_a, scale_b = (_scales(rows, ell, fold, clip)[fold] for ell in (log_ratio_a, log_ratio_b))
+    return scaled_pairing(rows.audited, (log_ratio_a, log_ratio_b), (scale_a, scale_b), fold, clip)
+
+
+def scaled_pairing(
+    audited: Booleans,
+    log_ratios: tuple[Floats, Floats],
+    scales: tuple[Floats | float, Floats | float],
+    fold: Codes,
+    clip: float = CLIP,
+) -> Pairing:
+    """Return two log-ratios whose normalising factors are known: one for all rows, or one for each."""
+    (a, r_a), (b, r_b) = (_scaled(audited, *one, clip) for one in zip(log_ratios, scales, strict=True))
+    inside = (r_a != 0.0) & (r_b != 0.0)
+    middle = np.exp(0.5 * (a + b))
+    omega = np.where(audited, 1.0, 2.0 * middle - 0.5 * (r_a + r_b)) * inside
+    return Pairing(a, b, r_a, r_b, np.where(inside, (a - b) ** 2, 0.0), omega, middle, fold)
 
 
 def known_pairing(rows: RowSums, log_ratio: Column) -> Pairing:
@@ -66,24 +89,35 @@ def known_pairing(rows: RowSums, log_ratio: Column) -> Pairing:
             "a known probability of 0 or 1 means that the groups do not overlap there; leave such rows out.",
         )
     zeros = rows.constant(0.0)
-    return Pairing(known, known, zeros, zeros, zeros, rows.undivided)
+    return Pairing(known, known, zeros, zeros, zeros, zeros, rows.exponential(known)[0], rows.undivided)
 
 
-def _normalised(rows: Rows, log_ratio: Floats, fold: Integers, clip: float) -> tuple[Floats, Floats]:
-    """Return clipped ℓ and r, with ℓ shifted so that E1[e^ℓ·[|ℓ|<c]] = P0(|ℓ|<c) in each fold.
+def inside_masses(shares: tuple[Floats, Floats], log_ratio: Floats, clip: float = CLIP) -> tuple[Floats, Floats]:
+    """Return each row's part of P0(|ℓ|<c) and of E1[e^ℓ·[|ℓ|<c]], given its shares of the two groups."""
+    inside = np.abs(log_ratio) < clip
+    return shares[0] * inside, shares[1] * inside * np.exp(np.clip(log_ratio, -clip, clip))
+
+
+def normalising(mass0: Floats, mass1: Floats) -> Floats:
+    """Return the factors of e^ℓ that make both masses equal, 1 where one of them is 0.
 
     The shift makes the answer immune to class weights and shifted priors. Inside the clip it is an identity of the
     truth, clipped or not.
     """
-    ell = np.clip(log_ratio, -clip, clip)
-    inside = np.abs(log_ratio) < clip
-    ratio = np.exp(ell)
-    mass0 = sums_by(fold, rows.audited_share * inside)
-    mass1 = sums_by(fold, rows.reference_share * inside * ratio)
     usable = (mass0 > 0.0) & (mass1 > 0.0)
-    scale = np.divide(mass0, mass1, out=np.ones_like(mass0), where=usable)
-    ell += np.log(scale)[fold]
-    return ell, np.where(rows.audited, -1.0, ratio * scale[fold]) * inside
+    return np.divide(mass0, mass1, out=np.ones_like(mass0), where=usable)
+
+
+def _scales(rows: Rows, log_ratio: Floats, fold: Integers, clip: float) -> Floats:
+    masses = inside_masses((rows.audited_share, rows.reference_share), log_ratio, clip)
+    return normalising(*(sums_by(fold, mass) for mass in masses))
+
+
+def _scaled(audited: Booleans, log_ratio: Floats, scale: Floats | float, clip: float) -> tuple[Floats, Floats]:
+    """Return ℓ, clipped and then shifted, and r."""
+    ell = np.clip(log_ratio, -clip, clip)
+    ratio = np.where(audited, -1.0, np.exp(ell) * scale)
+    return ell + np.log(scale), ratio * (np.abs(log_ratio) < clip)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,14 +250,11 @@ def input_divergence(rows: RowSums, pairs: Sequence[Pairing]) -> Functional:
 
 
 def _input_divergence(rows: RowSums, pair: Pairing) -> Functional:
-    if pair.a is pair.b or not isinstance(rows, Rows):
+    if pair.a is pair.b:
         return _known_divergence(rows, pair.a)
     middle = 0.5 * (pair.a + pair.b)
-    inside = (pair.r_a != 0.0) & (pair.r_b != 0.0)
-    root = np.sqrt(np.where(rows.audited, 0.0, pair.r_a * pair.r_b))
-    omega = np.where(rows.audited, 0.0, 2 * root - 0.5 * (pair.r_a + pair.r_b)) * inside
-    value = rows.mean0(middle) + rows.mean0(inside.astype(np.float64)) - rows.mean1(omega)
-    return Functional.of(rows, value, middle + inside, -omega)
+    value = rows.mean0(middle) + rows.mean0(pair.omega) - rows.mean1(pair.omega)
+    return Functional.of(rows, value, middle + pair.omega, -pair.omega)
 
 
 def _known_divergence(rows: RowSums, ell: Column) -> Functional:
@@ -250,7 +281,7 @@ def unexplained_remainder(rows: RowSums, outcome: Column, expected: Column, pair
 
 
 def _unexplained(rows: RowSums, residual: Column, pair: Pairing) -> Functional:
-    ratio = _reference_ratio(rows, pair)
+    ratio = pair.ratio / rows.mean1(pair.ratio)
     moved = ratio * residual
     value = rows.mean0(residual) - rows.mean1(moved)
     centre = rows.mean1(moved)
@@ -272,12 +303,6 @@ def _remainder_variance(rows: RowSums, residual: Column, pair: Pairing) -> float
     d = rows.sums0(fold, product) / safe
     noise = rows.squares0(fold, (product - rows.lifted(d, fold)) ** 2) / safe**2
     return 0.25 * float(size @ (d**2 - noise))
-
-
-def _reference_ratio(rows: RowSums, pair: Pairing) -> Column:
-    """Return e^ℓ̄ of the reference rows, of mean 1 over them."""
-    ratio, _ = rows.exponential(0.5 * (pair.a + pair.b))
-    return ratio / rows.mean1(ratio)
 
 
 def clipped_share(rows: Rows, log_ratio: Floats, clip: float = CLIP) -> float:
