@@ -542,13 +542,13 @@ def test_profiles_of_small_cells_are_withheld(name):
         assert set(rows["n"]) <= {0, None}
 
 
-def test_small_tables_are_audited_on_one_thread_from_the_first_call():
+def test_openmp_keeps_to_one_thread_from_the_first_call():
     """Loaded inside the limit, OpenMP would escape it, and spin: minutes instead of seconds on busy cores."""
     from threadpoolctl import threadpool_info
 
-    from tiltmeter.audit import _threads
+    from tiltmeter.threads import one_thread
 
-    with _threads(1000):
+    with one_thread():
         found = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "openmp"]
     assert found
     assert set(found) == {1}

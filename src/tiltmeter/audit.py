@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from tiltmeter.bins import told_rows
 from tiltmeter.comparison import Comparison, compare
@@ -47,12 +46,12 @@ from tiltmeter.streams.reading import Question, asked_of_rows
 from tiltmeter.streams.sources import read_into_memory, stream_of
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import Rows
+from tiltmeter.threads import in_threads, one_thread
 from tiltmeter.views.json_file import write_json
 from tiltmeter.views.notebook import audit_html
 from tiltmeter.views.report.page import write_report
 
 Booleans = NDArray[np.bool_]
-FEW_ROWS = 50_000
 SCHEMA = "tiltmeter/audit/1"  # of to_dict and to_json; a change that breaks a reader raises the number
 READING = 0.05  # of the time, about
 MEMBERSHIP = 0.4  # of the time of a comparison, about
@@ -232,7 +231,7 @@ def audit(
         telling = sorted(feature.name for feature in encoded if feature.in_membership)
         order = _canonical_order(table[index].select(telling), codes, channel.scores[index], row_weights[index])
         everyone = _Compared(index, codes, row_weights[index], encoded, order)
-        with stage(READING, 1.0), _threads(index.size):
+        with stage(READING, 1.0), one_thread():
             comparisons = _comparisons(groups, channel, everyone, source, settings)
     return Audit(
         comparisons=comparisons,
@@ -278,13 +277,6 @@ def _of_stream(
         settings=settings,
         provenance=stream_provenance(found.rows["read"], found.fingerprint, question.features, words, stated),
     )
-
-
-def _threads(rows: int) -> threadpool_limits:
-    """Return one thread for small tables, and for the trees of any: on busy cores OpenMP waits for its own threads."""
-    import sklearn.utils  # noqa: F401  its OpenMP can be limited only once it is loaded
-
-    return threadpool_limits(limits=1, user_api=None if rows <= FEW_ROWS else "openmp")
 
 
 def _used_columns(
@@ -391,10 +383,7 @@ def _compare(
     index = everyone.index[place]
     rows = Rows.of(everyone.codes[place] == both[0], everyone.weights[place])
     scores, favourable = channel.scores[index], channel.of_favourable()[index]
-    features = tuple(
-        replace(f, codes=f.codes[place], values=None if f.values is None else f.values[place])
-        for f in everyone.features
-    )
+    features = tuple(in_threads(lambda feature: feature.rows(place), everyone.features, place.size))
     design_columns(features)  # raises, with reasons, where no feature can tell groups apart
     pair = PairRows(rows, scores, scores if scores.ndim == 1 else favourable, favourable, features, index)
     with stage(0.0, MEMBERSHIP, "membership model"):

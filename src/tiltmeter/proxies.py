@@ -44,6 +44,7 @@ from tiltmeter.theory.uncertainty import (
     without_noise,
 )
 from tiltmeter.theory.verdicts import NOT_JUDGED, holm_confidences, verdict
+from tiltmeter.threads import in_threads, steps_in_threads
 
 MOST_CROSSED = 40  # features whose pairs are all looked at
 SYNERGY = 0.02  # of the correction, that two features carry together and not alone
@@ -185,8 +186,9 @@ class _Table:
     def _carriers(self, records: list[dict[str, Any]]) -> list[Normal]:
         """Put gap(j) and its factors: by plug-in their product is exact, otherwise each is debiased on its own."""
         gaps = []
-        for record, feature, cell in zip(records, self.carried, self.plain, strict=True):
-            found = carrier(self.rows, self.inputs.outcome, feature.codes)
+        size = self.rows.count0 + self.rows.count1
+        every = in_threads(lambda feature: carrier(self.rows, self.inputs.outcome, feature.codes), self.carried, size)
+        for record, feature, cell, found in zip(records, self.carried, self.plain, every, strict=True):
             gaps.append(found.gap)
             self._put(record, "gap", found.gap)
             factors = gap_factors(cell)
@@ -284,12 +286,17 @@ class _Table:
         spread = crossfit.gradient_variance(self.rows, scored)
         corners = self._corners(pairs)
         wholes = [crossfit.gradient_variance(self.rows, corner) for corner in corners]
-        for record, feature in zip(records, self.features, strict=True):
+
+        def shared(feature: Feature) -> tuple[ShareForm, Ratio]:
             parts = [self._explained_by(corner, feature) for corner in corners]
-            form = self.forms[feature.name] = share_form(_three(parts), _three(wholes))
+            return share_form(_three(parts), _three(wholes)), self._explained_by(scored, feature).over(spread)
+
+        found = steps_in_threads(shared, self.features, self.rows.count0 + self.rows.count1)
+        for record, feature, (form, outputs) in zip(records, self.features, found, strict=True):
+            self.forms[feature.name] = form
             self._put_share(record, feature, "share", form.at(*self._weights()))
             self._put_share(record, feature, "share_inputs", form.at(1.0, 0.0))
-            self._put_share(record, feature, "share_outputs", self._explained_by(scored, feature).over(spread))
+            self._put_share(record, feature, "share_outputs", outputs)
 
     def _corners(self, pairs: Sequence[crossfit.Pairing]) -> list[list[crossfit.Gradient]]:
         """Return g at the corners of the dial: at the first only where outputs cannot be aligned."""

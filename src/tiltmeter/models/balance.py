@@ -107,7 +107,8 @@ def mismatch(rows: RowSums, name: str, x: Column, ratio: tuple[Column, Column], 
     spread = math.sqrt(max(rows.mean0((x - mean) ** 2), 0.0)) or math.sqrt(rows.mean1((x - rows.mean1(x)) ** 2))
     if spread <= 1e-9 * (abs(mean) + 1e-300):
         return None
-    moved0, moved1 = (-(x - mean) * r / spread for r in ratio)
+    moved0 = -(x - mean) * ratio[0] / spread
+    moved1 = moved0 if ratio[1] is ratio[0] else -(x - mean) * ratio[1] / spread
     difference = Functional.of(rows, rows.mean0(moved0) + rows.mean1(moved1), moved0, moved1)
     return Mismatch(name, difference.value, noise * difference.se)
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tiltmeter.models.design import Encoding, Table
 from tiltmeter.models.logit import Logit, log_loss, ridge_logit
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import Booleans, Integers
@@ -104,6 +105,17 @@ class FittedTrees:
 
 
 FittedModel = FittedLogit | FittedTrees
+
+
+def every_log_odds(models: Sequence[FittedModel], encoder: Encoding, table: Table, index: slice) -> Floats:
+    """Return the log-odds of models of one candidate at some rows, (models, n)."""
+    logits = [model for model in models if isinstance(model, FittedLogit)]
+    if not logits:
+        matrix, raw = np.empty((0, 0)), encoder.raw(table, index)
+        return np.array([model.log_odds(matrix, raw) for model in models])
+    slopes = np.column_stack([model.slopes for model in logits])
+    intercepts = np.array([model.intercept for model in logits])
+    return np.asarray((encoder.applied(table, index, slopes) + intercepts).T)
 
 
 def fit_candidate(candidate: Candidate, sample: Sample, seed: int) -> FittedModel:

@@ -50,14 +50,21 @@ class NumericColumn:
 
         The basis is tabulated between the knots and interpolated: ten times faster than evaluating it at every row.
         """
+        return self._interpolated(values, self._tabulated())
+
+    def spline_effects(self, values: Floats, slopes: Floats) -> Floats:
+        """Return `splines(values) @ slopes`, (n, models)."""
+        return self._interpolated(values, self._tabulated() @ slopes)
+
+    def _interpolated(self, values: Floats, table: Floats) -> Floats:
+        """Return the rows of a table over the grid at each value, and 0 where it is missing."""
         missing = np.isnan(values)
         place = np.interp(np.where(missing, self.knots[0], values), self.knots, np.arange(len(self.knots)) * GRID)
         cell = np.minimum(place.astype(np.intp), (len(self.knots) - 1) * GRID - 1)
         between = (place - cell)[:, None]
-        table = self._tabulated()
-        basis = table[cell] * (1.0 - between) + table[cell + 1] * between
-        basis[missing] = 0.0
-        return np.asarray(basis)
+        found = table[cell] * (1.0 - between) + table[cell + 1] * between
+        found[missing] = 0.0
+        return np.asarray(found)
 
     def _tabulated(self) -> Floats:
         """Return the basis at GRID equal steps from knot to knot."""
@@ -83,6 +90,12 @@ class LevelColumns:
         """Return one 0/1 column per level that has one."""
         return np.asarray(self.ranks(codes)[:, None] == np.arange(1, self.count + 1), dtype=np.float64)
 
+    def effects(self, codes: Integers, slopes: Floats) -> Floats:
+        """Return `indicators(codes) @ slopes`, (n, models)."""
+        by_rank = np.zeros((len(self.rank_of), slopes.shape[1]))
+        by_rank[1 : self.count + 1] = slopes
+        return np.asarray(by_rank[self.ranks(codes)])
+
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
@@ -95,15 +108,33 @@ class Encoding:
 
     def matrix(self, table: Table, index: Integers | slice) -> Floats:
         """Return all columns of the given rows: linear, then bent, then splines."""
+        values, linear, bent = self._columns(table, index)
+        indicators = [column.indicators(table[column.name][index]) for column in self.levels]
+        splines = [column.splines(v) for column, v in zip(self.numeric, values, strict=True) if column.knots.size]
+        return np.hstack([*(c[:, None] for c in linear), *indicators, *(c[:, None] for c in bent), *splines])
+
+    def applied(self, table: Table, index: Integers | slice, slopes: Floats) -> Floats:
+        """Return `matrix(table, index) @ slopes`, (n, models), without the matrix: levels and splines are looked up."""
+        values, linear, bent = self._columns(table, index)
+        splined = [(column, v) for column, v in zip(self.numeric, values, strict=True) if column.knots.size]
+        widths = [len(linear), *(c.count for c in self.levels), len(bent), *(c.knots.size + 1 for c, _ in splined)]
+        own = iter(np.split(slopes, np.cumsum(widths)[:-1]))
+        found = _product(linear, next(own))
+        for level in self.levels:
+            found = found + level.effects(table[level.name][index], next(own))
+        found = found + _product(bent, next(own))
+        for column, v in splined:
+            found = found + column.spline_effects(v, next(own))
+        return np.asarray(found)
+
+    def _columns(self, table: Table, index: Integers | slice) -> tuple[list[Floats], list[Floats], list[Floats]]:
+        """Return the numeric features of the given rows, the columns linear in them, and squares and products."""
         values = [np.asarray(table[column.name][index], dtype=np.float64) for column in self.numeric]
         z = [column.standardised(v) for column, v in zip(self.numeric, values, strict=True)]
         missing = [np.isnan(v) * 1.0 for c, v in zip(self.numeric, values, strict=True) if c.has_missing]
-        indicators = [column.indicators(table[column.name][index]) for column in self.levels]
-        movable = z + [block[:, 0] for block in indicators if block.shape[1] == 1]
-        blocks = [column[:, None] for column in (*z, *missing)] + indicators
-        blocks += [(0.5 * movable[i] * movable[j])[:, None] for i, j in self.products]
-        blocks += [c.splines(v) for c, v in zip(self.numeric, values, strict=True) if c.knots.size]
-        return np.hstack(blocks)
+        binary = [c.indicators(table[c.name][index])[:, 0] for c in self.levels if c.count == 1]
+        movable = z + binary
+        return values, z + missing, [0.5 * movable[i] * movable[j] for i, j in self.products]
 
     def raw(self, table: Table, index: Integers | slice) -> Floats:
         """Return the features for trees, one column each: numbers as they are, levels by frequency."""
@@ -113,6 +144,11 @@ class Encoding:
             for name, values in table.items()
         ]
         return np.column_stack(columns).astype(np.float64, copy=False)
+
+
+def _product(columns: list[Floats], slopes: Floats) -> Floats | float:
+    """Return the sum of the columns, each times its slopes; 0 where there are none."""
+    return np.array(columns).T @ slopes if columns else 0.0
 
 
 def encoded_rows(size: int, seed: int) -> Integers:

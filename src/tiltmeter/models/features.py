@@ -20,6 +20,7 @@ from tiltmeter.engines.tables import MICROSECONDS_PER_DAY, check_columns, listed
 from tiltmeter.errors import DataError
 from tiltmeter.models.groups import level_codes, natural_order
 from tiltmeter.theory.uncertainty import Codes, RowSums
+from tiltmeter.threads import in_threads
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -64,6 +65,10 @@ class Feature:
         """Return whether a membership model may learn from the feature."""
         return self.kind not in ("constant", "identifier") and not self.is_group
 
+    def rows(self, index: Integers) -> Feature:
+        """Return the feature on some of the rows."""
+        return replace(self, codes=self.codes[index], values=None if self.values is None else self.values[index])
+
 
 def feature_names(features: str | Sequence[str] | None, names: Sequence[str], used: Iterable[str] = ()) -> list[str]:
     """Return the listed features, or by default every column that is not used otherwise."""
@@ -89,7 +94,7 @@ def encode_features(
     bins: int = BINS,
 ) -> tuple[Feature, ...]:
     """Return one feature per name, none left out; `group` holds a code per row, −1 where unknown."""
-    features = [encode_feature(table[name], weights, bins) for name in names]
+    features = in_threads(lambda name: encode_feature(table[name], weights, bins), names, table.height)
     return tuple(features if group is None else [flagged(feature, group) for feature in features])
 
 

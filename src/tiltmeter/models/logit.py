@@ -35,27 +35,36 @@ def ridge_logit(matrix: Floats, labels: Booleans, weights: Floats, penalty: Floa
     beta = np.zeros(x.shape[1])
     share = np.clip(float(w @ labels) / float(w.sum()), 1e-6, 1 - 1e-6)
     beta[0] = np.log(share / (1.0 - share))
-    loss = _objective(x, beta, labels, w, ridge)
-    hessian = np.diag(ridge)
+    eta = x @ beta
+    loss = _objective(eta, beta, labels, w, ridge)
     for _ in range(ITERATIONS):
-        mu = expit(x @ beta)
+        mu = expit(eta)
         gradient = x.T @ (w * (mu - labels)) + ridge * beta
-        hessian = (x.T * (w * mu * (1.0 - mu))) @ x + np.diag(ridge)
-        step = cho_solve(cho_factor(hessian, lower=True), gradient)
+        factor = cho_factor(weighted_gram(x, w * mu * (1.0 - mu)) + np.diag(ridge), lower=True)
+        step = cho_solve(factor, gradient)
         size, fall = 1.0, float(gradient @ step)
         if fall < DECREMENT * len(x):
             break
-        while (trial := _objective(x, beta - size * step, labels, w, ridge)) > loss - 1e-4 * size * fall:
-            size /= 2
-            if size < 1e-6:
+        start, eta_step = (beta, eta), x @ step
+        while True:
+            beta, eta = start[0] - size * step, start[1] - size * eta_step
+            trial = _objective(eta, beta, labels, w, ridge)
+            if trial <= loss - 1e-4 * size * fall or size < 2e-6:
                 break
-        beta, loss = beta - size * step, trial
-    degrees = len(ridge) - float(np.trace(cho_solve(cho_factor(hessian, lower=True), np.diag(ridge))))
+            size /= 2
+        loss = trial
+    degrees = len(ridge) - float(np.trace(cho_solve(factor, np.diag(ridge))))
     return Logit(float(beta[0]), beta[1:], degrees)
 
 
-def _objective(x: Floats, beta: Floats, labels: Booleans, weights: Floats, ridge: Floats) -> float:
-    return float(weights @ log_loss(x @ beta, labels) + 0.5 * ridge @ beta**2)
+def weighted_gram(x: Floats, weights: Floats) -> Floats:
+    """Return Σ w·xxᵀ; as a product of a matrix with itself, half of it need not be worked out."""
+    scaled = x * np.sqrt(weights)[:, None]
+    return np.asarray(scaled.T @ scaled)
+
+
+def _objective(eta: Floats, beta: Floats, labels: Booleans, weights: Floats, ridge: Floats) -> float:
+    return float(weights @ log_loss(eta, labels) + 0.5 * ridge @ beta**2)
 
 
 def log_loss(log_odds: Floats, labels: Booleans) -> Floats:

@@ -22,6 +22,7 @@ from tiltmeter.models.candidates import (
     Sample,
     Trial,
     chosen,
+    every_log_odds,
     fit_candidate,
     trial,
 )
@@ -30,6 +31,7 @@ from tiltmeter.progress import each, stage
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.crossfit import CLIP, Pairing, clipped_share, known_pairing, pairing
 from tiltmeter.theory.uncertainty import Booleans, Codes, Column, Integers, Rows, RowSums, sums_by
+from tiltmeter.threads import in_threads, steps_in_threads
 
 SEVERAL_PAIRINGS = 20_000  # rows up to which three pairings are averaged
 FITTED_ROWS = 15_000  # of each fold, at most, that a model is fitted on
@@ -168,11 +170,13 @@ def chosen_membership(
     samples = [sample.rows(np.isin(at, part)) for part in parts]
     tried = samples if rows.audited.size <= SEVERAL_PAIRINGS else samples[:TRIED_PARTS]
     with stage(0.0, 0.6):
-        trials = [trial(own, offered, seed) for own in each(tried)]
+        trials = steps_in_threads(lambda own: trial(own, offered, seed), tried, fold.size)
     candidate = chosen(trials, offered)
     with stage(0.6, 0.9):
-        models = [fit_candidate(candidate, own, seed) for own in each((*samples, sample))]
-    log_odds = _evaluate(models, encoder, table, rows.audited.size)
+        whole, *models = steps_in_threads(
+            lambda own: fit_candidate(candidate, own, seed), (sample, *samples), fold.size
+        )
+    log_odds = _evaluate([*models, whole], encoder, table, rows.audited.size)
     untried: list[Trial | None] = [None] * (len(parts) - len(trials))
     fits = [PartFit(p, len(s.audited), t) for p, s, t in zip(parts, samples, [*trials, *untried], strict=True)]
     return _assembled(rows, fold, _places(plan, parts), log_odds, candidate.name, tuple(fits))
@@ -204,11 +208,12 @@ def _sample(rows: Rows, table: Table, encoder: Encoding, index: Integers) -> Sam
 def _evaluate(models: list[FittedModel], encoder: Encoding, table: Table, size: int) -> Floats:
     """Return every model's log-odds on every row, (models, n), a chunk of rows at a time."""
     log_odds = np.empty((len(models), size))
-    for start in range(0, size, CHUNK):
+
+    def evaluate(start: int) -> None:
         chunk = slice(start, min(start + CHUNK, size))
-        matrix, raw = encoder.matrix(table, chunk), encoder.raw(table, chunk)
-        for place, model in enumerate(models):
-            log_odds[place, chunk] = model.log_odds(matrix, raw)
+        log_odds[:, chunk] = every_log_odds(models, encoder, table, chunk)
+
+    in_threads(evaluate, range(0, size, CHUNK), size)
     return log_odds
 
 

@@ -10,12 +10,13 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from tiltmeter.models.design import Encoding, Table, code_columns, encoded_rows, encoding
+from tiltmeter.models.logit import weighted_gram
 from tiltmeter.models.membership import CHUNK, Membership, prior_log_odds
-from tiltmeter.progress import each
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.crossfit import CLIP
 from tiltmeter.theory.shapley import compact
 from tiltmeter.theory.uncertainty import Booleans, Integers, Rows
+from tiltmeter.threads import in_threads, steps_in_threads
 
 REGRESSED_ROWS = 30_000  # at most, for one fit
 RIDGE = 1.0
@@ -58,14 +59,14 @@ class Regressor:
         x = self.encoder.matrix(self.table, train)
         centre, middle = np.average(x, axis=0, weights=w), float(np.average(y, weights=w))
         x -= centre
-        normal = (x.T * w) @ x + RIDGE * np.eye(x.shape[1])
+        normal = weighted_gram(x, w) + RIDGE * np.eye(x.shape[1])
         slopes = cho_solve(cho_factor(normal, lower=True), x.T @ (w * (y - middle)))
         left = y - middle - x @ slopes
         flexible = self._trees(train, left, w) if self.cells is None else cell_means(self.cells, train, left, w)
         means = np.empty(wanted.size)
         for start in range(0, wanted.size, CHUNK):
             chunk = wanted[start : start + CHUNK]
-            linear = (self.encoder.matrix(self.table, chunk) - centre) @ slopes
+            linear = self.encoder.applied(self.table, chunk, slopes[:, None])[:, 0] - centre @ slopes
             means[start : start + CHUNK] = middle + linear + flexible(chunk)
         return means
 
@@ -114,9 +115,12 @@ def reference_expectation(rows: Rows, table: Table, outcome: Floats, fold: Integ
     """Return μ(x) = E1[W|X=x] for every row, learnt from the reference rows of the other folds."""
     regressor = Regressor.of(table, rows.weights, seed)
     expected = np.empty(outcome.size)
-    for f in range(int(fold.max()) + 1):
+
+    def expect(f: int) -> None:
         own = np.flatnonzero(fold == f)
         expected[own] = regressor.fitted(outcome, np.flatnonzero(~rows.audited & (fold != f)), own)
+
+    steps_in_threads(expect, range(int(fold.max()) + 1), fold.size)
     return expected
 
 
@@ -154,7 +158,7 @@ def with_products(columns: Columns, target: Floats, train: Integers, w: Floats) 
     matrix, owners = columns.matrix, columns.owners
     x = matrix[train] - np.average(matrix[train], axis=0, weights=w)
     y = target[train] - np.average(target[train], weights=w)
-    left = y - x @ np.linalg.solve((x.T * w) @ x + RIDGE * np.eye(x.shape[1]), x.T @ (w * y))
+    left = y - x @ np.linalg.solve(weighted_gram(x, w) + RIDGE * np.eye(x.shape[1]), x.T @ (w * y))
     z = x[:, : columns.movable]
     strength = np.abs((z.T * (w * left)) @ z) / np.sqrt((z**2).T @ z**2 + 1e-12)
     one, other = np.triu_indices(columns.movable, 1)
@@ -224,7 +228,7 @@ class LeaveOneOut:
         matrix, owners = with_products(self.columns, target, train, w)
         centre, middle = np.average(matrix[train], axis=0, weights=w), float(np.average(target[train], weights=w))
         x = matrix[train] - centre
-        inverse = np.linalg.inv((x.T * w) @ x + RIDGE * np.eye(x.shape[1]))
+        inverse = np.linalg.inv(weighted_gram(x, w) + RIDGE * np.eye(x.shape[1]))
         slopes = inverse @ (x.T @ (w * (target[train] - middle)))
         every = [slopes]
         for j in range(self.features):
@@ -263,8 +267,9 @@ def left_out_expectations(
     has_trees = False
     if regressions.cells is None:
         tried = list(zip(targets, trains, tests, strict=True))[:TRIED_PARTS]
-        has_trees = float(np.mean([regressions.trees_gain(*one) for one in tried])) > TREES_HELP
-    fits = [regressions.means(g, train, has_trees) for g, train in each(list(zip(targets, trains, strict=True)))]
+        has_trees = float(np.mean(in_threads(lambda one: regressions.trees_gain(*one), tried, fold.size))) > TREES_HELP
+    learnt = list(zip(targets, trains, strict=True))
+    fits = steps_in_threads(lambda one: regressions.means(*one, has_trees), learnt, fold.size)
     everyone, means = np.arange(fold.size), np.array(fits)
     for j in range(1 + len(table)):
         yield [(means[half[fold, 0], j, everyone], means[half[fold, 1], j, everyone]) for half in membership.plan]

@@ -16,9 +16,11 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from tiltmeter.models.design import Table, encoded_rows, encoding
+from tiltmeter.models.logit import weighted_gram
 from tiltmeter.models.regressions import RIDGE, Columns, owned_columns, with_products
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import Booleans, Functional, Integers, Normal, Rows
+from tiltmeter.threads import in_threads, steps_in_threads
 
 ORDERS = 32  # of the features; all of them where there are no more
 
@@ -50,15 +52,12 @@ def learned_shapley(
     """Return each feature's mean contribution over the orders; its error is that of rows and that of orders."""
     count = len(table)
     columns = owned_columns(table, encoding(table, encoded_rows(outcome.size, seed)))
-    folds = [_fold(rows, columns, outcome, fold == f) for f in range(int(fold.max()) + 1)]
+    every_fold = range(int(fold.max()) + 1)
+    folds = in_threads(lambda f: _fold(rows, columns, outcome, fold == f), every_fold, outcome.size)
     pairs = list(_antithetic(count, orders, np.random.default_rng(seed)))
-    values, influence = np.zeros((len(pairs), count)), np.zeros((count, outcome.size))
-    for place, pair in enumerate(pairs):
-        for order in pair:
-            gained = _contributions(rows, outcome, folds, order)
-            for j, part in zip(order, gained, strict=True):
-                values[place, j] += part.value / len(pair)
-                influence[j] += part.influence / (len(pair) * len(pairs))
+    gained = steps_in_threads(lambda pair: _mean_contributions(rows, outcome, folds, pair), pairs, outcome.size)
+    values = np.array([value for value, _ in gained])
+    influence = np.asarray(sum(part for _, part in gained)) / len(pairs)
     is_exhaustive = len(pairs) * 2 >= math.factorial(count)
     spread = np.zeros(count) if is_exhaustive else values.var(axis=0, ddof=1) / len(pairs)
     se = np.sqrt((influence**2).sum(axis=1) + spread)
@@ -89,7 +88,19 @@ def _fold(rows: Rows, columns: Columns, outcome: Floats, here: Booleans) -> _Fol
     shift = np.average(matrix[others], axis=0, weights=rows.weights[others]) - centre
     sides = np.column_stack([x.T @ (w * (outcome[train] - level)), train.size * shift])
     own = np.flatnonzero(here)
-    return _Fold(own, matrix[own] - centre, owners, (x.T * w) @ x + RIDGE * np.eye(len(owners)), sides, level)
+    return _Fold(own, matrix[own] - centre, owners, weighted_gram(x, w) + RIDGE * np.eye(len(owners)), sides, level)
+
+
+def _mean_contributions(
+    rows: Rows, outcome: Floats, folds: list[_Fold], orders: tuple[tuple[int, ...], ...]
+) -> tuple[Floats, Floats]:
+    """Return each feature's contribution, the mean over the orders, and its influence."""
+    values, influence = np.zeros(len(orders[0])), np.zeros((len(orders[0]), outcome.size))
+    for order in orders:
+        for j, part in zip(order, _contributions(rows, outcome, folds, order), strict=True):
+            values[j] += part.value / len(orders)
+            influence[j] += part.influence / len(orders)
+    return values, influence
 
 
 def _contributions(rows: Rows, outcome: Floats, folds: list[_Fold], order: tuple[int, ...]) -> list[Functional]:
