@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tiltmeter.engines.arrays import cell_sums
+from tiltmeter.engines.arrays import below
 from tiltmeter.errors import SupportError
 from tiltmeter.models.features import Feature
 from tiltmeter.theory.checks import Floats
@@ -33,6 +33,7 @@ CALIBRATION_BINS = 10
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 VALUE_BINS = 80  # of f~ from −4 to 4 for one value of a feature
 MOVING_VALUES = 600  # feature values with distributions of their own, which follow the dial: the page must stay small
+CHUNK = 1 << 14  # rows whose places are made at a time
 EDGE = 1e-9  # values no further below an edge than this are above it: rounding decides nothing
 
 
@@ -64,11 +65,6 @@ class Binned:
     features: tuple[Feature, ...]
     moved: Floats | None
 
-    @property
-    def is_weighted(self) -> bool:
-        """Whether people count for other than 1."""
-        return not bool((self.weights == 1.0).all())
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tally:
@@ -84,6 +80,11 @@ class Tally:
         )
         return Tally((counts[0], counts[1]), (weights[0], weights[1]))
 
+    def coarse(self, bins: int) -> Tally:
+        """Return the tally of f~ in wider bins than the fine ones."""
+        counts, weights = (tuple(_coarse(one, bins) for one in both) for both in (self.counts, self.weights))
+        return Tally((counts[0], counts[1]), (weights[0], weights[1]))
+
     def shares(self, group: int) -> list[float | None]:
         """Return each bin's share of a group (0 the audited, 1 the reference), None where it is withheld."""
         share = self.weights[group] / self.weights[group].sum()
@@ -91,12 +92,14 @@ class Tally:
         return [None if is_hidden else min(float(part), 1.0) for part, is_hidden in zip(share, hidden, strict=True)]
 
 
-def _tally(found: Binned, places: Integers, bins: int) -> Tally:
-    """Return the tally of both groups; counted as twice as many bins, since picking rows costs more than counting."""
-    of_both = places + bins * ~found.audited
-    counts = np.bincount(of_both, minlength=2 * bins)
-    weights = _weighed(of_both, found.weights, 2 * bins) if found.is_weighted else counts.astype(np.float64)
-    return Tally((counts[:bins], counts[bins:]), (weights[:bins], weights[bins:]))
+def _tally(audited: Booleans, weights: Floats | None, places: Integers, of_audited: Integers, bins: int) -> Tally:
+    """Return the tally of both groups by the places of all rows and of the audited ones; no weights where all are 1."""
+    if weights is None:
+        mine, everyone = np.bincount(of_audited, minlength=bins), np.bincount(places, minlength=bins)
+        return Tally((mine, everyone - mine), (mine.astype(np.float64), (everyone - mine).astype(np.float64)))
+    of_both = places + bins * ~audited
+    counts, weighed = np.bincount(of_both, minlength=2 * bins), _weighed(of_both, weights, 2 * bins)
+    return Tally((counts[:bins], counts[bins:]), (weighed[:bins], weighed[bins:]))
 
 
 def _audited_tally(places: Integers, weights: Floats | None, bins: int) -> Tally:
@@ -180,20 +183,27 @@ def tallied(
     found: Binned, correction: CorrectionFunction, dialled: Sequence[CorrectionFunction], edges: Floats
 ) -> Tallies:
     """Return the bins of these rows, f~ at each dial position among them; `edges` are those of the calibration."""
-    places, bins = np.searchsorted(edges, found.log_ratio + EDGE, side="right"), len(edges) + 1
-    ratio = found.weights * np.exp(found.log_ratio)
-    mine = np.flatnonzero(found.audited)
-    weights = found.weights[mine] if found.is_weighted else None
-    log_odds, scores = found.log_odds[mine], found.scores[mine]
-    values = [np.asarray(f(log_odds, scores)) for f in dialled]
-    at = [_places(f, -4.0, 4.0, CORRECTION_BINS) for f in values]
+    places, bins = below(edges, found.log_ratio + EDGE, or_equal=True), len(edges) + 1
+    mine, others = np.flatnonzero(found.audited), np.flatnonzero(~found.audited)
+    ratio = found.weights[others] * np.exp(found.log_ratio[others])
+    is_weighted = not bool((found.weights == 1.0).all())
+
+    def tally(of_rows: Integers, of_mine: Integers, size: int) -> Tally:
+        weights = found.weights if is_weighted else None
+        return _tally(found.audited, weights, of_rows, of_mine, size)
+
+    score, overlap = _places(found.outcome, 0.0, 1.0, SCORE_BINS), _places(found.log_ratio, -4.0, 4.0, RATIO_BINS)
+    codes = {feature.name: feature.codes[mine] for feature in found.features}
+    people = {one.name: tally(one.codes, codes[one.name], len(one.labels)) for one in found.features}
+    rows = _audited(found, mine, is_weighted, correction.audited.mean)
+    fine, profiles = _profile_tallies(rows, people, codes, [*dialled, correction])
     return Tallies(
-        score=_tally(found, _places(found.outcome, 0.0, 1.0, SCORE_BINS), SCORE_BINS),
-        overlap=_tally(found, _places(found.log_ratio, -4.0, 4.0, RATIO_BINS), RATIO_BINS),
-        calibration=_tally(found, places, bins),
-        expected=_weighed(places + bins * ~found.audited, ratio, 2 * bins)[bins:],
-        correction=tuple(_audited_tally(one, weights, CORRECTION_BINS) for one in at),
-        profiles=_profile_tallies(found, mine, correction, values),
+        score=tally(score, score[mine], SCORE_BINS),
+        overlap=tally(overlap, overlap[mine], RATIO_BINS),
+        calibration=tally(places, places[mine], bins),
+        expected=_weighed(places[others], ratio, bins),
+        correction=tuple(one.coarse(CORRECTION_BINS) for one in fine[:-1]),
+        profiles=profiles,
     )
 
 
@@ -271,9 +281,18 @@ def part_of_group(share: float, people: int, of_all: int) -> str:
     return "all but fewer than ten people" if of_all - people < SUPPRESSED_BELOW else f"{100 * share:.1f} %"
 
 
-def _places(values: Floats, low: float, high: float, bins: int) -> Integers:
-    """Return the bin of each value among equal ones, the ends open."""
-    return np.clip(np.floor((values - low) * (bins / (high - low)) + EDGE), 0, bins - 1).astype(np.intp)
+def _places(values: Floats, low: float, high: float, bins: int, into: Integers | None = None) -> Integers:
+    """Return the bin of each value among equal ones, the ends open; made in a few rows' space, which is reused."""
+    places = np.empty(len(values), dtype=np.intp) if into is None else into
+    space = np.empty(min(len(values), CHUNK))
+    for start in range(0, len(values), CHUNK):
+        part = values[start : start + CHUNK]
+        x = space[: len(part)]
+        np.subtract(part, low, out=x)
+        x *= bins / (high - low)
+        x += EDGE
+        places[start : start + CHUNK] = np.clip(x, 0, bins - 1, out=x)
+    return places
 
 
 def _both_groups(tally: Tally, low: float, high: float) -> list[dict[str, Any]]:
@@ -337,63 +356,79 @@ def _coefficients(position: float, f: CorrectionFunction) -> dict[str, Any]:
 
 
 def _profile_tallies(
-    found: Binned, mine: Integers, correction: CorrectionFunction, values: Sequence[Floats]
-) -> dict[str, ValueTally]:
-    """Return the sums by value of each feature; the first few hundred values have distributions of their own.
+    rows: _Audited, people: dict[str, Tally], codes: dict[str, Integers], positions: Sequence[CorrectionFunction]
+) -> tuple[list[Tally], dict[str, ValueTally]]:
+    """Return f~ of the audited people in fine bins at each dial position, and their sums by value of each feature.
 
-    `mine` are the audited rows, and `values` their f~ at each dial position.
+    The first few hundred values have distributions of their own.
     """
-    audited = _Audited(
-        found.weights[mine] if found.is_weighted else None,
-        found.log_odds[mine],
-        found.scores[mine],
-        found.outcome[mine],
-        None if found.moved is None else found.moved[mine],
-    )
-    fine = [_places(f, -REACH, REACH, FINE) for f in values]
-    at = _places(np.asarray(correction(audited.log_odds, audited.scores)), -4.0, 4.0, VALUE_BINS)
-    result, room = {}, MOVING_VALUES
-    for feature in found.features:
-        room -= len(feature.labels)
-        drawn = (fine, at) if room >= 0 else ([], None)
-        people = _tally(found, feature.codes, len(feature.labels))
-        result[feature.name] = _value_tally(audited, people, feature.codes[mine], correction.audited.mean, *drawn)
-    return result
+    sizes = {name: len(tally.counts[0]) for name, tally in people.items()}
+    room = np.cumsum(list(sizes.values())) <= MOVING_VALUES
+    drawn = {name: codes[name] * FINE for name, has_room in zip(sizes, room, strict=True) if has_room}
+    crowd = {name: np.zeros((len(positions), sizes[name], FINE)) for name in drawn}
+    fine = crowd if rows.weights is None else {name: np.zeros_like(table) for name, table in crowd.items()}
+    places, keys = (np.empty(len(rows.log_odds), dtype=np.intp) for _ in range(2))
+    whole = []
+    for number, f in enumerate(positions):
+        _places(np.asarray(f(rows.log_odds, rows.scores)), -REACH, REACH, FINE, into=places)
+        whole.append(_audited_tally(places, rows.weights, FINE))
+        for name, starts in drawn.items():
+            np.add(starts, places, out=keys)
+            crowd[name][number] = np.bincount(keys, minlength=crowd[name][0].size).reshape(-1, FINE)
+            if rows.weights is not None:
+                fine[name][number] = _weighed(keys, rows.weights, crowd[name][0].size).reshape(-1, FINE)
+    nothing = np.zeros((0, 0, FINE))
+    return whole, {
+        name: _value_tally(rows, tally, codes[name], fine.get(name, nothing), crowd.get(name, nothing))
+        for name, tally in people.items()
+    }
 
 
 class _Audited(NamedTuple):
-    """The audited rows of a batch; no weights where all are 1."""
+    """The audited rows of a batch; no weights where all are 1. `centred` are w·(ℓ, W_1, …) less its pivot."""
 
     weights: Floats | None
     log_odds: Floats
     scores: Floats
     outcome: Floats
     moved: Floats | None
+    pivot: Floats
+    centred: list[Floats]
 
 
-def _value_tally(
-    rows: _Audited, people: Tally, codes: Integers, pivot: Floats, fine: list[Integers], at: Integers | None
-) -> ValueTally:
+def _audited(found: Binned, mine: Integers, is_weighted: bool, pivot: Floats) -> _Audited:
+    weights = found.weights[mine] if is_weighted else None
+    log_odds, scores = found.log_odds[mine], found.scores[mine]
+    columns = [log_odds, *(scores[:, 1:].T if scores.ndim == 2 else [scores])]
+    centred = [column - at for column, at in zip(columns, pivot, strict=True)]
+    outcome, moved = found.outcome[mine], None if found.moved is None else found.moved[mine]
+    if weights is not None:
+        centred, outcome = [weights * column for column in centred], weights * outcome
+    return _Audited(weights, log_odds, scores, outcome, moved, pivot, centred)
+
+
+def _value_tally(rows: _Audited, people: Tally, codes: Integers, fine: Floats, crowd: Floats) -> ValueTally:
+    """Return the sums by value of a feature; the last of the dial positions is that of the correction."""
     size = len(people.counts[0])
-    starts = codes * FINE
-
-    def by_position(weights: Floats | None) -> Floats:
-        found = np.zeros((len(fine), size, FINE))
-        for target, places in zip(found, fine, strict=True):
-            target[:] = np.bincount(starts + places, weights, size * FINE).reshape(size, FINE)
-        return found
-
-    crowd = by_position(None)
-    outcome = rows.outcome if rows.weights is None else rows.weights * rows.outcome
+    sums = np.column_stack([_weighed(codes, column, size) for column in rows.centred])
+    dialled = crowd[:-1]
     return ValueTally(
         people=people,
-        sums=cell_sums(rows.log_odds, rows.scores, codes, size, rows.weights, pivot),
-        score=_weighed(codes, outcome, size),
+        sums=CellSums(rows.pivot, people.weights[0], sums),
+        score=_weighed(codes, rows.outcome, size),
         moved=None if rows.moved is None else _weighed(codes, rows.moved, size),
-        fine=crowd if rows.weights is None else by_position(rows.weights),
-        crowd=crowd,
-        at=None if at is None else np.bincount(codes * VALUE_BINS + at, minlength=size * VALUE_BINS),
+        fine=dialled if fine is crowd else fine[:-1],
+        crowd=dialled,
+        at=_coarse(crowd[-1].astype(np.int64), VALUE_BINS) if len(crowd) else None,
     )
+
+
+def _coarse(fine: Any, bins: int) -> Any:
+    """Return counts or weights in equal bins from −4 to 4, the ends open, each a union of fine bins."""
+    wide = round(FINE * 8.0 / (2 * REACH) / bins)
+    starts = round(FINE * (REACH - 4.0) / (2 * REACH)) + wide * np.arange(bins)
+    starts[0] = 0
+    return np.add.reduceat(fine, starts, axis=-1)
 
 
 def _profile(tally: ValueTally, feature: Feature, positions: int) -> dict[str, Any]:

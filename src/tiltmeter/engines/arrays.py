@@ -135,16 +135,16 @@ def _check_sums(moments: GroupMoments, weighted: bool) -> None:
         )
 
 
-def below(edges: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.intp]:
+def below(edges: NDArray[np.float64], values: NDArray[np.float64], or_equal: bool = False) -> NDArray[np.intp]:
     """Return how many edges lie below each value: a few are counted one by one, faster than any search."""
     if len(edges) > MOST_COUNTED_EDGES:
-        return np.searchsorted(edges, values, side="left")
+        return np.searchsorted(edges, values, side="right" if or_equal else "left")
     found = np.empty(len(values), dtype=np.intp)
     for start in range(0, len(values), COUNTED):
         part = values[start : start + COUNTED]
         count = np.zeros(len(part), dtype=np.uint8)
         for edge in edges:
-            count += part > edge
+            count += part >= edge if or_equal else part > edge
         found[start : start + COUNTED] = count
     return found
 

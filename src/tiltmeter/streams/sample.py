@@ -30,28 +30,35 @@ class RowSample:
 
 
 def _smallest(frame: pl.DataFrame, is_complete: bool) -> RowSample:
-    others = [name for name in frame.columns if name not in (HASH, PEOPLE)]
-    distinct = frame.group_by(HASH).agg(pl.col(PEOPLE).sum(), pl.col(others).first()).sort(HASH)
-    return RowSample(distinct.head(SAMPLED).select(frame.columns), is_complete and distinct.height <= SAMPLED)
+    hashes = frame[HASH].to_numpy()
+    order = np.argsort(hashes, kind="stable")
+    starts = _first_of_equals(hashes[order])
+    people = np.add.reduceat(frame[PEOPLE].to_numpy()[order], starts)[:SAMPLED]
+    distinct = frame[order[starts[:SAMPLED]]].with_columns(pl.Series(PEOPLE, people))
+    return RowSample(distinct, is_complete and len(starts) <= SAMPLED)
+
+
+def _first_of_equals(ordered: NDArray[np.uint64]) -> NDArray[np.intp]:
+    return np.flatnonzero(np.concatenate([ordered[:1] == ordered[:1], ordered[1:] != ordered[:-1]]))
 
 
 def sampled(rows: pl.DataFrame) -> tuple[RowSample, int]:
     """Return the rows with the smallest hashes, and the sum of all hashes."""
     hashes = _hashes(rows.get_columns())
-    limit = _limit(hashes.to_numpy())
+    limit = _limit(hashes)
     near = hashes <= limit
     frame = rows.filter(near).with_columns(hashes.filter(near).alias(HASH), pl.lit(1, dtype=pl.Int64).alias(PEOPLE))
     return _smallest(frame, True), int(hashes.sum())
 
 
-def _limit(hashes: NDArray[np.uint64]) -> int:
+def _limit(hashes: pl.Series) -> int:
     """Return a hash that one more distinct row than are kept has or lies below: what is left out leaves a trace."""
     whole = 2**64 - 1
-    limit = min(whole, int(1.25 * SAMPLED / max(len(hashes), 1) * whole))
+    limit = min(whole, int(2 * SAMPLED / max(len(hashes), 1) * whole))
     while True:
-        lowest = np.unique(hashes if limit == whole else hashes[hashes <= np.uint64(limit)])
+        lowest = (hashes if limit == whole else hashes.filter(hashes <= limit)).unique().to_numpy()
         if len(lowest) > SAMPLED:
-            return int(lowest[SAMPLED])
+            return int(np.partition(lowest, SAMPLED)[SAMPLED])
         if limit == whole:
             return whole
         limit = min(whole, 3 * limit)

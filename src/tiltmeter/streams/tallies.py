@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tiltmeter.bins import Binned, Tallies, tallied
 from tiltmeter.models.design import MOST_PRODUCTS, REACH
 from tiltmeter.people import TIED
-from tiltmeter.streams.cells import CHUNK
+from tiltmeter.streams.cells import chunks
 from tiltmeter.streams.levels import numbers_of
 from tiltmeter.streams.powers import PairBatch, PairPlan, pair_batch
 from tiltmeter.theory.checks import Floats
@@ -137,25 +137,29 @@ def _moved(plan: TallyPlan, rows: PairBatch) -> Floats | None:
     """Return w·e^(W·t), each audited row's weight after the least change, up to a factor."""
     if plan.tilt is None:
         return None
-    others = rows.scores if plan.pair.outcomes == 1 else rows.scores[:, 1:]
-    at = plan.pair.pivot[1:] if plan.pair.outcomes == 1 else plan.pair.pivot[2:]
-    return np.asarray(rows.weights * np.exp((others - at) @ plan.tilt))
+    first = 0 if plan.pair.outcomes == 1 else 1
+    moved = np.zeros(len(rows.weights))
+    for score, at, t in zip(rows.scores.T[first:], plan.pair.pivot[1 + first :], plan.tilt, strict=True):
+        moved += (score - at) * t
+    np.exp(moved, out=moved)
+    moved *= rows.weights
+    return moved
 
 
 def _extremes(plan: TallyPlan, rows: PairBatch, scores: Floats) -> dict[str, Extreme]:
-    mine = rows.audited & (rows.weights > 0)
+    mine = np.flatnonzero(rows.audited & (rows.weights > 0))
     f = np.asarray(plan.correction(rows.log_odds[mine], scores[mine]))
-    codes = np.column_stack([column[mine] for column in rows.codes])
     sides = {"max": -f, "min": f, "near_zero": np.abs(f)}
-    return {name: _extreme(values, f, codes) for name, values in sides.items()}
+    return {name: _extreme(values, f, mine, rows.codes) for name, values in sides.items()}
 
 
-def _extreme(values: Floats, f: Floats, codes: Integers) -> Extreme:
+def _extreme(values: Floats, f: Floats, mine: Integers, columns: Sequence[Integers]) -> Extreme:
     if not values.size:
         return NOBODY
     tied = np.flatnonzero(values <= values.min() + TIED)
-    place = int(tied[np.lexsort(codes[tied].T[::-1])[0]])
-    return Extreme(float(values[place]), tuple(codes[place].tolist()), float(f[place]))
+    codes = np.column_stack([column[mine[tied]] for column in columns])
+    first = np.lexsort(codes.T[::-1])[0]
+    return Extreme(float(values[tied[first]]), tuple(codes[first].tolist()), float(f[tied[first]]))
 
 
 def _alone(plan: TallyPlan, rows: PairBatch) -> tuple[float, int]:
@@ -171,50 +175,56 @@ def _alone(plan: TallyPlan, rows: PairBatch) -> tuple[float, int]:
 
 def _balance(plan: TallyPlan, rows: PairBatch) -> tuple[tuple[PowerSums, PowerSums], ...]:
     """Return the sums of each balanced column: one matrix product for all of them."""
-    columns = plan.balanced
-    if not columns:
+    balanced = plan.balanced
+    if not balanced:
         return ()
-    z, size = _standardised(plan, rows), len(columns)
-    ratio = np.exp(rows.log_odds - plan.pair.top)
-    total = np.zeros((12, 1 + 2 * size))
-    for start in range(0, len(ratio), CHUNK):
-        part = slice(start, start + CHUNK)
-        powers = np.ones((1 + 2 * size, len(ratio[part])))
-        for x, names in zip(powers[1 : 1 + size], columns, strict=True):
-            for name in names:
-                x *= z[name][part]
-        np.square(powers[1 : 1 + size], out=powers[1 + size :])
-        total += _sides(rows.audited[part], rows.weights[part], ratio[part]) @ powers.T
-    counts = (np.array([int(who.sum())]) for who in (rows.audited, ~rows.audited))
-    groups = zip((total[:6], total[6:]), counts, strict=True)
-    found = [[_column_sums(sides, j, size, people) for j in range(size)] for sides, people in groups]
+    numbers = [numbers_of(rows.table[one.name]) for one in plan.pair.levels if one.has_numbers]
+    found = []
+    for who in (rows.audited, ~rows.audited):
+        index, total = np.flatnonzero(who), np.zeros((6, 1 + 2 * len(balanced)))
+        for part in chunks(len(index)):
+            picked = index[part]
+            ratio = np.exp(rows.log_odds[picked] - plan.pair.top)
+            sides = _sides(rows.weights[picked] if plan.pair.is_weighted else None, ratio)
+            total[: len(sides)] += sides @ _columns(plan, balanced, [values[picked] for values in numbers]).T
+        if not plan.pair.is_weighted:
+            total[3:] = total[:3]
+        people = np.array([len(index)])
+        found.append([_column_sums(total, j, len(balanced), people) for j in range(len(balanced))])
     return tuple(zip(*found, strict=True))
 
 
-def _sides(audited: NDArray[np.bool_], weights: Floats, ratio: Floats) -> Floats:
-    """Return w, w·e^ℓ, w·e^2ℓ, w², w²·e^ℓ and w²·e^2ℓ of the audited and of the reference rows."""
-    w0 = weights * audited
-    found = []
-    for w in (w0, weights - w0):
-        for weighed in (w, w**2):
-            found += [weighed, weighed * ratio, weighed * ratio * ratio]
-    return np.array(found)
+def _sides(weights: Floats | None, ratio: Floats) -> Floats:
+    """Return w, w·e^ℓ, w·e^2ℓ, and w², w²·e^ℓ, w²·e^2ℓ where weights are not 1."""
+    powers = np.stack([np.ones_like(ratio), ratio, ratio * ratio])
+    return powers if weights is None else np.vstack([weights * powers, weights**2 * powers])
+
+
+def _columns(plan: TallyPlan, balanced: Sequence[tuple[str, ...]], numbers: Sequence[Floats]) -> Floats:
+    """Return 1, the balanced columns and their squares."""
+    names = [levels.name for levels in plan.pair.levels if levels.has_numbers]
+    z = {name: _standardised(values, *scale) for name, values, scale in zip(names, numbers, plan.scales, strict=True)}
+    found, size = np.ones((1 + 2 * len(balanced), len(numbers[0]))), len(balanced)
+    for x, parts in zip(found[1 : 1 + size], balanced, strict=True):
+        for name in parts:
+            x *= z[name]
+    np.square(found[1 : 1 + size], out=found[1 + size :])
+    return found
+
+
+def _standardised(values: Floats, mean: float, sd: float) -> Floats:
+    """Return how many standard deviations each value lies from the mean, 0 where it is missing."""
+    if not sd > 0:
+        return np.zeros(len(values))
+    z = np.clip((values - mean) / sd, -REACH, REACH)
+    z[np.isnan(z)] = 0.0
+    return z
 
 
 def _column_sums(sides: Floats, column: int, count: int, people: Integers) -> PowerSums:
     at = (0, 1 + column, 1 + count + column)  # Σ of 1, x and x²
     first, second = ([[sides[3 * power + e, at[i]] for i, e in BALANCE_EXPONENTS]] for power in (0, 1))
     return PowerSums(people, np.array(first), np.array(second))
-
-
-def _standardised(plan: TallyPlan, rows: PairBatch) -> dict[str, Floats]:
-    numeric = [levels for levels in plan.pair.levels if levels.has_numbers]
-    found = {}
-    for levels, (mean, sd) in zip(numeric, plan.scales, strict=True):
-        values = numbers_of(rows.table[levels.name])
-        z = np.clip((values - mean) / sd, -REACH, REACH) if sd > 0 else np.zeros(len(values))
-        found[levels.name] = np.where(np.isnan(values), 0.0, z)
-    return found
 
 
 def balance_rows(sums: Sequence[PowerSums]) -> tuple[SummedRows, Polynomial, Polynomial]:

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from tiltmeter.streams.cells import chunks
 from tiltmeter.streams.sample import GROUP, PEOPLE, WEIGHT
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import Integers
 
 MOST_COUNTED = 32_768  # distinct values of a feature that are counted one by one
-MOST_PLACES = 1 << 20  # of whole numbers and groups that are counted by their place
+MOST_PLACES = 1 << 20  # of values in groups that are counted by their place
 MOST_EXACT = 2.0**53  # whole numbers that a float can tell apart
 
 
@@ -47,7 +48,7 @@ RANGES = (
 
 def value_counts(column: pl.Series, codes: Integers, labels: pl.Series, weights: Floats | None) -> ValueCounts:
     """Return the value counts of a feature; `codes` are of the groups, and `weights` None where all are 1."""
-    frame = _of_whole_numbers(column, codes, len(labels), weights)
+    frame = _by_place(column, codes, len(labels), weights)
     if frame is None:
         frame = _of_any(column, codes, weights)
     everyone = frame
@@ -61,47 +62,56 @@ def _named(frame: pl.DataFrame, labels: pl.Series) -> pl.DataFrame:
     return frame.with_columns(labels.gather(frame[GROUP].cast(pl.UInt32)))
 
 
-def _of_whole_numbers(column: pl.Series, codes: Integers, groups: int, weights: Floats | None) -> pl.DataFrame | None:
-    """Return the counts of whole numbers that lie close together, by their places; None of other columns."""
-    found = _places(column)
-    if found is None:
+def _by_place(column: pl.Series, codes: Integers, groups: int, weights: Floats | None) -> pl.DataFrame | None:
+    """Return the counts of texts, or of whole numbers that lie close together, by their places; None of others."""
+    found = _text_places(column) if column.dtype in (pl.String, pl.Enum) else _number_places(column)
+    if found is None or (len(found[0]) + 1) * groups > MOST_PLACES:
         return None
-    low, places = found
-    size = (int(places.max(initial=0)) + 1) * groups
-    if size > MOST_PLACES:
-        return None
+    values, places = found
     places = places * groups + codes
-    counts = np.bincount(places, minlength=size)
+    counts = np.bincount(places, minlength=(len(values) + 1) * groups)
     filled = np.flatnonzero(counts)
     if len(filled) > MOST_COUNTED:
         return None
-    numbers = pl.Series(filled // groups - 1 + low)
     parts = {
         GROUP: filled % groups,
-        column.name: numbers.set(numbers < low, None).cast(column.dtype),
+        column.name: pl.concat([values.clear(1), values]).gather(filled // groups),
         PEOPLE: counts[filled],
         WEIGHT: (counts if weights is None else np.bincount(places, weights))[filled].astype(np.float64),
     }
     return pl.DataFrame(parts)
 
 
-def _places(column: pl.Series) -> tuple[int, Integers] | None:
-    """Return the least of whole numbers close together, and how far above it each lies: from 1 on, 0 if missing."""
+def _text_places(column: pl.Series) -> tuple[pl.Series, Integers] | None:
+    """Return texts and the place of each entry among them, from 1 on, 0 if missing; None where they are too many."""
+    if column.head(2 * MOST_COUNTED).n_unique() > MOST_COUNTED:
+        return None
+    texts = column.drop_nulls().unique()
+    plain = texts.cast(pl.String)
+    places = column.cast(pl.String).cast(pl.Enum(plain)).to_physical().cast(pl.Int64) + 1
+    return texts, places.fill_null(0).to_numpy()
+
+
+def _number_places(column: pl.Series) -> tuple[pl.Series, Integers] | None:
+    """Return whole numbers that lie close together, and the place of each entry among them, as of texts."""
     dtype = column.dtype
     if not (dtype.is_numeric() or dtype in (pl.Boolean, pl.Date)):
         return None
     plain = column.cast(pl.Int64) if dtype in (pl.Boolean, pl.Date) else column
     ends: list[Any] = [plain.min() or 0, plain.max() or 0]
     low, high = ends
-    if not (abs(low) < MOST_EXACT and high - low < MOST_COUNTED) or (dtype.is_float() and not _is_whole(plain)):
+    if not (abs(low) < MOST_EXACT and high - low < MOST_COUNTED):
         return None
-    places = (plain.fill_null(int(low)).to_numpy() - int(low)).astype(np.intp) + 1
-    return int(low), np.where(column.is_null().to_numpy(), 0, places) if column.null_count() else places
-
-
-def _is_whole(column: pl.Series) -> bool:
-    numbers = column.drop_nulls().to_numpy()
-    return all(bool((part == np.floor(part)).all()) for part in (numbers[:1000], numbers))
+    numbers = (plain.fill_null(low) if column.null_count() else plain).to_numpy()
+    places = np.empty(len(numbers), dtype=np.intp)
+    for part in chunks(len(numbers)):
+        places[part] = numbers[part]
+        if dtype.is_float() and (places[part] != numbers[part]).any():
+            return None
+        places[part] -= int(low) - 1
+    if column.null_count():
+        places[column.is_null().to_numpy()] = 0
+    return pl.Series(np.arange(int(low), int(high) + 1)).cast(dtype), places
 
 
 def _of_any(column: pl.Series, codes: Integers, weights: Floats | None) -> pl.DataFrame | None:
