@@ -17,7 +17,6 @@ from tiltmeter.engines.tables import (
     check_columns,
     column_names,
     column_of_values,
-    first_line,
     native_columns,
     read_table,
     shown,
@@ -35,15 +34,16 @@ from tiltmeter.models.membership import (
     estimator_membership,
     fitted_log_odds,
     known_membership,
+    unfit_estimator,
 )
 from tiltmeter.models.paper import logistic_log_odds
 from tiltmeter.pairs import PairRows
 from tiltmeter.progress import Listener, stage, told_to
 from tiltmeter.provenance import Provenance, asked, check_provenance, provenance_of, stream_provenance
 from tiltmeter.settings import Settings
-from tiltmeter.streams.audit import StreamedAudit, streamed_audit
+from tiltmeter.streams.audit import StreamedAudit, check_streamed, streamed_audit
 from tiltmeter.streams.reading import Question, asked_of_rows
-from tiltmeter.streams.sources import read_into_memory, stream_of
+from tiltmeter.streams.sources import COLLECTED_ROWS, collected, read_into_memory, stream_of
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import Rows
 from tiltmeter.threads import in_threads, one_thread
@@ -206,12 +206,15 @@ def audit(
     roles = {"group": group, "scores": scores, "membership": membership, "weights": weights}
     settings = Settings(input_weight, output_weight, confidence, materiality, folds, seed, total_shares)
     with told_to(progress):
-        streamed = stream_of(data, membership)
+        streamed = stream_of(data)
         if streamed is not None:
             question = _question(streamed.names(), roles, model, features, favourable, threshold, given)
-            found = streamed_audit(streamed, question, reference, audited, settings)
-            words = asked(roles | {"model": model, "threshold": threshold, "given": given})
-            return _of_stream(found, question, settings, words, stated)
+            if question.membership is not None or streamed.count() > COLLECTED_ROWS:
+                check_streamed(question, settings)
+                found = streamed_audit(streamed, question, reference, audited, settings, membership)
+                words = asked(roles | {"model": model, "threshold": threshold, "given": given})
+                return _of_stream(found, question, settings, words, stated)
+            data, features = collected(streamed, question.columns), list(question.features)
         with stage(0.0, READING, "reading"):
             data = read_into_memory(data)
             names = column_names(data)
@@ -433,10 +436,7 @@ class _MembershipSource:
         except TiltmeterError:
             raise
         except Exception as error:  # anything a user's estimator may raise
-            raise DataError(
-                f"`membership` must be an estimator that fits the features, got {name}: {first_line(error)}.",
-                "give a pipeline that encodes them, or leave `membership` to tiltmeter.",
-            ) from error
+            raise unfit_estimator(self.given, error) from error
 
     def _probabilities(self, index: NDArray[np.intp]) -> Floats:
         if self.comparisons > 1:

@@ -14,7 +14,6 @@ from tiltmeter.errors import DataError, SupportError, TiltmeterError
 from tiltmeter.models.balance import Balance
 from tiltmeter.models.features import OTHER, design_columns
 from tiltmeter.models.membership import Membership, prior_log_odds
-from tiltmeter.models.regressions import reference_expectation
 from tiltmeter.pairs import Pair
 from tiltmeter.people import BINS, People
 from tiltmeter.progress import stage
@@ -25,7 +24,7 @@ from tiltmeter.theory.correction import CorrectionFunction, correction_function
 from tiltmeter.theory.dial import ShareForm, along
 from tiltmeter.theory.exponents import TestPair
 from tiltmeter.theory.path import PathPoint
-from tiltmeter.theory.uncertainty import Column, Estimate, Measured, Normal, Rows, without_noise
+from tiltmeter.theory.uncertainty import Column, Estimate, Measured, Normal, without_noise
 from tiltmeter.theory.world import Projection
 from tiltmeter.views.figures import Figure, comparison_figure, shares_along_dial
 from tiltmeter.views.notebook import comparison_html
@@ -261,7 +260,7 @@ class _Builder:
         self.scores = pair.score_columns()
         self.table = design_columns(sorted(pair.features, key=lambda feature: feature.name))
         with stage(0.0, 0.2, "regressions"):
-            self.expected = self._expected_outcome()
+            self.expected = pair.expectation(self.membership, settings.seed)
         self.notes: list[str] = []
 
     def comparison(self) -> Comparison:
@@ -382,13 +381,6 @@ class _Builder:
             return crossfit.gradient_variance(rows, gradients).square_root(sign=-1)
 
         return self._defined(measured)
-
-    def _expected_outcome(self) -> Column:
-        """Return E1[W|X], learnt where the membership is; a constant where nothing is learnt."""
-        rows, outcome = self.pair.rows, self.pair.outcome
-        if self.membership is None or self.membership.is_known or not isinstance(rows, Rows):
-            return rows.constant(rows.mean0(outcome))
-        return reference_expectation(rows, self.table, outcome, self.membership.fold, self.settings.seed)
 
     def _unexplained(self) -> Measured:
         """Return the gap between people with equal features: doubly robust, or by weighting where ℓ is given."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from tiltmeter.engines.arrays import cell_sums, moments_by_group
 from tiltmeter.models.balance import Balance, balance
 from tiltmeter.models.features import Feature, design_columns
-from tiltmeter.models.membership import Membership
+from tiltmeter.models.membership import Membership, sampled_membership
+from tiltmeter.models.regressions import reference_expectation
 from tiltmeter.people import People, RowPeople
 from tiltmeter.theory import intervals
 from tiltmeter.theory.checks import Floats
@@ -33,6 +34,20 @@ class PairSample:
     log_odds: Floats
     scores: Floats
     codes: tuple[Integers, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Learning:
+    """Rows that regressions learn from, all or some of a pair's: scores (n, m), and a membership cross-fitted on them.
+
+    `table` has what the models see of each feature.
+    """
+
+    rows: Rows
+    scores: Floats
+    outcome: Floats
+    table: dict[str, NDArray[Any]]
+    membership: Membership
 
 
 class WithoutEquals(NamedTuple):
@@ -105,6 +120,14 @@ class Pair(Protocol):
 
     def sample(self, log_odds: Column, features: Sequence[Feature], seed: int) -> PairSample:
         """Return all rows, or a seeded sample where there are many."""
+        ...
+
+    def learning(self, membership: Membership, features: Sequence[Feature], seed: int) -> Learning:
+        """Return the rows that regressions learn from, where the membership model is fitted."""
+        ...
+
+    def expectation(self, membership: Membership | None, seed: int) -> Column:
+        """Return E1[W|X], learnt where the membership is; a constant where nothing is learnt."""
         ...
 
     def people(
@@ -184,6 +207,24 @@ class PairRows:
         rows = Rows.of(self.rows.audited[index], self.rows.weights[index])
         codes = tuple(feature.codes[index] for feature in features)
         return PairSample(rows, log_odds[index], self.score_columns()[index], codes)
+
+    def learning(self, membership: Membership, features: Sequence[Feature], seed: int) -> Learning:
+        """As of `Pair`: all rows, or a seeded sample where there are many."""
+        table, scores = design_columns(features), self.score_columns()
+        if len(self.outcome) <= SAMPLED_ROWS:
+            return Learning(self.rows, scores, self.outcome, table, membership)
+        index = self.sample_index(seed)
+        rows = Rows.of(self.rows.audited[index], self.rows.weights[index])
+        sampled = {name: column[index] for name, column in table.items()}
+        there = sampled_membership(rows, membership, index)
+        return Learning(rows, scores[index], self.outcome[index], sampled, there)
+
+    def expectation(self, membership: Membership | None, seed: int) -> Floats:
+        """As of `Pair`."""
+        if membership is None or membership.is_known:
+            return self.rows.constant(self.rows.mean0(self.outcome))
+        table = design_columns(sorted(self.features, key=lambda feature: feature.name))
+        return reference_expectation(self.rows, table, self.outcome, membership.fold, seed)
 
     def people(
         self, groups: tuple[str, str], correction: CorrectionFunction, log_odds: Floats, log_ratio: Floats

@@ -13,11 +13,11 @@ import polars as pl
 
 from tiltmeter.bins import SUPPRESSED_BELOW, part_of_group
 from tiltmeter.errors import SupportError
-from tiltmeter.models.features import Feature, design_columns, joined_feature, merged_feature
-from tiltmeter.models.membership import Membership, prior_log_odds, sampled_membership
+from tiltmeter.models.features import Feature, joined_feature
+from tiltmeter.models.membership import Membership, prior_log_odds
 from tiltmeter.models.regressions import left_out_expectations, part_log_ratios
 from tiltmeter.models.shapley import learned_shapley
-from tiltmeter.pairs import SAMPLED_ROWS, Pair, PairRows
+from tiltmeter.pairs import Learning, Pair
 from tiltmeter.progress import stage
 from tiltmeter.settings import Settings
 from tiltmeter.theory import crossfit
@@ -137,18 +137,13 @@ class _Table:
         self.rows = inputs.rows
         self.features = self.carried = list(inputs.features)
         if inputs.membership is not None:  # a level too rare to leave a row out of has no place in a cross-fit
-            self.features = self.carried = [joined_feature(feature, self.rows) for feature in inputs.features]
-            if not inputs.membership.is_known:
-                self.features = self._merged(inputs.membership.fold)
+            self.carried = [joined_feature(one, self.rows, self.rows.undivided) for one in inputs.features]
+            self.features = [joined_feature(one, self.rows, inputs.membership.fold) for one in inputs.features]
         self.plain = [cells(self.rows, inputs.outcome, feature.codes) for feature in inputs.features]
         self.remainder: float | None = None
         self.forms: dict[str, ShareForm] = {}
         self.has_outputs = self._has_outputs()
         self.notes: list[str] = []
-
-    def _merged(self, fold: Integers) -> list[Feature]:
-        audited = self._pair_of_rows().rows.audited
-        return [merged_feature(feature, audited, fold) for feature in self.inputs.features]
 
     @property
     def is_plug_in(self) -> bool:
@@ -228,23 +223,18 @@ class _Table:
         return {feature.name: value for feature, value in zip(self.features, shapley_gaps(joint), strict=True)}
 
     def _learned_shapley(self, membership: Membership) -> dict[str, Normal]:
-        pair = self._pair_of_rows()
-        index, table = pair.sample_index(self.settings.seed), design_columns(self.features)
-        rows = Rows.of(pair.rows.audited[index], pair.rows.weights[index])
-        sampled = {name: column[index] for name, column in table.items()}
-        outcome, fold = pair.outcome[index], membership.fold[index]
-        learned = learned_shapley(rows, sampled, outcome, fold, self.settings.seed)
+        rest = self.inputs.pair.learning(membership, self.features, self.settings.seed)
+        fold = rest.membership.fold
+        learned = learned_shapley(rest.rows, rest.table, rest.outcome, fold, self.settings.seed)
         self.notes.append(
-            f"gap_shapley rests on regressions with {len(index):,} of {len(pair.outcome):,} rows, in "
+            f"gap_shapley rests on regressions with {len(rest.outcome):,} of {self._size:,} rows, in "
             f"{learned.orders} orders of the features; its intervals hold the error of both"
         )
-        return dict(zip(sampled, learned.values, strict=True))
+        return dict(zip(rest.table, learned.values, strict=True))
 
-    def _pair_of_rows(self) -> PairRows:
-        """Return the pair for numbers that are learnt from rows; a stream has known membership, and learns nothing."""
-        if not isinstance(self.inputs.pair, PairRows):
-            raise NotImplementedError("what is learnt needs rows in memory")
-        return self.inputs.pair
+    @property
+    def _size(self) -> int:
+        return self.rows.count0 + self.rows.count1
 
     def _pairings(self) -> list[crossfit.Pairing]:
         membership = self.inputs.membership
@@ -253,12 +243,9 @@ class _Table:
         return [crossfit.known_pairing(self.rows, self.inputs.log_odds - prior_log_odds(self.rows))]
 
     def _gradients(
-        self, rows: RowSums, index: Integers | None, pairs: Sequence[crossfit.Pairing]
+        self, rows: RowSums, scores: Column, outcome: Column, pairs: Sequence[crossfit.Pairing]
     ) -> dict[str, list[crossfit.Gradient]]:
         """Return g of every pairing, and its two ends: ℓ alone, and the score W whose gap is measured."""
-        scores, outcome = self.inputs.scores, self.inputs.outcome
-        if index is not None:
-            scores, outcome = scores[index], outcome[index]
         return {
             "share": [crossfit.gradient(rows, scores, pair, *self._weights()) for pair in pairs],
             "share_inputs": [crossfit.gradient(rows, scores, pair, 1.0, 0.0) for pair in pairs],
@@ -348,7 +335,7 @@ class _Table:
             self.notes.append("total_share is left out: too many combinations of feature values for the people")
             return None
         totals: list[dict[str, Measured]] = []
-        gradients = self._gradients(self.rows, None, self._pairings())
+        gradients = self._gradients(self.rows, self.inputs.scores, self.inputs.outcome, self._pairings())
         everything = {name: self._cell_explained(found, crossed[0]) for name, found in gradients.items()}
         for feature in self.features:
             rest = [other for other in usable if other is not feature]
@@ -376,50 +363,39 @@ class _Table:
 
     def _learned_totals(self, membership: Membership) -> list[dict[str, Measured]]:
         """Return the totals by regressions on all features and on all but one, on a sample where rows are many."""
-        rows, index, table, part = self._sampled(membership)
-        totals = {feature.name: _certain_totals(feature, len(table)) for feature in self.features}
-        if len(table) == 1:
+        here = self.inputs.pair.learning(membership, self.features, self.settings.seed)
+        if len(here.outcome) < self._size:
+            self.notes.append(f"total_share rests on a sample of {len(here.outcome):,} of {self._size:,} rows")
+        totals = {feature.name: _certain_totals(feature, len(here.table)) for feature in self.features}
+        if len(here.table) == 1:
             return list(totals.values())
-        at = self._gradients(rows, index, part.pairings)
-        for name, fitted in self._expectations(rows, index, table, part, at["share"][0]).items():
-            variance = crossfit.gradient_variance(rows, at[name])
-            everything, *others = (_explained(rows, at[name], one) for one in fitted)
-            for feature, rest in zip(table, others, strict=True):
+        at = self._gradients(here.rows, here.scores, here.outcome, here.membership.pairings)
+        for name, fitted in self._expectations(here, at["share"][0]).items():
+            variance = crossfit.gradient_variance(here.rows, at[name])
+            everything, *others = (_explained(here.rows, at[name], one) for one in fitted)
+            for feature, rest in zip(here.table, others, strict=True):
                 totals[feature][name] = _total(everything, rest, variance)
         return list(totals.values())
 
-    def _expectations(
-        self, rows: Rows, index: Integers, table: dict[str, Any], part: Membership, g: crossfit.Gradient
-    ) -> dict[str, list[Means]]:
+    def _expectations(self, here: Learning, g: crossfit.Gradient) -> dict[str, list[Means]]:
         """Return the regressions of ℓ, of W and of g = λ2·ℓ + λ4·T on all features and on all but each one."""
-        (l2, l4), outcome = self._weights(), self.inputs.outcome[index]
+        (l2, l4), parts = self._weights(), len(here.membership.parts)
 
         def learned(targets: list[Floats]) -> list[Means]:
-            return list(left_out_expectations(rows, table, part, targets, self.settings.seed))
+            return list(left_out_expectations(here.rows, here.table, here.membership, targets, self.settings.seed))
 
         with stage(0.0, 0.4):
-            inputs = learned(part_log_ratios(rows, part))
+            inputs = learned(part_log_ratios(here.rows, here.membership))
         with stage(0.4, 0.8):
-            outputs = learned([outcome] * len(part.parts))
+            outputs = learned([here.outcome] * parts)
         found = {"share_inputs": inputs, "share_outputs": outputs}
         if g.output is None:
             return found | {"share": _mixed(inputs, outputs, l2, 0.0)}
         if g.output.slopes.size == 1:
             return found | {"share": _mixed(inputs, outputs, l2, l4 * float(g.output.slopes[0]))}
         with stage(0.8, 1.0):
-            term = learned([g.output.values()] * len(part.parts))
+            term = learned([g.output.values()] * parts)
         return found | {"share": _mixed(inputs, term, l2, l4)}
-
-    def _sampled(self, membership: Membership) -> tuple[Rows, Integers, dict[str, Any], Membership]:
-        table, pair = design_columns(self.features), self._pair_of_rows()
-        size = len(pair.outcome)
-        if size <= SAMPLED_ROWS:
-            return pair.rows, np.arange(size), table, membership
-        self.notes.append(f"total_share rests on a sample of {SAMPLED_ROWS:,} of {size:,} rows")
-        index = pair.sample_index(self.settings.seed)
-        rows = Rows.of(pair.rows.audited[index], pair.rows.weights[index])
-        sampled = {name: column[index] for name, column in table.items()}
-        return rows, index, sampled, sampled_membership(rows, membership, index)
 
     def _pairs(self, records: list[dict[str, Any]]) -> None:
         """Put the partner with which a feature carries most beyond what both carry alone, and its duplicate."""

@@ -66,18 +66,16 @@ def balance(
 
     `labels` name the levels of a feature's codes.
     """
-    ratio = density_ratio(rows, membership)
-    noise = 1.0 if membership.is_known else math.sqrt(1.0 + _fitted_part(membership))
+    ratio, noise = density_ratio(rows, membership), fitting_noise(rows, membership)
     columns = _columns(table, outcome, labels or {})
     mismatches = tuple(m for name, x in columns if (m := mismatch(rows, name, x, ratio, noise)) is not None)
+    return balance_of(mismatches, membership, calibrated(rows, membership.log_ratio))
+
+
+def balance_of(mismatches: tuple[Mismatch, ...], membership: Membership, calibration: tuple[float, float]) -> Balance:
+    """Return the balance from its parts."""
     reasons = [*_unbalanced(mismatches), *_disagreeing(membership.parts), *_clipped(membership.clipped)]
-    calibration = calibrated(rows, membership.log_ratio)
     return Balance(mismatches, membership.auc, calibration, membership.clipped, tuple(reasons))
-
-
-def known_balance(mismatches: Sequence[Mismatch], auc: float, calibration: tuple[float, float]) -> Balance:
-    """Return the balance of membership that is known, from its parts."""
-    return Balance(tuple(mismatches), auc, calibration, 0.0, tuple(_unbalanced(tuple(mismatches))))
 
 
 def density_ratio(rows: RowSums, membership: Membership) -> tuple[Column, Column]:
@@ -96,9 +94,11 @@ def known_density_ratio(rows: RowSums, ratio: Column) -> tuple[Column, Column]:
     return at_audited, at_reference
 
 
-def _fitted_part(membership: Membership) -> float:
-    """Return n / rows per fit: a fit on few rows adds its own error to the mismatch."""
-    return float(membership.fold.size / np.mean([part.rows for part in membership.parts]))
+def fitting_noise(rows: RowSums, membership: Membership) -> float:
+    """Return √(1 + n/rows per fit): a fit on few rows adds its own error to the mismatch."""
+    if membership.is_known:
+        return 1.0
+    return math.sqrt(1.0 + (rows.count0 + rows.count1) / float(np.mean([part.rows for part in membership.parts])))
 
 
 def mismatch(rows: RowSums, name: str, x: Column, ratio: tuple[Column, Column], noise: float = 1.0) -> Mismatch | None:

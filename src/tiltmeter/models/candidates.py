@@ -18,7 +18,8 @@ from tiltmeter.theory.uncertainty import Booleans, Integers
 WEAK = 1e-4
 RIDGE = 1.0
 SPLITS = 3
-CHOICE_ROWS = 20_000  # of a part, at most, that the choice looks at
+CHOICE_ROWS = 40_000  # of a part, at most, that the choice looks at
+SPLIT_ONCE = 20_000  # rows from which one split of them is enough
 TREE_OPTIMISM = 10.0  # measured on known truths: see `trial`
 ROWS_PER_DEGREE = 5  # of the smaller group, for each coefficient left unpenalised
 
@@ -175,7 +176,7 @@ def trial(sample: Sample, offered: Sequence[Candidate], seed: int) -> Trial:
     size = len(sample.audited)
     index = generator.permutation(size)[:CHOICE_ROWS]
     split = np.arange(index.size) % SPLITS
-    held_out = range(SPLITS) if size <= CHOICE_ROWS else range(1)
+    held_out = range(SPLITS) if size <= SPLIT_ONCE else range(1)
     losses: dict[str, float] = {}
     variance: dict[str, float] = {}
     for candidate in _affordable(offered, sample):

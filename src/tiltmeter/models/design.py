@@ -22,6 +22,7 @@ Table = Mapping[str, NDArray[Any]]  # floats are numeric (NaN = missing), intege
 
 REACH = 3.0  # standard deviations after which a numeric feature is held
 KNOTS = 5
+FEW_VALUES = 10  # of a numeric feature, each of which is a knot
 GRID = 128  # steps between two knots at which the splines are tabulated
 MOST_LEVELS = 40  # columns of one categorical feature; rarer levels share the baseline
 MOST_TREE_LEVELS = 60  # more would not fit into the trees' bins
@@ -39,6 +40,12 @@ class NumericColumn:
     sd: float
     has_missing: bool
     knots: Floats  # empty where the feature has too few distinct values for a spline
+    degree: int = 3  # of the spline; 1 where the knots are all its values, and each may have an effect of its own
+
+    @property
+    def width(self) -> int:
+        """How many columns the spline has."""
+        return self.knots.size + self.degree - 2 if self.knots.size else 0
 
     def standardised(self, values: Floats) -> Floats:
         """Return (x − mean)/sd, held at ±3, and 0 where x is missing."""
@@ -46,7 +53,7 @@ class NumericColumn:
         return np.where(np.isnan(values), 0.0, z)
 
     def splines(self, values: Floats) -> Floats:
-        """Return the cubic B-spline basis on quantile knots less its first column; 0 where x is missing.
+        """Return the B-spline basis on the knots less its first column; 0 where x is missing.
 
         The basis is tabulated between the knots and interpolated: ten times faster than evaluating it at every row.
         """
@@ -69,9 +76,9 @@ class NumericColumn:
     def _tabulated(self) -> Floats:
         """Return the basis at GRID equal steps from knot to knot."""
         steps = np.arange((len(self.knots) - 1) * GRID + 1) / GRID
-        padded = np.concatenate([[self.knots[0]] * 3, self.knots, [self.knots[-1]] * 3])
+        padded = np.concatenate([[self.knots[0]] * self.degree, self.knots, [self.knots[-1]] * self.degree])
         points = np.clip(np.interp(steps, np.arange(len(self.knots)), self.knots), self.knots[0], self.knots[-1])
-        return np.asarray(BSpline.design_matrix(points, padded, 3).toarray()[:, 1:])
+        return np.asarray(BSpline.design_matrix(points, padded, self.degree).toarray()[:, 1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +124,7 @@ class Encoding:
         """Return `matrix(table, index) @ slopes`, (n, models), without the matrix: levels and splines are looked up."""
         values, linear, bent = self._columns(table, index)
         splined = [(column, v) for column, v in zip(self.numeric, values, strict=True) if column.knots.size]
-        widths = [len(linear), *(c.count for c in self.levels), len(bent), *(c.knots.size + 1 for c, _ in splined)]
+        widths = [len(linear), *(c.count for c in self.levels), len(bent), *(c.width for c, _ in splined)]
         own = iter(np.split(slopes, np.cumsum(widths)[:-1]))
         found = _product(linear, next(own))
         for level in self.levels:
@@ -172,7 +179,7 @@ def encoding(table: Table, index: Integers) -> Encoding:
         raise DataError("`features` must vary, got constant columns only.", "a group cannot be told from constants.")
     products = _products(len(numeric), sum(column.count == 1 for column in levels))
     count = len(numeric) + sum(c.has_missing for c in numeric) + sum(c.count for c in levels)
-    splines = sum(c.knots.size + 1 for c in numeric if c.knots.size)
+    splines = sum(c.width for c in numeric)
     kinds = np.repeat(["linear", "bent", "spline"], [count, len(products), splines])
     return Encoding(tuple(numeric), tuple(levels), products, kinds)
 
@@ -186,9 +193,19 @@ def _numeric_column(name: str, values: Floats, has_missing: bool) -> NumericColu
         if not has_missing:
             return None
         return NumericColumn(name, float(known.mean()) if known.size else 0.0, 1.0, True, np.empty(0))
-    knots = np.unique(np.quantile(known, np.linspace(0.0, 1.0, KNOTS)))
-    enough = knots.size >= 3 and np.unique(known[:5_000]).size >= 8
-    return NumericColumn(name, float(known.mean()), sd, bool(has_missing), knots if enough else np.empty(0))
+    knots, degree = _knots(known)
+    return NumericColumn(name, float(known.mean()), sd, bool(has_missing), knots, degree)
+
+
+def _knots(known: Floats) -> tuple[Floats, int]:
+    """Return quantiles for a cubic spline; of few distinct values all of them, for straight lines from one to the next.
+
+    Two values, or quantiles that are too few, have no need of a spline or no use for it.
+    """
+    if np.unique(known[:5_000]).size <= FEW_VALUES and (values := np.unique(known)).size <= FEW_VALUES:
+        return values if values.size > 2 else np.empty(0), 1
+    quantiles = np.unique(np.quantile(known, np.linspace(0.0, 1.0, KNOTS)))
+    return quantiles if quantiles.size > 2 else np.empty(0), 3
 
 
 def _level_columns(name: str, codes: Integers) -> LevelColumns:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -369,34 +369,6 @@ def flagged(feature: Feature, group: Integers) -> Feature:
     return feature
 
 
-class Merged(NamedTuple):
-    """Levels after rare ones were joined, with a note on each that was."""
-
-    codes: Integers
-    labels: tuple[str, ...]
-    notes: tuple[str, ...]
-
-
-def merge_rare(
-    codes: Integers,
-    labels: Sequence[str],
-    audited: Booleans,
-    folds: NDArray[Any],
-    minimum: int = FEWEST_AUDITED,
-    ordered: bool = False,
-) -> Merged:
-    """Return levels joined until each has at least `minimum` audited rows in every fold, as far as that is possible.
-
-    Ordered levels join a neighbour (missing ones the largest level), others "(other)".
-    """
-    width = len(labels)
-    fold, code = folds[audited], codes[audited]
-    size = int(folds.max(initial=0)) + 1
-    counts = np.bincount(fold * width + code, minlength=size * width).reshape(size, width)
-    place, names, notes = _joined_levels(counts, labels, minimum, ordered)
-    return Merged(codes if place is None else place[codes], names, notes)
-
-
 def _joined_levels(
     counts: NDArray[Any], labels: Sequence[str], minimum: int, ordered: bool
 ) -> tuple[Integers | None, tuple[str, ...], tuple[str, ...]]:
@@ -414,18 +386,13 @@ def _joined_levels(
     return place, readable(names), _merge_notes(parts, names, labels, minimum)
 
 
-def merged_feature(feature: Feature, audited: Booleans, folds: NDArray[Any], minimum: int = FEWEST_AUDITED) -> Feature:
-    """Return the feature with its rare levels joined, and notes that say so."""
-    merged = merge_rare(feature.codes, feature.labels, audited, folds, minimum, feature.is_ordered)
-    if not merged.notes:
-        return feature
-    return replace(feature, codes=merged.codes, labels=merged.labels, notes=(*feature.notes, *merged.notes))
+def joined_feature(feature: Feature, rows: RowSums, fold: Codes, minimum: int = FEWEST_AUDITED) -> Feature:
+    """Return the feature with levels joined until each has `minimum` audited rows in every fold, where possible.
 
-
-def joined_feature(feature: Feature, rows: RowSums, minimum: int = FEWEST_AUDITED) -> Feature:
-    """Return the feature with its rare levels joined where all rows are one fold."""
-    audited, _ = rows.counts(feature.codes, len(feature.labels))
-    place, labels, notes = _joined_levels(audited[None, :], feature.labels, minimum, feature.is_ordered)
+    Ordered levels join a neighbour (missing ones the largest level), others "(other)"; notes say so.
+    """
+    counts = rows.counts_by_fold(fold, feature.codes, len(feature.labels))
+    place, labels, notes = _joined_levels(counts, feature.labels, minimum, feature.is_ordered)
     if place is None:
         return feature
     codes = rows.recoded(feature.codes, place)

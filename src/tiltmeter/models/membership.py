@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 
+from tiltmeter.engines.tables import first_line
 from tiltmeter.errors import DataError, SupportError
 from tiltmeter.models.candidates import (
     CANDIDATES,
@@ -165,7 +166,7 @@ def chosen_membership(
     plan = fold_pairings(folds, rows.audited.size <= SEVERAL_PAIRINGS)
     index = _fitted_rows(fold, folds, seed)
     encoder = encoding(table, encoded_rows(rows.audited.size, seed))
-    sample, at = _sample(rows, table, encoder, index), fold[index]
+    sample, at = encoded_sample(rows, table, encoder, index), fold[index]
     parts = _parts(plan)
     samples = [sample.rows(np.isin(at, part)) for part in parts]
     tried = samples if rows.audited.size <= SEVERAL_PAIRINGS else samples[:TRIED_PARTS]
@@ -194,7 +195,8 @@ def _fitted_rows(fold: Integers, folds: int, seed: int) -> Integers:
     return np.sort(np.concatenate(chosen))
 
 
-def _sample(rows: Rows, table: Table, encoder: Encoding, index: Integers) -> Sample:
+def encoded_sample(rows: Rows, table: Table, encoder: Encoding, index: Integers) -> Sample:
+    """Return some rows, ready for candidates to be fitted on."""
     return Sample(
         encoder.matrix(table, index),
         encoder.kinds,
@@ -284,8 +286,22 @@ def estimator_membership(rows: Rows, estimator: Any, inputs: Any, folds: int = 5
     return _assembled(rows, fold, _places(plan, parts), log_odds, name, tuple(fits))
 
 
+def unfit_estimator(estimator: Any, error: Exception) -> DataError:
+    """Return the error for a classifier that fails on the features."""
+    return DataError(
+        f"`membership` must be an estimator that fits the features, got {type(estimator).__name__}: "
+        f"{first_line(error)}.",
+        "give a pipeline that encodes them, or leave `membership` to tiltmeter.",
+    )
+
+
 def fitted_log_odds(rows: Rows, estimator: Any, inputs: Any, train: Booleans) -> Floats:
     """Return the log-odds of being audited on all rows, from a clone of `estimator` fitted on the rows `train`."""
+    return estimator_log_odds(fitted_estimator(rows, estimator, inputs, train), inputs)
+
+
+def fitted_estimator(rows: Rows, estimator: Any, inputs: Any, train: Booleans) -> Any:
+    """Return a clone of `estimator` fitted on the rows `train`."""
     from sklearn.base import clone
     from sklearn.utils import _safe_indexing
 
@@ -293,6 +309,11 @@ def fitted_log_odds(rows: Rows, estimator: Any, inputs: Any, train: Booleans) ->
     labels, weights = rows.audited[train], rows.weights[train]
     keywords = {} if (weights == weights[0]).all() else {"sample_weight": weights / weights.mean()}
     model.fit(_safe_indexing(inputs, np.flatnonzero(train)), labels, **keywords)
+    return model
+
+
+def estimator_log_odds(model: Any, inputs: Any) -> Floats:
+    """Return a fitted classifier's log-odds of being audited."""
     probability = np.asarray(model.predict_proba(inputs), dtype=np.float64)[:, 1]
     if hasattr(model, "decision_function"):
         margin = np.asarray(model.decision_function(inputs), dtype=np.float64)

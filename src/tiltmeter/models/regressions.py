@@ -34,6 +34,29 @@ Predictor = Callable[[Integers], Floats]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Ridge:
+    """A ridge regression on all encoded columns."""
+
+    encoder: Encoding
+    slopes: Floats
+    level: float
+
+    def means(self, table: Table, index: Integers | slice) -> Floats:
+        """Return what it expects at some rows."""
+        return np.asarray(self.level + self.encoder.applied(table, index, self.slopes[:, None])[:, 0])
+
+
+def ridge(encoder: Encoding, table: Table, target: Floats, train: Integers, w: Floats) -> tuple[Ridge, Floats]:
+    """Return the regression of `target` on the rows `train`, of weights `w`, and what it leaves there."""
+    x, y = encoder.matrix(table, train), target[train]
+    centre, middle = np.average(x, axis=0, weights=w), float(np.average(y, weights=w))
+    x -= centre
+    normal = weighted_gram(x, w) + RIDGE * np.eye(x.shape[1])
+    slopes = cho_solve(cho_factor(normal, lower=True), x.T @ (w * (y - middle)))
+    return Ridge(encoder, slopes, middle - float(centre @ slopes)), y - middle - x @ slopes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Regressor:
     """Ridge regression on all encoded columns, then a flexible fit to what it leaves.
 
@@ -55,19 +78,13 @@ class Regressor:
         """Return the mean of `target` given the features at the rows `wanted`, learnt from the rows `train`."""
         if train.size > REGRESSED_ROWS:
             train = np.sort(np.random.default_rng(self.seed).choice(train, REGRESSED_ROWS, replace=False))
-        y, w = target[train], self.weights[train] / self.weights[train].mean()
-        x = self.encoder.matrix(self.table, train)
-        centre, middle = np.average(x, axis=0, weights=w), float(np.average(y, weights=w))
-        x -= centre
-        normal = weighted_gram(x, w) + RIDGE * np.eye(x.shape[1])
-        slopes = cho_solve(cho_factor(normal, lower=True), x.T @ (w * (y - middle)))
-        left = y - middle - x @ slopes
+        w = self.weights[train] / self.weights[train].mean()
+        linear, left = ridge(self.encoder, self.table, target, train, w)
         flexible = self._trees(train, left, w) if self.cells is None else cell_means(self.cells, train, left, w)
         means = np.empty(wanted.size)
         for start in range(0, wanted.size, CHUNK):
             chunk = wanted[start : start + CHUNK]
-            linear = self.encoder.applied(self.table, chunk, slopes[:, None])[:, 0] - centre @ slopes
-            means[start : start + CHUNK] = middle + linear + flexible(chunk)
+            means[start : start + CHUNK] = linear.means(self.table, chunk) + flexible(chunk)
         return means
 
     def _trees(self, train: Integers, left: Floats, w: Floats) -> Predictor:
@@ -145,7 +162,7 @@ def owned_columns(table: Table, encoder: Encoding) -> Columns:
     single += [j for j, column in levels for _ in range(column.count)]
     multiplied = [j for j, _ in numeric] + [j for j, column in levels if column.count == 1]
     products = [(multiplied[i], multiplied[k]) for i, k in encoder.products]
-    splines = [j for j, column in numeric if column.knots.size for _ in range(column.knots.size + 1)]
+    splines = [j for j, column in numeric for _ in range(column.width)]
     owners = [*((j, j) for j in single), *products, *((j, j) for j in splines)]
     return Columns(encoder.matrix(table, slice(None)), np.array(owners, dtype=np.intp), len(single))
 

@@ -16,21 +16,25 @@ from tiltmeter.errors import DataError, SupportError
 from tiltmeter.models.features import design_columns
 from tiltmeter.models.groups import ComparedGroups, compared_groups, natural_order
 from tiltmeter.models.kept import check_unequal, not_found
-from tiltmeter.models.membership import check_overlap, given_membership
+from tiltmeter.models.membership import Membership, check_overlap, given_membership
 from tiltmeter.progress import stage
 from tiltmeter.settings import Settings
-from tiltmeter.streams.levels import Levels, feature_levels, joint_bound, numbers_of
+from tiltmeter.streams.fitted import Fitted, Norms
+from tiltmeter.streams.learning import Learner
+from tiltmeter.streams.levels import Levels, design_table, feature_levels, joint_bound, numbers_of
 from tiltmeter.streams.pair import PairSums
-from tiltmeter.streams.powers import MOST_JOINT, PairPlan, Powers, powers, summed
+from tiltmeter.streams.powers import MOST_JOINT, PairPlan, Powers, normed, powers, summed
 from tiltmeter.streams.reading import Question
-from tiltmeter.streams.sample import GROUP, PEOPLE, SAMPLED, WEIGHT, RowSample
+from tiltmeter.streams.sample import GROUP, HASH, LOG_ODDS, PEOPLE, QUARTER, SAMPLED, WEIGHT, RowSample
 from tiltmeter.streams.survey import Survey, surveyed
 from tiltmeter.streams.tallies import PairTallies, TallyPlan, pair_tallies
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.intervals import term_of
 from tiltmeter.theory.shapley import compact
+from tiltmeter.threads import one_thread
 
-SURVEY, SUMS = 0.4, 0.65  # of the time, about, after the first and the second pass
+SURVEY = 0.3  # of the time, about, after the first pass
+FITTED, SUMS = 0.3, 0.6  # of a pair's time, after the membership model and after the second pass
 LARGEST_KEY = 2**62  # joint cells that an integer can number
 FEW_CELLS = SAMPLED // 4  # distinct joint cells in the sample, for the joint cells of all rows to be worth keeping
 
@@ -48,29 +52,23 @@ class StreamedAudit:
 
 
 def streamed_audit(
-    batches: Batches, question: Question, reference: Any, audited: Any, settings: Settings
+    batches: Batches, question: Question, reference: Any, audited: Any, settings: Settings, estimator: Any = None
 ) -> StreamedAudit:
-    """Return the audit of a stream, in three passes over it."""
+    """Return the audit of a stream: a survey, then two passes for each audited group, three where a model is fitted."""
     columns = checked_columns(batches, question.columns)
     with stage(0.0, SURVEY, "survey"):
         survey: Survey = batches.fold(columns, partial(surveyed, question))
     groups = _compared(question, survey, reference, audited)
-    label = groups.audited[0]
-    plan = _plan(question, survey, label, groups.reference)
-    with stage(SURVEY, SUMS, "sums"):
-        found: Powers = batches.fold(columns, partial(powers, plan))
-
-    def tally(third: TallyPlan) -> PairTallies:
-        return batches.fold(columns, partial(pair_tallies, third))
-
-    sample = _pair_sample(survey.sample, plan)
-    pair = PairSums(plan, found, summed(plan, found, _constants(survey, plan)), sample, tally)
-    design_columns(pair.features)  # raises, with reasons, where no feature can tell groups apart
-    with stage(SUMS, 1.0, label):
-        comparison = _comparison(pair, settings)
-    used = pair.rows.count0 + pair.rows.count1
+    source = _Source(batches, columns, question, survey, settings, estimator)
+    comparisons, count = {}, len(groups.audited)
+    for place, label in enumerate(groups.audited):
+        start, stop = (SURVEY + (1.0 - SURVEY) * part / count for part in (place, place + 1))
+        with stage(start, stop, label):
+            comparisons[label] = _comparison(source.pair(label, groups.reference), settings)
+    people = dict(zip(survey.groups[GROUP], survey.groups[PEOPLE], strict=True))
+    used = sum(people[label] for label in (groups.reference, *groups.audited))
     return StreamedAudit(
-        {label: comparison},
+        comparisons,
         _accounted(survey, groups, used),
         groups,
         survey.is_decisions,
@@ -79,17 +77,85 @@ def streamed_audit(
     )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Source:
+    """A stream after the survey, from which the pairs of groups are made."""
+
+    batches: Batches
+    columns: list[str]
+    question: Question
+    survey: Survey
+    settings: Settings
+    estimator: Any
+
+    def pair(self, audited: str, reference: str) -> PairSums:
+        """Return one audited group and the reference, as sums."""
+        plan = _plan(self.question, self.survey, audited, reference)
+        design_columns([levels.feature(None) for levels in plan.levels])  # raises where none can tell groups apart
+        learner = None
+        if self.survey.fit is not None:
+            learner = Learner(self.survey.fit.of(audited, reference), self.estimator, self.settings.folds or 0)
+            plan = self._fitted(plan, learner)
+        with stage(FITTED, SUMS, "sums"):
+            found: Powers = self.batches.fold(self.columns, partial(powers, plan))
+        sample = _pair_sample(self.survey.sample, plan)
+        sums = summed(plan, found, _constants(self.survey, plan))
+        return PairSums(plan, found, sums, sample, self._tally, learner)
+
+    def _tally(self, third: TallyPlan) -> PairTallies:
+        return self.batches.fold(self.columns, partial(pair_tallies, third))
+
+    def _fitted(self, plan: PairPlan, learner: Learner) -> PairPlan:
+        """Return the plan with a membership model that was fitted on the sample and normalised on all rows."""
+        with stage(0.0, FITTED / 2, "membership model"), one_thread():
+            applied = learner.applied(plan, self.settings.seed)
+        fitted = Fitted.of(applied, *(learner.frame[name].to_numpy() for name in (HASH, QUARTER)))
+        with stage(FITTED / 2, FITTED, "membership model"):
+            found: Norms = self.batches.fold(self.columns, partial(normed, replace(plan, fitted=fitted)))
+        weights = self._weight(plan.audited), self._weight(plan.reference)
+        pivot = np.array([found.total / weights[0], *plan.pivot[1:]])
+        return replace(plan, fitted=fitted.normalised(found, weights), pivot=pivot, top=found.top)
+
+    def _weight(self, label: str) -> float:
+        return float(self.survey.groups.row(by_predicate=pl.col(GROUP) == label, named=True)[WEIGHT])
+
+
 def _comparison(pair: PairSums, settings: Settings) -> Comparison:
-    log_odds, plan = pair.summed.log_odds, pair.plan
-    auc = check_overlap(pair.auc)
-    membership = log_odds if settings.folds is None else given_membership(pair.rows, log_odds, auc)
-    found = compare(plan.audited, plan.reference, pair, membership, "given", settings)
+    name = "given" if pair.plan.fitted is None else pair.plan.fitted.applied.name
+    membership = pair.summed.log_odds if settings.folds is None else _membership(pair)
+    with stage(SUMS, 1.0), one_thread():
+        found = compare(pair.plan.audited, pair.plan.reference, pair, membership, name, settings)
     return replace(found, notes=(*found.notes, *_notes(pair)))
+
+
+def _membership(pair: PairSums) -> Membership:
+    auc, log_odds = check_overlap(pair.auc), pair.summed.log_odds
+    fitted, there = pair.plan.fitted, pair.summed.fitted
+    if fitted is None or there is None:
+        return given_membership(pair.rows, log_odds, auc)
+    return Membership(
+        fold=pair.rows.undivided,
+        pairings=there.pairings,
+        log_odds=log_odds,
+        name=fitted.applied.name,
+        parts=fitted.applied.parts,
+        part_log_odds=np.empty((0, 0)),
+        plan=(),
+        clipped=fitted.clipped,
+        auc=auc,
+        is_known=False,
+    )
 
 
 def _notes(pair: PairSums) -> list[str]:
     """Return what is approximate because the rows were never together."""
     notes = []
+    fitted, people = pair.plan.fitted, pair.rows.count0 + pair.rows.count1
+    if fitted is not None:
+        notes.append(
+            f"the membership model was fitted on a sample of {fitted.applied.rows:,} rows, and measured on all of the "
+            f"{people:,}"
+        )
     sampled = [levels.name for levels in pair.plan.levels if any("sample" in note for note in levels.notes)]
     if sampled:
         notes.append(f"levels of {', '.join(sampled)} come from a sample of {pair.sample_rows.frame.height:,} rows")
@@ -98,6 +164,15 @@ def _notes(pair: PairSums) -> list[str]:
     if pair.summed.joint is None:
         notes.append("prototypes are withheld: there are too many combinations of feature values to count")
     return notes
+
+
+def check_streamed(question: Question, settings: Settings) -> None:
+    """Raise where an audit asks of a stream what only rows in memory can tell."""
+    if question.membership is None and settings.folds is None:
+        raise DataError(
+            "`membership` must be the name of a column for plug-in values of a stream, got none.",
+            "leave out `folds=None`, or put P(audited|x) into a column; plug-in values fit one model on all rows.",
+        )
 
 
 def _compared(question: Question, survey: Survey, reference: Any, audited: Any) -> ComparedGroups:
@@ -112,7 +187,7 @@ def _compared(question: Question, survey: Survey, reference: Any, audited: Any) 
     sizes = dict(zip(survey.groups[GROUP], survey.groups[PEOPLE], strict=True))
     counts = {label: sizes[label] for label in sorted(sizes, key=natural_order)}
     groups = compared_groups(question.name, counts, kept, reference, audited)
-    if len(groups.audited) > 1:
+    if len(groups.audited) > 1 and question.membership is not None:
         raise DataError(
             f"`membership` must be None or an estimator for several audited groups, got values for "
             f"{len(groups.audited)} of them.",
@@ -184,6 +259,10 @@ def _centre(levels: Levels, sample: RowSample) -> float:
 
 def _pair_sample(sample: RowSample, plan: PairPlan) -> RowSample:
     frame = sample.frame.filter(pl.col(GROUP).is_in([plan.audited, plan.reference]))
+    if plan.fitted is not None:
+        features = frame.select(plan.question.features)
+        log_ratios = plan.fitted.applied.log_ratios(design_table(plan.levels, frame), features)
+        frame = frame.with_columns(pl.Series(LOG_ODDS, log_ratios[-1] + plan.prior))
     return RowSample(frame, sample.is_complete)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from tiltmeter.engines.arrays import below
 from tiltmeter.engines.tables import MICROSECONDS_PER_DAY, shown, text_of
@@ -227,6 +228,19 @@ def _categorical(name: str, values: pl.DataFrame, ranges: pl.DataFrame, is_sampl
         other=other,
         is_ordered=column.dtype == pl.Enum,
     )
+
+
+def design_table(
+    levels: Sequence[Levels], rows: pl.DataFrame, codes: Sequence[Integers] | None = None
+) -> dict[str, NDArray[Any]]:
+    """Return the features as membership models see them: numbers, or the codes of levels."""
+    table: dict[str, NDArray[Any]] = {}
+    for place, one in enumerate(levels):
+        if one.in_membership and one.has_numbers:
+            table[one.name] = numbers_of(rows[one.name])
+        elif one.in_membership:
+            table[one.name] = one.codes(rows[one.name]) if codes is None else codes[place]
+    return table
 
 
 def joint_bound(levels: Sequence[Levels]) -> int:

@@ -23,19 +23,21 @@ from tiltmeter.errors import DataError, SupportError
 from tiltmeter.models.balance import (
     Balance,
     Mismatch,
+    balance_of,
     calibrated,
-    known_balance,
+    fitting_noise,
     known_density_ratio,
     mismatch,
 )
 from tiltmeter.models.features import MISSING, Feature
 from tiltmeter.models.membership import Membership, ranked_area
-from tiltmeter.pairs import SAMPLED_ROWS, PairSample, WithoutEquals
+from tiltmeter.pairs import SAMPLED_ROWS, Learning, PairSample, WithoutEquals
 from tiltmeter.people import PROFILE_SCHEMA, prototype, summary_of
+from tiltmeter.streams.learning import Learner
 from tiltmeter.streams.levels import Levels
 from tiltmeter.streams.powers import PairPlan, Powers, Summed
-from tiltmeter.streams.sample import GROUP, LOG_ODDS, PEOPLE, WEIGHT, RowSample
-from tiltmeter.streams.tallies import PairTallies, TallyPlan, balance_rows
+from tiltmeter.streams.sample import GROUP, LOG_ODDS, PEOPLE, SCORE, WEIGHT, RowSample
+from tiltmeter.streams.tallies import EXPECTED, PairTallies, TallyPlan, balance_rows
 from tiltmeter.theory import intervals
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.correction import CorrectionFunction
@@ -53,7 +55,8 @@ from tiltmeter.theory.world import Projection
 class PairSums:
     """A pair of groups as sums; the third pass is made when the correction is known.
 
-    `tally` runs a third pass, and `sample` are some of the pair's rows.
+    `tally` runs a third pass, `sample_rows` are some of the pair's rows, and `learner` has those that models learn
+    from.
     """
 
     plan: PairPlan
@@ -61,6 +64,7 @@ class PairSums:
     summed: Summed
     sample_rows: RowSample
     tally: Callable[[TallyPlan], PairTallies]
+    learner: Learner | None = None
     _third: tuple[TallyPlan, PairTallies] | None = field(default=None, init=False)
 
     @property
@@ -103,10 +107,10 @@ class PairSums:
     @cached_property
     def ratios(self) -> Floats:
         """The columns of `RatioBins`, in fine bins of ℓ, or by the values of ℓ where all rows are known."""
-        if not self.sample_rows.is_complete:
+        if not self.sample_rows.is_complete or self.plan.fitted is not None:
             return self.found.ratios.sums
         frame = self.sample_rows.frame
-        ell, place = np.unique(frame[LOG_ODDS].to_numpy(), return_inverse=True)
+        ell, place = np.unique(frame[LOG_ODDS].to_numpy() - self.plan.prior, return_inverse=True)
         people = frame[PEOPLE].to_numpy()
         w0 = np.where((frame[GROUP] == self.plan.audited).to_numpy(), people * frame[WEIGHT].to_numpy(), 0.0)
         w1 = people * frame[WEIGHT].to_numpy() - w0
@@ -145,7 +149,7 @@ class PairSums:
 
     def _tally_plan(self, correction: CorrectionFunction) -> TallyPlan:
         people, total = self.ratios[:, 0], self.ratios[:, 1]
-        edges = calibration_edges(_Repeated(people, total / people - self.plan.prior).quantiles)
+        edges = calibration_edges(_Repeated(people, total / people).quantiles)
         dialled = tuple(f for _, f in dial_corrections(correction))
         counts = [partition.reference.counts > 0 for partition in self.summed.partitions]
         return TallyPlan(self.plan, correction, (*dialled, correction), edges, self._tilt(), self.scales, tuple(counts))
@@ -177,29 +181,37 @@ class PairSums:
         return WithoutEquals(self.tallies.alone / self.rows.weight0, self.tallies.alone_people, found)
 
     def balance(self, membership: Membership, expected: Polynomial) -> Balance:
-        """As of `Pair`; what is expected of the outcome is a constant, and constants are in balance."""
-        mismatches = [found for found in (*self._level_balance(), *self._number_balance()) if found is not None]
-        return known_balance(mismatches, self.auc, self._calibration())
+        """As of `Pair`; where it is a constant, what is expected of the outcome is in balance."""
+        noise = fitting_noise(self.rows, membership)
+        every = (*self._level_balance(noise), *self._number_balance(noise))
+        return balance_of(tuple(one for one in every if one is not None), membership, self._calibration())
 
-    def _level_balance(self) -> list[Mismatch | None]:
-        ratio = known_density_ratio(self.rows, self.rows.exponential(self.summed.log_odds)[0])
+    def _density_ratio(self, rows: SummedRows, ratio: Polynomial) -> tuple[Polynomial, Polynomial]:
+        """Return r at audited and at reference rows from e^ℓ, or from the r of a fitted model."""
+        return known_density_ratio(rows, ratio) if self.plan.fitted is None else (ratio, ratio)
+
+    def _level_balance(self, noise: float) -> list[Mismatch | None]:
+        fitted = self.summed.fitted
+        ratio = self.rows.exponential(self.summed.log_odds)[0] if fitted is None else fitted.density_ratio
+        densities = self._density_ratio(self.rows, ratio)
         found = []
         for levels, feature in sorted(zip(self.plan.levels, self.features, strict=True), key=lambda one: one[0].name):
             if levels.in_membership:
                 for name, level in _balanced_levels(levels, self.rows, feature):
                     x = self.rows.lifted(np.eye(len(levels.labels))[level], feature.codes)
-                    found.append(mismatch(self.rows, name, x, ratio))
+                    found.append(mismatch(self.rows, name, x, densities, noise))
         return found
 
-    def _number_balance(self) -> list[Mismatch | None]:
+    def _number_balance(self, noise: float) -> list[Mismatch | None]:
         if self._third is None:
             return []
         plan, tallies = self._third
         found = []
         for names, sums in zip(plan.balanced, tallies.balance, strict=True):
             rows, x, ratio = balance_rows(sums)
-            name = names[0] if len(names) == 1 else f"{names[0]}²" if names[0] == names[1] else "·".join(names)
-            found.append(mismatch(rows, name, x, known_density_ratio(rows, ratio)))
+            first = "score" if names[0] == EXPECTED else names[0]
+            name = first if len(names) == 1 else f"{names[0]}²" if names[0] == names[1] else "·".join(names)
+            found.append(mismatch(rows, name, x, self._density_ratio(rows, ratio), noise))
         return found
 
     def _calibration(self) -> tuple[float, float]:
@@ -207,7 +219,7 @@ class PairSums:
         sums = self.ratios
         weights = np.concatenate([sums[:, 2], sums[:, 3]])
         used = weights > 0
-        ell = np.concatenate([sums[:, 4], sums[:, 5]])[used] / weights[used] - self.plan.prior
+        ell = np.concatenate([sums[:, 4], sums[:, 5]])[used] / weights[used]
         audited = np.arange(len(weights))[used] < len(sums)
         return calibrated(Rows.of(audited, weights[used]), ell)
 
@@ -245,9 +257,21 @@ class PairSums:
         )
         return PairSample(rows, frame[LOG_ODDS].to_numpy()[index], self._sampled_scores()[index], codes)
 
+    def learning(self, membership: Membership, features: Sequence[Feature], seed: int) -> Learning:
+        """As of `Pair`: some of the rows that the membership model was fitted on, with a cross-fit of their own."""
+        if self.learner is None:
+            raise RuntimeError("nothing is learnt where the membership is known")
+        return self.learner.learning(self.plan, membership.name, features, seed)
+
+    def expectation(self, membership: Membership | None, seed: int) -> Polynomial:
+        """As of `Pair`."""
+        if self.summed.fitted is None:
+            return self.rows.constant(self.rows.mean0(self.outcome))
+        return self.outcome - self.summed.fitted.residual
+
     def _sampled_scores(self) -> Floats:
         frame = self.sample_rows.frame
-        return np.column_stack([frame[f"score {y}"].to_numpy() for y in range(self.plan.outcomes)])
+        return np.column_stack([frame[f"{SCORE}{y}"].to_numpy() for y in range(self.plan.outcomes)])
 
     def _atoms(self) -> tuple[Floats, Floats, Floats]:
         """Return weight, log-odds and scores of the audited people: distinct rows if all are known, else fine bins."""

@@ -5,8 +5,9 @@ Log-odds and scores have a pivot subtracted, so that their powers lose no digits
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -15,9 +16,22 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from tiltmeter.streams.cells import chunks, power_sums
-from tiltmeter.streams.levels import Levels, joint_bound, numbers_of
+from tiltmeter.streams.fitted import (
+    VARIABLES,
+    Fitted,
+    FittedPolynomials,
+    Norms,
+    fitted_polynomials,
+    fitted_powers,
+    fitted_variables,
+    mean_log_ratio,
+    norms,
+)
+from tiltmeter.streams.levels import Levels, design_table, joint_bound, numbers_of
 from tiltmeter.streams.reading import Question, reading
+from tiltmeter.streams.sample import sample_frame, single_hashes
 from tiltmeter.theory.checks import Floats
+from tiltmeter.theory.crossfit import Pairing
 from tiltmeter.theory.summed import Exponents, Partition, Polynomial, PowerSums, SummedRows, SummedScores
 from tiltmeter.theory.uncertainty import Integers
 
@@ -49,6 +63,8 @@ class PairPlan:
         Whether to keep the joint cells of all features.
     centres
         Near the means of the numeric features.
+    fitted
+        The membership model, where it is not given as a column.
     """
 
     question: Question
@@ -63,6 +79,7 @@ class PairPlan:
     is_weighted: bool
     has_joint: bool
     centres: tuple[float, ...]
+    fitted: Fitted | None = None
 
     @property
     def outcomes(self) -> int:
@@ -70,9 +87,14 @@ class PairPlan:
         return len(self.pivot) - 1
 
     @property
-    def variables(self) -> int:
+    def known_variables(self) -> int:
         """ℓ, T where there are more than two outcomes, the scores, e^ℓ."""
-        return 1 + (self.slopes is not None) + self.outcomes + 1
+        return self.first_score + self.outcomes + 1
+
+    @property
+    def variables(self) -> int:
+        """The same and, after them, those of a fitted membership model."""
+        return self.known_variables + (0 if self.fitted is None else VARIABLES)
 
     @property
     def first_score(self) -> int:
@@ -85,31 +107,57 @@ class PairPlan:
         return self.first_score + (self.favourable if self.outcomes > 1 else 0)
 
     def exponents(self) -> tuple[Exponents, ...]:
-        """Return every power that an influence function or a product of two of them holds."""
+        """Return every power that an influence function or a product of two of them holds, of known columns first."""
+        known = self.known_exponents()
+        if self.fitted is None:
+            return known
+        scores = range(self.first_score, self.first_score + self.outcomes)
+        found = fitted_powers(self.known_variables, 1, scores)
+        return (*known, *self._sorted({*(self._power(*places) for places in found)} - {*known}))
 
-        def power(*places: int) -> Exponents:
-            return tuple(places.count(place) for place in range(self.variables))
+    def _power(self, *places: int) -> Exponents:
+        return tuple(places.count(place) for place in range(self.variables))
 
+    def _sorted(self, exponents: set[Exponents]) -> tuple[Exponents, ...]:
+        return tuple(sorted(exponents, key=lambda e: (sum(e), e)))
+
+    def known_exponents(self) -> tuple[Exponents, ...]:
+        """Return the powers that serve a known membership, and joint cells of any."""
         scores = range(self.first_score, self.first_score + self.outcomes)
         both = range(self.first_score + (self.slopes is None))  # ℓ and T; with two outcomes T is a multiple of W
         basis = [(), *((place,) for place in {*both, *scores}), *combinations_with_replacement(both, 2)]
         basis += [(self.measured, self.measured)]
         products = {tuple(sorted(one + two)) for one, two in combinations_with_replacement(dict.fromkeys(basis), 2)}
-        ratio, w = self.variables - 1, self.measured
+        ratio, w = self.known_variables - 1, self.measured
         products |= {(ratio,), (w, ratio), (ratio, ratio), (w, ratio, ratio), (w, w, ratio, ratio)}
-        return tuple(sorted({power(*places) for places in products}, key=lambda e: (sum(e), e)))
+        return self._sorted({self._power(*places) for places in products})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairBatch:
-    """The rows of a pair in a batch."""
+    """The rows of a pair in a batch.
+
+    Attributes
+    ----------
+    log_odds, log_ratio
+        Of being audited, and the same without the prior; cross-fitted where a model is fitted.
+    scores
+        (n, m).
+    codes
+        Of the features.
+    pairings, expect
+        Of a fitted model; and what tells what the features lead to expect of the score that is measured.
+    """
 
     audited: NDArray[np.bool_]
     weights: Floats
     log_odds: Floats
-    scores: Floats  # (n, m)
+    log_ratio: Floats
+    scores: Floats
     codes: list[Integers]
     table: pl.DataFrame
+    pairings: list[Pairing]
+    expect: Callable[[], Floats] | None
 
 
 def pair_batch(plan: PairPlan, table: pl.DataFrame) -> PairBatch:
@@ -122,7 +170,24 @@ def pair_batch(plan: PairPlan, table: pl.DataFrame) -> PairBatch:
         rows = rows.filter(mine)
         audited, weights, log_odds, scores = audited[mine], weights[mine], log_odds[mine], scores[mine]
     codes = [levels.codes(rows[levels.name]) for levels in plan.levels]
-    return PairBatch(audited, weights, log_odds, scores[:, None] if scores.ndim == 1 else scores, codes, rows)
+    columns = scores[:, None] if scores.ndim == 1 else scores
+    if plan.fitted is None:
+        return PairBatch(audited, weights, log_odds, log_odds - plan.prior, columns, codes, rows, [], None)
+    applied, design = plan.fitted.applied, design_table(plan.levels, rows, codes)
+    features = rows.select(plan.question.features)
+    group = pl.Series([plan.reference, plan.audited]).gather(audited.astype(np.uint32))
+    hashes = single_hashes(sample_frame(features, group, weights, log_odds, columns.T))
+    known = plan.fitted.known(hashes.to_numpy())
+    *halves, whole = applied.log_ratios(design, features, known)
+    pairs = plan.fitted.pairings(audited, halves)
+    expect = partial(applied.expected, design, known)
+    return PairBatch(audited, weights, whole + plan.prior, mean_log_ratio(pairs), columns, codes, rows, pairs, expect)
+
+
+def normed(plan: PairPlan, table: pl.DataFrame) -> Norms:
+    """Return what one batch adds to the sums that normalise a fitted membership model."""
+    rows = pair_batch(plan, table)
+    return norms(rows.audited, rows.weights, rows.log_odds, rows.pairings)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,7 +213,7 @@ class JointSums:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RatioBins:
-    """The log-odds in fine bins: people and Σℓ over both groups, weight and Σw·ℓ in each. Only filled bins are kept."""
+    """ℓ in fine bins: people and Σℓ over both groups, weight and Σw·ℓ in each. Only filled bins are kept."""
 
     places: Integers
     sums: Floats  # (bins, 6): people, Σℓ, then audited and reference weight, then audited and reference Σw·ℓ
@@ -210,16 +275,17 @@ def powers(plan: PairPlan, table: pl.DataFrame) -> Powers:
     if joint is not None and len(joint[0]) > MOST_JOINT:
         joint = None
     is_sure = joint is not None and joint_bound(plan.levels) <= MOST_JOINT
-    splits = [] if is_sure else cells
-    crossed = [] if joint is None else [(joint[1], len(joint[0]))]
+    splits = [] if is_sure and plan.fitted is None else cells
     weights = rows.weights if plan.is_weighted else None
-    sums = power_sums(_variables(plan, rows), weights, rows.audited, [*crossed, *splits], plan.exponents())
-    places = _ratio_places(plan, rows)
+    variables = _variables(plan, rows)
+    crossed = [] if joint is None else [(joint[1], len(joint[0]))]
+    of_joint = power_sums(variables, weights, rows.audited, crossed, plan.known_exponents())
+    places = _ratio_places(rows.log_ratio)
     return Powers(
-        tables=sums[len(crossed) :],
-        joint=None if joint is None else JointSums(joint[0], *sums[0]),
+        tables=power_sums(variables, weights, rows.audited, splits, plan.exponents()),
+        joint=None if joint is None else JointSums(joint[0], *of_joint[0]),
         ratios=_ratio_bins(plan, rows, places),
-        mixed=_mixed_bins(rows, places) if plan.outcomes == 1 else None,
+        mixed=_mixed_bins(plan, rows) if plan.outcomes == 1 else None,
         numbers=_number_sums([rows.table[one.name] for one in plan.levels if one.has_numbers], plan.centres),
     )
 
@@ -243,14 +309,18 @@ def _variables(plan: PairPlan, rows: PairBatch) -> list[Floats]:
     if plan.slopes is not None:
         columns.append((rows.scores - plan.pivot[1:]) @ plan.slopes)
     columns += [score - at for score, at in zip(rows.scores.T, plan.pivot[1:], strict=True)]
-    return [*columns, np.exp(rows.log_odds - plan.top)]
+    columns.append(np.exp(rows.log_odds - plan.top))
+    if rows.expect is None:
+        return columns
+    residual = rows.scores[:, plan.measured - plan.first_score] - rows.expect()
+    return [*columns, *fitted_variables(rows.pairings, residual)]
 
 
-def _ratio_places(plan: PairPlan, rows: PairBatch) -> Integers:
+def _ratio_places(log_ratio: Floats) -> Integers:
     """Return each row's bin of P(audited|x) at equal group sizes."""
-    places = np.empty(len(rows.log_odds), dtype=np.intp)
+    places = np.empty(len(log_ratio), dtype=np.intp)
     for part in chunks(len(places)):
-        chance = expit(rows.log_odds[part] - plan.prior)
+        chance = expit(log_ratio[part])
         np.minimum((chance * RATIO_BINS).astype(np.intp), RATIO_BINS - 1, out=places[part])
     return places
 
@@ -262,20 +332,21 @@ def _ratio_bins(plan: PairPlan, rows: PairBatch, places: Integers) -> RatioBins:
     def counted(values: Floats | None) -> Floats:
         return np.bincount(of_both, values, 2 * RATIO_BINS).astype(np.float64, copy=False).reshape(2, RATIO_BINS)
 
-    people, total = counted(None), counted(rows.log_odds)
+    people, total = counted(None), counted(rows.log_ratio)
     weights, weighed = (
-        (counted(rows.weights), counted(rows.weights * rows.log_odds)) if plan.is_weighted else (people, total)
+        (counted(rows.weights), counted(rows.weights * rows.log_ratio)) if plan.is_weighted else (people, total)
     )
     filled = np.flatnonzero(people.sum(axis=0))
     columns = np.vstack([people.sum(axis=0), total.sum(axis=0), weights, weighed])
     return RatioBins(filled, columns[:, filled].T)
 
 
-def _mixed_bins(rows: PairBatch, places: Integers) -> MixedBins:
+def _mixed_bins(plan: PairPlan, rows: PairBatch) -> MixedBins:
     """Return the bins of the path; those of the log-odds are unions of fine bins."""
     mine = np.flatnonzero(rows.audited)
     ell, score, weights = rows.log_odds[mine], rows.scores[mine, 0], rows.weights[mine]
-    place = places[mine] // (RATIO_BINS // MIXED) * MIXED + np.minimum((score * MIXED).astype(np.intp), MIXED - 1)
+    by_ratio = _ratio_places(ell - plan.prior) // (RATIO_BINS // MIXED)
+    place = by_ratio * MIXED + np.minimum((score * MIXED).astype(np.intp), MIXED - 1)
     columns = (weights, weights * ell, weights * score)
     return MixedBins(np.column_stack([np.bincount(place, column, MIXED**2) for column in columns]))
 
@@ -295,7 +366,7 @@ class Summed:
     """The second pass, ready for formulas: rows, columns and partitions that are polynomials and sums.
 
     `joint` are the joint cells of all features, and `joint_codes` the features' codes in each; None where they are too
-    many.
+    many. `fitted` are the columns of a fitted membership model.
     """
 
     rows: SummedRows
@@ -305,6 +376,7 @@ class Summed:
     partitions: tuple[Partition, ...]
     joint: Partition | None
     joint_codes: Integers | None
+    fitted: FittedPolynomials | None
 
 
 def summed(plan: PairPlan, found: Powers, constants: Sequence[int]) -> Summed:
@@ -313,10 +385,11 @@ def summed(plan: PairPlan, found: Powers, constants: Sequence[int]) -> Summed:
     if found.joint is not None:
         joint = Partition(found.joint.audited, found.joint.reference)
         codes = _split_keys(found.joint.keys, [len(levels.labels) for levels in plan.levels])
+    if joint is not None and codes is not None and plan.fitted is None:
         partitions = [
             _of_feature(joint, column, len(one.labels)) for column, one in zip(codes.T, plan.levels, strict=True)
         ]
-    else:
+    else:  # joint cells have not all the powers that a fitted model asks for
         partitions = [Partition(*pair, np.arange(len(pair[0].counts))) for pair in found.tables]
     whole, count = partitions[0].whole, plan.variables
     log_odds = Polynomial.variable(0, count, float(plan.pivot[0]))
@@ -325,11 +398,12 @@ def summed(plan: PairPlan, found: Powers, constants: Sequence[int]) -> Summed:
     combined = None
     if plan.slopes is not None:
         combined = Polynomial.variable(1, count, float(plan.pivot[1:] @ plan.slopes))
-    ratio = Polynomial.variable(count - 1, count)
+    ratio = Polynomial.variable(plan.known_variables - 1, count)
     flat = tuple(first + y for y in constants)
     rows = SummedRows(plan.exponents(), whole, (ratio, log_odds, plan.top), flat)
     scores = SummedScores(columns, plan.slopes, combined)
-    return Summed(rows, log_odds, scores, columns[plan.measured - first], tuple(partitions), joint, codes)
+    fitted = None if plan.fitted is None else fitted_polynomials(plan.known_variables, whole)
+    return Summed(rows, log_odds, scores, columns[plan.measured - first], tuple(partitions), joint, codes, fitted)
 
 
 def _of_feature(joint: Partition, codes: Integers, size: int) -> Partition:

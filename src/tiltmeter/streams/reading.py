@@ -36,7 +36,7 @@ class Question:
     threshold: float | None
     weights: str | None
     given: Mapping[str, Any]
-    membership: str
+    membership: str | None  # None where a model is to be fitted
 
     @property
     def name(self) -> str:
@@ -46,8 +46,8 @@ class Question:
     @property
     def columns(self) -> list[str]:
         """All that is read."""
-        others = [*self.group, *self.scores, *self.given, self.membership]
-        return list(dict.fromkeys([*self.features, *others, *([self.weights] if self.weights else [])]))
+        others = [*self.group, *self.scores, *self.given, self.membership, self.weights]
+        return list(dict.fromkeys([*self.features, *(name for name in others if name is not None)]))
 
 
 def asked_of_rows(
@@ -64,7 +64,8 @@ def asked_of_rows(
     for argument in ("group", "scores", "membership", "weights"):
         value = roles[argument]
         is_named = bool(columns[argument]) if argument in columns else isinstance(value, str)
-        if not is_named and (value is not None or argument in ("group", "membership")):
+        is_model = argument == "membership" and hasattr(value, "fit")
+        if not is_named and not is_model and (value is not None or argument == "group"):
             raise _must_be_column(argument, value)
     if (roles["scores"] is None) == (model is None):
         channel_of(None, pl.DataFrame(), scores=roles["scores"], model=model)  # raises: exactly one of the two
@@ -77,17 +78,14 @@ def asked_of_rows(
         threshold,
         roles["weights"],
         dict(given or {}),
-        roles["membership"],
+        roles["membership"] if isinstance(roles["membership"], str) else None,
     )
 
 
 def _must_be_column(argument: str, value: Any) -> DataError:
     hint = "put the values into a column of the data."
     if argument == "membership":
-        hint = (
-            "add a column with P(audited|x), for example from a model fitted on a sample; or audit a sample of the "
-            "rows, for which tiltmeter fits one."
-        )
+        hint = "put P(audited|x) into a column; or leave it out, and tiltmeter fits a model on a sample of the rows."
     return DataError(f"`{argument}` must be the name of a column of streamed data, got {shown(value)}.", hint)
 
 
@@ -106,7 +104,7 @@ class Reading:
     name, group
         Of the group, and the columns that make it.
     log_odds
-        Of being audited, as given; not finite where the membership is not between 0 and 1.
+        Of being audited, as given; not finite where the membership is not between 0 and 1; 0 where none is given.
     """
 
     table: pl.DataFrame
@@ -140,8 +138,10 @@ def reading(question: Question, table: pl.DataFrame) -> Reading:
     scores, kept = channel.scores, table
     if any(left_out.values()):
         kept, scores, weights = table.filter(keep), scores[keep], weights[keep]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log_odds = np.asarray(logit(numbers_of("membership", kept[question.membership])))
+    log_odds = np.zeros(kept.height)
+    if question.membership is not None:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_odds = np.asarray(logit(numbers_of("membership", kept[question.membership])))
     group = tuple(kept[column] for column in question.group)
     return Reading(kept, left_out, channel, scores, question.name, group, weights, log_odds)
 

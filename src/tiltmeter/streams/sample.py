@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tiltmeter.theory.checks import Floats
+
 SAMPLED = 20_000  # distinct rows, those of the smallest hashes
+FITTED_ROWS = 40_000  # of each group, that a membership model is fitted on
 GROUP, WEIGHT, LOG_ODDS, HASH, PEOPLE = "(group)", "(weight)", "(log-odds)", "(hash)", "(people)"
+SCORE, QUARTER = "(score) ", "(quarter)"  # a score is followed by its number
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,9 +45,57 @@ def _first_of_equals(ordered: NDArray[np.uint64]) -> NDArray[np.intp]:
     return np.flatnonzero(np.concatenate([ordered[:1] == ordered[:1], ordered[1:] != ordered[:-1]]))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupSample:
+    """Rows of each group with the smallest hashes. Unlike in a `RowSample`, equal rows are drawn one by one."""
+
+    frame: pl.DataFrame
+
+    def __add__(self, other: GroupSample) -> GroupSample:
+        return _nearest(pl.concat([self.frame, other.frame]))
+
+    def of(self, *groups: str) -> pl.DataFrame:
+        """Return the rows of some groups, sorted by their hashes, and a quarter for each, by turns within a group."""
+        turn = (pl.int_range(pl.len()).over(GROUP) % 4).alias(QUARTER)
+        return self.frame.filter(pl.col(GROUP).is_in(groups)).sort(HASH, GROUP).with_columns(turn)
+
+
+def _nearest(frame: pl.DataFrame) -> GroupSample:
+    if frame.height <= FITTED_ROWS:
+        return GroupSample(frame)
+    return GroupSample(frame.filter(pl.col(HASH).rank("ordinal").over(GROUP) <= FITTED_ROWS))
+
+
+def sample_frame(
+    features: pl.DataFrame, group: pl.Series, weights: Floats, log_odds: Floats, scores: Floats
+) -> pl.DataFrame:
+    """Return rows as samples hold them; `scores` are (m, n)."""
+    columns = (pl.Series(f"{SCORE}{y}", column) for y, column in enumerate(scores))
+    return features.with_columns(
+        group.alias(GROUP), pl.Series(WEIGHT, weights), pl.Series(LOG_ODDS, log_odds), *columns
+    )
+
+
+def group_sample(rows: pl.DataFrame) -> GroupSample:
+    """Return a sample of each group in a batch."""
+    return _nearest(rows.with_columns(single_hashes(rows).alias(HASH)))
+
+
+def single_hashes(rows: pl.DataFrame) -> pl.Series:
+    """Return a hash of each row; of equal rows, all but the first get one of their own."""
+    hashes = row_hashes(rows)
+    order = np.argsort(hashes.to_numpy(), kind="stable")
+    starts = _first_of_equals(hashes.to_numpy()[order])
+    turn = np.empty(len(order), dtype=np.int64)
+    turn[order] = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
+    again = pl.Series("turn", turn)
+    other = pl.DataFrame([hashes.alias("hash"), again]).hash_rows(seed=0)
+    return hashes.zip_with(again == 0, other)
+
+
 def sampled(rows: pl.DataFrame) -> tuple[RowSample, int]:
     """Return the rows with the smallest hashes, and the sum of all hashes."""
-    hashes = _hashes(rows.get_columns())
+    hashes = row_hashes(rows)
     limit = _limit(hashes)
     near = hashes <= limit
     frame = rows.filter(near).with_columns(hashes.filter(near).alias(HASH), pl.lit(1, dtype=pl.Int64).alias(PEOPLE))
@@ -64,10 +115,10 @@ def _limit(hashes: pl.Series) -> int:
         limit = min(whole, 3 * limit)
 
 
-def _hashes(columns: Sequence[pl.Series]) -> pl.Series:
+def row_hashes(rows: pl.DataFrame) -> pl.Series:
     """Return a hash of each row; kinds that differ from engine to engine are hashed as one."""
     plain = []
-    for place, column in enumerate(columns):
+    for place, column in enumerate(rows.get_columns()):
         if column.dtype.is_temporal():
             column = column.cast(pl.Datetime("us")).to_physical()
         as_one = pl.Float64 if column.dtype.is_numeric() or column.dtype == pl.Boolean else pl.String

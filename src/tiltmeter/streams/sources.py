@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
-from tiltmeter.engines.batches import Batches, DuckBatches, FileBatches, FrameBatches, files_of
+from tiltmeter.engines.batches import Batches, DuckBatches, FileBatches, FrameBatches, checked_columns, files_of
 from tiltmeter.engines.spark import SparkBatches, is_spark
 from tiltmeter.engines.tables import read_file
 from tiltmeter.errors import DataError
 
 STREAMED_ROWS = 5_000_000  # from here on, what can be streamed is
+COLLECTED_ROWS = 500_000  # up to which the rows of a stream are brought together where a model is to be fitted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,18 +41,33 @@ def stream(data: Any) -> Stream:
     return Stream(found)
 
 
-def stream_of(data: Any, membership: Any) -> Batches | None:
-    """Return the data as batches where it is to be streamed: on request, on Spark, or with many rows.
-
-    Many rows are read into memory all the same where a membership model is to be fitted.
-    """
+def stream_of(data: Any) -> Batches | None:
+    """Return the data as batches where it is to be streamed: on request, on Spark, or with many rows."""
     if isinstance(data, Stream):
         return data.batches
     found = _batches(data)
     if found is None or isinstance(found, SparkBatches):
         return found
-    is_long = isinstance(membership, str) and found.count() >= STREAMED_ROWS
-    return found if is_long else None
+    return found if found.count() >= STREAMED_ROWS else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Frames:
+    """Frames, added with `+`."""
+
+    frames: tuple[pl.DataFrame, ...]
+
+    def __add__(self, other: _Frames) -> _Frames:
+        return _Frames(self.frames + other.frames)
+
+
+def _framed(frame: pl.DataFrame) -> _Frames:
+    return _Frames((frame,))
+
+
+def collected(batches: Batches, columns: Sequence[str]) -> pl.DataFrame:
+    """Return all rows of a stream as one frame."""
+    return pl.concat(batches.fold(checked_columns(batches, columns), _framed).frames)
 
 
 def _batches(data: Any) -> Batches | None:

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from tiltmeter.streams.reading import Question, Reading, reading
-from tiltmeter.streams.sample import GROUP, LOG_ODDS, PEOPLE, WEIGHT, RowSample, sampled
+from tiltmeter.streams.sample import GROUP, PEOPLE, WEIGHT, GroupSample, RowSample, group_sample, sample_frame, sampled
 from tiltmeter.streams.values import ValueCounts, value_counts
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import Integers
@@ -29,8 +29,8 @@ class Survey:
         have a membership that is not between 0 and 1.
     values
         Of each feature.
-    sample
-        Some rows.
+    sample, fit
+        Some rows; and some of each group, where a membership model is to be fitted.
     is_decisions
         Whether every score is 0 or 1.
     found, seen
@@ -45,6 +45,7 @@ class Survey:
     groups: pl.DataFrame
     values: dict[str, ValueCounts]
     sample: RowSample
+    fit: GroupSample | None
     is_decisions: bool
     outcomes: int
     favourable: int
@@ -61,6 +62,7 @@ class Survey:
             _added(self.groups, other.groups),
             {name: one + other.values[name] for name, one in self.values.items()},
             self.sample + other.sample,
+            None if self.fit is None or other.fit is None else self.fit + other.fit,
             self.is_decisions and other.is_decisions,
             self.outcomes,
             self.favourable,
@@ -95,12 +97,7 @@ def surveyed(question: Question, table: pl.DataFrame) -> Survey:
         features, codes = features.filter(known), codes[known]
         weights, log_odds, scores = weights[known], log_odds[known], scores[known]
     columns = np.atleast_2d(scores.T)
-    rows = features.with_columns(
-        labels.gather(pl.Series(codes, dtype=pl.UInt32)),
-        pl.Series(WEIGHT, weights),
-        pl.Series(LOG_ODDS, log_odds),
-        *(pl.Series(f"score {y}", column) for y, column in enumerate(columns)),
-    )
+    rows = sample_frame(features, labels.gather(pl.Series(codes, dtype=pl.UInt32)), weights, log_odds, columns)
     sample, fingerprint = sampled(rows)
     given = None if question.weights is None else weights
     return Survey(
@@ -110,6 +107,7 @@ def surveyed(question: Question, table: pl.DataFrame) -> Survey:
         groups=_groups(codes, labels, weights, log_odds, columns),
         values={column.name: value_counts(column, codes, labels, given) for column in features.get_columns()},
         sample=sample,
+        fit=group_sample(rows) if question.membership is None else None,
         is_decisions=found.channel.kind == "decisions",
         outcomes=found.channel.outcomes,
         favourable=found.channel.favourable,

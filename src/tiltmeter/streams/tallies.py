@@ -15,12 +15,15 @@ from tiltmeter.bins import Binned, Tallies, tallied
 from tiltmeter.models.design import MOST_PRODUCTS, REACH
 from tiltmeter.people import TIED
 from tiltmeter.streams.cells import chunks
+from tiltmeter.streams.fitted import mean_density_ratio
 from tiltmeter.streams.levels import numbers_of
 from tiltmeter.streams.powers import PairBatch, PairPlan, pair_batch
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.correction import CorrectionFunction
 from tiltmeter.theory.summed import Exponents, Partition, Polynomial, PowerSums, SummedRows
 from tiltmeter.theory.uncertainty import Integers
+
+EXPECTED = "(score)"  # what the features lead to expect of it
 
 # of x and e^ℓ: what (E0[x] − E1[e^ℓ·x])/sd0(x) and its error are made of
 BALANCE_EXPONENTS: tuple[Exponents, ...] = ((0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (0, 2), (1, 2), (2, 2))
@@ -52,11 +55,15 @@ class TallyPlan:
 
     @property
     def balanced(self) -> list[tuple[str, ...]]:
-        """The columns whose balance takes numbers: each numeric feature, its square, and products of two."""
+        """The columns whose balance takes numbers: each numeric feature, its square, and products of two.
+
+        Where a model is fitted, what the features lead to expect of the score comes first.
+        """
+        expected = [] if self.pair.fitted is None else [(EXPECTED,)]
         names = sorted(one.name for one in self.pair.levels if one.has_numbers and one.in_membership)
         pairs = list(combinations(names, 2))
         single = [part for name in names for part in ((name,), (name, name))]
-        return [*single, *(pairs if len(pairs) <= MOST_PRODUCTS else [])]
+        return [*expected, *single, *(pairs if len(pairs) <= MOST_PRODUCTS else [])]
 
 
 class Extreme(NamedTuple):
@@ -121,7 +128,7 @@ def pair_tallies(plan: TallyPlan, table: pl.DataFrame) -> PairTallies:
         outcome,
         scores,
         rows.log_odds,
-        rows.log_odds - plan.pair.prior,
+        rows.log_ratio,
         features,
         _moved(plan, rows),
     )
@@ -179,12 +186,16 @@ def _balance(plan: TallyPlan, rows: PairBatch) -> tuple[tuple[PowerSums, PowerSu
     if not balanced:
         return ()
     numbers = [numbers_of(rows.table[one.name]) for one in plan.pair.levels if one.has_numbers]
+    density = None
+    if rows.expect is not None:
+        numbers.append(rows.expect())
+        density = mean_density_ratio(rows.pairings)
     found = []
     for who in (rows.audited, ~rows.audited):
         index, total = np.flatnonzero(who), np.zeros((6, 1 + 2 * len(balanced)))
         for part in chunks(len(index)):
             picked = index[part]
-            ratio = np.exp(rows.log_odds[picked] - plan.pair.top)
+            ratio = np.exp(rows.log_odds[picked] - plan.pair.top) if density is None else density[picked]
             sides = _sides(rows.weights[picked] if plan.pair.is_weighted else None, ratio)
             total[: len(sides)] += sides @ _columns(plan, balanced, [values[picked] for values in numbers]).T
         if not plan.pair.is_weighted:
@@ -195,7 +206,7 @@ def _balance(plan: TallyPlan, rows: PairBatch) -> tuple[tuple[PowerSums, PowerSu
 
 
 def _sides(weights: Floats | None, ratio: Floats) -> Floats:
-    """Return w, w·e^ℓ, w·e^2ℓ, and w², w²·e^ℓ, w²·e^2ℓ where weights are not 1."""
+    """Return w, w·r and w·r², r = e^ℓ or the fitted density ratio, and the same with w² where weights are not 1."""
     powers = np.stack([np.ones_like(ratio), ratio, ratio * ratio])
     return powers if weights is None else np.vstack([weights * powers, weights**2 * powers])
 
@@ -203,7 +214,9 @@ def _sides(weights: Floats | None, ratio: Floats) -> Floats:
 def _columns(plan: TallyPlan, balanced: Sequence[tuple[str, ...]], numbers: Sequence[Floats]) -> Floats:
     """Return 1, the balanced columns and their squares."""
     names = [levels.name for levels in plan.pair.levels if levels.has_numbers]
-    z = {name: _standardised(values, *scale) for name, values, scale in zip(names, numbers, plan.scales, strict=True)}
+    z = {name: _standardised(values, *scale) for name, values, scale in zip(names, numbers, plan.scales, strict=False)}
+    if plan.pair.fitted is not None:
+        z[EXPECTED] = numbers[-1]
     found, size = np.ones((1 + 2 * len(balanced), len(numbers[0]))), len(balanced)
     for x, parts in zip(found[1 : 1 + size], balanced, strict=True):
         for name in parts:

@@ -324,6 +324,10 @@ class SummedRows:
         audited, reference = (np.pad(one.counts, (0, max(short, 0))) for one in (codes.audited, codes.reference))
         return audited, reference
 
+    def counts_by_fold(self, fold: Partition, codes: Partition, levels: int) -> Integers:
+        """As of `Rows`; all rows are one fold."""
+        return self.counts(self.crossed(fold, codes), levels)[0][None, :]
+
     def lifted(self, table: Floats, codes: Partition) -> Polynomial:
         """As of `Rows`."""
         return Polynomial({self._nothing: np.asarray(table, dtype=np.float64)}, None if codes.size == 1 else codes)
