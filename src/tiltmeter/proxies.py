@@ -140,7 +140,8 @@ class _Table:
             self.features = self.carried = [joined_feature(feature, self.rows) for feature in inputs.features]
             if not inputs.membership.is_known:
                 self.features = self._merged(inputs.membership.fold)
-        self.plain = [cells(self.rows, inputs.outcome, feature.codes) for feature in inputs.features]
+        self.size = self.rows.audited.size if isinstance(self.rows, Rows) else 0  # a stream's are sums already
+        self.plain = in_threads(lambda one: cells(self.rows, inputs.outcome, one.codes), inputs.features, self.size)
         self.remainder: float | None = None
         self.forms: dict[str, ShareForm] = {}
         self.has_outputs = self._has_outputs()
@@ -186,8 +187,8 @@ class _Table:
     def _carriers(self, records: list[dict[str, Any]]) -> list[Normal]:
         """Put gap(j) and its factors: by plug-in their product is exact, otherwise each is debiased on its own."""
         gaps = []
-        size = self.rows.count0 + self.rows.count1
-        every = in_threads(lambda feature: carrier(self.rows, self.inputs.outcome, feature.codes), self.carried, size)
+        outcome = self.inputs.outcome
+        every = in_threads(lambda feature: carrier(self.rows, outcome, feature.codes), self.carried, self.size)
         for record, feature, cell, found in zip(records, self.carried, self.plain, every, strict=True):
             gaps.append(found.gap)
             self._put(record, "gap", found.gap)
@@ -291,7 +292,7 @@ class _Table:
             parts = [self._explained_by(corner, feature) for corner in corners]
             return share_form(_three(parts), _three(wholes)), self._explained_by(scored, feature).over(spread)
 
-        found = steps_in_threads(shared, self.features, self.rows.count0 + self.rows.count1)
+        found = steps_in_threads(shared, self.features, self.size)
         for record, feature, (form, outputs) in zip(records, self.features, found, strict=True):
             self.forms[feature.name] = form
             self._put_share(record, feature, "share", form.at(*self._weights()))
