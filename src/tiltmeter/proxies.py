@@ -139,7 +139,10 @@ class _Table:
         if inputs.membership is not None:  # a level too rare to leave a row out of has no place in a cross-fit
             self.carried = [joined_feature(one, self.rows, self.rows.undivided) for one in inputs.features]
             self.features = [joined_feature(one, self.rows, inputs.membership.fold) for one in inputs.features]
-        self.plain = [cells(self.rows, inputs.outcome, feature.codes) for feature in inputs.features]
+        self.in_memory = self.rows.audited.size if isinstance(self.rows, Rows) else 0  # of a stream, none
+        self.plain = in_threads(
+            lambda one: cells(self.rows, inputs.outcome, one.codes), inputs.features, self.in_memory
+        )
         self.remainder: float | None = None
         self.forms: dict[str, ShareForm] = {}
         self.has_outputs = self._has_outputs()
@@ -181,8 +184,8 @@ class _Table:
     def _carriers(self, records: list[dict[str, Any]]) -> list[Normal]:
         """Put gap(j) and its factors: by plug-in their product is exact, otherwise each is debiased on its own."""
         gaps = []
-        size = self.rows.count0 + self.rows.count1
-        every = in_threads(lambda feature: carrier(self.rows, self.inputs.outcome, feature.codes), self.carried, size)
+        outcome = self.inputs.outcome
+        every = in_threads(lambda feature: carrier(self.rows, outcome, feature.codes), self.carried, self.in_memory)
         for record, feature, cell, found in zip(records, self.carried, self.plain, every, strict=True):
             gaps.append(found.gap)
             self._put(record, "gap", found.gap)
@@ -227,13 +230,13 @@ class _Table:
         fold = rest.membership.fold
         learned = learned_shapley(rest.rows, rest.table, rest.outcome, fold, self.settings.seed)
         self.notes.append(
-            f"gap_shapley rests on regressions with {len(rest.outcome):,} of {self._size:,} rows, in "
+            f"gap_shapley rests on regressions with {len(rest.outcome):,} of {self.people:,} rows, in "
             f"{learned.orders} orders of the features; its intervals hold the error of both"
         )
         return dict(zip(rest.table, learned.values, strict=True))
 
     @property
-    def _size(self) -> int:
+    def people(self) -> int:
         return self.rows.count0 + self.rows.count1
 
     def _pairings(self) -> list[crossfit.Pairing]:
@@ -278,7 +281,7 @@ class _Table:
             parts = [self._explained_by(corner, feature) for corner in corners]
             return share_form(_three(parts), _three(wholes)), self._explained_by(scored, feature).over(spread)
 
-        found = steps_in_threads(shared, self.features, self.rows.count0 + self.rows.count1)
+        found = steps_in_threads(shared, self.features, self.in_memory)
         for record, feature, (form, outputs) in zip(records, self.features, found, strict=True):
             self.forms[feature.name] = form
             self._put_share(record, feature, "share", form.at(*self._weights()))
@@ -364,8 +367,8 @@ class _Table:
     def _learned_totals(self, membership: Membership) -> list[dict[str, Measured]]:
         """Return the totals by regressions on all features and on all but one, on a sample where rows are many."""
         here = self.inputs.pair.learning(membership, self.features, self.settings.seed)
-        if len(here.outcome) < self._size:
-            self.notes.append(f"total_share rests on a sample of {len(here.outcome):,} of {self._size:,} rows")
+        if len(here.outcome) < self.people:
+            self.notes.append(f"total_share rests on a sample of {len(here.outcome):,} of {self.people:,} rows")
         totals = {feature.name: _certain_totals(feature, len(here.table)) for feature in self.features}
         if len(here.table) == 1:
             return list(totals.values())

@@ -285,6 +285,23 @@ def test_levels_are_ranked_by_frequency_and_unseen_ones_are_last():
     assert columns.tolist() == [[0, 0], [1, 0], [0, 1], [0, 0], [0, 0]]
 
 
+def test_applied_slopes_equal_the_matrix_times_slopes():
+    rng = np.random.default_rng(3)
+    table = {f"x{j}": rng.normal(size=900) for j in range(3)} | {"few": rng.integers(0, 3, 900) * 1.0}
+    table["x1"][::7] = np.nan
+    table |= {f"c{k}": rng.integers(0, k, 900) for k in (2, 5, 60)}
+    encoder = encoding(table, np.arange(0, 900, 2))
+    slopes = rng.normal(size=(len(encoder.kinds), 4))
+    for index in (slice(100, 800), rng.integers(0, 900, 300)):
+        expected = encoder.matrix(table, index) @ slopes
+        assert encoder.applied(table, index, slopes) == pytest.approx(expected, abs=1e-12)
+    only = {"c5": table["c5"]}
+    encoder = encoding(only, np.arange(900))
+    assert encoder.applied(only, slice(None), slopes[:4]) == pytest.approx(
+        encoder.matrix(only, slice(None)) @ slopes[:4]
+    )
+
+
 def test_one_fit_on_all_rows_is_the_plug_in():
     audited, table, _ = narrower(15, size=800)
     rows = Rows.of(audited)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tiltmeter.models.candidates import Trial
 from tiltmeter.models.design import MOST_PRODUCTS, REACH, Table
@@ -15,6 +18,7 @@ from tiltmeter.models.logit import ridge_logit
 from tiltmeter.models.membership import Membership, PartFit, prior_log_odds
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import Column, Functional, Rows, RowSums
+from tiltmeter.threads import in_threads
 
 MATERIAL = 0.1  # standard deviations
 SURE = 3.0  # standard errors; many means are compared
@@ -67,8 +71,13 @@ def balance(
     `labels` name the levels of a feature's codes.
     """
     ratio, noise = density_ratio(rows, membership), fitting_noise(rows, membership)
-    columns = _columns(table, outcome, labels or {})
-    mismatches = tuple(m for name, x in columns if (m := mismatch(rows, name, x, ratio, noise)) is not None)
+
+    def missed(column: tuple[str, Callable[[], Floats]]) -> Mismatch | None:
+        name, made = column
+        return mismatch(rows, name, made(), ratio, noise)
+
+    columns = list(_columns(table, outcome, labels or {}))
+    mismatches = tuple(m for m in in_threads(missed, columns, outcome.size) if m is not None)
     return balance_of(mismatches, membership, calibrated(rows, membership.log_ratio))
 
 
@@ -113,25 +122,31 @@ def mismatch(rows: RowSums, name: str, x: Column, ratio: tuple[Column, Column], 
     return Mismatch(name, difference.value, noise * difference.se)
 
 
-def _columns(table: Table, outcome: Floats, labels: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, Floats]]:
-    """Yield the columns to compare: the score, levels, numeric features, their squares and their products."""
-    yield "score", outcome
+def _columns(
+    table: Table, outcome: Floats, labels: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[str, Callable[[], Floats]]]:
+    """Yield the columns to compare, each made when asked for: the score, levels, numbers, squares and products."""
+    yield "score", partial(np.asarray, outcome)
     numeric: dict[str, Floats] = {}
     for name, column in table.items():
         if column.dtype.kind == "f":
             numeric[name] = _standardised(column)
             if np.isnan(column).any():
-                yield f"{name} missing", np.isnan(column).astype(np.float64)
+                yield f"{name} missing", partial(_indicator, np.isnan(column), True)
         else:
             for level in np.flatnonzero(np.bincount(column) >= 0.01 * column.size).tolist():
                 label = labels[name][level] if name in labels else level
-                yield f"{name} = {label}", (column == level).astype(np.float64)
+                yield f"{name} = {label}", partial(_indicator, column, level)
     for name, z in numeric.items():
-        yield name, z
-        yield f"{name}²", z * z
+        yield name, partial(np.asarray, z)
+        yield f"{name}²", partial(np.multiply, z, z)
     pairs = list(combinations(numeric, 2))
     for one, other in pairs if len(pairs) <= MOST_PRODUCTS else []:
-        yield f"{one}·{other}", numeric[one] * numeric[other]
+        yield f"{one}·{other}", partial(np.multiply, numeric[one], numeric[other])
+
+
+def _indicator(column: NDArray[Any], level: int | bool) -> Floats:
+    return np.asarray(column == level, dtype=np.float64)
 
 
 def _standardised(column: Floats) -> Floats:

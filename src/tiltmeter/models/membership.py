@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -168,18 +169,22 @@ def chosen_membership(
     encoder = encoding(table, encoded_rows(rows.audited.size, seed))
     sample, at = encoded_sample(rows, table, encoder, index), fold[index]
     parts = _parts(plan)
-    samples = [sample.rows(np.isin(at, part)) for part in parts]
-    tried = samples if rows.audited.size <= SEVERAL_PAIRINGS else samples[:TRIED_PARTS]
+    everyone = tuple(range(folds))
+    tried = parts if rows.audited.size <= SEVERAL_PAIRINGS else parts[:TRIED_PARTS]
+
+    def own(part: Part) -> Sample:
+        return sample if part == everyone else sample.rows(np.isin(at, part))
+
     with stage(0.0, 0.6):
-        trials = steps_in_threads(lambda own: trial(own, offered, seed), tried, fold.size)
+        trials = steps_in_threads(lambda part: trial(own(part), offered, seed), tried, fold.size)
     candidate = chosen(trials, offered)
     with stage(0.6, 0.9):
-        whole, *models = steps_in_threads(
-            lambda own: fit_candidate(candidate, own, seed), (sample, *samples), fold.size
-        )
-    log_odds = _evaluate([*models, whole], encoder, table, rows.audited.size)
+        fit = partial(fit_candidate, candidate, seed=seed)
+        whole, *models = steps_in_threads(lambda part: fit(own(part)), (everyone, *parts), fold.size)
+    log_odds = _evaluate([*models, whole], encoder, table, fold.size)
     untried: list[Trial | None] = [None] * (len(parts) - len(trials))
-    fits = [PartFit(p, len(s.audited), t) for p, s, t in zip(parts, samples, [*trials, *untried], strict=True)]
+    sizes = [int(np.isin(at, part).sum()) for part in parts]
+    fits = [PartFit(*one) for one in zip(parts, sizes, [*trials, *untried], strict=True)]
     return _assembled(rows, fold, _places(plan, parts), log_odds, candidate.name, tuple(fits))
 
 

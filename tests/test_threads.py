@@ -1,0 +1,51 @@
+"""Threads change how long an audit takes, and no number of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from threadpoolctl import threadpool_info
+
+import tiltmeter as tm
+from tiltmeter import threads
+from tiltmeter.progress import stage, told_to
+from tiltmeter.threads import in_threads, steps_in_threads
+
+
+@pytest.mark.parametrize("rows", [1, threads.FEW_ROWS])
+def test_results_come_in_the_order_of_the_items(rows):
+    assert in_threads(lambda item: item**2, range(50), rows) == [item**2 for item in range(50)]
+
+
+@pytest.mark.parametrize("rows", [1, threads.FEW_ROWS])
+def test_items_are_equal_steps_of_a_stage(rows):
+    heard = []
+    with told_to(lambda name, part: heard.append(part)), stage(0.0, 1.0, "work"):
+        steps_in_threads(abs, range(4), rows)
+    assert heard[:5] == [0.0, 0.25, 0.5, 0.75, 1.0]
+
+
+def test_libraries_have_one_thread_inside_and_theirs_again_afterwards():
+    before = threadpool_info()
+    found = in_threads(lambda _: [pool["num_threads"] for pool in threadpool_info()], range(3), threads.FEW_ROWS)
+    assert {count for counts in found for count in counts} == {1}
+    assert [pool["num_threads"] for pool in threadpool_info()][: len(before)] == [p["num_threads"] for p in before]
+
+
+def test_a_mistake_in_a_thread_is_raised():
+    with pytest.raises(ZeroDivisionError):
+        in_threads(lambda item: 1 / item, [1, 0], threads.FEW_ROWS)
+
+
+def test_an_audit_in_threads_equals_one_without(monkeypatch):
+    rng = np.random.default_rng(1)
+    x, place = rng.normal(size=600), rng.integers(0, 4, 600).astype(str)
+    group = np.where(rng.random(600) < 1 / (1 + np.exp(-x)), "a", "b")
+    data = pl.DataFrame({"group": group, "x": x, "y": rng.normal(size=600), "place": place, "score": rng.random(600)})
+    found = []
+    for few in (10**9, 0):
+        monkeypatch.setattr(threads, "FEW_ROWS", few)
+        audit = tm.audit(data, group="group", reference="b", scores="score", total_shares=True)
+        found.append(audit["a"].to_dict())
+    assert found[0] == found[1]
