@@ -21,7 +21,7 @@ from tiltmeter.engines.tables import (
     read_table,
     shown,
 )
-from tiltmeter.errors import DataError, TiltmeterError
+from tiltmeter.errors import DataError
 from tiltmeter.models.channel import Channel, channel_of, score_columns
 from tiltmeter.models.features import Feature, design_columns, encode_features, feature_names
 from tiltmeter.models.groups import Groups, group_columns, groups_of
@@ -34,7 +34,7 @@ from tiltmeter.models.membership import (
     estimator_membership,
     fitted_log_odds,
     known_membership,
-    unfit_estimator,
+    naming,
 )
 from tiltmeter.models.paper import logistic_log_odds
 from tiltmeter.pairs import PairRows
@@ -43,7 +43,7 @@ from tiltmeter.provenance import Provenance, asked, check_provenance, provenance
 from tiltmeter.settings import Settings
 from tiltmeter.streams.audit import StreamedAudit, check_streamed, streamed_audit
 from tiltmeter.streams.reading import Question, asked_of_rows
-from tiltmeter.streams.sources import COLLECTED_ROWS, collected, read_into_memory, stream_of
+from tiltmeter.streams.sources import are_few, collected, read_into_memory, stream_of
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import Rows
 from tiltmeter.threads import in_threads, one_thread
@@ -209,7 +209,7 @@ def audit(
         streamed = stream_of(data)
         if streamed is not None:
             question = _question(streamed.names(), roles, model, features, favourable, threshold, given)
-            if question.membership is not None or streamed.count() > COLLECTED_ROWS:
+            if question.membership is not None or not are_few(streamed):
                 check_streamed(question, settings)
                 found = streamed_audit(streamed, question, reference, audited, settings, membership)
                 words = asked(roles | {"model": model, "threshold": threshold, "given": given})
@@ -428,15 +428,11 @@ class _MembershipSource:
         native = native_columns(self.data, self.table, self.features)
         native = pl.DataFrame(native) if isinstance(native, Mapping) else native
         inputs = _safe_indexing(native, index)
-        try:
+        with naming(self.given):
             if self.settings.folds is None:
                 everyone = np.ones(len(index), dtype=np.bool_)
                 return fitted_log_odds(rows, self.given, inputs, everyone), name
             return estimator_membership(rows, self.given, inputs, self.settings.folds, self.settings.seed), name
-        except TiltmeterError:
-            raise
-        except Exception as error:  # anything a user's estimator may raise
-            raise unfit_estimator(self.given, error) from error
 
     def _probabilities(self, index: NDArray[np.intp]) -> Floats:
         if self.comparisons > 1:

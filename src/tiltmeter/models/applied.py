@@ -32,6 +32,7 @@ from tiltmeter.models.membership import (
     encoded_sample,
     estimator_log_odds,
     fitted_estimator,
+    naming,
     prior_log_odds,
 )
 from tiltmeter.models.regressions import Ridge, boosted_trees, ridge
@@ -74,7 +75,7 @@ class EstimatorModels:
 
     def log_odds(self, table: Table, frame: pl.DataFrame) -> Floats:
         """As of `Models`."""
-        with ONE_AT_A_TIME:
+        with ONE_AT_A_TIME, naming(self.models[0]):
             return np.array([estimator_log_odds(model, frame) for model in self.models])
 
 
@@ -191,10 +192,11 @@ def _cloned(
     rows: Rows, frame: pl.DataFrame, estimator: Any, inside: Sequence[Booleans], alone: Sequence[Booleans]
 ) -> tuple[str, Models, Models, tuple[PartFit, ...]]:
     everyone = np.ones(rows.audited.size, dtype=np.bool_)
-    halves, quarters = (
-        EstimatorModels(tuple(fitted_estimator(rows, estimator, frame, train) for train in trains))
-        for trains in ((*inside, everyone), alone)
-    )
+    with naming(estimator):
+        halves, quarters = (
+            EstimatorModels(tuple(fitted_estimator(rows, estimator, frame, train) for train in trains))
+            for trains in ((*inside, everyone), alone)
+        )
     parts = tuple(PartFit(half, int(train.sum()), None) for half, train in zip(HALVES, inside, strict=True))
     return type(estimator).__name__, halves, quarters, parts
 

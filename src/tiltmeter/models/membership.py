@@ -6,7 +6,8 @@ folds serve three such pairings.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 
 from tiltmeter.engines.tables import first_line
-from tiltmeter.errors import DataError, SupportError
+from tiltmeter.errors import DataError, SupportError, TiltmeterError
 from tiltmeter.models.candidates import (
     CANDIDATES,
     Candidate,
@@ -291,13 +292,19 @@ def estimator_membership(rows: Rows, estimator: Any, inputs: Any, folds: int = 5
     return _assembled(rows, fold, _places(plan, parts), log_odds, name, tuple(fits))
 
 
-def unfit_estimator(estimator: Any, error: Exception) -> DataError:
-    """Return the error for a classifier that fails on the features."""
-    return DataError(
-        f"`membership` must be an estimator that fits the features, got {type(estimator).__name__}: "
-        f"{first_line(error)}.",
-        "give a pipeline that encodes them, or leave `membership` to tiltmeter.",
-    )
+@contextmanager
+def naming(estimator: Any) -> Iterator[None]:
+    """Raise what a user's classifier raises as a mistake that names it."""
+    try:
+        yield
+    except TiltmeterError:
+        raise
+    except Exception as error:  # anything that it may raise
+        raise DataError(
+            f"`membership` must be an estimator that fits the features, got {type(estimator).__name__}: "
+            f"{first_line(error)}.",
+            "give a pipeline that encodes them, or leave `membership` to tiltmeter.",
+        ) from error
 
 
 def fitted_log_odds(rows: Rows, estimator: Any, inputs: Any, train: Booleans) -> Floats:

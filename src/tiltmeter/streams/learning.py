@@ -9,11 +9,10 @@ from typing import Any
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltmeter.errors import TiltmeterError
 from tiltmeter.models.applied import AppliedMembership, applied_membership
 from tiltmeter.models.candidates import CANDIDATES
 from tiltmeter.models.features import Feature
-from tiltmeter.models.membership import Membership, chosen_membership, estimator_membership, unfit_estimator
+from tiltmeter.models.membership import Membership, chosen_membership, estimator_membership, naming
 from tiltmeter.pairs import SAMPLED_ROWS, Learning
 from tiltmeter.streams.levels import Levels, design_table, numbers_of
 from tiltmeter.streams.powers import PairPlan
@@ -39,15 +38,8 @@ class Learner:
         outcome = scores[:, plan.measured - plan.first_score]
         table, frame = design_table(plan.levels, self.frame), self.frame.select(plan.question.features)
         rows = _rows(self.frame, plan)
-        try:
-            quarter = self.frame[QUARTER].to_numpy()
-            return applied_membership(rows, table, frame, outcome, quarter, self.estimator, seed)
-        except TiltmeterError:
-            raise
-        except Exception as error:  # anything a user's estimator may raise
-            if self.estimator is None:
-                raise
-            raise unfit_estimator(self.estimator, error) from error
+        quarter = self.frame[QUARTER].to_numpy()
+        return applied_membership(rows, table, frame, outcome, quarter, self.estimator, seed)
 
     def learning(self, plan: PairPlan, name: str, features: Sequence[Feature], seed: int) -> Learning:
         """Return at most `SAMPLED_ROWS` of the rows, with a cross-fit of the same kind of model on them."""
@@ -64,7 +56,8 @@ class Learner:
         self, rows: Rows, table: dict[str, NDArray[Any]], frame: pl.DataFrame, name: str, seed: int
     ) -> Membership:
         if self.estimator is not None:
-            return estimator_membership(rows, self.estimator, frame, self.folds, seed)
+            with naming(self.estimator):
+                return estimator_membership(rows, self.estimator, frame, self.folds, seed)
         offered = tuple(candidate for candidate in CANDIDATES if candidate.name == name)
         return chosen_membership(rows, table, self.folds, seed, offered)
 

@@ -65,6 +65,11 @@ def _framed(frame: pl.DataFrame) -> _Frames:
     return _Frames((frame,))
 
 
+def are_few(batches: Batches) -> bool:
+    """Return whether a stream has so few rows that they may be brought together."""
+    return batches.count() <= COLLECTED_ROWS
+
+
 def collected(batches: Batches, columns: Sequence[str]) -> pl.DataFrame:
     """Return all rows of a stream as one frame."""
     return pl.concat(batches.fold(checked_columns(batches, columns), _framed).frames)

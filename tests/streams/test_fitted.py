@@ -1,0 +1,249 @@
+"""A stream whose membership model is fitted: the formulas of rows, on sums; and the audit of memory, or nearly so."""
+
+from dataclasses import replace
+from functools import cache, partial
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.special import expit, logit
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LogisticRegression
+from tests.streams.test_agreement import SOURCES
+from tests.test_audit_engines import FEATURES, assert_same_numbers, people
+
+import tiltmeter as tm
+from tiltmeter.engines import batches
+from tiltmeter.engines.batches import FrameBatches, clean_batch
+from tiltmeter.models import balance as balances
+from tiltmeter.settings import Settings
+from tiltmeter.streams import audit as streams
+from tiltmeter.streams.powers import pair_batch
+from tiltmeter.streams.reading import asked_of_rows
+from tiltmeter.streams.survey import surveyed
+from tiltmeter.theory import crossfit
+from tiltmeter.theory.dial import CORNERS
+from tiltmeter.theory.uncertainty import Rows
+
+NAMES = ["region", "job", "amount", "years"]
+
+
+@cache
+def lending(rows=20_000, seed=0):
+    """Return people of three groups whose group shows in region and amount, in a way that is known."""
+    random = np.random.default_rng(seed)
+    audited = random.random(rows) < 0.4
+    region = np.where(audited & (random.random(rows) < 0.2), 0, random.integers(0, 6, rows))
+    amount = random.normal(50 - 4 * audited, 10, rows)
+    years, job = random.integers(0, 40, rows), random.integers(0, 8, rows)
+    score = expit(0.04 * (amount - 48) - 0.3 * (region == 0) + 0.02 * (years - 20) + 0.1 * (job == 3))
+    ell = np.where(region == 0, np.log((0.2 + 0.8 / 6) * 6), np.log(0.8)) - 4 * (amount - 48) / 100
+    group = np.where(audited, "a", np.where(random.random(rows) < 0.05, "c", "b"))
+    return pl.DataFrame(
+        {
+            "group": group,
+            "region": region.astype(np.int8),
+            "job": pl.Series(job).cast(pl.String),
+            "amount": np.where(random.random(rows) < 0.03, np.nan, amount),
+            "years": years,
+            "score": score,
+            "chance": expit(logit(0.4) + ell),
+            "weight": random.integers(1, 4, rows).astype(float),
+            "none": 0.6 * (1 - score),
+            "some": 0.4 * (1 - score),
+            "all": score,
+        }
+    )
+
+
+QUESTION = {"group": "group", "reference": "b", "scores": "score", "features": NAMES, "audited": "a"}
+WAYS = {
+    "scores": {},
+    "weights": {"weights": "weight"},
+    "classes": {"scores": ["none", "some", "all"], "favourable": "some"},
+    "decisions": {"threshold": 0.5},
+}
+
+
+@pytest.fixture
+def streamed_from_few_rows(monkeypatch):
+    monkeypatch.setattr("tiltmeter.streams.sources.COLLECTED_ROWS", 100)
+    monkeypatch.setattr("tiltmeter.streams.sample.FITTED_ROWS", 1_500)
+
+
+def pair_of(frame, estimator=None, **options):
+    """Return the pair as sums, and its rows with the same models as arrays."""
+    roles = {"group": "group", "scores": "score", "weights": None, "membership": None} | options
+    source = FrameBatches(frame)
+    question = asked_of_rows(
+        source.names(), roles, None, NAMES, options.get("favourable", "high"), options.get("threshold"), None
+    )
+    survey = source.fold(question.columns, partial(surveyed, question))
+    made = streams._Source(source, question.columns, question, survey, Settings(), estimator)
+    pair = made.pair("a", "b")
+    return pair, pair_batch(pair.plan, clean_batch(frame.select(question.columns)))
+
+
+@pytest.mark.parametrize("way", list(WAYS))
+def test_sums_of_a_fitted_model_give_the_estimates_of_its_rows(way, streamed_from_few_rows, monkeypatch):
+    monkeypatch.setattr(batches, "BATCH", 3_000)
+    pair, batch = pair_of(lending().drop_nans(), **WAYS[way])  # of equal rows, another batch might pick another
+    rows = Rows.of(batch.audited, batch.weights)
+    there = [replace(one, fold=rows.undivided) for one in batch.pairings]
+    here = pair.summed.fitted.pairings
+    outcome = batch.scores[:, pair.plan.measured - pair.plan.first_score]
+    same(crossfit.input_divergence(pair.rows, here), crossfit.input_divergence(rows, there))
+    expected = pair.expectation(None, 0)
+    for formula in (crossfit.unexplained, crossfit.unexplained_remainder):
+        same(formula(pair.rows, pair.outcome, expected, here), formula(rows, outcome, batch.expect(), there))
+    for corner in CORNERS:
+        found = [crossfit.gradient(pair.rows, pair.scores, one, *corner) for one in here]
+        wanted = [crossfit.gradient(rows, batch.scores, one, *corner) for one in there]
+        variance, truth = crossfit.gradient_variance(pair.rows, found), crossfit.gradient_variance(rows, wanted)
+        same(variance, truth)
+        for feature, codes in zip(pair.features, batch.codes, strict=True):
+            share = crossfit.feature_share(pair.rows, found, variance, feature.codes)
+            exact = crossfit.averaged([crossfit.explained_variance(rows, one, codes) for one in wanted]).over(truth)
+            for name in ("numerator", "denominator", "numerator_variance", "covariance", "denominator_variance"):
+                assert getattr(share, name) == pytest.approx(getattr(exact, name), rel=1e-7, abs=1e-12), name
+
+
+def same(found, expected):
+    if isinstance(found, float):
+        assert found == pytest.approx(expected, rel=1e-6, abs=1e-12)
+        return
+    assert found.value == pytest.approx(expected.value, rel=1e-9, abs=1e-12)
+    assert found.variance == pytest.approx(expected.variance, rel=1e-7, abs=1e-18)
+
+
+class Memory(ClassifierMixin, BaseEstimator):
+    """A classifier that recognises the rows it was fitted on, and nobody else."""
+
+    def fit(self, x, y):
+        self.classes_, self.seen_ = np.unique(y), set(x["amount"])
+        return self
+
+    def predict_proba(self, x):
+        chance = np.where([value in self.seen_ for value in x["amount"]], 0.9, 0.5)
+        return np.column_stack([1 - chance, chance])
+
+
+def test_every_row_is_judged_by_models_that_do_not_know_it(streamed_from_few_rows, monkeypatch):
+    monkeypatch.setattr(batches, "BATCH", 3_000)
+    pair, batch = pair_of(lending().drop_nans(), Memory())
+    known = pair.learner.frame
+    assert known.group_by("(group)", "(quarter)").len()["len"].to_list() == [375] * 8
+    is_known = np.isin(batch.table["amount"].to_numpy(), known["amount"].to_numpy())
+    assert is_known.sum() == known.height
+    assert np.ptp(batch.log_odds[is_known]) == 0.0  # the model of the whole sample knows them
+    assert batch.log_odds[is_known][0] > batch.log_odds[~is_known].max() + 1
+    for one in batch.pairings:
+        assert np.ptp(one.a) < 1e-12
+        assert np.ptp(one.b) < 1e-12
+
+
+def test_a_normalised_model_gives_both_groups_the_same_mass(streamed_from_few_rows):
+    _, batch = pair_of(lending())
+    rows = Rows.of(batch.audited, batch.weights)
+    for pair in batch.pairings:
+        for r in (pair.r_a, pair.r_b):
+            assert rows.mean0(r) + rows.mean1(r) == pytest.approx(0.0, abs=1e-9)
+
+
+def audit_of(data, **options):
+    return tm.audit(data, **QUESTION | {"total_shares": False} | options)
+
+
+@pytest.mark.parametrize("way", ["scores", "weights", "classes"])
+def test_parts_and_order_of_a_fitted_stream_do_not_matter(way, streamed_from_few_rows, monkeypatch):
+    one = audit_of(tm.stream(lending()), **WAYS[way])["a"].to_dict()
+    monkeypatch.setattr(batches, "BATCH", 1_700)
+    shuffled = lending().sample(fraction=1.0, shuffle=True, seed=3)
+    other = audit_of(tm.stream(shuffled), **WAYS[way])["a"].to_dict()
+    assert_same_numbers(other, one)
+
+
+def test_a_fitted_stream_agrees_with_memory_and_with_the_known_truth(monkeypatch):
+    monkeypatch.setattr("tiltmeter.streams.sources.COLLECTED_ROWS", 100)
+    frame = lending(60_000, 5).filter(pl.col("group") != "c").drop_nans()
+    memory, stream = (audit_of(data)["a"] for data in (frame, tm.stream(frame)))
+    for name in ("gap", "impact_ratio", "output_divergence", "standardised_difference"):
+        assert getattr(stream, name) == pytest.approx(getattr(memory, name)) or same_estimate(stream, memory, name)
+    for name in ("input_divergence", "descent_rate"):
+        one, two = getattr(memory, name), getattr(stream, name)
+        assert abs(one.value - two.value) < 0.25 * (one.high - one.low), name
+    assert stream.input_divergence.low < 0.1611 < stream.input_divergence.high
+    assert stream.unexplained.low <= 0.0 <= stream.unexplained.high
+    assert stream.proxies["verdict"][0] == memory.proxies["verdict"][0] == "proxy evidence"
+    assert stream.balance.is_adequate
+    assert any("was fitted on a sample of" in note for note in stream.notes)
+
+
+def same_estimate(one, two, name):
+    a, b = getattr(one, name), getattr(two, name)
+    return all(getattr(a, end) == pytest.approx(getattr(b, end), rel=1e-9) for end in ("value", "low", "high"))
+
+
+@pytest.mark.parametrize("source", list(SOURCES))
+def test_few_rows_of_a_stream_are_brought_together_for_a_fit(source, tmp_path):
+    question = {"group": "group", "reference": "B", "scores": "score", "features": FEATURES, "total_shares": False}
+    expected = tm.audit(people(400), **question).to_dict()
+    found = tm.audit(tm.stream(SOURCES[source](people(400), tmp_path)), **question).to_dict()
+    assert_same_numbers(found, expected)
+
+
+def test_several_groups_each_have_a_model_of_their_own(streamed_from_few_rows):
+    found = tm.audit(tm.stream(lending()), **QUESTION | {"audited": None, "total_shares": False})
+    assert list(found.comparisons) == ["a", "c"]
+    assert found.rows["used"] == found.rows["read"] == 20_000
+    counts = lending()["group"].value_counts().rows_by_key("group", unique=True)
+    assert found["c"].rows == {"audited": counts["c"][0], "reference": counts["b"][0]}
+    assert found["c"].proxies["verdict"].to_list().count("proxy evidence") == 0
+    assert found["a"].proxies["feature"][0] == "amount"
+
+
+def test_a_classifier_is_fitted_on_the_sample_and_applied_to_every_row(streamed_from_few_rows):
+    frame = lending().drop_nulls().drop_nans()
+    found = tm.audit(tm.stream(frame), **QUESTION | {"features": ["amount", "years"]}, membership=LogisticRegression())[
+        "a"
+    ]
+    assert found.membership == "LogisticRegression"
+    plain = tm.audit(frame, **QUESTION | {"features": ["amount", "years"]}, membership=LogisticRegression())["a"]
+    assert found.input_divergence.value == pytest.approx(plain.input_divergence.value, rel=0.1)
+    assert found.proxies["total_share"].null_count() == 0
+    with pytest.raises(tm.TiltmeterError, match="`membership` must be an estimator that fits the features, got Logis"):
+        tm.audit(tm.stream(frame), **QUESTION, membership=LogisticRegression())
+
+
+def test_what_a_stream_cannot_fit_is_said_at_once(streamed_from_few_rows):
+    with pytest.raises(tm.TiltmeterError, match="`membership` must be the name of a column for plug-in values"):
+        audit_of(tm.stream(lending()), folds=None)
+    with pytest.raises(tm.TiltmeterError, match="`membership` must be the name of a column of streamed data, got"):
+        audit_of(tm.stream(lending()), membership=lending()["chance"].to_numpy())
+
+
+def test_totals_and_shapley_values_of_a_fitted_stream_rest_on_its_sample(streamed_from_few_rows, monkeypatch):
+    monkeypatch.setattr("tiltmeter.streams.audit.MOST_JOINT", 10)
+    monkeypatch.setattr("tiltmeter.streams.powers.MOST_JOINT", 10)
+    found = audit_of(tm.stream(lending()), total_shares=True)["a"]
+    table = {row["feature"]: row for row in found.proxies.to_dicts()}
+    assert table["amount"]["total_share_low"] < 0.45 < table["amount"]["total_share_high"] + 0.15
+    assert table["job"]["total_share_low"] == 0.0
+    assert table["amount"]["gap_shapley_low"] < -0.03 < table["amount"]["gap_shapley_high"]
+    assert any("total_share rests on a sample of 3,000 of" in note for note in found.notes)
+    assert any("gap_shapley rests on regressions with 3,000 of" in note for note in found.notes)
+
+
+def test_balance_of_a_fitted_stream_is_that_of_its_rows(streamed_from_few_rows):
+    frame = lending()
+    found = audit_of(tm.stream(frame))["a"].balance
+    _, batch = pair_of(frame)
+    rows = Rows.of(batch.audited, batch.weights)
+    r = sum(pair.r_a + pair.r_b for pair in batch.pairings) / 6
+    noise = np.sqrt(1 + len(r) / 1_500)
+    level = (batch.table["job"] == "3").to_numpy().astype(float)
+    for name, x in (("score", batch.expect()), ("job = 3", level)):
+        expected = balances.mismatch(rows, name, x, (r, r), noise)
+        there = next(one for one in found.mismatches if one.name == name)
+        assert there.difference == pytest.approx(expected.difference, abs=1e-9)
+        assert there.se == pytest.approx(expected.se, rel=1e-6)
