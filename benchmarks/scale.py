@@ -1,4 +1,4 @@
-"""An audit of 1,000,000 rows × 20 features with all intervals, against one logistic fit on the same encoded matrix."""
+"""An audit of 1,000,000 rows × 20 features with all intervals, against one logistic fit on plain one-hot columns."""
 
 from __future__ import annotations
 
@@ -79,15 +79,17 @@ def main() -> None:
         assert (c.proxies["total_share"].null_count() == len(c.proxies)) == (not totals)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     fit, columns = logistic_seconds(table)
-    print(f"audit, {len(table):,} rows x 20 features: {times[False]:.1f} s, {times[False] / fit:.1f} logistic fits")
-    print(f"  with total shares: {times[True]:.1f} s, {times[True] / fit:.1f} fits")
-    print(f"  one fit on the membership model's {columns} columns: {fit:.1f} s")
     plain, dummies = one_hot_seconds(table)
-    print(f"  one fit on {dummies} plain one-hot columns: {plain:.1f} s, {times[False] / plain:.1f} of them an audit")
-    print(f"  peak memory before that fit: {memory / 2**30:.2f} GiB")
+    print(f"audit, {len(table):,} rows x 20 features: {times[False]:.1f} s, {times[False] / plain:.1f} logistic fits")
+    print(f"  with total shares: {times[True]:.1f} s, {times[True] / plain:.1f} fits")
+    print(f"  one fit on {dummies} plain one-hot columns: {plain:.1f} s")
+    print(
+        f"  one fit on the membership model's {columns} columns: {fit:.1f} s, {times[False] / fit:.1f} of them an audit"
+    )
+    print(f"  peak memory before the fits: {memory / 2**30:.2f} GiB")
     assert memory < MOST_MEMORY
-    assert times[False] <= MOST_FITS * fit
-    assert times[True] <= MOST_FITS_WITH_TOTALS * fit
+    assert times[False] <= MOST_FITS * plain
+    assert times[True] <= MOST_FITS_WITH_TOTALS * plain
 
 
 if __name__ == "__main__":

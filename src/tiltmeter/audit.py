@@ -229,10 +229,11 @@ def audit(
         groups = groups_of(table.filter(keep), _kept_values(group, names, keep), reference, audited)
         compared = np.isin(groups.codes, [groups.labels.index(label) for label in (groups.reference, *groups.audited)])
         index, codes = np.flatnonzero(keep)[compared], groups.codes[compared]
-        encoded = encode_features(table[index], chosen, codes, None if weights is None else row_weights[index])
+        used_rows = table if index.size == table.height else table[index]
+        encoded = encode_features(used_rows, chosen, codes, None if weights is None else row_weights[index])
         source = _MembershipSource(membership, data, table, chosen, settings, len(groups.audited))
         telling = sorted(feature.name for feature in encoded if feature.in_membership)
-        order = _canonical_order(table[index].select(telling), codes, channel.scores[index], row_weights[index])
+        order = _canonical_order(used_rows.select(telling), codes, channel.scores[index], row_weights[index])
         everyone = _Compared(index, codes, row_weights[index], encoded, order)
         with stage(READING, 1.0), one_thread():
             comparisons = _comparisons(groups, channel, everyone, source, settings)

@@ -39,7 +39,7 @@ from tiltmeter.threads import in_threads, steps_in_threads
 SEVERAL_PAIRINGS = 20_000  # rows up to which three pairings are averaged
 FITTED_ROWS = 15_000  # of each fold, at most, that a model is fitted on
 TRIED_PARTS = 2  # parts that try the candidates where rows are many, and one part is as good as another
-CHUNK = 50_000
+CHUNK = 20_000
 
 Part = tuple[int, ...]  # the folds a model is fitted on
 
