@@ -21,7 +21,7 @@ lint: $(VENV)/installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/installed-dev
+bench: $(VENV)/installed-bench  # with the peers, fairlearn and shap
 	$(BIN)/python -m benchmarks
 
 bench-audit: $(VENV)/installed-dev  # minutes to hours: scale, streams, planted truths, coverage
@@ -55,6 +55,11 @@ $(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing tiltmeter and its development tools ..." >&2
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	@touch $(VENV)/installed $@
+
+$(VENV)/installed-bench: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing tiltmeter, its development tools and the peers it is measured against ..." >&2
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,bench]'
+	@touch $(VENV)/installed $(VENV)/installed-dev $@
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,105 @@
+"""The parts of the three passes against plain sums over rows."""
+
+import numpy as np
+import polars as pl
+import pytest
+from numpy.testing import assert_allclose
+
+from tiltmeter.engines.arrays import below
+from tiltmeter.streams import cells, sample, values
+from tiltmeter.streams.cells import power_sums, recipe
+
+EXPONENTS = ((0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (0, 3), (2, 2))
+
+
+@pytest.mark.parametrize("is_weighted", [False, True])
+@pytest.mark.parametrize("sizes", [(1,), (7, 40), (70_000,)])
+def test_sums_of_powers_by_cell_are_those_of_the_rows(is_weighted, sizes, monkeypatch):
+    monkeypatch.setattr(cells, "CHUNK", 64)  # cells begin and end anywhere in a chunk
+    random = np.random.default_rng(0)
+    x, y, w = random.normal(size=(3, 1000))
+    w, audited = np.abs(w), random.random(1000) < 0.4
+    splits = [(random.integers(0, size, 1000), size) for size in sizes]
+    found = power_sums([x, y], w if is_weighted else None, audited, splits, EXPONENTS)
+    for (codes, size), pair in zip(splits, found, strict=True):
+        for who, sums in zip((audited, ~audited), pair, strict=True):
+            assert np.array_equal(sums.counts, np.bincount(codes[who], minlength=size))
+            for place, (i, j) in enumerate(EXPONENTS):
+                for power, table in ((1, sums.first), (2, sums.second)):
+                    terms = (w**power if is_weighted else 1.0) * x**i * y**j
+                    assert_allclose(table[:, place], np.bincount(codes[who], terms[who], size), atol=1e-10)
+
+
+def test_no_rows_have_sums_of_zero():
+    nothing = np.empty(0)
+    ((audited, _),) = power_sums([nothing, nothing], None, nothing > 0, [(nothing.astype(int), 3)], EXPONENTS)
+    assert audited.counts.tolist() == [0, 0, 0]
+    assert not audited.first.any()
+
+
+def test_every_power_is_made_of_one_that_was_made_before():
+    made = {0}
+    for place, lower, _ in recipe(EXPONENTS):
+        assert lower in made
+        made.add(place)
+    assert made >= set(range(len(EXPONENTS)))
+
+
+COLUMNS = {
+    "whole": pl.Series([3, 1, 3, None, 2, 1], dtype=pl.Int64),
+    "whole floats": pl.Series([3.0, -1.0, 3.0, None, 0.0, -1.0]),
+    "halves": pl.Series([0.5, 1.5, 0.5, None, 2.5, 0.5]),
+    "nearly whole": pl.Series([0.0, 1e-17, 0.0, None, 1.0, 0.0]),
+    "infinite": pl.Series([0.0, float("inf"), 0.0, None, 1.0, 0.0]),
+    "huge": pl.Series([1e300, 1e300, 0.0, None, 1.0, 0.0]),
+    "keys": pl.Series([10**18, 10**18 + 1, 10**18, None, 10**18 + 2, 10**18], dtype=pl.Int64),
+    "least": pl.Series([-(2**63), -(2**63) + 1, None, None, -(2**63), 0], dtype=pl.Int64),
+    "missing": pl.Series([None] * 6, dtype=pl.Int64),
+    "booleans": pl.Series([True, False, True, None, False, True]),
+    "texts": pl.Series(["b", "a", "b", None, "", "a"]),
+    "levels": pl.Series(["b", "a", "b", None, "c", "a"], dtype=pl.Enum(["c", "b", "a", "z"])),
+    "dates": pl.Series([3, 1, 3, None, 2, 1], dtype=pl.Int32).cast(pl.Date),
+    "times": pl.Series([3, 1, 3, None, 2, 1], dtype=pl.Int64).cast(pl.Datetime("us")),
+}
+
+
+@pytest.mark.parametrize("name", list(COLUMNS))
+@pytest.mark.parametrize("weights", [None, np.array([1.0, 2.0, 0.5, 4.0, 1.0, 3.0])])
+def test_value_counts_are_those_of_grouped_rows(name, weights):
+    column, codes = COLUMNS[name].alias("x"), np.array([0, 1, 0, 1, 1, 0])
+    labels = pl.Series(sample.GROUP, ["one", "two"])
+    found = values.value_counts(column, codes, labels, weights)
+    weighed = pl.Series(sample.WEIGHT, np.ones(6) if weights is None else weights)
+    rows = pl.DataFrame([labels.gather(codes), column, weighed])
+    keys = [sample.GROUP, "x"]
+    people = pl.len().cast(pl.Int64).alias(sample.PEOPLE)
+    expected = rows.group_by(keys).agg(people, pl.col(sample.WEIGHT).sum()).sort(keys)
+    assert found.frame.sort(keys).equals(expected)
+    assert found.frame.schema == expected.schema
+    ranges = found.ranges.sort(sample.GROUP)
+    assert ranges[sample.PEOPLE].to_list() == [3, 3]
+    assert ranges["missing"].sum() == column.null_count()
+    assert ranges["infinite"].sum() == (name == "infinite")
+
+
+def test_the_sample_is_the_rows_of_the_smallest_hashes_with_their_people(monkeypatch):
+    monkeypatch.setattr(sample, "SAMPLED", 50)
+    random = np.random.default_rng(1)
+    rows = pl.DataFrame({"x": random.integers(0, 300, 2000), "y": random.integers(0, 2, 2000).astype(str)})
+    hashes = sample._hashes(rows.get_columns())
+    lowest = hashes.unique().sort()[:50]
+    parts = [sample.sampled(rows[start : start + 400])[0] for start in range(0, 2000, 400)]
+    for found in (sample.sampled(rows)[0], sum(parts[1:], parts[0])):
+        assert found.frame[sample.HASH].equals(lowest.alias(sample.HASH))
+        assert not found.is_complete
+        people = hashes.filter(hashes.is_in(lowest.implode())).len()
+        assert found.frame[sample.PEOPLE].sum() == people
+
+
+@pytest.mark.parametrize("count", [1, 9, 200])
+@pytest.mark.parametrize(("or_equal", "side"), [(False, "left"), (True, "right")])
+def test_edges_below_are_those_of_a_search(count, or_equal, side):
+    random = np.random.default_rng(2)
+    edges = np.unique(random.integers(0, 500, count) / 4)
+    numbers = random.integers(-10, 600, 40_000) / 4
+    assert np.array_equal(below(edges, numbers, or_equal), np.searchsorted(edges, numbers, side=side))
