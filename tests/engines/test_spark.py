@@ -8,12 +8,16 @@ import textwrap
 
 import pytest
 from tests.streams.test_agreement import PEOPLE, WAYS, classed, in_memory
+from tests.streams.test_fitted import QUESTION, lending
 from tests.test_audit_engines import assert_same_numbers
 
 import tiltmeter as tm
 
 pytest.importorskip("pyspark", reason="needs `pip install tiltmeter[spark]`")
 pytestmark = [pytest.mark.java, pytest.mark.filterwarnings("ignore")]  # Spark warns of pandas, sockets and more
+
+
+FITTED = QUESTION | {"audited": None, "total_shares": False}
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +71,22 @@ def test_a_query_that_fails_is_a_clear_error(skewed):
         tm.audit(broken, **PEOPLE)
 
 
-def test_membership_must_be_a_column(skewed):
-    with pytest.raises(tm.TiltmeterError, match="`membership` must be the name of a column of streamed data, got None"):
-        tm.audit(skewed, **PEOPLE | {"membership": None})
+def test_few_rows_on_spark_are_brought_together_for_a_fit(skewed):
+    fitted = PEOPLE | {"membership": None, "total_shares": False}
+    assert_same_numbers(tm.audit(skewed, **fitted).to_dict(), tm.audit(classed(), **fitted).to_dict())
+
+
+def test_a_model_fitted_on_the_driver_is_applied_by_the_executors(spark, monkeypatch):
+    monkeypatch.setattr("tiltmeter.streams.sources.COLLECTED_ROWS", 100)
+    rows = lending(6_000).drop_nans()  # Spark has no NaN that is a missing value
+    expected = tm.audit(tm.stream(rows), **FITTED).to_dict()
+    frame = spark.createDataFrame(rows.to_arrow()).repartition(5, "region")
+    assert_same_numbers(tm.audit(frame, **FITTED).to_dict(), expected)
+
+
+def test_membership_as_an_array_is_refused_at_once(skewed):
+    with pytest.raises(tm.TiltmeterError, match="`membership` must be the name of a column of streamed data, got"):
+        tm.audit(skewed, **PEOPLE | {"membership": classed()["chance"].to_numpy()})
 
 
 def test_no_rows_are_an_error(skewed):
