@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import polars as pl
 import pytest
+from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_info
 
 import tiltmeter as tm
@@ -31,6 +34,16 @@ def test_libraries_have_one_thread_inside_and_theirs_again_afterwards():
     found = in_threads(lambda _: [pool["num_threads"] for pool in threadpool_info()], range(3), threads.FEW_ROWS)
     assert {count for counts in found for count in counts} == {1}
     assert [pool["num_threads"] for pool in threadpool_info()][: len(before)] == [p["num_threads"] for p in before]
+
+
+def test_warnings_are_shown_afterwards_as_before():
+    x, before = np.random.default_rng(0).normal(size=(500, 3)), list(warnings.filters)
+
+    def fit(_):
+        return HistGradientBoostingRegressor(max_iter=2).fit(x, x[:, 0], sample_weight=x[:, 1] ** 2)
+
+    in_threads(fit, range(8), threads.FEW_ROWS)
+    assert list(warnings.filters) == before
 
 
 def test_a_mistake_in_a_thread_is_raised():

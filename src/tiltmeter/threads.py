@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -44,9 +45,15 @@ def steps_in_threads(work: Callable[[T], R], items: Sequence[T], rows: int) -> l
 
 @contextmanager
 def _pool() -> Iterator[ThreadPoolExecutor]:
-    """Give one thread a core, in each of which BLAS and OpenMP have one."""
-    with _libraries().limit(limits=1), ThreadPoolExecutor(os.cpu_count(), initializer=_limit_openmp) as pool:
-        yield pool
+    """Give one thread a core, in each of which BLAS and OpenMP have one.
+
+    Python's list of warnings to be shown is one for all threads, and scikit-learn swaps it while it bins; so it is put
+    back in the end, and what scikit-learn says of a swap in between is not shown.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="sklearn.utils.parallel")
+        with _libraries().limit(limits=1), ThreadPoolExecutor(os.cpu_count(), initializer=_limit_openmp) as pool:
+            yield pool
 
 
 def _limit_openmp() -> None:
