@@ -116,7 +116,7 @@ class FrameBatches:
 
 def read_in_batches(frame: pl.LazyFrame, name: str) -> Iterator[pl.DataFrame]:
     """Yield the rows of a lazy frame; an error of its engine names what was read."""
-    batches = frame.collect_batches(chunk_size=BATCH, maintain_order=False, lazy=True, engine="streaming")
+    batches = frame.collect_batches(chunk_size=BATCH, maintain_order=True, lazy=True, engine="streaming")
     try:
         yield from batches
     except (pl.exceptions.PolarsError, OSError) as error:

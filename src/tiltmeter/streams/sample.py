@@ -47,7 +47,7 @@ def _first_of_equals(ordered: NDArray[np.uint64]) -> NDArray[np.intp]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupSample:
-    """Rows of each group with the smallest hashes. Unlike in a `RowSample`, equal rows are drawn one by one."""
+    """Rows of each group with the smallest hashes. Unlike in a `RowSample`, of equal rows each is drawn for itself."""
 
     frame: pl.DataFrame
 
@@ -82,15 +82,18 @@ def group_sample(rows: pl.DataFrame) -> GroupSample:
 
 
 def single_hashes(rows: pl.DataFrame) -> pl.Series:
-    """Return a hash of each row; of equal rows, all but the first get one of their own."""
+    """Return a hash of each row that equal rows do not share, in one batch or in two: people are drawn one by one.
+
+    It depends on who else of its group is in the batch, so a row has the same one in every pass that cuts the same
+    batches.
+    """
     hashes = row_hashes(rows)
     order = np.argsort(hashes.to_numpy(), kind="stable")
     starts = _first_of_equals(hashes.to_numpy()[order])
     turn = np.empty(len(order), dtype=np.int64)
     turn[order] = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
-    again = pl.Series("turn", turn)
-    other = pl.DataFrame([hashes.alias("hash"), again]).hash_rows(seed=0)
-    return hashes.zip_with(again == 0, other)
+    frame = pl.DataFrame([hashes.alias("row"), pl.Series("turn", turn), rows[GROUP]])
+    return frame.with_columns(pl.col("row").sum().over(GROUP).alias("batch")).drop(GROUP).hash_rows(seed=0)
 
 
 def sampled(rows: pl.DataFrame) -> tuple[RowSample, int]:
