@@ -10,6 +10,8 @@ from typing import TypeVar
 
 from threadpoolctl import threadpool_limits
 
+MOST_THREADS = 8  # each holds an item: a hundred cores would hold a hundred batches
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -24,7 +26,7 @@ def made_in_order(function: Callable[[T], R], items: Iterable[T]) -> Generator[R
 
     Items are taken by the caller's thread. Where one fails, or the caller stops, those not begun are dropped.
     """
-    threads = cores()
+    threads = min(cores(), MOST_THREADS)
     waiting: deque[Future[R]] = deque()
     pool = ThreadPoolExecutor(threads)
     with threadpool_limits(limits=1, user_api="blas"):  # its threads would wait for ours

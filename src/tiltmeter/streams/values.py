@@ -20,22 +20,23 @@ MOST_EXACT = 2.0**53  # whole numbers that a float can tell apart
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ValueCounts:
-    """How often each value of a feature occurs in each group; `frame` is None where there are too many values.
-
-    `ranges` has one row per group: smallest, largest, whether all numbers are whole, people, missing, infinite.
-    """
+    """How often each value of a feature occurs in each group, or, where there are too many values, their ranges."""
 
     frame: pl.DataFrame | None
-    ranges: pl.DataFrame
+    only_ranges: pl.DataFrame | None = None
+
+    @property
+    def ranges(self) -> pl.DataFrame:
+        """One row per group: smallest, largest, whether all numbers are whole, people, missing, infinite."""
+        return _ranges(self.frame) if self.only_ranges is None else self.only_ranges
 
     def __add__(self, other: ValueCounts) -> ValueCounts:
-        frame = None
         if self.frame is not None and other.frame is not None:
             keys = self.frame.columns[:2]
             frame = pl.concat([self.frame, other.frame]).group_by(keys).sum()
-            frame = frame if frame.height <= MOST_COUNTED else None
-        ranges = pl.concat([self.ranges, other.ranges]).group_by(GROUP).agg(*RANGES)
-        return ValueCounts(frame, ranges)
+            if frame.height <= MOST_COUNTED:
+                return ValueCounts(frame)
+        return ValueCounts(None, pl.concat([self.ranges, other.ranges]).group_by(GROUP).agg(*RANGES))
 
 
 RANGES = (
@@ -51,11 +52,10 @@ def value_counts(column: pl.Series, codes: Integers, labels: pl.Series, weights:
     frame = _by_place(column, codes, len(labels), weights)
     if frame is None:
         frame = _of_any(column, codes, weights)
-    everyone = frame
-    if everyone is None:
-        everyone = pl.DataFrame([pl.Series(GROUP, codes), column]).with_columns(pl.lit(1, pl.Int64).alias(PEOPLE))
-    ranges = everyone.group_by(GROUP).agg(*_ranges(column.name, column.dtype))
-    return ValueCounts(None if frame is None else _named(frame, labels), _named(ranges, labels))
+    if frame is not None:
+        return ValueCounts(_named(frame, labels))
+    everyone = pl.DataFrame([pl.Series(GROUP, codes), column]).with_columns(pl.lit(1, pl.Int64).alias(PEOPLE))
+    return ValueCounts(None, _named(_ranges(everyone), labels))
 
 
 def _named(frame: pl.DataFrame, labels: pl.Series) -> pl.DataFrame:
@@ -127,8 +127,9 @@ def _of_any(column: pl.Series, codes: Integers, weights: Floats | None) -> pl.Da
     return frame if frame.height <= MOST_COUNTED else None
 
 
-def _ranges(name: str, dtype: pl.DataType) -> list[pl.Expr]:
-    """Return what `RANGES` sums up, where each row stands for so many people; text has no smallest or largest."""
+def _ranges(frame: Any) -> pl.DataFrame:
+    """Return the ranges by group of rows that each stand for so many people; text has no smallest or largest."""
+    name, dtype = frame.columns[1], frame.dtypes[1]
     values, is_infinite, is_whole = pl.lit(None, dtype=pl.Float64), pl.lit(value=False), pl.lit(value=True)
     if dtype.is_numeric() or dtype.is_temporal():
         values = pl.col(name).to_physical()
@@ -136,11 +137,12 @@ def _ranges(name: str, dtype: pl.DataType) -> list[pl.Expr]:
         is_infinite = values.is_infinite().fill_null(value=False)
         values = pl.when(values.is_finite()).then(values)
         is_whole = (values == values.floor()).all()
-    return [
+    found: pl.DataFrame = frame.group_by(GROUP).agg(
         values.min().cast(pl.Float64).alias("smallest"),
         values.max().cast(pl.Float64).alias("largest"),
         is_whole.alias("is_whole"),
         pl.col(PEOPLE).sum(),
         (pl.col(PEOPLE) * pl.col(name).is_null()).sum().alias("missing"),
         (pl.col(PEOPLE) * is_infinite).sum().alias("infinite"),
-    ]
+    )
+    return found
