@@ -2,59 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import polars as pl
-from numpy.typing import NDArray
-
 from tiltmeter.bins import told_rows
-from tiltmeter.comparison import Comparison, compare
-from tiltmeter.engines.tables import (
-    check_columns,
-    column_names,
-    column_of_values,
-    native_columns,
-    read_table,
-    shown,
-)
+from tiltmeter.comparison import Comparison
+from tiltmeter.engines.batches import Batches, FrameBatches
+from tiltmeter.engines.tables import column_names, read_table, shown
 from tiltmeter.errors import DataError
-from tiltmeter.models.channel import Channel, channel_of, score_columns
-from tiltmeter.models.features import Feature, design_columns, encode_features, feature_names
-from tiltmeter.models.groups import Groups, group_columns, groups_of
-from tiltmeter.models.kept import equal_to, numbers_of, weights_of
-from tiltmeter.models.membership import (
-    Membership,
-    area_under_curve,
-    check_overlap,
-    chosen_membership,
-    estimator_membership,
-    fitted_log_odds,
-    known_membership,
-    naming,
-)
-from tiltmeter.models.paper import logistic_log_odds
-from tiltmeter.pairs import PairRows
-from tiltmeter.progress import Listener, stage, told_to
-from tiltmeter.provenance import Provenance, asked, check_provenance, provenance_of, stream_provenance
+from tiltmeter.memory import Request, RowAudit, audit_in_memory
+from tiltmeter.models.channel import score_columns
+from tiltmeter.models.groups import group_columns
+from tiltmeter.people import People
+from tiltmeter.progress import Listener, told_to
+from tiltmeter.provenance import Provenance, check_provenance, provenance_of, stream_provenance
 from tiltmeter.settings import Settings
-from tiltmeter.streams.audit import StreamedAudit, check_streamed, streamed_audit
+from tiltmeter.streams.audit import check_streamed, streamed_audit
 from tiltmeter.streams.reading import Question, asked_of_rows
-from tiltmeter.streams.sources import are_few, collected, read_into_memory, stream_of
-from tiltmeter.theory.checks import Floats
-from tiltmeter.theory.uncertainty import Rows
-from tiltmeter.threads import in_threads, one_thread
+from tiltmeter.streams.sources import are_few, collected, is_long, read_into_memory, rows_in_memory, stream_of
 from tiltmeter.views.json_file import write_json
 from tiltmeter.views.notebook import audit_html
 from tiltmeter.views.report.page import write_report
 
-Booleans = NDArray[np.bool_]
 SCHEMA = "tiltmeter/audit/1"  # of to_dict and to_json; a change that breaks a reader raises the number
-READING = 0.05  # of the time, about
-MEMBERSHIP = 0.4  # of the time of a comparison, about
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -205,71 +178,66 @@ def audit(
     stated = check_provenance(provenance)
     roles = {"group": group, "scores": scores, "membership": membership, "weights": weights}
     settings = Settings(input_weight, output_weight, confidence, materiality, folds, seed, total_shares)
+    request = Request(roles, model, features, favourable, threshold, given, reference, audited, settings)
     with told_to(progress):
         streamed = stream_of(data)
         if streamed is not None:
-            question = _question(streamed.names(), roles, model, features, favourable, threshold, given)
+            question = _question(streamed.names(), request)
             if question.membership is not None or not are_few(streamed):
-                check_streamed(question, settings)
-                found = streamed_audit(streamed, question, reference, audited, settings, membership)
-                words = asked(roles | {"model": model, "threshold": threshold, "given": given})
-                return _of_stream(found, question, settings, words, stated)
-            data, features = collected(streamed, question.columns), list(question.features)
-        with stage(0.0, READING, "reading"):
-            data = read_into_memory(data)
-            names = column_names(data)
-            used = _used_columns(names, group, scores, membership, weights, given)
-            chosen = feature_names(features, names, used)
-            table = read_table(data, [*dict.fromkeys([*chosen, *used])])
-            channel = channel_of(
-                data, table, scores=scores, model=model, features=chosen, favourable=favourable, threshold=threshold
-            )
-            row_weights = weights_of(weights, table)
-            keep, left_out = _kept(table, channel, row_weights, given)
-        groups = groups_of(table.filter(keep), _kept_values(group, names, keep), reference, audited)
-        compared = np.isin(groups.codes, [groups.labels.index(label) for label in (groups.reference, *groups.audited)])
-        index, codes = np.flatnonzero(keep)[compared], groups.codes[compared]
-        used_rows = table if index.size == table.height else table[index]
-        encoded = encode_features(used_rows, chosen, codes, None if weights is None else row_weights[index])
-        source = _MembershipSource(membership, data, table, chosen, settings, len(groups.audited))
-        telling = sorted(feature.name for feature in encoded if feature.in_membership)
-        order = _canonical_order(used_rows.select(telling), codes, channel.scores[index], row_weights[index])
-        everyone = _Compared(index, codes, row_weights[index], encoded, order)
-        with stage(READING, 1.0), one_thread():
-            comparisons = _comparisons(groups, channel, everyone, source, settings)
+                return _streamed(streamed, question, request, stated)
+            data, request = collected(streamed, question.columns), replace(request, features=question.features)
+        data = read_into_memory(data)
+        if _may_be_summed(data, request):
+            return _summed(data, request, stated)
+        return _of_rows(audit_in_memory(data, request), request, stated)
+
+
+def _of_rows(found: RowAudit, request: Request, stated: dict[str, str]) -> Audit:
     return Audit(
-        comparisons=comparisons,
-        rows=_accounted(table.height, left_out, groups, index.size),
-        group=groups.name,
-        reference=groups.reference,
-        channel=channel.kind,
-        favourable=channel.labels[channel.favourable],
-        too_small=dict(groups.too_small),
-        settings=settings,
-        provenance=provenance_of(
-            table, chosen, asked(roles | {"model": model, "threshold": threshold, "given": given}), stated
-        ),
+        comparisons=found.comparisons,
+        rows=found.rows,
+        group=found.groups.name,
+        reference=found.groups.reference,
+        channel=found.channel.kind,
+        favourable=found.channel.labels[found.channel.favourable],
+        too_small=dict(found.groups.too_small),
+        settings=request.settings,
+        provenance=provenance_of(found.table, found.features, request.words(), stated),
     )
 
 
-def _question(
-    names: Sequence[str],
-    roles: Mapping[str, Any],
-    model: Any,
-    features: str | Sequence[str] | None,
-    favourable: Any,
-    threshold: float | None,
-    given: Mapping[str, Any] | None,
-) -> Question:
-    """Return what an audit asks of each row of a stream."""
-    used = _used_columns(names, roles["group"], roles["scores"], roles["membership"], roles["weights"], given)
-    chosen = feature_names(features, names, used)
-    return asked_of_rows(names, roles, model, chosen, favourable, threshold, given)
+def _may_be_summed(data: Any, request: Request) -> bool:
+    """Return whether a table in memory is so long that it is summed, and all that is asked of its rows in columns."""
+    roles = request.roles
+    if not isinstance(roles["membership"], str) or request.model is not None or not is_long(rows_in_memory(data)):
+        return False
+    names = column_names(data)
+    is_named = bool(group_columns(roles["group"], names)) and bool(score_columns(roles["scores"], names))
+    return is_named and (roles["weights"] is None or isinstance(roles["weights"], str))
 
 
-def _of_stream(
-    found: StreamedAudit, question: Question, settings: Settings, words: dict[str, Any], stated: dict[str, str]
-) -> Audit:
+def _summed(data: Any, request: Request, stated: dict[str, str]) -> Audit:
+    """Return the audit of a long table by sums; what only rows can tell is worked out from them when it is asked."""
+    names = column_names(data)
+    question = _question(names, request)
+    found = _streamed(FrameBatches(read_table(data, question.columns)), question, request, stated)
+
+    @cache
+    def by_rows() -> dict[str, Comparison]:
+        return audit_in_memory(data, request).comparisons
+
+    comparisons = {name: one.with_rows(partial(_people, by_rows, name)) for name, one in found.comparisons.items()}
+    return replace(found, comparisons=comparisons)
+
+
+def _people(by_rows: Callable[[], dict[str, Comparison]], name: str) -> People:
+    return by_rows()[name].people
+
+
+def _streamed(batches: Batches, question: Question, request: Request, stated: dict[str, str]) -> Audit:
+    check_streamed(question, request.settings)
+    membership = request.roles["membership"]
+    found = streamed_audit(batches, question, request.reference, request.audited, request.settings, membership)
     return Audit(
         comparisons=found.comparisons,
         rows=found.rows,
@@ -278,180 +246,19 @@ def _of_stream(
         channel="decisions" if found.is_decisions else "scores",
         favourable=found.favourable,
         too_small=dict(found.groups.too_small),
-        settings=settings,
-        provenance=stream_provenance(found.rows["read"], found.fingerprint, question.features, words, stated),
+        settings=request.settings,
+        provenance=stream_provenance(found.rows["read"], found.fingerprint, question.features, request.words(), stated),
     )
 
 
-def _used_columns(
-    names: Sequence[str], group: Any, scores: Any, membership: Any, weights: Any, given: Mapping[str, Any] | None
-) -> list[str]:
-    """Return the columns with a role of their own, which are no features unless listed."""
-    used = [*group_columns(group, names), *score_columns(scores, names)]
-    for argument, value in (("membership", membership), ("weights", weights)):
-        if isinstance(value, str):
-            check_columns(argument, [value], names)
-            used.append(value)
-    if given is not None:
-        if not isinstance(given, Mapping) or not given:
-            raise DataError(f"`given` must be a dict of column: value, got {shown(given)}.", "e.g. {'repaid': 1}.")
-        check_columns("given", given, names)
-        used += given
-    return list(dict.fromkeys(used))
-
-
-def _kept(
-    table: pl.DataFrame, channel: Channel, weights: Floats, given: Mapping[str, Any] | None
-) -> tuple[Booleans, dict[str, int]]:
-    """Return which rows can be used, and how many were left out for which reason; the first reason counts."""
-    keep = np.ones(table.height, dtype=np.bool_)
-    left_out: dict[str, int] = {}
-
-    def leave_out(reason: str, rows: Booleans) -> None:
-        left_out[reason] = int((keep & rows).sum())
-        keep[rows] = False
-
-    for column, value in (given or {}).items():
-        leave_out(f"not_given_{column}", ~equal_to(table[column], value))
-    leave_out("missing_score", channel.missing)
-    leave_out("zero_weight", weights == 0)
-    if not keep.any():
-        raise DataError(
-            f"the data must have rows left to compare, got none of {table.height}.", f"left out: {left_out}."
-        )
-    return keep, left_out
-
-
-def _kept_values(values: Any, names: Sequence[str], keep: Booleans) -> Any:
-    """Return an array argument for the kept rows only; column names stay as they are."""
-    if group_columns(values, names):
-        return values
-    column = column_of_values("group", values, len(keep))
-    return column.filter(pl.Series(keep))
-
-
-def _canonical_order(
-    features: pl.DataFrame, codes: NDArray[np.int64], scores: Floats, weights: Floats
-) -> NDArray[np.intp]:
-    """Return an order of the rows that depends on what they hold alone, so that folds and samples do too.
-
-    Kinds that differ from engine to engine are hashed as one.
-    """
-    columns = [pl.Series("group", codes), pl.Series("weight", weights)]
-    columns += [pl.Series(f"score {y}", column).round(9) for y, column in enumerate(np.atleast_2d(scores.T))]
-    for number, column in enumerate(features.get_columns()):
-        if column.dtype.is_temporal():
-            column = column.cast(pl.Datetime("us")).to_physical()
-        as_one = pl.Float64 if column.dtype.is_numeric() else pl.String
-        columns.append(column.cast(as_one).alias(f"feature {number}"))
-    hashes = pl.DataFrame(columns).hash_rows(seed=0)
-    return np.argsort(hashes.to_numpy(), kind="stable")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Compared:
-    """The rows of the reference and of all audited groups: their places in the table, groups, weights, features.
-
-    `order` is the order in which the rows are taken.
-    """
-
-    index: NDArray[np.intp]
-    codes: NDArray[np.int64]
-    weights: Floats
-    features: tuple[Feature, ...]
-    order: NDArray[np.intp]
-
-
-def _accounted(read: int, left_out: dict[str, int], groups: Groups, used: int) -> dict[str, int]:
-    """Return where every row went; what was used and what was left out add up to what was read."""
-    gone = left_out | {"missing_group": groups.unknown, "too_small_group": sum(groups.too_small.values())}
-    return {"read": read, "used": used} | gone | {"group_not_audited": read - used - sum(gone.values())}
-
-
-def _comparisons(
-    groups: Groups, channel: Channel, everyone: _Compared, source: _MembershipSource, settings: Settings
-) -> dict[str, Comparison]:
-    """Return the comparisons, each an equal part of the work."""
-    found, count = {}, len(groups.audited)
-    for place, label in enumerate(groups.audited):
-        with stage(place / count, (place + 1) / count, label):
-            found[label] = _compare(label, groups, channel, everyone, source, settings)
-    return found
-
-
-def _compare(
-    label: str, groups: Groups, channel: Channel, everyone: _Compared, source: _MembershipSource, settings: Settings
-) -> Comparison:
-    both = (groups.labels.index(label), groups.labels.index(groups.reference))
-    place = everyone.order[np.isin(everyone.codes[everyone.order], both)]
-    index = everyone.index[place]
-    rows = Rows.of(everyone.codes[place] == both[0], everyone.weights[place])
-    scores, favourable = channel.scores[index], channel.of_favourable()[index]
-    features = tuple(in_threads(lambda feature: feature.rows(place), everyone.features, place.size))
-    design_columns(features)  # raises, with reasons, where no feature can tell groups apart
-    pair = PairRows(rows, scores, scores if scores.ndim == 1 else favourable, favourable, features, index)
-    with stage(0.0, MEMBERSHIP, "membership model"):
-        found, name = source.of(rows, features, index)
-    with stage(MEMBERSHIP, 1.0):
-        return compare(label, groups.reference, pair, found, name, settings)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _MembershipSource:
-    """Where P(audited|x) comes from."""
-
-    given: Any
-    data: Any
-    table: pl.DataFrame
-    features: list[str]
-    settings: Settings
-    comparisons: int
-
-    def of(self, rows: Rows, features: tuple[Feature, ...], index: NDArray[np.intp]) -> tuple[Membership | Floats, str]:
-        """Return the membership of these rows, cross-fitted or known, or log-odds where plug-in values are wanted."""
-        folds, seed = self.settings.folds, self.settings.seed
-        if self.given is None:
-            if folds is None:
-                log_odds = logistic_log_odds(features, rows.audited, rows.weights)
-                check_overlap(area_under_curve(rows, log_odds))
-                return log_odds, "logistic"
-            chosen = chosen_membership(rows, design_columns(features), folds, seed)
-            return chosen, chosen.name
-        if hasattr(self.given, "fit"):
-            return self._of_estimator(rows, index)
-        known = known_membership(rows, self._probabilities(index))
-        return (known.log_odds, "given") if folds is None else (known, "given")
-
-    def _of_estimator(self, rows: Rows, index: NDArray[np.intp]) -> tuple[Membership | Floats, str]:
-        from sklearn.utils import _safe_indexing
-
-        name = type(self.given).__name__
-        native = native_columns(self.data, self.table, self.features)
-        native = pl.DataFrame(native) if isinstance(native, Mapping) else native
-        inputs = _safe_indexing(native, index)
-        with naming(self.given):
-            if self.settings.folds is None:
-                everyone = np.ones(len(index), dtype=np.bool_)
-                return fitted_log_odds(rows, self.given, inputs, everyone), name
-            return estimator_membership(rows, self.given, inputs, self.settings.folds, self.settings.seed), name
-
-    def _probabilities(self, index: NDArray[np.intp]) -> Floats:
-        if self.comparisons > 1:
-            raise DataError(
-                f"`membership` must be None or an estimator for several audited groups, got values for "
-                f"{self.comparisons} of them.",
-                "name one audited group: P(audited|x) is another one for each.",
-            )
-        if isinstance(self.given, str):
-            column = self.table[self.given]
-        else:
-            column = column_of_values("membership", self.given, self.table.height)
-        values = numbers_of("membership", column)[index]
-        bad = ~((values > 0) & (values < 1))
-        if bad.any():
-            row = int(index[np.argmax(bad)])
-            raise DataError(
-                f"`membership` must lie strictly between 0 and 1, got {column[row]} in row {row}.",
-                "it is P(audited|x); 0 or 1 says that the groups do not overlap there: leave such rows out.",
-            )
-        return values
+def _question(names: Sequence[str], request: Request) -> Question:
+    """Return what an audit asks of each row of a stream."""
+    return asked_of_rows(
+        names,
+        request.roles,
+        request.model,
+        request.chosen(names),
+        request.favourable,
+        request.threshold,
+        request.given,
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from tiltmeter.models.balance import Balance
 from tiltmeter.models.features import OTHER, design_columns
 from tiltmeter.models.membership import Membership, prior_log_odds
 from tiltmeter.pairs import Pair
-from tiltmeter.people import BINS, People
+from tiltmeter.people import BINS, People, RowsOnDemand
 from tiltmeter.progress import stage
 from tiltmeter.proxies import ProxyInputs, proxy_table
 from tiltmeter.settings import Settings
@@ -106,6 +106,15 @@ class Comparison:
     membership: str
     notes: tuple[str, ...]
     _people: People
+
+    @property
+    def people(self) -> People:
+        """What tells of kinds of people."""
+        return self._people
+
+    def with_rows(self, rows: Callable[[], People]) -> Comparison:
+        """Return the comparison with someone to ask for what its sums do not tell."""
+        return replace(self, _people=RowsOnDemand(self._people, rows))
 
     def profile(self, feature: str) -> pl.DataFrame:
         """Return, per value of a feature, how many people, their mean f~ and score, and the spread of f~.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,6 +34,38 @@ class People(Protocol):
     def prototypes(self, suppress: bool) -> dict[str, dict[str, Any]]: ...
     def path(self, weights: Sequence[Any], divergence: str) -> list[PathPoint]: ...
     def project(self) -> Projection: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowsOnDemand:
+    """People known by sums, and by their rows for whatever takes rows."""
+
+    sums: People
+    rows: Callable[[], People]
+
+    def profile(self, feature: str) -> pl.DataFrame:
+        """As of `Comparison`."""
+        return self.sums.profile(feature)
+
+    def distribution(self, feature: str, bins: int) -> pl.DataFrame:
+        """As of `Comparison`."""
+        return self.rows().distribution(feature, bins)
+
+    def bins(self, order: Sequence[str]) -> dict[str, Any]:
+        """As of `Comparison`."""
+        return self.sums.bins(order)
+
+    def prototypes(self, suppress: bool) -> dict[str, dict[str, Any]]:
+        """As of `Comparison`."""
+        return self.sums.prototypes(suppress)
+
+    def path(self, weights: Sequence[Any], divergence: str) -> list[PathPoint]:
+        """As of `Comparison`."""
+        return self.rows().path(weights, divergence)
+
+    def project(self) -> Projection:
+        """As of `Comparison`."""
+        return self.rows().project()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

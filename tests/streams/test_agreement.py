@@ -98,6 +98,46 @@ def test_many_rows_are_streamed_without_asking(monkeypatch, tmp_path):
     assert fitted.path([(1, 1, 1, 1)])  # a model is fitted on rows in memory
 
 
+MEMORY = {
+    "polars": lambda frame: frame,
+    "pandas": lambda frame: frame.to_pandas(),
+    "pyarrow": lambda frame: frame.to_arrow(),
+    "dict": lambda frame: frame.to_dict(as_series=False),
+}
+
+
+@pytest.mark.parametrize("engine", list(MEMORY))
+@pytest.mark.parametrize("way", ["known", "weights", "classes"])
+def test_many_rows_in_memory_are_summed_and_still_there(engine, way, monkeypatch, small_batches):
+    plain = tm.audit(classed(), **PEOPLE | WAYS[way])["A"]
+    monkeypatch.setattr("tiltmeter.streams.sources.STREAMED_ROWS", 300)
+    passes = []
+    monkeypatch.setattr(batches, "folded", spied(batches.folded, passes))
+    found = tm.audit(MEMORY[engine](classed()), **PEOPLE | WAYS[way])
+    assert len(passes) == 3
+    assert_same_numbers(found.to_dict(), in_memory(way))
+    summed = found["A"]
+    np.testing.assert_allclose(summed.path([(1, 1, 1, 1)])[0].q, plain.path([(1, 1, 1, 1)])[0].q, atol=1e-9)
+    assert summed.project().cost == pytest.approx(plain.project().cost)
+    assert summed.distribution("income").equals(plain.distribution("income"))
+    assert_same_numbers(summed.prototypes(suppress=False), plain.prototypes(suppress=False))
+
+
+def spied(function, calls):
+    def call(*arguments):
+        calls.append(arguments)
+        return function(*arguments)
+
+    return call
+
+
+def test_arrays_beside_many_rows_in_memory_are_taken_row_by_row(monkeypatch):
+    monkeypatch.setattr("tiltmeter.streams.sources.STREAMED_ROWS", 300)
+    frame = classed()
+    arrays = PEOPLE | {"membership": frame["chance"].to_numpy()}
+    assert_same_numbers(tm.audit(frame, **arrays)["A"].to_dict(), in_memory("known")["comparisons"]["A"])
+
+
 @cache
 def compas():
     data = load_compas()

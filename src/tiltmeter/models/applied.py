@@ -8,7 +8,7 @@ of the sample is known to one half of each pairing, and is shown to the model of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
@@ -35,7 +35,7 @@ from tiltmeter.models.membership import (
     naming,
     prior_log_odds,
 )
-from tiltmeter.models.regressions import Ridge, boosted_trees, ridge
+from tiltmeter.models.regressions import TREES_HELP, Ridge, boosted_trees, ridge
 from tiltmeter.progress import stage
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import Booleans, Integers, Rows
@@ -81,15 +81,17 @@ class EstimatorModels:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearntOutcome:
-    """μ(x) = E1[W|X=x]: ridge regression, then boosted trees on what it leaves."""
+    """μ(x) = E1[W|X=x]: ridge regression, then boosted trees on what it leaves where they help."""
 
     linear: Ridge
     trees: Any
 
     def expected(self, table: Table) -> Floats:
         """Return μ at some rows."""
-        raw = self.linear.encoder.raw(table, slice(None))
-        return np.asarray(self.linear.means(table, slice(None)) + self.trees.predict(raw))
+        means = self.linear.means(table, slice(None))
+        if self.trees is None:
+            return means
+        return np.asarray(means + self.trees.predict(self.linear.encoder.raw(table, slice(None))))
 
 
 class Known(NamedTuple):
@@ -169,8 +171,8 @@ def applied_membership(
         else:
             fitted = _cloned(rows, frame, estimator, inside, alone)
     with stage(0.9, 1.0):
-        first, second = (_learnt_outcome(rows, table, encoder, outcome, one, seed) for one in inside[:2])
-    return AppliedMembership(*fitted[:3], (first, second), fitted[3], prior_log_odds(rows), rows.audited.size)
+        outcomes = _learnt_outcomes(rows, table, encoder, outcome, inside[:2], seed)
+    return AppliedMembership(*fitted[:3], outcomes, fitted[3], prior_log_odds(rows), rows.audited.size)
 
 
 def _chosen(
@@ -201,11 +203,31 @@ def _cloned(
     return type(estimator).__name__, halves, quarters, parts
 
 
+def _learnt_outcomes(
+    rows: Rows, table: Table, encoder: Encoding, outcome: Floats, halves: Sequence[Booleans], seed: int
+) -> tuple[LearntOutcome, LearntOutcome]:
+    """Return μ of both halves; trees are slow to apply, and stay where they explain something of the other half."""
+    trains = [np.flatnonzero(half & ~rows.audited) for half in halves]
+    first, second = (_learnt_outcome(rows, table, encoder, outcome, train, seed) for train in trains)
+    gains = [
+        _gain(one, _rows_of(table, test), outcome[test]) for one, test in ((first, trains[1]), (second, trains[0]))
+    ]
+    if float(np.mean(gains)) > TREES_HELP:
+        return first, second
+    return replace(first, trees=None), replace(second, trees=None)
+
+
 def _learnt_outcome(
-    rows: Rows, table: Table, encoder: Encoding, outcome: Floats, inside: Booleans, seed: int
+    rows: Rows, table: Table, encoder: Encoding, outcome: Floats, train: Integers, seed: int
 ) -> LearntOutcome:
-    train = np.flatnonzero(inside & ~rows.audited)
     w = rows.weights[train] / rows.weights[train].mean()
     linear, left = ridge(encoder, table, outcome, train, w)
     trees = boosted_trees(encoder.raw(table, train), code_columns(table), left, w, seed)
     return LearntOutcome(linear, trees)
+
+
+def _gain(learnt: LearntOutcome, table: Table, outcome: Floats) -> float:
+    """Return the part of the outcome's variance that trees explain beyond the ridge regression."""
+    spread = float(np.var(outcome))
+    without, within = (np.mean((outcome - one.expected(table)) ** 2) for one in (replace(learnt, trees=None), learnt))
+    return float(without - within) / spread if spread > 0 else 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +48,21 @@ def stream_of(data: Any) -> Batches | None:
     found = _batches(data)
     if found is None or isinstance(found, SparkBatches):
         return found
-    return found if found.count() >= STREAMED_ROWS else None
+    return found if is_long(found.count()) else None
+
+
+def is_long(rows: int) -> bool:
+    """Return whether so many rows are summed, batch by batch, rather than looked at together."""
+    return rows >= STREAMED_ROWS
+
+
+def rows_in_memory(data: Any) -> int:
+    """Return how many rows a table has that is in memory; 0 where it is not, or not known to be."""
+    if isinstance(data, Mapping):
+        return len(next(iter(data.values()), ()))
+    if hasattr(data, "num_rows"):  # pyarrow
+        return int(data.num_rows)
+    return len(data) if isinstance(data, pl.DataFrame) or hasattr(data, "iloc") else 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
