@@ -1,4 +1,7 @@
-"""Audits of 10^6 to 10^8 rows in Parquet files, with given score and membership: time, memory, and how time grows."""
+"""Audits of 10^6 to 10^8 rows in Parquet files, with given score and membership: time, memory, and how time grows.
+
+With `--fitted` the membership model is fitted on a sample, and measured on every row; the truth is known.
+"""
 
 from __future__ import annotations
 
@@ -70,9 +73,10 @@ def write_files(folder: Path, rows: int) -> str:
     return str(folder / "*.parquet")
 
 
-def run(pattern: str) -> dict[str, Any]:
+def run(pattern: str, is_fitted: bool) -> dict[str, Any]:
     """Return seconds, peak memory and numbers of an audit in a process of its own."""
-    command = [sys.executable, "-c", RUN, pattern, json.dumps(ARGUMENTS)]
+    arguments = ARGUMENTS | ({"membership": None} if is_fitted else {})
+    command = [sys.executable, "-c", RUN, pattern, json.dumps(arguments)]
     found: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return found
 
@@ -96,17 +100,31 @@ def check(pattern: str, found: dict[str, Any], against_memory: bool) -> None:
                     assert abs(mine[name] - value) < 1e-9, (theirs["feature"], name)
 
 
+def check_fitted(pattern: str, found: dict[str, Any]) -> None:
+    """Assert that the intervals of a fitted model hold what the true membership says, and are not much wider."""
+    c = found["summary"]["comparisons"]["a"]
+    known = tm.audit(tm.stream(pattern), **ARGUMENTS)["a"]
+    for name in ("input_divergence", "descent_rate"):
+        exact, fitted = getattr(known, name), c[name]
+        distance, reach = abs(fitted["value"] - exact.value), fitted["high"] - fitted["low"]
+        print(f"  {name}: {distance / reach:.2f} of its interval away from that of the true membership")
+        assert distance < reach, name
+    assert any("was fitted on a sample" in note for note in c["notes"])
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[10**6, 10**7, 10**8])
-    sizes, times = sorted(parser.parse_args().rows), []
+    parser.add_argument("--fitted", action="store_true")
+    options = parser.parse_args()
+    sizes, times = sorted(options.rows), []
     with tempfile.TemporaryDirectory() as folder:
         for rows in sizes:
             start = time.perf_counter()
             pattern = write_files(Path(folder) / str(rows), rows)
             written = time.perf_counter() - start
-            found = run(pattern)
-            check(pattern, found, against_memory=rows <= 10**6)
+            found = run(pattern, options.fitted)
+            check(pattern, found, against_memory=rows <= 10**6 and not options.fitted)
             times.append(found["work"])
             print(
                 f"{rows:>13,} rows: {found['seconds']:8.1f} s, {found['work']:8.1f} s of all cores, peak memory "
@@ -114,6 +132,8 @@ def main() -> None:
                 flush=True,
             )
             assert found["memory"] < MOST_MEMORY
+            if options.fitted:
+                check_fitted(pattern, found)
             for file in Path(folder, str(rows)).iterdir():
                 file.unlink()
     if len(sizes) > 1:

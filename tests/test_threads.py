@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 import warnings
 
 import numpy as np
@@ -13,7 +15,7 @@ from threadpoolctl import threadpool_info
 import tiltmeter as tm
 from tiltmeter import threads
 from tiltmeter.progress import stage, told_to
-from tiltmeter.threads import in_threads, steps_in_threads
+from tiltmeter.threads import in_threads, made_in_order, steps_in_threads
 
 
 @pytest.mark.parametrize("rows", [1, threads.FEW_ROWS])
@@ -62,3 +64,49 @@ def test_an_audit_in_threads_equals_one_without(monkeypatch):
         audit = tm.audit(data, group="group", reference="b", scores="score", total_shares=True)
         found.append(audit["a"].to_dict())
     assert found[0] == found[1]
+
+
+@pytest.fixture
+def two_cores(monkeypatch):
+    monkeypatch.setattr(threads, "cores", lambda: 2)
+
+
+def test_what_is_made_comes_in_the_order_of_the_items(two_cores):
+    def slower_first(item):
+        time.sleep(0.002 * (item % 3 == 0))
+        return item
+
+    assert list(made_in_order(slower_first, range(20))) == list(range(20))
+
+
+def test_no_more_items_are_taken_than_threads_and_one(two_cores):
+    taken = []
+
+    def items():
+        for item in range(50):
+            taken.append(item)
+            yield item
+
+    for made in made_in_order(lambda item: item, items()):
+        assert len(taken) - made <= 3
+
+
+def test_an_error_stops_what_has_not_begun(two_cores):
+    done = []
+
+    def step(item):
+        if item == 3:
+            raise ValueError("item 3")
+        done.append(item)
+
+    with pytest.raises(ValueError, match="item 3"):
+        list(made_in_order(step, range(1000)))
+    assert len(done) < 10
+
+
+def test_no_thread_is_left_when_the_caller_stops(two_cores):
+    before = threading.active_count()
+    parts = made_in_order(lambda item: item, range(1000))
+    assert next(parts) == 0
+    parts.close()
+    assert threading.active_count() == before

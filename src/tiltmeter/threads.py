@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
@@ -14,10 +15,21 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from tiltmeter.progress import each
 
+MOST_THREADS = 8  # a hundred cores would hold a hundred batches of rows
 FEW_ROWS = 20_000  # below which threads wait for the interpreter more than they work
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def threads() -> int:
+    """Return how many threads there are: one a core, but each holds what it works on."""
+    return min(cores(), MOST_THREADS)
 
 
 def one_thread() -> threadpool_limits:
@@ -43,6 +55,21 @@ def steps_in_threads(work: Callable[[T], R], items: Sequence[T], rows: int) -> l
         return [result for _, result in zip(each(items), pool.map(work, items), strict=True)]
 
 
+def made_in_order(function: Callable[[T], R], items: Iterable[T]) -> Generator[R]:
+    """Yield function(item) for each item in turn, a few of them in work at a time.
+
+    Items are taken by the caller's thread. Where one fails, or the caller stops, those not begun are dropped.
+    """
+    waiting: deque[Future[R]] = deque()
+    with _pool() as pool:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > threads():
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
 @contextmanager
 def _pool() -> Iterator[ThreadPoolExecutor]:
     """Give one thread a core, in each of which BLAS and OpenMP have one.
@@ -52,8 +79,12 @@ def _pool() -> Iterator[ThreadPoolExecutor]:
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="sklearn.utils.parallel")
-        with _libraries().limit(limits=1), ThreadPoolExecutor(os.cpu_count(), initializer=_limit_openmp) as pool:
-            yield pool
+        with _libraries().limit(limits=1):
+            pool = ThreadPoolExecutor(threads(), initializer=_limit_openmp)
+            try:
+                yield pool
+            finally:
+                pool.shutdown(cancel_futures=True)
 
 
 def _limit_openmp() -> None:

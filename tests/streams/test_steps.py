@@ -86,7 +86,7 @@ def test_the_sample_is_the_rows_of_the_smallest_hashes_with_their_people(monkeyp
     monkeypatch.setattr(sample, "SAMPLED", 50)
     random = np.random.default_rng(1)
     rows = pl.DataFrame({"x": random.integers(0, 300, 2000), "y": random.integers(0, 2, 2000).astype(str)})
-    hashes = sample._hashes(rows.get_columns())
+    hashes = sample.row_hashes(rows)
     lowest = hashes.unique().sort()[:50]
     parts = [sample.sampled(rows[start : start + 400])[0] for start in range(0, 2000, 400)]
     for found in (sample.sampled(rows)[0], sum(parts[1:], parts[0])):

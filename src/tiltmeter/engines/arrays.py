@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tiltmeter.engines.threads import cores
 from tiltmeter.errors import DataError
 from tiltmeter.theory.moments import CHUNK, GroupMoments
 from tiltmeter.theory.shares import CellSums
+from tiltmeter.threads import cores
 
 MOST_COUNTED_EDGES, COUNTED = 64, 1 << 14  # edges that are counted one by one, for so many rows at a time
 PIVOT_STRIDE = 64  # every 64th row of a chunk is enough to know about where it lies

@@ -27,8 +27,8 @@ from tiltmeter.engines.tables import (
     first_line,
     shown,
 )
-from tiltmeter.engines.threads import made_in_order
 from tiltmeter.errors import DataError
+from tiltmeter.threads import made_in_order
 
 BATCH = 1 << 18  # rows of a batch, about
 INFERRED_ROWS = 10_000  # of the first CSV file, from which kinds are inferred
