@@ -107,7 +107,10 @@ BAD = {
         {"data": lambda f: f.with_columns(weight=10.0 ** (pl.int_range(pl.len()) % 11)), "weights": "weight"},
         "`weights` must not differ by more than a factor of 1e+09, got 1 and 1e+10",
     ),
-    "no membership": ({"membership": None}, "`membership` must be the name of a column of streamed data, got None"),
+    "array of membership": (
+        {"membership": np.full(400, 0.5)},
+        "`membership` must be the name of a column of streamed data, got",
+    ),
     "array of weights": ({"weights": np.ones(400)}, "`weights` must be the name of a column of streamed data"),
     "array of groups": ({"group": np.ones(400)}, "`group` must be the name of a column of streamed data"),
     "no scores": ({"scores": None}, "exactly one of `scores` and `model` must be given, got neither"),
