@@ -145,6 +145,7 @@ class _Table:
         )
         self.remainder: float | None = None
         self.forms: dict[str, ShareForm] = {}
+        self.learnt: Learning | None = None
         self.has_outputs = self._has_outputs()
         self.notes: list[str] = []
 
@@ -226,14 +227,20 @@ class _Table:
         return {feature.name: value for feature, value in zip(self.features, shapley_gaps(joint), strict=True)}
 
     def _learned_shapley(self, membership: Membership) -> dict[str, Normal]:
-        rest = self.inputs.pair.learning(membership, self.features, self.settings.seed)
-        fold = rest.membership.fold
-        learned = learned_shapley(rest.rows, rest.table, rest.outcome, fold, self.settings.seed)
+        here = self._learning(membership)
+        fold = here.membership.fold
+        learned = learned_shapley(here.rows, here.table, here.outcome, fold, self.settings.seed)
         self.notes.append(
-            f"gap_shapley rests on regressions with {len(rest.outcome):,} of {self.people:,} rows, in "
+            f"gap_shapley rests on regressions with {len(here.outcome):,} of {self.people:,} rows, in "
             f"{learned.orders} orders of the features; its intervals hold the error of both"
         )
-        return dict(zip(rest.table, learned.values, strict=True))
+        return dict(zip(here.table, learned.values, strict=True))
+
+    def _learning(self, membership: Membership) -> Learning:
+        """Return the rows that regressions learn from, the same each time."""
+        if self.learnt is None:
+            self.learnt = self.inputs.pair.learning(membership, self.features, self.settings.seed)
+        return self.learnt
 
     @property
     def people(self) -> int:
@@ -366,7 +373,7 @@ class _Table:
 
     def _learned_totals(self, membership: Membership) -> list[dict[str, Measured]]:
         """Return the totals by regressions on all features and on all but one, on a sample where rows are many."""
-        here = self.inputs.pair.learning(membership, self.features, self.settings.seed)
+        here = self._learning(membership)
         if len(here.outcome) < self.people:
             self.notes.append(f"total_share rests on a sample of {len(here.outcome):,} of {self.people:,} rows")
         totals = {feature.name: _certain_totals(feature, len(here.table)) for feature in self.features}
