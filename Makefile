@@ -27,10 +27,12 @@ bench: $(VENV)/installed-bench  # with the peers, fairlearn and shap
 bench-audit: $(VENV)/installed-dev  # minutes to hours: scale, streams, planted truths, coverage
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.stream
+	$(BIN)/python -m benchmarks.stream --fitted --rows 1000000 10000000
 	$(BIN)/python -m benchmarks.report
 	$(BIN)/python -m benchmarks.planted --seeds 50
 	$(BIN)/python -m benchmarks.coverage --repetitions 500 --n 2000 10000
 	$(BIN)/python -m benchmarks.totals --repetitions 100 --n 2000
+	$(BIN)/python -m benchmarks.streamed_coverage
 
 pictures: $(VENV)/installed-dev  # of the docs and the README; needs chromium
 	$(BIN)/python scripts/make_figures.py
