@@ -1,6 +1,8 @@
 """Files are written whole or not at all."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,3 +77,19 @@ def test_a_file_without_a_name_is_an_error(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(tm.TiltmeterError, match="must"):
         write_json({}, name)
+
+
+def test_a_file_that_the_system_stops_half_way_leaves_the_old_one(tmp_path):
+    """The kernel refuses the write after 64 KiB, as a full disk does: no simulated call is in the way."""
+    target = tmp_path / "audit.json"
+    target.write_text("the old audit")
+    script = (
+        "import resource, signal, sys; from pathlib import Path; from tiltmeter.views.json_file import write_text\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))\n"
+        "try:\n    write_text(Path(sys.argv[1]), 'x' * 1_000_000)\n"
+        "except Exception as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(target)], capture_output=True, text=True, check=True)
+    assert "must be a file that can be written, got: File too large." in done.stdout
+    assert target.read_text() == "the old audit"
+    assert [file.name for file in tmp_path.iterdir()] == ["audit.json"]
