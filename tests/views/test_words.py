@@ -12,6 +12,8 @@ import tiltmeter as tm
 from tiltmeter.errors import DataError
 from tiltmeter.proxies import THE_GROUP
 from tiltmeter.theory import verdicts
+from tiltmeter.views import formats
+from tiltmeter.views.figures import words as figure_words
 from tiltmeter.views.figures.reading import dial_place
 from tiltmeter.views.report import words
 from tiltmeter.views.report.page import page
@@ -139,3 +141,9 @@ def test_sixty_groups_make_a_small_page_and_all_are_told_of():
 def test_texts_that_cannot_be_written_are_the_users_mistake():
     with pytest.raises(DataError, match="`provenance` must be texts that can be written as UTF-8"):
         audited(people(), folds=None, provenance={"model": "caf\udce9"})
+
+
+def test_nothing_is_printed_as_less_than_zero():
+    assert (formats.number(-1e-6), formats.points(-1e-6)) == ("0.0000", "+0.00")
+    assert (figure_words.number(-1e-6), figure_words.points(-1e-7)) == ("0.000", "+0.00")
+    assert formats.interval({"low": -1e-6, "high": 1e-6}) == "0.0000 to 0.0000"

@@ -15,7 +15,7 @@ def number(value: float | None) -> str:
     """Return four decimals, or none from a hundred on."""
     if value is None:
         return NOTHING
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4f}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:z.4f}"
 
 
 def interval(estimate: dict[str, Any] | None) -> str:
@@ -28,7 +28,7 @@ def interval(estimate: dict[str, Any] | None) -> str:
 
 def points(value: float | None) -> str:
     """Return hundredths of the score, signed."""
-    return NOTHING if value is None else f"{100 * value:+.2f}"
+    return NOTHING if value is None else f"{100 * value:+z.2f}"
 
 
 def whole_percent(value: float | None) -> str:

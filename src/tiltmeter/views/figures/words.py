@@ -29,12 +29,12 @@ def points(value: float | None, sign: bool = True) -> str:
     """Return a part of the gap in points, hundredths of the score."""
     if value is None:
         return "–"
-    return (f"{100 * value:+.2f}" if sign else f"{100 * value:g}").replace("-", "−")
+    return (f"{100 * value:+z.2f}" if sign else f"{100 * value:g}").replace("-", "−")
 
 
 def number(value: float | None, digits: int = 3) -> str:
     """Return a number, or a dash where there is none."""
-    return "–" if value is None else f"{value:.{digits}f}".replace("-", "−")
+    return "–" if value is None else f"{value:z.{digits}f}".replace("-", "−")
 
 
 def percent(value: float | None, digits: int = 0) -> str:
