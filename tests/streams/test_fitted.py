@@ -290,3 +290,21 @@ def test_balance_of_a_fitted_stream_is_that_of_its_rows(streamed_from_few_rows):
         there = next(one for one in found.mismatches if one.name == name)
         assert there.difference == pytest.approx(expected.difference, abs=1e-9)
         assert there.se == pytest.approx(expected.se, rel=1e-6)
+
+
+def test_intervals_of_a_fitted_stream_hold_the_truth(monkeypatch):
+    """Two groups 0.6 standard deviations apart: KL = 0.18 and Var0(ℓ) = 0.36, whatever the sample's 800 rows say."""
+    monkeypatch.setattr("tiltmeter.streams.sample.FITTED_ROWS", 400)
+    hits = np.zeros(2)
+    for seed in range(24):
+        random = np.random.default_rng(seed)
+        audited = random.random(8_000) < 0.4
+        x = random.normal(0.6 * audited, 1)
+        columns = {"region": random.integers(0, 3, 8_000), "job": random.integers(0, 3, 8_000).astype(str)}
+        frame = pl.DataFrame({"group": np.where(audited, "a", "b"), "amount": x, "score": expit(x), **columns})
+        pair, _ = pair_of(frame.with_columns(years=random.normal(size=8_000)))
+        pairings = pair.summed.fitted.pairings
+        inputs = [crossfit.gradient(pair.rows, pair.scores, one, 1.0, 0.0) for one in pairings]
+        found = crossfit.input_divergence(pair.rows, pairings), crossfit.gradient_variance(pair.rows, inputs)
+        hits += [abs(one.value - truth) < 1.96 * one.se for one, truth in zip(found, (0.18, 0.36), strict=True)]
+    assert hits.min() >= 20
