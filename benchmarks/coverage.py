@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
+from tiltmeter.models import membership as membership_models
 from tiltmeter.models.candidates import CANDIDATES
 from tiltmeter.models.membership import Membership, chosen_membership, prior_log_odds
 from tiltmeter.theory.carriers import carrier
@@ -214,7 +215,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--models", nargs="+", default=["chosen"], help="chosen, or the name of a candidate")
     parser.add_argument("--truths", nargs="+", default=[truth.name for truth in TRUTHS])
     parser.add_argument("--first-seed", type=int, default=0, help="draws nobody has looked at yet")
+    parser.add_argument("--fitted-rows", type=int, default=membership_models.FITTED_ROWS, help="of a fold, at most")
     options = parser.parse_args(arguments)
+    membership_models.FITTED_ROWS = options.fitted_rows
     seeds = range(options.first_seed, options.first_seed + options.repetitions)
     print(f"Bias / mean width / coverage of the nominal 95 % interval, {options.repetitions} repetitions.\n")
     print("| truth | membership | n | quantity | true value | " + " | ".join(METHODS) + " |")

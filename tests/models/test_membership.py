@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -27,6 +29,7 @@ from tiltmeter.models.membership import (
 )
 from tiltmeter.models.regressions import left_out_expectations, part_log_ratios, reference_expectation
 from tiltmeter.theory.crossfit import (
+    explained_variance,
     feature_share,
     gradient,
     gradient_variance,
@@ -39,6 +42,7 @@ from tiltmeter.theory.crossfit import (
 from tiltmeter.theory.uncertainty import Rows, averaged
 
 LOGISTIC = tuple(candidate for candidate in CANDIDATES if not candidate.is_trees)
+CURVED = tuple(candidate for candidate in CANDIDATES if candidate.name == "curved")
 LINEAR = tuple(candidate for candidate in CANDIDATES if candidate.name == "linear")
 
 
@@ -354,3 +358,42 @@ def test_mistakes_are_named():
         chosen_membership(rows, table, folds=2)
     with pytest.raises(DataError, match="every fold"):
         row_folds(np.arange(30) < 6)
+
+
+def test_the_product_of_two_models_errors_has_the_variance_that_neighbours_tell():
+    """Five folds with errors of their own; a model of two folds errs by their mean, and a fold sees two such models."""
+    errors = np.random.default_rng(0).standard_normal((20_000, 5, 3))  # of folds, in three coefficients
+    ring = (errors + np.roll(errors, -1, axis=1)) / 2
+
+    def left(one, other):
+        return (one * other).sum(axis=1)
+
+    true = np.mean([left(ring[:, (f + 1) % 5], ring[:, (f + 3) % 5]) for f in range(5)], axis=0).var()
+    drift = np.roll(ring, -1, axis=1) - ring
+    products = np.array([left(drift[:, f], drift[:, (f + 1) % 5]) for f in range(5)])
+    between = products / np.sqrt(4 * 5)
+    assert 2 * (between**2).sum(axis=0).mean() == pytest.approx(true, rel=0.05)
+
+
+def test_one_pairing_has_the_error_of_its_models_in_its_intervals():
+    audited, table, score = narrower(3, size=30_000, spread=0.8)
+    rows = Rows.of(audited)
+    found = chosen_membership(rows, table, offered=CURVED)
+    (pair,) = found.pairings
+    assert pair.drift.shape == (5, 30_000)
+    np.testing.assert_allclose(pair.drift @ rows.audited_share, 0.0, atol=1e-12)
+    np.testing.assert_allclose(pair.drift.sum(axis=0), 0.0, atol=1e-9)
+    alone = replace(pair, drift=None)
+    codes = np.digitize(table["one"], [-0.5, 0.5])
+    for formula in (
+        lambda one: input_divergence(rows, [one]),
+        lambda one: gradient_variance(rows, [gradient(rows, score[:, None], one)]),
+        lambda one: explained_variance(rows, gradient(rows, score[:, None], one), codes),
+    ):
+        wide, narrow = formula(pair), formula(alone)
+        assert wide.value == narrow.value
+        assert 1.0 < wide.se / narrow.se < 1.1
+    outputs = gradient_variance(rows, [gradient(rows, score[:, None], pair, 0.0, 1.0)])
+    assert outputs.variance == pytest.approx(
+        gradient_variance(rows, [gradient(rows, score[:, None], alone, 0.0, 1.0)]).variance
+    )

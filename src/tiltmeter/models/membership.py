@@ -245,9 +245,19 @@ def _assembled(
         a, b = (log_odds[half[fold, side], everyone] - prior for side in (0, 1))
         clipped = max(clipped, clipped_share(rows, a), clipped_share(rows, b))
         middle += a + b
-        pairs.append(pairing(rows, a, b, fold, CLIP))
+        pairs.append(pairing(rows, a, b, fold, CLIP, _ring(parts, plan, log_odds, prior)))
     auc = check_overlap(area_under_curve(rows, middle))
     return Membership(fold, tuple(pairs), log_odds[-1], name, parts, log_odds[:-1], plan, clipped, auc, False)
+
+
+def _ring(parts: tuple[PartFit, ...], plan: tuple[Integers, ...], log_odds: Floats, prior: float) -> Floats | None:
+    """Return the log-ratios of the parts, each of which shares a fold with the next.
+
+    None where there are several pairings: what is between them tells the same.
+    """
+    folds = [part.folds for part in parts]
+    ring = [folds.index(_part([f, (f + 1) % 5], [0, 1])) for f in range(5)] if len(folds) == 5 else []
+    return log_odds[ring] - prior if len(plan) == 1 and ring else None
 
 
 def sampled_membership(rows: Rows, membership: Membership, index: Integers) -> Membership:

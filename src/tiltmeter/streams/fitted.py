@@ -15,7 +15,7 @@ from tiltmeter.theory.crossfit import Pairing, normalising, scaled_pairing
 from tiltmeter.theory.summed import Partition, Polynomial
 from tiltmeter.theory.uncertainty import Integers
 
-COLUMNS = tuple(field.name for field in fields(Pairing) if field.name != "fold")  # of a pairing
+COLUMNS = tuple(field.name for field in fields(Pairing) if field.name not in ("fold", "drift"))  # of a pairing
 VARIABLES = PAIRINGS * len(COLUMNS) + 2  # and the mean of all r, and W − μ
 
 Places = tuple[int, ...]  # of variables, each as often as its power
@@ -133,8 +133,10 @@ class FittedPolynomials:
 def fitted_polynomials(first: int, fold: Partition) -> FittedPolynomials:
     """Return the added columns as polynomials; `first` is the first of the added variables."""
     every = [Polynomial.variable(first + place, first + VARIABLES) for place in range(VARIABLES)]
-    width = len(COLUMNS)
-    pairs = (Pairing(**dict(zip(COLUMNS, every[p * width :], strict=False)), fold=fold) for p in range(PAIRINGS))
+    pairs = []
+    for p in range(PAIRINGS):
+        a, b, r_a, r_b, spread2, omega, ratio = every[p * len(COLUMNS) : (p + 1) * len(COLUMNS)]
+        pairs.append(Pairing(a, b, r_a, r_b, spread2, omega, ratio, fold))
     return FittedPolynomials(tuple(pairs), every[-2], every[-1])
 
 

@@ -7,8 +7,8 @@ products that average out.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from tiltmeter.theory.uncertainty import (
     Ratio,
     Rows,
     RowSums,
+    StackedInfluence,
     averaged,
     ratio_tail,
     sums_by,
@@ -47,6 +48,9 @@ class Pairing:
         1 for audited and 2e^{(ℓ_a+ℓ_b)/2} − ½(e^ℓ_a + e^ℓ_b) for reference rows, where neither is clipped.
     ratio
         e^{(ℓ_a+ℓ_b)/2} up to a factor.
+    drift
+        How far the models of neighbouring parts lie apart, in turn, (parts, n), where there is one pairing only: what
+        tells how large the product of two models' errors is. Centred over the audited rows.
     """
 
     a: Column
@@ -57,12 +61,31 @@ class Pairing:
     omega: Column
     ratio: Column
     fold: Codes
+    drift: Floats | None = None
 
 
-def pairing(rows: Rows, log_ratio_a: Floats, log_ratio_b: Floats, fold: Integers, clip: float = CLIP) -> Pairing:
-    """Return two cross-fitted log-ratios, ready for the estimators; `fold` is the fold each row is evaluated in."""
+def pairing(
+    rows: Rows,
+    log_ratio_a: Floats,
+    log_ratio_b: Floats,
+    fold: Integers,
+    clip: float = CLIP,
+    ring: Floats | None = None,
+) -> Pairing:
+    """Return two cross-fitted log-ratios, ready for the estimators.
+
+    `fold` is the fold each row is evaluated in, and `ring` are the log-ratios of the models of two folds each, each
+    sharing a fold with the next and the last one with the first.
+    """
     scale_a, scale_b = (_scales(rows, ell, fold, clip)[fold] for ell in (log_ratio_a, log_ratio_b))
-    return scaled_pairing(rows.audited, (log_ratio_a, log_ratio_b), (scale_a, scale_b), fold, clip)
+    found = scaled_pairing(rows.audited, (log_ratio_a, log_ratio_b), (scale_a, scale_b), fold, clip)
+    return found if ring is None else replace(found, drift=_drift(rows, ring, clip))
+
+
+def _drift(rows: Rows, ring: Floats, clip: float) -> Floats:
+    clipped = np.clip(ring, -clip, clip)
+    apart = np.roll(clipped, -1, axis=0) - clipped
+    return np.asarray(apart - (apart @ rows.audited_share)[:, None])
 
 
 def scaled_pairing(
@@ -169,7 +192,7 @@ def gradient_variance(rows: RowSums, gradients: Sequence[Gradient]) -> Functiona
 def _variance(rows: RowSums, g: Gradient) -> Functional:
     product = g.a * g.b
     value = rows.mean0(product) if g.is_known else _fold_unbiased(rows, product, g.pairing.fold)
-    return _debiased(rows, g, value, product, g.a, g.b)
+    return _debiased(rows, g, value, product, g.a, g.b, lambda errors: errors)
 
 
 def _fold_unbiased(rows: RowSums, product: Column, fold: Codes) -> float:
@@ -183,8 +206,20 @@ def _unbiased_factor(sizes: Floats, weights2: Floats) -> Floats:
     return np.divide(sizes**2, spare, out=np.ones_like(sizes), where=spare > 1e-12 * sizes**2)
 
 
-def _debiased(rows: RowSums, g: Gradient, value: float, at_audited: Column, m_a: Column, m_b: Column) -> Functional:
-    """Return the estimator `value` corrected for the estimation of ℓ, through m_a and m_b, and of T."""
+def _debiased(
+    rows: RowSums,
+    g: Gradient,
+    value: float,
+    at_audited: Column,
+    m_a: Column,
+    m_b: Column,
+    explained: Callable[[Column], Column],
+) -> Functional:
+    """Return the estimator `value` corrected for the estimation of ℓ, through m_a and m_b, and of T.
+
+    m = E0[g|·], and `explained` takes the same mean of any column. What is left is −λ2·E0[λ2·m_δa·m_δb + m·δaδb], δ the
+    errors of both models and m_δ their means.
+    """
     influence0, influence1 = at_audited, rows.constant(0.0)
     middle = m_a if m_a is m_b else 0.5 * (m_a + m_b)
     if not g.is_known and g.input_weight > 0.0:
@@ -197,7 +232,33 @@ def _debiased(rows: RowSums, g: Gradient, value: float, at_audited: Column, m_a:
         drag0, drag1 = g.output.drag(rows, middle)
         influence0 = influence0 + 2 * g.output_weight * drag0
         influence1 = influence1 + 2 * g.output_weight * drag1
-    return Functional.of(rows, value, influence0, influence1)
+    found = Functional.of(rows, value, influence0, influence1)
+    drift, weight = g.pairing.drift, g.input_weight
+    if drift is None or weight == 0.0:
+        return _with_remainder(found, g.pairing, [0.0] * (0 if drift is None else len(drift)))
+    means = [explained(errors) for errors in drift]
+    left = (
+        weight * rows.mean0(weight * means[i] * means[j] + middle * drift[i] * drift[j]) for i, j in _neighbours(drift)
+    )
+    return _with_remainder(found, g.pairing, list(left))
+
+
+def _neighbours(drift: Floats) -> list[tuple[int, int]]:
+    return [(place, (place + 1) % len(drift)) for place in range(len(drift))]
+
+
+def _with_remainder(found: Functional, pair: Pairing, left: Sequence[float]) -> Functional:
+    """Return an estimator of one pairing with the error that the product of two models' errors leaves.
+
+    A model of two folds errs by the mean of theirs, ½(ε_i + ε_j), so neighbours in the ring differ by ½(ε_k − ε_i), and
+    one such difference and the next share no fold. `left` is what these two leave in place of the errors. Where V is
+    the variance of what ε_i and ε_j leave, that of each of `left` is V/4, and that of what is left in the mean of the
+    estimator's five folds V/8.
+    """
+    if pair.drift is None:
+        return found
+    between = np.asarray(left) / math.sqrt(4 * len(left))
+    return Functional(found.value, StackedInfluence((found.influence,), between))
 
 
 def _moved(rows: RowSums, m: Column, r: Column) -> Column:
@@ -224,9 +285,13 @@ def explained_variance(rows: RowSums, g: Gradient, codes: Codes) -> Functional:
     products = rows.squares0(cell, g.a * g.b)
     value = leave_one_out(sizes, sums_a, sums_b, products, weights2) + _centring_noise(rows, g)
     safe = np.where(sizes > 0.0, sizes, 1.0)
+
+    def explained(values: Column) -> Column:
+        return rows.lifted(rows.sums0(cell, values) / safe, cell)
+
     m_a = rows.lifted(sums_a / safe, cell)
     m_b = m_a if g.is_known else rows.lifted(sums_b / safe, cell)
-    return _debiased(rows, g, value, g.a * m_b + g.b * m_a - m_a * m_b, m_a, m_b)
+    return _debiased(rows, g, value, g.a * m_b + g.b * m_a - m_a * m_b, m_a, m_b, explained)
 
 
 def _centring_noise(rows: RowSums, g: Gradient) -> float:
@@ -238,10 +303,13 @@ def _centring_noise(rows: RowSums, g: Gradient) -> float:
 
 
 def learned_variance(rows: Rows, g: Gradient, m_a: Floats, m_b: Floats) -> Functional:
-    """Return θ̂ = E0[g_a m_b + g_b m_a − m_a m_b], corrected like ψ̂, for learned m_a and m_b."""
+    """Return θ̂ = E0[g_a m_b + g_b m_a − m_a m_b], corrected like ψ̂, for learned m_a and m_b.
+
+    The part of the models' errors that the features explain is not learnt, and taken to be all of them.
+    """
     m_a, m_b = (fold_centred(rows, m, g.pairing.fold) for m in (m_a, m_b))
     at_audited = g.a * m_b + g.b * m_a - m_a * m_b
-    return _debiased(rows, g, rows.mean0(at_audited), at_audited, m_a, m_b)
+    return _debiased(rows, g, rows.mean0(at_audited), at_audited, m_a, m_b, lambda errors: errors)
 
 
 def input_divergence(rows: RowSums, pairs: Sequence[Pairing]) -> Functional:
@@ -254,7 +322,10 @@ def _input_divergence(rows: RowSums, pair: Pairing) -> Functional:
         return _known_divergence(rows, pair.a)
     middle = 0.5 * (pair.a + pair.b)
     value = rows.mean0(middle) + rows.mean0(pair.omega) - rows.mean1(pair.omega)
-    return Functional.of(rows, value, middle + pair.omega, -pair.omega)
+    found = Functional.of(rows, value, middle + pair.omega, -pair.omega)
+    drift = pair.drift
+    left = [] if drift is None else [0.5 * rows.mean0(drift[i] * drift[j]) for i, j in _neighbours(drift)]
+    return _with_remainder(found, pair, left)
 
 
 def _known_divergence(rows: RowSums, ell: Column) -> Functional:
