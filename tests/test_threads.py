@@ -48,6 +48,20 @@ def test_warnings_are_shown_afterwards_as_before():
     assert list(warnings.filters) == before
 
 
+def test_whoever_leaves_last_puts_the_limits_back():
+    before = {(pool["user_api"], pool["num_threads"]) for pool in threadpool_info() if pool["user_api"] == "blas"}
+    filters = list(warnings.filters)
+    first, second = threads.one_thread(), threads.one_thread()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    inside = {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+    second.__exit__(None, None, None)
+    assert inside == {1}
+    assert {(p["user_api"], p["num_threads"]) for p in threadpool_info() if p["user_api"] == "blas"} == before
+    assert list(warnings.filters) == filters
+
+
 def test_a_mistake_in_a_thread_is_raised():
     with pytest.raises(ZeroDivisionError):
         in_threads(lambda item: 1 / item, [1, 0], threads.FEW_ROWS)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from tiltmeter.progress import Listener, told_to
 from tiltmeter.provenance import Provenance, check_provenance, provenance_of, stream_provenance
 from tiltmeter.settings import Settings
 from tiltmeter.streams.audit import check_streamed, streamed_audit
+from tiltmeter.streams.pair import needs_rows
 from tiltmeter.streams.reading import Question, asked_of_rows
 from tiltmeter.streams.sources import are_few, collected, is_long, read_into_memory, rows_in_memory, stream_of
 from tiltmeter.views.json_file import write_json
@@ -218,20 +219,31 @@ def _may_be_summed(data: Any, request: Request) -> bool:
 
 def _summed(data: Any, request: Request, stated: dict[str, str]) -> Audit:
     """Return the audit of a long table by sums; what only rows can tell is worked out from them when it is asked."""
-    names = column_names(data)
-    question = _question(names, request)
-    found = _streamed(FrameBatches(read_table(data, question.columns)), question, request, stated)
-
-    @cache
-    def by_rows() -> dict[str, Comparison]:
-        return audit_in_memory(data, request).comparisons
-
-    comparisons = {name: one.with_rows(partial(_people, by_rows, name)) for name, one in found.comparisons.items()}
+    question = _question(column_names(data), request)
+    table = read_table(data, question.columns)
+    found = _streamed(FrameBatches(table), question, request, stated)
+    rows = _RowsLater(table, replace(request, features=question.features))
+    comparisons = {name: one.with_rows(partial(rows.people, name)) for name, one in found.comparisons.items()}
     return replace(found, comparisons=comparisons)
 
 
-def _people(by_rows: Callable[[], dict[str, Comparison]], name: str) -> People:
-    return by_rows()[name].people
+class _RowsLater:
+    """A table that is audited row by row when someone asks; it is left behind when an audit is pickled."""
+
+    def __init__(self, table: Any, request: Request | None) -> None:
+        self.table, self.request = table, request
+        self.found: dict[str, Comparison] = {}
+
+    def people(self, name: str) -> People:
+        """Return what the rows tell of a comparison."""
+        if self.request is None:
+            raise needs_rows("the comparison", "ask before it is pickled")
+        if not self.found:
+            self.found = audit_in_memory(self.table, self.request).comparisons
+        return self.found[name].people
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _RowsLater, (None, None)
 
 
 def _streamed(batches: Batches, question: Question, request: Request, stated: dict[str, str]) -> Audit:

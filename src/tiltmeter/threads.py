@@ -7,11 +7,12 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
+from threading import Lock
 from typing import TypeVar
 
-from threadpoolctl import ThreadpoolController, threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from tiltmeter.progress import each
 
@@ -32,11 +33,37 @@ def threads() -> int:
     return min(cores(), MOST_THREADS)
 
 
-def one_thread() -> threadpool_limits:
-    """Return the limit of one thread for BLAS and OpenMP: on busy cores they wait for their own threads."""
-    import sklearn.utils  # noqa: F401  its OpenMP can be limited only once it is loaded
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Limit BLAS and OpenMP to one thread: on busy cores they wait for their own threads.
 
-    return threadpool_limits(limits=1)
+    The limit holds for the whole process, as does Python's list of warnings to be shown, which scikit-learn swaps while
+    it bins in several threads. Both are put back by whoever leaves last, and what scikit-learn says of a swap is not
+    shown.
+    """
+    with LIMIT.lock:
+        LIMIT.depth += 1
+        if LIMIT.depth == 1:
+            LIMIT.stack.enter_context(warnings.catch_warnings())
+            warnings.filterwarnings("ignore", module="sklearn.utils.parallel")
+            LIMIT.stack.enter_context(_libraries().limit(limits=1))
+    try:
+        yield
+    finally:
+        with LIMIT.lock:
+            LIMIT.depth -= 1
+            if LIMIT.depth == 0:
+                LIMIT.stack.close()
+
+
+class _Limit:
+    """How many have asked for one thread, and what puts everything back."""
+
+    def __init__(self) -> None:
+        self.lock, self.depth, self.stack = Lock(), 0, ExitStack()
+
+
+LIMIT = _Limit()
 
 
 def in_threads(work: Callable[[T], R], items: Sequence[T], rows: int) -> list[R]:
@@ -72,19 +99,13 @@ def made_in_order(function: Callable[[T], R], items: Iterable[T]) -> Generator[R
 
 @contextmanager
 def _pool() -> Iterator[ThreadPoolExecutor]:
-    """Give one thread a core, in each of which BLAS and OpenMP have one.
-
-    Python's list of warnings to be shown is one for all threads, and scikit-learn swaps it while it bins; so it is put
-    back in the end, and what scikit-learn says of a swap in between is not shown.
-    """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module="sklearn.utils.parallel")
-        with _libraries().limit(limits=1):
-            pool = ThreadPoolExecutor(threads(), initializer=_limit_openmp)
-            try:
-                yield pool
-            finally:
-                pool.shutdown(cancel_futures=True)
+    """Give one thread a core, in each of which BLAS and OpenMP have one."""
+    with one_thread():
+        pool = ThreadPoolExecutor(threads(), initializer=_limit_openmp)
+        try:
+            yield pool
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _limit_openmp() -> None:

@@ -1,5 +1,6 @@
 """A stream gives the numbers that memory gives, to the ninth digit, whichever engine holds it and however it is cut."""
 
+import pickle
 from functools import cache
 
 import duckdb
@@ -129,6 +130,30 @@ def spied(function, calls):
         return function(*arguments)
 
     return call
+
+
+def test_what_takes_rows_is_told_of_the_table_that_was_audited(monkeypatch):
+    monkeypatch.setattr("tiltmeter.streams.sources.STREAMED_ROWS", 300)
+    table = classed().to_pandas()
+    found = tm.audit(table, **PEOPLE)["A"]
+    cost = tm.audit(classed(), **PEOPLE | {"membership": classed()["chance"].to_numpy()})["A"].project().cost
+    table["score"] = table["score"] ** 2
+    assert found.project().cost == pytest.approx(cost)
+
+
+def test_an_audit_by_sums_can_be_pickled_without_its_table(monkeypatch):
+    monkeypatch.setattr("tiltmeter.streams.sources.STREAMED_ROWS", 300)
+    found = tm.audit(classed(), **PEOPLE)
+    again = pickle.loads(pickle.dumps(found))
+    assert_same_numbers(again.to_dict(), found.to_dict())
+    with pytest.raises(tm.TiltmeterError, match="must have rows in memory"):
+        again["A"].project()
+
+
+def test_a_membership_that_says_nothing_is_no_mistake(monkeypatch):
+    frame = classed().with_columns(chance=pl.lit(0.4))
+    expected = tm.audit(frame, **PEOPLE).to_dict()
+    assert_same_numbers(tm.audit(tm.stream(frame), **PEOPLE).to_dict(), expected)
 
 
 def test_arrays_beside_many_rows_in_memory_are_taken_row_by_row(monkeypatch):

@@ -81,8 +81,9 @@ def pair_of(frame, estimator=None, **options):
         source.names(), roles, None, NAMES, options.get("favourable", "high"), options.get("threshold"), None
     )
     survey = source.fold(question.columns, partial(surveyed, question))
-    made = streams._Source(source, question.columns, question, survey, Settings(), estimator)
-    pair = made.pair("a", "b")
+    groups = streams._compared(question, survey, "b", "a")
+    made = streams._Source(source, question.columns, question, survey, groups, Settings(), estimator)
+    pair = made.pair("a")
     parts = frame.select(question.columns).iter_slices(batches.BATCH)
     return pair, joined([pair_batch(pair.plan, clean_batch(part)) for part in parts])
 
@@ -153,7 +154,7 @@ def test_every_row_is_judged_by_models_that_do_not_know_it(streamed_from_few_row
     monkeypatch.setattr(batches, "BATCH", 3_000)
     pair, batch = pair_of(lending().drop_nans(), Memory())
     known = pair.learner.frame
-    assert known.group_by("(group)", "(quarter)").len()["len"].to_list() == [375] * 8
+    assert known.group_by(sample.GROUP, sample.QUARTER).len()["len"].to_list() == [375] * 8
     is_known = np.isin(batch.table["amount"].to_numpy(), known["amount"].to_numpy())
     assert is_known.sum() == known.height
     assert np.ptp(batch.log_odds[is_known]) == 0.0  # the model of the whole sample knows them
@@ -308,3 +309,52 @@ def test_intervals_of_a_fitted_stream_hold_the_truth(monkeypatch):
         found = crossfit.input_divergence(pair.rows, pairings), crossfit.gradient_variance(pair.rows, inputs)
         hits += [abs(one.value - truth) < 1.96 * one.se for one, truth in zip(found, (0.18, 0.36), strict=True)]
     assert hits.min() >= 20
+
+
+@pytest.mark.parametrize("estimator", [None, LogisticRegression()])
+def test_batches_without_anyone_of_a_pair_add_nothing(estimator, streamed_from_few_rows, monkeypatch):
+    """Rows in order of their group, of which only trees can make sense."""
+    monkeypatch.setattr(batches, "BATCH", 500)
+    random = np.random.default_rng(0)
+    x, y = random.normal(size=(2, 6_000))
+    together = random.random(6_000) < np.where(x * y > 0, 0.85, 0.15)
+    group = np.where(random.random(6_000) < 0.3, "c", np.where(together, "a", "b"))
+    frame = pl.DataFrame({"group": group, "x": x, "y": y, "score": expit(x)}).sort("group")
+    options = {"group": "group", "reference": "b", "audited": "a", "scores": "score", "total_shares": False}
+    found = tm.audit(tm.stream(frame), **options, membership=estimator)["a"]
+    assert found.membership == ("trees" if estimator is None else "LogisticRegression")
+    assert found.rows["audited"] == int((group == "a").sum())
+
+
+@pytest.mark.parametrize("name", ["(group)", "(weight)", "(log-odds)", "(hash)", "(score) 0", "score 0", "score"])
+def test_features_may_have_any_name(name, streamed_from_few_rows):
+    frame = lending().rename({"score": "risk"}).rename({"amount": name})
+    options = QUESTION | {"scores": "risk", "features": [*NAMES[:2], name, "years"], "total_shares": False}
+    found = tm.audit(tm.stream(frame), **options)["a"]
+    expected = audit_of(tm.stream(lending()))["a"]
+    assert found.input_divergence.value == pytest.approx(expected.input_divergence.value, abs=0.02)
+    assert found.proxies.filter(pl.col("feature") == name)["gap"][0] == pytest.approx(
+        expected.proxies.filter(pl.col("feature") == "amount")["gap"][0]
+    )
+    assert {m.name for m in found.balance.mismatches} >= {"score", name, f"{name}²"}
+
+
+def test_several_groups_have_the_levels_of_memory(streamed_from_few_rows):
+    options = QUESTION | {"audited": None, "total_shares": False}
+    memory, stream = (tm.audit(data, **options) for data in (lending(), tm.stream(lending())))
+    for label in ("a", "c"):
+        one, two = (found[label].proxies.sort("feature") for found in (memory, stream))
+        for column in ("gap", "gap_low", "gap_high", "reveals", "drives", "alignment"):
+            np.testing.assert_allclose(two[column], one[column], atol=1e-9)
+
+
+def test_many_groups_share_the_rows_that_are_kept(monkeypatch):
+    monkeypatch.setattr(sample, "MOST_FITTED", 300)
+    random = np.random.default_rng(0)
+    rows = pl.DataFrame({"x": random.normal(size=5_000)})
+    group = pl.Series(random.integers(0, 10, 5_000).astype(str))
+    frame = sample.sample_frame(rows, group, np.ones(5_000), np.zeros(5_000), ())
+    whole = sample.group_sample(frame)
+    parts = [sample.group_sample(frame[start : start + 1_000]) for start in range(0, 5_000, 1_000)]
+    for found in (whole, sum(parts[1:], parts[0])):
+        assert found.frame[sample.GROUP].value_counts()["count"].to_list() == [30] * 10

@@ -130,6 +130,8 @@ class AppliedMembership:
 
     def log_ratios(self, table: Table, frame: pl.DataFrame, known: Known = NOBODY) -> Floats:
         """Return ℓ of each half's model, of one that does not know the row, and last of the whole sample's."""
+        if not frame.height:  # models take offence at no rows
+            return np.empty((len(HALVES) + 1, 0))
         found = self.halves.log_odds(table, frame)
         if known.place.size:
             others = self.quarters.log_odds(_rows_of(table, known.place), frame[known.place])
@@ -141,6 +143,8 @@ class AppliedMembership:
 
     def expected(self, table: Table, known: Known = NOBODY) -> Floats:
         """Return μ: the mean of both halves' or, of a row of the sample, that of the half which does not know it."""
+        if not len(next(iter(table.values()))):
+            return np.empty(0)
         first, second = (outcome.expected(table) for outcome in self.outcomes)
         means = 0.5 * (first + second)
         in_first = np.isin(known.quarter, HALVES[0])

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from tiltmeter.models.candidates import Trial
 from tiltmeter.models.design import MOST_PRODUCTS, REACH, Table
 from tiltmeter.models.logit import ridge_logit
-from tiltmeter.models.membership import Membership, PartFit, prior_log_odds
+from tiltmeter.models.membership import Membership, PartFit
 from tiltmeter.theory.checks import Floats
-from tiltmeter.theory.uncertainty import Column, Functional, Rows, RowSums
+from tiltmeter.theory.uncertainty import Booleans, Column, Functional, Rows, RowSums
 from tiltmeter.threads import in_threads
 
 MATERIAL = 0.1  # standard deviations
@@ -78,7 +78,7 @@ def balance(
 
     columns = list(_columns(table, outcome, labels or {}))
     mismatches = tuple(m for m in in_threads(missed, columns, outcome.size) if m is not None)
-    return balance_of(mismatches, membership, calibrated(rows, membership.log_ratio))
+    return balance_of(mismatches, membership, calibrated(rows.audited, rows.weights, membership.log_ratio))
 
 
 def balance_of(mismatches: tuple[Mismatch, ...], membership: Membership, calibration: tuple[float, float]) -> Balance:
@@ -189,7 +189,8 @@ def _clipped(share: float) -> Iterator[str]:
         yield f"the groups overlap too little: the log-ratio is clipped for {share:.0%} of a group's rows"
 
 
-def calibrated(rows: Rows, log_ratio: Floats) -> tuple[float, float]:
+def calibrated(audited: Booleans, weights: Floats, log_ratio: Floats) -> tuple[float, float]:
     """Return intercept and slope of a logistic model of the group on ℓ."""
-    fitted = ridge_logit(log_ratio[:, None], rows.audited, rows.weights, np.array([1e-8]))
-    return fitted.intercept - prior_log_odds(rows), float(fitted.slopes[0])
+    fitted = ridge_logit(log_ratio[:, None], audited, weights, np.array([1e-8]))
+    prior = math.log(weights[audited].sum()) - math.log(weights[~audited].sum())
+    return fitted.intercept - prior, float(fitted.slopes[0])

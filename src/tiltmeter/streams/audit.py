@@ -59,12 +59,12 @@ def streamed_audit(
     with stage(0.0, SURVEY, "survey"):
         survey: Survey = batches.fold(columns, partial(surveyed, question))
     groups = _compared(question, survey, reference, audited)
-    source = _Source(batches, columns, question, survey, settings, estimator)
+    source = _Source(batches, columns, question, survey, groups, settings, estimator)
     comparisons, count = {}, len(groups.audited)
     for place, label in enumerate(groups.audited):
         start, stop = (SURVEY + (1.0 - SURVEY) * part / count for part in (place, place + 1))
         with stage(start, stop, label):
-            comparisons[label] = _comparison(source.pair(label, groups.reference), settings)
+            comparisons[label] = _comparison(source.pair(label), settings)
     people = dict(zip(survey.groups[GROUP], survey.groups[PEOPLE], strict=True))
     used = sum(people[label] for label in (groups.reference, *groups.audited))
     return StreamedAudit(
@@ -85,12 +85,14 @@ class _Source:
     columns: list[str]
     question: Question
     survey: Survey
+    groups: ComparedGroups
     settings: Settings
     estimator: Any
 
-    def pair(self, audited: str, reference: str) -> PairSums:
+    def pair(self, audited: str) -> PairSums:
         """Return one audited group and the reference, as sums."""
-        plan = _plan(self.question, self.survey, audited, reference)
+        reference = self.groups.reference
+        plan = _plan(self.question, self.survey, audited, self.groups)
         design_columns([levels.feature(None) for levels in plan.levels])  # raises where none can tell groups apart
         learner = None
         if self.survey.fit is not None:
@@ -196,7 +198,9 @@ def _compared(question: Question, survey: Survey, reference: Any, audited: Any) 
     return groups
 
 
-def _plan(question: Question, survey: Survey, audited: str, reference: str) -> PairPlan:
+def _plan(question: Question, survey: Survey, audited: str, groups: ComparedGroups) -> PairPlan:
+    """Return how a pair is summed; the levels of features are those of all groups that are compared."""
+    reference = groups.reference
     rows = {label: survey.groups.row(by_predicate=pl.col(GROUP) == label, named=True) for label in (audited, reference)}
     mine, other = rows[audited], rows[reference]
     if mine["outside"] + other["outside"]:
@@ -207,8 +211,9 @@ def _plan(question: Question, survey: Survey, audited: str, reference: str) -> P
         )
     check_unequal(min(mine["least_weight"], other["least_weight"]), max(mine["most_weight"], other["most_weight"]))
     is_weighted = question.weights is not None
-    pair, sample = (audited, reference), survey.sample
-    levels = tuple(feature_levels(name, survey.values[name], sample, pair, is_weighted) for name in question.features)
+    sample, compared = survey.sample, (reference, *groups.audited)
+    values = survey.values
+    levels = tuple(feature_levels(name, values[name], sample, compared, is_weighted) for name in question.features)
     y0, y1 = (_means(row) for row in (mine, other))
     return PairPlan(
         question=question,

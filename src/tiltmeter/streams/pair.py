@@ -221,7 +221,7 @@ class PairSums:
         used = weights > 0
         ell = np.concatenate([sums[:, 4], sums[:, 5]])[used] / weights[used]
         audited = np.arange(len(weights))[used] < len(sums)
-        return calibrated(Rows.of(audited, weights[used]), ell)
+        return calibrated(audited, weights[used], ell)
 
     def joint(self, features: Sequence[Feature]) -> tuple[Partition, Integers] | None:
         """As of `Pair`."""
@@ -351,7 +351,7 @@ class SummedPeople:
 
     def distribution(self, feature: str, bins: int) -> NoReturn:
         """Raise: bins of f~ between its extremes would take another pass."""
-        raise _needs_rows("distribution", "look at bins()['profiles'], which has 80 bins from -4 to 4")
+        raise needs_rows("distribution", "look at bins()['profiles'], which has 80 bins from -4 to 4")
 
     def bins(self, order: Sequence[str]) -> dict[str, Any]:
         """As of `Comparison`."""
@@ -378,14 +378,15 @@ class SummedPeople:
 
     def path(self, weights: Sequence[Any], divergence: str) -> list[PathPoint]:
         """Raise: a path has an entry for each row."""
-        raise _needs_rows("path", "bins()['path'] has both ways of the paper")
+        raise needs_rows("path", "bins()['path'] has both ways of the paper")
 
     def project(self) -> Projection:
         """Raise: a projection has an entry for each row."""
-        raise _needs_rows("project", "bins()['least_change'] has its cost")
+        raise needs_rows("project", "bins()['least_change'] has its cost")
 
 
-def _needs_rows(name: str, instead: str) -> DataError:
+def needs_rows(name: str, instead: str) -> DataError:
+    """Return the error for what sums do not tell."""
     return DataError(
         f"`{name}` must have rows in memory, got a comparison made of sums.",
         f"{instead}; or audit a sample of the rows, for example tm.audit(data.collect().sample(1_000_000), …).",

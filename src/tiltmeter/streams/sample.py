@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from tiltmeter.theory.checks import Floats
 
 SAMPLED = 20_000  # distinct rows, those of the smallest hashes
-FITTED_ROWS = 40_000  # of each group, that a membership model is fitted on
-GROUP, WEIGHT, LOG_ODDS, HASH, PEOPLE = "(group)", "(weight)", "(log-odds)", "(hash)", "(people)"
-SCORE, QUARTER = "(score) ", "(quarter)"  # a score is followed by its number
+FITTED_ROWS = 40_000  # of each group, at most, that a membership model is fitted on
+MOST_FITTED = 400_000  # of all groups together
+# names of columns that stand beside the features: no table has a name with a NUL in it
+GROUP, WEIGHT, LOG_ODDS, HASH, PEOPLE = "\0group", "\0weight", "\0log-odds", "\0hash", "\0people"
+SCORE, QUARTER = "\0score ", "\0quarter"  # a score is followed by its number
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,9 +63,10 @@ class GroupSample:
 
 
 def _nearest(frame: pl.DataFrame) -> GroupSample:
-    if frame.height <= FITTED_ROWS:
+    most = min(FITTED_ROWS, MOST_FITTED // max(frame[GROUP].n_unique(), 1))
+    if frame.height <= most:
         return GroupSample(frame)
-    return GroupSample(frame.filter(pl.col(HASH).rank("ordinal").over(GROUP) <= FITTED_ROWS))
+    return GroupSample(frame.filter(pl.col(HASH).rank("ordinal").over(GROUP) <= most))
 
 
 def sample_frame(

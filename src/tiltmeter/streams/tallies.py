@@ -23,7 +23,7 @@ from tiltmeter.theory.correction import CorrectionFunction
 from tiltmeter.theory.summed import Exponents, Partition, Polynomial, PowerSums, SummedRows
 from tiltmeter.theory.uncertainty import Integers
 
-EXPECTED = "(score)"  # what the features lead to expect of it
+EXPECTED = "\0score"  # what the features lead to expect of it
 
 # of x and e^ℓ: what (E0[x] − E1[e^ℓ·x])/sd0(x) and its error are made of
 BALANCE_EXPONENTS: tuple[Exponents, ...] = ((0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (0, 2), (1, 2), (2, 2))

@@ -148,9 +148,9 @@ class Ratio:
 
     @property
     def is_determined(self) -> bool:
-        """Whether ψ̂ > 0 is at least three standard errors away from 0."""
+        """Whether ψ̂ is no rounding, and at least three standard errors above 0."""
         least = DETERMINED * math.sqrt(self.denominator_variance)
-        return self.denominator > 0.0 and self.denominator >= least
+        return self.denominator > ROUNDED_SQUARE and self.denominator >= least
 
     def widened(self, factor: float) -> Ratio:
         """Return the ratio with standard errors that many times larger."""
@@ -159,7 +159,8 @@ class Ratio:
 
     def estimate(self, confidence: float = 0.95) -> Estimate:
         """Return {ρ : |θ̂ − ρψ̂| ≤ z·se(IF_θ − ρ·IF_ψ)} ∩ [0, 1]; all of [0, 1] where ρ is not determined."""
-        value = min(max(self.numerator / self.denominator, 0.0), 1.0) if self.denominator > 0.0 else 0.0
+        is_any = self.denominator > ROUNDED_SQUARE
+        value = min(max(self.numerator / self.denominator, 0.0), 1.0) if is_any else 0.0
         low, high = self._fieller(quantile(confidence)) if self.is_determined else (0.0, 1.0)
         if self.is_complement:
             return Estimate(1.0 - value, 1.0 - high, 1.0 - low)
