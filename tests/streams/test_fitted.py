@@ -124,8 +124,13 @@ def test_sums_of_a_fitted_model_give_the_estimates_of_its_rows(way, streamed_fro
         variance, truth = crossfit.gradient_variance(pair.rows, found), crossfit.gradient_variance(rows, wanted)
         same(variance, truth)
         for feature, codes in zip(pair.features, batch.codes, strict=True):
-            share = crossfit.feature_share(pair.rows, found, variance, feature.codes)
-            exact = crossfit.averaged([crossfit.explained_variance(rows, one, codes) for one in wanted]).over(truth)
+            share, exact = (
+                crossfit.averaged([crossfit.explained_variance(some, one, by) for one in every]).over(whole)
+                for some, every, by, whole in (
+                    (pair.rows, found, feature.codes, variance),
+                    (rows, wanted, codes, truth),
+                )
+            )
             for name in ("numerator", "denominator", "numerator_variance", "covariance", "denominator_variance"):
                 assert getattr(share, name) == pytest.approx(getattr(exact, name), rel=1e-7, abs=1e-12), name
 

@@ -41,7 +41,17 @@ from tiltmeter.theory.intervals import (
     output_divergence,
     standardised_difference,
 )
-from tiltmeter.theory.uncertainty import Estimate, Normal, Ratio, Rows, Square, SquareRoot, averaged, tail_factor
+from tiltmeter.theory.uncertainty import (
+    Estimate,
+    Functional,
+    Normal,
+    Ratio,
+    Rows,
+    Square,
+    SquareRoot,
+    averaged,
+    tail_factor,
+)
 
 
 def sample(seed=0, size=400, outcomes=1):
@@ -431,6 +441,21 @@ def test_heavy_tails_widen_the_interval_of_a_fitted_model_towards_its_coverage(t
         assert wide.variance == pytest.approx(found.variance)
         assert wide.se > found.se
     assert hits[0] < hits[1] < 0.97 * 400
+
+
+def test_pairings_that_differ_much_widen_their_interval_since_they_are_few():
+    """Three draws tell their variance badly: mean ± 1.96·sd of three misses far more often than one in twenty."""
+    rng, rows = np.random.default_rng(0), Rows.of(np.arange(40) % 2 == 0)
+    plain, wide = 0, 0
+    for _ in range(2_000):
+        values = rng.standard_normal(3) * np.sqrt(3 / 4)  # so that twice the variance between is that of the mean: 1
+        level = rng.standard_normal()
+        parts = [Functional.of(rows, value, rows.constant(0.0), rows.constant(0.0)) for value in values]
+        found = averaged(parts)
+        plain += abs(level) < 1.96 * np.sqrt(found.variance)
+        wide += abs(level) < 1.96 * found.se
+    assert plain / 2_000 < 0.84
+    assert 0.86 < wide / 2_000 < 0.96
 
 
 def test_without_tails_an_interval_is_hardly_widened():

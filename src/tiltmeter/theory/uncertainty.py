@@ -485,16 +485,20 @@ FEWEST_DEGREES = 4.0  # of freedom that a standard error is taken to have
 
 
 def tail_factor(influence: Column) -> float:
-    """Return √(ν/(ν−2)), the spread of Student's t, where a fitted model makes few rows count for much; else 1.
+    """Return √(ν/(ν−2)), the spread of Student's t, for an estimator of a fitted model; 1 for any other.
 
-    ν = 2/(Σc⁴/(Σc²)² − 1/n), c the rows' contributions: the degrees of freedom of Σc², by Satterthwaite.
+    ν are the degrees of freedom of its variance, by Satterthwaite: of Σc² over rows, 2/(Σc⁴/(Σc²)² − 1/n), few where
+    few rows count for much; and of the variance between k pairings, k − 1.
     """
-    if not isinstance(influence, StackedInfluence) or not isinstance(influence.parts[0], np.ndarray):
+    if not isinstance(influence, StackedInfluence):
         return 1.0
-    squares = np.mean(influence.parts, axis=0) ** 2
-    total = float(squares.sum())
-    if total == 0.0:
+    total = influence @ influence
+    if total <= 0.0:
         return 1.0
-    degrees = 2.0 / max(float(squares @ squares) / total**2 - 1.0 / squares.size, 1e-300)
-    degrees = max(degrees, FEWEST_DEGREES)
+    between = 2.0 * float(influence.between @ influence.between) / len(influence.parts)
+    noise = 2.0 / (len(influence.between) - 1) * (between / total) ** 2
+    if isinstance(influence.parts[0], np.ndarray):
+        squares = np.mean(influence.parts, axis=0) ** 2
+        noise += max(float(squares @ squares) - float(squares.sum()) ** 2 / squares.size, 0.0) / total**2
+    degrees = max(2.0 / max(noise, 1e-300), FEWEST_DEGREES)
     return math.sqrt(degrees / (degrees - 2.0))
