@@ -70,8 +70,9 @@ def _by_place(column: pl.Series, codes: Integers, groups: int, weights: Floats |
     if found is None or (len(found[0]) + 1) * groups > MOST_PLACES:
         return None
     values, places = found
-    places = places * groups + codes
-    counts = np.bincount(places, minlength=(len(values) + 1) * groups)
+    keys = places * groups
+    keys += codes
+    counts = np.bincount(keys, minlength=(len(values) + 1) * groups)
     filled = np.flatnonzero(counts)
     if len(filled) > MOST_COUNTED:
         return None
@@ -79,7 +80,7 @@ def _by_place(column: pl.Series, codes: Integers, groups: int, weights: Floats |
         GROUP: filled % groups,
         column.name: pl.concat([values.clear(1), values]).gather(filled // groups),
         PEOPLE: counts[filled],
-        WEIGHT: (counts if weights is None else np.bincount(places, weights))[filled].astype(np.float64),
+        WEIGHT: (counts if weights is None else np.bincount(keys, weights))[filled].astype(np.float64),
     }
     return pl.DataFrame(parts)
 
