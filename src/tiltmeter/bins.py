@@ -5,8 +5,9 @@ Nothing is said of cells with fewer than ten people, nor can their counts be had
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -33,6 +34,8 @@ CALIBRATION_BINS = 10
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 VALUE_BINS = 80  # of f~ from −4 to 4 for one value of a feature
 MOVING_VALUES = 600  # feature values with distributions of their own, which follow the dial: the page must stay small
+JOINT_VALUES = 128  # of features that are counted together: their fine bins stay in the cache
+EVERYONE = ""  # no feature: all of its values
 CHUNK = 1 << 14  # rows whose places are made at a time
 EDGE = 1e-9  # values no further below an edge than this are above it: rounding decides nothing
 
@@ -80,9 +83,9 @@ class Tally:
         )
         return Tally((counts[0], counts[1]), (weights[0], weights[1]))
 
-    def coarse(self, bins: int) -> Tally:
-        """Return the tally of f~ in wider bins than the fine ones."""
-        counts, weights = (tuple(_coarse(one, bins) for one in both) for both in (self.counts, self.weights))
+    def changed(self, change: Callable[[Any], Any]) -> Tally:
+        """Return the tally in the bins that `change` makes of these."""
+        counts, weights = ([change(one) for one in both] for both in (self.counts, self.weights))
         return Tally((counts[0], counts[1]), (weights[0], weights[1]))
 
     def shares(self, group: int) -> list[float | None]:
@@ -102,13 +105,6 @@ def _tally(audited: Booleans, weights: Floats | None, places: Integers, of_audit
     return Tally((counts[:bins], counts[bins:]), (weighed[:bins], weighed[bins:]))
 
 
-def _audited_tally(places: Integers, weights: Floats | None, bins: int) -> Tally:
-    """Return the tally of the audited people, whose places these are; nobody else is counted."""
-    counts = np.bincount(places, minlength=bins)
-    weighed = counts.astype(np.float64) if weights is None else _weighed(places, weights, bins)
-    return Tally((counts, np.zeros_like(counts)), (weighed, np.zeros_like(weighed)))
-
-
 def _weighed(places: Integers, weights: Floats, bins: int) -> Floats:
     return np.asarray(np.bincount(places, weights, bins), dtype=np.float64)
 
@@ -126,11 +122,10 @@ class ValueTally:
     score, moved
         Σ w·W of the audited people, and their weight after the least change (None where there is none).
     fine
-        Their weight by value and fine bin of f~, for each dial position; none where values are too many.
+        Their weight by value and fine bin of f~, for each dial position and then the correction; none where values are
+        too many.
     crowd
         How many of them there; `fine` itself where every weight is 1.
-    at
-        How many of them by value and bin of f~; None where values are too many.
     """
 
     people: Tally
@@ -139,7 +134,6 @@ class ValueTally:
     moved: Floats | None
     fine: Floats
     crowd: Floats
-    at: Integers | None
 
     def __add__(self, other: ValueTally) -> ValueTally:
         fine, is_plain = self.fine + other.fine, self.crowd is self.fine and other.crowd is other.fine
@@ -150,7 +144,6 @@ class ValueTally:
             None if self.moved is None or other.moved is None else self.moved + other.moved,
             fine,
             fine if is_plain else self.crowd + other.crowd,
-            None if self.at is None or other.at is None else self.at + other.at,
         )
 
 
@@ -179,10 +172,11 @@ class Tallies:
         )
 
 
-def tallied(
-    found: Binned, correction: CorrectionFunction, dialled: Sequence[CorrectionFunction], edges: Floats
-) -> Tallies:
-    """Return the bins of these rows, f~ at each dial position among them; `edges` are those of the calibration."""
+def tallied(found: Binned, positions: Sequence[CorrectionFunction], edges: Floats) -> Tallies:
+    """Return the bins of these rows, f~ at each position among them; `edges` are those of the calibration.
+
+    Positions are those of the dial, and then the correction.
+    """
     places, bins = below(edges, found.log_ratio + EDGE, or_equal=True), len(edges) + 1
     mine, others = np.flatnonzero(found.audited), np.flatnonzero(~found.audited)
     ratio = found.weights[others] * np.exp(found.log_ratio[others])
@@ -193,16 +187,20 @@ def tallied(
         return _tally(found.audited, weights, of_rows, of_mine, size)
 
     score, overlap = _places(found.outcome, 0.0, 1.0, SCORE_BINS), _places(found.log_ratio, -4.0, 4.0, RATIO_BINS)
-    codes = {feature.name: feature.codes[mine] for feature in found.features}
-    people = {one.name: tally(one.codes, codes[one.name], len(one.labels)) for one in found.features}
-    rows = _audited(found, mine, is_weighted, correction.audited.mean)
-    fine, profiles = _profile_tallies(rows, people, codes, [*dialled, correction])
+    rows = _audited(found, mine, is_weighted, positions[-1].audited.mean)
+    room = int((np.cumsum([len(feature.labels) for feature in found.features]) <= MOVING_VALUES).sum())
+    drawn = [_block(features, len(places), mine) for features in _packed(found.features[:room])]
+    undrawn = [_block([feature], len(places), mine) for feature in found.features[room:]]
+    fine, crowd = _fine_tables(rows, drawn, positions)
+    profiles: dict[str, ValueTally] = {}
+    for block in (*drawn, *undrawn):
+        profiles |= _value_tallies(rows, block, tally(block.codes, block.mine, block.cells), fine, crowd)
     return Tallies(
         score=tally(score, score[mine], SCORE_BINS),
         overlap=tally(overlap, overlap[mine], RATIO_BINS),
         calibration=tally(places, places[mine], bins),
         expected=_weighed(places[others], ratio, bins),
-        correction=tuple(one.coarse(CORRECTION_BINS) for one in fine[:-1]),
+        correction=tuple(_correction_tally(*both) for both in zip(crowd[EVERYONE], fine[EVERYONE], strict=True)),
         profiles=profiles,
     )
 
@@ -214,9 +212,9 @@ def calibration_edges(quantiles: Callable[[Floats], Floats]) -> Floats:
 
 def binned(found: Binned, correction: CorrectionFunction) -> dict[str, Any]:
     """Return every bin and cell sum of a comparison whose rows are in memory, as plain numbers."""
-    dialled = [f for _, f in dial_corrections(correction)]
+    positions = [*(f for _, f in dial_corrections(correction)), correction]
     edges = calibration_edges(partial(np.quantile, found.log_ratio))
-    return described(tallied(found, correction, dialled, edges), correction, found.features)
+    return described(tallied(found, positions, edges), correction, found.features)
 
 
 def described(tallies: Tallies, correction: CorrectionFunction, features: Sequence[Feature]) -> dict[str, Any]:
@@ -281,17 +279,20 @@ def part_of_group(share: float, people: int, of_all: int) -> str:
     return "all but fewer than ten people" if of_all - people < SUPPRESSED_BELOW else f"{100 * share:.1f} %"
 
 
-def _places(values: Floats, low: float, high: float, bins: int, into: Integers | None = None) -> Integers:
+def _chunks(rows: int) -> Iterator[slice]:
+    return (slice(start, start + CHUNK) for start in range(0, rows, CHUNK))
+
+
+def _places(values: Floats, low: float, high: float, bins: int) -> Integers:
     """Return the bin of each value among equal ones, the ends open; made in a few rows' space, which is reused."""
-    places = np.empty(len(values), dtype=np.intp) if into is None else into
+    places = np.empty(len(values), dtype=np.intp)
     space = np.empty(min(len(values), CHUNK))
-    for start in range(0, len(values), CHUNK):
-        part = values[start : start + CHUNK]
-        x = space[: len(part)]
-        np.subtract(part, low, out=x)
+    for part in _chunks(len(values)):
+        x = space[: len(values[part])]
+        np.subtract(values[part], low, out=x)
         x *= bins / (high - low)
         x += EDGE
-        places[start : start + CHUNK] = np.clip(x, 0, bins - 1, out=x)
+        places[part] = np.clip(x, 0, bins - 1, out=x)
     return places
 
 
@@ -355,33 +356,78 @@ def _coefficients(position: float, f: CorrectionFunction) -> dict[str, Any]:
     }
 
 
-def _profile_tallies(
-    rows: _Audited, people: dict[str, Tally], codes: dict[str, Integers], positions: Sequence[CorrectionFunction]
-) -> tuple[list[Tally], dict[str, ValueTally]]:
-    """Return f~ of the audited people in fine bins at each dial position, and their sums by value of each feature.
+class _Block(NamedTuple):
+    """Features whose values are counted together: how many each has, joint codes of everyone and of the audited."""
 
-    The first few hundred values have distributions of their own.
-    """
-    sizes = {name: len(tally.counts[0]) for name, tally in people.items()}
-    room = np.cumsum(list(sizes.values())) <= MOVING_VALUES
-    drawn = {name: codes[name] * FINE for name, has_room in zip(sizes, room, strict=True) if has_room}
-    crowd = {name: np.zeros((len(positions), sizes[name], FINE)) for name in drawn}
-    fine = crowd if rows.weights is None else {name: np.zeros_like(table) for name, table in crowd.items()}
+    sizes: dict[str, int]
+    codes: Integers
+    mine: Integers
+
+    @property
+    def cells(self) -> int:
+        """How many joint values there may be."""
+        return math.prod(self.sizes.values())
+
+    def by_value(self, name: str, table: Any) -> Any:
+        """Return a table of joint values, its first axis, as one of the values of a feature, or of everyone."""
+        apart = table.reshape(*self.sizes.values(), *table.shape[1:])
+        return apart.sum(axis=tuple(axis for axis, other in enumerate(self.sizes) if other != name))
+
+
+def _block(features: Sequence[Feature], rows: int, mine: Integers) -> _Block:
+    codes = np.zeros(rows, dtype=np.intp)
+    for feature in features:
+        codes *= len(feature.labels)
+        codes += feature.codes
+    return _Block({feature.name: len(feature.labels) for feature in features}, codes, codes[mine])
+
+
+def _packed(features: Sequence[Feature]) -> list[list[Feature]]:
+    """Return features in as few parts as keep the joint values of each few."""
+    parts: list[list[Feature]] = [[]]
+    for feature in sorted(features, key=lambda one: len(one.labels)):
+        if parts[-1] and math.prod(len(one.labels) for one in (*parts[-1], feature)) > JOINT_VALUES:
+            parts.append([])
+        parts[-1].append(feature)
+    return parts
+
+
+def _fine_tables(
+    rows: _Audited, blocks: Sequence[_Block], positions: Sequence[CorrectionFunction]
+) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    """Return f~ of the audited people in fine bins at each position, by value of each feature: weights, and people."""
+    sizes = {EVERYONE: 1} | {name: size for block in blocks for name, size in block.sizes.items()}
+    crowd = {name: np.empty((len(positions), size, FINE)) for name, size in sizes.items()}
+    fine = crowd if rows.weights is None else {name: np.empty_like(table) for name, table in crowd.items()}
+    wanted = [(crowd, None)] if rows.weights is None else [(crowd, None), (fine, rows.weights)]
+    starts = [block.mine * FINE for block in blocks]
     places, keys = (np.empty(len(rows.log_odds), dtype=np.intp) for _ in range(2))
-    whole = []
-    for number, f in enumerate(positions):
-        _places(np.asarray(f(rows.log_odds, rows.scores)), -REACH, REACH, FINE, into=places)
-        whole.append(_audited_tally(places, rows.weights, FINE))
-        for name, starts in drawn.items():
-            np.add(starts, places, out=keys)
-            crowd[name][number] = np.bincount(keys, minlength=crowd[name][0].size).reshape(-1, FINE)
-            if rows.weights is not None:
-                fine[name][number] = _weighed(keys, rows.weights, crowd[name][0].size).reshape(-1, FINE)
-    nothing = np.zeros((0, 0, FINE))
-    return whole, {
-        name: _value_tally(rows, tally, codes[name], fine.get(name, nothing), crowd.get(name, nothing))
-        for name, tally in people.items()
-    }
+    for number, f in enumerate(map(_in_fine_bins, positions)):
+        for part in _chunks(len(places)):
+            x = np.asarray(f(rows.log_odds[part], rows.scores[part]))
+            places[part] = np.clip(x, 0, FINE - 1, out=x)
+        for block, start in zip(blocks, starts, strict=True):
+            np.add(start, places, out=keys)
+            for tables, weights in wanted:
+                table = np.bincount(keys, weights, block.cells * FINE).reshape(-1, FINE)
+                for name in (EVERYONE, *block.sizes):
+                    tables[name][number] = block.by_value(name, table)
+    return fine, crowd
+
+
+def _in_fine_bins(f: CorrectionFunction) -> CorrectionFunction:
+    """Return f~ with the fine bins as its unit, from where the first begins."""
+    unit = 2 * REACH / FINE
+    on_scores = tuple(on / unit for on in f.on_scores)
+    return replace(
+        f, intercept=(f.intercept + REACH) / unit + EDGE, on_log_odds=f.on_log_odds / unit, on_scores=on_scores
+    )
+
+
+def _correction_tally(crowd: Floats, fine: Floats) -> Tally:
+    """Return the tally of f~ of the audited people in wider bins; nobody else is counted."""
+    counts, weights = (_coarse(one[0], CORRECTION_BINS) for one in (crowd.astype(np.int64), fine))
+    return Tally((counts, np.zeros_like(counts)), (weights, np.zeros_like(weights)))
 
 
 class _Audited(NamedTuple):
@@ -407,20 +453,26 @@ def _audited(found: Binned, mine: Integers, is_weighted: bool, pivot: Floats) ->
     return _Audited(weights, log_odds, scores, outcome, moved, pivot, centred)
 
 
-def _value_tally(rows: _Audited, people: Tally, codes: Integers, fine: Floats, crowd: Floats) -> ValueTally:
-    """Return the sums by value of a feature; the last of the dial positions is that of the correction."""
-    size = len(people.counts[0])
-    sums = np.column_stack([_weighed(codes, column, size) for column in rows.centred])
-    dialled = crowd[:-1]
-    return ValueTally(
-        people=people,
-        sums=CellSums(rows.pivot, people.weights[0], sums),
-        score=_weighed(codes, rows.outcome, size),
-        moved=None if rows.moved is None else _weighed(codes, rows.moved, size),
-        fine=dialled if fine is crowd else fine[:-1],
-        crowd=dialled,
-        at=_coarse(crowd[-1].astype(np.int64), VALUE_BINS) if len(crowd) else None,
-    )
+def _value_tallies(
+    rows: _Audited, block: _Block, people: Tally, fine: dict[str, Floats], crowd: dict[str, Floats]
+) -> dict[str, ValueTally]:
+    """Return the sums by value of each feature of a block."""
+    sums = np.column_stack([_weighed(block.mine, column, block.cells) for column in rows.centred])
+    score = _weighed(block.mine, rows.outcome, block.cells)
+    moved = None if rows.moved is None else _weighed(block.mine, rows.moved, block.cells)
+    nothing, found = np.zeros((0, 0, FINE)), {}
+    for name in block.sizes:
+        by_value = partial(block.by_value, name)
+        mine = people.changed(by_value)
+        found[name] = ValueTally(
+            people=mine,
+            sums=CellSums(rows.pivot, mine.weights[0], by_value(sums)),
+            score=by_value(score),
+            moved=None if moved is None else by_value(moved),
+            fine=fine.get(name, nothing),
+            crowd=crowd.get(name, nothing),
+        )
+    return found
 
 
 def _coarse(fine: Any, bins: int) -> Any:
@@ -438,7 +490,7 @@ def _profile(tally: ValueTally, feature: Feature, positions: int) -> dict[str, A
     means = tally.sums.means + tally.sums.pivot
     p0, p1 = weight / weight.sum(), weight1 / weight1.sum()
     moved = None if tally.moved is None else tally.moved / tally.moved.sum()
-    at = None if tally.at is None else tally.at.reshape(len(audited), VALUE_BINS)
+    at = _coarse(tally.crowd[-1].astype(np.int64), VALUE_BINS) if len(tally.crowd) else None
     quantiles = _quantiles(tally.fine[:positions], tally.crowd[:positions])
     records = []
     for value, label in enumerate(feature.labels):

@@ -12,7 +12,7 @@ from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.summed import Exponents, PowerSums
 from tiltmeter.theory.uncertainty import Integers
 
-CHUNK = 1 << 12  # rows whose powers stay in the cache while they are summed
+CHUNK = 1 << 13  # rows whose powers stay in the cache while they are summed
 
 
 def chunks(rows: int) -> Iterator[slice]:

@@ -32,6 +32,7 @@ from tiltmeter.models.features import (
     readable,
 )
 from tiltmeter.streams.sample import GROUP, PEOPLE, WEIGHT, RowSample
+from tiltmeter.streams.texts import text_codes
 from tiltmeter.streams.values import ValueCounts
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import Codes, Integers
@@ -84,9 +85,7 @@ class Levels:
         if self.values is None:
             return np.zeros(len(column), dtype=np.int64)
         if self.values.dtype == pl.String:
-            text = column.cast(pl.String)
-            codes = text.cast(pl.Enum(self.values), strict=False).to_physical().cast(pl.Int64)
-            found = codes.fill_null(self.other).to_numpy()
+            found = text_codes(column.cast(pl.String), self.values, first=0, other=self.other)
         else:
             found = below(self.values.to_numpy(), numbers_of(column))
             found = np.asarray(found if self.places is None else self.places[np.minimum(found, len(self.places) - 1)])

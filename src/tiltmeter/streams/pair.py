@@ -152,7 +152,7 @@ class PairSums:
         edges = calibration_edges(_Repeated(people, total / people).quantiles)
         dialled = tuple(f for _, f in dial_corrections(correction))
         counts = [partition.reference.counts > 0 for partition in self.summed.partitions]
-        return TallyPlan(self.plan, correction, (*dialled, correction), edges, self._tilt(), self.scales, tuple(counts))
+        return TallyPlan(self.plan, (*dialled, correction), edges, self._tilt(), self.scales, tuple(counts))
 
     @cached_property
     def scales(self) -> tuple[tuple[float, float], ...]:

@@ -13,9 +13,8 @@ from itertools import combinations_with_replacement
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.special import expit
 
-from tiltmeter.streams.cells import chunks, power_sums
+from tiltmeter.streams.cells import power_sums
 from tiltmeter.streams.fitted import (
     VARIABLES,
     Fitted,
@@ -280,11 +279,10 @@ def powers(plan: PairPlan, table: pl.DataFrame) -> Powers:
     variables = _variables(plan, rows)
     crossed = [] if joint is None else [(joint[1], len(joint[0]))]
     of_joint = power_sums(variables, weights, rows.audited, crossed, plan.known_exponents())
-    places = _ratio_places(rows.log_ratio)
     return Powers(
         tables=power_sums(variables, weights, rows.audited, splits, plan.exponents()),
         joint=None if joint is None else JointSums(joint[0], *of_joint[0]),
-        ratios=_ratio_bins(plan, rows, places),
+        ratios=_ratio_bins(plan, rows),
         mixed=_mixed_bins(plan, rows) if plan.outcomes == 1 else None,
         numbers=_number_sums([rows.table[one.name] for one in plan.levels if one.has_numbers], plan.centres),
     )
@@ -292,10 +290,10 @@ def powers(plan: PairPlan, table: pl.DataFrame) -> Powers:
 
 def _joint_codes(plan: PairPlan, codes: Sequence[Integers]) -> tuple[Integers, Integers]:
     """Return the keys of the filled joint cells, and each row's place among them."""
-    key, bound = np.zeros(len(codes[0]), dtype=np.int64), 1
+    key, bound = np.zeros(len(codes[0]), dtype=np.int64), joint_bound(plan.levels)
     for column, levels in zip(codes, plan.levels, strict=True):
-        key = key * len(levels.labels) + column
-        bound *= len(levels.labels)
+        key *= len(levels.labels)
+        key += column
     if bound > DENSE_JOINT:
         keys, place = np.unique(key, return_inverse=True)
         return keys, place
@@ -316,18 +314,20 @@ def _variables(plan: PairPlan, rows: PairBatch) -> list[Floats]:
     return [*columns, *fitted_variables(rows.pairings, residual)]
 
 
-def _ratio_places(log_ratio: Floats) -> Integers:
-    """Return each row's bin of P(audited|x) at equal group sizes."""
-    places = np.empty(len(log_ratio), dtype=np.intp)
-    for part in chunks(len(places)):
-        chance = expit(log_ratio[part])
-        np.minimum((chance * RATIO_BINS).astype(np.intp), RATIO_BINS - 1, out=places[part])
-    return places
+def _ratio_places(log_ratio: Floats, bins: int) -> Integers:
+    """Return each row's bin of P(audited|x) = 1/(1 + e^(−ℓ)) at equal group sizes."""
+    x = np.negative(log_ratio)
+    with np.errstate(over="ignore"):
+        np.exp(x, out=x)
+    x += 1.0
+    np.divide(bins, x, out=x)
+    return np.minimum(x, bins - 1, out=x).astype(np.intp)
 
 
-def _ratio_bins(plan: PairPlan, rows: PairBatch, places: Integers) -> RatioBins:
+def _ratio_bins(plan: PairPlan, rows: PairBatch) -> RatioBins:
     """Return the fine bins; both groups are counted at once, as twice as many bins."""
-    of_both = places + RATIO_BINS * ~rows.audited
+    of_both = _ratio_places(rows.log_ratio, RATIO_BINS)
+    of_both += RATIO_BINS * ~rows.audited
 
     def counted(values: Floats | None) -> Floats:
         return np.bincount(of_both, values, 2 * RATIO_BINS).astype(np.float64, copy=False).reshape(2, RATIO_BINS)
@@ -345,19 +345,18 @@ def _mixed_bins(plan: PairPlan, rows: PairBatch) -> MixedBins:
     """Return the bins of the path; those of the log-odds are unions of fine bins."""
     mine = np.flatnonzero(rows.audited)
     ell, score, weights = rows.log_odds[mine], rows.scores[mine, 0], rows.weights[mine]
-    by_ratio = _ratio_places(ell - plan.prior) // (RATIO_BINS // MIXED)
-    place = by_ratio * MIXED + np.minimum((score * MIXED).astype(np.intp), MIXED - 1)
-    columns = (weights, weights * ell, weights * score)
+    place = _ratio_places(ell - plan.prior, MIXED)
+    place *= MIXED
+    place += np.minimum(score * MIXED, MIXED - 1).astype(np.intp)
+    columns = (weights, weights * ell, weights * score) if plan.is_weighted else (None, ell, score)
     return MixedBins(np.column_stack([np.bincount(place, column, MIXED**2) for column in columns]))
 
 
 def _number_sums(columns: Sequence[pl.Series], centres: Sequence[float]) -> NumberSums:
     sums = np.zeros((len(columns), 3))
     for target, column, centre in zip(sums, columns, centres, strict=True):
-        known = numbers_of(column.drop_nulls())
-        for part in chunks(len(known)):
-            x = known[part] - centre
-            target += [float(len(x)), float(x.sum()), float(x @ x)]
+        x = numbers_of(column.drop_nulls()) - centre
+        target += [len(x), x.sum(), x @ x]
     return NumberSums(sums)
 
 

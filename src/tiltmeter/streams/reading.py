@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.special import logit
 
 from tiltmeter.engines.tables import shown
 from tiltmeter.errors import DataError, TiltmeterError
 from tiltmeter.models.channel import Channel, channel_of, score_columns
-from tiltmeter.models.groups import JOINT, coded, group_columns
+from tiltmeter.models.groups import JOINT, UNKNOWN, coded, group_columns
 from tiltmeter.models.kept import given_weights, matches, numbers_of
+from tiltmeter.streams.texts import distinct_texts
 from tiltmeter.theory.checks import Floats
 
 ONE_AT_A_TIME = Lock()  # a user's model may not be made for several threads
@@ -118,11 +118,18 @@ class Reading:
 
     def coded(self) -> tuple[NDArray[np.int64], tuple[str, ...]]:
         """Return a code per row, −1 where the group is unknown, and the label of each code."""
-        return coded(self.name, self.group)
+        if not self._is_text:
+            return coded(self.name, self.group)
+        texts, codes = distinct_texts(self.group[0], first=0, missing=UNKNOWN)
+        return codes, tuple(texts)
+
+    @property
+    def _is_text(self) -> bool:
+        return len(self.group) == 1 and self.group[0].dtype == pl.String
 
     def members(self, *wanted: str) -> list[NDArray[np.bool_]]:
         """Return which rows are in each of some groups; of one column of texts, without coding it."""
-        if len(self.group) == 1 and self.group[0].dtype == pl.String:
+        if self._is_text:
             return [self.group[0].eq_missing(label).to_numpy() for label in wanted]
         codes, labels = self.coded()
         return [codes == (labels.index(label) if label in labels else len(labels)) for label in wanted]
@@ -140,10 +147,17 @@ def reading(question: Question, table: pl.DataFrame) -> Reading:
         kept, scores, weights = table.filter(keep), scores[keep], weights[keep]
     log_odds = np.zeros(kept.height)
     if question.membership is not None:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            log_odds = np.asarray(logit(numbers_of("membership", kept[question.membership])))
+        log_odds = _logit(numbers_of("membership", kept[question.membership]))
     group = tuple(kept[column] for column in question.group)
     return Reading(kept, left_out, channel, scores, question.name, group, weights, log_odds)
+
+
+def _logit(chance: Floats) -> Floats:
+    """Return log p/(1 − p): of two logarithms, which numpy makes several times faster than scipy makes the logit."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_odds = np.log(chance)
+        log_odds -= np.log1p(-chance)
+    return log_odds
 
 
 def _channel(question: Question, table: pl.DataFrame) -> Channel:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tiltmeter.streams.cells import chunks
 from tiltmeter.theory.checks import Floats
+from tiltmeter.theory.uncertainty import Integers
 
 SAMPLED = 20_000  # distinct rows, those of the smallest hashes
 FITTED_ROWS = 40_000  # of each group, at most, that a membership model is fitted on
 MOST_FITTED = 400_000  # of all groups together
+BILLION = 1e9
+ODD, HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)  # a factor and a shift that mix the bits of a hash
 # names of columns that stand beside the features: no table has a name with a NUL in it
 GROUP, WEIGHT, LOG_ODDS, HASH, PEOPLE = "\0group", "\0weight", "\0log-odds", "\0hash", "\0people"
 SCORE, QUARTER = "\0score ", "\0quarter"  # a score is followed by its number
@@ -35,12 +40,19 @@ class RowSample:
 
 
 def _smallest(frame: pl.DataFrame, is_complete: bool) -> RowSample:
-    hashes = frame[HASH].to_numpy()
+    index, people, is_all = _lowest(frame[HASH].to_numpy(), frame[PEOPLE].to_numpy())
+    return RowSample(_rows_at(frame, index).with_columns(pl.Series(PEOPLE, people)), is_complete and is_all)
+
+
+def _rows_at(frame: pl.DataFrame, index: Integers) -> pl.DataFrame:
+    return frame[pl.Series(index, dtype=pl.UInt32)]  # with an array, Polars first looks for negative places
+
+
+def _lowest(hashes: NDArray[np.uint64], people: Integers) -> tuple[Integers, Integers, bool]:
+    """Return where the lowest distinct hashes are, in order, the people of each, and whether there are no others."""
     order = np.argsort(hashes, kind="stable")
     starts = _first_of_equals(hashes[order])
-    people = np.add.reduceat(frame[PEOPLE].to_numpy()[order], starts)[:SAMPLED]
-    distinct = frame[order[starts[:SAMPLED]]].with_columns(pl.Series(PEOPLE, people))
-    return RowSample(distinct, is_complete and len(starts) <= SAMPLED)
+    return order[starts[:SAMPLED]], np.add.reduceat(people[order], starts)[:SAMPLED], len(starts) <= SAMPLED
 
 
 def _first_of_equals(ordered: NDArray[np.uint64]) -> NDArray[np.intp]:
@@ -100,34 +112,55 @@ def single_hashes(rows: pl.DataFrame) -> pl.Series:
 
 
 def sampled(rows: pl.DataFrame) -> tuple[RowSample, int]:
-    """Return the rows with the smallest hashes, and the sum of all hashes."""
-    hashes = row_hashes(rows)
-    limit = _limit(hashes)
-    near = hashes <= limit
-    frame = rows.filter(near).with_columns(hashes.filter(near).alias(HASH), pl.lit(1, dtype=pl.Int64).alias(PEOPLE))
-    return _smallest(frame, True), int(hashes.sum())
-
-
-def _limit(hashes: pl.Series) -> int:
-    """Return a hash that one more distinct row than are kept has or lies below: what is left out leaves a trace."""
-    whole = 2**64 - 1
-    limit = min(whole, int(2 * SAMPLED / max(len(hashes), 1) * whole))
+    """Return the rows with the smallest hashes, and the sum of all hashes, modulo 2^64."""
+    hashes = row_hashes(rows).to_numpy()
+    limit, whole = 2**58, 2**64 - 1  # first few hashes are looked at, to know how far those that are kept reach
     while True:
-        lowest = (hashes if limit == whole else hashes.filter(hashes <= limit)).unique().to_numpy()
-        if len(lowest) > SAMPLED:
-            return int(np.partition(lowest, SAMPLED)[SAMPLED])
-        if limit == whole:
-            return whole
-        limit = min(whole, 3 * limit)
+        near = np.flatnonzero(hashes <= np.uint64(limit))
+        index, people, is_all = _lowest(hashes[near], np.ones(len(near), dtype=np.int64))
+        if limit == whole or not is_all:
+            break
+        limit = min(whole, 6 * SAMPLED * limit // (5 * max(len(index), 1)))
+    picked = near[index]
+    frame = _rows_at(rows, picked).with_columns(pl.Series(HASH, hashes[picked]), pl.Series(PEOPLE, people))
+    return RowSample(frame, is_all), int(hashes.sum())
 
 
 def row_hashes(rows: pl.DataFrame) -> pl.Series:
     """Return a hash of each row; kinds that differ from engine to engine are hashed as one."""
-    plain = []
-    for place, column in enumerate(rows.get_columns()):
-        if column.dtype.is_temporal():
-            column = column.cast(pl.Datetime("us")).to_physical()
-        as_one = pl.Float64 if column.dtype.is_numeric() or column.dtype == pl.Boolean else pl.String
-        values = column.cast(as_one)
-        plain.append((values.round(9) if as_one == pl.Float64 else values).alias(str(place)))
-    return pl.DataFrame(plain).hash_rows(seed=0)
+    columns = [_hashable(column) for column in rows.get_columns()]
+    hashes = np.zeros(rows.height, dtype=np.uint64)
+    for part in chunks(rows.height):
+        found = hashes[part]
+        for column in columns:
+            found ^= _bits(column[part])
+            _mix(found)
+        _mix(found)
+    return pl.Series(hashes)
+
+
+def _mix(hashes: NDArray[np.uint64]) -> None:
+    """Let each bit change about half of the others, in place."""
+    hashes *= ODD
+    hashes ^= hashes >> HALF
+
+
+def _hashable(column: pl.Series) -> NDArray[Any]:
+    """Return a column as what `_bits` knows: floats, or the bits of whole numbers and the hashes of texts."""
+    if column.dtype.is_temporal():
+        column = column.cast(pl.Datetime("us")).to_physical()
+    if not column.dtype.is_numeric() and column.dtype != pl.Boolean:
+        return column.cast(pl.String).hash().to_numpy()
+    numbers = column.cast(pl.Float64).to_numpy()
+    return numbers if column.dtype.is_float() else (numbers * BILLION).view(np.uint64)
+
+
+def _bits(values: NDArray[Any]) -> NDArray[np.uint64]:
+    """Return bits as they are, or those of numbers to nine decimals; equal numbers of any kind have the same."""
+    if values.dtype == np.uint64:
+        return values
+    with np.errstate(over="ignore"):
+        rounded = values * BILLION
+    np.rint(rounded, out=rounded)
+    rounded += 0.0  # −0 is 0
+    return rounded.view(np.uint64)

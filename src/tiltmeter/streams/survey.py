@@ -126,9 +126,9 @@ def _found(given: Mapping[str, Any], table: pl.DataFrame, found: Reading) -> dic
 def _groups(codes: Integers, labels: pl.Series, weights: Floats, log_odds: Floats, scores: Floats) -> pl.DataFrame:
     """Return sums and extremes by group: rows are sorted by group, so that each group is a stretch of them."""
     counts = np.bincount(codes, minlength=len(labels))
-    order = np.argsort(codes.astype(np.uint16 if len(labels) < 1 << 16 else np.int64), kind="stable")
+    order = np.argsort(codes.astype(np.min_scalar_type(len(labels))), kind="stable")
     starts = np.cumsum(counts) - counts
-    w, ell = weights[order], log_odds[order]
+    w, ell = weights.take(order), log_odds.take(order)
     outside = ~np.isfinite(ell)
     low, high = (np.where(outside, end, ell) for end in (np.inf, -np.inf)) if outside.any() else (ell, ell)
     found: dict[str, Any] = {
@@ -142,7 +142,8 @@ def _groups(codes: Integers, labels: pl.Series, weights: Floats, log_odds: Float
         "least_log_odds": np.minimum.reduceat(low, starts),
         "most_log_odds": np.maximum.reduceat(high, starts),
     }
-    for y, score in enumerate(scores[:, order]):
+    for y, column in enumerate(scores):
+        score = column.take(order)
         found[f"score {y}"] = np.add.reduceat(score * w, starts)
         found[f"least_score {y}"] = np.minimum.reduceat(score, starts)
         found[f"most_score {y}"] = np.maximum.reduceat(score, starts)

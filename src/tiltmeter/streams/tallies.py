@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
@@ -35,6 +35,8 @@ class TallyPlan:
 
     Attributes
     ----------
+    positions
+        f~ at each position of the dial, and then the correction.
     edges
         Of the calibration bins.
     tilt
@@ -46,12 +48,16 @@ class TallyPlan:
     """
 
     pair: PairPlan
-    correction: CorrectionFunction
-    dialled: tuple[CorrectionFunction, ...]
+    positions: tuple[CorrectionFunction, ...]
     edges: Floats
     tilt: Floats | None
     scales: tuple[tuple[float, float], ...]
     has_equals: tuple[NDArray[np.bool_], ...]
+
+    @property
+    def correction(self) -> CorrectionFunction:
+        """f~."""
+        return self.positions[-1]
 
     @property
     def balanced(self) -> list[tuple[str, ...]]:
@@ -133,7 +139,7 @@ def pair_tallies(plan: TallyPlan, table: pl.DataFrame) -> PairTallies:
         _moved(plan, rows),
     )
     return PairTallies(
-        tallied(found, plan.correction, plan.dialled, plan.edges),
+        tallied(found, plan.positions, plan.edges),
         _extremes(plan, rows, scores),
         *_alone(plan, rows),
         _balance(plan, rows),
@@ -181,62 +187,78 @@ def _alone(plan: TallyPlan, rows: PairBatch) -> tuple[float, int]:
 
 
 def _balance(plan: TallyPlan, rows: PairBatch) -> tuple[tuple[PowerSums, PowerSums], ...]:
-    """Return the sums of each balanced column: one matrix product for all of them."""
+    """Return the sums of each balanced column: one matrix product for all of them, and for both groups."""
     balanced = plan.balanced
     if not balanced:
         return ()
-    numbers = [numbers_of(rows.table[one.name]) for one in plan.pair.levels if one.has_numbers]
-    density = None
-    if rows.expect is not None:
-        numbers.append(rows.expect())
-        density = mean_density_ratio(rows.pairings)
-    found = []
-    for who in (rows.audited, ~rows.audited):
-        index, total = np.flatnonzero(who), np.zeros((6, 1 + 2 * len(balanced)))
-        for part in chunks(len(index)):
-            picked = index[part]
-            ratio = np.exp(rows.log_odds[picked] - plan.pair.top) if density is None else density[picked]
-            sides = _sides(rows.weights[picked] if plan.pair.is_weighted else None, ratio)
-            total[: len(sides)] += sides @ _columns(plan, balanced, [values[picked] for values in numbers]).T
-        if not plan.pair.is_weighted:
-            total[3:] = total[:3]
-        people = np.array([len(index)])
-        found.append([_column_sums(total, j, len(balanced), people) for j in range(len(balanced))])
+    numbers, density = _numbers(plan, rows), mean_density_ratio(rows.pairings) if rows.pairings else None
+    total = np.zeros((2, 2, 3, 1 + 2 * len(balanced)))  # of w and w², by group, of 1, r and r², by column
+    for part in chunks(len(rows.weights)):
+        ratio = np.exp(rows.log_odds[part] - plan.pair.top) if density is None else density[part]
+        sides = _sides(rows.audited[part], rows.weights[part] if plan.pair.is_weighted else None, ratio)
+        sums = sides.reshape(-1, len(ratio)) @ _columns(balanced, numbers, part, len(ratio)).T
+        total[: len(sides)] += sums.reshape(-1, *total.shape[1:])
+    if not plan.pair.is_weighted:
+        total[1] = total[0]
+    people = int(rows.audited.sum())
+    both = zip(np.array([[people], [len(rows.audited) - people]]), total.swapaxes(0, 1), strict=True)
+    found = [[_column_sums(sums, j, len(balanced), count) for j in range(len(balanced))] for count, sums in both]
     return tuple(zip(*found, strict=True))
 
 
-def _sides(weights: Floats | None, ratio: Floats) -> Floats:
-    """Return w, w·r and w·r², r = e^ℓ or the fitted density ratio, and the same with w² where weights are not 1."""
-    powers = np.stack([np.ones_like(ratio), ratio, ratio * ratio])
-    return powers if weights is None else np.vstack([weights * powers, weights**2 * powers])
+class _Scaled(NamedTuple):
+    """Numbers, and where they are measured from, by what unit."""
+
+    values: Floats
+    mean: float
+    sd: float
 
 
-def _columns(plan: TallyPlan, balanced: Sequence[tuple[str, ...]], numbers: Sequence[Floats]) -> Floats:
-    """Return 1, the balanced columns and their squares."""
-    names = [levels.name for levels in plan.pair.levels if levels.has_numbers]
-    z = {name: _standardised(values, *scale) for name, values, scale in zip(names, numbers, plan.scales, strict=False)}
-    if plan.pair.fitted is not None:
-        z[EXPECTED] = numbers[-1]
-    found, size = np.ones((1 + 2 * len(balanced), len(numbers[0]))), len(balanced)
-    for x, parts in zip(found[1 : 1 + size], balanced, strict=True):
-        for name in parts:
-            x *= z[name]
+def _numbers(plan: TallyPlan, rows: PairBatch) -> dict[str, _Scaled]:
+    """Return the numbers of each numeric feature, the mean where missing, and what is expected of the score."""
+    numeric, found = [one.name for one in plan.pair.levels if one.has_numbers], {}
+    for name, (mean, sd) in zip(numeric, plan.scales, strict=True):
+        column, values = rows.table[name], numbers_of(rows.table[name])
+        known = np.where(np.isnan(values), mean, values) if column.null_count() else values
+        found[name] = _Scaled(known, mean, sd if sd > 0 else np.inf)
+    return found if rows.expect is None else found | {EXPECTED: _Scaled(rows.expect(), 0.0, 1.0)}
+
+
+def _sides(audited: NDArray[np.bool_], weights: Floats | None, ratio: Floats) -> Floats:
+    """Return w, w·r and w·r² in each group, 0 in the other, and the same with w² where weights are not 1.
+
+    r is e^ℓ or the fitted density ratio.
+    """
+    sides = np.empty((1 if weights is None else 2, 2, 3, len(ratio)))
+    sides[0, 0, 0], sides[0, 1, 0] = audited, ~audited
+    if weights is not None:
+        sides[0, :, 0] *= weights
+        np.multiply(sides[0, :, 0], weights, out=sides[1, :, 0])
+    for power in (1, 2):
+        np.multiply(sides[:, :, power - 1], ratio, out=sides[:, :, power])
+    return sides
+
+
+def _columns(balanced: Sequence[tuple[str, ...]], numbers: Mapping[str, _Scaled], part: slice, rows: int) -> Floats:
+    """Return 1, the balanced columns of some rows, each name before its products, and their squares."""
+    found, size = np.empty((1 + 2 * len(balanced), rows)), len(balanced)
+    found[0] = 1.0
+    z: dict[str, Floats] = {}
+    for x, names in zip(found[1:], balanced, strict=False):
+        if len(names) == 1:
+            values, mean, sd = numbers[names[0]]
+            z[names[0]] = np.subtract(values[part], mean, out=x)
+            x /= sd
+            np.clip(x, -REACH, REACH, out=x)
+        else:
+            np.multiply(z[names[0]], z[names[1]], out=x)
     np.square(found[1 : 1 + size], out=found[1 + size :])
     return found
 
 
-def _standardised(values: Floats, mean: float, sd: float) -> Floats:
-    """Return how many standard deviations each value lies from the mean, 0 where it is missing."""
-    if not sd > 0:
-        return np.zeros(len(values))
-    z = np.clip((values - mean) / sd, -REACH, REACH)
-    z[np.isnan(z)] = 0.0
-    return z
-
-
 def _column_sums(sides: Floats, column: int, count: int, people: Integers) -> PowerSums:
     at = (0, 1 + column, 1 + count + column)  # Σ of 1, x and x²
-    first, second = ([[sides[3 * power + e, at[i]] for i, e in BALANCE_EXPONENTS]] for power in (0, 1))
+    first, second = ([[one[e, at[i]] for i, e in BALANCE_EXPONENTS]] for one in sides)
     return PowerSums(people, np.array(first), np.array(second))
 
 

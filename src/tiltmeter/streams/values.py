@@ -10,6 +10,7 @@ import polars as pl
 
 from tiltmeter.streams.cells import chunks
 from tiltmeter.streams.sample import GROUP, PEOPLE, WEIGHT
+from tiltmeter.streams.texts import distinct_texts
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import Integers
 
@@ -64,12 +65,14 @@ def _named(frame: pl.DataFrame, labels: pl.Series) -> pl.DataFrame:
 
 def _by_place(column: pl.Series, codes: Integers, groups: int, weights: Floats | None) -> pl.DataFrame | None:
     """Return the counts of texts, or of whole numbers that lie close together, by their places; None of others."""
-    found = _text_places(column) if column.dtype in (pl.String, pl.Enum) else _number_places(column)
+    places_of = {pl.String: _text_places, pl.Enum: _level_places}.get(column.dtype.base_type(), _number_places)
+    found = places_of(column)
     if found is None or (len(found[0]) + 1) * groups > MOST_PLACES:
         return None
     values, places = found
-    places = places * groups + codes
-    counts = np.bincount(places, minlength=(len(values) + 1) * groups)
+    keys = places * groups
+    keys += codes
+    counts = np.bincount(keys, minlength=(len(values) + 1) * groups)
     filled = np.flatnonzero(counts)
     if len(filled) > MOST_COUNTED:
         return None
@@ -77,7 +80,7 @@ def _by_place(column: pl.Series, codes: Integers, groups: int, weights: Floats |
         GROUP: filled % groups,
         column.name: pl.concat([values.clear(1), values]).gather(filled // groups),
         PEOPLE: counts[filled],
-        WEIGHT: (counts if weights is None else np.bincount(places, weights))[filled].astype(np.float64),
+        WEIGHT: (counts if weights is None else np.bincount(keys, weights))[filled].astype(np.float64),
     }
     return pl.DataFrame(parts)
 
@@ -86,10 +89,14 @@ def _text_places(column: pl.Series) -> tuple[pl.Series, Integers] | None:
     """Return texts and the place of each entry among them, from 1 on, 0 if missing; None where they are too many."""
     if column.head(2 * MOST_COUNTED).n_unique() > MOST_COUNTED:
         return None
-    texts = column.drop_nulls().unique()
-    plain = texts.cast(pl.String)
-    places = column.cast(pl.String).cast(pl.Enum(plain)).to_physical().cast(pl.Int64) + 1
-    return texts, places.fill_null(0).to_numpy()
+    return distinct_texts(column, first=1, missing=0)
+
+
+def _level_places(column: pl.Series) -> tuple[pl.Series, Integers]:
+    """Return declared levels, and the place of each entry among them, as of texts."""
+    kind: Any = column.dtype
+    places = column.to_physical().cast(pl.Int64) + 1
+    return kind.categories.cast(kind), places.fill_null(0).to_numpy()
 
 
 def _number_places(column: pl.Series) -> tuple[pl.Series, Integers] | None:
