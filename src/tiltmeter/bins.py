@@ -6,7 +6,7 @@ Nothing is said of cells with fewer than ten people, nor can their counts be had
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -35,8 +35,8 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 VALUE_BINS = 80  # of f~ from −4 to 4 for one value of a feature
 MOVING_VALUES = 600  # feature values with distributions of their own, which follow the dial: the page must stay small
 JOINT_VALUES = 128  # of features that are counted together: their fine bins stay in the cache
-EVERYONE = ""  # no feature: all of its values
-CHUNK = 1 << 14  # rows whose places are made at a time
+EVERYONE = "(everyone)"  # among features, as one of a single value
+CHUNK = 1 << 16  # rows whose places are made at a time
 EDGE = 1e-9  # values no further below an edge than this are above it: rounding decides nothing
 
 
@@ -95,12 +95,13 @@ class Tally:
         return [None if is_hidden else min(float(part), 1.0) for part, is_hidden in zip(share, hidden, strict=True)]
 
 
-def _tally(audited: Booleans, weights: Floats | None, places: Integers, of_audited: Integers, bins: int) -> Tally:
-    """Return the tally of both groups by the places of all rows and of the audited ones; no weights where all are 1."""
+def _tally(audited: Booleans, weights: Floats | None, block: _Block) -> Tally:
+    """Return the tally of both groups by the joint values of a block; no weights where all are 1."""
+    bins = block.cells
     if weights is None:
-        mine, everyone = np.bincount(of_audited, minlength=bins), np.bincount(places, minlength=bins)
+        mine, everyone = np.bincount(block.mine, minlength=bins), np.bincount(block.codes, minlength=bins)
         return Tally((mine, everyone - mine), (mine.astype(np.float64), (everyone - mine).astype(np.float64)))
-    of_both = places + bins * ~audited
+    of_both = block.codes + bins * ~audited
     counts, weighed = np.bincount(of_both, minlength=2 * bins), _weighed(of_both, weights, 2 * bins)
     return Tally((counts[:bins], counts[bins:]), (weighed[:bins], weighed[bins:]))
 
@@ -182,23 +183,25 @@ def tallied(found: Binned, positions: Sequence[CorrectionFunction], edges: Float
     ratio = found.weights[others] * np.exp(found.log_ratio[others])
     is_weighted = not bool((found.weights == 1.0).all())
 
-    def tally(of_rows: Integers, of_mine: Integers, size: int) -> Tally:
-        weights = found.weights if is_weighted else None
-        return _tally(found.audited, weights, of_rows, of_mine, size)
+    def tally(block: _Block) -> Tally:
+        return _tally(found.audited, found.weights if is_weighted else None, block)
 
     score, overlap = _places(found.outcome, 0.0, 1.0, SCORE_BINS), _places(found.log_ratio, -4.0, 4.0, RATIO_BINS)
+    columns = {"calibration": (places, bins), "overlap": (overlap, RATIO_BINS), "score": (score, SCORE_BINS)}
+    plain = _block(len(places), columns, mine)
+    counted = tally(plain)
     rows = _audited(found, mine, is_weighted, positions[-1].audited.mean)
     room = int((np.cumsum([len(feature.labels) for feature in found.features]) <= MOVING_VALUES).sum())
-    drawn = [_block(features, len(places), mine) for features in _packed(found.features[:room])]
-    undrawn = [_block([feature], len(places), mine) for feature in found.features[room:]]
+    drawn = [_feature_block(len(places), features, mine) for features in _packed(found.features[:room])]
+    undrawn = [_feature_block(len(places), [feature], mine) for feature in found.features[room:]]
     fine, crowd = _fine_tables(rows, drawn, positions)
     profiles: dict[str, ValueTally] = {}
     for block in (*drawn, *undrawn):
-        profiles |= _value_tallies(rows, block, tally(block.codes, block.mine, block.cells), fine, crowd)
+        profiles |= _value_tallies(rows, block, tally(block), fine, crowd)
     return Tallies(
-        score=tally(score, score[mine], SCORE_BINS),
-        overlap=tally(overlap, overlap[mine], RATIO_BINS),
-        calibration=tally(places, places[mine], bins),
+        score=counted.changed(partial(plain.by_value, "score")),
+        overlap=counted.changed(partial(plain.by_value, "overlap")),
+        calibration=counted.changed(partial(plain.by_value, "calibration")),
         expected=_weighed(places[others], ratio, bins),
         correction=tuple(_correction_tally(*both) for both in zip(crowd[EVERYONE], fine[EVERYONE], strict=True)),
         profiles=profiles,
@@ -357,7 +360,7 @@ def _coefficients(position: float, f: CorrectionFunction) -> dict[str, Any]:
 
 
 class _Block(NamedTuple):
-    """Features whose values are counted together: how many each has, joint codes of everyone and of the audited."""
+    """Columns whose values are counted together: how many each has, joint codes of everyone and of the audited."""
 
     sizes: dict[str, int]
     codes: Integers
@@ -369,17 +372,22 @@ class _Block(NamedTuple):
         return math.prod(self.sizes.values())
 
     def by_value(self, name: str, table: Any) -> Any:
-        """Return a table of joint values, its first axis, as one of the values of a feature, or of everyone."""
+        """Return a table of joint values, its first axis, as one of the values of a column, or of everyone."""
         apart = table.reshape(*self.sizes.values(), *table.shape[1:])
         return apart.sum(axis=tuple(axis for axis, other in enumerate(self.sizes) if other != name))
 
 
-def _block(features: Sequence[Feature], rows: int, mine: Integers) -> _Block:
-    codes = np.zeros(rows, dtype=np.intp)
-    for feature in features:
-        codes *= len(feature.labels)
-        codes += feature.codes
-    return _Block({feature.name: len(feature.labels) for feature in features}, codes, codes[mine])
+def _block(rows: int, columns: Mapping[str, tuple[Integers, int]], mine: Integers) -> _Block:
+    """Return columns as a block, each by its codes and how many there may be; `mine` are the audited rows."""
+    joint = np.zeros(rows, dtype=np.intp)
+    for codes, size in columns.values():
+        joint *= size
+        joint += codes
+    return _Block({name: size for name, (_, size) in columns.items()}, joint, joint[mine])
+
+
+def _feature_block(rows: int, features: Sequence[Feature], mine: Integers) -> _Block:
+    return _block(rows, {one.name: (one.codes, len(one.labels)) for one in features}, mine)
 
 
 def _packed(features: Sequence[Feature]) -> list[list[Feature]]:

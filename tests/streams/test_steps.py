@@ -6,7 +6,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from tiltmeter.engines.arrays import below
-from tiltmeter.streams import cells, sample, values
+from tiltmeter.streams import cells, sample, texts, values
 from tiltmeter.streams.cells import power_sums, recipe
 
 EXPONENTS = ((0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (0, 3), (2, 2))
@@ -94,6 +94,34 @@ def test_the_sample_is_the_rows_of_the_smallest_hashes_with_their_people(monkeyp
         assert not found.is_complete
         people = hashes.filter(hashes.is_in(lowest.implode())).len()
         assert found.frame[sample.PEOPLE].sum() == people
+
+
+@pytest.mark.parametrize("kind", [pl.Int8, pl.Int64, pl.UInt16, pl.Float32, pl.Float64])
+def test_numbers_of_any_kind_have_the_same_hashes(kind):
+    numbers = pl.Series([0, 1, 2, 100, None], dtype=pl.Int32)
+    expected = sample.row_hashes(pl.DataFrame({"x": numbers}))
+    assert sample.row_hashes(pl.DataFrame({"x": numbers.cast(kind)})).equals(expected)
+    assert expected.n_unique() == 5
+
+
+def test_numbers_that_differ_by_rounding_have_the_same_hash():
+    found = sample.row_hashes(pl.DataFrame({"x": [0.1 + 0.2, 0.3, -1e-12, 0.0, 0.3 + 1e-8]}))
+    assert found[0] == found[1]
+    assert found[2] == found[3]
+    assert found.n_unique() == 3
+
+
+@pytest.mark.parametrize("count", [1, 8, 300, 20_000])
+def test_codes_of_texts_are_their_places(count):
+    random = np.random.default_rng(3)
+    known = pl.Series([f"text {place}" for place in range(count)])
+    at = random.integers(0, count + 2, 60_000)
+    column = pl.concat([known, pl.Series(["unheard of", None])]).gather(at)
+    assert np.array_equal(texts.text_codes(column, known, first=5, other=-1), np.where(at < count, 5 + at, -1))
+    found, codes = texts.distinct_texts(column, first=1, missing=0)
+    again = pl.concat([pl.Series([None], dtype=pl.String), found]).gather(codes)
+    assert again.equals(column)
+    assert found.n_unique() == len(found)
 
 
 @pytest.mark.parametrize("count", [1, 9, 200])

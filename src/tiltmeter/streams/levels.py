@@ -51,7 +51,7 @@ class Levels:
     is_binned
         Whether `values` are edges: numbers up to the first have code 0.
     places
-        The code of each bin; for texts None.
+        The code of each bin, where some are empty; None where codes are the places among `values`.
     missing, other
         The codes of missing values and of values that are not among `values`.
     has_numbers
@@ -168,7 +168,7 @@ def _binned(
     if is_sampled:
         is_filled[:] = True
     filled = np.flatnonzero(is_filled)
-    places = np.maximum(np.cumsum(is_filled) - 1, 0)
+    places = None if is_filled.all() else np.maximum(np.cumsum(is_filled) - 1, 0)
     kept = [labels[bin_] for bin_ in filled] + ([MISSING] if missing else [])
     source = f" of a sample of {int(known[PEOPLE].sum()):,} rows" if is_sampled else ""
     notes = (f"cut into {filled.size} bins at quantiles{source}", *missing_notes(missing > 0))

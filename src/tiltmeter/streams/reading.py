@@ -153,11 +153,11 @@ def reading(question: Question, table: pl.DataFrame) -> Reading:
 
 
 def _logit(chance: Floats) -> Floats:
-    """Return log p/(1 − p): of two logarithms, which numpy makes several times faster than scipy makes the logit."""
+    """Return log p/(1 − p), wrong by the rounding of 1 at most, and made several times faster than by scipy."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        log_odds = np.log(chance)
-        log_odds -= np.log1p(-chance)
-    return log_odds
+        odds = 1.0 - chance
+        np.divide(chance, odds, out=odds)
+        return np.log(odds, out=odds)
 
 
 def _channel(question: Question, table: pl.DataFrame) -> Channel:
