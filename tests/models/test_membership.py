@@ -380,9 +380,11 @@ def test_one_pairing_has_the_error_of_its_models_in_its_intervals():
     rows = Rows.of(audited)
     found = chosen_membership(rows, table, offered=CURVED)
     (pair,) = found.pairings
-    assert pair.drift.shape == (5, 30_000)
-    np.testing.assert_allclose(pair.drift @ rows.audited_share, 0.0, atol=1e-12)
-    np.testing.assert_allclose(pair.drift.sum(axis=0), 0.0, atol=1e-9)
+    drift = pair.drift
+    assert drift.apart.shape == (5, audited.sum())
+    np.testing.assert_allclose(drift.apart @ drift.shares, 0.0, atol=1e-12)
+    np.testing.assert_allclose(drift.apart.sum(axis=0), 0.0, atol=1e-9)
+    assert drift.shares.sum() == pytest.approx(1.0)
     alone = replace(pair, drift=None)
     codes = np.digitize(table["one"], [-0.5, 0.5])
     for formula in (

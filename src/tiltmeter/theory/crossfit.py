@@ -7,7 +7,7 @@ products that average out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,6 +32,7 @@ from tiltmeter.theory.uncertainty import (
 )
 
 CLIP = 4.0  # |ℓ| beyond this is set to it
+DRIFT_ROWS = 50_000  # audited rows, at most, at which models are compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,7 @@ class Pairing:
     ratio
         e^{(ℓ_a+ℓ_b)/2} up to a factor.
     drift
-        How far the models of neighbouring parts lie apart, in turn, (parts, n), where there is one pairing only: what
-        tells how large the product of two models' errors is. Centred over the audited rows.
+        How far the models lie apart, where there is one pairing only.
     """
 
     a: Column
@@ -61,7 +61,7 @@ class Pairing:
     omega: Column
     ratio: Column
     fold: Codes
-    drift: Floats | None = None
+    drift: Drift | None = None
 
 
 def pairing(
@@ -82,10 +82,44 @@ def pairing(
     return found if ring is None else replace(found, drift=_drift(rows, ring, clip))
 
 
-def _drift(rows: Rows, ring: Floats, clip: float) -> Floats:
-    clipped = np.clip(ring, -clip, clip)
+@dataclass(frozen=True, slots=True, eq=False)
+class Drift:
+    """How far the models of neighbouring parts lie apart, at some audited rows: it tells how large their errors are.
+
+    A model of two folds errs by the mean of theirs, ½(ε_i + ε_j), so neighbours in the ring differ by ½(ε_k − ε_i), and
+    one such difference and the next share no fold.
+
+    Attributes
+    ----------
+    places, shares
+        Of the rows, and what each counts; they add up to 1.
+    apart
+        The differences in turn, (parts, rows), of mean 0.
+    """
+
+    places: Integers
+    shares: Floats
+    apart: Floats
+
+    def products(self, lines: Floats, times: Floats | float = 1.0) -> Floats:
+        """Return the means of each line times the next, and times a number for each row."""
+        return np.asarray((lines * np.roll(lines, -1, axis=0)) @ (self.shares * times))
+
+    def explained(self, cells: Integers) -> Floats:
+        """Return the differences' means in the cell of each row."""
+        cell = cells[self.places]
+        size = sums_by(cell, self.shares)
+        safe = np.where(size > 0.0, size, 1.0)
+        return np.array([(sums_by(cell, self.shares * line) / safe)[cell] for line in self.apart])
+
+
+def _drift(rows: Rows, ring: Floats, clip: float) -> Drift:
+    places = np.flatnonzero(rows.audited)
+    places = places[:: -(-places.size // DRIFT_ROWS)]
+    shares = rows.audited_share[places] / rows.audited_share[places].sum()
+    clipped = np.clip(ring[:, places], -clip, clip)
     apart = np.roll(clipped, -1, axis=0) - clipped
-    return np.asarray(apart - (apart @ rows.audited_share)[:, None])
+    return Drift(places, shares, apart - (apart @ shares)[:, None])
 
 
 def scaled_pairing(
@@ -192,7 +226,7 @@ def gradient_variance(rows: RowSums, gradients: Sequence[Gradient]) -> Functiona
 def _variance(rows: RowSums, g: Gradient) -> Functional:
     product = g.a * g.b
     value = rows.mean0(product) if g.is_known else _fold_unbiased(rows, product, g.pairing.fold)
-    return _debiased(rows, g, value, product, g.a, g.b, lambda errors: errors)
+    return _debiased(rows, g, value, product, g.a, g.b)
 
 
 def _fold_unbiased(rows: RowSums, product: Column, fold: Codes) -> float:
@@ -213,12 +247,12 @@ def _debiased(
     at_audited: Column,
     m_a: Column,
     m_b: Column,
-    explained: Callable[[Column], Column],
+    cells: Codes | None = None,
 ) -> Functional:
     """Return the estimator `value` corrected for the estimation of ℓ, through m_a and m_b, and of T.
 
-    m = E0[g|·], and `explained` takes the same mean of any column. What is left is −λ2·E0[λ2·m_δa·m_δb + m·δaδb], δ the
-    errors of both models and m_δ their means.
+    m = E0[g|·], the means of g in `cells` where it is not g itself. What is left is −λ2·E0[λ2·m_δa·m_δb + m·δaδb], with
+    the errors δ of both models and their means m_δ.
     """
     influence0, influence1 = at_audited, rows.constant(0.0)
     middle = m_a if m_a is m_b else 0.5 * (m_a + m_b)
@@ -234,31 +268,20 @@ def _debiased(
         influence1 = influence1 + 2 * g.output_weight * drag1
     found = Functional.of(rows, value, influence0, influence1)
     drift, weight = g.pairing.drift, g.input_weight
-    if drift is None or weight == 0.0:
-        return _with_remainder(found, g.pairing, [0.0] * (0 if drift is None else len(drift)))
-    means = [explained(errors) for errors in drift]
-    left = (
-        weight * rows.mean0(weight * means[i] * means[j] + middle * drift[i] * drift[j]) for i, j in _neighbours(drift)
-    )
-    return _with_remainder(found, g.pairing, list(left))
+    if drift is None:
+        return found
+    means = drift.apart if cells is None else drift.explained(cells)
+    left = weight * drift.products(means) + drift.products(drift.apart, middle[drift.places])
+    return _with_remainder(found, weight * left)
 
 
-def _neighbours(drift: Floats) -> list[tuple[int, int]]:
-    return [(place, (place + 1) % len(drift)) for place in range(len(drift))]
-
-
-def _with_remainder(found: Functional, pair: Pairing, left: Sequence[float]) -> Functional:
+def _with_remainder(found: Functional, left: Floats) -> Functional:
     """Return an estimator of one pairing with the error that the product of two models' errors leaves.
 
-    A model of two folds errs by the mean of theirs, ½(ε_i + ε_j), so neighbours in the ring differ by ½(ε_k − ε_i), and
-    one such difference and the next share no fold. `left` is what these two leave in place of the errors. Where V is
-    the variance of what ε_i and ε_j leave, that of each of `left` is V/4, and that of what is left in the mean of the
-    estimator's five folds V/8.
+    `left` is what neighbours' differences leave in place of the errors. Where V is the variance of what ε_i and ε_j
+    leave, that of each of `left` is V/4, and that of what is left in the mean of the estimator's five folds V/8.
     """
-    if pair.drift is None:
-        return found
-    between = np.asarray(left) / math.sqrt(4 * len(left))
-    return Functional(found.value, StackedInfluence((found.influence,), between))
+    return Functional(found.value, StackedInfluence((found.influence,), left / math.sqrt(4 * len(left))))
 
 
 def _moved(rows: RowSums, m: Column, r: Column) -> Column:
@@ -285,13 +308,9 @@ def explained_variance(rows: RowSums, g: Gradient, codes: Codes) -> Functional:
     products = rows.squares0(cell, g.a * g.b)
     value = leave_one_out(sizes, sums_a, sums_b, products, weights2) + _centring_noise(rows, g)
     safe = np.where(sizes > 0.0, sizes, 1.0)
-
-    def explained(values: Column) -> Column:
-        return rows.lifted(rows.sums0(cell, values) / safe, cell)
-
     m_a = rows.lifted(sums_a / safe, cell)
     m_b = m_a if g.is_known else rows.lifted(sums_b / safe, cell)
-    return _debiased(rows, g, value, g.a * m_b + g.b * m_a - m_a * m_b, m_a, m_b, explained)
+    return _debiased(rows, g, value, g.a * m_b + g.b * m_a - m_a * m_b, m_a, m_b, cell)
 
 
 def _centring_noise(rows: RowSums, g: Gradient) -> float:
@@ -309,7 +328,7 @@ def learned_variance(rows: Rows, g: Gradient, m_a: Floats, m_b: Floats) -> Funct
     """
     m_a, m_b = (fold_centred(rows, m, g.pairing.fold) for m in (m_a, m_b))
     at_audited = g.a * m_b + g.b * m_a - m_a * m_b
-    return _debiased(rows, g, rows.mean0(at_audited), at_audited, m_a, m_b, lambda errors: errors)
+    return _debiased(rows, g, rows.mean0(at_audited), at_audited, m_a, m_b)
 
 
 def input_divergence(rows: RowSums, pairs: Sequence[Pairing]) -> Functional:
@@ -323,9 +342,7 @@ def _input_divergence(rows: RowSums, pair: Pairing) -> Functional:
     middle = 0.5 * (pair.a + pair.b)
     value = rows.mean0(middle) + rows.mean0(pair.omega) - rows.mean1(pair.omega)
     found = Functional.of(rows, value, middle + pair.omega, -pair.omega)
-    drift = pair.drift
-    left = [] if drift is None else [0.5 * rows.mean0(drift[i] * drift[j]) for i, j in _neighbours(drift)]
-    return _with_remainder(found, pair, left)
+    return found if pair.drift is None else _with_remainder(found, 0.5 * pair.drift.products(pair.drift.apart))
 
 
 def _known_divergence(rows: RowSums, ell: Column) -> Functional:
