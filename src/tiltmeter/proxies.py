@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from tiltmeter.bins import SUPPRESSED_BELOW, part_of_group
+from tiltmeter.bins import part_of_group
+from tiltmeter.directions import direction
 from tiltmeter.errors import SupportError
 from tiltmeter.models.features import Feature, joined_feature
 from tiltmeter.models.membership import Membership, prior_log_odds
 from tiltmeter.models.regressions import left_out_expectations, part_log_ratios
 from tiltmeter.models.shapley import learned_shapley
 from tiltmeter.pairs import Learning, Pair
+from tiltmeter.partners import Partners, partners
 from tiltmeter.progress import stage
 from tiltmeter.settings import Settings
 from tiltmeter.theory import crossfit
-from tiltmeter.theory.carriers import Cells, carrier, cells, gap_factors
+from tiltmeter.theory.carriers import carrier, cells, gap_factors
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.correction import CorrectionFunction
 from tiltmeter.theory.dial import CORNERS, ShareForm, plug_in_form, share_form
 from tiltmeter.theory.intervals import output_term
 from tiltmeter.theory.shapley import MOST_FEATURES, is_supported, shapley_gaps, summed_cells
 from tiltmeter.theory.uncertainty import (
-    NOISE,
     Codes,
     Column,
     Estimate,
@@ -47,9 +46,6 @@ from tiltmeter.theory.verdicts import NOT_JUDGED, holm_confidences, verdict
 from tiltmeter.threads import in_threads, steps_in_threads
 
 MOST_CROSSED = 40  # features whose pairs are all looked at
-SYNERGY = 0.02  # of the correction, that two features carry together and not alone
-SURE = 4.0  # standard errors; many pairs are looked at
-REDUNDANT = 1.02  # times what one of two copies carries, at most, is what both carry
 UNLEARNED = 0.005  # of the variance, that regressions may miss without a word
 THE_GROUP = "the group itself"
 
@@ -409,27 +405,14 @@ class _Table:
 
     def _pairs(self, records: list[dict[str, Any]]) -> None:
         """Put the partner with which a feature carries most beyond what both carry alone, and its duplicate."""
-        for record in records:
-            record |= {"partner": None, "redundant_with": None}
-        usable = [j for j, feature in enumerate(self.features) if feature.in_membership]
+        usable = [feature for feature in self.features if feature.in_membership]
+        found: dict[str, Partners] = {}
         if len(usable) > MOST_CROSSED:
             self.notes.append(f"partners are not looked for among more than {MOST_CROSSED} features")
-            return
-        rows, g, codes = self._plug_in_gradient([self.features[j] for j in usable])
-        total = max(crossfit.gradient_variance(rows, [g]).value, 1e-300)
-        levels = dict(zip(usable, codes, strict=True))
-        alone = {j: _carried(rows, g, levels[j]) / total for j in usable}
-        best: dict[int, float] = {}
-        for j, k in combinations(usable, 2):
-            width = int(levels[k].max()) + 1
-            both = _carried(rows, g, levels[j] * width + levels[k]) / total
-            synergy = both - alone[j] - alone[k]
-            noise = _synergy_noise(rows, int(levels[j].max()), width - 1, alone[j] * alone[k])
-            for one, other in ((j, k), (k, j)):
-                if synergy > max(SYNERGY, SURE * noise, best.get(one, 0.0)):
-                    best[one], records[one]["partner"] = synergy, self.features[other].name
-                if min(alone[j], alone[k]) > SYNERGY and both < REDUNDANT * min(alone[j], alone[k]):
-                    records[one]["redundant_with"] = self.features[other].name
+        else:
+            found = partners(usable, *self._plug_in_gradient(usable))
+        for record in records:
+            record |= found.get(record["feature"], Partners())._asdict()
 
     def _plug_in_gradient(self, features: list[Feature]) -> tuple[Rows, crossfit.Gradient, tuple[Integers, ...]]:
         """Return g of the model fitted on all rows, and the features' codes, on a sample where there are many rows."""
@@ -475,21 +458,6 @@ def _three(corners: list[Functional]) -> list[Functional]:
     return [inputs, combined(0.0, [(0.0, inputs)]), inputs]
 
 
-def _carried(rows: Rows, g: crossfit.Gradient, codes: Integers) -> float:
-    """Return Var0(E0[g|cell])."""
-    return max(crossfit.explained_variance(rows, g, codes).value, 0.0)
-
-
-def _synergy_noise(rows: Rows, one: int, other: int, product: float) -> float:
-    """Return √(2·df/n0² + 4·share·share/n0), how far two features that do not work together stray from no synergy.
-
-    df is the product of `one` and `other`, their numbers of levels less one; the second part is the chance
-    correlation of what each carries alone, `product` being that of their shares.
-    """
-    spread = rows.square0
-    return math.sqrt(2 * one * other * spread**2 + 4 * product * spread)
-
-
 def _score_gradient(rows: RowSums, outcome: Column, pair: crossfit.Pairing) -> crossfit.Gradient:
     """Return W as a gradient: the slope k of T = k·W cancels in every share, and its error with it."""
     centred = crossfit.fold_centred(rows, outcome, pair.fold) * float(not rows.is_constant(outcome))  # 0, not rounding
@@ -507,42 +475,6 @@ def _mixed(inputs: list[Means], outputs: list[Means], l2: float, l4: float) -> l
 def _explained(rows: Rows, gradients: list[crossfit.Gradient], fitted: Means) -> Functional:
     """Return Var0(E0[g|X_A]), averaged over pairings, from its regressions."""
     return averaged([crossfit.learned_variance(rows, g, *m) for g, m in zip(gradients, fitted, strict=True)])
-
-
-def direction(feature: Feature, cell: Cells, plain: Feature, audited: str, people: tuple[Integers, Integers]) -> str:
-    """Return in words how the score and the group follow the feature; `people` are both groups' by level.
-
-    Nothing is said of levels with fewer than ten people of a group, unless nobody has them.
-    """
-    used = cell.p0 > 0
-    if used.sum() < 2:
-        return f"does not vary among {audited}"
-    if np.ptp(cell.means[used]) < NOISE:
-        return "the score does not follow it"
-    if np.abs(cell.p0 - cell.p1).max() < NOISE:
-        return "equally common in both groups"
-    if plain.kind in ("numeric", "date"):
-        level = np.arange(len(cell.p0), dtype=np.float64)
-        higher = _trend(cell.p0, level, cell.means) > 0
-        commoner = float(cell.p0 @ level) > float(cell.p1 @ level)
-        return (
-            f"more {feature.name} → {'higher' if higher else 'lower'} score, and "
-            f"{'more' if commoner else 'less'} common among {audited}"
-        )
-    told = used & ~np.any([(n > 0) & (n < SUPPRESSED_BELOW) for n in people], axis=0)[: len(used)]
-    if not told.any():
-        return "too few people have each of its levels to describe one"
-    pull = (cell.p0 - cell.p1) * cell.means
-    top = int(np.argmax(np.where(told, np.abs(pull), -1.0)))
-    return (
-        f"{feature.name} = {plain.labels[top]} → {'higher' if cell.means[top] > 0 else 'lower'} score, and "
-        f"{'more' if cell.p0[top] > cell.p1[top] else 'less'} common among {audited}"
-    )
-
-
-def _trend(weight: Floats, x: Floats, y: Floats) -> float:
-    share_of = weight / weight.sum()
-    return float(share_of @ ((x - share_of @ x) * (y - share_of @ y)))
 
 
 def _with_ends(names: tuple[str, ...]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from tiltmeter.settings import Settings
 from tiltmeter.streams import audit as streams
 from tiltmeter.streams import sample
 from tiltmeter.streams.fitted import COLUMNS
-from tiltmeter.streams.powers import PairBatch, pair_batch
+from tiltmeter.streams.plan import PairBatch, pair_batch
 from tiltmeter.streams.reading import asked_of_rows
 from tiltmeter.streams.survey import surveyed
 from tiltmeter.theory import crossfit

@@ -23,7 +23,8 @@ from tiltmeter.streams.fitted import Fitted, Norms
 from tiltmeter.streams.learning import Learner
 from tiltmeter.streams.levels import Levels, design_table, feature_levels, joint_bound, numbers_of
 from tiltmeter.streams.pair import PairSums
-from tiltmeter.streams.powers import MOST_JOINT, PairPlan, Powers, normed, powers, summed
+from tiltmeter.streams.plan import PairPlan, normed
+from tiltmeter.streams.powers import MOST_JOINT, Powers, powers, summed
 from tiltmeter.streams.reading import Question
 from tiltmeter.streams.sample import GROUP, HASH, LOG_ODDS, PEOPLE, QUARTER, SAMPLED, WEIGHT, RowSample
 from tiltmeter.streams.survey import Survey, surveyed

@@ -15,7 +15,7 @@ from tiltmeter.models.features import Feature
 from tiltmeter.models.membership import Membership, chosen_membership, estimator_membership, naming
 from tiltmeter.pairs import SAMPLED_ROWS, Learning
 from tiltmeter.streams.levels import Levels, design_table, numbers_of
-from tiltmeter.streams.powers import PairPlan
+from tiltmeter.streams.plan import PairPlan
 from tiltmeter.streams.sample import GROUP, QUARTER, SCORE, WEIGHT
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import Rows

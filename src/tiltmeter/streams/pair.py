@@ -35,7 +35,8 @@ from tiltmeter.pairs import SAMPLED_ROWS, Learning, PairSample, WithoutEquals
 from tiltmeter.people import PROFILE_SCHEMA, prototype, summary_of
 from tiltmeter.streams.learning import Learner
 from tiltmeter.streams.levels import Levels
-from tiltmeter.streams.powers import PairPlan, Powers, Summed
+from tiltmeter.streams.plan import PairPlan
+from tiltmeter.streams.powers import Powers, Summed
 from tiltmeter.streams.sample import GROUP, LOG_ODDS, PEOPLE, SCORE, WEIGHT, RowSample
 from tiltmeter.streams.tallies import EXPECTED, PairTallies, TallyPlan, balance_rows
 from tiltmeter.theory import intervals

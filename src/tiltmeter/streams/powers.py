@@ -5,188 +5,24 @@ Log-odds and scores have a pivot subtracted, so that their powers lose no digits
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import combinations_with_replacement
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from tiltmeter.streams.cells import power_sums
-from tiltmeter.streams.fitted import (
-    VARIABLES,
-    Fitted,
-    FittedPolynomials,
-    Norms,
-    fitted_polynomials,
-    fitted_powers,
-    fitted_variables,
-    mean_log_ratio,
-    norms,
-)
-from tiltmeter.streams.levels import Levels, design_table, joint_bound, numbers_of
-from tiltmeter.streams.reading import Question, reading
-from tiltmeter.streams.sample import sample_frame, single_hashes
+from tiltmeter.streams.fitted import FittedPolynomials, fitted_polynomials, fitted_variables
+from tiltmeter.streams.levels import joint_bound, numbers_of
+from tiltmeter.streams.plan import PairBatch, PairPlan, pair_batch
 from tiltmeter.theory.checks import Floats
-from tiltmeter.theory.crossfit import Pairing
-from tiltmeter.theory.summed import Exponents, Partition, Polynomial, PowerSums, SummedRows, SummedScores
+from tiltmeter.theory.summed import Partition, Polynomial, PowerSums, SummedRows, SummedScores
 from tiltmeter.theory.uncertainty import Integers
 
 MOST_JOINT = 1 << 15  # joint cells of all features that are kept
 DENSE_JOINT = 1 << 21  # possible joint cells up to which the filled ones are found by counting
 RATIO_BINS = 1 << 16  # of P(audited|x) at equal group sizes
 MIXED = 64  # bins of a score, and of P(audited|x), for the path
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PairPlan:
-    """How the rows of one audited group and the reference are summed; it travels to every worker.
-
-    Attributes
-    ----------
-    prior
-        logit of the audited group's share.
-    top
-        The largest log-odds.
-    pivot
-        What is subtracted from (ℓ, W_1, …) before powers are taken.
-    slopes
-        Of T = Σ slope·W, the output's part of g, where there are more than two outcomes.
-    favourable
-        The column of the score whose means are compared.
-    is_weighted
-        Whether weights differ from 1.
-    has_joint
-        Whether to keep the joint cells of all features.
-    centres
-        Near the means of the numeric features.
-    fitted
-        The membership model, where it is not given as a column.
-    """
-
-    question: Question
-    audited: str
-    reference: str
-    levels: tuple[Levels, ...]
-    prior: float
-    top: float
-    pivot: Floats
-    slopes: Floats | None
-    favourable: int
-    is_weighted: bool
-    has_joint: bool
-    centres: tuple[float, ...]
-    fitted: Fitted | None = None
-
-    @property
-    def outcomes(self) -> int:
-        """Number of score columns."""
-        return len(self.pivot) - 1
-
-    @property
-    def known_variables(self) -> int:
-        """ℓ, T where there are more than two outcomes, the scores, e^ℓ."""
-        return self.first_score + self.outcomes + 1
-
-    @property
-    def variables(self) -> int:
-        """The same and, after them, those of a fitted membership model."""
-        return self.known_variables + (0 if self.fitted is None else VARIABLES)
-
-    @property
-    def first_score(self) -> int:
-        """The place of the first score among the variables."""
-        return 1 + (self.slopes is not None)
-
-    @property
-    def measured(self) -> int:
-        """The place of the score whose gap is measured."""
-        return self.first_score + (self.favourable if self.outcomes > 1 else 0)
-
-    def exponents(self) -> tuple[Exponents, ...]:
-        """Return every power that an influence function or a product of two of them holds, of known columns first."""
-        known = self.known_exponents()
-        if self.fitted is None:
-            return known
-        scores = range(self.first_score, self.first_score + self.outcomes)
-        found = fitted_powers(self.known_variables, 1, scores)
-        return (*known, *self._sorted({*(self._power(*places) for places in found)} - {*known}))
-
-    def _power(self, *places: int) -> Exponents:
-        return tuple(places.count(place) for place in range(self.variables))
-
-    def _sorted(self, exponents: set[Exponents]) -> tuple[Exponents, ...]:
-        return tuple(sorted(exponents, key=lambda e: (sum(e), e)))
-
-    def known_exponents(self) -> tuple[Exponents, ...]:
-        """Return the powers that serve a known membership, and joint cells of any."""
-        scores = range(self.first_score, self.first_score + self.outcomes)
-        both = range(self.first_score + (self.slopes is None))  # ℓ and T; with two outcomes T is a multiple of W
-        basis = [(), *((place,) for place in {*both, *scores}), *combinations_with_replacement(both, 2)]
-        basis += [(self.measured, self.measured)]
-        products = {tuple(sorted(one + two)) for one, two in combinations_with_replacement(dict.fromkeys(basis), 2)}
-        ratio, w = self.known_variables - 1, self.measured
-        products |= {(ratio,), (w, ratio), (ratio, ratio), (w, ratio, ratio), (w, w, ratio, ratio)}
-        return self._sorted({self._power(*places) for places in products})
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PairBatch:
-    """The rows of a pair in a batch.
-
-    Attributes
-    ----------
-    log_odds, log_ratio
-        Of being audited, and the same without the prior; cross-fitted where a model is fitted.
-    scores
-        (n, m).
-    codes
-        Of the features.
-    pairings, expect
-        Of a fitted model; and what tells what the features lead to expect of the score that is measured.
-    """
-
-    audited: NDArray[np.bool_]
-    weights: Floats
-    log_odds: Floats
-    log_ratio: Floats
-    scores: Floats
-    codes: list[Integers]
-    table: pl.DataFrame
-    pairings: list[Pairing]
-    expect: Callable[[], Floats] | None
-
-
-def pair_batch(plan: PairPlan, table: pl.DataFrame) -> PairBatch:
-    """Return the rows of the pair in a batch."""
-    found = reading(plan.question, table)
-    rows, weights, log_odds, scores = found.table, found.weights, found.log_odds, found.scores
-    audited, reference = found.members(plan.audited, plan.reference)
-    mine = audited | reference
-    if not mine.all():
-        rows = rows.filter(mine)
-        audited, weights, log_odds, scores = audited[mine], weights[mine], log_odds[mine], scores[mine]
-    codes = [levels.codes(rows[levels.name]) for levels in plan.levels]
-    columns = scores[:, None] if scores.ndim == 1 else scores
-    if plan.fitted is None:
-        return PairBatch(audited, weights, log_odds, log_odds - plan.prior, columns, codes, rows, [], None)
-    applied, design = plan.fitted.applied, design_table(plan.levels, rows, codes)
-    features = rows.select(plan.question.features)
-    group = pl.Series([plan.reference, plan.audited]).gather(audited.astype(np.uint32))
-    hashes = single_hashes(sample_frame(features, group, weights, log_odds, columns.T))
-    known = plan.fitted.known(hashes.to_numpy())
-    *halves, whole = applied.log_ratios(design, features, known)
-    pairs = plan.fitted.pairings(audited, halves)
-    expect = partial(applied.expected, design, known)
-    return PairBatch(audited, weights, whole + plan.prior, mean_log_ratio(pairs), columns, codes, rows, pairs, expect)
-
-
-def normed(plan: PairPlan, table: pl.DataFrame) -> Norms:
-    """Return what one batch adds to the sums that normalise a fitted membership model."""
-    rows = pair_batch(plan, table)
-    return norms(rows.audited, rows.weights, rows.log_odds, rows.pairings)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

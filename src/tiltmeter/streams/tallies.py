@@ -17,7 +17,7 @@ from tiltmeter.people import TIED
 from tiltmeter.streams.cells import chunks
 from tiltmeter.streams.fitted import mean_density_ratio
 from tiltmeter.streams.levels import numbers_of
-from tiltmeter.streams.powers import PairBatch, PairPlan, pair_batch
+from tiltmeter.streams.plan import PairBatch, PairPlan, pair_batch
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.correction import CorrectionFunction
 from tiltmeter.theory.summed import Exponents, Partition, Polynomial, PowerSums, SummedRows
