@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import resource
 import time
+from collections import Counter
 
 import numpy as np
 import polars as pl
@@ -62,14 +63,33 @@ def one_hot_seconds(table: pl.DataFrame) -> tuple[float, int]:
     return time.perf_counter() - begin, matrix.shape[1]
 
 
+class Stages:
+    """Hears how far an audit has come, and adds up the seconds of each stage."""
+
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+        self.name, self.since = "", time.perf_counter()
+
+    def __call__(self, name: str, part: float) -> None:
+        """Add the time since the last call to the stage that was named then."""
+        now = time.perf_counter()
+        self.seconds[self.name] += now - self.since
+        self.name, self.since = "the rest" if name == "a" else name.removeprefix("a: "), now
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.most_common() if seconds >= 0.1)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=1_000_000)
     table = made_table(parser.parse_args().rows)
-    times = {}
+    times, stages = {}, Stages()
     for totals in (False, True):
+        listener = None if totals else stages
         start = time.perf_counter()
-        c = tm.audit(table, group="group", reference="b", scores="score", total_shares=totals)["a"]
+        options = {"scores": "score", "total_shares": totals, "progress": listener}
+        c = tm.audit(table, group="group", reference="b", **options)["a"]
         times[totals] = time.perf_counter() - start
         gap = table.filter(group="a")["score"].mean() - table.filter(group="b")["score"].mean()
         assert abs(c.gap.value - gap) < 1e-9
@@ -81,6 +101,7 @@ def main() -> None:
     fit, columns = logistic_seconds(table)
     plain, dummies = one_hot_seconds(table)
     print(f"audit, {len(table):,} rows x 20 features: {times[False]:.1f} s, {times[False] / plain:.1f} logistic fits")
+    print(f"  where the time goes: {stages}")
     print(f"  with total shares: {times[True]:.1f} s, {times[True] / plain:.1f} fits")
     print(f"  one fit on {dummies} plain one-hot columns: {plain:.1f} s")
     print(

@@ -35,7 +35,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 VALUE_BINS = 80  # of f~ from −4 to 4 for one value of a feature
 MOVING_VALUES = 600  # feature values with distributions of their own, which follow the dial: the page must stay small
 JOINT_VALUES = 128  # of features that are counted together: their fine bins stay in the cache
-EVERYONE = "(everyone)"  # among features, as one of a single value
+EVERYONE = "\0everyone"  # among features, as one of a single value; no table has a name with a NUL in it
 CHUNK = 1 << 16  # rows whose places are made at a time
 EDGE = 1e-9  # values no further below an edge than this are above it: rounding decides nothing
 

@@ -57,8 +57,19 @@ class Request:
 
     def used(self, names: Sequence[str]) -> list[str]:
         """Return the columns with a role of their own, which are no features unless listed."""
-        roles = self.roles
-        return _used_columns(names, roles["group"], roles["scores"], roles["membership"], roles["weights"], self.given)
+        used = [*group_columns(self.roles["group"], names), *score_columns(self.roles["scores"], names)]
+        for argument in ("membership", "weights"):
+            if isinstance(self.roles[argument], str):
+                check_columns(argument, [self.roles[argument]], names)
+                used.append(self.roles[argument])
+        if self.given is not None:
+            if not isinstance(self.given, Mapping) or not self.given:
+                raise DataError(
+                    f"`given` must be a dict of column: value, got {shown(self.given)}.", "e.g. {'repaid': 1}."
+                )
+            check_columns("given", self.given, names)
+            used += self.given
+        return list(dict.fromkeys(used))
 
     def chosen(self, names: Sequence[str]) -> list[str]:
         """Return the features."""
@@ -127,23 +138,6 @@ def _compared(
     telling = sorted(feature.name for feature in encoded if feature.in_membership)
     order = _canonical_order(rows.select(telling), codes, channel.scores[index], weights[index])
     return _Compared(index, codes, weights[index], encoded, order)
-
-
-def _used_columns(
-    names: Sequence[str], group: Any, scores: Any, membership: Any, weights: Any, given: Mapping[str, Any] | None
-) -> list[str]:
-    """Return the columns with a role of their own, which are no features unless listed."""
-    used = [*group_columns(group, names), *score_columns(scores, names)]
-    for argument, value in (("membership", membership), ("weights", weights)):
-        if isinstance(value, str):
-            check_columns(argument, [value], names)
-            used.append(value)
-    if given is not None:
-        if not isinstance(given, Mapping) or not given:
-            raise DataError(f"`given` must be a dict of column: value, got {shown(given)}.", "e.g. {'repaid': 1}.")
-        check_columns("given", given, names)
-        used += given
-    return list(dict.fromkeys(used))
 
 
 def _kept(

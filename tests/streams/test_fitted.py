@@ -331,7 +331,9 @@ def test_batches_without_anyone_of_a_pair_add_nothing(estimator, streamed_from_f
     assert found.rows["audited"] == int((group == "a").sum())
 
 
-@pytest.mark.parametrize("name", ["(group)", "(weight)", "(log-odds)", "(hash)", "(score) 0", "score 0", "score"])
+@pytest.mark.parametrize(
+    "name", ["(group)", "(weight)", "(log-odds)", "(hash)", "(score) 0", "score 0", "score", "(everyone)"]
+)
 def test_features_may_have_any_name(name, streamed_from_few_rows):
     frame = lending().rename({"score": "risk"}).rename({"amount": name})
     options = QUESTION | {"scores": "risk", "features": [*NAMES[:2], name, "years"], "total_shares": False}
