@@ -37,10 +37,7 @@ Rows = dict[str, Any]
 def rows_of(size: int) -> Rows:
     """Return a frame with given membership, and its columns as arrays."""
     parts = [made_chunk(min(1_000_000, size - start), seed) for seed, start in enumerate(range(0, size, 1_000_000))]
-    frame = parts[0].vstack(parts[1]) if len(parts) == 2 else parts[0]
-    for part in parts[2:]:
-        frame = frame.vstack(part)
-    frame = frame.rechunk()
+    frame = pl.concat(parts, rechunk=True)
     chance = frame["chance"].to_numpy()
     return {
         "frame": frame,
