@@ -2,10 +2,12 @@
 
 import pickle
 from functools import cache
+from importlib import import_module
 
 import duckdb
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 from scipy.special import expit, logit, softmax
 from tests.test_audit_engines import FEATURES, assert_same_numbers, people
@@ -143,11 +145,52 @@ def test_what_takes_rows_is_told_of_the_table_that_was_audited(monkeypatch):
 
 def test_an_audit_by_sums_can_be_pickled_without_its_table(monkeypatch):
     monkeypatch.setattr("tiltmeter.streams.sources.STREAMED_ROWS", 300)
-    found = tm.audit(classed(), **PEOPLE)
-    again = pickle.loads(pickle.dumps(found))
+    unlisted = pl.Series("note", [f"file {row} of Ms Meyer" for row in range(classed().height)])
+    found = tm.audit(classed().with_columns(unlisted), **PEOPLE)
+    pickled = pickle.dumps(found)
+    assert b"of Ms Meyer" not in pickled
+    again = pickle.loads(pickled)
     assert_same_numbers(again.to_dict(), found.to_dict())
     with pytest.raises(tm.TiltmeterError, match="must have rows in memory"):
         again["A"].project()
+
+
+@pytest.mark.parametrize("ask", [tm.Audit.to_dict, lambda audit: audit["A"].profile("city"), pickle.dumps])
+def test_bins_of_rows_in_memory_are_made_when_asked_for(ask, monkeypatch):
+    made = counted_calls(monkeypatch, "tiltmeter.streams.tallies._bins")
+    found = tm.audit(tm.stream(classed()), **PEOPLE)
+    assert not made
+    ask(found)
+    passes = len(made)
+    assert passes >= 1
+    found.to_dict()
+    assert len(made) == passes
+
+
+def test_bins_of_a_stream_are_made_while_it_flows(monkeypatch):
+    made = counted_calls(monkeypatch, "tiltmeter.streams.tallies._bins")
+    found = tm.audit(tm.stream(classed().lazy()), **PEOPLE)
+    passes = len(made)
+    assert passes >= 1
+    found.to_dict()
+    assert len(made) == passes
+
+
+def test_figures_of_a_table_that_was_changed_are_refused():
+    scores = classed()["score"].to_numpy().copy()
+    frame = classed().with_columns(pl.Series("score", pa.array(scores)))
+    found = tm.audit(tm.stream(frame), **PEOPLE)
+    scores[:] = 1.0 - scores
+    with pytest.raises(tm.TiltmeterError, match="must stay as it was audited"):
+        found["A"].bins()
+
+
+def counted_calls(monkeypatch, path):
+    """Return a list that grows with each call of a function."""
+    module, name = path.rsplit(".", 1)
+    plain, calls = getattr(import_module(module), name), []
+    monkeypatch.setattr(path, lambda *given: calls.append(None) or plain(*given))
+    return calls
 
 
 def test_a_membership_that_says_nothing_is_no_mistake(monkeypatch):

@@ -20,7 +20,7 @@ from tiltmeter.settings import Settings
 from tiltmeter.streams import audit as streams
 from tiltmeter.streams import sample
 from tiltmeter.streams.fitted import COLUMNS
-from tiltmeter.streams.plan import PairBatch, pair_batch
+from tiltmeter.streams.plan import FeatureTable, PairBatch, pair_batch
 from tiltmeter.streams.reading import asked_of_rows
 from tiltmeter.streams.survey import surveyed
 from tiltmeter.theory import crossfit
@@ -96,8 +96,7 @@ def joined(parts):
 
     return PairBatch(
         **columns(parts, ("audited", "weights", "log_odds", "log_ratio", "scores")),
-        codes=[np.concatenate(one) for one in zip(*(part.codes for part in parts), strict=True)],
-        table=pl.concat([part.table for part in parts]),
+        features=FeatureTable(parts[0].features.levels, pl.concat([part.features.table for part in parts])),
         pairings=[
             crossfit.Pairing(**columns(every, COLUMNS), fold=None)
             for every in zip(*(part.pairings for part in parts), strict=True)
@@ -123,7 +122,7 @@ def test_sums_of_a_fitted_model_give_the_estimates_of_its_rows(way, streamed_fro
         wanted = [crossfit.gradient(rows, batch.scores, one, *corner) for one in there]
         variance, truth = crossfit.gradient_variance(pair.rows, found), crossfit.gradient_variance(rows, wanted)
         same(variance, truth)
-        for feature, codes in zip(pair.features, batch.codes, strict=True):
+        for feature, codes in zip(pair.features, batch.features.codes, strict=True):
             share, exact = (
                 crossfit.averaged([crossfit.explained_variance(some, one, by) for one in every]).over(whole)
                 for some, every, by, whole in (
@@ -160,7 +159,7 @@ def test_every_row_is_judged_by_models_that_do_not_know_it(streamed_from_few_row
     pair, batch = pair_of(lending().drop_nans(), Memory())
     known = pair.learner.frame
     assert known.group_by(sample.GROUP, sample.QUARTER).len()["len"].to_list() == [375] * 8
-    is_known = np.isin(batch.table["amount"].to_numpy(), known["amount"].to_numpy())
+    is_known = np.isin(batch.features.table["amount"].to_numpy(), known["amount"].to_numpy())
     assert is_known.sum() == known.height
     assert np.ptp(batch.log_odds[is_known]) == 0.0  # the model of the whole sample knows them
     assert batch.log_odds[is_known][0] > batch.log_odds[~is_known].max() + 1
@@ -290,7 +289,7 @@ def test_balance_of_a_fitted_stream_is_that_of_its_rows(streamed_from_few_rows):
     rows = Rows.of(batch.audited, batch.weights)
     r = sum(pair.r_a + pair.r_b for pair in batch.pairings) / 6
     noise = np.sqrt(1 + len(r) / 1_500)
-    level = (batch.table["job"] == "3").to_numpy().astype(float)
+    level = (batch.features.table["job"] == "3").to_numpy().astype(float)
     for name, x in (("score", batch.expect()), ("job = 3", level)):
         expected = balances.mismatch(rows, name, x, (r, r), noise)
         there = next(one for one in found.mismatches if one.name == name)

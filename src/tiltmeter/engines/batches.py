@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import polars as pl
 
@@ -51,6 +51,11 @@ class Batches(Protocol):
 
     def fold(self, columns: Sequence[str], step: Step[S]) -> S:
         """Return Σ step(batch) over the batches of some columns."""
+        ...
+
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether the rows are in memory, where they can be looked at again at any time."""
         ...
 
 
@@ -97,6 +102,11 @@ class FrameBatches:
 
     frame: pl.DataFrame | pl.LazyFrame
 
+    @property
+    def is_at_hand(self) -> bool:
+        """As of `Batches`."""
+        return isinstance(self.frame, pl.DataFrame)
+
     def names(self) -> list[str]:
         """As of `Batches`."""
         return column_names(self.frame)
@@ -134,6 +144,7 @@ class FileBatches:
     """Parquet or CSV files of the same columns, read one after another."""
 
     files: tuple[Path, ...]
+    is_at_hand: ClassVar[bool] = False
 
     def names(self) -> list[str]:
         """As of `Batches`."""
@@ -211,6 +222,7 @@ class DuckBatches:
     """A DuckDB relation, run once for each pass."""
 
     relation: Any
+    is_at_hand: ClassVar[bool] = False
 
     def names(self) -> list[str]:
         """As of `Batches`."""

@@ -6,7 +6,7 @@ import pickle
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import polars as pl
 
@@ -28,6 +28,7 @@ class SparkBatches:
     """A Spark data frame; tiltmeter must be installed where Spark runs Python."""
 
     frame: Any
+    is_at_hand: ClassVar[bool] = False
 
     def names(self) -> list[str]:
         """As of `Batches`."""

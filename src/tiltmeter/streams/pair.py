@@ -12,6 +12,7 @@ import polars as pl
 
 from tiltmeter.bins import (
     QUANTILES,
+    Tallies,
     ValueTally,
     calibration_edges,
     described,
@@ -33,12 +34,13 @@ from tiltmeter.models.features import MISSING, Feature
 from tiltmeter.models.membership import Membership, ranked_area
 from tiltmeter.pairs import SAMPLED_ROWS, Learning, PairSample, WithoutEquals
 from tiltmeter.people import PROFILE_SCHEMA, prototype, summary_of
+from tiltmeter.streams.later import Later
 from tiltmeter.streams.learning import Learner
 from tiltmeter.streams.levels import Levels
 from tiltmeter.streams.plan import PairPlan
 from tiltmeter.streams.powers import Powers, Summed
 from tiltmeter.streams.sample import GROUP, LOG_ODDS, PEOPLE, SCORE, WEIGHT, RowSample
-from tiltmeter.streams.tallies import EXPECTED, PairTallies, TallyPlan, balance_rows
+from tiltmeter.streams.tallies import EXPECTED, Extreme, PairChecks, TallyPlan, balance_rows
 from tiltmeter.theory import intervals
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.correction import CorrectionFunction
@@ -64,9 +66,9 @@ class PairSums:
     found: Powers
     summed: Summed
     sample_rows: RowSample
-    tally: Callable[[TallyPlan], PairTallies]
+    tally: Callable[[TallyPlan], tuple[PairChecks, Later[Tallies]]]
     learner: Learner | None = None
-    _third: tuple[TallyPlan, PairTallies] | None = field(default=None, init=False)
+    _third: tuple[TallyPlan, PairChecks, Later[Tallies]] | None = field(default=None, init=False)
 
     @property
     def rows(self) -> SummedRows:
@@ -138,15 +140,15 @@ class PairSums:
     def smallest(self, correction: CorrectionFunction, log_odds: Polynomial) -> float:
         """As of `Pair`; makes the third pass."""
         plan = self._tally_plan(correction)
-        self._third = plan, self.tally(plan)
-        return self.tallies.extremes["min"].correction
+        self._third = plan, *self.tally(plan)
+        return self.third[1].extremes["min"].correction
 
     @property
-    def tallies(self) -> PairTallies:
-        """What the third pass found."""
+    def third(self) -> tuple[TallyPlan, PairChecks, Later[Tallies]]:
+        """What the third pass was asked and found."""
         if self._third is None:
             raise RuntimeError("the third pass needs the correction first")
-        return self._third[1]
+        return self._third
 
     def _tally_plan(self, correction: CorrectionFunction) -> TallyPlan:
         people, total = self.ratios[:, 0], self.ratios[:, 1]
@@ -179,7 +181,8 @@ class PairSums:
             audited, reference = self.rows.counts(feature.codes, len(feature.labels))
             if feature.name in names and ((audited > 0) & (reference == 0)).any():
                 found.append(feature.name)
-        return WithoutEquals(self.tallies.alone / self.rows.weight0, self.tallies.alone_people, found)
+        checks = self.third[1]
+        return WithoutEquals(checks.alone / self.rows.weight0, checks.alone_people, found)
 
     def balance(self, membership: Membership, expected: Polynomial) -> Balance:
         """As of `Pair`; where it is a constant, what is expected of the outcome is in balance."""
@@ -206,9 +209,9 @@ class PairSums:
     def _number_balance(self, noise: float) -> list[Mismatch | None]:
         if self._third is None:
             return []
-        plan, tallies = self._third
+        plan, checks, _ = self._third
         found = []
-        for names, sums in zip(plan.balanced, tallies.balance, strict=True):
+        for names, sums in zip(plan.balanced, checks.balance, strict=True):
             rows, x, ratio = balance_rows(sums)
             first = "score" if names[0] == EXPECTED else names[0]
             name = first if len(names) == 1 else f"{names[0]}²" if names[0] == names[1] else "·".join(names)
@@ -307,7 +310,23 @@ class PairSums:
         self, groups: tuple[str, str], correction: CorrectionFunction, log_odds: Any, log_ratio: Any
     ) -> SummedPeople:
         """As of `Pair`."""
-        return SummedPeople(self, correction)
+        _, checks, bins = self.third
+        return SummedPeople(
+            tuple(levels.feature(None) for levels in self.plan.levels),
+            correction,
+            self.inputs,
+            self.plan.favourable,
+            checks.extremes,
+            {name: self._people_at(extreme.codes) for name, extreme in checks.extremes.items()},
+            bins,
+        )
+
+    def _people_at(self, codes: Sequence[int]) -> int:
+        """Return how many audited people have these features; 0 where joint cells are too many to know."""
+        found = self.summed
+        if found.joint is None or found.joint_codes is None:
+            return 0
+        return int(found.joint.audited.counts[(found.joint_codes == np.array(codes)).all(axis=1)].sum())
 
 
 class _Repeated:
@@ -336,15 +355,30 @@ def _balanced_levels(levels: Levels, rows: SummedRows, feature: Feature) -> list
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SummedPeople:
-    """What can be said of kinds of people without their rows."""
+    """What can be said of kinds of people without their rows.
 
-    pair: PairSums
+    Attributes
+    ----------
+    inputs, favourable
+        The audited people as a finite world, and the outcome they want.
+    extremes, crowds
+        Where f~ is largest, smallest and nearest to 0, and how many audited people have the same features.
+    tallies
+        What figures are made of.
+    """
+
+    features: tuple[Feature, ...]
     correction: CorrectionFunction
+    inputs: Inputs
+    favourable: int
+    extremes: dict[str, Extreme]
+    crowds: dict[str, int]
+    tallies: Later[Tallies]
 
     def profile(self, feature: str) -> pl.DataFrame:
         """As of `Comparison`; quantiles are good to a fiftieth."""
-        found = _named(self.pair.features, feature)
-        tally = self.pair.tallies.bins.profiles[feature]
+        found = _named(self.features, feature)
+        tally = self.tallies().profiles[feature]
         records = [
             {"value": label} | _profile_of(tally, code, self.correction) for code, label in enumerate(found.labels)
         ]
@@ -356,26 +390,17 @@ class SummedPeople:
 
     def bins(self, order: Sequence[str]) -> dict[str, Any]:
         """As of `Comparison`."""
-        features = sorted(self.pair.features, key=lambda feature: order.index(feature.name))
-        inputs = self.pair.inputs
-        outcomes = inputs.channel.shape[1]
-        favourable = inputs.channel[:, self.pair.plan.favourable % outcomes]
-        return described(self.pair.tallies.bins, self.correction, features) | summary_of(ways(inputs), favourable)
+        features = sorted(self.features, key=lambda feature: order.index(feature.name))
+        outcomes = self.inputs.channel.shape[1]
+        favourable = self.inputs.channel[:, self.favourable % outcomes]
+        return described(self.tallies(), self.correction, features) | summary_of(ways(self.inputs), favourable)
 
     def prototypes(self, suppress: bool) -> dict[str, dict[str, Any]]:
         """As of `Comparison`; withheld where the joint cells of all features are not known."""
-        result = {}
-        for name, extreme in self.pair.tallies.extremes.items():
-            count = self._count(extreme.codes)
-            result[name] = prototype(self.pair.features, extreme.codes, count, extreme.correction, suppress)
-        return result
-
-    def _count(self, codes: Sequence[int]) -> int:
-        found = self.pair.summed
-        if found.joint is None or found.joint_codes is None:
-            return 0
-        here = (found.joint_codes == np.array(codes)).all(axis=1)
-        return int(found.joint.audited.counts[here].sum())
+        return {
+            name: prototype(self.features, extreme.codes, self.crowds[name], extreme.correction, suppress)
+            for name, extreme in self.extremes.items()
+        }
 
     def path(self, weights: Sequence[Any], divergence: str) -> list[PathPoint]:
         """Raise: a path has an entry for each row."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -113,6 +113,23 @@ class PairPlan:
         return self._sorted({self._power(*places) for places in products})
 
 
+@dataclass(frozen=True, eq=False)
+class FeatureTable:
+    """The features of some rows, whose codes are made when they are first asked for."""
+
+    levels: tuple[Levels, ...]
+    table: pl.DataFrame
+
+    @cached_property
+    def codes(self) -> list[Integers]:
+        """Of each feature."""
+        return [levels.codes(self.table[levels.name]) for levels in self.levels]
+
+    def at(self, places: Integers) -> FeatureTable:
+        """Return the features of the rows at some places."""
+        return FeatureTable(self.levels, self.table[pl.Series(places, dtype=pl.UInt32)])
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PairBatch:
     """The rows of a pair in a batch.
@@ -123,8 +140,6 @@ class PairBatch:
         Of being audited, and the same without the prior; cross-fitted where a model is fitted.
     scores
         (n, m).
-    codes
-        Of the features.
     pairings, expect
         Of a fitted model; and what tells what the features lead to expect of the score that is measured.
     """
@@ -134,10 +149,9 @@ class PairBatch:
     log_odds: Floats
     log_ratio: Floats
     scores: Floats
-    codes: list[Integers]
-    table: pl.DataFrame
-    pairings: list[Pairing]
-    expect: Callable[[], Floats] | None
+    features: FeatureTable
+    pairings: Sequence[Pairing] = ()
+    expect: Callable[[], Floats] | None = None
 
 
 def pair_batch(plan: PairPlan, table: pl.DataFrame) -> PairBatch:
@@ -149,19 +163,28 @@ def pair_batch(plan: PairPlan, table: pl.DataFrame) -> PairBatch:
     if not mine.all():
         rows = rows.filter(mine)
         audited, weights, log_odds, scores = audited[mine], weights[mine], log_odds[mine], scores[mine]
-    codes = [levels.codes(rows[levels.name]) for levels in plan.levels]
     columns = scores[:, None] if scores.ndim == 1 else scores
-    if plan.fitted is None:
-        return PairBatch(audited, weights, log_odds, log_odds - plan.prior, columns, codes, rows, [], None)
-    applied, design = plan.fitted.applied, design_table(plan.levels, rows, codes)
-    features = rows.select(plan.question.features)
-    group = pl.Series([plan.reference, plan.audited]).gather(audited.astype(np.uint32))
-    hashes = single_hashes(sample_frame(features, group, weights, log_odds, columns.T))
-    known = plan.fitted.known(hashes.to_numpy())
-    *halves, whole = applied.log_ratios(design, features, known)
-    pairs = plan.fitted.pairings(audited, halves)
-    expect = partial(applied.expected, design, known)
-    return PairBatch(audited, weights, whole + plan.prior, mean_log_ratio(pairs), columns, codes, rows, pairs, expect)
+    features = FeatureTable(plan.levels, rows)
+    batch = PairBatch(audited, weights, log_odds, log_odds - plan.prior, columns, features)
+    return batch if plan.fitted is None else _judged(plan, plan.fitted, batch)
+
+
+def _judged(plan: PairPlan, fitted: Fitted, batch: PairBatch) -> PairBatch:
+    """Return the rows with what a fitted model says of them."""
+    table = batch.features.table
+    design, features = design_table(plan.levels, table, batch.features.codes), table.select(plan.question.features)
+    group = pl.Series([plan.reference, plan.audited]).gather(batch.audited.astype(np.uint32))
+    hashes = single_hashes(sample_frame(features, group, batch.weights, batch.log_odds, batch.scores.T))
+    known = fitted.known(hashes.to_numpy())
+    *halves, whole = fitted.applied.log_ratios(design, features, known)
+    pairs = fitted.pairings(batch.audited, halves)
+    return replace(
+        batch,
+        log_odds=whole + plan.prior,
+        log_ratio=mean_log_ratio(pairs),
+        pairings=pairs,
+        expect=partial(fitted.applied.expected, design, known),
+    )
 
 
 def normed(plan: PairPlan, table: pl.DataFrame) -> Norms:

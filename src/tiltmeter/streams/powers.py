@@ -105,8 +105,8 @@ class Powers:
 def powers(plan: PairPlan, table: pl.DataFrame) -> Powers:
     """Return what one batch adds to the sums."""
     rows = pair_batch(plan, table)
-    joint = _joint_codes(plan, rows.codes) if plan.has_joint else None
-    cells = [(codes, len(levels.labels)) for codes, levels in zip(rows.codes, plan.levels, strict=True)]
+    joint = _joint_codes(plan, rows.features.codes) if plan.has_joint else None
+    cells = [(codes, len(levels.labels)) for codes, levels in zip(rows.features.codes, plan.levels, strict=True)]
     if joint is not None and len(joint[0]) > MOST_JOINT:
         joint = None
     is_sure = joint is not None and joint_bound(plan.levels) <= MOST_JOINT
@@ -120,7 +120,7 @@ def powers(plan: PairPlan, table: pl.DataFrame) -> Powers:
         joint=None if joint is None else JointSums(joint[0], *of_joint[0]),
         ratios=_ratio_bins(plan, rows),
         mixed=_mixed_bins(plan, rows) if plan.outcomes == 1 else None,
-        numbers=_number_sums([rows.table[one.name] for one in plan.levels if one.has_numbers], plan.centres),
+        numbers=_number_sums([rows.features.table[one.name] for one in plan.levels if one.has_numbers], plan.centres),
     )
 
 

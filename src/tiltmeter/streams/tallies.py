@@ -17,7 +17,7 @@ from tiltmeter.people import TIED
 from tiltmeter.streams.cells import chunks
 from tiltmeter.streams.fitted import mean_density_ratio
 from tiltmeter.streams.levels import numbers_of
-from tiltmeter.streams.plan import PairBatch, PairPlan, pair_batch
+from tiltmeter.streams.plan import FeatureTable, PairBatch, PairPlan, pair_batch
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.correction import CorrectionFunction
 from tiltmeter.theory.summed import Exponents, Partition, Polynomial, PowerSums, SummedRows
@@ -90,13 +90,11 @@ NOBODY = Extreme(np.inf, (), 0.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PairTallies:
-    """What the third pass finds, added with `+`.
+class PairChecks:
+    """What an audit needs to know of f~ and of the membership model, added with `+`.
 
     Attributes
     ----------
-    bins
-        For figures.
     extremes
         Where f~ is largest, smallest and nearest to 0.
     alone, alone_people
@@ -105,16 +103,14 @@ class PairTallies:
         Sums of each balanced column.
     """
 
-    bins: Tallies
     extremes: dict[str, Extreme]
     alone: float
     alone_people: int
     balance: tuple[tuple[PowerSums, PowerSums], ...]
 
-    def __add__(self, other: PairTallies) -> PairTallies:
+    def __add__(self, other: PairChecks) -> PairChecks:
         pairs = zip(self.balance, other.balance, strict=True)
-        return PairTallies(
-            self.bins + other.bins,
+        return PairChecks(
             {name: one.best(other.extremes[name]) for name, one in self.extremes.items()},
             self.alone + other.alone,
             self.alone_people + other.alone_people,
@@ -122,28 +118,55 @@ class PairTallies:
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PairTallies:
+    """The checks, and the bins for figures, added with `+`."""
+
+    checks: PairChecks
+    bins: Tallies
+
+    def __add__(self, other: PairTallies) -> PairTallies:
+        return PairTallies(self.checks + other.checks, self.bins + other.bins)
+
+
 def pair_tallies(plan: TallyPlan, table: pl.DataFrame) -> PairTallies:
     """Return what one batch adds to the third pass."""
     rows = pair_batch(plan.pair, table)
-    scores = rows.scores[:, 0] if plan.pair.outcomes == 1 else rows.scores
-    outcome = rows.scores[:, plan.pair.measured - plan.pair.first_score]
-    features = tuple(levels.feature(codes) for levels, codes in zip(plan.pair.levels, rows.codes, strict=True))
+    return PairTallies(_checks(plan, rows), _bins(plan, rows))
+
+
+def pair_checks(plan: TallyPlan, table: pl.DataFrame) -> PairChecks:
+    """Return what one batch adds to the third pass where the bins are left for later."""
+    return _checks(plan, pair_batch(plan.pair, table))
+
+
+def pair_bins(plan: TallyPlan, table: pl.DataFrame) -> Tallies:
+    """Return what one batch adds to the bins, in a pass of their own."""
+    return _bins(plan, pair_batch(plan.pair, table))
+
+
+def _checks(plan: TallyPlan, rows: PairBatch) -> PairChecks:
+    return PairChecks(_extremes(plan, rows), *_alone(plan, rows), _balance(plan, rows))
+
+
+def _bins(plan: TallyPlan, rows: PairBatch) -> Tallies:
+    coded = zip(plan.pair.levels, rows.features.codes, strict=True)
     found = Binned(
         rows.audited,
         rows.weights,
-        outcome,
-        scores,
+        rows.scores[:, plan.pair.measured - plan.pair.first_score],
+        _scores(rows),
         rows.log_odds,
         rows.log_ratio,
-        features,
+        tuple(levels.feature(codes) for levels, codes in coded),
         _moved(plan, rows),
     )
-    return PairTallies(
-        tallied(found, plan.positions, plan.edges),
-        _extremes(plan, rows, scores),
-        *_alone(plan, rows),
-        _balance(plan, rows),
-    )
+    return tallied(found, plan.positions, plan.edges)
+
+
+def _scores(rows: PairBatch) -> Floats:
+    """Return the scores as a correction takes them."""
+    return rows.scores[:, 0] if rows.scores.shape[1] == 1 else rows.scores
 
 
 def _moved(plan: TallyPlan, rows: PairBatch) -> Floats | None:
@@ -159,18 +182,18 @@ def _moved(plan: TallyPlan, rows: PairBatch) -> Floats | None:
     return moved
 
 
-def _extremes(plan: TallyPlan, rows: PairBatch, scores: Floats) -> dict[str, Extreme]:
+def _extremes(plan: TallyPlan, rows: PairBatch) -> dict[str, Extreme]:
     mine = np.flatnonzero(rows.audited & (rows.weights > 0))
-    f = np.asarray(plan.correction(rows.log_odds[mine], scores[mine]))
+    f = np.asarray(plan.correction(rows.log_odds[mine], _scores(rows)[mine]))
     sides = {"max": -f, "min": f, "near_zero": np.abs(f)}
-    return {name: _extreme(values, f, mine, rows.codes) for name, values in sides.items()}
+    return {name: _extreme(values, f, mine, rows.features) for name, values in sides.items()}
 
 
-def _extreme(values: Floats, f: Floats, mine: Integers, columns: Sequence[Integers]) -> Extreme:
+def _extreme(values: Floats, f: Floats, mine: Integers, features: FeatureTable) -> Extreme:
     if not values.size:
         return NOBODY
     tied = np.flatnonzero(values <= values.min() + TIED)
-    codes = np.column_stack([column[mine[tied]] for column in columns])
+    codes = np.column_stack(features.at(mine[tied]).codes)
     first = np.lexsort(codes.T[::-1])[0]
     return Extreme(float(values[tied[first]]), tuple(codes[first].tolist()), float(f[tied[first]]))
 
@@ -179,7 +202,7 @@ def _alone(plan: TallyPlan, rows: PairBatch) -> tuple[float, int]:
     if all(known.all() for known in plan.has_equals):
         return 0.0, 0
     alone = np.zeros(len(rows.weights), dtype=np.bool_)
-    for codes, known, levels in zip(rows.codes, plan.has_equals, plan.pair.levels, strict=True):
+    for codes, known, levels in zip(rows.features.codes, plan.has_equals, plan.pair.levels, strict=True):
         if levels.in_membership:
             alone |= ~known[codes]
     alone &= rows.audited
@@ -218,7 +241,8 @@ def _numbers(plan: TallyPlan, rows: PairBatch) -> dict[str, _Scaled]:
     """Return the numbers of each numeric feature, the mean where missing, and what is expected of the score."""
     numeric, found = [one.name for one in plan.pair.levels if one.has_numbers], {}
     for name, (mean, sd) in zip(numeric, plan.scales, strict=True):
-        column, values = rows.table[name], numbers_of(rows.table[name])
+        column = rows.features.table[name]
+        values = numbers_of(column)
         known = np.where(np.isnan(values), mean, values) if column.null_count() else values
         found[name] = _Scaled(known, mean, sd if sd > 0 else np.inf)
     return found if rows.expect is None else found | {EXPECTED: _Scaled(rows.expect(), 0.0, 1.0)}
