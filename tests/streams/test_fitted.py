@@ -194,17 +194,19 @@ def test_a_fitted_stream_is_the_same_again_and_nearly_so_in_other_parts(way, str
         assert abs(first.value - second.value) < 0.5 * (first.high - first.low), name  # of models of 1,500 rows
 
 
+def rows_of(frame, labels, codes=None):
+    """Return rows of equal weight, log-odds and score."""
+    nothing = np.zeros(frame.height)
+    codes = nothing.astype(int) if codes is None else codes
+    return sample.SampleRows(frame, codes, pl.Series(labels), None, nothing, np.full((1, frame.height), 0.5))
+
+
 @pytest.mark.parametrize("copies", [1, 40])
 def test_of_equal_rows_each_is_drawn_for_itself(copies):
     """Where all of a batch's rows are equal to those of another, the sample must not hold them together."""
     rows = pl.DataFrame({"x": np.repeat(np.arange(500), copies)})
-    frames = [
-        sample.sample_frame(
-            part, pl.Series(["a"] * part.height), np.ones(part.height), np.zeros(part.height), [[0.5] * part.height]
-        )
-        for part in (rows, rows.vstack(pl.DataFrame({"x": [7]})))
-    ]
-    hashes = pl.concat([sample.single_hashes(frame) for frame in frames])
+    frames = [rows, rows.vstack(pl.DataFrame({"x": [7]}))]
+    hashes = pl.concat([pl.Series(sample.single_hashes(rows_of(frame, ["a"]))) for frame in frames])
     assert hashes.n_unique() == len(hashes)
     nearest = pl.concat(frames).filter(hashes.rank() <= len(hashes) // 4)["x"].to_numpy()
     drawn = np.bincount(nearest, minlength=500)
@@ -357,10 +359,10 @@ def test_several_groups_have_the_levels_of_memory(streamed_from_few_rows):
 def test_many_groups_share_the_rows_that_are_kept(monkeypatch):
     monkeypatch.setattr(sample, "MOST_FITTED", 300)
     random = np.random.default_rng(0)
-    rows = pl.DataFrame({"x": random.normal(size=5_000)})
-    group = pl.Series(random.integers(0, 10, 5_000).astype(str))
-    frame = sample.sample_frame(rows, group, np.ones(5_000), np.zeros(5_000), ())
-    whole = sample.group_sample(frame)
-    parts = [sample.group_sample(frame[start : start + 1_000]) for start in range(0, 5_000, 1_000)]
+    rows, codes = pl.DataFrame({"x": random.normal(size=5_000)}), random.integers(0, 10, 5_000)
+    labels = [str(group) for group in range(10)]
+    whole = sample.group_sample(rows_of(rows, labels, codes))
+    slices = [slice(start, start + 1_000) for start in range(0, 5_000, 1_000)]
+    parts = [sample.group_sample(rows_of(rows[part], labels, codes[part])) for part in slices]
     for found in (whole, sum(parts[1:], parts[0])):
         assert found.frame[sample.GROUP].value_counts()["count"].to_list() == [30] * 10

@@ -1,12 +1,14 @@
 """The parts of the three passes against plain sums over rows."""
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
 from numpy.testing import assert_allclose
 
 from tiltmeter.engines.arrays import below
-from tiltmeter.streams import cells, sample, texts, values
+from tiltmeter.streams import cells, places, sample, survey, texts, values
 from tiltmeter.streams.cells import power_sums, recipe
 
 EXPONENTS = ((0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (0, 3), (2, 2))
@@ -68,7 +70,7 @@ COLUMNS = {
 def test_value_counts_are_those_of_grouped_rows(name, weights):
     column, codes = COLUMNS[name].alias("x"), np.array([0, 1, 0, 1, 1, 0])
     labels = pl.Series(sample.GROUP, ["one", "two"])
-    found = values.value_counts(column, codes, labels, weights)
+    found = values.value_counts(column, places.placed(column), codes, labels, weights)
     weighed = pl.Series(sample.WEIGHT, np.ones(6) if weights is None else weights)
     rows = pl.DataFrame([labels.gather(codes), column, weighed])
     keys = [sample.GROUP, "x"]
@@ -82,14 +84,20 @@ def test_value_counts_are_those_of_grouped_rows(name, weights):
     assert ranges["infinite"].sum() == (name == "infinite")
 
 
+def rows_to_draw(frame, scores=()):
+    """Return rows of one group, of equal weight and log-odds."""
+    nothing = np.zeros(frame.height)
+    return sample.SampleRows(frame, nothing.astype(int), pl.Series(["a"]), None, nothing, scores)
+
+
 def test_the_sample_is_the_rows_of_the_smallest_hashes_with_their_people(monkeypatch):
     monkeypatch.setattr(sample, "SAMPLED", 50)
     random = np.random.default_rng(1)
     rows = pl.DataFrame({"x": random.integers(0, 300, 2000), "y": random.integers(0, 2, 2000).astype(str)})
-    hashes = sample.row_hashes(rows)
+    hashes = pl.Series(rows_to_draw(rows).hashes())
     lowest = hashes.unique().sort()[:50]
-    parts = [sample.sampled(rows[start : start + 400])[0] for start in range(0, 2000, 400)]
-    for found in (sample.sampled(rows)[0], sum(parts[1:], parts[0])):
+    parts = [sample.sampled(rows_to_draw(rows[start : start + 400]))[0] for start in range(0, 2000, 400)]
+    for found in (sample.sampled(rows_to_draw(rows))[0], sum(parts[1:], parts[0])):
         assert found.frame[sample.HASH].equals(lowest.alias(sample.HASH))
         assert not found.is_complete
         people = hashes.filter(hashes.is_in(lowest.implode())).len()
@@ -99,16 +107,45 @@ def test_the_sample_is_the_rows_of_the_smallest_hashes_with_their_people(monkeyp
 @pytest.mark.parametrize("kind", [pl.Int8, pl.Int64, pl.UInt16, pl.Float32, pl.Float64])
 def test_numbers_of_any_kind_have_the_same_hashes(kind):
     numbers = pl.Series([0, 1, 2, 100, None], dtype=pl.Int32)
-    expected = sample.row_hashes(pl.DataFrame({"x": numbers}))
-    assert sample.row_hashes(pl.DataFrame({"x": numbers.cast(kind)})).equals(expected)
-    assert expected.n_unique() == 5
+    expected = rows_to_draw(pl.DataFrame({"x": numbers})).hashes()
+    assert np.array_equal(rows_to_draw(pl.DataFrame({"x": numbers.cast(kind)})).hashes(), expected)
+    assert len(np.unique(expected)) == 5
 
 
 def test_numbers_that_differ_by_rounding_have_the_same_hash():
-    found = sample.row_hashes(pl.DataFrame({"x": [0.1 + 0.2, 0.3, -1e-12, 0.0, 0.3 + 1e-8]}))
+    found = rows_to_draw(pl.DataFrame({"x": [0.1 + 0.2, 0.3, -1e-12, 0.0, 0.3 + 1e-8]})).hashes()
     assert found[0] == found[1]
     assert found[2] == found[3]
-    assert found.n_unique() == 3
+    assert len(np.unique(found)) == 3
+
+
+@pytest.mark.parametrize("name", list(COLUMNS))
+def test_a_column_known_by_its_values_has_the_hashes_of_its_rows(name):
+    column = COLUMNS[name].alias("x")
+    rows, found = rows_to_draw(pl.DataFrame([column])), places.placed(column)
+    if found is not None:
+        assert found.values.gather(found.places).equals(column)
+    assert np.array_equal(replace(rows, placed={"x": found}).hashes(), rows.hashes())
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_groups_are_stretches_of_sorted_rows(many, monkeypatch):
+    monkeypatch.setattr(survey, "FEW_GROUPS", 1 if many else 8)
+    random = np.random.default_rng(4)
+    codes, weights, log_odds = random.integers(0, 3, 500), random.random(500), random.normal(size=500)
+    scores, labels = random.random((1, 500)), pl.Series(sample.GROUP, ["one", "two", "three"])
+    for given in (None, weights):
+        found = survey._groups(codes, labels, given, log_odds, scores)
+        for group, row in enumerate(found.iter_rows(named=True)):
+            mine = codes == group
+            w = np.ones(500) if given is None else given
+            assert row[sample.PEOPLE] == mine.sum()
+            assert row[sample.WEIGHT] == pytest.approx(w[mine].sum())
+            assert row["log_odds"] == pytest.approx(w[mine] @ log_odds[mine])
+            assert row["score 0"] == pytest.approx(w[mine] @ scores[0, mine])
+            assert (row["least_weight"], row["most_weight"]) == (w[mine].min(), w[mine].max())
+            assert (row["least_log_odds"], row["most_log_odds"]) == (log_odds[mine].min(), log_odds[mine].max())
+            assert (row["least_score 0"], row["most_score 0"]) == (scores[0, mine].min(), scores[0, mine].max())
 
 
 @pytest.mark.parametrize("count", [1, 8, 300, 20_000])

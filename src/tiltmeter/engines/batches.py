@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,13 +59,15 @@ class Batches(Protocol):
         ...
 
 
-def folded(frames: Iterable[pl.DataFrame], step: Step[S]) -> S:
+def folded(frames: Generator[pl.DataFrame], step: Step[S]) -> S:
     """Return Σ step(batch) over frames, small ones joined to batches first.
 
-    One thread a core makes the sums; they are added in the order of the batches.
+    One thread a core makes the sums; they are added in the order of the batches. Generators are closed by name: an
+    interruption while one is thrown away would be shown, and ignored.
     """
     total: Any = None
     with (
+        closing(frames),
         closing(regrouped(frames)) as batches,
         closing(made_in_order(lambda batch: step(clean_batch(batch)), batches)) as parts,
     ):
@@ -118,13 +120,16 @@ class FrameBatches:
     def fold(self, columns: Sequence[str], step: Step[S]) -> S:
         """As of `Batches`."""
         selected = self.frame.select(columns)
-        return folded(
-            selected.iter_slices(BATCH) if isinstance(selected, pl.DataFrame) else read_in_batches(selected, "`data`"),
-            step,
-        )
+        if isinstance(selected, pl.DataFrame):
+            return folded(_slices(selected), step)
+        return folded(read_in_batches(selected, "`data`"), step)
 
 
-def read_in_batches(frame: pl.LazyFrame, name: str) -> Iterator[pl.DataFrame]:
+def _slices(frame: pl.DataFrame) -> Generator[pl.DataFrame]:
+    yield from frame.iter_slices(BATCH)
+
+
+def read_in_batches(frame: pl.LazyFrame, name: str) -> Generator[pl.DataFrame]:
     """Yield the rows of a lazy frame; an error of its engine names what was read."""
     batches = frame.collect_batches(chunk_size=BATCH, maintain_order=True, lazy=True, engine="streaming")
     try:
@@ -167,10 +172,10 @@ class FileBatches:
         """As of `Batches`."""
         kinds = self._check_schemas(columns)
 
-        def frames() -> Iterator[pl.DataFrame]:
+        def frames() -> Generator[pl.DataFrame]:
             for file in self.files:
-                for batch in read_in_batches(self._scan(file).select(columns), repr(str(file))):
-                    yield clean_batch(batch).cast(kinds)  # type: ignore[arg-type]
+                with closing(read_in_batches(self._scan(file).select(columns), repr(str(file)))) as batches:
+                    yield from (clean_batch(batch).cast(kinds) for batch in batches)  # type: ignore[arg-type]
 
         return folded(frames(), step)
 
@@ -237,7 +242,7 @@ class DuckBatches:
         selected = self.relation.project(", ".join(_quoted(name) for name in columns))
         orders = declared_orders(selected)
 
-        def frames() -> Iterator[pl.DataFrame]:
+        def frames() -> Generator[pl.DataFrame]:
             read = "to_arrow_reader" if hasattr(type(selected), "to_arrow_reader") else "fetch_arrow_reader"
             reader = getattr(selected, read)(BATCH)
             try:

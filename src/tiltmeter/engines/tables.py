@@ -396,7 +396,7 @@ def clean_column(column: pl.Series) -> pl.Series:
         return _clean_integers(column)
     if dtype.is_float() or dtype.is_decimal():
         numbers = column.cast(pl.Float64)
-        return numbers.fill_nan(None) if numbers.is_nan().any() else numbers
+        return numbers.fill_nan(None) if _has_nan(numbers) else numbers
     if dtype in (pl.Categorical, pl.Null):
         return column.cast(pl.String)
     if isinstance(dtype, pl.Datetime):
@@ -407,6 +407,12 @@ def clean_column(column: pl.Series) -> pl.Series:
     if dtype == pl.Object:
         return clean_column(_column_of_objects(column.name, column.to_list()))
     raise _unusable(column.name, str(dtype))
+
+
+def _has_nan(numbers: pl.Series) -> bool:
+    if numbers.null_count() or not len(numbers):
+        return bool(numbers.is_nan().any())
+    return bool(np.isnan(numbers.to_numpy().min()))  # as NaN is the least of any numbers it is among
 
 
 def _clean_integers(column: pl.Series) -> pl.Series:

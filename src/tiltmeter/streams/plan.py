@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tiltmeter.streams.fitted import VARIABLES, Fitted, Norms, fitted_powers, mean_log_ratio, norms
 from tiltmeter.streams.levels import Levels, design_table
 from tiltmeter.streams.reading import Question, reading
-from tiltmeter.streams.sample import sample_frame, single_hashes
+from tiltmeter.streams.sample import SampleRows, single_hashes
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.crossfit import Pairing
 from tiltmeter.theory.summed import Exponents
@@ -173,9 +173,10 @@ def _judged(plan: PairPlan, fitted: Fitted, batch: PairBatch) -> PairBatch:
     """Return the rows with what a fitted model says of them."""
     table = batch.features.table
     design, features = design_table(plan.levels, table, batch.features.codes), table.select(plan.question.features)
-    group = pl.Series([plan.reference, plan.audited]).gather(batch.audited.astype(np.uint32))
-    hashes = single_hashes(sample_frame(features, group, batch.weights, batch.log_odds, batch.scores.T))
-    known = fitted.known(hashes.to_numpy())
+    labels = pl.Series([plan.reference, plan.audited])
+    weights = batch.weights if plan.is_weighted else None
+    rows = SampleRows(features, batch.audited.astype(np.int64), labels, weights, batch.log_odds, batch.scores.T)
+    known = fitted.known(single_hashes(rows))
     *halves, whole = fitted.applied.log_ratios(design, features, known)
     pairs = fitted.pairings(batch.audited, halves)
     return replace(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from tiltmeter.streams.cells import chunks
+from tiltmeter.streams.places import Placed
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import Integers
 
@@ -81,40 +83,77 @@ def _nearest(frame: pl.DataFrame) -> GroupSample:
     return GroupSample(frame.filter(pl.col(HASH).rank("ordinal").over(GROUP) <= most))
 
 
-def sample_frame(
-    features: pl.DataFrame, group: pl.Series, weights: Floats, log_odds: Floats, scores: Floats
-) -> pl.DataFrame:
-    """Return rows as samples hold them; `scores` are (m, n)."""
-    columns = (pl.Series(f"{SCORE}{y}", column) for y, column in enumerate(scores))
-    return features.with_columns(
-        group.alias(GROUP), pl.Series(WEIGHT, weights), pl.Series(LOG_ODDS, log_odds), *columns
-    )
+@dataclass(frozen=True, slots=True, eq=False)
+class SampleRows:
+    """Rows that samples are drawn from.
+
+    Attributes
+    ----------
+    codes, labels
+        The group of each row, and what each code stands for.
+    weights
+        None where all are 1.
+    scores
+        (m, n).
+    placed
+        Features by their distinct values, where these are few.
+    """
+
+    features: pl.DataFrame
+    codes: Integers
+    labels: pl.Series
+    weights: Floats | None
+    log_odds: Floats
+    scores: Floats
+    placed: Mapping[str, Placed | None] = field(default_factory=dict)
+
+    def at(self, places: Integers, **others: NDArray[Any]) -> pl.DataFrame:
+        """Return the rows at some places as samples hold them, with columns beside."""
+        ones = np.ones(len(places))
+        columns = {
+            GROUP: self.labels.gather(self.codes[places]),
+            WEIGHT: ones if self.weights is None else self.weights[places],
+            LOG_ODDS: self.log_odds[places],
+            **{f"{SCORE}{y}": column[places] for y, column in enumerate(self.scores)},
+        }
+        parts = (pl.Series(name, column) for name, column in (columns | others).items())
+        return _rows_at(self.features, places).with_columns(*parts)
+
+    def hashes(self) -> NDArray[np.uint64]:
+        """Return a hash of each row; kinds that differ from engine to engine are hashed as one."""
+        columns = [_hashable(one, self.placed.get(one.name)) for one in self.features.get_columns()]
+        columns.append(_Bits(self.codes, _bits_of(self.labels)))
+        columns.append(_Bits(np.ones(1) if self.weights is None else self.weights))
+        columns += [_Bits(column) for column in (self.log_odds, *self.scores)]
+        return _mixed(columns, len(self.codes))
 
 
-def group_sample(rows: pl.DataFrame) -> GroupSample:
+def group_sample(rows: SampleRows) -> GroupSample:
     """Return a sample of each group in a batch."""
-    return _nearest(rows.with_columns(single_hashes(rows).alias(HASH)))
+    hashes = single_hashes(rows)
+    return _nearest(rows.at(np.arange(len(hashes)), **{HASH: hashes}))
 
 
-def single_hashes(rows: pl.DataFrame) -> pl.Series:
+def single_hashes(rows: SampleRows) -> NDArray[np.uint64]:
     """Return a hash of each row that equal rows do not share, in one batch or in two: people are drawn one by one.
 
     It depends on who else of its group is in the batch, so a row has the same one in every pass that cuts the same
     batches.
     """
-    hashes = row_hashes(rows)
-    order = np.argsort(hashes.to_numpy(), kind="stable")
-    starts = _first_of_equals(hashes.to_numpy()[order])
+    hashes = rows.hashes()
+    order = np.argsort(hashes, kind="stable")
+    starts = _first_of_equals(hashes[order])
     turn = np.empty(len(order), dtype=np.int64)
     turn[order] = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
-    frame = pl.DataFrame([hashes.alias("row"), pl.Series("turn", turn), rows[GROUP]])
-    return frame.with_columns(pl.col("row").sum().over(GROUP).alias("batch")).drop(GROUP).hash_rows(seed=0)
+    frame = pl.DataFrame({"row": hashes, "turn": turn, GROUP: rows.codes})
+    in_batch = frame.with_columns(pl.col("row").sum().over(GROUP).alias("batch")).drop(GROUP)
+    return in_batch.hash_rows(seed=0).to_numpy()
 
 
-def sampled(rows: pl.DataFrame) -> tuple[RowSample, int]:
+def sampled(rows: SampleRows) -> tuple[RowSample, int]:
     """Return the rows with the smallest hashes, and the sum of all hashes, modulo 2^64."""
-    hashes = row_hashes(rows).to_numpy()
-    limit, whole = 2**58, 2**64 - 1  # first few hashes are looked at, to know how far those that are kept reach
+    hashes, whole = rows.hashes(), 2**64 - 1
+    limit = min(whole, whole * 6 * SAMPLED // (5 * max(len(hashes), 1)))  # few are looked at, enough if all differ
     while True:
         near = np.flatnonzero(hashes <= np.uint64(limit))
         index, people, is_all = _lowest(hashes[near], np.ones(len(near), dtype=np.int64))
@@ -122,21 +161,32 @@ def sampled(rows: pl.DataFrame) -> tuple[RowSample, int]:
             break
         limit = min(whole, 6 * SAMPLED * limit // (5 * max(len(index), 1)))
     picked = near[index]
-    frame = _rows_at(rows, picked).with_columns(pl.Series(HASH, hashes[picked]), pl.Series(PEOPLE, people))
-    return RowSample(frame, is_all), int(hashes.sum())
+    return RowSample(rows.at(picked, **{HASH: hashes[picked], PEOPLE: people}), is_all), int(hashes.sum())
 
 
-def row_hashes(rows: pl.DataFrame) -> pl.Series:
-    """Return a hash of each row; kinds that differ from engine to engine are hashed as one."""
-    columns = [_hashable(column) for column in rows.get_columns()]
-    hashes = np.zeros(rows.height, dtype=np.uint64)
-    for part in chunks(rows.height):
+class _Bits(NamedTuple):
+    """A column whose bits are hashed: numbers, bits, or the places of each row's bits in a table."""
+
+    values: NDArray[Any]
+    table: NDArray[np.uint64] | None = None
+
+    def of(self, part: slice) -> NDArray[np.uint64]:
+        """Return the bits of some rows; one number stands for all of them."""
+        values = self.values[part] if len(self.values) > 1 else self.values
+        if self.table is not None:
+            return self.table.take(values)
+        return values if values.dtype == np.uint64 else _number_bits(values)
+
+
+def _mixed(columns: Sequence[_Bits], rows: int) -> NDArray[np.uint64]:
+    hashes = np.zeros(rows, dtype=np.uint64)
+    for part in chunks(rows):
         found = hashes[part]
         for column in columns:
-            found ^= _bits(column[part])
+            found ^= column.of(part)
             _mix(found)
         _mix(found)
-    return pl.Series(hashes)
+    return hashes
 
 
 def _mix(hashes: NDArray[np.uint64]) -> None:
@@ -145,20 +195,31 @@ def _mix(hashes: NDArray[np.uint64]) -> None:
     hashes ^= hashes >> HALF
 
 
-def _hashable(column: pl.Series) -> NDArray[Any]:
-    """Return a column as what `_bits` knows: floats, or the bits of whole numbers and the hashes of texts."""
+def _hashable(column: pl.Series, found: Placed | None) -> _Bits:
+    if found is not None:
+        return _Bits(found.places, _bits_of(found.values))
+    if _is_text(column):
+        return _Bits(_bits_of(column))
+    return _Bits(_numbers(column))
+
+
+def _bits_of(values: pl.Series) -> NDArray[np.uint64]:
+    """Return the hashes of texts, or the bits of numbers."""
+    return values.cast(pl.String).hash().to_numpy() if _is_text(values) else _number_bits(_numbers(values))
+
+
+def _is_text(column: pl.Series) -> bool:
+    return not (column.dtype.is_numeric() or column.dtype.is_temporal() or column.dtype == pl.Boolean)
+
+
+def _numbers(column: pl.Series) -> Floats:
     if column.dtype.is_temporal():
         column = column.cast(pl.Datetime("us")).to_physical()
-    if not column.dtype.is_numeric() and column.dtype != pl.Boolean:
-        return column.cast(pl.String).hash().to_numpy()
-    numbers = column.cast(pl.Float64).to_numpy()
-    return numbers if column.dtype.is_float() else (numbers * BILLION).view(np.uint64)
+    return column.cast(pl.Float64).to_numpy()
 
 
-def _bits(values: NDArray[Any]) -> NDArray[np.uint64]:
-    """Return bits as they are, or those of numbers to nine decimals; equal numbers of any kind have the same."""
-    if values.dtype == np.uint64:
-        return values
+def _number_bits(values: Floats) -> NDArray[np.uint64]:
+    """Return the bits of numbers to nine decimals; equal numbers of any kind have the same."""
     with np.errstate(over="ignore"):
         rounded = values * BILLION
     np.rint(rounded, out=rounded)

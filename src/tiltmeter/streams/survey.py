@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from tiltmeter.streams.places import placed
 from tiltmeter.streams.reading import Question, Reading, reading
-from tiltmeter.streams.sample import GROUP, PEOPLE, WEIGHT, GroupSample, RowSample, group_sample, sample_frame, sampled
+from tiltmeter.streams.sample import GROUP, PEOPLE, WEIGHT, GroupSample, RowSample, SampleRows, group_sample, sampled
 from tiltmeter.streams.values import ValueCounts, value_counts
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import Integers
+
+FEW_GROUPS = 8  # up to which looking for each group is faster than sorting
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,16 +99,19 @@ def surveyed(question: Question, table: pl.DataFrame) -> Survey:
     if not known.all():
         features, codes = features.filter(known), codes[known]
         weights, log_odds, scores = weights[known], log_odds[known], scores[known]
-    columns = np.atleast_2d(scores.T)
-    rows = sample_frame(features, labels.gather(pl.Series(codes, dtype=pl.UInt32)), weights, log_odds, columns)
+    columns, given = np.atleast_2d(scores.T), None if question.weights is None else weights
+    by_value = {column.name: placed(column) for column in features.get_columns()}
+    rows = SampleRows(features, codes, labels, given, log_odds, columns, by_value)
     sample, fingerprint = sampled(rows)
-    given = None if question.weights is None else weights
     return Survey(
         read=table.height,
         left_out=found.left_out,
         unknown=int((~known).sum()),
-        groups=_groups(codes, labels, weights, log_odds, columns),
-        values={column.name: value_counts(column, codes, labels, given) for column in features.get_columns()},
+        groups=_groups(codes, labels, given, log_odds, columns),
+        values={
+            column.name: value_counts(column, by_value[column.name], codes, labels, given)
+            for column in features.get_columns()
+        },
         sample=sample,
         fit=group_sample(rows) if question.membership is None else None,
         is_decisions=found.channel.kind == "decisions",
@@ -123,28 +129,42 @@ def _found(given: Mapping[str, Any], table: pl.DataFrame, found: Reading) -> dic
     return {column: count < table.height for column, count in left.items()}
 
 
-def _groups(codes: Integers, labels: pl.Series, weights: Floats, log_odds: Floats, scores: Floats) -> pl.DataFrame:
+def _groups(
+    codes: Integers, labels: pl.Series, weights: Floats | None, log_odds: Floats, scores: Floats
+) -> pl.DataFrame:
     """Return sums and extremes by group: rows are sorted by group, so that each group is a stretch of them."""
-    counts = np.bincount(codes, minlength=len(labels))
-    order = np.argsort(codes.astype(np.min_scalar_type(len(labels))), kind="stable")
+    order, counts = _sorted(codes, len(labels))
     starts = np.cumsum(counts) - counts
-    w, ell = weights.take(order), log_odds.take(order)
+    w, ell = None if weights is None else weights.take(order), log_odds.take(order)
     outside = ~np.isfinite(ell)
     low, high = (np.where(outside, end, ell) for end in (np.inf, -np.inf)) if outside.any() else (ell, ell)
+
+    def total(values: Floats) -> Floats:
+        return np.asarray(np.add.reduceat(values if w is None else values * w, starts))
+
+    ones = np.ones(len(labels))
     found: dict[str, Any] = {
         GROUP: labels,
-        WEIGHT: np.add.reduceat(w, starts),
+        WEIGHT: counts.astype(np.float64) if w is None else np.add.reduceat(w, starts),
         PEOPLE: counts,
         "outside": np.add.reduceat(outside, starts, dtype=np.int64),
-        "log_odds": np.add.reduceat(np.where(outside, 0.0, ell) * w, starts),
-        "least_weight": np.minimum.reduceat(w, starts),
-        "most_weight": np.maximum.reduceat(w, starts),
+        "log_odds": total(np.where(outside, 0.0, ell) if outside.any() else ell),
+        "least_weight": ones if w is None else np.minimum.reduceat(w, starts),
+        "most_weight": ones if w is None else np.maximum.reduceat(w, starts),
         "least_log_odds": np.minimum.reduceat(low, starts),
         "most_log_odds": np.maximum.reduceat(high, starts),
     }
     for y, column in enumerate(scores):
         score = column.take(order)
-        found[f"score {y}"] = np.add.reduceat(score * w, starts)
+        found[f"score {y}"] = total(score)
         found[f"least_score {y}"] = np.minimum.reduceat(score, starts)
         found[f"most_score {y}"] = np.maximum.reduceat(score, starts)
     return pl.DataFrame(found)
+
+
+def _sorted(codes: Integers, groups: int) -> tuple[Integers, Integers]:
+    """Return the rows group by group, and how many each has."""
+    if groups <= FEW_GROUPS:
+        places = [np.flatnonzero(codes == group) for group in range(groups)]
+        return np.concatenate(places) if places else codes, np.array([len(one) for one in places], dtype=np.int64)
+    return np.argsort(codes.astype(np.min_scalar_type(groups)), kind="stable"), np.bincount(codes, minlength=groups)
