@@ -1,4 +1,8 @@
-"""Independent pieces of work on all cores, with the same results in the same order whatever their number."""
+"""Independent pieces of work on all cores, with the same results in the same order whatever their number.
+
+What is to run beside others takes products of long rows with `np.dot`: where the result is small, `@` keeps the
+interpreter to itself until it is done.
+"""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def _chunk(
         if total == 0:
             moments.append(replace(GroupMoments.empty(len(columns)), rows=count))
             continue
-        sums = weighted @ centred.T
+        sums = np.dot(weighted, centred.T)
         one = GroupMoments.from_sums(count, total, pivot, sums[0], sums[1:])
         if not one.well_centred:
             one = GroupMoments.from_columns(np.stack(columns).astype(np.float64), weighted[0], rows=count)

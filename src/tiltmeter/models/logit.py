@@ -33,13 +33,13 @@ def ridge_logit(matrix: Floats, labels: Booleans, weights: Floats, penalty: Floa
     w = weights / weights.mean()
     ridge = np.concatenate([[1e-8], penalty])
     beta = np.zeros(x.shape[1])
-    share = np.clip(float(w @ labels) / float(w.sum()), 1e-6, 1 - 1e-6)
+    share = np.clip(float(np.dot(w, labels)) / float(w.sum()), 1e-6, 1 - 1e-6)
     beta[0] = np.log(share / (1.0 - share))
     eta = x @ beta
     loss = _objective(eta, beta, labels, w, ridge)
     for _ in range(ITERATIONS):
         mu = expit(eta)
-        gradient = x.T @ (w * (mu - labels)) + ridge * beta
+        gradient = np.dot(x.T, w * (mu - labels)) + ridge * beta
         factor = cho_factor(weighted_gram(x, w * mu * (1.0 - mu)) + np.diag(ridge), lower=True)
         step = cho_solve(factor, gradient)
         size, fall = 1.0, float(gradient @ step)
@@ -64,7 +64,7 @@ def weighted_gram(x: Floats, weights: Floats) -> Floats:
 
 
 def _objective(eta: Floats, beta: Floats, labels: Booleans, weights: Floats, ridge: Floats) -> float:
-    return float(weights @ log_loss(eta, labels) + 0.5 * ridge @ beta**2)
+    return float(np.dot(weights, log_loss(eta, labels)) + 0.5 * ridge @ beta**2)
 
 
 def log_loss(log_odds: Floats, labels: Booleans) -> Floats:

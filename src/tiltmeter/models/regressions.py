@@ -52,7 +52,7 @@ def ridge(encoder: Encoding, table: Table, target: Floats, train: Integers, w: F
     centre, middle = np.average(x, axis=0, weights=w), float(np.average(y, weights=w))
     x -= centre
     normal = weighted_gram(x, w) + RIDGE * np.eye(x.shape[1])
-    slopes = cho_solve(cho_factor(normal, lower=True), x.T @ (w * (y - middle)))
+    slopes = cho_solve(cho_factor(normal, lower=True), np.dot(x.T, w * (y - middle)))
     return Ridge(encoder, slopes, middle - float(centre @ slopes)), y - middle - x @ slopes
 
 
@@ -246,7 +246,7 @@ class LeaveOneOut:
         centre, middle = np.average(matrix[train], axis=0, weights=w), float(np.average(target[train], weights=w))
         x = matrix[train] - centre
         inverse = np.linalg.inv(weighted_gram(x, w) + RIDGE * np.eye(x.shape[1]))
-        slopes = inverse @ (x.T @ (w * (target[train] - middle)))
+        slopes = inverse @ (np.dot(x.T, w * (target[train] - middle)))
         every = [slopes]
         for j in range(self.features):
             gone = np.flatnonzero((owners == j).any(axis=1))

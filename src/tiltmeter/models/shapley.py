@@ -86,7 +86,7 @@ def _fold(rows: Rows, columns: Columns, outcome: Floats, here: Booleans) -> _Fol
     x = matrix[train] - centre
     others = np.flatnonzero(~rows.audited & ~here)
     shift = np.average(matrix[others], axis=0, weights=rows.weights[others]) - centre
-    sides = np.column_stack([x.T @ (w * (outcome[train] - level)), train.size * shift])
+    sides = np.column_stack([np.dot(x.T, w * (outcome[train] - level)), train.size * shift])
     own = np.flatnonzero(here)
     return _Fold(own, matrix[own] - centre, owners, weighted_gram(x, w) + RIDGE * np.eye(len(owners)), sides, level)
 

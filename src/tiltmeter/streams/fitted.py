@@ -54,9 +54,9 @@ def norms(audited: NDArray[np.bool_], weights: Floats, log_odds: Floats, pairing
     w0 = np.where(audited, weights, 0.0)
     both = w0, weights - w0
     ratios = [r for pair in pairings for r in (pair.r_a, pair.r_b)]
-    masses = [[float(w @ np.abs(r)) for w in both] for r in ratios]
-    clipped = [[float(w @ (r == 0.0)) for w in both] for r in ratios]
-    return Norms(np.array(masses), np.array(clipped), float(w0 @ log_odds), float(log_odds.max(initial=-np.inf)))
+    masses = [[float(np.dot(w, np.abs(r))) for w in both] for r in ratios]
+    clipped = [[float(np.dot(w, r == 0.0)) for w in both] for r in ratios]
+    return Norms(np.array(masses), np.array(clipped), float(np.dot(w0, log_odds)), float(log_odds.max(initial=-np.inf)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

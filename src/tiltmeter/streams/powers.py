@@ -192,7 +192,7 @@ def _number_sums(columns: Sequence[pl.Series], centres: Sequence[float]) -> Numb
     sums = np.zeros((len(columns), 3))
     for target, column, centre in zip(sums, columns, centres, strict=True):
         x = numbers_of(column.drop_nulls()) - centre
-        target += [len(x), x.sum(), x @ x]
+        target += [len(x), x.sum(), np.dot(x, x)]
     return NumberSums(sums)
 
 

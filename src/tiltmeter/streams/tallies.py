@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tiltmeter.bins import Binned, Tallies, tallied
 from tiltmeter.models.design import MOST_PRODUCTS, REACH
 from tiltmeter.people import TIED
-from tiltmeter.streams.cells import chunks
+from tiltmeter.streams.cells import CHUNK, chunks
 from tiltmeter.streams.fitted import mean_density_ratio
 from tiltmeter.streams.levels import numbers_of
 from tiltmeter.streams.plan import FeatureTable, PairBatch, PairPlan, pair_batch
@@ -216,10 +216,12 @@ def _balance(plan: TallyPlan, rows: PairBatch) -> tuple[tuple[PowerSums, PowerSu
         return ()
     numbers, density = _numbers(plan, rows), mean_density_ratio(rows.pairings) if rows.pairings else None
     total = np.zeros((2, 2, 3, 1 + 2 * len(balanced)))  # of w and w², by group, of 1, r and r², by column
+    space = np.empty((2 * 2 * 3 + total.shape[-1], min(len(rows.weights), CHUNK)))
     for part in chunks(len(rows.weights)):
         ratio = np.exp(rows.log_odds[part] - plan.pair.top) if density is None else density[part]
-        sides = _sides(rows.audited[part], rows.weights[part] if plan.pair.is_weighted else None, ratio)
-        sums = sides.reshape(-1, len(ratio)) @ _columns(balanced, numbers, part, len(ratio)).T
+        used = space[:, : len(ratio)]
+        sides = _sides(rows.audited[part], rows.weights[part] if plan.pair.is_weighted else None, ratio, used[:12])
+        sums = np.dot(sides.reshape(-1, len(ratio)), _columns(balanced, numbers, part, used[12:]).T)
         total[: len(sides)] += sums.reshape(-1, *total.shape[1:])
     if not plan.pair.is_weighted:
         total[1] = total[0]
@@ -248,12 +250,12 @@ def _numbers(plan: TallyPlan, rows: PairBatch) -> dict[str, _Scaled]:
     return found if rows.expect is None else found | {EXPECTED: _Scaled(rows.expect(), 0.0, 1.0)}
 
 
-def _sides(audited: NDArray[np.bool_], weights: Floats | None, ratio: Floats) -> Floats:
+def _sides(audited: NDArray[np.bool_], weights: Floats | None, ratio: Floats, space: Floats) -> Floats:
     """Return w, w·r and w·r² in each group, 0 in the other, and the same with w² where weights are not 1.
 
-    r is e^ℓ or the fitted density ratio.
+    r is e^ℓ or the fitted density ratio. They are worked out in `space`, 12 lines.
     """
-    sides = np.empty((1 if weights is None else 2, 2, 3, len(ratio)))
+    sides = space.reshape(2, 2, 3, len(ratio))[: 1 if weights is None else 2]
     sides[0, 0, 0], sides[0, 1, 0] = audited, ~audited
     if weights is not None:
         sides[0, :, 0] *= weights
@@ -263,9 +265,9 @@ def _sides(audited: NDArray[np.bool_], weights: Floats | None, ratio: Floats) ->
     return sides
 
 
-def _columns(balanced: Sequence[tuple[str, ...]], numbers: Mapping[str, _Scaled], part: slice, rows: int) -> Floats:
-    """Return 1, the balanced columns of some rows, each name before its products, and their squares."""
-    found, size = np.empty((1 + 2 * len(balanced), rows)), len(balanced)
+def _columns(balanced: Sequence[tuple[str, ...]], numbers: Mapping[str, _Scaled], part: slice, found: Floats) -> Floats:
+    """Return 1, the balanced columns of some rows, each name before its products, and their squares, in `found`."""
+    size = len(balanced)
     found[0] = 1.0
     z: dict[str, Floats] = {}
     for x, names in zip(found[1:], balanced, strict=False):

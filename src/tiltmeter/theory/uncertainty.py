@@ -239,11 +239,11 @@ class Rows:
 
     def mean0(self, x: Floats) -> float:
         """Return E0[x], the weighted mean over the audited rows."""
-        return float(self.audited_share @ x)
+        return float(np.dot(self.audited_share, x))
 
     def mean1(self, x: Floats) -> float:
         """Return E1[x], the weighted mean over the reference rows."""
-        return float(self.reference_share @ x)
+        return float(np.dot(self.reference_share, x))
 
     def means0(self, scores: Floats, of: Floats | None = None) -> Floats:
         """Return E0[W_y], or E0[`of`·W_y], of each column of scores."""
