@@ -6,7 +6,7 @@ Nothing is said of cells with fewer than ten people, nor can their counts be had
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tiltmeter.engines.arrays import below
+from tiltmeter.engines.arrays import below, chunks
 from tiltmeter.errors import SupportError
 from tiltmeter.models.features import Feature
 from tiltmeter.theory.checks import Floats
@@ -282,15 +282,11 @@ def part_of_group(share: float, people: int, of_all: int) -> str:
     return "all but fewer than ten people" if of_all - people < SUPPRESSED_BELOW else f"{100 * share:.1f} %"
 
 
-def _chunks(rows: int) -> Iterator[slice]:
-    return (slice(start, start + CHUNK) for start in range(0, rows, CHUNK))
-
-
 def _places(values: Floats, low: float, high: float, bins: int) -> Integers:
     """Return the bin of each value among equal ones, the ends open; made in a few rows' space, which is reused."""
     places = np.empty(len(values), dtype=np.intp)
     space = np.empty(min(len(values), CHUNK))
-    for part in _chunks(len(values)):
+    for part in chunks(len(values), CHUNK):
         x = space[: len(values[part])]
         np.subtract(values[part], low, out=x)
         x *= bins / (high - low)
@@ -411,7 +407,7 @@ def _fine_tables(
     starts = [block.mine * FINE for block in blocks]
     places, keys = (np.empty(len(rows.log_odds), dtype=np.intp) for _ in range(2))
     for number, f in enumerate(map(_in_fine_bins, positions)):
-        for part in _chunks(len(places)):
+        for part in chunks(len(places), CHUNK):
             x = np.asarray(f(rows.log_odds[part], rows.scores[part]))
             places[part] = np.clip(x, 0, FINE - 1, out=x)
         for block, start in zip(blocks, starts, strict=True):

@@ -80,7 +80,7 @@ def pair_of(frame, estimator=None, **options):
     question = asked_of_rows(
         source.names(), roles, None, NAMES, options.get("favourable", "high"), options.get("threshold"), None
     )
-    survey = source.fold(question.columns, partial(surveyed, question))
+    survey = source.fold(question.columns, partial(surveyed, question, sample.Bound()))
     groups = streams._compared(question, survey, "b", "a")
     made = streams._Source(source, question.columns, question, survey, groups, Settings(), estimator)
     pair = made.pair("a")

@@ -41,7 +41,7 @@ def test_no_rows_have_sums_of_zero():
 
 def test_every_power_is_made_of_one_that_was_made_before():
     made = {0}
-    for place, lower, _ in recipe(EXPONENTS):
+    for place, lower, _, powers in recipe(EXPONENTS):
         assert lower in made
         made.add(place)
     assert made >= set(range(len(EXPONENTS)))
@@ -96,8 +96,10 @@ def test_the_sample_is_the_rows_of_the_smallest_hashes_with_their_people(monkeyp
     rows = pl.DataFrame({"x": random.integers(0, 300, 2000), "y": random.integers(0, 2, 2000).astype(str)})
     hashes = pl.Series(rows_to_draw(rows).hashes())
     lowest = hashes.unique().sort()[:50]
-    parts = [sample.sampled(rows_to_draw(rows[start : start + 400]))[0] for start in range(0, 2000, 400)]
-    for found in (sample.sampled(rows_to_draw(rows))[0], sum(parts[1:], parts[0])):
+    parts = [
+        sample.sampled(rows_to_draw(rows[start : start + 400]), sample.Bound())[0] for start in range(0, 2000, 400)
+    ]
+    for found in (sample.sampled(rows_to_draw(rows), sample.Bound())[0], sum(parts[1:], parts[0])):
         assert found.frame[sample.HASH].equals(lowest.alias(sample.HASH))
         assert not found.is_complete
         people = hashes.filter(hashes.is_in(lowest.implode())).len()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import reduce
@@ -135,17 +136,21 @@ def _check_sums(moments: GroupMoments, weighted: bool) -> None:
         )
 
 
+def chunks(rows: int, most: int) -> Iterator[slice]:
+    """Yield slices of at most so many rows: few enough for the cache, enough to be worth the call of a function."""
+    return (slice(start, start + most) for start in range(0, rows, most))
+
+
 def below(edges: NDArray[np.float64], values: NDArray[np.float64], or_equal: bool = False) -> NDArray[np.intp]:
     """Return how many edges lie below each value: a few are counted one by one, faster than any search."""
     if len(edges) > MOST_COUNTED_EDGES:
         return np.searchsorted(edges, values, side="right" if or_equal else "left")
     found = np.empty(len(values), dtype=np.intp)
-    for start in range(0, len(values), COUNTED):
-        part = values[start : start + COUNTED]
-        count = np.zeros(len(part), dtype=np.uint8)
+    for part in chunks(len(values), COUNTED):
+        count = np.zeros(len(values[part]), dtype=np.uint8)
         for edge in edges:
-            count += part >= edge if or_equal else part > edge
-        found[start : start + COUNTED] = count
+            count += values[part] >= edge if or_equal else values[part] > edge
+        found[part] = count
     return found
 
 

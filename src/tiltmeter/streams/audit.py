@@ -28,7 +28,7 @@ from tiltmeter.streams.pair import PairSums
 from tiltmeter.streams.plan import PairPlan, normed
 from tiltmeter.streams.powers import MOST_JOINT, Powers, powers, summed
 from tiltmeter.streams.reading import Question
-from tiltmeter.streams.sample import GROUP, HASH, LOG_ODDS, PEOPLE, QUARTER, SAMPLED, WEIGHT, RowSample
+from tiltmeter.streams.sample import GROUP, HASH, LOG_ODDS, PEOPLE, QUARTER, SAMPLED, WEIGHT, Bound, RowSample
 from tiltmeter.streams.survey import Survey, surveyed
 from tiltmeter.streams.tallies import PairChecks, PairTallies, TallyPlan, pair_bins, pair_checks, pair_tallies
 from tiltmeter.theory.checks import Floats
@@ -61,7 +61,7 @@ def streamed_audit(
     """Return the audit of a stream: a survey, then two passes for each audited group, three where a model is fitted."""
     columns = checked_columns(batches, question.columns)
     with stage(0.0, SURVEY, "survey"):
-        survey: Survey = batches.fold(columns, partial(surveyed, question))
+        survey: Survey = batches.fold(columns, partial(surveyed, question, Bound()))
     groups = _compared(question, survey, reference, audited)
     source = _Source(batches, columns, question, survey, groups, settings, estimator)
     comparisons, count = {}, len(groups.audited)

@@ -31,6 +31,7 @@ from tiltmeter.models.features import (
     quantile_bins,
     readable,
 )
+from tiltmeter.streams.places import MOST_COUNTED, placed
 from tiltmeter.streams.sample import GROUP, PEOPLE, WEIGHT, RowSample
 from tiltmeter.streams.texts import text_codes
 from tiltmeter.streams.values import ValueCounts
@@ -84,11 +85,15 @@ class Levels:
         """Return the code of each entry of a clean column."""
         if self.values is None:
             return np.zeros(len(column), dtype=np.int64)
-        if self.values.dtype == pl.String:
-            found = text_codes(column.cast(pl.String), self.values, first=0, other=self.other)
+        is_text = self.values.dtype == pl.String
+        known = None if is_text or len(column) <= MOST_COUNTED else placed(column)
+        if known is not None:
+            return self.codes(known.values).take(known.places)
+        if is_text:
+            found: Integers = text_codes(column.cast(pl.String), self.values, first=0, other=self.other)
         else:
             found = below(self.values.to_numpy(), numbers_of(column))
-            found = np.asarray(found if self.places is None else self.places[np.minimum(found, len(self.places) - 1)])
+            found = found if self.places is None else self.places[np.minimum(found, len(self.places) - 1)]
         return np.where(column.is_null().to_numpy(), self.missing, found) if column.null_count() else found
 
 

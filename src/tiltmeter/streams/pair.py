@@ -109,9 +109,9 @@ class PairSums:
 
     @cached_property
     def ratios(self) -> Floats:
-        """The columns of `RatioBins`, in fine bins of ℓ, or by the values of ℓ where all rows are known."""
+        """The sums of `RatioBins`, in fine bins of ℓ, or by the values of ℓ where all rows are known."""
         if not self.sample_rows.is_complete or self.plan.fitted is not None:
-            return self.found.ratios.sums
+            return self.found.ratios.filled
         frame = self.sample_rows.frame
         ell, place = np.unique(frame[LOG_ODDS].to_numpy() - self.plan.prior, return_inverse=True)
         people = frame[PEOPLE].to_numpy()

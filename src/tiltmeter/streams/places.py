@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from tiltmeter.streams.cells import chunks
 from tiltmeter.streams.texts import distinct_texts
 from tiltmeter.theory.uncertainty import Integers
 
@@ -54,12 +53,13 @@ def _number_places(column: pl.Series) -> tuple[pl.Series, Integers] | None:
     if not (abs(low) < MOST_EXACT and high - low < MOST_COUNTED):
         return None
     numbers = (plain.fill_null(low) if column.null_count() else plain).to_numpy()
-    places = np.empty(len(numbers), dtype=np.intp)
-    for part in chunks(len(numbers)):
-        places[part] = numbers[part]
-        if dtype.is_float() and (places[part] != numbers[part]).any():
+    if dtype.is_float():
+        places = numbers.astype(np.intp)
+        if not np.array_equal(places, numbers):
             return None
-        places[part] -= int(low) - 1
+        places -= int(low) - 1
+    else:
+        places = np.subtract(numbers, int(low) - 1, dtype=np.intp)
     if column.null_count():
         places[column.is_null().to_numpy()] = 0
     return pl.Series(np.arange(int(low), int(high) + 1)).cast(dtype), places

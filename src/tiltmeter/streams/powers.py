@@ -20,6 +20,7 @@ from tiltmeter.theory.summed import Partition, Polynomial, PowerSums, SummedRows
 from tiltmeter.theory.uncertainty import Integers
 
 MOST_JOINT = 1 << 15  # joint cells of all features that are kept
+FEW_JOINT = 1 << 13  # possible joint cells that are kept whether anyone is in them or not
 DENSE_JOINT = 1 << 21  # possible joint cells up to which the filled ones are found by counting
 RATIO_BINS = 1 << 16  # of P(audited|x) at equal group sizes
 MIXED = 64  # bins of a score, and of P(audited|x), for the path
@@ -27,20 +28,25 @@ MIXED = 64  # bins of a score, and of P(audited|x), for the path
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JointSums:
-    """Sums in each filled joint cell of all features, by its key; None where the cells became too many."""
+    """Sums in joint cells of all features, by their keys; None where the cells became too many."""
 
     keys: Integers
     audited: PowerSums
     reference: PowerSums
 
+    def filled(self) -> JointSums:
+        """Return the cells with people in them."""
+        cells = np.flatnonzero(self.audited.counts + self.reference.counts)
+        return JointSums(self.keys[cells], self.audited.of(cells), self.reference.of(cells))
+
     def plus(self, other: JointSums) -> JointSums | None:
         """Return the sums over both, None where there are too many cells."""
+        if np.array_equal(self.keys, other.keys):
+            return JointSums(self.keys, self.audited + other.audited, self.reference + other.reference)
         keys = np.union1d(self.keys, other.keys)
-        if len(keys) > MOST_JOINT:
-            return None
-        if len(keys) == len(self.keys) == len(other.keys):
-            return JointSums(keys, self.audited + other.audited, self.reference + other.reference)
         size = len(keys)
+        if size > MOST_JOINT:
+            return None
         one, two = np.searchsorted(keys, self.keys), np.searchsorted(keys, other.keys)
         audited = self.audited.joined(one, size) + other.audited.joined(two, size)
         return JointSums(keys, audited, self.reference.joined(one, size) + other.reference.joined(two, size))
@@ -48,17 +54,17 @@ class JointSums:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RatioBins:
-    """ℓ in fine bins: people and Σℓ over both groups, weight and Σw·ℓ in each. Only filled bins are kept."""
+    """ℓ in fine bins: people and Σℓ over both groups, weight and Σw·ℓ in each."""
 
-    places: Integers
-    sums: Floats  # (bins, 6): people, Σℓ, then audited and reference weight, then audited and reference Σw·ℓ
+    sums: Floats  # (6, bins): people, Σℓ, then audited and reference weight, then audited and reference Σw·ℓ
 
     def __add__(self, other: RatioBins) -> RatioBins:
-        places = np.union1d(self.places, other.places)
-        sums = np.zeros((len(places), 6))
-        sums[np.searchsorted(places, self.places)] += self.sums
-        sums[np.searchsorted(places, other.places)] += other.sums
-        return RatioBins(places, sums)
+        return RatioBins(self.sums + other.sums)
+
+    @property
+    def filled(self) -> Floats:
+        """One row for each bin with people."""
+        return np.asarray(self.sums.T[self.sums[0] > 0])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,29 +131,34 @@ def powers(plan: PairPlan, table: pl.DataFrame) -> Powers:
 
 
 def _joint_codes(plan: PairPlan, codes: Sequence[Integers]) -> tuple[Integers, Integers]:
-    """Return the keys of the filled joint cells, and each row's place among them."""
-    key, bound = np.zeros(len(codes[0]), dtype=np.int64), joint_bound(plan.levels)
+    """Return the keys of the joint cells, of filled ones where there may be many, and each row's place among them."""
+    bound = joint_bound(plan.levels)
+    key: Integers = np.zeros(len(codes[0]), dtype=np.int32 if bound <= DENSE_JOINT else np.int64)
     for column, levels in zip(codes, plan.levels, strict=True):
         key *= len(levels.labels)
-        key += column
+        key += column.astype(key.dtype)
+    if bound <= FEW_JOINT:
+        return np.arange(bound), key
     if bound > DENSE_JOINT:
         keys, place = np.unique(key, return_inverse=True)
         return keys, place
     is_filled = np.bincount(key, minlength=bound) > 0
-    return np.flatnonzero(is_filled), (np.cumsum(is_filled) - 1)[key]
+    return np.flatnonzero(is_filled), (np.cumsum(is_filled) - 1).take(key)
 
 
-def _variables(plan: PairPlan, rows: PairBatch) -> list[Floats]:
-    """Return ℓ, T and the scores less their pivots, and e^ℓ up to a factor."""
-    columns = [rows.log_odds - plan.pivot[0]]
+def _variables(plan: PairPlan, rows: PairBatch) -> Floats:
+    """Return ℓ, T and the scores less their pivots, and e^ℓ up to a factor, one line each."""
+    found = np.empty((plan.variables, len(rows.log_odds)))
+    np.subtract(rows.log_odds, plan.pivot[0], out=found[0])
     if plan.slopes is not None:
-        columns.append((rows.scores - plan.pivot[1:]) @ plan.slopes)
-    columns += [score - at for score, at in zip(rows.scores.T, plan.pivot[1:], strict=True)]
-    columns.append(np.exp(rows.log_odds - plan.top))
-    if rows.expect is None:
-        return columns
-    residual = rows.scores[:, plan.measured - plan.first_score] - rows.expect()
-    return [*columns, *fitted_variables(rows.pairings, residual)]
+        np.dot(rows.scores - plan.pivot[1:], plan.slopes, out=found[1])
+    ratio = plan.known_variables - 1
+    np.subtract(rows.scores.T, plan.pivot[1:, None], out=found[plan.first_score : ratio])
+    np.exp(np.subtract(rows.log_odds, plan.top, out=found[ratio]), out=found[ratio])
+    if rows.expect is not None:
+        residual = rows.scores[:, plan.measured - plan.first_score] - rows.expect()
+        found[plan.known_variables :] = fitted_variables(rows.pairings, residual)
+    return found
 
 
 def _ratio_places(log_ratio: Floats, bins: int) -> Integers:
@@ -172,9 +183,7 @@ def _ratio_bins(plan: PairPlan, rows: PairBatch) -> RatioBins:
     weights, weighed = (
         (counted(rows.weights), counted(rows.weights * rows.log_ratio)) if plan.is_weighted else (people, total)
     )
-    filled = np.flatnonzero(people.sum(axis=0))
-    columns = np.vstack([people.sum(axis=0), total.sum(axis=0), weights, weighed])
-    return RatioBins(filled, columns[:, filled].T)
+    return RatioBins(np.vstack([people.sum(axis=0), total.sum(axis=0), weights, weighed]))
 
 
 def _mixed_bins(plan: PairPlan, rows: PairBatch) -> MixedBins:
@@ -218,8 +227,9 @@ def summed(plan: PairPlan, found: Powers, constants: Sequence[int]) -> Summed:
     """Return the sums as rows; `constants` are the scores with one value only."""
     joint, codes = None, None
     if found.joint is not None:
-        joint = Partition(found.joint.audited, found.joint.reference)
-        codes = _split_keys(found.joint.keys, [len(levels.labels) for levels in plan.levels])
+        filled = found.joint.filled()
+        joint = Partition(filled.audited, filled.reference)
+        codes = _split_keys(filled.keys, [len(levels.labels) for levels in plan.levels])
     if joint is not None and codes is not None and plan.fitted is None:
         partitions = [
             _of_feature(joint, column, len(one.labels)) for column, one in zip(codes.T, plan.levels, strict=True)

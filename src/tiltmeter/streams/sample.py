@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltmeter.streams.cells import chunks
+from tiltmeter.engines.arrays import chunks
 from tiltmeter.streams.places import Placed
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import Integers
@@ -19,10 +19,24 @@ SAMPLED = 20_000  # distinct rows, those of the smallest hashes
 FITTED_ROWS = 40_000  # of each group, at most, that a membership model is fitted on
 MOST_FITTED = 400_000  # of all groups together
 BILLION = 1e9
+CHUNK = 1 << 16  # rows that are hashed at a time
+ALL_HASHES = 2**64 - 1
 ODD, HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)  # a factor and a shift that mix the bits of a hash
+ONE = np.ones(1)
 # names of columns that stand beside the features: no table has a name with a NUL in it
 GROUP, WEIGHT, LOG_ODDS, HASH, PEOPLE = "\0group", "\0weight", "\0log-odds", "\0hash", "\0people"
 SCORE, QUARTER = "\0score ", "\0quarter"  # a score is followed by its number
+
+
+class Bound:
+    """The largest hash that may still be in a sample: it sinks as batches are seen, and spares those that follow."""
+
+    def __init__(self) -> None:
+        self.limit = ALL_HASHES
+
+    def sink(self, sampled: NDArray[np.uint64]) -> None:
+        """Take note of the hashes of a sample that others may join: none above theirs will be needed."""
+        self.limit = min(self.limit, int(sampled[-1]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,15 +49,15 @@ class RowSample:
 
     frame: pl.DataFrame
     is_complete: bool
+    bound: Bound = field(default_factory=Bound)
 
     def __add__(self, other: RowSample) -> RowSample:
-        both = pl.concat([self.frame, other.frame])
-        return _smallest(both, self.is_complete and other.is_complete)
-
-
-def _smallest(frame: pl.DataFrame, is_complete: bool) -> RowSample:
-    index, people, is_all = _lowest(frame[HASH].to_numpy(), frame[PEOPLE].to_numpy())
-    return RowSample(_rows_at(frame, index).with_columns(pl.Series(PEOPLE, people)), is_complete and is_all)
+        frame = pl.concat([self.frame, other.frame])
+        index, people, is_all = _lowest(frame[HASH].to_numpy(), frame[PEOPLE].to_numpy())
+        found = _rows_at(frame, index).with_columns(pl.Series(PEOPLE, people))
+        if not is_all:
+            self.bound.sink(found[HASH].to_numpy())
+        return RowSample(found, is_all and self.is_complete and other.is_complete, self.bound)
 
 
 def _rows_at(frame: pl.DataFrame, index: Integers) -> pl.DataFrame:
@@ -122,10 +136,10 @@ class SampleRows:
     def hashes(self) -> NDArray[np.uint64]:
         """Return a hash of each row; kinds that differ from engine to engine are hashed as one."""
         columns = [_hashable(one, self.placed.get(one.name)) for one in self.features.get_columns()]
-        columns.append(_Bits(self.codes, _bits_of(self.labels)))
-        columns.append(_Bits(np.ones(1) if self.weights is None else self.weights))
-        columns += [_Bits(column) for column in (self.log_odds, *self.scores)]
-        return _mixed(columns, len(self.codes))
+        columns.append(_Hashable(self.codes, _bits_of(self.labels)))
+        numbers = (ONE if self.weights is None else self.weights, self.log_odds, *self.scores)
+        columns += [_Hashable(column) for column in numbers]
+        return _hashed(columns, len(self.codes))
 
 
 def group_sample(rows: SampleRows) -> GroupSample:
@@ -150,62 +164,64 @@ def single_hashes(rows: SampleRows) -> NDArray[np.uint64]:
     return in_batch.hash_rows(seed=0).to_numpy()
 
 
-def sampled(rows: SampleRows) -> tuple[RowSample, int]:
-    """Return the rows with the smallest hashes, and the sum of all hashes, modulo 2^64."""
-    hashes, whole = rows.hashes(), 2**64 - 1
-    limit = min(whole, whole * 6 * SAMPLED // (5 * max(len(hashes), 1)))  # few are looked at, enough if all differ
+def sampled(rows: SampleRows, bound: Bound) -> tuple[RowSample, int]:
+    """Return the rows with the smallest hashes, those above the bound left out, and Σ of all hashes, modulo 2^64."""
+    hashes, most = rows.hashes(), bound.limit
+    limit = min(most, ALL_HASHES * 6 * SAMPLED // (5 * max(len(hashes), 1)))  # enough where all rows differ
+    if most < ALL_HASHES:
+        limit = most  # enough whatever the rows
     while True:
         near = np.flatnonzero(hashes <= np.uint64(limit))
         index, people, is_all = _lowest(hashes[near], np.ones(len(near), dtype=np.int64))
-        if limit == whole or not is_all:
+        if limit == most or not is_all:
             break
-        limit = min(whole, 6 * SAMPLED * limit // (5 * max(len(index), 1)))
+        limit = min(most, 6 * SAMPLED * limit // (5 * max(len(index), 1)))
     picked = near[index]
-    return RowSample(rows.at(picked, **{HASH: hashes[picked], PEOPLE: people}), is_all), int(hashes.sum())
+    if not is_all:
+        bound.sink(hashes[picked])
+    frame = rows.at(picked, **{HASH: hashes[picked], PEOPLE: people})
+    return RowSample(frame, is_all and limit == ALL_HASHES, bound), int(hashes.sum())
 
 
-class _Bits(NamedTuple):
-    """A column whose bits are hashed: numbers, bits, or the places of each row's bits in a table."""
+class _Hashable(NamedTuple):
+    """A column that is hashed: numbers, bits, or the places of each row's bits in a table."""
 
     values: NDArray[Any]
     table: NDArray[np.uint64] | None = None
 
-    def of(self, part: slice) -> NDArray[np.uint64]:
-        """Return the bits of some rows; one number stands for all of them."""
-        values = self.values[part] if len(self.values) > 1 else self.values
-        if self.table is not None:
-            return self.table.take(values)
-        return values if values.dtype == np.uint64 else _number_bits(values)
+
+def _hashable(column: pl.Series, found: Placed | None) -> _Hashable:
+    if found is not None:
+        return _Hashable(found.places, _bits_of(found.values))
+    return _Hashable(_bits_of(column) if _is_text(column) else _numbers(column))
 
 
-def _mixed(columns: Sequence[_Bits], rows: int) -> NDArray[np.uint64]:
+def _hashed(columns: Sequence[_Hashable], rows: int) -> NDArray[np.uint64]:
+    """Return Σ of each column's bits, mixed in a way of its own, and mixed again."""
+    factors = ODD ** np.arange(1, 2 * len(columns), 2, dtype=np.uint64)  # odd, and all different
+    both = list(zip(columns, factors, strict=True))
+    tables = [None if one.table is None else _mix(one.table * factor) for one, factor in both]
     hashes = np.zeros(rows, dtype=np.uint64)
-    for part in chunks(rows):
+    for part in chunks(rows, CHUNK):
         found = hashes[part]
-        for column in columns:
-            found ^= column.of(part)
-            _mix(found)
-        _mix(found)
+        for (column, factor), table in zip(both, tables, strict=True):
+            values = column.values[part] if len(column.values) > 1 else column.values  # one stands for all rows
+            found += _mix(_bits(values) * factor) if table is None else table.take(values)
+        _mix(_mix(found))
     return hashes
 
 
-def _mix(hashes: NDArray[np.uint64]) -> None:
+def _mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Let each bit change about half of the others, in place."""
-    hashes *= ODD
-    hashes ^= hashes >> HALF
-
-
-def _hashable(column: pl.Series, found: Placed | None) -> _Bits:
-    if found is not None:
-        return _Bits(found.places, _bits_of(found.values))
-    if _is_text(column):
-        return _Bits(_bits_of(column))
-    return _Bits(_numbers(column))
+    bits ^= bits >> HALF
+    bits *= ODD
+    bits ^= bits >> HALF
+    return bits
 
 
 def _bits_of(values: pl.Series) -> NDArray[np.uint64]:
     """Return the hashes of texts, or the bits of numbers."""
-    return values.cast(pl.String).hash().to_numpy() if _is_text(values) else _number_bits(_numbers(values))
+    return values.cast(pl.String).hash().to_numpy() if _is_text(values) else _bits(_numbers(values))
 
 
 def _is_text(column: pl.Series) -> bool:
@@ -218,8 +234,10 @@ def _numbers(column: pl.Series) -> Floats:
     return column.cast(pl.Float64).to_numpy()
 
 
-def _number_bits(values: Floats) -> NDArray[np.uint64]:
-    """Return the bits of numbers to nine decimals; equal numbers of any kind have the same."""
+def _bits(values: NDArray[Any]) -> NDArray[np.uint64]:
+    """Return bits as they are, or those of numbers to nine decimals; equal numbers of any kind have the same."""
+    if values.dtype == np.uint64:
+        return values
     with np.errstate(over="ignore"):
         rounded = values * BILLION
     np.rint(rounded, out=rounded)

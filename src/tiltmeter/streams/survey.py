@@ -11,7 +11,17 @@ import polars as pl
 
 from tiltmeter.streams.places import placed
 from tiltmeter.streams.reading import Question, Reading, reading
-from tiltmeter.streams.sample import GROUP, PEOPLE, WEIGHT, GroupSample, RowSample, SampleRows, group_sample, sampled
+from tiltmeter.streams.sample import (
+    GROUP,
+    PEOPLE,
+    WEIGHT,
+    Bound,
+    GroupSample,
+    RowSample,
+    SampleRows,
+    group_sample,
+    sampled,
+)
 from tiltmeter.streams.values import ValueCounts, value_counts
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import Integers
@@ -85,8 +95,8 @@ def _added(groups: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
     return found.select(groups.columns)
 
 
-def surveyed(question: Question, table: pl.DataFrame) -> Survey:
-    """Return what one batch adds to the survey."""
+def surveyed(question: Question, bound: Bound, table: pl.DataFrame) -> Survey:
+    """Return what one batch adds to the survey; `bound` is that of the samples of all batches."""
     found = reading(question, table)
     codes, names = found.coded()
     known, labels = codes >= 0, pl.Series(GROUP, names, dtype=pl.String)
@@ -102,7 +112,7 @@ def surveyed(question: Question, table: pl.DataFrame) -> Survey:
     columns, given = np.atleast_2d(scores.T), None if question.weights is None else weights
     by_value = {column.name: placed(column) for column in features.get_columns()}
     rows = SampleRows(features, codes, labels, given, log_odds, columns, by_value)
-    sample, fingerprint = sampled(rows)
+    sample, fingerprint = sampled(rows, bound)
     return Survey(
         read=table.height,
         left_out=found.left_out,

@@ -12,17 +12,18 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tiltmeter.bins import Binned, Tallies, tallied
+from tiltmeter.engines.arrays import chunks
 from tiltmeter.models.design import MOST_PRODUCTS, REACH
 from tiltmeter.people import TIED
-from tiltmeter.streams.cells import CHUNK, chunks
 from tiltmeter.streams.fitted import mean_density_ratio
 from tiltmeter.streams.levels import numbers_of
-from tiltmeter.streams.plan import FeatureTable, PairBatch, PairPlan, pair_batch
+from tiltmeter.streams.plan import PairBatch, PairPlan, pair_batch
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.correction import CorrectionFunction
 from tiltmeter.theory.summed import Exponents, Partition, Polynomial, PowerSums, SummedRows
 from tiltmeter.theory.uncertainty import Integers
 
+CHUNK = 1 << 13  # rows whose balance is summed at a time
 EXPECTED = "\0score"  # what the features lead to expect of it
 
 # of x and e^ℓ: what (E0[x] − E1[e^ℓ·x])/sd0(x) and its error are made of
@@ -186,16 +187,20 @@ def _extremes(plan: TallyPlan, rows: PairBatch) -> dict[str, Extreme]:
     mine = np.flatnonzero(rows.audited & (rows.weights > 0))
     f = np.asarray(plan.correction(rows.log_odds[mine], _scores(rows)[mine]))
     sides = {"max": -f, "min": f, "near_zero": np.abs(f)}
-    return {name: _extreme(values, f, mine, rows.features) for name, values in sides.items()}
+    if not f.size:
+        return dict.fromkeys(sides, NOBODY)
+    tied = {name: np.flatnonzero(values <= values.min() + TIED) for name, values in sides.items()}
+    codes = np.column_stack(rows.features.at(mine[np.concatenate(list(tied.values()))]).codes)
+    parts = np.split(codes, np.cumsum([len(places) for places in tied.values()])[:-1])
+    return {
+        name: _first_of(values[places], f[places], part)
+        for (name, values), places, part in zip(sides.items(), tied.values(), parts, strict=True)
+    }
 
 
-def _extreme(values: Floats, f: Floats, mine: Integers, features: FeatureTable) -> Extreme:
-    if not values.size:
-        return NOBODY
-    tied = np.flatnonzero(values <= values.min() + TIED)
-    codes = np.column_stack(features.at(mine[tied]).codes)
+def _first_of(values: Floats, f: Floats, codes: Integers) -> Extreme:
     first = np.lexsort(codes.T[::-1])[0]
-    return Extreme(float(values[tied[first]]), tuple(codes[first].tolist()), float(f[tied[first]]))
+    return Extreme(float(values[first]), tuple(codes[first].tolist()), float(f[first]))
 
 
 def _alone(plan: TallyPlan, rows: PairBatch) -> tuple[float, int]:
@@ -217,7 +222,7 @@ def _balance(plan: TallyPlan, rows: PairBatch) -> tuple[tuple[PowerSums, PowerSu
     numbers, density = _numbers(plan, rows), mean_density_ratio(rows.pairings) if rows.pairings else None
     total = np.zeros((2, 2, 3, 1 + 2 * len(balanced)))  # of w and w², by group, of 1, r and r², by column
     space = np.empty((2 * 2 * 3 + total.shape[-1], min(len(rows.weights), CHUNK)))
-    for part in chunks(len(rows.weights)):
+    for part in chunks(len(rows.weights), CHUNK):
         ratio = np.exp(rows.log_odds[part] - plan.pair.top) if density is None else density[part]
         used = space[:, : len(ratio)]
         sides = _sides(rows.audited[part], rows.weights[part] if plan.pair.is_weighted else None, ratio, used[:12])
@@ -274,7 +279,7 @@ def _columns(balanced: Sequence[tuple[str, ...]], numbers: Mapping[str, _Scaled]
         if len(names) == 1:
             values, mean, sd = numbers[names[0]]
             z[names[0]] = np.subtract(values[part], mean, out=x)
-            x /= sd
+            x *= 1.0 / sd
             np.clip(x, -REACH, REACH, out=x)
         else:
             np.multiply(z[names[0]], z[names[1]], out=x)

@@ -6,8 +6,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tiltmeter.engines.arrays import chunks
+
 MOST_BITS = 16  # of a hash that make its slot: the table stays in the cache
 FIRST = 1 << 14  # rows in which most texts are found
+CHUNK = 1 << 15  # rows whose codes are found at a time
 
 
 def text_codes(column: pl.Series, texts: pl.Series, first: int, other: int) -> NDArray[np.int64]:
@@ -20,10 +23,12 @@ def text_codes(column: pl.Series, texts: pl.Series, first: int, other: int) -> N
     hashes = column.hash().to_numpy()
     code_of, key_of = np.full(1 << 64 - shift, other), np.zeros(1 << 64 - shift, dtype=np.uint64)
     code_of[_slots(keys, shift)], key_of[_slots(keys, shift)] = codes, keys
-    slots = _slots(hashes, shift)
-    found, is_other = code_of[slots], key_of[slots] != hashes
-    if is_other.any():
-        found[is_other] = other
+    found = np.empty(len(hashes), dtype=np.int64)
+    for part in chunks(len(hashes), CHUNK):
+        slots = _slots(hashes[part], shift)
+        found[part], is_other = code_of.take(slots), key_of.take(slots) != hashes[part]
+        if is_other.any():
+            found[part][is_other] = other
     return found
 
 

@@ -37,6 +37,11 @@ class PowerSums:
         is_plain = self.second is self.first and other.second is other.first
         return PowerSums(self.counts + other.counts, first, first if is_plain else self.second + other.second)
 
+    def of(self, cells: Integers) -> PowerSums:
+        """Return the sums in some of the cells."""
+        first = self.first[cells]
+        return PowerSums(self.counts[cells], first, first if self.second is self.first else self.second[cells])
+
     def joined(self, place: Integers, size: int) -> PowerSums:
         """Return the sums after cell c has become a part of cell `place`[c]."""
         cells = len(place)
