@@ -126,7 +126,9 @@ class FrameBatches:
 
 
 def _slices(frame: pl.DataFrame) -> Generator[pl.DataFrame]:
-    yield from frame.iter_slices(BATCH)
+    """Yield the rows of a frame in an even number of equal batches, larger ones: all are in memory anyhow."""
+    pairs = -(-frame.height // (4 * BATCH))
+    yield from frame.iter_slices(max(-(-frame.height // max(2 * pairs, 1)), 1))
 
 
 def read_in_batches(frame: pl.LazyFrame, name: str) -> Generator[pl.DataFrame]:

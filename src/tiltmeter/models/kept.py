@@ -39,9 +39,9 @@ def check_unequal(least: float, largest: float) -> None:
 
 
 def given_weights(weights: Any, table: pl.DataFrame) -> Floats:
-    """Return the weight of each row as it was given, 1 where none are."""
+    """Return the weight of each row as it was given, 1 where none are: one number that stands for all of them."""
     if weights is None:
-        return np.ones(table.height)
+        return np.broadcast_to(1.0, table.height)
     column = table[weights] if isinstance(weights, str) else column_of_values("weights", weights, table.height)
     values = numbers_of("weights", column)
     bad = ~np.isfinite(values) | (values < 0)

@@ -189,11 +189,14 @@ def _ratio_bins(plan: PairPlan, rows: PairBatch) -> RatioBins:
 def _mixed_bins(plan: PairPlan, rows: PairBatch) -> MixedBins:
     """Return the bins of the path; those of the log-odds are unions of fine bins."""
     mine = np.flatnonzero(rows.audited)
-    ell, score, weights = rows.log_odds[mine], rows.scores[mine, 0], rows.weights[mine]
+    ell, score = rows.log_odds[mine], rows.scores[mine, 0]
     place = _ratio_places(ell - plan.prior, MIXED)
     place *= MIXED
     place += np.minimum(score * MIXED, MIXED - 1).astype(np.intp)
-    columns = (weights, weights * ell, weights * score) if plan.is_weighted else (None, ell, score)
+    columns: tuple[Floats | None, ...] = (None, ell, score)
+    if plan.is_weighted:
+        weights = rows.weights[mine]
+        columns = (weights, weights * ell, weights * score)
     return MixedBins(np.column_stack([np.bincount(place, column, MIXED**2) for column in columns]))
 
 

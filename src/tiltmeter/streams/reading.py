@@ -145,8 +145,9 @@ def reading(question: Question, table: pl.DataFrame) -> Reading:
     scores, kept = channel.scores, table
     if any(left_out.values()):
         kept, scores, weights = table.filter(keep), scores[keep], weights[keep]
-    log_odds = np.zeros(kept.height)
-    if question.membership is not None:
+    if question.membership is None:
+        log_odds = np.zeros(kept.height)
+    else:
         log_odds = _logit(numbers_of("membership", kept[question.membership]))
     group = tuple(kept[column] for column in question.group)
     return Reading(kept, left_out, channel, scores, question.name, group, weights, log_odds)

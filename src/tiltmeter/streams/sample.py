@@ -18,6 +18,7 @@ from tiltmeter.theory.uncertainty import Integers
 SAMPLED = 20_000  # distinct rows, those of the smallest hashes
 FITTED_ROWS = 40_000  # of each group, at most, that a membership model is fitted on
 MOST_FITTED = 400_000  # of all groups together
+MANY = 100_000  # hashes that are grouped before they are sorted
 BILLION = 1e9
 CHUNK = 1 << 16  # rows that are hashed at a time
 ALL_HASHES = 2**64 - 1
@@ -66,9 +67,14 @@ def _rows_at(frame: pl.DataFrame, index: Integers) -> pl.DataFrame:
 
 def _lowest(hashes: NDArray[np.uint64], people: Integers) -> tuple[Integers, Integers, bool]:
     """Return where the lowest distinct hashes are, in order, the people of each, and whether there are no others."""
-    order = np.argsort(hashes, kind="stable")
+    place = np.arange(len(hashes))
+    if len(hashes) > MANY:  # of so many, often few are distinct
+        rows = pl.DataFrame({"hash": hashes, "people": people, "place": place})
+        found = rows.group_by("hash").agg(pl.col("people").sum(), pl.col("place").min())
+        hashes, people, place = (found[name].to_numpy() for name in found.columns)
+    order = np.argsort(hashes)
     starts = _first_of_equals(hashes[order])
-    return order[starts[:SAMPLED]], np.add.reduceat(people[order], starts)[:SAMPLED], len(starts) <= SAMPLED
+    return place[order[starts[:SAMPLED]]], np.add.reduceat(people[order], starts)[:SAMPLED], len(starts) <= SAMPLED
 
 
 def _first_of_equals(ordered: NDArray[np.uint64]) -> NDArray[np.intp]:

@@ -237,11 +237,18 @@ def _balance(plan: TallyPlan, rows: PairBatch) -> tuple[tuple[PowerSums, PowerSu
 
 
 class _Scaled(NamedTuple):
-    """Numbers, and where they are measured from, by what unit."""
+    """Numbers, where they are measured from and by what unit, and whether some lie too far off to count in full."""
 
     values: Floats
     mean: float
     sd: float
+    is_clipped: bool
+
+    @classmethod
+    def of(cls, values: Floats, mean: float, sd: float) -> _Scaled:
+        """Return numbers as they are measured."""
+        ends = values.min(initial=mean), values.max(initial=mean)
+        return cls(values, mean, sd, bool(max(mean - ends[0], ends[1] - mean) > REACH * sd))
 
 
 def _numbers(plan: TallyPlan, rows: PairBatch) -> dict[str, _Scaled]:
@@ -251,8 +258,8 @@ def _numbers(plan: TallyPlan, rows: PairBatch) -> dict[str, _Scaled]:
         column = rows.features.table[name]
         values = numbers_of(column)
         known = np.where(np.isnan(values), mean, values) if column.null_count() else values
-        found[name] = _Scaled(known, mean, sd if sd > 0 else np.inf)
-    return found if rows.expect is None else found | {EXPECTED: _Scaled(rows.expect(), 0.0, 1.0)}
+        found[name] = _Scaled.of(known, mean, sd if sd > 0 else np.inf)
+    return found if rows.expect is None else found | {EXPECTED: _Scaled.of(rows.expect(), 0.0, 1.0)}
 
 
 def _sides(audited: NDArray[np.bool_], weights: Floats | None, ratio: Floats, space: Floats) -> Floats:
@@ -277,10 +284,11 @@ def _columns(balanced: Sequence[tuple[str, ...]], numbers: Mapping[str, _Scaled]
     z: dict[str, Floats] = {}
     for x, names in zip(found[1:], balanced, strict=False):
         if len(names) == 1:
-            values, mean, sd = numbers[names[0]]
+            values, mean, sd, is_clipped = numbers[names[0]]
             z[names[0]] = np.subtract(values[part], mean, out=x)
             x *= 1.0 / sd
-            np.clip(x, -REACH, REACH, out=x)
+            if is_clipped:
+                np.clip(x, -REACH, REACH, out=x)
         else:
             np.multiply(z[names[0]], z[names[1]], out=x)
     np.square(found[1 : 1 + size], out=found[1 + size :])

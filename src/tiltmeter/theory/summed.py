@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -128,7 +129,7 @@ class Polynomial:
         terms: dict[Exponents, Floats] = {}
         for one, a in mine.items():
             for two, b in theirs.items():
-                both = tuple(i + j for i, j in zip(one, two, strict=True))
+                both = tuple(map(add, one, two))
                 terms[both] = terms[both] + a * b if both in terms else a * b
         return Polynomial(terms, over)
 
@@ -383,6 +384,6 @@ class SummedRows:
             return np.asarray(np.bincount(codes.of_finer, by_finer, codes.size), dtype=np.float64)
         total = np.zeros(codes.size)
         for e, coefficient in x.terms.items():
-            if np.any(coefficient):
+            if coefficient.any():
                 total += coefficient * sums[:, self._columns[e]]
         return total
