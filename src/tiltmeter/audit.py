@@ -10,7 +10,7 @@ from typing import Any
 
 from tiltmeter.bins import told_rows
 from tiltmeter.comparison import Comparison
-from tiltmeter.engines.batches import Batches, FrameBatches
+from tiltmeter.engines.batches import Batches, FrameBatches, even_batch
 from tiltmeter.engines.tables import column_names, read_table, shown
 from tiltmeter.errors import DataError
 from tiltmeter.memory import Request, RowAudit, audit_in_memory
@@ -221,7 +221,7 @@ def _summed(data: Any, request: Request, stated: dict[str, str]) -> Audit:
     """Return the audit of a long table by sums; what only rows can tell is worked out from them when it is asked."""
     question = _question(column_names(data), request)
     table = read_table(data, question.columns)
-    found = _streamed(FrameBatches(table), question, request, stated)
+    found = _streamed(FrameBatches(table, even_batch(table.height)), question, request, stated)
     rows = _RowsLater(table, replace(request, features=question.features))
     comparisons = {name: one.with_rows(partial(rows.people, name)) for name, one in found.comparisons.items()}
     return replace(found, comparisons=comparisons)

@@ -100,9 +100,13 @@ def clean_batch(frame: pl.DataFrame) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FrameBatches:
-    """A Polars frame, eager or lazy; what is lazy is run once for each pass, by the streaming engine."""
+    """A Polars frame, eager or lazy; what is lazy is run once for each pass, by the streaming engine.
+
+    `rows` are those of a batch of an eager frame, where they are not `BATCH`.
+    """
 
     frame: pl.DataFrame | pl.LazyFrame
+    rows: int | None = None
 
     @property
     def is_at_hand(self) -> bool:
@@ -121,14 +125,18 @@ class FrameBatches:
         """As of `Batches`."""
         selected = self.frame.select(columns)
         if isinstance(selected, pl.DataFrame):
-            return folded(_slices(selected), step)
+            return folded(_slices(selected, BATCH if self.rows is None else self.rows), step)
         return folded(read_in_batches(selected, "`data`"), step)
 
 
-def _slices(frame: pl.DataFrame) -> Generator[pl.DataFrame]:
-    """Yield the rows of a frame in an even number of equal batches, larger ones: all are in memory anyhow."""
-    pairs = -(-frame.height // (4 * BATCH))
-    yield from frame.iter_slices(max(-(-frame.height // max(2 * pairs, 1)), 1))
+def _slices(frame: pl.DataFrame, rows: int) -> Generator[pl.DataFrame]:
+    yield from frame.iter_slices(rows)
+
+
+def even_batch(rows: int) -> int:
+    """Return the size of an even number of equal batches, larger than others: all rows are in memory anyhow."""
+    pairs = max(-(-rows // (4 * BATCH)), 1)
+    return max(-(-rows // (2 * pairs)), 1)
 
 
 def read_in_batches(frame: pl.LazyFrame, name: str) -> Generator[pl.DataFrame]:
