@@ -167,6 +167,15 @@ def test_bins_of_rows_in_memory_are_made_when_asked_for(ask, monkeypatch):
     assert len(made) == passes
 
 
+@pytest.mark.parametrize("limits", [{"FEW_JOINT": 0}, {"FEW_JOINT": 0, "DENSE_JOINT": 0}])
+def test_joint_cells_are_the_same_however_the_filled_ones_are_found(limits, monkeypatch):
+    expected = tm.audit(tm.stream(classed()), **PEOPLE).to_dict()
+    for name, limit in limits.items():
+        monkeypatch.setattr(f"tiltmeter.streams.powers.{name}", limit)
+    monkeypatch.setattr(batches, "BATCH", 37)  # batches with other cells
+    assert_same_numbers(tm.audit(tm.stream(classed()), **PEOPLE).to_dict(), expected)
+
+
 def test_bins_of_a_stream_are_made_while_it_flows(monkeypatch):
     made = counted_calls(monkeypatch, "tiltmeter.streams.tallies._bins")
     found = tm.audit(tm.stream(classed().lazy()), **PEOPLE)

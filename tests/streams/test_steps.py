@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 from numpy.testing import assert_allclose
 
+from tiltmeter.engines import batches
 from tiltmeter.engines.arrays import below
 from tiltmeter.streams import cells, places, sample, survey, texts, values
 from tiltmeter.streams.cells import power_sums, recipe
@@ -42,8 +43,8 @@ def test_no_rows_have_sums_of_zero():
 def test_every_power_is_made_of_one_that_was_made_before():
     made = {0}
     for place, lower, _, powers in recipe(EXPONENTS):
-        assert lower in made
-        made.add(place)
+        assert set(range(lower, lower + powers)) <= made
+        made |= set(range(place, place + powers))
     assert made >= set(range(len(EXPONENTS)))
 
 
@@ -170,3 +171,13 @@ def test_edges_below_are_those_of_a_search(count, or_equal, side):
     edges = np.unique(random.integers(0, 500, count) / 4)
     numbers = random.integers(-10, 600, 40_000) / 4
     assert np.array_equal(below(edges, numbers, or_equal), np.searchsorted(edges, numbers, side=side))
+
+
+@pytest.mark.parametrize("rows", [1, 7, 400, 401, 799, 12_345])
+def test_even_batches_hold_all_rows_and_no_more_than_twice_as_many_as_others(rows, monkeypatch):
+    monkeypatch.setattr(batches, "BATCH", 100)
+    sizes = [part.height for part in pl.DataFrame({"x": range(rows)}).iter_slices(batches.even_batch(rows))]
+    assert sum(sizes) == rows
+    assert max(sizes) <= 200
+    assert len(sizes) % 2 == 0 or rows == 1
+    assert max(sizes) - min(sizes) < len(sizes)
