@@ -149,6 +149,7 @@ def test_an_audit_by_sums_can_be_pickled_without_its_table(monkeypatch):
     found = tm.audit(classed().with_columns(unlisted), **PEOPLE)
     pickled = pickle.dumps(found)
     assert b"of Ms Meyer" not in pickled
+    assert not any(score.tobytes() in pickled for score in classed()["score"].to_numpy()[2:50])
     again = pickle.loads(pickled)
     assert_same_numbers(again.to_dict(), found.to_dict())
     with pytest.raises(tm.TiltmeterError, match="must have rows in memory"):
@@ -185,13 +186,34 @@ def test_bins_of_a_stream_are_made_while_it_flows(monkeypatch):
     assert len(made) == passes
 
 
-def test_figures_of_a_table_that_was_changed_are_refused():
+CHANGES = {
+    "all scores": lambda frame: frame["score"].to_numpy() * 0.5,
+    "scores of the reference": lambda frame: np.where(frame["group"] == "B", 0.5, frame["score"].to_numpy()),
+    "scores in another order": lambda frame: np.sort(frame["score"].to_numpy()),
+    "missing scores": lambda frame: np.full(frame.height, np.nan),
+}
+
+
+@pytest.mark.parametrize("change", list(CHANGES))
+def test_figures_of_a_table_that_was_changed_are_refused(change):
     scores = classed()["score"].to_numpy().copy()
     frame = classed().with_columns(pl.Series("score", pa.array(scores)))
+    assert np.shares_memory(frame["score"].to_numpy(), scores)
     found = tm.audit(tm.stream(frame), **PEOPLE)
-    scores[:] = 1.0 - scores
+    scores[:] = CHANGES[change](classed())
     with pytest.raises(tm.TiltmeterError, match="must stay as it was audited"):
         found["A"].bins()
+
+
+def test_figures_of_a_table_whose_features_were_changed_are_refused():
+    income = classed()["income"].to_numpy().copy()
+    frame = classed().with_columns(pl.Series("income", pa.array(income, from_pandas=True)))
+    found = tm.audit(tm.stream(frame), **PEOPLE)
+    income[:] = income[::-1].copy()
+    changed = not np.array_equal(frame["income"].to_numpy(), classed()["income"].to_numpy(), equal_nan=True)
+    assert changed
+    with pytest.raises(tm.TiltmeterError, match="must stay as it was audited"):
+        found["A"].profile("income")
 
 
 def counted_calls(monkeypatch, path):

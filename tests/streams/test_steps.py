@@ -9,9 +9,10 @@ from numpy.testing import assert_allclose
 
 from tiltmeter.engines import batches
 from tiltmeter.engines.arrays import below
-from tiltmeter.streams import cells, places, sample, survey, texts, values
+from tiltmeter.streams import cells, levels, places, sample, survey, texts, values
 from tiltmeter.streams.cells import power_sums, recipe
 
+POWERS = ((0,), (1,), (2,), (3,))
 EXPONENTS = ((0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (0, 3), (2, 2))
 
 
@@ -46,6 +47,17 @@ def test_every_power_is_made_of_one_that_was_made_before():
         assert set(range(lower, lower + powers)) <= made
         made |= set(range(place, place + powers))
     assert made >= set(range(len(EXPONENTS)))
+
+
+def test_powers_of_one_variable_are_made_one_after_another():
+    sums, _ = power_sums(np.array([[2.0, 3.0]]), None, np.ones(2, dtype=bool), [(np.zeros(2, int), 1)], POWERS)[0]
+    assert sums.first.tolist() == [[2.0, 5.0, 13.0, 35.0]]
+
+
+def test_powers_that_lie_side_by_side_are_made_together():
+    steps = recipe(tuple((i, j) for total in range(5) for i in range(total + 1) for j in [total - i]))
+    assert max(step.powers for step in steps) == 4
+    assert all(step.lower + step.powers <= step.place for step in steps)
 
 
 COLUMNS = {
@@ -120,6 +132,36 @@ def test_numbers_that_differ_by_rounding_have_the_same_hash():
     assert found[0] == found[1]
     assert found[2] == found[3]
     assert len(np.unique(found)) == 3
+
+
+@pytest.mark.parametrize("unit", [1.0, 0.5, 10.0])
+def test_rows_that_differ_by_signs_have_other_hashes(unit):
+    numbers = unit * np.arange(-500, 500)
+    rows = pl.DataFrame({"x": np.repeat(numbers, 1000), "y": np.tile(numbers, 1000)})
+    assert len(np.unique(rows_to_draw(rows).hashes())) == 1_000_000
+    found = {name: places.placed(rows[name]) for name in rows.columns}
+    assert len(np.unique(replace(rows_to_draw(rows), placed=found).hashes())) == 1_000_000
+
+
+def test_of_rows_that_differ_by_rounding_the_first_is_kept_whatever_the_bound(monkeypatch):
+    monkeypatch.setattr(sample, "SAMPLED", 500)
+    monkeypatch.setattr(sample, "MANY", 20_000)
+    values = np.tile(np.random.default_rng(5).random(3_000), 10) + 1e-13 * np.repeat(np.arange(10), 3_000)
+    rows, low = rows_to_draw(pl.DataFrame({"x": values})), sample.Bound()
+    first = sample.sampled(rows, low)[0].frame
+    again = sample.sampled(rows, low)[0].frame
+    assert low.limit < sample.ALL_HASHES
+    assert np.isin(first["x"].to_numpy(), values[:3_000]).all()
+    assert first.equals(again)
+
+
+@pytest.mark.parametrize("last", [32_766, 32_767, 32_768])
+def test_numbers_have_the_same_codes_by_their_values_and_one_by_one(last):
+    column = pl.Series("x", np.arange(last + 1)).append(pl.Series("x", [0] * 40_000)).extend_constant(None, 3)
+    edges = pl.Series([10.0, 500.0, 20_000.0])
+    found = levels.Levels("x", "numeric", ("a", "b", "c", "d", "?"), (), edges, is_binned=True, missing=4)
+    expected = np.searchsorted(edges.to_numpy(), column.fill_null(0).to_numpy())
+    assert np.array_equal(found.codes(column), np.where(column.is_null().to_numpy(), 4, expected))
 
 
 @pytest.mark.parametrize("name", list(COLUMNS))

@@ -246,7 +246,7 @@ class LeaveOneOut:
         centre, middle = np.average(matrix[train], axis=0, weights=w), float(np.average(target[train], weights=w))
         x = matrix[train] - centre
         inverse = np.linalg.inv(weighted_gram(x, w) + RIDGE * np.eye(x.shape[1]))
-        slopes = inverse @ (np.dot(x.T, w * (target[train] - middle)))
+        slopes = inverse @ np.dot(x.T, w * (target[train] - middle))
         every = [slopes]
         for j in range(self.features):
             gone = np.flatnonzero((owners == j).any(axis=1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -30,7 +30,7 @@ from tiltmeter.streams.powers import MOST_JOINT, Powers, powers, summed
 from tiltmeter.streams.reading import Question
 from tiltmeter.streams.sample import GROUP, HASH, LOG_ODDS, PEOPLE, QUARTER, SAMPLED, WEIGHT, Bound, RowSample
 from tiltmeter.streams.survey import Survey, surveyed
-from tiltmeter.streams.tallies import PairChecks, PairTallies, TallyPlan, pair_bins, pair_checks, pair_tallies
+from tiltmeter.streams.tallies import LateBins, PairChecks, PairTallies, TallyPlan, late_bins, pair_checks, pair_tallies
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.intervals import term_of
 from tiltmeter.theory.shapley import compact
@@ -38,7 +38,6 @@ from tiltmeter.threads import one_thread
 
 SURVEY = 0.3  # of the time, about, after the first pass
 FITTED, SUMS = 0.3, 0.6  # of a pair's time, after the membership model and after the second pass
-SAME = 1e-6  # of a mean, that sums made at another time may differ by
 LARGEST_KEY = 2**62  # joint cells that an integer can number
 FEW_CELLS = SAMPLED // 4  # distinct joint cells in the sample, for the joint cells of all rows to be worth keeping
 
@@ -58,7 +57,10 @@ class StreamedAudit:
 def streamed_audit(
     batches: Batches, question: Question, reference: Any, audited: Any, settings: Settings, estimator: Any = None
 ) -> StreamedAudit:
-    """Return the audit of a stream: a survey, then two passes for each audited group, three where a model is fitted."""
+    """Return the audit of a stream: a survey, then two passes for each audited group, three where a model is fitted.
+
+    Of rows in memory the bins for figures take one more, when these are asked for.
+    """
     columns = checked_columns(batches, question.columns)
     with stage(0.0, SURVEY, "survey"):
         survey: Survey = batches.fold(columns, partial(surveyed, question, Bound()))
@@ -111,10 +113,18 @@ class _Source:
     def _tally(self, third: TallyPlan) -> tuple[PairChecks, Later[Tallies]]:
         """Make the third pass; of rows that stay in memory, the bins for figures are made when one asks for them."""
         if self.batches.is_at_hand:
-            bins = partial(self.batches.fold, self.columns, partial(pair_bins, third))
-            return self.batches.fold(self.columns, partial(pair_checks, third)), Later(partial(_unchanged, third, bins))
+            return self.batches.fold(self.columns, partial(pair_checks, third)), Later(partial(self._late_bins, third))
         found: PairTallies = self.batches.fold(self.columns, partial(pair_tallies, third))
         return found.checks, Later.of(found.bins)
+
+    def _late_bins(self, third: TallyPlan) -> Tallies:
+        found: LateBins = self.batches.fold(self.columns, partial(late_bins, third))
+        if found.fingerprint != self.survey.fingerprint:
+            raise DataError(
+                "`data` must stay as it was audited until its figures are made, got other values in its place.",
+                "audit it again; or ask for bins() or to_dict() before the table is changed.",
+            )
+        return found.bins
 
     def _fitted(self, plan: PairPlan, learner: Learner) -> PairPlan:
         """Return the plan with a membership model that was fitted on the sample and normalised on all rows."""
@@ -129,22 +139,6 @@ class _Source:
 
     def _weight(self, label: str) -> float:
         return float(self.survey.groups.row(by_predicate=pl.col(GROUP) == label, named=True)[WEIGHT])
-
-
-def _unchanged(plan: TallyPlan, make: Callable[[], Tallies]) -> Tallies:
-    """Return bins that are made after the audit; the audited people must still have the means of its correction.
-
-    The bins' sums are taken from those means, so they are 0 but for rounding.
-    """
-    found = make()
-    sums = next(iter(found.profiles.values())).sums
-    limit = SAME * (1.0 + np.abs(sums.pivot))
-    if (np.abs(sums.sums.sum(axis=0) / sums.weight.sum()) > limit).any():
-        raise DataError(
-            "`data` must stay as it was audited until its figures are made, got other values in its place.",
-            "audit it again; or ask for bins() or to_dict() before the table is changed.",
-        )
-    return found
 
 
 def _comparison(pair: PairSums, settings: Settings) -> Comparison:

@@ -28,8 +28,9 @@ class Made(NamedTuple):
     powers: int = 1
 
     def is_followed_by(self, other: Made) -> bool:
-        """Return whether another can be made together with this."""
-        return other[:3] == (self.place + self.powers, self.lower + self.powers, self.variable)
+        """Return whether another can be made together with this: of powers that were made before."""
+        is_next = other[:3] == (self.place + self.powers, self.lower + self.powers, self.variable)
+        return is_next and other.lower < self.place
 
 
 def recipe(exponents: Sequence[Exponents]) -> list[Made]:

@@ -24,8 +24,9 @@ class Later(Generic[T]):
 
     def __call__(self) -> T:
         """Return the result."""
-        if self._make is not None:
-            self._made, self._make = [self._make()], None
+        make = self._make
+        if make is not None:
+            self._made, self._make = [make()], None
         return self._made[0]
 
     def __reduce__(self) -> tuple[Callable[[T], Later[T]], tuple[T]]:

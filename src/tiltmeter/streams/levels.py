@@ -83,13 +83,15 @@ class Levels:
 
     def codes(self, column: pl.Series) -> Integers:
         """Return the code of each entry of a clean column."""
+        is_text = self.values is not None and self.values.dtype == pl.String
+        known = None if self.values is None or is_text or len(column) <= MOST_COUNTED else placed(column)
+        return self._coded(column) if known is None else self._coded(known.values).take(known.places)
+
+    def _coded(self, column: pl.Series) -> Integers:
+        """Return the same, entry by entry."""
         if self.values is None:
             return np.zeros(len(column), dtype=np.int64)
-        is_text = self.values.dtype == pl.String
-        known = None if is_text or len(column) <= MOST_COUNTED else placed(column)
-        if known is not None:
-            return self.codes(known.values).take(known.places)
-        if is_text:
+        if self.values.dtype == pl.String:
             found: Integers = text_codes(column.cast(pl.String), self.values, first=0, other=self.other)
         else:
             found = below(self.values.to_numpy(), numbers_of(column))

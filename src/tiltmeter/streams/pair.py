@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, NoReturn
+from functools import cached_property, partial
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import polars as pl
@@ -54,6 +54,14 @@ from tiltmeter.theory.ways import ways
 from tiltmeter.theory.world import Projection
 
 
+class _Third(NamedTuple):
+    """What the third pass was asked and found."""
+
+    plan: TallyPlan
+    checks: PairChecks
+    bins: Later[Tallies]
+
+
 @dataclass(eq=False)
 class PairSums:
     """A pair of groups as sums; the third pass is made when the correction is known.
@@ -68,7 +76,7 @@ class PairSums:
     sample_rows: RowSample
     tally: Callable[[TallyPlan], tuple[PairChecks, Later[Tallies]]]
     learner: Learner | None = None
-    _third: tuple[TallyPlan, PairChecks, Later[Tallies]] | None = field(default=None, init=False)
+    _third: _Third | None = field(default=None, init=False)
 
     @property
     def rows(self) -> SummedRows:
@@ -140,11 +148,11 @@ class PairSums:
     def smallest(self, correction: CorrectionFunction, log_odds: Polynomial) -> float:
         """As of `Pair`; makes the third pass."""
         plan = self._tally_plan(correction)
-        self._third = plan, *self.tally(plan)
-        return self.third[1].extremes["min"].correction
+        self._third = _Third(plan, *self.tally(plan))
+        return self.third.checks.extremes["min"].correction
 
     @property
-    def third(self) -> tuple[TallyPlan, PairChecks, Later[Tallies]]:
+    def third(self) -> _Third:
         """What the third pass was asked and found."""
         if self._third is None:
             raise RuntimeError("the third pass needs the correction first")
@@ -181,7 +189,7 @@ class PairSums:
             audited, reference = self.rows.counts(feature.codes, len(feature.labels))
             if feature.name in names and ((audited > 0) & (reference == 0)).any():
                 found.append(feature.name)
-        checks = self.third[1]
+        checks = self.third.checks
         return WithoutEquals(checks.alone / self.rows.weight0, checks.alone_people, found)
 
     def balance(self, membership: Membership, expected: Polynomial) -> Balance:
@@ -209,9 +217,8 @@ class PairSums:
     def _number_balance(self, noise: float) -> list[Mismatch | None]:
         if self._third is None:
             return []
-        plan, checks, _ = self._third
         found = []
-        for names, sums in zip(plan.balanced, checks.balance, strict=True):
+        for names, sums in zip(self._third.plan.balanced, self._third.checks.balance, strict=True):
             rows, x, ratio = balance_rows(sums)
             first = "score" if names[0] == EXPECTED else names[0]
             name = first if len(names) == 1 else f"{names[0]}²" if names[0] == names[1] else "·".join(names)
@@ -310,15 +317,14 @@ class PairSums:
         self, groups: tuple[str, str], correction: CorrectionFunction, log_odds: Any, log_ratio: Any
     ) -> SummedPeople:
         """As of `Pair`."""
-        _, checks, bins = self.third
+        extremes = self.third.checks.extremes
         return SummedPeople(
             tuple(levels.feature(None) for levels in self.plan.levels),
             correction,
-            self.inputs,
-            self.plan.favourable,
-            checks.extremes,
-            {name: self._people_at(extreme.codes) for name, extreme in checks.extremes.items()},
-            bins,
+            extremes,
+            {name: self._people_at(extreme.codes) for name, extreme in extremes.items()},
+            self.third.bins,
+            Later(partial(_both_ways, self.inputs, self.plan.favourable)),
         )
 
     def _people_at(self, codes: Sequence[int]) -> int:
@@ -359,21 +365,18 @@ class SummedPeople:
 
     Attributes
     ----------
-    inputs, favourable
-        The audited people as a finite world, and the outcome they want.
     extremes, crowds
         Where f~ is largest, smallest and nearest to 0, and how many audited people have the same features.
-    tallies
-        What figures are made of.
+    tallies, ways
+        What figures are made of: bins, and both ways of the paper.
     """
 
     features: tuple[Feature, ...]
     correction: CorrectionFunction
-    inputs: Inputs
-    favourable: int
     extremes: dict[str, Extreme]
     crowds: dict[str, int]
     tallies: Later[Tallies]
+    ways: Later[dict[str, Any]]
 
     def profile(self, feature: str) -> pl.DataFrame:
         """As of `Comparison`; quantiles are good to a fiftieth."""
@@ -391,9 +394,7 @@ class SummedPeople:
     def bins(self, order: Sequence[str]) -> dict[str, Any]:
         """As of `Comparison`."""
         features = sorted(self.features, key=lambda feature: order.index(feature.name))
-        outcomes = self.inputs.channel.shape[1]
-        favourable = self.inputs.channel[:, self.favourable % outcomes]
-        return described(self.tallies(), self.correction, features) | summary_of(ways(self.inputs), favourable)
+        return described(self.tallies(), self.correction, features) | self.ways()
 
     def prototypes(self, suppress: bool) -> dict[str, dict[str, Any]]:
         """As of `Comparison`; withheld where the joint cells of all features are not known."""
@@ -409,6 +410,10 @@ class SummedPeople:
     def project(self) -> Projection:
         """Raise: a projection has an entry for each row."""
         raise needs_rows("project", "bins()['least_change'] has its cost")
+
+
+def _both_ways(inputs: Inputs, favourable: int) -> dict[str, Any]:
+    return summary_of(ways(inputs), inputs.channel[:, favourable % inputs.channel.shape[1]])
 
 
 def needs_rows(name: str, instead: str) -> DataError:

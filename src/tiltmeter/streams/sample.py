@@ -66,7 +66,7 @@ def _rows_at(frame: pl.DataFrame, index: Integers) -> pl.DataFrame:
 
 
 def _lowest(hashes: NDArray[np.uint64], people: Integers) -> tuple[Integers, Integers, bool]:
-    """Return where the lowest distinct hashes are, in order, the people of each, and whether there are no others."""
+    """Return where the lowest distinct hashes first are, in order, their people, and whether there are no others."""
     place = np.arange(len(hashes))
     if len(hashes) > MANY:  # of so many, often few are distinct
         rows = pl.DataFrame({"hash": hashes, "people": people, "place": place})
@@ -74,7 +74,8 @@ def _lowest(hashes: NDArray[np.uint64], people: Integers) -> tuple[Integers, Int
         hashes, people, place = (found[name].to_numpy() for name in found.columns)
     order = np.argsort(hashes)
     starts = _first_of_equals(hashes[order])
-    return place[order[starts[:SAMPLED]]], np.add.reduceat(people[order], starts)[:SAMPLED], len(starts) <= SAMPLED
+    first, crowd = np.minimum.reduceat(place[order], starts), np.add.reduceat(people[order], starts)
+    return first[:SAMPLED], crowd[:SAMPLED], len(starts) <= SAMPLED
 
 
 def _first_of_equals(ordered: NDArray[np.uint64]) -> NDArray[np.intp]:
@@ -173,9 +174,8 @@ def single_hashes(rows: SampleRows) -> NDArray[np.uint64]:
 def sampled(rows: SampleRows, bound: Bound) -> tuple[RowSample, int]:
     """Return the rows with the smallest hashes, those above the bound left out, and Σ of all hashes, modulo 2^64."""
     hashes, most = rows.hashes(), bound.limit
-    limit = min(most, ALL_HASHES * 6 * SAMPLED // (5 * max(len(hashes), 1)))  # enough where all rows differ
-    if most < ALL_HASHES:
-        limit = most  # enough whatever the rows
+    enough = ALL_HASHES * 6 * SAMPLED // (5 * max(len(hashes), 1))  # where all rows differ
+    limit = min(most, enough) if most == ALL_HASHES else most
     while True:
         near = np.flatnonzero(hashes <= np.uint64(limit))
         index, people, is_all = _lowest(hashes[near], np.ones(len(near), dtype=np.int64))
@@ -203,18 +203,29 @@ def _hashable(column: pl.Series, found: Placed | None) -> _Hashable:
 
 
 def _hashed(columns: Sequence[_Hashable], rows: int) -> NDArray[np.uint64]:
-    """Return Σ of each column's bits, mixed in a way of its own, and mixed again."""
+    """Return Σ of each column's bits, mixed in a way of its own, and mixed again.
+
+    High bits are folded down first: multiplied by an odd number, the sign of a float would stay where it is, and rows
+    that differ by the signs of two columns would often have the same hash.
+    """
     factors = ODD ** np.arange(1, 2 * len(columns), 2, dtype=np.uint64)  # odd, and all different
     both = list(zip(columns, factors, strict=True))
-    tables = [None if one.table is None else _mix(one.table * factor) for one, factor in both]
+    tables = [None if one.table is None else _mixed(one.table, factor) for one, factor in both]
     hashes = np.zeros(rows, dtype=np.uint64)
     for part in chunks(rows, CHUNK):
         found = hashes[part]
         for (column, factor), table in zip(both, tables, strict=True):
             values = column.values[part] if len(column.values) > 1 else column.values  # one stands for all rows
-            found += _mix(_bits(values) * factor) if table is None else table.take(values)
+            found += _mixed(_bits(values), factor) if table is None else table.take(values)
         _mix(_mix(found))
     return hashes
+
+
+def _mixed(bits: NDArray[np.uint64], factor: np.uint64) -> NDArray[np.uint64]:
+    folded = bits >> HALF
+    folded ^= bits
+    folded *= factor
+    return _mix(folded)
 
 
 def _mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:

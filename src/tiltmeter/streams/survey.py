@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -95,8 +95,16 @@ def _added(groups: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
     return found.select(groups.columns)
 
 
-def surveyed(question: Question, bound: Bound, table: pl.DataFrame) -> Survey:
-    """Return what one batch adds to the survey; `bound` is that of the samples of all batches."""
+class SurveyRows(NamedTuple):
+    """A batch as it is read, and its rows of a known group."""
+
+    reading: Reading
+    rows: SampleRows
+    unknown: int
+
+
+def survey_rows(question: Question, table: pl.DataFrame) -> SurveyRows:
+    """Return the rows of a batch that the survey is made of."""
     found = reading(question, table)
     codes, names = found.coded()
     known, labels = codes >= 0, pl.Series(GROUP, names, dtype=pl.String)
@@ -112,15 +120,21 @@ def surveyed(question: Question, bound: Bound, table: pl.DataFrame) -> Survey:
     columns, given = np.atleast_2d(scores.T), None if question.weights is None else weights
     by_value = {column.name: placed(column) for column in features.get_columns()}
     rows = SampleRows(features, codes, labels, given, log_odds, columns, by_value)
+    return SurveyRows(found, rows, int((~known).sum()))
+
+
+def surveyed(question: Question, bound: Bound, table: pl.DataFrame) -> Survey:
+    """Return what one batch adds to the survey; `bound` is that of the samples of all batches."""
+    found, rows, unknown = survey_rows(question, table)
     sample, fingerprint = sampled(rows, bound)
     return Survey(
         read=table.height,
         left_out=found.left_out,
-        unknown=int((~known).sum()),
-        groups=_groups(codes, labels, given, log_odds, columns),
+        unknown=unknown,
+        groups=_groups(rows.codes, rows.labels, rows.weights, rows.log_odds, rows.scores),
         values={
-            column.name: value_counts(column, by_value[column.name], codes, labels, given)
-            for column in features.get_columns()
+            column.name: value_counts(column, rows.placed[column.name], rows.codes, rows.labels, rows.weights)
+            for column in rows.features.get_columns()
         },
         sample=sample,
         fit=group_sample(rows) if question.membership is None else None,

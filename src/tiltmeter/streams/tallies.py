@@ -1,4 +1,7 @@
-"""The third pass: what needs the correction first. Bins for figures, the extremes of f~, and the balance."""
+"""The third pass: what needs the correction first. The extremes of f~, the balance, and bins for figures.
+
+Of rows that stay in memory the bins are made later, in a pass of their own.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,15 @@ from tiltmeter.people import TIED
 from tiltmeter.streams.fitted import mean_density_ratio
 from tiltmeter.streams.levels import numbers_of
 from tiltmeter.streams.plan import PairBatch, PairPlan, pair_batch
+from tiltmeter.streams.survey import survey_rows
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.correction import CorrectionFunction
 from tiltmeter.theory.summed import Exponents, Partition, Polynomial, PowerSums, SummedRows
 from tiltmeter.theory.uncertainty import Integers
 
 CHUNK = 1 << 13  # rows whose balance is summed at a time
+SIDES = 12  # w and w² in both groups, times 1, r and r²
+TINY = 1e-300  # below which a spread has no inverse
 EXPECTED = "\0score"  # what the features lead to expect of it
 
 # of x and e^ℓ: what (E0[x] − E1[e^ℓ·x])/sd0(x) and its error are made of
@@ -141,9 +147,21 @@ def pair_checks(plan: TallyPlan, table: pl.DataFrame) -> PairChecks:
     return _checks(plan, pair_batch(plan.pair, table))
 
 
-def pair_bins(plan: TallyPlan, table: pl.DataFrame) -> Tallies:
+@dataclass(frozen=True, slots=True, eq=False)
+class LateBins:
+    """Bins that are made after the audit, and the fingerprint of the rows by then, added with `+`."""
+
+    bins: Tallies
+    fingerprint: int
+
+    def __add__(self, other: LateBins) -> LateBins:
+        return LateBins(self.bins + other.bins, (self.fingerprint + other.fingerprint) % 2**64)
+
+
+def late_bins(plan: TallyPlan, table: pl.DataFrame) -> LateBins:
     """Return what one batch adds to the bins, in a pass of their own."""
-    return _bins(plan, pair_batch(plan.pair, table))
+    hashes = survey_rows(plan.pair.question, table).rows.hashes()
+    return LateBins(_bins(plan, pair_batch(plan.pair, table)), int(hashes.sum()))
 
 
 def _checks(plan: TallyPlan, rows: PairBatch) -> PairChecks:
@@ -221,12 +239,12 @@ def _balance(plan: TallyPlan, rows: PairBatch) -> tuple[tuple[PowerSums, PowerSu
         return ()
     numbers, density = _numbers(plan, rows), mean_density_ratio(rows.pairings) if rows.pairings else None
     total = np.zeros((2, 2, 3, 1 + 2 * len(balanced)))  # of w and w², by group, of 1, r and r², by column
-    space = np.empty((2 * 2 * 3 + total.shape[-1], min(len(rows.weights), CHUNK)))
+    space = np.empty((SIDES + total.shape[-1], min(len(rows.weights), CHUNK)))
     for part in chunks(len(rows.weights), CHUNK):
         ratio = np.exp(rows.log_odds[part] - plan.pair.top) if density is None else density[part]
         used = space[:, : len(ratio)]
-        sides = _sides(rows.audited[part], rows.weights[part] if plan.pair.is_weighted else None, ratio, used[:12])
-        sums = np.dot(sides.reshape(-1, len(ratio)), _columns(balanced, numbers, part, used[12:]).T)
+        sides = _sides(rows.audited[part], rows.weights[part] if plan.pair.is_weighted else None, ratio, used[:SIDES])
+        sums = np.dot(sides.reshape(-1, len(ratio)), _columns(balanced, numbers, part, used[SIDES:]).T)
         total[: len(sides)] += sums.reshape(-1, *total.shape[1:])
     if not plan.pair.is_weighted:
         total[1] = total[0]
@@ -258,14 +276,14 @@ def _numbers(plan: TallyPlan, rows: PairBatch) -> dict[str, _Scaled]:
         column = rows.features.table[name]
         values = numbers_of(column)
         known = np.where(np.isnan(values), mean, values) if column.null_count() else values
-        found[name] = _Scaled.of(known, mean, sd if sd > 0 else np.inf)
+        found[name] = _Scaled.of(known, mean, sd if sd > TINY else np.inf)
     return found if rows.expect is None else found | {EXPECTED: _Scaled.of(rows.expect(), 0.0, 1.0)}
 
 
 def _sides(audited: NDArray[np.bool_], weights: Floats | None, ratio: Floats, space: Floats) -> Floats:
     """Return w, w·r and w·r² in each group, 0 in the other, and the same with w² where weights are not 1.
 
-    r is e^ℓ or the fitted density ratio. They are worked out in `space`, 12 lines.
+    r is e^ℓ or the fitted density ratio. They are worked out in `space`.
     """
     sides = space.reshape(2, 2, 3, len(ratio))[: 1 if weights is None else 2]
     sides[0, 0, 0], sides[0, 1, 0] = audited, ~audited

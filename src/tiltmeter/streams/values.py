@@ -43,7 +43,7 @@ class ValueCounts:
 
     def __add__(self, other: ValueCounts) -> ValueCounts:
         if self.parts is not None and other.parts is not None:
-            parts = pl.concat([self.parts, other.parts])
+            parts = pl.concat([self.parts, other.parts], rechunk=True)
             return ValueCounts(parts) if parts.height <= MOST_COUNTED else _joined(parts)
         return ValueCounts(None, pl.concat([self.ranges, other.ranges]).group_by(GROUP).agg(*RANGES))
 
