@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from tiltmeter.bins import told_rows
 from tiltmeter.comparison import Comparison
 from tiltmeter.engines.batches import Batches, FrameBatches, even_batch
@@ -220,7 +222,7 @@ def _may_be_summed(data: Any, request: Request) -> bool:
 def _summed(data: Any, request: Request, stated: dict[str, str]) -> Audit:
     """Return the audit of a long table by sums; what only rows can tell is worked out from them when it is asked."""
     question = _question(column_names(data), request)
-    table = read_table(data, question.columns)
+    table = data if isinstance(data, pl.DataFrame) else read_table(data, question.columns)
     found = _streamed(FrameBatches(table, even_batch(table.height)), question, request, stated)
     rows = _RowsLater(table, replace(request, features=question.features))
     comparisons = {name: one.with_rows(partial(rows.people, name)) for name, one in found.comparisons.items()}

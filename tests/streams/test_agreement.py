@@ -168,6 +168,15 @@ def test_bins_of_rows_in_memory_are_made_when_asked_for(ask, monkeypatch):
     assert len(made) == passes
 
 
+def test_whole_numbers_too_large_in_one_batch_are_texts_in_all(monkeypatch, small_batches):
+    serial = pl.Series("serial", [*range(399), 2**64 - 1], dtype=pl.UInt64) // 200 * 200
+    frame, options = classed().with_columns(serial), PEOPLE | {"features": [*FEATURES, "serial"]}
+    expected = tm.audit(frame, **options).to_dict()
+    assert_same_numbers(tm.audit(tm.stream(frame), **options).to_dict(), expected)
+    monkeypatch.setattr("tiltmeter.streams.sources.STREAMED_ROWS", 300)
+    assert_same_numbers(tm.audit(frame, **options).to_dict(), expected)
+
+
 @pytest.mark.parametrize("limits", [{"FEW_JOINT": 0}, {"FEW_JOINT": 0, "DENSE_JOINT": 0}])
 def test_joint_cells_are_the_same_however_the_filled_ones_are_found(limits, monkeypatch):
     expected = tm.audit(tm.stream(classed()), **PEOPLE).to_dict()

@@ -24,6 +24,7 @@ from tiltmeter.engines.tables import (
     clean_column,
     column_names,
     declared_orders,
+    depends_on_values,
     first_line,
     shown,
 )
@@ -125,6 +126,8 @@ class FrameBatches:
         """As of `Batches`."""
         selected = self.frame.select(columns)
         if isinstance(selected, pl.DataFrame):
+            parts_differ = [column for column in selected if depends_on_values(column.dtype)]
+            selected = selected.with_columns(clean_column(column) for column in parts_differ)
             return folded(_slices(selected, BATCH if self.rows is None else self.rows), step)
         return folded(read_in_batches(selected, "`data`"), step)
 

@@ -23,6 +23,7 @@ from tiltmeter.errors import DataError
 
 SHOWN_CHARACTERS = 60
 SHOWN_NAMES = 20
+SAFE_INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)  # none is too large for 64 bits
 MICROSECONDS_PER_DAY = 86_400_000_000
 EXACT_WHOLE = 2.0**53  # larger floats are printed as they are: their last digits mean nothing
 KINDS_ACCEPTED = "a pandas or Polars frame, a pyarrow Table, a DuckDB relation or a dict of arrays"
@@ -407,6 +408,11 @@ def clean_column(column: pl.Series) -> pl.Series:
     if dtype == pl.Object:
         return clean_column(_column_of_objects(column.name, column.to_list()))
     raise _unusable(column.name, str(dtype))
+
+
+def depends_on_values(dtype: Any) -> bool:
+    """Return whether the clean kind of a column depends on what is in it: parts of it may differ."""
+    return dtype == pl.Object or (dtype.is_integer() and dtype not in SAFE_INTEGERS)
 
 
 def _has_nan(numbers: pl.Series) -> bool:
