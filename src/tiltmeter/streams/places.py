@@ -28,7 +28,8 @@ def placed(column: pl.Series) -> Placed | None:
     if found is None:
         return None
     values, places = found
-    return Placed(pl.concat([values.clear(1), values]).alias(column.name), places)
+    missing = pl.Series(column.name, [None], dtype=values.dtype)
+    return Placed(pl.concat([missing, values]), places)
 
 
 def _text_places(column: pl.Series) -> tuple[pl.Series, Integers] | None:
