@@ -15,9 +15,10 @@ from tests.test_audit_engines import audited, people
 from tests.views.test_schema import SCHEMA
 
 import tiltmeter as tm
-from tiltmeter.bins import SUPPRESSED_BELOW, part_of_group, quantiles_of, told_rows, withheld
+from tiltmeter.bins import quantiles_of
 from tiltmeter.people import _spread
 from tiltmeter.views.terminal import print_audit
+from tiltmeter.withholding import SUPPRESSED_BELOW, part_of_group, told_rows, withheld
 
 TOP = 30  # counts up to which all tables are tried; sums of withheld counts beyond it are not judged
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import polars as pl
 
-from tiltmeter.bins import told_rows
 from tiltmeter.comparison import Comparison
 from tiltmeter.engines.batches import Batches, FrameBatches, even_batch
 from tiltmeter.engines.tables import column_names, read_table, shown
@@ -29,6 +28,7 @@ from tiltmeter.streams.sources import are_few, collected, is_long, read_into_mem
 from tiltmeter.views.json_file import write_json
 from tiltmeter.views.notebook import audit_html
 from tiltmeter.views.report.page import write_report
+from tiltmeter.withholding import told_rows
 
 SCHEMA = "tiltmeter/audit/1"  # of to_dict and to_json; a change that breaks a reader raises the number
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from tiltmeter.bins import part_of_group
 from tiltmeter.errors import DataError, SupportError, TiltmeterError
 from tiltmeter.models.balance import Balance
 from tiltmeter.models.features import OTHER, design_columns
@@ -28,6 +27,7 @@ from tiltmeter.theory.uncertainty import Column, Estimate, Measured, Normal, wit
 from tiltmeter.theory.world import Projection
 from tiltmeter.views.figures import Figure, comparison_figure, shares_along_dial
 from tiltmeter.views.notebook import comparison_html
+from tiltmeter.withholding import part_of_group
 
 NEGLIGIBLE = 0.1  # of the materiality: among millions of rows, a dependence of no consequence is still significant
 FEW_PEOPLE = 30

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tiltmeter.bins import SUPPRESSED_BELOW
 from tiltmeter.models.features import Feature
 from tiltmeter.theory.carriers import Cells
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import NOISE, Integers
+from tiltmeter.withholding import SUPPRESSED_BELOW
 
 
 def direction(feature: Feature, cell: Cells, plain: Feature, audited: str, people: tuple[Integers, Integers]) -> str:

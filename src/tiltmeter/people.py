@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltmeter.bins import QUANTILES, SUPPRESSED_BELOW, Binned, binned, may_show, withheld
+from tiltmeter.bins import QUANTILES, binned
+from tiltmeter.counting import Binned
 from tiltmeter.errors import DataError, SupportError, WeightsError
 from tiltmeter.models.features import Feature
 from tiltmeter.theory.checks import Floats, check_weights
@@ -20,6 +21,7 @@ from tiltmeter.theory.path import Inputs, PathPoint, path_point, projection
 from tiltmeter.theory.uncertainty import Rows
 from tiltmeter.theory.ways import Ways, ways
 from tiltmeter.theory.world import Projection
+from tiltmeter.withholding import SUPPRESSED_BELOW, may_show, withheld
 
 BINS = 40
 TIED = 1e-9  # corrections, and shares of people, no further apart are equal up to rounding

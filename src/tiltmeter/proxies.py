@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tiltmeter.bins import part_of_group
 from tiltmeter.directions import direction
 from tiltmeter.errors import SupportError
 from tiltmeter.models.features import Feature, joined_feature
@@ -44,6 +43,7 @@ from tiltmeter.theory.uncertainty import (
 )
 from tiltmeter.theory.verdicts import NOT_JUDGED, holm_confidences, verdict
 from tiltmeter.threads import in_threads, steps_in_threads
+from tiltmeter.withholding import part_of_group
 
 MOST_CROSSED = 40  # features whose pairs are all looked at
 UNLEARNED = 0.005  # of the variance, that regressions may miss without a word

@@ -17,10 +17,10 @@ from tests.browser import opened
 from tests.test_audit_engines import audited, people
 
 import tiltmeter as tm
-from tiltmeter.bins import withheld
 from tiltmeter.cli import main
 from tiltmeter.errors import DataError
 from tiltmeter.views.report.page import page
+from tiltmeter.withholding import withheld
 
 pytestmark = pytest.mark.browser
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tiltmeter.bins import Tallies
 from tiltmeter.comparison import Comparison, compare
+from tiltmeter.counting import Tallies
 from tiltmeter.engines.batches import Batches, checked_columns
 from tiltmeter.errors import DataError, SupportError
 from tiltmeter.models.features import design_columns

@@ -10,16 +10,8 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 import polars as pl
 
-from tiltmeter.bins import (
-    QUANTILES,
-    Tallies,
-    ValueTally,
-    calibration_edges,
-    described,
-    dial_corrections,
-    quantiles_of,
-    withheld,
-)
+from tiltmeter.bins import QUANTILES, calibration_edges, described, dial_corrections, quantiles_of
+from tiltmeter.counting import Tallies, ValueTally
 from tiltmeter.errors import DataError, SupportError
 from tiltmeter.models.balance import (
     Balance,
@@ -52,6 +44,7 @@ from tiltmeter.theory.summed import Partition, Polynomial, PowerSums, SummedRows
 from tiltmeter.theory.uncertainty import Integers, Rows
 from tiltmeter.theory.ways import ways
 from tiltmeter.theory.world import Projection
+from tiltmeter.withholding import withheld
 
 
 class _Third(NamedTuple):

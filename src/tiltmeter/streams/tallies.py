@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltmeter.bins import Binned, Tallies, tallied
+from tiltmeter.counting import Binned, Tallies, tallied
 from tiltmeter.engines.arrays import chunks
 from tiltmeter.models.design import MOST_PRODUCTS, REACH
 from tiltmeter.people import TIED
