@@ -147,3 +147,12 @@ def test_compact_numbers_the_rows_that_occur():
     cell, levels = compact(codes)
     np.testing.assert_array_equal(levels[cell], codes)
     assert sorted(set(cell.tolist())) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("most", [3, 40, 500_000])
+def test_compact_cells_are_in_the_order_of_their_codes(most):
+    codes = np.random.default_rng(0).integers(0, most, (2_000, 3))
+    cell, levels = compact(codes)
+    expected, place = np.unique(codes, axis=0, return_inverse=True)
+    np.testing.assert_array_equal(levels, expected)
+    np.testing.assert_array_equal(cell, place.ravel())

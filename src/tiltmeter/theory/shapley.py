@@ -16,6 +16,7 @@ import numpy as np
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import Codes, Column, Integers, Normal, Rows, RowSums, sums_by
 
+FEW_VALUES = 1 << 16  # that are counted however few have them
 MOST_FEATURES = 10  # 2^10 subsets
 ROWS_A_CELL = 5  # audited rows per joint cell, on average, for cell means to be worth averaging
 
@@ -80,12 +81,20 @@ def summed_cells(rows: RowSums, outcome: Column, cell: Codes, levels: Integers) 
 
 def compact(codes: Integers) -> tuple[Integers, Integers]:
     """Return a cell number for each row of codes, and the codes of each cell."""
-    key = np.zeros(len(codes), dtype=np.int64)
+    key: Integers = np.zeros(len(codes), dtype=np.int64)
     for column in codes.T:
-        _, key = np.unique(key * (int(column.max()) + 1) + column, return_inverse=True)
+        key = _numbered(key * (int(column.max()) + 1) + column)
     first = np.zeros(int(key.max()) + 1, dtype=np.intp)
     first[key[::-1]] = np.arange(len(codes))[::-1]
     return key, codes[first]
+
+
+def _numbered(values: Integers) -> Integers:
+    """Return the place of each value among the distinct ones, in order; small values are counted, not sorted."""
+    most = int(values.max(initial=0)) + 1
+    if most > max(len(values), FEW_VALUES):
+        return np.unique(values, return_inverse=True)[1]
+    return (np.cumsum(np.bincount(values, minlength=most) > 0) - 1)[values]
 
 
 def is_supported(cells: JointCells, audited_rows: int) -> bool:
