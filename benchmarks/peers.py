@@ -22,7 +22,7 @@ import polars as pl
 import tiltmeter as tm
 from benchmarks.stream import ARGUMENTS, made_chunk
 from tiltmeter.engines.arrays import moments_by_group
-from tiltmeter.streams.sources import STREAMED_ROWS
+from tiltmeter.streams.sources import is_long
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 LARGEST_BOOTSTRAP = 100_000  # rows: a replicate of fairlearn takes a second at 300,000
@@ -90,8 +90,7 @@ def whole_audit(rows: Rows) -> tuple[Callable[[], Any], Callable[[Any], bool]]:
 
 def summed_audit(rows: Rows) -> tuple[Callable[[], Any], Callable[[Any], bool]]:
     """The same by sums, as long tables are audited in any case."""
-    is_long = len(rows["score"]) >= STREAMED_ROWS
-    data = rows["frame"] if is_long else tm.stream(rows["frame"])
+    data = rows["frame"] if is_long(len(rows["score"])) else tm.stream(rows["frame"])
     return lambda: tm.audit(data, **ARGUMENTS), whole_audit(rows)[1]
 
 

@@ -8,11 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from tiltmeter.comparison import Comparison
-from tiltmeter.engines.batches import Batches, FrameBatches, even_batch
-from tiltmeter.engines.tables import column_names, read_table, shown
+from tiltmeter.engines.batches import Batches
+from tiltmeter.engines.tables import column_names, shown
 from tiltmeter.errors import DataError
 from tiltmeter.memory import Request, RowAudit, audit_in_memory
 from tiltmeter.models.channel import score_columns
@@ -24,7 +22,15 @@ from tiltmeter.settings import Settings
 from tiltmeter.streams.audit import check_streamed, streamed_audit
 from tiltmeter.streams.pair import needs_rows
 from tiltmeter.streams.reading import Question, asked_of_rows
-from tiltmeter.streams.sources import are_few, collected, is_long, read_into_memory, rows_in_memory, stream_of
+from tiltmeter.streams.sources import (
+    are_few,
+    collected,
+    in_even_batches,
+    is_long,
+    read_into_memory,
+    rows_in_memory,
+    stream_of,
+)
 from tiltmeter.views.json_file import write_json
 from tiltmeter.views.notebook import audit_html
 from tiltmeter.views.report.page import write_report
@@ -222,9 +228,9 @@ def _may_be_summed(data: Any, request: Request) -> bool:
 def _summed(data: Any, request: Request, stated: dict[str, str]) -> Audit:
     """Return the audit of a long table by sums; what only rows can tell is worked out from them when it is asked."""
     question = _question(column_names(data), request)
-    table = data if isinstance(data, pl.DataFrame) else read_table(data, question.columns)
-    found = _streamed(FrameBatches(table, even_batch(table.height)), question, request, stated)
-    rows = _RowsLater(table, replace(request, features=question.features))
+    batches = in_even_batches(data, question.columns)
+    found = _streamed(batches, question, request, stated)
+    rows = _RowsLater(batches.frame, replace(request, features=question.features))
     comparisons = {name: one.with_rows(partial(rows.people, name)) for name, one in found.comparisons.items()}
     return replace(found, comparisons=comparisons)
 

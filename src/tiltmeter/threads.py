@@ -107,8 +107,7 @@ def made_in_order(function: Callable[[T], R], items: Iterable[T]) -> Generator[R
 def _keep_memory() -> None:
     """Let glibc keep what a batch frees for the next one, by freeing the largest block that it learns from.
 
-    It would otherwise give large blocks back to the system after each step, and a tenth of the time would go into
-    fetching their pages again.
+    It would otherwise give large blocks back to the system after each step, and fetch their pages again for the next.
     """
     np.empty(KEPT, dtype=np.uint8)
 

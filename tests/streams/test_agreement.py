@@ -177,11 +177,12 @@ def test_whole_numbers_too_large_in_one_batch_are_texts_in_all(monkeypatch, smal
     assert_same_numbers(tm.audit(frame, **options).to_dict(), expected)
 
 
-@pytest.mark.parametrize("limits", [{"FEW_JOINT": 0}, {"FEW_JOINT": 0, "DENSE_JOINT": 0}])
-def test_joint_cells_are_the_same_however_the_filled_ones_are_found(limits, monkeypatch):
+@pytest.mark.parametrize("counted", [1 << 16, 0])
+def test_joint_cells_are_the_same_however_the_filled_ones_are_found(counted, monkeypatch):
     expected = tm.audit(tm.stream(classed()), **PEOPLE).to_dict()
-    for name, limit in limits.items():
-        monkeypatch.setattr(f"tiltmeter.streams.powers.{name}", limit)
+    monkeypatch.setattr("tiltmeter.streams.powers.FEW_JOINT", 0)
+    monkeypatch.setattr("tiltmeter.theory.shapley.FEW_VALUES", counted)
+    monkeypatch.setattr("tiltmeter.theory.shapley.A_ROW", 0)
     monkeypatch.setattr(batches, "BATCH", 37)  # batches with other cells
     assert_same_numbers(tm.audit(tm.stream(classed()), **PEOPLE).to_dict(), expected)
 

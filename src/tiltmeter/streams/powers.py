@@ -16,12 +16,12 @@ from tiltmeter.streams.fitted import FittedPolynomials, fitted_polynomials, fitt
 from tiltmeter.streams.levels import joint_bound, numbers_of
 from tiltmeter.streams.plan import PairBatch, PairPlan, pair_batch
 from tiltmeter.theory.checks import Floats
+from tiltmeter.theory.shapley import numbered
 from tiltmeter.theory.summed import Partition, Polynomial, PowerSums, SummedRows, SummedScores
 from tiltmeter.theory.uncertainty import Integers
 
 MOST_JOINT = 1 << 15  # joint cells of all features that are kept
 FEW_JOINT = 1 << 13  # possible joint cells that are kept whether anyone is in them or not
-DENSE_JOINT = 1 << 21  # possible joint cells up to which the filled ones are found by counting
 RATIO_BINS = 1 << 16  # of P(audited|x) at equal group sizes
 MIXED = 64  # bins of a score, and of P(audited|x), for the path
 
@@ -133,17 +133,11 @@ def powers(plan: PairPlan, table: pl.DataFrame) -> Powers:
 def _joint_codes(plan: PairPlan, codes: Sequence[Integers]) -> tuple[Integers, Integers]:
     """Return the keys of the joint cells, of filled ones where there may be many, and each row's place among them."""
     bound = joint_bound(plan.levels)
-    key: Integers = np.zeros(len(codes[0]), dtype=np.int32 if bound <= DENSE_JOINT else np.int64)
+    key: Integers = np.zeros(len(codes[0]), dtype=np.int32 if bound < 1 << 31 else np.int64)
     for column, levels in zip(codes, plan.levels, strict=True):
         key *= len(levels.labels)
         key += column.astype(key.dtype)
-    if bound <= FEW_JOINT:
-        return np.arange(bound), key
-    if bound > DENSE_JOINT:
-        keys, place = np.unique(key, return_inverse=True)
-        return keys, place
-    is_filled = np.bincount(key, minlength=bound) > 0
-    return np.flatnonzero(is_filled), (np.cumsum(is_filled) - 1).take(key)
+    return (np.arange(bound), key) if bound <= FEW_JOINT else numbered(key)
 
 
 def _variables(plan: PairPlan, rows: PairBatch) -> Floats:

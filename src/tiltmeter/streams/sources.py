@@ -8,9 +8,17 @@ from typing import Any
 
 import polars as pl
 
-from tiltmeter.engines.batches import Batches, DuckBatches, FileBatches, FrameBatches, checked_columns, files_of
+from tiltmeter.engines.batches import (
+    Batches,
+    DuckBatches,
+    FileBatches,
+    FrameBatches,
+    checked_columns,
+    even_batch,
+    files_of,
+)
 from tiltmeter.engines.spark import SparkBatches, is_spark
-from tiltmeter.engines.tables import read_file
+from tiltmeter.engines.tables import read_file, read_table
 from tiltmeter.errors import DataError
 
 STREAMED_ROWS = 5_000_000  # from here on, what can be streamed is
@@ -63,6 +71,12 @@ def rows_in_memory(data: Any) -> int:
     if hasattr(data, "num_rows"):  # pyarrow
         return int(data.num_rows)
     return len(data) if isinstance(data, pl.DataFrame) or hasattr(data, "iloc") else 0
+
+
+def in_even_batches(data: Any, columns: Sequence[str]) -> FrameBatches:
+    """Return a table in memory as batches; a Polars frame as it is, for its batches are cleaned one by one."""
+    table = data if isinstance(data, pl.DataFrame) else read_table(data, columns)
+    return FrameBatches(table, even_batch(table.height))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,7 +16,7 @@ import numpy as np
 from tiltmeter.theory.checks import Floats
 from tiltmeter.theory.uncertainty import Codes, Column, Integers, Normal, Rows, RowSums, sums_by
 
-FEW_VALUES = 1 << 16  # that are counted however few have them
+A_ROW, FEW_VALUES = 8, 1 << 16  # values that may be counted for each row, and however few rows have them
 MOST_FEATURES = 10  # 2^10 subsets
 ROWS_A_CELL = 5  # audited rows per joint cell, on average, for cell means to be worth averaging
 
@@ -83,18 +83,19 @@ def compact(codes: Integers) -> tuple[Integers, Integers]:
     """Return a cell number for each row of codes, and the codes of each cell."""
     key: Integers = np.zeros(len(codes), dtype=np.int64)
     for column in codes.T:
-        key = _numbered(key * (int(column.max()) + 1) + column)
+        _, key = numbered(key * (int(column.max()) + 1) + column)
     first = np.zeros(int(key.max()) + 1, dtype=np.intp)
     first[key[::-1]] = np.arange(len(codes))[::-1]
     return key, codes[first]
 
 
-def _numbered(values: Integers) -> Integers:
-    """Return the place of each value among the distinct ones, in order; small values are counted, not sorted."""
+def numbered(values: Integers) -> tuple[Integers, Integers]:
+    """Return the distinct values in order, and the place of each among them; small values are counted, not sorted."""
     most = int(values.max(initial=0)) + 1
-    if most > max(len(values), FEW_VALUES):
-        return np.unique(values, return_inverse=True)[1]
-    return (np.cumsum(np.bincount(values, minlength=most) > 0) - 1)[values]
+    if most > max(A_ROW * len(values), FEW_VALUES):
+        return np.unique(values, return_inverse=True)
+    is_there = np.bincount(values, minlength=most) > 0
+    return np.flatnonzero(is_there), (np.cumsum(is_there) - 1).take(values)
 
 
 def is_supported(cells: JointCells, audited_rows: int) -> bool:
