@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: demo test test-slow lint bench bench-audit pictures format clean
 
 demo: $(VENV)/installed
-	@$(BIN)/tiltmeter demo --report compas-report.html
+	@$(BIN)/tiltlens demo --report compas-report.html
 
 test: lint
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
@@ -44,22 +44,22 @@ format: $(VENV)/installed-dev
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	  || { echo "tiltmeter needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
+	  || { echo "tiltlens needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
 	@echo "Making a virtual environment in $(VENV) ..." >&2
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
-	@echo "Installing tiltmeter ..." >&2
+	@echo "Installing tiltlens ..." >&2
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[report]'
 	@touch $@
 
 $(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	@echo "Installing tiltmeter and its development tools ..." >&2
+	@echo "Installing tiltlens and its development tools ..." >&2
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	@touch $(VENV)/installed $@
 
 $(VENV)/installed-bench: pyproject.toml constraints.txt | $(VENV)/bin/python
-	@echo "Installing tiltmeter, its development tools and the peers it is measured against ..." >&2
+	@echo "Installing tiltlens, its development tools and the peers it is measured against ..." >&2
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,bench]'
 	@touch $(VENV)/installed $(VENV)/installed-dev $@
 

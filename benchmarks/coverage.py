@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from tiltmeter.models import membership as membership_models
-from tiltmeter.models.candidates import CANDIDATES
-from tiltmeter.models.membership import Membership, chosen_membership, prior_log_odds
-from tiltmeter.theory.carriers import carrier
-from tiltmeter.theory.crossfit import (
+from tiltlens.models import membership as membership_models
+from tiltlens.models.candidates import CANDIDATES
+from tiltlens.models.membership import Membership, chosen_membership, prior_log_odds
+from tiltlens.theory.carriers import carrier
+from tiltlens.theory.crossfit import (
     CLIP,
     Pairing,
     feature_share,
@@ -32,7 +32,7 @@ from tiltmeter.theory.crossfit import (
     known_pairing,
     pairing,
 )
-from tiltmeter.theory.uncertainty import Estimate, Rows
+from tiltlens.theory.uncertainty import Estimate, Rows
 
 Floats = NDArray[np.float64]
 EDGES = np.array([-1.2, -0.8, -0.45, -0.15, 0.1, 0.4, 0.7, 1.05, 1.5])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.timing import best_of
-from tiltmeter.engines.arrays import moments_by_group
+from tiltlens.engines.arrays import moments_by_group
 
 ROWS = 10_000_000
 MOST_READS = 6

@@ -7,7 +7,7 @@ import warnings
 import cvxpy
 import numpy as np
 
-import tiltmeter as tm
+import tiltlens as tl
 from benchmarks.timing import best_of
 
 ATOMS = 20_000
@@ -17,7 +17,7 @@ LEAST_RATIO = 1000
 
 def main() -> None:
     rng = np.random.default_rng(0)
-    world = tm.World(*rng.dirichlet(np.ones(ATOMS), 2), rng.random(ATOMS))
+    world = tl.World(*rng.dirichlet(np.ones(ATOMS), 2), rng.random(ATOMS))
     point = world.path(WEIGHTS)
     ours = best_of(20, lambda: world.path(WEIGHTS))
     problem, q = _conic(world)
@@ -33,7 +33,7 @@ def main() -> None:
     assert theirs / ours >= LEAST_RATIO
 
 
-def _conic(world: tm.World) -> tuple[cvxpy.Problem, cvxpy.Variable]:
+def _conic(world: tl.World) -> tuple[cvxpy.Problem, cvxpy.Variable]:
     q = cvxpy.Variable(ATOMS, nonneg=True)
     r = world.channel.T @ q
     pairs = ((q, world.p0), (q, world.p1), (r, world.y0), (r, world.y1))

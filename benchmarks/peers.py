@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-import tiltmeter as tm
+import tiltlens as tl
 from benchmarks.stream import ARGUMENTS, made_chunk
-from tiltmeter.engines.arrays import moments_by_group
-from tiltmeter.streams.sources import is_long
+from tiltlens.engines.arrays import moments_by_group
+from tiltlens.streams.sources import is_long
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 LARGEST_BOOTSTRAP = 100_000  # rows: a replicate of fairlearn takes a second at 300,000
@@ -85,13 +85,13 @@ def whole_audit(rows: Rows) -> tuple[Callable[[], Any], Callable[[Any], bool]]:
     def is_right(found: Any) -> bool:
         return abs(found["a"].gap.value - expected) < 1e-9 and found["a"].gap.low < expected < found["a"].gap.high
 
-    return lambda: tm.audit(rows["frame"], **ARGUMENTS), is_right
+    return lambda: tl.audit(rows["frame"], **ARGUMENTS), is_right
 
 
 def summed_audit(rows: Rows) -> tuple[Callable[[], Any], Callable[[Any], bool]]:
     """The same by sums, as long tables are audited in any case."""
-    data = rows["frame"] if is_long(len(rows["score"])) else tm.stream(rows["frame"])
-    return lambda: tm.audit(data, **ARGUMENTS), whole_audit(rows)[1]
+    data = rows["frame"] if is_long(len(rows["score"])) else tl.stream(rows["frame"])
+    return lambda: tl.audit(data, **ARGUMENTS), whole_audit(rows)[1]
 
 
 def drawn_audit(rows: Rows) -> tuple[Callable[[], Any], Callable[[Any], bool]]:
@@ -143,12 +143,12 @@ READ, READ_ALL, MOMENTS = "read 3 columns", "read 7 columns", "moments"
 SUMMED, PEER = "audit by sums, 4 features, all intervals", "fairlearn selection rate by group"
 DRAWN = "the same and the bins of its figures"
 CONTENDERS: dict[str, tuple[str, Callable[[Rows], Any], int]] = {
-    READ: ("tiltmeter", read, 10**9),
-    MOMENTS: ("tiltmeter", moments, 10**9),
-    READ_ALL: ("tiltmeter", read_all, 10**9),
-    SUMMED: ("tiltmeter", summed_audit, 10**9),
-    DRAWN: ("tiltmeter", drawn_audit, 10**9),
-    "audit by rows, 4 features, all intervals": ("tiltmeter", whole_audit, LARGEST_ROWS),
+    READ: ("tiltlens", read, 10**9),
+    MOMENTS: ("tiltlens", moments, 10**9),
+    READ_ALL: ("tiltlens", read_all, 10**9),
+    SUMMED: ("tiltlens", summed_audit, 10**9),
+    DRAWN: ("tiltlens", drawn_audit, 10**9),
+    "audit by rows, 4 features, all intervals": ("tiltlens", whole_audit, LARGEST_ROWS),
     PEER: ("fairlearn", selection_rates, 10**9),
     f"fairlearn, {REPLICATES} bootstrap replicates": (
         "fairlearn",

@@ -19,9 +19,9 @@ import numpy as np
 import polars as pl
 from scipy.special import expit
 
-import tiltmeter as tm
-from tiltmeter.comparison import Comparison
-from tiltmeter.theory.verdicts import JOINT, NOTHING, PROXY, UNDECIDED
+import tiltlens as tl
+from tiltlens.comparison import Comparison
+from tiltlens.theory.verdicts import JOINT, NOTHING, PROXY, UNDECIDED
 
 VERDICTS = (PROXY, JOINT, NOTHING, UNDECIDED)
 SIZE = 5_000
@@ -42,7 +42,7 @@ class Draw:
         """Return what the audit says."""
         group = np.where(self.audited, "audited", "reference")
         options = {"membership": membership, "seed": seed, "total_shares": total_shares}
-        return tm.audit(self.table, group, reference="reference", scores=self.score, **options)["audited"]
+        return tl.audit(self.table, group, reference="reference", scores=self.score, **options)["audited"]
 
 
 def many_features(size: int, noise: int, seed: int) -> Draw:

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from scipy.special import expit
 
-import tiltmeter as tm
+import tiltlens as tl
 from benchmarks.scale import made_table
 
 LARGEST = 3_000_000
@@ -51,7 +51,7 @@ def painted(path: Path) -> tuple[float, float]:
 def measure(name: str, table: pl.DataFrame, folder: Path) -> dict[str, float | str]:
     """Return size and times of the report of a table's audit; the page must hold the audit's own numbers."""
     membership = "chance" if "chance" in table.columns else None
-    audit = tm.audit(table, group="group", reference="b", scores="score", membership=membership, total_shares=False)
+    audit = tl.audit(table, group="group", reference="b", scores="score", membership=membership, total_shares=False)
     path = folder / "audit.html"
     begin = time.perf_counter()
     audit.report(path)

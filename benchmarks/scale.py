@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 from scipy.special import expit
 
-import tiltmeter as tm
-from tiltmeter.models.design import encoded_rows, encoding
-from tiltmeter.models.features import design_columns, encode_features
+import tiltlens as tl
+from tiltlens.models.design import encoded_rows, encoding
+from tiltlens.models.features import design_columns, encode_features
 
 CHUNK = 50_000
 MOST_FITS = 8
@@ -89,7 +89,7 @@ def main() -> None:
         listener = None if totals else stages
         start = time.perf_counter()
         options = {"scores": "score", "total_shares": totals, "progress": listener}
-        c = tm.audit(table, group="group", reference="b", **options)["a"]
+        c = tl.audit(table, group="group", reference="b", **options)["a"]
         times[totals] = time.perf_counter() - start
         gap = table.filter(group="a")["score"].mean() - table.filter(group="b")["score"].mean()
         assert abs(c.gap.value - gap) < 1e-9

@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 from scipy.special import expit, logit
 
-import tiltmeter as tm
+import tiltlens as tl
 
 CHUNK = 1_000_000
 MOST_MEMORY = 2 * 2**30
@@ -33,9 +33,9 @@ ARGUMENTS: dict[str, Any] = {
 }
 RUN = """
 import json, resource, sys, time
-import tiltmeter as tm
+import tiltlens as tl
 start, worked = time.perf_counter(), time.process_time()
-found = tm.audit(tm.stream(sys.argv[1]), **json.loads(sys.argv[2]))
+found = tl.audit(tl.stream(sys.argv[1]), **json.loads(sys.argv[2]))
 seconds, work = time.perf_counter() - start, time.process_time() - worked
 memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 print(json.dumps({"seconds": seconds, "work": work, "memory": memory, "summary": found.to_dict()}))
@@ -90,7 +90,7 @@ def check(pattern: str, found: dict[str, Any], against_memory: bool) -> None:
     assert c["proxies"][0]["feature"] == "amount"
     assert c["balance"]["is_adequate"]
     if against_memory:
-        plain = tm.audit(pl.read_parquet(pattern), **ARGUMENTS).to_dict()["comparisons"]["a"]
+        plain = tl.audit(pl.read_parquet(pattern), **ARGUMENTS).to_dict()["comparisons"]["a"]
         for name in ("gap", "impact_ratio", "input_divergence", "descent_rate", "unexplained", "output_divergence"):
             for end in ("value", "low", "high"):
                 assert abs(c[name][end] - plain[name][end]) <= 1e-9 * max(1.0, abs(plain[name][end])), (name, end)
@@ -103,9 +103,9 @@ def check(pattern: str, found: dict[str, Any], against_memory: bool) -> None:
 def check_fitted(pattern: str, found: dict[str, Any], rows: int) -> None:
     """Assert that a fitted model is less than an interval away from the true membership, and from a fit in memory."""
     c = found["summary"]["comparisons"]["a"]
-    others = {"the true membership": tm.audit(tm.stream(pattern), **ARGUMENTS)["a"]}
+    others = {"the true membership": tl.audit(tl.stream(pattern), **ARGUMENTS)["a"]}
     if rows <= 10**6:
-        others["memory"] = tm.audit(pl.read_parquet(pattern), **ARGUMENTS | {"membership": None})["a"]
+        others["memory"] = tl.audit(pl.read_parquet(pattern), **ARGUMENTS | {"membership": None})["a"]
     for other, comparison in others.items():
         for name in ("input_divergence", "descent_rate"):
             exact, fitted = getattr(comparison, name), c[name]

@@ -15,10 +15,10 @@ from math import sqrt
 import numpy as np
 import polars as pl
 
-import tiltmeter as tm
+import tiltlens as tl
 from benchmarks.coverage import AUDITED, TRUTHS, Tally, Truth, answers
-from tiltmeter.streams import sample, sources
-from tiltmeter.theory.uncertainty import Estimate
+from tiltlens.streams import sample, sources
+from tiltlens.theory.uncertainty import Estimate
 
 ROWS = 100_000
 STANDS_FOR = {4_000: "10 million rows", 1_250: "100 million rows"}
@@ -33,7 +33,7 @@ def estimates(truth: Truth, seed: int) -> dict[str, Estimate]:
     kind = pl.String if truth.is_discrete else pl.Float64
     columns = {f"x{j}": pl.Series(x[:, j]).cast(kind) for j in range(3)}
     frame = pl.DataFrame({"group": np.where(audited, "a", "b"), "score": truth.score(x), **columns})
-    found = tm.audit(tm.stream(frame), group="group", reference="b", scores="score", total_shares=False)["a"]
+    found = tl.audit(tl.stream(frame), group="group", reference="b", scores="score", total_shares=False)["a"]
     rate = found.descent_rate
     squares = [value**2 for value in (rate.value, rate.high, rate.low)]
     result = {"Var0(g)": Estimate(*squares), "input divergence": found.input_divergence}

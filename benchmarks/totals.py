@@ -17,9 +17,9 @@ from math import sqrt
 import numpy as np
 from scipy.special import expit, logit
 
-import tiltmeter as tm
+import tiltlens as tl
 from benchmarks.coverage import AUDITED, Floats, Tally
-from tiltmeter.theory.crossfit import CLIP
+from tiltlens.theory.crossfit import CLIP
 
 LEAST = 0.92
 DRAWS = 4_000_000
@@ -56,16 +56,16 @@ class World:
     def _gradient(self, x: Floats, k: float) -> Floats:
         return np.clip(self.log_ratio(x), -CLIP, CLIP) + k * self.score(x)
 
-    def estimates(self, size: int, seed: int) -> Iterator[tuple[str, tm.Estimate]]:
+    def estimates(self, size: int, seed: int) -> Iterator[tuple[str, tl.Estimate]]:
         """Yield each feature's total share as an audit has it."""
         rng = np.random.default_rng(seed)
         audited = rng.random(size) < AUDITED
         x = np.where(audited[:, None], self.draw(size, True, rng), self.draw(size, False, rng))
         table = {name: _column(x[:, j]) for j, name in enumerate(self.features)}
-        found = tm.audit(table, np.where(audited, "a", "b"), reference="b", scores=self.score(x), seed=seed)
+        found = tl.audit(table, np.where(audited, "a", "b"), reference="b", scores=self.score(x), seed=seed)
         for row in found["a"].proxies.to_dicts():
             ends = (row[name] for name in ("total_share", "total_share_low", "total_share_high"))
-            yield row["feature"], tm.Estimate(*ends)
+            yield row["feature"], tl.Estimate(*ends)
 
 
 def _column(values: Floats) -> np.ndarray:

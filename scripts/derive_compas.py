@@ -22,11 +22,11 @@ from pathlib import Path
 
 import polars as pl
 
-from tiltmeter.datasets.compas import FEATURES, GROUPS, LABELS
-from tiltmeter.errors import DataError
+from tiltlens.datasets.compas import FEATURES, GROUPS, LABELS
+from tiltlens.errors import DataError
 
 RAW_SHA256 = "c451db85908b2f7fef1d83203bedf6b71ecda0d5af468d82ae62178f91d0cc7d"
-BUNDLED = Path(__file__).parents[1] / "src" / "tiltmeter" / "datasets" / "compas.parquet"
+BUNDLED = Path(__file__).parents[1] / "src" / "tiltlens" / "datasets" / "compas.parquet"
 
 
 def check_raw(path: Path) -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import tiltmeter as tm
-from tiltmeter.datasets import COMPAS_FEATURES, load_compas
-from tiltmeter.demo import AUDITED, OUTCOME, REFERENCE
-from tiltmeter.models.paper import outcome_scores
-from tiltmeter.theory.simplex import simplex_ways
-from tiltmeter.views import figures
+import tiltlens as tl
+from tiltlens.datasets import COMPAS_FEATURES, load_compas
+from tiltlens.demo import AUDITED, OUTCOME, REFERENCE
+from tiltlens.models.paper import outcome_scores
+from tiltlens.theory.simplex import simplex_ways
+from tiltlens.views import figures
 
-WORLD = tm.World([0.70, 0.21, 0.09], [0.24, 0.34, 0.42], channel=[0.85, 0.55, 0.15])
+WORLD = tl.World([0.70, 0.21, 0.09], [0.24, 0.34, 0.42], channel=[0.85, 0.55, 0.15])
 
 ALSO_PNG = ("proxy_map", "simplex", "correction_by_value", "waterfall")
 
@@ -24,7 +24,7 @@ def gallery() -> dict[str, figures.Figure]:
     """Return every figure by the name of its file."""
     data = load_compas()
     scores = outcome_scores(data, COMPAS_FEATURES, OUTCOME)
-    audit = tm.audit(
+    audit = tl.audit(
         data, group="race", reference=REFERENCE, audited=AUDITED, favourable="low", scores=scores,
         features=COMPAS_FEATURES,
     )  # fmt: skip

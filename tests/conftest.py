@@ -1,4 +1,4 @@
-"""Skips are visible, and forbidden where TILTMETER_FORBID_SKIPS is set."""
+"""Skips are visible, and forbidden where TILTLENS_FORBID_SKIPS is set."""
 
 import os
 import shutil
@@ -12,9 +12,9 @@ NEEDS = {
 }
 
 settings.register_profile(
-    "tiltmeter", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], max_examples=60
+    "tiltlens", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], max_examples=60
 )
-settings.load_profile("tiltmeter")
+settings.load_profile("tiltlens")
 
 
 def pytest_runtest_setup(item):
@@ -26,8 +26,8 @@ def pytest_runtest_setup(item):
 def pytest_sessionfinish(session, exitstatus):
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter else []
-    if skipped and os.environ.get("TILTMETER_FORBID_SKIPS"):
-        reporter.write_line(f"TILTMETER_FORBID_SKIPS is set, but {len(skipped)} test(s) were skipped", red=True)
+    if skipped and os.environ.get("TILTLENS_FORBID_SKIPS"):
+        reporter.write_line(f"TILTLENS_FORBID_SKIPS is set, but {len(skipped)} test(s) were skipped", red=True)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

@@ -12,10 +12,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 from tests.test_audit_engines import FEATURES, WAYS, assert_same_numbers, audited, people
 
-import tiltmeter as tm
-from tiltmeter.comparison import ESTIMATES
-from tiltmeter.datasets import COMPAS_FEATURES, COMPAS_LABELS, load_compas
-from tiltmeter.models.paper import outcome_scores
+import tiltlens as tl
+from tiltlens.comparison import ESTIMATES
+from tiltlens.datasets import COMPAS_FEATURES, COMPAS_LABELS, load_compas
+from tiltlens.models.paper import outcome_scores
 
 CODES = [f"{feature}_code" for feature in COMPAS_FEATURES]
 EXACT_UNDER_WEIGHTS = ("gap", "impact_ratio", "standardised_difference", "output_divergence", "input_divergence")
@@ -31,7 +31,7 @@ def compas():
 def compas_audit(data=None, **options):
     plain = {"group": "race", "reference": "Caucasian", "features": COMPAS_FEATURES, "folds": None}
     plain |= {"favourable": "low"} | ({} if "model" in options else {"scores": "score"})
-    return tm.audit(compas() if data is None else data, **plain | options)["African-American"]
+    return tl.audit(compas() if data is None else data, **plain | options)["African-American"]
 
 
 @cache
@@ -523,7 +523,7 @@ def test_an_estimator_is_cross_fitted():
 
 
 def test_an_unknown_group_gets_the_list():
-    with pytest.raises(tm.TiltmeterError, match=r"`audited` must be one of the compared groups, got 'X'\.\nHint: they"):
+    with pytest.raises(tl.TiltlensError, match=r"`audited` must be one of the compared groups, got 'X'\.\nHint: they"):
         cross_fitted()["X"]
 
 
@@ -546,7 +546,7 @@ def test_openmp_keeps_to_one_thread_from_the_first_call():
     """Loaded inside the limit, OpenMP would escape it, and spin: minutes instead of seconds on busy cores."""
     from threadpoolctl import threadpool_info
 
-    from tiltmeter.threads import one_thread
+    from tiltlens.threads import one_thread
 
     with one_thread():
         found = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "openmp"]
@@ -596,9 +596,9 @@ def test_outputs_out_of_reach_are_told_by_scores_and_groups(of_a, of_b, divergen
     fixed = pl.when(group="A").then(of_a).otherwise(of_b)
     c = audited(people(300, 3).with_columns(score=pl.coalesce(fixed, "score")), folds=None)["A"]
     told = r"the mean score of 'B' must be within reach of the scores of 'A', got [\d.]+ and scores from"
-    with pytest.raises(tm.TiltmeterError, match=told) as path:
+    with pytest.raises(tl.TiltlensError, match=told) as path:
         c.path([(1, 0, 0, 1)], divergence)
-    with pytest.raises(tm.TiltmeterError, match=told) as project:
+    with pytest.raises(tl.TiltlensError, match=told) as project:
         c.project()
     assert "λ4" in str(path.value)
     assert "removes the gap" in str(project.value)
@@ -634,7 +634,7 @@ def test_the_gap_of_a_feature_does_not_depend_on_the_other_features_or_on_folds(
 def test_rounding_noise_is_no_gap():
     data = people(400, 2).with_columns(score=pl.lit(0.3))
     c = audited(data, features=["city", "owner"])["A"]
-    assert c.gap == tm.Estimate(0.0, 0.0, 0.0)
+    assert c.gap == tl.Estimate(0.0, 0.0, 0.0)
     assert set(c.proxies["direction"]) == {"the score does not follow it"}
     assert not c.proxies["verdict"].str.contains("proxy evidence").any()
 
@@ -649,13 +649,13 @@ def test_weights_that_rest_on_one_person_are_noted():
 
 @pytest.mark.parametrize("weights", [[1, 1, 1, 1], [(1, 1)], ["abcd"], [(0, 0, 0, 0)], 3, "abcd"])
 def test_bad_weights_of_a_path_are_named(weights):
-    with pytest.raises(tm.TiltmeterError, match="`weights` must"):
+    with pytest.raises(tl.TiltlensError, match="`weights` must"):
         audited(people(300, 3), folds=None)["A"].path(weights)
 
 
 @pytest.mark.parametrize("bins", [0, -1, 1.5, "auto"])
 def test_bad_bins_are_named(bins):
-    with pytest.raises(tm.TiltmeterError, match="`bins` must be a whole number"):
+    with pytest.raises(tl.TiltlensError, match="`bins` must be a whole number"):
         audited(people(300, 3), folds=None)["A"].distribution("city", bins)
 
 

@@ -9,8 +9,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from tests.test_audit_engines import audited, people
 
-import tiltmeter as tm
-from tiltmeter.errors import SupportError, TiltmeterError
+import tiltlens as tl
+from tiltlens.errors import SupportError, TiltlensError
 
 N = 400
 NAN_FIRST = np.r_[np.nan, np.full(N - 1, 0.5)]
@@ -197,7 +197,7 @@ MISTAKES = {
 def test_a_mistake_is_named_with_its_value_and_a_way_out(mistake):
     options, message, hint = MISTAKES[mistake]
     options = {"data": people()} | options
-    with pytest.raises(TiltmeterError, match=re.escape(message)) as caught:
+    with pytest.raises(TiltlensError, match=re.escape(message)) as caught:
         audited(options.pop("data"), **options)
     first, *rest = str(caught.value).split("\nHint: ")
     assert rest, "every message has a hint"
@@ -209,7 +209,7 @@ def test_a_mistake_is_named_with_its_value_and_a_way_out(mistake):
     "options", [{}, {"folds": None}, {"membership": "chance"}, {"membership": "chance", "folds": None}]
 )
 def test_constant_features_are_named_whatever_the_membership(options):
-    with pytest.raises(TiltmeterError, match=r"got none: 'one' is constant, 'same' is constant\.\nHint: add a feature"):
+    with pytest.raises(TiltlensError, match=r"got none: 'one' is constant, 'same' is constant\.\nHint: add a feature"):
         audited(constants(), features=["one", "same"], **options)
 
 
@@ -261,7 +261,7 @@ def test_identifiers_are_flagged_and_tell_nobody_apart(options):
 
 def test_numbers_of_numpy_are_numbers():
     options = {"folds": np.int64(3), "seed": np.int32(1), "confidence": np.float32(0.9), "materiality": np.float64(0)}
-    found = tm.audit(people(), "group", scores="score", features="city", total_shares=np.False_, **options)
+    found = tl.audit(people(), "group", scores="score", features="city", total_shares=np.False_, **options)
     kinds = {type(value) for value in found.to_dict()["settings"].values()}
     assert kinds == {int, float, bool}
 
@@ -269,7 +269,7 @@ def test_numbers_of_numpy_are_numbers():
 def test_weights_that_differ_beyond_all_measure_are_an_error():
     weights = np.where(np.arange(400) % 2, 1e12, 1e-9)
     with pytest.raises(
-        tm.TiltmeterError, match=r"`weights` must not differ by more than a factor of 1e\+09, got 1e-09 and 1e\+12\."
+        tl.TiltlensError, match=r"`weights` must not differ by more than a factor of 1e\+09, got 1e-09 and 1e\+12\."
     ):
         audited(people(), weights=weights)
     weights[weights < 1] = 0.0

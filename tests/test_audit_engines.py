@@ -10,7 +10,7 @@ import pytest
 from scipy.special import expit
 from tests.engines.test_tables import ENGINES
 
-import tiltmeter as tm
+import tiltlens as tl
 
 FEATURES = ["income", "city", "owner", "since"]
 WAYS = {
@@ -47,7 +47,7 @@ def people(rows=400, seed=3):
 
 
 def audited(data, **options):
-    return tm.audit(data, **{"group": "group", "reference": "B", "scores": "score", "features": FEATURES} | options)
+    return tl.audit(data, **{"group": "group", "reference": "B", "scores": "score", "features": FEATURES} | options)
 
 
 def assert_same_numbers(found, expected, within=1e-9, place="audit"):

@@ -8,13 +8,13 @@ import sys
 import pytest
 
 
-def tiltmeter(*arguments, cwd=None):
-    command = [sys.executable, "-c", "from tiltmeter.cli import main; main()", *map(str, arguments)]
+def tiltlens(*arguments, cwd=None):
+    command = [sys.executable, "-c", "from tiltlens.cli import main; main()", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
 
 
 def test_demo_prints_question_numbers_table_and_caveats():
-    result = tiltmeter("demo")
+    result = tiltlens("demo")
     assert result.returncode == 0
     assert result.stderr == ""
     for part in ("0.543", "0.438", "0.02224", "-0.62449", "Misdemeanor", "PriorCounts", "no verdict"):
@@ -24,7 +24,7 @@ def test_demo_prints_question_numbers_table_and_caveats():
 
 
 def test_demo_json_to_standard_output_is_all_there_is():
-    result = tiltmeter("demo", "--json", "-")
+    result = tiltlens("demo", "--json", "-")
     summary = json.loads(result.stdout)
     c = summary["comparisons"]["African-American"]
     assert c["output"].keys() == {"audited", "reference"}
@@ -38,14 +38,14 @@ def test_demo_json_to_standard_output_is_all_there_is():
 
 
 def test_demo_json_to_a_file_leaves_the_text_on_the_terminal(tmp_path):
-    result = tiltmeter("demo", "--json", "out.json", cwd=tmp_path)
+    result = tiltlens("demo", "--json", "out.json", cwd=tmp_path)
     assert "PriorCounts" in result.stdout
     assert json.loads((tmp_path / "out.json").read_text())["rows"]["used"] == 5278
     assert [p.name for p in tmp_path.iterdir()] == ["out.json"]
 
 
 def test_a_file_that_cannot_be_written_is_one_clear_error_and_nothing_is_lost(tmp_path):
-    result = tiltmeter("demo", "--json", tmp_path / "nowhere" / "out.json")
+    result = tiltlens("demo", "--json", tmp_path / "nowhere" / "out.json")
     assert result.returncode == 2
     assert result.stderr.startswith("Error: `")
     assert "must be a file that can be written" in result.stderr
@@ -55,25 +55,25 @@ def test_a_file_that_cannot_be_written_is_one_clear_error_and_nothing_is_lost(tm
 
 @pytest.mark.parametrize("arguments", [("demo", "--nonsense"), ("dance",)])
 def test_unknown_arguments_exit_with_2_and_no_traceback(arguments):
-    result = tiltmeter(*arguments)
+    result = tiltlens(*arguments)
     assert result.returncode == 2
     assert "Traceback" not in result.stderr
 
 
 def test_version_and_help():
-    assert tiltmeter("--version").stdout.startswith("tiltmeter, version ")
-    assert "Which way does a model lean" in tiltmeter("--help").stdout
+    assert tiltlens("--version").stdout.startswith("tiltlens, version ")
+    assert "Which way does a model lean" in tiltlens("--help").stdout
 
 
 def test_a_reader_that_goes_away_is_no_error_of_ours():
-    command = f"{sys.executable} -c 'from tiltmeter.cli import main; main()' demo --json - | head -c 10"
+    command = f"{sys.executable} -c 'from tiltlens.cli import main; main()' demo --json - | head -c 10"
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert "Traceback" not in result.stderr
 
 
 def test_an_old_terminal_gets_question_marks_instead_of_a_traceback():
     environment = {"PYTHONIOENCODING": "ascii", "PATH": os.environ["PATH"]}
-    command = [sys.executable, "-c", "from tiltmeter.cli import main; main()", "demo"]
+    command = [sys.executable, "-c", "from tiltlens.cli import main; main()", "demo"]
     result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert result.returncode == 0
     assert "PriorCounts" in result.stdout

@@ -1,13 +1,13 @@
-"""`tiltmeter audit`, run as a user runs it: files in, text, JSON and exit codes out."""
+"""`tiltlens audit`, run as a user runs it: files in, text, JSON and exit codes out."""
 
 import json
 
 import polars as pl
 import pytest
-from tests.test_cli import tiltmeter
+from tests.test_cli import tiltlens
 
-from tiltmeter.datasets import COMPAS_FEATURES, load_compas
-from tiltmeter.models.paper import outcome_scores
+from tiltlens.datasets import COMPAS_FEATURES, load_compas
+from tiltlens.models.paper import outcome_scores
 
 FEATURES = ",".join(COMPAS_FEATURES)
 
@@ -26,7 +26,7 @@ def folder(tmp_path_factory):
 
 def audit(folder, *arguments, data="compas.parquet"):
     common = ("--group", "race", "--features", FEATURES, "--favourable", "low")
-    return tiltmeter("audit", data, *common, *arguments, cwd=folder)
+    return tiltlens("audit", data, *common, *arguments, cwd=folder)
 
 
 def test_audit_prints_groups_estimates_and_verdicts(folder):
@@ -101,7 +101,7 @@ def with_small_groups(tmp_path_factory):
 def test_groups_too_small_to_compare_do_not_pass_a_gate_in_silence(with_small_groups, conditions, code, said):
     arguments = [part for condition in conditions for part in ("--fail-if", condition)]
     common = ("--group", "group", "--scores", "score", "--folds", "0", *arguments)
-    result = tiltmeter("audit", "small.parquet", *common, cwd=with_small_groups)
+    result = tiltlens("audit", "small.parquet", *common, cwd=with_small_groups)
     assert result.returncode == code, result.stderr
     assert all(sentence in result.stderr for sentence in said)
     assert result.stderr.count("\n") == len(said)
@@ -155,7 +155,7 @@ def test_files_that_are_not_what_they_seem(folder, tmp_path):
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "notes.txt").write_text("race")
     for name in ("broken.csv", "fake.parquet", "empty.csv", "notes.txt", "nowhere.csv"):
-        result = tiltmeter("audit", name, "--group", "race", "--scores", "score", cwd=tmp_path)
+        result = tiltlens("audit", name, "--group", "race", "--scores", "score", cwd=tmp_path)
         assert result.returncode == 2, name
         assert "Traceback" not in result.stderr
         assert name in result.stderr
@@ -178,7 +178,7 @@ def test_control_characters_in_names_do_not_reach_the_terminal(tmp_path):
     names = ["\x1b[31mred"] * 60 + ["plain"] * 60
     table = pl.DataFrame({"group": names, "city": ["<b>x</b>", "y"] * 60, "score": [0.2, 0.4, 0.6] * 40})
     table.write_parquet(tmp_path / "odd.parquet")
-    result = tiltmeter("audit", "odd.parquet", "--group", "group", "--scores", "score", "--folds", "0", cwd=tmp_path)
+    result = tiltlens("audit", "odd.parquet", "--group", "group", "--scores", "score", "--folds", "0", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "\x1b" not in result.stdout
     assert "[31mred" in result.stdout

@@ -1,11 +1,11 @@
-"""`tiltmeter rule`, run as a user runs it."""
+"""`tiltlens rule`, run as a user runs it."""
 
 import json
 
 import polars as pl
 import pytest
 from tests.rules.test_tables import HAND, NEVER
-from tests.test_cli import tiltmeter
+from tests.test_cli import tiltlens
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def folder(tmp_path_factory):
 
 
 def rule(folder, *arguments, data="people.parquet", name="four-fifths"):
-    return tiltmeter("rule", data, "--rule", name, "--group", "sex", "--group", "race", *arguments, cwd=folder)
+    return tiltlens("rule", data, "--rule", name, "--group", "sex", "--group", "race", *arguments, cwd=folder)
 
 
 def test_the_tables_are_printed_with_their_source_and_what_they_do_not_decide(folder):

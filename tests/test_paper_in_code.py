@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "docs" / "paper_in_code.md").read_text()
-OBJECTS = sorted(set(re.findall(r"`(tiltmeter\.[\w.]+)`", TEXT)))
+OBJECTS = sorted(set(re.findall(r"`(tiltlens\.[\w.]+)`", TEXT)))
 TESTS = sorted(set(re.findall(r"`(tests/[\w/]+\.py(?:::\w+)?)`", TEXT)))
 
 

@@ -15,9 +15,9 @@ from rich.console import Console
 from sklearn.linear_model import LogisticRegression
 from tests.test_audit_engines import assert_same_numbers, audited, people
 
-import tiltmeter as tm
-from tiltmeter.progress import each, stage, told_to
-from tiltmeter.views.terminal import progress_bar
+import tiltlens as tl
+from tiltlens.progress import each, stage, told_to
+from tiltlens.views.terminal import progress_bar
 
 STAGES = ["membership model", "regressions", "Shapley values", "shares", "total shares", "partners"]
 
@@ -68,7 +68,7 @@ def test_being_watched_changes_no_number():
 
 def test_an_audit_that_fails_is_never_done_and_leaves_no_listener():
     told = []
-    with pytest.raises(tm.TiltmeterError):
+    with pytest.raises(tl.TiltlensError):
         audited(people(), scores="nothing", progress=lambda *what: told.append(what))
     before = list(told)
     assert before
@@ -89,7 +89,7 @@ def test_other_threads_are_told_nothing():
 
 
 def test_a_listener_that_is_none_is_an_error():
-    with pytest.raises(tm.TiltmeterError, match="`progress` must be a function of a stage and a fraction, got 3"):
+    with pytest.raises(tl.TiltlensError, match="`progress` must be a function of a stage and a fraction, got 3"):
         audited(people(), progress=3)
 
 
@@ -102,7 +102,7 @@ def test_the_bar_shows_names_as_they_are_and_goes_away():
 
 
 def run(folder, *arguments, stderr):
-    command = [sys.executable, "-c", "from tiltmeter.cli import main; main()", "audit", "people.parquet"]
+    command = [sys.executable, "-c", "from tiltlens.cli import main; main()", "audit", "people.parquet"]
     common = ("--group", "group", "--scores", "score", "--features", "city,owner", "--folds", "0")
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
     return subprocess.run(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tiltmeter.demo import paper_experiment
+from tiltlens.demo import paper_experiment
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 

@@ -2,16 +2,16 @@
 
 import pytest
 
-import tiltmeter as tm
-from tiltmeter.datasets import COMPAS_FEATURES, load_compas
-from tiltmeter.models.paper import outcome_scores
+import tiltlens as tl
+from tiltlens.datasets import COMPAS_FEATURES, load_compas
+from tiltlens.models.paper import outcome_scores
 
 
 @pytest.fixture(scope="module")
 def plug_in():
     data = load_compas()
     scores = outcome_scores(data, COMPAS_FEATURES, "is_recid")
-    audit = tm.audit(data, group="race", reference="Caucasian", scores=scores, features=COMPAS_FEATURES, folds=None)
+    audit = tl.audit(data, group="race", reference="Caucasian", scores=scores, features=COMPAS_FEATURES, folds=None)
     return audit["African-American"]
 
 
@@ -25,5 +25,5 @@ def test_the_dial_meets_the_table_at_its_ends_and_middle(plug_in):
 
 
 def test_a_dial_needs_two_positions(plug_in):
-    with pytest.raises(tm.TiltmeterError, match="positions"):
+    with pytest.raises(tl.TiltlensError, match="positions"):
         plug_in.shares_along_dial(positions=1)

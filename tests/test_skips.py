@@ -11,7 +11,7 @@ pytest_plugins = ["pytester"]
 def test_a_skip_fails_the_run_only_where_skips_are_forbidden(pytester, monkeypatch, forbidden, code):
     pytester.makeconftest((Path(__file__).parent / "conftest.py").read_text())
     pytester.makepyfile("import pytest\n@pytest.mark.skip(reason='no browser')\ndef test_it(): ...\ndef test_b(): ...")
-    monkeypatch.setenv("TILTMETER_FORBID_SKIPS", forbidden)
+    monkeypatch.setenv("TILTLENS_FORBID_SKIPS", forbidden)
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     assert result.ret == code
     result.assert_outcomes(passed=1, skipped=1)

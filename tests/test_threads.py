@@ -12,10 +12,10 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_info
 
-import tiltmeter as tm
-from tiltmeter import threads
-from tiltmeter.progress import stage, told_to
-from tiltmeter.threads import in_threads, made_in_order, steps_in_threads
+import tiltlens as tl
+from tiltlens import threads
+from tiltlens.progress import stage, told_to
+from tiltlens.threads import in_threads, made_in_order, steps_in_threads
 
 
 @pytest.mark.parametrize("rows", [1, threads.FEW_ROWS])
@@ -75,7 +75,7 @@ def test_an_audit_in_threads_equals_one_without(monkeypatch):
     found = []
     for few in (10**9, 0):
         monkeypatch.setattr(threads, "FEW_ROWS", few)
-        audit = tm.audit(data, group="group", reference="b", scores="score", total_shares=True)
+        audit = tl.audit(data, group="group", reference="b", scores="score", total_shares=True)
         found.append(audit["a"].to_dict())
     assert found[0] == found[1]
 

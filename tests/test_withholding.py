@@ -14,11 +14,11 @@ from rich.console import Console
 from tests.test_audit_engines import audited, people
 from tests.views.test_schema import SCHEMA
 
-import tiltmeter as tm
-from tiltmeter.bins import quantiles_of
-from tiltmeter.people import _spread
-from tiltmeter.views.terminal import print_audit
-from tiltmeter.withholding import SUPPRESSED_BELOW, part_of_group, told_rows, withheld
+import tiltlens as tl
+from tiltlens.bins import quantiles_of
+from tiltlens.people import _spread
+from tiltlens.views.terminal import print_audit
+from tiltlens.withholding import SUPPRESSED_BELOW, part_of_group, told_rows, withheld
 
 TOP = 30  # counts up to which all tables are tried; sums of withheld counts beyond it are not judged
 
@@ -82,7 +82,7 @@ def test_calibration_bins_hold_everyone_and_ten_of_each_group():
         assert min(reference, one["n"] - reference) > SUPPRESSED_BELOW - 0.5
 
 
-@pytest.mark.parametrize("held", [lambda data: data, tm.stream])
+@pytest.mark.parametrize("held", [lambda data: data, tl.stream])
 def test_a_person_of_great_weight_is_no_quantile(held):
     first = pl.int_range(pl.len()) == 0
     data = (
@@ -119,7 +119,7 @@ def test_a_quantile_that_many_people_have_is_shown():
     assert values["correction_50"].null_count() == 0
 
 
-@pytest.mark.parametrize("held", [lambda data: data, tm.stream])
+@pytest.mark.parametrize("held", [lambda data: data, tl.stream])
 def test_notes_tell_no_count_below_ten(held):
     mine = pl.col("group") == "A"
     data = with_hamlet().with_columns(city=pl.when(~mine & (mine.not_().cum_sum() <= 11)).then(None).otherwise("city"))
@@ -134,7 +134,7 @@ def test_a_share_of_a_group_tells_no_count_below_ten():
     assert words == ["fewer than ten people", "2.0 %", "98.0 %", "all but fewer than ten people"]
 
 
-@pytest.mark.parametrize("held", [lambda data: data, tm.stream])
+@pytest.mark.parametrize("held", [lambda data: data, tl.stream])
 def test_a_direction_names_no_level_of_few_people(held):
     data = with_hamlet(size=9).with_columns(
         score=pl.when(pl.col("city") == "Hamlet").then(0.99).otherwise(0.5 * pl.col("score"))
@@ -173,7 +173,7 @@ def test_the_terminal_names_small_groups_without_their_sizes():
     assert "Fewer than 10 rows, too small to say anything: C." in text
 
 
-@pytest.mark.parametrize("held", [lambda data: data, tm.stream])
+@pytest.mark.parametrize("held", [lambda data: data, tl.stream])
 def test_a_note_on_the_reference_group_tells_no_count_below_ten(held):
     other = pl.col("group") == "B"
     lives = pl.when(other & (other.cum_sum() <= 4)).then(pl.lit("Hamlet")).otherwise(pl.col("city"))

@@ -6,7 +6,7 @@ import cvxpy
 import numpy as np
 from hypothesis import strategies as st
 
-import tiltmeter as tm
+import tiltlens as tl
 
 SMOOTH = ("kl", "reverse_kl", "chi2", "hellinger", "js")
 ALL = (*SMOOTH, "tv")
@@ -20,7 +20,7 @@ def random_world(seed, outcomes=2, atoms=None, zeros=False):
         for p in (p0, p1):
             p[1:] *= rng.random(n - 1) < 0.7
     channel = rng.dirichlet(np.full(outcomes, 0.7), n)
-    return tm.World(p0 / p0.sum(), p1 / p1.sum(), channel)
+    return tl.World(p0 / p0.sum(), p1 / p1.sum(), channel)
 
 
 @st.composite

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from tiltmeter.datasets import COMPAS_FEATURES, COMPAS_LABELS, load_compas
+from tiltlens.datasets import COMPAS_FEATURES, COMPAS_LABELS, load_compas
 
 COLUMNS = {
     "race": pl.Enum(["African-American", "Caucasian"]),
@@ -132,7 +132,7 @@ def test_labels_are_features_in_order() -> None:
 
 
 def test_file_is_small() -> None:
-    assert len((files("tiltmeter.datasets") / "compas.parquet").read_bytes()) < 100_000
+    assert len((files("tiltlens.datasets") / "compas.parquet").read_bytes()) < 100_000
 
 
 def test_output_means_against_paper(people: pl.DataFrame) -> None:

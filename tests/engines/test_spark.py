@@ -11,9 +11,9 @@ from tests.streams.test_agreement import PEOPLE, WAYS, classed, in_memory
 from tests.streams.test_fitted import QUESTION, lending
 from tests.test_audit_engines import assert_same_numbers
 
-import tiltmeter as tm
+import tiltlens as tl
 
-pytest.importorskip("pyspark", reason="needs `pip install tiltmeter[spark]`")
+pytest.importorskip("pyspark", reason="needs pyspark")
 pytestmark = [pytest.mark.java, pytest.mark.filterwarnings("ignore")]  # Spark warns of pandas, sockets and more
 
 
@@ -51,7 +51,7 @@ def skewed(spark):
 
 @pytest.mark.parametrize("way", ["known", "classes, plug-in"])
 def test_spark_gives_the_audit_of_memory_on_skewed_and_empty_partitions(skewed, way):
-    found = tm.audit(skewed, **PEOPLE | WAYS[way])
+    found = tl.audit(skewed, **PEOPLE | WAYS[way])
     assert_same_numbers(found.to_dict(), in_memory(way))
 
 
@@ -59,42 +59,42 @@ def test_a_mistake_on_a_worker_is_said_once_in_our_words(skewed):
     from pyspark.sql import functions
 
     percent = skewed.withColumn("score", 100 * functions.col("score"))
-    with pytest.raises(tm.TiltmeterError, match="`scores` must give scores between 0 and 1"):
-        tm.audit(percent, **PEOPLE)
+    with pytest.raises(tl.TiltlensError, match="`scores` must give scores between 0 and 1"):
+        tl.audit(percent, **PEOPLE)
 
 
 def test_a_query_that_fails_is_a_clear_error(skewed):
     from pyspark.sql import functions
 
     broken = skewed.withColumn("score", functions.raise_error(functions.lit("no such score")).cast("double"))
-    with pytest.raises(tm.TiltmeterError, match="Spark must be able to run the audit"):
-        tm.audit(broken, **PEOPLE)
+    with pytest.raises(tl.TiltlensError, match="Spark must be able to run the audit"):
+        tl.audit(broken, **PEOPLE)
 
 
 def test_few_rows_on_spark_are_brought_together_for_a_fit(skewed):
     fitted = PEOPLE | {"membership": None, "total_shares": False}
-    assert_same_numbers(tm.audit(skewed, **fitted).to_dict(), tm.audit(classed(), **fitted).to_dict())
+    assert_same_numbers(tl.audit(skewed, **fitted).to_dict(), tl.audit(classed(), **fitted).to_dict())
 
 
 def test_a_model_fitted_on_the_driver_is_applied_by_the_executors(spark, monkeypatch):
-    monkeypatch.setattr("tiltmeter.streams.sources.COLLECTED_ROWS", 100)
+    monkeypatch.setattr("tiltlens.streams.sources.COLLECTED_ROWS", 100)
     rows = lending(6_000).drop_nans()  # Spark has no NaN that is a missing value
-    expected = tm.audit(tm.stream(rows), **FITTED).to_dict()
+    expected = tl.audit(tl.stream(rows), **FITTED).to_dict()
     frame = spark.createDataFrame(rows.to_arrow())
-    assert_same_numbers(tm.audit(frame.coalesce(1), **FITTED).to_dict(), expected)
-    parts = tm.audit(frame.repartition(5, "region"), **FITTED)["a"].input_divergence  # another sample
+    assert_same_numbers(tl.audit(frame.coalesce(1), **FITTED).to_dict(), expected)
+    parts = tl.audit(frame.repartition(5, "region"), **FITTED)["a"].input_divergence  # another sample
     one = expected["comparisons"]["a"]["input_divergence"]
     assert abs(parts.value - one["value"]) < 0.5 * (one["high"] - one["low"])
 
 
 def test_membership_as_an_array_is_refused_at_once(skewed):
-    with pytest.raises(tm.TiltmeterError, match="`membership` must be the name of a column of streamed data, got"):
-        tm.audit(skewed, **PEOPLE | {"membership": classed()["chance"].to_numpy()})
+    with pytest.raises(tl.TiltlensError, match="`membership` must be the name of a column of streamed data, got"):
+        tl.audit(skewed, **PEOPLE | {"membership": classed()["chance"].to_numpy()})
 
 
 def test_no_rows_are_an_error(skewed):
-    with pytest.raises(tm.TiltmeterError, match="`data` must have rows"):
-        tm.audit(skewed.where("score > 2"), **PEOPLE)
+    with pytest.raises(tl.TiltlensError, match="`data` must have rows"):
+        tl.audit(skewed.where("score > 2"), **PEOPLE)
 
 
 SCRIPT = """
@@ -102,13 +102,13 @@ import json, os, sys
 os.environ["PYSPARK_PYTHON"] = sys.executable
 import polars as pl
 from pyspark.sql import SparkSession
-import tiltmeter as tm
+import tiltlens as tl
 data = pl.read_parquet(sys.argv[1])
 arguments = json.loads(sys.argv[2])
 spark = SparkSession.builder.{connection}.config("spark.ui.enabled", "false").getOrCreate()
 frame = spark.createDataFrame(data.to_arrow()).repartition(4)
 {disturbance}
-found = tm.audit(frame, **arguments)
+found = tl.audit(frame, **arguments)
 found.to_json(sys.argv[3])
 spark.stop()
 """

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from polars.testing import assert_frame_equal, assert_series_equal
 
-from tiltmeter.engines.tables import (
+from tiltlens.engines.tables import (
     check_columns,
     column_names,
     column_of_values,
@@ -26,7 +26,7 @@ from tiltmeter.engines.tables import (
     shown,
     text_of,
 )
-from tiltmeter.errors import DataError
+from tiltlens.errors import DataError
 
 CLEAN = pl.DataFrame(
     {
@@ -243,7 +243,7 @@ def test_pandas_needs_no_pyarrow():
     program = (
         "import sys; sys.modules['pyarrow'] = None\n"
         "import pandas as pd\n"
-        "from tiltmeter.engines.tables import read_table\n"
+        "from tiltlens.engines.tables import read_table\n"
         "data = pd.DataFrame({'s': ['a', None], 'c': pd.Categorical(['a', 'b']), 'i': [1, 2], 'f': [0.5, None],\n"
         "                     'd': pd.to_datetime(['2020-01-01', None])})\n"
         "print(read_table(data).rows())"

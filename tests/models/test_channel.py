@@ -11,9 +11,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from tests.engines.test_tables import ENGINES
 
-from tiltmeter.engines.tables import read_table
-from tiltmeter.errors import DataError, DistributionError
-from tiltmeter.models.channel import channel_of, score_columns
+from tiltlens.engines.tables import read_table
+from tiltlens.errors import DataError, DistributionError
+from tiltlens.models.channel import channel_of, score_columns
 
 PEOPLE = pl.DataFrame(
     {

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.engines.test_tables import ENGINES
 
-from tiltmeter.engines.tables import read_table
-from tiltmeter.errors import DataError
-from tiltmeter.models.features import (
+from tiltlens.engines.tables import read_table
+from tiltlens.errors import DataError
+from tiltlens.models.features import (
     MISSING,
     OTHER,
     Feature,
@@ -22,7 +22,7 @@ from tiltmeter.models.features import (
     feature_names,
     joined_feature,
 )
-from tiltmeter.theory.uncertainty import Rows
+from tiltlens.theory.uncertainty import Rows
 
 RNG = np.random.default_rng(0)
 

@@ -7,9 +7,9 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from tiltmeter.engines.tables import read_table
-from tiltmeter.errors import DataError
-from tiltmeter.models.groups import group_columns, group_key, groups_of, natural_order
+from tiltlens.engines.tables import read_table
+from tiltlens.errors import DataError
+from tiltlens.models.groups import group_columns, group_key, groups_of, natural_order
 
 
 def table_of(**counts):

@@ -11,13 +11,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.naive_bayes import GaussianNB
 
-from tiltmeter.errors import DataError, SupportError
-from tiltmeter.models import membership as module
-from tiltmeter.models.balance import balance
-from tiltmeter.models.candidates import CANDIDATES
-from tiltmeter.models.design import encoding
-from tiltmeter.models.logit import ridge_logit
-from tiltmeter.models.membership import (
+from tiltlens.errors import DataError, SupportError
+from tiltlens.models import membership as module
+from tiltlens.models.balance import balance
+from tiltlens.models.candidates import CANDIDATES
+from tiltlens.models.design import encoding
+from tiltlens.models.logit import ridge_logit
+from tiltlens.models.membership import (
     area_under_curve,
     chosen_membership,
     estimator_membership,
@@ -27,8 +27,8 @@ from tiltmeter.models.membership import (
     row_folds,
     sampled_membership,
 )
-from tiltmeter.models.regressions import left_out_expectations, part_log_ratios, reference_expectation
-from tiltmeter.theory.crossfit import (
+from tiltlens.models.regressions import left_out_expectations, part_log_ratios, reference_expectation
+from tiltlens.theory.crossfit import (
     explained_variance,
     feature_share,
     gradient,
@@ -39,7 +39,7 @@ from tiltmeter.theory.crossfit import (
     unexplained,
     unexplained_remainder,
 )
-from tiltmeter.theory.uncertainty import Rows, averaged
+from tiltlens.theory.uncertainty import Rows, averaged
 
 LOGISTIC = tuple(candidate for candidate in CANDIDATES if not candidate.is_trees)
 CURVED = tuple(candidate for candidate in CANDIDATES if candidate.name == "curved")

@@ -10,13 +10,13 @@ from scipy.signal import find_peaks
 from scipy.stats import gaussian_kde
 from sklearn.linear_model import LogisticRegression
 
-import tiltmeter as tm
-from tiltmeter.datasets import COMPAS_FEATURES, load_compas
-from tiltmeter.demo import paper_experiment
-from tiltmeter.engines.arrays import cell_sums
-from tiltmeter.models.features import encode_features
-from tiltmeter.models.paper import logistic_log_odds, outcome_scores
-from tiltmeter.theory.dial import plug_in_form
+import tiltlens as tl
+from tiltlens.datasets import COMPAS_FEATURES, load_compas
+from tiltlens.demo import paper_experiment
+from tiltlens.engines.arrays import cell_sums
+from tiltlens.models.features import encode_features
+from tiltlens.models.paper import logistic_log_odds, outcome_scores
+from tiltlens.theory.dial import plug_in_form
 
 PRINTED = {"PriorCounts": (0.4135, 0.629), "Age": (0.297, 0.103), "ChargeDegree": (0.105, 0.054)}
 PRINTED |= {"Sex": (0.067, 0.104), "LengthOfStay": (0.027, 0.150)}
@@ -42,8 +42,8 @@ class Columns(NamedTuple):
 
 
 def corrections(log_odds, scores, audited, **weights):
-    return tm.correction_function(
-        *(tm.GroupMoments.from_rows(log_odds[g], scores[g]) for g in (audited, ~audited)), **weights
+    return tl.correction_function(
+        *(tl.GroupMoments.from_rows(log_odds[g], scores[g]) for g in (audited, ~audited)), **weights
     )
 
 

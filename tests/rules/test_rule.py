@@ -7,16 +7,16 @@ from importlib.resources import files
 
 import pytest
 
-from tiltmeter.errors import DataError
-from tiltmeter.rules.rule import Rule, known_rules, rule_named, smallest_share_of, threshold_of
+from tiltlens.errors import DataError
+from tiltlens.rules.rule import Rule, known_rules, rule_named, smallest_share_of, threshold_of
 
 FORBIDDEN = ("fair", "complian", "adverse", "violat", "discriminat")
 
 
 def test_every_file_is_a_complete_rule_named_after_its_id():
-    names = [file.name for file in files("tiltmeter.rules").iterdir() if file.name.endswith(".json")]
+    names = [file.name for file in files("tiltlens.rules").iterdir() if file.name.endswith(".json")]
     for name in names:
-        entries = json.loads(files("tiltmeter.rules").joinpath(name).read_text(encoding="utf-8"))
+        entries = json.loads(files("tiltlens.rules").joinpath(name).read_text(encoding="utf-8"))
         assert set(entries) == {field.name for field in fields(Rule)}
         assert name == entries["id"].replace("-", "_") + ".json"
     assert len(names) == len(known_rules())
@@ -54,7 +54,7 @@ def test_numbers_asked_for_take_the_place_of_the_rules():
     ],
 )
 def test_an_unknown_rule_lists_those_there_are(name, hint):
-    with pytest.raises(DataError, match=r"(?s)`rule` must be a rule that tiltmeter knows.*" + hint):
+    with pytest.raises(DataError, match=r"(?s)`rule` must be a rule that tiltlens knows.*" + hint):
         rule_named(name)
 
 

@@ -14,9 +14,9 @@ from tests.engines.test_tables import ENGINES
 from tests.test_audit_engines import assert_same_numbers
 from tests.views.test_schema import strict
 
-import tiltmeter as tm
-from tiltmeter.errors import DataError, TiltmeterError
-from tiltmeter.rules.ratios import Count, Limits, measured, ratio_of_counts
+import tiltlens as tl
+from tiltlens.errors import DataError, TiltlensError
+from tiltlens.rules.ratios import Count, Limits, measured, ratio_of_counts
 
 Z = 1.959963984540054
 MEASURES = ["n", "share", "rate", "impact_ratio", "impact_ratio_low", "impact_ratio_high"]
@@ -48,7 +48,7 @@ def by_hand(chosen, size, top_chosen, top_size):
 
 
 def test_a_two_way_table_worked_out_by_hand():
-    found = tm.rule_tables(HAND, "four-fifths", ["sex", "race"], selected="selected")
+    found = tl.rule_tables(HAND, "four-fifths", ["sex", "race"], selected="selected")
     assert list(found) == ["sex", "race", "sex & race"]
     assert found["sex"].columns == ["sex", *MEASURES]
     assert column(found["sex"], "n") == {("F",): 200, ("M",): 200}
@@ -66,7 +66,7 @@ def test_a_two_way_table_worked_out_by_hand():
 
 
 def test_intersections_are_divided_by_their_own_highest_rate():
-    joint = tm.rule_tables(HAND, "nyc-local-law-144", ["sex", "race"], selected="selected")["sex & race"]
+    joint = tl.rule_tables(HAND, "nyc-local-law-144", ["sex", "race"], selected="selected")["sex & race"]
     assert joint.columns == ["sex", "race", *MEASURES]
     ratios = column(joint, "impact_ratio")
     assert ratios == pytest.approx({("F", "A"): 0.6, ("F", "B"): 0.3, ("M", "A"): 1.0, ("M", "B"): 0.5})
@@ -78,8 +78,8 @@ def test_intersections_are_divided_by_their_own_highest_rate():
 def test_the_interval_is_that_of_the_audit_for_the_same_two_groups():
     data = HAND.with_columns(income=pl.Series(np.random.default_rng(0).normal(size=HAND.height)))
     options = {"group": "sex", "reference": "M", "scores": "selected", "features": ["income"]}
-    theirs = tm.audit(data, **options, total_shares=False)["F"].impact_ratio
-    ours = tm.rule_tables(data, "four-fifths", "sex", selected="selected")["sex"].row(0, named=True)
+    theirs = tl.audit(data, **options, total_shares=False)["F"].impact_ratio
+    ours = tl.rule_tables(data, "four-fifths", "sex", selected="selected")["sex"].row(0, named=True)
     assert ours["impact_ratio"] == pytest.approx(theirs.value, rel=1e-9)
     assert ours["impact_ratio_low"] == pytest.approx(theirs.low, rel=1e-9)
     assert ours["impact_ratio_high"] == pytest.approx(theirs.high, rel=1e-9)
@@ -87,25 +87,25 @@ def test_the_interval_is_that_of_the_audit_for_the_same_two_groups():
 
 def test_the_denominator_is_the_highest_rate_not_the_largest_group():
     data = people(("x", "A", 500, 100), ("x", "B", 50, 30), ("y", "C", 100, 40))
-    race = tm.rule_tables(data, "four-fifths", "race", selected="selected")["race"]
+    race = tl.rule_tables(data, "four-fifths", "race", selected="selected")["race"]
     assert race["impact_ratio"].to_list() == pytest.approx([0.2 / 0.6, 1.0, 0.4 / 0.6])
 
 
 def test_of_equally_high_rates_the_larger_group_is_the_denominator():
     data = people(("x", "A", 20, 10), ("x", "B", 200, 100), ("y", "C", 100, 40))
-    race = tm.rule_tables(data, "four-fifths", "race", selected="selected")["race"]
+    race = tl.rule_tables(data, "four-fifths", "race", selected="selected")["race"]
     assert race["impact_ratio"].to_list() == pytest.approx([1.0, 1.0, 0.8])
     assert race["impact_ratio_low"].is_null().to_list() == [False, True, False]
 
 
 def test_less_than_two_percent_is_shown_but_has_no_ratio_and_is_no_denominator():
     data = people(("F", "A", 490, 245), ("M", "B", 491, 200), ("F", "C", 19, 19))  # C: 1.9 %, everyone selected
-    race = tm.rule_tables(data, "nyc-local-law-144", ["sex", "race"], selected="selected")["race"]
+    race = tl.rule_tables(data, "nyc-local-law-144", ["sex", "race"], selected="selected")["race"]
     left_out = race.row(2, named=True)
     assert (left_out["n"], left_out["rate"], left_out["is_excluded"], left_out["impact_ratio"]) == (19, 1.0, True, None)
     assert left_out["note"] == "less than 2 % of the data: left out of the impact ratios"
     assert race["impact_ratio"][0] == 1.0
-    kept = tm.rule_tables(data, "nyc-local-law-144", ["sex", "race"], selected="selected", smallest_share=0)
+    kept = tl.rule_tables(data, "nyc-local-law-144", ["sex", "race"], selected="selected", smallest_share=0)
     assert kept["race"]["is_excluded"].to_list() == [False] * 3
     assert kept["race"]["impact_ratio"].to_list() == pytest.approx([0.5, 200 / 491, 1.0])
     assert "The smallest share of 0 % was asked for here; the rule states 2 %." in kept.notes
@@ -113,12 +113,12 @@ def test_less_than_two_percent_is_shown_but_has_no_ratio_and_is_no_denominator()
 
 def test_exactly_two_percent_is_kept():
     data = people(("F", "A", 490, 245), ("M", "B", 490, 200), ("F", "C", 20, 10))
-    assert not tm.rule_tables(data, "nyc-local-law-144", "race", selected="selected")["race"]["is_excluded"].any()
+    assert not tl.rule_tables(data, "nyc-local-law-144", "race", selected="selected")["race"]["is_excluded"].any()
 
 
 def test_fewer_than_ten_people_have_no_rate():
     data = people(("F", "A", 50, 25), ("M", "B", 50, 20), ("M", "C", 9, 9))
-    small = tm.rule_tables(data, "four-fifths", "race", selected="selected")["race"].row(2, named=True)
+    small = tl.rule_tables(data, "four-fifths", "race", selected="selected")["race"].row(2, named=True)
     assert (small["n"], small["rate"], small["impact_ratio"], small["is_below_threshold"]) == (9, None, None, None)
     assert small["note"] == "fewer than 10 people: too small for a rate"
 
@@ -126,21 +126,21 @@ def test_fewer_than_ten_people_have_no_rate():
 def test_a_reader_is_told_that_tables_together_may_tell_what_one_withholds():
     data = people(("F", "A", 50, 25), ("F", "B", 5, 1), ("M", "A", 50, 25), ("M", "B", 50, 20))
     told = "Where one group is too small for a rate, the tables together may still tell it: look before publishing."
-    assert told in tm.rule_tables(data, "four-fifths", ["sex", "race"], selected="selected").notes
-    assert told not in tm.rule_tables(data, "four-fifths", "race", selected="selected").notes
-    assert told not in tm.rule_tables(HAND, "four-fifths", ["sex", "race"], selected="selected").notes
+    assert told in tl.rule_tables(data, "four-fifths", ["sex", "race"], selected="selected").notes
+    assert told not in tl.rule_tables(data, "four-fifths", "race", selected="selected").notes
+    assert told not in tl.rule_tables(HAND, "four-fifths", ["sex", "race"], selected="selected").notes
 
 
 def test_only_small_groups_are_a_table_without_ratios():
     data = people(("F", "A", 5, 2), ("M", "B", 6, 2))
-    race = tm.rule_tables(data, "four-fifths", "race", selected="selected")["race"]
+    race = tl.rule_tables(data, "four-fifths", "race", selected="selected")["race"]
     assert race["n"].to_list() == [5, 6]
     assert race["rate"].null_count() == race["impact_ratio"].null_count() == 2
 
 
 def test_one_group_that_is_large_enough_has_nobody_to_be_compared_with():
     data = people(("F", "A", 50, 25), ("M", "B", 6, 2))
-    race = tm.rule_tables(data, "four-fifths", "race", selected="selected")["race"]
+    race = tl.rule_tables(data, "four-fifths", "race", selected="selected")["race"]
     assert race["note"][0] == "highest rate: no other group can be compared with it"
 
 
@@ -148,7 +148,7 @@ def test_unknown_groups_are_counted_for_each_table_and_missing_outcomes_once():
     extra = people((None, "A", 3, 1), ("F", None, 4, 2), (None, None, 2, 0)).with_columns(selected=pl.lit(1))
     gone = pl.DataFrame({"sex": ["F"], "race": ["A"], "selected": [None]}, schema_overrides={"selected": pl.Int64})
     data = pl.concat([HAND, extra.cast({"selected": pl.Int64}), gone])
-    found = tm.rule_tables(data, "nyc-local-law-144", ["sex", "race"], selected="selected")
+    found = tl.rule_tables(data, "nyc-local-law-144", ["sex", "race"], selected="selected")
     assert found.unknown == {"sex": 5, "race": 6, "sex & race": 9}
     assert found.rows == {"read": 410, "used": 409, "missing_outcome": 1}
     assert found["sex & race"]["n"].sum() == 400
@@ -156,7 +156,7 @@ def test_unknown_groups_are_counted_for_each_table_and_missing_outcomes_once():
 
 def test_intersections_that_nobody_is_known_to_be_in_are_an_empty_table():
     data = people(("F", None, 20, 5), ("M", None, 20, 9), (None, "A", 20, 5), (None, "B", 20, 7))
-    found = tm.rule_tables(data, "nyc-local-law-144", ["sex", "race"], selected="selected")
+    found = tl.rule_tables(data, "nyc-local-law-144", ["sex", "race"], selected="selected")
     assert found["sex & race"].height == 0
     assert found["sex & race"].schema["rate"] == pl.Float64
     assert found.unknown["sex & race"] == 80
@@ -205,16 +205,16 @@ def test_a_ratio_of_exactly_the_threshold_is_not_below_it():
 
 
 def test_nobody_selected_is_a_ratio_that_is_not_defined():
-    found = tm.rule_tables(people(("F", "A", 20, 0), ("M", "B", 20, 0)), "four-fifths", "sex", selected="selected")
+    found = tl.rule_tables(people(("F", "A", 20, 0), ("M", "B", 20, 0)), "four-fifths", "sex", selected="selected")
     assert found["sex"]["rate"].to_list() == [0.0, 0.0]
     assert found["sex"]["impact_ratio"].null_count() == 2
     assert found["sex"]["note"].to_list() == ["not defined: the highest rate is 0"] * 2
 
 
 def test_favourable_low_counts_the_zeros():
-    low = tm.rule_tables(HAND, "four-fifths", "sex", selected="selected", favourable="low")
+    low = tl.rule_tables(HAND, "four-fifths", "sex", selected="selected", favourable="low")
     flipped = HAND.with_columns(selected=1 - pl.col("selected"))
-    assert_frame_equal(low["sex"], tm.rule_tables(flipped, "four-fifths", "sex", selected="selected")["sex"])
+    assert_frame_equal(low["sex"], tl.rule_tables(flipped, "four-fifths", "sex", selected="selected")["sex"])
     assert "Low is favourable here: a 0 counts as selected." in low.notes
 
 
@@ -226,7 +226,7 @@ def test_the_scoring_rate_is_the_share_strictly_above_the_median_of_everyone():
     # Women hold 1…30 and 61…70, men the rest of 1…80; the median is 40.5.
     women = [*range(1, 31), *range(61, 71)]
     data = pl.DataFrame({"score": list(range(1, 81)), "sex": ["F" if s in women else "M" for s in range(1, 81)]})
-    found = tm.rule_tables(data, "nyc-local-law-144", "sex", scores="score")
+    found = tl.rule_tables(data, "nyc-local-law-144", "sex", scores="score")
     assert (found.rate, found.median) == ("scoring", 40.5)
     assert found["sex"]["rate"].to_list() == [10 / 40, 30 / 40]
     assert found["sex"]["impact_ratio"][0] == pytest.approx(1 / 3)
@@ -234,22 +234,22 @@ def test_the_scoring_rate_is_the_share_strictly_above_the_median_of_everyone():
 
 def test_people_of_unknown_group_count_towards_the_median():
     data = pl.concat([scored([1, 2] * 10), pl.DataFrame({"sex": [None] * 30, "score": [9] * 30})])
-    found = tm.rule_tables(data, "nyc-local-law-144", "sex", scores="score")
+    found = tl.rule_tables(data, "nyc-local-law-144", "sex", scores="score")
     assert found.median == 9
     assert found["sex"]["rate"].to_list() == [0.0, 0.0]
 
 
 def test_ties_with_the_median_are_not_above_it():
     data = scored([0, 1, 1, 1, 1, 2] * 10, "FM")  # the median is 1; F holds 0, 1, 1 and M holds 1, 1, 2
-    found = tm.rule_tables(data, "nyc-local-law-144", "sex", scores="score")
+    found = tl.rule_tables(data, "nyc-local-law-144", "sex", scores="score")
     assert found["sex"]["rate"].to_list() == [0.0, pytest.approx(1 / 3)]
     assert "40 people score exactly the median; they do not count as above it." in found.notes
-    low = tm.rule_tables(data, "nyc-local-law-144", "sex", scores="score", favourable="low")
+    low = tl.rule_tables(data, "nyc-local-law-144", "sex", scores="score", favourable="low")
     assert low["sex"]["rate"].to_list() == [pytest.approx(1 / 3), 0.0]
 
 
 def test_constant_scores_leave_nobody_above_the_median():
-    found = tm.rule_tables(scored([0.5] * 60), "nyc-local-law-144", "sex", scores="score")
+    found = tl.rule_tables(scored([0.5] * 60), "nyc-local-law-144", "sex", scores="score")
     assert found["sex"]["rate"].to_list() == [0.0, 0.0]
     assert found["sex"]["note"].to_list() == ["not defined: the highest rate is 0"] * 2
     assert "60 people score exactly the median; they do not count as above it." in found.notes
@@ -257,14 +257,14 @@ def test_constant_scores_leave_nobody_above_the_median():
 
 @pytest.mark.parametrize("pair", [(1.0, math.nextafter(1.0, 2.0)), (-1.7e308, 1.7e308), (5e-324, 1e-323)])
 def test_half_of_two_scores_is_above_their_median_whatever_their_scale(pair):
-    found = tm.rule_tables(scored(list(pair) * 20), "nyc-local-law-144", "sex", scores="score")
+    found = tl.rule_tables(scored(list(pair) * 20), "nyc-local-law-144", "sex", scores="score")
     assert found["sex"]["rate"].to_list() == [0.0, 1.0]
 
 
 def test_the_scale_of_the_scores_is_no_matter():
     scores = np.random.default_rng(1).random(200)
     frames = [
-        tm.rule_tables(scored(list(values)), "nyc-local-law-144", "sex", scores="score")["sex"]
+        tl.rule_tables(scored(list(values)), "nyc-local-law-144", "sex", scores="score")["sex"]
         for values in (scores, 100 * scores, np.log(scores))
     ]
     assert_frame_equal(frames[0], frames[1])
@@ -272,17 +272,17 @@ def test_the_scale_of_the_scores_is_no_matter():
 
 
 def test_a_threshold_that_was_asked_for_is_said_to_be_so():
-    found = tm.rule_tables(HAND, "nyc-local-law-144", ["sex", "race"], selected="selected", threshold=0.8)
+    found = tl.rule_tables(HAND, "nyc-local-law-144", ["sex", "race"], selected="selected", threshold=0.8)
     assert found["sex"]["is_below_threshold"].to_list() == [True, False]
     assert "The threshold of 0.80 was asked for here; the rule states none." in found.notes
     assert found.rule.threshold is None
-    plain = tm.rule_tables(HAND, "nyc-local-law-144", ["sex", "race"], selected="selected")
+    plain = tl.rule_tables(HAND, "nyc-local-law-144", ["sex", "race"], selected="selected")
     assert plain["sex"]["is_below_threshold"].null_count() == 2
     assert "The rule states no threshold, and none was asked for." in plain.notes
 
 
 def test_one_attribute_is_less_than_new_york_asks_for():
-    found = tm.rule_tables(HAND, "nyc-local-law-144", "sex", selected="selected")
+    found = tl.rule_tables(HAND, "nyc-local-law-144", "sex", selected="selected")
     assert found.notes[0] == "The rule asks for tables by sex and by race/ethnicity; these are by 'sex' only."
     assert list(found) == ["sex"]
 
@@ -297,7 +297,7 @@ MESSY = pl.concat([HAND, people((None, "A", 12, 3), ("F", "É & <b>", 15, 4))]).
 @pytest.mark.parametrize("outcome", [{"selected": "selected"}, {"scores": "score"}], ids=["selected", "scores"])
 def test_every_engine_gives_the_same_tables(engine, outcome):
     found, expected = (
-        tm.rule_tables(data, "nyc-local-law-144", ["sex", "race"], threshold=0.8, **outcome).to_dict()
+        tl.rule_tables(data, "nyc-local-law-144", ["sex", "race"], threshold=0.8, **outcome).to_dict()
         for data in (ENGINES[engine](MESSY), MESSY)
     )
     assert_same_numbers(found, expected)
@@ -308,42 +308,42 @@ def test_files_give_the_same_tables(tmp_path):
     options = {"rule": "nyc-local-law-144", "group": ["sex", "race"], "selected": "selected"}
     MESSY[:200].write_parquet(tmp_path / "1.parquet")
     MESSY[200:].write_parquet(tmp_path / "2.parquet")
-    assert_same_numbers(tm.rule_tables(tmp_path, **options).to_dict(), tm.rule_tables(MESSY, **options).to_dict())
+    assert_same_numbers(tl.rule_tables(tmp_path, **options).to_dict(), tl.rule_tables(MESSY, **options).to_dict())
 
 
 def test_the_order_of_the_rows_is_no_matter():
     shuffled = MESSY.sample(fraction=1, shuffle=True, seed=4)
     for data in (shuffled, shuffled.to_pandas()):
-        found = tm.rule_tables(data, "nyc-local-law-144", ["sex", "race"], selected="selected")
-        for name, frame in tm.rule_tables(
+        found = tl.rule_tables(data, "nyc-local-law-144", ["sex", "race"], selected="selected")
+        for name, frame in tl.rule_tables(
             MESSY, "nyc-local-law-144", ["sex", "race"], selected="selected"
         ).tables.items():
             assert_frame_equal(found[name], frame)
 
 
 def test_arrays_and_booleans_give_the_same_as_a_column_of_0_and_1():
-    expected = tm.rule_tables(HAND, "four-fifths", "sex", selected="selected")["sex"]
+    expected = tl.rule_tables(HAND, "four-fifths", "sex", selected="selected")["sex"]
     array = HAND["selected"].to_numpy()
     for values in (array, array.astype(bool), array.tolist(), pd.Series(array.astype(float))):
-        assert_frame_equal(tm.rule_tables(HAND, "four-fifths", "sex", selected=values)["sex"], expected)
+        assert_frame_equal(tl.rule_tables(HAND, "four-fifths", "sex", selected=values)["sex"], expected)
 
 
 def test_groups_of_numbers_and_declared_levels_keep_their_order():
     data = HAND.with_columns(band=pl.Series([2, 10, 1, 10] * 100))
-    assert tm.rule_tables(data, "four-fifths", "band", selected="selected")["band"]["band"].to_list() == [
+    assert tl.rule_tables(data, "four-fifths", "band", selected="selected")["band"]["band"].to_list() == [
         "1",
         "2",
         "10",
     ]
     levels = pl.Enum(["M", "unused", "F"])
     ordered = HAND.with_columns(pl.col("sex").cast(levels))
-    assert tm.rule_tables(ordered, "four-fifths", "sex", selected="selected")["sex"]["sex"].to_list() == ["M", "F"]
+    assert tl.rule_tables(ordered, "four-fifths", "sex", selected="selected")["sex"]["sex"].to_list() == ["M", "F"]
 
 
 def test_hostile_names_are_kept_in_numbers_and_escaped_in_html():
     name, value = "sex\n<script>alert(1)</script>", "[red]F[/red] & \x1b[31m"
     data = HAND.rename({"sex": name}).with_columns(pl.col(name).replace("F", value))
-    found = tm.rule_tables(data, "four-fifths", [name, "race"], selected="selected")
+    found = tl.rule_tables(data, "four-fifths", [name, "race"], selected="selected")
     assert value in found[name][name].to_list()
     html = found._repr_html_()
     assert "<script>" not in html
@@ -352,9 +352,9 @@ def test_hostile_names_are_kept_in_numbers_and_escaped_in_html():
 
 
 def test_the_summary_is_plain_and_its_words_promise_nothing(tmp_path):
-    found = tm.rule_tables(HAND, "four-fifths", ["sex", "race"], selected="selected", provenance={"window": "2024"})
+    found = tl.rule_tables(HAND, "four-fifths", ["sex", "race"], selected="selected", provenance={"window": "2024"})
     summary = found.to_dict()
-    assert summary["schema"] == "tiltmeter/rule_tables/1"
+    assert summary["schema"] == "tiltlens/rule_tables/1"
     assert summary["rule"]["citation"] == "29 CFR 1607.4(D)"
     assert (summary["threshold"], summary["confidence"]) == (0.8, 0.95)
     assert summary["provenance"]["stated"] == {"window": "2024"}
@@ -365,7 +365,7 @@ def test_the_summary_is_plain_and_its_words_promise_nothing(tmp_path):
     assert repr(found) == "RuleTables(four-fifths: 'sex', 'race', 'sex & race')"
 
 
-SCHEMA = json.loads(files("tiltmeter.views").joinpath("rule_tables.schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads(files("tiltlens.views").joinpath("rule_tables.schema.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(
@@ -378,14 +378,14 @@ SCHEMA = json.loads(files("tiltmeter.views").joinpath("rule_tables.schema.json")
 )
 def test_the_summary_follows_its_schema_and_has_no_other_keys(options):
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    summary = json.loads(json.dumps(tm.rule_tables(MESSY, **options).to_dict(), allow_nan=False))
+    summary = json.loads(json.dumps(tl.rule_tables(MESSY, **options).to_dict(), allow_nan=False))
     jsonschema.Draft202012Validator(strict(SCHEMA)).validate(summary)
 
 
 def test_the_users_data_stay_as_they_are():
     data = HAND.to_pandas()
     before = data.copy(deep=True)
-    tm.rule_tables(data, "four-fifths", ["sex", "race"], selected="selected")
+    tl.rule_tables(data, "four-fifths", ["sex", "race"], selected="selected")
     pd.testing.assert_frame_equal(data, before)
 
 
@@ -394,7 +394,7 @@ def test_the_users_data_stay_as_they_are():
     [
         (
             {"rule": "80 percent"},
-            r"`rule` must be a rule that tiltmeter knows, got '80 percent'\.\nHint: .*four-fifths",
+            r"`rule` must be a rule that tiltlens knows, got '80 percent'\.\nHint: .*four-fifths",
         ),
         ({"selected": None}, r"exactly one of `selected` and `scores` must be given .*'four-fifths', got neither"),
         ({"scores": "race"}, r"exactly one of .* got both"),
@@ -421,24 +421,24 @@ def test_the_users_data_stay_as_they_are():
         ({"data": HAND.rename({"sex": "n"}), "group": "n"}, r"must not be named like a column of the tables, got 'n'"),
         ({"data": HAND.clear()}, r"`data` must have rows"),
         ({"data": 7}, r"`data` must be a pandas or Polars frame"),
-        ({"data": tm.stream(HAND)}, r"`data` of rule tables must be read into memory, got .*Stream"),
+        ({"data": tl.stream(HAND)}, r"`data` of rule tables must be read into memory, got .*Stream"),
     ],
 )
 def test_mistakes_name_argument_rule_value_and_next_step(options, message):
     arguments = {"data": HAND, "rule": "four-fifths", "group": "sex", "selected": "selected"} | options
-    with pytest.raises(TiltmeterError, match=message) as error:
-        tm.rule_tables(**arguments)
+    with pytest.raises(TiltlensError, match=message) as error:
+        tl.rule_tables(**arguments)
     assert "\nHint: " in str(error.value)
 
 
 def test_scores_may_be_of_any_scale_but_must_be_finite_numbers():
     with pytest.raises(DataError, match=r"`scores` must be finite, got inf in row 3\.\nHint: any scale will do"):
-        tm.rule_tables(scored([1.0, 2.0, 3.0, float("inf")] * 10), "nyc-local-law-144", "sex", scores="score")
+        tl.rule_tables(scored([1.0, 2.0, 3.0, float("inf")] * 10), "nyc-local-law-144", "sex", scores="score")
     data = scored([1, 2] * 10).with_columns(sex2=pl.col("sex"))
     with pytest.raises(DataError, match=r"`scores` must be numbers, got String in column 'sex2'"):
-        tm.rule_tables(data, "nyc-local-law-144", "sex", scores="sex2")
+        tl.rule_tables(data, "nyc-local-law-144", "sex", scores="sex2")
 
 
 def test_a_table_that_is_not_there_names_those_that_are():
     with pytest.raises(DataError, match=r"`name` must be one of the tables, got 'race'"):
-        tm.rule_tables(HAND, "four-fifths", "sex", selected="selected")["race"]
+        tl.rule_tables(HAND, "four-fifths", "sex", selected="selected")["race"]

@@ -12,10 +12,10 @@ import pytest
 from scipy.special import expit, logit, softmax
 from tests.test_audit_engines import FEATURES, assert_same_numbers, people
 
-import tiltmeter as tm
-from tiltmeter.datasets import COMPAS_FEATURES, load_compas
-from tiltmeter.engines import batches
-from tiltmeter.models.paper import outcome_scores
+import tiltlens as tl
+from tiltlens.datasets import COMPAS_FEATURES, load_compas
+from tiltlens.engines import batches
+from tiltlens.models.paper import outcome_scores
 
 WAYS = {
     "known": {},
@@ -64,7 +64,7 @@ SOURCES = {
 
 @cache
 def in_memory(way):
-    return tm.audit(classed(), **PEOPLE | WAYS[way]).to_dict()
+    return tl.audit(classed(), **PEOPLE | WAYS[way]).to_dict()
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def small_batches(monkeypatch):
 
 @pytest.mark.parametrize("way", list(WAYS))
 def test_a_stream_in_many_batches_gives_the_audit_of_memory(way, small_batches):
-    found = tm.audit(tm.stream(classed()), **PEOPLE | WAYS[way]).to_dict()
+    found = tl.audit(tl.stream(classed()), **PEOPLE | WAYS[way]).to_dict()
     assert_same_numbers(found, in_memory(way))
 
 
@@ -82,22 +82,22 @@ def test_a_stream_in_many_batches_gives_the_audit_of_memory(way, small_batches):
 @pytest.mark.parametrize("way", ["known", "weights"])
 def test_every_source_of_a_stream_gives_the_audit_of_memory(source, way, tmp_path, small_batches):
     data = SOURCES[source](classed(), tmp_path)
-    found = tm.audit(tm.stream(data), **PEOPLE | WAYS[way]).to_dict()
+    found = tl.audit(tl.stream(data), **PEOPLE | WAYS[way]).to_dict()
     assert_same_numbers(found, in_memory(way))
 
 
 @pytest.mark.parametrize("source", ["parquet files", "csv files"])
 def test_files_of_few_rows_are_read_into_memory(source, tmp_path):
-    found = tm.audit(SOURCES[source](classed(), tmp_path), **PEOPLE).to_dict()
+    found = tl.audit(SOURCES[source](classed(), tmp_path), **PEOPLE).to_dict()
     assert_same_numbers(found, in_memory("known"))
 
 
 def test_many_rows_are_streamed_without_asking(monkeypatch, tmp_path):
-    monkeypatch.setattr("tiltmeter.streams.sources.STREAMED_ROWS", 300)
-    found = tm.audit(SOURCES["parquet files"](classed(), tmp_path), **PEOPLE)["A"]
-    with pytest.raises(tm.TiltmeterError, match="`path` must have rows in memory, got a comparison made of sums"):
+    monkeypatch.setattr("tiltlens.streams.sources.STREAMED_ROWS", 300)
+    found = tl.audit(SOURCES["parquet files"](classed(), tmp_path), **PEOPLE)["A"]
+    with pytest.raises(tl.TiltlensError, match="`path` must have rows in memory, got a comparison made of sums"):
         found.path([(1, 1, 1, 1)])
-    fitted = tm.audit(classed().lazy(), **PEOPLE | {"membership": None, "total_shares": False})["A"]
+    fitted = tl.audit(classed().lazy(), **PEOPLE | {"membership": None, "total_shares": False})["A"]
     assert fitted.path([(1, 1, 1, 1)])  # a model is fitted on rows in memory
 
 
@@ -112,11 +112,11 @@ MEMORY = {
 @pytest.mark.parametrize("engine", list(MEMORY))
 @pytest.mark.parametrize("way", ["known", "weights", "classes"])
 def test_many_rows_in_memory_are_summed_and_still_there(engine, way, monkeypatch, small_batches):
-    plain = tm.audit(classed(), **PEOPLE | WAYS[way])["A"]
-    monkeypatch.setattr("tiltmeter.streams.sources.STREAMED_ROWS", 300)
+    plain = tl.audit(classed(), **PEOPLE | WAYS[way])["A"]
+    monkeypatch.setattr("tiltlens.streams.sources.STREAMED_ROWS", 300)
     passes = []
     monkeypatch.setattr(batches, "folded", spied(batches.folded, passes))
-    found = tm.audit(MEMORY[engine](classed()), **PEOPLE | WAYS[way])
+    found = tl.audit(MEMORY[engine](classed()), **PEOPLE | WAYS[way])
     assert len(passes) == 3
     assert_same_numbers(found.to_dict(), in_memory(way))
     summed = found["A"]
@@ -135,31 +135,31 @@ def spied(function, calls):
 
 
 def test_what_takes_rows_is_told_of_the_table_that_was_audited(monkeypatch):
-    monkeypatch.setattr("tiltmeter.streams.sources.STREAMED_ROWS", 300)
+    monkeypatch.setattr("tiltlens.streams.sources.STREAMED_ROWS", 300)
     table = classed().to_pandas()
-    found = tm.audit(table, **PEOPLE)["A"]
-    cost = tm.audit(classed(), **PEOPLE | {"membership": classed()["chance"].to_numpy()})["A"].project().cost
+    found = tl.audit(table, **PEOPLE)["A"]
+    cost = tl.audit(classed(), **PEOPLE | {"membership": classed()["chance"].to_numpy()})["A"].project().cost
     table["score"] = table["score"] ** 2
     assert found.project().cost == pytest.approx(cost)
 
 
 def test_an_audit_by_sums_can_be_pickled_without_its_table(monkeypatch):
-    monkeypatch.setattr("tiltmeter.streams.sources.STREAMED_ROWS", 300)
+    monkeypatch.setattr("tiltlens.streams.sources.STREAMED_ROWS", 300)
     unlisted = pl.Series("note", [f"file {row} of Ms Meyer" for row in range(classed().height)])
-    found = tm.audit(classed().with_columns(unlisted), **PEOPLE)
+    found = tl.audit(classed().with_columns(unlisted), **PEOPLE)
     pickled = pickle.dumps(found)
     assert b"of Ms Meyer" not in pickled
     assert not any(score.tobytes() in pickled for score in classed()["score"].to_numpy()[2:50])
     again = pickle.loads(pickled)
     assert_same_numbers(again.to_dict(), found.to_dict())
-    with pytest.raises(tm.TiltmeterError, match="must have rows in memory"):
+    with pytest.raises(tl.TiltlensError, match="must have rows in memory"):
         again["A"].project()
 
 
-@pytest.mark.parametrize("ask", [tm.Audit.to_dict, lambda audit: audit["A"].profile("city"), pickle.dumps])
+@pytest.mark.parametrize("ask", [tl.Audit.to_dict, lambda audit: audit["A"].profile("city"), pickle.dumps])
 def test_bins_of_rows_in_memory_are_made_when_asked_for(ask, monkeypatch):
-    made = counted_calls(monkeypatch, "tiltmeter.streams.tallies._bins")
-    found = tm.audit(tm.stream(classed()), **PEOPLE)
+    made = counted_calls(monkeypatch, "tiltlens.streams.tallies._bins")
+    found = tl.audit(tl.stream(classed()), **PEOPLE)
     assert not made
     ask(found)
     passes = len(made)
@@ -171,25 +171,25 @@ def test_bins_of_rows_in_memory_are_made_when_asked_for(ask, monkeypatch):
 def test_whole_numbers_too_large_in_one_batch_are_texts_in_all(monkeypatch, small_batches):
     serial = pl.Series("serial", [*range(399), 2**64 - 1], dtype=pl.UInt64) // 200 * 200
     frame, options = classed().with_columns(serial), PEOPLE | {"features": [*FEATURES, "serial"]}
-    expected = tm.audit(frame, **options).to_dict()
-    assert_same_numbers(tm.audit(tm.stream(frame), **options).to_dict(), expected)
-    monkeypatch.setattr("tiltmeter.streams.sources.STREAMED_ROWS", 300)
-    assert_same_numbers(tm.audit(frame, **options).to_dict(), expected)
+    expected = tl.audit(frame, **options).to_dict()
+    assert_same_numbers(tl.audit(tl.stream(frame), **options).to_dict(), expected)
+    monkeypatch.setattr("tiltlens.streams.sources.STREAMED_ROWS", 300)
+    assert_same_numbers(tl.audit(frame, **options).to_dict(), expected)
 
 
 @pytest.mark.parametrize("counted", [1 << 16, 0])
 def test_joint_cells_are_the_same_however_the_filled_ones_are_found(counted, monkeypatch):
-    expected = tm.audit(tm.stream(classed()), **PEOPLE).to_dict()
-    monkeypatch.setattr("tiltmeter.streams.powers.FEW_JOINT", 0)
-    monkeypatch.setattr("tiltmeter.theory.shapley.FEW_VALUES", counted)
-    monkeypatch.setattr("tiltmeter.theory.shapley.A_ROW", 0)
+    expected = tl.audit(tl.stream(classed()), **PEOPLE).to_dict()
+    monkeypatch.setattr("tiltlens.streams.powers.FEW_JOINT", 0)
+    monkeypatch.setattr("tiltlens.theory.shapley.FEW_VALUES", counted)
+    monkeypatch.setattr("tiltlens.theory.shapley.A_ROW", 0)
     monkeypatch.setattr(batches, "BATCH", 37)  # batches with other cells
-    assert_same_numbers(tm.audit(tm.stream(classed()), **PEOPLE).to_dict(), expected)
+    assert_same_numbers(tl.audit(tl.stream(classed()), **PEOPLE).to_dict(), expected)
 
 
 def test_bins_of_a_stream_are_made_while_it_flows(monkeypatch):
-    made = counted_calls(monkeypatch, "tiltmeter.streams.tallies._bins")
-    found = tm.audit(tm.stream(classed().lazy()), **PEOPLE)
+    made = counted_calls(monkeypatch, "tiltlens.streams.tallies._bins")
+    found = tl.audit(tl.stream(classed().lazy()), **PEOPLE)
     passes = len(made)
     assert passes >= 1
     found.to_dict()
@@ -209,20 +209,20 @@ def test_figures_of_a_table_that_was_changed_are_refused(change):
     scores = classed()["score"].to_numpy().copy()
     frame = classed().with_columns(pl.Series("score", pa.array(scores)))
     assert np.shares_memory(frame["score"].to_numpy(), scores)
-    found = tm.audit(tm.stream(frame), **PEOPLE)
+    found = tl.audit(tl.stream(frame), **PEOPLE)
     scores[:] = CHANGES[change](classed())
-    with pytest.raises(tm.TiltmeterError, match="must stay as it was audited"):
+    with pytest.raises(tl.TiltlensError, match="must stay as it was audited"):
         found["A"].bins()
 
 
 def test_figures_of_a_table_whose_features_were_changed_are_refused():
     income = classed()["income"].to_numpy().copy()
     frame = classed().with_columns(pl.Series("income", pa.array(income, from_pandas=True)))
-    found = tm.audit(tm.stream(frame), **PEOPLE)
+    found = tl.audit(tl.stream(frame), **PEOPLE)
     income[:] = income[::-1].copy()
     changed = not np.array_equal(frame["income"].to_numpy(), classed()["income"].to_numpy(), equal_nan=True)
     assert changed
-    with pytest.raises(tm.TiltmeterError, match="must stay as it was audited"):
+    with pytest.raises(tl.TiltlensError, match="must stay as it was audited"):
         found["A"].profile("income")
 
 
@@ -236,15 +236,15 @@ def counted_calls(monkeypatch, path):
 
 def test_a_membership_that_says_nothing_is_no_mistake(monkeypatch):
     frame = classed().with_columns(chance=pl.lit(0.4))
-    expected = tm.audit(frame, **PEOPLE).to_dict()
-    assert_same_numbers(tm.audit(tm.stream(frame), **PEOPLE).to_dict(), expected)
+    expected = tl.audit(frame, **PEOPLE).to_dict()
+    assert_same_numbers(tl.audit(tl.stream(frame), **PEOPLE).to_dict(), expected)
 
 
 def test_arrays_beside_many_rows_in_memory_are_taken_row_by_row(monkeypatch):
-    monkeypatch.setattr("tiltmeter.streams.sources.STREAMED_ROWS", 300)
+    monkeypatch.setattr("tiltlens.streams.sources.STREAMED_ROWS", 300)
     frame = classed()
     arrays = PEOPLE | {"membership": frame["chance"].to_numpy()}
-    assert_same_numbers(tm.audit(frame, **arrays)["A"].to_dict(), in_memory("known")["comparisons"]["A"])
+    assert_same_numbers(tl.audit(frame, **arrays)["A"].to_dict(), in_memory("known")["comparisons"]["A"])
 
 
 @cache
@@ -270,7 +270,7 @@ def test_compas_as_a_stream_is_compas_in_memory(monkeypatch):
         "membership": "chance",
         "favourable": "low",
     }
-    plain, found = (tm.audit(data, **arguments) for data in (compas(), tm.stream(compas())))
+    plain, found = (tl.audit(data, **arguments) for data in (compas(), tl.stream(compas())))
     assert_same_numbers(found.to_dict(), plain.to_dict())
     one, two = (audit["African-American"] for audit in (plain, found))
     assert_same_numbers(two.prototypes(suppress=False), one.prototypes(suppress=False))
@@ -284,9 +284,9 @@ def test_compas_as_a_stream_is_compas_in_memory(monkeypatch):
 
 
 def test_more_joint_cells_than_are_kept_leave_out_what_needs_them(monkeypatch, small_batches):
-    monkeypatch.setattr("tiltmeter.streams.powers.MOST_JOINT", 50)
-    monkeypatch.setattr("tiltmeter.streams.audit.MOST_JOINT", 50)
-    found = tm.audit(tm.stream(classed()), **PEOPLE).to_dict()["comparisons"]["A"]
+    monkeypatch.setattr("tiltlens.streams.powers.MOST_JOINT", 50)
+    monkeypatch.setattr("tiltlens.streams.audit.MOST_JOINT", 50)
+    found = tl.audit(tl.stream(classed()), **PEOPLE).to_dict()["comparisons"]["A"]
     expected = in_memory("known")["comparisons"]["A"]
     for name in ("gap", "descent_rate", "input_divergence", "unexplained", "balance", "dial"):
         assert_same_numbers(found[name], expected[name])
@@ -309,7 +309,7 @@ def many(rows=60_000, seed=1):
 
 def test_edges_come_from_a_sample_where_values_are_too_many_and_the_notes_say_so():
     arguments = {"group": "group", "reference": "b", "scores": "score", "membership": "chance"}
-    plain, found = (tm.audit(data, **arguments)["a"] for data in (many(), tm.stream(many())))
+    plain, found = (tl.audit(data, **arguments)["a"] for data in (many(), tl.stream(many())))
     for name in ("gap", "output_divergence", "input_divergence", "descent_rate", "unexplained"):
         assert_same_numbers(getattr(found, name).to_dict(), getattr(plain, name).to_dict())
     assert any("levels of amount come from a sample of 20,000 rows" in note for note in found.notes)
@@ -327,9 +327,9 @@ def test_edges_come_from_a_sample_where_values_are_too_many_and_the_notes_say_so
 
 def test_the_order_of_rows_and_the_cut_of_batches_are_no_matter(monkeypatch):
     arguments = {"group": "group", "reference": "b", "scores": "score", "membership": "chance"}
-    one = tm.audit(tm.stream(many()), **arguments).to_dict()
+    one = tl.audit(tl.stream(many()), **arguments).to_dict()
     monkeypatch.setattr(batches, "BATCH", 7_001)
-    two = tm.audit(tm.stream(many().sample(fraction=1.0, shuffle=True, seed=5)), **arguments).to_dict()
+    two = tl.audit(tl.stream(many().sample(fraction=1.0, shuffle=True, seed=5)), **arguments).to_dict()
     assert_same_numbers(two, one)
     assert two["provenance"]["data_sha256"] == one["provenance"]["data_sha256"]
 
@@ -339,7 +339,7 @@ def test_a_model_scores_batch_by_batch(small_batches):
         return expit(0.05 * (frame["income"].fill_null(48.0).to_numpy() - 48) + 0.5 * frame["owner"].to_numpy())
 
     arguments = PEOPLE | {"scores": None, "model": model}
-    plain, found = (tm.audit(data, **arguments).to_dict() for data in (classed(), tm.stream(classed())))
+    plain, found = (tl.audit(data, **arguments).to_dict() for data in (classed(), tl.stream(classed())))
     assert_same_numbers(found, plain)
 
 
@@ -376,7 +376,7 @@ def test_features_of_every_kind_have_the_levels_and_notes_of_memory(folds, weigh
     arguments = PEOPLE | {"folds": folds, "weights": weights}
     for features in (names[:6], names[6:11], names[11:], ["town", "when", "copy"]):
         plain, found = (
-            tm.audit(data, **arguments | {"features": features}).to_dict()
-            for data in (all_kinds(), tm.stream(all_kinds()))
+            tl.audit(data, **arguments | {"features": features}).to_dict()
+            for data in (all_kinds(), tl.stream(all_kinds()))
         )
         assert_same_numbers(found, plain)

@@ -12,13 +12,13 @@ import pytest
 from tests.streams.test_agreement import PEOPLE, classed, in_files, in_memory
 from tests.test_audit_engines import assert_same_numbers
 
-import tiltmeter as tm
-from tiltmeter.engines import batches
-from tiltmeter.errors import TiltmeterError
+import tiltlens as tl
+from tiltlens.engines import batches
+from tiltlens.errors import TiltlensError
 
 
 def streamed(data, **changed):
-    return tm.audit(tm.stream(data), **PEOPLE | changed)
+    return tl.audit(tl.stream(data), **PEOPLE | changed)
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_a_corrupt_part_is_named(parts, damage):
     cut = slice(-8, None) if damage == "the footer" else slice(4, len(content) // 2)
     content[cut] = os.urandom(len(content[cut]))
     (folder / "part-1.parquet").write_bytes(content)
-    with pytest.raises(TiltmeterError, match=r"part-1\.parquet") as caught:
+    with pytest.raises(TiltlensError, match=r"part-1\.parquet") as caught:
         streamed(pattern)
     assert "must be" in str(caught.value)
 
@@ -41,14 +41,14 @@ def test_a_corrupt_part_is_named(parts, damage):
 def test_a_part_without_a_column_is_named(parts):
     pattern, folder = parts
     pl.read_parquet(folder / "part-2.parquet").drop("city").write_parquet(folder / "part-2.parquet")
-    with pytest.raises(TiltmeterError, match=r"got no 'city' in .*part-2\.parquet"):
+    with pytest.raises(TiltlensError, match=r"got no 'city' in .*part-2\.parquet"):
         streamed(pattern)
 
 
 def test_a_part_with_another_kind_of_column_is_named(parts):
     pattern, folder = parts
     pl.read_parquet(folder / "part-2.parquet").cast({"income": pl.String}).write_parquet(folder / "part-2.parquet")
-    with pytest.raises(TiltmeterError, match=r"'income' as String, not Float64, in .*part-2\.parquet"):
+    with pytest.raises(TiltlensError, match=r"'income' as String, not Float64, in .*part-2\.parquet"):
         streamed(pattern)
 
 
@@ -60,7 +60,7 @@ def test_parts_may_differ_in_width_and_in_the_order_of_columns(parts):
 
 
 def test_columns_that_differ_by_case_are_refused():
-    with pytest.raises(TiltmeterError, match="column names must differ in more than letter case, got 'city', 'City'"):
+    with pytest.raises(TiltlensError, match="column names must differ in more than letter case, got 'city', 'City'"):
         streamed(classed().with_columns(City=pl.lit(1)))
 
 
@@ -77,7 +77,7 @@ def test_a_part_without_a_usable_row_is_no_matter(parts):
 def test_rows_of_unknown_group_are_counted(monkeypatch):
     monkeypatch.setattr(batches, "BATCH", 50)
     frame = classed().with_columns(group=pl.when(pl.int_range(pl.len()) % 7 > 0).then("group"))
-    plain, found = tm.audit(frame, **PEOPLE), streamed(frame)
+    plain, found = tl.audit(frame, **PEOPLE), streamed(frame)
     assert found.rows["missing_group"] == 58
     assert_same_numbers(found.to_dict(), plain.to_dict())
 
@@ -134,7 +134,7 @@ BAD = {
 def test_a_mistake_is_named(name):
     changed, message = BAD[name]
     data = changed.get("data", lambda frame: frame)(classed())
-    with pytest.raises(TiltmeterError) as caught:
+    with pytest.raises(TiltlensError) as caught:
         streamed(data, **{key: value for key, value in changed.items() if key != "data"})
     assert message in str(caught.value)
     assert "Hint:" in str(caught.value)
@@ -143,10 +143,10 @@ def test_a_mistake_is_named(name):
 def test_what_needs_rows_says_so_and_what_to_do(tmp_path):
     found = streamed(classed())["A"]
     for call in (lambda: found.path([(1, 1, 1, 1)]), found.project, lambda: found.distribution("city")):
-        with pytest.raises(TiltmeterError, match="must have rows in memory") as caught:
+        with pytest.raises(TiltlensError, match="must have rows in memory") as caught:
             call()
         assert "audit a sample of the rows" in str(caught.value)
-    with pytest.raises(TiltmeterError, match="`feature` must be one of the audit's features, got 'cities'"):
+    with pytest.raises(TiltlensError, match="`feature` must be one of the audit's features, got 'cities'"):
         found.profile("cities")
 
 
@@ -161,7 +161,7 @@ def test_what_needs_rows_says_so_and_what_to_do(tmp_path):
 )
 def test_sources_that_are_none_are_named(data, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(TiltmeterError) as caught:
+    with pytest.raises(TiltlensError) as caught:
         streamed(data)
     assert message in str(caught.value)
 
@@ -169,7 +169,7 @@ def test_sources_that_are_none_are_named(data, message, tmp_path, monkeypatch):
 def test_files_of_two_kinds_are_refused(tmp_path):
     in_files(classed(), tmp_path, "parquet")
     in_files(classed(), tmp_path, "csv")
-    with pytest.raises(TiltmeterError, match=r"must be of one kind, got \.csv and \.parquet"):
+    with pytest.raises(TiltlensError, match=r"must be of one kind, got \.csv and \.parquet"):
         streamed(tmp_path)
 
 
@@ -185,11 +185,11 @@ def test_a_csv_that_turns_out_otherwise_is_named(tmp_path, monkeypatch):
     text = (tmp_path / "part-2.csv").read_text().splitlines()
     text[-1] = "A,much,North,true,2020-01-01,0.5,1,0.5,0.3,0.3,0.4,1.0"
     (tmp_path / "part-2.csv").write_text("\n".join(text))
-    with pytest.raises(TiltmeterError, match=r"part-2\.csv"):
+    with pytest.raises(TiltlensError, match=r"part-2\.csv"):
         streamed(pattern)
 
 
-COMMAND = "from tiltmeter.cli import main; main()"
+COMMAND = "from tiltlens.cli import main; main()"
 OPTIONS = ["--group", "group", "--reference", "B", "--scores", "score", "--membership", "chance"]
 
 
@@ -207,10 +207,10 @@ def test_the_command_line_takes_patterns_and_many_files(parts, tmp_path):
 
 INTERRUPTED = """
 import sys
-from tiltmeter.engines import batches
-from tiltmeter.streams import sources
+from tiltlens.engines import batches
+from tiltlens.streams import sources
 batches.BATCH, sources.STREAMED_ROWS = 10, 10
-from tiltmeter.cli import main
+from tiltlens.cli import main
 print("started", file=sys.stderr, flush=True)
 main()
 """

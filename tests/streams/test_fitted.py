@@ -12,20 +12,20 @@ from sklearn.linear_model import LogisticRegression
 from tests.streams.test_agreement import SOURCES
 from tests.test_audit_engines import FEATURES, assert_same_numbers, people
 
-import tiltmeter as tm
-from tiltmeter.engines import batches
-from tiltmeter.engines.batches import FrameBatches, clean_batch
-from tiltmeter.models import balance as balances
-from tiltmeter.settings import Settings
-from tiltmeter.streams import audit as streams
-from tiltmeter.streams import sample
-from tiltmeter.streams.fitted import COLUMNS
-from tiltmeter.streams.plan import FeatureTable, PairBatch, pair_batch
-from tiltmeter.streams.reading import asked_of_rows
-from tiltmeter.streams.survey import surveyed
-from tiltmeter.theory import crossfit
-from tiltmeter.theory.dial import CORNERS
-from tiltmeter.theory.uncertainty import Rows
+import tiltlens as tl
+from tiltlens.engines import batches
+from tiltlens.engines.batches import FrameBatches, clean_batch
+from tiltlens.models import balance as balances
+from tiltlens.settings import Settings
+from tiltlens.streams import audit as streams
+from tiltlens.streams import sample
+from tiltlens.streams.fitted import COLUMNS
+from tiltlens.streams.plan import FeatureTable, PairBatch, pair_batch
+from tiltlens.streams.reading import asked_of_rows
+from tiltlens.streams.survey import surveyed
+from tiltlens.theory import crossfit
+from tiltlens.theory.dial import CORNERS
+from tiltlens.theory.uncertainty import Rows
 
 NAMES = ["region", "job", "amount", "years"]
 
@@ -69,8 +69,8 @@ WAYS = {
 
 @pytest.fixture
 def streamed_from_few_rows(monkeypatch):
-    monkeypatch.setattr("tiltmeter.streams.sources.COLLECTED_ROWS", 100)
-    monkeypatch.setattr("tiltmeter.streams.sample.FITTED_ROWS", 1_500)
+    monkeypatch.setattr("tiltlens.streams.sources.COLLECTED_ROWS", 100)
+    monkeypatch.setattr("tiltlens.streams.sample.FITTED_ROWS", 1_500)
 
 
 def pair_of(frame, estimator=None, **options):
@@ -177,16 +177,16 @@ def test_a_normalised_model_gives_both_groups_the_same_mass(streamed_from_few_ro
 
 
 def audit_of(data, **options):
-    return tm.audit(data, **QUESTION | {"total_shares": False} | options)
+    return tl.audit(data, **QUESTION | {"total_shares": False} | options)
 
 
 @pytest.mark.parametrize("way", ["scores", "weights", "classes"])
 def test_a_fitted_stream_is_the_same_again_and_nearly_so_in_other_parts(way, streamed_from_few_rows, monkeypatch):
     monkeypatch.setattr(batches, "BATCH", 3_000)
-    one, again = (audit_of(tm.stream(data), **WAYS[way])["a"] for data in (lending(), lending().lazy()))
+    one, again = (audit_of(tl.stream(data), **WAYS[way])["a"] for data in (lending(), lending().lazy()))
     assert_same_numbers(again.to_dict(), one.to_dict())
     monkeypatch.setattr(batches, "BATCH", 1_700)
-    other = audit_of(tm.stream(lending().sample(fraction=1.0, shuffle=True, seed=3)), **WAYS[way])["a"]
+    other = audit_of(tl.stream(lending().sample(fraction=1.0, shuffle=True, seed=3)), **WAYS[way])["a"]
     for name in ("gap", "impact_ratio", "output_divergence"):
         assert same_estimate(one, other, name), name
     for name in ("input_divergence", "descent_rate", "unexplained"):
@@ -214,9 +214,9 @@ def test_of_equal_rows_each_is_drawn_for_itself(copies):
 
 
 def test_a_fitted_stream_agrees_with_memory_and_with_the_known_truth(monkeypatch):
-    monkeypatch.setattr("tiltmeter.streams.sources.COLLECTED_ROWS", 100)
+    monkeypatch.setattr("tiltlens.streams.sources.COLLECTED_ROWS", 100)
     frame = lending(60_000, 5).filter(pl.col("group") != "c").drop_nans()
-    memory, stream = (audit_of(data)["a"] for data in (frame, tm.stream(frame)))
+    memory, stream = (audit_of(data)["a"] for data in (frame, tl.stream(frame)))
     for name in ("gap", "impact_ratio", "output_divergence", "standardised_difference"):
         assert getattr(stream, name) == pytest.approx(getattr(memory, name)) or same_estimate(stream, memory, name)
     for name in ("input_divergence", "descent_rate"):
@@ -237,13 +237,13 @@ def same_estimate(one, two, name):
 @pytest.mark.parametrize("source", list(SOURCES))
 def test_few_rows_of_a_stream_are_brought_together_for_a_fit(source, tmp_path):
     question = {"group": "group", "reference": "B", "scores": "score", "features": FEATURES, "total_shares": False}
-    expected = tm.audit(people(400), **question).to_dict()
-    found = tm.audit(tm.stream(SOURCES[source](people(400), tmp_path)), **question).to_dict()
+    expected = tl.audit(people(400), **question).to_dict()
+    found = tl.audit(tl.stream(SOURCES[source](people(400), tmp_path)), **question).to_dict()
     assert_same_numbers(found, expected)
 
 
 def test_several_groups_each_have_a_model_of_their_own(streamed_from_few_rows):
-    found = tm.audit(tm.stream(lending()), **QUESTION | {"audited": None, "total_shares": False})
+    found = tl.audit(tl.stream(lending()), **QUESTION | {"audited": None, "total_shares": False})
     assert list(found.comparisons) == ["a", "c"]
     assert found.rows["used"] == found.rows["read"] == 20_000
     counts = lending()["group"].value_counts().rows_by_key("group", unique=True)
@@ -254,28 +254,28 @@ def test_several_groups_each_have_a_model_of_their_own(streamed_from_few_rows):
 
 def test_a_classifier_is_fitted_on_the_sample_and_applied_to_every_row(streamed_from_few_rows):
     frame = lending().drop_nulls().drop_nans()
-    found = tm.audit(tm.stream(frame), **QUESTION | {"features": ["amount", "years"]}, membership=LogisticRegression())[
+    found = tl.audit(tl.stream(frame), **QUESTION | {"features": ["amount", "years"]}, membership=LogisticRegression())[
         "a"
     ]
     assert found.membership == "LogisticRegression"
-    plain = tm.audit(frame, **QUESTION | {"features": ["amount", "years"]}, membership=LogisticRegression())["a"]
+    plain = tl.audit(frame, **QUESTION | {"features": ["amount", "years"]}, membership=LogisticRegression())["a"]
     assert found.input_divergence.value == pytest.approx(plain.input_divergence.value, rel=0.1)
     assert found.proxies["total_share"].null_count() == 0
-    with pytest.raises(tm.TiltmeterError, match="`membership` must be an estimator that fits the features, got Logis"):
-        tm.audit(tm.stream(frame), **QUESTION, membership=LogisticRegression())
+    with pytest.raises(tl.TiltlensError, match="`membership` must be an estimator that fits the features, got Logis"):
+        tl.audit(tl.stream(frame), **QUESTION, membership=LogisticRegression())
 
 
 def test_what_a_stream_cannot_fit_is_said_at_once(streamed_from_few_rows):
-    with pytest.raises(tm.TiltmeterError, match="`membership` must be the name of a column for plug-in values"):
-        audit_of(tm.stream(lending()), folds=None)
-    with pytest.raises(tm.TiltmeterError, match="`membership` must be the name of a column of streamed data, got"):
-        audit_of(tm.stream(lending()), membership=lending()["chance"].to_numpy())
+    with pytest.raises(tl.TiltlensError, match="`membership` must be the name of a column for plug-in values"):
+        audit_of(tl.stream(lending()), folds=None)
+    with pytest.raises(tl.TiltlensError, match="`membership` must be the name of a column of streamed data, got"):
+        audit_of(tl.stream(lending()), membership=lending()["chance"].to_numpy())
 
 
 def test_totals_and_shapley_values_of_a_fitted_stream_rest_on_its_sample(streamed_from_few_rows, monkeypatch):
-    monkeypatch.setattr("tiltmeter.streams.audit.MOST_JOINT", 10)
-    monkeypatch.setattr("tiltmeter.streams.powers.MOST_JOINT", 10)
-    found = audit_of(tm.stream(lending()), total_shares=True)["a"]
+    monkeypatch.setattr("tiltlens.streams.audit.MOST_JOINT", 10)
+    monkeypatch.setattr("tiltlens.streams.powers.MOST_JOINT", 10)
+    found = audit_of(tl.stream(lending()), total_shares=True)["a"]
     table = {row["feature"]: row for row in found.proxies.to_dicts()}
     assert table["amount"]["total_share_low"] < 0.45 < table["amount"]["total_share_high"] + 0.15
     assert table["job"]["total_share_low"] == 0.0
@@ -286,7 +286,7 @@ def test_totals_and_shapley_values_of_a_fitted_stream_rest_on_its_sample(streame
 
 def test_balance_of_a_fitted_stream_is_that_of_its_rows(streamed_from_few_rows):
     frame = lending()
-    found = audit_of(tm.stream(frame))["a"].balance
+    found = audit_of(tl.stream(frame))["a"].balance
     _, batch = pair_of(frame)
     rows = Rows.of(batch.audited, batch.weights)
     r = sum(pair.r_a + pair.r_b for pair in batch.pairings) / 6
@@ -301,7 +301,7 @@ def test_balance_of_a_fitted_stream_is_that_of_its_rows(streamed_from_few_rows):
 
 def test_intervals_of_a_fitted_stream_hold_the_truth(monkeypatch):
     """Two groups 0.6 standard deviations apart: KL = 0.18 and Var0(ℓ) = 0.36, whatever the sample's 800 rows say."""
-    monkeypatch.setattr("tiltmeter.streams.sample.FITTED_ROWS", 400)
+    monkeypatch.setattr("tiltlens.streams.sample.FITTED_ROWS", 400)
     hits = np.zeros(2)
     for seed in range(24):
         random = np.random.default_rng(seed)
@@ -327,7 +327,7 @@ def test_batches_without_anyone_of_a_pair_add_nothing(estimator, streamed_from_f
     group = np.where(random.random(6_000) < 0.3, "c", np.where(together, "a", "b"))
     frame = pl.DataFrame({"group": group, "x": x, "y": y, "score": expit(x)}).sort("group")
     options = {"group": "group", "reference": "b", "audited": "a", "scores": "score", "total_shares": False}
-    found = tm.audit(tm.stream(frame), **options, membership=estimator)["a"]
+    found = tl.audit(tl.stream(frame), **options, membership=estimator)["a"]
     assert found.membership == ("trees" if estimator is None else "LogisticRegression")
     assert found.rows["audited"] == int((group == "a").sum())
 
@@ -338,8 +338,8 @@ def test_batches_without_anyone_of_a_pair_add_nothing(estimator, streamed_from_f
 def test_features_may_have_any_name(name, streamed_from_few_rows):
     frame = lending().rename({"score": "risk"}).rename({"amount": name})
     options = QUESTION | {"scores": "risk", "features": [*NAMES[:2], name, "years"], "total_shares": False}
-    found = tm.audit(tm.stream(frame), **options)["a"]
-    expected = audit_of(tm.stream(lending()))["a"]
+    found = tl.audit(tl.stream(frame), **options)["a"]
+    expected = audit_of(tl.stream(lending()))["a"]
     assert found.input_divergence.value == pytest.approx(expected.input_divergence.value, abs=0.02)
     assert found.proxies.filter(pl.col("feature") == name)["gap"][0] == pytest.approx(
         expected.proxies.filter(pl.col("feature") == "amount")["gap"][0]
@@ -349,7 +349,7 @@ def test_features_may_have_any_name(name, streamed_from_few_rows):
 
 def test_several_groups_have_the_levels_of_memory(streamed_from_few_rows):
     options = QUESTION | {"audited": None, "total_shares": False}
-    memory, stream = (tm.audit(data, **options) for data in (lending(), tm.stream(lending())))
+    memory, stream = (tl.audit(data, **options) for data in (lending(), tl.stream(lending())))
     for label in ("a", "c"):
         one, two = (found[label].proxies.sort("feature") for found in (memory, stream))
         for column in ("gap", "gap_low", "gap_high", "reveals", "drives", "alignment"):

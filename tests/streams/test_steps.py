@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 from numpy.testing import assert_allclose
 
-from tiltmeter.engines import batches
-from tiltmeter.engines.arrays import below
-from tiltmeter.streams import cells, levels, places, sample, survey, texts, values
-from tiltmeter.streams.cells import power_sums, recipe
+from tiltlens.engines import batches
+from tiltlens.engines.arrays import below
+from tiltlens.streams import cells, levels, places, sample, survey, texts, values
+from tiltlens.streams.cells import power_sums, recipe
 
 POWERS = ((0,), (1,), (2,), (3,))
 EXPONENTS = ((0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (0, 3), (2, 2))

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from tiltmeter.theory.crossfit import explained_variance, gradient, gradient_variance, pairing
-from tiltmeter.theory.dial import CORNERS, PAIRS, along, plug_in_form, share_form
-from tiltmeter.theory.uncertainty import Rows, averaged, ratio_tail
+from tiltlens.theory.crossfit import explained_variance, gradient, gradient_variance, pairing
+from tiltlens.theory.dial import CORNERS, PAIRS, along, plug_in_form, share_form
+from tiltlens.theory.uncertainty import Rows, averaged, ratio_tail
 
 weights = st.floats(0.0, 3.0)
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from tests.worlds import ALL, SMOOTH, random_world, worlds
 
-from tiltmeter.theory.divergence import DIVERGENCES
+from tiltlens.theory.divergence import DIVERGENCES
 
 PHI = {
     "kl": lambda t: t * np.log(t),

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from tests.worlds import random_world, worlds
 
-import tiltmeter as tm
-from tiltmeter.theory.exponents import TestPair
+import tiltlens as tl
+from tiltlens.theory.exponents import TestPair
 
 
 @given(worlds())
@@ -82,7 +82,7 @@ def test_decisions_needed_against_brute_force(p, p1, alpha, beta):
 
 
 def test_equal_groups_are_never_told_apart():
-    world = tm.World([0.5, 0.5], [0.5, 0.5], [0.2, 0.8])
+    world = tl.World([0.5, 0.5], [0.5, 0.5], [0.2, 0.8])
     e = world.exponents()
     assert (e.stein_inputs, e.chernoff_inputs, e.chernoff_outputs) == (0, 0, 0)
     assert e.inputs.chernoff_order == 0.5
@@ -90,18 +90,18 @@ def test_equal_groups_are_never_told_apart():
 
 
 def test_infinite_exponents_are_errors_that_say_so():
-    nested = tm.World([0.5, 0.5, 0], [0, 0.5, 0.5], [0.2, 0.4, 0.9]).exponents()
-    with pytest.raises(tm.TiltmeterError, match="Stein's exponent is infinite"):
+    nested = tl.World([0.5, 0.5, 0], [0, 0.5, 0.5], [0.2, 0.4, 0.9]).exponents()
+    with pytest.raises(tl.TiltlensError, match="Stein's exponent is infinite"):
         _ = nested.stein_inputs
-    with pytest.raises(tm.TiltmeterError, match="Rényi divergence of order 2 is infinite"):
+    with pytest.raises(tl.TiltlensError, match="Rényi divergence of order 2 is infinite"):
         nested.renyi(2)
     assert np.isfinite(nested.renyi(0.5))
     assert np.isfinite(nested.chernoff_inputs)
     assert np.isfinite(nested.inputs.trade_off()).all()
-    disjoint = tm.World([1, 0], [0, 1], [0.2, 0.4]).exponents()
-    with pytest.raises(tm.TiltmeterError, match="the groups share no value"):
+    disjoint = tl.World([1, 0], [0, 1], [0.2, 0.4]).exponents()
+    with pytest.raises(tl.TiltlensError, match="the groups share no value"):
         _ = disjoint.chernoff_inputs
-    with pytest.raises(tm.TiltmeterError, match="the groups share no value"):
+    with pytest.raises(tl.TiltlensError, match="the groups share no value"):
         disjoint.inputs.trade_off()
 
 
@@ -116,15 +116,15 @@ def test_infinite_exponents_are_errors_that_say_so():
     ],
 )
 def test_bad_arguments_are_named(call, message):
-    with pytest.raises(tm.TiltmeterError, match=message):
+    with pytest.raises(tl.TiltlensError, match=message):
         call(random_world(0).exponents())
 
 
 def test_decisions_needed_is_for_two_outcomes_and_countable_differences():
-    with pytest.raises(tm.TiltmeterError, match="two outcomes, got 3"):
+    with pytest.raises(tl.TiltlensError, match="two outcomes, got 3"):
         random_world(0, outcomes=3).exponents().decisions_needed()
     close = TestPair(np.array([0.5, 0.5]), np.array([0.5 - 1e-6, 0.5 + 1e-6]))
-    with pytest.raises(tm.TiltmeterError, match="must stay below 1,000,000"):
+    with pytest.raises(tl.TiltlensError, match="must stay below 1,000,000"):
         close.decisions_needed()
 
 
@@ -145,18 +145,18 @@ def test_decisions_needed_is_the_smallest_even_where_the_normal_law_is_far_off(p
 
 def test_tiny_rates_that_differ_are_told_apart_or_said_to_be_too_rare():
     pair = TestPair(np.array([1 - 9e-13, 9e-13]), np.array([1 - 1e-14, 1e-14]))
-    with pytest.raises(tm.TiltmeterError, match="must stay below"):
+    with pytest.raises(tl.TiltlensError, match="must stay below"):
         pair.decisions_needed()
 
 
 @pytest.mark.parametrize("step", [1e-6, 1e-9, 1e-12, 1e-15])
 def test_renyi_is_smooth_at_order_one(step):
-    e = tm.World([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], [0.8, 0.5, 0.1]).exponents()
+    e = tl.World([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], [0.8, 0.5, 0.1]).exponents()
     for order in (1 - step, 1 + step):
         assert e.renyi(order) == pytest.approx(e.stein_inputs, rel=2 * step + 1e-10)
 
 
 def test_renyi_of_a_huge_order_is_the_largest_log_ratio():
-    e = tm.World([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], [0.8, 0.5, 0.1]).exponents()
+    e = tl.World([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], [0.8, 0.5, 0.1]).exponents()
     assert e.renyi(1e308) == pytest.approx(e.renyi(np.inf))
     assert e.renyi(1e5) == pytest.approx(e.renyi(np.inf), abs=1e-4)

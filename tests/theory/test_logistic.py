@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.worlds import random_unit_perturbations
 
-import tiltmeter as tm
+import tiltlens as tl
 
 
 def logistic_world(seed, atoms=8, features=3):
@@ -15,7 +15,7 @@ def logistic_world(seed, atoms=8, features=3):
     x, theta = rng.normal(size=(atoms, features)), rng.normal(size=features)
     p0 = rng.dirichlet(np.ones(atoms))
     p1 = p0 * np.exp(-x @ theta)
-    world = tm.World(p0, p1 / p1.sum(), rng.random(atoms))
+    world = tl.World(p0, p1 / p1.sum(), rng.random(atoms))
     gamma1 = np.log(world.y0[1] / world.y0[0]) - np.log(world.y1[1] / world.y1[0])
     return world, x, theta, gamma1
 
@@ -23,7 +23,7 @@ def logistic_world(seed, atoms=8, features=3):
 @given(st.integers(0, 10**6), st.floats(0, 3), st.floats(0, 3))
 def test_example_1_f_l_is_linear_and_the_slope_is_the_stated_sum(seed, l2, l4):
     world, x, theta, gamma1 = logistic_world(seed)
-    case = tm.logistic_case(theta, gamma1, x, world.channel[:, 1], world.p0)
+    case = tl.logistic_case(theta, gamma1, x, world.channel[:, 1], world.p0)
     ratio = np.log(world.p0 / world.p1)
     assert case.f_l(x) == pytest.approx(ratio - world.p0 @ ratio, abs=1e-9)
     if l2 + l4 == 0:
@@ -46,13 +46,13 @@ def test_example_1_theta_is_the_coefficient_of_a_model_for_the_audited_group():
     theta = LogisticRegression(C=np.inf).fit(x, audited).coef_[0]
     reference_model = LogisticRegression(C=np.inf).fit(x, ~audited)
     assert theta == pytest.approx(-reference_model.coef_[0], abs=1e-3)
-    case = tm.logistic_case(theta, 0.4, x[audited], np.full(audited.sum(), 0.5))
+    case = tl.logistic_case(theta, 0.4, x[audited], np.full(audited.sum(), 0.5))
     log_odds = -reference_model.decision_function(x[audited])
     assert case.f_l(x[audited]) == pytest.approx(log_odds - log_odds.mean(), abs=1e-2)
 
 
 def test_example_1_without_any_slope_has_nothing_to_correct():
-    case = tm.logistic_case([0.0, 0.0], 0.0, np.eye(2), [0.2, 0.8])
+    case = tl.logistic_case([0.0, 0.0], 0.0, np.eye(2), [0.2, 0.8])
     assert (case.correction() == 0).all()
 
 
@@ -68,5 +68,5 @@ def test_example_1_without_any_slope_has_nothing_to_correct():
     ],
 )
 def test_bad_logistic_cases_are_named(arguments, message):
-    with pytest.raises(tm.TiltmeterError, match=message):
-        tm.logistic_case(*arguments)
+    with pytest.raises(tl.TiltlensError, match=message):
+        tl.logistic_case(*arguments)

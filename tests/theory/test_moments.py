@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.worlds import random_world
 
-import tiltmeter as tm
-from tiltmeter.engines.arrays import cell_sums, moments_by_group
+import tiltlens as tl
+from tiltlens.engines.arrays import cell_sums, moments_by_group
 
 HARD = 1e6  # values at 1e6 ± 1e-2
 
@@ -44,8 +44,8 @@ def test_moments_keep_nine_digits_at_a_million_against_rational_arithmetic(seed)
     weights = np.random.default_rng(seed).integers(1, 4, 300).astype(float)
     for w in (np.ones(300), weights):
         parts = [slice(i, i + 7) for i in range(0, 300, 7)]
-        merged = sum((tm.GroupMoments.from_rows(log_odds[p], scores[p], w[p]) for p in parts), tm.GroupMoments.empty())
-        for moments in (tm.GroupMoments.from_rows(log_odds, scores, w), merged):
+        merged = sum((tl.GroupMoments.from_rows(log_odds[p], scores[p], w[p]) for p in parts), tl.GroupMoments.empty())
+        for moments in (tl.GroupMoments.from_rows(log_odds, scores, w), merged):
             for i, x in enumerate((log_odds, scores)):
                 for j, y in enumerate((log_odds, scores)):
                     assert moments.covariance[i, j] == pytest.approx(exact_covariance(x, y, w), rel=1e-9, abs=1e-22)
@@ -56,13 +56,13 @@ def test_moments_do_not_depend_on_order_or_split(seed, cuts, weighted):
     rng = np.random.default_rng(seed)
     log_odds, scores = hard_rows(seed)
     w = rng.exponential(size=500) if weighted else None
-    whole = tm.GroupMoments.from_rows(log_odds, scores, w)
+    whole = tl.GroupMoments.from_rows(log_odds, scores, w)
     order = rng.permutation(500)
     edges = [0, *sorted(rng.choice(np.arange(1, 500), cuts, replace=False)), 500]
     parts = [order[a:b] for a, b in pairwise(edges)]
-    merged = tm.GroupMoments.empty()
+    merged = tl.GroupMoments.empty()
     for part in parts:
-        merged = merged + tm.GroupMoments.from_rows(log_odds[part], scores[part], None if w is None else w[part])
+        merged = merged + tl.GroupMoments.from_rows(log_odds[part], scores[part], None if w is None else w[part])
     np.testing.assert_allclose(np.diag(merged.covariance), np.diag(whole.covariance), rtol=1e-12)
     np.testing.assert_allclose(merged.mean, whole.mean, rtol=1e-15)
     assert_same(merged, whole)
@@ -73,8 +73,8 @@ def test_moments_of_sorted_halves_merge_without_loss(seed):
     """The hardest split: the halves' means are a standard deviation apart."""
     log_odds, scores = hard_rows(seed)
     order = np.argsort(log_odds)
-    halves = [tm.GroupMoments.from_rows(log_odds[h], scores[h]) for h in (order[:250], order[250:])]
-    whole = tm.GroupMoments.from_rows(log_odds, scores)
+    halves = [tl.GroupMoments.from_rows(log_odds[h], scores[h]) for h in (order[:250], order[250:])]
+    whole = tl.GroupMoments.from_rows(log_odds, scores)
     np.testing.assert_allclose(np.diag((halves[0] + halves[1]).covariance), np.diag(whole.covariance), rtol=1e-12)
     assert_same(halves[0] + halves[1], halves[1] + halves[0])
 
@@ -84,8 +84,8 @@ def test_integer_weights_equal_repeated_rows(seed, outcomes):
     rng = np.random.default_rng(seed)
     log_odds, scores = rng.normal(size=40), rng.dirichlet(np.ones(outcomes), 40)
     counts = rng.integers(0, 4, 40)
-    weighted = tm.GroupMoments.from_rows(log_odds, scores, counts)
-    repeated = tm.GroupMoments.from_rows(np.repeat(log_odds, counts), np.repeat(scores, counts, axis=0))
+    weighted = tl.GroupMoments.from_rows(log_odds, scores, counts)
+    repeated = tl.GroupMoments.from_rows(np.repeat(log_odds, counts), np.repeat(scores, counts, axis=0))
     np.testing.assert_allclose(weighted.mean, repeated.mean, atol=1e-13)
     np.testing.assert_allclose(weighted.covariance, repeated.covariance, atol=1e-13)
     np.testing.assert_allclose(weighted.output, repeated.output, atol=1e-13)
@@ -103,7 +103,7 @@ def test_one_pass_over_arrays_equals_each_group_alone(weighted, outcomes, kind):
     w = rng.exponential(size=n) if weighted else None
     for code, moments in enumerate(moments_by_group(log_odds, score, group, 2, w)):
         mine = group == code
-        alone = tm.GroupMoments.from_rows(log_odds[mine], score[mine], None if w is None else w[mine])
+        alone = tl.GroupMoments.from_rows(log_odds[mine], score[mine], None if w is None else w[mine])
         assert_same(moments, alone)
 
 
@@ -127,7 +127,7 @@ def test_rows_of_no_group_are_left_out():
 
 def test_world_is_made_of_the_same_moments():
     world = random_world(4)
-    moments = tm.GroupMoments.from_rows(np.log(world.p0 / world.p1), world.channel, world.p0)
+    moments = tl.GroupMoments.from_rows(np.log(world.p0 / world.p1), world.channel, world.p0)
     np.testing.assert_allclose(moments.output, world.y0)
 
 
@@ -147,24 +147,24 @@ def test_world_is_made_of_the_same_moments():
     ],
 )
 def test_bad_rows_are_named(arguments, message):
-    with pytest.raises(tm.TiltmeterError, match=message):
-        tm.GroupMoments.from_rows(*arguments)
+    with pytest.raises(tl.TiltlensError, match=message):
+        tl.GroupMoments.from_rows(*arguments)
 
 
 def test_bad_arrays_are_named():
-    with pytest.raises(tm.TiltmeterError, match="must be finite"):
+    with pytest.raises(tl.TiltlensError, match="must be finite"):
         moments_by_group(np.array([0.0, np.nan]), np.array([0.1, 0.2]), np.array([0, 1]), 2)
-    with pytest.raises(tm.TiltmeterError, match="`scores` must have one entry for each row, got 1 for 2"):
+    with pytest.raises(tl.TiltlensError, match="`scores` must have one entry for each row, got 1 for 2"):
         moments_by_group(np.zeros(2), np.zeros(1), np.array([0, 1]), 2)
-    with pytest.raises(tm.TiltmeterError, match="must have rows"):
+    with pytest.raises(tl.TiltlensError, match="must have rows"):
         moments_by_group(np.zeros(0), np.zeros(0), np.zeros(0, int), 2)
 
 
 def test_no_rows_have_no_mean():
-    with pytest.raises(tm.TiltmeterError, match="a group must have rows"):
-        _ = tm.GroupMoments.empty().mean
-    with pytest.raises(tm.TiltmeterError, match="the same number of outcomes"):
-        tm.GroupMoments.empty(2) + tm.GroupMoments.empty(3)
+    with pytest.raises(tl.TiltlensError, match="a group must have rows"):
+        _ = tl.GroupMoments.empty().mean
+    with pytest.raises(tl.TiltlensError, match="the same number of outcomes"):
+        tl.GroupMoments.empty(2) + tl.GroupMoments.empty(3)
 
 
 def test_codes_of_any_integer_type_pick_their_group():
@@ -192,14 +192,14 @@ def test_a_far_row_of_another_group_costs_no_digits():
     ("scores", "weights"), [(np.array([10.0, 20.0]), None), (np.array([0.1, 0.2]), np.array([-1.0, -2.0]))]
 )
 def test_sums_that_cannot_be_are_an_error(scores, weights):
-    with pytest.raises(tm.TiltmeterError, match="must lie in"):
+    with pytest.raises(tl.TiltlensError, match="must lie in"):
         moments_by_group(np.zeros(2), scores, np.zeros(2, int), 1, weights)
 
 
 def test_infinite_log_odds_are_an_error_and_no_warning():
     log_odds = np.zeros(200)
     log_odds[64] = np.inf
-    with pytest.raises(tm.TiltmeterError, match="must be finite"):
+    with pytest.raises(tl.TiltlensError, match="must be finite"):
         moments_by_group(log_odds, np.full(200, 0.5), np.zeros(200, int), 1)
 
 
@@ -209,5 +209,5 @@ def test_cell_sums_about_different_pivots_add_up():
     whole = cell_sums(log_odds, scores, codes, 3)
     parts = cell_sums(log_odds[:40], scores[:40], codes[:40], 3) + cell_sums(log_odds[40:], scores[40:], codes[40:], 3)
     np.testing.assert_allclose(parts.between, whole.between)
-    with pytest.raises(tm.TiltmeterError, match="`codes` must lie below 2"):
+    with pytest.raises(tl.TiltlensError, match="`codes` must lie below 2"):
         cell_sums(log_odds, scores, codes, 2)

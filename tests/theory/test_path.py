@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.worlds import ALL, SMOOTH, conic_minimiser, conic_projection, lambdas, random_world, worlds
 
-import tiltmeter as tm
-from tiltmeter.theory.divergence import check_divergence
-from tiltmeter.theory.path import Inputs, path_point
+import tiltlens as tl
+from tiltlens.theory.divergence import check_divergence
+from tiltlens.theory.path import Inputs, path_point
 
 
 @pytest.mark.parametrize("divergence", ALL)
@@ -104,15 +104,15 @@ def test_project_against_a_conic_solver(seed):
 
 def test_project_reaches_the_edge_of_the_scores():
     """Where only the atoms with the lowest score give Y1, the answer is P0 restricted to them."""
-    world = tm.World([0.25, 0.25, 0.5, 0], [0.0, 0.0, 0.0, 1.0], [0.2, 0.2, 0.9, 0.2])
+    world = tl.World([0.25, 0.25, 0.5, 0], [0.0, 0.0, 0.0, 1.0], [0.2, 0.2, 0.9, 0.2])
     assert world.project().q == pytest.approx([0.5, 0.5, 0, 0])
-    three = tm.World([0.4, 0.4, 0.2, 0], [0, 0, 0, 1.0], [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0.5, 0.5, 0]])
+    three = tl.World([0.4, 0.4, 0.2, 0], [0, 0, 0, 1.0], [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0.5, 0.5, 0]])
     assert three.project().q == pytest.approx([0.5, 0.5, 0, 0], abs=1e-9)
 
 
 def test_project_says_when_no_change_of_inputs_is_enough():
-    world = tm.World([0.5, 0.5, 0], [0, 0, 1], [0.2, 0.4, 0.9])
-    with pytest.raises(tm.TiltmeterError, match="must be a mixture of the model's scores"):
+    world = tl.World([0.5, 0.5, 0], [0, 0, 1], [0.2, 0.4, 0.9])
+    with pytest.raises(tl.TiltlensError, match="must be a mixture of the model's scores"):
         world.project()
 
 
@@ -122,7 +122,7 @@ def test_path_without_input_terms_meets_the_best_outputs_and_stays_near_p0():
     target = np.exp((np.log(world.y0) + 3 * np.log(world.y1)) / 4)
     assert point.output == pytest.approx(target / target.sum())
     assert not point.unique
-    with pytest.raises(tm.TiltmeterError, match="λ1 \\+ λ2 > 0"):
+    with pytest.raises(tl.TiltlensError, match="λ1 \\+ λ2 > 0"):
         world.path((0, 0, 1, 3), "js")
 
 
@@ -133,7 +133,7 @@ def test_total_variation_says_that_its_answer_may_not_be_unique():
 
 
 def test_infinite_terms_of_weight_zero_are_none():
-    world = tm.World([0.5, 0.5, 0], [0, 0.5, 0.5], [0.2, 0.4, 0.9])
+    world = tl.World([0.5, 0.5, 0], [0, 0.5, 0.5], [0.2, 0.4, 0.9])
     point = world.path((1, 0, 0, 0))
     assert point.terms[0] == 0
     assert point.terms[1] is None
@@ -141,8 +141,8 @@ def test_infinite_terms_of_weight_zero_are_none():
 
 @pytest.mark.parametrize("divergence", ["kl", "chi2"])
 def test_groups_without_a_common_atom_are_an_error_where_the_divergence_is_infinite(divergence):
-    world = tm.World([0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5], [0.2, 0.4, 0.6, 0.8])
-    with pytest.raises(tm.TiltmeterError, match="some atom must have mass"):
+    world = tl.World([0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5], [0.2, 0.4, 0.6, 0.8])
+    with pytest.raises(tl.TiltlensError, match="some atom must have mass"):
         world.path((1, 1, 0, 0), divergence)
     for bounded in ("hellinger", "js", "tv"):
         assert world.path((1, 1, 0, 0), bounded).q.sum() == pytest.approx(1)
@@ -154,7 +154,7 @@ def test_path_with_many_atoms_missing_is_proven_optimal(divergence, outcomes):
     rng = np.random.default_rng(outcomes)
     n = 1000
     p0, p1 = rng.dirichlet(np.ones(n), 2) * (rng.random((2, n)) < 0.5)
-    world = tm.World(p0 / p0.sum(), p1 / p1.sum(), rng.dirichlet(np.ones(outcomes), n))
+    world = tl.World(p0 / p0.sum(), p1 / p1.sum(), rng.dirichlet(np.ones(outcomes), n))
     for weights in [(1, 1, 0, 1), (1, 0, 0, 1), (0.2, 0, 0.5, 5)]:
         point = world.path(weights, divergence)
         assert point.optimality_gap <= 1e-7 * sum(weights)
@@ -170,7 +170,7 @@ def test_the_optimality_gap_is_a_bound_that_no_rival_breaks(world, weights, dive
 
 
 def test_the_bound_of_total_variation_holds_for_weights_of_very_different_size():
-    world = tm.World([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], [0.8, 0.5, 0.1])
+    world = tl.World([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], [0.8, 0.5, 0.1])
     for weights in [(1e-7, 0, 0, 1), (1e-5, 1e-6, 1, 0), (0.0118, 0.0076, 3e5, 8e3)]:
         point = world.path(weights, "tv")
         for rival in (world.p0, world.p1):
@@ -179,7 +179,7 @@ def test_the_bound_of_total_variation_holds_for_weights_of_very_different_size()
 
 def test_a_sweep_finds_what_a_single_solve_finds():
     channel = [[0.735, 0.2643, 0.0007], [0.8023, 0.0815, 0.1162], [0.9891, 0.0056, 0.0053]]
-    world = tm.World([1, 0, 0], [0.7709, 0.2291, 0], channel)
+    world = tl.World([1, 0, 0], [0.7709, 0.2291, 0], channel)
     weights = [(0, 0.5, 20, 200), (0.0076, 0.233, 0, 0.175)]
     assert world.sweep(weights)[1].objective == pytest.approx(world.path(weights[1]).objective, abs=1e-9)
 
@@ -188,12 +188,12 @@ def test_project_on_channels_that_are_almost_degenerate():
     rng = np.random.default_rng(0)
     for _ in range(300):
         channel = rng.dirichlet(np.full(6, 0.2), 6)
-        world = tm.World(*rng.dirichlet(np.ones(6), 2), channel)
+        world = tl.World(*rng.dirichlet(np.ones(6), 2), channel)
         assert world.project().q @ world.channel == pytest.approx(world.y1, abs=1e-9)
 
 
 def test_path_claims_to_be_unique_only_where_it_is():
-    world = tm.World([0.5, 0.5, 0, 0], [0.1, 0.1, 0.4, 0.4], [0.1, 0.2, 0.9, 0.9])
+    world = tl.World([0.5, 0.5, 0, 0], [0.1, 0.1, 0.4, 0.4], [0.1, 0.2, 0.9, 0.9])
     for divergence in ("reverse_kl", "hellinger", "js"):
         point = world.path((1, 0, 0, 50), divergence)
         assert not point.unique

@@ -7,10 +7,10 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from tiltmeter.theory.carriers import cells, feature_gap
-from tiltmeter.theory.intervals import gap
-from tiltmeter.theory.shapley import compact, explained_gap, is_supported, joint_cells, shapley_gaps
-from tiltmeter.theory.uncertainty import Rows
+from tiltlens.theory.carriers import cells, feature_gap
+from tiltlens.theory.intervals import gap
+from tiltlens.theory.shapley import compact, explained_gap, is_supported, joint_cells, shapley_gaps
+from tiltlens.theory.uncertainty import Rows
 
 LEVELS = (3, 2, 4)
 

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tiltmeter as tm
-from tiltmeter.theory.simplex import WEIGHTS, level_line, simplex_ways
+import tiltlens as tl
+from tiltlens.theory.simplex import WEIGHTS, level_line, simplex_ways
 
 masses = st.lists(st.floats(0.05, 1.0), min_size=3, max_size=3)
 scores = st.lists(st.sampled_from([0.05, 0.2, 0.4, 0.6, 0.9]), min_size=3, max_size=3)
 
 
 def world_of(p0, p1, score):
-    return tm.World(np.array(p0) / np.sum(p0), np.array(p1) / np.sum(p1), score)
+    return tl.World(np.array(p0) / np.sum(p0), np.array(p1) / np.sum(p1), score)
 
 
 @settings(max_examples=12)
@@ -58,7 +58,7 @@ def test_the_red_way_leads_to_the_reference_group(p0, p1, score):
 
 
 def test_ways_in_the_plane_are_barycentric():
-    found = simplex_ways(tm.World([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], [0.8, 0.5, 0.1])).to_dict()
+    found = simplex_ways(tl.World([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], [0.8, 0.5, 0.1])).to_dict()
     assert [(round(c["x"], 3), round(c["y"], 3)) for c in found["corners"]] == [(0, 0), (1, 0), (0.5, 0.866)]
     assert (found["p0"]["x"], found["p0"]["y"]) == pytest.approx((0.3 + 0.1, 0.2 * 0.75**0.5))
     assert len(found["green"]) == len(WEIGHTS) + 2
@@ -67,13 +67,13 @@ def test_ways_in_the_plane_are_barycentric():
 
 
 def test_a_world_no_change_can_repair_has_no_green_end():
-    found = simplex_ways(tm.World([0.5, 0.5, 0.0], [0.0, 0.0, 1.0], [0.2, 0.4, 0.9]))
+    found = simplex_ways(tl.World([0.5, 0.5, 0.0], [0.0, 0.0, 1.0], [0.2, 0.4, 0.9]))
     assert found.green_weights[-1] < np.inf
 
 
 def test_other_worlds_are_refused():
-    with pytest.raises(tm.TiltmeterError, match="3 atoms and 2 outcomes"):
-        simplex_ways(tm.World([0.5, 0.5], [0.2, 0.8], [0.1, 0.9]))
+    with pytest.raises(tl.TiltlensError, match="3 atoms and 2 outcomes"):
+        simplex_ways(tl.World([0.5, 0.5], [0.2, 0.8], [0.1, 0.9]))
 
 
 def test_a_level_beyond_the_scores_meets_no_edge():

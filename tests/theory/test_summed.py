@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from tiltmeter.theory import crossfit, intervals
-from tiltmeter.theory.carriers import carrier, cells
-from tiltmeter.theory.dial import CORNERS, share_form
-from tiltmeter.theory.summed import Partition, Polynomial, PowerSums, SummedRows, SummedScores
-from tiltmeter.theory.uncertainty import Rows
+from tiltlens.theory import crossfit, intervals
+from tiltlens.theory.carriers import carrier, cells
+from tiltlens.theory.dial import CORNERS, share_form
+from tiltlens.theory.summed import Partition, Polynomial, PowerSums, SummedRows, SummedScores
+from tiltlens.theory.uncertainty import Rows
 
 EXPONENTS = tuple((i, j, e) for i in range(5) for j in range(5) for e in range(3) if i + j <= 4)
 seeds = st.integers(0, 10**6)

@@ -14,7 +14,7 @@ from tests.worlds import (
     worlds,
 )
 
-import tiltmeter as tm
+import tiltlens as tl
 
 seeds = st.integers(0, 10**6)
 positive = st.floats(0.05, 5.0)
@@ -36,7 +36,7 @@ def test_lemma_1_for_total_variation_against_finite_differences(world, weights, 
 
 
 def test_lemma_1_for_total_variation_at_a_kink_against_finite_differences():
-    world = tm.World([0.3, 0.3, 0.4], [0.3, 0.2, 0.5], [0.2, 0.5, 0.9])  # P0 = P1 on the first atom
+    world = tl.World([0.3, 0.3, 0.4], [0.3, 0.2, 0.5], [0.2, 0.5, 0.9])  # P0 = P1 on the first atom
     f = np.array([1.0, 1.0, -1.5])
     for weights in [(0, 1, 0, 0), (1, 1, 1, 1)]:
         assert world.slope(f, weights, "tv") == pytest.approx(finite_difference_slope(world, f, weights, "tv"))
@@ -111,9 +111,9 @@ def test_theorem_2_needs_only_membership_and_channel(world, q):
     membership = q * world.p0 / (q * world.p0 + (1 - q) * world.p1)
     log_odds = np.log(membership / (1 - membership))
     W = world.channel[:, 1]
-    audited = tm.GroupMoments.from_rows(log_odds, W, world.p0)
-    reference = tm.GroupMoments.from_rows(log_odds, W, world.p1)
-    f = tm.correction_function(audited, reference)
+    audited = tl.GroupMoments.from_rows(log_odds, W, world.p0)
+    reference = tl.GroupMoments.from_rows(log_odds, W, world.p1)
+    f = tl.correction_function(audited, reference)
     exact = world.correction()
     assert f(log_odds, W) == pytest.approx(exact.values, abs=1e-9)
     assert f.descent_rate == pytest.approx(exact.descent_rate)
@@ -162,7 +162,7 @@ def test_definition_2_perturbation_is_a_distribution_up_to_epsilon_max(world, we
     q = world.perturb(c.values, c.epsilon_max)
     assert q.sum() == pytest.approx(1)
     assert q.min() == pytest.approx(0, abs=1e-12)
-    with pytest.raises(tm.TiltmeterError, match="`epsilon` must be at most"):
+    with pytest.raises(tl.TiltlensError, match="`epsilon` must be at most"):
         world.perturb(c.values, c.epsilon_max * 1.01)
 
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit, logit
 
-from tiltmeter.errors import DataError, DistributionError, SupportError, WeightsError
-from tiltmeter.theory.carriers import (
+from tiltlens.errors import DataError, DistributionError, SupportError, WeightsError
+from tiltlens.theory.carriers import (
     carrier,
     cells,
     drives_squared,
@@ -20,7 +20,7 @@ from tiltmeter.theory.carriers import (
     gap_factors,
     reveals_squared,
 )
-from tiltmeter.theory.crossfit import (
+from tiltlens.theory.crossfit import (
     explained_variance,
     feature_share,
     gradient,
@@ -31,7 +31,7 @@ from tiltmeter.theory.crossfit import (
     pairing,
     unexplained,
 )
-from tiltmeter.theory.intervals import (
+from tiltlens.theory.intervals import (
     check_scores,
     equal_outputs_test,
     gap,
@@ -41,7 +41,7 @@ from tiltmeter.theory.intervals import (
     output_divergence,
     standardised_difference,
 )
-from tiltmeter.theory.uncertainty import (
+from tiltlens.theory.uncertainty import (
     Estimate,
     Functional,
     Normal,

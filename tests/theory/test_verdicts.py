@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tiltmeter.theory.uncertainty import Normal
-from tiltmeter.theory.verdicts import JOINT, NOTHING, PROXY, UNDECIDED, holm_confidences, verdict
+from tiltlens.theory.uncertainty import Normal
+from tiltlens.theory.verdicts import JOINT, NOTHING, PROXY, UNDECIDED, holm_confidences, verdict
 
 MATERIALITY = 0.005
 LARGE = Normal(0.2, 0.02)

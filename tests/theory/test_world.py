@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.worlds import ALL, SMOOTH, random_world
 
-import tiltmeter as tm
-from tiltmeter.errors import DistributionError, NotBinaryError, NotSmoothError, SupportError, WeightsError
+import tiltlens as tl
+from tiltlens.errors import DistributionError, NotBinaryError, NotSmoothError, SupportError, WeightsError
 
 OK = ([0.5, 0.5], [0.4, 0.6], [0.2, 0.7])
 
@@ -32,7 +32,7 @@ OK = ([0.5, 0.5], [0.4, 0.6], [0.2, 0.7])
 )
 def test_bad_worlds_are_named(p0, p1, channel, message):
     with pytest.raises(DistributionError, match=message) as caught:
-        tm.World(p0, p1, channel)
+        tl.World(p0, p1, channel)
     assert "\nHint: " in str(caught.value)
 
 
@@ -49,19 +49,19 @@ def test_bad_worlds_are_named(p0, p1, channel, message):
 )
 def test_bad_weights_are_named(method, weights, message):
     with pytest.raises(WeightsError, match=message):
-        getattr(tm.World(*OK), method)(weights)
+        getattr(tl.World(*OK), method)(weights)
 
 
 def test_an_unknown_divergence_is_named():
-    with pytest.raises(tm.TiltmeterError, match=r"`divergence` must be one of \['chi2', .*'tv'\], got 'wasserstein'"):
-        tm.World(*OK).path(divergence="wasserstein")
+    with pytest.raises(tl.TiltlensError, match=r"`divergence` must be one of \['chi2', .*'tv'\], got 'wasserstein'"):
+        tl.World(*OK).path(divergence="wasserstein")
 
 
 def test_bad_perturbations_and_distributions_are_named():
-    world = tm.World(*OK)
+    world = tl.World(*OK)
     with pytest.raises(DistributionError, match=r"`f` must have mean 0 under P0, got 1\.0"):
         world.slope([1.0, 1.0])
-    with pytest.raises(tm.TiltmeterError, match="`epsilon` must be finite and not negative, and below"):
+    with pytest.raises(tl.TiltlensError, match="`epsilon` must be finite and not negative, and below"):
         world.perturb([1.0, -1.0], -0.1)
     with pytest.raises(DistributionError, match="`q` must be as long as `p0`"):
         world.objective([0.2, 0.3, 0.5])
@@ -69,7 +69,7 @@ def test_bad_perturbations_and_distributions_are_named():
 
 @pytest.mark.parametrize("divergence", ["kl", "chi2"])
 def test_disjoint_supports_are_an_error_where_the_divergence_is_infinite(divergence):
-    world = tm.World([0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5], [0.2, 0.4, 0.6, 0.8])
+    world = tl.World([0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5], [0.2, 0.4, 0.6, 0.8])
     with pytest.raises(SupportError, match=f"`{divergence}` divergence is infinite: atom 0"):
         world.correction((0, 1, 0, 1), divergence)
     with pytest.raises(SupportError, match="the objective is infinite: its term 2"):
@@ -79,13 +79,13 @@ def test_disjoint_supports_are_an_error_where_the_divergence_is_infinite(diverge
 
 @pytest.mark.parametrize("divergence", ["hellinger", "js", "reverse_kl"])
 def test_disjoint_supports_have_an_answer_where_the_divergence_is_bounded(divergence):
-    world = tm.World([0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5], [0.2, 0.4, 0.6, 0.8])
+    world = tl.World([0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5], [0.2, 0.4, 0.6, 0.8])
     assert np.isfinite(world.correction((0, 1, 0, 1), divergence).values).all()
 
 
 @pytest.mark.parametrize("divergence", ["kl", "chi2"])
 def test_an_outcome_the_reference_group_never_has_is_an_error(divergence):
-    world = tm.World([0.5, 0.5], [1, 0], [0.0, 0.7])
+    world = tl.World([0.5, 0.5], [1, 0], [0.0, 0.7])
     with pytest.raises(SupportError, match="is infinite: outcome 1"):
         world.correction((0, 0, 0, 1), divergence)
 
@@ -93,7 +93,7 @@ def test_an_outcome_the_reference_group_never_has_is_an_error(divergence):
 @pytest.mark.parametrize("divergence", SMOOTH)
 def test_identical_groups_have_nothing_to_correct(divergence):
     p = np.random.default_rng(0).dirichlet(np.ones(50))
-    world = tm.World(p, p, np.random.default_rng(1).random(50))
+    world = tl.World(p, p, np.random.default_rng(1).random(50))
     for weights in [(0, 1, 0, 1), (0, 0, 0, 1), (0, 1, 0, 0), (1, 0, 0, 0)]:
         c = world.correction(weights, divergence)
         assert c.nothing_to_correct
@@ -106,7 +106,7 @@ def test_identical_groups_have_nothing_to_correct(divergence):
 @given(level=st.floats(0, 1))
 def test_a_constant_model_leaves_only_the_input_term(divergence, level):
     shape = random_world(7, atoms=9)
-    world = tm.World(shape.p0, shape.p1, np.full(9, level))
+    world = tl.World(shape.p0, shape.p1, np.full(9, level))
     assert world.correction((0, 0, 0, 1), divergence).nothing_to_correct
     both, inputs = world.correction((0, 1, 0, 1), divergence), world.correction((0, 1, 0, 0), divergence)
     assert both.values == pytest.approx(inputs.values, abs=1e-9)
@@ -114,28 +114,28 @@ def test_a_constant_model_leaves_only_the_input_term(divergence, level):
 
 
 def test_a_constant_model_has_the_papers_names_without_nan():
-    world = tm.World(OK[0], OK[1], [0.3, 0.3])
+    world = tl.World(OK[0], OK[1], [0.3, 0.3])
     c = world.correction()
     assert (c.rho_m, c.a1, c.b1, c.n_m) == (0, 0, 0, 0)
     assert c.a2 == pytest.approx(-c.descent_rate)
     assert c.n_l == pytest.approx(1 / c.descent_rate)
     assert (c.f_m(world.channel[:, 1]) == 0).all()
     for level in (0.0, 1.0):
-        extreme = tm.World(OK[0], OK[1], [level, level]).correction()
+        extreme = tl.World(OK[0], OK[1], [level, level]).correction()
         assert (extreme.rho_m, extreme.b1) == (0, 0)
         assert extreme.g_m([0, 1]) == pytest.approx([0, 0])
 
 
 def test_equal_outputs_without_input_term_are_no_disparity():
     """Y0 = Y1 and λ2 = 0: every f would be optimal in the paper; the answer is an explicit zero."""
-    world = tm.World([0.5, 0.0, 0.5], [0.0, 1.0, 0.0], [0.2, 0.5, 0.8])
+    world = tl.World([0.5, 0.0, 0.5], [0.0, 1.0, 0.0], [0.2, 0.5, 0.8])
     c = world.correction((0, 0, 0, 1))
     assert c.nothing_to_correct
     assert (c.values == 0).all()
 
 
 def test_atoms_the_audited_group_does_not_reach_get_no_correction():
-    world = tm.World([0.5, 0.5, 0.0], [0.2, 0.3, 0.5], [0.2, 0.4, 0.9])
+    world = tl.World([0.5, 0.5, 0.0], [0.2, 0.3, 0.5], [0.2, 0.4, 0.9])
     for divergence in SMOOTH:
         assert world.correction(divergence=divergence).values[2] == 0
 
@@ -150,12 +150,12 @@ def test_the_papers_names_exist_for_binary_kl_only():
 
 
 def test_total_variation_refuses_where_it_has_no_derivative():
-    kinked = tm.World([0.3, 0.3, 0.4], [0.3, 0.2, 0.5], [0.2, 0.5, 0.9])
+    kinked = tl.World([0.3, 0.3, 0.4], [0.3, 0.2, 0.5], [0.2, 0.5, 0.9])
     with pytest.raises(NotSmoothError, match="P0 = P1 on some atom"):
         kinked.correction((0, 1, 0, 0), "tv")
     with pytest.raises(NotSmoothError, match="λ3 > 0"):
         kinked.correction((0, 0, 1, 1), "tv")
-    same = tm.World([0.5, 0.0, 0.5], [0.0, 1.0, 0.0], [0.2, 0.5, 0.8])
+    same = tl.World([0.5, 0.0, 0.5], [0.0, 1.0, 0.0], [0.2, 0.5, 0.8])
     with pytest.raises(NotSmoothError, match="Y0 = Y1 for some outcome"):
         same.correction((0, 0, 0, 1), "tv")
 
@@ -166,16 +166,16 @@ def test_total_variation_says_when_p0_is_already_optimal():
 
 
 def test_vanishing_probabilities_make_no_warning():
-    world = tm.World([1 - 1e-310, 1e-310], [0.5, 0.5], [0.2, 0.9])
+    world = tl.World([1 - 1e-310, 1e-310], [0.5, 0.5], [0.2, 0.9])
     for divergence in SMOOTH:
         assert np.isfinite(world.correction(divergence=divergence).values).all()
-    tiny = tm.World([1 - 1e-200, 1e-200], [0.5, 0.5], [0.2, 0.9])
+    tiny = tl.World([1 - 1e-200, 1e-200], [0.5, 0.5], [0.2, 0.9])
     for divergence in ALL:
         assert np.isfinite(tiny.path((1, 1, 0, 1), divergence).objective)
 
 
 def test_a_world_with_one_atom_is_defined():
-    world = tm.World([1.0], [1.0], [0.3])
+    world = tl.World([1.0], [1.0], [0.3])
     assert world.correction().nothing_to_correct
     for divergence in ALL:
         assert world.path((1, 1, 1, 1), divergence).q == pytest.approx([1.0])
@@ -185,7 +185,7 @@ def test_a_world_with_one_atom_is_defined():
 @pytest.mark.parametrize("column", [0, 1])
 def test_a_rare_outcome_keeps_the_correction_centred(rare, column):
     channel = np.array([[1.0, 0.0], [1 - rare, rare]])[:, :: 1 if column else -1]
-    world = tm.World([0.5, 0.5], [0.3, 0.7], channel)
+    world = tl.World([0.5, 0.5], [0.3, 0.7], channel)
     for divergence in SMOOTH:
         c = world.correction((0, 0, 0, 1), divergence)
         assert world.slope(c.values, (0, 0, 0, 1), divergence) == pytest.approx(c.descent_rate, rel=1e-6)
@@ -194,20 +194,20 @@ def test_a_rare_outcome_keeps_the_correction_centred(rare, column):
 
 @pytest.mark.parametrize("tiny", [1e-16, 1e-20, 1e-100, 1e-189])
 def test_a_vanishing_atom_has_a_finite_step(tiny):
-    world = tm.World([1 - tiny, tiny], [0.5, 0.5], [0.2, 0.9])
+    world = tl.World([1 - tiny, tiny], [0.5, 0.5], [0.2, 0.9])
     for divergence in ("kl", "js", "hellinger"):
         c = world.correction(divergence=divergence)
         assert np.isfinite(c.values).all()
         assert c.epsilon_max >= 0
         assert world.perturb(c.values, c.epsilon_max).sum() == pytest.approx(1)
     for divergence in SMOOTH:
-        reverse = tm.World([0.5, 0.5], [1 - tiny, tiny], [0.2, 0.9])
+        reverse = tl.World([0.5, 0.5], [1 - tiny, tiny], [0.2, 0.9])
         assert np.isfinite(reverse.correction(divergence=divergence).values).all()
 
 
 def test_a_small_input_weight_still_points_the_way_where_the_model_is_constant():
     """What is rounding noise is judged beside the size of its own term, not beside 1."""
-    world = tm.World([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], [0.4, 0.4, 0.4])
+    world = tl.World([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], [0.4, 0.4, 0.4])
     exact = world.correction((0, 1, 0, 0))
     for weight in (1e-8, 1e-12):
         c = world.correction((0, weight, 0, 1 / weight))
@@ -216,27 +216,27 @@ def test_a_small_input_weight_still_points_the_way_where_the_model_is_constant()
 
 
 def test_a_perturbation_off_the_support_cannot_hide_a_wrong_mean():
-    world = tm.World([0.5, 0.5, 0], [0.3, 0.3, 0.4], [0.1, 0.2, 0.3])
+    world = tl.World([0.5, 0.5, 0], [0.3, 0.3, 0.4], [0.1, 0.2, 0.3])
     with pytest.raises(DistributionError, match="must have mean 0"):
         world.perturb([1, 1, 1e12], 0.1)
 
 
 def test_single_precision_probabilities_are_accepted_and_masked_ones_are_not():
-    world = tm.World(
+    world = tl.World(
         np.full(10, 0.1, np.float32), np.full(10, 0.1, np.float32), np.linspace(0, 1, 10, dtype=np.float32)
     )
     assert world.p0.sum() == pytest.approx(1, abs=1e-15)
     with pytest.raises(DistributionError, match="must be an array of numbers"):
-        tm.World(np.ma.array([0.5, 0.5], mask=[True, False]), [0.5, 0.5], [0.1, 0.2])
+        tl.World(np.ma.array([0.5, 0.5], mask=[True, False]), [0.5, 0.5], [0.1, 0.2])
 
 
 @pytest.mark.parametrize("weights", [("a", "b", "c", "d"), [[1], [2, 3]], (1j, 0, 0, 1), None, (1e308,) * 4])
 def test_weights_of_any_kind_are_checked(weights):
-    for call in (tm.World(*OK).correction, tm.World(*OK).path, lambda w: tm.World(*OK).sweep([w])):
+    for call in (tl.World(*OK).correction, tl.World(*OK).path, lambda w: tl.World(*OK).sweep([w])):
         with pytest.raises(WeightsError, match="`weights` must"):
             call(weights)
     with pytest.raises(WeightsError, match="must be a list"):
-        tm.World(*OK).sweep(3)
+        tl.World(*OK).sweep(3)
 
 
 def test_a_missing_name_of_the_paper_is_a_missing_attribute():

@@ -3,7 +3,7 @@
 from copy import deepcopy
 from functools import cache
 
-from tiltmeter.demo import AUDITED, paper_experiment
+from tiltlens.demo import AUDITED, paper_experiment
 
 HOSTILE = [
     "</script><script>alert(1)</script>",

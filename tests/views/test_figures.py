@@ -14,13 +14,13 @@ import vl_convert
 from tests.test_audit_engines import audited, people
 from tests.views.summaries import HOSTILE, SUMMARIES, cross_fitted, cross_fitted_audit, hostile, many, plug_in
 
-import tiltmeter as tm
-from tiltmeter.theory.simplex import simplex_ways
-from tiltmeter.views import figures
-from tiltmeter.views.figures.placement import placed, spread
-from tiltmeter.views.figures.words import labels
+import tiltlens as tl
+from tiltlens.theory.simplex import simplex_ways
+from tiltlens.views import figures
+from tiltlens.views.figures.placement import placed, spread
+from tiltlens.views.figures.words import labels
 
-WORLD = tm.World([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], channel=[0.8, 0.5, 0.1])
+WORLD = tl.World([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], channel=[0.8, 0.5, 0.1])
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -435,9 +435,9 @@ def test_rates_equal_the_audit():
 
 
 def test_an_unknown_feature_is_an_error_that_names_the_others():
-    with pytest.raises(tm.TiltmeterError, match="PriorCounts"):
+    with pytest.raises(tl.TiltlensError, match="PriorCounts"):
         figures.profile(plug_in(), "Shoe size")
-    with pytest.raises(tm.TiltmeterError, match="position_index"):
+    with pytest.raises(tl.TiltlensError, match="position_index"):
         figures.correction_distribution(plug_in(), -1)
 
 
@@ -482,7 +482,7 @@ def test_a_failed_save_keeps_the_old_figure(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full_disk)
-    with pytest.raises(tm.TiltmeterError, match="No space left"):
+    with pytest.raises(tl.TiltlensError, match="No space left"):
         figures.calibration(cross_fitted()).save(target)
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
@@ -490,7 +490,7 @@ def test_a_failed_save_keeps_the_old_figure(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["figure", "figure.gif", "figure.PDF"])
 def test_an_unknown_ending_is_an_error(name, tmp_path):
-    with pytest.raises(tm.TiltmeterError, match=r"\.png, \.svg, \.html"):
+    with pytest.raises(tl.TiltlensError, match=r"\.png, \.svg, \.html"):
         figures.calibration(cross_fitted()).save(tmp_path / name)
 
 
@@ -504,9 +504,9 @@ def test_a_missing_extra_names_itself(monkeypatch):
 
     figure = figures.calibration(cross_fitted())
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(tm.TiltmeterError, match=r"pip install 'tiltmeter\[report\]'"):
+    with pytest.raises(tl.TiltlensError, match="pip install altair vl-convert-python jinja2"):
         figures.calibration(cross_fitted())
-    with pytest.raises(tm.TiltmeterError, match=r"pip install 'tiltmeter\[report\]'"):
+    with pytest.raises(tl.TiltlensError, match="pip install altair vl-convert-python jinja2"):
         figure.save("never.png")
 
 
@@ -514,7 +514,7 @@ def test_importing_figures_does_not_import_altair():
     import subprocess
     import sys
 
-    code = "import sys, tiltmeter.views.figures as f; sys.exit('altair' in sys.modules or 'vl_convert' in sys.modules)"
+    code = "import sys, tiltlens.views.figures as f; sys.exit('altair' in sys.modules or 'vl_convert' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -526,7 +526,7 @@ def test_a_width_can_be_given():
     assert single.spec(500)["width"] == 500
     assert sum(panel["width"] for panel in panels.spec(400)["hconcat"]) == pytest.approx(400, abs=2)
     assert panels.spec("container") == panels.spec()
-    with pytest.raises(tm.TiltmeterError, match="width"):
+    with pytest.raises(tl.TiltlensError, match="width"):
         single.spec("wide")
 
 

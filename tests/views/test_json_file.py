@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import tiltmeter as tm
-from tiltmeter.views.json_file import write_json, write_text
+import tiltlens as tl
+from tiltlens.views.json_file import write_json, write_text
 
 
 def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
@@ -19,7 +19,7 @@ def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full_disk)
-    with pytest.raises(tm.TiltmeterError, match="No space left on device"):
+    with pytest.raises(tl.TiltlensError, match="No space left on device"):
         write_text(target, "new")
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
@@ -75,7 +75,7 @@ def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path):
 @pytest.mark.parametrize("name", ["", "."])
 def test_a_file_without_a_name_is_an_error(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(tm.TiltmeterError, match="must"):
+    with pytest.raises(tl.TiltlensError, match="must"):
         write_json({}, name)
 
 
@@ -84,7 +84,7 @@ def test_a_file_that_the_system_stops_half_way_leaves_the_old_one(tmp_path):
     target = tmp_path / "audit.json"
     target.write_text("the old audit")
     script = (
-        "import resource, signal, sys; from pathlib import Path; from tiltmeter.views.json_file import write_text\n"
+        "import resource, signal, sys; from pathlib import Path; from tiltlens.views.json_file import write_text\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))\n"
         "try:\n    write_text(Path(sys.argv[1]), 'x' * 1_000_000)\n"
         "except Exception as error:\n    print(error)\n"

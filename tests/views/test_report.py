@@ -16,11 +16,11 @@ from click.testing import CliRunner
 from tests.browser import opened
 from tests.test_audit_engines import audited, people
 
-import tiltmeter as tm
-from tiltmeter.cli import main
-from tiltmeter.errors import DataError
-from tiltmeter.views.report.page import page
-from tiltmeter.withholding import withheld
+import tiltlens as tl
+from tiltlens.cli import main
+from tiltlens.errors import DataError
+from tiltlens.views.report.page import page
+from tiltlens.withholding import withheld
 
 pytestmark = pytest.mark.browser
 
@@ -50,7 +50,7 @@ def hostile():
     columns = {name: np.array(HOSTILE)[random.integers(0, len(HOSTILE), rows)] for name in HOSTILE}
     scores = random.random(rows)
     stated = {name[:200]: name[:200] for name in HOSTILE}
-    return tm.audit(pl.DataFrame(columns), group=group, scores=scores, provenance=stated, total_shares=False)
+    return tl.audit(pl.DataFrame(columns), group=group, scores=scores, provenance=stated, total_shares=False)
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def test_the_distribution_on_the_dial_is_that_of_the_correction_at_that_weight(s
     mine = c._people.rows.audited
     counts = np.histogram(np.clip(c._people._values(mine), -3.99, 3.99), np.linspace(-4, 4, 41))[0]
     expected = [None if hidden else n / mine.sum() for n, hidden in zip(counts, withheld(counts), strict=True)]
-    found = shown.evaluate("() => window.tiltmeter.drawn('correction-0')")
+    found = shown.evaluate("() => window.tiltlens.drawn('correction-0')")
     for one, other in zip(found, expected, strict=True):
         assert one == pytest.approx(other, abs=1e-6)
 
@@ -256,7 +256,7 @@ def test_two_hundred_features_make_a_small_page():
     random = np.random.default_rng(0)
     audited_rows = random.random(2_000) < 0.5
     columns = {f"feature {j}": random.normal(0.2 * audited_rows * (j % 7 == 0), 1, 2_000) for j in range(200)}
-    found = tm.audit(
+    found = tl.audit(
         pl.DataFrame(columns),
         group=np.where(audited_rows, "a", "b"),
         scores=random.random(2_000),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.test_audit_engines import audited, people
 
-SCHEMA = json.loads(files("tiltmeter.views").joinpath("audit.schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads(files("tiltlens.views").joinpath("audit.schema.json").read_text(encoding="utf-8"))
 
 
 def strict(schema):
@@ -48,6 +48,6 @@ def test_a_summary_follows_the_schema_and_has_no_other_keys(maker):
 
 def test_the_schema_is_valid_and_refuses_other_versions():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    summary = json.loads(json.dumps(MAKERS["plug-in"]().to_dict())) | {"schema": "tiltmeter/audit/2"}
+    summary = json.loads(json.dumps(MAKERS["plug-in"]().to_dict())) | {"schema": "tiltlens/audit/2"}
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(summary, SCHEMA)

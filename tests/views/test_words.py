@@ -8,15 +8,15 @@ import polars as pl
 import pytest
 from tests.test_audit_engines import audited, people
 
-import tiltmeter as tm
-from tiltmeter.errors import DataError
-from tiltmeter.proxies import THE_GROUP
-from tiltmeter.theory import verdicts
-from tiltmeter.views import formats
-from tiltmeter.views.figures import words as figure_words
-from tiltmeter.views.figures.reading import dial_place
-from tiltmeter.views.report import words
-from tiltmeter.views.report.page import page
+import tiltlens as tl
+from tiltlens.errors import DataError
+from tiltlens.proxies import THE_GROUP
+from tiltlens.theory import verdicts
+from tiltlens.views import formats
+from tiltlens.views.figures import words as figure_words
+from tiltlens.views.figures.reading import dial_place
+from tiltlens.views.report import words
+from tiltlens.views.report.page import page
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ def test_sixty_groups_make_a_small_page_and_all_are_told_of():
             "score": random.random(rows),
         }
     )
-    text = page(tm.audit(data, group="group", reference="group 0", scores="score", folds=None).to_dict())
+    text = page(tl.audit(data, group="group", reference="group 0", scores="score", folds=None).to_dict())
     assert len(text) < 3_000_000
     plain = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
     for place in range(1, 60):

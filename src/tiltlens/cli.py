@@ -1,0 +1,230 @@
+"""The command line: arguments in, text and files out."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tiltlens import __version__
+from tiltlens.errors import TiltlensError
+
+if TYPE_CHECKING:
+    from tiltlens.audit import Audit
+
+GATE_FIRED = 1
+USERS_MISTAKE = 2
+INTERRUPTED = 130  # as the shell reports Ctrl-C
+READER_GONE = 141  # as the shell reports a broken pipe
+
+
+def one_line_errors(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the command with tiltlens's errors printed plainly, without a traceback."""
+
+    @wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return command(*args, **kwargs)
+        except TiltlensError as error:
+            click.echo(f"Error: {' '.join(str(error).splitlines())}", err=True)
+            sys.exit(USERS_MISTAKE)
+        except KeyboardInterrupt:
+            click.echo("Error: interrupted; nothing was written.", err=True)
+            sys.exit(INTERRUPTED)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; say no more
+            sys.exit(READER_GONE)
+        except OSError as error:
+            click.echo(f"Error: the output could not be written: {error.strerror}.", err=True)
+            sys.exit(USERS_MISTAKE)
+
+    return wrapped
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tiltlens")
+def main() -> None:
+    """Which way does a model lean, and through which features?"""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # an old terminal shows "?" instead of failing
+
+
+@main.command()
+@click.option("--json", "json_target", metavar="FILE", help="Also write the numbers as JSON; '-' is standard output.")
+@click.option("--report", "report", metavar="FILE.html", help="Also write the report, one page for people.")
+@one_line_errors
+def demo(json_target: str | None, report: str | None) -> None:
+    """Run the paper's experiment on bundled COMPAS data.
+
+    With --json - the JSON is all that is written to standard output.
+    """
+    from rich.console import Console
+
+    from tiltlens.demo import paper_experiment
+    from tiltlens.views.json_file import write_json
+    from tiltlens.views.terminal import print_demo
+
+    summary = paper_experiment()
+    if json_target is not None:
+        write_json(summary, json_target)
+    if report is not None:
+        _report(summary["cross_fitted"], report)
+    if json_target != "-":
+        print_demo(summary, Console(width=min(Console().width, 110)))
+
+
+@main.command()
+@click.argument("data", nargs=-1, required=True)
+@click.option("--group", required=True, multiple=True, metavar="COLUMN", help="Sensitive attribute; repeat to cross.")
+@click.option("--reference", metavar="VALUE", help="Group that others are compared with. Default: the largest.")
+@click.option("--audited", multiple=True, metavar="VALUE", help="Group to audit; repeat for more. Default: all others.")
+@click.option("--scores", multiple=True, metavar="COLUMN", help="Probabilities of the model; repeat for K classes.")
+@click.option("--outcome", metavar="COLUMN", help="No model: train the paper's logistic models on this outcome.")
+@click.option("--favourable", default="high", show_default=True, help="Outcome a person wants: high, low or a class.")
+@click.option("--threshold", type=float, help="Cut on the score that makes decisions.")
+@click.option("--features", multiple=True, metavar="COLUMN", help="Repeat or separate by commas. Default: all others.")
+@click.option("--membership", metavar="COLUMN", help="Known P(audited | x).")
+@click.option("--weights", metavar="COLUMN", help="Row weights.")
+@click.option("--given", multiple=True, metavar="COLUMN=VALUE", help="Only rows with this value, e.g. repaid=1.")
+@click.option("--input-weight", type=float, default=1.0, show_default=True, help="Weight of aligning inputs.")
+@click.option("--output-weight", type=float, default=1.0, show_default=True, help="Weight of aligning outputs.")
+@click.option("--confidence", type=float, default=0.95, show_default=True, help="Of every interval.")
+@click.option("--materiality", type=float, default=0.005, show_default=True, help="Points of the score that matter.")
+@click.option(
+    "--folds", type=int, default=5, show_default=True, help="Of the cross-fit; 0: the paper's plug-in values."
+)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--json", "json_target", metavar="FILE", help="Also write every number as JSON; '-' is standard output.")
+@click.option("--report", "report", metavar="FILE.html", help="Also write the report, one page for people.")
+@click.option("--state", "stated", multiple=True, metavar="NAME=TEXT", help='For the report, e.g. "model=credit 3.1".')
+@click.option(
+    "--fail-if",
+    "conditions",
+    multiple=True,
+    metavar="CONDITION",
+    help="Exit with 1, e.g. impact_ratio<0.8, or too_small>0: groups with too few rows to compare. Repeat for more.",
+)
+@one_line_errors
+def audit(
+    data: tuple[str, ...], json_target: str | None, report: str | None, conditions: tuple[str, ...], **options: Any
+) -> None:
+    """Audit a model's scores in DATA: .csv or .parquet files, a quoted pattern of them, or a folder.
+
+    With --membership, five million rows or more are streamed: they need not fit in memory.
+
+    Exit codes: 0 done, 1 a --fail-if condition holds, 2 a mistake in the arguments or the data.
+    """
+    from rich.console import Console
+
+    from tiltlens.gates import gate
+    from tiltlens.views.json_file import write_json
+    from tiltlens.views.terminal import print_audit, printable, progress_bar
+
+    gates = [gate(condition) for condition in conditions]
+    errors = Console(stderr=True)
+    is_watched = errors.is_terminal and json_target != "-"
+    with progress_bar(errors) if is_watched else nullcontext() as progress:
+        result = _audited(data, progress=progress, **options)
+    summary = result.to_dict()
+    if json_target is not None:
+        write_json(summary, json_target)
+    if report is not None:
+        _report(summary, report)
+    if json_target != "-":
+        print_audit(summary, Console(width=min(Console().width, 110)))
+    fired = [sentence for one in gates for sentence in one.fired(result)]
+    unjudged = [sentence for one in gates if (sentence := one.unjudged(result)) is not None]
+    for sentence in (*fired, *unjudged):
+        click.echo(f"Gate: {printable(sentence)}.", err=True)
+    if fired:
+        sys.exit(GATE_FIRED)
+
+
+@main.command()
+@click.argument("data", nargs=-1, required=True)
+@click.option("--rule", "name", required=True, metavar="RULE", help="four-fifths or nyc-local-law-144.")
+@click.option("--group", required=True, multiple=True, metavar="COLUMN", help="Who people are; repeat to cross too.")
+@click.option("--selected", metavar="COLUMN", help="Decisions, 0 or 1.")
+@click.option("--scores", metavar="COLUMN", help="Scores on any scale: the rate is the share above their median.")
+@click.option("--favourable", default="high", show_default=True, help="What a person wants: high or low.")
+@click.option("--threshold", type=float, help="Impact ratios below it are pointed out. Default: the rule's.")
+@click.option("--smallest-share", type=float, help="Groups with less of the data have no ratio. Default: the rule's.")
+@click.option("--confidence", type=float, default=0.95, show_default=True, help="Of every interval.")
+@click.option("--json", "json_target", metavar="FILE", help="Also write every number as JSON; '-' is standard output.")
+@click.option("--state", "stated", multiple=True, metavar="NAME=TEXT", help='For the reader, e.g. "data window=2024".')
+@one_line_errors
+def rule(data: tuple[str, ...], name: str, json_target: str | None, stated: tuple[str, ...], **options: Any) -> None:
+    """Make the tables that a published rule describes from DATA: .csv or .parquet files, a pattern, or a folder.
+
+    Exit codes: 0 done, 2 a mistake in the arguments or the data. The tables decide nothing, so there is no other.
+    """
+    from rich.console import Console
+
+    from tiltlens.rules.tables import rule_tables
+    from tiltlens.views.json_file import write_json
+    from tiltlens.views.terminal import print_rule_tables
+
+    provenance = _pairs("--state", "NAME=TEXT", stated, '"data window=2024"')
+    arguments = options | {"group": list(options["group"]), "provenance": provenance}
+    summary = rule_tables(list(data), name, **arguments).to_dict()
+    if json_target is not None:
+        write_json(summary, json_target)
+    if json_target != "-":
+        print_rule_tables(summary, Console(width=min(Console().width, 110)))
+
+
+def _report(summary: dict[str, Any], target: str) -> None:
+    from tiltlens.views.report.page import write_report
+
+    write_report(summary, target)
+    click.echo(f"The report is in {target}.", err=True)
+
+
+def _audited(files: tuple[str, ...], **options: Any) -> Audit:
+    from tiltlens.audit import audit as run
+    from tiltlens.engines.tables import check_columns, read_table
+    from tiltlens.models.features import feature_names
+    from tiltlens.models.paper import outcome_scores
+    from tiltlens.streams.sources import read_into_memory
+
+    outcome, scores, stated = options.pop("outcome"), options.pop("scores"), options.pop("stated")
+    if bool(scores) == (outcome is not None):
+        raise TiltlensError(
+            f"exactly one of `--scores` and `--outcome` must be given, got {'both' if scores else 'neither'}.",
+            "scores are a column of the model's probabilities; an outcome trains a model to look at.",
+        )
+    features = [name for part in options.pop("features") for name in part.split(",") if name] or None
+    arguments = {
+        **options,
+        "group": list(options["group"]),
+        "audited": list(options["audited"]) or None,
+        "given": _pairs("--given", "COLUMN=VALUE", options["given"], "repaid=1") or None,
+        "provenance": _pairs("--state", "NAME=TEXT", stated, '"model=credit 3.1"'),
+        "folds": options["folds"] or None,
+        "features": features,
+    }
+    if outcome is None:
+        return run(list(files), scores=list(scores) if len(scores) > 1 else scores[0], **arguments)
+    table = read_table(read_into_memory(list(files)))
+    check_columns("outcome", [outcome], table.columns)
+    roles = [options[name] for name in ("weights", "membership") if options[name]]
+    used = [*arguments["group"], *(arguments["given"] or ()), outcome, *roles]
+    arguments["features"] = feature_names(features, table.columns, used)
+    return run(table, scores=outcome_scores(table, arguments["features"], outcome), **arguments)
+
+
+def _pairs(option: str, form: str, conditions: tuple[str, ...], example: str) -> dict[str, str]:
+    pairs = {}
+    for condition in conditions:
+        name, sign, value = condition.partition("=")
+        if not sign or not name:
+            raise TiltlensError(f"`{option}` must be {form}, got {condition!r}.", f"for example {example}.")
+        pairs[name] = value
+    return pairs

@@ -1,0 +1,45 @@
+"""What can go wrong, in the user's words.
+
+A message has three parts: *`name` must be RULE, got VALUE.* and a line *Hint:* with the next step.
+"""
+
+from __future__ import annotations
+
+
+class TiltlensError(ValueError):
+    """Any mistake in what tiltlens was given; the parent of all its errors."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(f"{message}\nHint: {hint}" if hint else message)
+
+
+class DistributionError(TiltlensError):
+    """A probability distribution, a channel or a set of scores is not one."""
+
+
+class WeightsError(TiltlensError):
+    """The weights λ, or row weights, are negative, not finite or all zero."""
+
+
+class SupportError(TiltlensError):
+    """A quantity is infinite, or no solution exists, because of where the groups have no mass."""
+
+
+class NotSmoothError(TiltlensError):
+    """The objective has no derivative at the audited group's distribution."""
+
+
+class NotBinaryError(TiltlensError, AttributeError):
+    """A quantity of the paper that exists for two outcomes only was asked of another model."""
+
+
+class ConvergenceError(TiltlensError):
+    """A solver stopped before it could prove its answer."""
+
+
+class DataError(TiltlensError):
+    """Rows, columns or files are not what the analysis needs."""
+
+
+class MissingExtraError(TiltlensError, ImportError):
+    """A feature needs packages that a plain installation leaves out."""

@@ -1,0 +1,101 @@
+"""Gates for pipelines: conditions on an audit's numbers that make a run fail."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tiltlens.audit import Audit
+from tiltlens.comparison import ESTIMATES, Comparison
+from tiltlens.errors import TiltlensError
+from tiltlens.theory.verdicts import JOINT, NOT_JUDGED, PROXY
+
+COMPARE: dict[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+PATTERN = re.compile(r"^\s*(\w+)(?:\.(value|low|high))?\s*(<=|>=|<|>)\s*(\S+)\s*$")
+PROXIES = "proxies"  # how many features show proxy evidence
+TOO_SMALL = "too_small"  # how many groups have too few rows to be compared
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A condition such as "impact_ratio<0.8" or "gap.low>0.05"; it fires where the condition holds.
+
+    A quantity that is not defined fires too: not knowing is no reason to pass. Groups too small to be compared have a
+    quantity of their own, their number.
+    """
+
+    text: str
+    quantity: str
+    part: str
+    compare: str
+    limit: float
+
+    def fired(self, audit: Audit) -> list[str]:
+        """Return a sentence for each comparison in which the gate fires."""
+        if self.quantity == TOO_SMALL:
+            return self._fired_by_size(audit)
+        found = []
+        for name, comparison in audit.comparisons.items():
+            value = self._value(comparison)
+            if value is None:
+                found.append(f"{self.text}: {self.quantity} of {name} is not defined, so it cannot pass")
+            elif COMPARE[self.compare](value, self.limit):
+                found.append(f"{self.text}: {self.quantity} of {name} is {value:.6g}")
+        return found
+
+    def unjudged(self, audit: Audit) -> str | None:
+        """Return a sentence that names the groups which the gate could not be evaluated for, if there are any."""
+        if self.quantity == TOO_SMALL or not audit.too_small:
+            return None
+        return f"{self.text}: not evaluated for {_names(audit)}, too small to be compared"
+
+    def _fired_by_size(self, audit: Audit) -> list[str]:
+        count = len(audit.too_small)
+        if not COMPARE[self.compare](count, self.limit):
+            return []
+        return [f"{self.text}: {TOO_SMALL} is {count}" + (f" ({_names(audit)})" if count else "")]
+
+    def _value(self, comparison: Comparison) -> float | None:
+        if self.quantity == PROXIES:
+            if (comparison.proxies["verdict"] == NOT_JUDGED).any():
+                return None
+            return float(comparison.proxies["verdict"].is_in([PROXY, JOINT]).sum())
+        estimate = getattr(comparison, self.quantity)
+        value = None if estimate is None else getattr(estimate, self.part)
+        return None if value is None else float(value)
+
+
+def _names(audit: Audit) -> str:
+    return ", ".join(audit.too_small)
+
+
+def gate(text: str) -> Gate:
+    """Return the gate that a condition describes."""
+    names = [*ESTIMATES, PROXIES, TOO_SMALL]
+    match = PATTERN.match(text)
+    if match is None or match[1] not in names:
+        raise TiltlensError(
+            f"`--fail-if` must be QUANTITY<NUMBER, with <, <=, > or >=, got {text!r}.",
+            f"the quantities are {', '.join(names)}; add .low or .high for an end of the interval.",
+        )
+    if match[2] is not None and match[1] in (PROXIES, TOO_SMALL):
+        raise TiltlensError(
+            f"`--fail-if` must take {match[1]} as it is, a count, got {text!r}.", f"leave out .{match[2]}."
+        )
+    try:
+        limit = float(match[4])
+        if not math.isfinite(limit):
+            raise ValueError
+    except ValueError:
+        raise TiltlensError(
+            f"`--fail-if` must compare with a number, got {match[4]!r} in {text!r}.", "for example impact_ratio<0.8."
+        ) from None
+    return Gate(text.strip(), match[1], match[2] or "value", match[3], limit)

@@ -1,0 +1,328 @@
+"""The fixed model as a channel W(y|x): probabilities of the outcomes per row, from scores or from a model."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tiltlens.engines.tables import (
+    check_columns,
+    column_of_values,
+    first_line,
+    listed,
+    native_columns,
+    shown,
+    text_of,
+)
+from tiltlens.errors import DataError, DistributionError
+
+Floats = NDArray[np.float64]
+Booleans = NDArray[np.bool_]
+
+ROUNDING = 1e-5  # single-precision probabilities miss 0, 1 and a sum of 1 by less
+RANGE_HINT = (
+    "pass probabilities: divide percentages by 100 and scores out of 10 by 10; turn log-odds into 1/(1+exp(−z))."
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Channel:
+    """W(y|x) on the rows of a table.
+
+    `scores` is (n,) = W(1|x) for two outcomes, else (n, K); NaN in the rows that `missing` sets aside. `kind` is
+    "decisions" where every probability is 0 or 1: that is another channel than the scores it came from.
+    """
+
+    scores: Floats
+    kind: Literal["scores", "decisions"]
+    outcomes: int
+    favourable: int
+    labels: tuple[str, ...]
+    missing: Booleans
+
+    def of_favourable(self) -> Floats:
+        """Return the probability of the favourable outcome per row."""
+        if self.scores.ndim == 2:
+            return self.scores[:, self.favourable]
+        return self.scores if self.favourable == 1 else 1.0 - self.scores
+
+
+def channel_of(
+    data: Any,
+    table: pl.DataFrame,
+    *,
+    scores: Any = None,
+    model: Any = None,
+    features: Sequence[str] = (),
+    favourable: Any = "high",
+    threshold: float | None = None,
+    is_part: bool = False,
+) -> Channel:
+    """Return the channel given by exactly one of `scores` and `model`.
+
+    `table` holds the scores and features, read by `read_table`; `data` is the user's own table, whose `features`
+    the model sees as it saw them when it was fitted. A part of a table may lack every score.
+    """
+    if (scores is None) == (model is None):
+        got = "neither" if scores is None else "both"
+        raise DataError(
+            f"exactly one of `scores` and `model` must be given, got {got}.",
+            "scores are columns or an array of probabilities; a model makes them from `features`.",
+        )
+    if model is not None:
+        matrix, labels = _model_scores(model, data, table, features)
+        matrix, missing = _checked("model", matrix), np.zeros(table.height, dtype=np.bool_)
+    else:
+        matrix, labels = _given_scores(scores, table)
+        missing = np.logical_or.reduce([np.isnan(column) for column in matrix.T])
+        if not is_part:
+            _check_missing(scores, table, missing)
+        matrix = _checked_known(matrix, missing) if missing.any() else _checked("scores", matrix)
+    return _channel(matrix, missing, labels, favourable, threshold)
+
+
+def score_columns(scores: Any, names: Sequence[str]) -> list[str]:
+    """Return the columns that `scores` names, none where it is an array."""
+    if isinstance(scores, str):
+        scores = [scores]
+    is_names = isinstance(scores, (list, tuple)) and len(scores) > 0 and all(isinstance(s, str) for s in scores)
+    if not is_names:
+        return []
+    check_columns("scores", scores, names)
+    return list(scores)
+
+
+def _given_scores(scores: Any, table: pl.DataFrame) -> tuple[Floats, tuple[str, ...]]:
+    """Return scores as an (n, 1) or (n, K) matrix, and the names of the outcomes where columns give them."""
+    columns = score_columns(scores, table.columns)
+    if columns:
+        parts = [_numeric_scores(f"column {shown(name)}", table[name]) for name in columns]
+        return (parts[0][:, None], ()) if len(parts) == 1 else (np.column_stack(parts), tuple(columns))
+    if np.ndim(scores) == 1:
+        column = column_of_values("scores", scores, table.height)
+        return _numeric_scores("the array", column)[:, None], ()
+    matrix = _number_matrix("scores", scores)
+    if matrix.shape[0] != table.height:
+        raise DataError(
+            f"`scores` must have one row per row of the data, got {matrix.shape[0]} for {table.height} rows.",
+            "pass the scores of the same rows, in the same order.",
+        )
+    return matrix, ()
+
+
+def _numeric_scores(place: str, column: pl.Series) -> Floats:
+    if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
+        raise DistributionError(
+            f"`scores` must be numbers between 0 and 1, got {column.dtype} in {place}.",
+            "a score is a probability, or a decision written as 0 and 1.",
+        )
+    return column.cast(pl.Float64).to_numpy()
+
+
+def _number_matrix(argument: str, values: Any) -> Floats:
+    """Return what a user or a model gave as an (n, K) matrix of numbers."""
+    try:
+        matrix = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DistributionError(
+            f"`{argument}` must give numbers, got {type(values).__name__}: {first_line(error)}",
+            "one probability per row, or one column per outcome.",
+        ) from None
+    if matrix.ndim not in (1, 2) or matrix.shape[-1] == 0:
+        raise DistributionError(
+            f"`{argument}` must give shape (n,) or (n, K), got {matrix.shape}.",
+            "one probability per row, or one column per outcome.",
+        )
+    return matrix if matrix.ndim == 2 else matrix[:, None]
+
+
+def _check_missing(scores: Any, table: pl.DataFrame, missing: Booleans) -> None:
+    """Raise where nothing is left, or where an array has gaps that nobody would see."""
+    if missing.any() and not score_columns(scores, table.columns):
+        raise DistributionError(
+            f"`scores` must not be missing, got {int(missing.sum())} NaN, the first in row {int(np.argmax(missing))}.",
+            "put the scores in a column of the data: rows without a score are then set aside and counted.",
+        )
+    if missing.all():
+        raise DistributionError("`scores` must be known for some rows, got only missing values.", "check the column.")
+
+
+def _checked_known(matrix: Floats, missing: Booleans) -> Floats:
+    """Return the scores, checked where they are not missing."""
+    known = np.flatnonzero(~missing)
+    checked = np.full(matrix.shape, np.nan)
+    checked[known] = _checked("scores", matrix[known], known)
+    return checked
+
+
+def _checked(argument: str, matrix: Floats, rows: NDArray[np.intp] | None = None) -> Floats:
+    """Return probabilities in [0, 1] whose rows sum to 1, or say which row is not."""
+
+    def row(bad: Booleans) -> int:
+        first = int(np.argmax(bad.any(axis=1)))
+        return first if rows is None else int(rows[first])
+
+    if matrix.size and not (matrix.min() >= 0.0 and matrix.max() <= 1.0):
+        matrix = _within(argument, matrix, row)
+    if matrix.shape[1] == 1:
+        return matrix
+    totals = matrix.sum(axis=1, keepdims=True)
+    off = np.abs(totals - 1.0) > ROUNDING
+    if off.any():
+        raise DistributionError(
+            f"each row of `{argument}` must sum to 1, got {totals[off][0]:.6g} in row {row(off)}.",
+            "the columns are the probabilities of all outcomes; divide each row by its sum if they were rounded.",
+        )
+    return np.asarray(matrix / totals)
+
+
+def _within(argument: str, matrix: Floats, row: Callable[[Booleans], int]) -> Floats:
+    """Return numbers that miss [0, 1] by rounding as probabilities, and raise for others."""
+    bad = ~np.isfinite(matrix)
+    if bad.any():
+        raise DistributionError(
+            f"`{argument}` must give finite scores, got {matrix[bad][0]} in row {row(bad)}.",
+            "a model that cannot score a row needs its missing values filled first.",
+        )
+    bad = (matrix < -ROUNDING) | (matrix > 1.0 + ROUNDING)
+    if bad.any():
+        raise DistributionError(
+            f"`{argument}` must give scores between 0 and 1, got {matrix[bad][0]!s} in row {row(bad)}.", RANGE_HINT
+        )
+    return np.clip(matrix, 0.0, 1.0)
+
+
+def _channel(
+    matrix: Floats, missing: Booleans, labels: tuple[str, ...], favourable: Any, threshold: float | None
+) -> Channel:
+    """Return the channel of checked probabilities; two columns say the same as the second alone."""
+    outcomes = max(matrix.shape[1], 2)
+    labels = labels or tuple(str(outcome) for outcome in range(outcomes))
+    scores = matrix[:, -1] if outcomes == 2 else matrix
+    if threshold is not None:
+        limit = _check_threshold(threshold, outcomes)
+        scores = np.where(missing, np.nan, scores >= limit)
+    kind: Literal["scores", "decisions"] = "decisions" if _are_decisions(scores, missing) else "scores"
+    return Channel(scores, kind, outcomes, _favourable_index(favourable, labels), labels, missing)
+
+
+def _are_decisions(scores: Floats, missing: Booleans) -> bool:
+    """Return whether every known score is 0 or 1; the first few rows often tell."""
+    few = slice(0, 1000)
+    return all(
+        np.isin(part[~gone], (0.0, 1.0)).all() for part, gone in ((scores[few], missing[few]), (scores, missing))
+    )
+
+
+def _check_threshold(threshold: Any, outcomes: int) -> float:
+    is_number = isinstance(threshold, numbers.Real) and not isinstance(threshold, bool)
+    if not is_number or not 0 < threshold <= 1:
+        raise DataError(
+            f"`threshold` must be a number above 0 and at most 1, got {shown(threshold)}.",
+            "a row is decided 1 where its score is at or above the threshold.",
+        )
+    if outcomes > 2:
+        raise DataError(
+            f"`threshold` must be left out for scores of {outcomes} outcomes, got {shown(threshold)}.",
+            "pass the decisions themselves, one 0/1 column per outcome.",
+        )
+    return float(threshold)
+
+
+def _favourable_index(favourable: Any, labels: tuple[str, ...]) -> int:
+    """Return the outcome a person wants: a label first, then "high" (the last) or "low" (the first), then an index."""
+    if text_of(favourable) in labels:
+        return labels.index(text_of(favourable))
+    if isinstance(favourable, str) and favourable in ("high", "low"):
+        return len(labels) - 1 if favourable == "high" else 0
+    if isinstance(favourable, numbers.Integral) and 0 <= int(favourable) < len(labels):
+        return int(favourable)
+    raise DataError(
+        f"`favourable` must be 'high', 'low' or one of the outcomes, got {shown(favourable)}.",
+        f"the outcomes are {listed(labels)}.",
+    )
+
+
+def _model_scores(
+    model: Any, data: Any, table: pl.DataFrame, features: Sequence[str]
+) -> tuple[Floats, tuple[str, ...]]:
+    """Return what a fitted model or a function says of every row, and the names of its outcomes."""
+    _check_model(model, features)
+    predict = getattr(model, "predict_proba", model)
+    inputs = _model_inputs(model, data, table, features)
+    try:
+        raw = predict(inputs)
+    except Exception as error:  # the user's code: whatever it raises, the audit could not ask it
+        raise DataError(
+            f"`model` must score the features, got {type(error).__name__}: {first_line(error)}",
+            f"it was given {type(inputs).__name__} with {listed(list(features))}; is it fitted on these columns?",
+        ) from error
+    matrix = _number_matrix("model", raw)
+    if matrix.shape[0] != table.height:
+        raise DistributionError(
+            f"`model` must give one score per row, got {matrix.shape[0]} for {table.height} rows.",
+            "it must not drop or repeat rows.",
+        )
+    classes = tuple(text_of(label) for label in getattr(model, "classes_", ()))
+    return matrix, classes if len(classes) == max(matrix.shape[1], 2) else ()
+
+
+def _check_model(model: Any, features: Sequence[str]) -> None:
+    if isinstance(model, type):
+        raise DataError(f"`model` must be a fitted model, got the class {model.__name__}.", "fit one and pass that.")
+    if not hasattr(model, "predict_proba") and not callable(model):
+        raise DataError(
+            f"`model` must have predict_proba or be a function, got {type(model).__name__}.",
+            "pass a function of the features that returns probabilities, for example booster.predict.",
+        )
+    if not features:
+        raise DataError("`features` must name the columns that `model` sees, got none.", "list them in its order.")
+    unknown = [name for name in _fitted_names(model) if name not in set(features)]
+    if unknown:
+        raise DataError(
+            f"`features` must hold every column that `model` was fitted on, got none named {listed(unknown)}.",
+            "add them to `features`, or pass `scores` instead, made with all its columns.",
+        )
+
+
+def _fitted_names(model: Any) -> list[str]:
+    """Return the names of the columns a model was fitted on, none where it was fitted on an array."""
+    for attribute in ("feature_names_in_", "feature_name_", "feature_names_"):
+        try:
+            names = getattr(model, attribute, None)
+        except Exception:  # an unfitted LightGBM or XGBoost model raises here; predict_proba will say so
+            names = None
+        if names is not None and not callable(names):
+            listed_names = [str(name) for name in names]
+            is_invented = all(name == f"Column_{place}" for place, name in enumerate(listed_names))
+            return [] if is_invented else listed_names
+    return []
+
+
+def _model_inputs(model: Any, data: Any, table: pl.DataFrame, features: Sequence[str]) -> Any:
+    """Return the features as the model expects them.
+
+    A function gets the user's own kind of table. An estimator fitted with names gets a pandas or Polars frame of
+    those columns in their order; one fitted without names gets an array, since it would complain about names.
+    """
+    if not hasattr(model, "predict_proba"):
+        return native_columns(data, table, features)
+    names = _fitted_names(model)
+    if not names:
+        return _feature_matrix(table.select(features))
+    inputs = native_columns(data, table, names)
+    is_frame = hasattr(inputs, "iloc") or isinstance(inputs, pl.DataFrame)
+    return inputs if is_frame else pl.DataFrame(inputs)
+
+
+def _feature_matrix(table: pl.DataFrame) -> Any:
+    """Return the features as numbers, or as objects where some are not."""
+    if all(dtype.is_numeric() or dtype == pl.Boolean for dtype in table.dtypes):
+        return table.select(pl.all().cast(pl.Float64).fill_null(np.nan)).to_numpy()
+    return table.to_numpy().astype(object)

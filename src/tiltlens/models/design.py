@@ -1,0 +1,229 @@
+"""A feature table as numbers: linear columns, squares and products, splines, and the raw matrix for trees.
+
+The encoding looks at the features only, never at the group, so that it may be learnt once from all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import BSpline
+
+from tiltlens.errors import DataError
+from tiltlens.theory.checks import Floats
+from tiltlens.theory.uncertainty import Booleans, Integers
+
+Table = Mapping[str, NDArray[Any]]  # floats are numeric (NaN = missing), integers are codes 0, 1, … of levels
+
+REACH = 3.0  # standard deviations after which a numeric feature is held
+KNOTS = 5
+FEW_VALUES = 10  # of a numeric feature, each of which is a knot
+GRID = 128  # steps between two knots at which the splines are tabulated
+MOST_LEVELS = 40  # columns of one categorical feature; rarer levels share the baseline
+MOST_TREE_LEVELS = 60  # more would not fit into the trees' bins
+MOST_PRODUCTS = 100
+ENCODED_ROWS = 50_000
+FEWEST_ROWS = 10  # of a level that has its own column
+
+
+@dataclass(frozen=True, slots=True)
+class NumericColumn:
+    """How one numeric feature becomes columns."""
+
+    name: str
+    mean: float
+    sd: float
+    has_missing: bool
+    knots: Floats  # empty where the feature has too few distinct values for a spline
+    degree: int = 3  # of the spline; 1 where the knots are all its values, and each may have an effect of its own
+
+    @property
+    def width(self) -> int:
+        """How many columns the spline has."""
+        return self.knots.size + self.degree - 2 if self.knots.size else 0
+
+    def standardised(self, values: Floats) -> Floats:
+        """Return (x − mean)/sd, held at ±3, and 0 where x is missing."""
+        z = np.clip((values - self.mean) / self.sd, -REACH, REACH)
+        return np.where(np.isnan(values), 0.0, z)
+
+    def splines(self, values: Floats) -> Floats:
+        """Return the B-spline basis on the knots less its first column; 0 where x is missing.
+
+        The basis is tabulated between the knots and interpolated: ten times faster than evaluating it at every row.
+        """
+        return self._interpolated(values, self._tabulated())
+
+    def spline_effects(self, values: Floats, slopes: Floats) -> Floats:
+        """Return `splines(values) @ slopes`, (n, models)."""
+        return self._interpolated(values, self._tabulated() @ slopes)
+
+    def _interpolated(self, values: Floats, table: Floats) -> Floats:
+        """Return the rows of a table over the grid at each value, and 0 where it is missing."""
+        missing = np.isnan(values)
+        place = np.interp(np.where(missing, self.knots[0], values), self.knots, np.arange(len(self.knots)) * GRID)
+        cell = np.minimum(place.astype(np.intp), (len(self.knots) - 1) * GRID - 1)
+        between = (place - cell)[:, None]
+        found = table[cell] * (1.0 - between) + table[cell + 1] * between
+        found[missing] = 0.0
+        return np.asarray(found)
+
+    def _tabulated(self) -> Floats:
+        """Return the basis at GRID equal steps from knot to knot."""
+        steps = np.arange((len(self.knots) - 1) * GRID + 1) / GRID
+        padded = np.concatenate([[self.knots[0]] * self.degree, self.knots, [self.knots[-1]] * self.degree])
+        points = np.clip(np.interp(steps, np.arange(len(self.knots)), self.knots), self.knots[0], self.knots[-1])
+        return np.asarray(BSpline.design_matrix(points, padded, self.degree).toarray()[:, 1:])
+
+
+@dataclass(frozen=True, slots=True)
+class LevelColumns:
+    """The levels of one categorical feature by frequency: the most frequent is the baseline, `count` have a column."""
+
+    name: str
+    rank_of: Integers  # level → its place, the most frequent first; the last entry stands for unseen levels
+    count: int
+
+    def ranks(self, codes: Integers) -> Integers:
+        """Return each row's level as its place by frequency."""
+        return np.asarray(self.rank_of[np.minimum(codes, len(self.rank_of) - 1)])
+
+    def indicators(self, codes: Integers) -> Floats:
+        """Return one 0/1 column per level that has one."""
+        return np.asarray(self.ranks(codes)[:, None] == np.arange(1, self.count + 1), dtype=np.float64)
+
+    def effects(self, codes: Integers, slopes: Floats) -> Floats:
+        """Return `indicators(codes) @ slopes`, (n, models)."""
+        by_rank = np.zeros((len(self.rank_of), slopes.shape[1]))
+        by_rank[1 : self.count + 1] = slopes
+        return np.asarray(by_rank[self.ranks(codes)])
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How a feature table becomes a matrix; `kinds` says of each column whether it is linear, bent or a spline."""
+
+    numeric: tuple[NumericColumn, ...]
+    levels: tuple[LevelColumns, ...]
+    products: tuple[tuple[int, int], ...]
+    kinds: NDArray[np.str_]
+
+    def matrix(self, table: Table, index: Integers | slice) -> Floats:
+        """Return all columns of the given rows: linear, then bent, then splines."""
+        values, linear, bent = self._columns(table, index)
+        indicators = [column.indicators(table[column.name][index]) for column in self.levels]
+        splines = [column.splines(v) for column, v in zip(self.numeric, values, strict=True) if column.knots.size]
+        return np.hstack([*(c[:, None] for c in linear), *indicators, *(c[:, None] for c in bent), *splines])
+
+    def applied(self, table: Table, index: Integers | slice, slopes: Floats) -> Floats:
+        """Return `matrix(table, index) @ slopes`, (n, models), without the matrix: levels and splines are looked up."""
+        values, linear, bent = self._columns(table, index)
+        splined = [(column, v) for column, v in zip(self.numeric, values, strict=True) if column.knots.size]
+        widths = [len(linear), *(c.count for c in self.levels), len(bent), *(c.width for c, _ in splined)]
+        own = iter(np.split(slopes, np.cumsum(widths)[:-1]))
+        found = _product(linear, next(own))
+        for level in self.levels:
+            found = found + level.effects(table[level.name][index], next(own))
+        found = found + _product(bent, next(own))
+        for column, v in splined:
+            found = found + column.spline_effects(v, next(own))
+        return np.asarray(found)
+
+    def _columns(self, table: Table, index: Integers | slice) -> tuple[list[Floats], list[Floats], list[Floats]]:
+        """Return the numeric features of the given rows, the columns linear in them, and squares and products."""
+        values = [np.asarray(table[column.name][index], dtype=np.float64) for column in self.numeric]
+        z = [column.standardised(v) for column, v in zip(self.numeric, values, strict=True)]
+        missing = [np.isnan(v) * 1.0 for c, v in zip(self.numeric, values, strict=True) if c.has_missing]
+        binary = [c.indicators(table[c.name][index])[:, 0] for c in self.levels if c.count == 1]
+        movable = z + binary
+        return values, z + missing, [0.5 * movable[i] * movable[j] for i, j in self.products]
+
+    def raw(self, table: Table, index: Integers | slice) -> Floats:
+        """Return the features for trees, one column each: numbers as they are, levels by frequency."""
+        levels = {column.name: column for column in self.levels}
+        columns = [
+            np.minimum(levels[name].ranks(values[index]), MOST_TREE_LEVELS) if name in levels else values[index]
+            for name, values in table.items()
+        ]
+        return np.column_stack(columns).astype(np.float64, copy=False)
+
+
+def _product(columns: list[Floats], slopes: Floats) -> Floats | float:
+    """Return the sum of the columns, each times its slopes; 0 where there are none."""
+    return np.array(columns).T @ slopes if columns else 0.0
+
+
+def encoded_rows(size: int, seed: int) -> Integers:
+    """Return the rows that an encoding is learnt from: all, or a seeded sample where there are many."""
+    if size <= ENCODED_ROWS:
+        return np.arange(size)
+    return np.sort(np.random.default_rng(seed).choice(size, ENCODED_ROWS, replace=False))
+
+
+def encoding(table: Table, index: Integers) -> Encoding:
+    """Return the encoding learnt from the rows `index`; constant features take no column."""
+    numeric, levels = [], []
+    for name, column in table.items():
+        values = np.asarray(column)[index]
+        if values.dtype.kind == "f":
+            fitted = _numeric_column(name, values, np.isnan(np.asarray(column)).any())
+            numeric += [fitted] if fitted is not None else []
+        else:
+            levels += [_level_columns(name, values)]
+    if not numeric and not any(column.count for column in levels):
+        raise DataError("`features` must vary, got constant columns only.", "a group cannot be told from constants.")
+    products = _products(len(numeric), sum(column.count == 1 for column in levels))
+    count = len(numeric) + sum(c.has_missing for c in numeric) + sum(c.count for c in levels)
+    splines = sum(c.width for c in numeric)
+    kinds = np.repeat(["linear", "bent", "spline"], [count, len(products), splines])
+    return Encoding(tuple(numeric), tuple(levels), products, kinds)
+
+
+def _numeric_column(name: str, values: Floats, has_missing: bool) -> NumericColumn | None:
+    known = values[~np.isnan(values)]
+    if known.size and not np.isfinite(known).all():
+        raise DataError(f"`{name}` must not hold infinite values.", "replace them, or leave them missing.")
+    sd = float(known.std()) if known.size else 0.0
+    if sd <= 1e-12 * (float(np.abs(known).max(initial=0.0)) + 1e-300):
+        if not has_missing:
+            return None
+        return NumericColumn(name, float(known.mean()) if known.size else 0.0, 1.0, True, np.empty(0))
+    knots, degree = _knots(known)
+    return NumericColumn(name, float(known.mean()), sd, bool(has_missing), knots, degree)
+
+
+def _knots(known: Floats) -> tuple[Floats, int]:
+    """Return quantiles for a cubic spline; of few distinct values all of them, for straight lines from one to the next.
+
+    Two values, or quantiles that are too few, have no need of a spline or no use for it.
+    """
+    if np.unique(known[:5_000]).size <= FEW_VALUES and (values := np.unique(known)).size <= FEW_VALUES:
+        return values if values.size > 2 else np.empty(0), 1
+    quantiles = np.unique(np.quantile(known, np.linspace(0.0, 1.0, KNOTS)))
+    return quantiles if quantiles.size > 2 else np.empty(0), 3
+
+
+def _level_columns(name: str, codes: Integers) -> LevelColumns:
+    counts = np.bincount(codes)
+    frequent_first = np.argsort(-counts, kind="stable")
+    rank_of = np.full(counts.size + 1, counts.size, dtype=np.intp)
+    rank_of[frequent_first] = np.arange(counts.size)
+    enough = int((counts >= FEWEST_ROWS).sum())
+    return LevelColumns(name, rank_of, min(max(enough - 1, 0), MOST_LEVELS))
+
+
+def _products(numeric: int, binary: int) -> tuple[tuple[int, int], ...]:
+    """Return the squares of numeric columns and, where they are few enough, all products of two features."""
+    squares = [(i, i) for i in range(numeric)]
+    pairs = list(combinations(range(numeric + binary), 2))
+    return tuple(squares + pairs if len(pairs) <= MOST_PRODUCTS else squares)
+
+
+def code_columns(table: Table) -> Booleans:
+    """Return which features are codes of levels."""
+    return np.array([np.asarray(column).dtype.kind != "f" for column in table.values()])

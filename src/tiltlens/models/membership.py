@@ -1,0 +1,344 @@
+"""The group-membership model P(audited | x): chosen, cross-fitted twice over, or taken as known.
+
+Each evaluation fold sees two models, fitted on disjoint halves of the other folds. With five folds, ten pairs of
+folds serve three such pairings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import expit, logit
+
+from tiltlens.engines.tables import first_line
+from tiltlens.errors import DataError, SupportError, TiltlensError
+from tiltlens.models.candidates import (
+    CANDIDATES,
+    Candidate,
+    FittedModel,
+    Sample,
+    Trial,
+    chosen,
+    every_log_odds,
+    fit_candidate,
+    trial,
+)
+from tiltlens.models.design import Encoding, Table, code_columns, encoded_rows, encoding
+from tiltlens.progress import each, stage
+from tiltlens.theory.checks import Floats
+from tiltlens.theory.crossfit import CLIP, Pairing, clipped_share, known_pairing, pairing
+from tiltlens.theory.uncertainty import Booleans, Codes, Column, Integers, Rows, RowSums, sums_by
+from tiltlens.threads import in_threads, steps_in_threads
+
+SEVERAL_PAIRINGS = 20_000  # rows up to which three pairings are averaged
+FITTED_ROWS = 15_000  # of each fold, at most, that a model is fitted on
+TRIED_PARTS = 2  # parts that try the candidates where rows are many, and one part is as good as another
+CHUNK = 20_000
+
+Part = tuple[int, ...]  # the folds a model is fitted on
+
+
+@dataclass(frozen=True, slots=True)
+class PartFit:
+    """One part of the data: its folds, the rows a model was fitted on, and how the candidates did there."""
+
+    folds: Part
+    rows: int
+    trial: Trial | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Membership:
+    """The log-ratio ℓ = log P0/P1 of each row, from models that have not seen the row.
+
+    Attributes
+    ----------
+    fold
+        The fold in which each row is evaluated.
+    pairings
+        The log-ratios of two models for each row, once or three times.
+    log_odds
+        log P(audited|x)/P(reference|x) of one model fitted on all rows: the paper's plug-in.
+    name
+        The candidate that was fitted on every part, or the estimator given.
+    parts
+        What it was fitted on, and `part_log_odds` its log-odds on all rows, (parts, n).
+    plan
+        For each pairing and each fold the places in `parts` of its two models.
+    clipped
+        The larger of the groups' shares of rows with |ℓ| ≥ 4.
+    auc
+        How often ℓ ranks an audited row before a reference row.
+    """
+
+    fold: Codes
+    pairings: tuple[Pairing, ...]
+    log_odds: Column
+    name: str
+    parts: tuple[PartFit, ...]
+    part_log_odds: Floats
+    plan: tuple[Integers, ...]
+    clipped: float
+    auc: float
+    is_known: bool
+
+    @property
+    def log_ratio(self) -> Column:
+        """Return each row's mean cross-fitted ℓ."""
+        if self.is_known:
+            return self.pairings[0].a
+        middles = [0.5 * (pair.a + pair.b) for pair in self.pairings]
+        return sum(middles[1:], start=middles[0]) / len(middles)
+
+
+def row_folds(audited: Booleans, folds: int = 5, seed: int = 0) -> Integers:
+    """Return a fold for each row, by row index and seed, equally many of each group in every fold."""
+    smaller = min(int(audited.sum()), int((~audited).sum()))
+    if smaller < 2 * folds:
+        raise DataError(
+            f"`folds` must leave two rows of each group in every fold, got {smaller} rows for {folds} folds.",
+            "use fewer folds, or a larger group.",
+        )
+    generator = np.random.default_rng(seed)
+    fold = np.empty(audited.size, dtype=np.intp)
+    for members in (np.flatnonzero(audited), np.flatnonzero(~audited)):
+        fold[members] = generator.permutation(np.arange(members.size) % folds)
+    return fold
+
+
+def fold_pairings(folds: int, several: bool) -> list[list[tuple[Part, Part]]]:
+    """Return, for each pairing and each evaluation fold, two disjoint halves of the other folds."""
+    if folds < 3:
+        raise DataError(f"`folds` must be 3 or more, got {folds}.", "5 is the default; None asks for plug-in values.")
+    rotated = [[(fold + step) % folds for step in range(1, folds)] for fold in range(folds)]
+    orders = [list(range(folds - 1))]
+    if several and folds == 5:
+        orders += [[0, 2, 1, 3], [0, 3, 1, 2]]
+    half = (folds - 1) // 2
+    return [[(_part(others, order[:half]), _part(others, order[half:])) for others in rotated] for order in orders]
+
+
+def _part(others: list[int], places: list[int]) -> Part:
+    return tuple(sorted(others[place] for place in places))
+
+
+def known_membership(rows: Rows, probability: ArrayLike) -> Membership:
+    """Return membership from given P(audited|x), taken as known."""
+    values = np.asarray(probability, dtype=np.float64)
+    if values.shape != rows.audited.shape or not ((values > 0.0) & (values < 1.0)).all():
+        raise DataError(
+            "`membership` must hold one probability strictly between 0 and 1 per row.",
+            "a probability of 0 or 1 says that the groups do not overlap there; leave such rows out.",
+        )
+    log_odds = logit(values)
+    return given_membership(rows, log_odds, area_under_curve(rows, log_odds))
+
+
+def given_membership(rows: RowSums, log_odds: Column, auc: float) -> Membership:
+    """Return membership from given log-odds and the area under their curve, taken as known."""
+    pair = known_pairing(rows, log_odds - prior_log_odds(rows))
+    nothing = np.empty((0, 0))
+    return Membership(pair.fold, (pair,), log_odds, "known", (), nothing, (), 0.0, check_overlap(auc), True)
+
+
+def prior_log_odds(rows: RowSums) -> float:
+    """Return logit(q) = log Σ w[S=0] − log Σ w[S=1]."""
+    return float(np.log(rows.weight0) - np.log(rows.weight1))
+
+
+def chosen_membership(
+    rows: Rows,
+    table: Table,
+    folds: int = 5,
+    seed: int = 0,
+    offered: Sequence[Candidate] = CANDIDATES,
+) -> Membership:
+    """Return cross-fitted membership by the candidate with the least bias.
+
+    Each training part (a few of them where rows are many) tries the candidates on its own rows; their mean decides
+    for all parts.
+    """
+    fold = row_folds(rows.audited, folds, seed)
+    plan = fold_pairings(folds, rows.audited.size <= SEVERAL_PAIRINGS)
+    index = _fitted_rows(fold, folds, seed)
+    encoder = encoding(table, encoded_rows(rows.audited.size, seed))
+    sample, at = encoded_sample(rows, table, encoder, index), fold[index]
+    parts = _parts(plan)
+    everyone = tuple(range(folds))
+    tried = parts if rows.audited.size <= SEVERAL_PAIRINGS else parts[:TRIED_PARTS]
+
+    def own(part: Part) -> Sample:
+        return sample if part == everyone else sample.rows(np.isin(at, part))
+
+    with stage(0.0, 0.6):
+        trials = steps_in_threads(lambda part: trial(own(part), offered, seed), tried, fold.size)
+    candidate = chosen(trials, offered)
+    with stage(0.6, 0.9):
+        fit = partial(fit_candidate, candidate, seed=seed)
+        whole, *models = steps_in_threads(lambda part: fit(own(part)), (everyone, *parts), fold.size)
+    log_odds = _evaluate([*models, whole], encoder, table, fold.size)
+    untried: list[Trial | None] = [None] * (len(parts) - len(trials))
+    sizes = [int(np.isin(at, part).sum()) for part in parts]
+    fits = [PartFit(*one) for one in zip(parts, sizes, [*trials, *untried], strict=True)]
+    return _assembled(rows, fold, _places(plan, parts), log_odds, candidate.name, tuple(fits))
+
+
+def _parts(plan: list[list[tuple[Part, Part]]]) -> list[Part]:
+    return sorted({half for pairs in plan for halves in pairs for half in halves})
+
+
+def _fitted_rows(fold: Integers, folds: int, seed: int) -> Integers:
+    """Return the rows that models are fitted on: all, or a seeded sample of each fold where there are many."""
+    generator = np.random.default_rng(seed)
+    chosen = [np.flatnonzero(fold == f) for f in range(folds)]
+    chosen = [m if m.size <= FITTED_ROWS else generator.choice(m, FITTED_ROWS, replace=False) for m in chosen]
+    return np.sort(np.concatenate(chosen))
+
+
+def encoded_sample(rows: Rows, table: Table, encoder: Encoding, index: Integers) -> Sample:
+    """Return some rows, ready for candidates to be fitted on."""
+    return Sample(
+        encoder.matrix(table, index),
+        encoder.kinds,
+        encoder.raw(table, index),
+        code_columns(table),
+        rows.audited[index],
+        rows.weights[index],
+    )
+
+
+def _evaluate(models: list[FittedModel], encoder: Encoding, table: Table, size: int) -> Floats:
+    """Return every model's log-odds on every row, (models, n), a chunk of rows at a time."""
+    log_odds = np.empty((len(models), size))
+
+    def evaluate(start: int) -> None:
+        chunk = slice(start, min(start + CHUNK, size))
+        log_odds[:, chunk] = every_log_odds(models, encoder, table, chunk)
+
+    in_threads(evaluate, range(0, size, CHUNK), size)
+    return log_odds
+
+
+def _places(plan: list[list[tuple[Part, Part]]], parts: list[Part]) -> tuple[Integers, ...]:
+    """Return the plan with each part replaced by its place in `parts`, (folds, 2) for each pairing."""
+    return tuple(np.array([[parts.index(a), parts.index(b)] for a, b in pairs]) for pairs in plan)
+
+
+def _assembled(
+    rows: Rows,
+    fold: Integers,
+    plan: tuple[Integers, ...],
+    log_odds: Floats,
+    name: str,
+    parts: tuple[PartFit, ...],
+) -> Membership:
+    """Return the membership from the log-odds of each part's model and, last, of the model of all rows."""
+    prior, everyone = prior_log_odds(rows), np.arange(fold.size)
+    pairs, clipped, middle = [], 0.0, np.zeros(fold.size)
+    for half in plan:
+        a, b = (log_odds[half[fold, side], everyone] - prior for side in (0, 1))
+        clipped = max(clipped, clipped_share(rows, a), clipped_share(rows, b))
+        middle += a + b
+        pairs.append(pairing(rows, a, b, fold, CLIP, _ring(parts, plan, log_odds, prior)))
+    auc = check_overlap(area_under_curve(rows, middle))
+    return Membership(fold, tuple(pairs), log_odds[-1], name, parts, log_odds[:-1], plan, clipped, auc, False)
+
+
+def _ring(parts: tuple[PartFit, ...], plan: tuple[Integers, ...], log_odds: Floats, prior: float) -> Floats | None:
+    """Return the log-ratios of the parts, each of which shares a fold with the next.
+
+    None where there are several pairings: what is between them tells the same.
+    """
+    folds = [part.folds for part in parts]
+    ring = [folds.index(_part([f, (f + 1) % 5], [0, 1])) for f in range(5)] if len(folds) == 5 else []
+    return log_odds[ring] - prior if len(plan) == 1 and ring else None
+
+
+def sampled_membership(rows: Rows, membership: Membership, index: Integers) -> Membership:
+    """Return the same models on some of the rows only; `rows` are those rows."""
+    if membership.is_known:
+        return known_membership(rows, expit(membership.log_odds[index]))
+    log_odds = np.vstack([membership.part_log_odds[:, index], membership.log_odds[None, index]])
+    return _assembled(rows, membership.fold[index], membership.plan, log_odds, membership.name, membership.parts)
+
+
+def area_under_curve(rows: Rows, log_odds: Floats) -> float:
+    """Return P(log-odds of an audited row > of a reference row), ties counted half."""
+    _, code = np.unique(log_odds, return_inverse=True)
+    return ranked_area(sums_by(code, rows.audited_share), sums_by(code, rows.reference_share))
+
+
+def ranked_area(audited: Floats, reference: Floats) -> float:
+    """Return the area under the curve from both groups' shares of each value, the values in order."""
+    below = np.cumsum(reference) - 0.5 * reference
+    return float(audited @ below)
+
+
+def check_overlap(auc: float) -> float:
+    """Return the area under the curve unless the features tell the groups apart without fail."""
+    if auc >= 1.0 - 1e-6:
+        raise SupportError(
+            "The features separate the two groups completely: no reference row looks like an audited row.",
+            "leave out the feature that is the group itself, or a copy of it.",
+        )
+    return auc
+
+
+def estimator_membership(rows: Rows, estimator: Any, inputs: Any, folds: int = 5, seed: int = 0) -> Membership:
+    """Return cross-fitted membership of a scikit-learn classifier; `inputs` is whatever table it fits on."""
+    fold = row_folds(rows.audited, folds, seed)
+    plan = fold_pairings(folds, rows.audited.size <= SEVERAL_PAIRINGS)
+    parts = _parts(plan)
+    trains = [np.isin(fold, part) for part in parts] + [np.ones(fold.size, dtype=np.bool_)]
+    log_odds = np.array([fitted_log_odds(rows, estimator, inputs, train) for train in each(trains)])
+    fits = [PartFit(part, int(train.sum()), None) for part, train in zip(parts, trains, strict=False)]
+    name = type(estimator).__name__
+    return _assembled(rows, fold, _places(plan, parts), log_odds, name, tuple(fits))
+
+
+@contextmanager
+def naming(estimator: Any) -> Iterator[None]:
+    """Raise what a user's classifier raises as a mistake that names it."""
+    try:
+        yield
+    except TiltlensError:
+        raise
+    except Exception as error:  # anything that it may raise
+        raise DataError(
+            f"`membership` must be an estimator that fits the features, got {type(estimator).__name__}: "
+            f"{first_line(error)}.",
+            "give a pipeline that encodes them, or leave `membership` to tiltlens.",
+        ) from error
+
+
+def fitted_log_odds(rows: Rows, estimator: Any, inputs: Any, train: Booleans) -> Floats:
+    """Return the log-odds of being audited on all rows, from a clone of `estimator` fitted on the rows `train`."""
+    return estimator_log_odds(fitted_estimator(rows, estimator, inputs, train), inputs)
+
+
+def fitted_estimator(rows: Rows, estimator: Any, inputs: Any, train: Booleans) -> Any:
+    """Return a clone of `estimator` fitted on the rows `train`."""
+    from sklearn.base import clone
+    from sklearn.utils import _safe_indexing
+
+    model = clone(estimator)
+    labels, weights = rows.audited[train], rows.weights[train]
+    keywords = {} if (weights == weights[0]).all() else {"sample_weight": weights / weights.mean()}
+    model.fit(_safe_indexing(inputs, np.flatnonzero(train)), labels, **keywords)
+    return model
+
+
+def estimator_log_odds(model: Any, inputs: Any) -> Floats:
+    """Return a fitted classifier's log-odds of being audited."""
+    probability = np.asarray(model.predict_proba(inputs), dtype=np.float64)[:, 1]
+    if hasattr(model, "decision_function"):
+        margin = np.asarray(model.decision_function(inputs), dtype=np.float64)
+        if np.allclose(expit(margin), probability, atol=1e-6):  # a margin is not always log-odds
+            return margin
+    return np.asarray(logit(np.clip(probability, 1e-9, 1 - 1e-9)))

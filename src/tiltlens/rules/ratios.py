@@ -1,0 +1,122 @@
+"""Counts of groups → rates, impact ratios, and on which side of a threshold they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tiltlens.models.groups import MINIMUM_ROWS
+from tiltlens.theory.intervals import impact_ratio
+from tiltlens.theory.uncertainty import NOISE, Estimate, Rows
+
+MEASURES = {
+    "n": int,
+    "share": float,
+    "rate": float,
+    "impact_ratio": float,
+    "impact_ratio_low": float,
+    "impact_ratio_high": float,
+    "is_excluded": bool,
+    "is_below_threshold": bool,
+    "note": str,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What impact ratios are held against; a threshold of None is none, a smallest share of 0 leaves nobody out."""
+
+    threshold: float | None
+    smallest_share: float
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The people of a group, and those of them that the rate counts."""
+
+    size: int
+    counted: int
+
+    @property
+    def rate(self) -> float:
+        """Return the share that counts."""
+        return self.counted / self.size
+
+
+def measured(groups: Sequence[Count], limits: Limits) -> list[dict[str, Any]]:
+    """Return the entries of `MEASURES` for each group, in the same order."""
+    total = sum(group.size for group in groups)
+    is_excluded = [group.size / total < limits.smallest_share for group in groups]
+    is_small = [group.size < MINIMUM_ROWS for group in groups]
+    compared = [place for place in range(len(groups)) if not (is_excluded[place] or is_small[place])]
+    highest = max(compared, key=lambda place: (groups[place].rate, groups[place].size), default=None)
+    entries = []
+    for place, group in enumerate(groups):
+        entry: dict[str, Any] = dict.fromkeys(MEASURES) | {"n": group.size, "share": group.size / total}
+        entry |= {"is_excluded": is_excluded[place], "rate": None if is_small[place] else group.rate}
+        if highest is None or place not in compared:
+            entry["note"] = _left_out(is_excluded[place], is_small[place], limits)
+        else:
+            entry |= _compared(group, groups[highest], place == highest, len(compared) == 1, limits)
+        entries.append(entry)
+    return entries
+
+
+def _left_out(is_excluded: bool, is_small: bool, limits: Limits) -> str:
+    reasons = []
+    if is_small:
+        reasons.append(f"fewer than {MINIMUM_ROWS} people: too small for a rate")
+    if is_excluded:
+        reasons.append(f"less than {100 * limits.smallest_share:g} % of the data: left out of the impact ratios")
+    return "; ".join(reasons)
+
+
+def _compared(group: Count, highest: Count, is_highest: bool, is_alone: bool, limits: Limits) -> dict[str, Any]:
+    """Return the ratio of one group to the highest, and what can be said of it."""
+    if highest.counted == 0:
+        return {"note": "not defined: the highest rate is 0"}
+    if is_highest:
+        others = "no other group can be compared with it" if is_alone else "the others are divided by it"
+        is_below = None if limits.threshold is None else False
+        return {"impact_ratio": 1.0, "is_below_threshold": is_below, "note": f"highest rate: {others}"}
+    ratio = ratio_of_counts(group, highest, limits.confidence)
+    is_below, note = _side(ratio, limits.threshold)
+    return {
+        "impact_ratio": ratio.value,
+        "impact_ratio_low": ratio.low,
+        "impact_ratio_high": ratio.high,
+        "is_below_threshold": is_below,
+        "note": note,
+    }
+
+
+def ratio_of_counts(group: Count, highest: Count, confidence: float) -> Estimate:
+    """Return the impact ratio of two groups of decisions, with its interval."""
+    outcome = np.repeat(
+        [1.0, 0.0, 1.0, 0.0],
+        [group.counted, group.size - group.counted, highest.counted, highest.size - highest.counted],
+    )
+    rows = Rows.of(np.arange(outcome.size) < group.size)
+    return impact_ratio(rows, outcome).estimate(confidence)
+
+
+def _side(ratio: Estimate, threshold: float | None) -> tuple[bool | None, str]:
+    """Return whether the ratio is below the threshold, None where its interval holds both answers, and the words."""
+    if threshold is None:
+        return None, ""
+    low, high, limit = ratio.low or 0.0, ratio.high or 0.0, f"the threshold of {decimals(threshold)}"
+    if high < threshold:
+        return True, f"below {limit}"
+    if low >= threshold:
+        return False, f"at or above {limit}"
+    side = "below" if ratio.value < threshold - NOISE else "at or above"
+    return None, f"cannot be told: the ratio is {side} {limit}, but its interval spans it"
+
+
+def decimals(value: float) -> str:
+    """Return a threshold with two decimals, or more where it has more."""
+    return f"{value:.2f}" if value == round(value, 2) else f"{value:g}"

@@ -1,0 +1,108 @@
+"""A published rule as data: what it compares, with which threshold, and where and when that was written."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from numbers import Real
+from typing import Any, Literal
+
+from tiltlens.engines.tables import listed, nearest_name, shown
+from tiltlens.errors import DataError
+
+Rate = Literal["selection", "scoring"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule that compares rates of groups.
+
+    Attributes
+    ----------
+    id, title
+        The name to ask for it by, and its name for people.
+    compares, denominator
+        What is divided by what.
+    rates
+        "selection" (of 0/1 decisions), "scoring" (of scores above the median), or both.
+    threshold
+        Impact ratios below it are pointed out; None where the text has none.
+    smallest_share
+        Groups with a smaller share of the data are left out of the impact ratios; None where the text has none.
+    attributes, intersections
+        By what the text divides people, and what it says of intersections.
+    citation, dated
+        Where it is written, and when.
+    does_not_decide
+        What its table cannot tell.
+    """
+
+    id: str
+    title: str
+    compares: str
+    rates: tuple[Rate, ...]
+    denominator: str
+    threshold: float | None
+    smallest_share: float | None
+    attributes: tuple[str, ...]
+    intersections: str
+    citation: str
+    dated: str
+    does_not_decide: str
+
+
+@cache
+def known_rules() -> dict[str, Rule]:
+    """Return the rules that ship, by id."""
+    folder = files("tiltlens.rules")
+    texts = [file.read_text(encoding="utf-8") for file in folder.iterdir() if file.name.endswith(".json")]
+    rules = [_of_json(json.loads(text)) for text in texts]
+    return {rule.id: rule for rule in sorted(rules, key=lambda rule: rule.id)}
+
+
+def _of_json(entries: dict[str, Any]) -> Rule:
+    return Rule(**entries | {name: tuple(entries[name]) for name in ("rates", "attributes")})
+
+
+def rule_named(name: Any) -> Rule:
+    """Return a rule that ships."""
+    rules = known_rules()
+    if not isinstance(name, str) or name not in rules:
+        nearest = nearest_name(name, list(rules))
+        suggestion = f"did you mean {shown(nearest)}? " if nearest is not None else ""
+        raise DataError(
+            f"`rule` must be a rule that tiltlens knows, got {shown(name)}.",
+            f"{suggestion}the rules are {listed(list(rules))}.",
+        )
+    return rules[name]
+
+
+def threshold_of(rule: Rule, threshold: Any = None) -> float | None:
+    """Return the threshold that was asked for, or else the rule's."""
+    if threshold is None:
+        return rule.threshold
+    if not _is_number(threshold) or not 0 < threshold <= 1:
+        raise DataError(
+            f"`threshold` of the rule {shown(rule.id)} must be a number above 0 and at most 1, got {shown(threshold)}.",
+            "four fifths are 0.8.",
+        )
+    return float(threshold)
+
+
+def smallest_share_of(rule: Rule, smallest_share: Any = None) -> float:
+    """Return the smallest share of the data that was asked for, or else the rule's; 0 leaves nobody out."""
+    if smallest_share is None:
+        return rule.smallest_share or 0.0
+    if not _is_number(smallest_share) or not 0 <= smallest_share < 1:
+        raise DataError(
+            f"`smallest_share` of the rule {shown(rule.id)} must be a number from 0 to below 1, "
+            f"got {shown(smallest_share)}.",
+            "0.02 is 2 % of the data; 0 leaves no group out.",
+        )
+    return float(smallest_share)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

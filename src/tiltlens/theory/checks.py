@@ -1,0 +1,175 @@
+"""Validation at the edge of `theory`: each check returns clean arrays or says what is wrong and where."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tiltlens.errors import DistributionError, TiltlensError, WeightsError
+
+Floats = NDArray[np.float64]
+Weights = tuple[float, float, float, float]
+
+SUM_TOLERANCE = 1e-8
+SINGLE_TOLERANCE = 1e-5  # for numbers that came in single precision
+LARGEST = 1e100  # squares and products of anything larger may overflow
+SMALLEST_PROBABILITY = 1e-300  # anything smaller overflows in a ratio and counts as zero
+
+
+def check_array(name: str, values: ArrayLike, dimensions: tuple[int, ...] = (1,)) -> Floats:
+    """Return `values` as a finite float array with one of the given numbers of dimensions."""
+    try:
+        if np.ma.is_masked(values):
+            raise ValueError("masked entries")
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DistributionError(
+            f"`{name}` must be an array of numbers, got {type(values).__name__}.",
+            f"convert it first, e.g. numpy.asarray(…, dtype=float) ({error}).",
+        ) from None
+    if array.ndim not in dimensions:
+        allowed = " or ".join(str(d) for d in dimensions)
+        raise DistributionError(
+            f"`{name}` must have {allowed} dimension(s), got shape {array.shape}.",
+            "one entry (or row) per atom.",
+        )
+    if array.size == 0:
+        raise DistributionError(f"`{name}` must not be empty, got shape {array.shape}.", "give at least one atom.")
+    if not np.isfinite(array).all():
+        place = np.argwhere(~np.isfinite(array))[0]
+        raise DistributionError(
+            f"`{name}` must be finite, got {array[tuple(place)]} at position {_place(place)}.",
+            "remove or fill missing and infinite values first.",
+        )
+    if np.abs(array).max() > LARGEST:
+        raise DistributionError(
+            f"`{name}` must stay below {LARGEST:g} in size, got {array.flat[int(np.argmax(np.abs(array)))]}.",
+            "rescale the numbers.",
+        )
+    return array
+
+
+def _tolerance(values: ArrayLike) -> float:
+    return SINGLE_TOLERANCE if getattr(values, "dtype", None) == np.float32 else SUM_TOLERANCE
+
+
+def check_distribution(name: str, values: ArrayLike) -> Floats:
+    """Return `values` as a probability vector that sums to 1 exactly."""
+    array = check_array(name, values)
+    if (array < 0).any():
+        place = int(np.argmin(array))
+        raise DistributionError(
+            f"`{name}` must not be negative, got {array[place]} at position {place}.",
+            "probabilities lie between 0 and 1.",
+        )
+    total = float(array.sum())
+    if abs(total - 1) > _tolerance(values):
+        raise DistributionError(
+            f"`{name}` must sum to 1, got a sum of {total!r}.",
+            f"divide by the sum if these are counts: {name} / {name}.sum().",
+        )
+    probabilities: Floats = np.where(array < SMALLEST_PROBABILITY, 0.0, array)
+    probabilities /= probabilities.sum()
+    return probabilities
+
+
+def check_same_length(**arrays: Floats) -> None:
+    """Raise unless all arrays have as many entries as the first."""
+    (first, reference), *others = arrays.items()
+    for name, array in others:
+        if len(array) != len(reference):
+            raise DistributionError(
+                f"`{name}` must be as long as `{first}`, got {len(array)} and {len(reference)} entries.",
+                "both describe the same atoms, in the same order.",
+            )
+
+
+def check_channel(name: str, values: ArrayLike) -> Floats:
+    """Return a channel as an (n, K) matrix W(y|x); (n,) is read as W(1|x)."""
+    array = check_array(name, values, dimensions=(1, 2))
+    if array.ndim == 2 and array.shape[1] < 2:
+        raise DistributionError(
+            f"`{name}` must have at least two outcomes, got K = {array.shape[1]} column(s).",
+            "for a binary model pass the one-dimensional W(1|x).",
+        )
+    slack = 0.0 if _tolerance(values) == SUM_TOLERANCE else SINGLE_TOLERANCE
+    if (array < -slack).any() or (array > 1 + slack).any():
+        place = np.argwhere((array < -slack) | (array > 1 + slack))[0]
+        raise DistributionError(
+            f"`{name}` must lie in [0, 1], got {array[tuple(place)]} at position {_place(place)}.",
+            "pass probabilities, not log-odds, scores out of 100 or labels.",
+        )
+    array = np.where(array < SMALLEST_PROBABILITY, 0.0, np.minimum(array, 1.0))
+    if array.ndim == 1:
+        return np.column_stack([1.0 - array, array])
+    totals = array.sum(axis=1)
+    if (np.abs(totals - 1) > _tolerance(values)).any():
+        place = int(np.argmax(np.abs(totals - 1)))
+        raise DistributionError(
+            f"each row of `{name}` must sum to 1, got a sum of {totals[place]} in row {place}.",
+            "the columns are the probabilities of the K outcomes.",
+        )
+    rows: Floats = array / totals[:, None]
+    return rows
+
+
+def check_weights(weights: Any) -> Weights:
+    """Return λ = (λ1, λ2, λ3, λ4) as floats, not negative, finite, not all zero."""
+    try:
+        values = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.empty(0)
+    if values.shape != (4,):
+        raise WeightsError(
+            f"`weights` must be four numbers (λ1, λ2, λ3, λ4), got {weights!r}.",
+            "for example (0, 1, 0, 1) aligns inputs and outputs with equal weight.",
+        )
+    if not np.isfinite(values).all() or (values < 0).any() or values.max() > LARGEST:
+        raise WeightsError(
+            f"`weights` must be finite and not negative, and below {LARGEST:g}, got {weights!r}.",
+            "leave a term out with a 0.",
+        )
+    if not values.any():
+        raise WeightsError(f"`weights` must not all be zero, got {weights!r}.", "try (0, 1, 0, 1).")
+    l1, l2, l3, l4 = values.tolist()
+    return l1, l2, l3, l4
+
+
+def check_weight(name: str, value: float) -> float:
+    """Return one weight as a finite float that is not negative."""
+    number = check_number(name, value)
+    if number < 0 or number > LARGEST:
+        raise WeightsError(
+            f"`{name}` must be finite and not negative, and below {LARGEST:g}, got {value!r}.",
+            "leave a term out with a 0.",
+        )
+    return number
+
+
+def direction_weights(input_weight: float, output_weight: float) -> tuple[float, float, float]:
+    """Return λ2 and λ4 divided by their sum, and the sum: a direction does not depend on it, but underflow does."""
+    total = (input_weight + output_weight) or 1.0
+    return input_weight / total, output_weight / total, total
+
+
+def check_probability(name: str, value: float) -> float:
+    """Return a number strictly between 0 and 1."""
+    number = check_number(name, value)
+    if not 0 < number < 1:
+        raise TiltlensError(f"`{name}` must lie strictly between 0 and 1, got {value!r}.", "0.05 and 0.95 are usual.")
+    return number
+
+
+def check_number(name: str, value: Any) -> float:
+    """Return one finite number as a float."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
+        raise TiltlensError(f"`{name}` must be a finite number, got {value!r}.", "give one plain number.")
+    return float(value)
+
+
+def _place(index: NDArray[np.intp]) -> int | tuple[int, ...]:
+    return int(index[0]) if len(index) == 1 else tuple(int(i) for i in index)

@@ -1,0 +1,197 @@
+"""Drives against reveals, one mark a feature: where on the map does the gap come from?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tiltlens.views.figures.figure import Figure, data, figure, nothing
+from tiltlens.views.figures.placement import placed, spread
+from tiltlens.views.figures.reading import Record, features
+from tiltlens.views.figures.theme import DIVERGING, FAINT, INK, QUIET, WIDTH, altair, halo
+from tiltlens.views.figures.words import interval, number, points, versus
+
+LEVELS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+LABELLED = 10
+HEIGHT = 400
+RAISES, LOWERS, NEITHER = "audited score higher", "audited score lower", "neither"
+LIMIT = 150
+NARROW = 440  # pixels, in which the names of the corners would lie on each other
+ENDS: dict[str, Any] = {"left": 0, "right": "width"}
+FIELDS = ("reveals", "drives", "gap", "alignment")
+
+
+def proxy_map(comparison: Record, materiality: float = 0.005) -> Figure:
+    """Return the proxy map: how far each feature reveals the group and drives the score, and how they are aligned."""
+    title = "Proxy map"
+    drawn = [row for row in features(comparison, None) if row["reveals"] is not None and row["drives"] is not None]
+    if not drawn:
+        return nothing(title, "no feature has both numbers of the map")
+    records = [_record(row) for row in drawn]
+    right, top = (_end(records, name) for name in ("reveals", "drives"))
+    # Labels are placed for the usual width: on a wider page they only have more room.
+    named = placed(records[:LABELLED], WIDTH / right, HEIGHT / top, WIDTH, HEIGHT)
+    records = [record | place for record, place in zip(records, named, strict=False)] + records[LABELLED:]
+    first = drawn[0]
+    description = (
+        f"{versus(comparison)}. Each mark is a feature: further right it reveals the group more, further up it drives "
+        f"the score more. Curves join places of equal points of the gap. Strongest: {first['label']}, "
+        f"{points(first['gap'])} points."
+    )
+    labelled = (
+        f"the {LABELLED} strongest of {len(drawn)} features have names and intervals" if len(drawn) > LABELLED else ""
+    )
+    note = "curves: points of the gap where both are fully aligned"
+    chart = _drawn(records, right, top, _levels(right * top, materiality), materiality)
+    return figure(chart, records, title, description, note, labelled)
+
+
+def _record(row: Record) -> Record:
+    gap, alignment = row["gap"], row["alignment"]
+    record = {"feature": row["feature"], "label": row["label"], "verdict": row["verdict"]}
+    for name in FIELDS:
+        record |= {name: row[name], f"{name}_low": row[f"{name}_low"], f"{name}_high": row[f"{name}_high"]}
+    return record | {
+        "sign": NEITHER if not gap else RAISES if gap > 0 else LOWERS,
+        "gap_text": f"{points(gap)} ({interval(row['gap_low'], row['gap_high'], points)})",
+        "alignment_text": number(alignment, 2),
+        "name": None,
+        "dx": 0,
+        "dy": 0,
+        "align": "left",
+    }
+
+
+def _end(records: list[Record], name: str) -> float:
+    """Return where an axis ends: beyond every mark and its interval."""
+    return 1.08 * max(max(record[name], record[f"{name}_high"] or 0.0) for record in records) or 0.1
+
+
+def _levels(most: float, materiality: float) -> list[float]:
+    """Return at most five levels whose curves cross the map, the materiality among them."""
+    is_drawn = 0 < materiality < most
+    least = materiality if is_drawn else 0.0
+    rounds = [level for level in LEVELS if least < level < 0.75 * most][-4:]
+    return sorted([materiality, *rounds] if is_drawn else rounds)
+
+
+def _curve(level: float, right: float, top: float, materiality: float) -> list[Record]:
+    """Return drives = level / reveals within the map."""
+    start, count = level / top, 32
+    xs = [start * (right / start) ** (step / count) for step in range(count + 1)]
+    return [
+        {"level": level, "is_material": level == materiality, "step": step, "reveals": x, "drives": level / x}
+        for step, x in enumerate(xs)
+    ]
+
+
+def _curve_names(levels: list[float], right: float, top: float, materiality: float) -> list[Record]:
+    """Return the curves' names at their right ends, moved apart."""
+    heights = spread([level / right for level in levels], 13 * top / HEIGHT)
+    return [
+        {"reveals": right, "drives": height}
+        | {"name": f"{points(level, sign=False)} pt" + (" (materiality)" if level == materiality else "")}
+        for level, height in zip(levels, heights, strict=True)
+    ]
+
+
+def _drawn(records: list[Record], right: float, top: float, levels: list[float], materiality: float) -> Any:
+    alt = altair()
+    x = alt.X(
+        "reveals:Q",
+        title="reveals the group (√χ² between the groups) →",
+        scale=alt.Scale(domain=[0, right], nice=False),
+    )
+    y = alt.Y(
+        "drives:Q",
+        title="drives the score (standard deviation it explains) →",
+        scale=alt.Scale(domain=[0, top], nice=False),
+    )
+    curves = _curves(levels, right, top, materiality)
+    layers = [*curves, *_regions(), *_whiskers(x, y), _marks(records, x, y), *_names(x, y)]
+    return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
+
+
+def _regions() -> list[Any]:
+    alt = altair()
+    corners = [
+        ("reveals the group and drives the score", "right", "top"),
+        ("reveals, unused", "right", "bottom"),
+        ("drives, neutral", "left", "top"),
+        ("neither", "left", "bottom"),
+    ]
+    layers, shown = [], alt.expr(f"width < {NARROW} ? 0 : 1")
+    for place, (text, side, end) in enumerate(corners):
+        down = 6 if end == "top" else HEIGHT - 6
+        base = alt.Chart(data([{"text": text}], f"region_{place}"))
+        base = base.encode(text=alt.Text("text:N"), y=alt.value(down), x=alt.value(ENDS[side]))
+        inwards = -6 if side == "right" else 6
+        style = {"color": QUIET, "fontStyle": "italic", "limit": 300, "opacity": shown}
+        layers += halo(base, align=side, baseline=end, dx=inwards, **style)
+    return layers
+
+
+def _curves(levels: list[float], right: float, top: float, materiality: float) -> list[Any]:
+    alt = altair()
+    if not levels:
+        return []
+    curves = [point for level in levels for point in _curve(level, right, top, materiality)]
+    base = alt.Chart(data(curves, "curves")).encode(x=alt.X("reveals:Q"), y=alt.Y("drives:Q"))
+    lines = base.mark_line(color=FAINT, strokeWidth=1, clip=True).encode(
+        detail=alt.Detail("level:N"),
+        strokeDash=alt.condition("datum.is_material", alt.value([6, 3]), alt.value([1, 0])),
+    )
+    ends = alt.Chart(data(_curve_names(levels, right, top, materiality), "curve_names"))
+    ends = ends.mark_text(align="left", dx=4, fontSize=11, color=QUIET)
+    return [lines, ends.encode(x=alt.X("reveals:Q"), y=alt.Y("drives:Q"), text=alt.Text("name:N"))]
+
+
+def _whiskers(x: Any, y: Any) -> list[Any]:
+    alt = altair()
+    base = alt.Chart().mark_rule(color=QUIET, strokeWidth=1.2, opacity=0.7)
+    across = base.encode(x=alt.X("reveals_low:Q", title=x["title"]), x2=alt.X2(field="reveals_high"), y=y)
+    along = base.encode(x=x, y=alt.Y("drives_low:Q", title=y["title"]), y2=alt.Y2(field="drives_high"))
+    return [
+        across.transform_filter("datum.name != null && datum.reveals_low != null && datum.reveals_high != null"),
+        along.transform_filter("datum.name != null && datum.drives_low != null && datum.drives_high != null"),
+    ]
+
+
+def _marks(records: list[Record], x: Any, y: Any) -> Any:
+    alt = altair()
+    chosen = alt.selection_point(name="feature", fields=["feature"])
+    scale = alt.Scale(domain=[-1, 1], range=DIVERGING, clamp=True, interpolate="rgb")
+    legend = alt.Legend(gradientLength=130, values=[-1, 0, 1], orient="top", direction="horizontal")
+    colour = alt.Color("alignment:Q", scale=scale, title="alignment, −1 to 1", legend=legend)
+    shapes = alt.Scale(domain=[RAISES, LOWERS, NEITHER], range=["triangle-up", "triangle-down", "circle"])
+    return (
+        alt.Chart(name="marks")
+        .mark_point(filled=True, size=130, opacity=1, stroke=INK, strokeWidth=0.8, invalid=None)
+        .encode(
+            x=x,
+            y=y,
+            color=alt.condition("isValid(datum.alignment)", colour, alt.value("white")),
+            shape=alt.Shape("sign:N", scale=shapes, title="sign of its points", legend=_signs(records)),
+            tooltip=[
+                alt.Tooltip("label:N", title="feature"),
+                alt.Tooltip("gap_text:N", title="points of the gap"),
+                alt.Tooltip("reveals:Q", title="reveals the group", format=".3f"),
+                alt.Tooltip("drives:Q", title="drives the score", format=".3f"),
+                alt.Tooltip("alignment_text:N", title="alignment"),
+                alt.Tooltip("verdict:N", title="verdict"),
+            ],
+        )
+        .add_params(chosen)
+    )
+
+
+def _signs(records: list[Record]) -> Any:
+    present = {record["sign"] for record in records}
+    values = [sign for sign in (RAISES, LOWERS, NEITHER) if sign in present]
+    return altair().Legend(orient="top", direction="horizontal", values=values, symbolFillColor=QUIET)
+
+
+def _names(x: Any, y: Any) -> list[Any]:
+    alt = altair()
+    base = alt.Chart().transform_filter("datum.name != null").encode(x=x, y=y, text=alt.Text("name:N"))
+    place = {"dx": alt.expr("datum.dx"), "dy": alt.expr("datum.dy"), "align": alt.expr("datum.align")}
+    return halo(base, fontWeight=600, limit=LIMIT, **place)

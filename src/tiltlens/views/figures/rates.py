@@ -1,0 +1,100 @@
+"""Favourable rates of all groups, and their ratios to the reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tiltlens.views.figures.figure import Figure, data, figure, nothing
+from tiltlens.views.figures.reading import Record, span
+from tiltlens.views.figures.theme import AUDITED, QUIET, REFERENCE, altair
+from tiltlens.views.figures.words import GROUP, interval, labels, number, percent
+
+GROUPS = 30
+FOUR_FIFTHS = 0.8
+
+
+def rates(audit: Record) -> Figure:
+    """Return the favourable rate of every group with its interval, and the impact ratio beside it."""
+    title = "Favourable rates and impact ratios"
+    found = list(audit["comparisons"].values())
+    if not found:
+        return nothing(title, "there is no group to compare")
+    rows = [_row(found[0]["reference"], "reference", found[0]["favourable_rates"]["reference"], None)]
+    rows += [_row(c["audited"], "audited", c["favourable_rates"]["audited"], c["impact_ratio"]) for c in found]
+    texts = labels((row["group"] for row in rows[:GROUPS]), GROUP)
+    records = [row | {"label": f"{text} ({row['role']})"} for row, text in zip(rows, texts, strict=False)]
+    parts = ", ".join(f"{record['label']} {percent(record['rate'], 1)}" for record in records[:6])
+    description = f"One row a group: its favourable rate and, beside it, that rate over the reference's. {parts}."
+    more = f"the first {GROUPS} of {len(rows)} groups" if len(rows) > GROUPS else ""
+    return figure(_panels(records), records, title, description, "with intervals" if _has_ends(records) else "", more)
+
+
+def _has_ends(records: list[Record]) -> bool:
+    return any(record["rate_low"] is not None for record in records)
+
+
+def _row(name: str, role: str, rate: Record, ratio: Record | None) -> Record:
+    ratio = ratio or {"value": None, "low": None, "high": None}
+    return {
+        "group": name,
+        "role": role,
+        **{"rate" + end: rate[key] for end, key in (("", "value"), ("_low", "low"), ("_high", "high"))},
+        **{"ratio" + end: ratio[key] for end, key in (("", "value"), ("_low", "low"), ("_high", "high"))},
+        "rate_text": f"{percent(rate['value'], 1)} ({interval(rate['low'], rate['high'], percent)})",
+        "ratio_text": "–" if ratio["value"] is None else _with_interval(ratio),
+    }
+
+
+def _with_interval(ratio: Record) -> str:
+    return f"{number(ratio['value'])} ({interval(ratio['low'], ratio['high'])})"
+
+
+def _panels(records: list[Record]) -> Any:
+    alt = altair()
+    rate = alt.X("rate:Q", title=["favourable rate", "● audited   ◼ reference"], scale=_scale(records, "rate", []))
+    rate.axis = alt.Axis(format=".0%", tickCount=5)
+    scale = _scale(records, "ratio", [FOUR_FIFTHS, 1.0])
+    ratio = alt.X("ratio:Q", title=["impact ratio: audited ÷ reference", "dashed: four fifths"], scale=scale)
+    lines = [{"at": 1.0, "kind": "equal"}, {"at": FOUR_FIFTHS, "kind": "four fifths"}]
+    dash = alt.StrokeDash("kind:N", scale=alt.Scale(domain=["equal", "four fifths"], range=[[1, 0], [4, 3]]))
+    dash.legend = None
+    marks = alt.Chart(data(lines, "lines")).mark_rule(color=QUIET).encode(x=alt.X("at:Q"), strokeDash=dash)
+    panels = [
+        _panel("rate", rate, True).properties(width=300, height=alt.Step(30)),
+        alt.layer(marks, _panel("ratio", ratio, False)).properties(width=300, height=alt.Step(30)),
+    ]
+    return alt.hconcat(*panels, spacing=20)
+
+
+def _scale(records: list[Record], name: str, more: list[float]) -> Any:
+    """Return a scale that shows the intervals, and no more than it must."""
+    ends = [record[name + end] for record in records for end in ("", "_low", "_high")]
+    domain = span([end for end in ends if end is not None] + more, 0.12, 0.1)
+    return altair().Scale(domain=[max(domain[0], 0.0), domain[1]], nice=False, zero=False)
+
+
+def _panel(name: str, x: Any, is_first: bool) -> Any:
+    alt = altair()
+    y = alt.Y("label:N", sort=None, title=None)
+    y.axis = alt.Axis(ticks=False, domain=False, grid=True, labels=is_first, labelLimit=220)
+    roles = ["audited", "reference"]
+    colour = alt.Color("role:N", scale=alt.Scale(domain=roles, range=[AUDITED, REFERENCE]), legend=None)
+    shape = alt.Shape("role:N", scale=alt.Scale(domain=roles, range=["circle", "square"]), legend=None)
+    tooltip = [
+        alt.Tooltip("label:N", title="group"),
+        alt.Tooltip("rate_text:N", title="favourable rate"),
+        alt.Tooltip("ratio_text:N", title="impact ratio"),
+    ]
+    whiskers = alt.Chart().transform_filter(f"datum.{name}_low != null && datum.{name}_high != null")
+    whiskers = whiskers.mark_rule(strokeWidth=1.8)
+    dots = alt.Chart().transform_filter(f"datum.{name} != null").mark_point(filled=True, size=95, opacity=1)
+    return alt.layer(
+        alt.Chart().mark_point(opacity=0).encode(y=y),
+        whiskers.encode(
+            x=alt.X(f"{name}_low:Q", title=x["title"], scale=x["scale"]),
+            x2=alt.X2(field=f"{name}_high"),
+            y=y,
+            color=colour,
+        ),
+        dots.encode(x=x, y=y, color=colour, shape=shape, tooltip=tooltip),
+    )

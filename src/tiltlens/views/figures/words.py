@@ -1,0 +1,71 @@
+"""Text for figures: names from data made safe to draw, and numbers made readable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tiltlens.views.formats import LONGEST, label
+
+GROUP = 24
+
+
+def labels(names: Iterable[Any], longest: int = LONGEST) -> list[str]:
+    """Return names that can be drawn and told apart."""
+    texts = [label(name, longest) or "(empty)" for name in names]
+    used, taken = set(texts), set[str]()  # a number must not make a text that another name has already
+    found = []
+    for text in texts:
+        candidate, count = text, 1
+        while candidate in taken or (count > 1 and candidate in used):
+            count += 1
+            candidate = f"{text} ({count})"
+        taken.add(candidate)
+        found.append(candidate)
+    return found
+
+
+def points(value: float | None, sign: bool = True) -> str:
+    """Return a part of the gap in points, hundredths of the score."""
+    if value is None:
+        return "–"
+    return (f"{100 * value:+z.2f}" if sign else f"{100 * value:g}").replace("-", "−")
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Return a number, or a dash where there is none."""
+    return "–" if value is None else f"{value:z.{digits}f}".replace("-", "−")
+
+
+def percent(value: float | None, digits: int = 0) -> str:
+    """Return a share as a percentage, or a dash where there is none."""
+    return "–" if value is None else f"{100 * value:.{digits}f} %"
+
+
+def interval(low: float | None, high: float | None, shown: Any = number) -> str:
+    """Return the ends of an interval in words."""
+    if low is None and high is None:
+        return "no interval"
+    return f"{shown(low)} to {'no limit' if high is None else shown(high)}"
+
+
+def groups(comparison: dict[str, Any]) -> tuple[str, str]:
+    """Return the names of both groups with their roles."""
+    return f"{label(comparison['audited'], GROUP)} (audited)", f"{label(comparison['reference'], GROUP)} (reference)"
+
+
+def versus(comparison: dict[str, Any]) -> str:
+    """Return who is compared with whom."""
+    return (
+        f"{label(comparison['audited'], GROUP)} (audited) against {label(comparison['reference'], GROUP)} (reference)"
+    )
+
+
+def strongest(count: int, shown: int, what: str = "features") -> str:
+    """Return how many are shown, where not all are."""
+    return f"the {shown} strongest of {count} {what}" if count > shown else ""
+
+
+def joined(parts: Sequence[str]) -> str:
+    """Return the parts that say something, as one line."""
+    return "; ".join(part for part in parts if part)

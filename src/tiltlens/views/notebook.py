@@ -1,0 +1,61 @@
+"""Results as a few lines of HTML, for notebooks. Names come from data: every text is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+from tiltlens.views.formats import count, interval, label, number, percent, points
+from tiltlens.views.rule_lines import does_not_decide, rows_read, rule_lines, title, unknown_people
+
+SHOWN = ("gap", "impact_ratio", "output_divergence", "input_divergence", "descent_rate", "unexplained")
+FEATURES = 10
+
+
+def audit_html(title: str, comparisons: Sequence[str]) -> str:
+    """Return an audit: a line about it, then its comparisons."""
+    return f"<div><p><b>{escape(label(title, 200))}</b></p>{''.join(comparisons)}</div>"
+
+
+def comparison_html(c: dict[str, Any]) -> str:
+    """Return a comparison: its estimates and its strongest features."""
+    who = f"{escape(label(c['audited']))} ({count(c['rows']['audited'])}, audited)"
+    other = f"{escape(label(c['reference']))} ({count(c['rows']['reference'])}, reference)"
+    estimates = [
+        (name.replace("_", " "), number(c[name]["value"]), interval(c[name])) for name in SHOWN if c[name] is not None
+    ]
+    features = [
+        (label(row["feature"]), points(row["gap"]), percent(row["share"]), row["verdict"]) for row in c["proxies"]
+    ]
+    more = len(features) - FEATURES
+    rest = f"<p>and {more} more features in <code>.proxies</code></p>" if more > 0 else ""
+    return (
+        f"<div><p><b>{who}</b> against <b>{other}</b></p>"
+        + _table(("quantity", "value", "interval"), estimates)
+        + _table(("feature", "points of the gap", "share of the correction", "verdict"), features[:FEATURES])
+        + rest
+        + "</div>"
+    )
+
+
+def rule_tables_html(summary: dict[str, Any]) -> str:
+    """Return the tables of a rule: what it is, each table, and what a reader has to know."""
+    rule = summary["rule"]
+    tables = "".join(_rule_table(summary, table) for table in summary["tables"])
+    notes = "".join(f"<li>{escape(note)}</li>" for note in (*summary["notes"], does_not_decide(rule)))
+    return (
+        f"<div><p><b>{escape(rule['title'])}</b><br>{escape(rule['citation'])} ({escape(rule['dated'])})</p>"
+        f"<p>{escape(rows_read(summary))}</p>{tables}<ul>{notes}</ul></div>"
+    )
+
+
+def _rule_table(summary: dict[str, Any], table: dict[str, Any]) -> str:
+    head, rows = rule_lines(summary, table)
+    return f"<p>{escape(title(table))}</p>" + _table(head, rows) + f"<p>{escape(unknown_people(table))}</p>"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    titles = "".join(f"<th>{escape(name)}</th>" for name in head)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>"

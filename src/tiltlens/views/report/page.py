@@ -1,0 +1,106 @@
+"""The page: figures and tables of a summary, put together into one file that needs no network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from tiltlens.errors import MissingExtraError
+from tiltlens.views import formats
+from tiltlens.views.figures.reading import dial_place
+from tiltlens.views.figures.theme import vl_convert
+from tiltlens.views.json_file import write_text
+from tiltlens.views.report import sections, words
+
+DATA_LIMIT = 1_600_000  # characters of numbers; with the drawing library the page stays below 3 MB
+DIGITS = 10
+FILTERS = ("number", "interval", "points", "percent", "count", "p_value", "label")
+
+
+def write_report(summary: dict[str, Any], path: str | Path) -> None:
+    """Write the report of an audit's summary, whole or not at all."""
+    write_text(Path(path), page(summary))
+
+
+def page(summary: dict[str, Any]) -> str:
+    """Return the report as one HTML text, the widest gaps first."""
+    summary = sections.by_gap(summary)
+    comparisons = [sections.section(summary, place, name) for place, name in enumerate(summary["comparisons"])]
+    overview = sections.overview(summary)
+    data = _data(summary, [overview, *(drawing for one in comparisons for drawing in one.drawings.values())])
+    scripts = [str(vl_convert().javascript_bundle()), _own("page.js")]  # Vega, which draws, and our own
+    text: str = (
+        _environment()
+        .get_template("page.html")
+        .render(
+            audit=summary,
+            words=words,
+            pictured=sections.PICTURED,
+            dial_place=dial_place,
+            overview=overview,
+            comparisons=comparisons,
+            data=data,
+            scripts=scripts,
+            hashes=[_sha256(script) for script in scripts],
+            style=_own("page.css"),
+        )
+    )
+    return text
+
+
+def _environment() -> Any:
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError:
+        raise MissingExtraError(
+            "a report must have the package jinja2 to be made, got an installation without it.",
+            "pip install altair vl-convert-python jinja2",
+        ) from None
+    loader = PackageLoader("tiltlens.views.report", "pieces")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment.filters |= {name: getattr(formats, name) for name in FILTERS}
+    return environment
+
+
+def _own(name: str) -> str:
+    return files("tiltlens.views.report").joinpath("pieces", name).read_text(encoding="utf-8")
+
+
+def _sha256(text: str) -> str:
+    """Return the hash by which a browser knows a script as ours; it runs no other."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _data(summary: dict[str, Any], drawings: list[sections.Drawing]) -> str:
+    """Return what the page's script needs, as JSON that cannot end its element."""
+    specs = {drawing.element: drawing.spec for drawing in drawings}
+    pictured = list(summary["comparisons"].values())[: sections.PICTURED]
+    moving = {str(place): sections.moving(c) for place, c in enumerate(pictured)}
+    settings = summary["settings"]
+    confidence = None if settings["folds"] is None else settings["confidence"]
+    text = _json({"specs": specs, "comparisons": moving, "confidence": confidence})
+    while len(text) > DATA_LIMIT and sections.shorten(moving):
+        text = _json({"specs": specs, "comparisons": moving, "confidence": confidence})
+    return text
+
+
+def _json(value: Any) -> str:
+    text = json.dumps(_rounded(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for letter in "<>&\u2028\u2029":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return text
+
+
+def _rounded(value: Any) -> Any:
+    """Return the value with ten significant digits in every number."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, dict):
+        return {key: _rounded(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(entry) for entry in value]
+    return value

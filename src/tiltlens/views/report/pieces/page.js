@@ -1,0 +1,206 @@
+"use strict";
+// The page's own numbers: shares along the dial and profiles on request. Text from the data only ever becomes
+// textContent.
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const views = {};
+  const tableRows = 25;
+
+  const make = (tag, attributes = {}, ...children) => {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    for (const child of children) element.append(child);
+    return element;
+  };
+  const percent = (share, digits = 1) => (share === null ? "–" : `${(100 * share).toFixed(digits)} %`);
+  const fixed = (value, digits = 3) => (value === null ? "–" : value.toFixed(digits));
+  const clamp = (value) => Math.min(Math.max(value, 0), 1);
+
+  // z of a two-sided interval, by bisection of the error function's series: no table, any confidence.
+  const quantile = (confidence) => {
+    const within = (z) => {
+      let term = z, sum = z;
+      for (let n = 1; n < 200; n += 1) { term *= -z * z / (2 * n); sum += term / (2 * n + 1); }
+      return sum * Math.sqrt(2 / Math.PI);
+    };
+    let low = 0, high = 6;
+    for (let step = 0; step < 100; step += 1) {
+      const middle = (low + high) / 2;
+      if (within(middle) < confidence) low = middle; else high = middle;
+    }
+    return (low + high) / 2;
+  };
+  const z = data.confidence === null ? null : quantile(data.confidence);
+  const turns = {};
+
+  // The share at λ = (1 − t, t): a ratio of two quadratics, its interval by Fieller.
+  const shareAt = (form, t) => {
+    const powers = [(1 - t) ** 2, (1 - t) * t, t ** 2];
+    const dot = (values) => powers.reduce((sum, power, i) => sum + power * values[i], 0);
+    const covariance = Array.from({ length: 6 }, () => new Array(6));
+    let next = 0;
+    for (let i = 0; i < 6; i += 1) for (let j = i; j < 6; j += 1) covariance[i][j] = covariance[j][i] = form.covariance[next++];
+    const block = (row, column) => dot(powers.map((_, i) => dot(powers.map((__, j) => covariance[row + i][column + j]))));
+    const top = dot(form.numerator), bottom = dot(form.denominator);
+    const vTop = Math.max(block(0, 0), 0), vBoth = block(0, 3), vBottom = Math.max(block(3, 3), 0);
+    const value = bottom > 0 ? clamp(top / bottom) : 0;
+    if (z === null) return { value, low: null, high: null };
+    if (!(bottom > 0 && bottom >= 3 * Math.sqrt(vBottom))) return { value, low: 0, high: 1, isUnknown: true };
+    const a = bottom ** 2 - z ** 2 * vBottom, b = top * bottom - z ** 2 * vBoth, c = top ** 2 - z ** 2 * vTop;
+    if (a <= 0) return { value, low: 0, high: 1 };
+    const root = Math.sqrt(Math.max(b * b - a * c, 0));
+    return { value, low: clamp((b - root) / a), high: clamp((b + root) / a) };
+  };
+
+  const draw = async (element) => {
+    const spec = data.specs[element.id];
+    if (!spec || element.dataset.drawn) return;
+    element.dataset.drawn = "yes";
+    try {
+      const result = await window.vegaEmbed(element, spec, { renderer: "svg", actions: false });
+      views[element.id] = result.view;
+      const svg = element.querySelector("svg");
+      if (svg) svg.setAttribute("aria-hidden", "true");
+      element.dataset.drawn = "done";
+      if (element.id.startsWith("correction-")) turns[element.id.slice("correction-".length)]?.();
+    } catch (error) {
+      element.textContent = "This picture could not be drawn; its numbers are below.";
+      console.error(error);
+    }
+  };
+
+  const drawAll = () => Promise.all([...document.querySelectorAll(".drawing")].map(draw));
+
+  // One picture after the other, while the page is idle: all are there when it is printed.
+  const idle = window.requestIdleCallback ?? ((work) => setTimeout(work, 20));
+  const drawNext = (waiting) => {
+    if (waiting.length) idle(async () => { await draw(waiting[0]); drawNext(waiting.slice(1)); });
+  };
+
+  const dialShares = (section, part, position) => {
+    const t = part.dial[position].position;
+    const found = part.features.filter((feature) => feature.form).slice(0, tableRows)
+      .map((feature) => ({ feature, share: shareAt(feature.form, t) }));
+    const body = section.querySelector(".dial-shares tbody");
+    body.replaceChildren(...found.map(({ feature, share }) => {
+      const track = make("span", { class: "track", "aria-hidden": "true" });
+      const range = make("i");
+      range.style.left = `${100 * share.low}%`; range.style.width = `${100 * (share.high - share.low)}%`;
+      const middle = make("b"); middle.style.left = `${100 * share.value}%`;
+      track.append(range, middle);
+      const name = make("bdi"); name.textContent = [...feature.name].length > 40 ? `${[...feature.name].slice(0, 39).join("")}…` : feature.name;
+      return make("tr", {},
+        make("th", { scope: "row" }, name),
+        make("td", { "data-value": share.value }, share.isUnknown ? "not determined" : percent(share.value)),
+        z === null ? make("td", {}, "–")
+          : make("td", { "data-low": share.low, "data-high": share.high }, track, `${percent(share.low)} to ${percent(share.high)}`));
+    }));
+    const words = `λ2 = ${fixed(1 - t, 2)} on inputs, λ4 = ${fixed(t, 2)} on outputs.`;
+    section.querySelector(".position").textContent = words;
+    section.querySelector('input[type="range"]').setAttribute("aria-valuetext", words);
+  };
+
+  const dialDistribution = (place, part, position) => {
+    const view = views[`correction-${place}`];
+    if (!view) return;
+    const bins = part.correction[position];
+    // Only what was given: a spread would copy Vega's hidden identity, and the old rows would stay.
+    const rows = view.data("table").map((row, i) => ({
+      ...Object.fromEntries(Object.entries(row)), share: bins[i], withheld: bins[i] === null,
+      shown: bins[i] === null ? "withheld: 1 to 9 people, or told by them" : percent(bins[i]),
+    }));
+    view.data("table", rows).run();
+  };
+
+  const meanCorrection = (value, at) =>
+    value.means === null ? null
+      : at.intercept + at.on_log_odds * value.means[0] + at.on_scores.reduce((sum, slope, y) => sum + slope * value.means[y + 1], 0);
+
+  const place4 = (x) => `${100 * clamp((x + 4) / 8)}%`;
+  const box = (value, at, position) => {
+    const track = make("span", { class: "track", "aria-hidden": "true" });
+    const zero = make("u"); zero.style.left = "50%"; track.append(zero);
+    const spread = value.quantiles ? value.quantiles[position] : [null, null, null, null, null];
+    const span = (low, high, name) => {
+      if (low === null || high === null) return;
+      const part = make("i", name ? { class: name } : {});
+      part.style.left = place4(low); part.style.width = `${100 * (clamp((high + 4) / 8) - clamp((low + 4) / 8))}%`;
+      track.append(part);
+    };
+    span(spread[0], spread[4]); span(spread[1], spread[3], "half");
+    const mean = meanCorrection(value, at);
+    if (mean !== null) { const mark = make("b"); mark.style.left = place4(mean); track.append(mark); }
+    return track;
+  };
+
+  const people = (share, count, kind) => {
+    const bar = make("span", { class: `bar ${kind}`, "aria-hidden": "true" });
+    bar.style.width = `${share === null ? 0 : Math.round(100 * share)}px`;
+    const text = share === null ? "withheld (fewer than 10, or told by them)" : `${percent(share)} (${count.toLocaleString("en")})`;
+    return make("div", {}, bar, ` ${text}`);
+  };
+
+  const showProfile = (section, part, index, position) => {
+    const feature = part.features[index], at = part.dial[position];
+    const panel = section.querySelector(".profile");
+    const heading = make("h4"); heading.append("Profile of ", make("bdi", {}, feature.name));
+    const close = make("button", { type: "button", class: "close" }, "Close");
+    close.addEventListener("click", () => {
+      panel.hidden = true; delete section.dataset.feature;
+      const pressed = section.querySelector('button.feature[aria-pressed="true"]');
+      if (pressed) { pressed.setAttribute("aria-pressed", "false"); pressed.focus(); }
+    });
+    const hasMoved = feature.values.some((value) => value.share_moved !== null);
+    const head = ["value", "audited and reference", "mean score", "correction: mean, half and nine tenths of people (−4 to 4)"];
+    if (hasMoved) head.push("share after the least change");
+    const rows = feature.values.map((value) => {
+      const mean = meanCorrection(value, at);
+      const label = make("bdi"); label.textContent = value.value;
+      const cells = [
+        make("th", { scope: "row" }, label),
+        make("td", { class: "pair" }, people(value.share_audited, value.n, "audited"), people(value.share_reference, value.n_reference, "reference")),
+        make("td", {}, fixed(value.score)),
+        make("td", { "data-mean": mean === null ? "" : mean }, box(value, at, position), mean === null ? "–" : `mean ${mean.toFixed(2)}`),
+      ];
+      if (hasMoved) cells.push(make("td", {}, percent(value.share_moved)));
+      return make("tr", {}, ...cells);
+    });
+    if (!rows.length) rows.push(make("tr", {}, make("td", { colspan: head.length }, "left out to keep this page small")));
+    const table = make("table", {},
+      make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { scope: "col" }, text)))),
+      make("tbody", {}, ...rows));
+    const direction = make("p"); direction.textContent = feature.direction + (feature.notes ? ` (${feature.notes})` : "");
+    panel.replaceChildren(make("header", {}, heading, close), direction,
+      make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Profile" }, table));
+    panel.hidden = false;
+  };
+
+  for (const section of document.querySelectorAll("section.comparison")) {
+    const place = section.dataset.place, part = data.comparisons[place];
+    if (!part) continue;
+    const slider = section.querySelector('input[type="range"]');
+    const position = () => (slider ? Number(slider.value) : 0);
+    const turn = () => {
+      dialShares(section, part, position());
+      dialDistribution(place, part, position());
+      if (section.dataset.feature !== undefined) showProfile(section, part, Number(section.dataset.feature), position());
+    };
+    if (slider) { slider.addEventListener("input", turn); turns[place] = turn; turn(); }
+    for (const button of section.querySelectorAll("button.feature")) button.addEventListener("click", () => {
+      for (const other of section.querySelectorAll("button.feature")) other.setAttribute("aria-pressed", other === button);
+      section.dataset.feature = button.dataset.feature;
+      showProfile(section, part, Number(button.dataset.feature), position());
+      section.querySelector(".profile").scrollIntoView({ block: "nearest" });
+    });
+    const more = section.querySelector("button.show-more");
+    if (more) more.addEventListener("click", () => {
+      section.querySelector("tbody.more").hidden = false;
+      more.setAttribute("aria-expanded", "true"); more.hidden = true;
+      section.querySelector("tbody.more button.feature").focus();
+    });
+  }
+  drawNext([...document.querySelectorAll(".drawing")]);
+  window.addEventListener("beforeprint", drawAll);
+  // For tests, and for readers with a console: the shares that a histogram shows.
+  window.tiltlens = { drawn: (id) => views[id].data("table").map((row) => row.share) };
+})();

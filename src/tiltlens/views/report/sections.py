@@ -1,0 +1,132 @@
+"""The parts of the page: which figures a comparison is shown with, and the numbers that move in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from tiltlens.views import figures
+from tiltlens.views.figures import Figure
+from tiltlens.views.figures.reading import dial_place
+from tiltlens.views.formats import label
+from tiltlens.views.report import words
+
+PICTURED = 8  # groups with pictures, profiles and a dial: the page must stay small
+CORRECTION = (
+    "Histogram of the correction function over the audited group, at the position of the dial. Records right of 0 "
+    "would have to become more common among them, records left of 0 rarer."
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawing:
+    """A figure on the page. Title and note are the page's own text: they wrap, and are read aloud."""
+
+    element: str
+    title: str
+    note: str
+    description: str
+    spec: dict[str, Any]
+    table: pl.DataFrame
+    table_note: str = ""
+
+    @classmethod
+    def of(cls, element: str, figure: Figure) -> Drawing:
+        """Return a figure that fills its column."""
+        spec = figure.spec(width="container") | {"background": "transparent"}
+        heading = spec.pop("title")
+        return cls(element, figure.title, heading.get("subtitle", ""), figure.description, spec, figure.table)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Section:
+    """One audited group on the page: its place, its numbers, its sentences and its drawings by name."""
+
+    place: int
+    name: str
+    c: dict[str, Any]
+    found: list[str]
+    sure: list[str]
+    drawings: dict[str, Drawing]
+
+
+def overview(summary: dict[str, Any]) -> Drawing:
+    """Return the picture of all groups together."""
+    return Drawing.of("rates", figures.rates(summary))
+
+
+def section(summary: dict[str, Any], place: int, name: str) -> Section:
+    """Return the part of the page about one audited group; beyond the first few groups, without pictures."""
+    c, settings = summary["comparisons"][name], summary["settings"]
+    drawings = _drawings(c, place, settings) if place < PICTURED else {}
+    return Section(place, name, c, words.found_words(c, settings), words.sure_words(c), drawings)
+
+
+def _drawings(c: dict[str, Any], place: int, settings: dict[str, Any]) -> dict[str, Drawing]:
+    position = dial_place(c)
+    drawn = {
+        "outputs": figures.outputs(c),
+        "waterfall": figures.waterfall(c),
+        "map": figures.proxy_map(c, settings["materiality"]),
+        "shares": figures.shares(c),
+        "ways": figures.ways(c),
+        "correction": figures.correction_distribution(c, position),
+        "overlap": figures.overlap(c),
+        "calibration": figures.calibration(c),
+    }
+    if c["balance"] is not None:
+        drawn["balance"] = figures.balance(c)
+    drawings = {key: Drawing.of(f"{key}-{place}", figure) for key, figure in drawn.items()}
+    at = c["bins"]["dial"][position]["position"]
+    turning = replace(drawings["correction"], note="", table_note=f"at the dial's first position, {at:.2f}")
+    return drawings | {"correction": replace(turning, description=CORRECTION)}
+
+
+def by_gap(summary: dict[str, Any]) -> dict[str, Any]:
+    """Return the summary with the widest gaps first."""
+    widest = sorted(summary["comparisons"].items(), key=lambda pair: -abs(pair[1]["gap"]["value"]))
+    return summary | {"comparisons": dict(widest)}
+
+
+def moving(c: dict[str, Any]) -> dict[str, Any]:
+    """Return the numbers of a comparison that follow the dial or a click, features as a list: a name is no key."""
+    return {
+        "dial": c["bins"]["dial"],
+        "correction": c["bins"]["correction"],
+        "features": [_feature(c, row) for row in c["proxies"]],
+    }
+
+
+def _feature(c: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    profile = c["bins"]["profiles"][row["feature"]]
+    unused = {"correction", "scores"}
+    values = [{key: entry for key, entry in value.items() if key not in unused} for value in profile["values"]]
+    for value, full in zip(values, profile["values"], strict=True):
+        value["value"] = label(full["value"], 100)
+        value["means"] = None if full["scores"] is None else [full["log_odds"], *full["scores"]]
+    return {
+        "name": label(row["feature"], 200),
+        "form": None if c["dial"] is None or row["share"] is None else c["dial"][row["feature"]],
+        "direction": label(row["direction"], 400),
+        "notes": label(row["notes"], 400),
+        "values": values,
+    }
+
+
+def shorten(parts: dict[str, dict[str, Any]]) -> bool:
+    """Take quantiles, then whole profiles, from the weaker half of the features that have them.
+
+    Return whether there were any.
+    """
+    features = [feature for part in parts.values() for feature in part["features"]]
+    moving_ones = [one for one in features if any(value["quantiles"] for value in one["values"])]
+    for feature in moving_ones[len(moving_ones) // 2 :]:
+        feature["values"] = [value | {"quantiles": None} for value in feature["values"]]
+    if moving_ones:
+        return True
+    profiled = [one for one in features if one["values"]]
+    for feature in profiled[len(profiled) // 2 :]:
+        feature["values"] = []
+    return bool(profiled)

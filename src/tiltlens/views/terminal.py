@@ -1,0 +1,340 @@
+"""Summaries as text for a reader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from tiltlens.views.formats import interval, number, p_value, percent, points, whole_percent
+from tiltlens.views.rule_lines import does_not_decide, rows_read, rule_lines, title, unknown_people
+
+PAPER_NAMES = {
+    "rho_m": "maximal correlation of inputs and outcome",
+    "a1": "overlap of f_l (inputs) and f_m (outputs)",
+    "a2": "what f_l has beyond f_m",
+    "b1": "pull of the output difference",
+    "n_l": "weight of f_l in f~",
+    "n_m": "weight of f_m in f~",
+    "descent_rate": "Delta, how fast f~ lowers the objective",
+}
+QUANTITIES = {
+    "gap": "difference of the mean scores",
+    "impact_ratio": "favourable rate, audited ÷ reference",
+    "shortfall": "more people at the reference's rate",
+    "standardised_difference": "gap in standard deviations",
+    "output_divergence": "KL of the outcomes, nats",
+    "input_divergence": "KL of the inputs, nats",
+    "descent_rate": "Delta, pull towards the reference",
+    "unexplained": "gap between people with equal features",
+    "decisions_needed": "to tell the groups apart, errors 5 %",
+}
+DOES_NOT_SHOW = (
+    "Proxy evidence is a reason to look, not a finding of wrongdoing: the numbers are associations under this one "
+    "model and these data, they show no cause and are no verdict on a model or a person."
+)
+
+
+def print_audit(summary: dict[str, Any], console: Console) -> None:
+    """Print an audit: who was compared, how far apart they are, what carries it, and how sure that is."""
+    summary = printable(summary)
+    console.print(_rows(summary))
+    for audited, comparison in summary["comparisons"].items():
+        console.print(_comparison(summary, audited, comparison))
+    if summary["too_small"]:
+        names = ", ".join(summary["too_small"])
+        console.print(Text(f"\nFewer than 10 rows, too small to say anything: {names}.", "yellow"))
+    console.print(Text(f"\n{DOES_NOT_SHOW}", "dim"))
+
+
+def print_demo(summary: dict[str, Any], console: Console) -> None:
+    """Print the paper's experiment: the question, the answers, how sure they are, and what they do not show."""
+    for audited, c in summary["comparisons"].items():
+        honest = summary["cross_fitted"]["comparisons"][audited]
+        parts = [
+            _asked(summary, audited, c),
+            _heading("How far apart are the scores?"),
+            _outputs(audited, c),
+            _heading("Which way would the inputs have to move?"),
+            _correction(audited, c),
+            _heading("Who lies at the ends of that direction? (the paper's Table 1)"),
+            _prototypes(audited, c),
+            _heading("Which features carry it?"),
+            _shares(c),
+            _heading("How sure is that?"),
+            _side_by_side(c, honest),
+            _heading("Proxy evidence"),
+            _proxies(honest),
+            _heading("What this shows, and what it does not"),
+            _bullets(_caveats(c)),
+        ]
+        console.print(Group(*parts))
+
+
+def print_rule_tables(summary: dict[str, Any], console: Console) -> None:
+    """Print the tables of a rule: what it compares, the tables, and what they do not decide."""
+    summary = printable(summary)
+    rule = summary["rule"]
+    text = Text()
+    text.append(f"{rule['title']}\n", "bold")
+    text.append(f"{rule['citation']} ({rule['dated']})\n", "dim")
+    text.append(f"Compares {rule['compares']}.\n{rows_read(summary)}")
+    console.print(text)
+    for table in summary["tables"]:
+        console.print(_heading(title(table)), _rule_table(summary, table), sep="\n")
+        console.print(Text(unknown_people(table), "dim"))
+    console.print(_heading("To know"))
+    console.print(_bullets([*summary["notes"], does_not_decide(rule)]))
+
+
+@contextmanager
+def progress_bar(console: Console) -> Iterator[Callable[[str, float], None]]:
+    """Yield a function that moves a bar to a stage and a fraction; the bar is gone once all is done."""
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("reading", total=1.0)
+
+        def move(stage: str, fraction: float) -> None:
+            bar.update(task, description=printable(stage), completed=fraction)
+
+        yield move
+
+
+def printable(value: Any) -> Any:
+    """Return a summary whose texts hold no control characters: names come from data, not from us."""
+    if isinstance(value, dict):
+        return {printable(key): printable(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [printable(entry) for entry in value]
+    if isinstance(value, str):
+        return "".join(letter if letter.isprintable() else "�" for letter in value)
+    return value
+
+
+def _rule_table(summary: dict[str, Any], table: dict[str, Any]) -> RenderableType:
+    """Return one table with its notes below: beside it they would be too narrow to read."""
+    head, rows = rule_lines(summary, table)
+    found = Table(show_edge=False, pad_edge=False, header_style="bold")
+    width = len(table["columns"])
+    for place, name in enumerate(head[:-1]):
+        is_name = place < width
+        heading = name if is_name else "\n".join(name.rsplit(" ", 1))  # what is narrow leaves room for names
+        found.add_column(Text(heading), justify="left" if is_name else "right", no_wrap=not is_name, overflow="fold")
+    for row in rows:
+        found.add_row(*(Text(cell) for cell in row[:-1]))
+    return Group(found, _bullets(f"{' & '.join(row[:width])}: {row[-1]}." for row in rows if row[-1]))
+
+
+def _rows(summary: dict[str, Any]) -> RenderableType:
+    rows = summary["rows"]
+    gone = {reason.replace("_", " "): count for reason, count in rows.items() if reason not in ("read", "used")}
+    kept = [f"{count:,} {reason}" for reason, count in gone.items() if count]
+    kept += [f"rows with {reason} (not counted)" for reason, count in gone.items() if count is None]
+    text = Text()
+    text.append(f"tiltlens audit of {summary['channel']} by {summary['group']}", "bold")
+    text.append(
+        f"\n{rows['read']:,} rows read, {rows['used']:,} used{'; left out: ' + ', '.join(kept) if kept else ''}."
+    )
+    text.append(f" Favourable outcome: {summary['favourable']}.")
+    return text
+
+
+def _comparison(summary: dict[str, Any], audited: str, c: dict[str, Any]) -> RenderableType:
+    confidence = 100 * summary["settings"]["confidence"]
+    title = (
+        f"\n{audited} ({c['rows']['audited']:,}, audited) against {c['reference']} "
+        f"({c['rows']['reference']:,}, reference)"
+    )
+    parts: list[RenderableType] = [
+        Text(title, "bold cyan"),
+        _estimates(c, confidence),
+        _test(c),
+        _heading("Proxy evidence, in points of the gap"),
+        _proxies(c),
+        _bullets(_directions(c)),
+    ]
+    if c["notes"]:
+        parts += [_heading("To know"), _bullets(c["notes"])]
+    return Group(*parts)
+
+
+def _estimates(c: dict[str, Any], confidence: float) -> Table:
+    table = _table("quantity", "value", f"{confidence:g} % interval", "meaning")
+    rates = c["favourable_rates"]
+    for who in ("audited", "reference"):
+        table.add_row(f"favourable rate, {who}", number(rates[who]["value"]), interval(rates[who]), "")
+    for name, meaning in QUANTITIES.items():
+        if c[name] is not None:
+            table.add_row(name.replace("_", " "), number(c[name]["value"]), interval(c[name]), meaning)
+    return table
+
+
+def _test(c: dict[str, Any]) -> Text:
+    if c["equal_outputs"] is None:
+        return Text("Plug-in values, as in the paper: no intervals.", "dim")
+    return Text(
+        f"Test of equal outputs: {p_value(c['equal_outputs']['p_value'])}. Membership model: {c['membership']}.", "dim"
+    )
+
+
+def _proxies(c: dict[str, Any]) -> RenderableType:
+    table = _table("feature", "gap", "interval", "Shapley", "share", "total", "verdict")
+    for row in c["proxies"]:
+        table.add_row(
+            Text(str(row["feature"])),
+            points(row["gap"]),
+            f"[{points(row['gap_low'])}, {points(row['gap_high'])}]" if row["gap_low"] is not None else "–",
+            points(row["gap_shapley"]),
+            whole_percent(row["share"]),
+            whole_percent(row["total_share"]),
+            Text(row["verdict"], "bold" if "proxy evidence" in row["verdict"] else ""),
+        )
+    added = "they overlap; Shapley adds up"
+    if c["shapley_remainder"] is not None:
+        added += f" to the gap, but for {points(c['shapley_remainder'])} that the features leave"
+    note = Text(
+        "gap: points of the score that this feature's different distribution carries "
+        f"({added}). "
+        "share: of the correction, by this feature alone; total: lost without it.",
+        "dim",
+    )
+    return Group(table, note)
+
+
+def _directions(c: dict[str, Any]) -> Iterable[str]:
+    for row in c["proxies"]:
+        if "proxy evidence" in row["verdict"]:
+            partner = f"; together with {row['partner']}" if row["partner"] else ""
+            twin = f"; {row['redundant_with']} carries the same" if row["redundant_with"] else ""
+            yield f"{row['direction']}{partner}{twin}."
+
+
+def _asked(summary: dict[str, Any], audited: str, c: dict[str, Any]) -> RenderableType:
+    text = Text()
+    text.append("tiltlens demo: the experiment of “On the Direction of Discrimination” on real data\n\n", "bold")
+    text.append(
+        f"A logistic model predicts re-arrest ({summary['outcome']}) from five features. It never sees race. Which way "
+        f"does it lean between {audited} ({c['rows']['audited']:,} people, audited) and {c['reference']} "
+        f"({c['rows']['reference']:,} people, reference) defendants, and through which features?\n"
+    )
+    text.append(f"Data: {summary['dataset']}, {summary['rows']['used']:,} records.", "dim")
+    return text
+
+
+def _outputs(audited: str, c: dict[str, Any]) -> RenderableType:
+    table = _table("", "value", "meaning")
+    rows = [
+        (f"mean score, {audited}", f"{c['output']['audited']:.3f}", "predicted probability of re-arrest"),
+        (f"mean score, {c['reference']}", f"{c['output']['reference']:.3f}", "the same, reference group"),
+        ("gap", f"{c['gap']['value']:+.3f}", "difference of the two means"),
+        ("output divergence", f"{c['output_divergence']['value']:.5f}", "KL of the outcomes, in nats"),
+        ("decisions needed", f"{c['decisions_needed']['value']:,.0f}", "to tell the groups apart, errors 5 %"),
+        ("least change", f"{c['least_change']['cost']:.4f}", "of inputs that removes the gap, nats"),
+    ]
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _correction(audited: str, c: dict[str, Any]) -> RenderableType:
+    f, ends = c["correction"], [c["prototypes"][end]["correction"] for end in ("min", "max")]
+    text = Text()
+    text.append(
+        f"f~(x) = {f['intercept']:.4f} {f['on_log_odds']:+.4f} × log-odds of being {audited} "
+        f"{f['on_score']:+.4f} × score\n",
+        "bold",
+    )
+    text.append(
+        f"f~ has mean 0 and variance 1 among {audited} defendants. Records with f~ > 0 would have to become more "
+        f"common among them, those with f~ < 0 rarer. It runs from {ends[0]:.3f} to {ends[1]:.3f}; the "
+        f"largest valid step along it is {c['epsilon_max']:.3f}, and a small step lowers the objective by "
+        f"{-f['descent_rate']:.4f} times its length.\n"
+    )
+    table = _table("name", "value", "meaning")
+    for name, meaning in PAPER_NAMES.items():
+        table.add_row(name, f"{f[name]:.5f}", meaning)
+    return Group(text, table)
+
+
+def _prototypes(audited: str, c: dict[str, Any]) -> RenderableType:
+    p = c["prototypes"]
+    table = _table("feature", "f~ largest", "f~ smallest", "f~ nearest 0", numbers=False)
+    for feature in p["max"]["values"]:
+        table.add_row(feature, *(str(p[key]["values"][feature]) for key in ("max", "min", "near_zero")))
+    table.add_section()
+    table.add_row("value of f~", *(f"{p[key]['correction']:+.3f}" for key in ("max", "min", "near_zero")))
+    table.add_row(f"{audited} people", *(f"{p[key]['count']:,}" for key in ("max", "min", "near_zero")))
+    return table
+
+
+def _shares(c: dict[str, Any]) -> RenderableType:
+    table = _table("feature", "share", "inputs only", "outputs only")
+    for row in c["proxies"]:
+        ends = (row["share"], row["share_inputs"], row["share_outputs"])
+        table.add_row(row["feature"], *(percent(value) for value in ends))
+    note = Text(
+        "Share: the part of the correction that moving this feature's distribution alone could achieve. Features "
+        "overlap, so shares do not add up to 100 %. “Inputs only” aligns who the people are, “outputs only” aligns the "
+        "scores; the first column weighs both alike.",
+        "dim",
+    )
+    return Group(table, note)
+
+
+def _side_by_side(c: dict[str, Any], honest: dict[str, Any]) -> RenderableType:
+    table = _table("quantity", "paper", "cross-fitted", "95 % interval")
+    for name in ("gap", "output_divergence", "input_divergence", "descent_rate", "unexplained", "decisions_needed"):
+        ours = honest[name]
+        table.add_row(name.replace("_", " "), number(c[name]["value"]), number(ours["value"]), interval(ours))
+    theirs = {row["feature"]: row for row in c["proxies"]}
+    for row in honest["proxies"]:
+        ends = f"{percent(row['share_low'])} to {percent(row['share_high'])}"
+        table.add_row(
+            f"share of {row['feature']}", percent(theirs[row["feature"]]["share"]), percent(row["share"]), ends
+        )
+    note = Text(
+        "The paper fits one membership model on all rows and takes it as known: what it learns from noise counts as "
+        "difference. Cross-fitted numbers use models that have not seen the rows they are used on, remove the "
+        "first-order error that is left, and choose the kind of model by held-out data "
+        f"(here: {honest['membership']}).",
+        "dim",
+    )
+    return Group(table, note)
+
+
+def _caveats(c: dict[str, Any]) -> list[str]:
+    first, last = c["proxies"][0], c["proxies"][-1]
+    smallest = min(cell["count"] for cell in c["prototypes"].values())
+    return [
+        f"{first['feature']} is the strongest proxy evidence: both groups' records and the scores follow it, whichever "
+        "way inputs and outputs are weighed.",
+        f"{last['feature']} looks negligible at equal weights ({percent(last['share'])}), but carries "
+        f"{percent(last['share_outputs'])} when only the scores are to be aligned: one setting alone misleads.",
+        f"A corner of the table can rest on very few people (here as few as {smallest}); read it as an illustration.",
+        DOES_NOT_SHOW,
+    ]
+
+
+def _bullets(lines: Iterable[str]) -> Table:
+    table = Table.grid(padding=(0, 1))
+    for line in lines:
+        table.add_row("•", Text(line))
+    return table
+
+
+def _heading(title: str) -> Text:
+    return Text(f"\n{title}", "bold cyan")
+
+
+def _table(first: str, *others: str, numbers: bool = True) -> Table:
+    table = Table(show_edge=False, pad_edge=False, header_style="bold")
+    table.add_column(first, no_wrap=first != "feature", overflow="fold")
+    for name in others:
+        is_text = name in ("meaning", "verdict") or not numbers
+        table.add_column(name, justify="left" if is_text else "right", no_wrap=not is_text)
+    return table

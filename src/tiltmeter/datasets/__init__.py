@@ -1,9 +1,0 @@
-"""Small data that ships with the package."""
-
-from __future__ import annotations
-
-from tiltmeter.datasets.compas import FEATURES as COMPAS_FEATURES
-from tiltmeter.datasets.compas import LABELS as COMPAS_LABELS
-from tiltmeter.datasets.compas import load_compas
-
-__all__ = ["COMPAS_FEATURES", "COMPAS_LABELS", "load_compas"]
