@@ -18,11 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from tiltlens.models import membership as membership_models
-from tiltlens.models.candidates import CANDIDATES
-from tiltlens.models.membership import Membership, chosen_membership, prior_log_odds
-from tiltlens.theory.carriers import carrier
-from tiltlens.theory.crossfit import (
+from tiltlens.estimators.crossfit import (
     CLIP,
     Pairing,
     feature_share,
@@ -32,7 +28,11 @@ from tiltlens.theory.crossfit import (
     known_pairing,
     pairing,
 )
-from tiltlens.theory.uncertainty import Estimate, Rows
+from tiltlens.estimators.estimate import Estimate, Rows
+from tiltlens.estimators.feature_gap import carrier
+from tiltlens.models import membership as membership_models
+from tiltlens.models.candidates import CANDIDATES
+from tiltlens.models.membership import Membership, chosen_membership, prior_log_odds
 
 Floats = NDArray[np.float64]
 EDGES = np.array([-1.2, -0.8, -0.45, -0.15, 0.1, 0.4, 0.7, 1.05, 1.5])

@@ -20,8 +20,8 @@ import polars as pl
 from scipy.special import expit
 
 import tiltlens as tl
-from tiltlens.comparison import Comparison
-from tiltlens.theory.verdicts import JOINT, NOTHING, PROXY, UNDECIDED
+from tiltlens.estimators.verdicts import JOINT, NOTHING, PROXY, UNDECIDED
+from tiltlens.results.comparison import Comparison
 
 VERDICTS = (PROXY, JOINT, NOTHING, UNDECIDED)
 SIZE = 5_000

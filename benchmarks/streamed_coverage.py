@@ -17,8 +17,8 @@ import polars as pl
 
 import tiltlens as tl
 from benchmarks.coverage import AUDITED, TRUTHS, Tally, Truth, answers
+from tiltlens.estimators.estimate import Estimate
 from tiltlens.streams import sample, sources
-from tiltlens.theory.uncertainty import Estimate
 
 ROWS = 100_000
 STANDS_FOR = {4_000: "10 million rows", 1_250: "100 million rows"}

@@ -11,8 +11,8 @@ from pathlib import Path
 import tiltlens as tl
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
 from tiltlens.demo import AUDITED, OUTCOME, REFERENCE
-from tiltlens.models.paper import outcome_scores
-from tiltlens.theory.simplex import simplex_ways
+from tiltlens.models.paper_fit import outcome_scores
+from tiltlens.paper.figure1 import simplex_paths
 from tiltlens.views import figures
 
 WORLD = tl.World([0.70, 0.21, 0.09], [0.24, 0.34, 0.42], channel=[0.85, 0.55, 0.15])
@@ -32,7 +32,7 @@ def gallery() -> dict[str, figures.Figure]:
     c = summary["comparisons"][AUDITED]
     found = {name: draw(c) for name, draw in figures.COMPARISON_FIGURES.items()}
     return found | {
-        "simplex": figures.simplex(simplex_ways(WORLD).to_dict()),
+        "simplex": figures.simplex(simplex_paths(WORLD).to_dict()),
         "correction_by_value": figures.correction_by_value(c, "PriorCounts"),
         "profile": figures.profile(c, "PriorCounts"),
         "shares_along_dial": figures.shares_along_dial(c, audit[AUDITED].shares_along_dial()),

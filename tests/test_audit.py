@@ -13,9 +13,9 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 from tests.test_audit_engines import FEATURES, WAYS, assert_same_numbers, audited, people
 
 import tiltlens as tl
-from tiltlens.comparison import ESTIMATES
 from tiltlens.datasets import COMPAS_FEATURES, COMPAS_LABELS, load_compas
-from tiltlens.models.paper import outcome_scores
+from tiltlens.models.paper_fit import outcome_scores
+from tiltlens.results.comparison import ESTIMATES
 
 CODES = [f"{feature}_code" for feature in COMPAS_FEATURES]
 EXACT_UNDER_WEIGHTS = ("gap", "impact_ratio", "standardised_difference", "output_divergence", "input_divergence")

@@ -7,7 +7,7 @@ import pytest
 from tests.test_cli import tiltlens
 
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
-from tiltlens.models.paper import outcome_scores
+from tiltlens.models.paper_fit import outcome_scores
 
 FEATURES = ",".join(COMPAS_FEATURES)
 

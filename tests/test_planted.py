@@ -14,9 +14,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, StandardScaler
 
-from tiltlens.proxies import Total
-from tiltlens.theory.uncertainty import Ratio
-from tiltlens.theory.verdicts import JOINT, NOTHING, PROXY
+from tiltlens.estimators.estimate import Ratio
+from tiltlens.estimators.verdicts import JOINT, NOTHING, PROXY
+from tiltlens.results.proxies import Total
 
 SIZE = 5_000
 SEEDS = (0, 1, 2)

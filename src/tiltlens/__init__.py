@@ -1,15 +1,15 @@
 """Which way does a model lean, and through which features?"""
 
 from tiltlens.audit import Audit, audit
-from tiltlens.comparison import Comparison
 from tiltlens.errors import TiltlensError
+from tiltlens.estimators.estimate import Estimate
+from tiltlens.paper.correction import CorrectionFunction, correction_function
+from tiltlens.paper.logistic import logistic_case
+from tiltlens.paper.moments import GroupMoments
+from tiltlens.paper.world import World
+from tiltlens.results.comparison import Comparison
 from tiltlens.rules.tables import RuleTables, rule_tables
 from tiltlens.streams.sources import stream
-from tiltlens.theory.correction import CorrectionFunction, correction_function
-from tiltlens.theory.logistic import logistic_case
-from tiltlens.theory.moments import GroupMoments
-from tiltlens.theory.uncertainty import Estimate
-from tiltlens.theory.world import World
 
 __version__ = "0.1.0"
 

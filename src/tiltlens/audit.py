@@ -8,17 +8,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tiltlens.comparison import Comparison
 from tiltlens.engines.batches import Batches
 from tiltlens.engines.tables import column_names, shown
 from tiltlens.errors import DataError
 from tiltlens.memory import Request, RowAudit, audit_in_memory
-from tiltlens.models.channel import score_columns
 from tiltlens.models.groups import group_columns
-from tiltlens.people import People
+from tiltlens.models.scores import score_columns
 from tiltlens.progress import Listener, told_to
-from tiltlens.provenance import Provenance, check_provenance, provenance_of, stream_provenance
-from tiltlens.settings import Settings
+from tiltlens.results.comparison import Comparison
+from tiltlens.results.disclosure import told_rows
+from tiltlens.results.profiles import People
+from tiltlens.results.provenance import Provenance, check_provenance, provenance_of, stream_provenance
+from tiltlens.results.settings import Settings
 from tiltlens.streams.audit import check_streamed, streamed_audit
 from tiltlens.streams.pair import needs_rows
 from tiltlens.streams.reading import Question, asked_of_rows
@@ -34,7 +35,6 @@ from tiltlens.streams.sources import (
 from tiltlens.views.json_file import write_json
 from tiltlens.views.notebook import audit_html
 from tiltlens.views.report.page import write_report
-from tiltlens.withholding import told_rows
 
 SCHEMA = "tiltlens/audit/1"  # of to_dict and to_json; a change that breaks a reader raises the number
 

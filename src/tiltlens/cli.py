@@ -191,7 +191,7 @@ def _audited(files: tuple[str, ...], **options: Any) -> Audit:
     from tiltlens.audit import audit as run
     from tiltlens.engines.tables import check_columns, read_table
     from tiltlens.models.features import feature_names
-    from tiltlens.models.paper import outcome_scores
+    from tiltlens.models.paper_fit import outcome_scores
     from tiltlens.streams.sources import read_into_memory
 
     outcome, scores, stated = options.pop("outcome"), options.pop("scores"), options.pop("stated")

@@ -6,7 +6,7 @@ from typing import Any
 
 from tiltlens.audit import audit
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
-from tiltlens.models.paper import outcome_scores
+from tiltlens.models.paper_fit import outcome_scores
 
 PROVENANCE = {
     "data": "COMPAS, Broward County 2013-2014 (ProPublica)",

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tiltlens.audit import Audit
-from tiltlens.comparison import ESTIMATES, Comparison
 from tiltlens.errors import TiltlensError
-from tiltlens.theory.verdicts import JOINT, NOT_JUDGED, PROXY
+from tiltlens.estimators.verdicts import JOINT, NOT_JUDGED, PROXY
+from tiltlens.results.comparison import ESTIMATES, Comparison
 
 COMPARE: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,

@@ -10,13 +10,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.comparison import Comparison, compare
 from tiltlens.engines.tables import check_columns, column_names, column_of_values, native_columns, read_table, shown
 from tiltlens.errors import DataError
-from tiltlens.models.channel import Channel, channel_of, score_columns
+from tiltlens.estimators.estimate import Rows
 from tiltlens.models.features import Feature, design_columns, encode_features, feature_names
 from tiltlens.models.groups import Groups, group_columns, groups_of
-from tiltlens.models.kept import equal_to, numbers_of, weights_of
 from tiltlens.models.membership import (
     Membership,
     area_under_curve,
@@ -27,13 +25,15 @@ from tiltlens.models.membership import (
     known_membership,
     naming,
 )
-from tiltlens.models.paper import logistic_log_odds
-from tiltlens.pairs import PairRows
+from tiltlens.models.paper_fit import logistic_log_odds
+from tiltlens.models.scores import Channel, channel_of, score_columns
+from tiltlens.models.weights import equal_to, numbers_of, weights_of
+from tiltlens.paper.checks import Floats
 from tiltlens.progress import stage
-from tiltlens.provenance import asked
-from tiltlens.settings import Settings
-from tiltlens.theory.checks import Floats
-from tiltlens.theory.uncertainty import Rows
+from tiltlens.results.comparison import Comparison, compare
+from tiltlens.results.pairs import PairRows
+from tiltlens.results.provenance import asked
+from tiltlens.results.settings import Settings
 from tiltlens.threads import in_threads, one_thread
 
 Booleans = NDArray[np.bool_]

@@ -12,6 +12,7 @@ from tests.engines.test_tables import ENGINES
 
 from tiltlens.engines.tables import read_table
 from tiltlens.errors import DataError
+from tiltlens.estimators.estimate import Rows
 from tiltlens.models.features import (
     MISSING,
     OTHER,
@@ -22,7 +23,6 @@ from tiltlens.models.features import (
     feature_names,
     joined_feature,
 )
-from tiltlens.theory.uncertainty import Rows
 
 RNG = np.random.default_rng(0)
 

@@ -12,6 +12,18 @@ from sklearn.metrics import roc_auc_score
 from sklearn.naive_bayes import GaussianNB
 
 from tiltlens.errors import DataError, SupportError
+from tiltlens.estimators.crossfit import (
+    explained_variance,
+    feature_share,
+    gradient,
+    gradient_variance,
+    input_divergence,
+    learned_variance,
+    pairing,
+    unexplained,
+    unexplained_remainder,
+)
+from tiltlens.estimators.estimate import Rows, averaged
 from tiltlens.models import membership as module
 from tiltlens.models.balance import balance
 from tiltlens.models.candidates import CANDIDATES
@@ -28,18 +40,6 @@ from tiltlens.models.membership import (
     sampled_membership,
 )
 from tiltlens.models.regressions import left_out_expectations, part_log_ratios, reference_expectation
-from tiltlens.theory.crossfit import (
-    explained_variance,
-    feature_share,
-    gradient,
-    gradient_variance,
-    input_divergence,
-    learned_variance,
-    pairing,
-    unexplained,
-    unexplained_remainder,
-)
-from tiltlens.theory.uncertainty import Rows, averaged
 
 LOGISTIC = tuple(candidate for candidate in CANDIDATES if not candidate.is_trees)
 CURVED = tuple(candidate for candidate in CANDIDATES if candidate.name == "curved")

@@ -8,11 +8,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from tiltlens.estimators.estimate import Rows
+from tiltlens.estimators.outputs import gap
+from tiltlens.estimators.shapley import joint_cells, shapley_gaps
 from tiltlens.models.membership import row_folds
 from tiltlens.models.shapley import learned_shapley
-from tiltlens.theory.intervals import gap
-from tiltlens.theory.shapley import joint_cells, shapley_gaps
-from tiltlens.theory.uncertainty import Rows
 
 SHIFT = np.array([0.6, 0.3, 0.3, 0.0, 0.5, 0.0])
 SLOPES = np.array([0.1, 0.05, -0.05, 0.08, 0.0, 0.0])

@@ -15,7 +15,7 @@ from tests.test_audit_engines import FEATURES, assert_same_numbers, people
 import tiltlens as tl
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
 from tiltlens.engines import batches
-from tiltlens.models.paper import outcome_scores
+from tiltlens.models.paper_fit import outcome_scores
 
 WAYS = {
     "known": {},
@@ -181,8 +181,8 @@ def test_whole_numbers_too_large_in_one_batch_are_texts_in_all(monkeypatch, smal
 def test_joint_cells_are_the_same_however_the_filled_ones_are_found(counted, monkeypatch):
     expected = tl.audit(tl.stream(classed()), **PEOPLE).to_dict()
     monkeypatch.setattr("tiltlens.streams.powers.FEW_JOINT", 0)
-    monkeypatch.setattr("tiltlens.theory.shapley.FEW_VALUES", counted)
-    monkeypatch.setattr("tiltlens.theory.shapley.A_ROW", 0)
+    monkeypatch.setattr("tiltlens.estimators.shapley.FEW_VALUES", counted)
+    monkeypatch.setattr("tiltlens.estimators.shapley.A_ROW", 0)
     monkeypatch.setattr(batches, "BATCH", 37)  # batches with other cells
     assert_same_numbers(tl.audit(tl.stream(classed()), **PEOPLE).to_dict(), expected)
 

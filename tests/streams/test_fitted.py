@@ -15,17 +15,17 @@ from tests.test_audit_engines import FEATURES, assert_same_numbers, people
 import tiltlens as tl
 from tiltlens.engines import batches
 from tiltlens.engines.batches import FrameBatches, clean_batch
+from tiltlens.estimators import crossfit
+from tiltlens.estimators.dial import CORNERS
+from tiltlens.estimators.estimate import Rows
 from tiltlens.models import balance as balances
-from tiltlens.settings import Settings
+from tiltlens.results.settings import Settings
 from tiltlens.streams import audit as streams
 from tiltlens.streams import sample
 from tiltlens.streams.fitted import COLUMNS
 from tiltlens.streams.plan import FeatureTable, PairBatch, pair_batch
 from tiltlens.streams.reading import asked_of_rows
 from tiltlens.streams.survey import surveyed
-from tiltlens.theory import crossfit
-from tiltlens.theory.dial import CORNERS
-from tiltlens.theory.uncertainty import Rows
 
 NAMES = ["region", "job", "amount", "years"]
 

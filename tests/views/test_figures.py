@@ -15,7 +15,7 @@ from tests.test_audit_engines import audited, people
 from tests.views.summaries import HOSTILE, SUMMARIES, cross_fitted, cross_fitted_audit, hostile, many, plug_in
 
 import tiltlens as tl
-from tiltlens.theory.simplex import simplex_ways
+from tiltlens.paper.figure1 import simplex_paths
 from tiltlens.views import figures
 from tiltlens.views.figures.placement import placed, spread
 from tiltlens.views.figures.words import labels
@@ -50,7 +50,7 @@ def drawn(name):
     audit = cross_fitted_audit()
     audit["comparisons"] = {"only": c}
     found["rates"] = figures.rates(audit)
-    found["simplex"] = figures.simplex(simplex_ways(WORLD).to_dict())
+    found["simplex"] = figures.simplex(simplex_paths(WORLD).to_dict())
     return {key: (figure, figure.spec()) for key, figure in found.items()}
 
 
@@ -403,7 +403,7 @@ def test_the_words_of_the_ways_say_what_they_leave():
 
 
 def test_the_simplex_equals_its_ways():
-    summary = simplex_ways(WORLD).to_dict()
+    summary = simplex_paths(WORLD).to_dict()
     figure = figures.simplex(summary)
     for way in ("green", "red"):
         mine = figure.table.filter(pl.col("way").str.starts_with(way))

@@ -19,8 +19,8 @@ from tests.test_audit_engines import audited, people
 import tiltlens as tl
 from tiltlens.cli import main
 from tiltlens.errors import DataError
+from tiltlens.results.disclosure import withheld
 from tiltlens.views.report.page import page
-from tiltlens.withholding import withheld
 
 pytestmark = pytest.mark.browser
 

@@ -10,8 +10,8 @@ from tests.test_audit_engines import audited, people
 
 import tiltlens as tl
 from tiltlens.errors import DataError
-from tiltlens.proxies import THE_GROUP
-from tiltlens.theory import verdicts
+from tiltlens.estimators import verdicts
+from tiltlens.results.proxies import THE_GROUP
 from tiltlens.views import formats
 from tiltlens.views.figures import words as figure_words
 from tiltlens.views.figures.reading import dial_place

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tiltlens.errors import DataError
-from tiltlens.theory.moments import CHUNK, GroupMoments
-from tiltlens.theory.shares import CellSums
+from tiltlens.estimators.shares import CellSums
+from tiltlens.paper.moments import CHUNK, GroupMoments
 from tiltlens.threads import cores
 
 MOST_COUNTED_EDGES, COUNTED = 64, 1 << 14  # edges that are counted one by one, for so many rows at a time

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import polars as pl
 
+from tiltlens.estimators.estimate import Booleans, Integers, Rows
 from tiltlens.models.candidates import (
     CANDIDATES,
     Candidate,
@@ -36,9 +37,8 @@ from tiltlens.models.membership import (
     prior_log_odds,
 )
 from tiltlens.models.regressions import TREES_HELP, Ridge, boosted_trees, ridge
+from tiltlens.paper.checks import Floats
 from tiltlens.progress import stage
-from tiltlens.theory.checks import Floats
-from tiltlens.theory.uncertainty import Booleans, Integers, Rows
 from tiltlens.threads import steps_in_threads
 
 QUARTERS = 4

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tiltlens.estimators.estimate import Booleans, Column, Functional, Rows, RowSums
 from tiltlens.models.candidates import Trial
 from tiltlens.models.design import MOST_PRODUCTS, REACH, Table
 from tiltlens.models.logit import ridge_logit
 from tiltlens.models.membership import Membership, PartFit
-from tiltlens.theory.checks import Floats
-from tiltlens.theory.uncertainty import Booleans, Column, Functional, Rows, RowSums
+from tiltlens.paper.checks import Floats
 from tiltlens.threads import in_threads
 
 MATERIAL = 0.1  # standard deviations

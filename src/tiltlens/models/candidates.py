@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tiltlens.estimators.estimate import Booleans, Integers
 from tiltlens.models.design import Encoding, Table
 from tiltlens.models.logit import Logit, log_loss, ridge_logit
-from tiltlens.theory.checks import Floats
-from tiltlens.theory.uncertainty import Booleans, Integers
+from tiltlens.paper.checks import Floats
 
 WEAK = 1e-4
 RIDGE = 1.0

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy.interpolate import BSpline
 
 from tiltlens.errors import DataError
-from tiltlens.theory.checks import Floats
-from tiltlens.theory.uncertainty import Booleans, Integers
+from tiltlens.estimators.estimate import Booleans, Integers
+from tiltlens.paper.checks import Floats
 
 Table = Mapping[str, NDArray[Any]]  # floats are numeric (NaN = missing), integers are codes 0, 1, … of levels
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from tiltlens.engines.tables import MICROSECONDS_PER_DAY, check_columns, listed, shown, text_of
 from tiltlens.errors import DataError
+from tiltlens.estimators.estimate import Codes, RowSums
 from tiltlens.models.groups import level_codes, natural_order
-from tiltlens.theory.uncertainty import Codes, RowSums
 from tiltlens.threads import in_threads
 
 Floats = NDArray[np.float64]

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit
 
-from tiltlens.theory.checks import Floats
-from tiltlens.theory.uncertainty import Booleans
+from tiltlens.estimators.estimate import Booleans
+from tiltlens.paper.checks import Floats
 
 ITERATIONS = 60
 DECREMENT = 1e-7  # of the mean log-loss

@@ -18,6 +18,8 @@ from scipy.special import expit, logit
 
 from tiltlens.engines.tables import first_line
 from tiltlens.errors import DataError, SupportError, TiltlensError
+from tiltlens.estimators.crossfit import CLIP, Pairing, clipped_share, known_pairing, pairing
+from tiltlens.estimators.estimate import Booleans, Codes, Column, Integers, Rows, RowSums, sums_by
 from tiltlens.models.candidates import (
     CANDIDATES,
     Candidate,
@@ -30,10 +32,8 @@ from tiltlens.models.candidates import (
     trial,
 )
 from tiltlens.models.design import Encoding, Table, code_columns, encoded_rows, encoding
+from tiltlens.paper.checks import Floats
 from tiltlens.progress import each, stage
-from tiltlens.theory.checks import Floats
-from tiltlens.theory.crossfit import CLIP, Pairing, clipped_share, known_pairing, pairing
-from tiltlens.theory.uncertainty import Booleans, Codes, Column, Integers, Rows, RowSums, sums_by
 from tiltlens.threads import in_threads, steps_in_threads
 
 SEVERAL_PAIRINGS = 20_000  # rows up to which three pairings are averaged

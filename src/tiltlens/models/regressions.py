@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from tiltlens.estimators.crossfit import CLIP
+from tiltlens.estimators.estimate import Booleans, Integers, Rows
+from tiltlens.estimators.shapley import compact
 from tiltlens.models.design import Encoding, Table, code_columns, encoded_rows, encoding
 from tiltlens.models.logit import weighted_gram
 from tiltlens.models.membership import CHUNK, Membership, prior_log_odds
-from tiltlens.theory.checks import Floats
-from tiltlens.theory.crossfit import CLIP
-from tiltlens.theory.shapley import compact
-from tiltlens.theory.uncertainty import Booleans, Integers, Rows
+from tiltlens.paper.checks import Floats
 from tiltlens.threads import in_threads, steps_in_threads
 
 REGRESSED_ROWS = 30_000  # at most, for one fit

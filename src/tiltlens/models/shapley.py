@@ -15,11 +15,11 @@ from itertools import pairwise, permutations
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from tiltlens.estimators.estimate import Booleans, Functional, Integers, Normal, Rows
 from tiltlens.models.design import Table, encoded_rows, encoding
 from tiltlens.models.logit import weighted_gram
 from tiltlens.models.regressions import RIDGE, Columns, owned_columns, with_products
-from tiltlens.theory.checks import Floats
-from tiltlens.theory.uncertainty import Booleans, Functional, Integers, Normal, Rows
+from tiltlens.paper.checks import Floats
 from tiltlens.threads import in_threads, steps_in_threads
 
 ORDERS = 32  # of the features; all of them where there are no more

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from tiltlens.engines.tables import check_columns, column_of_values, shown
 from tiltlens.errors import DataError
+from tiltlens.paper.checks import Floats
 from tiltlens.rules.rule import Rate, Rule
-from tiltlens.theory.checks import Floats
 
 Booleans = NDArray[np.bool_]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from tiltlens.estimators.estimate import NOISE, Estimate, Rows
+from tiltlens.estimators.outputs import impact_ratio
 from tiltlens.models.groups import MINIMUM_ROWS
-from tiltlens.theory.intervals import impact_ratio
-from tiltlens.theory.uncertainty import NOISE, Estimate, Rows
 
 MEASURES = {
     "n": int,

@@ -13,13 +13,13 @@ from tiltlens.engines.spark import is_spark
 from tiltlens.engines.tables import column_names, listed, read_table, shown
 from tiltlens.errors import DataError
 from tiltlens.models.groups import JOINT, UNKNOWN, group_columns, level_codes
-from tiltlens.provenance import Provenance, check_provenance, provenance_of
+from tiltlens.paper.checks import check_probability
+from tiltlens.results.provenance import Provenance, check_provenance, provenance_of
 from tiltlens.rules.notes import notes_of
 from tiltlens.rules.outcomes import Outcomes, outcome_columns, outcomes_of
 from tiltlens.rules.ratios import MEASURES, Count, Limits, measured
 from tiltlens.rules.rule import Rule, rule_named, smallest_share_of, threshold_of
 from tiltlens.streams.sources import Stream, read_into_memory
-from tiltlens.theory.checks import check_probability
 from tiltlens.views.json_file import write_json
 from tiltlens.views.notebook import rule_tables_html
 

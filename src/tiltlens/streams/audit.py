@@ -10,16 +10,19 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tiltlens.comparison import Comparison, compare
-from tiltlens.counting import Tallies
 from tiltlens.engines.batches import Batches, checked_columns
 from tiltlens.errors import DataError, SupportError
+from tiltlens.estimators.outputs import term_of
+from tiltlens.estimators.shapley import compact
 from tiltlens.models.features import design_columns
 from tiltlens.models.groups import ComparedGroups, compared_groups, natural_order
-from tiltlens.models.kept import check_unequal, not_found
 from tiltlens.models.membership import Membership, check_overlap, given_membership
+from tiltlens.models.weights import check_unequal, not_found
+from tiltlens.paper.checks import Floats
 from tiltlens.progress import stage
-from tiltlens.settings import Settings
+from tiltlens.results.comparison import Comparison, compare
+from tiltlens.results.counting import Tallies
+from tiltlens.results.settings import Settings
 from tiltlens.streams.fitted import Fitted, Norms
 from tiltlens.streams.later import Later
 from tiltlens.streams.learning import Learner
@@ -31,9 +34,6 @@ from tiltlens.streams.reading import Question
 from tiltlens.streams.sample import GROUP, HASH, LOG_ODDS, PEOPLE, QUARTER, SAMPLED, WEIGHT, Bound, RowSample
 from tiltlens.streams.survey import Survey, surveyed
 from tiltlens.streams.tallies import LateBins, PairChecks, PairTallies, TallyPlan, late_bins, pair_checks, pair_tallies
-from tiltlens.theory.checks import Floats
-from tiltlens.theory.intervals import term_of
-from tiltlens.theory.shapley import compact
 from tiltlens.threads import one_thread
 
 SURVEY = 0.3  # of the time, about, after the first pass

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tiltlens.engines.arrays import chunks
-from tiltlens.theory.checks import Floats
-from tiltlens.theory.summed import Exponents, PowerSums
-from tiltlens.theory.uncertainty import Integers
+from tiltlens.estimators.estimate import Integers
+from tiltlens.estimators.summed import Exponents, PowerSums
+from tiltlens.paper.checks import Floats
 
 CHUNK = 1 << 14  # rows whose powers stay near while they are summed
 

@@ -9,11 +9,11 @@ from itertools import combinations_with_replacement, product
 import numpy as np
 from numpy.typing import NDArray
 
+from tiltlens.estimators.crossfit import Pairing, normalising, scaled_pairing
+from tiltlens.estimators.estimate import Integers
+from tiltlens.estimators.summed import Partition, Polynomial
 from tiltlens.models.applied import PAIRINGS, AppliedMembership, Known
-from tiltlens.theory.checks import Floats
-from tiltlens.theory.crossfit import Pairing, normalising, scaled_pairing
-from tiltlens.theory.summed import Partition, Polynomial
-from tiltlens.theory.uncertainty import Integers
+from tiltlens.paper.checks import Floats
 
 COLUMNS = tuple(field.name for field in fields(Pairing) if field.name not in ("fold", "drift"))  # of a pairing
 VARIABLES = PAIRINGS * len(COLUMNS) + 2  # and the mean of all r, and W − μ

@@ -9,16 +9,16 @@ from typing import Any
 import polars as pl
 from numpy.typing import NDArray
 
+from tiltlens.estimators.estimate import Rows
 from tiltlens.models.applied import AppliedMembership, applied_membership
 from tiltlens.models.candidates import CANDIDATES
 from tiltlens.models.features import Feature
 from tiltlens.models.membership import Membership, chosen_membership, estimator_membership, naming
-from tiltlens.pairs import SAMPLED_ROWS, Learning
+from tiltlens.paper.checks import Floats
+from tiltlens.results.pairs import SAMPLED_ROWS, Learning
 from tiltlens.streams.levels import Levels, design_table, numbers_of
 from tiltlens.streams.plan import PairPlan
 from tiltlens.streams.sample import GROUP, QUARTER, SCORE, WEIGHT
-from tiltlens.theory.checks import Floats
-from tiltlens.theory.uncertainty import Rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)

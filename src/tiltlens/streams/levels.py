@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tiltlens.engines.arrays import below
 from tiltlens.engines.tables import MICROSECONDS_PER_DAY, shown, text_of
 from tiltlens.errors import DataError
+from tiltlens.estimators.estimate import Codes, Integers
 from tiltlens.models.features import (
     BINS,
     MANY_NUMBERS,
@@ -31,12 +32,11 @@ from tiltlens.models.features import (
     quantile_bins,
     readable,
 )
+from tiltlens.paper.checks import Floats
 from tiltlens.streams.places import MOST_COUNTED, placed
 from tiltlens.streams.sample import GROUP, PEOPLE, WEIGHT, RowSample
 from tiltlens.streams.texts import text_codes
 from tiltlens.streams.values import ValueCounts
-from tiltlens.theory.checks import Floats
-from tiltlens.theory.uncertainty import Codes, Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)

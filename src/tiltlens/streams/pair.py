@@ -10,9 +10,12 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 import polars as pl
 
-from tiltlens.bins import QUANTILES, calibration_edges, described, dial_corrections, quantiles_of
-from tiltlens.counting import Tallies, ValueTally
 from tiltlens.errors import DataError, SupportError
+from tiltlens.estimators import outputs
+from tiltlens.estimators.estimate import Integers, Rows
+from tiltlens.estimators.shapley import compact
+from tiltlens.estimators.shares import CellSums
+from tiltlens.estimators.summed import Partition, Polynomial, PowerSums, SummedRows, SummedScores
 from tiltlens.models.balance import (
     Balance,
     Mismatch,
@@ -24,8 +27,17 @@ from tiltlens.models.balance import (
 )
 from tiltlens.models.features import MISSING, Feature
 from tiltlens.models.membership import Membership, ranked_area
-from tiltlens.pairs import SAMPLED_ROWS, Learning, PairSample, WithoutEquals
-from tiltlens.people import PROFILE_SCHEMA, prototype, summary_of
+from tiltlens.paper.checks import Floats
+from tiltlens.paper.correction import CorrectionFunction
+from tiltlens.paper.figure1 import figure1_paths as ways
+from tiltlens.paper.moments import GroupMoments
+from tiltlens.paper.path import Inputs, PathPoint, projection
+from tiltlens.paper.world import Projection
+from tiltlens.results.bins import QUANTILES, calibration_edges, described, dial_corrections, quantiles_of
+from tiltlens.results.counting import Tallies, ValueTally
+from tiltlens.results.disclosure import withheld
+from tiltlens.results.pairs import SAMPLED_ROWS, Learning, PairSample, WithoutEquals
+from tiltlens.results.profiles import PROFILE_SCHEMA, prototype, summary_of
 from tiltlens.streams.later import Later
 from tiltlens.streams.learning import Learner
 from tiltlens.streams.levels import Levels
@@ -33,18 +45,6 @@ from tiltlens.streams.plan import PairPlan
 from tiltlens.streams.powers import Powers, Summed
 from tiltlens.streams.sample import GROUP, LOG_ODDS, PEOPLE, SCORE, WEIGHT, RowSample
 from tiltlens.streams.tallies import EXPECTED, Extreme, PairChecks, TallyPlan, balance_rows
-from tiltlens.theory import intervals
-from tiltlens.theory.checks import Floats
-from tiltlens.theory.correction import CorrectionFunction
-from tiltlens.theory.moments import GroupMoments
-from tiltlens.theory.path import Inputs, PathPoint, projection
-from tiltlens.theory.shapley import compact
-from tiltlens.theory.shares import CellSums
-from tiltlens.theory.summed import Partition, Polynomial, PowerSums, SummedRows, SummedScores
-from tiltlens.theory.uncertainty import Integers, Rows
-from tiltlens.theory.ways import ways
-from tiltlens.theory.world import Projection
-from tiltlens.withholding import withheld
 
 
 class _Third(NamedTuple):
@@ -168,12 +168,12 @@ class PairSums:
             found.append((float(centre + mean), float(np.sqrt(max(spread, 0.0)))))
         return tuple(found)
 
-    def equal_outputs(self, seed: int) -> intervals.EqualOutputsTest:
+    def equal_outputs(self, seed: int) -> outputs.EqualOutputsTest:
         """As of `Pair`; few rows are all in the sample, where they can be permuted."""
-        if self.rows.count0 + self.rows.count1 > intervals.PERMUTED_ROWS:
-            return intervals.equal_outputs_limit(self.rows, self.scores)
+        if self.rows.count0 + self.rows.count1 > outputs.PERMUTED_ROWS:
+            return outputs.equal_outputs_limit(self.rows, self.scores)
         found = self.sample(None, (), seed)
-        return intervals.equal_outputs_test(found.rows, found.scores, seed=seed)
+        return outputs.equal_outputs_test(found.rows, found.scores, seed=seed)
 
     def without_equals(self, names: Collection[str]) -> WithoutEquals:
         """As of `Pair`."""

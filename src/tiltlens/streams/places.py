@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from tiltlens.estimators.estimate import Integers
 from tiltlens.streams.texts import distinct_texts
-from tiltlens.theory.uncertainty import Integers
 
 MOST_COUNTED = 32_768  # distinct values of a feature that are counted one by one
 MOST_EXACT = 2.0**53  # whole numbers that a float can tell apart

@@ -11,14 +11,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tiltlens.estimators.crossfit import Pairing
+from tiltlens.estimators.estimate import Integers
+from tiltlens.estimators.summed import Exponents
+from tiltlens.paper.checks import Floats
 from tiltlens.streams.fitted import VARIABLES, Fitted, Norms, fitted_powers, mean_log_ratio, norms
 from tiltlens.streams.levels import Levels, design_table
 from tiltlens.streams.reading import Question, reading
 from tiltlens.streams.sample import SampleRows, single_hashes
-from tiltlens.theory.checks import Floats
-from tiltlens.theory.crossfit import Pairing
-from tiltlens.theory.summed import Exponents
-from tiltlens.theory.uncertainty import Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from tiltlens.estimators.estimate import Integers
+from tiltlens.estimators.shapley import numbered
+from tiltlens.estimators.summed import Partition, Polynomial, PowerSums, SummedRows, SummedScores
+from tiltlens.paper.checks import Floats
 from tiltlens.streams.cells import power_sums
 from tiltlens.streams.fitted import FittedPolynomials, fitted_polynomials, fitted_variables
 from tiltlens.streams.levels import joint_bound, numbers_of
 from tiltlens.streams.plan import PairBatch, PairPlan, pair_batch
-from tiltlens.theory.checks import Floats
-from tiltlens.theory.shapley import numbered
-from tiltlens.theory.summed import Partition, Polynomial, PowerSums, SummedRows, SummedScores
-from tiltlens.theory.uncertainty import Integers
 
 MOST_JOINT = 1 << 15  # joint cells of all features that are kept
 FEW_JOINT = 1 << 13  # possible joint cells that are kept whether anyone is in them or not

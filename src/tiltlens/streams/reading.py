@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from tiltlens.engines.tables import shown
 from tiltlens.errors import DataError, TiltlensError
-from tiltlens.models.channel import Channel, channel_of, score_columns
 from tiltlens.models.groups import JOINT, UNKNOWN, coded, group_columns
-from tiltlens.models.kept import given_weights, matches, numbers_of
+from tiltlens.models.scores import Channel, channel_of, score_columns
+from tiltlens.models.weights import given_weights, matches, numbers_of
+from tiltlens.paper.checks import Floats
 from tiltlens.streams.texts import distinct_texts
-from tiltlens.theory.checks import Floats
 
 ONE_AT_A_TIME = Lock()  # a user's model may not be made for several threads
 

@@ -11,9 +11,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tiltlens.engines.arrays import chunks
+from tiltlens.estimators.estimate import Integers
+from tiltlens.paper.checks import Floats
 from tiltlens.streams.places import Placed
-from tiltlens.theory.checks import Floats
-from tiltlens.theory.uncertainty import Integers
 
 SAMPLED = 20_000  # distinct rows, those of the smallest hashes
 FITTED_ROWS = 40_000  # of each group, at most, that a membership model is fitted on

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from tiltlens.estimators.estimate import Integers
+from tiltlens.paper.checks import Floats
 from tiltlens.streams.places import placed
 from tiltlens.streams.reading import Question, Reading, reading
 from tiltlens.streams.sample import (
@@ -23,8 +25,6 @@ from tiltlens.streams.sample import (
     sampled,
 )
 from tiltlens.streams.values import ValueCounts, value_counts
-from tiltlens.theory.checks import Floats
-from tiltlens.theory.uncertainty import Integers
 
 FEW_GROUPS = 8  # up to which looking for each group is faster than sorting
 

@@ -14,18 +14,18 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.counting import Binned, Tallies, tallied
 from tiltlens.engines.arrays import chunks
+from tiltlens.estimators.estimate import Integers
+from tiltlens.estimators.summed import Exponents, Partition, Polynomial, PowerSums, SummedRows
 from tiltlens.models.design import MOST_PRODUCTS, REACH
-from tiltlens.people import TIED
+from tiltlens.paper.checks import Floats
+from tiltlens.paper.correction import CorrectionFunction
+from tiltlens.results.counting import Binned, Tallies, tallied
+from tiltlens.results.profiles import TIED
 from tiltlens.streams.fitted import mean_density_ratio
 from tiltlens.streams.levels import numbers_of
 from tiltlens.streams.plan import PairBatch, PairPlan, pair_batch
 from tiltlens.streams.survey import survey_rows
-from tiltlens.theory.checks import Floats
-from tiltlens.theory.correction import CorrectionFunction
-from tiltlens.theory.summed import Exponents, Partition, Polynomial, PowerSums, SummedRows
-from tiltlens.theory.uncertainty import Integers
 
 CHUNK = 1 << 13  # rows whose balance is summed at a time
 SIDES = 12  # w and w² in both groups, times 1, r and r²

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from tiltlens.estimators.estimate import Integers
+from tiltlens.paper.checks import Floats
 from tiltlens.streams.places import MOST_COUNTED, Placed
 from tiltlens.streams.sample import GROUP, PEOPLE, WEIGHT
-from tiltlens.theory.checks import Floats
-from tiltlens.theory.uncertainty import Integers
 
 MOST_PLACES = 1 << 20  # of values in groups that are counted by their place
 

@@ -17,7 +17,7 @@ COLOURS = {GREEN_WAY: GREEN, RED_WAY: RED, "audited": AUDITED, "reference": REFE
 
 
 def simplex(summary: Record) -> Figure:
-    """Return the paper's Fig. 1 from `simplex_ways(world).to_dict()`: both ways on the triangle of distributions."""
+    """Return the paper's Fig. 1 from `simplex_paths(world).to_dict()`: both ways on the triangle of distributions."""
     title = "Two ways out of a disparity"
     records = [
         {"way": name, "step": step, "weight": stop["weight"], "x": stop["x"], "y": stop["y"]}

@@ -1,0 +1,98 @@
+"""Shares of the correction at every (λ2, λ4) at once.
+
+g = λ2·ℓ + λ4·T is linear in the two weights, so the estimators of Var0(g) and Var0(E0[g|X_j]) and their influence
+functions are quadratic in them: three corners of the dial determine every share on it, with its interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+
+from tiltlens.estimators.estimate import Functional, Ratio, combined, covariances, ratio_tail
+from tiltlens.paper.checks import Floats
+
+CORNERS = ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))
+PAIRS = tuple(combinations_with_replacement(range(6), 2))  # the order in which a covariance of six is written down
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShareForm:
+    """θ/ψ, both λ2²·c1 + λ2λ4·c2 + λ4²·c3, with the covariance of the six coefficients (c1, c2, c3 of θ, then of ψ)."""
+
+    numerator: Floats
+    denominator: Floats
+    covariance: Floats
+
+    def at(self, input_weight: float, output_weight: float) -> Ratio:
+        """Return the share at (λ2, λ4)."""
+        powers = np.array([input_weight**2, input_weight * output_weight, output_weight**2])
+        variances = [[float(powers @ block @ powers) for block in row] for row in self._blocks()]
+        return Ratio(
+            float(powers @ self.numerator),
+            float(powers @ self.denominator),
+            max(variances[0][0], 0.0),
+            variances[0][1],
+            max(variances[1][1], 0.0),
+        )
+
+    def _blocks(self) -> list[list[Floats]]:
+        c = self.covariance
+        return [[c[:3, :3], c[:3, 3:]], [c[3:, :3], c[3:, 3:]]]
+
+    def to_dict(self) -> dict[str, list[float]]:
+        """Return the coefficients, and the upper triangle of their covariance row by row."""
+        return {
+            "numerator": self.numerator.tolist(),
+            "denominator": self.denominator.tolist(),
+            "covariance": [float(self.covariance[i, j]) for i, j in PAIRS],
+        }
+
+
+def share_form(numerators: Sequence[Functional], denominators: Sequence[Functional]) -> ShareForm:
+    """Return the share as a form, from numerator and denominator at the three `CORNERS`.
+
+    Heavy tails widen it as they do at the last corner, so that it stays one form.
+    """
+    six = [*_coefficients(numerators), *_coefficients(denominators)]
+    values = np.array([one.value for one in six])
+    tail = ratio_tail(numerators[-1], denominators[-1])
+    return ShareForm(values[:3], values[3:], tail**2 * covariances(six))
+
+
+def along(forms: Mapping[str, ShareForm], positions: Sequence[float], confidence: float | None) -> list[dict[str, Any]]:
+    """Return each feature's share at each position t of the dial, λ = (1 − t, t), with its interval.
+
+    A share that is not determined has the interval [0, 1]; without a `confidence` there are no intervals.
+    """
+    records = []
+    for name, form in forms.items():
+        for position in positions:
+            share = form.at(1.0 - position, position).estimate(0.95 if confidence is None else confidence)
+            ends = (share.low, share.high) if confidence is not None else (None, None)
+            records.append(
+                {"position": float(position), "feature": name, "share": share.value, "low": ends[0], "high": ends[1]}
+            )
+    return records
+
+
+def plug_in_form(between: Floats, covariance: Floats, slopes: Floats) -> ShareForm:
+    """Return the share from Cov0(E0[z|X_j]) and Cov0(z), z = (ℓ, W_1, …), taken as known; T = Σ `slopes`_y·W_y."""
+    return ShareForm(_quadratic(between, slopes), _quadratic(covariance, slopes), np.zeros((6, 6)))
+
+
+def _quadratic(covariance: Floats, slopes: Floats) -> Floats:
+    """Return Var(λ2·ℓ + λ4·T) as the coefficients of λ2², λ2λ4 and λ4²."""
+    on_both = 2.0 * (covariance[0, 1:] @ slopes)
+    return np.array([covariance[0, 0], on_both, slopes @ covariance[1:, 1:] @ slopes])
+
+
+def _coefficients(corners: Sequence[Functional]) -> tuple[Functional, Functional, Functional]:
+    """Return c1, c2, c3 from the values at (1, 0), (0, 1), (1, 1)."""
+    inputs, outputs, both = corners
+    mixed = combined(both.value - inputs.value - outputs.value, [(1.0, both), (-1.0, inputs), (-1.0, outputs)])
+    return inputs, mixed, outputs

@@ -1,0 +1,312 @@
+"""The output's estimators: gap, rates, ratios, divergence, a test of equal outputs. No membership model needed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import chi2
+
+from tiltlens.errors import DataError, DistributionError, SupportError
+from tiltlens.estimators.estimate import (
+    Booleans,
+    Column,
+    Estimate,
+    Functional,
+    LogNormal,
+    Measured,
+    Normal,
+    Rows,
+    RowSums,
+    Square,
+    covariances,
+    quantile,
+)
+from tiltlens.paper.checks import Floats
+
+SMALLEST_SHARE = 1e-12  # outcome probabilities below this are taken as 0
+PERMUTED_ROWS = 5_000  # beyond this many rows the permutation law is its normal limit to three digits
+
+
+def check_scores(scores: ArrayLike, rows: Rows) -> Floats:
+    """Return scores as (n, m): one column W(1|x) where two outcomes are given as one, else K columns."""
+    columns = np.asarray(scores, dtype=np.float64)
+    if columns.ndim == 1:
+        columns = columns[:, None]
+    if columns.ndim != 2 or len(columns) != rows.audited.size:
+        raise DataError(
+            f"`scores` must have {rows.audited.size} rows, one per row of the data, got shape {columns.shape}.",
+            "pass (n,) probabilities of one outcome, or (n, K) of all.",
+        )
+    if not np.isfinite(columns).all() or columns.min() < 0.0 or columns.max() > 1.0:
+        raise DistributionError("`scores` must be probabilities in [0, 1], without missing values.")
+    return columns
+
+
+def group_rate(rows: RowSums, outcome: Column, is_audited: bool) -> Functional:
+    """Return E0[W] or E1[W]."""
+    zero = rows.constant(0.0)
+    if is_audited:
+        return Functional.of(rows, rows.mean0(outcome), outcome, zero)
+    return Functional.of(rows, rows.mean1(outcome), zero, outcome)
+
+
+def gap(rows: RowSums, outcome: Column) -> Functional:
+    """Return E0[W] − E1[W]."""
+    return Functional.of(rows, rows.mean0(outcome) - rows.mean1(outcome), outcome, -outcome)
+
+
+def unseen_se(rows: RowSums, outcome: Column) -> tuple[float, float]:
+    """Return the standard error of each group's mean that its rows do not show: all have the same decision, 0 or 1.
+
+    Its 95 % interval reaches the exact binomial bound; it is 0 for a group that varies.
+    """
+    sizes = ((rows.mean0(outcome), rows.count0), (rows.mean1(outcome), rows.count1))
+    found = [
+        unseen_rate(n, 0.95) / quantile(0.95) if min(mean, 1 - mean) <= SMALLEST_SHARE else 0.0 for mean, n in sizes
+    ]
+    return found[0], found[1]
+
+
+def shortfall(rows: RowSums, favourable: Column) -> Functional:
+    """Return n0·(E1[W] − E0[W]) of the favourable outcome.
+
+    So many more of the n0 audited people in the data would have it at the reference's rate.
+    """
+    size = float(rows.count0)
+    missing = -size * favourable
+    return Functional.of(rows, size * (rows.mean1(favourable) - rows.mean0(favourable)), missing, -missing)
+
+
+def unseen_rate(size: float, confidence: float) -> float:
+    """Return 1 − (α/2)^(1/n), the exact binomial upper bound of a rate after none of n rows."""
+    return float(1.0 - ((1.0 - confidence) / 2) ** (1.0 / size))
+
+
+@dataclass(frozen=True, slots=True)
+class NoneOf:
+    """The ratio 0/p1 after none of n0 audited rows: 0, with the exact binomial upper bound."""
+
+    size: float
+    reference_rate: float
+
+    def estimate(self, confidence: float = 0.95) -> Estimate:
+        """Return [0, (1 − (α/2)^(1/n0))/p1]."""
+        return Estimate(0.0, 0.0, unseen_rate(self.size, confidence) / self.reference_rate)
+
+
+def impact_ratio(rows: RowSums, favourable: Column) -> Measured:
+    """Return E0[W]/E1[W] of the favourable outcome, normal on the log scale."""
+    p, p1 = rows.mean0(favourable), rows.mean1(favourable)
+    if p1 <= SMALLEST_SHARE:
+        raise SupportError(
+            "The impact ratio is not defined: the reference group's favourable rate is 0.",
+            "look at the gap, or check `favourable`.",
+        )
+    if p <= SMALLEST_SHARE:
+        return NoneOf(1.0 / rows.square0, p1)
+    log_ratio = Functional.of(rows, math.log(p / p1), favourable / p, -favourable / p1)
+    unseen, unseen1 = unseen_se(rows, favourable)
+    return LogNormal(log_ratio.value, math.hypot(log_ratio.se, unseen / p, unseen1 / p1))
+
+
+def standardised_difference(rows: RowSums, outcome: Column) -> Normal:
+    """Return (E0[W] − E1[W]) / √((Var0(W) + Var1(W))/2): the gap over the groups' root mean variance."""
+    p, p1 = rows.mean0(outcome), rows.mean1(outcome)
+    square0, square1 = (outcome - p) ** 2, (outcome - p1) ** 2
+    spread = math.sqrt((rows.mean0(square0) + rows.mean1(square1)) / 2)
+    if spread <= SMALLEST_SHARE:
+        if abs(p - p1) <= SMALLEST_SHARE:
+            return Normal(0.0, 0.0)
+        raise SupportError(
+            "The standardised difference is not defined: the score is constant in each group.",
+            "look at the gap.",
+        )
+    d = (p - p1) / spread
+    bend = d / (4 * spread**2)
+    return Functional.of(rows, d, outcome / spread - bend * square0, -outcome / spread - bend * square1).normal()
+
+
+@dataclass(frozen=True, slots=True)
+class OutputTerm:
+    """T(x) = Σ_y c_y·W(y|x), c_y = log Y0(y)/Y1(y) (one column: T = k·W), with the influence of the c_y.
+
+    IF_y = [S=0]/q·(W_y − Y0)·pull0 − [S=1]/(1−q)·(W_y − Y1)·pull1.
+    """
+
+    scores: Column
+    slopes: Floats
+    pull0: Floats
+    pull1: Floats
+
+    def values(self) -> Column:
+        """Return T(x), one per row."""
+        return self.scores @ self.slopes
+
+    def drag(self, rows: RowSums, of: Column) -> tuple[Column, Column]:
+        """Return Σ_y E0[`of`·W_y]·IF_y for audited and for reference rows, not yet centred."""
+        covariance = rows.means0(self.scores, of)
+        return self.scores @ (covariance * self.pull0), -(self.scores @ (covariance * self.pull1))
+
+
+def output_term(rows: RowSums, scores: Column) -> OutputTerm:
+    """Return T for (n, m) scores; outcomes without mass in the audited group drop out of it."""
+    return term_of(scores, rows.means0(scores), rows.means1(scores))
+
+
+def term_of(scores: Column, y0: Floats, y1: Floats) -> OutputTerm:
+    """Return T for scores with the means y0 and y1 in the two groups."""
+    rest0, rest1 = (1.0 - y0, 1.0 - y1) if len(y0) == 1 else (np.ones_like(y0), np.ones_like(y1))
+    used = (y0 > SMALLEST_SHARE) & (rest0 > SMALLEST_SHARE)
+    if (used & ((y1 <= SMALLEST_SHARE) | (rest1 <= SMALLEST_SHARE))).any():
+        raise SupportError(
+            "The output divergence is infinite: the reference group lacks an outcome of the audited group.",
+            "merge rare outcomes, or set `output_weight` to 0.",
+        )
+    y0, y1 = np.where(used, y0, 0.5), np.where(used, y1, 0.5)
+    rest0, rest1 = np.where(used, rest0, 0.5), np.where(used, rest1, 0.5)
+    slopes = np.where(used, np.log(y0 / y1) - np.log(rest0 / rest1), 0.0)
+    return OutputTerm(scores, slopes, used / (y0 * rest0), used / (y1 * rest1))
+
+
+def all_outcomes(scores: Column) -> Column:
+    """Return (n, K) probabilities, the second outcome of a single column included."""
+    if not isinstance(scores, np.ndarray):
+        return scores.with_all_outcomes()
+    return np.hstack([scores, 1.0 - scores]) if scores.shape[1] == 1 else scores
+
+
+def output_divergence(rows: RowSums, scores: Column) -> Square:
+    """Return KL(Y0‖Y1) = Σ_y Y0 log(Y0/Y1), IF = [S=0]/q·Σ W_y log(Y0/Y1) − [S=1]/(1−q)·Σ W_y Y0/Y1.
+
+    Its root is normal where the divergence itself is not (near 0); with two outcomes the root has a sign.
+    """
+    scores = all_outcomes(scores)
+    term = output_term(rows, scores)
+    y0 = rows.means0(scores)
+    divergence = max(float(y0 @ term.slopes), 0.0)
+    kl = Functional.of(rows, divergence, term.values(), -(scores @ (y0 * term.pull1)))
+    if divergence <= SMALLEST_SHARE**2:
+        return Square(0.0, _null_se(rows, scores), scores.shape[1] == 2)
+    root = math.sqrt(divergence)
+    return Square(root, kl.se / (2 * root), scores.shape[1] == 2)
+
+
+def _null_se(rows: RowSums, scores: Column) -> float:
+    """Return the standard error of √KL where the two outputs are equal: √(Σ_y se(gap_y)²/(2·Y0(y)))."""
+    y0 = rows.means0(scores)
+    used = y0 > SMALLEST_SHARE
+    return math.sqrt(sum(gap(rows, scores[:, y]).variance / (2 * float(y0[y])) for y in np.flatnonzero(used)))
+
+
+def output_descent(rows: RowSums, scores: Column) -> Normal | Square:
+    """Return k·sd0(W), signed (one column), or Var0(T) as a square (more): the steepest rate at λ2=0, λ4=1."""
+    term = output_term(rows, scores)
+    values = term.values()
+    values = values - rows.mean0(values)
+    variance = rows.mean0(values * values)
+    drag0, drag1 = term.drag(rows, values)
+    if variance <= SMALLEST_SHARE**2:
+        return Normal(0.0, _flat_se(rows, scores, term)) if scores.shape[1] == 1 else Square(0.0, 0.0, False)
+    total = Functional.of(rows, variance, values * values + 2 * drag0, 2 * drag1)
+    root = math.sqrt(variance)
+    if scores.shape[1] == 1:
+        return Normal(math.copysign(root, float(term.slopes[0])), total.se / (2 * root))
+    return Square(root, total.se / (2 * root), False)
+
+
+@dataclass(frozen=True, slots=True)
+class Descent:
+    """−weight·|R| for a signed normal estimator R, whose interval may hold 0."""
+
+    root: Normal
+    weight: float
+
+    def estimate(self, confidence: float = 0.95) -> Estimate:
+        """Return the image of R ± z·se."""
+        found = self.root.estimate(confidence)
+        low, high = found.low or 0.0, found.high or 0.0
+        near = 0.0 if low <= 0.0 <= high else min(abs(low), abs(high))
+        return Estimate(-self.weight * abs(found.value), -self.weight * max(abs(low), abs(high)), -self.weight * near)
+
+
+def output_descent_rate(rows: RowSums, scores: Column, weight: float) -> Measured:
+    """Return Δ = −λ4·|k|·sd0(W), the descent rate of two outcomes where only outputs count."""
+    root = output_descent(rows, scores)
+    return Descent(root, weight) if isinstance(root, Normal) else root
+
+
+def _flat_se(rows: RowSums, scores: Column, term: OutputTerm) -> float:
+    """Return sd0(W)·se(k), the standard error of k·sd0(W) at k = 0."""
+    outcome = scores[:, 0]
+    k = Functional.of(rows, 0.0, outcome * term.pull0[0], -outcome * term.pull1[0])
+    return k.se * math.sqrt(rows.mean0((outcome - rows.mean0(outcome)) ** 2))
+
+
+@dataclass(frozen=True, slots=True)
+class EqualOutputsTest:
+    """The studentised test of Y0 = Y1; `permutations` is 0 where the normal limit was used."""
+
+    statistic: float
+    p_value: float
+    permutations: int
+
+
+def equal_outputs_test(rows: Rows, scores: Floats, permutations: int = 999, seed: int = 0) -> EqualOutputsTest:
+    """Return the permutation test of the studentised statistic dᵀ(V0/n0 + V1/n1)⁻¹d, d = E0[W] − E1[W].
+
+    Studentising keeps its size when the groups' spreads differ. Rows are sorted first: their order is no matter.
+    """
+    if rows.audited.size > PERMUTED_ROWS or permutations == 0:
+        return equal_outputs_limit(rows, scores)
+    outcomes = scores if scores.shape[1] == 1 else scores[:, :-1]
+    order = np.lexsort([*outcomes.T, rows.weights, rows.audited])
+    outcomes, weights, labels = outcomes[order], rows.weights[order], rows.audited[order]
+    observed = _studentised(labels[None, :], outcomes, weights)[0]
+    generator = np.random.default_rng(seed)
+    beyond, done = 0, 0
+    while done < permutations:
+        size = min(100, permutations - done)
+        shuffled = generator.permuted(np.broadcast_to(labels, (size, labels.size)), axis=1)
+        beyond += int((_studentised(shuffled, outcomes, weights) >= observed * (1 - 1e-12)).sum())
+        done += size
+    return EqualOutputsTest(float(observed), (1 + beyond) / (1 + permutations), permutations)
+
+
+def equal_outputs_limit(rows: RowSums, scores: Column) -> EqualOutputsTest:
+    """Return the same test by the limit of its permutation law, χ² with as many degrees as there are free outcomes."""
+    count = max(scores.shape[1] - 1, 1)
+    gaps = [gap(rows, scores[:, y]) for y in range(count)]
+    difference, covariance = np.array([one.value for one in gaps]), covariances(gaps)
+    covariance = covariance + (1e-12 * np.trace(covariance) + 1e-300) * np.eye(count)
+    statistic = float(difference @ np.linalg.solve(covariance, difference))
+    return EqualOutputsTest(statistic, float(chi2.sf(statistic, count)), 0)
+
+
+def _studentised(labels: Booleans, outcomes: Floats, weights: Floats) -> Floats:
+    """Return the Wald statistic of each row of `labels`, an (m, n) matrix of group labels."""
+    count = outcomes.shape[1]
+    centred = outcomes - outcomes.mean(axis=0)
+    squares = (centred[:, :, None] * centred[:, None, :]).reshape(len(outcomes), -1)
+    w = weights[:, None]
+    columns = np.hstack([w, w * centred, w**2, w**2 * centred, w**2 * squares])
+    inside = labels.astype(np.float64) @ columns
+    mean0, covariance0 = _mean_and_covariance(inside, count)
+    mean1, covariance1 = _mean_and_covariance(columns.sum(axis=0) - inside, count)
+    covariance = covariance0 + covariance1
+    covariance += (1e-12 * np.trace(covariance, axis1=1, axis2=2) + 1e-300)[:, None, None] * np.eye(count)
+    difference = mean0 - mean1
+    solved = np.linalg.solve(covariance, difference[:, :, None])[:, :, 0]
+    return np.asarray((difference * solved).sum(axis=1))
+
+
+def _mean_and_covariance(sums: Floats, count: int) -> tuple[Floats, Floats]:
+    """Return Σwx/Σw and Σw²(x−m)(x−m)ᵀ/(Σw)² from the sums of (w, wx, w², w²x, w²xxᵀ)."""
+    total, first, weight2, first2, second2 = np.split(sums, np.cumsum([1, count, 1, count]), axis=1)
+    mean = first / total
+    cross = mean[:, :, None] * first2[:, None, :]
+    outer = mean[:, :, None] * mean[:, None, :] * weight2[:, :, None]
+    covariance = second2.reshape(-1, count, count) - cross - cross.transpose(0, 2, 1) + outer
+    return mean, covariance / total[:, :, None] ** 2

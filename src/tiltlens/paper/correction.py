@@ -1,0 +1,261 @@
+"""The correction function f~ of two groups, from their moments alone (Theorems 1 and 2, Corollaries 1 and 2)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tiltlens.errors import DataError, NotBinaryError, SupportError
+from tiltlens.paper.checks import Floats, check_weight, direction_weights
+from tiltlens.paper.divergence import DIVERGENCES, EQUAL, infinite, log_ratio
+from tiltlens.paper.moments import GroupMoments
+
+PAPER_NUMBERS = ("rho_m", "a1", "a2", "b1", "n_l", "n_m", "descent_rate")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CorrectionFunction:
+    """The affine function f~(x) = intercept + on_log_odds·ℓ(x) + Σ_y on_scores_y·W(y|x).
+
+    Over the audited group it has mean 0 and variance 1: the direction in which the audited group's inputs
+    would have to move for L to fall fastest. It is identically 0 where there is nothing to correct.
+
+    The names of the paper (`rho_m`, `a1`, `a2`, `b1`, `n_l`, `n_m`; `f_l`, `f_m`, `g_l`, `g_m`) exist for
+    two outcomes.
+
+    Attributes
+    ----------
+    intercept, on_log_odds, on_scores
+        The affine form; `on_scores` has one coefficient for each of the outcomes 1, …, K−1.
+    descent_rate
+        Δ(f~), Corollary 1; never positive.
+    input_weight, output_weight
+        λ2 and λ4.
+    audited, reference
+        Moments of the two groups it was made from.
+    log_output_ratio
+        log Y0(y)/Y1(y) of each outcome.
+    """
+
+    intercept: float
+    on_log_odds: float
+    on_scores: tuple[float, ...]
+    descent_rate: float
+    input_weight: float
+    output_weight: float
+    audited: GroupMoments
+    reference: GroupMoments
+    log_output_ratio: Floats
+
+    def __call__(self, log_odds: Any, score: Any) -> Any:
+        """Return f~ on arrays, series or column expressions; `score` is (n,), or (n, K) for K > 2 outcomes."""
+        if isinstance(log_odds, (list, tuple)):
+            log_odds = np.asarray(log_odds, dtype=np.float64)
+        if isinstance(score, (list, tuple)):
+            score = np.asarray(score, dtype=np.float64)
+        if self.outcomes == 2:
+            one = score[:, 1] if getattr(score, "ndim", 1) == 2 else score
+            return self.intercept + self.on_log_odds * log_odds + self.on_score * one
+        return self.intercept + self.on_log_odds * log_odds + np.asarray(score)[..., 1:] @ np.array(self.on_scores)
+
+    @property
+    def outcomes(self) -> int:
+        """K, the number of outcomes of the model."""
+        return len(self.on_scores) + 1
+
+    @property
+    def on_score(self) -> float:
+        """Coefficient of W(1|x), for two outcomes."""
+        self._check_binary("on_score")
+        return self.on_scores[0]
+
+    @property
+    def nothing_to_correct(self) -> bool:
+        """Whether f~ is identically 0."""
+        return self.descent_rate == 0
+
+    @property
+    def p(self) -> float:
+        """Y0(1), the audited group's mean score."""
+        self._check_binary("p")
+        return float(self.audited.output[1])
+
+    @property
+    def rho_m(self) -> float:
+        """Maximal correlation of X and Y in the audited group: ρ_m² = Var0(W) / (p(1−p)) (Definition 6)."""
+        self._check_binary("rho_m")
+        sd = self._score_sd
+        return sd / math.sqrt(self.p * (1 - self.p)) if sd > 0 else 0.0
+
+    @property
+    def a1(self) -> float:
+        """E0[f_l·f_m] (Theorem 1); 0 where the score is constant."""
+        self._check_binary("a1")
+        sd = self._score_sd
+        return -float(self.audited.covariance[0, 1]) / sd if sd > 0 else 0.0
+
+    @property
+    def a2(self) -> float:
+        """sqrt(E0[(f_l − a1·f_m)²]) (Theorem 1)."""
+        return math.sqrt(max(0.0, float(self.audited.covariance[0, 0]) - self.a1**2))
+
+    @property
+    def b1(self) -> float:
+        """E0[g_l·g_m] = −sqrt(p(1−p))·k (Theorem 1); an error where the reference group never has an outcome."""
+        self._check_binary("b1")
+        output_log_ratios(self.audited.output, self.reference.output, needed=True)
+        return -math.sqrt(self.p * (1 - self.p)) * self._k
+
+    @property
+    def n_l(self) -> float:
+        """Coefficient of f_l in f~ (Theorem 1)."""
+        self._check_binary("n_l")
+        return self.on_log_odds
+
+    @property
+    def n_m(self) -> float:
+        """Coefficient of f_m in f~ (Theorem 1)."""
+        self._check_binary("n_m")
+        if self.nothing_to_correct or self.output_weight == 0:
+            return 0.0
+        return self.rho_m * self.b1 * (self.output_weight / self.descent_rate)
+
+    def f_l(self, log_odds: Any) -> Any:
+        """Return the log-likelihood ratio function f_l = ℓ − E0[ℓ] (Theorem 2)."""
+        return log_odds - self.audited.mean_log_odds
+
+    def f_m(self, score: Any) -> Any:
+        """Return the principal function f_m = −(W − p)/sd0(W) (Theorem 2); 0 where the score is constant."""
+        self._check_binary("f_m")
+        sd = self._score_sd
+        return -(score - self.p) / sd if sd > 0 else 0.0 * score
+
+    def g_l(self, y: ArrayLike) -> Floats:
+        """Return g_l(y) = log Y0(y)/Y1(y) − its mean under Y0, for outcomes y."""
+        y0 = self.audited.output
+        values: Floats = (self.log_output_ratio - y0 @ self.log_output_ratio)[_outcomes(y, self.outcomes)]
+        return values
+
+    def g_m(self, y: ArrayLike) -> Floats:
+        """Return g_m(y): sqrt(p/(1−p)) at 0 and −sqrt((1−p)/p) at 1 (Theorem 2); 0 where p is 0 or 1."""
+        self._check_binary("g_m")
+        p = self.p
+        odds = math.sqrt(p / (1 - p)) if 0 < p < 1 else 0.0
+        values: Floats = np.array([odds, -1 / odds if odds else 0.0])[_outcomes(y, 2)]
+        return values
+
+    def to_dict(self) -> dict[str, float | None]:
+        """Return the paper's named numbers, λ2 and λ4, and the affine form; None for `b1` where it is infinite."""
+        affine: dict[str, float | None] = {"input_weight": self.input_weight, "output_weight": self.output_weight}
+        affine |= {"intercept": self.intercept, "on_log_odds": self.on_log_odds}
+        if self.outcomes > 2:
+            scores: dict[str, float | None] = {
+                f"on_score_{y}": value for y, value in enumerate(self.on_scores, start=1)
+            }
+            return {"descent_rate": self.descent_rate, **affine, **scores}
+        named = {name: self._or_none(name) for name in PAPER_NUMBERS}
+        return {**named, **affine, "on_score": self.on_score}
+
+    def __repr__(self) -> str:
+        terms = [f"{self.intercept:.4f}", f"{self.on_log_odds:+.4f}·log_odds"]
+        terms += [f"{value:+.4f}·score_{y}" for y, value in enumerate(self.on_scores, start=1)]
+        return f"CorrectionFunction({' '.join(terms)}, descent_rate={self.descent_rate:.4f})"
+
+    def _or_none(self, name: str) -> float | None:
+        try:
+            return float(getattr(self, name))
+        except SupportError:
+            return None
+
+    @property
+    def _k(self) -> float:
+        return float(self.log_output_ratio[1] - self.log_output_ratio[0])
+
+    @property
+    def _score_sd(self) -> float:
+        return float(standard_deviations(self.audited)[1])
+
+    def _check_binary(self, name: str) -> None:
+        if self.outcomes != 2:
+            raise NotBinaryError(
+                f"`{name}` must be asked of a model with two outcomes, got {self.outcomes}.",
+                "use `descent_rate`, `on_log_odds` and `on_scores`, which exist for any number.",
+            )
+
+
+def correction_function(
+    audited: GroupMoments, reference: GroupMoments, input_weight: float = 1.0, output_weight: float = 1.0
+) -> CorrectionFunction:
+    """Return the correction function of two groups, f~ = −g~/‖g~‖ with g = λ2·ℓ + λ4·Σ_y log(Y0(y)/Y1(y))·W_y.
+
+    Parameters
+    ----------
+    audited, reference
+        Moments of the two groups, under the same log-odds and scores.
+    input_weight, output_weight
+        λ2 and λ4: how much aligning inputs and aligning outputs count.
+    """
+    if audited.outcomes != reference.outcomes:
+        raise DataError(
+            f"`reference` must have the outcomes of `audited`, got {reference.outcomes} and {audited.outcomes}.",
+            "build both from scores of the same model.",
+        )
+    l2 = check_weight("input_weight", input_weight)
+    l4 = check_weight("output_weight", output_weight)
+    ratios = output_log_ratios(audited.output, reference.output, needed=l4 > 0)
+    unit_l2, unit_l4, total = direction_weights(l2, l4)
+    slope = np.concatenate([[unit_l2], unit_l4 * (ratios[1:] - ratios[0])])
+    slope[standard_deviations(audited) == 0] = 0.0
+    norm = steepness(slope, audited.covariance)
+    scale = -1.0 / norm if norm > 0 else 0.0
+    on_log_odds, *on_scores = (scale * slope).tolist()
+    intercept = -float(scale * slope @ audited.mean)
+    return CorrectionFunction(
+        intercept=intercept,
+        on_log_odds=on_log_odds,
+        on_scores=tuple(on_scores),
+        descent_rate=-norm * total,
+        input_weight=l2,
+        output_weight=l4,
+        audited=audited,
+        reference=reference,
+        log_output_ratio=ratios,
+    )
+
+
+def _outcomes(y: ArrayLike, outcomes: int) -> NDArray[np.intp]:
+    """Return outcomes as indices 0 … K−1."""
+    values = np.asarray(y)
+    if not np.isin(values, np.arange(outcomes)).all():
+        raise DataError(f"`y` must be outcomes from 0 to {outcomes - 1}, got {y!r}.", "count outcomes from 0.")
+    return values.astype(np.intp)
+
+
+def steepness(slope: Floats, covariance: Floats) -> float:
+    """Return ‖g~‖ = sqrt(slopeᵀ·Cov0·slope), exactly 0 where it is rounding noise."""
+    variance = float(slope @ covariance @ slope)
+    scale = float(slope**2 @ np.diag(covariance))
+    return math.sqrt(variance) if variance > EQUAL * scale else 0.0
+
+
+def standard_deviations(moments: GroupMoments) -> Floats:
+    """Return the standard deviations of (ℓ, W_1, …), exactly 0 where the column is constant up to rounding."""
+    sd = np.sqrt(np.maximum(np.diag(moments.covariance), 0.0))
+    size = np.abs(moments.mean)
+    size[0] = max(size[0], 1.0)  # log-odds that differ by less than 1e-13 differ by nothing
+    deviations: Floats = np.where(sd <= EQUAL * size, 0.0, sd)
+    return deviations
+
+
+def output_log_ratios(y0: Floats, y1: Floats, needed: bool) -> Floats:
+    """Return log Y0(y)/Y1(y) where Y0(y) > 0, else 0; an infinite one raises where it is `needed`."""
+    ratios = np.zeros_like(y0)
+    both, extra = (y0 > 0) & (y1 > 0), (y0 > 0) & (y1 == 0)
+    if needed and extra.any():
+        raise infinite(DIVERGENCES["kl"], "outcome", int(np.flatnonzero(extra)[0]))
+    ratios[both] = log_ratio(y0[both], y1[both])
+    return ratios

@@ -1,0 +1,241 @@
+"""How hard it is to tell the groups apart: error exponents of the two hypothesis tests of the paper.
+
+One test sees the inputs X, the other the model's outputs Y. The null hypothesis is the audited group (S = 0).
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, stats
+from scipy.special import logsumexp
+
+from tiltlens.errors import NotBinaryError, SupportError, TiltlensError
+from tiltlens.paper.checks import Floats, check_probability
+from tiltlens.paper.divergence import DIVERGENCES, EQUAL, log_ratio
+
+LARGEST_SAMPLE = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TestPair:
+    """Two distributions to be told apart, and the exponents of doing so.
+
+    Attributes
+    ----------
+    null, alternative
+        The distribution of one observation in the audited and in the reference group.
+    """
+
+    __test__ = False  # not a test case, whatever pytest makes of the name
+
+    null: Floats
+    alternative: Floats
+
+    @property
+    def stein(self) -> float:
+        """KL(null‖alternative): the best exponent of the type II error at a fixed type I error."""
+        value = DIVERGENCES["kl"].between(self.null, self.alternative)
+        if math.isinf(value):
+            raise SupportError(
+                "Stein's exponent is infinite: the reference group never shows a value that the audited group does.",
+                "use `chernoff`, or `renyi` with an order below 1, which stay finite.",
+            )
+        return value
+
+    @property
+    def chernoff(self) -> float:
+        """max_a −log Σ P0^a·P1^{1−a}: the best exponent of the average error."""
+        return max(0.0, -self._log_affinity(self.chernoff_order))
+
+    @property
+    def chernoff_order(self) -> float:
+        """The order a that attains the Chernoff exponent; ½ where the groups are equal."""
+        if np.allclose(self.null, self.alternative, rtol=1e-12, atol=0):
+            return 0.5
+        solution = optimize.minimize_scalar(
+            self._log_affinity, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-12}
+        )
+        return float(min((0.0, float(solution.x), 1.0), key=self._log_affinity))
+
+    def renyi(self, order: float) -> float:
+        """Return the Rényi divergence D_a(null‖alternative) of any order a ≥ 0; order 1 is KL."""
+        if not _is_number(order) or not order >= 0:
+            raise TiltlensError(f"`order` must be a number ≥ 0, got {order!r}.", "order 1 is the KL divergence.")
+        if order == 1:
+            return self.stein
+        if order > 1 and ((self.null > 0) & (self.alternative == 0)).any():
+            raise SupportError(
+                f"the Rényi divergence of order {order:g} is infinite: the reference group never shows a value that "
+                "the audited group does.",
+                "orders below 1 stay finite while the groups share a value.",
+            )
+        if math.isinf(order):
+            both = self.null > 0
+            return max(0.0, float(log_ratio(self.null[both], self.alternative[both]).max()))
+        return max(0.0, self._renyi(float(order)))
+
+    def trade_off(self, points: int = 101) -> Floats:
+        """Return the curve of best exponents: rows (order a, type I exponent, type II exponent).
+
+        The tilted Q_a ∝ P0^a·P1^{1−a} has exponents KL(Q_a‖P0) and KL(Q_a‖P1) (Blahut): from order 1, where the
+        type II error falls fastest, to order 0, where the type I error does. Orders whose exponent would be
+        infinite are left out.
+        """
+        if not isinstance(points, int) or points < 2:
+            raise TiltlensError(
+                f"`points` must be a whole number of at least 2, got {points!r}.", "101 draws a smooth curve."
+            )
+        kl = DIVERGENCES["kl"]
+        rows = []
+        for order in np.linspace(1.0, 0.0, points):
+            q = self._tilted(float(order))
+            exponents = kl.between(q, self.null), kl.between(q, self.alternative)
+            if np.isfinite(exponents).all():
+                rows.append((float(order), *exponents))
+        return np.array(rows)
+
+    def decisions_needed(self, alpha: float = 0.05, beta: float = 0.05) -> int | None:
+        """Return how many decisions tell the groups apart at error rates `alpha` and `beta`; None if equal.
+
+        The smallest n at which the exact binomial test of Y0(1) against Y1(1) has a type I error ≤ alpha and a
+        type II error ≤ beta.
+        """
+        check_probability("alpha", alpha)
+        check_probability("beta", beta)
+        if len(self.null) != 2:
+            raise NotBinaryError(
+                f"`decisions_needed` must be asked of two outcomes, got {len(self.null)}.",
+                "merge the outcomes into the favourable one and the rest.",
+            )
+        p, p1 = float(self.null[1]), float(self.alternative[1])
+        if abs(p - p1) <= EQUAL * max(p, p1):
+            return None
+        return _exact_sample_size(p, p1, alpha, beta)
+
+    def _renyi(self, order: float) -> float:
+        """Return log E0[e^{(a−1)ℓ}]/(a−1) in the form that keeps its digits: near order 1, beyond it, below it."""
+        both = (self.null > 0) & (self.alternative > 0)
+        if not both.any():
+            return self._log_affinity(order)  # raises
+        p0, ell, power = self.null[both], log_ratio(self.null[both], self.alternative[both]), order - 1
+        if abs(power) * float(np.abs(ell).max()) < 1e-3:
+            missing = float(self.null[~both].sum())
+            return math.log1p(float(p0 @ np.expm1(power * ell)) - missing) / power
+        if order > 1:
+            top = float(ell.max())
+            with np.errstate(over="ignore"):
+                return top + math.log(float(p0 @ np.exp(power * (ell - top)))) / power
+        return self._log_affinity(order) / power
+
+    def _log_affinity(self, order: float) -> float:
+        """Return log Σ P0^a·P1^{1−a} over the values both groups show (P0's alone where P1^0 counts)."""
+        both = (self.null > 0) & (self.alternative > 0)
+        if not both.any():
+            raise SupportError(
+                "the exponent is infinite: the groups share no value.", "one observation tells them apart."
+            )
+        logs = order * np.log(self.null[both]) + (1 - order) * np.log(self.alternative[both])
+        return float(logsumexp(logs))
+
+    def _tilted(self, order: float) -> Floats:
+        both = (self.null > 0) & (self.alternative > 0)
+        if not both.any():
+            self._log_affinity(order)
+        logs = order * np.log(self.null[both]) + (1 - order) * np.log(self.alternative[both])
+        q = np.zeros_like(self.null)
+        q[both] = np.exp(logs - logsumexp(logs))
+        return q
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Exponents:
+    """The exponents of telling the groups apart by inputs and by outputs."""
+
+    inputs: TestPair
+    outputs: TestPair
+
+    @property
+    def stein_inputs(self) -> float:
+        """KL(P0‖P1)."""
+        return self.inputs.stein
+
+    @property
+    def stein_outputs(self) -> float:
+        """KL(Y0‖Y1)."""
+        return self.outputs.stein
+
+    @property
+    def chernoff_inputs(self) -> float:
+        """Chernoff information of P0 and P1."""
+        return self.inputs.chernoff
+
+    @property
+    def chernoff_outputs(self) -> float:
+        """Chernoff information of Y0 and Y1."""
+        return self.outputs.chernoff
+
+    def renyi(self, order: float) -> float:
+        """Return the Rényi divergence D_a(P0‖P1) of the inputs; `outputs.renyi` has that of the outputs."""
+        return self.inputs.renyi(order)
+
+    def decisions_needed(self, alpha: float = 0.05, beta: float = 0.05) -> int | None:
+        """Return how many decisions of the model tell the groups apart; None if they never do."""
+        return self.outputs.decisions_needed(alpha, beta)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real)
+
+
+def _exact_sample_size(p: float, p1: float, alpha: float, beta: float) -> int:
+    """Return the smallest n whose exact one-sided test of p against p1 keeps both errors.
+
+    The normal approximation ((z_α·√(p(1−p)) + z_β·√(p1(1−p1)))/(p − p1))² says where to look.
+    """
+    z_alpha, z_beta = max(0.0, float(stats.norm.isf(alpha))), max(0.0, float(stats.norm.isf(beta)))
+    approximate = ((z_alpha * math.sqrt(p * (1 - p)) + z_beta * math.sqrt(p1 * (1 - p1))) / (p - p1)) ** 2
+    if approximate > LARGEST_SAMPLE:
+        raise TiltlensError(
+            f"the number of decisions must stay below {LARGEST_SAMPLE:,} to be counted exactly, got about "
+            f"{approximate:,.0f}.",
+            "so small a difference is not seen in decisions; read the output divergence instead.",
+        )
+    start, block = _least_sample_size(p, p1, alpha, beta), 256
+    while True:
+        n = np.arange(start, start + block)
+        works = np.flatnonzero(_type_two_error(n, p, p1, alpha) <= beta)
+        if len(works):
+            return int(n[works[0]])
+        start, block = start + block, 2 * block
+
+
+def _least_sample_size(p: float, p1: float, alpha: float, beta: float) -> int:
+    """Return a sample size that no smaller one can beat: n·KL(p‖p1) ≥ KL(alpha‖1−beta), by data processing."""
+    if alpha + beta >= 1:
+        return 1
+
+    def kl(a: float, b: float) -> float:
+        pairs = ((a, b), (1 - a, 1 - b))
+        return sum(x * math.log(x / y) for x, y in pairs if x > 0 and y > 0)
+
+    bounds = []
+    if 0 < p1 < 1:
+        bounds.append(kl(alpha, 1 - beta) / kl(p, p1))
+    if 0 < p < 1:
+        bounds.append(kl(beta, 1 - alpha) / kl(p1, p))
+    return max(1, math.floor(max(bounds, default=1.0)))
+
+
+def _type_two_error(n: NDArray[np.int64], p: float, p1: float, alpha: float) -> Floats:
+    """Return the type II error of the exact test that rejects p when too few (p > p1) or too many come out."""
+    if p < p1:
+        p, p1 = 1 - p, 1 - p1
+    cut = stats.binom.ppf(alpha, n, p)
+    cut = np.where(stats.binom.cdf(cut, n, p) > alpha, cut - 1, cut)  # the largest with P(X ≤ cut | p) ≤ alpha
+    return np.asarray(stats.binom.sf(cut, n, p1), dtype=np.float64)

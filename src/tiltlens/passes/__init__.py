@@ -1,0 +1,1 @@
+"""Rows → evidence: a survey with a sample of rows, and sums over all rows."""

@@ -1,0 +1,1 @@
+"""Evidence → comparisons, audits, and what is said of them."""

@@ -1,0 +1,284 @@
+"""What a comparison says of kinds of people: profiles, distributions, prototypes, and the path, from rows in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tiltlens.errors import DataError, SupportError, WeightsError
+from tiltlens.estimators.estimate import Rows
+from tiltlens.models.features import Feature
+from tiltlens.paper.checks import Floats, check_weights
+from tiltlens.paper.correction import CorrectionFunction
+from tiltlens.paper.divergence import check_divergence
+from tiltlens.paper.figure1 import Figure1Paths, figure1_paths
+from tiltlens.paper.path import Inputs, PathPoint, path_point, projection
+from tiltlens.paper.world import Projection
+from tiltlens.results.bins import QUANTILES, binned
+from tiltlens.results.counting import Binned
+from tiltlens.results.disclosure import SUPPRESSED_BELOW, may_show, withheld
+
+BINS = 40
+TIED = 1e-9  # corrections, and shares of people, no further apart are equal up to rounding
+
+
+class People(Protocol):
+    """What only rows can tell, or sums made for it; documented in `Comparison`."""
+
+    def profile(self, feature: str) -> pl.DataFrame: ...
+    def distribution(self, feature: str, bins: int) -> pl.DataFrame: ...
+    def bins(self, order: Sequence[str]) -> dict[str, Any]: ...
+    def prototypes(self, suppress: bool) -> dict[str, dict[str, Any]]: ...
+    def path(self, weights: Sequence[Any], divergence: str) -> list[PathPoint]: ...
+    def project(self) -> Projection: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowsOnDemand:
+    """People known by sums, and by their rows for whatever takes rows."""
+
+    sums: People
+    rows: Callable[[], People]
+
+    def profile(self, feature: str) -> pl.DataFrame:
+        """As of `Comparison`."""
+        return self.sums.profile(feature)
+
+    def distribution(self, feature: str, bins: int) -> pl.DataFrame:
+        """As of `Comparison`."""
+        return self.rows().distribution(feature, bins)
+
+    def bins(self, order: Sequence[str]) -> dict[str, Any]:
+        """As of `Comparison`."""
+        return self.sums.bins(order)
+
+    def prototypes(self, suppress: bool) -> dict[str, dict[str, Any]]:
+        """As of `Comparison`."""
+        return self.sums.prototypes(suppress)
+
+    def path(self, weights: Sequence[Any], divergence: str) -> list[PathPoint]:
+        """As of `Comparison`."""
+        return self.rows().path(weights, divergence)
+
+    def project(self) -> Projection:
+        """As of `Comparison`."""
+        return self.rows().project()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowPeople:
+    """The rows of a pair, with the correction, the log-odds of one fit on all rows, and the cross-fitted log-ratio.
+
+    `groups` are the names of the two, and `places` the rows' places in the table.
+    """
+
+    groups: tuple[str, str]
+    rows: Rows
+    scores: Floats
+    outcome: Floats
+    favourable: Floats
+    features: tuple[Feature, ...]
+    places: NDArray[np.intp]
+    correction: CorrectionFunction
+    log_odds: Floats
+    log_ratio: Floats
+
+    def profile(self, feature: str) -> pl.DataFrame:
+        """As of `Comparison`."""
+        found = self._feature(feature)
+        mine = self.rows.audited
+        f, score, weights = self._values(mine), self.outcome[mine], self.rows.weights[mine]
+        audited, reference = (np.bincount(found.codes[who], minlength=len(found.labels)) for who in (mine, ~mine))
+        shown, shown_reference = ([_shown(*one) for one in _counted(counts)] for counts in (audited, reference))
+        records = []
+        for code, label in enumerate(found.labels):
+            record: dict[str, Any] = {"value": label, "n": shown[code], "n_reference": shown_reference[code]}
+            if shown[code]:
+                cell = found.codes[mine] == code
+                record |= _spread(f[cell], weights[cell])
+                record["score"] = float(np.average(score[cell], weights=weights[cell]))
+            records.append(record)
+        return pl.DataFrame(records, schema=PROFILE_SCHEMA)
+
+    def distribution(self, feature: str, bins: int = BINS) -> pl.DataFrame:
+        """As of `Comparison`."""
+        if not isinstance(bins, int) or isinstance(bins, bool) or bins < 1:
+            raise DataError(f"`bins` must be a whole number of at least 1, got {bins!r}.", "40 is the default.")
+        found = self._feature(feature)
+        mine = self.rows.audited
+        f, codes = self._values(mine), found.codes[mine]
+        edges = np.histogram_bin_edges(f, bins)
+        hidden = withheld(np.bincount(codes, minlength=len(found.labels)))
+        records = []
+        for code, label in enumerate(found.labels):
+            counts = np.histogram(f[codes == code], edges)[0]
+            for start, stop, (count, is_withheld) in zip(edges, edges[1:], _counted(counts), strict=False):
+                shown = _shown(count, is_withheld or bool(hidden[code]))
+                records.append({"value": label, "from": float(start), "to": float(stop), "n": shown})
+        schema = {"value": pl.String, "from": pl.Float64, "to": pl.Float64, "n": pl.Int64}
+        return pl.DataFrame(records, schema=schema)
+
+    def bins(self, order: Sequence[str]) -> dict[str, Any]:
+        """As of `Comparison`; `order` is that of the features in the table of proxy evidence."""
+        features = tuple(sorted(self.features, key=lambda feature: order.index(feature.name)))
+        atoms, found, moved = self._atoms(), figure1_paths(self._inputs()), None
+        if found.end is not None:
+            moved = np.zeros(len(self.outcome))
+            moved[atoms] = found.end
+        audited, weights = self.rows.audited, self.rows.weights
+        rows = Binned(audited, weights, self.outcome, self.scores, self.log_odds, self.log_ratio, features, moved)
+        return binned(rows, self.correction) | summary_of(found, self.favourable[atoms])
+
+    def prototypes(self, suppress: bool = True) -> dict[str, dict[str, Any]]:
+        """As of `Comparison`."""
+        mine = np.flatnonzero(self.rows.audited)
+        f = self._values(self.rows.audited)
+        codes = np.column_stack([feature.codes[mine] for feature in self.features])
+        places = {"max": _first(-f, codes), "min": _first(f, codes), "near_zero": _first(np.abs(f), codes)}
+        result: dict[str, dict[str, Any]] = {}
+        for name, place in places.items():
+            count = int((codes == codes[place]).all(axis=1).sum())
+            result[name] = prototype(self.features, codes[place].tolist(), count, float(f[place]), suppress)
+        return result
+
+    def path(self, weights: Sequence[Any], divergence: str = "kl") -> list[PathPoint]:
+        """As of `Comparison`."""
+        inputs, chosen = self._inputs(), check_divergence(divergence)
+        if not np.iterable(weights) or isinstance(weights, str):
+            raise WeightsError(f"`weights` must be a list of four numbers each, got {weights!r}.", "see World.path.")
+        points: list[PathPoint] = []
+        for lam in [check_weights(four) for four in weights]:
+            try:
+                points.append(path_point(inputs, lam, chosen, points[-1].multipliers if points else None))
+            except SupportError:
+                hint = "give λ4 the weight 0, or use a divergence that stays finite: 'hellinger', 'js' or 'tv'."
+                raise self._out_of_reach(inputs, hint) from None
+        return points
+
+    def project(self) -> Projection:
+        """As of `Comparison`."""
+        inputs = self._inputs()
+        try:
+            q, t = projection(inputs.p0, inputs.channel, inputs.y1)
+        except SupportError:
+            hint = f"no change of the features of {self.groups[0]!r} alone removes the gap of this model."
+            raise self._out_of_reach(inputs, hint) from None
+        return Projection(q, check_divergence("kl").between(q, inputs.p0), t)
+
+    def _feature(self, name: str) -> Feature:
+        for feature in self.features:
+            if feature.name == name:
+                return feature
+        names = [feature.name for feature in self.features]
+        raise DataError(f"`feature` must be one of the audit's features, got {name!r}.", f"they are {names}.")
+
+    def _values(self, mine: NDArray[np.bool_]) -> Floats:
+        return np.asarray(self.correction(self.log_odds[mine], self.scores[mine]))
+
+    def _atoms(self) -> NDArray[np.intp]:
+        """Return the audited rows that count, in the order of the table."""
+        rows = self.rows
+        mine = np.flatnonzero(rows.audited & (rows.weights > 0))
+        return mine[np.argsort(self.places[mine])]
+
+    def _out_of_reach(self, inputs: Inputs, hint: str) -> SupportError:
+        """Return the error for outputs that no weights on the audited rows can have, in terms of the scores.
+
+        Every audited row has mass in both groups' distributions of the features; only the scores can lack support.
+        """
+        low, high = inputs.channel.min(axis=0), inputs.channel.max(axis=0)
+        is_binary = len(low) == 2
+        y = 1 if is_binary else int(np.argmax(np.maximum(inputs.y1 - high, low - inputs.y1)))
+        outcome = "" if is_binary else f" of outcome {y}"
+        audited, reference = self.groups
+        return SupportError(
+            f"the mean score{outcome} of {reference!r} must be within reach of the scores of {audited!r}, "
+            f"got {inputs.y1[y]:.4g} and scores from {low[y]:.4g} to {high[y]:.4g}.",
+            hint,
+        )
+
+    def _inputs(self) -> Inputs:
+        """Return the rows as a finite world: P0 on the audited rows, P1/P0 = e^{−ℓ}, Y1 from the reference rows.
+
+        The atoms are the audited rows in the order of the table.
+        """
+        rows, scores, mine = self.rows, self.scores, self._atoms()
+        channel = scores if scores.ndim == 2 else np.column_stack([1.0 - scores, scores])
+        p0 = rows.audited_share[mine]
+        log_odds = self.log_odds[mine]
+        p1 = p0 * np.exp(-(log_odds - log_odds.min()))
+        return Inputs(p0, p1 / p1.sum(), channel[mine], rows.audited_share @ channel, rows.reference_share @ channel)
+
+
+def prototype(
+    features: Sequence[Feature], codes: Sequence[int], count: int, correction: float, suppress: bool
+) -> dict[str, Any]:
+    """Return a row of feature values with how many audited people share it; both are withheld where few do."""
+    shown = not suppress or count >= SUPPRESSED_BELOW
+    labels = {
+        feature.name: feature.labels[code] if shown else None for feature, code in zip(features, codes, strict=True)
+    }
+    return {"values": labels, "count": count if shown else None, "correction": correction}
+
+
+def summary_of(found: Figure1Paths, favourable: Floats) -> dict[str, Any]:
+    """Return both ways and their end as plain numbers; `favourable` is the favourable probability of each atom."""
+    rate = None if found.end is None else float(found.end @ favourable)
+    paths = {"green": found.output_path, "red": found.joint_path}
+    return {
+        "path": {name: [_stop(point, favourable) for point in points] for name, points in paths.items()},
+        "least_change": None if found.end is None else {"cost": found.cost, "favourable_rate": rate},
+    }
+
+
+def _stop(point: PathPoint, favourable: Floats) -> dict[str, float | None]:
+    """Return one point of a way: how far the inputs have moved, what is left of the output divergence, the rate."""
+    return {
+        "weight": point.weights[3],
+        "input_change": point.terms[0],
+        "output_divergence": point.terms[3],
+        "favourable_rate": float(point.q @ favourable),
+    }
+
+
+PROFILE_SCHEMA = {
+    "value": pl.String,
+    "n": pl.Int64,
+    "n_reference": pl.Int64,
+    "correction": pl.Float64,
+    **{f"correction_{round(100 * q)}": pl.Float64 for q in QUANTILES},
+    "score": pl.Float64,
+}
+
+
+def _spread(f: Floats, weights: Floats) -> dict[str, float | None]:
+    """Return mean and quantiles of f~; a weight counts as that many rows."""
+    levels = np.array(QUANTILES) * (1.0 - TIED)  # sums of weights reach a level up to rounding
+    ends = np.quantile(f, levels, weights=weights, method="inverted_cdf").tolist()
+    quantiles: dict[str, float | None] = {}
+    for q, end in zip(QUANTILES, ends, strict=True):
+        below, above = int((f < end - TIED).sum()), int((f > end + TIED).sum())
+        is_shown = may_show(below, f.size - below - above, above)
+        quantiles[f"correction_{round(100 * q)}"] = end if is_shown else None
+    return quantiles | {"correction": float(np.average(f, weights=weights))}
+
+
+def _first(values: Floats, codes: NDArray[np.int64]) -> int:
+    """Return the row of the least value, of equals that of the first feature values: the order of rows is no matter."""
+    tied = np.flatnonzero(values <= values.min() + TIED)
+    return int(tied[np.lexsort(codes[tied].T[::-1])[0]])
+
+
+def _counted(counts: NDArray[np.integer[Any]]) -> Iterator[tuple[int, bool]]:
+    """Yield each count and whether it is kept back."""
+    return zip(counts.tolist(), withheld(counts).tolist(), strict=True)
+
+
+def _shown(count: int, is_withheld: bool) -> int | None:
+    """Return a count that no person can be picked out of, else None."""
+    return None if is_withheld else count

@@ -1,0 +1,98 @@
+"""How an audit was asked for."""
+
+from __future__ import annotations
+
+import numbers
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tiltlens.errors import TiltlensError
+from tiltlens.paper.checks import check_number, check_probability, check_weight
+
+LARGEST_SEED = 2**32 - 1  # of scikit-learn's
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The numbers of an audit's arguments, checked.
+
+    Attributes
+    ----------
+    input_weight, output_weight
+        λ2 and λ4.
+    confidence
+        Of every interval.
+    materiality
+        Points of the score that matter.
+    folds
+        Of the cross-fit; None asks for the paper's plug-in values without intervals.
+    seed
+        Of everything random.
+    total_shares
+        Whether to fit what total shares need.
+    """
+
+    input_weight: float = 1.0
+    output_weight: float = 1.0
+    confidence: float = 0.95
+    materiality: float = 0.005
+    folds: int | None = 5
+    seed: int = 0
+    total_shares: bool = True
+
+    def __post_init__(self) -> None:
+        checked = {
+            "input_weight": check_weight("input_weight", self.input_weight),
+            "output_weight": check_weight("output_weight", self.output_weight),
+            "confidence": check_probability("confidence", self.confidence),
+            "materiality": _check_materiality(self.materiality),
+            "folds": None if self.folds is None else _check_folds(self.folds),
+            "seed": _check_seed(self.seed),
+            "total_shares": _check_flag("total_shares", self.total_shares),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        if self.input_weight + self.output_weight == 0:
+            raise TiltlensError(
+                "`input_weight` and `output_weight` must not both be 0, got 0 and 0.", "leave both at 1."
+            )
+
+
+def _check_materiality(value: Any) -> float:
+    number = check_number("materiality", value)
+    if not 0 <= number < 1:
+        raise TiltlensError(
+            f"`materiality` must be at least 0 and below 1, got {value!r}.",
+            "it is in points of a score between 0 and 1; 0.005 is the default.",
+        )
+    return number
+
+
+def _check_folds(value: Any) -> int:
+    if not _is_whole(value) or value < 3:
+        raise TiltlensError(
+            f"`folds` must be a whole number of at least 3, or None, got {value!r}.",
+            "5 is the default; None gives the paper's plug-in values without intervals.",
+        )
+    return int(value)
+
+
+def _check_seed(value: Any) -> int:
+    if not _is_whole(value) or not 0 <= value <= LARGEST_SEED:
+        raise TiltlensError(
+            f"`seed` must be a whole number from 0 to {LARGEST_SEED}, got {value!r}.",
+            "0 is the default; the same seed gives the same numbers.",
+        )
+    return int(value)
+
+
+def _check_flag(name: str, value: Any) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise TiltlensError(f"`{name}` must be True or False, got {value!r}.", "leave it out.")
+    return bool(value)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)

@@ -1,1 +1,0 @@
-"""The paper's theory, exact: numpy and scipy only, arguments in, values out."""
