@@ -169,8 +169,8 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the comparison, keyed by attribute name."""
-        dial = None if self.dial is None else {name: form.to_dict() for name, form in self.dial.items()}
-        return self._numbers() | {"prototypes": self.prototypes(), "dial": dial, "bins": self.bins()}
+        dial_table = self.shares_along_dial().to_dicts()
+        return self._numbers() | {"prototypes": self.prototypes(), "dial_table": dial_table, "bins": self.bins()}
 
     def plot(self, name: str = "proxy_map", feature: str | None = None) -> Figure:
         """Return one of the comparison's figures: its chart, the numbers behind it, and words for both."""
