@@ -35,6 +35,11 @@ def cross_fitted():
     return cross_fitted_audit()["comparisons"][AUDITED]
 
 
+def dial_of(c, feature):
+    """Return the rows of one feature in the table of the dial."""
+    return [one for one in c["dial_table"] if one["feature"] == feature]
+
+
 def hostile():
     """Return the comparison with names that break careless software."""
     c = cross_fitted()
@@ -42,7 +47,8 @@ def hostile():
     c["audited"], c["reference"] = HOSTILE[0], HOSTILE[3]
     for row in c["proxies"]:
         row["feature"] = new[row["feature"]]
-    c["dial"] = {new[name]: form for name, form in c["dial"].items()}
+    for one in c["dial_table"]:
+        one["feature"] = new[one["feature"]]
     c["bins"]["profiles"] = {new[name]: found for name, found in c["bins"]["profiles"].items()}
     for found in c["bins"]["profiles"].values():
         for value, name in zip(found["values"], HOSTILE, strict=False):
@@ -56,7 +62,8 @@ def many(count=200):
     """Return the comparison with many features, weaker and weaker, of both signs."""
     c = cross_fitted()
     first = c["proxies"][0]
-    c["proxies"] = []
+    along = dial_of(c, first["feature"])
+    c["proxies"], c["dial_table"] = [], []
     for place in range(count):
         shrink = 0.97**place
         row = first | {"feature": f"feature {place}", "verdict": "too little data"}
@@ -69,6 +76,9 @@ def many(count=200):
             row |= {f"{name}{end}": part * first[f"{name}{end}"] for end in ("", "_low", "_high")}
         row["alignment"] = sign * turn
         c["proxies"].append(row)
+        for one in along:
+            c["dial_table"].append(one | {name: shrink * one[name] for name in ("share", "low", "high")})
+            c["dial_table"][-1]["feature"] = row["feature"]
     whole = sum(row["gap_shapley"] for row in c["proxies"])
     for row in c["proxies"]:
         row["gap_shapley"] *= c["gap"]["value"] / whole
@@ -79,6 +89,7 @@ def many(count=200):
 def one_feature():
     c = cross_fitted()
     c["proxies"] = c["proxies"][:1]
+    c["dial_table"] = dial_of(c, c["proxies"][0]["feature"])
     return c
 
 
@@ -91,6 +102,7 @@ def constant():
             row[name] = 0.0
     row["alignment"] = None
     c["proxies"] = [row]
+    c["dial_table"] = [one | {"share": 0.0} for one in dial_of(c, row["feature"])]
     c["gap"] = {"value": 0.0, "low": None, "high": None}
     c["output_divergence"] = {"value": 0.0, "low": None, "high": None}
     c["bins"]["least_change"] = {"cost": 0.0, "favourable_rate": 0.5}
@@ -119,7 +131,7 @@ def undefined():
     c = cross_fitted()
     for name in ("impact_ratio", "output_divergence", "input_divergence", "descent_rate", "unexplained", "balance"):
         c[name] = None
-    c |= {"dial": None, "shapley_remainder": None, "decisions_needed": None}
+    c |= {"dial_table": [], "shapley_remainder": None, "decisions_needed": None}
     for row in c["proxies"]:
         for name in ("gap_shapley", "share", "total_share", "alignment"):
             row |= {f"{name}{end}": None for end in ("", "_low", "_high")}

@@ -24,19 +24,9 @@ WORLD = tl.World([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], channel=[0.8, 0.5, 0.1])
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-def dial_table(c):
-    ends = {"share": "share", "low": "share_low", "high": "share_high"}
-    return [
-        {"position": place / 4, "feature": row["feature"]} | {name: row[column] for name, column in ends.items()}
-        for row in c["proxies"]
-        for place in range(5)
-    ]
-
-
 def drawn_from(c):
     """Return every figure that a comparison has."""
     found = {name: draw(c) for name, draw in figures.COMPARISON_FIGURES.items()}
-    found["shares_along_dial"] = figures.shares_along_dial(c, dial_table(c))
     for feature in list(c["bins"]["profiles"])[:1]:
         found["profile"] = figures.profile(c, feature)
         found["correction_by_value"] = figures.correction_by_value(c, feature)
@@ -357,7 +347,7 @@ def test_of_two_hundred_features_the_strongest_are_shown_and_it_says_so():
     figure = figures.shares(many())
     assert figure.table["feature"].n_unique() == 20
     assert "the 20 strongest of 200 features" in figure.spec()["title"]["subtitle"]
-    along = figures.shares_along_dial(many(), dial_table(many()))
+    along = figures.shares_along_dial(many())
     assert "the 8 strongest of 200 features" in along.spec()["title"]["subtitle"]
     mapped = figures.proxy_map(many())
     assert len(mapped.table) == 200
@@ -365,10 +355,14 @@ def test_of_two_hundred_features_the_strongest_are_shown_and_it_says_so():
 
 
 def test_lines_along_the_dial_equal_the_table():
-    rows = dial_table(cross_fitted())
-    for table in (rows, pl.DataFrame(rows)):
-        found = figures.shares_along_dial(cross_fitted(), table).table
+    c = cross_fitted()
+    for rows, table in ((c["dial_table"], None), (c["dial_table"][::2], pl.DataFrame(c["dial_table"][::2]))):
+        found = figures.shares_along_dial(c, table).table
         assert found.select("position", "feature", "share", "low", "high").to_dicts() == rows
+
+
+def test_without_a_dial_the_lines_say_so():
+    assert "no share is determined" in figures.shares_along_dial(SUMMARIES["undefined"]()).description
 
 
 def test_a_profile_equals_the_summary():

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from functools import cache
+from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import tiltlens as tl
 from tiltlens.cli import main
 from tiltlens.errors import DataError
 from tiltlens.results.disclosure import withheld
-from tiltlens.views.report.page import page
+from tiltlens.views.report.page import page, write_report
 
 pytestmark = pytest.mark.browser
 
@@ -108,6 +109,47 @@ def test_shares_on_the_dial_are_the_librarys_at_that_weight(shown, position):
         for end in ("low", "high"):
             found = float(row.locator(f"[data-{end}]").get_attribute(f"data-{end}"))
             assert found == pytest.approx(share[f"share_{end}"], abs=1e-6)
+
+
+def dialled(tab):
+    """Return what the page shows of each feature at the position of the dial: share, low and high, and the text."""
+    found = {}
+    for row in tab.locator(".dial-shares tbody tr").all():
+        ends = [row.locator(f"[data-{end}]").get_attribute(f"data-{end}") for end in ("value", "low", "high")]
+        found[row.locator("th").inner_text()] = ([float(end) for end in ends], row.locator("td").first.inner_text())
+    return found
+
+
+def test_every_position_of_the_dial_is_looked_up_in_the_summarys_table(shown):
+    table = cross_fitted()["A"].shares_along_dial(21).to_dicts()
+    for position in range(21):
+        turn(shown, position)
+        rows = {one["feature"]: one for one in table if one["position"] == pytest.approx(position / 20)}
+        found = dialled(shown)
+        assert list(found) == list(rows)
+        for feature, (numbers, _) in found.items():
+            assert numbers == pytest.approx([rows[feature][name] for name in ("share", "low", "high")], abs=1e-9)
+
+
+def test_the_dial_shows_what_the_table_says_whatever_it_says(browser, tmp_path):
+    """The page makes no share: numbers that no estimator would give are shown as they are."""
+    summary = cross_fitted().to_dict()
+    c = summary["comparisons"]["A"]
+    for one in c["dial_table"]:
+        one |= {"share": 0.25, "low": 0.125, "high": 0.125 + one["position"] / 2}
+        if one["feature"] == "city":
+            one |= {"low": 0.0, "high": 1.0}
+    write_report(summary, tmp_path / "audit.html")
+    with opened(browser, tmp_path / "audit.html") as tab:
+        turn(tab, 4)
+        for feature, (numbers, text) in dialled(tab).items():
+            assert (feature == "city") == (text == "not determined")
+            assert numbers == ([0.25, 0.0, 1.0] if feature == "city" else [0.25, 0.125, 0.225])
+
+
+def test_the_pages_script_has_no_statistics():
+    script = files("tiltlens.views.report").joinpath("pieces", "page.js").read_text(encoding="utf-8")
+    assert not re.search(r"Math\.(sqrt|exp|log|PI)|quantile\(|covariance|numerator|Fieller|\*\* 2", script)
 
 
 @pytest.mark.parametrize("position", [0, 13])
@@ -222,6 +264,7 @@ def test_outputs_that_cannot_be_aligned_leave_no_dial(browser, tmp_path):
     audited(data, folds=None).report(tmp_path / "audit.html")
     with opened(browser, tmp_path / "audit.html") as tab:
         assert tab.locator("input[type=range]").count() == 0
+        assert "There is no dial" in tab.locator("section.comparison").inner_text()
         tab.locator("button.feature").first.click()
         assert tab.locator(".profile").is_visible()
         assert tab.seen == []

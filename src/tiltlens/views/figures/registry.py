@@ -12,7 +12,7 @@ from tiltlens.views.figures.distributions import outputs, overlap
 from tiltlens.views.figures.figure import Figure
 from tiltlens.views.figures.profile import profile
 from tiltlens.views.figures.proxy_map import proxy_map
-from tiltlens.views.figures.shares import shares
+from tiltlens.views.figures.shares import shares, shares_along_dial
 from tiltlens.views.figures.trust import balance, calibration
 from tiltlens.views.figures.waterfall import waterfall
 
@@ -21,6 +21,7 @@ COMPARISON_FIGURES: dict[str, Callable[[dict[str, Any]], Figure]] = {
     "waterfall": waterfall,
     "proxy_map": proxy_map,
     "shares": shares,
+    "shares_along_dial": shares_along_dial,
     "ways": ways,
     "correction_distribution": correction_distribution,
     "overlap": overlap,

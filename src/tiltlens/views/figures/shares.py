@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import polars as pl
@@ -70,13 +69,13 @@ def _dots(records: list[Record]) -> Any:
     return alt.layer(*layers).properties(width=WIDTH, height=ROW * len(records) // 2)
 
 
-def shares_along_dial(comparison: Record, table: pl.DataFrame | Iterable[Record]) -> Figure:
+def shares_along_dial(comparison: Record, table: pl.DataFrame | None = None) -> Figure:
     """Return the shares from "align inputs" (0) to "align outputs" (1), one line a feature.
 
-    `table` is `Comparison.shares_along_dial()`, or its rows: position, feature, share, low, high.
+    `table` is `Comparison.shares_along_dial(positions)` where the summary's 21 positions will not do.
     """
     title = "Shares of the correction along the dial"
-    rows = table.to_dicts() if isinstance(table, pl.DataFrame) else [dict(row) for row in table]
+    rows = comparison["dial_table"] if table is None else table.to_dicts()
     names = list(dict.fromkeys(row["feature"] for row in rows if row["share"] is not None))
     if not names:
         return nothing(title, "no share is determined along the dial")

@@ -41,6 +41,7 @@ def page(summary: dict[str, Any]) -> str:
             words=words,
             pictured=sections.PICTURED,
             dial_place=dial_place,
+            dial_rows=sections.DIAL_ROWS,
             overview=overview,
             comparisons=comparisons,
             data=data,
@@ -80,11 +81,9 @@ def _data(summary: dict[str, Any], drawings: list[sections.Drawing]) -> str:
     specs = {drawing.element: drawing.spec for drawing in drawings}
     pictured = list(summary["comparisons"].values())[: sections.PICTURED]
     moving = {str(place): sections.moving(c) for place, c in enumerate(pictured)}
-    settings = summary["settings"]
-    confidence = None if settings["folds"] is None else settings["confidence"]
-    text = _json({"specs": specs, "comparisons": moving, "confidence": confidence})
+    text = _json({"specs": specs, "comparisons": moving})
     while len(text) > DATA_LIMIT and sections.shorten(moving):
-        text = _json({"specs": specs, "comparisons": moving, "confidence": confidence})
+        text = _json({"specs": specs, "comparisons": moving})
     return text
 
 

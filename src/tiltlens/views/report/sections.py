@@ -14,6 +14,7 @@ from tiltlens.views.formats import label
 from tiltlens.views.report import words
 
 PICTURED = 8  # groups with pictures, profiles and a dial: the page must stay small
+DIAL_ROWS = 25  # features whose shares follow the dial
 CORRECTION = (
     "Histogram of the correction function over the audited group, at the position of the dial. Records right of 0 "
     "would have to become more common among them, records left of 0 rarer."
@@ -92,11 +93,22 @@ def by_gap(summary: dict[str, Any]) -> dict[str, Any]:
 
 def moving(c: dict[str, Any]) -> dict[str, Any]:
     """Return the numbers of a comparison that follow the dial or a click, features as a list: a name is no key."""
+    shares = _shares(c)
     return {
         "dial": c["bins"]["dial"],
         "correction": c["bins"]["correction"],
-        "features": [_feature(c, row) for row in c["proxies"]],
+        "features": [_feature(c, row) | {"shares": shares.get(row["feature"])} for row in c["proxies"]],
     }
+
+
+def _shares(c: dict[str, Any]) -> dict[str, list[list[float | None]]]:
+    """Return share, low and high at each position of the dial, of the first features that have a share."""
+    names = [row["feature"] for row in c["proxies"] if row["share"] is not None][:DIAL_ROWS]
+    found: dict[str, list[list[float | None]]] = {}
+    for one in sorted(c["dial_table"], key=lambda one: one["position"]):
+        if one["feature"] in names:
+            found.setdefault(one["feature"], []).append([one["share"], one["low"], one["high"]])
+    return found
 
 
 def _feature(c: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
@@ -108,7 +120,6 @@ def _feature(c: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
         value["means"] = None if full["scores"] is None else [full["log_odds"], *full["scores"]]
     return {
         "name": label(row["feature"], 200),
-        "form": None if c["dial"] is None or row["share"] is None else c["dial"][row["feature"]],
         "direction": label(row["direction"], 400),
         "notes": label(row["notes"], 400),
         "values": values,

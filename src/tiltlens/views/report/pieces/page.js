@@ -1,10 +1,9 @@
 "use strict";
-// The page's own numbers: shares along the dial and profiles on request. Text from the data only ever becomes
-// textContent.
+// What follows the dial or a click: looked up in the page's data, never made here. Text from the data only ever
+// becomes textContent.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const views = {};
-  const tableRows = 25;
 
   const make = (tag, attributes = {}, ...children) => {
     const element = document.createElement(tag);
@@ -16,41 +15,7 @@
   const fixed = (value, digits = 3) => (value === null ? "–" : value.toFixed(digits));
   const clamp = (value) => Math.min(Math.max(value, 0), 1);
 
-  // z of a two-sided interval, by bisection of the error function's series: no table, any confidence.
-  const quantile = (confidence) => {
-    const within = (z) => {
-      let term = z, sum = z;
-      for (let n = 1; n < 200; n += 1) { term *= -z * z / (2 * n); sum += term / (2 * n + 1); }
-      return sum * Math.sqrt(2 / Math.PI);
-    };
-    let low = 0, high = 6;
-    for (let step = 0; step < 100; step += 1) {
-      const middle = (low + high) / 2;
-      if (within(middle) < confidence) low = middle; else high = middle;
-    }
-    return (low + high) / 2;
-  };
-  const z = data.confidence === null ? null : quantile(data.confidence);
   const turns = {};
-
-  // The share at λ = (1 − t, t): a ratio of two quadratics, its interval by Fieller.
-  const shareAt = (form, t) => {
-    const powers = [(1 - t) ** 2, (1 - t) * t, t ** 2];
-    const dot = (values) => powers.reduce((sum, power, i) => sum + power * values[i], 0);
-    const covariance = Array.from({ length: 6 }, () => new Array(6));
-    let next = 0;
-    for (let i = 0; i < 6; i += 1) for (let j = i; j < 6; j += 1) covariance[i][j] = covariance[j][i] = form.covariance[next++];
-    const block = (row, column) => dot(powers.map((_, i) => dot(powers.map((__, j) => covariance[row + i][column + j]))));
-    const top = dot(form.numerator), bottom = dot(form.denominator);
-    const vTop = Math.max(block(0, 0), 0), vBoth = block(0, 3), vBottom = Math.max(block(3, 3), 0);
-    const value = bottom > 0 ? clamp(top / bottom) : 0;
-    if (z === null) return { value, low: null, high: null };
-    if (!(bottom > 0 && bottom >= 3 * Math.sqrt(vBottom))) return { value, low: 0, high: 1, isUnknown: true };
-    const a = bottom ** 2 - z ** 2 * vBottom, b = top * bottom - z ** 2 * vBoth, c = top ** 2 - z ** 2 * vTop;
-    if (a <= 0) return { value, low: 0, high: 1 };
-    const root = Math.sqrt(Math.max(b * b - a * c, 0));
-    return { value, low: clamp((b - root) / a), high: clamp((b + root) / a) };
-  };
 
   const draw = async (element) => {
     const spec = data.specs[element.id];
@@ -77,23 +42,25 @@
     if (waiting.length) idle(async () => { await draw(waiting[0]); drawNext(waiting.slice(1)); });
   };
 
+  const shareTrack = (value, low, high) => {
+    const track = make("span", { class: "track", "aria-hidden": "true" });
+    const range = make("i"); range.style.left = `${100 * low}%`; range.style.width = `${100 * (high - low)}%`;
+    const middle = make("b"); middle.style.left = `${100 * value}%`;
+    track.append(range, middle);
+    return track;
+  };
+
   const dialShares = (section, part, position) => {
     const t = part.dial[position].position;
-    const found = part.features.filter((feature) => feature.form).slice(0, tableRows)
-      .map((feature) => ({ feature, share: shareAt(feature.form, t) }));
     const body = section.querySelector(".dial-shares tbody");
-    body.replaceChildren(...found.map(({ feature, share }) => {
-      const track = make("span", { class: "track", "aria-hidden": "true" });
-      const range = make("i");
-      range.style.left = `${100 * share.low}%`; range.style.width = `${100 * (share.high - share.low)}%`;
-      const middle = make("b"); middle.style.left = `${100 * share.value}%`;
-      track.append(range, middle);
+    body?.replaceChildren(...part.features.filter((feature) => feature.shares).map((feature) => {
+      const [value, low, high] = feature.shares[position];
       const name = make("bdi"); name.textContent = [...feature.name].length > 40 ? `${[...feature.name].slice(0, 39).join("")}…` : feature.name;
       return make("tr", {},
         make("th", { scope: "row" }, name),
-        make("td", { "data-value": share.value }, share.isUnknown ? "not determined" : percent(share.value)),
-        z === null ? make("td", {}, "–")
-          : make("td", { "data-low": share.low, "data-high": share.high }, track, `${percent(share.low)} to ${percent(share.high)}`));
+        make("td", { "data-value": value }, low === 0 && high === 1 ? "not determined" : percent(value)),
+        low === null ? make("td", {}, "–")
+          : make("td", { "data-low": low, "data-high": high }, shareTrack(value, low, high), `${percent(low)} to ${percent(high)}`));
     }));
     const words = `λ2 = ${fixed(1 - t, 2)} on inputs, λ4 = ${fixed(t, 2)} on outputs.`;
     section.querySelector(".position").textContent = words;
