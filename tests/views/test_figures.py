@@ -16,7 +16,7 @@ from tests.views.summaries import HOSTILE, SUMMARIES, cross_fitted, cross_fitted
 
 import tiltlens as tl
 from tiltlens.paper.figure1 import simplex_paths
-from tiltlens.views import figures
+from tiltlens.views import figures, formats
 from tiltlens.views.figures.placement import placed, spread
 from tiltlens.views.figures.words import labels
 
@@ -285,6 +285,18 @@ def test_the_map_equals_the_table_of_proxy_evidence(make):
     curves = next(one for one in datasets(figure.spec()) if one["name"] == "curves")["values"]
     assert all(point["reveals"] * point["drives"] == pytest.approx(point["level"]) for point in curves)
     assert 0.005 in {point["level"] for point in curves}
+
+
+def test_numbers_are_written_in_figures_as_on_the_page():
+    c = many(6)
+    rows = figures.proxy_map(c).table.select("gap", "gap_low", "gap_high", "gap_text").to_dicts()
+    assert any(row["gap"] < 0 for row in rows)
+    for row in rows:
+        gap, ends = formats.points(row["gap"]), formats.interval(row["gap_low"], row["gap_high"], formats.points)
+        assert row["gap_text"] == f"{gap} ({ends})"
+    rate = figures.rates(cross_fitted_audit()).table.row(1, named=True)
+    numbers = (rate["rate"], rate["rate_low"], rate["rate_high"])
+    assert rate["rate_text"] == formats.with_interval(*numbers, formats.percent)
 
 
 def test_the_map_draws_another_materiality():
@@ -567,9 +579,15 @@ def test_drawing_leaves_the_summary_alone():
 def test_a_notebook_shows_the_chart_without_a_network():
     figure = figures.calibration(cross_fitted())
     bundle = figure._repr_mimebundle_()
-    assert bundle["application/vnd.vegalite.v6.json"] == figure.spec()
+    assert bundle["application/vnd.vegalite.v6+json"] == figure.spec()
     assert bundle["image/svg+xml"].startswith("<svg")
     assert not any("html" in kind for kind in bundle)
+
+
+def test_a_notebook_with_a_figure_can_be_saved():
+    """A notebook file holds texts, and other JSON only under names of nbformat's pattern (schema 4.5, mimebundle)."""
+    for kind, content in figures.calibration(cross_fitted())._repr_mimebundle_().items():
+        assert isinstance(content, str) or re.search(r"^application/(.*\+)?json$", kind), kind
 
 
 def test_places_are_spread_and_keep_their_order():

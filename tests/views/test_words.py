@@ -11,12 +11,11 @@ from tests.test_audit_engines import audited, people
 import tiltlens as tl
 from tiltlens.errors import DataError
 from tiltlens.estimators import verdicts
-from tiltlens.results.proxies import THE_GROUP
 from tiltlens.views import formats
-from tiltlens.views.figures import words as figure_words
 from tiltlens.views.figures.reading import dial_place
 from tiltlens.views.report import words
 from tiltlens.views.report.page import page
+from tiltlens.views.verdicts import OPEN, VERDICTS
 
 
 @pytest.fixture(scope="module")
@@ -47,41 +46,82 @@ def test_the_gap_in_words(summary, gap, said):
 
 
 @pytest.mark.parametrize(
-    ("left", "notes", "said"),
+    ("left", "said"),
     [
-        (estimate(0.001, -0.002, 0.004), [], "not material: no sign of another way in"),
-        (estimate(0.03, -0.08, 0.14), [], "cannot tell whether there is another way in"),
-        (
-            estimate(0.03, 0.02, 0.04),
-            [f"{words.DEPENDS}, unless the membership model is to blame: between people with equal features +0.03"],
-            "beyond these features, unless the membership model is to blame.",
-        ),
+        (estimate(0.001, -0.002, 0.004), "not material: no sign of another way in"),
+        (estimate(0.03, -0.08, 0.14), "cannot tell whether there is another way in"),
+        (estimate(0.03, 0.02, 0.04), "the score depends on the group beyond these features."),
+        (estimate(-0.03, -0.04, -0.02), "the score depends on the group beyond these features."),
+        (estimate(0.002, 0.001, 0.003), "beyond these features, though by less than what is material."),
     ],
 )
-def test_the_unexplained_part_in_words_keeps_its_doubts(summary, left, notes, said):
-    found = words.found_words(changed(summary, unexplained=left, notes=notes), summary["settings"])
-    assert said in " ".join(found)
+def test_the_unexplained_part_in_words_is_read_from_its_interval(summary, left, said):
+    c = changed(summary, unexplained=left, notes=[])
+    assert said in " ".join(words.found_words(c, summary["settings"]))
 
 
-def test_words_begin_as_the_audits_own_note_does():
-    by_group = people(1200, 1).with_columns(score=pl.col("score") * 0.7 + 0.3 * (pl.col("group") == "A"))
-    c = audited(by_group, membership="chance").to_dict()["comparisons"]["A"]
-    assert any(note.startswith(words.DEPENDS) for note in c["notes"])
+def test_a_dependence_on_the_group_keeps_its_doubts(summary):
+    balance = summary["comparisons"]["A"]["balance"] | {"is_adequate": False}
+    left = estimate(0.03, 0.02, 0.04)
+    c = changed(summary, unexplained=left, balance=balance, notes=["the weights are odd"])
+    said = " ".join(words.found_words(c, summary["settings"]))
+    assert "unless the membership model is to blame, which is inadequate (see also “To know” below)." in said
 
 
-def test_too_little_data_is_never_no_evidence(summary):
-    rows = [row | {"verdict": words.UNDECIDED} for row in summary["comparisons"]["A"]["proxies"]]
-    found = " ".join(words.found_words(changed(summary, proxies=rows), summary["settings"]))
-    assert "Too little data to say: " in found
-    assert "No single feature" not in found
-    assert "No material evidence" not in found
+@pytest.mark.parametrize("notes", [[], ["the score depends on the group beyond these features: between people"], ["?"]])
+def test_what_notes_say_changes_no_finding(summary, notes):
+    """Findings are made of numbers: a note may be reworded, translated or left out."""
+    c = changed(summary, unexplained=estimate(0.03, -0.08, 0.14), notes=notes)
+    assert "cannot tell whether there is another way in" in " ".join(words.found_words(c, summary["settings"]))
 
 
-def test_a_copy_of_the_group_among_the_features_is_said_first(summary):
-    rows = copy.deepcopy(summary["comparisons"]["A"]["proxies"])
-    rows[-1]["verdict"] = words.THE_GROUP
-    found = words.found_words(changed(summary, proxies=rows), summary["settings"])
-    assert any("the group itself, or a copy of it: " in line for line in found)
+def judged(summary, *given):
+    """Return what is said of features with these verdicts."""
+    rows = [row | {"verdict": one} for row, one in zip(summary["comparisons"]["A"]["proxies"], given, strict=False)]
+    return words.found_words(changed(summary, proxies=rows), summary["settings"])
+
+
+@pytest.mark.parametrize("verdict", [text for text, one in VERDICTS.items() if one.kind == OPEN])
+def test_what_the_data_do_not_settle_is_never_no_evidence(summary, verdict):
+    said = " ".join(judged(summary, "no material evidence", verdict))
+    assert f"{VERDICTS[verdict].opening.split(',')[0]}" in said
+    assert "No single feature" not in said
+    assert "No material evidence" not in " ".join(judged(summary, verdict, verdict))
+
+
+def test_every_verdict_is_said_and_a_new_one_is_not_lost(summary):
+    names = [row["feature"] for row in summary["comparisons"]["A"]["proxies"]]
+    for verdict in (*VERDICTS, "a verdict of {tomorrow}"):
+        lines = [line for line in judged(summary, verdict) if names[0] in line]
+        assert len(lines) == 1, verdict
+        assert lines[0].endswith(f"{names[0]}.") or verdict == "proxy evidence"
+    assert any(line.startswith("A verdict of {tomorrow}: ") for line in judged(summary, "a verdict of {tomorrow}"))
+
+
+def test_verdicts_on_the_page_are_marked_and_explained_by_the_table(summary):
+    text = page(summary)
+    given = {row["verdict"] for row in summary["comparisons"]["A"]["proxies"]}
+    assert words.verdicts_given(summary).keys() == given
+    for verdict in VERDICTS:
+        assert (f'<span class="verdict {VERDICTS[verdict].kind}">{verdict}</span>' in text) == (verdict in given)
+        assert (f"<dt>“{verdict}”</dt>" in text) == (verdict in given)
+
+
+def test_the_table_holds_every_verdict_of_the_library():
+    theirs = {value for name, value in vars(verdicts).items() if name.isupper() and isinstance(value, str)}
+    assert theirs
+    assert theirs <= VERDICTS.keys()
+    copied = people().with_columns(copy=pl.col("group"))
+    rows = audited(copied, features=["city", "copy"], folds=3).to_dict()["comparisons"]["A"]["proxies"]
+    assert {row["feature"]: row["verdict"] for row in rows}["copy"] == "the group itself"
+    assert {row["verdict"] for row in rows} <= VERDICTS.keys()
+
+
+def test_an_impact_ratio_without_an_upper_limit_has_a_page(summary):
+    ratio = {"value": 2.0, "low": 0.5, "high": None}
+    text = page(summary | {"comparisons": {"A": changed(summary, impact_ratio=ratio)}})
+    assert "<small>0.500 to no limit</small>" in text
+    assert "50.0 % to no limit" in text
 
 
 def test_what_was_asked_is_said():
@@ -116,11 +156,6 @@ def test_the_dial_starts_at_the_audits_own_weights(summary):
         assert int(dial[1]) == place
 
 
-def test_words_and_verdicts_have_the_same_names():
-    theirs = (verdicts.PROXY, verdicts.JOINT, verdicts.NOTHING, verdicts.UNDECIDED, THE_GROUP)
-    assert theirs == (words.PROXY, words.JOINT, words.NOTHING, words.UNDECIDED, words.THE_GROUP)
-
-
 def test_sixty_groups_make_a_small_page_and_all_are_told_of():
     random = np.random.default_rng(0)
     rows = 60 * 40
@@ -144,6 +179,16 @@ def test_texts_that_cannot_be_written_are_the_users_mistake():
 
 
 def test_nothing_is_printed_as_less_than_zero():
-    assert (formats.number(-1e-6), formats.points(-1e-6)) == ("0.0000", "+0.00")
-    assert (figure_words.number(-1e-6), figure_words.points(-1e-7)) == ("0.000", "+0.00")
-    assert formats.interval({"low": -1e-6, "high": 1e-6}) == "0.0000 to 0.0000"
+    assert (formats.number(-1e-6), formats.points(-1e-6), formats.signed(-1e-6)) == ("0.0000", "+0.00", "+0.0000")
+    assert (formats.short_number(-1e-6), formats.percent(-1e-6)) == ("0.000", "0.0 %")
+    assert formats.interval(-1e-6, 1e-6) == "0.0000 to 0.0000"
+
+
+def test_intervals_in_words():
+    assert formats.interval(None, None) == "–"
+    assert formats.interval(0.5, None) == "0.5000 to no limit"
+    assert formats.interval(-0.01, 0.02, formats.points) == "-1.00 to +2.00"
+    assert formats.with_interval(0.3, 0.2, 0.4, formats.percent) == "30.0 % (20.0 % to 40.0 %)"
+    assert formats.with_interval(0.3, None, None) == "0.3000 (no interval)"
+    assert (formats.share(0.3, 0.0, 1.0), formats.share(0.3, 0.0, 0.9)) == ("not determined", "30.0 %")
+    assert formats.interval_name(0.95) == "95 % interval"

@@ -1,7 +1,8 @@
-"""Numbers as text, the same on the terminal and on the page."""
+"""Numbers and names as text, the same on the terminal, on the page, in figures and in notebooks."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from unicodedata import bidirectional
 
@@ -10,20 +11,24 @@ LONGEST = 60
 ISOLATE, END = "\u2068", "\u2069"  # what stands between them does not turn the text around it
 JOINERS = "\u200c\u200d"  # not printable by themselves, but letters and emoji are made with them
 
+Shown = Callable[[float | None], str]
 
-def number(value: float | None) -> str:
-    """Return four decimals, or none from a hundred on."""
+
+def number(value: float | None, digits: int = 4) -> str:
+    """Return a number with so many decimals, or with none from a hundred on."""
     if value is None:
         return NOTHING
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:z.4f}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:z.{digits}f}"
 
 
-def interval(estimate: dict[str, Any] | None) -> str:
-    """Return "low to high" of an estimate."""
-    if estimate is None or estimate["low"] is None:
-        return NOTHING
-    high = "no limit" if estimate["high"] is None else number(estimate["high"])
-    return f"{number(estimate['low'])} to {high}"
+def short_number(value: float | None) -> str:
+    """Return a number with the three decimals that a picture, or a ratio, has room for."""
+    return number(value, 3)
+
+
+def signed(value: float | None, digits: int = 4) -> str:
+    """Return a number with its sign."""
+    return NOTHING if value is None else f"{value:+z.{digits}f}"
 
 
 def points(value: float | None) -> str:
@@ -31,14 +36,43 @@ def points(value: float | None) -> str:
     return NOTHING if value is None else f"{100 * value:+z.2f}"
 
 
-def whole_percent(value: float | None) -> str:
-    """Return a share as a whole percentage."""
-    return NOTHING if value is None else f"{100 * value:.0f} %"
-
-
 def percent(value: float | None) -> str:
     """Return a share as a percentage with one decimal."""
-    return NOTHING if value is None else f"{100 * value:.1f} %"
+    return NOTHING if value is None else f"{100 * value:z.1f} %"
+
+
+def whole_percent(value: float | None) -> str:
+    """Return a share as a whole percentage."""
+    return NOTHING if value is None else f"{100 * value:z.0f} %"
+
+
+def interval(low: float | None, high: float | None, shown: Shown = number) -> str:
+    """Return "low to high", each as `shown` writes it; a dash where there is no interval."""
+    if low is None and high is None:
+        return NOTHING
+    ends = ("no limit" if end is None else shown(end) for end in (low, high))
+    return " to ".join(ends)
+
+
+def with_interval(value: float | None, low: float | None, high: float | None, shown: Shown = number) -> str:
+    """Return a value with its interval behind it."""
+    has_none = low is None and high is None
+    return f"{shown(value)} ({'no interval' if has_none else interval(low, high, shown)})"
+
+
+def interval_name(confidence: float) -> str:
+    """Return what an interval of that confidence is called."""
+    return f"{100 * confidence:g} % interval"
+
+
+def share(value: float | None, low: float | None, high: float | None) -> str:
+    """Return a share of the correction; an interval from 0 to 1 says that it is not determined."""
+    return "not determined" if (low, high) == (0, 1) else percent(value)
+
+
+def tenths(value: float | None) -> str:
+    """Return a number with one decimal, thousands apart: an estimated count."""
+    return NOTHING if value is None else f"{value:,.1f}"
 
 
 def count(value: float | None) -> str:

@@ -23,7 +23,9 @@ def comparison_html(c: dict[str, Any]) -> str:
     who = f"{escape(label(c['audited']))} ({count(c['rows']['audited'])}, audited)"
     other = f"{escape(label(c['reference']))} ({count(c['rows']['reference'])}, reference)"
     estimates = [
-        (name.replace("_", " "), number(c[name]["value"]), interval(c[name])) for name in SHOWN if c[name] is not None
+        (name.replace("_", " "), number(c[name]["value"]), interval(c[name]["low"], c[name]["high"]))
+        for name in SHOWN
+        if c[name] is not None
     ]
     features = [
         (label(row["feature"]), points(row["gap"]), percent(row["share"]), row["verdict"]) for row in c["proxies"]

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from tiltlens.views.formats import NOTHING, label, number, percent
+from tiltlens.views.formats import interval, interval_name, label, number, percent
 
 
 def rule_lines(summary: dict[str, Any], table: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return the head and the rows of one table."""
     columns = [label(name) for name in table["columns"]]
-    confidence = f"{100 * summary['confidence']:g} % interval"
-    head = [*columns, "people", "share", f"{summary['rate']} rate", "impact ratio", confidence, "note"]
+    ends = interval_name(summary["confidence"])
+    head = [*columns, "people", "share", f"{summary['rate']} rate", "impact ratio", ends, "note"]
     return head, [_line(row) for row in table["rows"]]
 
 
 def _line(row: dict[str, Any]) -> list[str]:
-    low, high = row["impact_ratio_low"], row["impact_ratio_high"]
     return [
         *(label(value) for value in row["group"].values()),
         f"{row['n']:,}",
         percent(row["share"]),
         percent(row["rate"]),
         number(row["impact_ratio"]),
-        NOTHING if low is None else f"{number(low)} to {number(high)}",
+        interval(row["impact_ratio_low"], row["impact_ratio_high"]),
         row["note"],
     ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,8 +11,9 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from tiltlens.views.formats import interval, number, p_value, percent, points, whole_percent
+from tiltlens.views.formats import interval, interval_name, number, p_value, percent, points, whole_percent
 from tiltlens.views.rule_lines import does_not_decide, rows_read, rule_lines, title, unknown_people
+from tiltlens.views.verdicts import EVIDENCE, verdict_of
 
 PAPER_NAMES = {
     "rho_m": "maximal correlation of inputs and outcome",
@@ -145,14 +146,13 @@ def _rows(summary: dict[str, Any]) -> RenderableType:
 
 
 def _comparison(summary: dict[str, Any], audited: str, c: dict[str, Any]) -> RenderableType:
-    confidence = 100 * summary["settings"]["confidence"]
     title = (
         f"\n{audited} ({c['rows']['audited']:,}, audited) against {c['reference']} "
         f"({c['rows']['reference']:,}, reference)"
     )
     parts: list[RenderableType] = [
         Text(title, "bold cyan"),
-        _estimates(c, confidence),
+        _estimates(c, summary["settings"]["confidence"]),
         _test(c),
         _heading("Proxy evidence, in points of the gap"),
         _proxies(c),
@@ -164,14 +164,18 @@ def _comparison(summary: dict[str, Any], audited: str, c: dict[str, Any]) -> Ren
 
 
 def _estimates(c: dict[str, Any], confidence: float) -> Table:
-    table = _table("quantity", "value", f"{confidence:g} % interval", "meaning")
+    table = _table("quantity", ["value", interval_name(confidence)], ["meaning"])
     rates = c["favourable_rates"]
     for who in ("audited", "reference"):
-        table.add_row(f"favourable rate, {who}", number(rates[who]["value"]), interval(rates[who]), "")
+        table.add_row(f"favourable rate, {who}", *_estimate(rates[who]), "")
     for name, meaning in QUANTITIES.items():
         if c[name] is not None:
-            table.add_row(name.replace("_", " "), number(c[name]["value"]), interval(c[name]), meaning)
+            table.add_row(name.replace("_", " "), *_estimate(c[name]), meaning)
     return table
+
+
+def _estimate(found: dict[str, Any]) -> tuple[str, str]:
+    return number(found["value"]), interval(found["low"], found["high"])
 
 
 def _test(c: dict[str, Any]) -> Text:
@@ -183,7 +187,7 @@ def _test(c: dict[str, Any]) -> Text:
 
 
 def _proxies(c: dict[str, Any]) -> RenderableType:
-    table = _table("feature", "gap", "interval", "Shapley", "share", "total", "verdict")
+    table = _table("feature", ["gap", "interval", "Shapley", "share", "total"], ["verdict"], folds=True)
     for row in c["proxies"]:
         table.add_row(
             Text(str(row["feature"])),
@@ -192,7 +196,7 @@ def _proxies(c: dict[str, Any]) -> RenderableType:
             points(row["gap_shapley"]),
             whole_percent(row["share"]),
             whole_percent(row["total_share"]),
-            Text(row["verdict"], "bold" if "proxy evidence" in row["verdict"] else ""),
+            Text(row["verdict"], "bold" if verdict_of(row).kind == EVIDENCE else ""),
         )
     added = "they overlap; Shapley adds up"
     if c["shapley_remainder"] is not None:
@@ -208,7 +212,7 @@ def _proxies(c: dict[str, Any]) -> RenderableType:
 
 def _directions(c: dict[str, Any]) -> Iterable[str]:
     for row in c["proxies"]:
-        if "proxy evidence" in row["verdict"]:
+        if verdict_of(row).kind == EVIDENCE:
             partner = f"; together with {row['partner']}" if row["partner"] else ""
             twin = f"; {row['redundant_with']} carries the same" if row["redundant_with"] else ""
             yield f"{row['direction']}{partner}{twin}."
@@ -227,7 +231,7 @@ def _asked(summary: dict[str, Any], audited: str, c: dict[str, Any]) -> Renderab
 
 
 def _outputs(audited: str, c: dict[str, Any]) -> RenderableType:
-    table = _table("", "value", "meaning")
+    table = _table("", ["value"], ["meaning"])
     rows = [
         (f"mean score, {audited}", f"{c['output']['audited']:.3f}", "predicted probability of re-arrest"),
         (f"mean score, {c['reference']}", f"{c['output']['reference']:.3f}", "the same, reference group"),
@@ -255,7 +259,7 @@ def _correction(audited: str, c: dict[str, Any]) -> RenderableType:
         f"largest valid step along it is {c['epsilon_max']:.3f}, and a small step lowers the objective by "
         f"{-f['descent_rate']:.4f} times its length.\n"
     )
-    table = _table("name", "value", "meaning")
+    table = _table("name", ["value"], ["meaning"])
     for name, meaning in PAPER_NAMES.items():
         table.add_row(name, f"{f[name]:.5f}", meaning)
     return Group(text, table)
@@ -263,7 +267,7 @@ def _correction(audited: str, c: dict[str, Any]) -> RenderableType:
 
 def _prototypes(audited: str, c: dict[str, Any]) -> RenderableType:
     p = c["prototypes"]
-    table = _table("feature", "f~ largest", "f~ smallest", "f~ nearest 0", numbers=False)
+    table = _table("feature", [], ["f~ largest", "f~ smallest", "f~ nearest 0"], folds=True)
     for feature in p["max"]["values"]:
         table.add_row(feature, *(str(p[key]["values"][feature]) for key in ("max", "min", "near_zero")))
     table.add_section()
@@ -273,7 +277,7 @@ def _prototypes(audited: str, c: dict[str, Any]) -> RenderableType:
 
 
 def _shares(c: dict[str, Any]) -> RenderableType:
-    table = _table("feature", "share", "inputs only", "outputs only")
+    table = _table("feature", ["share", "inputs only", "outputs only"], folds=True)
     for row in c["proxies"]:
         ends = (row["share"], row["share_inputs"], row["share_outputs"])
         table.add_row(row["feature"], *(percent(value) for value in ends))
@@ -287,13 +291,12 @@ def _shares(c: dict[str, Any]) -> RenderableType:
 
 
 def _side_by_side(c: dict[str, Any], honest: dict[str, Any]) -> RenderableType:
-    table = _table("quantity", "paper", "cross-fitted", "95 % interval")
+    table = _table("quantity", ["paper", "cross-fitted", "95 % interval"])
     for name in ("gap", "output_divergence", "input_divergence", "descent_rate", "unexplained", "decisions_needed"):
-        ours = honest[name]
-        table.add_row(name.replace("_", " "), number(c[name]["value"]), number(ours["value"]), interval(ours))
+        table.add_row(name.replace("_", " "), number(c[name]["value"]), *_estimate(honest[name]))
     theirs = {row["feature"]: row for row in c["proxies"]}
     for row in honest["proxies"]:
-        ends = f"{percent(row['share_low'])} to {percent(row['share_high'])}"
+        ends = interval(row["share_low"], row["share_high"], percent)
         table.add_row(
             f"share of {row['feature']}", percent(theirs[row["feature"]]["share"]), percent(row["share"]), ends
         )
@@ -331,10 +334,12 @@ def _heading(title: str) -> Text:
     return Text(f"\n{title}", "bold cyan")
 
 
-def _table(first: str, *others: str, numbers: bool = True) -> Table:
+def _table(first: str, numbers: Sequence[str], words: Sequence[str] = (), folds: bool = False) -> Table:
+    """Return an empty table: what a row is about, its numbers, its words. What is about names from data `folds`."""
     table = Table(show_edge=False, pad_edge=False, header_style="bold")
-    table.add_column(first, no_wrap=first != "feature", overflow="fold")
-    for name in others:
-        is_text = name in ("meaning", "verdict") or not numbers
-        table.add_column(name, justify="left" if is_text else "right", no_wrap=not is_text)
+    table.add_column(first, no_wrap=not folds, overflow="fold")
+    for name in numbers:
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in words:
+        table.add_column(name)
     return table

@@ -7,9 +7,12 @@ from typing import Any
 from tiltlens.views.figures.figure import Figure, data, figure, nothing
 from tiltlens.views.figures.reading import Record
 from tiltlens.views.figures.theme import AUDITED, FAINT, GREEN, INK, QUIET, RED, REFERENCE, WIDTH, altair, halo
-from tiltlens.views.figures.words import number, versus
+from tiltlens.views.figures.words import versus
+from tiltlens.views.formats import number, short_number
 
-GREEN_WAY, RED_WAY = "green: align outputs", "red: align inputs and outputs"
+OUTPUTS, BOTH = "align outputs", "align inputs and outputs"
+GREEN_WAY, RED_WAY = f"green: {OUTPUTS}", f"red: {BOTH}"
+AIMS = {GREEN_WAY: OUTPUTS, RED_WAY: BOTH}
 DASHES = [[1, 0], [7, 4]]
 BESIDE: Record = {"align": "left", "dx": 9, "dy": -17}
 NOTHING = 5e-5  # nats, which four digits do not show
@@ -122,7 +125,7 @@ def _way_names(records: list[Record], x: Any, y: Any) -> list[Any]:
     is_left = middles[0]["x"] <= middles[1]["x"]
     layers = []
     for middle, at_left in zip(middles, (is_left, not is_left), strict=True):
-        name = data([middle | {"text": middle["way"].split(": ")[1]}], f"name_{'left' if at_left else 'right'}")
+        name = data([middle | {"text": AIMS[middle["way"]]}], f"name_{'left' if at_left else 'right'}")
         base = alt.Chart(name).encode(x=x, y=y, text=alt.Text("text:N"), color=_colour("way:N"))
         side = {"align": "right", "dx": -12} if at_left else {"align": "left", "dx": 12}
         layers += halo(base, fontWeight=600, **side)
@@ -149,7 +152,9 @@ def ways(comparison: Record) -> Figure:
     if least is not None:
         records.append(_stop(GREEN_WAY, len(records), None, least["cost"], 0.0, least["favourable_rate"]))
     records += _stops(RED_WAY, start["value"], found["red"])
-    cost = "no change of the inputs removes it" if least is None else f"least change: {number(least['cost'])} nats"
+    cost = (
+        "no change of the inputs removes it" if least is None else f"least change: {short_number(least['cost'])} nats"
+    )
     ends = [_left(records, way) for way in (GREEN_WAY, RED_WAY)]
     description = (
         f"{versus(comparison)}. Two ways down from the audited group as it is, at the top left: the green one aligns "
@@ -163,7 +168,7 @@ def ways(comparison: Record) -> Figure:
 def _left(records: list[Record], way: str) -> str:
     """Return what the last stop of a way leaves."""
     left = [record["output_divergence"] for record in records if record["way"] == way][-1]
-    return "nothing" if abs(left) < NOTHING else f"{number(left, 4)} nats"
+    return "nothing" if abs(left) < NOTHING else f"{number(left)} nats"
 
 
 def _stops(way: str, start: float, path: list[Record]) -> list[Record]:
@@ -215,7 +220,7 @@ def _plane_marks(records: list[Record], start: float, least: Record | None, x: A
     alt = altair()
     marks = [{"input_change": 0.0, "output_divergence": start, "text": "P0: the audited group as it is"} | BESIDE]
     if least is not None:
-        words = f"least change {number(least['cost'])}"
+        words = f"least change {short_number(least['cost'])}"
         is_far = least["cost"] > max(record["input_change"] for record in records) / 2
         # Far to the right a narrow page has no room beyond the mark, and above it the ways have come down.
         place = {"align": "center", "dx": -8, "dy": -26} if is_far else BESIDE

@@ -8,8 +8,8 @@ from tiltlens.views.figures.distributions import HIDDEN, NO_SHAPE, WITHHELD
 from tiltlens.views.figures.figure import Figure, data, figure, nothing
 from tiltlens.views.figures.reading import Record, dial_place, dial_words, profile_of, steps, values_shown
 from tiltlens.views.figures.theme import AUDITED, FAINT, QUIET, WIDTH, altair
-from tiltlens.views.figures.words import GROUP, labels, percent
-from tiltlens.views.formats import label
+from tiltlens.views.figures.words import GROUP, labels
+from tiltlens.views.formats import label, percent
 
 MEANING = "correction f̃: to become rarer ← 0 → more common"
 LOW, HIGH = -4.0, 4.0  # the ends of the bins are open
@@ -27,7 +27,7 @@ def correction_distribution(comparison: Record, position_index: int | None = Non
     shares = found[place]
     records = [
         {"from": low, "to": high, "share": share, "withheld": share is None, "middle": (low + high) / 2}
-        | {"shown": HIDDEN if share is None else percent(share, 1)}
+        | {"shown": HIDDEN if share is None else percent(share)}
         for (low, high), share in zip(steps(LOW, HIGH, len(shares)), shares, strict=True)
     ]
     if not any(shares):

@@ -7,7 +7,8 @@ from typing import Any
 from tiltlens.views.figures.figure import Figure, data, figure, nothing
 from tiltlens.views.figures.reading import Record, means
 from tiltlens.views.figures.theme import AUDITED, QUIET, REFERENCE, WIDTH, altair
-from tiltlens.views.figures.words import groups, number, percent, versus
+from tiltlens.views.figures.words import groups, versus
+from tiltlens.views.formats import percent, short_number
 
 HIDDEN = "withheld: 1 to 9 people, or told by them"  # a bin of any size, if small ones would follow from it
 WITHHELD = f"✕ {HIDDEN}"
@@ -22,12 +23,12 @@ def outputs(comparison: Record) -> Figure:
     if not any(record["share"] for record in records):
         return nothing(title, NO_SHAPE)
     marked = [
-        {"group": group, "mean": mean, "text": f"mean {number(mean)}", "side": side}
+        {"group": group, "mean": mean, "text": f"mean {short_number(mean)}", "side": side}
         for group, mean, side in (("audited", audited, 1), ("reference", reference, -1))
     ]
     description = (
         f"{versus(comparison)}. Back-to-back histograms of the score: the audited group above, the reference group "
-        f"below. The mean scores are {number(audited)} and {number(reference)}."
+        f"below. The mean scores are {short_number(audited)} and {short_number(reference)}."
     )
     chart = _mirrored(comparison, records, "score, from 0 to 1", [0.0, 1.0], marked)
     return figure(chart, records, title, description, _note(records))
@@ -55,7 +56,7 @@ def _records(bins: list[Record]) -> list[Record]:
     for group, side in (("audited", 1), ("reference", -1)):
         for one in bins:
             share = one[group]
-            shown = HIDDEN if share is None else percent(share, 1)
+            shown = HIDDEN if share is None else percent(share)
             records.append(
                 {"group": group, "from": one["from"], "to": one["to"], "share": share, "shown": shown}
                 | {"height": None if share is None else side * share, "middle": (one["from"] + one["to"]) / 2}

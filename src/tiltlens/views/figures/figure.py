@@ -16,7 +16,8 @@ from tiltlens.views.figures.words import joined
 from tiltlens.views.json_file import write_bytes
 
 ENDINGS = (".png", ".svg", ".html")
-NOTEBOOK = "application/vnd.vegalite.v6.json"
+# Under other names than +json a notebook file takes texts only, so not under the ".v6.json" that Altair 6 itself has.
+NOTEBOOK = "application/vnd.vegalite.v6+json"
 PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>

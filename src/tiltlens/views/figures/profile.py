@@ -8,8 +8,8 @@ from tiltlens.views.figures.distributions import HIDDEN
 from tiltlens.views.figures.figure import Figure, data, figure, nothing
 from tiltlens.views.figures.reading import Record, dial_place, dial_words, profile_of, values_shown
 from tiltlens.views.figures.theme import AUDITED, FAINT, INK, QUIET, REFERENCE, altair
-from tiltlens.views.figures.words import number, percent, versus
-from tiltlens.views.formats import label
+from tiltlens.views.figures.words import versus
+from tiltlens.views.formats import label, number, percent, short_number
 
 ENDS = ("q05", "q25", "q50", "q75", "q95")
 STEP = 30
@@ -43,13 +43,13 @@ def _record(value: Record, position: int) -> Record:
     found = value["quantiles"]
     quantiles = found[min(position, len(found) - 1)] if found else [None] * len(ENDS)
     shares = {name: value[name] for name in ("share_audited", "share_reference", "score", "n", "n_reference")}
-    audited, reference = (percent(value[f"share_{who}"], 1) for who in ("audited", "reference"))
+    audited, reference = (percent(value[f"share_{who}"]) for who in ("audited", "reference"))
     return (
         {"value": value["value"], "label": value["label"]}
         | shares
         | dict(zip(ENDS, quantiles, strict=True))
         | {"people": f"{audited} of the audited, {reference} of the reference group"}
-        | {"score_text": number(value["score"]), "median_text": number(quantiles[2], 2)}
+        | {"score_text": short_number(value["score"]), "median_text": number(quantiles[2], 2)}
     )
 
 

@@ -8,7 +8,8 @@ from tiltlens.views.figures.figure import Figure, data, figure, nothing
 from tiltlens.views.figures.placement import placed, spread
 from tiltlens.views.figures.reading import Record, features
 from tiltlens.views.figures.theme import DIVERGING, FAINT, INK, QUIET, WIDTH, altair, halo
-from tiltlens.views.figures.words import interval, number, points, versus
+from tiltlens.views.figures.words import versus
+from tiltlens.views.formats import number, points, with_interval
 
 LEVELS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 LABELLED = 10
@@ -52,7 +53,7 @@ def _record(row: Record) -> Record:
         record |= {name: row[name], f"{name}_low": row[f"{name}_low"], f"{name}_high": row[f"{name}_high"]}
     return record | {
         "sign": NEITHER if not gap else RAISES if gap > 0 else LOWERS,
-        "gap_text": f"{points(gap)} ({interval(row['gap_low'], row['gap_high'], points)})",
+        "gap_text": with_interval(gap, row["gap_low"], row["gap_high"], points),
         "alignment_text": number(alignment, 2),
         "name": None,
         "dx": 0,
@@ -89,7 +90,7 @@ def _curve_names(levels: list[float], right: float, top: float, materiality: flo
     heights = spread([level / right for level in levels], 13 * top / HEIGHT)
     return [
         {"reveals": right, "drives": height}
-        | {"name": f"{points(level, sign=False)} pt" + (" (materiality)" if level == materiality else "")}
+        | {"name": f"{100 * level:g} pt" + (" (materiality)" if level == materiality else "")}
         for level, height in zip(levels, heights, strict=True)
     ]
 

@@ -7,7 +7,8 @@ from typing import Any
 from tiltlens.views.figures.figure import Figure, data, figure, nothing
 from tiltlens.views.figures.reading import Record, span
 from tiltlens.views.figures.theme import AUDITED, QUIET, REFERENCE, altair
-from tiltlens.views.figures.words import GROUP, interval, labels, number, percent
+from tiltlens.views.figures.words import GROUP, labels
+from tiltlens.views.formats import NOTHING, percent, short_number, with_interval
 
 GROUPS = 30
 FOUR_FIFTHS = 0.8
@@ -23,7 +24,7 @@ def rates(audit: Record) -> Figure:
     rows += [_row(c["audited"], "audited", c["favourable_rates"]["audited"], c["impact_ratio"]) for c in found]
     texts = labels((row["group"] for row in rows[:GROUPS]), GROUP)
     records = [row | {"label": f"{text} ({row['role']})"} for row, text in zip(rows, texts, strict=False)]
-    parts = ", ".join(f"{record['label']} {percent(record['rate'], 1)}" for record in records[:6])
+    parts = ", ".join(f"{record['label']} {percent(record['rate'])}" for record in records[:6])
     description = f"One row a group: its favourable rate and, beside it, that rate over the reference's. {parts}."
     more = f"the first {GROUPS} of {len(rows)} groups" if len(rows) > GROUPS else ""
     return figure(_panels(records), records, title, description, "with intervals" if _has_ends(records) else "", more)
@@ -35,18 +36,15 @@ def _has_ends(records: list[Record]) -> bool:
 
 def _row(name: str, role: str, rate: Record, ratio: Record | None) -> Record:
     ratio = ratio or {"value": None, "low": None, "high": None}
+    has_ratio = ratio["value"] is not None
     return {
         "group": name,
         "role": role,
         **{"rate" + end: rate[key] for end, key in (("", "value"), ("_low", "low"), ("_high", "high"))},
         **{"ratio" + end: ratio[key] for end, key in (("", "value"), ("_low", "low"), ("_high", "high"))},
-        "rate_text": f"{percent(rate['value'], 1)} ({interval(rate['low'], rate['high'], percent)})",
-        "ratio_text": "–" if ratio["value"] is None else _with_interval(ratio),
+        "rate_text": with_interval(**rate, shown=percent),
+        "ratio_text": with_interval(**ratio, shown=short_number) if has_ratio else NOTHING,
     }
-
-
-def _with_interval(ratio: Record) -> str:
-    return f"{number(ratio['value'])} ({interval(ratio['low'], ratio['high'])})"
 
 
 def _panels(records: list[Record]) -> Any:

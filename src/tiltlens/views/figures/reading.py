@@ -6,8 +6,8 @@ from itertools import pairwise
 from typing import Any
 
 from tiltlens.errors import DataError
-from tiltlens.views.figures.words import labels, number
-from tiltlens.views.formats import label
+from tiltlens.views.figures.words import labels
+from tiltlens.views.formats import label, number
 
 SHOWN = 20  # features of a chart with one row each
 VALUES = 24  # values of a feature

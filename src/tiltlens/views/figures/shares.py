@@ -10,7 +10,8 @@ from tiltlens.views.figures.figure import Figure, data, figure, nothing
 from tiltlens.views.figures.placement import spread
 from tiltlens.views.figures.reading import Record, features
 from tiltlens.views.figures.theme import AUDITED, DASHES, LINES, REFERENCE, WIDTH, altair
-from tiltlens.views.figures.words import interval, labels, percent, strongest, versus
+from tiltlens.views.figures.words import labels, strongest, versus
+from tiltlens.views.formats import whole_percent, with_interval
 
 ALONE, WITHOUT = "by this feature alone", "lost without it"
 DIAL_LINES = len(LINES)
@@ -25,7 +26,7 @@ def shares(comparison: Record) -> Figure:
     records = [_record(row, kind, name) for row in rows for kind, name in ((ALONE, "share"), (WITHOUT, "total_share"))]
     if all(record["value"] is None for record in records):
         return nothing(title, "no share is determined by these data")
-    parts = ", ".join(f"{row['label']} {percent(row['share'])}" for row in rows[:5])
+    parts = ", ".join(f"{row['label']} {whole_percent(row['share'])}" for row in rows[:5])
     description = (
         f"{versus(comparison)}. For each feature a dot for the share of the correction to be had by moving its "
         f"distribution alone, and a diamond for what is lost when it may not be used. By itself: {parts}."
@@ -37,7 +38,7 @@ def shares(comparison: Record) -> Figure:
 
 def _record(row: Record, kind: str, name: str) -> Record:
     value, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
-    words = f"{percent(value)} ({interval(low, high, percent)})"
+    words = with_interval(value, low, high, whole_percent)
     record = {"feature": row["feature"], "label": row["label"], "kind": kind, "value": value, "low": low}
     return record | {"high": high, "text": words}
 
@@ -84,7 +85,7 @@ def shares_along_dial(comparison: Record, table: pl.DataFrame | None = None) -> 
     records = [
         {"position": row["position"], "feature": row["feature"], "label": texts[row["feature"]]}
         | {"line": f"line {shown[row['feature']] + 1}", "share": row["share"], "low": row["low"], "high": row["high"]}
-        | {"text": f"{percent(row['share'])} ({interval(row['low'], row['high'], percent)})"}
+        | {"text": with_interval(row["share"], row["low"], row["high"], whole_percent)}
         for row in rows
         if row["feature"] in shown
     ]

@@ -7,7 +7,8 @@ from typing import Any
 from tiltlens.views.figures.figure import Figure, data, figure, nothing
 from tiltlens.views.figures.reading import Record, span
 from tiltlens.views.figures.theme import AUDITED, FAINT, INK, QUIET, WIDTH, altair
-from tiltlens.views.figures.words import labels, number, versus
+from tiltlens.views.figures.words import labels, versus
+from tiltlens.views.formats import short_number
 
 BAND = 0.1  # standard deviations
 
@@ -72,7 +73,7 @@ def _mismatch(one: Record, name: str) -> Record:
     ends = (None, None) if value is None or se is None else (value - 2 * se, value + 2 * se)
     side = "none" if value is None else "beyond the band" if abs(value) > BAND else "within the band"
     record = {"name": one["name"], "label": name, "difference": value, "se": se, "low": ends[0], "high": ends[1]}
-    return record | {"side": side, "text": f"{number(value)} ± {number(None if se is None else 2 * se)}"}
+    return record | {"side": side, "text": f"{short_number(value)} ± {short_number(None if se is None else 2 * se)}"}
 
 
 def _mismatches(records: list[Record]) -> Any:

@@ -7,7 +7,8 @@ from typing import Any
 from tiltlens.views.figures.figure import Figure, data, figure, nothing
 from tiltlens.views.figures.reading import Record, features, means
 from tiltlens.views.figures.theme import FAINT, INK, QUIET, WIDTH, altair
-from tiltlens.views.figures.words import groups, interval, labels, number, points, versus
+from tiltlens.views.figures.words import groups, labels, versus
+from tiltlens.views.formats import interval, points, short_number
 
 STRONGEST = 12
 ROOM = 66  # pixels right of the last bar, for its text, however narrow the page
@@ -30,8 +31,8 @@ def waterfall(comparison: Record) -> Figure:
     records = [_mean(names[1], reference), *records, _mean(names[0], audited)]
     parts = ", ".join(f"{record['label']} {record['text']}" for record in _labelled(records))
     description = (
-        f"{versus(comparison)}. Steps from the reference group's mean score, {number(reference)}, to the audited "
-        f"group's, {number(audited)}, in points (hundredths of the score): {parts}."
+        f"{versus(comparison)}. Steps from the reference group's mean score, {short_number(reference)}, to the audited "
+        f"group's, {short_number(audited)}, in points (hundredths of the score): {parts}."
     )
     note = "Shapley values, in points (hundredths of the score)"
     return figure(_drawn(_labelled(records), "mean score, in points"), _labelled(records), title, description, note)

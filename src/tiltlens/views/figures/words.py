@@ -1,4 +1,4 @@
-"""Text for figures: names from data made safe to draw, and numbers made readable."""
+"""Text for figures: names from data, made safe to draw and to be told apart, and phrases about them."""
 
 from __future__ import annotations
 
@@ -23,30 +23,6 @@ def labels(names: Iterable[Any], longest: int = LONGEST) -> list[str]:
         taken.add(candidate)
         found.append(candidate)
     return found
-
-
-def points(value: float | None, sign: bool = True) -> str:
-    """Return a part of the gap in points, hundredths of the score."""
-    if value is None:
-        return "–"
-    return (f"{100 * value:+z.2f}" if sign else f"{100 * value:g}").replace("-", "−")
-
-
-def number(value: float | None, digits: int = 3) -> str:
-    """Return a number, or a dash where there is none."""
-    return "–" if value is None else f"{value:z.{digits}f}".replace("-", "−")
-
-
-def percent(value: float | None, digits: int = 0) -> str:
-    """Return a share as a percentage, or a dash where there is none."""
-    return "–" if value is None else f"{100 * value:.{digits}f} %"
-
-
-def interval(low: float | None, high: float | None, shown: Any = number) -> str:
-    """Return the ends of an interval in words."""
-    if low is None and high is None:
-        return "no interval"
-    return f"{shown(low)} to {'no limit' if high is None else shown(high)}"
 
 
 def groups(comparison: dict[str, Any]) -> tuple[str, str]:

@@ -11,14 +11,29 @@ from typing import Any
 
 from tiltlens.errors import MissingExtraError
 from tiltlens.views import formats
+from tiltlens.views.figures.distributions import HIDDEN
 from tiltlens.views.figures.reading import dial_place
 from tiltlens.views.figures.theme import vl_convert
 from tiltlens.views.json_file import write_text
 from tiltlens.views.report import sections, words
+from tiltlens.views.verdicts import verdict_of
 
 DATA_LIMIT = 1_600_000  # characters of numbers; with the drawing library the page stays below 3 MB
 DIGITS = 10
-FILTERS = ("number", "interval", "points", "percent", "count", "p_value", "label")
+FORMATS = (
+    formats.number,
+    formats.short_number,
+    formats.signed,
+    formats.tenths,
+    formats.points,
+    formats.percent,
+    formats.share,
+    formats.interval,
+    formats.interval_name,
+    formats.count,
+    formats.p_value,
+    formats.label,
+)
 
 
 def write_report(summary: dict[str, Any], path: str | Path) -> None:
@@ -63,7 +78,9 @@ def _environment() -> Any:
         ) from None
     loader = PackageLoader("tiltlens.views.report", "pieces")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters |= {name: getattr(formats, name) for name in FILTERS}
+    shown = {function.__name__: function for function in FORMATS}
+    environment.filters |= shown
+    environment.globals |= shown | {"verdict_of": verdict_of}
     return environment
 
 
@@ -81,9 +98,10 @@ def _data(summary: dict[str, Any], drawings: list[sections.Drawing]) -> str:
     specs = {drawing.element: drawing.spec for drawing in drawings}
     pictured = list(summary["comparisons"].values())[: sections.PICTURED]
     moving = {str(place): sections.moving(c) for place, c in enumerate(pictured)}
-    text = _json({"specs": specs, "comparisons": moving})
+    data = {"specs": specs, "comparisons": moving, "withheld": HIDDEN}
+    text = _json(data)
     while len(text) > DATA_LIMIT and sections.shorten(moving):
-        text = _json({"specs": specs, "comparisons": moving})
+        text = _json(data)
     return text
 
 

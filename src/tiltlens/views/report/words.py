@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tiltlens.views.formats import label, number, p_value, percent
+from tiltlens.views.formats import interval, interval_name, label, number, p_value, percent
+from tiltlens.views.verdicts import NOTHING, OPEN, PROXY, VERDICTS, Verdict, verdict_of
 
-PROXY, JOINT, NOTHING, UNDECIDED = "proxy evidence", "joint proxy evidence", "no material evidence", "too little data"
-THE_GROUP = "the group itself"
 MOST_NAMED = 6
-DEPENDS = "the score depends on the group beyond these features"  # how the audit's own note begins
 
 DOES_NOT_SHOW = (
     "It shows associations under this one model and these data. It shows no cause, and is no verdict on a model, a "
     "decision or a person.",
     "Proxy evidence is a reason to look at a feature: it reveals the group, moves the score, and the two go "
     "together. Whether the feature is legitimate is not a statistical question.",
-    "“Too little data” is an answer of its own. It never means that there is no difference.",
+    "That the data cannot tell is an answer of its own. It never means that there is no difference.",
     "The correction says in which direction inputs would have to move for the groups to meet, near where they are now. "
     "It is not a plan to change anybody.",
     "It rests on the group labels, scores and features that were supplied. Errors in them are errors here.",
@@ -93,7 +91,7 @@ def _gap(c: dict[str, Any], settings: dict[str, Any]) -> str:
     gap, who, reference = c["gap"], label(c["audited"]), label(c["reference"])
     if gap["low"] is None:
         return f"{_difference(c)}. No interval was asked for."
-    ends = f"{_percent_of(settings)} interval {number(gap['low'])} to {number(gap['high'])}"
+    ends = _ends(gap, settings)
     if gap["low"] <= 0 <= gap["high"]:
         return (
             f"These data cannot tell whether the mean scores of {who} and {reference} differ: the gap is "
@@ -111,15 +109,15 @@ def _difference(c: dict[str, Any]) -> str:
     )
 
 
-def _percent_of(settings: dict[str, Any]) -> str:
-    return f"{100 * settings['confidence']:g} %"
+def _ends(estimate: dict[str, Any], settings: dict[str, Any]) -> str:
+    return f"{interval_name(settings['confidence'])} {interval(estimate['low'], estimate['high'])}"
 
 
 def _rates(c: dict[str, Any]) -> Iterator[str]:
     ratio, rates = c["impact_ratio"], c["favourable_rates"]
     if ratio is None:
         return
-    ends = "" if ratio["low"] is None else f" (interval {percent(ratio['low'])} to {percent(ratio['high'])})"
+    ends = "" if ratio["low"] is None else f" (interval {interval(ratio['low'], ratio['high'], percent)})"
     yield (
         f"The favourable outcome is {percent(ratio['value'])} as frequent among {label(c['audited'])} as among "
         f"{label(c['reference'])}{ends}: {percent(rates['audited']['value'])} against "
@@ -128,44 +126,54 @@ def _rates(c: dict[str, Any]) -> Iterator[str]:
 
 
 def _features(c: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]:
-    named = {verdict: _named(c, verdict) for verdict in (THE_GROUP, JOINT, UNDECIDED, NOTHING)}
-    carriers = [row for row in c["proxies"] if row["verdict"] == PROXY]
-    if named[THE_GROUP]:
-        yield f"Among the features is the group itself, or a copy of it: {named[THE_GROUP]}."
-    if carriers:
-        listed = ", ".join(f"{label(row['feature'], 40)} ({100 * row['gap']:+.1f})" for row in carriers[:MOST_NAMED])
-        rest = f" and {len(carriers) - MOST_NAMED} more" if len(carriers) > MOST_NAMED else ""
-        yield f"Proxy evidence, in hundredths of the score: {listed}{rest}."
-    elif named[NOTHING] and not named[UNDECIDED]:
-        yield "No single feature shows proxy evidence."
-    if named[JOINT]:
-        yield f"Joint proxy evidence (together with others, not alone): {named[JOINT]}."
-    if named[UNDECIDED]:
-        yield f"Too little data to say: {named[UNDECIDED]}."
-    if named[NOTHING]:
-        limit = number(settings["materiality"])
-        yield f"No material evidence (within ±{limit} of the score): {named[NOTHING]}."
+    """Yield a sentence for each verdict that was given, in the order of the table; others come last."""
+    given: dict[str, list[dict[str, Any]]] = {verdict: [] for verdict in VERDICTS}
+    for row in c["proxies"]:
+        given.setdefault(row["verdict"], []).append(row)
+    kinds = {verdict_of(row).kind for row in c["proxies"]}
+    for verdict, rows in given.items():
+        if rows:
+            opening = verdict_of(rows[0]).opening.replace("{materiality}", number(settings["materiality"]))
+            yield f"{label(opening, 200)}: {_named(rows, has_points=verdict == PROXY)}."
+        elif verdict == PROXY and NOTHING in kinds and OPEN not in kinds:
+            yield "No single feature shows proxy evidence."
 
 
-def _named(c: dict[str, Any], verdict: str) -> str:
-    names = [label(row["feature"], 40) for row in c["proxies"] if row["verdict"] == verdict]
-    rest = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + rest
+def _named(rows: list[dict[str, Any]], has_points: bool) -> str:
+    names = [label(row["feature"], 40) for row in rows[:MOST_NAMED]]
+    if has_points:
+        names = [f"{name} ({100 * row['gap']:+z.1f})" for name, row in zip(names, rows, strict=False)]
+    rest = f" and {len(rows) - MOST_NAMED} more" if len(rows) > MOST_NAMED else ""
+    return ", ".join(names) + rest
+
+
+def verdicts_given(summary: dict[str, Any]) -> dict[str, Verdict]:
+    """Return the verdicts of the table that the summary has."""
+    given = {row["verdict"] for c in summary["comparisons"].values() for row in c["proxies"]}
+    return {text: verdict for text, verdict in VERDICTS.items() if text in given}
 
 
 def _unexplained(c: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]:
     left, limit = c["unexplained"], settings["materiality"]
     if left is None or left["low"] is None:
         return
-    size = f"{number(left['value'])} ({_percent_of(settings)} interval {number(left['low'])} to {number(left['high'])})"
-    start = f"Between people with equal features {size} of the gap is left"
-    depends = next((note for note in c["notes"] if note.startswith(DEPENDS)), None)
-    if depends is not None:
-        yield f"{start}: {label(depends.rpartition(': between')[0], 600)}."
-    elif -limit <= left["low"] and left["high"] <= limit:
+    start = f"Between people with equal features {number(left['value'])} ({_ends(left, settings)}) of the gap is left"
+    is_sure = left["low"] > 0 or left["high"] < 0
+    is_small = -limit <= left["low"] and left["high"] <= limit
+    if is_sure:
+        size = ", though by less than what is material" if is_small else ""
+        yield f"{start}: the score depends on the group beyond these features{size}{_doubts(c)}."
+    elif is_small:
         yield f"{start}, which is not material: no sign of another way in."
     else:
         yield f"{start}: these data cannot tell whether there is another way in."
+
+
+def _doubts(c: dict[str, Any]) -> str:
+    """Return what else a dependence may be owed to."""
+    is_inadequate = c["balance"] is not None and not c["balance"]["is_adequate"]
+    blamed = ", unless the membership model is to blame, which is inadequate" if is_inadequate else ""
+    return blamed + (" (see also “To know” below)" if c["notes"] else "")
 
 
 def sure_words(c: dict[str, Any]) -> list[str]:

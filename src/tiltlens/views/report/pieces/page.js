@@ -27,7 +27,7 @@
       const svg = element.querySelector("svg");
       if (svg) svg.setAttribute("aria-hidden", "true");
       element.dataset.drawn = "done";
-      if (element.id.startsWith("correction-")) turns[element.id.slice("correction-".length)]?.();
+      if (element.closest(".dial")) turns[element.closest("section.comparison").dataset.place]();
     } catch (error) {
       element.textContent = "This picture could not be drawn; its numbers are below.";
       console.error(error);
@@ -74,7 +74,7 @@
     // Only what was given: a spread would copy Vega's hidden identity, and the old rows would stay.
     const rows = view.data("table").map((row, i) => ({
       ...Object.fromEntries(Object.entries(row)), share: bins[i], withheld: bins[i] === null,
-      shown: bins[i] === null ? "withheld: 1 to 9 people, or told by them" : percent(bins[i]),
+      shown: bins[i] === null ? data.withheld : percent(bins[i]),
     }));
     view.data("table", rows).run();
   };
