@@ -147,6 +147,19 @@ def test_the_dial_shows_what_the_table_says_whatever_it_says(browser, tmp_path):
             assert numbers == ([0.25, 0.0, 1.0] if feature == "city" else [0.25, 0.125, 0.225])
 
 
+def test_a_dial_without_a_table_of_shares_turns_the_correction_alone(browser, tmp_path):
+    summary = cross_fitted().to_dict()
+    summary["comparisons"]["A"]["dial_table"] = []
+    write_report(summary, tmp_path / "audit.html")
+    with opened(browser, tmp_path / "audit.html") as tab:
+        before = tab.evaluate("() => window.tiltlens.drawn('correction-0')")
+        turn(tab, 20)
+        assert tab.evaluate("() => window.tiltlens.drawn('correction-0')") != before
+        assert tab.locator(".dial-shares").count() == 0
+        assert "There is no dial" not in tab.locator("section.comparison").inner_text()
+        assert tab.seen == []
+
+
 def test_the_pages_script_has_no_statistics():
     script = files("tiltlens.views.report").joinpath("pieces", "page.js").read_text(encoding="utf-8")
     assert not re.search(r"Math\.(sqrt|exp|log|PI)|quantile\(|covariance|numerator|Fieller|\*\* 2", script)
