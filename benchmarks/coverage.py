@@ -28,7 +28,8 @@ from tiltlens.estimators.crossfit import (
     known_pairing,
     pairing,
 )
-from tiltlens.estimators.estimate import Estimate, Rows
+from tiltlens.estimators.estimate import Estimate
+from tiltlens.estimators.influence import Rows
 from tiltlens.estimators.feature_gap import carrier
 from tiltlens.models import membership as membership_models
 from tiltlens.models.candidates import CANDIDATES

@@ -87,10 +87,10 @@ def gaussian(name: str, correlation: float) -> World:
         return 0.5 * ((x**2).sum(axis=1) - ((away @ inverse) * away).sum(axis=1) - np.log(np.linalg.det(covariance)))
 
     def redrawn(x: Floats, j: int, rng: Random) -> Floats:
-        spread2 = 1.0 / inverse[j, j]
+        disagreement_sq = 1.0 / inverse[j, j]
         pull = (x - mean) @ inverse[j] - inverse[j, j] * (x[:, j] - mean[j])
         moved = x.copy()
-        moved[:, j] = mean[j] - spread2 * pull + sqrt(spread2) * rng.standard_normal(len(x))
+        moved[:, j] = mean[j] - disagreement_sq * pull + sqrt(disagreement_sq) * rng.standard_normal(len(x))
         return moved
 
     return World(name, ("strong", "weak", "noise"), draw, log_ratio, _bent_score, redrawn)

@@ -1,30 +1,51 @@
 """Which way does a model lean, and through which features?"""
 
-from tiltlens.audit import Audit, audit
-from tiltlens.errors import TiltlensError
-from tiltlens.estimators.estimate import Estimate
-from tiltlens.paper.correction import CorrectionFunction, correction_function
-from tiltlens.paper.logistic import logistic_case
-from tiltlens.paper.moments import GroupMoments
-from tiltlens.paper.world import World
-from tiltlens.results.comparison import Comparison
-from tiltlens.rules.tables import RuleTables, rule_tables
-from tiltlens.streams.sources import stream
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tiltlens.audit import audit as audit
+    from tiltlens.errors import TiltlensError as TiltlensError
+    from tiltlens.estimators.estimate import Estimate as Estimate
+    from tiltlens.paper.correction import CorrectionFunction as CorrectionFunction
+    from tiltlens.paper.correction import correction_function as correction_function
+    from tiltlens.paper.logistic import logistic_case as logistic_case
+    from tiltlens.paper.moments import GroupMoments as GroupMoments
+    from tiltlens.paper.world import World as World
+    from tiltlens.results.audit import Audit as Audit
+    from tiltlens.results.comparison import Comparison as Comparison
+    from tiltlens.rules.tables import RuleTables as RuleTables
+    from tiltlens.rules.tables import rule_tables as rule_tables
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Audit",
-    "Comparison",
-    "CorrectionFunction",
-    "Estimate",
-    "GroupMoments",
-    "RuleTables",
-    "TiltlensError",
-    "World",
-    "audit",
-    "correction_function",
-    "logistic_case",
-    "rule_tables",
-    "stream",
-]
+HOMES = {
+    "Audit": "results.audit",
+    "Comparison": "results.comparison",
+    "CorrectionFunction": "paper.correction",
+    "Estimate": "estimators.estimate",
+    "GroupMoments": "paper.moments",
+    "RuleTables": "rules.tables",
+    "TiltlensError": "errors",
+    "World": "paper.world",
+    "audit": "audit",
+    "correction_function": "paper.correction",
+    "logistic_case": "paper.logistic",
+    "rule_tables": "rules.tables",
+}
+__all__ = sorted(HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name, imported when it is first used: whoever asks for help need not wait for Polars."""
+    if name not in HOMES:
+        raise AttributeError(f"module 'tiltlens' has no attribute {name!r}")
+    value = getattr(import_module(f"tiltlens.{HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

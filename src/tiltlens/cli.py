@@ -16,7 +16,7 @@ from tiltlens import __version__
 from tiltlens.errors import TiltlensError
 
 if TYPE_CHECKING:
-    from tiltlens.audit import Audit
+    from tiltlens.results.audit import Audit
 
 GATE_FIRED = 1
 USERS_MISTAKE = 2
@@ -117,7 +117,7 @@ def audit(
 ) -> None:
     """Audit a model's scores in DATA: .csv or .parquet files, a quoted pattern of them, or a folder.
 
-    With --membership, five million rows or more are streamed: they need not fit in memory.
+    Rows need not fit in memory: sums are over all of them, models are fitted on a sample.
 
     Exit codes: 0 done, 1 a --fail-if condition holds, 2 a mistake in the arguments or the data.
     """
@@ -189,10 +189,10 @@ def _report(summary: dict[str, Any], target: str) -> None:
 
 def _audited(files: tuple[str, ...], **options: Any) -> Audit:
     from tiltlens.audit import audit as run
-    from tiltlens.engines.tables import check_columns, read_table
-    from tiltlens.models.features import feature_names
+    from tiltlens.engines.messages import check_columns
+    from tiltlens.engines.sources import collected
     from tiltlens.models.paper_fit import outcome_scores
-    from tiltlens.streams.sources import read_into_memory
+    from tiltlens.models.roles import feature_names
 
     outcome, scores, stated = options.pop("outcome"), options.pop("scores"), options.pop("stated")
     if bool(scores) == (outcome is not None):
@@ -212,7 +212,7 @@ def _audited(files: tuple[str, ...], **options: Any) -> Audit:
     }
     if outcome is None:
         return run(list(files), scores=list(scores) if len(scores) > 1 else scores[0], **arguments)
-    table = read_table(read_into_memory(list(files)))
+    table = collected(list(files))
     check_columns("outcome", [outcome], table.columns)
     roles = [options[name] for name in ("weights", "membership") if options[name]]
     used = [*arguments["group"], *(arguments["given"] or ()), outcome, *roles]

@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tiltlens.audit import Audit
 from tiltlens.errors import TiltlensError
 from tiltlens.estimators.verdicts import JOINT, NOT_JUDGED, PROXY
+from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import ESTIMATES, Comparison
 
 COMPARE: dict[str, Callable[[float, float], bool]] = {

@@ -8,7 +8,7 @@ from scipy.special import expit
 
 from tiltlens.estimators.crossfit import explained_variance, gradient, gradient_variance, pairing
 from tiltlens.estimators.dial import CORNERS, PAIRS, along, plug_in_form, share_form
-from tiltlens.estimators.estimate import Rows, averaged, ratio_tail
+from tiltlens.estimators.influence import Rows, averaged, ratio_tail
 
 weights = st.floats(0.0, 3.0)
 

@@ -23,17 +23,8 @@ from tiltlens.estimators.crossfit import (
     pairing,
     unexplained,
 )
-from tiltlens.estimators.estimate import (
-    Estimate,
-    Functional,
-    Normal,
-    Ratio,
-    Rows,
-    Square,
-    SquareRoot,
-    averaged,
-    tail_factor,
-)
+from tiltlens.estimators.estimate import Estimate, Normal, Ratio, Square, SquareRoot
+from tiltlens.estimators.influence import InfluenceEstimate, Rows, averaged, tail_factor
 from tiltlens.estimators.feature_gap import (
     carrier,
     cells,
@@ -450,7 +441,7 @@ def test_pairings_that_differ_much_widen_their_interval_since_they_are_few():
     for _ in range(2_000):
         values = rng.standard_normal(3) * np.sqrt(3 / 4)  # so that twice the variance between is that of the mean: 1
         level = rng.standard_normal()
-        parts = [Functional.of(rows, value, rows.constant(0.0), rows.constant(0.0)) for value in values]
+        parts = [InfluenceEstimate.of(rows, value, rows.constant(0.0), rows.constant(0.0)) for value in values]
         found = averaged(parts)
         plain += abs(level) < 1.96 * np.sqrt(found.variance)
         wide += abs(level) < 1.96 * found.se

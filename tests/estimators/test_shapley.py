@@ -7,10 +7,10 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from tiltlens.estimators.estimate import Rows
+from tiltlens.estimators.influence import Rows
 from tiltlens.estimators.feature_gap import cells, feature_gap
 from tiltlens.estimators.outputs import gap
-from tiltlens.estimators.shapley import compact, explained_gap, is_supported, joint_cells, shapley_gaps
+from tiltlens.estimators.shapley import joint_codes, explained_gap, is_supported, joint_cells, shapley_gaps
 
 LEVELS = (3, 2, 4)
 
@@ -144,7 +144,7 @@ def test_too_many_cells_or_features_are_not_supported():
 
 def test_compact_numbers_the_rows_that_occur():
     codes = np.array([[2, 0], [0, 1], [2, 0], [0, 0]])
-    cell, levels = compact(codes)
+    cell, levels = joint_codes(codes)
     np.testing.assert_array_equal(levels[cell], codes)
     assert sorted(set(cell.tolist())) == [0, 1, 2]
 
@@ -152,7 +152,7 @@ def test_compact_numbers_the_rows_that_occur():
 @pytest.mark.parametrize("most", [3, 40, 500_000])
 def test_compact_cells_are_in_the_order_of_their_codes(most):
     codes = np.random.default_rng(0).integers(0, most, (2_000, 3))
-    cell, levels = compact(codes)
+    cell, levels = joint_codes(codes)
     expected, place = np.unique(codes, axis=0, return_inverse=True)
     np.testing.assert_array_equal(levels, expected)
     np.testing.assert_array_equal(cell, place.ravel())

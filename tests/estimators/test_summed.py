@@ -8,7 +8,7 @@ from scipy.special import expit
 
 from tiltlens.estimators import crossfit, outputs
 from tiltlens.estimators.dial import CORNERS, share_form
-from tiltlens.estimators.estimate import Rows
+from tiltlens.estimators.influence import Rows
 from tiltlens.estimators.feature_gap import carrier, cells
 from tiltlens.estimators.summed import Partition, Polynomial, PowerSums, SummedRows, SummedScores
 

@@ -12,7 +12,7 @@ from tests.engines.test_tables import ENGINES
 
 from tiltlens.engines.tables import read_table
 from tiltlens.errors import DataError
-from tiltlens.estimators.estimate import Rows
+from tiltlens.estimators.influence import Rows
 from tiltlens.models.features import (
     MISSING,
     OTHER,

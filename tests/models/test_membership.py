@@ -23,7 +23,7 @@ from tiltlens.estimators.crossfit import (
     unexplained,
     unexplained_remainder,
 )
-from tiltlens.estimators.estimate import Rows, averaged
+from tiltlens.estimators.influence import Rows, averaged
 from tiltlens.models import membership as module
 from tiltlens.models.balance import balance
 from tiltlens.models.candidates import CANDIDATES
@@ -363,14 +363,14 @@ def test_mistakes_are_named():
 def test_the_product_of_two_models_errors_has_the_variance_that_neighbours_tell():
     """Five folds with errors of their own; a model of two folds errs by their mean, and a fold sees two such models."""
     errors = np.random.default_rng(0).standard_normal((20_000, 5, 3))  # of folds, in three coefficients
-    ring = (errors + np.roll(errors, -1, axis=1)) / 2
+    cycle = (errors + np.roll(errors, -1, axis=1)) / 2
 
     def left(one, other):
         return (one * other).sum(axis=1)
 
-    true = np.mean([left(ring[:, (f + 1) % 5], ring[:, (f + 3) % 5]) for f in range(5)], axis=0).var()
-    drift = np.roll(ring, -1, axis=1) - ring
-    products = np.array([left(drift[:, f], drift[:, (f + 1) % 5]) for f in range(5)])
+    true = np.mean([left(cycle[:, (f + 1) % 5], cycle[:, (f + 3) % 5]) for f in range(5)], axis=0).var()
+    disagreement = np.roll(cycle, -1, axis=1) - cycle
+    products = np.array([left(disagreement[:, f], disagreement[:, (f + 1) % 5]) for f in range(5)])
     between = products / np.sqrt(4 * 5)
     assert 2 * (between**2).sum(axis=0).mean() == pytest.approx(true, rel=0.05)
 
@@ -380,12 +380,12 @@ def test_one_pairing_has_the_error_of_its_models_in_its_intervals():
     rows = Rows.of(audited)
     found = chosen_membership(rows, table, offered=CURVED)
     (pair,) = found.pairings
-    drift = pair.drift
-    assert drift.apart.shape == (5, audited.sum())
-    np.testing.assert_allclose(drift.apart @ drift.shares, 0.0, atol=1e-12)
-    np.testing.assert_allclose(drift.apart.sum(axis=0), 0.0, atol=1e-9)
-    assert drift.shares.sum() == pytest.approx(1.0)
-    alone = replace(pair, drift=None)
+    disagreement = pair.disagreement
+    assert disagreement.apart.shape == (5, audited.sum())
+    np.testing.assert_allclose(disagreement.apart @ disagreement.shares, 0.0, atol=1e-12)
+    np.testing.assert_allclose(disagreement.apart.sum(axis=0), 0.0, atol=1e-9)
+    assert disagreement.shares.sum() == pytest.approx(1.0)
+    alone = replace(pair, disagreement=None)
     codes = np.digitize(table["one"], [-0.5, 0.5])
     for formula in (
         lambda one: input_divergence(rows, [one]),

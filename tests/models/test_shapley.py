@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from tiltlens.estimators.estimate import Rows
+from tiltlens.estimators.influence import Rows
 from tiltlens.estimators.outputs import gap
 from tiltlens.estimators.shapley import joint_cells, shapley_gaps
 from tiltlens.models.membership import row_folds

@@ -17,7 +17,7 @@ from tiltlens.engines import batches
 from tiltlens.engines.batches import FrameBatches, clean_batch
 from tiltlens.estimators import crossfit
 from tiltlens.estimators.dial import CORNERS
-from tiltlens.estimators.estimate import Rows
+from tiltlens.estimators.influence import Rows
 from tiltlens.models import balance as balances
 from tiltlens.results.settings import Settings
 from tiltlens.streams import audit as streams

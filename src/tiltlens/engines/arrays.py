@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tiltlens.errors import DataError
-from tiltlens.estimators.shares import CellSums
+from tiltlens.estimators.shares import AuditedSums
 from tiltlens.paper.moments import CHUNK, GroupMoments
 from tiltlens.threads import cores
 
@@ -123,6 +123,19 @@ def _members(group: NDArray[Any], code: int) -> NDArray[np.bool_]:
     return is_member
 
 
+def chunked_moments(
+    columns: list[NDArray[Any]], group: NDArray[Any], groups: int, weights: NDArray[Any] | None
+) -> list[GroupMoments]:
+    """Return the moments of columns in each group, chunk by chunk, by one thread."""
+    rows = len(group)
+    space = np.empty((2 * len(columns) + 1, min(rows, CHUNK)))
+    parts = []
+    for part in chunks(rows, CHUNK):
+        w, size = None if weights is None else weights[part], min(part.stop, rows) - part.start
+        parts.append(_chunk([column[part] for column in columns], group[part], groups, w, space[:, :size]))
+    return [reduce(add, same_group) for same_group in zip(*parts, strict=True)]
+
+
 def _check_sums(moments: GroupMoments, weighted: bool) -> None:
     """Raise if a sum is impossible: cheaper than looking at every value, and as sure for what is not finite."""
     if not (np.isfinite(moments.pivot).all() and np.isfinite(moments.scatter).all()):
@@ -154,19 +167,14 @@ def below(edges: NDArray[np.float64], values: NDArray[np.float64], or_equal: boo
     return found
 
 
-def cell_sums(
-    log_odds: NDArray[Any],
-    scores: NDArray[Any],
-    codes: NDArray[Any],
-    cells: int,
-    weights: NDArray[Any] | None = None,
-    pivot: NDArray[Any] | None = None,
-) -> CellSums:
-    """Return the sums of (ℓ, W_1, …) in each cell; `codes` are integers from 0 to cells − 1."""
+def audited_sums(
+    log_odds: NDArray[Any], scores: NDArray[Any], codes: NDArray[Any], cells: int, weights: NDArray[Any] | None = None
+) -> AuditedSums:
+    """Return the sums of (ℓ, W_1, …) over some rows in each cell; `codes` are integers from 0 to cells − 1."""
     if codes.max(initial=-1) >= cells:
         raise DataError(f"`codes` must lie below {cells}, got {codes.max()}.", "count the levels again.")
     columns = _columns(log_odds, scores)
-    level = np.array([column.mean(dtype=np.float64) for column in columns]) if pivot is None else pivot
+    level = np.array([column.mean(dtype=np.float64) for column in columns])
     w = np.ones(len(codes)) if weights is None else np.asarray(weights, dtype=np.float64)
     sums = [np.bincount(codes, w * (column - at), cells) for column, at in zip(columns, level, strict=True)]
-    return CellSums(level, np.bincount(codes, w, cells).astype(np.float64), np.column_stack(sums))
+    return AuditedSums(level, np.bincount(codes, w, cells).astype(np.float64), np.column_stack(sums))

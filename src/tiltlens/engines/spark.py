@@ -6,12 +6,12 @@ import pickle
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import polars as pl
 
-from tiltlens.engines.batches import S, Step, clean_batch, regrouped
-from tiltlens.engines.tables import checked_names, first_line
+from tiltlens.engines.batches import S, Step, clean_batch, empty_table, regrouped
+from tiltlens.engines.messages import checked_names, first_line
 from tiltlens.errors import DataError, TiltlensError
 
 SCHEMA = "sums binary"
@@ -28,15 +28,10 @@ class SparkBatches:
     """A Spark data frame; tiltlens must be installed where Spark runs Python."""
 
     frame: Any
-    is_at_hand: ClassVar[bool] = False
 
     def names(self) -> list[str]:
         """As of `Batches`."""
         return checked_names(list(self.frame.columns))
-
-    def count(self) -> int:
-        """As of `Batches`."""
-        return int(self.frame.count())
 
     def fold(self, columns: Sequence[str], step: Step[S]) -> S:
         """As of `Batches`."""
@@ -51,7 +46,7 @@ class SparkBatches:
             ) from error
         total: Any = _sum(_unpacked(row[0]) for row in rows)
         if total is None:
-            raise DataError("`data` must have rows, got an empty table.", "look at what was filtered out before.")
+            raise empty_table()
         if isinstance(total, TiltlensError):
             raise total
         return total  # type: ignore[no-any-return]
@@ -66,10 +61,10 @@ class _Partition:
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         frames = regrouped(pl.DataFrame(batch) for batch in batches)
         try:
-            found = _sum(self.step(clean_batch(frame)) for frame in frames)
+            part = _sum(self.step(clean_batch(frame)) for frame in frames)
         except TiltlensError as error:  # the user's mistake: a failed task would be tried again, four times
-            found = error
-        yield from _packed(found)
+            part = error
+        yield from _packed(part)
 
 
 def _merged(batches: Iterator[Any]) -> Iterator[Any]:
@@ -87,11 +82,11 @@ def _sum(parts: Iterable[Any]) -> Any:
     return total
 
 
-def _packed(found: Any) -> Iterator[Any]:
+def _packed(part: Any) -> Iterator[Any]:
     import pyarrow as pa
 
-    if found is not None:
-        content = zlib.compress(pickle.dumps(found), 1)
+    if part is not None:
+        content = zlib.compress(pickle.dumps(part), 1)
         yield pa.RecordBatch.from_arrays([pa.array([content], pa.binary())], ["sums"])
 
 

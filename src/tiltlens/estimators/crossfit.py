@@ -13,26 +13,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tiltlens.errors import DataError
-from tiltlens.estimators.estimate import (
+from tiltlens.estimators.influence import (
     Booleans,
-    Codes,
-    Column,
-    Functional,
+    InfluenceEstimate,
     Integers,
-    Ratio,
     Rows,
-    RowSums,
-    StackedInfluence,
     averaged,
-    ratio_tail,
+    interaction_codes,
+    shifted_exp,
     sums_by,
 )
-from tiltlens.estimators.feature_gap import leave_one_out
-from tiltlens.estimators.outputs import OutputTerm, output_term
+from tiltlens.estimators.outputs import OutputTerm, Scores, output_term
 from tiltlens.paper.checks import Floats
 
 CLIP = 4.0  # |ℓ| beyond this is set to it
-DRIFT_ROWS = 50_000  # audited rows, at most, at which models are compared
+DISAGREEMENT_ROWS = 50_000  # audited rows, at most, at which models are compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,25 +38,22 @@ class Pairing:
     ----------
     r_a, r_b
         −[|ℓ|<c] for audited and [|ℓ|<c]·e^ℓ for reference rows, of mean 0 over the two groups in each fold.
-    spread2
+    disagreement_sq
         (ℓ_a − ℓ_b)² where neither is clipped.
-    omega
+    kl_weight
         1 for audited and 2e^{(ℓ_a+ℓ_b)/2} − ½(e^ℓ_a + e^ℓ_b) for reference rows, where neither is clipped.
-    ratio
-        e^{(ℓ_a+ℓ_b)/2} up to a factor.
-    drift
+    disagreement
         How far the models lie apart, where there is one pairing only.
     """
 
-    a: Column
-    b: Column
-    r_a: Column
-    r_b: Column
-    spread2: Column
-    omega: Column
-    ratio: Column
-    fold: Codes
-    drift: Drift | None = None
+    a: Floats
+    b: Floats
+    r_a: Floats
+    r_b: Floats
+    disagreement_sq: Floats
+    kl_weight: Floats
+    fold: Integers
+    disagreement: ModelDisagreement | None = None
 
 
 def pairing(
@@ -70,24 +62,24 @@ def pairing(
     log_ratio_b: Floats,
     fold: Integers,
     clip: float = CLIP,
-    ring: Floats | None = None,
+    cycle: Floats | None = None,
 ) -> Pairing:
     """Return two cross-fitted log-ratios, ready for the estimators.
 
-    `fold` is the fold each row is evaluated in, and `ring` are the log-ratios of the models of two folds each, each
+    `fold` is the fold each row is evaluated in, and `cycle` are the log-ratios of the models of two folds each, each
     sharing a fold with the next and the last one with the first.
     """
     scale_a, scale_b = (_scales(rows, ell, fold, clip)[fold] for ell in (log_ratio_a, log_ratio_b))
     found = scaled_pairing(rows.audited, (log_ratio_a, log_ratio_b), (scale_a, scale_b), fold, clip)
-    return found if ring is None else replace(found, drift=_drift(rows, ring, clip))
+    return found if cycle is None else replace(found, disagreement=_disagreement(rows, cycle, clip))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Drift:
+class ModelDisagreement:
     """How far the models of neighbouring parts lie apart, at some audited rows: it tells how large their errors are.
 
-    A model of two folds errs by the mean of theirs, ½(ε_i + ε_j), so neighbours in the ring differ by ½(ε_k − ε_i), and
-    one such difference and the next share no fold.
+    A model of two folds errs by the mean of theirs, ½(ε_i + ε_j), so neighbours in the cycle differ by ½(ε_k − ε_i),
+    and one such difference and the next share no fold.
 
     Attributes
     ----------
@@ -113,40 +105,40 @@ class Drift:
         return np.array([(sums_by(cell, self.shares * line) / safe)[cell] for line in self.apart])
 
 
-def _drift(rows: Rows, ring: Floats, clip: float) -> Drift:
+def _disagreement(rows: Rows, cycle: Floats, clip: float) -> ModelDisagreement:
     places = np.flatnonzero(rows.audited)
-    places = places[:: -(-places.size // DRIFT_ROWS)]
+    places = places[:: -(-places.size // DISAGREEMENT_ROWS)]
     shares = rows.audited_share[places] / rows.audited_share[places].sum()
-    clipped = np.clip(ring[:, places], -clip, clip)
+    clipped = np.clip(cycle[:, places], -clip, clip)
     apart = np.roll(clipped, -1, axis=0) - clipped
-    return Drift(places, shares, apart - (apart @ shares)[:, None])
+    return ModelDisagreement(places, shares, apart - (apart @ shares)[:, None])
 
 
 def scaled_pairing(
     audited: Booleans,
     log_ratios: tuple[Floats, Floats],
     scales: tuple[Floats | float, Floats | float],
-    fold: Codes,
+    fold: Integers,
     clip: float = CLIP,
 ) -> Pairing:
     """Return two log-ratios whose normalising factors are known: one for all rows, or one for each."""
     (a, r_a), (b, r_b) = (_scaled(audited, *one, clip) for one in zip(log_ratios, scales, strict=True))
     inside = (r_a != 0.0) & (r_b != 0.0)
     middle = np.exp(0.5 * (a + b))
-    omega = np.where(audited, 1.0, 2.0 * middle - 0.5 * (r_a + r_b)) * inside
-    return Pairing(a, b, r_a, r_b, np.where(inside, (a - b) ** 2, 0.0), omega, middle, fold)
+    kl_weight = np.where(audited, 1.0, 2.0 * middle - 0.5 * (r_a + r_b)) * inside
+    return Pairing(a, b, r_a, r_b, np.where(inside, (a - b) ** 2, 0.0), kl_weight, fold)
 
 
-def known_pairing(rows: RowSums, log_ratio: Column) -> Pairing:
+def known_pairing(rows: Rows, log_ratio: Floats) -> Pairing:
     """Return a log-ratio that is known, not fitted: nothing to cross-fit, to clip or to correct for."""
-    known = np.asarray(log_ratio, dtype=np.float64) if isinstance(rows, Rows) else log_ratio
-    if isinstance(rows, Rows) and not np.isfinite(known).all():
+    known = np.asarray(log_ratio, dtype=np.float64)
+    if not np.isfinite(known).all():
         raise DataError(
             "`membership` must lie strictly between 0 and 1, got 0 or 1.",
             "a known probability of 0 or 1 means that the groups do not overlap there; leave such rows out.",
         )
     zeros = rows.constant(0.0)
-    return Pairing(known, known, zeros, zeros, zeros, zeros, rows.exponential(known)[0], rows.undivided)
+    return Pairing(known, known, zeros, zeros, zeros, zeros, rows.single_cell)
 
 
 def inside_masses(shares: tuple[Floats, Floats], log_ratio: Floats, clip: float = CLIP) -> tuple[Floats, Floats]:
@@ -181,8 +173,8 @@ def _scaled(audited: Booleans, log_ratio: Floats, scale: Floats | float, clip: f
 class Gradient:
     """g = λ2·ℓ + λ4·T of both models, centred over the audited rows of each fold."""
 
-    a: Column
-    b: Column
+    a: Floats
+    b: Floats
     pairing: Pairing
     output: OutputTerm | None
     input_weight: float
@@ -191,14 +183,14 @@ class Gradient:
 
 
 def gradient(
-    rows: RowSums,
-    scores: Column,
+    rows: Rows,
+    scores: Scores,
     pair: Pairing,
     input_weight: float = 1.0,
     output_weight: float = 1.0,
 ) -> Gradient:
-    """Return g_a and g_b for (n, m) scores, λ2 = `input_weight` and λ4 = `output_weight`."""
-    output = output_term(rows, scores) if output_weight > 0.0 else None
+    """Return g_a and g_b for these scores, λ2 = `input_weight` and λ4 = `output_weight`."""
+    output = output_term(scores) if output_weight > 0.0 else None
     shared = output_weight * output.values() if output is not None else 0.0
     a = fold_centred(rows, input_weight * pair.a + shared, pair.fold)
     is_known = pair.a is pair.b
@@ -206,30 +198,33 @@ def gradient(
     return Gradient(a, b, pair, output, input_weight, output_weight, is_known)
 
 
-def fold_centred(rows: RowSums, values: Column, fold: Codes) -> Column:
+def fold_centred(rows: Rows, values: Floats, fold: Integers) -> Floats:
     """Return values − E0[values] within each fold."""
     size, total = rows.sums0(fold), rows.sums0(fold, values)
     means = np.divide(total, size, out=np.zeros_like(total), where=size > 0.0)
-    return values - rows.lifted(means, fold)
+    return values - means[fold]
 
 
-def gradient_variance(rows: RowSums, gradients: Sequence[Gradient]) -> Functional:
+def gradient_variance(rows: Rows, gradients: Sequence[Gradient], value: float | None = None) -> InfluenceEstimate:
     """Return ψ̂ of Var0(g), the squared steepest rate, averaged over pairings.
+
+    `value` is Var0(g) over all rows, where ℓ is known and these are a sample of them.
 
     ψ̂ = E0[g_a g_b]·n0/(n0−1) − E[λ2(g_a r_b + g_b r_a)] + λ2/2·E0[ḡ(ℓ_a−ℓ_b)²], and its IF = [S=0]/q·g_a g_b −
     λ2(g_a r_b + g_b r_a) + 2λ4 Σ_y E0[ḡW_y]·IF_y. The last term of ψ̂ leaves only products of the two models'
     errors in the remainder.
     """
-    return averaged([_variance(rows, g) for g in gradients])
+    return averaged([_variance(rows, g, value) for g in gradients])
 
 
-def _variance(rows: RowSums, g: Gradient) -> Functional:
+def _variance(rows: Rows, g: Gradient, value: float | None = None) -> InfluenceEstimate:
     product = g.a * g.b
-    value = rows.mean0(product) if g.is_known else _fold_unbiased(rows, product, g.pairing.fold)
+    if value is None:
+        value = rows.mean0(product) if g.is_known else _fold_unbiased(rows, product, g.pairing.fold)
     return _debiased(rows, g, value, product, g.a, g.b)
 
 
-def _fold_unbiased(rows: RowSums, product: Column, fold: Codes) -> float:
+def _fold_unbiased(rows: Rows, product: Floats, fold: Integers) -> float:
     """Return E0[`product`] with the factor N²/(N² − Σw²) of an unbiased covariance in each fold."""
     sizes, weights2, sums = rows.sums0(fold), rows.squares0(fold), rows.sums0(fold, product)
     return float((sums * _unbiased_factor(sizes, weights2)).sum())
@@ -241,14 +236,14 @@ def _unbiased_factor(sizes: Floats, weights2: Floats) -> Floats:
 
 
 def _debiased(
-    rows: RowSums,
+    rows: Rows,
     g: Gradient,
     value: float,
-    at_audited: Column,
-    m_a: Column,
-    m_b: Column,
-    cells: Codes | None = None,
-) -> Functional:
+    at_audited: Floats,
+    m_a: Floats,
+    m_b: Floats,
+    cells: Integers | None = None,
+) -> InfluenceEstimate:
     """Return the estimator `value` corrected for the estimation of ℓ, through m_a and m_b, and of T.
 
     m = E0[g|·], the means of g in `cells` where it is not g itself. What is left is −λ2·E0[λ2·m_δa·m_δb + m·δaδb], with
@@ -260,60 +255,64 @@ def _debiased(
         pair = g.pairing
         moved = g.input_weight * (_moved(rows, m_a, pair.r_b) + _moved(rows, m_b, pair.r_a))
         value -= rows.mean0(moved) + rows.mean1(moved)
-        value += 0.5 * g.input_weight * rows.mean0(middle * pair.spread2)
+        value += 0.5 * g.input_weight * rows.mean0(middle * pair.disagreement_sq)
         influence0, influence1 = influence0 - moved, -moved
     if g.output is not None:
-        drag0, drag1 = g.output.drag(rows, middle)
-        influence0 = influence0 + 2 * g.output_weight * drag0
-        influence1 = influence1 + 2 * g.output_weight * drag1
-    found = Functional.of(rows, value, influence0, influence1)
-    drift, weight = g.pairing.drift, g.input_weight
-    if drift is None:
+        slope0, slope1 = g.output.slope_influence(rows, middle)
+        influence0 = influence0 + 2 * g.output_weight * slope0
+        influence1 = influence1 + 2 * g.output_weight * slope1
+    found = InfluenceEstimate.of(rows, value, influence0, influence1)
+    disagreement, weight = g.pairing.disagreement, g.input_weight
+    if disagreement is None:
         return found
-    means = drift.apart if cells is None else drift.explained(cells)
-    left = weight * drift.products(means) + drift.products(drift.apart, middle[drift.places])
+    means = disagreement.apart if cells is None else disagreement.explained(cells)
+    left = weight * disagreement.products(means) + disagreement.products(
+        disagreement.apart, middle[disagreement.places]
+    )
     return _with_remainder(found, weight * left)
 
 
-def _with_remainder(found: Functional, left: Floats) -> Functional:
+def _with_remainder(found: InfluenceEstimate, left: Floats) -> InfluenceEstimate:
     """Return an estimator of one pairing with the error that the product of two models' errors leaves.
 
     `left` is what neighbours' differences leave in place of the errors. Where V is the variance of what ε_i and ε_j
     leave, that of each of `left` is V/4, and that of what is left in the mean of the estimator's five folds V/8.
     """
-    return Functional(found.value, StackedInfluence((found.influence,), left / math.sqrt(4 * len(left))))
+    return InfluenceEstimate(found.value, found.parts, left / math.sqrt(4 * len(left)))
 
 
-def _moved(rows: RowSums, m: Column, r: Column) -> Column:
+def _moved(rows: Rows, m: Floats, r: Floats) -> Floats:
     """Return (m − E0[m | inside the clip])·r: r has mean 0, so the shift is free and undoes the noise of its scale."""
     inside = rows.mean0(r)
     return (m - rows.mean0(m * r) / inside) * r if inside < 0.0 else m * r
 
 
-def feature_share(rows: RowSums, gradients: Sequence[Gradient], variance: Functional, codes: Codes) -> Ratio:
-    """Return share(j) = Var0(E0[g|X_j]) / Var0(g) for a feature given as codes."""
-    explained = averaged([explained_variance(rows, g, codes) for g in gradients])
-    return explained.over(variance).widened(ratio_tail(explained, variance))
-
-
-def explained_variance(rows: RowSums, g: Gradient, codes: Codes) -> Functional:
+def explained_variance(rows: Rows, g: Gradient, codes: Integers) -> InfluenceEstimate:
     """Return θ̂ of Var0(E0[g|X_j]): cell means with each row left out, then corrected like ψ̂.
 
     θ̂ = (1/n0)Σ_cells (AB − C)/(n_c − 1) + ĉ/n0 − E[λ2(m_a r_b + m_b r_a)] + λ2/2·E0[m̄(ℓ_a−ℓ_b)²].
     """
-    cell = rows.crossed(g.pairing.fold, codes)
+    cell = interaction_codes(g.pairing.fold, codes)
     sizes, weights2 = rows.sums0(cell), rows.squares0(cell)
     sums_a = rows.sums0(cell, g.a)
     sums_b = sums_a if g.is_known else rows.sums0(cell, g.b)
     products = rows.squares0(cell, g.a * g.b)
     value = leave_one_out(sizes, sums_a, sums_b, products, weights2) + _centring_noise(rows, g)
     safe = np.where(sizes > 0.0, sizes, 1.0)
-    m_a = rows.lifted(sums_a / safe, cell)
-    m_b = m_a if g.is_known else rows.lifted(sums_b / safe, cell)
+    m_a = (sums_a / safe)[cell]
+    m_b = m_a if g.is_known else (sums_b / safe)[cell]
     return _debiased(rows, g, value, g.a * m_b + g.b * m_a - m_a * m_b, m_a, m_b, cell)
 
 
-def _centring_noise(rows: RowSums, g: Gradient) -> float:
+def leave_one_out(sizes: Floats, a: Floats, b: Floats, products: Floats, weights2: Floats) -> float:
+    """Return Σ_c N_c·(AB − C)/(N_c² − Σw²): the mean of cell means, products of a row with itself left out."""
+    spare = sizes**2 - weights2
+    several = spare > 1e-12 * sizes**2
+    terms = sizes[several] * (a * b - products)[several] / spare[several]
+    return float(terms.sum())
+
+
+def _centring_noise(rows: Rows, g: Gradient) -> float:
     """Return Σ_folds ĉ/n0, what centring by the fold's own mean took away from the leave-one-out sum."""
     fold = g.pairing.fold
     sizes, weights2, sums = rows.sums0(fold), rows.squares0(fold), rows.sums0(fold, g.a * g.b)
@@ -321,7 +320,7 @@ def _centring_noise(rows: RowSums, g: Gradient) -> float:
     return float(np.divide(noise, sizes**2, out=np.zeros_like(noise), where=sizes > 0.0).sum())
 
 
-def learned_variance(rows: Rows, g: Gradient, m_a: Floats, m_b: Floats) -> Functional:
+def learned_variance(rows: Rows, g: Gradient, m_a: Floats, m_b: Floats) -> InfluenceEstimate:
     """Return θ̂ = E0[g_a m_b + g_b m_a − m_a m_b], corrected like ψ̂, for learned m_a and m_b.
 
     The part of the models' errors that the features explain is not learnt, and taken to be all of them.
@@ -331,66 +330,33 @@ def learned_variance(rows: Rows, g: Gradient, m_a: Floats, m_b: Floats) -> Funct
     return _debiased(rows, g, rows.mean0(at_audited), at_audited, m_a, m_b)
 
 
-def input_divergence(rows: RowSums, pairs: Sequence[Pairing]) -> Functional:
-    """Return KL(P0‖P1) = E0[ℓ̄] + P0(inside) − E1[ω], ω = 2e^{(ℓ_a+ℓ_b)/2} − ½(e^ℓ_a + e^ℓ_b) inside the clip."""
-    return averaged([_input_divergence(rows, pair) for pair in pairs])
+def input_divergence(rows: Rows, pairs: Sequence[Pairing], value: float | None = None) -> InfluenceEstimate:
+    """Return KL(P0‖P1) = E0[ℓ̄] + P0(inside) − E1[ω], ω = 2e^{(ℓ_a+ℓ_b)/2} − ½(e^ℓ_a + e^ℓ_b) inside the clip.
+
+    `value` is that of all rows, where ℓ is known and these are a sample of them.
+    """
+    return averaged([_input_divergence(rows, pair, value) for pair in pairs])
 
 
-def _input_divergence(rows: RowSums, pair: Pairing) -> Functional:
+def _input_divergence(rows: Rows, pair: Pairing, known: float | None) -> InfluenceEstimate:
     if pair.a is pair.b:
-        return _known_divergence(rows, pair.a)
+        return _known_divergence(rows, pair.a, known)
     middle = 0.5 * (pair.a + pair.b)
-    value = rows.mean0(middle) + rows.mean0(pair.omega) - rows.mean1(pair.omega)
-    found = Functional.of(rows, value, middle + pair.omega, -pair.omega)
-    return found if pair.drift is None else _with_remainder(found, 0.5 * pair.drift.products(pair.drift.apart))
+    value = rows.mean0(middle) + rows.mean0(pair.kl_weight) - rows.mean1(pair.kl_weight)
+    found = InfluenceEstimate.of(rows, value, middle + pair.kl_weight, -pair.kl_weight)
+    return (
+        found
+        if pair.disagreement is None
+        else _with_remainder(found, 0.5 * pair.disagreement.products(pair.disagreement.apart))
+    )
 
 
-def _known_divergence(rows: RowSums, ell: Column) -> Functional:
+def _known_divergence(rows: Rows, ell: Floats, known: float | None) -> InfluenceEstimate:
     """Return E0[ℓ] − log E1[e^ℓ], which no constant added to ℓ can change."""
-    ratio, top = rows.exponential(ell)
+    ratio, top = shifted_exp(ell)
     mean = rows.mean1(ratio)
-    value = rows.mean0(ell) - top - math.log(mean)
-    return Functional.of(rows, value, ell, -ratio / mean)
-
-
-def unexplained(rows: RowSums, outcome: Column, expected: Column, pairs: Sequence[Pairing]) -> Functional:
-    """Return E0[W] − E0[E1[W|X]] = E0[W − μ] − E1[e^ℓ(W − μ)], doubly robust.
-
-    `expected` is μ(x) = E1[W|X=x], learnt from reference rows of other folds. Where X determines W, the influence
-    function holds nothing but the error of μ, and the remainder is as large: `unexplained_remainder` is its error.
-    """
-    return averaged([_unexplained(rows, outcome - expected, pair) for pair in pairs])
-
-
-def unexplained_remainder(rows: RowSums, outcome: Column, expected: Column, pairs: Sequence[Pairing]) -> float:
-    """Return the standard error of E0[δμ·δℓ], the product of the two models' errors."""
-    variance = float(np.mean([_remainder_variance(rows, outcome - expected, pair) for pair in pairs]))
-    return math.sqrt(max(variance, 0.0))
-
-
-def _unexplained(rows: RowSums, residual: Column, pair: Pairing) -> Functional:
-    ratio = pair.ratio / rows.mean1(pair.ratio)
-    moved = ratio * residual
-    value = rows.mean0(residual) - rows.mean1(moved)
-    centre = rows.mean1(moved)
-    return Functional.of(rows, value, residual, -(moved - ratio * centre))
-
-
-def _remainder_variance(rows: RowSums, residual: Column, pair: Pairing) -> float:
-    """Return an estimate of Var(E0[δμ·δℓ̄]), δℓ̄ the mean error of both models: ¼·(D² − its sampling variance).
-
-    D = Cov0(W − μ, ℓ_a − ℓ_b) of a fold, of which the mean square is taken. The models share no rows, so that
-    E[D²] = 2·Var(E0[δμ·δℓ_a]) = 4·Var(E0[δμ·δℓ̄]). The folds' models share most rows: their errors do not average out.
-    """
-    if pair.a is pair.b:  # a known ℓ has no error
-        return 0.0
-    fold = pair.fold
-    product = fold_centred(rows, residual, fold) * fold_centred(rows, pair.a - pair.b, fold)
-    size = rows.sums0(fold)
-    safe = np.where(size > 0.0, size, 1.0)
-    d = rows.sums0(fold, product) / safe
-    noise = rows.squares0(fold, (product - rows.lifted(d, fold)) ** 2) / safe**2
-    return 0.25 * float(size @ (d**2 - noise))
+    value = rows.mean0(ell) - top - math.log(mean) if known is None else known
+    return InfluenceEstimate.of(rows, value, ell, -ratio / mean)
 
 
 def clipped_share(rows: Rows, log_ratio: Floats, clip: float = CLIP) -> float:

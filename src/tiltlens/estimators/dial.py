@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tiltlens.estimators.estimate import Functional, Ratio, combined, covariances, ratio_tail
+from tiltlens.estimators.estimate import Ratio
+from tiltlens.estimators.influence import InfluenceEstimate, combined, covariances, ratio_tail
 from tiltlens.paper.checks import Floats
 
 CORNERS = ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))
@@ -53,7 +54,7 @@ class ShareForm:
         }
 
 
-def share_form(numerators: Sequence[Functional], denominators: Sequence[Functional]) -> ShareForm:
+def share_form(numerators: Sequence[InfluenceEstimate], denominators: Sequence[InfluenceEstimate]) -> ShareForm:
     """Return the share as a form, from numerator and denominator at the three `CORNERS`.
 
     Heavy tails widen it as they do at the last corner, so that it stays one form.
@@ -91,7 +92,9 @@ def _quadratic(covariance: Floats, slopes: Floats) -> Floats:
     return np.array([covariance[0, 0], on_both, slopes @ covariance[1:, 1:] @ slopes])
 
 
-def _coefficients(corners: Sequence[Functional]) -> tuple[Functional, Functional, Functional]:
+def _coefficients(
+    corners: Sequence[InfluenceEstimate],
+) -> tuple[InfluenceEstimate, InfluenceEstimate, InfluenceEstimate]:
     """Return c1, c2, c3 from the values at (1, 0), (0, 1), (1, 1)."""
     inputs, outputs, both = corners
     mixed = combined(both.value - inputs.value - outputs.value, [(1.0, both), (-1.0, inputs), (-1.0, outputs)])

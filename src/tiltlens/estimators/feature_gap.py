@@ -1,7 +1,11 @@
-"""How much of the gap one discrete feature carries: gap(j) = alignment·reveals·drives, without a membership model.
+"""How much of the gap goes through a set A of features: gap(A) = gap − c_A.
 
-A feature is one integer code per row. Cells of the reference group without audited rows have no E0[W|X_j]; they
-count as E0[W], which moves nothing, and their mass is reported.
+c_A is the coefficient of the group in the partially linear model W = f(X_A) + c·S̄ (Robinson 1988), each group having
+half of the weight: the difference between people who are equal in A. With e = E[S̄|X_A] and m = E[W|X_A],
+
+    c_A = E[(S̄ − e)(W − m)] / E[(S̄ − e)²].
+
+See docs/methods.md, section 5.
 """
 
 from __future__ import annotations
@@ -11,139 +15,191 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tiltlens.estimators.estimate import NOISE, Codes, Column, Functional, Normal, RowSums, SquareRoot, combined
+from tiltlens.estimators.estimate import Normal, SquareRoot
+from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows, combined
+from tiltlens.estimators.outputs import Scores, gap
 from tiltlens.paper.checks import Floats
 
 ROUNDING = 1e-13  # of a sum, below which a difference of sums is no difference
+SEPARATED = 1e-9  # of E[(S̄ − e)²]: below it the features tell the group completely
+FEW_ROWS = 3.0  # effective rows of a value, below which the difference within it cannot be seen
+HIDDEN = 0.05  # of all weight in such values, from which a feature has too many of them
 
 
-@dataclass(frozen=True, slots=True)
-class Cells:
-    """The distributions of a feature in both groups: P0(v), P1(v), t(v) = P1/P0 and m(v) = E0[W|v] − E0[W]."""
+@dataclass(frozen=True, slots=True, eq=False)
+class CellSums:
+    """Sums over all rows by value of a feature, one line for each group: people, Σ w, Σ w², Σ w·W, Σ w·W²."""
 
-    codes: Codes
-    p0: Floats
-    p1: Floats
-    ratio: Floats
-    means: Floats
-    weights2: Floats  # Σ of squared audited shares per cell
+    people: Floats
+    weight: Floats
+    square: Floats
+    first: Floats
+    second: Floats
+
+    def __add__(self, other: CellSums) -> CellSums:
+        return CellSums(
+            self.people + other.people,
+            self.weight + other.weight,
+            self.square + other.square,
+            self.first + other.first,
+            self.second + other.second,
+        )
+
+    def merged(self, number: Integers) -> CellSums:
+        """Return the sums of values that became one: `number` is that of each."""
+        size = int(number.max(initial=0)) + 1
+        parts = (self.people, self.weight, self.square, self.first, self.second)
+        return CellSums(*(np.array([np.bincount(number, line, size) for line in part]) for part in parts))
+
+    def of(self, audited: int, reference: int) -> CellSums:
+        """Return the lines of two groups."""
+        two = [audited, reference]
+        return CellSums(self.people[two], self.weight[two], self.square[two], self.first[two], self.second[two])
+
+
+def cell_sums_of(rows: Rows, outcome: Floats, codes: Integers, values: int | None = None) -> CellSums:
+    """Return the sums of the audited and of the reference rows by code."""
+    size = int(codes.max(initial=0)) + 1 if values is None else values
+    key = np.where(rows.audited, 0, size) + codes
+
+    def total(column: Floats | None) -> Floats:
+        return np.bincount(key, column, 2 * size).astype(np.float64).reshape(2, size)
+
+    w = rows.weights
+    return CellSums(total(None), total(w), total(w**2), total(w * outcome), total(w * outcome**2))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coefficient:
+    """c_A, and what its error and its factors are made of.
+
+    Attributes
+    ----------
+    value
+        c_A = r̄/D.
+    product, residual
+        r = (S̄ − e)(W − m) and q = (S̄ − e)² of each row, and their means r̄ and D over all rows.
+    left
+        (W − m)² of each row, and its mean.
+    """
+
+    value: float
+    product: Floats
+    residual: Floats
+    left: Floats
+    mean_product: float
+    mean_residual: float
+    mean_left: float
 
     @property
-    def unsupported(self) -> float:
-        """Return the reference mass of the cells without audited rows."""
-        return float(self.p1[self.p0 <= 0.0].sum())
+    def is_separated(self) -> bool:
+        """Whether A tells the group completely, so that nobody in it has an equal in the other group."""
+        return self.mean_residual <= SEPARATED
+
+    def estimate(self, rows: Rows) -> InfluenceEstimate:
+        """Return c_A with IF ½(ρ − mean of the row's group)/D, ρ = r − c·q."""
+        half = 0.5 * (self.product - self.value * self.residual) / max(self.mean_residual, SEPARATED)
+        return InfluenceEstimate.of(rows, self.value, half, half)
 
 
-def cells(rows: RowSums, outcome: Column, codes: Codes) -> Cells:
-    """Return P0, P1, P1/P0 and the centred cell means of W, one entry per code."""
-    centred = outcome - rows.mean0(outcome)
-    p0 = rows.sums0(codes)
-    p1 = rows.sums1(codes)
-    sums = rows.sums0(codes, centred)
-    safe = np.where(p0 > 0.0, p0, 1.0)
-    ratio = np.where(p0 > 0.0, p1 / safe, 0.0)
-    return Cells(codes, p0, p1, ratio, sums / safe, rows.squares0(codes))
+def coefficient(
+    product: Floats, residual: Floats, left: Floats, mean_product: float, mean_residual: float, mean_left: float
+) -> Coefficient:
+    """Return c_A = r̄/D, 0 where the features tell the group completely."""
+    value = mean_product / mean_residual if mean_residual > SEPARATED else 0.0
+    return Coefficient(value, product, residual, left, mean_product, mean_residual, mean_left)
 
 
-def feature_gap(rows: RowSums, outcome: Column, cell: Cells) -> Functional:
-    """Return gap(j) = E0[W] − E1[m_j(X_j)], IF = [S=0]/q·{(W−p) − (P1/P0)(W−m_j)} − [S=1]/(1−q)·m_j."""
-    mean = rows.lifted(cell.means, cell.codes)
-    ratio = rows.lifted(cell.ratio, cell.codes)
-    centred = outcome - rows.mean0(outcome)
-    at_audited = (1.0 - cell.unsupported) * centred - ratio * (centred - mean)
-    return Functional.of(rows, -float(cell.p1 @ cell.means), at_audited, -mean)
+def cell_coefficient(
+    rows: Rows, outcome: Floats, codes: Integers, sums: CellSums, leaves_one_out: bool = True
+) -> Coefficient:
+    """Return c_A of discrete features given as codes of their joint values; `sums` are over all rows.
 
-
-def drives_squared(rows: RowSums, outcome: Column, cell: Cells) -> Functional:
-    """Return Var0(m_j) without the noise of the cell means (each row leaves itself out).
-
-    IF = [S=0]/q·(2(W−p)m − m² − θ).
+    e and m are the values' means. One of the two means leaves the row itself out: r and q are divided by 1 − ω/T, ω
+    being the row's weight and T that of its value. A row alone in its value is compared with nobody, and adds nothing.
     """
-    mean = rows.lifted(cell.means, cell.codes)
-    centred = outcome - rows.mean0(outcome)
-    squares = rows.squares0(cell.codes, centred**2)
-    value = leave_one_out(cell.p0, cell.p0 * cell.means, cell.p0 * cell.means, squares, cell.weights2)
-    size2 = float(cell.weights2.sum())
-    value += size2 / (1.0 - size2) * rows.mean0(centred**2)
-    return Functional.of(rows, value, (2 * centred - mean) * mean, rows.constant(0.0))
+    half = 0.5 / sums.weight.sum(axis=1, keepdims=True)  # ω = half·w
+    mass, first, second = half * sums.weight, half * sums.first, half * sums.second
+    total = mass.sum(axis=0)
+    safe = np.where(total > 0.0, total, 1.0)
+    e, m = mass[0] / safe, first.sum(axis=0) / safe
+    own = half * np.divide(sums.square, sums.weight, out=np.zeros_like(mass), where=sums.weight > 0.0) / safe
+    factor = _own_factor(own, leaves_one_out)
+    signs = np.array([1.0 - e, -e])  # S̄ − e of both groups
+    scores = first - mass * m
+    lefts = second - 2.0 * first * m + mass * m**2
+    means = [float((factor * part).sum()) for part in (signs * scores, signs**2 * mass, np.maximum(lefts, 0.0))]
+    group = np.where(rows.audited, 0, 1)
+    row_factor = _own_factor(half[group, 0] * rows.weights / safe[codes], leaves_one_out)
+    sign, score = signs[group, codes], outcome - m[codes]
+    parts = (sign * score * row_factor, sign**2 * row_factor, score**2 * row_factor)
+    return coefficient(*parts, *means)
 
 
-def leave_one_out(sizes: Floats, a: Floats, b: Floats, products: Floats, weights2: Floats) -> float:
-    """Return Σ_c N_c·(AB − C)/(N_c² − Σw²): the mean of cell means, products of a row with itself left out."""
-    spare = sizes**2 - weights2
-    several = spare > 1e-12 * sizes**2
-    terms = sizes[several] * (a * b - products)[several] / spare[several]
-    return float(terms.sum())
+def _own_factor(own: Floats, leaves_one_out: bool) -> Floats:
+    """Return 1/(1 − ω/T); 0 for a row that is alone in its value, of which nothing can be seen."""
+    if not leaves_one_out:
+        return np.ones_like(own)
+    return np.divide(1.0, 1.0 - own, out=np.zeros_like(own), where=own < 1.0 - ROUNDING)
 
 
-def reveals_squared(rows: RowSums, cell: Cells) -> Functional:
-    """Return Var0(P1/P0), the χ²(P1_j‖P0_j), less the leading bias of its plug-in.
-
-    IF = [S=1]/(1−q)·2t − [S=0]/q·t².
-    """
-    inside = 1.0 - cell.unsupported
-    t, p1 = cell.ratio, cell.p1
-    bias = rows.square1 * (float(((1.0 - p1) * t).sum()) - inside * (1.0 - inside))
-    bias += float(cell.weights2.sum()) * float((t**2 * (1.0 - cell.p0)).sum())
-    mean = float(p1 @ t)
-    value = mean - inside**2 - bias
-    value = value if abs(value) > ROUNDING * mean else 0.0  # its root would be 1e-7, and look like a number
-    reference = 2 * (t - inside * (cell.p0 > 0.0))
-    return Functional.of(rows, value, -rows.lifted(t**2, cell.codes), rows.lifted(reference, cell.codes))
+def hidden_share(sums: CellSums) -> float:
+    """Return the share of all weight in values with fewer than three effective rows: what differs there is not seen."""
+    mass = 0.5 * sums.weight / sums.weight.sum(axis=1, keepdims=True)
+    total = mass.sum(axis=0)
+    effective = 1.0 / (sums.square.sum(axis=1) / sums.weight.sum(axis=1) ** 2)
+    return float(total[total * 2.0 * effective.min() < FEW_ROWS].sum())
 
 
 @dataclass(frozen=True, slots=True)
-class Carrier:
-    """What one feature carries of the gap; gap = alignment·reveals·drives up to the clipping of alignment."""
+class FeatureGap:
+    """What goes through one feature or a set: gap(A) = alignment·reveals·drives up to the cutting of alignment."""
 
-    gap: Normal
+    gap: InfluenceEstimate
     reveals: SquareRoot
     drives: SquareRoot
     alignment: Normal
-    unsupported: float
 
 
-def carrier(rows: RowSums, outcome: Column, codes: Codes) -> Carrier:
-    """Return gap(j), reveals_j, drives_j and alignment_j of one feature, each measured."""
-    cell = cells(rows, outcome, codes)
-    gap_j = feature_gap(rows, outcome, cell)
-    reveals2, drives2 = reveals_squared(rows, cell), drives_squared(rows, outcome, cell)
-    return Carrier(
-        gap_j.normal(),
-        reveals2.square_root(),
-        drives2.square_root(),
-        alignment(gap_j, reveals2, drives2),
-        cell.unsupported,
-    )
+def feature_gap(rows: Rows, outcome: Scores, c: Coefficient) -> FeatureGap:
+    """Return gap(A) = gap − c_A and its factors.
+
+    reveals² = 4·Var(e) = 1 − 4D and drives² = 4·Var(m − c·e) = 4(Var(m) − 2c·Cov(e, m) + c²·Var(e)), with
+    Var(m) = Var(W) − E[(W − m)²] and Cov(e, m) = gap/4 − r̄: each is insensitive to small errors of e and m.
+    """
+    whole, c_a = gap(rows, outcome), c.estimate(rows)
+    through = combined(whole.value - c.value, [(1.0, whole), (-1.0, c_a)])
+    reveals2 = _half(rows, 1.0 - 4.0 * c.mean_residual, -4.0 * c.residual)
+    drives2 = _drives_squared(rows, outcome, c, whole, c_a)
+    return FeatureGap(through, reveals2.square_root(), drives2.square_root(), _alignment(through, reveals2, drives2))
 
 
-def alignment(gap_j: Functional, reveals2: Functional, drives2: Functional) -> Normal:
+def _half(rows: Rows, value: float, values: Floats) -> InfluenceEstimate:
+    """Return a mean over both groups, each with half of the weight."""
+    return InfluenceEstimate.of(rows, value, 0.5 * values, 0.5 * values)
+
+
+def _drives_squared(
+    rows: Rows, outcome: Scores, c: Coefficient, whole: InfluenceEstimate, c_a: InfluenceEstimate
+) -> InfluenceEstimate:
+    middle = 0.5 * float(outcome.mean0[0] + outcome.mean1[0])
+    spread = 0.5 * float(outcome.covariance0[0, 0] + outcome.covariance1[0, 0]) + 0.25 * whole.value**2
+    covariance, variance = whole.value / 4.0 - c.mean_product, 0.25 - c.mean_residual
+    value = spread - c.mean_left - 2.0 * c.value * covariance + c.value**2 * variance
+    rest = (outcome.column - middle) ** 2 - c.left + 2.0 * c.value * c.product - c.value**2 * c.residual
+    slope = 2.0 * (c.value * variance - covariance)
+    parts = [(4.0, _half(rows, 0.0, rest)), (-2.0 * c.value, whole), (4.0 * slope, c_a)]
+    return combined(4.0 * value if abs(value) > ROUNDING else 0.0, parts)
+
+
+def _alignment(through: InfluenceEstimate, reveals2: InfluenceEstimate, drives2: InfluenceEstimate) -> Normal:
     """Return gap/(reveals·drives), in [−1, 1]; with an endless interval where reveals or drives may be 0."""
-    if min(reveals2.value, drives2.value) <= 0.0:
+    if min(reveals2.value, drives2.value) <= ROUNDING:
         return Normal(0.0, math.inf, -1.0, 1.0)
     product = math.sqrt(reveals2.value * drives2.value)
-    value = gap_j.value / product
-    parts = [(1.0 / product, gap_j)]
+    value = through.value / product
+    parts = [(1.0 / product, through)]
     parts += [(-value / (2 * square.value), square) for square in (reveals2, drives2)]
     is_determined = all(square.value >= 2.0 * square.se for square in (reveals2, drives2))
     se = combined(value, parts).se if is_determined else math.inf
     return Normal(value, se, -1.0, 1.0)
-
-
-@dataclass(frozen=True, slots=True)
-class GapFactors:
-    """The plug-in factors of gap(j): their product is gap(j) exactly."""
-
-    reveals: float
-    drives: float
-    alignment: float
-
-
-def gap_factors(cell: Cells) -> GapFactors:
-    """Return √χ²(P1_j‖P0_j), sd0(m_j) and −Corr0(P1_j/P0_j, m_j), by plug-in."""
-    inside = 1.0 - cell.unsupported
-    reveals = math.sqrt(max(float(cell.p0 @ (cell.ratio - inside) ** 2), 0.0))
-    drives = math.sqrt(max(float(cell.p0 @ cell.means**2), 0.0))
-    if min(reveals, drives) < NOISE:
-        return GapFactors(reveals, drives, 0.0)
-    return GapFactors(reveals, drives, -float(cell.p1 @ cell.means) / (reveals * drives))

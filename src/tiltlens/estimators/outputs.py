@@ -10,24 +10,71 @@ from numpy.typing import ArrayLike
 from scipy.stats import chi2
 
 from tiltlens.errors import DataError, DistributionError, SupportError
-from tiltlens.estimators.estimate import (
-    Booleans,
-    Column,
-    Estimate,
-    Functional,
-    LogNormal,
-    Measured,
-    Normal,
-    Rows,
-    RowSums,
-    Square,
-    covariances,
-    quantile,
-)
+from tiltlens.estimators.estimate import Estimate, HasInterval, LogNormal, Normal, Square, quantile
+from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Rows, covariances
 from tiltlens.paper.checks import Floats
 
 SMALLEST_SHARE = 1e-12  # outcome probabilities below this are taken as 0
 PERMUTED_ROWS = 5_000  # beyond this many rows the permutation law is its normal limit to three digits
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """Scores W_y of each row, (n, m), with both groups' means and covariances over all rows.
+
+    Where rows are a sample, the means and covariances are those of all rows: values are made of them, and the rows
+    tell how far they may be off. One column W(1|x) stands for two outcomes, else there are K.
+    """
+
+    values: Floats
+    mean0: Floats
+    mean1: Floats
+    covariance0: Floats
+    covariance1: Floats
+
+    @classmethod
+    def of(cls, rows: Rows, scores: ArrayLike) -> Scores:
+        """Return the scores of rows that are all there are."""
+        values = check_scores(scores, rows)
+        mean0, mean1 = rows.means0(values), rows.means1(values)
+        centred0, centred1 = values - mean0, values - mean1
+        covariance0 = (centred0 * rows.audited_share[:, None]).T @ centred0
+        covariance1 = (centred1 * rows.reference_share[:, None]).T @ centred1
+        return cls(values, mean0, mean1, covariance0, covariance1)
+
+    @property
+    def column(self) -> Floats:
+        """The only column."""
+        return np.asarray(self.values[:, 0])
+
+    def mixed(self, mix: Floats, level: Floats) -> Scores:
+        """Return the scores level + W @ mix, (m, k): one outcome's, or those that follow from others."""
+        return Scores(
+            level + self.values @ mix,
+            level + self.mean0 @ mix,
+            level + self.mean1 @ mix,
+            mix.T @ self.covariance0 @ mix,
+            mix.T @ self.covariance1 @ mix,
+        )
+
+    def outcome(self, y: int) -> Scores:
+        """Return the scores of one outcome; with one column, 0 is what it leaves."""
+        if self.values.shape[1] == 1 and y == 0:
+            return self.mixed(np.array([[-1.0]]), np.ones(1))
+        at = [0 if self.values.shape[1] == 1 else y]
+        return Scores(
+            self.values[:, at],
+            self.mean0[at],
+            self.mean1[at],
+            self.covariance0[np.ix_(at, at)],
+            self.covariance1[np.ix_(at, at)],
+        )
+
+    def all_outcomes(self) -> Scores:
+        """Return the scores with the second outcome of a single column."""
+        if self.values.shape[1] > 1:
+            return self
+        return self.mixed(np.array([[1.0, -1.0]]), np.array([0.0, 1.0]))
 
 
 def check_scores(scores: ArrayLike, rows: Rows) -> Floats:
@@ -45,39 +92,41 @@ def check_scores(scores: ArrayLike, rows: Rows) -> Floats:
     return columns
 
 
-def group_rate(rows: RowSums, outcome: Column, is_audited: bool) -> Functional:
+def group_rate(rows: Rows, outcome: Scores, is_audited: bool) -> InfluenceEstimate:
     """Return E0[W] or E1[W]."""
     zero = rows.constant(0.0)
     if is_audited:
-        return Functional.of(rows, rows.mean0(outcome), outcome, zero)
-    return Functional.of(rows, rows.mean1(outcome), zero, outcome)
+        return InfluenceEstimate.of(rows, float(outcome.mean0[0]), outcome.column, zero)
+    return InfluenceEstimate.of(rows, float(outcome.mean1[0]), zero, outcome.column)
 
 
-def gap(rows: RowSums, outcome: Column) -> Functional:
+def gap(rows: Rows, outcome: Scores) -> InfluenceEstimate:
     """Return E0[W] − E1[W]."""
-    return Functional.of(rows, rows.mean0(outcome) - rows.mean1(outcome), outcome, -outcome)
+    value = float(outcome.mean0[0] - outcome.mean1[0])
+    return InfluenceEstimate.of(rows, value, outcome.column, -outcome.column)
 
 
-def unseen_se(rows: RowSums, outcome: Column) -> tuple[float, float]:
+def unseen_se(rows: Rows, outcome: Scores) -> tuple[float, float]:
     """Return the standard error of each group's mean that its rows do not show: all have the same decision, 0 or 1.
 
     Its 95 % interval reaches the exact binomial bound; it is 0 for a group that varies.
     """
-    sizes = ((rows.mean0(outcome), rows.count0), (rows.mean1(outcome), rows.count1))
-    found = [
+    sizes = ((float(outcome.mean0[0]), rows.count0), (float(outcome.mean1[0]), rows.count1))
+    errors = [
         unseen_rate(n, 0.95) / quantile(0.95) if min(mean, 1 - mean) <= SMALLEST_SHARE else 0.0 for mean, n in sizes
     ]
-    return found[0], found[1]
+    return errors[0], errors[1]
 
 
-def shortfall(rows: RowSums, favourable: Column) -> Functional:
+def shortfall(rows: Rows, favourable: Scores) -> InfluenceEstimate:
     """Return n0·(E1[W] − E0[W]) of the favourable outcome.
 
     So many more of the n0 audited people in the data would have it at the reference's rate.
     """
     size = float(rows.count0)
-    missing = -size * favourable
-    return Functional.of(rows, size * (rows.mean1(favourable) - rows.mean0(favourable)), missing, -missing)
+    missing = -size * favourable.column
+    value = size * float(favourable.mean1[0] - favourable.mean0[0])
+    return InfluenceEstimate.of(rows, value, missing, -missing)
 
 
 def unseen_rate(size: float, confidence: float) -> float:
@@ -97,9 +146,9 @@ class NoneOf:
         return Estimate(0.0, 0.0, unseen_rate(self.size, confidence) / self.reference_rate)
 
 
-def impact_ratio(rows: RowSums, favourable: Column) -> Measured:
+def impact_ratio(rows: Rows, favourable: Scores) -> HasInterval:
     """Return E0[W]/E1[W] of the favourable outcome, normal on the log scale."""
-    p, p1 = rows.mean0(favourable), rows.mean1(favourable)
+    p, p1 = float(favourable.mean0[0]), float(favourable.mean1[0])
     if p1 <= SMALLEST_SHARE:
         raise SupportError(
             "The impact ratio is not defined: the reference group's favourable rate is 0.",
@@ -107,16 +156,16 @@ def impact_ratio(rows: RowSums, favourable: Column) -> Measured:
         )
     if p <= SMALLEST_SHARE:
         return NoneOf(1.0 / rows.square0, p1)
-    log_ratio = Functional.of(rows, math.log(p / p1), favourable / p, -favourable / p1)
+    log_ratio = InfluenceEstimate.of(rows, math.log(p / p1), favourable.column / p, -favourable.column / p1)
     unseen, unseen1 = unseen_se(rows, favourable)
     return LogNormal(log_ratio.value, math.hypot(log_ratio.se, unseen / p, unseen1 / p1))
 
 
-def standardised_difference(rows: RowSums, outcome: Column) -> Normal:
+def standardised_difference(rows: Rows, outcome: Scores) -> Normal:
     """Return (E0[W] − E1[W]) / √((Var0(W) + Var1(W))/2): the gap over the groups' root mean variance."""
-    p, p1 = rows.mean0(outcome), rows.mean1(outcome)
-    square0, square1 = (outcome - p) ** 2, (outcome - p1) ** 2
-    spread = math.sqrt((rows.mean0(square0) + rows.mean1(square1)) / 2)
+    p, p1, w = float(outcome.mean0[0]), float(outcome.mean1[0]), outcome.column
+    square0, square1 = (w - p) ** 2, (w - p1) ** 2
+    spread = math.sqrt(max(float(outcome.covariance0[0, 0] + outcome.covariance1[0, 0]) / 2, 0.0))
     if spread <= SMALLEST_SHARE:
         if abs(p - p1) <= SMALLEST_SHARE:
             return Normal(0.0, 0.0)
@@ -126,38 +175,34 @@ def standardised_difference(rows: RowSums, outcome: Column) -> Normal:
         )
     d = (p - p1) / spread
     bend = d / (4 * spread**2)
-    return Functional.of(rows, d, outcome / spread - bend * square0, -outcome / spread - bend * square1).normal()
+    return InfluenceEstimate.of(rows, d, w / spread - bend * square0, -w / spread - bend * square1).normal()
 
 
 @dataclass(frozen=True, slots=True)
 class OutputTerm:
     """T(x) = Σ_y c_y·W(y|x), c_y = log Y0(y)/Y1(y) (one column: T = k·W), with the influence of the c_y.
 
-    IF_y = [S=0]/q·(W_y − Y0)·pull0 − [S=1]/(1−q)·(W_y − Y1)·pull1.
+    IF_y = [S=0]/q·(W_y − Y0)·inv_variance0 − [S=1]/(1−q)·(W_y − Y1)·inv_variance1.
     """
 
-    scores: Column
+    scores: Floats
     slopes: Floats
-    pull0: Floats
-    pull1: Floats
+    inv_variance0: Floats
+    inv_variance1: Floats
 
-    def values(self) -> Column:
+    def values(self) -> Floats:
         """Return T(x), one per row."""
         return self.scores @ self.slopes
 
-    def drag(self, rows: RowSums, of: Column) -> tuple[Column, Column]:
+    def slope_influence(self, rows: Rows, of: Floats) -> tuple[Floats, Floats]:
         """Return Σ_y E0[`of`·W_y]·IF_y for audited and for reference rows, not yet centred."""
         covariance = rows.means0(self.scores, of)
-        return self.scores @ (covariance * self.pull0), -(self.scores @ (covariance * self.pull1))
+        return self.scores @ (covariance * self.inv_variance0), -(self.scores @ (covariance * self.inv_variance1))
 
 
-def output_term(rows: RowSums, scores: Column) -> OutputTerm:
+def output_term(scores: Scores) -> OutputTerm:
     """Return T for (n, m) scores; outcomes without mass in the audited group drop out of it."""
-    return term_of(scores, rows.means0(scores), rows.means1(scores))
-
-
-def term_of(scores: Column, y0: Floats, y1: Floats) -> OutputTerm:
-    """Return T for scores with the means y0 and y1 in the two groups."""
+    y0, y1 = scores.mean0, scores.mean1
     rest0, rest1 = (1.0 - y0, 1.0 - y1) if len(y0) == 1 else (np.ones_like(y0), np.ones_like(y1))
     used = (y0 > SMALLEST_SHARE) & (rest0 > SMALLEST_SHARE)
     if (used & ((y1 <= SMALLEST_SHARE) | (rest1 <= SMALLEST_SHARE))).any():
@@ -168,51 +213,43 @@ def term_of(scores: Column, y0: Floats, y1: Floats) -> OutputTerm:
     y0, y1 = np.where(used, y0, 0.5), np.where(used, y1, 0.5)
     rest0, rest1 = np.where(used, rest0, 0.5), np.where(used, rest1, 0.5)
     slopes = np.where(used, np.log(y0 / y1) - np.log(rest0 / rest1), 0.0)
-    return OutputTerm(scores, slopes, used / (y0 * rest0), used / (y1 * rest1))
+    return OutputTerm(scores.values, slopes, used / (y0 * rest0), used / (y1 * rest1))
 
 
-def all_outcomes(scores: Column) -> Column:
-    """Return (n, K) probabilities, the second outcome of a single column included."""
-    if not isinstance(scores, np.ndarray):
-        return scores.with_all_outcomes()
-    return np.hstack([scores, 1.0 - scores]) if scores.shape[1] == 1 else scores
-
-
-def output_divergence(rows: RowSums, scores: Column) -> Square:
+def output_divergence(rows: Rows, scores: Scores) -> Square:
     """Return KL(Y0‖Y1) = Σ_y Y0 log(Y0/Y1), IF = [S=0]/q·Σ W_y log(Y0/Y1) − [S=1]/(1−q)·Σ W_y Y0/Y1.
 
     Its root is normal where the divergence itself is not (near 0); with two outcomes the root has a sign.
     """
-    scores = all_outcomes(scores)
-    term = output_term(rows, scores)
-    y0 = rows.means0(scores)
+    every = scores.all_outcomes()
+    term, y0, is_binary = output_term(every), every.mean0, every.values.shape[1] == 2
     divergence = max(float(y0 @ term.slopes), 0.0)
-    kl = Functional.of(rows, divergence, term.values(), -(scores @ (y0 * term.pull1)))
+    kl = InfluenceEstimate.of(rows, divergence, term.values(), -(every.values @ (y0 * term.inv_variance1)))
     if divergence <= SMALLEST_SHARE**2:
-        return Square(0.0, _null_se(rows, scores), scores.shape[1] == 2)
+        return Square(0.0, _null_se(rows, every), is_binary)
     root = math.sqrt(divergence)
-    return Square(root, kl.se / (2 * root), scores.shape[1] == 2)
+    return Square(root, kl.se / (2 * root), is_binary)
 
 
-def _null_se(rows: RowSums, scores: Column) -> float:
+def _null_se(rows: Rows, scores: Scores) -> float:
     """Return the standard error of √KL where the two outputs are equal: √(Σ_y se(gap_y)²/(2·Y0(y)))."""
-    y0 = rows.means0(scores)
-    used = y0 > SMALLEST_SHARE
-    return math.sqrt(sum(gap(rows, scores[:, y]).variance / (2 * float(y0[y])) for y in np.flatnonzero(used)))
+    y0 = scores.mean0
+    used = np.flatnonzero(y0 > SMALLEST_SHARE).tolist()
+    return math.sqrt(sum(gap(rows, scores.outcome(y)).variance / (2 * float(y0[y])) for y in used))
 
 
-def output_descent(rows: RowSums, scores: Column) -> Normal | Square:
+def output_descent(rows: Rows, scores: Scores) -> Normal | Square:
     """Return k·sd0(W), signed (one column), or Var0(T) as a square (more): the steepest rate at λ2=0, λ4=1."""
-    term = output_term(rows, scores)
+    term = output_term(scores)
     values = term.values()
     values = values - rows.mean0(values)
-    variance = rows.mean0(values * values)
-    drag0, drag1 = term.drag(rows, values)
+    variance = max(float(term.slopes @ scores.covariance0 @ term.slopes), 0.0)
+    slope0, slope1 = term.slope_influence(rows, values)
     if variance <= SMALLEST_SHARE**2:
-        return Normal(0.0, _flat_se(rows, scores, term)) if scores.shape[1] == 1 else Square(0.0, 0.0, False)
-    total = Functional.of(rows, variance, values * values + 2 * drag0, 2 * drag1)
+        return Normal(0.0, _flat_se(rows, scores, term)) if term.slopes.size == 1 else Square(0.0, 0.0, False)
+    total = InfluenceEstimate.of(rows, variance, values * values + 2 * slope0, 2 * slope1)
     root = math.sqrt(variance)
-    if scores.shape[1] == 1:
+    if term.slopes.size == 1:
         return Normal(math.copysign(root, float(term.slopes[0])), total.se / (2 * root))
     return Square(root, total.se / (2 * root), False)
 
@@ -232,17 +269,17 @@ class Descent:
         return Estimate(-self.weight * abs(found.value), -self.weight * max(abs(low), abs(high)), -self.weight * near)
 
 
-def output_descent_rate(rows: RowSums, scores: Column, weight: float) -> Measured:
+def output_descent_rate(rows: Rows, scores: Scores, weight: float) -> HasInterval:
     """Return Δ = −λ4·|k|·sd0(W), the descent rate of two outcomes where only outputs count."""
     root = output_descent(rows, scores)
     return Descent(root, weight) if isinstance(root, Normal) else root
 
 
-def _flat_se(rows: RowSums, scores: Column, term: OutputTerm) -> float:
+def _flat_se(rows: Rows, scores: Scores, term: OutputTerm) -> float:
     """Return sd0(W)·se(k), the standard error of k·sd0(W) at k = 0."""
-    outcome = scores[:, 0]
-    k = Functional.of(rows, 0.0, outcome * term.pull0[0], -outcome * term.pull1[0])
-    return k.se * math.sqrt(rows.mean0((outcome - rows.mean0(outcome)) ** 2))
+    w = scores.column
+    k = InfluenceEstimate.of(rows, 0.0, w * term.inv_variance0[0], -w * term.inv_variance1[0])
+    return k.se * math.sqrt(float(scores.covariance0[0, 0]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,14 +291,14 @@ class EqualOutputsTest:
     permutations: int
 
 
-def equal_outputs_test(rows: Rows, scores: Floats, permutations: int = 999, seed: int = 0) -> EqualOutputsTest:
+def equal_outputs_test(rows: Rows, scores: Scores, permutations: int = 999, seed: int = 0) -> EqualOutputsTest:
     """Return the permutation test of the studentised statistic dᵀ(V0/n0 + V1/n1)⁻¹d, d = E0[W] − E1[W].
 
     Studentising keeps its size when the groups' spreads differ. Rows are sorted first: their order is no matter.
     """
-    if rows.audited.size > PERMUTED_ROWS or permutations == 0:
+    if rows.population is not None or rows.audited.size > PERMUTED_ROWS or permutations == 0:
         return equal_outputs_limit(rows, scores)
-    outcomes = scores if scores.shape[1] == 1 else scores[:, :-1]
+    outcomes = scores.values if scores.values.shape[1] == 1 else scores.values[:, :-1]
     order = np.lexsort([*outcomes.T, rows.weights, rows.audited])
     outcomes, weights, labels = outcomes[order], rows.weights[order], rows.audited[order]
     observed = _studentised(labels[None, :], outcomes, weights)[0]
@@ -275,10 +312,10 @@ def equal_outputs_test(rows: Rows, scores: Floats, permutations: int = 999, seed
     return EqualOutputsTest(float(observed), (1 + beyond) / (1 + permutations), permutations)
 
 
-def equal_outputs_limit(rows: RowSums, scores: Column) -> EqualOutputsTest:
+def equal_outputs_limit(rows: Rows, scores: Scores) -> EqualOutputsTest:
     """Return the same test by the limit of its permutation law, χ² with as many degrees as there are free outcomes."""
-    count = max(scores.shape[1] - 1, 1)
-    gaps = [gap(rows, scores[:, y]) for y in range(count)]
+    count = max(scores.values.shape[1] - 1, 1)
+    gaps = [gap(rows, scores.outcome(y if scores.values.shape[1] > 1 else 1)) for y in range(count)]
     difference, covariance = np.array([one.value for one in gaps]), covariances(gaps)
     covariance = covariance + (1e-12 * np.trace(covariance) + 1e-300) * np.eye(count)
     statistic = float(difference @ np.linalg.solve(covariance, difference))

@@ -13,7 +13,7 @@ from tiltlens.paper.checks import Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CellSums:
+class AuditedSums:
     """Sums of z = (ℓ, W_1, …, W_{K−1}) over the audited rows in each cell, added with `+`.
 
     Attributes
@@ -30,9 +30,9 @@ class CellSums:
     weight: Floats
     sums: Floats
 
-    def __add__(self, other: CellSums) -> CellSums:
+    def __add__(self, other: AuditedSums) -> AuditedSums:
         moved = other.sums + np.outer(other.weight, other.pivot - self.pivot)
-        return CellSums(self.pivot, self.weight + other.weight, self.sums + moved)
+        return AuditedSums(self.pivot, self.weight + other.weight, self.sums + moved)
 
     @property
     def means(self) -> Floats:

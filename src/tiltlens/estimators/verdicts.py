@@ -1,88 +1,121 @@
-"""What the intervals allow to be said of each feature, over all features at once."""
+"""What one simultaneous band in points of the score allows to be said of each feature.
+
+gap(j) and joint(j) of all features get the band value ± κ·se at once, κ being the quantile of the largest |t| of all of
+them: what is printed is what is judged.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from scipy.special import ndtr
+import numpy as np
 
-from tiltlens.estimators.estimate import Measured, Normal
+from tiltlens.estimators.estimate import Estimate, quantile
+from tiltlens.paper.checks import Floats
 
 PROXY = "proxy evidence"
 JOINT = "joint proxy evidence"
-NOTHING = "no material evidence"
-UNDECIDED = "too little data"
-NOT_JUDGED = "not judged"  # plug-in values have no intervals to judge by
-MATERIAL_TOTAL = 0.01
+CLEARED = "no material evidence"
+SOME = "some evidence"
+UNDECIDED = "undecided"
+NOT_JUDGED = "not judged"
+THE_GROUP = "the group itself"
+EVIDENCE = (PROXY, JOINT)
+
+DRAWS = 40_000  # of the largest |t|: its quantile is then known to about 0.01
+SMALLEST_SE = 1e-9  # points: what is surer than this has no part in the largest |t|
 
 
-def holm_confidences(gaps: Sequence[Normal], materiality: float, confidence: float) -> list[float]:
-    """Return for each feature the confidence of its interval, by Holm's step-down method.
+class Band(NamedTuple):
+    """The band of one number: value ± κ·se, and how far it reaches, κ·se."""
 
-    The hypotheses are |gap(j)| ≤ materiality. The i-th most extreme of d is tested at α/(d − i); from the first that
-    is not rejected on, the rest keep that level.
+    value: float
+    low: float
+    high: float
+    reach: float
+
+
+def simultaneous_factor(covariance: Floats, confidence: float, seed: int) -> float:
+    """Return κ, the `confidence`-quantile of max|Z|, Z normal with the correlation of these errors.
+
+    Numbers that are known have no part in it; where one is left, κ is the ordinary quantile.
     """
-    alpha, count = 1.0 - confidence, len(gaps)
-    p_values = [_p_value(gap, materiality) for gap in gaps]
-    levels, rejecting, level = [confidence] * count, True, alpha
-    for step, j in enumerate(sorted(range(count), key=lambda j: p_values[j])):
-        if rejecting:
-            level = alpha / (count - step)
-            rejecting = p_values[j] <= level
-        levels[j] = 1.0 - level
-    return levels
+    se = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    used = np.flatnonzero(se > SMALLEST_SE)
+    if used.size <= 1:
+        return quantile(confidence)
+    correlation = covariance[np.ix_(used, used)] / np.outer(se[used], se[used])
+    values, vectors = np.linalg.eigh(correlation)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    draws = np.random.default_rng(seed).standard_normal((DRAWS, used.size)) @ root.T
+    return max(float(np.quantile(np.abs(draws).max(axis=1), confidence)), quantile(confidence))
 
 
-def _p_value(gap: Normal, materiality: float) -> float:
-    excess = abs(gap.value) - materiality
-    if gap.se == 0:
-        return 0.0 if excess > 0 else 1.0
-    return 2.0 * float(ndtr(-excess / gap.se)) if excess > 0 else 1.0
+def bands(values: Sequence[float], se: Floats, factor: float) -> list[Band]:
+    """Return the band of each number."""
+    reach = factor * np.asarray(se)
+    return [Band(v, v - r, v + r, r) for v, r in zip(values, reach.tolist(), strict=True)]
 
 
-def verdict(
-    gap: Normal,
-    total_inputs: Measured | None,
-    total_outputs: Measured | None,
-    materiality: float,
-    confidence: float,
-    adjusted: float,
-    is_adequate: bool = True,
-) -> str:
-    """Return one of the four verdicts for one feature.
+class Verdict(NamedTuple):
+    """A verdict and the sentence beside it."""
 
-    Evidence takes intervals adjusted for the number of features, so that all of it is right at once; that there is
-    none takes the intervals of the table.
+    verdict: str
+    reason: str
 
-    Parameters
-    ----------
-    gap
-        gap(j), which needs no membership model.
-    total_inputs, total_outputs
-        Total shares of ℓ and of W; None where they were not measured.
-    materiality
-        Points of the score that matter.
-    confidence, adjusted
-        Of the intervals as they are printed, and adjusted for the number of features.
-    is_adequate
-        Whether the membership model may be trusted for a total.
+
+def verdict(gap: Band, joint: Band | None, materiality: float, rows: int, partner: str | None = None) -> Verdict:
+    """Return the first verdict that applies; `joint` is None for the only feature, which has nobody to act with.
+
+    `rows` are those that the bands come from: their number is what would have to grow.
     """
-    low, high = _ends(gap, adjusted)
-    if low > materiality or high < -materiality:
-        return PROXY
-    if total_inputs is None or total_outputs is None:
-        return UNDECIDED
-    if is_adequate and all(_ends(total, adjusted)[0] > MATERIAL_TOTAL for total in (total_inputs, total_outputs)):
-        return JOINT
-    low, high = _ends(gap, confidence)
-    telling = (total_outputs, total_inputs) if is_adequate else (total_outputs,)
-    is_small = any(_ends(total, confidence)[1] < MATERIAL_TOTAL for total in telling)
-    return NOTHING if -materiality <= low and high <= materiality and is_small else UNDECIDED
+    both = [band for band in (gap, joint) if band is not None]
+    m = materiality
+    if _beyond(gap, m):
+        return Verdict(PROXY, f"at least {_points(_nearest(gap))}, by itself")
+    if joint is not None and _beyond(joint, m):
+        other = f"together with {partner}" if partner else "together with others"
+        return Verdict(JOINT, f"at least {_points(_nearest(joint))}, {other}")
+    if all(_within(band, m) for band in both):
+        return Verdict(CLEARED, f"less than {_points(m)}, alone and with the others")
+    for band in both:
+        if not _within(band, m) and (band.low > 0.0 or band.high < 0.0):
+            ends = sorted((abs(band.low), abs(band.high)))
+            return Verdict(SOME, f"between {_points(ends[0])} and {_points(ends[1])}; {_points(m)} is what counts")
+    return Verdict(UNDECIDED, _more_rows(max(both, key=lambda band: band.reach), m, rows))
 
 
-def _ends(measured: Measured, confidence: float) -> tuple[float, float]:
-    estimate = measured.estimate(confidence)
-    low = -math.inf if estimate.low is None else estimate.low
-    high = math.inf if estimate.high is None else estimate.high
-    return low, high
+def _more_rows(band: Band, materiality: float, rows: int) -> str:
+    """Return how many rows would settle it, N = n·(κ·se/(m − |value|))²; none where the value sits on the line."""
+    distance = abs(materiality - abs(band.value))
+    if distance < 0.02 * materiality:
+        return f"the value sits on the line of {_points(materiality)}: no number of rows would settle it"
+    needed = rows * (band.reach / distance) ** 2
+    digits = max(math.floor(math.log10(max(needed, 1.0))) - 1, 0)
+    rounded = math.ceil(needed / 10**digits) * 10**digits
+    return f"it may be 0 or more than {_points(materiality)}; about {rounded:,} rows would settle it"
+
+
+def _beyond(band: Band, m: float) -> bool:
+    return band.low > m or band.high < -m
+
+
+def _within(band: Band, m: float) -> bool:
+    return band.low >= -m and band.high <= m
+
+
+def _nearest(band: Band) -> float:
+    return min(abs(band.low), abs(band.high))
+
+
+def _points(value: float) -> str:
+    size = 100 * value
+    text = f"{size:.2f}" if size < 1 else f"{size:.1f}"
+    return f"{text} points"
+
+
+def estimate_of(band: Band) -> Estimate:
+    """Return the band as an estimate."""
+    return Estimate(band.value, band.low, band.high)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tiltlens.estimators.estimate import Booleans, Column, Functional, Rows, RowSums
+from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Rows, shifted_exp
 from tiltlens.models.candidates import Trial
 from tiltlens.models.design import MOST_PRODUCTS, REACH, Table
 from tiltlens.models.logit import ridge_logit
@@ -87,30 +87,30 @@ def balance_of(mismatches: tuple[Mismatch, ...], membership: Membership, calibra
     return Balance(mismatches, membership.auc, calibration, membership.clipped, tuple(reasons))
 
 
-def density_ratio(rows: RowSums, membership: Membership) -> tuple[Column, Column]:
+def density_ratio(rows: Rows, membership: Membership) -> tuple[Floats, Floats]:
     """Return r at audited and at reference rows: −1 and e^ℓ, of mean 0 over the two groups."""
     if not membership.is_known:
         ratios = [0.5 * (pair.r_a + pair.r_b) for pair in membership.pairings]
         mean = np.asarray(sum(ratios) / len(ratios))
         return mean, mean
-    ratio, _ = rows.exponential(membership.log_ratio)
+    ratio, _ = shifted_exp(membership.log_ratio)
     return known_density_ratio(rows, ratio)
 
 
-def known_density_ratio(rows: RowSums, ratio: Column) -> tuple[Column, Column]:
+def known_density_ratio(rows: Rows, ratio: Floats) -> tuple[Floats, Floats]:
     """Return r at audited and at reference rows from e^ℓ, whatever its scale."""
     at_audited, at_reference = rows.constant(-1.0), ratio / rows.mean1(ratio)
     return at_audited, at_reference
 
 
-def fitting_noise(rows: RowSums, membership: Membership) -> float:
+def fitting_noise(rows: Rows, membership: Membership) -> float:
     """Return √(1 + n/rows per fit): a fit on few rows adds its own error to the mismatch."""
     if membership.is_known:
         return 1.0
     return math.sqrt(1.0 + (rows.count0 + rows.count1) / float(np.mean([part.rows for part in membership.parts])))
 
 
-def mismatch(rows: RowSums, name: str, x: Column, ratio: tuple[Column, Column], noise: float = 1.0) -> Mismatch | None:
+def mismatch(rows: Rows, name: str, x: Floats, ratio: tuple[Floats, Floats], noise: float = 1.0) -> Mismatch | None:
     """Return (E0[x] − E1[e^ℓ·x])/sd0(x); None where x does not vary."""
     mean = rows.mean0(x)
     spread = math.sqrt(max(rows.mean0((x - mean) ** 2), 0.0)) or math.sqrt(rows.mean1((x - rows.mean1(x)) ** 2))
@@ -118,7 +118,7 @@ def mismatch(rows: RowSums, name: str, x: Column, ratio: tuple[Column, Column], 
         return None
     moved0 = -(x - mean) * ratio[0] / spread
     moved1 = moved0 if ratio[1] is ratio[0] else -(x - mean) * ratio[1] / spread
-    difference = Functional.of(rows, rows.mean0(moved0) + rows.mean1(moved1), moved0, moved1)
+    difference = InfluenceEstimate.of(rows, rows.mean0(moved0) + rows.mean1(moved1), moved0, moved1)
     return Mismatch(name, difference.value, noise * difference.se)
 
 

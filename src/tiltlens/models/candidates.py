@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tiltlens.estimators.estimate import Booleans, Integers
+from tiltlens.estimators.influence import Booleans, Integers
 from tiltlens.models.design import Encoding, Table
 from tiltlens.models.logit import Logit, log_loss, ridge_logit
 from tiltlens.paper.checks import Floats

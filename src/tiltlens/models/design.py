@@ -5,7 +5,7 @@ The encoding looks at the features only, never at the group, so that it may be l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import BSpline
 
 from tiltlens.errors import DataError
-from tiltlens.estimators.estimate import Booleans, Integers
+from tiltlens.estimators.influence import Booleans, Integers
 from tiltlens.paper.checks import Floats
 
 Table = Mapping[str, NDArray[Any]]  # floats are numeric (NaN = missing), integers are codes 0, 1, … of levels
@@ -165,26 +165,36 @@ def encoded_rows(size: int, seed: int) -> Integers:
     return np.sort(np.random.default_rng(seed).choice(size, ENCODED_ROWS, replace=False))
 
 
-def encoding(table: Table, index: Integers) -> Encoding:
-    """Return the encoding learnt from the rows `index`; constant features take no column."""
+def encoding(
+    table: Table,
+    index: Integers,
+    knots: int = KNOTS,
+    most_levels: int = MOST_LEVELS,
+    multiplied: Set[str] | None = None,
+) -> Encoding:
+    """Return the encoding learnt from the rows `index`; constant features take no column.
+
+    `multiplied` are the features whose products are columns too; by default all, where these are few enough.
+    """
     numeric, levels = [], []
     for name, column in table.items():
         values = np.asarray(column)[index]
         if values.dtype.kind == "f":
-            fitted = _numeric_column(name, values, np.isnan(np.asarray(column)).any())
+            fitted = _numeric_column(name, values, np.isnan(np.asarray(column)).any(), knots)
             numeric += [fitted] if fitted is not None else []
         else:
-            levels += [_level_columns(name, values)]
+            levels += [_level_columns(name, values, most_levels)]
     if not numeric and not any(column.count for column in levels):
         raise DataError("`features` must vary, got constant columns only.", "a group cannot be told from constants.")
-    products = _products(len(numeric), sum(column.count == 1 for column in levels))
+    movable = [column.name for column in numeric] + [column.name for column in levels if column.count == 1]
+    products = _products(len(numeric), movable, multiplied)
     count = len(numeric) + sum(c.has_missing for c in numeric) + sum(c.count for c in levels)
     splines = sum(c.width for c in numeric)
     kinds = np.repeat(["linear", "bent", "spline"], [count, len(products), splines])
     return Encoding(tuple(numeric), tuple(levels), products, kinds)
 
 
-def _numeric_column(name: str, values: Floats, has_missing: bool) -> NumericColumn | None:
+def _numeric_column(name: str, values: Floats, has_missing: bool, most_knots: int) -> NumericColumn | None:
     known = values[~np.isnan(values)]
     if known.size and not np.isfinite(known).all():
         raise DataError(f"`{name}` must not hold infinite values.", "replace them, or leave them missing.")
@@ -193,34 +203,36 @@ def _numeric_column(name: str, values: Floats, has_missing: bool) -> NumericColu
         if not has_missing:
             return None
         return NumericColumn(name, float(known.mean()) if known.size else 0.0, 1.0, True, np.empty(0))
-    knots, degree = _knots(known)
+    knots, degree = _knots(known, most_knots)
     return NumericColumn(name, float(known.mean()), sd, bool(has_missing), knots, degree)
 
 
-def _knots(known: Floats) -> tuple[Floats, int]:
+def _knots(known: Floats, most: int) -> tuple[Floats, int]:
     """Return quantiles for a cubic spline; of few distinct values all of them, for straight lines from one to the next.
 
     Two values, or quantiles that are too few, have no need of a spline or no use for it.
     """
     if np.unique(known[:5_000]).size <= FEW_VALUES and (values := np.unique(known)).size <= FEW_VALUES:
         return values if values.size > 2 else np.empty(0), 1
-    quantiles = np.unique(np.quantile(known, np.linspace(0.0, 1.0, KNOTS)))
+    quantiles = np.unique(np.quantile(known, np.linspace(0.0, 1.0, most)))
     return quantiles if quantiles.size > 2 else np.empty(0), 3
 
 
-def _level_columns(name: str, codes: Integers) -> LevelColumns:
+def _level_columns(name: str, codes: Integers, most: int) -> LevelColumns:
     counts = np.bincount(codes)
     frequent_first = np.argsort(-counts, kind="stable")
     rank_of = np.full(counts.size + 1, counts.size, dtype=np.intp)
     rank_of[frequent_first] = np.arange(counts.size)
     enough = int((counts >= FEWEST_ROWS).sum())
-    return LevelColumns(name, rank_of, min(max(enough - 1, 0), MOST_LEVELS))
+    return LevelColumns(name, rank_of, min(max(enough - 1, 0), most))
 
 
-def _products(numeric: int, binary: int) -> tuple[tuple[int, int], ...]:
-    """Return the squares of numeric columns and, where they are few enough, all products of two features."""
+def _products(numeric: int, movable: Sequence[str], multiplied: Set[str] | None) -> tuple[tuple[int, int], ...]:
+    """Return the squares of numeric columns and the products of two features: of the named, or of all if few enough."""
     squares = [(i, i) for i in range(numeric)]
-    pairs = list(combinations(range(numeric + binary), 2))
+    pairs = list(combinations(range(len(movable)), 2))
+    if multiplied is not None:
+        return tuple(squares + [(i, j) for i, j in pairs if movable[i] in multiplied and movable[j] in multiplied])
     return tuple(squares + pairs if len(pairs) <= MOST_PRODUCTS else squares)
 
 

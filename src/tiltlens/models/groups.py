@@ -4,65 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.engines.tables import check_columns, column_of_values, listed, nearest_name, shown, text_of
+from tiltlens.engines.messages import check_columns, listed, nearest_name, shown, text_of
 from tiltlens.errors import DataError
 
 MINIMUM_ROWS = 10
 UNKNOWN = -1
 JOINT = " & "
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Groups:
-    """The groups of a table: `codes` index `labels`, −1 is unknown (a missing value).
-
-    `audited` are the groups to be compared with `reference`; `too_small` are those that nothing is said about.
-    """
-
-    name: str
-    codes: NDArray[np.int64]
-    labels: tuple[str, ...]
-    counts: tuple[int, ...]
-    reference: str
-    audited: tuple[str, ...]
-    too_small: Mapping[str, int]
-
-    @property
-    def unknown(self) -> int:
-        """Return how many rows have no known group."""
-        return self.codes.size - sum(self.counts)
-
-    def members(self, label: str) -> NDArray[np.bool_]:
-        """Return which rows are in a group."""
-        return np.equal(self.codes, self.labels.index(label))
-
-
-def groups_of(
-    table: pl.DataFrame,
-    group: Any,
-    reference: Any = None,
-    audited: Any = None,
-    minimum: int = MINIMUM_ROWS,
-) -> Groups:
-    """Return the groups by one column, several columns (their intersections) or an array as long as the table.
-
-    The reference defaults to the largest group, of equals the first in the alphabet; the audited groups to all
-    others with at least `minimum` rows.
-    """
-    columns = group_columns(group, table.columns)
-    name = JOINT.join(columns) if columns else "group"
-    parts = table.select(columns).get_columns() if columns else [column_of_values("group", group, table.height)]
-    codes, labels = coded(name, parts)
-    counts = dict(zip(labels, np.bincount(codes[codes >= 0], minlength=len(labels)).tolist(), strict=True))
-    chosen = compared_groups(name, counts, codes.size, reference, audited, minimum)
-    return Groups(name, codes, labels, tuple(counts.values()), *chosen)
 
 
 class ComparedGroups(NamedTuple):
@@ -98,7 +51,7 @@ def group_columns(group: Any, names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(group))
 
 
-def coded(name: str, parts: Sequence[pl.Series]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def factorize_groups(name: str, parts: Sequence[pl.Series]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Return a code per row and the label of each code; a missing part makes the row unknown."""
     codes, labels = _found(*level_codes(parts[0]))
     for part in parts[1:]:

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit
 
-from tiltlens.estimators.estimate import Booleans
+from tiltlens.estimators.influence import Booleans
 from tiltlens.paper.checks import Floats
 
 ITERATIONS = 60

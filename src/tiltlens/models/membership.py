@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 
-from tiltlens.engines.tables import first_line
+from tiltlens.engines.messages import first_line
 from tiltlens.errors import DataError, SupportError, TiltlensError
 from tiltlens.estimators.crossfit import CLIP, Pairing, clipped_share, known_pairing, pairing
-from tiltlens.estimators.estimate import Booleans, Codes, Column, Integers, Rows, RowSums, sums_by
+from tiltlens.estimators.influence import Booleans, Integers, Rows, sums_by
 from tiltlens.models.candidates import (
     CANDIDATES,
     Candidate,
@@ -77,9 +77,9 @@ class Membership:
         How often ℓ ranks an audited row before a reference row.
     """
 
-    fold: Codes
+    fold: Integers
     pairings: tuple[Pairing, ...]
-    log_odds: Column
+    log_odds: Floats
     name: str
     parts: tuple[PartFit, ...]
     part_log_odds: Floats
@@ -89,7 +89,7 @@ class Membership:
     is_known: bool
 
     @property
-    def log_ratio(self) -> Column:
+    def log_ratio(self) -> Floats:
         """Return each row's mean cross-fitted ℓ."""
         if self.is_known:
             return self.pairings[0].a
@@ -140,14 +140,14 @@ def known_membership(rows: Rows, probability: ArrayLike) -> Membership:
     return given_membership(rows, log_odds, area_under_curve(rows, log_odds))
 
 
-def given_membership(rows: RowSums, log_odds: Column, auc: float) -> Membership:
+def given_membership(rows: Rows, log_odds: Floats, auc: float) -> Membership:
     """Return membership from given log-odds and the area under their curve, taken as known."""
     pair = known_pairing(rows, log_odds - prior_log_odds(rows))
     nothing = np.empty((0, 0))
     return Membership(pair.fold, (pair,), log_odds, "known", (), nothing, (), 0.0, check_overlap(auc), True)
 
 
-def prior_log_odds(rows: RowSums) -> float:
+def prior_log_odds(rows: Rows) -> float:
     """Return logit(q) = log Σ w[S=0] − log Σ w[S=1]."""
     return float(np.log(rows.weight0) - np.log(rows.weight1))
 
@@ -245,27 +245,21 @@ def _assembled(
         a, b = (log_odds[half[fold, side], everyone] - prior for side in (0, 1))
         clipped = max(clipped, clipped_share(rows, a), clipped_share(rows, b))
         middle += a + b
-        pairs.append(pairing(rows, a, b, fold, CLIP, _ring(parts, plan, log_odds, prior)))
+        pairs.append(pairing(rows, a, b, fold, CLIP, _fold_cycle(parts, plan, log_odds, prior)))
     auc = check_overlap(area_under_curve(rows, middle))
     return Membership(fold, tuple(pairs), log_odds[-1], name, parts, log_odds[:-1], plan, clipped, auc, False)
 
 
-def _ring(parts: tuple[PartFit, ...], plan: tuple[Integers, ...], log_odds: Floats, prior: float) -> Floats | None:
+def _fold_cycle(
+    parts: tuple[PartFit, ...], plan: tuple[Integers, ...], log_odds: Floats, prior: float
+) -> Floats | None:
     """Return the log-ratios of the parts, each of which shares a fold with the next.
 
     None where there are several pairings: what is between them tells the same.
     """
     folds = [part.folds for part in parts]
-    ring = [folds.index(_part([f, (f + 1) % 5], [0, 1])) for f in range(5)] if len(folds) == 5 else []
-    return log_odds[ring] - prior if len(plan) == 1 and ring else None
-
-
-def sampled_membership(rows: Rows, membership: Membership, index: Integers) -> Membership:
-    """Return the same models on some of the rows only; `rows` are those rows."""
-    if membership.is_known:
-        return known_membership(rows, expit(membership.log_odds[index]))
-    log_odds = np.vstack([membership.part_log_odds[:, index], membership.log_odds[None, index]])
-    return _assembled(rows, membership.fold[index], membership.plan, log_odds, membership.name, membership.parts)
+    cycle = [folds.index(_part([f, (f + 1) % 5], [0, 1])) for f in range(5)] if len(folds) == 5 else []
+    return log_odds[cycle] - prior if len(plan) == 1 and cycle else None
 
 
 def area_under_curve(rows: Rows, log_odds: Floats) -> float:
@@ -303,7 +297,7 @@ def estimator_membership(rows: Rows, estimator: Any, inputs: Any, folds: int = 5
 
 
 @contextmanager
-def naming(estimator: Any) -> Iterator[None]:
+def wrap_estimator_errors(estimator: Any) -> Iterator[None]:
     """Raise what a user's classifier raises as a mistake that names it."""
     try:
         yield

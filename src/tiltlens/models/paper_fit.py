@@ -10,9 +10,10 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from tiltlens.engines.tables import listed, shown
+from tiltlens.engines.messages import listed, shown
 from tiltlens.errors import DataError
-from tiltlens.models.features import MISSING, Feature, encode_features
+from tiltlens.models.features import Feature, encode_features
+from tiltlens.models.levels import MISSING
 from tiltlens.paper.checks import Floats
 
 POLISHING_STEPS = 4

@@ -11,18 +11,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.engines.tables import (
-    check_columns,
-    column_of_values,
-    first_line,
-    listed,
-    native_columns,
-    shown,
-    text_of,
-)
+from tiltlens.engines.columns import column_of_values
+from tiltlens.engines.messages import check_columns, first_line, listed, shown, text_of
+from tiltlens.engines.tables import native_columns
 from tiltlens.errors import DataError, DistributionError
 
 Floats = NDArray[np.float64]
+RowName = Callable[[int], str]  # how a message calls the row at a place
 Booleans = NDArray[np.bool_]
 
 ROUNDING = 1e-5  # single-precision probabilities miss 0, 1 and a sum of 1 by less
@@ -62,29 +57,33 @@ def channel_of(
     features: Sequence[str] = (),
     favourable: Any = "high",
     threshold: float | None = None,
-    is_part: bool = False,
+    labels: tuple[str, ...] = (),
+    row_name: RowName = "row {}".format,
 ) -> Channel:
     """Return the channel given by exactly one of `scores` and `model`.
 
-    `table` holds the scores and features, read by `read_table`; `data` is the user's own table, whose `features`
-    the model sees as it saw them when it was fitted. A part of a table may lack every score.
+    `table` holds the scores and features, clean; `data` is the user's own table, whose `features` the model sees as it
+    saw them when it was fitted. `labels` name the outcomes where columns do not, `row_name` a row in a message.
     """
+    check_one_of_two(scores, model)
+    if model is not None:
+        matrix, named = model_matrix(model, data, table, features)
+        matrix, missing = _checked("model", matrix, row_name), np.zeros(table.height, dtype=np.bool_)
+    else:
+        matrix, named = _given_scores(scores, table)
+        missing = np.logical_or.reduce([np.isnan(column) for column in matrix.T])
+        matrix = _checked_known(matrix, missing, row_name) if missing.any() else _checked("scores", matrix, row_name)
+    return _channel(matrix, missing, labels or named, favourable, threshold)
+
+
+def check_one_of_two(scores: Any, model: Any) -> None:
+    """Raise unless exactly one of `scores` and `model` is given."""
     if (scores is None) == (model is None):
         got = "neither" if scores is None else "both"
         raise DataError(
             f"exactly one of `scores` and `model` must be given, got {got}.",
             "scores are columns or an array of probabilities; a model makes them from `features`.",
         )
-    if model is not None:
-        matrix, labels = _model_scores(model, data, table, features)
-        matrix, missing = _checked("model", matrix), np.zeros(table.height, dtype=np.bool_)
-    else:
-        matrix, labels = _given_scores(scores, table)
-        missing = np.logical_or.reduce([np.isnan(column) for column in matrix.T])
-        if not is_part:
-            _check_missing(scores, table, missing)
-        matrix = _checked_known(matrix, missing) if missing.any() else _checked("scores", matrix)
-    return _channel(matrix, missing, labels, favourable, threshold)
 
 
 def score_columns(scores: Any, names: Sequence[str]) -> list[str]:
@@ -104,16 +103,27 @@ def _given_scores(scores: Any, table: pl.DataFrame) -> tuple[Floats, tuple[str, 
     if columns:
         parts = [_numeric_scores(f"column {shown(name)}", table[name]) for name in columns]
         return (parts[0][:, None], ()) if len(parts) == 1 else (np.column_stack(parts), tuple(columns))
+    return given_matrix(scores, table.height), ()
+
+
+def given_matrix(scores: Any, rows: int) -> Floats:
+    """Return an array of scores as an (n, 1) or (n, K) matrix without gaps."""
     if np.ndim(scores) == 1:
-        column = column_of_values("scores", scores, table.height)
-        return _numeric_scores("the array", column)[:, None], ()
-    matrix = _number_matrix("scores", scores)
-    if matrix.shape[0] != table.height:
+        matrix = _numeric_scores("the array", column_of_values("scores", scores, rows))[:, None]
+    else:
+        matrix = _number_matrix("scores", scores)
+    if matrix.shape[0] != rows:
         raise DataError(
-            f"`scores` must have one row per row of the data, got {matrix.shape[0]} for {table.height} rows.",
+            f"`scores` must have one row per row of the data, got {matrix.shape[0]} for {rows} rows.",
             "pass the scores of the same rows, in the same order.",
         )
-    return matrix, ()
+    missing = np.isnan(matrix).any(axis=1)
+    if missing.any():
+        raise DistributionError(
+            f"`scores` must not be missing, got {int(missing.sum())} NaN, the first in row {int(np.argmax(missing))}.",
+            "put the scores in a column of the data: rows without a score are then set aside and counted.",
+        )
+    return matrix
 
 
 def _numeric_scores(place: str, column: pl.Series) -> Floats:
@@ -142,31 +152,19 @@ def _number_matrix(argument: str, values: Any) -> Floats:
     return matrix if matrix.ndim == 2 else matrix[:, None]
 
 
-def _check_missing(scores: Any, table: pl.DataFrame, missing: Booleans) -> None:
-    """Raise where nothing is left, or where an array has gaps that nobody would see."""
-    if missing.any() and not score_columns(scores, table.columns):
-        raise DistributionError(
-            f"`scores` must not be missing, got {int(missing.sum())} NaN, the first in row {int(np.argmax(missing))}.",
-            "put the scores in a column of the data: rows without a score are then set aside and counted.",
-        )
-    if missing.all():
-        raise DistributionError("`scores` must be known for some rows, got only missing values.", "check the column.")
-
-
-def _checked_known(matrix: Floats, missing: Booleans) -> Floats:
+def _checked_known(matrix: Floats, missing: Booleans, row_name: RowName) -> Floats:
     """Return the scores, checked where they are not missing."""
     known = np.flatnonzero(~missing)
     checked = np.full(matrix.shape, np.nan)
-    checked[known] = _checked("scores", matrix[known], known)
+    checked[known] = _checked("scores", matrix[known], lambda row: row_name(int(known[row])))
     return checked
 
 
-def _checked(argument: str, matrix: Floats, rows: NDArray[np.intp] | None = None) -> Floats:
+def _checked(argument: str, matrix: Floats, row_name: RowName) -> Floats:
     """Return probabilities in [0, 1] whose rows sum to 1, or say which row is not."""
 
-    def row(bad: Booleans) -> int:
-        first = int(np.argmax(bad.any(axis=1)))
-        return first if rows is None else int(rows[first])
+    def row(bad: Booleans) -> str:
+        return row_name(int(np.argmax(bad.any(axis=1))))
 
     if matrix.size and not (matrix.min() >= 0.0 and matrix.max() <= 1.0):
         matrix = _within(argument, matrix, row)
@@ -176,24 +174,24 @@ def _checked(argument: str, matrix: Floats, rows: NDArray[np.intp] | None = None
     off = np.abs(totals - 1.0) > ROUNDING
     if off.any():
         raise DistributionError(
-            f"each row of `{argument}` must sum to 1, got {totals[off][0]:.6g} in row {row(off)}.",
+            f"each row of `{argument}` must sum to 1, got {totals[off][0]:.6g} in {row(off)}.",
             "the columns are the probabilities of all outcomes; divide each row by its sum if they were rounded.",
         )
     return np.asarray(matrix / totals)
 
 
-def _within(argument: str, matrix: Floats, row: Callable[[Booleans], int]) -> Floats:
+def _within(argument: str, matrix: Floats, row: Callable[[Booleans], str]) -> Floats:
     """Return numbers that miss [0, 1] by rounding as probabilities, and raise for others."""
     bad = ~np.isfinite(matrix)
     if bad.any():
         raise DistributionError(
-            f"`{argument}` must give finite scores, got {matrix[bad][0]} in row {row(bad)}.",
+            f"`{argument}` must give finite scores, got {matrix[bad][0]} in {row(bad)}.",
             "a model that cannot score a row needs its missing values filled first.",
         )
     bad = (matrix < -ROUNDING) | (matrix > 1.0 + ROUNDING)
     if bad.any():
         raise DistributionError(
-            f"`{argument}` must give scores between 0 and 1, got {matrix[bad][0]!s} in row {row(bad)}.", RANGE_HINT
+            f"`{argument}` must give scores between 0 and 1, got {matrix[bad][0]!s} in {row(bad)}.", RANGE_HINT
         )
     return np.clip(matrix, 0.0, 1.0)
 
@@ -249,9 +247,7 @@ def _favourable_index(favourable: Any, labels: tuple[str, ...]) -> int:
     )
 
 
-def _model_scores(
-    model: Any, data: Any, table: pl.DataFrame, features: Sequence[str]
-) -> tuple[Floats, tuple[str, ...]]:
+def model_matrix(model: Any, data: Any, table: pl.DataFrame, features: Sequence[str]) -> tuple[Floats, tuple[str, ...]]:
     """Return what a fitted model or a function says of every row, and the names of its outcomes."""
     _check_model(model, features)
     predict = getattr(model, "predict_proba", model)

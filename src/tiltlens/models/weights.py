@@ -1,4 +1,4 @@
-"""Which rows count, and for how much."""
+"""Sample weights, and the rows that a condition picks."""
 
 from __future__ import annotations
 
@@ -9,22 +9,20 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.engines.tables import column_of_values, listed, shown, text_of
+from tiltlens.engines.messages import listed, shown, text_of
 from tiltlens.errors import DataError
+from tiltlens.models.scores import RowName
 from tiltlens.paper.checks import Floats
 
 Booleans = NDArray[np.bool_]
 MOST_UNEQUAL = 1e9  # weights: beyond this the smaller ones are lost in the rounding of the sums
 
 
-def weights_of(weights: Any, table: pl.DataFrame) -> Floats:
-    """Return the weight of each row, 1 where none are given, divided by the largest: nothing depends on their unit.
+def scaled_weights(values: Floats, largest: float) -> Floats:
+    """Return weights divided by the largest: nothing depends on their unit.
 
     Twelve digits are kept. The last ones depend on the unit, and trees may split ties by them.
     """
-    values = given_weights(weights, table)
-    largest = float(values.max(initial=0.0))
-    check_unequal(float(values[values > 0].min(initial=largest)), largest)
     digits, power = np.frexp(values / (largest or 1.0))
     return np.ldexp(np.round(digits, 12), power)
 
@@ -38,28 +36,20 @@ def check_unequal(least: float, largest: float) -> None:
         )
 
 
-def given_weights(weights: Any, table: pl.DataFrame) -> Floats:
+def check_sample_weight(weights: str | None, table: pl.DataFrame, row_name: RowName) -> Floats:
     """Return the weight of each row as it was given, 1 where none are: one number that stands for all of them."""
     if weights is None:
         return np.broadcast_to(1.0, table.height)
-    column = table[weights] if isinstance(weights, str) else column_of_values("weights", weights, table.height)
+    column = table[weights]
     values = numbers_of("weights", column)
     bad = ~np.isfinite(values) | (values < 0)
     if bad.any():
         row = int(np.argmax(bad))
         raise DataError(
-            f"`weights` must be finite and not negative, got {column[row]} in row {row}.",
+            f"`weights` must be finite and not negative, got {column[row]} in {row_name(row)}.",
             "fill or drop rows of unknown weight first.",
         )
     return values
-
-
-def equal_to(column: pl.Series, value: Any) -> Booleans:
-    """Return which entries are `value`, which must occur."""
-    is_equal = matches(column, value)
-    if not is_equal.any():
-        raise not_found(column.name, value, column.unique().sort().drop_nulls().to_list())
-    return is_equal
 
 
 def not_found(name: str, value: Any, values: Sequence[Any]) -> DataError:
@@ -69,7 +59,7 @@ def not_found(name: str, value: Any, values: Sequence[Any]) -> DataError:
     )
 
 
-def matches(column: pl.Series, value: Any) -> Booleans:
+def equals_mask(column: pl.Series, value: Any) -> Booleans:
     """Return which entries are `value`; as texts, so that 1, 1.0, "1" and a boolean True agree."""
     wanted = text_of(value).casefold()
     mine = [entry for entry in column.unique().drop_nulls().to_list() if wanted in _texts(entry)]

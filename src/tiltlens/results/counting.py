@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiltlens.engines.arrays import below, chunks
-from tiltlens.estimators.shares import CellSums
+from tiltlens.estimators.shares import AuditedSums
 from tiltlens.models.features import Feature
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction
@@ -118,7 +118,7 @@ class ValueTally:
     """
 
     people: Tally
-    sums: CellSums
+    sums: AuditedSums
     score: Floats
     moved: Floats | None
     fine: Floats
@@ -324,7 +324,7 @@ def _value_tallies(
         mine = people.changed(by_value)
         found[name] = ValueTally(
             people=mine,
-            sums=CellSums(rows.pivot, mine.weights[0], by_value(sums)),
+            sums=AuditedSums(rows.pivot, mine.weights[0], by_value(sums)),
             score=by_value(score),
             moved=None if moved is None else by_value(moved),
             fine=fine.get(name, nothing),

@@ -4,42 +4,54 @@ from __future__ import annotations
 
 import numpy as np
 
-from tiltlens.estimators.estimate import NOISE, Integers
-from tiltlens.estimators.feature_gap import Cells
+from tiltlens.estimators.estimate import NOISE
 from tiltlens.models.features import Feature
 from tiltlens.paper.checks import Floats
+from tiltlens.passes.evidence import Evidence
 from tiltlens.results.disclosure import SUPPRESSED_BELOW
 
 
-def direction(feature: Feature, cell: Cells, plain: Feature, audited: str, people: tuple[Integers, Integers]) -> str:
-    """Return in words how the score and the group follow the feature; `people` are both groups' by level.
+def direction(evidence: Evidence, feature: Feature) -> str:
+    """Return in words how the score and the group follow the feature.
 
     Nothing is said of levels with fewer than ten people of a group, unless nobody has them.
     """
-    used = cell.p0 > 0
+    rows, w, codes = evidence.rows, evidence.outcome.column, feature.codes
+    p0, p1 = _filled(rows.sums0(codes), feature), _filled(rows.sums1(codes), feature)
+    first = _filled(rows.sums0(codes, w), feature) + _filled(rows.sums1(codes, w), feature)
+    used = p0 + p1 > 0
+    means = np.divide(first, p0 + p1, out=np.zeros_like(first), where=used)
+    audited = evidence.audited
     if used.sum() < 2:
-        return f"does not vary among {audited}"
-    if np.ptp(cell.means[used]) < NOISE:
+        return "does not vary"
+    if np.ptp(means[used]) < NOISE:
         return "the score does not follow it"
-    if np.abs(cell.p0 - cell.p1).max() < NOISE:
+    if np.abs(p0 - p1).max() < NOISE:
         return "equally common in both groups"
-    if plain.kind in ("numeric", "date"):
-        level = np.arange(len(cell.p0), dtype=np.float64)
-        higher = _trend(cell.p0, level, cell.means) > 0
-        commoner = float(cell.p0 @ level) > float(cell.p1 @ level)
+    if feature.kind in ("numeric", "date"):
+        level = np.arange(len(p0), dtype=np.float64)
+        higher = _trend(p0 + p1, level, means) > 0
+        commoner = float(p0 @ level) > float(p1 @ level)
         return (
             f"more {feature.name} → {'higher' if higher else 'lower'} score, and "
             f"{'more' if commoner else 'less'} common among {audited}"
         )
-    told = used & ~np.any([(n > 0) & (n < SUPPRESSED_BELOW) for n in people], axis=0)[: len(used)]
+    people = rows.counts(codes, len(feature.labels))
+    told = used & ~np.any([(n > 0) & (n < SUPPRESSED_BELOW) for n in people], axis=0)
     if not told.any():
         return "too few people have each of its levels to describe one"
-    pull = (cell.p0 - cell.p1) * cell.means
+    pull = (p0 - p1) * (means - 0.5 * float((p0 + p1) @ means))
     top = int(np.argmax(np.where(told, np.abs(pull), -1.0)))
+    is_higher = means[top] > 0.5 * float((p0 + p1) @ means)
     return (
-        f"{feature.name} = {plain.labels[top]} → {'higher' if cell.means[top] > 0 else 'lower'} score, and "
-        f"{'more' if cell.p0[top] > cell.p1[top] else 'less'} common among {audited}"
+        f"{feature.name} = {feature.labels[top]} → {'higher' if is_higher else 'lower'} score, and "
+        f"{'more' if p0[top] > p1[top] else 'less'} common among {audited}"
     )
+
+
+def _filled(sums: Floats, feature: Feature) -> Floats:
+    """Return the sums of all levels, the last of which may have no rows."""
+    return np.pad(sums, (0, len(feature.labels) - len(sums)))
 
 
 def _trend(weight: Floats, x: Floats, y: Floats) -> float:

@@ -43,7 +43,7 @@ def leaves_free(small: Integers) -> bool:
     return number + largest - 1 <= int(np.sum(small)) <= largest * number - largest + 1
 
 
-def told_rows(rows: dict[str, int], too_small: Collection[int]) -> dict[str, int | None]:
+def disclosed_rows(rows: dict[str, int], too_small: Collection[int]) -> dict[str, int | None]:
     """Return where the rows went, as the summary tells it: what was used and left out adds up to what was read.
 
     Rows of groups too small to be compared are told where their sum leaves the size of each free. Otherwise they are

@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from tiltlens.estimators import crossfit
-from tiltlens.estimators.estimate import Integers, Rows
+from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.models.features import Feature
 
 SYNERGY = 0.02  # of the correction, that two features carry together and not alone

@@ -1,17 +1,17 @@
-"""What a comparison says of kinds of people: profiles, distributions, prototypes, and the path, from rows in memory."""
+"""What a comparison says of kinds of people: profiles, distributions, prototypes, the path, on the sample's rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from tiltlens.errors import DataError, SupportError, WeightsError
-from tiltlens.estimators.estimate import Rows
+from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.models.features import Feature
 from tiltlens.paper.checks import Floats, check_weights
 from tiltlens.paper.correction import CorrectionFunction
@@ -27,54 +27,11 @@ BINS = 40
 TIED = 1e-9  # corrections, and shares of people, no further apart are equal up to rounding
 
 
-class People(Protocol):
-    """What only rows can tell, or sums made for it; documented in `Comparison`."""
-
-    def profile(self, feature: str) -> pl.DataFrame: ...
-    def distribution(self, feature: str, bins: int) -> pl.DataFrame: ...
-    def bins(self, order: Sequence[str]) -> dict[str, Any]: ...
-    def prototypes(self, suppress: bool) -> dict[str, dict[str, Any]]: ...
-    def path(self, weights: Sequence[Any], divergence: str) -> list[PathPoint]: ...
-    def project(self) -> Projection: ...
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class RowsOnDemand:
-    """People known by sums, and by their rows for whatever takes rows."""
+class Profiles:
+    """The sample's rows, with the correction, the log-odds of one fit on all of them, and the cross-fitted log-ratio.
 
-    sums: People
-    rows: Callable[[], People]
-
-    def profile(self, feature: str) -> pl.DataFrame:
-        """As of `Comparison`."""
-        return self.sums.profile(feature)
-
-    def distribution(self, feature: str, bins: int) -> pl.DataFrame:
-        """As of `Comparison`."""
-        return self.rows().distribution(feature, bins)
-
-    def bins(self, order: Sequence[str]) -> dict[str, Any]:
-        """As of `Comparison`."""
-        return self.sums.bins(order)
-
-    def prototypes(self, suppress: bool) -> dict[str, dict[str, Any]]:
-        """As of `Comparison`."""
-        return self.sums.prototypes(suppress)
-
-    def path(self, weights: Sequence[Any], divergence: str) -> list[PathPoint]:
-        """As of `Comparison`."""
-        return self.rows().path(weights, divergence)
-
-    def project(self) -> Projection:
-        """As of `Comparison`."""
-        return self.rows().project()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RowPeople:
-    """The rows of a pair, with the correction, the log-odds of one fit on all rows, and the cross-fitted log-ratio.
-
-    `groups` are the names of the two, and `places` the rows' places in the table.
+    `groups` are the names of the two, and `row_numbers` those of the rows in the table.
     """
 
     groups: tuple[str, str]
@@ -83,7 +40,7 @@ class RowPeople:
     outcome: Floats
     favourable: Floats
     features: tuple[Feature, ...]
-    places: NDArray[np.intp]
+    row_numbers: Integers
     correction: CorrectionFunction
     log_odds: Floats
     log_ratio: Floats
@@ -184,7 +141,7 @@ class RowPeople:
         """Return the audited rows that count, in the order of the table."""
         rows = self.rows
         mine = np.flatnonzero(rows.audited & (rows.weights > 0))
-        return mine[np.argsort(self.places[mine])]
+        return mine[np.argsort(self.row_numbers[mine], kind="stable")]
 
     def _out_of_reach(self, inputs: Inputs, hint: str) -> SupportError:
         """Return the error for outputs that no weights on the audited rows can have, in terms of the scores.
@@ -268,7 +225,7 @@ def _spread(f: Floats, weights: Floats) -> dict[str, float | None]:
     return quantiles | {"correction": float(np.average(f, weights=weights))}
 
 
-def _first(values: Floats, codes: NDArray[np.int64]) -> int:
+def _first(values: Floats, codes: Integers) -> int:
     """Return the row of the least value, of equals that of the first feature values: the order of rows is no matter."""
     tied = np.flatnonzero(values <= values.min() + TIED)
     return int(tied[np.lexsort(codes[tied].T[::-1])[0]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
@@ -13,11 +13,12 @@ from typing import Any
 
 import polars as pl
 
-from tiltlens.engines.tables import shown, text_of
+from tiltlens.engines.hashing import row_hashes
+from tiltlens.engines.messages import shown, text_of
 from tiltlens.errors import DataError
+from tiltlens.models.roles import Request
 
 LIBRARIES = ("tiltlens", "numpy", "scipy", "scikit-learn", "polars", "narwhals")
-HASHED_ROWS = 100_000  # at a time: the text of a table is larger than the table
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,8 @@ class Provenance:
     versions
         Of Python and of the libraries that made the numbers.
     data_sha256
-        Of the columns that were read, sorted by name, as CSV in the order of their rows; of a stream, which has no
-        order, of the number of rows and the sum of their hashes.
+        Of the number of rows that count and the sum of their hashes: the same rows in any order, from any engine, have
+        the same.
     features
         The columns taken as features.
     question
@@ -49,11 +50,11 @@ class Provenance:
     stated: dict[str, str]
 
 
-def asked(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what an audit was asked, as texts; `arguments` are those of `tiltlens.audit`."""
-    sources = {name: _source(arguments[name]) for name in ("scores", "model", "membership", "weights")}
-    given = {str(name): text_of(value) for name, value in (arguments["given"] or {}).items()}
-    return sources | {"threshold": arguments["threshold"], "given": given}
+def describe_request(request: Request) -> dict[str, Any]:
+    """Return what an audit was asked, as texts."""
+    sources = {name: _source(getattr(request, name)) for name in ("scores", "model", "membership", "weights")}
+    given = {str(name): text_of(value) for name, value in (request.given or {}).items()}
+    return sources | {"threshold": request.threshold, "given": given}
 
 
 def _source(value: Any) -> str | None:
@@ -68,34 +69,22 @@ def _source(value: Any) -> str | None:
 
 
 def provenance_of(
-    table: pl.DataFrame, features: Sequence[str], question: dict[str, Any], stated: dict[str, str]
+    rows: int, fingerprint: int, features: Sequence[str], question: dict[str, Any], stated: dict[str, str]
 ) -> Provenance:
-    """Return the origin of an audit of these columns."""
+    """Return the origin of an audit, from the number of its rows and the sum of their hashes."""
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    return Provenance(created, dict(_versions()), data_sha256(table), tuple(features), question, stated)
+    digest = hashlib.sha256(f"{rows} rows, {fingerprint:016x}".encode()).hexdigest()
+    return Provenance(created, dict(_versions()), digest, tuple(features), question, stated)
+
+
+def fingerprint_of(table: pl.DataFrame) -> int:
+    """Return the sum of the hashes of a table's rows, modulo 2^64."""
+    return int(row_hashes({name: table[name] for name in table.columns}).sum()) if table.height else 0
 
 
 @cache
 def _versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES}
-
-
-def stream_provenance(
-    rows: int, fingerprint: int, features: Sequence[str], question: dict[str, Any], stated: dict[str, str]
-) -> Provenance:
-    """Return the origin of an audit of a stream, from the number of its rows and the sum of their hashes."""
-    digest = hashlib.sha256(f"{rows} rows, {fingerprint:016x}".encode()).hexdigest()
-    return replace(provenance_of(pl.DataFrame(), features, question, stated), data_sha256=digest)
-
-
-def data_sha256(table: pl.DataFrame) -> str:
-    """Return the SHA-256 of a table as CSV, its columns sorted by name."""
-    digest = hashlib.sha256()
-    ordered = table.select(sorted(table.columns))
-    for start in range(0, max(table.height, 1), HASHED_ROWS):
-        part = ordered.slice(start, HASHED_ROWS)
-        digest.update(part.write_csv(include_header=start == 0).encode())
-    return digest.hexdigest()
 
 
 def check_provenance(stated: Any) -> dict[str, str]:

@@ -6,12 +6,12 @@ import numbers
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from tiltlens.errors import TiltlensError
 from tiltlens.paper.checks import check_number, check_probability, check_weight
 
 LARGEST_SEED = 2**32 - 1  # of scikit-learn's
+FOLDS = 5  # four others make three pairings of two disjoint halves
+FEWEST_SAMPLED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class Settings:
         Of the cross-fit; None asks for the paper's plug-in values without intervals.
     seed
         Of everything random.
-    total_shares
-        Whether to fit what total shares need.
+    sample_rows
+        Rows that are kept of the data, at most: models are fitted on them, and standard errors come from them.
     """
 
     input_weight: float = 1.0
@@ -40,7 +40,7 @@ class Settings:
     materiality: float = 0.005
     folds: int | None = 5
     seed: int = 0
-    total_shares: bool = True
+    sample_rows: int = 500_000
 
     def __post_init__(self) -> None:
         checked = {
@@ -50,7 +50,7 @@ class Settings:
             "materiality": _check_materiality(self.materiality),
             "folds": None if self.folds is None else _check_folds(self.folds),
             "seed": _check_seed(self.seed),
-            "total_shares": _check_flag("total_shares", self.total_shares),
+            "sample_rows": _check_sample_rows(self.sample_rows),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -71,10 +71,20 @@ def _check_materiality(value: Any) -> float:
 
 
 def _check_folds(value: Any) -> int:
-    if not _is_whole(value) or value < 3:
+    if not _is_whole(value) or value != FOLDS:
         raise TiltlensError(
-            f"`folds` must be a whole number of at least 3, or None, got {value!r}.",
-            "5 is the default; None gives the paper's plug-in values without intervals.",
+            f"`folds` must be {FOLDS} or None, got {value!r}.",
+            "with another number the variance between pairings of folds is not known; None gives the paper's plug-in "
+            "values without intervals.",
+        )
+    return int(value)
+
+
+def _check_sample_rows(value: Any) -> int:
+    if not _is_whole(value) or value < FEWEST_SAMPLED:
+        raise TiltlensError(
+            f"`sample_rows` must be a whole number of at least {FEWEST_SAMPLED}, got {value!r}.",
+            "500,000 is the default.",
         )
     return int(value)
 
@@ -86,12 +96,6 @@ def _check_seed(value: Any) -> int:
             "0 is the default; the same seed gives the same numbers.",
         )
     return int(value)
-
-
-def _check_flag(name: str, value: Any) -> bool:
-    if not isinstance(value, (bool, np.bool_)):
-        raise TiltlensError(f"`{name}` must be True or False, got {value!r}.", "leave it out.")
-    return bool(value)
 
 
 def _is_whole(value: Any) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import polars as pl
 
-from tiltlens.engines.tables import shown
+from tiltlens.engines.messages import shown
 from tiltlens.models.groups import MINIMUM_ROWS
 from tiltlens.rules.outcomes import Outcomes
 from tiltlens.rules.ratios import Limits, decimals

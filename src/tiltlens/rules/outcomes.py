@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.engines.tables import check_columns, column_of_values, shown
+from tiltlens.engines.columns import column_of_values
+from tiltlens.engines.messages import check_columns, shown
 from tiltlens.errors import DataError
 from tiltlens.paper.checks import Floats
 from tiltlens.rules.rule import Rate, Rule

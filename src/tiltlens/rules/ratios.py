@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tiltlens.estimators.estimate import NOISE, Estimate, Rows
-from tiltlens.estimators.outputs import impact_ratio
+from tiltlens.estimators.estimate import NOISE, Estimate
+from tiltlens.estimators.influence import Rows
+from tiltlens.estimators.outputs import Scores, impact_ratio
 from tiltlens.models.groups import MINIMUM_ROWS
 
 MEASURES = {
@@ -101,7 +102,7 @@ def ratio_of_counts(group: Count, highest: Count, confidence: float) -> Estimate
         [group.counted, group.size - group.counted, highest.counted, highest.size - highest.counted],
     )
     rows = Rows.of(np.arange(outcome.size) < group.size)
-    return impact_ratio(rows, outcome).estimate(confidence)
+    return impact_ratio(rows, Scores.of(rows, outcome)).estimate(confidence)
 
 
 def _side(ratio: Estimate, threshold: float | None) -> tuple[bool | None, str]:

@@ -9,7 +9,7 @@ from importlib.resources import files
 from numbers import Real
 from typing import Any, Literal
 
-from tiltlens.engines.tables import listed, nearest_name, shown
+from tiltlens.engines.messages import listed, nearest_name, shown
 from tiltlens.errors import DataError
 
 Rate = Literal["selection", "scoring"]

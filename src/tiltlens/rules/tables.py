@@ -9,17 +9,17 @@ from typing import Any
 
 import polars as pl
 
+from tiltlens.engines.messages import listed, shown
+from tiltlens.engines.sources import collected, names_of
 from tiltlens.engines.spark import is_spark
-from tiltlens.engines.tables import column_names, listed, read_table, shown
 from tiltlens.errors import DataError
 from tiltlens.models.groups import JOINT, UNKNOWN, group_columns, level_codes
 from tiltlens.paper.checks import check_probability
-from tiltlens.results.provenance import Provenance, check_provenance, provenance_of
+from tiltlens.results.provenance import Provenance, check_provenance, fingerprint_of, provenance_of
 from tiltlens.rules.notes import notes_of
 from tiltlens.rules.outcomes import Outcomes, outcome_columns, outcomes_of
 from tiltlens.rules.ratios import MEASURES, Count, Limits, measured
 from tiltlens.rules.rule import Rule, rule_named, smallest_share_of, threshold_of
-from tiltlens.streams.sources import Stream, read_into_memory
 from tiltlens.views.json_file import write_json
 from tiltlens.views.notebook import rule_tables_html
 
@@ -146,12 +146,12 @@ def rule_tables(
         check_probability("confidence", confidence),
     )
     stated = check_provenance(provenance)
-    data = _in_memory(data)
-    names = column_names(data)
+    _check_not_spark(data)
+    names = names_of(data)
     attributes = _attributes(chosen, group, names)
     outcome = outcome_columns(chosen, selected, scores, names)
     _check_apart(attributes, outcome)
-    table = read_table(data, [*attributes, *outcome])
+    table = collected(data, [*attributes, *outcome])
     outcomes = outcomes_of(table, selected, scores, favourable)
     coded = _coded(table.filter(outcomes.known), attributes, outcomes)
     wanted = [[name] for name in attributes] + ([attributes] if len(attributes) > 1 else [])
@@ -168,17 +168,16 @@ def rule_tables(
         median=outcomes.median,
         limits=limits,
         notes=tuple(notes_of(chosen, frames, outcomes, favourable, limits)),
-        provenance=provenance_of(table, [], {}, stated),
+        provenance=provenance_of(table.height, fingerprint_of(table), [], {}, stated),
     )
 
 
-def _in_memory(data: Any) -> Any:
-    if isinstance(data, Stream) or is_spark(data):
+def _check_not_spark(data: Any) -> None:
+    if is_spark(data):
         raise DataError(
             f"`data` of rule tables must be read into memory, got {type(data).__module__}.{type(data).__name__}.",
             "pass files or a frame as they are; of Spark, collect what is needed: frame.select('sex', …).toPandas().",
         )
-    return read_into_memory(data)
 
 
 def _attributes(rule: Rule, group: Any, names: list[str]) -> list[str]:

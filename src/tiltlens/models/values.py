@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tiltlens.estimators.estimate import Integers
+from tiltlens.engines.factorize import MOST_COUNTED, Factorized
+from tiltlens.estimators.influence import Integers
+from tiltlens.models.roles import GROUP, PEOPLE, WEIGHT
 from tiltlens.paper.checks import Floats
-from tiltlens.streams.places import MOST_COUNTED, Placed
-from tiltlens.streams.sample import GROUP, PEOPLE, WEIGHT
 
 MOST_PLACES = 1 << 20  # of values in groups that are counted by their place
 
@@ -67,7 +67,7 @@ RANGES = (
 
 
 def value_counts(
-    column: pl.Series, found: Placed | None, codes: Integers, labels: pl.Series, weights: Floats | None
+    column: pl.Series, found: Factorized | None, codes: Integers, labels: pl.Series, weights: Floats | None
 ) -> ValueCounts:
     """Return the value counts of a feature, by its distinct values where these are known.
 
@@ -86,12 +86,12 @@ def _named(frame: pl.DataFrame, labels: pl.Series) -> pl.DataFrame:
     return frame.with_columns(labels.gather(frame[GROUP].cast(pl.UInt32)))
 
 
-def _by_place(found: Placed, codes: Integers, groups: int, weights: Floats | None) -> pl.DataFrame | None:
+def _by_place(found: Factorized, codes: Integers, groups: int, weights: Floats | None) -> pl.DataFrame | None:
     """Return the counts; None where there are too many."""
     size = len(found.values) * groups
     if size > MOST_PLACES:
         return None
-    keys = found.places * groups
+    keys = found.codes * groups
     keys += codes
     counts = np.bincount(keys, minlength=size)
     filled = np.flatnonzero(counts)
@@ -110,13 +110,22 @@ def _of_any(column: pl.Series, codes: Integers, weights: Floats | None) -> pl.Da
     """Return the counts of any values; None where there are too many."""
     if column.head(2 * MOST_COUNTED).n_unique() > MOST_COUNTED:
         return None
+    frame = _counted(column, codes, weights)
+    return frame if frame.height <= MOST_COUNTED else None
+
+
+def _counted(column: pl.Series, codes: Integers, weights: Floats | None) -> pl.DataFrame:
+    """Return the people and the weight of each group and value."""
     rows, keys = pl.DataFrame([pl.Series(GROUP, codes), column]), [GROUP, column.name]
     people = pl.len().cast(pl.Int64).alias(PEOPLE)
     if weights is None:
-        frame = rows.group_by(keys).agg(people).with_columns(pl.col(PEOPLE).cast(pl.Float64).alias(WEIGHT))
-    else:
-        frame = rows.with_columns(pl.Series(WEIGHT, weights)).group_by(keys).agg(people, pl.col(WEIGHT).sum())
-    return frame if frame.height <= MOST_COUNTED else None
+        return rows.group_by(keys).agg(people).with_columns(pl.col(PEOPLE).cast(pl.Float64).alias(WEIGHT))
+    return rows.with_columns(pl.Series(WEIGHT, weights)).group_by(keys).agg(people, pl.col(WEIGHT).sum())
+
+
+def exact_counts(column: pl.Series, codes: Integers, labels: pl.Series, weights: Floats | None) -> ValueCounts:
+    """Return the counts of all values, however many there are."""
+    return ValueCounts(_named(_counted(column, codes, weights), labels))
 
 
 def _ranges(frame: Any) -> pl.DataFrame:

@@ -1,42 +1,43 @@
-"""The levels of a feature from the counts of its values: what `encode_feature` finds in a column, found in a stream."""
+"""The levels of a feature, from the counts of its values: how a column becomes codes with readable labels.
+
+Missing is a level of its own. Nothing here looks at the scores; the group serves only to tell its copies.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from tiltlens.engines.arrays import below
-from tiltlens.engines.tables import MICROSECONDS_PER_DAY, shown, text_of
+from tiltlens.engines.columns import MICROSECONDS_PER_DAY
+from tiltlens.engines.factorize import MOST_COUNTED, factorize, text_codes
+from tiltlens.engines.messages import shown, text_of
 from tiltlens.errors import DataError
-from tiltlens.estimators.estimate import Codes, Integers
-from tiltlens.models.features import (
-    BINS,
-    MANY_NUMBERS,
-    MISSING,
-    MOST_VALUES,
-    OTHER,
-    Feature,
-    Kind,
-    category_labels,
-    counted_edges,
-    flagged,
-    has_identifier_name,
-    is_text_identifier,
-    level_notes,
-    missing_notes,
-    quantile_bins,
-    readable,
-)
+from tiltlens.estimators.influence import Integers
+from tiltlens.models.binning import counted_edges, quantile_bins
+from tiltlens.models.groups import natural_order
+from tiltlens.models.roles import GROUP, PEOPLE, WEIGHT
+from tiltlens.models.values import ValueCounts
 from tiltlens.paper.checks import Floats
-from tiltlens.streams.places import MOST_COUNTED, placed
-from tiltlens.streams.sample import GROUP, PEOPLE, WEIGHT, RowSample
-from tiltlens.streams.texts import text_codes
-from tiltlens.streams.values import ValueCounts
+
+Kind = Literal["numeric", "categorical", "boolean", "date", "constant", "identifier"]
+
+MISSING = "(missing)"
+OTHER = "(other)"
+EMPTY = "(empty)"
+BINS = 10
+MOST_VALUES = 20  # distinct numbers that stay levels of their own
+MOST_LEVELS = 50
+LONGEST_LABEL = 80
+IDENTIFIER_SHARE = 0.95  # distinct texts per known row
+FEWEST_TEXTS = 20  # rows below which distinct texts prove nothing
+MANY_NUMBERS = 1000  # rows at which distinct whole numbers are no accident
+IDENTIFIER_NAME = re.compile(r"(^|[^a-z])(id|ids|uuid|guid|key|index|nr|number)$|[a-z]I[dD]$")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,15 +49,13 @@ class Levels:
     labels
         Of the codes.
     values
-        The values of the first codes, in their order; for bins their edges.
-    is_binned
-        Whether `values` are edges: numbers up to the first have code 0.
+        The values of the first codes, in their order; of bins the edges: numbers up to the first have code 0.
     places
         The code of each bin, where some are empty; None where codes are the places among `values`.
     missing, other
         The codes of missing values and of values that are not among `values`.
-    has_numbers
-        Whether the feature has numbers beside its levels.
+    has_numbers, is_binned
+        Whether the feature has numbers beside its levels, and whether these are bins of them.
     """
 
     name: str
@@ -64,28 +63,19 @@ class Levels:
     labels: tuple[str, ...]
     notes: tuple[str, ...]
     values: pl.Series | None = None
-    is_binned: bool = False
     places: Integers | None = None
     missing: int = 0
     other: int = 0
     is_ordered: bool = False
     is_group: bool = False
     has_numbers: bool = False
-
-    @property
-    def in_membership(self) -> bool:
-        """As of `Feature`."""
-        return self.feature(None).in_membership
-
-    def feature(self, codes: Codes) -> Feature:
-        """Return the feature with these codes, or with a partition that stands for them."""
-        return Feature(self.name, self.kind, codes, self.labels, None, self.notes, self.is_ordered, self.is_group)
+    is_binned: bool = False
 
     def codes(self, column: pl.Series) -> Integers:
         """Return the code of each entry of a clean column."""
         is_text = self.values is not None and self.values.dtype == pl.String
-        known = None if self.values is None or is_text or len(column) <= MOST_COUNTED else placed(column)
-        return self._coded(column) if known is None else self._coded(known.values).take(known.places)
+        known = None if self.values is None or is_text or len(column) <= MOST_COUNTED else factorize(column)
+        return self._coded(column) if known is None else self._coded(known.values).take(known.codes)
 
     def _coded(self, column: pl.Series) -> Integers:
         """Return the same, entry by entry."""
@@ -109,25 +99,56 @@ def numbers_of(column: pl.Series) -> Floats:
 
 
 def feature_levels(
-    name: str, counts: ValueCounts, sample: RowSample, groups: Sequence[str], is_weighted: bool
+    name: str, counts: ValueCounts, groups: Sequence[str], is_weighted: bool, is_sampled: bool
 ) -> Levels:
-    """Return the levels of a feature among the people of some groups."""
+    """Return the levels of a feature among the people of some groups.
+
+    `counts` are of all people, or of a sample of them where they have too many values to be counted.
+    """
     ranges = counts.ranges.filter(pl.col(GROUP).is_in(groups))
     _check_finite(name, int(ranges["infinite"].sum()))
-    is_sampled = counts.frame is None
-    frame = _sampled(name, sample) if counts.frame is None else counts.frame
+    frame = counts.frame
+    if frame is None:
+        raise DataError(f"column {shown(name)} must have values that can be counted, got too many.", "leave it out.")
     pairs = frame.filter(pl.col(GROUP).is_in(groups)).sort(GROUP, name)
     values = pairs.group_by(name).agg(pl.col(PEOPLE, WEIGHT).sum()).sort(name)
-    found = _levels(name, values, ranges, is_weighted, is_sampled)
+    levels = _levels(name, values, ranges, is_weighted, is_sampled)
     codes = {label: code for code, label in enumerate(groups)}
     group = np.array([codes[label] for label in pairs[GROUP]], dtype=np.int64)
-    told = flagged(found.feature(found.codes(pairs[name])), group)
-    return replace(found, notes=told.notes, is_group=told.is_group)
+    return _flag_group_copies(levels, levels.codes(pairs[name]), group)
 
 
-def _sampled(name: str, sample: RowSample) -> pl.DataFrame:
-    weighed = sample.frame.with_columns((pl.col(WEIGHT) * pl.col(PEOPLE)).alias(WEIGHT))
-    return weighed.group_by(GROUP, name).agg(pl.col(PEOPLE, WEIGHT).sum())
+def value_levels(name: str, counts: ValueCounts, groups: Sequence[str], levels: Levels) -> Levels | None:
+    """Return levels that are all the values of a discrete feature, however rare; None of a numeric one, or of a key.
+
+    They serve sums over all rows, in which nothing is pooled or cut.
+    """
+    if levels.kind in ("constant", "identifier") or levels.is_binned:
+        return None
+    if levels.kind != "categorical" or counts.frame is None:
+        return levels
+    text = counts.frame.filter(pl.col(GROUP).is_in(groups))[name].cast(pl.String).unique().drop_nulls().sort()
+    missing = len(text)
+    labels = (*text.to_list(), MISSING)
+    return replace(levels, labels=labels, values=text, missing=missing, other=missing)
+
+
+def _flag_group_copies(levels: Levels, codes: Integers, group: Integers) -> Levels:
+    """Return the levels with a note where they are those of the group, or follow from it."""
+    if levels.kind in ("constant", "identifier"):
+        return levels
+    groups = int(group.max(initial=0)) + 1
+    cells = np.bincount(codes * groups + group, minlength=len(levels.labels) * groups)
+    table = cells.reshape(-1, groups) > 0
+    levels_per_group, groups_per_level = table.sum(axis=0), table.sum(axis=1)
+    if table.sum() < 2 or levels_per_group.max(initial=0) > 1 or (levels_per_group > 0).sum() < 2:
+        return levels
+    if groups_per_level.max(initial=0) == 1:
+        note = "is the group itself, or a one-to-one recoding of it; not used to tell the groups apart"
+        return replace(levels, is_group=True, notes=(note, *levels.notes))
+    if (groups_per_level > 0).sum() > 1:
+        return replace(levels, notes=("follows from the group: it is the same for everyone in one", *levels.notes))
+    return levels
 
 
 def _check_finite(name: str, infinite: int) -> None:
@@ -169,7 +190,7 @@ def _binned(
     is_whole = bool(ranges["is_whole"].all()) if kind == "numeric" else bool((numbers == np.floor(numbers)).all())
     weights = known[WEIGHT].to_numpy() if is_weighted else None
     edges = counted_edges(numbers, people, weights, BINS)
-    edges, labels = quantile_bins(edges, kind, is_whole, smallest, largest)
+    edges, labels = quantile_bins(edges, kind == "date", is_whole, smallest, largest)
     at = np.searchsorted(edges, numbers, side="left")
     is_filled = np.bincount(at, minlength=len(labels)) > 0
     if is_sampled:
@@ -179,17 +200,17 @@ def _binned(
     kept = [labels[bin_] for bin_ in filled] + ([MISSING] if missing else [])
     source = f" of a sample of {int(known[PEOPLE].sum()):,} rows" if is_sampled else ""
     notes = (f"cut into {filled.size} bins at quantiles{source}", *missing_notes(missing > 0))
-    found = Levels(
+    levels = Levels(
         name,
         kind,
         readable(kept),
         notes,
         pl.Series(edges),
-        True,
         places,
-        filled.size,
+        missing=filled.size,
         is_ordered=True,
         has_numbers=True,
+        is_binned=True,
     )
     people_in_all = int(ranges[PEOPLE].sum()) - missing
     is_distinct = kind == "numeric" and is_whole and bool((people == 1).all())
@@ -197,8 +218,8 @@ def _binned(
     is_long = people_in_all >= MANY_NUMBERS and not is_sampled  # a sample of amounts may be distinct by accident
     if is_distinct and (is_gapless or is_long or has_identifier_name(name)):
         note = "looks like an identifier: whole numbers, every row another; not used to tell the groups apart"
-        return replace(found, kind="identifier", notes=(note, *notes))
-    return found
+        return replace(levels, kind="identifier", notes=(note, *notes))
+    return levels
 
 
 def _ends(ranges: pl.DataFrame, dtype: Any) -> pl.Series:
@@ -236,22 +257,64 @@ def _categorical(name: str, values: pl.DataFrame, ranges: pl.DataFrame, is_sampl
     )
 
 
-def design_table(
-    levels: Sequence[Levels], rows: pl.DataFrame, codes: Sequence[Integers] | None = None
-) -> dict[str, NDArray[Any]]:
-    """Return the features as membership models see them: numbers, or the codes of levels."""
-    table: dict[str, NDArray[Any]] = {}
-    for place, one in enumerate(levels):
-        if one.in_membership and one.has_numbers:
-            table[one.name] = numbers_of(rows[one.name])
-        elif one.in_membership:
-            table[one.name] = one.codes(rows[one.name]) if codes is None else codes[place]
-    return table
+def missing_notes(is_missing: bool) -> tuple[str, ...]:
+    """Return what is done with missing values; not how many, or one group's count would follow from the other's."""
+    return ("missing values are a level of their own",) if is_missing else ()
 
 
-def joint_bound(levels: Sequence[Levels]) -> int:
-    """Return how many joint cells there may be."""
-    bound = 1
-    for one in levels:
-        bound *= max(len(one.labels), 1)
-    return bound
+def has_identifier_name(name: str) -> bool:
+    """Return whether a column is called like a key."""
+    return bool(IDENTIFIER_NAME.search(name) or IDENTIFIER_NAME.search(name.lower()))
+
+
+def category_labels(text: pl.Series, weights: Floats | None, dtype: Any, distinct: int) -> tuple[list[str], int]:
+    """Return the levels that stay, special ones last, and how many are not special."""
+    kept = _kept_levels(text, weights)
+    ordered = _ordered(kept, dtype)
+    special = [label for label in (OTHER, MISSING) if label in kept or (label == OTHER and distinct > MOST_LEVELS)]
+    return ordered + special, len(ordered)
+
+
+def is_text_identifier(known: int, distinct: int) -> bool:
+    """Return whether so many distinct texts among so many known ones are a key."""
+    return known >= FEWEST_TEXTS and distinct >= IDENTIFIER_SHARE * known
+
+
+def _kept_levels(text: pl.Series, weights: Floats | None) -> set[str]:
+    """Return the levels that stay; of equally frequent ones the first in the alphabet."""
+    frame = pl.DataFrame({"level": text}).with_columns(weight=pl.lit(1.0) if weights is None else pl.Series(weights))
+    sums = pl.col("weight").sum().round_sig_figs(9)  # equal up to rounding is equal
+    counts = frame.group_by("level").agg(sums).sort("weight", "level", descending=[True, False])
+    levels = counts["level"].to_list()
+    plain = [level for level in levels if level not in (MISSING, OTHER)]
+    return {*plain[:MOST_LEVELS], *(level for level in levels if level in (MISSING, OTHER))}
+
+
+def _ordered(kept: set[str], dtype: Any) -> list[str]:
+    """Return the kept levels in their declared order, or as people would sort them."""
+    plain = kept - {MISSING, OTHER}
+    if isinstance(dtype, pl.Enum):
+        return [level for level in dtype.categories if level in plain]
+    return sorted(plain, key=natural_order)
+
+
+def level_notes(distinct: int, kept: int, is_missing: bool) -> tuple[str, ...]:
+    """Return what was done to the levels of a category."""
+    many = f"has {distinct} levels: the {kept} most frequent are kept, the rest are {OTHER!r}"
+    return (*((many,) if distinct > MOST_LEVELS else ()), *missing_notes(is_missing))
+
+
+def readable(labels: Sequence[str]) -> tuple[str, ...]:
+    """Return labels that are short, not blank, and still distinct."""
+    used: set[str] = set()
+    texts = []
+    for label in labels:
+        short = label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…"
+        candidate = base = short if short.strip() else EMPTY
+        number = 2
+        while candidate in used:
+            candidate = f"{base} #{number}"
+            number += 1
+        used.add(candidate)
+        texts.append(candidate)
+    return tuple(texts)

@@ -1,0 +1,28 @@
+"""Codes of joint values: several features as one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tiltlens.estimators.influence import Integers
+
+A_ROW, FEW_VALUES = 8, 1 << 16  # values that may be counted for each row, and however few rows have them
+
+
+def joint_codes(codes: Integers) -> tuple[Integers, Integers]:
+    """Return a cell number for each row of codes, and the codes of each cell."""
+    key: Integers = np.zeros(len(codes), dtype=np.int64)
+    for column in codes.T:
+        _, key = factorize_ints(key * (int(column.max()) + 1) + column)
+    first = np.zeros(int(key.max()) + 1, dtype=np.intp)
+    first[key[::-1]] = np.arange(len(codes))[::-1]
+    return key, codes[first]
+
+
+def factorize_ints(values: Integers) -> tuple[Integers, Integers]:
+    """Return the distinct values in order, and the place of each among them; small values are counted, not sorted."""
+    most = int(values.max(initial=0)) + 1
+    if most > max(A_ROW * len(values), FEW_VALUES):
+        return np.unique(values, return_inverse=True)
+    is_there = np.bincount(values, minlength=most) > 0
+    return np.flatnonzero(is_there), (np.cumsum(is_there) - 1).take(values)

@@ -1,0 +1,339 @@
+"""Values with their influence functions.
+
+An estimator is a value and one number per row, its influence function, centred within each group. Everything an
+interval needs is a sum over those numbers. See docs/methods.md, sections 2 and 6.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tiltlens.errors import DataError, WeightsError
+from tiltlens.estimators.estimate import Normal, Ratio, SquareRoot
+from tiltlens.paper.checks import Floats
+
+Booleans = NDArray[np.bool_]
+Integers = NDArray[np.integer[Any]]
+
+FEWEST_DEGREES = 4.0  # of freedom that a standard error is taken to have
+
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """All rows of two groups that a sample stands for: how many, Σ w, and Σ of squared shares (w over Σ w)."""
+
+    count0: int
+    count1: int
+    weight0: float
+    weight1: float
+    square0: float
+    square1: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Which rows are audited, and each row's weight divided by the sum of its own group's weights.
+
+    E0[x] = audited_share·x and E1[x] = reference_share·x, so every mean is one dot product. Rows that are a sample of
+    more, and stand for all of these, have the `population`'s numbers of rows, and its standard errors.
+    """
+
+    audited: Booleans
+    weights: Floats
+    audited_share: Floats
+    reference_share: Floats
+    population: Population | None = None
+
+    @classmethod
+    def of(cls, audited: ArrayLike, weights: ArrayLike | None = None) -> Rows:
+        """Return the rows of both groups; `weights` are sampling weights."""
+        mask = check_audited(audited)
+        weight = np.ones(mask.size) if weights is None else check_weights(weights, mask)
+        at_audited = np.where(mask, weight, 0.0)
+        at_reference = weight - at_audited
+        return cls(mask, weight, at_audited / at_audited.sum(), at_reference / at_reference.sum())
+
+    @property
+    def as_population(self) -> Population:
+        """All of these rows, as some of them may stand for."""
+        return Population(self.count0, self.count1, self.weight0, self.weight1, self.square0, self.square1)
+
+    def standing_for(self, population: Population) -> Rows:
+        """Return the rows as a sample that stands for all rows."""
+        return replace(self, population=population)
+
+    @property
+    def weight0(self) -> float:
+        """Σ w of the audited group."""
+        return float(self.weights[self.audited].sum()) if self.population is None else self.population.weight0
+
+    @property
+    def weight1(self) -> float:
+        """Σ w of the reference group."""
+        return float(self.weights[~self.audited].sum()) if self.population is None else self.population.weight1
+
+    @property
+    def count0(self) -> int:
+        """Number of audited rows."""
+        return int(self.audited.sum()) if self.population is None else self.population.count0
+
+    @property
+    def count1(self) -> int:
+        """Number of reference rows."""
+        return int((~self.audited).sum()) if self.population is None else self.population.count1
+
+    @property
+    def square0(self) -> float:
+        """Σ of squared audited shares: one over the audited people that the weights are worth (Kish)."""
+        shares = self.audited_share
+        return float(shares @ shares) if self.population is None else self.population.square0
+
+    @property
+    def square1(self) -> float:
+        """Σ of squared reference shares."""
+        shares = self.reference_share
+        return float(shares @ shares) if self.population is None else self.population.square1
+
+    @property
+    def single_cell(self) -> Integers:
+        """The code 0 for every row."""
+        return np.zeros(self.audited.size, dtype=np.intp)
+
+    def constant(self, value: float) -> Floats:
+        """Return the column with the same value in every row."""
+        return np.full(self.audited.size, value)
+
+    def mean0(self, x: Floats) -> float:
+        """Return E0[x], the weighted mean over the audited rows."""
+        return float(np.dot(self.audited_share, x))
+
+    def mean1(self, x: Floats) -> float:
+        """Return E1[x], the weighted mean over the reference rows."""
+        return float(np.dot(self.reference_share, x))
+
+    def means0(self, scores: Floats, of: Floats | None = None) -> Floats:
+        """Return E0[W_y], or E0[`of`·W_y], of each column of scores."""
+        return np.asarray((self.audited_share if of is None else self.audited_share * of) @ scores)
+
+    def means1(self, scores: Floats) -> Floats:
+        """Return E1[W_y] of each column of scores."""
+        return np.asarray(self.reference_share @ scores)
+
+    def sums0(self, codes: Integers, x: Floats | None = None) -> Floats:
+        """Return Σ w·x over the audited rows of each code, w the row's share of its group; x is 1 by default."""
+        return sums_by(codes, self.audited_share if x is None else self.audited_share * x)
+
+    def sums1(self, codes: Integers, x: Floats | None = None) -> Floats:
+        """Return Σ w·x over the reference rows of each code."""
+        return sums_by(codes, self.reference_share if x is None else self.reference_share * x)
+
+    def squares0(self, codes: Integers, x: Floats | None = None) -> Floats:
+        """Return Σ w²·x over the audited rows of each code."""
+        return sums_by(codes, self.audited_share**2 if x is None else self.audited_share**2 * x)
+
+    def squares1(self, codes: Integers, x: Floats | None = None) -> Floats:
+        """Return Σ w²·x over the reference rows of each code."""
+        return sums_by(codes, self.reference_share**2 if x is None else self.reference_share**2 * x)
+
+    def counts(self, codes: Integers, levels: int) -> tuple[Integers, Integers]:
+        """Return how many audited and how many reference rows have each code."""
+        audited, reference = (np.bincount(codes[who], minlength=levels) for who in (self.audited, ~self.audited))
+        return audited, reference
+
+    def counts_by_fold(self, fold: Integers, codes: Integers, levels: int) -> Integers:
+        """Return how many audited rows of each fold have each code, (folds, levels)."""
+        folds = int(fold.max(initial=0)) + 1
+        cell = fold[self.audited] * levels + codes[self.audited]
+        return np.bincount(cell, minlength=folds * levels).reshape(folds, levels)
+
+    def influence(self, at_audited: Floats, at_reference: Floats) -> Floats:
+        """Return w·IF/Σw of each row, IF = [S=0]/q·(u − E0[u]) + [S=1]/(1−q)·(v − E1[v]).
+
+        The squares add up to the variance of an estimator of all rows: where these are a sample, each group's part is
+        made smaller by √(Σ shares² of all / of the sample), √(n/N) without weights.
+        """
+        scale0, scale1 = self._scales
+        influence = scale0 * self.audited_share * (at_audited - self.mean0(at_audited))
+        influence += scale1 * self.reference_share * (at_reference - self.mean1(at_reference))
+        return np.asarray(influence)
+
+    def influences(self, values: Floats) -> Floats:
+        """Return the same for columns of values, (n, k), which are those of either group's rows."""
+        scale0, scale1 = self._scales
+        share0, share1 = self.audited_share, self.reference_share
+        influence = (scale0 * share0 + scale1 * share1)[:, None] * values
+        influence -= np.outer(scale0 * share0, share0 @ values) + np.outer(scale1 * share1, share1 @ values)
+        return np.asarray(influence)
+
+    @property
+    def _scales(self) -> tuple[float, float]:
+        if self.population is None:
+            return 1.0, 1.0
+        shares = (self.audited_share, self.square0), (self.reference_share, self.square1)
+        scales = [math.sqrt(square / float(share @ share)) for share, square in shares]
+        return scales[0], scales[1]
+
+
+def interaction_codes(codes: Integers, others: Integers) -> Integers:
+    """Return one code for each pair of codes."""
+    return np.asarray(codes * (int(others.max()) + 1) + others)
+
+
+def shifted_exp(x: Floats) -> tuple[Floats, float]:
+    """Return e^(x − top) and top, the largest x."""
+    top = float(x.max())
+    return np.exp(x - top), top
+
+
+def sums_by(codes: Integers, values: Floats) -> Floats:
+    """Return Σ values for each code."""
+    return np.asarray(np.bincount(codes, values), dtype=np.float64)
+
+
+def check_audited(audited: ArrayLike) -> Booleans:
+    """Return `audited` as a boolean array in which both groups occur."""
+    mask = np.asarray(audited)
+    if mask.ndim != 1 or mask.dtype != np.bool_:
+        raise DataError(
+            f"`audited` must be a one-dimensional boolean array, got {mask.dtype} of shape {mask.shape}.",
+            "compare the group column with the audited value.",
+        )
+    count = int(mask.sum())
+    if count < 2 or mask.size - count < 2:
+        raise DataError(
+            f"`audited` must mark two rows or more of each group, got {count} of {mask.size}.",
+            "check the group column, and how missing groups are coded.",
+        )
+    return mask
+
+
+def check_weights(weights: ArrayLike, audited: Booleans) -> Floats:
+    """Return the row weights as floats: finite, none negative, some positive in each group."""
+    weight = np.asarray(weights, dtype=np.float64)
+    if weight.shape != audited.shape:
+        raise WeightsError(f"`weights` must have shape {audited.shape}, one per row, got {weight.shape}.")
+    if not np.isfinite(weight).all() or (weight < 0).any():
+        raise WeightsError("`weights` must be finite and not negative.", "leave out rows of unknown weight.")
+    if not weight[audited].any() or not weight[~audited].any():
+        raise WeightsError("`weights` must be positive somewhere in each group, got zeros only.")
+    return weight
+
+
+@dataclass(frozen=True, slots=True)
+class InfluenceEstimate:
+    """An estimator: its value and each row's contribution w·IF/Σw to its error.
+
+    Attributes
+    ----------
+    parts
+        The contributions; several where the estimator is a mean of others, such as the pairings of a cross-fit.
+    between
+        How far each of those lies from the mean; empty where no model was fitted.
+    """
+
+    value: float
+    parts: tuple[Floats, ...]
+    between: Floats = field(default_factory=lambda: np.zeros(0))
+
+    @classmethod
+    def of(cls, rows: Rows, value: float, at_audited: Floats, at_reference: Floats) -> InfluenceEstimate:
+        """Return the estimator with IF = [S=0]/q·(u − E0[u]) + [S=1]/(1−q)·(v − E1[v])."""
+        return cls(value, (rows.influence(at_audited, at_reference),))
+
+    @property
+    def influence(self) -> Floats:
+        """Each row's contribution."""
+        return self.parts[0] if len(self.parts) == 1 else np.asarray(np.mean(self.parts, axis=0))
+
+    def covariance(self, other: InfluenceEstimate) -> float:
+        """Return Σ(w·IF)(w·IF')/(Σw)², the mean over parts, and twice the covariance between these."""
+        within = sum(float(one @ two) for one, two in zip(self.parts, other.parts, strict=True))
+        return (within + 2.0 * float(self.between @ other.between)) / len(self.parts)
+
+    @property
+    def variance(self) -> float:
+        """Return Σ(w·IF)²/(Σw)²."""
+        return self.covariance(self)
+
+    @property
+    def se(self) -> float:
+        """Return √Σ(w·IF)²/Σw, larger where few rows hold most of it."""
+        return tail_factor(self) * math.sqrt(self.variance)
+
+    def normal(self, least: float = -math.inf, most: float = math.inf) -> Normal:
+        """Return the value and its standard error."""
+        return Normal(self.value, self.se, least, most)
+
+    def square_root(self, sign: int = 1) -> SquareRoot:
+        """Return sign·√value as something to measure."""
+        return SquareRoot(self.value, self.se, sign)
+
+    def over(self, denominator: InfluenceEstimate, is_complement: bool = False) -> Ratio:
+        """Return value/`denominator`, or 1 − value/`denominator`, with standard errors that heavy tails make larger."""
+        ratio = Ratio(
+            self.value,
+            denominator.value,
+            self.variance,
+            self.covariance(denominator),
+            denominator.variance,
+            is_complement,
+        )
+        return ratio.scaled_se(ratio_tail(self, denominator))
+
+
+def ratio_tail(numerator: InfluenceEstimate, denominator: InfluenceEstimate) -> float:
+    """Return the `tail_factor` of θ − ρψ, at ρ = θ/ψ."""
+    ratio = numerator.value / denominator.value if denominator.value > 0.0 else 0.0
+    return tail_factor(combined(0.0, [(1.0, numerator), (-ratio, denominator)]))
+
+
+def combined(value: float, terms: Sequence[tuple[float, InfluenceEstimate]]) -> InfluenceEstimate:
+    """Return the estimator `value` = F(θ1, θ2, …) given (∂F/∂θi, θi): the delta method."""
+    parts = tuple(
+        np.asarray(sum(slope * part for (slope, _), part in zip(terms, same, strict=True)))
+        for same in zip(*(term.parts for _, term in terms), strict=True)
+    )
+    return InfluenceEstimate(value, parts, np.asarray(sum(slope * term.between for slope, term in terms)))
+
+
+def covariances(terms: Sequence[InfluenceEstimate]) -> Floats:
+    """Return the covariance matrix of several estimators."""
+    upper = {(i, j): a.covariance(b) for i, a in enumerate(terms) for j, b in enumerate(terms) if i <= j}
+    return np.array([[upper[min(i, j), max(i, j)] for j in range(len(terms))] for i in range(len(terms))])
+
+
+def averaged(terms: Sequence[InfluenceEstimate]) -> InfluenceEstimate:
+    """Return the mean of several estimators of the same quantity, such as the pairings of a cross-fit.
+
+    Its variance is the mean of their variances plus twice the variance between them: the rows are the same, but the
+    models behind them are not. With four independent parts, a pairing's remainder is the mean of four products of
+    the errors of two of them; the three pairings' mean then has twice the variance that is seen between them.
+    """
+    if len(terms) == 1:
+        return terms[0]
+    values = np.array([term.value for term in terms])
+    parts = tuple(term.parts[0] for term in terms)
+    return InfluenceEstimate(float(values.mean()), parts, values - values.mean())
+
+
+def tail_factor(estimate: InfluenceEstimate) -> float:
+    """Return √(ν/(ν−2)), the spread of Student's t, for an estimator of a fitted model; 1 for any other.
+
+    ν are the degrees of freedom of its variance, by Satterthwaite: of Σc² over rows, 2/(Σc⁴/(Σc²)² − 1/n), few where
+    few rows count for much; and of the variance between k pairings, k − 1.
+    """
+    total = estimate.variance
+    if not estimate.between.size or total <= 0.0:
+        return 1.0
+    between = 2.0 * float(estimate.between @ estimate.between) / len(estimate.parts)
+    noise = 2.0 / (len(estimate.between) - 1) * (between / total) ** 2
+    squares = estimate.influence**2
+    noise += max(float(squares @ squares) - float(squares.sum()) ** 2 / squares.size, 0.0) / total**2
+    degrees = max(2.0 / max(noise, 1e-300), FEWEST_DEGREES)
+    return math.sqrt(degrees / (degrees - 2.0))

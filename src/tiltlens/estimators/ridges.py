@@ -1,0 +1,230 @@
+"""c_A of every set A of features from one Gram matrix a fold: ridge regressions of the group and of the score.
+
+Each column of a basis belongs to the one or two features it is made of. The regressions of a set use the columns that
+belong to its features only; e and m are fitted on disjoint pairs of folds, both disjoint from the fold they are used
+on. All means are functions of the folds' Gram matrices, so nothing is fitted again for another set. See
+docs/methods.md, section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+
+from tiltlens.estimators.influence import Booleans, Integers
+from tiltlens.paper.checks import Floats
+
+FOLDS = 5
+PARTS = tuple(combinations(range(FOLDS), 2))  # a regression is fitted on a pair of folds
+PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)  # in rows
+# For each fold the three ways to make two pairs of the other four, as places in PARTS.
+PAIRINGS = tuple(
+    tuple((PARTS.index((rest[0], rest[k])), PARTS.index(tuple(x for x in rest[1:] if x != rest[k]))) for k in (1, 2, 3))
+    for rest in (tuple(other for other in range(FOLDS) if other != fold) for fold in range(FOLDS))
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SetMeans:
+    """Means over all rows for some sets: r̄, D and E[(W − m)²], (3 pairings, sets)."""
+
+    product: Floats
+    residual: Floats
+    left: Floats
+
+    @property
+    def value(self) -> Floats:
+        """c_A of each set: the folds' and pairings' sums, divided once."""
+        return _ratio(self.product.mean(axis=0), self.residual.mean(axis=0))
+
+    @property
+    def between(self) -> Floats:
+        """How far each pairing's c_A lies from the value, (3, sets)."""
+        return _ratio(self.product, self.residual) - self.value
+
+
+def _ratio(top: Floats, bottom: Floats) -> Floats:
+    return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 1e-9)
+
+
+@dataclass(frozen=True, eq=False)
+class FoldRidges:
+    """The regressions on the columns of a basis.
+
+    Attributes
+    ----------
+    grams
+        Σ ω·zzᵀ over the rows of each fold, z = (1, Φ, S̄, W), Σ ω = 1 over all: (folds, p + 3, p + 3).
+    owners
+        The places of the one or two features that each column belongs to, (p, 2).
+    effective
+        How many rows of equal weight the weights are worth.
+    """
+
+    grams: Floats
+    owners: Integers
+    effective: float
+
+    @property
+    def columns(self) -> int:
+        """P."""
+        return len(self.owners)
+
+    def members(self, features: Sequence[int]) -> Booleans:
+        """Return which columns belong to a set of features."""
+        inside = np.zeros(int(self.owners.max(initial=-1)) + 1, dtype=np.bool_)
+        inside[[feature for feature in features if feature < inside.size]] = True
+        return np.asarray(inside[self.owners].all(axis=1))
+
+    @cached_property
+    def _moments(self) -> list[tuple[Floats, Floats, Floats, Floats]]:
+        """Centred covariance, covariances with (S̄, W), and the means of Φ and of (S̄, W), for each part."""
+        found = []
+        p = self.columns
+        for part in PARTS:
+            gram = self.grams[list(part)].sum(axis=0)
+            gram = gram / gram[0, 0]
+            mean, level = gram[0, 1 : p + 1], gram[0, p + 1 :]
+            covariance = gram[1 : p + 1, 1 : p + 1] - np.outer(mean, mean)
+            cross = gram[1 : p + 1, p + 1 :] - np.outer(mean, level)
+            found.append((covariance, cross, mean, level))
+        return found
+
+    @cached_property
+    def penalties(self) -> tuple[float, float]:
+        """The ridge penalties of e and of m with the least held-out loss, added to a covariance."""
+        losses = np.zeros((len(PENALTIES), 2))
+        for part, (covariance, cross, mean, level) in zip(PARTS, self._moments, strict=True):
+            values, vectors = np.linalg.eigh(covariance)
+            rest = self.grams[[fold for fold in range(FOLDS) if fold not in part]].sum(axis=0)
+            turned = vectors.T @ cross
+            for row, penalty in enumerate(self._scaled_penalties):
+                slopes = vectors @ (turned / (np.maximum(values, 0.0) + penalty)[:, None])
+                for target in (0, 1):
+                    v = _residual_vector(slopes[:, target], mean, level, target)
+                    losses[row, target] += float(v @ rest @ v)
+        best = losses.argmin(axis=0)
+        return self._scaled_penalties[best[0]], self._scaled_penalties[best[1]]
+
+    @property
+    def _scaled_penalties(self) -> list[float]:
+        return [penalty / (0.4 * self.effective) for penalty in PENALTIES]
+
+    @cached_property
+    def _inverses(self) -> list[tuple[Floats, Floats]]:
+        """(C + penalty)⁻¹ of each part, for e and for m."""
+        eye = np.eye(self.columns)
+        return [
+            tuple(cho_solve(cho_factor(c + penalty * eye, lower=True), eye) for penalty in self.penalties)  # type: ignore[misc]
+            for c, *_ in self._moments
+        ]
+
+    def single_sets(self, sets: Sequence[Sequence[int]]) -> list[Floats]:
+        """Return the residual vectors of small sets, each solved by itself: (parts) × (2, p + 3, sets)."""
+        masks = [np.flatnonzero(self.members(one)) for one in sets]
+        return [self._solved(part, masks) for part in range(len(PARTS))]
+
+    def _solved(self, part: int, masks: Sequence[Integers]) -> Floats:
+        covariance, cross, mean, level = self._moments[part]
+        vectors = np.empty((2, self.columns + 3, len(masks)))
+        for place, own in enumerate(masks):
+            block = covariance[np.ix_(own, own)]
+            for target, penalty in enumerate(self.penalties):
+                slopes = np.zeros(self.columns)
+                if own.size:
+                    factor = cho_factor(block + penalty * np.eye(own.size), lower=True)
+                    slopes[own] = cho_solve(factor, cross[own, target])
+                vectors[target, :, place] = _residual_vector(slopes, mean, level, target)
+        return vectors
+
+    def left_out(self, sets: Sequence[Sequence[int]]) -> list[Floats]:
+        """Return the residual vectors of all features but those of each set.
+
+        With K = (C + penalty)⁻¹ and slopes β, leaving out the columns B leaves β − K_{·B} K_BB⁻¹ β_B.
+        """
+        gone = [self._columns_of(one) for one in sets]
+        found = []
+        for (_, cross, mean, level), inverses in zip(self._moments, self._inverses, strict=True):
+            vectors = np.empty((2, self.columns + 3, len(gone)))
+            for target, inverse in enumerate(inverses):
+                slopes = inverse @ cross[:, target]
+                for place, out in enumerate(gone):
+                    kept = slopes
+                    if out.size:
+                        kept = slopes - inverse[:, out] @ np.linalg.solve(inverse[np.ix_(out, out)], slopes[out])
+                        kept[out] = 0.0
+                    vectors[target, :, place] = _residual_vector(kept, mean, level, target)
+            found.append(vectors)
+        return found
+
+    def _columns_of(self, features: Sequence[int]) -> Integers:
+        return np.flatnonzero(np.isin(self.owners, list(features)).any(axis=1))
+
+    def leading_sets(self, order: Sequence[int]) -> list[Floats]:
+        """Return the residual vectors of ∅, {1st}, {1st, 2nd}, … along an order of the features.
+
+        With the columns sorted by when they enter, each set's Cholesky factor is a leading block of the whole one.
+        """
+        place = np.empty(len(order), dtype=np.intp)
+        place[list(order)] = np.arange(len(order))
+        enters = place[self.owners].max(axis=1)
+        by_entry = np.argsort(enters, kind="stable")
+        sizes = np.searchsorted(enters[by_entry], np.arange(-1, len(order)), side="right")
+        found = []
+        for covariance, cross, mean, level in self._moments:
+            sorted_covariance = covariance[np.ix_(by_entry, by_entry)]
+            vectors = np.empty((2, self.columns + 3, len(sizes)))
+            for target, penalty in enumerate(self.penalties):
+                factor = np.linalg.cholesky(sorted_covariance + penalty * np.eye(self.columns))
+                half = solve_triangular(factor, cross[by_entry, target], lower=True, check_finite=False)
+                for at, size in enumerate(sizes):
+                    slopes = np.zeros(self.columns)
+                    if size:
+                        block = factor[:size, :size]
+                        slopes[by_entry[:size]] = solve_triangular(
+                            block, half[:size], lower=True, trans="T", check_finite=False
+                        )
+                    vectors[target, :, at] = _residual_vector(slopes, mean, level, target)
+            found.append(vectors)
+        return found
+
+    def means(self, vectors: Sequence[Floats]) -> SetMeans:
+        """Return the means of r, q and (W − m)² of sets over all rows, for each pairing."""
+        count = vectors[0].shape[2]
+        product, residual, left = (np.zeros((3, count)) for _ in range(3))
+        for fold, pairings in enumerate(PAIRINGS):
+            moved = {part: self.grams[fold] @ vectors[part] for pair in pairings for part in pair}
+            for number, (a, b) in enumerate(pairings):
+                ea, ma, eb = vectors[a][0], vectors[a][1], vectors[b][0]
+                product[number] += 0.5 * ((ea * moved[b][1]).sum(axis=0) + (eb * moved[a][1]).sum(axis=0))
+                residual[number] += (ea * moved[b][0]).sum(axis=0)
+                left[number] += (ma * moved[b][1]).sum(axis=0)
+        return SetMeans(product, residual, left)
+
+    def row_values(self, z: Floats, fold: Integers, vectors: Sequence[Floats]) -> tuple[Floats, Floats, Floats]:
+        """Return r, q and (W − m)² of rows z = (1, Φ, S̄, W) for each set, (n, sets), averaged over pairings."""
+        shape = (len(z), vectors[0].shape[2])
+        product, residual, left = np.empty(shape), np.empty(shape), np.empty(shape)
+        for number, pairings in enumerate(PAIRINGS):
+            here = np.flatnonzero(fold == number)
+            if not here.size:
+                continue
+            parts = {part for pair in pairings for part in pair}
+            e = {part: z[here] @ vectors[part][0] for part in parts}
+            m = {part: z[here] @ vectors[part][1] for part in parts}
+            product[here] = np.mean([0.5 * (e[a] * m[b] + e[b] * m[a]) for a, b in pairings], axis=0)
+            residual[here] = np.mean([e[a] * e[b] for a, b in pairings], axis=0)
+            left[here] = np.mean([m[a] * m[b] for a, b in pairings], axis=0)
+        return product, residual, left
+
+
+def _residual_vector(slopes: Floats, mean: Floats, level: Floats, target: int) -> Floats:
+    """Return v with z·v = S̄ − e(x) (target 0) or W − m(x) (target 1), z = (1, Φ, S̄, W)."""
+    vector = np.concatenate([[float(mean @ slopes) - level[target]], -slopes, [0.0, 0.0]])
+    vector[len(slopes) + 1 + target] = 1.0
+    return vector

@@ -1,0 +1,149 @@
+"""c_A of many sets of features at once, with the influence of every row: what joint(j) and Shapley values are made of.
+
+Where all features together have few values for the rows, e and m are means of their joint values; otherwise they are
+ridge regressions on a basis (`estimators.ridges`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tiltlens.estimators.cells import joint_codes
+from tiltlens.estimators.feature_gap import CellSums, Coefficient, cell_coefficient, coefficient
+from tiltlens.estimators.influence import Integers, Rows
+from tiltlens.estimators.ridges import FoldRidges
+from tiltlens.paper.checks import Floats
+
+BLOCK = 32  # sets whose rows are looked at together
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SetCoefficients:
+    """c_A of some sets: their values, each row's part in their errors (n, sets), and what lies between pairings."""
+
+    values: Floats
+    influence: Floats
+    between: Floats
+
+    def combined(self, weights: Floats) -> SetCoefficients:
+        """Return linear combinations of them, `weights` being (sets, combinations)."""
+        return SetCoefficients(self.values @ weights, self.influence @ weights, self.between @ weights)
+
+
+def covariance(influence: Floats, between: Floats) -> Floats:
+    """Return the covariance of numbers from rows' influences and from how far pairings lie from their mean.
+
+    The rows behind pairings are the same, but the models are not: their variance counts twice, as in a cross-fit.
+    """
+    pairings = max(len(between), 1)
+    return np.asarray(influence.T @ influence + 2.0 / pairings * (between.T @ between))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellSets:
+    """Sets of discrete features by their joint values.
+
+    Attributes
+    ----------
+    sums
+        Over all rows, by joint value of all features.
+    levels
+        The features' codes in each joint value, (values, features).
+    codes, outcome, at
+        The joint value and the score of the rows whose influence is wanted, and these rows.
+    """
+
+    sums: CellSums
+    levels: Integers
+    codes: Integers
+    outcome: Floats
+    at: Rows
+    leaves_one_out: bool = True
+
+    @property
+    def features(self) -> int:
+        """How many there are."""
+        return int(self.levels.shape[1])
+
+    def coefficient(self, features: Sequence[int]) -> Coefficient:
+        """Return c_A of one set."""
+        cell: Integers = np.zeros(len(self.levels), dtype=np.intp)
+        if len(features):
+            cell = joint_codes(self.levels[:, list(features)])[0]
+        return cell_coefficient(self.at, self.outcome, cell[self.codes], self.sums.merged(cell), self.leaves_one_out)
+
+    def sets(self, sets: Sequence[Sequence[int]]) -> SetCoefficients:
+        """Return c_A of some sets."""
+        return _stacked(self.at, [self.coefficient(one) for one in sets])
+
+    def left_out(self) -> SetCoefficients:
+        """Return c of all features, then of all but each one."""
+        every = range(self.features)
+        return self.sets([list(every), *([other for other in every if other != one] for one in every)])
+
+    def along(self, order: Sequence[int]) -> SetCoefficients:
+        """Return c of ∅, {1st}, {1st, 2nd}, … along an order of the features."""
+        return self.sets([order[:size] for size in range(len(order) + 1)])
+
+
+def _stacked(at: Rows, found: Sequence[Coefficient]) -> SetCoefficients:
+    influence = np.column_stack([one.estimate(at).influence for one in found])
+    return SetCoefficients(np.array([one.value for one in found]), influence, np.zeros((1, len(found))))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RidgeSets:
+    """Sets of any features by ridge regressions on a basis.
+
+    `z` holds (1, Φ, S̄, W) of the rows whose influence is wanted, `fold` their folds and `at` these rows.
+    """
+
+    ridges: FoldRidges
+    features: int
+    z: Floats
+    fold: Integers
+    at: Rows
+
+    def coefficients(self, features: Sequence[int]) -> tuple[list[Coefficient], Floats]:
+        """Return c_A of each single feature, and how far pairings lie from it, (3, features)."""
+        vectors = self.ridges.single_sets([[one] for one in features])
+        means = self.ridges.means(vectors)
+        product, residual, left = self.ridges.row_values(self.z, self.fold, vectors)
+        of_all = [part.mean(axis=0) for part in (means.product, means.residual, means.left)]
+        found = [
+            coefficient(product[:, k], residual[:, k], left[:, k], *(float(part[k]) for part in of_all))
+            for k in range(len(features))
+        ]
+        return found, means.between
+
+    def sets(self, sets: Sequence[Sequence[int]]) -> SetCoefficients:
+        """Return c_A of some sets."""
+        parts = [self._made(self.ridges.single_sets(sets[k : k + BLOCK])) for k in range(0, len(sets), BLOCK)]
+        return _joined(parts)
+
+    def left_out(self) -> SetCoefficients:
+        """Return c of all features, then of all but each one."""
+        sets = [[], *([one] for one in range(self.features))]
+        return _joined([self._made(self.ridges.left_out(sets[k : k + BLOCK])) for k in range(0, len(sets), BLOCK)])
+
+    def along(self, order: Sequence[int]) -> SetCoefficients:
+        """Return c of ∅, {1st}, {1st, 2nd}, … along an order of the features."""
+        return self._made(self.ridges.leading_sets(order))
+
+    def _made(self, vectors: list[Floats]) -> SetCoefficients:
+        means = self.ridges.means(vectors)
+        product, residual, _ = self.ridges.row_values(self.z, self.fold, vectors)
+        values, spread = means.value, means.residual.mean(axis=0)
+        half = np.divide(0.5 * (product - values * residual), spread, out=np.zeros_like(product), where=spread > 1e-9)
+        return SetCoefficients(values, self.at.influences(half), means.between)
+
+
+def _joined(parts: Sequence[SetCoefficients]) -> SetCoefficients:
+    return SetCoefficients(
+        np.concatenate([part.values for part in parts]),
+        np.hstack([part.influence for part in parts]),
+        np.hstack([part.between for part in parts]),
+    )

@@ -1,0 +1,191 @@
+"""Which column plays which part: the arguments of an audit as columns of its table.
+
+Arrays that are given beside a table become columns of it, so that one reader serves every engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from tiltlens.engines.columns import column_of_values
+from tiltlens.engines.messages import check_columns, listed, shown
+from tiltlens.errors import DataError
+from tiltlens.models.groups import JOINT, group_columns
+from tiltlens.models.scores import check_one_of_two, given_matrix, model_matrix, score_columns
+
+# Names of columns that stand beside those of the data: no table has a name with a NUL in it.
+GROUP, WEIGHT, MEMBERSHIP, LOG_ODDS = "\0group", "\0weight", "\0membership", "\0log-odds"
+HASH, PEOPLE, SCORE = "\0hash", "\0people", "\0score "  # a score is followed by its number
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """The arguments of `tiltlens.audit` that say what to compare, as the user gave them."""
+
+    group: Any
+    scores: Any
+    model: Any
+    membership: Any
+    weights: Any
+    features: str | Sequence[str] | None
+    exclude: str | Sequence[str] | None
+    favourable: Any
+    threshold: float | None
+    given: Mapping[str, Any] | None
+    reference: Any
+    audited: Any
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether a membership model is to be fitted."""
+        return self.membership is None or hasattr(self.membership, "fit")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnRoles:
+    """How a batch is to be read: which columns are what. It travels to every worker.
+
+    Attributes
+    ----------
+    name
+        Of the group.
+    labels
+        Of the outcomes, where the columns of the scores do not name them.
+    model
+        What makes the scores from the features, where no column has them.
+    membership
+        The column of P(audited|x); None where a model is to be fitted.
+    """
+
+    name: str
+    group: tuple[str, ...]
+    scores: tuple[str, ...]
+    labels: tuple[str, ...]
+    model: Any
+    features: tuple[str, ...]
+    favourable: Any
+    threshold: float | None
+    weights: str | None
+    given: Mapping[str, Any]
+    membership: str | None
+
+    @property
+    def columns(self) -> list[str]:
+        """All that is read."""
+        others = [*self.group, *self.scores, *self.given, self.membership, self.weights]
+        return list(dict.fromkeys([*self.features, *(name for name in others if name is not None)]))
+
+
+def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool) -> ColumnRoles:
+    """Return the roles of a table's columns; an array beside a table in memory gets a reserved name."""
+    group, scores = group_columns(request.group, names), score_columns(request.scores, names)
+    check_one_of_two(request.scores, request.model)
+    columns = {"group": bool(group), "scores": bool(scores)}
+    columns |= {name: isinstance(getattr(request, name), str) for name in ("membership", "weights")}
+    for argument, is_column in columns.items():
+        value = getattr(request, argument)
+        is_estimator = argument == "membership" and hasattr(value, "fit")
+        if not (is_column or is_estimator or may_have_arrays) and (value is not None or argument == "group"):
+            raise _must_be_column(argument, value)
+    for argument in ("membership", "weights"):
+        if columns[argument]:
+            check_columns(argument, [getattr(request, argument)], names)
+    given = _checked_given(request.given, names)
+    used = [*group, *scores, *given]
+    used += [getattr(request, argument) for argument in ("membership", "weights") if columns[argument]]
+    return ColumnRoles(
+        name=JOINT.join(group) if group else "group",
+        group=tuple(group) or (GROUP,),
+        scores=tuple(scores),
+        labels=(),
+        model=request.model,
+        features=tuple(feature_names(request.features, names, used, request.exclude)),
+        favourable=request.favourable,
+        threshold=request.threshold,
+        weights=_column(request.weights, columns["weights"], WEIGHT),
+        given=given,
+        membership=None if request.is_fitted else _column(request.membership, columns["membership"], MEMBERSHIP),
+    )
+
+
+def _column(value: Any, is_column: bool, reserved: str) -> str | None:
+    if value is None:
+        return None
+    return str(value) if is_column else reserved
+
+
+def _must_be_column(argument: str, value: Any) -> DataError:
+    hint = "put the values into a column of the data."
+    if argument == "membership":
+        hint = "put P(audited|x) into a column; or leave it out, and tiltlens fits a model on a sample of the rows."
+    return DataError(
+        f"`{argument}` must be the name of a column of data that is read in batches, got {shown(value)}.", hint
+    )
+
+
+def _checked_given(given: Any, names: Sequence[str]) -> dict[str, Any]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not given:
+        raise DataError(f"`given` must be a dict of column: value, got {shown(given)}.", "e.g. {'repaid': 1}.")
+    check_columns("given", given, names)
+    return dict(given)
+
+
+def feature_names(
+    features: str | Sequence[str] | None,
+    names: Sequence[str],
+    used: Sequence[str] = (),
+    exclude: str | Sequence[str] | None = None,
+) -> list[str]:
+    """Return the listed features, or by default every column that is neither used otherwise nor excluded."""
+    left_out = [] if exclude is None else [exclude] if isinstance(exclude, str) else list(exclude)
+    check_columns("exclude", left_out, names)
+    if features is None:
+        taken = {*used, *left_out}
+        chosen = [name for name in names if name not in taken]
+    else:
+        chosen = list(dict.fromkeys([features] if isinstance(features, str) else features))
+        check_columns("features", chosen, names)
+        both = [name for name in chosen if name in left_out]
+        if both:
+            raise DataError(
+                f"`exclude` must not name listed features, got {shown(both[0])}.", "list it in one of the two."
+            )
+    if not chosen:
+        raise DataError(
+            "`features` must name at least one column, got none.",
+            f"the columns are {listed(names)}; those used as group, score or weight are no features.",
+        )
+    return chosen
+
+
+def with_arrays(
+    table: pl.DataFrame, data: Any, request: Request, roles: ColumnRoles
+) -> tuple[pl.DataFrame, ColumnRoles]:
+    """Return a table in memory with what was given beside it as columns, and their roles.
+
+    `data` is the user's own table, whose features a model sees as it saw them when it was fitted.
+    """
+    columns: list[pl.Series] = []
+    for argument, reserved, name in (
+        ("group", GROUP, roles.group[0]),
+        ("weights", WEIGHT, roles.weights),
+        ("membership", MEMBERSHIP, roles.membership),
+    ):
+        if name == reserved:
+            columns.append(column_of_values(argument, getattr(request, argument), table.height).alias(reserved))
+    if roles.scores:
+        return table.with_columns(columns), roles
+    if request.model is not None:
+        matrix, labels = model_matrix(request.model, data, table, roles.features)
+    else:
+        matrix, labels = given_matrix(request.scores, table.height), ()
+    names = tuple(f"{SCORE}{y}" for y in range(matrix.shape[1]))
+    columns += [pl.Series(name, matrix[:, y]) for y, name in enumerate(names)]
+    labels = labels or tuple(str(y) for y in range(max(len(names), 2)))
+    return table.with_columns(columns), replace(roles, scores=names, labels=labels, model=None)

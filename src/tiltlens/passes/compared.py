@@ -1,0 +1,170 @@
+"""The sample's rows of the groups that are compared, in an order that depends on what they hold alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tiltlens.engines.batches import ROW
+from tiltlens.engines.hashing import row_hashes
+from tiltlens.errors import DataError, DistributionError
+from tiltlens.estimators.influence import Integers
+from tiltlens.models.features import Feature, feature_of
+from tiltlens.models.groups import ComparedGroups, compared_groups, natural_order
+from tiltlens.models.levels import Levels, feature_levels, value_levels
+from tiltlens.models.roles import GROUP, LOG_ODDS, SCORE, WEIGHT, ColumnRoles
+from tiltlens.models.values import ValueCounts, exact_counts
+from tiltlens.models.weights import check_unequal, not_found, scaled_weights
+from tiltlens.paper.checks import Floats
+from tiltlens.passes.survey import Survey
+from tiltlens.threads import in_threads
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ComparedRows:
+    """The sample's rows of the reference and of all audited groups.
+
+    Attributes
+    ----------
+    labels, group
+        The groups, the reference first, and the code of each row's.
+    weights
+        Divided by the largest of all rows.
+    channel
+        Scores, (n,) or (n, K); `favourable` is the column a person wants.
+    log_odds
+        As given; None where a model is to be fitted.
+    features, levels
+        The features on these rows; and how those with countable values are coded by all of them, with their codes.
+    table
+        Their features as they were read.
+    """
+
+    labels: tuple[str, ...]
+    group: Integers
+    weights: Floats
+    channel: Floats
+    favourable: int
+    log_odds: Floats | None
+    features: tuple[Feature, ...]
+    levels: dict[str, Levels]
+    codes: dict[str, Integers]
+    row_numbers: Integers
+    table: pl.DataFrame
+    is_complete: bool
+    largest_weight: float
+
+    @property
+    def outcome(self) -> Floats:
+        """The score whose gap is measured."""
+        return self.channel if self.channel.ndim == 1 else np.asarray(self.channel[:, self.favourable])
+
+
+def who_is_compared(roles: ColumnRoles, survey: Survey, reference: Any, audited: Any) -> ComparedGroups:
+    """Return who is compared with whom, after checks that the survey's rows allow it."""
+    for column, is_present in survey.is_present.items():
+        if not is_present:
+            raise not_found(column, roles.given[column], list(survey.seen[column]))
+    kept = survey.read - sum(survey.left_out.values())
+    if not kept:
+        if survey.left_out["missing_score"] == survey.read:
+            raise DistributionError(
+                "`scores` must be known for some rows, got only missing values.", "check the column."
+            )
+        raise DataError(
+            f"the data must have rows left to compare, got none of {survey.read}.", f"left out: {survey.left_out}."
+        )
+    counts = {label: survey.sample.counts[label] for label in sorted(survey.sample.counts, key=natural_order)}
+    groups = compared_groups(roles.name, counts, kept, reference, audited)
+    if len(groups.audited) > 1 and roles.membership is not None:
+        raise DataError(
+            f"`membership` must be None or an estimator for several audited groups, got values for "
+            f"{len(groups.audited)} of them.",
+            "name one audited group: P(audited|x) is another one for each.",
+        )
+    outside = sum(survey.outside.get(label, 0) for label in (groups.reference, *groups.audited))
+    if outside:
+        raise DataError(
+            f"`membership` must lie strictly between 0 and 1, got {outside} rows that do not.",
+            "it is P(audited|x); 0 or 1 says that the groups do not overlap there: leave such rows out.",
+        )
+    return groups
+
+
+def compared_rows(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) -> ComparedRows:
+    """Return the sample's rows of these groups."""
+    labels = (groups.reference, *groups.audited)
+    ranges = [survey.weight_range[label] for label in labels]
+    least, largest = min(low for low, _ in ranges), max(high for _, high in ranges)
+    check_unequal(least, largest)
+    frame = survey.sample.frame
+    if set(survey.sample.counts) - set(labels):
+        frame = frame.filter(pl.col(GROUP).is_in(labels))
+    is_weighted, is_complete = roles.weights is not None, survey.sample.is_complete
+    frame = frame.with_columns(pl.Series(WEIGHT, scaled_weights(frame[WEIGHT].to_numpy(), largest)))
+    counts = _value_counts(roles, survey, frame, is_weighted)
+
+    def encoded(name: str) -> tuple[Feature, Levels | None, Levels]:
+        is_counted = is_complete or survey.values[name].frame is not None
+        levels = feature_levels(name, counts[name], labels, is_weighted, not is_counted)
+        fine = value_levels(name, counts[name], labels, levels) if is_counted else None
+        return feature_of(levels, frame[name]), fine, levels
+
+    every = in_threads(encoded, list(roles.features), frame.height)
+    features = tuple(feature for feature, _, _ in every)
+    order = _canonical_order(frame, [feature.name for feature in features if feature.in_membership])
+    frame = frame[pl.Series(order, dtype=pl.UInt32)]
+    fine = {levels.name: levels for _, levels, _ in every if levels is not None}
+    scores = [name for name in frame.columns if name.startswith(SCORE)]
+    channel = frame[scores[0]].to_numpy() if len(scores) == 1 else frame.select(scores).to_numpy()
+    numbers = frame[ROW].to_numpy() if ROW in frame.columns else np.arange(frame.height)
+    return ComparedRows(
+        labels=labels,
+        group=_codes(frame[GROUP], labels),
+        weights=frame[WEIGHT].to_numpy(),
+        channel=channel,
+        favourable=survey.favourable,
+        log_odds=frame[LOG_ODDS].to_numpy() if LOG_ODDS in frame.columns else None,
+        features=tuple(feature.rows(order) for feature in features),
+        levels=fine,
+        codes={name: levels.codes(frame[name]) for name, levels in fine.items()},
+        row_numbers=numbers,
+        table=frame.select(roles.features),
+        is_complete=is_complete,
+        largest_weight=largest,
+    )
+
+
+def _codes(column: pl.Series, labels: tuple[str, ...]) -> Integers:
+    return column.cast(pl.Enum(labels)).to_physical().cast(pl.Int64).to_numpy()
+
+
+def _value_counts(
+    roles: ColumnRoles, survey: Survey, frame: pl.DataFrame, is_weighted: bool
+) -> Mapping[str, ValueCounts]:
+    """Return the counts of each feature's values: of all rows where these are counted, else of the sample's."""
+    labels = frame[GROUP].unique().sort()
+    codes = frame[GROUP].cast(pl.Enum(labels)).to_physical().cast(pl.Int64).to_numpy()
+    weights = frame[WEIGHT].to_numpy() if is_weighted else None
+
+    def counted(name: str) -> ValueCounts:
+        if not survey.sample.is_complete and survey.values[name].frame is not None:
+            return survey.values[name]
+        counts = exact_counts(frame[name], codes, labels, weights)
+        return counts if survey.sample.is_complete else ValueCounts(counts.parts, survey.values[name].ranges)
+
+    return dict(zip(roles.features, in_threads(counted, list(roles.features), frame.height), strict=True))
+
+
+def _canonical_order(frame: pl.DataFrame, telling: list[str]) -> Integers:
+    """Return an order of the rows that depends on what they hold alone, so that folds do too.
+
+    Features that tell the groups nothing, such as row numbers, have no part in it.
+    """
+    scores = [name for name in frame.columns if name.startswith(SCORE)]
+    hashes = row_hashes({name: frame[name] for name in (*telling, GROUP, WEIGHT, *scores)})
+    return np.argsort(hashes, kind="stable")

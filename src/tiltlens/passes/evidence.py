@@ -1,0 +1,86 @@
+"""What an audit saw of two groups: sums over all rows, the sample's rows, and what was fitted on them.
+
+Every number of a comparison is a pure function of this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tiltlens.estimators.feature_gap import CellSums
+from tiltlens.estimators.influence import Integers, Rows
+from tiltlens.estimators.outputs import Scores
+from tiltlens.estimators.sets import CellSets, RidgeSets
+from tiltlens.models.design import Table
+from tiltlens.models.features import Feature
+from tiltlens.models.membership import Membership
+from tiltlens.models.regressions import Expectations
+from tiltlens.paper.checks import Floats
+from tiltlens.paper.moments import GroupMoments
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FeatureCells:
+    """A feature by all its values: the sample's codes, and the sums over all rows; None where values are numbers."""
+
+    codes: Integers
+    sums: CellSums
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """One audited group and the reference.
+
+    Attributes
+    ----------
+    audited, reference, comparisons
+        Who they are, and how many comparisons are made at once.
+    rows, everyone
+        The sample's rows; and the same standing for all rows, for what comes from sums over these.
+    scores, outcome, favourable
+        All scores; the score whose gap is measured, W(1|x) or that of the favourable class; the favourable outcome's.
+    channel
+        W(1|x) as (n,), or (n, K), as the correction function takes it.
+    features, cells, table
+        The features on these rows; by all their values, where they are discrete; and as models see them.
+    row_numbers
+        Of the sample's rows in the table, by which they are put back in order.
+    membership, log_odds, membership_name
+        Cross-fitted or given membership, None for plug-in values; the log-odds of one fit on all rows of the sample;
+        what the model is called.
+    moments
+        Of (log-odds, scores) in the audited and in the reference group.
+    mean_exponential
+        log E1[e^ℓ] over all rows, ℓ being the given log-odds; None where they are fitted.
+    expectations, sets, shown
+        E[W|X]; the regressions on sets of features; and the places of the rows whose influence these have. None where
+        no feature can be regressed on.
+    score_is_of_features
+        Whether the score is made from the features alone, by the audited model itself.
+    is_sampled
+        Whether there are more rows than the sample's.
+    """
+
+    audited: str
+    reference: str
+    comparisons: int
+    rows: Rows
+    everyone: Rows
+    scores: Scores
+    outcome: Scores
+    favourable: Scores
+    channel: Floats
+    features: tuple[Feature, ...]
+    cells: dict[str, FeatureCells]
+    table: Table
+    row_numbers: Integers
+    membership: Membership | None
+    log_odds: Floats
+    membership_name: str
+    moments: tuple[GroupMoments, GroupMoments]
+    mean_exponential: float | None
+    expectations: Expectations | None
+    sets: CellSets | RidgeSets | None
+    shown: Integers
+    score_is_of_features: bool
+    is_sampled: bool

@@ -1,0 +1,236 @@
+"""What is fitted on the sample: the membership model, and the regressions on the features."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tiltlens.engines.arrays import moments_by_group
+from tiltlens.estimators.cells import joint_codes
+from tiltlens.estimators.feature_gap import cell_sums_of
+from tiltlens.estimators.influence import Integers, Population, Rows
+from tiltlens.estimators.outputs import Scores
+from tiltlens.estimators.ridges import FOLDS, FoldRidges
+from tiltlens.estimators.sets import CellSets, RidgeSets
+from tiltlens.models.basis import basis_grams, basis_of
+from tiltlens.models.design import Table
+from tiltlens.models.features import design_columns
+from tiltlens.models.membership import (
+    Membership,
+    area_under_curve,
+    check_overlap,
+    chosen_membership,
+    estimator_membership,
+    fitted_log_odds,
+    given_membership,
+    prior_log_odds,
+    row_folds,
+    wrap_estimator_errors,
+)
+from tiltlens.models.paper_fit import logistic_log_odds
+from tiltlens.models.regressions import Expectations, expectations
+from tiltlens.paper.checks import Floats
+from tiltlens.paper.moments import GroupMoments
+from tiltlens.passes.compared import ComparedRows
+from tiltlens.passes.evidence import Evidence, FeatureCells
+from tiltlens.passes.sums import GroupSums
+from tiltlens.progress import stage
+from tiltlens.threads import in_threads
+
+SHOWN_ROWS = 20_000  # whose influence tells a standard error: its spread is then known to one per cent
+MOST_CELL_FEATURES = 10
+ROWS_A_CELL = 5  # of the smaller group, on average, for joint values to be regressed on by their means
+GRAM_WORK = 4e10  # products that Gram matrices may take: rows × columns²
+MEMBERSHIP, REGRESSIONS = 0.5, 0.8  # of the time of a comparison's fits, about
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FitSettings:
+    """How models are fitted: `folds` is None for plug-in values."""
+
+    folds: int | None
+    seed: int
+    membership: Any  # an estimator to cross-fit, else None
+    native: Any  # the features as the user gave them, for that estimator; None where they were never together
+    score_is_of_features: bool
+
+
+def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSettings) -> Evidence:
+    """Return the evidence on one audited group and the reference."""
+    code = rows.labels.index(label)
+    index = np.flatnonzero((rows.group == code) | (rows.group == 0))
+    is_all = index.size == rows.group.size
+    sample = Rows.of(rows.group[index] == code, rows.weights[index])
+    everyone = sample if rows.is_complete else sample.standing_for(_population(sums, code))
+    features = tuple(rows.features if is_all else in_threads(lambda one: one.rows(index), rows.features, index.size))
+    table = design_columns(sorted(features, key=lambda feature: feature.name))
+    channel = rows.channel[index]
+    scores = _scores(channel, sums.moments[code], sums.moments[0])
+    outcome = scores.outcome(1 if channel.ndim == 1 else rows.favourable)
+    with stage(0.0, MEMBERSHIP, "membership model"):
+        membership, log_odds, name = _membership(rows, index, sample, everyone, features, settings)
+    with stage(MEMBERSHIP, REGRESSIONS, "regressions"):
+        expected = _expectations(sample, table, outcome.column, membership, settings)
+    cells = {one: FeatureCells(codes[index], sums.cells[one].of(code, 0)) for one, codes in rows.codes.items()}
+    shown = _shown_rows(index.size)
+    with stage(REGRESSIONS, 1.0, "regressions"):
+        sets = _sets(sample, outcome.column, cells, table, membership, shown, settings)
+    return Evidence(
+        audited=label,
+        reference=rows.labels[0],
+        comparisons=len(rows.labels) - 1,
+        rows=sample,
+        everyone=everyone,
+        scores=scores,
+        outcome=outcome,
+        favourable=scores.outcome(rows.favourable),
+        channel=channel,
+        features=features,
+        cells=cells,
+        table=table,
+        row_numbers=rows.row_numbers[index],
+        membership=membership,
+        log_odds=log_odds,
+        membership_name=name,
+        moments=_moments(rows, sums, code, sample, log_odds, channel),
+        mean_exponential=None
+        if rows.log_odds is None
+        else sums.shift + math.log(sums.exponential[0] / sums.moments[0].weight),
+        expectations=expected,
+        sets=sets,
+        shown=shown,
+        score_is_of_features=settings.score_is_of_features,
+        is_sampled=not rows.is_complete,
+    )
+
+
+def _population(sums: GroupSums, code: int) -> Population:
+    audited, reference = sums.moments[code], sums.moments[0]
+    squares = [float(sums.square[one]) / sums.moments[one].weight ** 2 for one in (code, 0)]
+    return Population(audited.rows, reference.rows, audited.weight, reference.weight, squares[0], squares[1])
+
+
+def _scores(channel: Floats, audited: GroupMoments, reference: GroupMoments) -> Scores:
+    """Return the sample's scores with the means and covariances of all rows; W_0 is what W_1, W_2, … leave."""
+    parts = (audited.mean[1:], reference.mean[1:], audited.covariance[1:, 1:], reference.covariance[1:, 1:])
+    if channel.ndim == 1:
+        return Scores(channel[:, None], *parts)
+    others = channel.shape[1] - 1
+    mix, level = np.hstack([-np.ones((others, 1)), np.eye(others)]), np.eye(1 + others)[0]
+    means = [level + parts[k] @ mix for k in (0, 1)]
+    return Scores(channel, means[0], means[1], mix.T @ parts[2] @ mix, mix.T @ parts[3] @ mix)
+
+
+def _moments(
+    rows: ComparedRows, sums: GroupSums, code: int, sample: Rows, log_odds: Floats, channel: Floats
+) -> tuple[GroupMoments, GroupMoments]:
+    """Return the moments of (log-odds, scores): of all rows where the log-odds are given, else of the sample's."""
+    if rows.log_odds is not None:
+        return sums.moments[code], sums.moments[0]
+    weights = None if (sample.weights == 1).all() else sample.weights
+    reference, audited = moments_by_group(log_odds, channel, sample.audited, 2, weights)
+    return audited, reference
+
+
+def _membership(
+    rows: ComparedRows, index: Integers, sample: Rows, everyone: Rows, features: Any, settings: FitSettings
+) -> tuple[Membership | None, Floats, str]:
+    """Return the membership of these rows, cross-fitted or given (None for plug-in values), log-odds and a name.
+
+    Log-odds have the prior of all rows, whatever share of each group the sample has.
+    """
+    if rows.log_odds is not None:
+        log_odds = rows.log_odds[index]
+        given = given_membership(
+            sample, log_odds - prior_log_odds(everyone) + prior_log_odds(sample), area_under_curve(sample, log_odds)
+        )
+        return None if settings.folds is None else given, log_odds, "given"
+    membership, log_odds, name = _fitted(rows, index, sample, features, settings)
+    return membership, log_odds - prior_log_odds(sample) + prior_log_odds(everyone), name
+
+
+def _fitted(
+    rows: ComparedRows, index: Integers, sample: Rows, features: Any, settings: FitSettings
+) -> tuple[Membership | None, Floats, str]:
+    if settings.membership is not None:
+        return _of_estimator(rows, index, sample, settings)
+    if settings.folds is None:
+        log_odds = logistic_log_odds(features, sample.audited, sample.weights)
+        check_overlap(area_under_curve(sample, log_odds))
+        return None, log_odds, "logistic"
+    chosen = chosen_membership(sample, design_columns(features), settings.folds, settings.seed)
+    return chosen, chosen.log_odds, chosen.name
+
+
+def _of_estimator(
+    rows: ComparedRows, index: Integers, sample: Rows, settings: FitSettings
+) -> tuple[Membership | None, Floats, str]:
+    from sklearn.utils import _safe_indexing
+
+    estimator = settings.membership
+    if settings.native is None:
+        inputs: Any = rows.table[pl.Series(index, dtype=pl.UInt32)]
+    else:
+        inputs = _safe_indexing(settings.native, rows.row_numbers[index])
+    with wrap_estimator_errors(estimator):
+        if settings.folds is None:
+            everyone = np.ones(index.size, dtype=np.bool_)
+            return None, fitted_log_odds(sample, estimator, inputs, everyone), type(estimator).__name__
+        fitted = estimator_membership(sample, estimator, inputs, settings.folds, settings.seed)
+        return fitted, fitted.log_odds, type(estimator).__name__
+
+
+def _expectations(
+    sample: Rows, table: Table, outcome: Floats, membership: Membership | None, settings: FitSettings
+) -> Expectations | None:
+    if settings.folds is None:
+        return None
+    return expectations(sample, table, outcome, membership, settings.folds, settings.seed)
+
+
+def _shown_rows(size: int) -> Integers:
+    """Return the places of all rows, or of evenly many of them; their order tells nothing about them."""
+    return np.arange(0, size, -(-size // SHOWN_ROWS))
+
+
+def _sets(
+    sample: Rows,
+    outcome: Floats,
+    cells: dict[str, FeatureCells],
+    table: Table,
+    membership: Membership | None,
+    shown: Integers,
+    settings: FitSettings,
+) -> CellSets | RidgeSets:
+    """Return the regressions on sets of the table's features: by joint values where these are few, else by ridges."""
+    if len(table) <= MOST_CELL_FEATURES and all(name in cells for name in table):
+        key, levels = joint_codes(np.column_stack([cells[name].codes for name in table]))
+        if ROWS_A_CELL * len(levels) <= min(sample.count0, sample.count1):
+            sums = cell_sums_of(sample, outcome, key, len(levels))
+            at = _standing_for(sample, shown, np.arange(len(outcome)))
+            return CellSets(sums, levels, key[shown], outcome[shown], at, settings.folds is not None)
+    audited = sample.audited.astype(np.float64)
+    omega = 0.5 * (sample.audited_share + sample.reference_share)
+    basis = basis_of(table, audited, outcome, omega, settings.seed)
+    columns = len(basis.owners) + 3
+    index = np.arange(0, len(outcome), max(math.ceil(len(outcome) * columns**2 / GRAM_WORK), 1))
+    fold = (
+        row_folds(sample.audited, FOLDS, settings.seed)
+        if membership is None or membership.is_known
+        else membership.fold
+    )
+    grams = basis_grams(basis, table, audited, outcome, omega, fold, index)
+    effective = 1.0 / float((omega[index] / omega[index].sum()) @ (omega[index] / omega[index].sum()))
+    ridges = FoldRidges(grams, basis.owners, effective)
+    at = _standing_for(sample, shown, index)
+    return RidgeSets(ridges, len(table), basis.rows(table, shown, audited, outcome), fold[shown], at)
+
+
+def _standing_for(sample: Rows, shown: Integers, index: Integers) -> Rows:
+    """Return some rows of the sample that stand for those which a regression used."""
+    used = Rows.of(sample.audited[index], sample.weights[index])
+    return Rows.of(sample.audited[shown], sample.weights[shown]).standing_for(used.as_population)

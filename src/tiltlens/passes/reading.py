@@ -1,0 +1,126 @@
+"""A batch as the rows that count: who they are, what they score, what they weigh."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tiltlens.engines.batches import ROW
+from tiltlens.engines.factorize import factorize_texts
+from tiltlens.models.groups import UNKNOWN, factorize_groups
+from tiltlens.models.roles import ColumnRoles
+from tiltlens.models.scores import Channel, RowName, channel_of
+from tiltlens.models.weights import check_sample_weight, equals_mask, numbers_of
+from tiltlens.paper.checks import Floats
+
+Booleans = NDArray[np.bool_]
+ONE_AT_A_TIME = Lock()  # a user's model may not be made for several threads
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """The rows of a batch that count.
+
+    Attributes
+    ----------
+    table
+        Their columns.
+    read, left_out, unknown
+        How many rows there were, how many were left out for which reason, and how many have no known group.
+    channel
+        Of the whole batch; `scores`, (n,) or (n, K), are those of the rows that count.
+    group, labels
+        The code of each row's group, and what each code stands for.
+    weights
+        One number that stands for all rows where none are given.
+    log_odds
+        Of being audited, as given; not finite where the membership is not between 0 and 1; None where none is given.
+    """
+
+    table: pl.DataFrame
+    read: int
+    left_out: dict[str, int]
+    unknown: int
+    channel: Channel
+    scores: Floats
+    group: NDArray[np.int64]
+    labels: tuple[str, ...]
+    weights: Floats
+    log_odds: Floats | None
+
+    @property
+    def score_columns(self) -> Floats:
+        """(m, n): one row for each column of scores."""
+        return np.atleast_2d(self.scores.T)
+
+
+def reading(roles: ColumnRoles, table: pl.DataFrame) -> Reading:
+    """Return the rows of a batch that count."""
+    row_name = _row_name(table)
+    channel = _channel(roles, table, row_name)
+    weights = check_sample_weight(roles.weights, table, row_name)
+    keep, left_out = _kept(roles, table, channel, weights)
+    group, labels = _groups(roles, table)
+    unknown = int((keep & (group == UNKNOWN)).sum())
+    keep &= group != UNKNOWN
+    scores, kept = channel.scores, table
+    if not keep.all():
+        kept, scores, weights, group = table.filter(keep), scores[keep], weights[keep], group[keep]
+    log_odds = None if roles.membership is None else _logit(numbers_of("membership", kept[roles.membership]))
+    return Reading(kept, table.height, left_out, unknown, channel, scores, group, labels, weights, log_odds)
+
+
+def _row_name(table: pl.DataFrame) -> RowName:
+    """Return how a message calls a row: by its number in the table, where rows have an order."""
+    if ROW in table.columns:
+        return lambda row: f"row {table[ROW][row]}"
+    return "row {} of a batch".format
+
+
+def _channel(roles: ColumnRoles, table: pl.DataFrame, row_name: RowName) -> Channel:
+    with nullcontext() if roles.model is None else ONE_AT_A_TIME:
+        return channel_of(
+            table,
+            table,
+            scores=list(roles.scores) or None,
+            model=roles.model,
+            features=roles.features,
+            favourable=roles.favourable,
+            threshold=roles.threshold,
+            labels=roles.labels,
+            row_name=row_name,
+        )
+
+
+def _groups(roles: ColumnRoles, table: pl.DataFrame) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Return a code per row, −1 where the group is unknown, and the label of each code."""
+    columns = [table[name] for name in roles.group]
+    if len(columns) == 1 and columns[0].dtype == pl.String:
+        texts, codes = factorize_texts(columns[0], first=0, missing=UNKNOWN)
+        return codes, tuple(texts)
+    return factorize_groups(roles.name, columns)
+
+
+def _logit(chance: Floats) -> Floats:
+    """Return log p/(1 − p), wrong by the rounding of 1 at most, and made several times faster than by scipy."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        odds = 1.0 - chance
+        np.divide(chance, odds, out=odds)
+        return np.log(odds, out=odds)
+
+
+def _kept(
+    roles: ColumnRoles, table: pl.DataFrame, channel: Channel, weights: Floats
+) -> tuple[Booleans, dict[str, int]]:
+    """Return which rows count, and how many do not for which reason; the first reason counts."""
+    keep, left_out = np.ones(table.height, dtype=np.bool_), {}
+    reasons = {f"not_given_{column}": ~equals_mask(table[column], value) for column, value in roles.given.items()}
+    for reason, rows in (reasons | {"missing_score": channel.missing, "zero_weight": weights == 0}).items():
+        left_out[reason] = int((keep & rows).sum())
+        keep &= ~rows
+    return keep, left_out

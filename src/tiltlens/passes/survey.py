@@ -1,0 +1,175 @@
+"""The first pass: who is there, which values the features take, and a sample of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tiltlens.engines.batches import ROW
+from tiltlens.engines.factorize import Factorized, factorize
+from tiltlens.engines.hashing import Hashes, row_hashes
+from tiltlens.models.roles import GROUP, HASH, LOG_ODDS, SCORE, WEIGHT, ColumnRoles
+from tiltlens.models.values import ValueCounts, value_counts
+from tiltlens.paper.checks import Floats
+from tiltlens.passes.reading import Reading, reading
+from tiltlens.passes.sample import HashThreshold, RowSample
+
+SEEN = 30  # values of a `given` column that a message may list
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Survey:
+    """What the first pass finds, added with `+`.
+
+    Attributes
+    ----------
+    read, left_out, unknown
+        Rows read; left out for which reason; of unknown group.
+    values
+        Of each feature.
+    sample
+        Some rows, all of them where there are few: their group, weight, scores and log-odds beside the features.
+    weight_range
+        Least and largest weight of each group.
+    outside
+        How many rows of each group have a membership that is not between 0 and 1.
+    is_decisions
+        Whether every score is 0 or 1.
+    is_present, seen
+        Whether each `given` value occurs, and some values that do.
+    fingerprint
+        Σ of hashes of all rows that count, modulo 2^64: the same rows in any order have the same.
+    """
+
+    read: int
+    left_out: dict[str, int]
+    unknown: int
+    values: dict[str, ValueCounts]
+    sample: RowSample
+    weight_range: dict[str, tuple[float, float]]
+    outside: dict[str, int]
+    is_decisions: bool
+    favourable: int
+    labels: tuple[str, ...]
+    is_present: dict[str, bool]
+    seen: dict[str, tuple[Any, ...]]
+    fingerprint: int
+
+    def __add__(self, other: Survey) -> Survey:
+        return Survey(
+            self.read + other.read,
+            {reason: count + other.left_out[reason] for reason, count in self.left_out.items()},
+            self.unknown + other.unknown,
+            {name: one + other.values[name] for name, one in self.values.items()},
+            self.sample + other.sample,
+            _joined_ranges(self.weight_range, other.weight_range),
+            {
+                group: self.outside.get(group, 0) + other.outside.get(group, 0)
+                for group in {**self.outside, **other.outside}
+            },
+            self.is_decisions and other.is_decisions,
+            self.favourable,
+            self.labels,
+            {column: one or other.is_present[column] for column, one in self.is_present.items()},
+            {column: tuple(sorted({*one, *other.seen[column]}))[:SEEN] for column, one in self.seen.items()},
+            (self.fingerprint + other.fingerprint) % 2**64,
+        )
+
+
+def _joined_ranges(
+    ranges: Mapping[str, tuple[float, float]], others: Mapping[str, tuple[float, float]]
+) -> dict[str, tuple[float, float]]:
+    joined = dict(ranges)
+    for group, (least, most) in others.items():
+        low, high = joined.get(group, (least, most))
+        joined[group] = min(low, least), max(high, most)
+    return joined
+
+
+def surveyed(roles: ColumnRoles, size: int, threshold: HashThreshold, table: pl.DataFrame) -> Survey:
+    """Return what one batch adds to the survey; `threshold` is that of the samples of all batches."""
+    rows = reading(roles, table)
+    factorized = {name: factorize(rows.table[name]) for name in roles.features}
+    weights = None if roles.weights is None else rows.weights
+    labels = pl.Series(GROUP, rows.labels, dtype=pl.String)
+    hashes = _hashes(roles, rows, factorized, labels)
+    return Survey(
+        read=rows.read,
+        left_out=rows.left_out,
+        unknown=rows.unknown,
+        values={
+            name: value_counts(rows.table[name], factorized[name], rows.group, labels, weights)
+            for name in roles.features
+        },
+        sample=_sampled(roles, rows, hashes, labels, size, threshold),
+        weight_range=_weight_ranges(rows),
+        outside=_outside(rows),
+        is_decisions=rows.channel.kind == "decisions",
+        favourable=rows.channel.favourable,
+        labels=rows.channel.labels,
+        is_present={column: rows.left_out[f"not_given_{column}"] < table.height for column in roles.given},
+        seen={column: tuple(table[column].drop_nulls().unique().sort().head(SEEN)) for column in roles.given},
+        fingerprint=int(hashes.sum()) if hashes.size else 0,
+    )
+
+
+def _hashes(roles: ColumnRoles, rows: Reading, factorized: dict[str, Factorized | None], labels: pl.Series) -> Hashes:
+    """Return the hash of each row that counts, by its features, group, weight, membership and scores."""
+    columns: dict[str, pl.Series | NDArray[Any]] = {name: rows.table[name] for name in roles.features}
+    columns |= {GROUP: rows.group, WEIGHT: rows.weights}
+    columns |= {f"{SCORE}{y}": column for y, column in enumerate(rows.score_columns)}
+    if rows.log_odds is not None:
+        columns[LOG_ODDS] = rows.log_odds
+    return row_hashes(columns, {**factorized, GROUP: Factorized(labels, rows.group)})
+
+
+def _sampled(
+    roles: ColumnRoles, rows: Reading, hashes: Hashes, labels: pl.Series, size: int, threshold: HashThreshold
+) -> RowSample:
+    counts = np.bincount(rows.group, minlength=len(labels))
+    limits = threshold.limits(rows.labels)
+    drawn = None
+    if (limits < np.iinfo(np.uint64).max).any():
+        drawn = np.flatnonzero(hashes <= limits[rows.group])
+
+    def part(values: NDArray[Any]) -> NDArray[Any]:
+        return values if drawn is None else values[drawn]
+
+    columns = [
+        labels.gather(part(rows.group)).alias(GROUP),
+        pl.Series(WEIGHT, part(rows.weights)),
+        *(pl.Series(f"{SCORE}{y}", part(column)) for y, column in enumerate(rows.score_columns)),
+        pl.Series(HASH, part(hashes)),
+    ]
+    columns += [] if rows.log_odds is None else [pl.Series(LOG_ODDS, part(rows.log_odds))]
+    kept = [*roles.features, *([ROW] if ROW in rows.table.columns else [])]
+    frame = rows.table.select(kept)
+    frame = frame if drawn is None else frame[pl.Series(drawn, dtype=pl.UInt32)]
+    present = {label: int(count) for label, count in zip(rows.labels, counts, strict=True) if count}
+    return RowSample((frame.with_columns(columns),), present, size, threshold)
+
+
+def _by_group(rows: Reading) -> list[tuple[str, NDArray[np.bool_]]]:
+    return [(label, rows.group == code) for code, label in enumerate(rows.labels) if (rows.group == code).any()]
+
+
+def _weight_ranges(rows: Reading) -> dict[str, tuple[float, float]]:
+    if rows.weights.size and rows.weights.strides == (0,):  # one number that stands for all rows
+        return {label: (1.0, 1.0) for label, _ in _by_group(rows)}
+    return {label: _ends(rows.weights[mine]) for label, mine in _by_group(rows)}
+
+
+def _ends(weights: Floats) -> tuple[float, float]:
+    return float(weights.min()), float(weights.max())
+
+
+def _outside(rows: Reading) -> dict[str, int]:
+    """Return how many rows of each group have a membership that is not between 0 and 1."""
+    if rows.log_odds is None or np.isfinite(rows.log_odds).all():
+        return {}
+    return {label: int((~np.isfinite(rows.log_odds[mine])).sum()) for label, mine in _by_group(rows)}

@@ -1,0 +1,100 @@
+"""The result of an audit: one comparison for each audited group, and where every row went."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tiltlens.errors import DataError
+from tiltlens.results.comparison import Comparison
+from tiltlens.results.disclosure import disclosed_rows
+from tiltlens.results.provenance import Provenance
+from tiltlens.results.settings import Settings
+from tiltlens.views.json_file import write_json
+from tiltlens.views.notebook import audit_html
+from tiltlens.views.report.page import write_report
+
+SCHEMA = "tiltlens/audit/2"  # of to_dict and to_json; a change that breaks a reader raises the number
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Audit:
+    """The result of an audit.
+
+    Attributes
+    ----------
+    comparisons
+        One `Comparison` for each audited group, by name.
+    rows
+        Where every row went: read, used, and left out for which reason.
+    group, reference
+        What was compared.
+    channel
+        "scores", or "decisions" where every score is 0 or 1 or a threshold was given.
+    favourable
+        The outcome a person wants.
+    too_small
+        Groups nothing is said about, with their sizes.
+    settings
+        The numbers the audit was asked for with.
+    provenance
+        When, by which versions, from which data, and what the user said of them.
+    """
+
+    comparisons: dict[str, Comparison]
+    rows: dict[str, int]
+    group: str
+    reference: str
+    channel: str
+    favourable: str
+    too_small: dict[str, int]
+    settings: Settings
+    provenance: Provenance
+
+    def __getitem__(self, audited: str) -> Comparison:
+        if audited not in self.comparisons:
+            raise DataError(
+                f"`audited` must be one of the compared groups, got {audited!r}.", f"they are {list(self.comparisons)}."
+            )
+        return self.comparisons[audited]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.comparisons)
+
+    def __len__(self) -> int:
+        return len(self.comparisons)
+
+    def items(self) -> ItemsView[str, Comparison]:
+        """Return the comparisons by name."""
+        return self.comparisons.items()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return every number of the audit, keyed by attribute name; the sizes of groups too small are withheld."""
+        return {
+            "schema": SCHEMA,
+            "group": self.group,
+            "reference": self.reference,
+            "channel": self.channel,
+            "favourable": self.favourable,
+            "rows": disclosed_rows(self.rows, self.too_small.values()),
+            "too_small": dict.fromkeys(self.too_small),
+            "settings": asdict(self.settings),
+            "provenance": asdict(self.provenance),
+            "comparisons": {name: comparison.to_dict() for name, comparison in self.comparisons.items()},
+        }
+
+    def to_json(self, path: str | Path) -> None:
+        """Write every number of the audit to a JSON file, whole or not at all."""
+        write_json(self.to_dict(), str(path))
+
+    def report(self, path: str | Path) -> None:
+        """Write the report, one HTML file that needs no network, whole or not at all."""
+        write_report(self.to_dict(), path)
+
+    def _repr_html_(self) -> str:
+        return audit_html(repr(self), [comparison._repr_html_() for comparison in self.comparisons.values()])
+
+    def __repr__(self) -> str:
+        return f"Audit({self.group} against {self.reference!r}: {', '.join(map(repr, self.comparisons))})"

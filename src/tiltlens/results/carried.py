@@ -1,0 +1,252 @@
+"""What goes through each feature of the gap, alone and with the others: one band for all, and a verdict for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tiltlens.estimators.estimate import HasInterval, quantile, without_noise
+from tiltlens.estimators.feature_gap import HIDDEN, FeatureGap, cell_coefficient, feature_gap, hidden_share
+from tiltlens.estimators.influence import Rows
+from tiltlens.estimators.outputs import Scores, gap
+from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance
+from tiltlens.estimators.shapley import shapley_gaps
+from tiltlens.estimators.verdicts import NOT_JUDGED, THE_GROUP, Band, Verdict, bands, simultaneous_factor, verdict
+from tiltlens.models.features import Feature
+from tiltlens.paper.checks import Floats
+from tiltlens.passes.evidence import Evidence
+from tiltlens.results.partners import Partners
+from tiltlens.results.settings import Settings
+from tiltlens.results.unexplained import Unexplained
+
+AGREED = 3.0  # standard errors within which Shapley values must add up to the gap less what is unexplained
+FACTORS = ("reveals", "drives", "alignment")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Carried:
+    """The columns of each feature, what Shapley values leave of the gap, and notes."""
+
+    columns: dict[str, dict[str, Any]]
+    remainder: float | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Alone:
+    """gap(j) of the features that have one: with factors, each row's part in the error, and what pairings add."""
+
+    gaps: dict[str, FeatureGap]
+    between: dict[str, Floats]
+
+
+def carried(evidence: Evidence, settings: Settings, left: Unexplained, pairs: Mapping[str, Partners]) -> Carried:
+    """Return gap(j), its factors, joint(j), Shapley values and the verdict of every feature."""
+    at, outcome = _shown(evidence)
+    alone = _alone(evidence, at, outcome, settings)
+    joint = _joint(evidence)
+    alone_bands, joint_bands = _bands(evidence, settings, alone, joint)
+    shapley, remainder, notes = _shapley(evidence, settings, left)
+    columns: dict[str, dict[str, Any]] = {}
+    for feature in evidence.features:
+        name = feature.name
+        found = _verdict(evidence, settings, feature, alone_bands.get(name), joint_bands.get(name), pairs)
+        columns[name] = _banded("gap", alone_bands.get(name), settings) | _banded(
+            "joint", joint_bands.get(name), settings
+        )
+        columns[name] |= _factors(alone.gaps.get(name), settings) | shapley.get(
+            name, _numbers("gap_shapley", None, None, None)
+        )
+        columns[name] |= {"verdict": found.verdict, "reason": found.reason}
+    return Carried(columns, remainder, tuple(notes))
+
+
+def _shown(evidence: Evidence) -> tuple[Rows, Scores]:
+    """Return the rows whose influence is worked out, standing for all rows, and their scores."""
+    at, rows = evidence.shown, evidence.rows
+    shown = Rows.of(rows.audited[at], rows.weights[at])
+    everyone = evidence.everyone
+    if everyone.population is not None:
+        shown = shown.standing_for(everyone.population)
+    elif at.size < rows.audited.size:
+        shown = shown.standing_for(rows.as_population)
+    o = evidence.outcome
+    return shown, Scores(o.values[at], o.mean0, o.mean1, o.covariance0, o.covariance1)
+
+
+def _alone(evidence: Evidence, at: Rows, outcome: Scores, settings: Settings) -> _Alone:
+    """Return gap(j) of every feature: by its values where they are countable, else by splines."""
+    gaps: dict[str, FeatureGap] = {}
+    between: dict[str, Floats] = {}
+    numeric = [name for name in evidence.table if name not in evidence.cells]
+    for feature in evidence.features:
+        if feature.name in evidence.cells and not feature.is_group:
+            cells = evidence.cells[feature.name]
+            c = cell_coefficient(
+                at, outcome.column, cells.codes[evidence.shown], cells.sums, settings.folds is not None
+            )
+            if not c.is_separated:
+                gaps[feature.name] = feature_gap(at, outcome, c)
+                between[feature.name] = np.zeros(1)
+    if numeric and isinstance(evidence.sets, RidgeSets):
+        order = list(evidence.table)
+        found, spread = evidence.sets.coefficients([order.index(name) for name in numeric])
+        for k, (name, c) in enumerate(zip(numeric, found, strict=True)):
+            if not c.is_separated:
+                gaps[name] = feature_gap(evidence.sets.at, _sampled_scores(evidence, outcome), c)
+                between[name] = -spread[:, k]
+    return _Alone(gaps, between)
+
+
+def _sampled_scores(evidence: Evidence, outcome: Scores) -> Scores:
+    """Return the shown rows' scores with the sample's means, beside which regressions on the sample stand."""
+    if not evidence.is_sampled:
+        return outcome
+    o = Scores.of(evidence.rows, evidence.outcome.column)
+    return Scores(outcome.values, o.mean0, o.mean1, o.covariance0, o.covariance1)
+
+
+def _joint(evidence: Evidence) -> tuple[list[str], SetCoefficients] | None:
+    """Return joint(j) = c_{all but j} − c_all of the features that are regressed on."""
+    if evidence.sets is None:
+        return None
+    every = evidence.sets.left_out()
+    count = evidence.sets.features
+    weights = np.vstack([-np.ones((1, count)), np.eye(count)])
+    return list(evidence.table), every.combined(weights)
+
+
+def _bands(
+    evidence: Evidence, settings: Settings, alone: _Alone, joint: tuple[list[str], SetCoefficients] | None
+) -> tuple[dict[str, Band], dict[str, Band]]:
+    """Return the bands of gap(j) and of joint(j), all at once over features and over comparisons."""
+    names = list(alone.gaps)
+    values = [alone.gaps[name].gap.value for name in names]
+    influence = [alone.gaps[name].gap.influence for name in names]
+    between = [_padded(alone.between[name]) for name in names]
+    others: list[str] = []
+    if joint is not None:
+        others, found = joint
+        values += found.values.tolist()
+        influence += list(found.influence.T)
+        between += [_padded(column) for column in found.between.T]
+    if not values:
+        return {}, {}
+    errors = covariance(np.column_stack(influence), np.column_stack(between))
+    confidence = settings.confidence ** (1.0 / evidence.comparisons)
+    factor = simultaneous_factor(errors, confidence, settings.seed)
+    every = bands(values, np.sqrt(np.maximum(np.diag(errors), 0.0)), factor)
+    return dict(zip(names, every, strict=False)), dict(zip(others, every[len(names) :], strict=True))
+
+
+def _padded(between: Floats) -> Floats:
+    """Return what lies between three pairings; where there is one only, nothing does."""
+    return between if between.size == 3 else np.zeros(3)
+
+
+def _shapley(
+    evidence: Evidence, settings: Settings, left: Unexplained
+) -> tuple[dict[str, dict[str, Any]], float | None, list[str]]:
+    """Return Shapley values, scaled to the gap less what is unexplained where the two agree, and left out otherwise."""
+    if evidence.sets is None or left.estimate is None:
+        return {}, None, []
+    found = shapley_gaps(evidence.sets, settings.seed)
+    target = gap(evidence.rows, _sampled_scores(evidence, evidence.outcome)).value - left.estimate.value
+    difference = target - float(found.values.sum())
+    se = _difference_se(evidence, left)
+    if settings.folds is not None and abs(difference) > AGREED * se + 0.1 * settings.materiality:
+        return (
+            {},
+            None,
+            [
+                f"gap_shapley is left out: the features' parts add up to {100 * found.values.sum():+.2f} points, where "
+                f"the gap less what is unexplained is {100 * target:+.2f}"
+            ],
+        )
+    values = _scaled(found.values, difference)
+    z = quantile(settings.confidence)
+    notes = (
+        [f"gap_shapley rests on {found.orders} orders of the features; its intervals hold that error too"]
+        if found.orders
+        else []
+    )
+    columns = {
+        name: _numbers("gap_shapley", value, value - z * e, value + z * e)
+        if settings.folds is not None
+        else _numbers("gap_shapley", value, None, None)
+        for name, value, e in zip(evidence.table, values.tolist(), found.se.tolist(), strict=True)
+    }
+    return columns, without_noise(left.estimate.value), notes
+
+
+def _difference_se(evidence: Evidence, left: Unexplained) -> float:
+    """Return the standard error of c_all by the sets less c_all by the best regressions, not more than their sum."""
+    if evidence.sets is None:
+        return 0.0
+    if isinstance(evidence.sets, CellSets):
+        every = evidence.sets.sets([list(range(evidence.sets.features))])
+    else:
+        every = evidence.sets.left_out()
+    own = float(np.sqrt(max(float(covariance(every.influence[:, :1], every.between[:, :1])[0, 0]), 0.0)))
+    return own + (0.0 if left.measured is None else left.measured.se)
+
+
+def _scaled(values: Floats, difference: float) -> Floats:
+    """Return the values with a difference shared out by their size, so that what is 0 stays 0."""
+    size = float(np.abs(values).sum())
+    return values + difference * np.abs(values) / size if size > 0.0 else values
+
+
+def _verdict(
+    evidence: Evidence,
+    settings: Settings,
+    feature: Feature,
+    alone: Band | None,
+    joint: Band | None,
+    pairs: Mapping[str, Partners],
+) -> Verdict:
+    """Return what may be said of a feature, the reasons why nothing may be said first."""
+    if feature.is_group:
+        return Verdict(THE_GROUP, "it is the group, or a copy of it")
+    if settings.folds is None:
+        return Verdict(NOT_JUDGED, "plug-in values have no intervals: leave out folds=None")
+    if feature.kind == "identifier":
+        return Verdict(NOT_JUDGED, "it looks like an identifier: leave it out, or group its values")
+    if feature.kind == "constant":
+        return verdict(Band(0.0, 0.0, 0.0, 0.0), None, settings.materiality, 0)
+    if alone is None:
+        return Verdict(THE_GROUP, "its values tell the two groups apart completely")
+    rows = evidence.everyone.count0 + evidence.everyone.count1
+    found = verdict(alone, joint, settings.materiality, rows, pairs.get(feature.name, Partners()).partner)
+    cells = evidence.cells.get(feature.name)
+    if cells is not None and hidden_share(cells.sums) > HIDDEN:
+        return Verdict(NOT_JUDGED, "it has too many values for the rows: group them, or bring more rows")
+    return found
+
+
+def _banded(name: str, band: Band | None, settings: Settings) -> dict[str, float | None]:
+    if band is None:
+        return _numbers(name, None, None, None)
+    is_plug_in = settings.folds is None
+    return _numbers(name, band.value, None if is_plug_in else band.low, None if is_plug_in else band.high)
+
+
+def _numbers(name: str, value: float | None, low: float | None, high: float | None) -> dict[str, float | None]:
+    rounded = [None if number is None else without_noise(number) for number in (value, low, high)]
+    return dict(zip((name, f"{name}_low", f"{name}_high"), rounded, strict=True))
+
+
+def _factors(found: FeatureGap | None, settings: Settings) -> dict[str, float | None]:
+    columns: dict[str, float | None] = {}
+    for name in FACTORS:
+        measured: HasInterval | None = None if found is None else getattr(found, name)
+        if measured is None:
+            columns |= _numbers(name, None, None, None)
+            continue
+        estimate = measured.estimate(settings.confidence)
+        ends = (None, None) if settings.folds is None else (estimate.low, estimate.high)
+        columns |= _numbers(name, estimate.value, *ends)
+    return columns

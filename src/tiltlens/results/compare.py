@@ -1,0 +1,301 @@
+"""Evidence and settings → a comparison: one pure function for each block of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tiltlens.errors import SupportError, TiltlensError
+from tiltlens.estimators import crossfit, outputs
+from tiltlens.estimators.estimate import Estimate, HasInterval, Normal, without_noise
+from tiltlens.models.balance import Balance, balance
+from tiltlens.models.membership import prior_log_odds
+from tiltlens.paper.checks import Floats
+from tiltlens.paper.correction import CorrectionFunction, correction_function
+from tiltlens.paper.exponents import TestPair
+from tiltlens.passes.evidence import Evidence
+from tiltlens.results.comparison import Comparison, Output, Rates
+from tiltlens.results.disclosure import part_of_group
+from tiltlens.results.profiles import Profiles
+from tiltlens.results.proxies import proxy_table
+from tiltlens.results.settings import Settings
+from tiltlens.results.unexplained import unexplained
+
+FEW_PEOPLE = 30
+
+Noted = tuple[Estimate | None, tuple[str, ...]]
+
+
+def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Comparison:
+    """Return the comparison of one audited group with the reference."""
+    correction, epsilon_max, of_correction = _correction(evidence, settings)
+    checked = _balance(evidence)
+    left, of_unexplained = unexplained(evidence, settings)
+    table = proxy_table(evidence, settings, correction, left)
+    found = _outputs(evidence, settings)
+    divergence, of_divergence = _defined(settings, lambda: _input_divergence(evidence))
+    descent, of_descent = _descent_rate(evidence, settings, correction)
+    ratio, of_ratio = found["impact_ratio"]
+    spread, of_spread = found["standardised_difference"]
+    outcome_divergence, of_outcomes = found["output_divergence"]
+    gap = _gap(evidence, settings)
+    decisions, of_decisions = _decisions(evidence, gap)
+    notes = [
+        *of_correction,
+        *_balance_notes(checked),
+        *of_unexplained,
+        *_off_support(evidence),
+        *_few_weights(evidence),
+    ]
+    notes += [*of_ratio, *of_spread, *of_outcomes, *of_divergence, *of_descent, *of_decisions, *table.notes]
+    notes += _sample_notes(evidence)
+    return Comparison(
+        audited=evidence.audited,
+        reference=evidence.reference,
+        rows={"audited": evidence.everyone.count0, "reference": evidence.everyone.count1},
+        output=_output(evidence),
+        favourable_rates=_rates(evidence, settings),
+        gap=gap,
+        impact_ratio=ratio,
+        adverse_impact_ratio=_adverse(ratio) if is_decisions else None,
+        shortfall=_shortfall(evidence, settings),
+        standardised_difference=spread,
+        output_divergence=outcome_divergence,
+        input_divergence=divergence,
+        descent_rate=descent,
+        unexplained=left.estimate,
+        decisions_needed=decisions,
+        equal_outputs=_test(evidence, settings),
+        correction=correction,
+        epsilon_max=epsilon_max,
+        proxies=table.frame,
+        dial=table.dial,
+        shapley_remainder=table.remainder,
+        balance=checked,
+        membership=evidence.membership_name,
+        confidence=settings.confidence,
+        notes=(*dict.fromkeys(notes),),
+        _profiles=_profiles(evidence, correction),
+    )
+
+
+def _estimate(settings: Settings, measured: HasInterval) -> Estimate:
+    """Return an estimate, without an interval for plug-in values."""
+    found = measured.estimate(settings.confidence)
+    ends = (None, None) if settings.folds is None else (found.low, found.high)
+    low, high = (None if end is None else without_noise(end) for end in ends)
+    return Estimate(without_noise(found.value), low, high)
+
+
+def _defined(settings: Settings, make: Callable[[], HasInterval]) -> Noted:
+    """Return an estimate, or None and a note where it is not defined."""
+    try:
+        return _estimate(settings, make()), ()
+    except SupportError as error:
+        return None, (str(error).splitlines()[0],)
+
+
+def _outputs(evidence: Evidence, settings: Settings) -> dict[str, Noted]:
+    """Return what may be undefined of the outputs."""
+    rows = evidence.everyone
+    return {
+        "impact_ratio": _defined(settings, lambda: outputs.impact_ratio(rows, evidence.favourable)),
+        "standardised_difference": _defined(settings, lambda: outputs.standardised_difference(rows, evidence.outcome)),
+        "output_divergence": _defined(settings, lambda: outputs.output_divergence(rows, evidence.scores)),
+    }
+
+
+def _rates(evidence: Evidence, settings: Settings) -> Rates:
+    rows, favourable = evidence.everyone, evidence.favourable
+    unseen = outputs.unseen_se(rows, favourable)
+    rates = (outputs.group_rate(rows, favourable, who).normal(0.0, 1.0) for who in (True, False))
+    audited, reference = (
+        _estimate(settings, rate.with_extra_se(error)) for rate, error in zip(rates, unseen, strict=True)
+    )
+    return Rates(audited, reference)
+
+
+def _gap(evidence: Evidence, settings: Settings) -> Estimate:
+    rows, outcome = evidence.everyone, evidence.outcome
+    return _estimate(settings, outputs.gap(rows, outcome).normal().with_extra_se(*outputs.unseen_se(rows, outcome)))
+
+
+def _adverse(ratio: Estimate | None) -> Estimate | None:
+    """Return the lower rate divided by the higher, whichever group has it."""
+    if ratio is None or ratio.value <= 0.0:
+        return ratio
+    value = min(ratio.value, 1.0 / ratio.value)
+    if ratio.low is None or ratio.high is None:
+        return Estimate(value)
+    ends = [min(ratio.low, 1.0 / ratio.high), min(ratio.high, 1.0 / max(ratio.low, 1e-12))]
+    return Estimate(value, min(ends), 1.0 if ratio.low <= 1.0 <= ratio.high else max(ends))
+
+
+def _shortfall(evidence: Evidence, settings: Settings) -> Estimate:
+    rows, favourable = evidence.everyone, evidence.favourable
+    unseen = (rows.count0 * error for error in outputs.unseen_se(rows, favourable))
+    return _estimate(settings, outputs.shortfall(rows, favourable).normal().with_extra_se(*unseen))
+
+
+def _output(evidence: Evidence) -> Output:
+    y0, y1 = evidence.scores.mean0, evidence.scores.mean1
+    if y0.size == 1:
+        return Output(float(y0[0]), float(y1[0]))
+    return Output(tuple(y0.tolist()), tuple(y1.tolist()))
+
+
+def _correction(evidence: Evidence, settings: Settings) -> tuple[CorrectionFunction, float, tuple[str, ...]]:
+    """Return the correction and its largest valid step, from the least f~ of the sample's audited people."""
+    audited, reference = evidence.moments
+    notes: tuple[str, ...] = ()
+    try:
+        correction = correction_function(audited, reference, settings.input_weight, settings.output_weight)
+    except SupportError as error:
+        notes = (f"{str(error).splitlines()[0]} The correction aligns the inputs only.",)
+        correction = correction_function(audited, reference, settings.input_weight or 1.0, 0.0)
+    mine = evidence.rows.audited & (evidence.rows.weights > 0)
+    smallest = float(np.min(correction(evidence.log_odds[mine], evidence.channel[mine])))
+    return correction, -1.0 / smallest if smallest < 0 else 0.0, notes
+
+
+def _log_ratio(evidence: Evidence) -> Floats:
+    """Return ℓ, cross-fitted where there is a cross-fit."""
+    if evidence.membership is not None:
+        return evidence.membership.log_ratio
+    return evidence.log_odds - prior_log_odds(evidence.everyone)
+
+
+def _balance(evidence: Evidence) -> Balance | None:
+    """Return how far the membership model can be trusted.
+
+    The score itself may depend on the group; what the features lead to expect of it may not.
+    """
+    if evidence.membership is None or evidence.expectations is None:
+        return None
+    labels = {feature.name: feature.labels for feature in evidence.features}
+    return balance(evidence.rows, evidence.table, evidence.membership, evidence.expectations.mean, labels)
+
+
+def _balance_notes(checked: Balance | None) -> list[str]:
+    if checked is None:
+        return []
+    return [f"the membership model is inadequate: {reason}" for reason in checked.reasons]
+
+
+def _input_divergence(evidence: Evidence) -> HasInterval:
+    if evidence.membership is None:
+        return Normal(evidence.rows.mean0(_log_ratio(evidence)), 0.0)
+    if evidence.mean_exponential is None:
+        return crossfit.input_divergence(evidence.rows, evidence.membership.pairings).normal(least=0.0)
+    value = evidence.moments[0].mean_log_odds - evidence.mean_exponential
+    return crossfit.input_divergence(evidence.everyone, evidence.membership.pairings, value).normal(least=0.0)
+
+
+def _descent_rate(evidence: Evidence, settings: Settings, correction: CorrectionFunction) -> Noted:
+    if evidence.membership is None:
+        return Estimate(correction.descent_rate), ()
+    membership, l2, l4 = evidence.membership, settings.input_weight, settings.output_weight
+    if l2 == 0 and evidence.scores.mean0.size == 1:
+        return _defined(settings, lambda: outputs.output_descent_rate(evidence.everyone, evidence.scores, l4))
+
+    def measured() -> HasInterval:
+        rows = evidence.everyone if membership.is_known else evidence.rows
+        gradients = [crossfit.gradient(rows, evidence.scores, pair, l2, l4) for pair in membership.pairings]
+        value = correction.descent_rate**2 if membership.is_known else None
+        return crossfit.gradient_variance(rows, gradients, value).square_root(sign=-1)
+
+    return _defined(settings, measured)
+
+
+def _off_support(evidence: Evidence) -> list[str]:
+    """Return a note on the audited people with a feature value that nobody in the reference has (positivity)."""
+    alone, names = np.zeros(evidence.rows.audited.size, dtype=np.bool_), []
+    for feature in evidence.features:
+        if feature.name in evidence.table:
+            _, reference = evidence.rows.counts(feature.codes, len(feature.labels))
+            unknown = evidence.rows.audited & (reference == 0)[feature.codes]
+            alone |= unknown
+            names += [feature.name] if unknown.any() else []
+    if not names:
+        return []
+    share = evidence.rows.mean0(alone.astype(np.float64))
+    who = part_of_group(share, int(alone.sum()), evidence.rows.count0)
+    return [
+        f"{who} of the audited group have values that nobody in the reference group has "
+        f"({', '.join(sorted(names))}): what is said of the correction there is extrapolated"
+    ]
+
+
+def _few_weights(evidence: Evidence) -> list[str]:
+    """Return a note on a group whose weights rest on few people: (Σw)²/Σw² of them, by Kish."""
+    rows = evidence.everyone
+    groups = ((evidence.audited, rows.square0, rows.count0), (evidence.reference, rows.square1, rows.count1))
+    return [
+        f"the weights make {name} worth {1.0 / square:.1f} people: no interval can be relied on"
+        for name, square, count in groups
+        if 1.0 / square < FEW_PEOPLE <= count
+    ]
+
+
+def _sample_notes(evidence: Evidence) -> list[str]:
+    """Return what comes from a sample of the rows, where there are more."""
+    if not evidence.is_sampled:
+        return []
+    sample, everyone = evidence.rows, evidence.everyone
+    drawn, of_all = sample.audited.size, everyone.count0 + everyone.count1
+    return [
+        f"rates, gap, ratios and the gaps of features with countable values come from all {of_all:,} rows; models, "
+        f"what is made of them, and every standard error from a sample of {drawn:,}"
+    ]
+
+
+def _profiles(evidence: Evidence, correction: CorrectionFunction) -> Profiles:
+    return Profiles(
+        (evidence.audited, evidence.reference),
+        evidence.rows,
+        evidence.channel,
+        evidence.outcome.column,
+        evidence.favourable.column,
+        evidence.features,
+        evidence.row_numbers,
+        correction,
+        evidence.log_odds,
+        _log_ratio(evidence),
+    )
+
+
+def _decisions(evidence: Evidence, gap: Estimate) -> Noted:
+    """Return the decisions needed, and at both ends of the gap's interval; no upper end where it holds 0."""
+    if evidence.scores.mean0.size != 1:
+        return None, ()
+    p, p1 = float(evidence.outcome.mean0[0]), float(evidence.outcome.mean1[0])
+    value = _decisions_needed(p, p1)
+    if value is None:
+        return None, ("the groups' outputs are too close for decisions to tell them apart",)
+    if gap.low is None or gap.high is None:
+        return Estimate(value), ()
+    near, far = sorted((abs(gap.low), abs(gap.high)))
+    ends = [_at_gap(p, p1, size) for size in (far, near)]
+    return Estimate(value, ends[0], None if gap.low * gap.high <= 0 else ends[1]), ()
+
+
+def _at_gap(p: float, p1: float, size: float) -> float | None:
+    """Return the decisions needed if the two rates were `size` apart around the same middle."""
+    middle, half = (p + p1) / 2, np.copysign(size / 2, p - p1)
+    return _decisions_needed(*(float(np.clip(middle + side * half, 1e-9, 1 - 1e-9)) for side in (1, -1)))
+
+
+def _decisions_needed(p: float, p1: float) -> float | None:
+    pair = TestPair(np.array([1 - p, p]), np.array([1 - p1, p1]))
+    try:
+        needed = pair.decisions_needed()
+    except TiltlensError:
+        return None
+    return None if needed is None else float(needed)
+
+
+def _test(evidence: Evidence, settings: Settings) -> outputs.EqualOutputsTest | None:
+    if settings.folds is None:
+        return None
+    return outputs.equal_outputs_test(evidence.everyone, evidence.scores, seed=settings.seed)

@@ -1,0 +1,96 @@
+"""The difference left between people alike in all features: c_all, by the best regressions there are."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from tiltlens.estimators.estimate import Estimate, Normal, without_noise
+from tiltlens.estimators.feature_gap import SEPARATED
+from tiltlens.estimators.influence import InfluenceEstimate, averaged
+from tiltlens.estimators.sets import CellSets
+from tiltlens.passes.evidence import Evidence
+from tiltlens.results.settings import Settings
+
+SURE = 3.0  # standard errors
+
+
+class Unexplained(NamedTuple):
+    """c_all as it is reported, and as it was measured: the two differ where the score is made from the features."""
+
+    estimate: Estimate | None
+    measured: Normal | None
+
+
+def unexplained(evidence: Evidence, settings: Settings) -> tuple[Unexplained, tuple[str, ...]]:
+    """Return what is left between people alike in all features, and notes on it.
+
+    Where the audited model itself made the score from the features it is 0, and what is measured is a check of the
+    regressions.
+    """
+    if evidence.sets is None:
+        return Unexplained(None, None), ()
+    if settings.folds is None:
+        return Unexplained(_plug_in(evidence), None), ()
+    found = _measured(evidence)
+    if found is None:
+        return Unexplained(None, None), ("unexplained is not defined: the features tell the groups apart completely",)
+    if evidence.score_is_of_features:
+        return Unexplained(Estimate(0.0, 0.0, 0.0), found), _check(found, settings)
+    estimate = found.estimate(settings.confidence)
+    numbers = [0.0 if end is None else without_noise(end) for end in (estimate.value, estimate.low, estimate.high)]
+    return Unexplained(Estimate(*numbers), found), _dependence(Estimate(*numbers), settings)
+
+
+def _plug_in(evidence: Evidence) -> Estimate | None:
+    """Return c_all by joint values; by other regressions, plug-in values would be those of one fit on its own rows."""
+    if not isinstance(evidence.sets, CellSets):
+        return None
+    return Estimate(without_noise(evidence.sets.coefficient(range(evidence.sets.features)).value))
+
+
+def _measured(evidence: Evidence) -> Normal | None:
+    """Return c_all = E[(S̄ − e)(W − m)]/E[(S̄ − e)²], e from the membership model, m from the best regression.
+
+    e and m come from disjoint rows; each pairing has both roles.
+    """
+    rows, membership, expected = evidence.rows, evidence.membership, evidence.expectations
+    if membership is None or expected is None:
+        return None
+    s, w = rows.audited.astype(np.float64), evidence.outcome.column
+    parts: list[InfluenceEstimate] = []
+    for pair, both in zip(membership.pairings, expected.pairs, strict=True):
+        e_a, e_b = (expit(ell) for ell in (pair.a, pair.b))
+        product = 0.5 * ((s - e_a) * (w - both[1]) + (s - e_b) * (w - both[0]))
+        residual = (s - e_a) * (s - e_b)
+        omega = 0.5 * (rows.audited_share + rows.reference_share)
+        spread = float(omega @ residual)
+        if spread <= SEPARATED:
+            return None
+        value = float(omega @ product) / spread
+        half = 0.5 * (product - value * residual) / spread
+        parts.append(InfluenceEstimate.of(rows, value, half, half))
+    return averaged(parts).normal()
+
+
+def _check(found: Normal, settings: Settings) -> tuple[str, ...]:
+    """Return a note where regressions find a dependence that cannot be."""
+    if abs(found.value) - SURE * found.se <= settings.materiality:
+        return ()
+    return (
+        f"the regressions on all features leave {100 * found.value:+.1f} points of a score that is made from them: "
+        "what they say of features together is to be doubted",
+    )
+
+
+def _dependence(estimate: Estimate, settings: Settings) -> tuple[str, ...]:
+    """Return a note on a score that knows the group beyond the features, when that is both sure and material."""
+    low, high = estimate.low or 0.0, estimate.high or 0.0
+    if low > settings.materiality or high < -settings.materiality:
+        return (
+            f"the score depends on the group beyond these features: between people alike in all of them "
+            f"{100 * estimate.value:+.2f} points of the gap are left ({100 * low:+.2f} to {100 * high:+.2f})",
+        )
+    return ()

@@ -1,1 +1,0 @@
-"""An audit of more rows than fit in memory: three passes, each a fold of batches into sums."""
