@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.worlds import random_world
 
 import tiltlens as tl
-from tiltlens.engines.arrays import cell_sums, moments_by_group
+from tiltlens.engines.arrays import audited_sums, moments_by_group
 
 HARD = 1e6  # values at 1e6 ± 1e-2
 
@@ -206,8 +206,10 @@ def test_infinite_log_odds_are_an_error_and_no_warning():
 def test_cell_sums_about_different_pivots_add_up():
     rng = np.random.default_rng(4)
     log_odds, scores, codes = rng.normal(size=90), rng.random(90), rng.integers(0, 3, 90)
-    whole = cell_sums(log_odds, scores, codes, 3)
-    parts = cell_sums(log_odds[:40], scores[:40], codes[:40], 3) + cell_sums(log_odds[40:], scores[40:], codes[40:], 3)
+    whole = audited_sums(log_odds, scores, codes, 3)
+    parts = audited_sums(log_odds[:40], scores[:40], codes[:40], 3) + audited_sums(
+        log_odds[40:], scores[40:], codes[40:], 3
+    )
     np.testing.assert_allclose(parts.between, whole.between)
     with pytest.raises(tl.TiltlensError, match="`codes` must lie below 2"):
-        cell_sums(log_odds, scores, codes, 2)
+        audited_sums(log_odds, scores, codes, 2)
