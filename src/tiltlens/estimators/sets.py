@@ -62,6 +62,7 @@ class CellSets:
     outcome: Floats
     at: Rows
     leaves_one_out: bool = True
+    pooled: tuple[str, ...] = ()
 
     @property
     def features(self) -> int:
@@ -98,7 +99,8 @@ def _stacked(at: Rows, found: Sequence[Coefficient]) -> SetCoefficients:
 class RidgeSets:
     """Sets of any features by ridge regressions on a basis.
 
-    `z` holds (1, Φ, S̄, W) of the rows whose influence is wanted, `fold` their folds and `at` these rows.
+    `z` holds (1, Φ, S̄, W) of the rows whose influence is wanted, `fold` their folds and `at` these rows; `pooled` are
+    the names of features with more values than the basis has room for.
     """
 
     ridges: FoldRidges
@@ -106,6 +108,7 @@ class RidgeSets:
     z: Floats
     fold: Integers
     at: Rows
+    pooled: tuple[str, ...] = ()
 
     def coefficients(self, features: Sequence[int]) -> tuple[list[Coefficient], Floats]:
         """Return c_A of each single feature, and how far pairings lie from it, (3, features)."""

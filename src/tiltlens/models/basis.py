@@ -6,7 +6,6 @@ is made of. Where features are many, only those that go with the group or with t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,8 +18,9 @@ from tiltlens.paper.checks import Floats
 
 KNOTS = 7
 MOST_COLUMNS = 600
-MOST_LEVELS = 150  # columns of one categorical feature; rarer levels share the baseline
+MOST_LEVELS = 450  # columns of one categorical feature; rarer levels share the baseline
 MULTIPLIED = 14  # features whose products are columns, at most: 91 pairs
+POOLED = 0.05  # of the people, whose values share the baseline, from which a regression does not know the feature
 CHUNK = 20_000  # rows whose columns are made at a time
 
 
@@ -54,9 +54,15 @@ def basis_of(table: Table, audited: Floats, outcome: Floats, omega: Floats, seed
 
 
 def _affordable_levels(table: Table) -> int:
-    """Return how many columns a categorical feature may have for all to have room."""
-    categories = sum(column.dtype.kind != "f" for column in table.values())
-    return min(MOST_LEVELS, max(MOST_COLUMNS // (2 * max(categories, 1)), 2))
+    """Return how many columns a categorical feature may have; those with few values leave their room to others."""
+    sizes = sorted(int(column.max(initial=0)) for column in table.values() if column.dtype.kind != "f")
+    room = MOST_COLUMNS - (KNOTS + 3) * (len(table) - len(sizes)) - MULTIPLIED * (MULTIPLIED - 1) // 2
+    for place, size in enumerate(sizes):
+        share = max(room, 0) // (len(sizes) - place)
+        if size > share:
+            return min(MOST_LEVELS, max(share, 2))
+        room -= size
+    return MOST_LEVELS
 
 
 def _screened(table: Table, audited: Floats, outcome: Floats, omega: Floats, index: Integers) -> set[str]:
@@ -115,12 +121,11 @@ def basis_grams(
     return np.asarray(grams / omega[index].sum())
 
 
-def pooled_features(table: Table, basis: Basis) -> list[str]:
-    """Return the categorical features some of whose levels have no column of their own."""
-    return [c.name for c in basis.encoder.levels if c.count < len(np.unique(table[c.name])) - 1]
-
-
-def places(table: Table, names: Sequence[str]) -> list[int]:
-    """Return the places of features in a table."""
-    order = list(table)
-    return [order.index(name) for name in names]
+def pooled_features(table: Table, basis: Basis, omega: Floats) -> list[str]:
+    """Return the categorical features of which a material part of the people have a value without a column."""
+    pooled = []
+    for levels in basis.encoder.levels:
+        without = levels.ranks(table[levels.name]) > levels.count
+        if float(omega[without].sum()) > POOLED:
+            pooled.append(levels.name)
+    return pooled

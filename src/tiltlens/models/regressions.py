@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from tiltlens.threads import steps_in_threads
 
 REGRESSED_ROWS = 30_000  # at most, for one fit
 RIDGE = 1.0
-SHRINKAGE = 2.0  # rows' worth of doubt about a cell's mean
+SMALLEST_SHRINKAGE, LARGEST_SHRINKAGE = 0.01, 1e6  # rows' worth of doubt about a cell's mean
 MOST_VALUES = 64  # of a feature, for its joint cells to be few
 PEEKED_ROWS = 5_000
 ROWS_A_CELL = 10
@@ -55,18 +55,22 @@ class Regressor:
     """Ridge regression on all encoded columns, then a flexible fit to what it leaves.
 
     The flexible part is boosted trees or, where the features have few joint values, their cells' means, shrunk.
+    Features with more values than columns then have the means, shrunk, of what is left at each of their values.
     """
 
     table: Table
     encoder: Encoding
     cells: Integers | None
+    values: tuple[Integers, ...]
     weights: Floats
     seed: int
 
     @classmethod
-    def of(cls, table: Table, weights: Floats, seed: int) -> Regressor:
-        """Return the regressor on these features."""
-        return cls(table, encoding(table, encoded_rows(len(weights), seed)), joint_values(table), weights, seed)
+    def of(cls, table: Table, values: Mapping[str, Integers], weights: Floats, seed: int) -> Regressor:
+        """Return the regressor on these features; `values` are the codes of all values of those that have codes."""
+        encoder = encoding(table, encoded_rows(len(weights), seed))
+        many = tuple(values[one.name] for one in encoder.levels if int(values[one.name].max(initial=0)) > one.count)
+        return cls(table, encoder, joint_values(table), many, weights, seed)
 
     def fitted(self, target: Floats, train: Integers, wanted: Integers) -> Floats:
         """Return the mean of `target` given the features at the rows `wanted`, learnt from the rows `train`."""
@@ -74,11 +78,16 @@ class Regressor:
             train = np.sort(np.random.default_rng(self.seed).choice(train, REGRESSED_ROWS, replace=False))
         w = self.weights[train] / self.weights[train].mean()
         linear, left = ridge(self.encoder, self.table, target, train, w)
-        flexible = self._trees(train, left, w) if self.cells is None else cell_means(self.cells, train, left, w)
+        flexible = [self._trees(train, left, w) if self.cells is None else cell_means(self.cells, train, left, w)]
+        left = left - flexible[0](train)
+        for codes in self.values:
+            flexible.append(cell_means(codes, train, left, w))
+            left = left - flexible[-1](train)
         means = np.empty(wanted.size)
         for start in range(0, wanted.size, CHUNK):
             chunk = wanted[start : start + CHUNK]
-            means[start : start + CHUNK] = linear.means(self.table, chunk) + flexible(chunk)
+            added = sum(part(chunk) for part in flexible)
+            means[start : start + CHUNK] = linear.means(self.table, chunk) + added
         return means
 
     def _trees(self, train: Integers, left: Floats, w: Floats) -> Predictor:
@@ -87,10 +96,21 @@ class Regressor:
 
 
 def cell_means(cells: Integers, train: Integers, left: Floats, w: Floats) -> Predictor:
-    """Return each joint cell's mean of `left`, shrunk towards 0."""
+    """Return each cell's mean of `left`, shrunk towards 0 by as many rows as the variance within is that between cells.
+
+    The two variances are those of a one-way layout (empirical Bayes).
+    """
     size = int(cells.max()) + 1
-    sums, counts = (np.bincount(cells[train], v, size) for v in (w * left, w))
-    means = sums / (counts + SHRINKAGE)
+    sums, counts, squares = (np.bincount(cells[train], v, size) for v in (w * left, w, w * left**2))
+    there = counts > 0
+    plain = np.divide(sums, counts, out=np.zeros(size), where=there)
+    spare = max(float(counts.sum()) - int(there.sum()), 1.0)
+    within = max(float((squares - counts * plain**2).sum()), 0.0) / spare
+    between = (
+        float((counts[there] * plain[there] ** 2).sum()) / float(counts.sum()) - within * there.sum() / counts.sum()
+    )
+    shrinkage = within / between if between > 1e-12 * within else LARGEST_SHRINKAGE
+    means = sums / (counts + min(max(shrinkage, SMALLEST_SHRINKAGE), LARGEST_SHRINKAGE))
     return lambda rows: means[cells[rows]]
 
 
@@ -136,14 +156,20 @@ class Expectations:
 
 
 def expectations(
-    rows: Rows, table: Table, outcome: Floats, membership: Membership | None, folds: int, seed: int
+    rows: Rows,
+    table: Table,
+    values: Mapping[str, Integers],
+    outcome: Floats,
+    membership: Membership | None,
+    folds: int,
+    seed: int,
 ) -> Expectations:
     """Return E[W|X], each group with half of the weight, fitted on the parts of a cross-fitted membership.
 
     Where the membership is given, not fitted, each fold's model is fitted on all others.
     """
     omega = 0.5 * (rows.audited_share + rows.reference_share)
-    regressor = Regressor.of(table, omega * omega.size, seed)
+    regressor = Regressor.of(table, values, omega * omega.size, seed)
     if membership is None or membership.is_known:
         fold = row_folds(rows.audited, folds, seed)
         expected = np.empty(outcome.size)

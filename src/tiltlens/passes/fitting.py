@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from tiltlens.engines.arrays import moments_by_group
 from tiltlens.estimators.cells import joint_codes
 from tiltlens.estimators.feature_gap import cell_sums_of
-from tiltlens.estimators.influence import Integers, Population, Rows
+from tiltlens.estimators.influence import Booleans, Integers, Population, Rows
 from tiltlens.estimators.outputs import Scores
 from tiltlens.estimators.ridges import FOLDS, FoldRidges
 from tiltlens.estimators.sets import CellSets, RidgeSets
-from tiltlens.models.basis import basis_grams, basis_of
+from tiltlens.models.basis import basis_grams, basis_of, pooled_features
 from tiltlens.models.design import Table
 from tiltlens.models.features import design_columns
 from tiltlens.models.membership import (
@@ -37,6 +38,7 @@ from tiltlens.paper.checks import Floats
 from tiltlens.paper.moments import GroupMoments
 from tiltlens.passes.compared import ComparedRows
 from tiltlens.passes.evidence import Evidence, FeatureCells
+from tiltlens.passes.sample import group_quota
 from tiltlens.passes.sums import GroupSums
 from tiltlens.progress import stage
 from tiltlens.threads import in_threads
@@ -73,12 +75,13 @@ def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSe
     outcome = scores.outcome(1 if channel.ndim == 1 else rows.favourable)
     with stage(0.0, MEMBERSHIP, "membership model"):
         membership, log_odds, name = _membership(rows, index, sample, everyone, features, settings)
-    with stage(MEMBERSHIP, REGRESSIONS, "regressions"):
-        expected = _expectations(sample, table, outcome.column, membership, settings)
     cells = {one: FeatureCells(codes[index], sums.cells[one].of(code, 0)) for one, codes in rows.codes.items()}
-    shown = _shown_rows(index.size)
+    values = {one: _all_values(one, column, cells) for one, column in table.items()}
+    with stage(MEMBERSHIP, REGRESSIONS, "regressions"):
+        expected = _expectations(sample, table, values, outcome.column, membership, settings)
+    shown = _shown_rows(sample.audited)
     with stage(REGRESSIONS, 1.0, "regressions"):
-        sets = _sets(sample, outcome.column, cells, table, membership, shown, settings)
+        sets = _sets(sample, outcome.column, cells, values, membership, shown, settings)
     return Evidence(
         audited=label,
         reference=rows.labels[0],
@@ -106,6 +109,11 @@ def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSe
         score_is_of_features=settings.score_is_of_features,
         is_sampled=not rows.is_complete,
     )
+
+
+def _all_values(name: str, column: NDArray[Any], cells: dict[str, FeatureCells]) -> NDArray[Any]:
+    """Return a feature's numbers, or the codes of all its values."""
+    return cells[name].codes if name in cells and column.dtype.kind != "f" else column
 
 
 def _population(sums: GroupSums, code: int) -> Population:
@@ -185,16 +193,24 @@ def _of_estimator(
 
 
 def _expectations(
-    sample: Rows, table: Table, outcome: Floats, membership: Membership | None, settings: FitSettings
+    sample: Rows,
+    table: Table,
+    values: Table,
+    outcome: Floats,
+    membership: Membership | None,
+    settings: FitSettings,
 ) -> Expectations | None:
     if settings.folds is None:
         return None
-    return expectations(sample, table, outcome, membership, settings.folds, settings.seed)
+    return expectations(sample, table, values, outcome, membership, settings.folds, settings.seed)
 
 
-def _shown_rows(size: int) -> Integers:
-    """Return the places of all rows, or of evenly many of them; their order tells nothing about them."""
-    return np.arange(0, size, -(-size // SHOWN_ROWS))
+def _shown_rows(audited: Booleans) -> Integers:
+    """Return the places of all rows, or of evenly many of each group; their order tells nothing about them."""
+    places = [np.flatnonzero(group) for group in (audited, ~audited)]
+    quota = group_quota({str(group): one.size for group, one in enumerate(places)}, SHOWN_ROWS)
+    evenly = [one[np.linspace(0, one.size, min(quota, one.size), endpoint=False).astype(np.intp)] for one in places]
+    return np.sort(np.concatenate(evenly))
 
 
 def _sets(
@@ -227,7 +243,8 @@ def _sets(
     effective = 1.0 / float((omega[index] / omega[index].sum()) @ (omega[index] / omega[index].sum()))
     ridges = FoldRidges(grams, basis.owners, effective)
     at = _standing_for(sample, shown, index)
-    return RidgeSets(ridges, len(table), basis.rows(table, shown, audited, outcome), fold[shown], at)
+    pooled = tuple(pooled_features(table, basis, omega))
+    return RidgeSets(ridges, len(table), basis.rows(table, shown, audited, outcome), fold[shown], at, pooled)
 
 
 def _standing_for(sample: Rows, shown: Integers, index: Integers) -> Rows:

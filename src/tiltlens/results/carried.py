@@ -14,7 +14,16 @@ from tiltlens.estimators.influence import Rows
 from tiltlens.estimators.outputs import Scores, gap
 from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance
 from tiltlens.estimators.shapley import shapley_gaps
-from tiltlens.estimators.verdicts import NOT_JUDGED, THE_GROUP, Band, Verdict, bands, simultaneous_factor, verdict
+from tiltlens.estimators.verdicts import (
+    EVIDENCE,
+    NOT_JUDGED,
+    THE_GROUP,
+    Band,
+    Verdict,
+    bands,
+    simultaneous_factor,
+    verdict,
+)
 from tiltlens.models.features import Feature
 from tiltlens.paper.checks import Floats
 from tiltlens.passes.evidence import Evidence
@@ -221,6 +230,8 @@ def _verdict(
         return Verdict(THE_GROUP, "its values tell the two groups apart completely")
     rows = evidence.everyone.count0 + evidence.everyone.count1
     found = verdict(alone, joint, settings.materiality, rows, pairs.get(feature.name, Partners()).partner)
+    if found.verdict not in EVIDENCE and evidence.sets is not None and feature.name in evidence.sets.pooled:
+        return Verdict(NOT_JUDGED, "it has too many values to be looked at with the others: group them")
     cells = evidence.cells.get(feature.name)
     if cells is not None and hidden_share(cells.sums) > HIDDEN:
         return Verdict(NOT_JUDGED, "it has too many values for the rows: group them, or bring more rows")

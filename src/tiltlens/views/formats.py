@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 from unicodedata import bidirectional
 
 NOTHING = "–"
 LONGEST = 60
+MINUS = "\u2212"
+HYPHEN = re.compile(r"(?<![\w.)-])-(?=\.?\d)")
 ISOLATE, END = "\u2068", "\u2069"  # what stands between them does not turn the text around it
 JOINERS = "\u200c\u200d"  # not printable by themselves, but letters and emoji are made with them
 
 Shown = Callable[[float | None], str]
 
 
+def minus(text: str) -> str:
+    """Return a text whose negative numbers have a minus sign; hyphens between letters and digits stay."""
+    return HYPHEN.sub(MINUS, text)
+
+
+def typed(text: str) -> str:
+    """Return a text with the hyphen that every terminal has, instead of the minus sign."""
+    return text.replace(MINUS, "-")
+
+
 def number(value: float | None, digits: int = 4) -> str:
     """Return a number with so many decimals, or with none from a hundred on."""
     if value is None:
         return NOTHING
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:z.{digits}f}"
+    return minus(f"{value:,.0f}" if abs(value) >= 100 else f"{value:z.{digits}f}")
 
 
 def short_number(value: float | None) -> str:
@@ -26,24 +39,40 @@ def short_number(value: float | None) -> str:
     return number(value, 3)
 
 
+def ratio(value: float | None) -> str:
+    """Return a ratio of two rates."""
+    return number(value, 2)
+
+
 def signed(value: float | None, digits: int = 4) -> str:
     """Return a number with its sign."""
-    return NOTHING if value is None else f"{value:+z.{digits}f}"
+    return NOTHING if value is None else minus(f"{value:+z.{digits}f}")
 
 
 def points(value: float | None) -> str:
     """Return hundredths of the score, signed."""
-    return NOTHING if value is None else f"{100 * value:+z.2f}"
+    return NOTHING if value is None else minus(f"{100 * value:+z.2f}")
+
+
+def size(value: float) -> str:
+    """Return how many points of the score that is, whichever way: as the reasons beside verdicts write it."""
+    of = abs(100 * value)
+    return f"{of:.2f}" if of < 1 else f"{of:.1f}"
 
 
 def percent(value: float | None) -> str:
     """Return a share as a percentage with one decimal."""
-    return NOTHING if value is None else f"{100 * value:z.1f} %"
+    return NOTHING if value is None else minus(f"{100 * value:z.1f} %")
 
 
 def whole_percent(value: float | None) -> str:
     """Return a share as a whole percentage."""
-    return NOTHING if value is None else f"{100 * value:z.0f} %"
+    return NOTHING if value is None else minus(f"{100 * value:z.0f} %")
+
+
+def whole(value: float | None) -> str:
+    """Return an estimated count as a whole number, thousands apart."""
+    return NOTHING if value is None else minus(f"{value:z,.0f}")
 
 
 def interval(low: float | None, high: float | None, shown: Shown = number) -> str:
@@ -68,11 +97,6 @@ def interval_name(confidence: float) -> str:
 def share(value: float | None, low: float | None, high: float | None) -> str:
     """Return a share of the correction; an interval from 0 to 1 says that it is not determined."""
     return "not determined" if (low, high) == (0, 1) else percent(value)
-
-
-def tenths(value: float | None) -> str:
-    """Return a number with one decimal, thousands apart: an estimated count."""
-    return NOTHING if value is None else f"{value:,.1f}"
 
 
 def count(value: float | None) -> str:

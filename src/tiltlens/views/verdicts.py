@@ -16,7 +16,7 @@ class Verdict(NamedTuple):
     kind
         How it is marked; "open" where the data do not settle the question.
     opening
-        How a sentence that lists its features begins; {materiality} stands for the audit's own.
+        How a sentence that lists its features begins; {materiality} stands for the audit's own, in points.
     meaning
         What it means, in the glossary.
     """
@@ -30,37 +30,36 @@ VERDICTS = {
     "the group itself": Verdict(
         THE_GROUP,
         "Among the features is the group itself, or a copy of it",
-        "The feature tells the group of everybody.",
+        "The feature is the group, a copy of it, or tells the group of everybody.",
     ),
     PROXY: Verdict(
         EVIDENCE,
-        "Proxy evidence, in hundredths of the score",
-        "By itself the feature carries a part of the gap whose whole interval lies beyond the materiality.",
+        "Carry part of the difference by themselves (proxy evidence)",
+        "By itself the feature carries at least so much of the difference as counts, anywhere within its band.",
     ),
     "joint proxy evidence": Verdict(
         EVIDENCE,
-        "Joint proxy evidence (together with others, not alone)",
-        "The feature carries a part of the gap together with others, though not by itself.",
+        "Carry part of the difference together with others, not alone (joint proxy evidence)",
+        "Without the feature, at least so much of the difference as counts would be lost, anywhere within its band.",
     ),
     "some evidence": Verdict(
         OPEN,
-        "Some evidence, which may be less than what counts (±{materiality} of the score)",
-        "The interval of what the feature carries of the gap excludes 0, but reaches below the materiality.",
+        "Carry something, which may be less than the {materiality} points that count (some evidence)",
+        "A band excludes 0, but reaches below what counts.",
     ),
     "undecided": Verdict(
         OPEN,
-        "Undecided, for want of data",
-        "These data cannot tell whether the feature carries a material part of the gap.",
-    ),
-    "too little data": Verdict(
-        OPEN, "Too little data to say", "These data cannot tell whether the feature carries a material part of the gap."
+        "Undecided: nothing, or more than the {materiality} points that count",
+        "A band holds 0 and reaches beyond what counts: these data cannot tell.",
     ),
     "no material evidence": Verdict(
         NOTHING,
-        "No material evidence (within ±{materiality} of the score)",
-        "The whole interval of what the feature carries of the gap lies within the materiality.",
+        "No material evidence: less than {materiality} points, alone and with the others",
+        "Both bands, alone and with the others, lie within what counts.",
     ),
-    "not judged": Verdict(OPEN, "Not judged", "Nothing was said of the feature, which is not the same as no evidence."),
+    "not judged": Verdict(
+        OPEN, "Not judged", "Nothing is said of the feature, for the reason beside it: not the same as no evidence."
+    ),
 }
 
 
