@@ -42,6 +42,11 @@ def row_hashes(columns: Mapping[str, pl.Series | NDArray[Any]], coded: Mapping[s
     return hashes
 
 
+def mixed_hashes(hashes: Hashes, numbers: NDArray[np.integer[Any]]) -> Hashes:
+    """Return a hash of each hash and a number beside it."""
+    return _mix(_mix(hashes + _mixed(numbers.astype(np.uint64), ODD)))
+
+
 class _Part:
     """A column's share of the hashes."""
 

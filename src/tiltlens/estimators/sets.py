@@ -17,6 +17,7 @@ from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.estimators.ridges import FoldRidges
 from tiltlens.paper.checks import Floats
 
+OF_PAIRINGS = 15 / 4  # times the variance between the pairings of five folds is that of their mean
 BLOCK = 32  # sets whose rows are looked at together
 
 
@@ -36,10 +37,11 @@ class SetCoefficients:
 def covariance(influence: Floats, between: Floats) -> Floats:
     """Return the covariance of numbers from rows' influences and from how far pairings lie from their mean.
 
-    The rows behind pairings are the same, but the models are not: their variance counts twice, as in a cross-fit.
+    The rows behind pairings are the same, but the models are not. Each pair of folds serves three evaluation folds, so
+    that the pairings' mean has 15/4 times the variance that is seen between them (docs/methods.md, section 6).
     """
     pairings = max(len(between), 1)
-    return np.asarray(influence.T @ influence + 2.0 / pairings * (between.T @ between))
+    return np.asarray(influence.T @ influence + OF_PAIRINGS / pairings * (between.T @ between))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

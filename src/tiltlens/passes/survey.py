@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tiltlens.engines.batches import ROW
 from tiltlens.engines.factorize import Factorized, factorize
-from tiltlens.engines.hashing import Hashes, row_hashes
+from tiltlens.engines.hashing import Hashes, mixed_hashes, row_hashes
 from tiltlens.models.roles import GROUP, HASH, LOG_ODDS, SCORE, WEIGHT, ColumnRoles
 from tiltlens.models.values import ValueCounts, value_counts
 from tiltlens.paper.checks import Floats
@@ -98,6 +98,7 @@ def surveyed(roles: ColumnRoles, size: int, threshold: HashThreshold, table: pl.
     weights = None if roles.weights is None else rows.weights
     labels = pl.Series(GROUP, rows.labels, dtype=pl.String)
     hashes = _hashes(roles, rows, factorized, labels)
+    drawn_by = _sampling_keys(rows, hashes)
     return Survey(
         read=rows.read,
         left_out=rows.left_out,
@@ -106,7 +107,7 @@ def surveyed(roles: ColumnRoles, size: int, threshold: HashThreshold, table: pl.
             name: value_counts(rows.table[name], factorized[name], rows.group, labels, weights)
             for name in roles.features
         },
-        sample=_sampled(roles, rows, hashes, labels, size, threshold),
+        sample=_sampled(roles, rows, drawn_by, labels, size, threshold),
         weight_range=_weight_ranges(rows),
         outside=_outside(rows),
         is_decisions=rows.channel.kind == "decisions",
@@ -126,6 +127,23 @@ def _hashes(roles: ColumnRoles, rows: Reading, factorized: dict[str, Factorized 
     if rows.log_odds is not None:
         columns[LOG_ODDS] = rows.log_odds
     return row_hashes(columns, {**factorized, GROUP: Factorized(labels, rows.group)})
+
+
+def _sampling_keys(rows: Reading, hashes: Hashes) -> Hashes:
+    """Return what rows are drawn by: their hash, and of copies of a row one of its own for each.
+
+    Copies would otherwise be drawn together or not at all, and a table of few distinct rows would lose most of them.
+    """
+    is_copy = pl.Series(hashes).is_duplicated().to_numpy()
+    if not is_copy.any():
+        return hashes
+    if ROW in rows.table.columns:
+        numbers = rows.table[ROW].to_numpy()
+    else:  # Spark's rows have no order: any numbers will do that differ from batch to batch
+        numbers = np.arange(len(hashes)) + int(hashes[:1].sum() % 2**32)
+    keys = hashes.copy()
+    keys[is_copy] = mixed_hashes(hashes[is_copy], numbers[is_copy])
+    return keys
 
 
 def _sampled(

@@ -12,9 +12,6 @@ from tiltlens.results.comparison import Comparison
 from tiltlens.results.disclosure import disclosed_rows
 from tiltlens.results.provenance import Provenance
 from tiltlens.results.settings import Settings
-from tiltlens.views.json_file import write_json
-from tiltlens.views.notebook import audit_html
-from tiltlens.views.report.page import write_report
 
 SCHEMA = "tiltlens/audit/2"  # of to_dict and to_json; a change that breaks a reader raises the number
 
@@ -87,13 +84,19 @@ class Audit:
 
     def to_json(self, path: str | Path) -> None:
         """Write every number of the audit to a JSON file, whole or not at all."""
+        from tiltlens.views.json_file import write_json
+
         write_json(self.to_dict(), str(path))
 
     def report(self, path: str | Path) -> None:
         """Write the report, one HTML file that needs no network, whole or not at all."""
+        from tiltlens.views.report.page import write_report
+
         write_report(self.to_dict(), path)
 
     def _repr_html_(self) -> str:
+        from tiltlens.views.notebook import audit_html
+
         return audit_html(repr(self), [comparison._repr_html_() for comparison in self.comparisons.values()])
 
     def __repr__(self) -> str:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
+
+if TYPE_CHECKING:
+    from tiltlens.views.figures import Figure
 
 from tiltlens.errors import DataError
 from tiltlens.estimators.dial import ShareForm, along
@@ -18,8 +21,6 @@ from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.paper.path import PathPoint
 from tiltlens.paper.world import Projection
 from tiltlens.results.profiles import BINS, Profiles
-from tiltlens.views.figures import Figure, comparison_figure, shares_along_dial
-from tiltlens.views.notebook import comparison_html
 
 DIAL_POSITIONS = 21
 MISMATCHES = 20  # of the balance, that a summary lists
@@ -163,11 +164,13 @@ class Comparison:
 
     def plot(self, name: str = "proxy_map", feature: str | None = None) -> Figure:
         """Return one of the comparison's figures: its chart, the numbers behind it, and words for both."""
-        if name == "shares_along_dial":
-            return shares_along_dial(self._numbers(), self.shares_along_dial())
+        from tiltlens.views.figures import comparison_figure
+
         return comparison_figure(self.to_dict(), name, feature)
 
     def _repr_html_(self) -> str:
+        from tiltlens.views.notebook import comparison_html
+
         return comparison_html(self._numbers())
 
     def _numbers(self) -> dict[str, Any]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from tiltlens.views.formats import interval, interval_name, number, p_value, percent, points, whole_percent
+from tiltlens.views import formats
+from tiltlens.views.formats import interval_name, p_value, typed
+from tiltlens.views.ratios import four_fifths_words, is_of_decisions, ratio_name
 from tiltlens.views.rule_lines import does_not_decide, rows_read, rule_lines, title, unknown_people
 from tiltlens.views.verdicts import EVIDENCE, verdict_of
 
@@ -24,21 +27,33 @@ PAPER_NAMES = {
     "n_m": "weight of f_m in f~",
     "descent_rate": "Delta, how fast f~ lowers the objective",
 }
-QUANTITIES = {
-    "gap": "difference of the mean scores",
-    "impact_ratio": "favourable rate, audited ÷ reference",
-    "shortfall": "more people at the reference's rate",
-    "standardised_difference": "gap in standard deviations",
-    "output_divergence": "KL of the outcomes, nats",
-    "input_divergence": "KL of the inputs, nats",
-    "descent_rate": "Delta, pull towards the reference",
-    "unexplained": "gap between people with equal features",
-    "decisions_needed": "to tell the groups apart, errors 5 %",
-}
+WIDE = 100  # columns from which a number and its band stand on one line
+FEWEST_NAME = 14  # columns for names of features
+MOST_NAMED = 8  # features that one sentence lists
 DOES_NOT_SHOW = (
     "Proxy evidence is a reason to look, not a finding of wrongdoing: the numbers are associations under this one "
     "model and these data, they show no cause and are no verdict on a model or a person."
 )
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """Return a number as a terminal writes it."""
+    return typed(formats.number(value, digits))
+
+
+def points(value: float | None) -> str:
+    """Return points of the score as a terminal writes them."""
+    return typed(formats.points(value))
+
+
+def percent(value: float | None) -> str:
+    """Return a share as a terminal writes it."""
+    return typed(formats.percent(value))
+
+
+def whole(value: float | None) -> str:
+    """Return an estimated count as a terminal writes it."""
+    return typed(formats.whole(value))
 
 
 def print_audit(summary: dict[str, Any], console: Console) -> None:
@@ -65,12 +80,12 @@ def print_demo(summary: dict[str, Any], console: Console) -> None:
             _correction(audited, c),
             _heading("Who lies at the ends of that direction? (the paper's Table 1)"),
             _prototypes(audited, c),
-            _heading("Which features carry it?"),
+            _heading("Which features carry it? (the paper's way: one fit, taken as known)"),
             _shares(c),
             _heading("How sure is that?"),
             _side_by_side(c, honest),
-            _heading("Proxy evidence"),
-            _proxies(honest),
+            _heading("Proxy evidence, cross-fitted, in points of the score"),
+            _proxies(honest, summary["cross_fitted"]["settings"]),
             _heading("What this shows, and what it does not"),
             _bullets(_caveats(c)),
         ]
@@ -150,32 +165,42 @@ def _comparison(summary: dict[str, Any], audited: str, c: dict[str, Any]) -> Ren
         f"\n{audited} ({c['rows']['audited']:,}, audited) against {c['reference']} "
         f"({c['rows']['reference']:,}, reference)"
     )
-    parts: list[RenderableType] = [
-        Text(title, "bold cyan"),
-        _estimates(c, summary["settings"]["confidence"]),
-        _test(c),
-        _heading("Proxy evidence, in points of the gap"),
-        _proxies(c),
-        _bullets(_directions(c)),
-    ]
+    settings = summary["settings"]
+    parts: list[RenderableType] = [Text(title, "bold cyan"), _estimates(summary, c), _test(c)]
+    if is_of_decisions(summary) and c["adverse_impact_ratio"] is not None:
+        parts.append(Text(typed(four_fifths_words(c["adverse_impact_ratio"], settings["confidence"]))))
+    parts += [_heading("Proxy evidence, in points of the score"), _proxies(c, settings)]
     if c["notes"]:
-        parts += [_heading("To know"), _bullets(c["notes"])]
+        parts += [_heading("To know"), _bullets(typed(note) for note in c["notes"])]
     return Group(*parts)
 
 
-def _estimates(c: dict[str, Any], confidence: float) -> Table:
-    table = _table("quantity", ["value", interval_name(confidence)], ["meaning"])
-    rates = c["favourable_rates"]
+def _estimates(summary: dict[str, Any], c: dict[str, Any]) -> Table:
+    table = _table("quantity", ["value", interval_name(summary["settings"]["confidence"])], ["meaning"])
     for who in ("audited", "reference"):
-        table.add_row(f"favourable rate, {who}", *_estimate(rates[who]), "")
-    for name, meaning in QUANTITIES.items():
-        if c[name] is not None:
-            table.add_row(name.replace("_", " "), *_estimate(c[name]), meaning)
+        table.add_row(f"favourable rate, {who}", *_estimate(c["favourable_rates"][who], percent), "")
+    is_decisions = is_of_decisions(summary)
+    what = "favourable rates" if is_decisions else "mean scores, towards the favourable outcome"
+    rows: list[tuple[str, str, Callable[[float | None], str], str]] = [
+        ("gap", "gap", points, "difference of the mean scores, in points"),
+        (ratio_name(summary), "impact_ratio", number, f"{what}: audited ÷ reference"),
+        ("adverse impact ratio", "adverse_impact_ratio", number, "lower rate ÷ higher rate"),
+        ("shortfall", "shortfall", whole, "more people at the reference's rate"),
+        ("standardised difference", "standardised_difference", number, "gap in standard deviations"),
+        ("unexplained", "unexplained", points, "left between people alike in all listed features"),
+        ("decisions needed", "decisions_needed", whole, "to tell the groups apart, errors 5 %"),
+        ("output divergence", "output_divergence", number, "KL of the outcomes, nats"),
+        ("input divergence", "input_divergence", number, "KL of the inputs, nats"),
+        ("descent rate", "descent_rate", number, "Delta, pull towards the reference"),
+    ]
+    for name, key, shown, meaning in rows:
+        if c[key] is not None:
+            table.add_row(name, *_estimate(c[key], shown), meaning)
     return table
 
 
-def _estimate(found: dict[str, Any]) -> tuple[str, str]:
-    return number(found["value"]), interval(found["low"], found["high"])
+def _estimate(found: dict[str, Any], shown: Callable[[float | None], str] = number) -> tuple[str, str]:
+    return shown(found["value"]), formats.interval(found["low"], found["high"], shown)
 
 
 def _test(c: dict[str, Any]) -> Text:
@@ -186,36 +211,62 @@ def _test(c: dict[str, Any]) -> Text:
     )
 
 
-def _proxies(c: dict[str, Any]) -> RenderableType:
-    table = _table("feature", ["gap", "interval", "Shapley", "share", "total"], ["verdict"], folds=True)
-    for row in c["proxies"]:
-        table.add_row(
-            Text(str(row["feature"])),
-            points(row["gap"]),
-            f"[{points(row['gap_low'])}, {points(row['gap_high'])}]" if row["gap_low"] is not None else "–",
-            points(row["gap_shapley"]),
-            whole_percent(row["share"]),
-            whole_percent(row["total_share"]),
-            Text(row["verdict"], "bold" if verdict_of(row).kind == EVIDENCE else ""),
-        )
-    added = "they overlap; Shapley adds up"
-    if c["shapley_remainder"] is not None:
-        added += f" to the gap, but for {points(c['shapley_remainder'])} that the features leave"
-    note = Text(
-        "gap: points of the score that this feature's different distribution carries "
-        f"({added}). "
-        "share: of the correction, by this feature alone; total: lost without it.",
-        "dim",
-    )
-    return Group(table, note)
+@dataclass(frozen=True, slots=True)
+class _ProxyTable:
+    """The table of proxy evidence: number and band beside each other where there is room, else below each other."""
+
+    rows: list[dict[str, Any]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        join = " " if options.max_width >= WIDE else "\n"
+        table = _table("feature", ["gap", "with others", "Shapley", "share"], ["verdict"], folds=True)
+        table.columns[0].min_width = FEWEST_NAME
+        for row in self.rows:
+            verdict = Text(row["verdict"], "bold" if verdict_of(row).kind == EVIDENCE else "")
+            numbers = (_banded(row, "gap", join), _banded(row, "joint", join), points(row["gap_shapley"]))
+            share = formats.whole_percent(row["share"])
+            table.add_row(Text(str(row["feature"])), *(Text(one) for one in (*numbers, share)), verdict)
+        yield table
 
 
-def _directions(c: dict[str, Any]) -> Iterable[str]:
+def _banded(row: dict[str, Any], name: str, join: str) -> str:
+    value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
+    return points(value) if low is None else f"{points(value)}{join}[{points(low)}, {points(high)}]"
+
+
+def _proxies(c: dict[str, Any], settings: dict[str, Any]) -> RenderableType:
+    if not c["proxies"]:
+        return Text("No features were listed.", "dim")
+    note = "gap: what goes through the feature by itself. with others: what would be lost without it. "
+    if any(row["gap_shapley"] is not None for row in c["proxies"]):
+        note += "Shapley: its part where all are taken together; the parts add up to the gap"
+        left = c["shapley_remainder"]
+        note += f", less the {points(left)} left between people alike in all listed features. " if left else ". "
+    note += "share: of the correction, by this feature alone."
+    parts: list[RenderableType] = [_ProxyTable(c["proxies"])]
+    if any(row["gap_low"] is not None for row in c["proxies"]):
+        level = f"{100 * settings['confidence']:g} %"
+        parts.append(Text(f"The bands in brackets hold for all features at once ({level}): verdicts are read from them."))
+    return Group(*parts, Text(note, "dim"), _bullets(_reasons(c)))
+
+
+def _reasons(c: dict[str, Any]) -> Iterable[str]:
+    """Yield the reason beside each verdict, with what else is to be known of the feature; equal sentences are joined."""
+    said: dict[str, list[str]] = {}
     for row in c["proxies"]:
-        if verdict_of(row).kind == EVIDENCE:
-            partner = f"; together with {row['partner']}" if row["partner"] else ""
-            twin = f"; {row['redundant_with']} carries the same" if row["redundant_with"] else ""
-            yield f"{row['direction']}{partner}{twin}."
+        said.setdefault(_reason(row), []).append(str(row["feature"]))
+    for sentence, names in said.items():
+        more = len(names) - MOST_NAMED
+        yield f"{', '.join(names[:MOST_NAMED])}{f' and {more} more' if more > 0 else ''}: {sentence}"
+
+
+def _reason(row: dict[str, Any]) -> str:
+    sentences = [f"{row['reason']}."]
+    if verdict_of(row).kind == EVIDENCE:
+        sentences.append(f"{row['direction']}.")
+        sentences += [f"{row['redundant_with']} carries the same."] if row["redundant_with"] else []
+    sentences += [f"({row['notes']})"] if row["notes"] else []
+    return " ".join(sentences)
 
 
 def _asked(summary: dict[str, Any], audited: str, c: dict[str, Any]) -> RenderableType:
@@ -235,7 +286,7 @@ def _outputs(audited: str, c: dict[str, Any]) -> RenderableType:
     rows = [
         (f"mean score, {audited}", f"{c['output']['audited']:.3f}", "predicted probability of re-arrest"),
         (f"mean score, {c['reference']}", f"{c['output']['reference']:.3f}", "the same, reference group"),
-        ("gap", f"{c['gap']['value']:+.3f}", "difference of the two means"),
+        ("gap", points(c["gap"]["value"]), "difference of the two means, in points of the score"),
         ("output divergence", f"{c['output_divergence']['value']:.5f}", "KL of the outcomes, in nats"),
         ("decisions needed", f"{c['decisions_needed']['value']:,.0f}", "to tell the groups apart, errors 5 %"),
         ("least change", f"{c['least_change']['cost']:.4f}", "of inputs that removes the gap, nats"),
@@ -292,11 +343,19 @@ def _shares(c: dict[str, Any]) -> RenderableType:
 
 def _side_by_side(c: dict[str, Any], honest: dict[str, Any]) -> RenderableType:
     table = _table("quantity", ["paper", "cross-fitted", "95 % interval"])
-    for name in ("gap", "output_divergence", "input_divergence", "descent_rate", "unexplained", "decisions_needed"):
-        table.add_row(name.replace("_", " "), number(c[name]["value"]), *_estimate(honest[name]))
+    rows: list[tuple[str, str, Callable[[float | None], str]]] = [
+        ("gap, in points", "gap", points),
+        ("unexplained, in points", "unexplained", points),
+        ("output divergence", "output_divergence", number),
+        ("input divergence", "input_divergence", number),
+        ("descent rate", "descent_rate", number),
+        ("decisions needed", "decisions_needed", whole),
+    ]
+    for name, key, shown in rows:
+        table.add_row(name, shown(c[key]["value"]), *_estimate(honest[key], shown))
     theirs = {row["feature"]: row for row in c["proxies"]}
     for row in honest["proxies"]:
-        ends = interval(row["share_low"], row["share_high"], percent)
+        ends = formats.interval(row["share_low"], row["share_high"], percent)
         table.add_row(
             f"share of {row['feature']}", percent(theirs[row["feature"]]["share"]), percent(row["share"]), ends
         )
@@ -304,7 +363,7 @@ def _side_by_side(c: dict[str, Any], honest: dict[str, Any]) -> RenderableType:
         "The paper fits one membership model on all rows and takes it as known: what it learns from noise counts as "
         "difference. Cross-fitted numbers use models that have not seen the rows they are used on, remove the "
         "first-order error that is left, and choose the kind of model by held-out data "
-        f"(here: {honest['membership']}).",
+        f"(here: {honest['membership']}). Where the two differ, the cross-fitted one is the one to believe.",
         "dim",
     )
     return Group(table, note)
