@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -29,6 +30,42 @@ def pytest_sessionfinish(session, exitstatus):
     if skipped and os.environ.get("TILTLENS_FORBID_SKIPS"):
         reporter.write_line(f"TILTLENS_FORBID_SKIPS is set, but {len(skipped)} test(s) were skipped", red=True)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture
+def small_batches(monkeypatch):
+    """Batches of 37 rows: no level, group or weight is in all of them."""
+    from tiltlens.engines import batches
+
+    monkeypatch.setattr(batches, "BATCH", 37)
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """A Spark of two cores in this process; its tests are skipped where there is no Java."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    quiet = builder.config("spark.ui.showConsoleProgress", "false").config("spark.sql.shuffle.partitions", "4")
+    session = quiet.getOrCreate()
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def held(request, tmp_path):
+    """Return a function that holds a Polars frame in the way that a test's parameter names: see `people.SOURCES`."""
+    from tests.people import ENGINES, FILES, in_files
+
+    way = request.param
+    if way in ENGINES:
+        return ENGINES[way]
+    if way in FILES:
+        ending, parts = FILES[way]
+        return lambda frame: in_files(frame, tmp_path, ending, parts)
+    session = request.getfixturevalue("spark")
+    return lambda frame: session.createDataFrame(frame.to_arrow()).repartition(5)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
-from tests.test_audit_engines import FEATURES, WAYS, assert_same_numbers, audited, people
+from tests.people import FEATURES, WAYS, assert_same_numbers, audited, people
 
 import tiltlens as tl
 from tiltlens.datasets import COMPAS_FEATURES, COMPAS_LABELS, load_compas

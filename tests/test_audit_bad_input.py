@@ -7,7 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from sklearn.linear_model import LogisticRegression
-from tests.test_audit_engines import audited, people
+from tests.people import audited, people
 
 import tiltlens as tl
 from tiltlens.errors import SupportError, TiltlensError

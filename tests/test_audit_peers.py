@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from fairlearn.metrics import MetricFrame, demographic_parity_difference, mean_prediction, selection_rate
-from tests.test_audit_engines import audited, people
+from tests.people import audited, people
 
 
 def fairlearn(scores, metric, weights=None):

@@ -6,11 +6,7 @@ import subprocess
 import sys
 
 import pytest
-
-
-def tiltlens(*arguments, cwd=None):
-    command = [sys.executable, "-c", "from tiltlens.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+from tests.command import MAIN, tiltlens
 
 
 def test_demo_prints_question_numbers_table_and_caveats():
@@ -66,14 +62,12 @@ def test_version_and_help():
 
 
 def test_a_reader_that_goes_away_is_no_error_of_ours():
-    command = f"{sys.executable} -c 'from tiltlens.cli import main; main()' demo --json - | head -c 10"
+    command = f"{sys.executable} -c '{MAIN}' demo --json - | head -c 10"
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert "Traceback" not in result.stderr
 
 
 def test_an_old_terminal_gets_question_marks_instead_of_a_traceback():
-    environment = {"PYTHONIOENCODING": "ascii", "PATH": os.environ["PATH"]}
-    command = [sys.executable, "-c", "from tiltlens.cli import main; main()", "demo"]
-    result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    result = tiltlens("demo", env={"PYTHONIOENCODING": "ascii", "PATH": os.environ["PATH"]})
     assert result.returncode == 0
     assert "PriorCounts" in result.stdout

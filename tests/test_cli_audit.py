@@ -4,7 +4,7 @@ import json
 
 import polars as pl
 import pytest
-from tests.test_cli import tiltlens
+from tests.command import tiltlens
 
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
 from tiltlens.models.paper_fit import outcome_scores

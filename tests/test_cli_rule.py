@@ -4,8 +4,8 @@ import json
 
 import polars as pl
 import pytest
-from tests.rules.test_tables import HAND, NEVER
-from tests.test_cli import tiltlens
+from tests.command import tiltlens
+from tests.rules.hiring import HAND, NEVER
 
 
 @pytest.fixture(scope="module")

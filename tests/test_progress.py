@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from rich.console import Console
 from sklearn.linear_model import LogisticRegression
-from tests.test_audit_engines import assert_same_numbers, audited, people
+from tests.people import assert_same_numbers, audited, people
 
 import tiltlens as tl
 from tiltlens.progress import each, stage, told_to

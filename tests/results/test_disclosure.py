@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 import pytest
 from rich.console import Console
-from tests.test_audit_engines import audited, people
-from tests.views.test_schema import SCHEMA
+from tests.people import audited, people
+from tests.schemas import SCHEMA
 
 import tiltlens as tl
 from tiltlens.results.bins import quantiles_of

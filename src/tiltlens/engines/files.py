@@ -17,7 +17,6 @@ import polars as pl
 from tiltlens.engines.batches import S, Step, clean_batch, folded, read_in_batches
 from tiltlens.engines.columns import clean_column
 from tiltlens.engines.messages import checked_names, first_line, nearest_name, shown
-from tiltlens.engines.tables import column_names
 from tiltlens.errors import DataError
 
 ENDINGS = (".parquet", ".csv")
@@ -37,7 +36,7 @@ class FileBatches:
 
     def names(self) -> list[str]:
         """As of `Batches`."""
-        return column_names(self._scans[0])
+        return checked_names(_schema(self._scans[0], self.files[0]).names())
 
     def fold(self, columns: Sequence[str], step: Step[S]) -> S:
         """As of `Batches`."""
@@ -110,8 +109,10 @@ def _csv_schema(file: Path, options: dict[str, Any]) -> pl.Schema:
         _check_header(file)
         scan = pl.scan_csv(file, **options)
         schema = scan.collect_schema()
-        last = pl.col(schema.names()[-1])
-        rows, gaps = scan.select(pl.len(), last.null_count().alias("gaps")).collect(engine="streaming").row(0)
+        counts = scan.select(
+            pl.len().alias("\0rows"), pl.all().null_count()
+        )  # all: Polars minds a field too many only then
+        rows, *_, gaps = counts.collect(engine="streaming").row(0)
     except (pl.exceptions.PolarsError, UnicodeDecodeError, csv.Error, OSError) as error:
         _check_fields(file)
         raise DataError(
@@ -158,7 +159,7 @@ def _files(entry: str) -> list[Path]:
         return [path]
     if not files:
         raise DataError(
-            f"{shown(entry)} must match .csv or .parquet files, got none.", f"it was looked for in {Path.cwd()}."
+            f"{entry!r} must match .csv or .parquet files, got none.", f"it was looked for in {Path.cwd()}."
         )
     return files
 

@@ -12,7 +12,9 @@ from tiltlens.engines.columns import clean_column, pandas_column, raw_column, un
 from tiltlens.engines.messages import check_case, check_columns, checked_names, first_line, shown, text_of
 from tiltlens.errors import DataError
 
-KINDS_ACCEPTED = "a pandas or Polars frame, a pyarrow Table, a DuckDB relation or a dict of arrays"
+KINDS_ACCEPTED = (
+    "a pandas or Polars frame, a pyarrow Table, a DuckDB relation, a Spark frame, a dict of arrays or files"
+)
 
 
 def read_table(data: Any, needed: Sequence[str] | None = None) -> pl.DataFrame:

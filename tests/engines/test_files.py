@@ -1,0 +1,121 @@
+"""Parquet and CSV files: found, checked, and read as one table whatever their number."""
+
+import re
+from datetime import date
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+from tests.people import CLEAN, in_files
+
+from tiltlens.engines.sources import collected
+from tiltlens.errors import DataError
+
+
+@pytest.fixture
+def file_of(tmp_path):
+    def write(name, content):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+def test_a_csv_file_gives_kinds_dates_and_missing_values(file_of):
+    path = file_of("a.csv", 'x,s,d,"q, r"\n1,NA,2020-01-01,a\n2.5,null,NA,""\nNaN,"a ""b""",2021-02-03,N/A\n')
+    table = collected(path)
+    assert table.schema == {"x": pl.Float64, "s": pl.String, "d": pl.Date, "q, r": pl.String}
+    assert table.rows()[0] == (1.0, None, date(2020, 1, 1), "a")
+    assert table["x"].to_list() == [1.0, 2.5, None]
+    assert table["s"].to_list() == [None, "null", 'a "b"']
+    assert table["q, r"].to_list() == ["a", None, "N/A"]
+
+
+def test_csv_kinds_come_from_all_rows(file_of):
+    path = file_of("a.csv", "x,y\n" + "1,2\n" * 3000 + "word,2.5\n")
+    assert collected(str(path)).schema == {"x": pl.String, "y": pl.Float64}
+
+
+def test_a_csv_file_may_begin_with_a_byte_order_mark_and_end_lines_as_windows_does(file_of):
+    assert collected(file_of("A.CSV", b"\xef\xbb\xbfx,y\r\n1,2\r\n")).rows() == [(1, 2)]
+
+
+def test_a_parquet_file_gives_the_frame_it_was_written_from(tmp_path):
+    CLEAN.write_parquet(tmp_path / "a.parquet")
+    assert_frame_equal(collected(tmp_path / "a.parquet"), CLEAN)
+
+
+@pytest.mark.parametrize(("row", "fields"), [("3,4,5", 3), ("3", 1)])
+def test_a_broken_csv_row_is_an_error_that_names_the_line(file_of, row, fields):
+    path = file_of("a.csv", f'x,y\n1,"two\nlines"\n{row}\n5,6\n')
+    with pytest.raises(
+        DataError, match=rf"every row of 'a.csv' must have 2 fields, got {fields} in line 4\.\nHint: look"
+    ):
+        collected(path)
+
+
+def test_a_csv_file_whose_last_column_has_gaps_is_not_broken(file_of):
+    assert collected(file_of("a.csv", "x,y\n1,\n2,3\n")).rows() == [(1, None), (2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", b"", r"'a.csv' must hold a table, got an empty file\.\nHint: "),
+        ("a.parquet", b"", r"'a.parquet' must hold a table, got an empty file"),
+        ("a.csv", "x,y\n", r"'a.csv' must have rows, got a header only"),
+        ("a.csv", "\n\n", r"must have columns"),
+        ("a.csv", "x,x\n1,2\n", r"column names must be distinct, got 'x' 2 times"),
+        ("a.csv", "x;y\n1;2\n", r"fields of 'a.csv' must be separated by commas, got the header 'x;y'"),
+        ("a.csv", b"PAR1....PAR1", r"'a.csv' must be a CSV file, got a Parquet file\.\nHint: rename"),
+        ("a.csv", b"PK\x03\x04....", r"'a.csv' must be a CSV file, got a ZIP or Excel file"),
+        ("a.csv", b"\x1f\x8b\x08\x00...", r"'a.csv' must be a CSV file, got a gzip file"),
+        ("a.csv", b"x,y\n\x00\x01,2\n", r"'a.csv' must be a CSV file, got something else"),
+        ("a.csv", "x,y\n1,é\n".encode("latin-1"), r"'a.csv' must be a CSV file in UTF-8, got: .*\nHint: look"),
+        ("a.csv", 'x,y\n1,"open\n2,3\n', r"'a.csv' must be a CSV file in UTF-8, got: .*\nHint: look for an unclosed"),
+        ("a.parquet", "x,y\n1,2\n", r"'a.parquet' must be a Parquet file, got what looks like text\.\nHint: rename"),
+        ("a.parquet", b"PAR1 cut short", r"/a.parquet' must be a complete Parquet file, got: .*\nHint: write"),
+        ("a.xlsx", b"PK\x03\x04", r"'a.xlsx' must end in .csv or .parquet, got '.xlsx'\.\nHint: convert"),
+    ],
+)
+def test_a_file_that_is_not_what_it_should_be_is_an_error(file_of, name, content, message):
+    with pytest.raises(DataError, match=message):
+        collected(file_of(name, content))
+
+
+def test_a_missing_file_is_an_error_with_the_nearest_name(file_of):
+    path = file_of("people.csv", "x\n1\n")
+    with pytest.raises(
+        DataError, match=r"/poeple.csv' must be an existing file, .*\nHint: did you mean 'people.csv'\?"
+    ):
+        collected(path.with_name("poeple.csv"))
+    with pytest.raises(DataError, match=r"'/nowhere/b.csv' must be an existing file, .*\nHint: .* in /nowhere"):
+        collected("/nowhere/b.csv")
+
+
+def test_a_folder_stands_for_its_files_but_not_for_marks(tmp_path):
+    in_files(CLEAN, tmp_path, "parquet", 2)
+    (tmp_path / "deep").mkdir()
+    CLEAN.write_parquet(tmp_path / "deep" / "last.parquet")
+    (tmp_path / "_SUCCESS.csv").write_text("")
+    (tmp_path / ".part.parquet").write_text("")
+    found = collected(tmp_path)
+    assert found.height == 2 * CLEAN.height
+    assert_frame_equal(found.unique(), CLEAN, check_row_order=False)
+
+
+def test_a_folder_without_files_is_named_as_it_was_given(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    for given in (".", "data", str(tmp_path), "nothing/*.parquet", "data/*.csv"):
+        message = rf"^'{re.escape(given)}' must match .csv or .parquet files, got none\.\nHint: it was looked for in"
+        with pytest.raises(DataError, match=message):
+            collected(given)
+
+
+def test_files_of_two_kinds_are_refused(tmp_path):
+    in_files(CLEAN, tmp_path, "parquet", 2)
+    in_files(CLEAN, tmp_path, "csv", 2)
+    with pytest.raises(DataError, match=r"must be of one kind, got \.csv and \.parquet"):
+        collected(tmp_path)

@@ -1,0 +1,22 @@
+"""The published schema of an audit's JSON, and schemas that forbid what they do not name."""
+
+import copy
+import json
+from importlib.resources import files
+
+SCHEMA = json.loads(files("tiltlens.views").joinpath("audit.schema.json").read_text(encoding="utf-8"))
+
+
+def strict(schema):
+    """Return the schema with every key that it does not name forbidden."""
+    closed = copy.deepcopy(schema)
+    waiting = [closed]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            if "properties" in part and "additionalProperties" not in part:
+                part["additionalProperties"] = False
+            waiting += part.values()
+        elif isinstance(part, list):
+            waiting += part
+    return closed
