@@ -19,11 +19,8 @@ from typing import TypeVar
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from tiltlens.limits import KEPT_BYTES, MOST_THREADS, THREADED_ROWS
 from tiltlens.progress import each
-
-MOST_THREADS = 8  # a hundred cores would hold a hundred batches of rows
-KEPT = (1 << 25) - (1 << 16)  # bytes: the largest block that glibc takes for one that comes again
-FEW_ROWS = 20_000  # below which threads wait for the interpreter more than they work
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -74,7 +71,7 @@ LIMIT = _Limit()
 
 def in_threads(work: Callable[[T], R], items: Sequence[T], rows: int) -> list[R]:
     """Return `work` of each item, in their order; one thread a core where the items look at many rows."""
-    if rows < FEW_ROWS:
+    if rows < THREADED_ROWS:
         return [work(item) for item in items]
     with _pool() as pool:
         return list(pool.map(work, items))
@@ -82,7 +79,7 @@ def in_threads(work: Callable[[T], R], items: Sequence[T], rows: int) -> list[R]
 
 def steps_in_threads(work: Callable[[T], R], items: Sequence[T], rows: int) -> list[R]:
     """Return the same as `in_threads`; the items are equal steps of the stage."""
-    if rows < FEW_ROWS:
+    if rows < THREADED_ROWS:
         return [work(item) for item in each(items)]
     with _pool() as pool:
         return [result for _, result in zip(each(items), pool.map(work, items), strict=True)]
@@ -109,7 +106,7 @@ def _keep_memory() -> None:
 
     It would otherwise give large blocks back to the system after each step, and fetch their pages again for the next.
     """
-    np.empty(KEPT, dtype=np.uint8)
+    np.empty(KEPT_BYTES, dtype=np.uint8)
 
 
 @contextmanager

@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 
 from tiltlens.errors import DataError
 from tiltlens.estimators.shares import AuditedSums
-from tiltlens.paper.moments import CHUNK, GroupMoments
+from tiltlens.limits import COUNTED_ROWS, MOMENTS_CHUNK, MOST_COUNTED_EDGES, PIVOT_STRIDE
+from tiltlens.paper.moments import GroupMoments
 from tiltlens.threads import cores
-
-MOST_COUNTED_EDGES, COUNTED = 64, 1 << 14  # edges that are counted one by one, for so many rows at a time
-PIVOT_STRIDE = 64  # every 64th row of a chunk is enough to know about where it lies
 
 
 def moments_by_group(
@@ -57,8 +55,8 @@ def moments_by_group(
     def chunk(start: int) -> list[GroupMoments]:
         columns = _columns(log_odds, scores)
         if not hasattr(buffers, "space"):
-            buffers.space = np.empty((2 * len(columns) + 1, min(rows, CHUNK)))
-        picked = slice(start, min(start + CHUNK, rows))
+            buffers.space = np.empty((2 * len(columns) + 1, min(rows, MOMENTS_CHUNK)))
+        picked = slice(start, min(start + MOMENTS_CHUNK, rows))
         with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is found in the sums
             return _chunk(
                 [column[picked] for column in columns],
@@ -69,7 +67,7 @@ def moments_by_group(
             )
 
     with ThreadPoolExecutor(cores()) as pool:
-        parts = pool.map(chunk, range(0, rows, CHUNK))
+        parts = pool.map(chunk, range(0, rows, MOMENTS_CHUNK))
         moments = [reduce(add, same_group) for same_group in zip(*parts, strict=True)]
     for one in moments:
         _check_sums(one, weights is not None)
@@ -128,9 +126,9 @@ def chunked_moments(
 ) -> list[GroupMoments]:
     """Return the moments of columns in each group, chunk by chunk, by one thread."""
     rows = len(group)
-    space = np.empty((2 * len(columns) + 1, min(rows, CHUNK)))
+    space = np.empty((2 * len(columns) + 1, min(rows, MOMENTS_CHUNK)))
     parts = []
-    for part in chunks(rows, CHUNK):
+    for part in chunks(rows, MOMENTS_CHUNK):
         w, size = None if weights is None else weights[part], min(part.stop, rows) - part.start
         parts.append(_chunk([column[part] for column in columns], group[part], groups, w, space[:, :size]))
     return [reduce(add, same_group) for same_group in zip(*parts, strict=True)]
@@ -159,7 +157,7 @@ def below(edges: NDArray[np.float64], values: NDArray[np.float64], or_equal: boo
     if len(edges) > MOST_COUNTED_EDGES:
         return np.searchsorted(edges, values, side="right" if or_equal else "left")
     found = np.empty(len(values), dtype=np.intp)
-    for part in chunks(len(values), COUNTED):
+    for part in chunks(len(values), COUNTED_ROWS):
         count = np.zeros(len(values[part]), dtype=np.uint8)
         for edge in edges:
             count += values[part] >= edge if or_equal else values[part] > edge

@@ -17,9 +17,9 @@ from tiltlens.engines.columns import clean_column, depends_on_values
 from tiltlens.engines.messages import check_case, check_columns, first_line
 from tiltlens.engines.tables import column_names
 from tiltlens.errors import DataError
+from tiltlens.limits import BATCH_ROWS
 from tiltlens.threads import made_in_order
 
-BATCH = 1 << 18  # rows of a batch, about
 ROW = "\0row"  # the number of a row in its table; no table has a name with a NUL in it
 
 S = TypeVar("S")
@@ -63,14 +63,14 @@ def empty_table() -> DataError:
 
 
 def regrouped(frames: Iterable[pl.DataFrame]) -> Generator[pl.DataFrame]:
-    """Yield frames of about `BATCH` rows."""
+    """Yield frames of about `BATCH_ROWS` rows."""
     waiting: list[pl.DataFrame] = []
     rows = 0
     for frame in frames:
         if frame.height:
             waiting.append(frame)
             rows += frame.height
-        if rows >= BATCH:
+        if rows >= BATCH_ROWS:
             yield pl.concat(waiting)
             waiting, rows = [], 0
     if waiting:
@@ -114,14 +114,14 @@ class FrameBatches:
 
 def _slices(frame: pl.DataFrame) -> Generator[pl.DataFrame]:
     """Yield an even number of equal slices, so that two threads end together."""
-    pairs = max(-(-frame.height // (4 * BATCH)), 1)
-    rows = frame.height if frame.height <= BATCH else -(-frame.height // (2 * pairs))
+    pairs = max(-(-frame.height // (4 * BATCH_ROWS)), 1)
+    rows = frame.height if frame.height <= BATCH_ROWS else -(-frame.height // (2 * pairs))
     yield from frame.iter_slices(max(rows, 1))
 
 
 def read_in_batches(frame: pl.LazyFrame, name: str, hint: str = "write it again.") -> Generator[pl.DataFrame]:
     """Yield the rows of a lazy frame; an error of its engine names what was read."""
-    batches = frame.collect_batches(chunk_size=BATCH, maintain_order=True, lazy=True, engine="streaming")
+    batches = frame.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True, lazy=True, engine="streaming")
     try:
         yield from batches
     except (pl.exceptions.PolarsError, OSError) as error:

@@ -8,10 +8,11 @@ from typing import Any
 
 import polars as pl
 
-from tiltlens.engines.batches import BATCH, S, Step, folded
+from tiltlens.engines.batches import S, Step, folded
 from tiltlens.engines.messages import first_line
 from tiltlens.engines.tables import column_names, declared_orders
 from tiltlens.errors import DataError, TiltlensError
+from tiltlens.limits import BATCH_ROWS
 
 
 def is_duckdb(data: Any) -> bool:
@@ -36,7 +37,7 @@ class DuckBatches:
 
         def frames() -> Generator[pl.DataFrame]:
             read = "to_arrow_reader" if hasattr(type(selected), "to_arrow_reader") else "fetch_arrow_reader"
-            reader = getattr(selected, read)(BATCH)
+            reader = getattr(selected, read)(BATCH_ROWS)
             try:
                 for batch in reader:
                     frame = pl.DataFrame(batch)

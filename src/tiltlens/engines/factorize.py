@@ -9,12 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tiltlens.engines.arrays import chunks
-
-MOST_COUNTED = 32_768  # distinct values of a feature that are counted one by one
-MOST_EXACT = 2.0**53  # whole numbers that a float can tell apart
-MOST_BITS = 16  # of a hash that make its slot: the table stays in the cache
-FIRST = 1 << 14  # rows in which most texts are found
-CHUNK = 1 << 15  # rows whose codes are found at a time
+from tiltlens.limits import EXACT_WHOLE, FACTORIZE_CHUNK, FIRST_ROWS, MOST_BITS, MOST_COUNTED
 
 Codes = NDArray[np.int64]
 
@@ -56,7 +51,7 @@ def _number_levels(column: pl.Series) -> tuple[pl.Series, NDArray[np.integer[Any
     plain = column.cast(pl.Int64) if dtype in (pl.Boolean, pl.Date) else column
     ends: list[Any] = [plain.min() or 0, plain.max() or 0]
     low, high = ends
-    if not (abs(low) < MOST_EXACT and high - low < MOST_COUNTED):
+    if not (abs(low) < EXACT_WHOLE and high - low < MOST_COUNTED):
         return None
     numbers = (plain.fill_null(low) if column.null_count() else plain).to_numpy()
     if dtype.is_float():
@@ -73,7 +68,7 @@ def _number_levels(column: pl.Series) -> tuple[pl.Series, NDArray[np.integer[Any
 
 def factorize_texts(column: pl.Series, first: int, missing: int) -> tuple[pl.Series, Codes]:
     """Return the texts of a column, and the code of each entry among them."""
-    texts = column.head(FIRST).drop_nulls().unique()
+    texts = column.head(FIRST_ROWS).drop_nulls().unique()
     codes = text_codes(column, texts, first, missing)
     others = column.filter(codes == missing).drop_nulls()
     if len(others):
@@ -96,7 +91,7 @@ def text_codes(column: pl.Series, texts: pl.Series, first: int, other: int) -> C
     code_of, key_of = np.full(1 << 64 - shift, other), np.zeros(1 << 64 - shift, dtype=np.uint64)
     code_of[_slots(keys, shift)], key_of[_slots(keys, shift)] = codes, keys
     found = np.empty(len(hashes), dtype=np.int64)
-    for part in chunks(len(hashes), CHUNK):
+    for part in chunks(len(hashes), FACTORIZE_CHUNK):
         slots = _slots(hashes[part], shift)
         found[part], is_other = code_of.take(slots), key_of.take(slots) != hashes[part]
         if is_other.any():

@@ -109,9 +109,8 @@ def _csv_schema(file: Path, options: dict[str, Any]) -> pl.Schema:
         _check_header(file)
         scan = pl.scan_csv(file, **options)
         schema = scan.collect_schema()
-        counts = scan.select(
-            pl.len().alias("\0rows"), pl.all().null_count()
-        )  # all: Polars minds a field too many only then
+        # Of all columns: where Polars reads some only, it does not mind a field too many.
+        counts = scan.select(pl.len().alias("\0rows"), pl.all().null_count())
         rows, *_, gaps = counts.collect(engine="streaming").row(0)
     except (pl.exceptions.PolarsError, UnicodeDecodeError, csv.Error, OSError) as error:
         _check_fields(file)

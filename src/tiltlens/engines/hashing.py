@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from tiltlens.engines.arrays import chunks
 from tiltlens.engines.factorize import Factorized
+from tiltlens.limits import CACHE_CHUNK
 
 Hashes = NDArray[np.uint64]
 
 BILLION = 1e9
-CHUNK = 1 << 16  # rows that are hashed at a time: they stay in the cache
 ODD, HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)  # a factor and a shift that mix the bits of a hash
 MISSING = 0x6D697373696E6721  # bits of a missing value
 
@@ -34,7 +34,7 @@ def row_hashes(columns: Mapping[str, pl.Series | NDArray[Any]], coded: Mapping[s
     rows = len(next(iter(columns.values())))
     parts = [_Part(name, column, coded.get(name)) for name, column in columns.items()]
     hashes = np.zeros(rows, dtype=np.uint64)
-    for chunk in chunks(rows, CHUNK):
+    for chunk in chunks(rows, CACHE_CHUNK):
         total = hashes[chunk]
         for part in parts:
             total += part.bits(chunk)

@@ -10,10 +10,7 @@ from typing import Any
 import numpy as np
 
 from tiltlens.errors import DataError
-
-SHOWN_CHARACTERS = 60
-SHOWN_NAMES = 20
-EXACT_WHOLE = 2.0**53  # larger floats are printed as they are: their last digits mean nothing
+from tiltlens.limits import EXACT_WHOLE, SHOWN_CHARACTERS, SHOWN_NAMES
 
 
 def shown(value: object) -> str:

@@ -13,9 +13,9 @@ import polars as pl
 from tiltlens.engines.batches import S, Step, clean_batch, empty_table, regrouped
 from tiltlens.engines.messages import checked_names, first_line
 from tiltlens.errors import DataError, TiltlensError
+from tiltlens.limits import MERGERS
 
 SCHEMA = "sums binary"
-MERGERS = 4  # workers that add up the sums of all partitions
 
 
 def is_spark(data: Any) -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tiltlens.estimators.influence import Integers
-
-A_ROW, FEW_VALUES = 8, 1 << 16  # values that may be counted for each row, and however few rows have them
+from tiltlens.limits import CODES_A_ROW, COUNTED_CODES
 
 
 def joint_codes(codes: Integers) -> tuple[Integers, Integers]:
@@ -22,7 +21,7 @@ def joint_codes(codes: Integers) -> tuple[Integers, Integers]:
 def factorize_ints(values: Integers) -> tuple[Integers, Integers]:
     """Return the distinct values in order, and the place of each among them; small values are counted, not sorted."""
     most = int(values.max(initial=0)) + 1
-    if most > max(A_ROW * len(values), FEW_VALUES):
+    if most > max(CODES_A_ROW * len(values), COUNTED_CODES):
         return np.unique(values, return_inverse=True)
     is_there = np.bincount(values, minlength=most) > 0
     return np.flatnonzero(is_there), (np.cumsum(is_there) - 1).take(values)

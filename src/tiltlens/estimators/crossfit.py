@@ -24,10 +24,8 @@ from tiltlens.estimators.influence import (
     sums_by,
 )
 from tiltlens.estimators.outputs import OutputTerm, Scores, output_term
+from tiltlens.limits import CLIP, DISAGREEMENT_ROWS
 from tiltlens.paper.checks import Floats
-
-CLIP = 4.0  # |ℓ| beyond this is set to it
-DISAGREEMENT_ROWS = 50_000  # audited rows, at most, at which models are compared
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,7 @@ from typing import Protocol
 from scipy.special import ndtri
 
 from tiltlens.errors import DataError
-
-DETERMINED = 3.0  # a ratio is reported when its denominator is this many standard errors from 0
-NOISE = 1e-12  # what is smaller, of probabilities and log-odds, is rounding
-ROUNDED_SQUARE = 1e-16  # and of their squares, which are differences of sums
+from tiltlens.limits import DETERMINED, NOISE, ROUNDED_SQUARE
 
 
 def without_noise(value: float) -> float:

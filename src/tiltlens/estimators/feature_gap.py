@@ -18,12 +18,8 @@ import numpy as np
 from tiltlens.estimators.estimate import Normal, SquareRoot
 from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows, combined
 from tiltlens.estimators.outputs import Scores, gap
+from tiltlens.limits import SEEN_ROWS, SEPARATED, SUM_ROUNDING
 from tiltlens.paper.checks import Floats
-
-ROUNDING = 1e-13  # of a sum, below which a difference of sums is no difference
-SEPARATED = 1e-9  # of E[(S̄ − e)²]: below it the features tell the group completely
-FEW_ROWS = 3.0  # effective rows of a value, below which the difference within it cannot be seen
-HIDDEN = 0.05  # of all weight in such values, from which a feature has too many of them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,7 +136,7 @@ def _own_factor(own: Floats, leaves_one_out: bool) -> Floats:
     """Return 1/(1 − ω/T); 0 for a row that is alone in its value, of which nothing can be seen."""
     if not leaves_one_out:
         return np.ones_like(own)
-    return np.divide(1.0, 1.0 - own, out=np.zeros_like(own), where=own < 1.0 - ROUNDING)
+    return np.divide(1.0, 1.0 - own, out=np.zeros_like(own), where=own < 1.0 - SUM_ROUNDING)
 
 
 def hidden_share(sums: CellSums) -> float:
@@ -148,7 +144,7 @@ def hidden_share(sums: CellSums) -> float:
     mass = 0.5 * sums.weight / sums.weight.sum(axis=1, keepdims=True)
     total = mass.sum(axis=0)
     effective = 1.0 / (sums.square.sum(axis=1) / sums.weight.sum(axis=1) ** 2)
-    return float(total[total * 2.0 * effective.min() < FEW_ROWS].sum())
+    return float(total[total * 2.0 * effective.min() < SEEN_ROWS].sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +185,12 @@ def _drives_squared(
     rest = (outcome.column - middle) ** 2 - c.left + 2.0 * c.value * c.product - c.value**2 * c.residual
     slope = 2.0 * (c.value * variance - covariance)
     parts = [(4.0, _half(rows, 0.0, rest)), (-2.0 * c.value, whole), (4.0 * slope, c_a)]
-    return combined(4.0 * value if abs(value) > ROUNDING else 0.0, parts)
+    return combined(4.0 * value if abs(value) > SUM_ROUNDING else 0.0, parts)
 
 
 def _alignment(through: InfluenceEstimate, reveals2: InfluenceEstimate, drives2: InfluenceEstimate) -> Normal:
     """Return gap/(reveals·drives), in [−1, 1]; with an endless interval where reveals or drives may be 0."""
-    if min(reveals2.value, drives2.value) <= ROUNDING:
+    if min(reveals2.value, drives2.value) <= SUM_ROUNDING:
         return Normal(0.0, math.inf, -1.0, 1.0)
     product = math.sqrt(reveals2.value * drives2.value)
     value = through.value / product

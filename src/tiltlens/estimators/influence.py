@@ -16,12 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from tiltlens.errors import DataError, WeightsError
 from tiltlens.estimators.estimate import Normal, Ratio, SquareRoot
+from tiltlens.limits import FEWEST_DEGREES
 from tiltlens.paper.checks import Floats
 
 Booleans = NDArray[np.bool_]
 Integers = NDArray[np.integer[Any]]
-
-FEWEST_DEGREES = 4.0  # of freedom that a standard error is taken to have
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,8 @@ from scipy.special import chdtrc
 from tiltlens.errors import DataError, DistributionError, SupportError
 from tiltlens.estimators.estimate import Estimate, HasInterval, LogNormal, Normal, Square, quantile
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Rows, covariances
+from tiltlens.limits import PERMUTED_ROWS, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats
-
-SMALLEST_SHARE = 1e-12  # outcome probabilities below this are taken as 0
-PERMUTED_ROWS = 5_000  # beyond this many rows the permutation law is its normal limit to three digits
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,9 +17,9 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from tiltlens.estimators.influence import Booleans, Integers
+from tiltlens.limits import FOLDS
 from tiltlens.paper.checks import Floats
 
-FOLDS = 5
 PARTS = tuple(combinations(range(FOLDS), 2))  # a regression is fitted on a pair of folds
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)  # in rows
 # For each fold the three ways to make two pairs of the other four, as places in PARTS.

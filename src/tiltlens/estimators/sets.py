@@ -15,10 +15,8 @@ from tiltlens.estimators.cells import joint_codes
 from tiltlens.estimators.feature_gap import CellSums, Coefficient, cell_coefficient, coefficient
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.estimators.ridges import FoldRidges
+from tiltlens.limits import OF_PAIRINGS, SET_BLOCK
 from tiltlens.paper.checks import Floats
-
-OF_PAIRINGS = 15 / 4  # times the variance between the pairings of five folds is that of their mean
-BLOCK = 32  # sets whose rows are looked at together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,13 +124,15 @@ class RidgeSets:
 
     def sets(self, sets: Sequence[Sequence[int]]) -> SetCoefficients:
         """Return c_A of some sets."""
-        parts = [self._made(self.ridges.single_sets(sets[k : k + BLOCK])) for k in range(0, len(sets), BLOCK)]
+        parts = [self._made(self.ridges.single_sets(sets[k : k + SET_BLOCK])) for k in range(0, len(sets), SET_BLOCK)]
         return _joined(parts)
 
     def left_out(self) -> SetCoefficients:
         """Return c of all features, then of all but each one."""
         sets = [[], *([one] for one in range(self.features))]
-        return _joined([self._made(self.ridges.left_out(sets[k : k + BLOCK])) for k in range(0, len(sets), BLOCK)])
+        return _joined(
+            [self._made(self.ridges.left_out(sets[k : k + SET_BLOCK])) for k in range(0, len(sets), SET_BLOCK)]
+        )
 
     def along(self, order: Sequence[int]) -> SetCoefficients:
         """Return c of ∅, {1st}, {1st, 2nd}, … along an order of the features."""

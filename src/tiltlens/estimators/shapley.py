@@ -13,10 +13,8 @@ import numpy as np
 
 from tiltlens.estimators.influence import Integers
 from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance
+from tiltlens.limits import EXACT_SHAPLEY_FEATURES, ORDERS
 from tiltlens.paper.checks import Floats
-
-MOST_EXACT = 8  # features: 2^8 sets
-ORDERS = 24  # of the features, where they are more
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +28,7 @@ class ShapleyGaps:
 
 def shapley_gaps(sets: CellSets | RidgeSets, seed: int) -> ShapleyGaps:
     """Return φ_j = Σ_A |A|!(d−|A|−1)!/d!·(c_A − c_{A∪j}): they add up to gap − c_all."""
-    if sets.features <= MOST_EXACT:
+    if sets.features <= EXACT_SHAPLEY_FEATURES:
         every = sets.sets([[j for j in range(sets.features) if mask >> j & 1] for mask in range(2**sets.features)])
         found = every.combined(subset_weights(sets.features))
         return ShapleyGaps(found.values, _se(found), 0)

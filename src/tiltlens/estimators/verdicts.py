@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiltlens.estimators.estimate import Estimate, quantile
+from tiltlens.limits import DRAWS, SMALLEST_SE
 from tiltlens.paper.checks import Floats
 
 PROXY = "proxy evidence"
@@ -23,9 +24,6 @@ UNDECIDED = "undecided"
 NOT_JUDGED = "not judged"
 THE_GROUP = "the group itself"
 EVIDENCE = (PROXY, JOINT)
-
-DRAWS = 40_000  # of the largest |t|: its quantile is then known to about 0.01
-SMALLEST_SE = 1e-9  # points: what is surer than this has no part in the largest |t|
 
 
 class Band(NamedTuple):

@@ -13,17 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Rows, shifted_exp
+from tiltlens.limits import BALANCE_MATERIAL, BALANCE_SURE, CLEAR_LEAD, MOST_PRODUCTS, PARTS_DISAGREE, REACH
 from tiltlens.models.candidates import Trial
-from tiltlens.models.design import MOST_PRODUCTS, REACH, Table
+from tiltlens.models.design import Table
 from tiltlens.models.logit import ridge_logit
 from tiltlens.models.membership import Membership, PartFit
 from tiltlens.paper.checks import Floats
 from tiltlens.threads import in_threads
-
-MATERIAL = 0.1  # standard deviations
-SURE = 3.0  # standard errors; many means are compared
-DISAGREEMENT = 0.2  # of the parts
-CLEAR_LEAD = 0.005  # nats a row; smaller leads change hands by chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +33,7 @@ class Mismatch:
     @property
     def is_material(self) -> bool:
         """Whether the mismatch is both large and sure."""
-        return abs(self.difference) > max(MATERIAL, SURE * self.se)
+        return abs(self.difference) > max(BALANCE_MATERIAL, BALANCE_SURE * self.se)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +167,7 @@ def _disagreeing(parts: tuple[PartFit, ...]) -> Iterator[str]:
     """Yield a reason where parts of the data clearly want different kinds of model: none is sure to be right."""
     leads = np.array([lead for part in parts if part.trial is not None and (lead := _lead_of_trees(part.trial))])
     trees, others = int((leads > CLEAR_LEAD).sum()), int((leads < -CLEAR_LEAD).sum())
-    if min(trees, others) > DISAGREEMENT * len(leads):
+    if min(trees, others) > PARTS_DISAGREE * len(leads):
         yield (
             f"the candidates disagree: boosted trees fit clearly best in {trees} of {len(leads)} parts of the data, "
             f"other models in {others}"

@@ -12,16 +12,9 @@ import numpy as np
 
 from tiltlens.engines.arrays import chunks
 from tiltlens.estimators.influence import Integers
-from tiltlens.estimators.ridges import FOLDS
+from tiltlens.limits import BASIS_KNOTS, BASIS_LEVELS, FOLDS, MODEL_CHUNK, MOST_COLUMNS, MULTIPLIED, POOLED_SHARE
 from tiltlens.models.design import Encoding, Table, encoded_rows, encoding
 from tiltlens.paper.checks import Floats
-
-KNOTS = 7
-MOST_COLUMNS = 600
-MOST_LEVELS = 450  # columns of one categorical feature; rarer levels share the baseline
-MULTIPLIED = 14  # features whose products are columns, at most: 91 pairs
-POOLED = 0.05  # of the people, whose values share the baseline, from which a regression does not know the feature
-CHUNK = 20_000  # rows whose columns are made at a time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +37,7 @@ def basis_of(table: Table, audited: Floats, outcome: Floats, omega: Floats, seed
     index = encoded_rows(len(outcome), seed)
     levels = _affordable_levels(table)
     multiplied = _screened(table, audited[index], outcome[index], omega[index], index)
-    encoder = encoding(table, index, KNOTS, levels, multiplied)
+    encoder = encoding(table, index, BASIS_KNOTS, levels, multiplied)
     if len(encoder.kinds) > MOST_COLUMNS:
         encoder = encoding(table, index, 3, max(levels // 4, 1), set())
     matrix = encoder.matrix(table, index)
@@ -56,13 +49,13 @@ def basis_of(table: Table, audited: Floats, outcome: Floats, omega: Floats, seed
 def _affordable_levels(table: Table) -> int:
     """Return how many columns a categorical feature may have; those with few values leave their room to others."""
     sizes = sorted(int(column.max(initial=0)) for column in table.values() if column.dtype.kind != "f")
-    room = MOST_COLUMNS - (KNOTS + 3) * (len(table) - len(sizes)) - MULTIPLIED * (MULTIPLIED - 1) // 2
+    room = MOST_COLUMNS - (BASIS_KNOTS + 3) * (len(table) - len(sizes)) - MULTIPLIED * (MULTIPLIED - 1) // 2
     for place, size in enumerate(sizes):
         share = max(room, 0) // (len(sizes) - place)
         if size > share:
-            return min(MOST_LEVELS, max(share, 2))
+            return min(BASIS_LEVELS, max(share, 2))
         room -= size
-    return MOST_LEVELS
+    return BASIS_LEVELS
 
 
 def _screened(table: Table, audited: Floats, outcome: Floats, omega: Floats, index: Integers) -> set[str]:
@@ -112,7 +105,7 @@ def basis_grams(
     """Return Σ ω·zzᵀ over the rows `index` of each fold, some thousand rows at a time; Σ ω is made 1."""
     size = len(basis.owners) + 3
     grams = np.zeros((FOLDS, size, size))
-    for chunk in chunks(len(index), CHUNK):
+    for chunk in chunks(len(index), MODEL_CHUNK):
         own = index[chunk]
         z = basis.rows(table, own, audited, outcome) * np.sqrt(omega[own])[:, None]
         for number in range(FOLDS):
@@ -126,6 +119,6 @@ def pooled_features(table: Table, basis: Basis, omega: Floats) -> list[str]:
     pooled = []
     for levels in basis.encoder.levels:
         without = levels.ranks(table[levels.name]) > levels.count
-        if float(omega[without].sum()) > POOLED:
+        if float(omega[without].sum()) > POOLED_SHARE:
             pooled.append(levels.name)
     return pooled

@@ -11,10 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tiltlens.engines.messages import text_of
+from tiltlens.limits import EDGE_ERROR, WEIGHT_ROUNDING
 from tiltlens.paper.checks import Floats
-
-EDGE_ERROR = 0.05  # of the narrower bin beside it, by which an edge may be rounded
-ROUNDING = 1e-9  # of a sum of weights
 
 
 def quantile_bins(
@@ -44,7 +42,9 @@ def _quantile_edges(numbers: Floats, weights: Floats | None, bins: int) -> Float
     else:
         order = np.argsort(numbers, kind="stable")
         total = np.cumsum(weights[order])
-        reached = (1.0 - ROUNDING) * total[-1] / bins  # a sum of weights may fall short of its quantile by rounding
+        reached = (
+            (1.0 - WEIGHT_ROUNDING) * total[-1] / bins
+        )  # a sum of weights may fall short of its quantile by rounding
         quantiles = numbers[order][np.searchsorted(total, steps * reached)]
     return _inner_edges(numbers, quantiles)
 

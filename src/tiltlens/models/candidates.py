@@ -11,17 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tiltlens.estimators.influence import Booleans, Integers
+from tiltlens.limits import CHOICE_ROWS, CHOICE_SPLITS, RIDGE, ROWS_PER_DEGREE, SPLIT_ONCE, TREE_OPTIMISM, WEAK_RIDGE
 from tiltlens.models.design import Encoding, Table
 from tiltlens.models.logit import Logit, log_loss, ridge_logit
 from tiltlens.paper.checks import Floats
-
-WEAK = 1e-4
-RIDGE = 1.0
-SPLITS = 3
-CHOICE_ROWS = 40_000  # of a part, at most, that the choice looks at
-SPLIT_ONCE = 20_000  # rows from which one split of them is enough
-TREE_OPTIMISM = 10.0  # measured on known truths: see `trial`
-ROWS_PER_DEGREE = 5  # of the smaller group, for each coefficient left unpenalised
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +42,11 @@ def _logistic(name: str, **penalties: float) -> Candidate:
 
 CANDIDATES = (
     _logistic("linear, ridge", linear=RIDGE),
-    _logistic("linear", linear=WEAK),
-    _logistic("curved", linear=WEAK, bent=WEAK),
+    _logistic("linear", linear=WEAK_RIDGE),
+    _logistic("curved", linear=WEAK_RIDGE, bent=WEAK_RIDGE),
     _logistic("smooth, ridge", linear=RIDGE, bent=RIDGE, spline=RIDGE),
-    _logistic("smooth", linear=WEAK, bent=WEAK, spline=RIDGE),
-    _logistic("splines", linear=WEAK, bent=WEAK, spline=WEAK),
+    _logistic("smooth", linear=WEAK_RIDGE, bent=WEAK_RIDGE, spline=RIDGE),
+    _logistic("splines", linear=WEAK_RIDGE, bent=WEAK_RIDGE, spline=WEAK_RIDGE),
     Candidate("trees", None),
 )
 
@@ -175,8 +168,8 @@ def trial(sample: Sample, offered: Sequence[Candidate], seed: int) -> Trial:
     generator = np.random.default_rng(seed)
     size = len(sample.audited)
     index = generator.permutation(size)[:CHOICE_ROWS]
-    split = np.arange(index.size) % SPLITS
-    held_out = range(SPLITS) if size <= SPLIT_ONCE else range(1)
+    split = np.arange(index.size) % CHOICE_SPLITS
+    held_out = range(CHOICE_SPLITS) if size <= SPLIT_ONCE else range(1)
     losses: dict[str, float] = {}
     variance: dict[str, float] = {}
     for candidate in _affordable(offered, sample):

@@ -16,19 +16,20 @@ from scipy.interpolate import BSpline
 
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Booleans, Integers
+from tiltlens.limits import (
+    ENCODED_ROWS,
+    FEWEST_ROWS,
+    GRID,
+    KNOT_VALUES,
+    KNOTS,
+    MODEL_LEVELS,
+    MOST_PRODUCTS,
+    MOST_TREE_LEVELS,
+    REACH,
+)
 from tiltlens.paper.checks import Floats
 
 Table = Mapping[str, NDArray[Any]]  # floats are numeric (NaN = missing), integers are codes 0, 1, … of levels
-
-REACH = 3.0  # standard deviations after which a numeric feature is held
-KNOTS = 5
-FEW_VALUES = 10  # of a numeric feature, each of which is a knot
-GRID = 128  # steps between two knots at which the splines are tabulated
-MOST_LEVELS = 40  # columns of one categorical feature; rarer levels share the baseline
-MOST_TREE_LEVELS = 60  # more would not fit into the trees' bins
-MOST_PRODUCTS = 100
-ENCODED_ROWS = 50_000
-FEWEST_ROWS = 10  # of a level that has its own column
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +170,7 @@ def encoding(
     table: Table,
     index: Integers,
     knots: int = KNOTS,
-    most_levels: int = MOST_LEVELS,
+    most_levels: int = MODEL_LEVELS,
     multiplied: Set[str] | None = None,
 ) -> Encoding:
     """Return the encoding learnt from the rows `index`; constant features take no column.
@@ -212,7 +213,7 @@ def _knots(known: Floats, most: int) -> tuple[Floats, int]:
 
     Two values, or quantiles that are too few, have no need of a spline or no use for it.
     """
-    if np.unique(known[:5_000]).size <= FEW_VALUES and (values := np.unique(known)).size <= FEW_VALUES:
+    if np.unique(known[:5_000]).size <= KNOT_VALUES and (values := np.unique(known)).size <= KNOT_VALUES:
         return values if values.size > 2 else np.empty(0), 1
     quantiles = np.unique(np.quantile(known, np.linspace(0.0, 1.0, most)))
     return quantiles if quantiles.size > 2 else np.empty(0), 3

@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from tiltlens.engines.messages import listed, shown
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Integers, Rows
+from tiltlens.limits import FEWEST_AUDITED
 from tiltlens.models.levels import MISSING, OTHER, Kind, Levels, feature_levels, numbers_of, readable
 from tiltlens.models.roles import GROUP
 from tiltlens.models.values import exact_counts
 from tiltlens.paper.checks import Floats
 from tiltlens.threads import in_threads
-
-FEWEST_AUDITED = 5  # audited rows of a level in each fold; singletons vanish from the leave-one-out sums
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from tiltlens.engines.messages import check_columns, listed, nearest_name, shown, text_of
 from tiltlens.errors import DataError
+from tiltlens.limits import MINIMUM_ROWS
 
-MINIMUM_ROWS = 10
 UNKNOWN = -1
 JOINT = " & "
 

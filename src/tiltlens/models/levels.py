@@ -15,10 +15,20 @@ import polars as pl
 
 from tiltlens.engines.arrays import below
 from tiltlens.engines.columns import MICROSECONDS_PER_DAY
-from tiltlens.engines.factorize import MOST_COUNTED, factorize, text_codes
+from tiltlens.engines.factorize import factorize, text_codes
 from tiltlens.engines.messages import shown, text_of
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Integers
+from tiltlens.limits import (
+    FEATURE_BINS,
+    FEWEST_TEXTS,
+    IDENTIFIER_SHARE,
+    LEVELLED_NUMBERS,
+    LONGEST_LABEL,
+    MANY_NUMBERS,
+    MOST_COUNTED,
+    SHOWN_LEVELS,
+)
 from tiltlens.models.binning import counted_edges, quantile_bins
 from tiltlens.models.groups import natural_order
 from tiltlens.models.roles import GROUP, PEOPLE, WEIGHT
@@ -30,13 +40,6 @@ Kind = Literal["numeric", "categorical", "boolean", "date", "constant", "identif
 MISSING = "(missing)"
 OTHER = "(other)"
 EMPTY = "(empty)"
-BINS = 10
-MOST_VALUES = 20  # distinct numbers that stay levels of their own
-MOST_LEVELS = 50
-LONGEST_LABEL = 80
-IDENTIFIER_SHARE = 0.95  # distinct texts per known row
-FEWEST_TEXTS = 20  # rows below which distinct texts prove nothing
-MANY_NUMBERS = 1000  # rows at which distinct whole numbers are no accident
 IDENTIFIER_NAME = re.compile(r"(^|[^a-z])(id|ids|uuid|guid|key|index|nr|number)$|[a-z]I[dD]$")
 
 
@@ -167,7 +170,7 @@ def _levels(name: str, values: pl.DataFrame, ranges: pl.DataFrame, is_weighted: 
     if column.dtype in (pl.String, pl.Enum):
         return _categorical(name, values, ranges, is_sampled)
     kind: Kind = "boolean" if column.dtype == pl.Boolean else "date" if column.dtype.is_temporal() else "numeric"
-    if values.height <= MOST_VALUES or kind == "boolean":
+    if values.height <= LEVELLED_NUMBERS or kind == "boolean":
         return _levelled(name, values, kind, missing)
     return _binned(name, values, ranges, kind, is_weighted, is_sampled)
 
@@ -189,7 +192,7 @@ def _binned(
     smallest, largest = (float(end) for end in numbers_of(_ends(ranges, values[name].dtype)))
     is_whole = bool(ranges["is_whole"].all()) if kind == "numeric" else bool((numbers == np.floor(numbers)).all())
     weights = known[WEIGHT].to_numpy() if is_weighted else None
-    edges = counted_edges(numbers, people, weights, BINS)
+    edges = counted_edges(numbers, people, weights, FEATURE_BINS)
     edges, labels = quantile_bins(edges, kind == "date", is_whole, smallest, largest)
     at = np.searchsorted(edges, numbers, side="left")
     is_filled = np.bincount(at, minlength=len(labels)) > 0
@@ -271,7 +274,7 @@ def category_labels(text: pl.Series, weights: Floats | None, dtype: Any, distinc
     """Return the levels that stay, special ones last, and how many are not special."""
     kept = _kept_levels(text, weights)
     ordered = _ordered(kept, dtype)
-    special = [label for label in (OTHER, MISSING) if label in kept or (label == OTHER and distinct > MOST_LEVELS)]
+    special = [label for label in (OTHER, MISSING) if label in kept or (label == OTHER and distinct > SHOWN_LEVELS)]
     return ordered + special, len(ordered)
 
 
@@ -287,7 +290,7 @@ def _kept_levels(text: pl.Series, weights: Floats | None) -> set[str]:
     counts = frame.group_by("level").agg(sums).sort("weight", "level", descending=[True, False])
     levels = counts["level"].to_list()
     plain = [level for level in levels if level not in (MISSING, OTHER)]
-    return {*plain[:MOST_LEVELS], *(level for level in levels if level in (MISSING, OTHER))}
+    return {*plain[:SHOWN_LEVELS], *(level for level in levels if level in (MISSING, OTHER))}
 
 
 def _ordered(kept: set[str], dtype: Any) -> list[str]:
@@ -301,7 +304,7 @@ def _ordered(kept: set[str], dtype: Any) -> list[str]:
 def level_notes(distinct: int, kept: int, is_missing: bool) -> tuple[str, ...]:
     """Return what was done to the levels of a category."""
     many = f"has {distinct} levels: the {kept} most frequent are kept, the rest are {OTHER!r}"
-    return (*((many,) if distinct > MOST_LEVELS else ()), *missing_notes(is_missing))
+    return (*((many,) if distinct > SHOWN_LEVELS else ()), *missing_notes(is_missing))
 
 
 def readable(labels: Sequence[str]) -> tuple[str, ...]:

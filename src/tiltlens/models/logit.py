@@ -9,10 +9,8 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit
 
 from tiltlens.estimators.influence import Booleans
+from tiltlens.limits import LOGIT_DECREMENT, LOGIT_ITERATIONS
 from tiltlens.paper.checks import Floats
-
-ITERATIONS = 60
-DECREMENT = 1e-7  # of the mean log-loss
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,13 +35,13 @@ def ridge_logit(matrix: Floats, labels: Booleans, weights: Floats, penalty: Floa
     beta[0] = np.log(share / (1.0 - share))
     eta = x @ beta
     loss = _objective(eta, beta, labels, w, ridge)
-    for _ in range(ITERATIONS):
+    for _ in range(LOGIT_ITERATIONS):
         mu = expit(eta)
         gradient = np.dot(x.T, w * (mu - labels)) + ridge * beta
         factor = cho_factor(weighted_gram(x, w * mu * (1.0 - mu)) + np.diag(ridge), lower=True)
         step = cho_solve(factor, gradient)
         size, fall = 1.0, float(gradient @ step)
-        if fall < DECREMENT * len(x):
+        if fall < LOGIT_DECREMENT * len(x):
             break
         start, eta_step = (beta, eta), x @ step
         while True:

@@ -18,8 +18,9 @@ from scipy.special import expit, logit
 
 from tiltlens.engines.messages import first_line
 from tiltlens.errors import DataError, SupportError, TiltlensError
-from tiltlens.estimators.crossfit import CLIP, Pairing, clipped_share, known_pairing, pairing
+from tiltlens.estimators.crossfit import Pairing, clipped_share, known_pairing, pairing
 from tiltlens.estimators.influence import Booleans, Integers, Rows, sums_by
+from tiltlens.limits import CLIP, FITTED_ROWS, MODEL_CHUNK, SEVERAL_PAIRINGS, TRIED_PARTS
 from tiltlens.models.candidates import (
     CANDIDATES,
     Candidate,
@@ -35,11 +36,6 @@ from tiltlens.models.design import Encoding, Table, code_columns, encoded_rows, 
 from tiltlens.paper.checks import Floats
 from tiltlens.progress import each, stage
 from tiltlens.threads import in_threads, steps_in_threads
-
-SEVERAL_PAIRINGS = 20_000  # rows up to which three pairings are averaged
-FITTED_ROWS = 15_000  # of each fold, at most, that a model is fitted on
-TRIED_PARTS = 2  # parts that try the candidates where rows are many, and one part is as good as another
-CHUNK = 20_000
 
 Part = tuple[int, ...]  # the folds a model is fitted on
 
@@ -218,10 +214,10 @@ def _evaluate(models: list[FittedModel], encoder: Encoding, table: Table, size: 
     log_odds = np.empty((len(models), size))
 
     def evaluate(start: int) -> None:
-        chunk = slice(start, min(start + CHUNK, size))
+        chunk = slice(start, min(start + MODEL_CHUNK, size))
         log_odds[:, chunk] = every_log_odds(models, encoder, table, chunk)
 
-    in_threads(evaluate, range(0, size, CHUNK), size)
+    in_threads(evaluate, range(0, size, MODEL_CHUNK), size)
     return log_odds
 
 

@@ -12,12 +12,10 @@ from scipy.special import expit
 
 from tiltlens.engines.messages import listed, shown
 from tiltlens.errors import DataError
+from tiltlens.limits import LARGEST_STEP, POLISHING_STEPS
 from tiltlens.models.features import Feature, encode_features
 from tiltlens.models.levels import MISSING
 from tiltlens.paper.checks import Floats
-
-POLISHING_STEPS = 4
-LARGEST_STEP = 0.1
 
 
 def logistic_design(features: Sequence[Feature]) -> Floats:

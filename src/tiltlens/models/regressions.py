@@ -11,18 +11,21 @@ from scipy.linalg import cho_factor, cho_solve
 
 from tiltlens.estimators.cells import joint_codes
 from tiltlens.estimators.influence import Booleans, Integers, Rows
+from tiltlens.limits import (
+    CELL_MEAN_ROWS,
+    FEW_JOINT_VALUES,
+    LARGEST_SHRINKAGE,
+    MODEL_CHUNK,
+    PEEKED_ROWS,
+    REGRESSED_ROWS,
+    RIDGE,
+    SMALLEST_SHRINKAGE,
+)
 from tiltlens.models.design import Encoding, Table, code_columns, encoded_rows, encoding
 from tiltlens.models.logit import weighted_gram
-from tiltlens.models.membership import CHUNK, Membership, row_folds
+from tiltlens.models.membership import Membership, row_folds
 from tiltlens.paper.checks import Floats
 from tiltlens.threads import steps_in_threads
-
-REGRESSED_ROWS = 30_000  # at most, for one fit
-RIDGE = 1.0
-SMALLEST_SHRINKAGE, LARGEST_SHRINKAGE = 0.01, 1e6  # rows' worth of doubt about a cell's mean
-MOST_VALUES = 64  # of a feature, for its joint cells to be few
-PEEKED_ROWS = 5_000
-ROWS_A_CELL = 10
 
 Predictor = Callable[[Integers], Floats]
 
@@ -84,10 +87,10 @@ class Regressor:
             flexible.append(cell_means(codes, train, left, w))
             left = left - flexible[-1](train)
         means = np.empty(wanted.size)
-        for start in range(0, wanted.size, CHUNK):
-            chunk = wanted[start : start + CHUNK]
+        for start in range(0, wanted.size, MODEL_CHUNK):
+            chunk = wanted[start : start + MODEL_CHUNK]
             added = sum(part(chunk) for part in flexible)
-            means[start : start + CHUNK] = linear.means(self.table, chunk) + added
+            means[start : start + MODEL_CHUNK] = linear.means(self.table, chunk) + added
         return means
 
     def _trees(self, train: Integers, left: Floats, w: Floats) -> Predictor:
@@ -135,11 +138,11 @@ def joint_values(table: Table) -> Integers | None:
     """Return the joint cell of each row's feature values; None where there are too many for cell means."""
     columns = []
     for column in table.values():
-        if len(np.unique(column[:PEEKED_ROWS])) > MOST_VALUES:
+        if len(np.unique(column[:PEEKED_ROWS])) > FEW_JOINT_VALUES:
             return None
         columns.append(np.unique(column, return_inverse=True)[1])
     cells = joint_codes(np.column_stack(columns))[0]
-    return cells if ROWS_A_CELL * (int(cells.max()) + 1) <= len(cells) else None
+    return cells if CELL_MEAN_ROWS * (int(cells.max()) + 1) <= len(cells) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

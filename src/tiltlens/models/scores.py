@@ -15,12 +15,12 @@ from tiltlens.engines.columns import column_of_values
 from tiltlens.engines.messages import check_columns, first_line, listed, shown, text_of
 from tiltlens.engines.tables import native_columns
 from tiltlens.errors import DataError, DistributionError
+from tiltlens.limits import SCORE_ROUNDING
 
 Floats = NDArray[np.float64]
 RowName = Callable[[int], str]  # how a message calls the row at a place
 Booleans = NDArray[np.bool_]
 
-ROUNDING = 1e-5  # single-precision probabilities miss 0, 1 and a sum of 1 by less
 RANGE_HINT = (
     "pass probabilities: divide percentages by 100 and scores out of 10 by 10; turn log-odds into 1/(1+exp(−z))."
 )
@@ -171,7 +171,7 @@ def _checked(argument: str, matrix: Floats, row_name: RowName) -> Floats:
     if matrix.shape[1] == 1:
         return matrix
     totals = matrix.sum(axis=1, keepdims=True)
-    off = np.abs(totals - 1.0) > ROUNDING
+    off = np.abs(totals - 1.0) > SCORE_ROUNDING
     if off.any():
         raise DistributionError(
             f"each row of `{argument}` must sum to 1, got {totals[off][0]:.6g} in {row(off)}.",
@@ -188,7 +188,7 @@ def _within(argument: str, matrix: Floats, row: Callable[[Booleans], str]) -> Fl
             f"`{argument}` must give finite scores, got {matrix[bad][0]} in {row(bad)}.",
             "a model that cannot score a row needs its missing values filled first.",
         )
-    bad = (matrix < -ROUNDING) | (matrix > 1.0 + ROUNDING)
+    bad = (matrix < -SCORE_ROUNDING) | (matrix > 1.0 + SCORE_ROUNDING)
     if bad.any():
         raise DistributionError(
             f"`{argument}` must give scores between 0 and 1, got {matrix[bad][0]!s} in {row(bad)}.", RANGE_HINT

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tiltlens.engines.factorize import MOST_COUNTED, Factorized
+from tiltlens.engines.factorize import Factorized
 from tiltlens.estimators.influence import Integers
+from tiltlens.limits import MOST_COUNTED, MOST_PLACES
 from tiltlens.models.roles import GROUP, PEOPLE, WEIGHT
 from tiltlens.paper.checks import Floats
-
-MOST_PLACES = 1 << 20  # of values in groups that are counted by their place
 
 
 @dataclass(frozen=True, slots=True, eq=False)

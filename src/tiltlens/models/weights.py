@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from tiltlens.engines.messages import listed, shown, text_of
 from tiltlens.errors import DataError
+from tiltlens.limits import MOST_UNEQUAL
 from tiltlens.models.scores import RowName
 from tiltlens.paper.checks import Floats
 
 Booleans = NDArray[np.bool_]
-MOST_UNEQUAL = 1e9  # weights: beyond this the smaller ones are lost in the rounding of the sums
 
 
 def scaled_weights(values: Floats, largest: float) -> Floats:

@@ -10,14 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tiltlens.errors import DistributionError, TiltlensError, WeightsError
+from tiltlens.limits import LARGEST, SINGLE_TOLERANCE, SMALLEST_PROBABILITY, SUM_TOLERANCE
 
 Floats = NDArray[np.float64]
 Weights = tuple[float, float, float, float]
-
-SUM_TOLERANCE = 1e-8
-SINGLE_TOLERANCE = 1e-5  # for numbers that came in single precision
-LARGEST = 1e100  # squares and products of anything larger may overflow
-SMALLEST_PROBABILITY = 1e-300  # anything smaller overflows in a ratio and counts as zero
 
 
 def check_array(name: str, values: ArrayLike, dimensions: tuple[int, ...] = (1,)) -> Floats:

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tiltlens.errors import DataError, NotBinaryError, SupportError
+from tiltlens.limits import EQUAL
 from tiltlens.paper.checks import Floats, check_weight, direction_weights
-from tiltlens.paper.divergence import DIVERGENCES, EQUAL, infinite, log_ratio
+from tiltlens.paper.divergence import DIVERGENCES, infinite, log_ratio
 from tiltlens.paper.moments import GroupMoments
 
 PAPER_NUMBERS = ("rho_m", "a1", "a2", "b1", "n_l", "n_m", "descent_rate")

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tiltlens.errors import SupportError, TiltlensError
+from tiltlens.limits import EQUAL
 from tiltlens.paper.checks import Floats
 
 LOG2 = math.log(2.0)
-EQUAL = 1e-13  # probabilities this close, relatively, differ by rounding only
 
 PairFunction = Callable[[Floats, Floats], Floats]
 

@@ -16,10 +16,9 @@ from scipy import optimize, stats
 from scipy.special import logsumexp
 
 from tiltlens.errors import NotBinaryError, SupportError, TiltlensError
+from tiltlens.limits import EQUAL, LARGEST_SAMPLE
 from tiltlens.paper.checks import Floats, check_probability
-from tiltlens.paper.divergence import DIVERGENCES, EQUAL, log_ratio
-
-LARGEST_SAMPLE = 1_000_000
+from tiltlens.paper.divergence import DIVERGENCES, log_ratio
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tiltlens.errors import DistributionError
+from tiltlens.limits import EQUAL
 from tiltlens.paper.checks import (
     Floats,
     check_array,
@@ -20,7 +21,6 @@ from tiltlens.paper.checks import (
     check_weight,
     direction_weights,
 )
-from tiltlens.paper.divergence import EQUAL
 
 
 @dataclass(frozen=True, slots=True, eq=False)

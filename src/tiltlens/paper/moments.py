@@ -8,11 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tiltlens.errors import DataError, DistributionError
+from tiltlens.limits import FAR, MOMENTS_CHUNK
 from tiltlens.paper.checks import Floats, check_array, check_channel, check_same_length
-
-CHUNK = 1 << 17  # rows whose columns stay in the cache while they are centred and multiplied
-
-FAR = 100.0  # squared distance of pivot and mean, in variances, beyond which digits are lost
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,8 +61,8 @@ class GroupMoments:
         check_same_length(log_odds=ratio, scores=W)
         w = None if weights is None else check_row_weights(weights, len(ratio))
         moments = cls.empty(outcomes=1 + W.shape[1])
-        for start in range(0, len(ratio), CHUNK):
-            rows = slice(start, start + CHUNK)
+        for start in range(0, len(ratio), MOMENTS_CHUNK):
+            rows = slice(start, start + MOMENTS_CHUNK)
             z = np.vstack([ratio[rows], W[rows].T])
             moments = moments + cls.from_columns(z, None if w is None else w[rows])
         return moments

@@ -6,13 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tiltlens.limits import ARMIJO, DAMPED_STEPS, HALVINGS
 from tiltlens.paper.checks import Floats
 
 ConvexFunction = Callable[[Floats], tuple[float, Floats, Floats]]
 
-STEPS = 200
-HALVINGS = 60
-ARMIJO = 1e-4
 DAMPINGS = (0.0, 1e-10, 1e-6, 1e-2)
 
 
@@ -30,7 +28,7 @@ def minimiser(function: ConvexFunction, start: Floats, tolerance: float = 1e-15)
     """
     point = start
     value, gradient, hessian = function(point)
-    for _ in range(STEPS):
+    for _ in range(DAMPED_STEPS):
         if np.abs(gradient).max() <= tolerance:
             break
         moved = None

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import optimize
 
 from tiltlens.errors import DistributionError, NotBinaryError, NotSmoothError, WeightsError
+from tiltlens.limits import EQUAL, MEAN_TOLERANCE
 from tiltlens.paper.checks import (
     Floats,
     Weights,
@@ -24,13 +25,12 @@ from tiltlens.paper.checks import (
     direction_weights,
 )
 from tiltlens.paper.correction import CorrectionFunction, correction_function
-from tiltlens.paper.divergence import EQUAL, Divergence, check_divergence, log_ratio
+from tiltlens.paper.divergence import Divergence, check_divergence, log_ratio
 from tiltlens.paper.exponents import Exponents, TestPair
 from tiltlens.paper.moments import GroupMoments
 from tiltlens.paper.path import Inputs, PathPoint, divergences, path_point, projection, weighted
 
 BOTH = (0.0, 1.0, 0.0, 1.0)  # λ2 = λ4 = 1, the weights of the paper's experiment
-MEAN_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)

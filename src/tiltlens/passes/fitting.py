@@ -15,8 +15,9 @@ from tiltlens.estimators.cells import joint_codes
 from tiltlens.estimators.feature_gap import cell_sums_of
 from tiltlens.estimators.influence import Booleans, Integers, Population, Rows
 from tiltlens.estimators.outputs import Scores
-from tiltlens.estimators.ridges import FOLDS, FoldRidges
+from tiltlens.estimators.ridges import FoldRidges
 from tiltlens.estimators.sets import CellSets, RidgeSets
+from tiltlens.limits import CELL_SET_ROWS, FOLDS, GRAM_WORK, MOST_CELL_FEATURES, SHOWN_ROWS
 from tiltlens.models.basis import basis_grams, basis_of, pooled_features
 from tiltlens.models.design import Table
 from tiltlens.models.features import design_columns
@@ -43,10 +44,6 @@ from tiltlens.passes.sums import GroupSums
 from tiltlens.progress import stage
 from tiltlens.threads import in_threads
 
-SHOWN_ROWS = 20_000  # whose influence tells a standard error: its spread is then known to one per cent
-MOST_CELL_FEATURES = 10
-ROWS_A_CELL = 5  # of the smaller group, on average, for joint values to be regressed on by their means
-GRAM_WORK = 4e10  # products that Gram matrices may take: rows × columns²
 MEMBERSHIP, REGRESSIONS = 0.5, 0.8  # of the time of a comparison's fits, about
 
 
@@ -225,7 +222,7 @@ def _sets(
     """Return the regressions on sets of the table's features: by joint values where these are few, else by ridges."""
     if len(table) <= MOST_CELL_FEATURES and all(name in cells for name in table):
         key, levels = joint_codes(np.column_stack([cells[name].codes for name in table]))
-        if ROWS_A_CELL * len(levels) <= min(sample.count0, sample.count1):
+        if CELL_SET_ROWS * len(levels) <= min(sample.count0, sample.count1):
             sums = cell_sums_of(sample, outcome, key, len(levels))
             at = _standing_for(sample, shown, np.arange(len(outcome)))
             return CellSets(sums, levels, key[shown], outcome[shown], at, settings.folds is not None)

@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from tiltlens.engines.batches import ROW
 from tiltlens.engines.factorize import Factorized, factorize
 from tiltlens.engines.hashing import Hashes, mixed_hashes, row_hashes
+from tiltlens.limits import LISTED_VALUES
 from tiltlens.models.roles import GROUP, HASH, LOG_ODDS, SCORE, WEIGHT, ColumnRoles
 from tiltlens.models.values import ValueCounts, value_counts
 from tiltlens.paper.checks import Floats
 from tiltlens.passes.reading import Reading, reading
 from tiltlens.passes.sample import HashThreshold, RowSample
-
-SEEN = 30  # values of a `given` column that a message may list
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +75,7 @@ class Survey:
             self.favourable,
             self.labels,
             {column: one or other.is_present[column] for column, one in self.is_present.items()},
-            {column: tuple(sorted({*one, *other.seen[column]}))[:SEEN] for column, one in self.seen.items()},
+            {column: tuple(sorted({*one, *other.seen[column]}))[:LISTED_VALUES] for column, one in self.seen.items()},
             (self.fingerprint + other.fingerprint) % 2**64,
         )
 
@@ -114,7 +113,7 @@ def surveyed(roles: ColumnRoles, size: int, threshold: HashThreshold, table: pl.
         favourable=rows.channel.favourable,
         labels=rows.channel.labels,
         is_present={column: rows.left_out[f"not_given_{column}"] < table.height for column in roles.given},
-        seen={column: tuple(table[column].drop_nulls().unique().sort().head(SEEN)) for column in roles.given},
+        seen={column: tuple(table[column].drop_nulls().unique().sort().head(LISTED_VALUES)) for column in roles.given},
         fingerprint=int(hashes.sum()) if hashes.size else 0,
     )
 

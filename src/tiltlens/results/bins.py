@@ -12,16 +12,22 @@ from typing import Any
 import numpy as np
 
 from tiltlens.errors import SupportError
+from tiltlens.limits import (
+    CALIBRATION_BINS,
+    DIAL_POSITIONS,
+    EDGE_ROUNDING,
+    FINE,
+    FINE_REACH,
+    SUPPRESSED_BELOW,
+    VALUE_BINS,
+)
 from tiltlens.models.features import Feature
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction, correction_function
-from tiltlens.results.counting import EDGE, FINE, REACH, Binned, Tallies, Tally, ValueTally, coarse, tallied
-from tiltlens.results.disclosure import SUPPRESSED_BELOW, Booleans, Integers, may_show, withheld
+from tiltlens.results.counting import Binned, Tallies, Tally, ValueTally, coarse, tallied
+from tiltlens.results.disclosure import Booleans, Integers, may_show, withheld
 
-POSITIONS = 21  # of the dial, from "align inputs" (0) to "align outputs" (1)
-CALIBRATION_BINS = 10
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-VALUE_BINS = 80  # of f~ from −4 to 4 for one value of a feature
 
 
 def calibration_edges(quantiles: Callable[[Floats], Floats]) -> Floats:
@@ -92,7 +98,7 @@ def _joined(audited: Integers, reference: Integers) -> list[slice]:
 def dial_corrections(correction: CorrectionFunction) -> list[tuple[float, CorrectionFunction]]:
     """Return f~ at each position t of the dial, λ = (1 − t, t); only at 0 where outputs have no finite divergence."""
     found = []
-    for position in np.linspace(0.0, 1.0, POSITIONS).tolist():
+    for position in np.linspace(0.0, 1.0, DIAL_POSITIONS).tolist():
         try:
             f = correction_function(correction.audited, correction.reference, 1.0 - position, position)
         except SupportError:
@@ -162,9 +168,11 @@ def quantiles_of(fine: Floats, crowd: Floats) -> tuple[Floats, Booleans]:
     """
     total = np.cumsum(fine, axis=-1)
     whole = np.where(total[..., -1:] > 0, total[..., -1:], 1.0)
-    reached = np.array([(total / whole < q - EDGE).sum(axis=-1) for q in QUANTILES])
+    reached = np.array([(total / whole < q - EDGE_ROUNDING).sum(axis=-1) for q in QUANTILES])
     people = np.cumsum(crowd, axis=-1)
     to, of_all = np.minimum(reached, FINE - 1), people[..., -1]
     up_to = np.array([np.take_along_axis(people, at[..., None], axis=-1)[..., 0] for at in to])
     here = np.array([np.take_along_axis(crowd, at[..., None], axis=-1)[..., 0] for at in to])
-    return np.asarray(-REACH + 2 * REACH / FINE * (reached + 0.5)), may_show(up_to - here, here, of_all - up_to)
+    return np.asarray(-FINE_REACH + 2 * FINE_REACH / FINE * (reached + 0.5)), may_show(
+        up_to - here, here, of_all - up_to
+    )

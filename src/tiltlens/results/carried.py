@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tiltlens.estimators.estimate import HasInterval, quantile, without_noise
-from tiltlens.estimators.feature_gap import HIDDEN, FeatureGap, cell_coefficient, feature_gap, hidden_share
+from tiltlens.estimators.feature_gap import FeatureGap, cell_coefficient, feature_gap, hidden_share
 from tiltlens.estimators.influence import Rows
 from tiltlens.estimators.outputs import Scores, gap
 from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance
@@ -24,6 +24,7 @@ from tiltlens.estimators.verdicts import (
     simultaneous_factor,
     verdict,
 )
+from tiltlens.limits import HIDDEN, SHAPLEY_AGREED
 from tiltlens.models.features import Feature
 from tiltlens.paper.checks import Floats
 from tiltlens.passes.evidence import Evidence
@@ -31,7 +32,6 @@ from tiltlens.results.partners import Partners
 from tiltlens.results.settings import Settings
 from tiltlens.results.unexplained import Unexplained
 
-AGREED = 3.0  # standard errors within which Shapley values must add up to the gap less what is unexplained
 FACTORS = ("reveals", "drives", "alignment")
 
 
@@ -166,7 +166,7 @@ def _shapley(
     target = gap(evidence.rows, _sampled_scores(evidence, evidence.outcome)).value - left.estimate.value
     difference = target - float(found.values.sum())
     se = _difference_se(evidence, left)
-    if settings.folds is not None and abs(difference) > AGREED * se + 0.1 * settings.materiality:
+    if settings.folds is not None and abs(difference) > SHAPLEY_AGREED * se + 0.1 * settings.materiality:
         return (
             {},
             None,

@@ -9,6 +9,7 @@ import numpy as np
 from tiltlens.errors import SupportError, TiltlensError
 from tiltlens.estimators import crossfit, outputs
 from tiltlens.estimators.estimate import Estimate, HasInterval, Normal, without_noise
+from tiltlens.limits import FEW_PEOPLE
 from tiltlens.models.balance import Balance, balance
 from tiltlens.models.membership import prior_log_odds
 from tiltlens.paper.checks import Floats
@@ -21,8 +22,6 @@ from tiltlens.results.profiles import Profiles
 from tiltlens.results.proxies import proxy_table
 from tiltlens.results.settings import Settings
 from tiltlens.results.unexplained import unexplained
-
-FEW_PEOPLE = 30
 
 Noted = tuple[Estimate | None, tuple[str, ...]]
 

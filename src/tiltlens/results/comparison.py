@@ -16,14 +16,12 @@ from tiltlens.errors import DataError
 from tiltlens.estimators.dial import ShareForm, along
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.outputs import EqualOutputsTest
+from tiltlens.limits import DIAL_POSITIONS, DISTRIBUTION_BINS, MISMATCHES
 from tiltlens.models.balance import Balance
 from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.paper.path import PathPoint
 from tiltlens.paper.world import Projection
-from tiltlens.results.profiles import BINS, Profiles
-
-DIAL_POSITIONS = 21
-MISMATCHES = 20  # of the balance, that a summary lists
+from tiltlens.results.profiles import Profiles
 
 
 class Output(NamedTuple):
@@ -114,7 +112,7 @@ class Comparison:
         """
         return self._profiles.profile(feature)
 
-    def distribution(self, feature: str, bins: int = BINS) -> pl.DataFrame:
+    def distribution(self, feature: str, bins: int = DISTRIBUTION_BINS) -> pl.DataFrame:
         """Return the distribution of f~ per value of a feature (the paper's Fig. 2), as counts in equal bins.
 
         Bins with fewer than ten people have no count, nor has any bin of a value whose people are withheld.

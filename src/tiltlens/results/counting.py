@@ -12,20 +12,23 @@ import numpy as np
 
 from tiltlens.engines.arrays import below, chunks
 from tiltlens.estimators.shares import AuditedSums
+from tiltlens.limits import (
+    CACHE_CHUNK,
+    CORRECTION_BINS,
+    EDGE_ROUNDING,
+    FINE,
+    FINE_REACH,
+    JOINT_VALUES,
+    MOVING_VALUES,
+    RATIO_BINS,
+    SCORE_BINS,
+)
 from tiltlens.models.features import Feature
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.results.disclosure import Booleans, Integers, withheld
 
-SCORE_BINS = 20
-FINE, REACH = 600, 6.0  # bins of f~ that quantiles are read from, and where they end
-CORRECTION_BINS = 40  # of f~ from −4 to 4, the ends open
-RATIO_BINS = 32  # of log-ratios from −4 to 4
-MOVING_VALUES = 600  # feature values with distributions of their own, which follow the dial: the page must stay small
-JOINT_VALUES = 128  # of features that are counted together: their fine bins stay in the cache
 EVERYONE = "\0everyone"  # among features, as one of a single value; no table has a name with a NUL in it
-CHUNK = 1 << 16  # rows whose places are made at a time
-EDGE = 1e-9  # values no further below an edge than this are above it: rounding decides nothing
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,7 +169,7 @@ def tallied(found: Binned, positions: Sequence[CorrectionFunction], edges: Float
 
     Positions are those of the dial, and then the correction.
     """
-    places, bins = below(edges, found.log_ratio + EDGE, or_equal=True), len(edges) + 1
+    places, bins = below(edges, found.log_ratio + EDGE_ROUNDING, or_equal=True), len(edges) + 1
     mine, others = np.flatnonzero(found.audited), np.flatnonzero(~found.audited)
     ratio = found.weights[others] * np.exp(found.log_ratio[others])
     is_weighted = not bool((found.weights == 1.0).all())
@@ -199,12 +202,12 @@ def tallied(found: Binned, positions: Sequence[CorrectionFunction], edges: Float
 def _places(values: Floats, low: float, high: float, bins: int) -> Integers:
     """Return the bin of each value among equal ones, the ends open; made in a few rows' space, which is reused."""
     places = np.empty(len(values), dtype=np.intp)
-    space = np.empty(min(len(values), CHUNK))
-    for part in chunks(len(values), CHUNK):
+    space = np.empty(min(len(values), CACHE_CHUNK))
+    for part in chunks(len(values), CACHE_CHUNK):
         x = space[: len(values[part])]
         np.subtract(values[part], low, out=x)
         x *= bins / (high - low)
-        x += EDGE
+        x += EDGE_ROUNDING
         places[part] = np.clip(x, 0, bins - 1, out=x)
     return places
 
@@ -261,7 +264,7 @@ def _fine_tables(
     starts = [block.mine * FINE for block in blocks]
     places, keys = (np.empty(len(rows.log_odds), dtype=np.intp) for _ in range(2))
     for number, f in enumerate(map(_in_fine_bins, positions)):
-        for part in chunks(len(places), CHUNK):
+        for part in chunks(len(places), CACHE_CHUNK):
             x = np.asarray(f(rows.log_odds[part], rows.scores[part]))
             places[part] = np.clip(x, 0, FINE - 1, out=x)
         for block, start in zip(blocks, starts, strict=True):
@@ -275,10 +278,13 @@ def _fine_tables(
 
 def _in_fine_bins(f: CorrectionFunction) -> CorrectionFunction:
     """Return f~ with the fine bins as its unit, from where the first begins."""
-    unit = 2 * REACH / FINE
+    unit = 2 * FINE_REACH / FINE
     on_scores = tuple(on / unit for on in f.on_scores)
     return replace(
-        f, intercept=(f.intercept + REACH) / unit + EDGE, on_log_odds=f.on_log_odds / unit, on_scores=on_scores
+        f,
+        intercept=(f.intercept + FINE_REACH) / unit + EDGE_ROUNDING,
+        on_log_odds=f.on_log_odds / unit,
+        on_scores=on_scores,
     )
 
 
@@ -335,7 +341,7 @@ def _value_tallies(
 
 def coarse(fine: Any, bins: int) -> Any:
     """Return counts or weights in equal bins from −4 to 4, the ends open, each a union of fine bins."""
-    wide = round(FINE * 8.0 / (2 * REACH) / bins)
-    starts = round(FINE * (REACH - 4.0) / (2 * REACH)) + wide * np.arange(bins)
+    wide = round(FINE * 8.0 / (2 * FINE_REACH) / bins)
+    starts = round(FINE * (FINE_REACH - 4.0) / (2 * FINE_REACH)) + wide * np.arange(bins)
     starts[0] = 0
     return np.add.reduceat(fine, starts, axis=-1)

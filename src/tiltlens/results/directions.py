@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tiltlens.estimators.estimate import NOISE
+from tiltlens.limits import NOISE, SUPPRESSED_BELOW
 from tiltlens.models.features import Feature
 from tiltlens.paper.checks import Floats
 from tiltlens.passes.evidence import Evidence
-from tiltlens.results.disclosure import SUPPRESSED_BELOW
 
 
 def direction(evidence: Evidence, feature: Feature) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tiltlens.limits import SUPPRESSED_BELOW
+
 Booleans = NDArray[np.bool_]
 Integers = NDArray[np.integer[Any]]
-
-SUPPRESSED_BELOW = 10
 
 
 def withheld(counts: Integers) -> Booleans:

@@ -9,11 +9,8 @@ from typing import NamedTuple
 
 from tiltlens.estimators import crossfit
 from tiltlens.estimators.influence import Integers, Rows
+from tiltlens.limits import PARTNER_SURE, REDUNDANT, SYNERGY
 from tiltlens.models.features import Feature
-
-SYNERGY = 0.02  # of the correction, that two features carry together and not alone
-SURE = 4.0  # standard errors; many pairs are looked at
-REDUNDANT = 1.02  # times what one of two copies carries, at most, is what both carry
 
 
 class Partners(NamedTuple):
@@ -37,7 +34,7 @@ def partners(
         noise = _synergy_noise(rows, int(codes[j].max()), width - 1, alone[j] * alone[k])
         for one, other in ((j, k), (k, j)):
             name, its = features[one].name, features[other].name
-            if synergy > max(SYNERGY, SURE * noise, best[one]):
+            if synergy > max(SYNERGY, PARTNER_SURE * noise, best[one]):
                 best[one], found[name] = synergy, found[name]._replace(partner=its)
             if less > SYNERGY and both < REDUNDANT * less:
                 found[name] = found[name]._replace(redundant_with=its)

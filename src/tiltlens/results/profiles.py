@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tiltlens.errors import DataError, SupportError, WeightsError
 from tiltlens.estimators.influence import Integers, Rows
+from tiltlens.limits import DISTRIBUTION_BINS, SUPPRESSED_BELOW, TIED
 from tiltlens.models.features import Feature
 from tiltlens.paper.checks import Floats, check_weights
 from tiltlens.paper.correction import CorrectionFunction
@@ -21,10 +22,7 @@ from tiltlens.paper.path import Inputs, PathPoint, path_point, projection
 from tiltlens.paper.world import Projection
 from tiltlens.results.bins import QUANTILES, binned
 from tiltlens.results.counting import Binned
-from tiltlens.results.disclosure import SUPPRESSED_BELOW, may_show, withheld
-
-BINS = 40
-TIED = 1e-9  # corrections, and shares of people, no further apart are equal up to rounding
+from tiltlens.results.disclosure import may_show, withheld
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +60,7 @@ class Profiles:
             records.append(record)
         return pl.DataFrame(records, schema=PROFILE_SCHEMA)
 
-    def distribution(self, feature: str, bins: int = BINS) -> pl.DataFrame:
+    def distribution(self, feature: str, bins: int = DISTRIBUTION_BINS) -> pl.DataFrame:
         """As of `Comparison`."""
         if not isinstance(bins, int) or isinstance(bins, bool) or bins < 1:
             raise DataError(f"`bins` must be a whole number of at least 1, got {bins!r}.", "40 is the default.")

@@ -16,6 +16,7 @@ from tiltlens.estimators.estimate import HasInterval, Ratio, without_noise
 from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows, averaged, combined
 from tiltlens.estimators.outputs import output_term
 from tiltlens.estimators.shares import AuditedSums
+from tiltlens.limits import CLIP, MOST_CROSSED, PARTNER_ROWS
 from tiltlens.models.features import Feature, joined_feature
 from tiltlens.models.membership import prior_log_odds
 from tiltlens.paper.checks import Floats
@@ -27,9 +28,6 @@ from tiltlens.results.partners import Partners, partners
 from tiltlens.results.settings import Settings
 from tiltlens.results.unexplained import Unexplained
 from tiltlens.threads import steps_in_threads
-
-MOST_CROSSED = 40  # features whose pairs are all looked at
-PARTNER_ROWS = 20_000  # from which partners are found
 
 Records = list[dict[str, Any]]
 
@@ -194,7 +192,7 @@ def _partners(
     at = np.arange(0, evidence.rows.audited.size, -(-evidence.rows.audited.size // PARTNER_ROWS))
     rows = Rows.of(evidence.rows.audited[at], evidence.rows.weights[at])
     ell = evidence.log_odds[at] - prior_log_odds(evidence.everyone)
-    pair = crossfit.known_pairing(rows, np.clip(ell, -crossfit.CLIP, crossfit.CLIP))
+    pair = crossfit.known_pairing(rows, np.clip(ell, -CLIP, CLIP))
     scores = type(evidence.scores).of(rows, evidence.scores.values[at])
     g = crossfit.gradient(rows, scores, pair, correction.input_weight, correction.output_weight)
     if evidence.membership is not None:

@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tiltlens.errors import TiltlensError
+from tiltlens.limits import FEWEST_SAMPLED, FOLDS, LARGEST_SEED
 from tiltlens.paper.checks import check_number, check_probability, check_weight
-
-LARGEST_SEED = 2**32 - 1  # of scikit-learn's
-FOLDS = 5  # four others make three pairings of two disjoint halves
-FEWEST_SAMPLED = 1_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,11 @@ import numpy as np
 from scipy.special import expit
 
 from tiltlens.estimators.estimate import Estimate, Normal, without_noise
-from tiltlens.estimators.feature_gap import SEPARATED
 from tiltlens.estimators.influence import InfluenceEstimate, averaged
 from tiltlens.estimators.sets import CellSets
+from tiltlens.limits import CHECK_SURE, SEPARATED
 from tiltlens.passes.evidence import Evidence
 from tiltlens.results.settings import Settings
-
-SURE = 3.0  # standard errors
 
 
 class Unexplained(NamedTuple):
@@ -77,7 +75,7 @@ def _measured(evidence: Evidence) -> Normal | None:
 
 def _check(found: Normal, settings: Settings) -> tuple[str, ...]:
     """Return a note where regressions find a dependence that cannot be."""
-    if abs(found.value) - SURE * found.se <= settings.materiality:
+    if abs(found.value) - CHECK_SURE * found.se <= settings.materiality:
         return ()
     return (
         f"the regressions on all features leave {100 * found.value:+.1f} points of a score that is made from them: "

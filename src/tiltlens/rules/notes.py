@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import polars as pl
 
 from tiltlens.engines.messages import shown
-from tiltlens.models.groups import MINIMUM_ROWS
+from tiltlens.limits import MINIMUM_ROWS
 from tiltlens.rules.outcomes import Outcomes
 from tiltlens.rules.ratios import Limits, decimals
 from tiltlens.rules.rule import Rule

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tiltlens.estimators.estimate import NOISE, Estimate
+from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.influence import Rows
 from tiltlens.estimators.outputs import Scores, impact_ratio
-from tiltlens.models.groups import MINIMUM_ROWS
+from tiltlens.limits import MINIMUM_ROWS, NOISE
 
 MEASURES = {
     "n": int,

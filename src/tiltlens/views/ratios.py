@@ -31,5 +31,7 @@ def against_four_fifths(found: dict[str, Any]) -> str:
 
 def four_fifths_words(found: dict[str, Any], confidence: float) -> str:
     """Return the adverse impact ratio and its relation to four fifths, as a sentence."""
-    ends = "" if found["low"] is None else f" ({interval_name(confidence)} {interval(found['low'], found['high'], ratio)})"
+    ends = (
+        "" if found["low"] is None else f" ({interval_name(confidence)} {interval(found['low'], found['high'], ratio)})"
+    )
     return f"The lower rate of decisions is {ratio(found['value'])} of the higher{ends}: {against_four_fifths(found)}."

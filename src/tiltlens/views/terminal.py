@@ -28,7 +28,7 @@ PAPER_NAMES = {
     "descent_rate": "Delta, how fast f~ lowers the objective",
 }
 WIDE = 100  # columns from which a number and its band stand on one line
-FEWEST_NAME = 14  # columns for names of features
+NEGLIGIBLE = 0.1  # parts of the materiality that go without saying
 MOST_NAMED = 8  # features that one sentence lists
 DOES_NOT_SHOW = (
     "Proxy evidence is a reason to look, not a finding of wrongdoing: the numbers are associations under this one "
@@ -167,7 +167,9 @@ def _comparison(summary: dict[str, Any], audited: str, c: dict[str, Any]) -> Ren
     )
     settings = summary["settings"]
     parts: list[RenderableType] = [Text(title, "bold cyan"), _estimates(summary, c), _test(c)]
-    if is_of_decisions(summary) and c["adverse_impact_ratio"] is not None:
+    if not is_of_decisions(summary):
+        parts.append(Text("These are scores: an adverse impact ratio is of decisions, and needs a threshold.", "dim"))
+    elif c["adverse_impact_ratio"] is not None:
         parts.append(Text(typed(four_fifths_words(c["adverse_impact_ratio"], settings["confidence"]))))
     parts += [_heading("Proxy evidence, in points of the score"), _proxies(c, settings)]
     if c["notes"]:
@@ -179,15 +181,13 @@ def _estimates(summary: dict[str, Any], c: dict[str, Any]) -> Table:
     table = _table("quantity", ["value", interval_name(summary["settings"]["confidence"])], ["meaning"])
     for who in ("audited", "reference"):
         table.add_row(f"favourable rate, {who}", *_estimate(c["favourable_rates"][who], percent), "")
-    is_decisions = is_of_decisions(summary)
-    what = "favourable rates" if is_decisions else "mean scores, towards the favourable outcome"
     rows: list[tuple[str, str, Callable[[float | None], str], str]] = [
-        ("gap", "gap", points, "difference of the mean scores, in points"),
-        (ratio_name(summary), "impact_ratio", number, f"{what}: audited ÷ reference"),
+        ("gap, in points", "gap", points, "difference of the mean scores"),
+        (ratio_name(summary), "impact_ratio", number, "favourable rates, audited ÷ reference"),
         ("adverse impact ratio", "adverse_impact_ratio", number, "lower rate ÷ higher rate"),
         ("shortfall", "shortfall", whole, "more people at the reference's rate"),
         ("standardised difference", "standardised_difference", number, "gap in standard deviations"),
-        ("unexplained", "unexplained", points, "left between people alike in all listed features"),
+        ("unexplained, in points", "unexplained", points, "between people alike in all features"),
         ("decisions needed", "decisions_needed", whole, "to tell the groups apart, errors 5 %"),
         ("output divergence", "output_divergence", number, "KL of the outcomes, nats"),
         ("input divergence", "input_divergence", number, "KL of the inputs, nats"),
@@ -218,11 +218,13 @@ class _ProxyTable:
     rows: list[dict[str, Any]]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        join = " " if options.max_width >= WIDE else "\n"
+        is_wide = options.max_width >= WIDE
+        join = " " if is_wide else "\n"
         table = _table("feature", ["gap", "with others", "Shapley", "share"], ["verdict"], folds=True)
-        table.columns[0].min_width = FEWEST_NAME
+        table.columns[-1].no_wrap = True  # names alone give way
         for row in self.rows:
-            verdict = Text(row["verdict"], "bold" if verdict_of(row).kind == EVIDENCE else "")
+            words = row["verdict"] if is_wide else "\n".join(row["verdict"].rsplit(" ", 1))
+            verdict = Text(words, "bold" if verdict_of(row).kind == EVIDENCE else "")
             numbers = (_banded(row, "gap", join), _banded(row, "joint", join), points(row["gap_shapley"]))
             share = formats.whole_percent(row["share"])
             table.add_row(Text(str(row["feature"])), *(Text(one) for one in (*numbers, share)), verdict)
@@ -240,13 +242,16 @@ def _proxies(c: dict[str, Any], settings: dict[str, Any]) -> RenderableType:
     note = "gap: what goes through the feature by itself. with others: what would be lost without it. "
     if any(row["gap_shapley"] is not None for row in c["proxies"]):
         note += "Shapley: its part where all are taken together; the parts add up to the gap"
-        left = c["shapley_remainder"]
-        note += f", less the {points(left)} left between people alike in all listed features. " if left else ". "
+        left = c["shapley_remainder"] or 0.0
+        is_told = abs(left) >= NEGLIGIBLE * settings["materiality"]
+        note += f" less what is unexplained ({points(left)}). " if is_told else ". "
     note += "share: of the correction, by this feature alone."
     parts: list[RenderableType] = [_ProxyTable(c["proxies"])]
     if any(row["gap_low"] is not None for row in c["proxies"]):
         level = f"{100 * settings['confidence']:g} %"
-        parts.append(Text(f"The bands in brackets hold for all features at once ({level}): verdicts are read from them."))
+        parts.append(
+            Text(f"The bands in brackets hold for all features at once ({level}): verdicts are read from them.")
+        )
     return Group(*parts, Text(note, "dim"), _bullets(_reasons(c)))
 
 
@@ -305,8 +310,8 @@ def _correction(audited: str, c: dict[str, Any]) -> RenderableType:
         "bold",
     )
     text.append(
-        f"f~ has mean 0 and variance 1 among {audited} defendants. Records with f~ > 0 would have to become more "
-        f"common among them, those with f~ < 0 rarer. It runs from {ends[0]:.3f} to {ends[1]:.3f}; the "
+        f"f~ has mean 0 and variance 1 among {audited} defendants. Profiles with f~ > 0 are under-represented among "
+        f"them, those with f~ < 0 over-represented. It runs from {ends[0]:.3f} to {ends[1]:.3f}; the "
         f"largest valid step along it is {c['epsilon_max']:.3f}, and a small step lowers the objective by "
         f"{-f['descent_rate']:.4f} times its length.\n"
     )
@@ -345,7 +350,6 @@ def _side_by_side(c: dict[str, Any], honest: dict[str, Any]) -> RenderableType:
     table = _table("quantity", ["paper", "cross-fitted", "95 % interval"])
     rows: list[tuple[str, str, Callable[[float | None], str]]] = [
         ("gap, in points", "gap", points),
-        ("unexplained, in points", "unexplained", points),
         ("output divergence", "output_divergence", number),
         ("input divergence", "input_divergence", number),
         ("descent rate", "descent_rate", number),

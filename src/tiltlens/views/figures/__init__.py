@@ -3,6 +3,7 @@
 from tiltlens.views.figures.correction_paths import simplex, ways
 from tiltlens.views.figures.corrections import correction_by_value, correction_distribution
 from tiltlens.views.figures.distributions import outputs, overlap
+from tiltlens.views.figures.features import features
 from tiltlens.views.figures.figure import Figure
 from tiltlens.views.figures.profile import profile
 from tiltlens.views.figures.proxy_map import proxy_map
@@ -21,6 +22,7 @@ __all__ = [
     "comparison_figure",
     "correction_by_value",
     "correction_distribution",
+    "features",
     "outputs",
     "overlap",
     "profile",

@@ -13,6 +13,7 @@ from tiltlens.views.formats import number, points, with_interval
 
 LEVELS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 LABELLED = 10
+MOST = 1.04  # of reveals, which is 1 at most
 HEIGHT = 400
 RAISES, LOWERS, NEITHER = "audited score higher", "audited score lower", "neither"
 LIMIT = 150
@@ -28,7 +29,7 @@ def proxy_map(comparison: Record, materiality: float = 0.005) -> Figure:
     if not drawn:
         return nothing(title, "no feature has both numbers of the map")
     records = [_record(row) for row in drawn]
-    right, top = (_end(records, name) for name in ("reveals", "drives"))
+    right, top = min(_end(records, "reveals"), MOST), _end(records, "drives")
     # Labels are placed for the usual width: on a wider page they only have more room.
     named = placed(records[:LABELLED], WIDTH / right, HEIGHT / top, WIDTH, HEIGHT)
     records = [record | place for record, place in zip(records, named, strict=False)] + records[LABELLED:]
@@ -99,12 +100,12 @@ def _drawn(records: list[Record], right: float, top: float, levels: list[float],
     alt = altair()
     x = alt.X(
         "reveals:Q",
-        title="reveals the group (√χ² between the groups) →",
+        title="reveals the group (0: not at all, 1: completely) →",
         scale=alt.Scale(domain=[0, right], nice=False),
     )
     y = alt.Y(
         "drives:Q",
-        title="drives the score (standard deviation it explains) →",
+        title="drives the score, the group held fixed →",
         scale=alt.Scale(domain=[0, top], nice=False),
     )
     curves = _curves(levels, right, top, materiality)

@@ -9,14 +9,16 @@ from tiltlens.views.figures.reading import Record, span
 from tiltlens.views.figures.theme import AUDITED, QUIET, REFERENCE, altair
 from tiltlens.views.figures.words import GROUP, labels
 from tiltlens.views.formats import NOTHING, percent, short_number, with_interval
+from tiltlens.views.ratios import FOUR_FIFTHS, is_of_decisions, ratio_name
 
 GROUPS = 30
-FOUR_FIFTHS = 0.8
+OTHER_WAY = 1 / FOUR_FIFTHS  # the audited group's rate is the higher one
+NEAR = 1.1  # ratios from which on the other way is drawn
 
 
 def rates(audit: Record) -> Figure:
-    """Return the favourable rate of every group with its interval, and the impact ratio beside it."""
-    title = "Favourable rates and impact ratios"
+    """Return the favourable rate of every group with its interval, and its ratio to the reference's beside it."""
+    title = "Favourable rates and impact ratios" if is_of_decisions(audit) else "Favourable rates and their ratios"
     found = list(audit["comparisons"].values())
     if not found:
         return nothing(title, "there is no group to compare")
@@ -27,7 +29,8 @@ def rates(audit: Record) -> Figure:
     parts = ", ".join(f"{record['label']} {percent(record['rate'])}" for record in records[:6])
     description = f"One row a group: its favourable rate and, beside it, that rate over the reference's. {parts}."
     more = f"the first {GROUPS} of {len(rows)} groups" if len(rows) > GROUPS else ""
-    return figure(_panels(records), records, title, description, "with intervals" if _has_ends(records) else "", more)
+    panels = _panels(records, ratio_name(audit), is_of_decisions(audit))
+    return figure(panels, records, title, description, "with intervals" if _has_ends(records) else "", more)
 
 
 def _has_ends(records: list[Record]) -> bool:
@@ -47,19 +50,20 @@ def _row(name: str, role: str, rate: Record, ratio: Record | None) -> Record:
     }
 
 
-def _panels(records: list[Record]) -> Any:
+def _panels(records: list[Record], ratio_is: str, has_line: bool) -> Any:
     alt = altair()
     rate = alt.X("rate:Q", title=["favourable rate", "● audited   ◼ reference"], scale=_scale(records, "rate", []))
     rate.axis = alt.Axis(format=".0%", tickCount=5)
-    scale = _scale(records, "ratio", [FOUR_FIFTHS, 1.0])
-    ratio = alt.X("ratio:Q", title=["impact ratio: audited ÷ reference", "dashed: four fifths"], scale=scale)
-    lines = [{"at": 1.0, "kind": "equal"}, {"at": FOUR_FIFTHS, "kind": "four fifths"}]
+    drawn = _four_fifths(records) if has_line else []
+    title = [f"{ratio_is}: audited ÷ reference", *(["dashed: four fifths"] if has_line else [])]
+    ratio = alt.X("ratio:Q", title=title, scale=_scale(records, "ratio", [*drawn, 1.0]))
+    lines = [{"at": 1.0, "kind": "equal"}, *({"at": at, "kind": "four fifths"} for at in drawn)]
     dash = alt.StrokeDash("kind:N", scale=alt.Scale(domain=["equal", "four fifths"], range=[[1, 0], [4, 3]]))
     dash.legend = None
     marks = alt.Chart(data(lines, "lines")).mark_rule(color=QUIET).encode(x=alt.X("at:Q"), strokeDash=dash)
     panels = [
-        _panel("rate", rate, True).properties(width=300, height=alt.Step(30)),
-        alt.layer(marks, _panel("ratio", ratio, False)).properties(width=300, height=alt.Step(30)),
+        _panel("rate", rate, ratio_is).properties(width=300, height=alt.Step(30)),
+        alt.layer(marks, _panel("ratio", ratio, ratio_is)).properties(width=300, height=alt.Step(30)),
     ]
     return alt.hconcat(*panels, spacing=20)
 
@@ -71,17 +75,23 @@ def _scale(records: list[Record], name: str, more: list[float]) -> Any:
     return altair().Scale(domain=[max(domain[0], 0.0), domain[1]], nice=False, zero=False)
 
 
-def _panel(name: str, x: Any, is_first: bool) -> Any:
+def _four_fifths(records: list[Record]) -> list[float]:
+    """Return where the lower rate is four fifths of the higher: beyond 1 only where a ratio comes near."""
+    ends = [record[f"ratio{end}"] or 0.0 for record in records for end in ("", "_low", "_high")]
+    return [FOUR_FIFTHS, OTHER_WAY] if max(ends) > NEAR else [FOUR_FIFTHS]
+
+
+def _panel(name: str, x: Any, ratio_is: str) -> Any:
     alt = altair()
     y = alt.Y("label:N", sort=None, title=None)
-    y.axis = alt.Axis(ticks=False, domain=False, grid=True, labels=is_first, labelLimit=220)
+    y.axis = alt.Axis(ticks=False, domain=False, grid=True, labels=name == "rate", labelLimit=220)
     roles = ["audited", "reference"]
     colour = alt.Color("role:N", scale=alt.Scale(domain=roles, range=[AUDITED, REFERENCE]), legend=None)
     shape = alt.Shape("role:N", scale=alt.Scale(domain=roles, range=["circle", "square"]), legend=None)
     tooltip = [
         alt.Tooltip("label:N", title="group"),
         alt.Tooltip("rate_text:N", title="favourable rate"),
-        alt.Tooltip("ratio_text:N", title="impact ratio"),
+        alt.Tooltip("ratio_text:N", title=ratio_is),
     ]
     whiskers = alt.Chart().transform_filter(f"datum.{name}_low != null && datum.{name}_high != null")
     whiskers = whiskers.mark_rule(strokeWidth=1.8)

@@ -9,65 +9,51 @@ import polars as pl
 from tiltlens.views.figures.figure import Figure, data, figure, nothing
 from tiltlens.views.figures.placement import spread
 from tiltlens.views.figures.reading import Record, features
-from tiltlens.views.figures.theme import AUDITED, DASHES, LINES, REFERENCE, WIDTH, altair
+from tiltlens.views.figures.theme import AUDITED, DASHES, LINES, WIDTH, altair
 from tiltlens.views.figures.words import labels, strongest, versus
 from tiltlens.views.formats import whole_percent, with_interval
 
-ALONE, WITHOUT = "by this feature alone", "lost without it"
 DIAL_LINES = len(LINES)
 HEIGHT = 320
-ROW = 40
+ROW = 28
 
 
 def shares(comparison: Record) -> Figure:
-    """Return each feature's share of the correction by itself, and what is lost without it, with intervals."""
+    """Return each feature's share of the correction by itself, with its interval."""
     rows = features(comparison)
     title = "Shares of the correction"
-    records = [_record(row, kind, name) for row in rows for kind, name in ((ALONE, "share"), (WITHOUT, "total_share"))]
-    if all(record["value"] is None for record in records):
+    records = [_record(row) for row in rows]
+    if all(record["share"] is None for record in records):
         return nothing(title, "no share is determined by these data")
     parts = ", ".join(f"{row['label']} {whole_percent(row['share'])}" for row in rows[:5])
     description = (
         f"{versus(comparison)}. For each feature a dot for the share of the correction to be had by moving its "
-        f"distribution alone, and a diamond for what is lost when it may not be used. By itself: {parts}."
+        f"distribution alone: {parts}."
     )
-    note = "features overlap: shares do not add up to 100 %"
+    note = "by each feature alone; features overlap, so shares do not add up to 100 %"
     more = strongest(len(comparison["proxies"]), len(rows))
     return figure(_dots(records), records, title, description, note, more)
 
 
-def _record(row: Record, kind: str, name: str) -> Record:
-    value, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
-    words = with_interval(value, low, high, whole_percent)
-    record = {"feature": row["feature"], "label": row["label"], "kind": kind, "value": value, "low": low}
-    return record | {"high": high, "text": words}
+def _record(row: Record) -> Record:
+    share, low, high = row["share"], row["share_low"], row["share_high"]
+    record = {"feature": row["feature"], "label": row["label"], "share": share, "low": low, "high": high}
+    return record | {"text": with_interval(share, low, high, whole_percent)}
 
 
 def _dots(records: list[Record]) -> Any:
     alt = altair()
     y = alt.Y("label:N", sort=None, title=None, axis=alt.Axis(ticks=False, domain=False, grid=True))
-    x = alt.X(
-        "value:Q",
-        title="share of the correction",
-        scale=alt.Scale(domain=[0, 1]),
-        axis=alt.Axis(format=".0%"),
-    )
-    kinds = [ALONE, WITHOUT]
-    legend = alt.Legend(orient="top", title=None, direction="horizontal", symbolSize=110)
-    colour = alt.Color("kind:N", scale=alt.Scale(domain=kinds, range=[AUDITED, REFERENCE]), legend=legend)
-    shape = alt.Shape("kind:N", scale=alt.Scale(domain=kinds, range=["circle", "diamond"]), legend=legend)
-    side = alt.YOffset("kind:N", sort=None, scale=alt.Scale(paddingOuter=0.6))
-    tooltip = [
-        alt.Tooltip("label:N", title="feature"),
-        alt.Tooltip("kind:N", title="which share"),
-        alt.Tooltip("text:N", title="share"),
-    ]
-    base = alt.Chart().encode(y=y, yOffset=side, color=colour)
-    whiskers = base.transform_filter("datum.low != null && datum.high != null").mark_rule(strokeWidth=1.6)
-    dots = base.transform_filter("datum.value != null").mark_point(filled=True, size=85, opacity=1)
-    dots = dots.encode(x=x, shape=shape, tooltip=tooltip)
+    scale, axis = alt.Scale(domain=[0, 1]), alt.Axis(format=".0%")
+    x = alt.X("share:Q", title="share of the correction", scale=scale, axis=axis)
+    tooltip = [alt.Tooltip("label:N", title="feature"), alt.Tooltip("text:N", title="share")]
+    base = alt.Chart().encode(y=y)
+    whiskers = base.transform_filter("datum.low != null && datum.high != null")
+    whiskers = whiskers.mark_rule(strokeWidth=1.6, color=AUDITED)
+    dots = base.transform_filter("datum.share != null")
+    dots = dots.mark_point(filled=True, size=85, opacity=1, color=AUDITED).encode(x=x, tooltip=tooltip)
     layers = [whiskers.encode(x=alt.X("low:Q", title=x["title"]), x2=alt.X2(field="high")), dots]
-    return alt.layer(*layers).properties(width=WIDTH, height=ROW * len(records) // 2)
+    return alt.layer(*layers).properties(width=WIDTH, height=ROW * len(records))
 
 
 def shares_along_dial(comparison: Record, table: pl.DataFrame | None = None) -> Figure:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tiltlens.views.figures.figure import Figure, data, figure, nothing
+from tiltlens.views.figures.figure import Figure, figure, nothing
 from tiltlens.views.figures.reading import Record, features, means
-from tiltlens.views.figures.theme import FAINT, INK, QUIET, WIDTH, altair
+from tiltlens.views.figures.theme import INK, QUIET, WIDTH, altair
 from tiltlens.views.figures.words import groups, labels, versus
 from tiltlens.views.formats import interval, points, short_number
 
@@ -14,7 +14,8 @@ STRONGEST = 12
 ROOM = 66  # pixels right of the last bar, for its text, however narrow the page
 POINTS = "datum.value * 100"
 KINDS = {"raises": "#A63603", "lowers": "#08519C", "mean": INK}
-OVERLAP = "no Shapley values here: bars are each feature's own gap, which overlap and do not add up"
+LEFT = "left between people alike in all features"
+NO_PARTS = "there are no Shapley values here, so no parts that add up; see what goes through each feature by itself"
 
 
 def waterfall(comparison: Record) -> Figure:
@@ -24,7 +25,7 @@ def waterfall(comparison: Record) -> Figure:
     if not rows:
         return nothing(title, "there are no features")
     if all(row["gap_shapley"] is None for row in rows):
-        return _own_gaps(comparison, rows, title)
+        return nothing(title, NO_PARTS)
     audited, reference = means(comparison)
     records = _stairs(comparison, rows, reference)
     names = groups(comparison)
@@ -35,19 +36,8 @@ def waterfall(comparison: Record) -> Figure:
         f"group's, {short_number(audited)}, in points (hundredths of the score): {parts}."
     )
     note = "Shapley values, in points (hundredths of the score)"
-    return figure(_drawn(_labelled(records), "mean score, in points"), _labelled(records), title, description, note)
-
-
-def _own_gaps(comparison: Record, rows: list[Record], title: str) -> Figure:
-    shown = [row for row in rows if row["gap"] is not None][:STRONGEST]
-    if not shown:
-        return nothing(title, "no feature's gap is known")
-    records = _labelled(
-        [_step(row["feature"], 0.0, row["gap"], row["gap_low"], row["gap_high"], "feature") for row in shown]
-    )
-    description = f"{versus(comparison)}. One bar a feature: the points of the gap it carries by itself. {OVERLAP}."
-    more = f"the {len(shown)} strongest of {len(rows)} features" if len(rows) > len(shown) else ""
-    return figure(_drawn(records, "points of the gap", False), records, title, description, OVERLAP, more)
+    ends = "lines: intervals" if any(record["low"] is not None for record in records) else ""
+    return figure(_drawn(_labelled(records)), _labelled(records), title, description, note, ends)
 
 
 def _stairs(comparison: Record, rows: list[Record], start: float) -> list[Record]:
@@ -59,7 +49,7 @@ def _stairs(comparison: Record, rows: list[Record], start: float) -> list[Record
     if rest:
         found.append((f"{len(rest)} other features", sum(row["gap_shapley"] for row in rest), None, None, "others"))
     if comparison["shapley_remainder"] is not None:
-        found.append(("left by the features", comparison["shapley_remainder"], None, None, "remainder"))
+        found.append((LEFT, comparison["shapley_remainder"], None, None, "remainder"))
     records, place = [], start
     for name, value, low, high, role in found:
         records.append(_step(name, place, value, low, high, role))
@@ -77,7 +67,9 @@ def _step(name: str, start: float, value: float, low: float | None, high: float 
         "high": high,
         "start": start,
         "end": start + value,
-        "far": max(start, start + value),
+        "reach_low": None if low is None else start + low,
+        "reach_high": None if high is None else start + high,
+        "far": max(start, start + value, start + value if high is None else start + high),
         "kind": "raises" if value >= 0 else "lowers",
         "text": f"{arrow}{points(value)}",
         "range": interval(low, high, points),
@@ -86,47 +78,49 @@ def _step(name: str, start: float, value: float, low: float | None, high: float 
 
 def _mean(name: str, value: float) -> Record:
     text = f"{100 * value:.2f}"
-    step = {"feature": name, "role": "mean", "contribution": None, "low": None, "high": None, "start": value}
-    return step | {"end": value, "far": value, "kind": "mean", "text": text, "range": ""}
+    step: Record = dict.fromkeys(("contribution", "low", "high", "reach_low", "reach_high"))
+    return {"feature": name, "role": "mean", "start": value} | step | {"end": value, "far": value, "kind": "mean", "text": text, "range": ""}
 
 
 def _labelled(records: list[Record]) -> list[Record]:
     """Return the steps with labels that can be told apart, each knowing the next."""
     texts = labels(record["feature"] for record in records)
+    lines = {"remainder": LEFT.replace(" alike", "\nalike")}  # in two lines, for want of room
+    texts = [lines.get(record["role"], text) for record, text in zip(records, texts, strict=True)]
     after = [*texts[1:], texts[-1]]
     return [record | {"label": a, "next": b} for record, a, b in zip(records, texts, after, strict=True)]
 
 
-def _drawn(records: list[Record], axis: str, is_chain: bool = True) -> Any:
+def _drawn(records: list[Record]) -> Any:
     alt = altair()
-    ends = [record[name] for record in records for name in ("start", "end")]
+    names = ("start", "end", "reach_low", "reach_high")
+    ends = [record[name] for record in records for name in names if record[name] is not None]
     reach = max(ends) - min(ends) or 0.01
     domain = [min(ends) - 0.06 * reach, max(ends) + 0.02 * reach]
-    y = alt.Y("label:N", sort=None, title=None, axis=alt.Axis(labelLimit=230, ticks=False, domain=False))
+    axis = alt.Axis(labelLimit=230, ticks=False, domain=False, labelExpr="split(datum.label, '\\n')")
+    y = alt.Y("label:N", sort=None, title=None, axis=axis)
     x = alt.X(
         "start:Q",
-        title=f"{axis} (hundredths of the score)" if not is_chain else axis,
+        title="mean score, in points",
         scale=alt.Scale(domain=domain, range=[0, {"expr": f"width - {ROOM}"}], zero=False, nice=False),
         axis=alt.Axis(labelExpr=f"format({POINTS}, '.1~f')"),
     )
     colour = alt.Color("kind:N", scale=alt.Scale(domain=list(KINDS), range=list(KINDS.values())), legend=None)
     tooltip = [
-        alt.Tooltip("label:N", title="step"),
+        alt.Tooltip("feature:N", title="step"),
         alt.Tooltip("text:N", title="points"),
         alt.Tooltip("range:N", title="interval"),
     ]
-    bars = alt.Chart().transform_filter("datum.kind != 'mean'").mark_bar(height={"band": 0.62})
+    joins = alt.Chart().mark_rule(color=QUIET, strokeWidth=1).encode(x=alt.X("end:Q"), y=y, y2=alt.Y2(field="next"))
+    bars = alt.Chart().transform_filter("datum.kind != 'mean'").mark_bar(height={"band": 0.62}, opacity=0.75)
     marks = alt.Chart().transform_filter("datum.kind == 'mean'").mark_tick(thickness=4, size=22, opacity=1)
+    whiskers = alt.Chart().transform_filter("datum.reach_low != null").mark_rule(color=INK, strokeWidth=1.8)
     texts = alt.Chart().mark_text(align="left", dx=7, fontWeight=600)
     layers = [
+        joins,
         bars.encode(x=x, x2=alt.X2(field="end"), y=y, color=colour, tooltip=tooltip),
+        whiskers.encode(x=alt.X("reach_low:Q", title=x["title"]), x2=alt.X2(field="reach_high"), y=y, tooltip=tooltip),
         marks.encode(x=x, y=y, color=colour, tooltip=tooltip),
         texts.encode(x=alt.X("far:Q", title=x["title"]), y=y, text=alt.Text("text:N")),
     ]
-    if is_chain:
-        joins = alt.Chart().mark_rule(color=QUIET, strokeWidth=1).encode(x=alt.X("end:Q"), y=y, y2=alt.Y2(field="next"))
-        layers.insert(0, joins)
-    else:
-        zero = alt.Chart(data([{"zero": 0}], "zero")).mark_rule(color=FAINT).encode(x=alt.X("zero:Q"))
-        layers.insert(0, zero)
     return alt.layer(*layers).properties(width=WIDTH, height=30 * len(records))

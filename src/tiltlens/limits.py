@@ -1,0 +1,235 @@
+"""Every threshold once, with its unit and the reason for it.
+
+What users may choose is an argument of `tiltlens.audit`; these are the numbers they need not know.
+"""
+
+from __future__ import annotations
+
+# threads
+MOST_THREADS = 8  # a hundred cores would hold a hundred batches of rows
+KEPT_BYTES = (1 << 25) - (1 << 16)  # bytes: the largest block that glibc takes for one that comes again
+THREADED_ROWS = 20_000  # below which threads wait for the interpreter more than they work
+
+# paper.checks
+SUM_TOLERANCE = 1e-8  # by which probabilities may miss a sum of 1
+SINGLE_TOLERANCE = 1e-5  # for numbers that came in single precision
+LARGEST = 1e100  # squares and products of anything larger may overflow
+SMALLEST_PROBABILITY = 1e-300  # anything smaller overflows in a ratio and counts as zero
+
+# paper.conjugate
+NEWTON_STEPS = 100  # of a one-dimensional root, which takes ten
+# paper.divergence
+EQUAL = 1e-13  # probabilities this close, relatively, differ by rounding only
+
+# paper.exponents
+LARGEST_SAMPLE = 1_000_000  # decisions: more than anybody can wait for
+# paper.moments
+MOMENTS_CHUNK = 1 << 17  # rows whose columns stay in the cache while they are centred and multiplied
+FAR = 100.0  # squared distance of pivot and mean, in variances, beyond which digits are lost
+
+# paper.newton
+DAMPED_STEPS = 200  # of Newton on a convex dual, which takes twenty
+HALVINGS = 60  # of a step: 2^-60 of it is no step
+ARMIJO = 1e-4  # part of the expected fall that a step must bring
+# paper.path
+OPTIMALITY = 1e-7  # largest gap to the dual bound that counts as solved, relative to the sum of the weights
+NO_MASS = 1e-7  # of an atom outside every weighted distribution, that is only its floor
+
+# paper.world
+MEAN_TOLERANCE = 1e-9  # by which the mean of a perturbation may miss 0
+# estimators.cells
+CODES_A_ROW = 8  # values that may be counted for each row, rather than sorted
+COUNTED_CODES = 1 << 16  # values that may be counted however few rows have them
+
+# estimators.crossfit
+CLIP = 4.0  # |ℓ| beyond this is set to it
+DISAGREEMENT_ROWS = 50_000  # audited rows, at most, at which models are compared
+
+# estimators.estimate
+DETERMINED = 3.0  # a ratio is reported when its denominator is this many standard errors from 0
+NOISE = 1e-12  # what is smaller, of probabilities and log-odds, is rounding
+ROUNDED_SQUARE = 1e-16  # and of their squares, which are differences of sums
+
+# estimators.feature_gap
+SUM_ROUNDING = 1e-13  # of a sum, below which a difference of sums is no difference
+SEPARATED = 1e-9  # of E[(S̄ − e)²]: below it the features tell the group completely
+SEEN_ROWS = 3.0  # effective rows of a value, below which the difference within it cannot be seen
+HIDDEN = 0.05  # of all weight in such values, from which a feature has too many of them
+
+# estimators.influence
+FEWEST_DEGREES = 4.0  # of freedom that a standard error is taken to have
+
+# estimators.outputs
+SMALLEST_SHARE = 1e-12  # outcome probabilities below this are taken as 0
+PERMUTED_ROWS = 5_000  # beyond this many rows the permutation law is its normal limit to three digits
+
+# estimators.ridges
+FOLDS = 5  # the other four make three pairings of two disjoint halves
+# estimators.sets
+OF_PAIRINGS = 15 / 4  # times the variance between the pairings of five folds is that of their mean
+SET_BLOCK = 32  # sets whose rows are looked at together
+
+# estimators.shapley
+EXACT_SHAPLEY_FEATURES = 8  # features: 2^8 sets
+ORDERS = 24  # of the features, where they are more
+
+# estimators.verdicts
+DRAWS = 40_000  # of the largest |t|: its quantile is then known to about 0.01
+SMALLEST_SE = 1e-9  # points: what is surer than this has no part in the largest |t|
+
+# engines.arrays
+MOST_COUNTED_EDGES = 64  # that are counted one by one, faster than any search
+COUNTED_ROWS = 1 << 14  # for which edges are counted at a time
+PIVOT_STRIDE = 64  # every 64th row of a chunk is enough to know about where it lies
+
+# engines.batches
+BATCH_ROWS = 1 << 18  # rows of a batch, about
+
+# engines.factorize
+MOST_COUNTED = 32_768  # distinct values of a feature that are counted one by one
+EXACT_WHOLE = 2.0**53  # whole numbers that a float can tell apart
+MOST_BITS = 16  # of a hash that make its slot: the table stays in the cache
+FIRST_ROWS = 1 << 14  # rows in which most texts are found
+FACTORIZE_CHUNK = 1 << 15  # rows whose codes are found at a time
+
+# engines.hashing
+CACHE_CHUNK = 1 << 16  # rows that are hashed at a time: they stay in the cache
+
+# engines.messages
+SHOWN_CHARACTERS = 60  # of a value in a message: it stays on its line
+SHOWN_NAMES = 20  # in a message, before "and 12 more"
+# engines.spark
+MERGERS = 4  # workers that add up the sums of all partitions
+
+# models.balance
+BALANCE_MATERIAL = 0.1  # standard deviations, the usual bound of a covariate balance
+BALANCE_SURE = 3.0  # standard errors; many means are compared
+PARTS_DISAGREE = 0.2  # of the parts of the data, that want another kind of model
+CLEAR_LEAD = 0.005  # nats a row; smaller leads change hands by chance
+
+# models.basis
+BASIS_KNOTS = 7  # of a cubic spline in the basis: bends that a score usually has
+MOST_COLUMNS = 600  # of the basis: a Gram matrix takes their square for each row
+BASIS_LEVELS = 450  # columns of one categorical feature; rarer levels share the baseline
+MULTIPLIED = 14  # features whose products are columns, at most: 91 pairs
+POOLED_SHARE = 0.05  # of the people, whose values share the baseline, from which a regression does not know the feature
+MODEL_CHUNK = 20_000  # rows whose columns are made at a time
+
+# models.binning
+EDGE_ERROR = 0.05  # of the narrower bin beside it, by which an edge may be rounded
+WEIGHT_ROUNDING = 1e-9  # of a sum of weights
+
+# models.candidates
+WEAK_RIDGE = 1e-4  # penalty: as good as none, but the fit stays defined
+RIDGE = 1.0  # penalty: worth one row a column
+CHOICE_SPLITS = 3  # of a part, two to fit and one to test
+CHOICE_ROWS = 40_000  # of a part, at most, that the choice looks at
+SPLIT_ONCE = 20_000  # rows from which one split of them is enough
+TREE_OPTIMISM = 10.0  # measured on known truths: see `trial`
+ROWS_PER_DEGREE = 5  # of the smaller group, for each coefficient left unpenalised
+
+# models.design
+REACH = 3.0  # standard deviations after which a numeric feature is held
+KNOTS = 5  # of a cubic spline in a membership model
+KNOT_VALUES = 10  # of a numeric feature, each of which is a knot
+GRID = 128  # steps between two knots at which the splines are tabulated
+MODEL_LEVELS = 40  # columns of one categorical feature; rarer levels share the baseline
+MOST_TREE_LEVELS = 60  # more would not fit into the trees' bins
+MOST_PRODUCTS = 100  # of two features, beyond which only squares are columns
+ENCODED_ROWS = 50_000  # from which means, knots and levels are learnt to three digits
+FEWEST_ROWS = 10  # of a level that has its own column
+
+# models.features
+FEWEST_AUDITED = 5  # audited rows of a level in each fold; singletons vanish from the leave-one-out sums
+
+# models.groups
+MINIMUM_ROWS = 10  # of a group: of fewer nothing is said
+# models.levels
+FEATURE_BINS = 10  # of a numeric feature, in pictures
+LEVELLED_NUMBERS = 20  # distinct numbers that stay levels of their own
+SHOWN_LEVELS = 50  # of a category that have a name of their own in pictures and models
+LONGEST_LABEL = 80  # characters
+IDENTIFIER_SHARE = 0.95  # distinct texts per known row
+FEWEST_TEXTS = 20  # rows below which distinct texts prove nothing
+MANY_NUMBERS = 1000  # rows at which distinct whole numbers are no accident
+
+# models.logit
+LOGIT_ITERATIONS = 60  # of Newton, which takes ten
+LOGIT_DECREMENT = 1e-7  # of the mean log-loss
+
+# models.membership
+SEVERAL_PAIRINGS = 20_000  # rows up to which three pairings are averaged
+FITTED_ROWS = 15_000  # of each fold, at most, that a model is fitted on
+TRIED_PARTS = 2  # parts that try the candidates where rows are many, and one part is as good as another
+
+# models.paper_fit
+POLISHING_STEPS = 4  # of Newton after a solver that stops at five digits
+LARGEST_STEP = 0.1  # of a coefficient while polishing: beyond it there is no point to polish
+# models.regressions
+REGRESSED_ROWS = 30_000  # at most, for one fit
+SMALLEST_SHRINKAGE = 0.01  # rows' worth of doubt about a cell's mean, at least
+LARGEST_SHRINKAGE = 1e6  # and at most
+FEW_JOINT_VALUES = 64  # of a feature, for its joint cells to be few
+PEEKED_ROWS = 5_000  # that tell whether a feature has few values
+CELL_MEAN_ROWS = 10  # for each joint cell, on average, for cell means to be used
+# models.scores
+SCORE_ROUNDING = 1e-5  # single-precision probabilities miss 0, 1 and a sum of 1 by less
+
+# models.values
+MOST_PLACES = 1 << 20  # of values in groups that are counted by their place
+
+# models.weights
+MOST_UNEQUAL = 1e9  # weights: beyond this the smaller ones are lost in the rounding of the sums
+
+# passes.fitting
+SHOWN_ROWS = 20_000  # whose influence tells a standard error: its spread is then known to one per cent
+MOST_CELL_FEATURES = 10  # whose every set is looked at by joint values: 2^10
+CELL_SET_ROWS = 5  # of the smaller group, on average, for joint values to be regressed on by their means
+GRAM_WORK = 4e10  # products that Gram matrices may take: rows × columns²
+
+# passes.survey
+LISTED_VALUES = 30  # values of a `given` column that a message may list
+
+# results.bins
+DIAL_POSITIONS = 21  # of the dial, from "align inputs" (0) to "align outputs" (1)
+CALIBRATION_BINS = 10  # of the log-ratio, equally full
+VALUE_BINS = 80  # of f~ from −4 to 4 for one value of a feature
+
+# results.carried
+SHAPLEY_AGREED = 3.0  # standard errors within which Shapley values must add up to the gap less what is unexplained
+
+# results.compare
+FEW_PEOPLE = 30  # that weights are worth, below which no interval can be relied on
+# results.comparison
+MISMATCHES = 20  # of the balance, that a summary lists
+
+# results.counting
+SCORE_BINS = 20  # from 0 to 1
+FINE = 600  # bins of f~ that quantiles are read from
+FINE_REACH = 6.0  # of f~, where these bins end
+CORRECTION_BINS = 40  # of f~ from −4 to 4, the ends open
+RATIO_BINS = 32  # of log-ratios from −4 to 4
+MOVING_VALUES = 600  # feature values with distributions of their own, which follow the dial: the page must stay small
+JOINT_VALUES = 128  # of features that are counted together: their fine bins stay in the cache
+EDGE_ROUNDING = 1e-9  # values no further below an edge than this are above it: rounding decides nothing
+
+# results.disclosure
+SUPPRESSED_BELOW = 10  # people: of fewer, nothing is told that could pick one out
+# results.partners
+SYNERGY = 0.02  # of the correction, that two features carry together and not alone
+PARTNER_SURE = 4.0  # standard errors; many pairs are looked at
+REDUNDANT = 1.02  # times what one of two copies carries, at most, is what both carry
+
+# results.profiles
+DISTRIBUTION_BINS = 40  # of f~, by default
+TIED = 1e-9  # corrections, and shares of people, no further apart are equal up to rounding
+
+# results.proxies
+MOST_CROSSED = 40  # features whose pairs are all looked at
+PARTNER_ROWS = 20_000  # from which partners are found
+
+# results.settings
+LARGEST_SEED = 2**32 - 1  # of scikit-learn's
+FEWEST_SAMPLED = 1_000  # rows: models are fitted on two fifths of them
+# results.unexplained
+CHECK_SURE = 3.0  # standard errors

@@ -1,0 +1,96 @@
+"""What goes through each feature, alone and with the others, with the one band that verdicts are read from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tiltlens.views.figures.figure import Figure, data, figure, nothing
+from tiltlens.views.figures.reading import SHOWN, Record, span
+from tiltlens.views.figures.reading import features as rows_of
+from tiltlens.views.figures.theme import FAINT, INK, QUIET, REFERENCE, WIDTH, altair
+from tiltlens.views.figures.words import strongest, versus
+from tiltlens.views.formats import points, size, with_interval
+
+ROW = 38
+ABOVE, BELOW = -7, 9  # pixels from the middle of a row: the bar, and the mark below it
+SIDES = {"higher": "#A63603", "lower": "#08519C"}
+
+
+def features(comparison: Record, materiality: float = 0.005, shown: int = SHOWN) -> Figure:
+    """Return a bar a feature: its points of the gap with their band, below it what would be lost without it."""
+    title = "What goes through each feature"
+    rows = rows_of(comparison, shown)
+    if not rows:
+        return nothing(title, "there are no features")
+    records = [_record(row) for row in rows]
+    parts = ", ".join(f"{row['label']} {points(row['gap'])} ({row['verdict']})" for row in rows[:5])
+    description = (
+        f"{versus(comparison)}. One bar a feature: the points of the score's difference that go through it by itself; "
+        f"the mark below it is what would be lost without it, the others being there. {parts}."
+    )
+    has_bands = any(record["gap_low"] is not None for record in records)
+    band = "lines: one band for all features at once" if has_bands else "plug-in values, no bands"
+    more = strongest(len(comparison["proxies"]), len(rows))
+    note = f"bar: by itself; ◆: with the others; dashed: ±{size(materiality)} points, what counts"
+    return figure(_drawn(records, 100 * materiality), records, title, description, note, band, more)
+
+
+def _record(row: Record) -> Record:
+    record = {"feature": row["feature"], "label": row["label"], "verdict": row["verdict"], "reason": row["reason"]}
+    for name in ("gap", "joint"):
+        ends = [row[f"{name}{end}"] for end in ("", "_low", "_high")]
+        for end, value in zip(("", "_low", "_high"), ends, strict=True):
+            record[f"{name}{end}"] = None if value is None else 100 * value  # points, as the axis has them
+        record[f"{name}_text"] = with_interval(*ends, points)
+    return record | {
+        "zero": 0.0,
+        "side": "higher" if (row["gap"] or 0.0) >= 0.0 else "lower",
+        "said": row["verdict"] if row["gap"] is None else None,
+    }
+
+
+def _drawn(records: list[Record], counts: float) -> Any:
+    alt = altair()
+    names = [f"{name}{end}" for name in ("gap", "joint") for end in ("", "_low", "_high")]
+    ends = [record[name] for record in records for name in names if record[name] is not None]
+    scale = alt.Scale(domain=span([*ends, 0.0, -counts, counts], 0.04), nice=False, zero=False)
+    x = alt.X("gap:Q", title="points of the score: audited lower ← 0 → audited higher", scale=scale)
+    y = alt.Y("label:N", sort=None, title=None, axis=alt.Axis(ticks=False, domain=False, grid=False, labelLimit=210))
+    colour = alt.Color("side:N", scale=alt.Scale(domain=list(SIDES), range=list(SIDES.values())), legend=None)
+    tooltip = [
+        alt.Tooltip("label:N", title="feature"),
+        alt.Tooltip("gap_text:N", title="points by itself"),
+        alt.Tooltip("joint_text:N", title="points with the others"),
+        alt.Tooltip("verdict:N", title="verdict"),
+        alt.Tooltip("reason:N", title="reason"),
+    ]
+    said = alt.Chart().transform_filter("datum.said != null").mark_text(align="left", dx=5, color=QUIET)
+    bars = alt.Chart().transform_filter("datum.gap != null").mark_bar(height=13, yOffset=ABOVE, opacity=0.75)
+    marks = alt.Chart().transform_filter("datum.joint != null")
+    marks = marks.mark_point(shape="diamond", filled=True, size=70, yOffset=BELOW, color=REFERENCE, opacity=1)
+    layers = [
+        *_lines(counts, x),
+        bars.encode(x=x, x2=alt.X2(field="zero"), y=y, color=colour, tooltip=tooltip),
+        _band("gap", ABOVE, INK, x, y, tooltip),
+        _band("joint", BELOW, REFERENCE, x, y, tooltip),
+        marks.encode(x=alt.X("joint:Q", title=x["title"]), y=y, tooltip=tooltip),
+        said.encode(x=alt.X("zero:Q", title=x["title"]), y=y, text=alt.Text("said:N")),
+    ]
+    return alt.layer(*layers).properties(width=WIDTH, height=ROW * len(records))
+
+
+def _band(name: str, offset: int, colour: str, x: Any, y: Any, tooltip: list[Any]) -> Any:
+    alt = altair()
+    base = alt.Chart().transform_filter(f"datum.{name}_low != null && datum.{name}_high != null")
+    rule = base.mark_rule(color=colour, strokeWidth=1.8, yOffset=offset)
+    ends = alt.X(f"{name}_low:Q", title=x["title"])
+    return rule.encode(x=ends, x2=alt.X2(field=f"{name}_high"), y=y, tooltip=tooltip)
+
+
+def _lines(counts: float, x: Any) -> list[Any]:
+    """Return 0, and what counts on both sides of it."""
+    alt = altair()
+    places = [{"at": -counts, "kind": "counts"}, {"at": 0.0, "kind": "zero"}, {"at": counts, "kind": "counts"}]
+    dash = alt.condition("datum.kind == 'counts'", alt.value([5, 3]), alt.value([1, 0]))
+    base = alt.Chart(data(places, "lines")).mark_rule(color=FAINT)
+    return [base.encode(x=alt.X("at:Q", title=x["title"]), strokeDash=dash)]
