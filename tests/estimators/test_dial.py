@@ -9,6 +9,7 @@ from scipy.special import expit
 from tiltlens.estimators.crossfit import explained_variance, gradient, gradient_variance, pairing
 from tiltlens.estimators.dial import CORNERS, PAIRS, along, plug_in_form, share_form
 from tiltlens.estimators.influence import Rows, averaged, ratio_tail
+from tiltlens.estimators.outputs import Scores
 
 weights = st.floats(0.0, 3.0)
 
@@ -25,7 +26,7 @@ def world(seed, outcomes=2, size=300):
     pairs = [
         pairing(rows, *(5 * x + random.normal(0, 0.3, size) for _ in "ab"), fold=fold) for _ in range(3)
     ]  # steep enough for some rows to be clipped
-    return rows, scores, pairs, np.digitize(x, [-0.5, 0.3, 1.0])
+    return rows, Scores.of(rows, scores), pairs, np.digitize(x, [-0.5, 0.3, 1.0])
 
 
 def form_of(rows, scores, pairs, codes):
@@ -49,7 +50,9 @@ def test_the_form_equals_the_estimator_at_every_weight(outcomes, input_weight, o
     gradients = [gradient(rows, scores, pair, input_weight, output_weight) for pair in pairs]
     explained = averaged([explained_variance(rows, g, codes) for g in gradients])
     found = form_of(rows, scores, pairs, codes).at(input_weight, output_weight)
-    expected = explained.over(gradient_variance(rows, gradients)).widened(tail_of(rows, scores, pairs, codes))
+    whole = gradient_variance(rows, gradients)
+    tails = tail_of(rows, scores, pairs, codes) / ratio_tail(explained, whole)  # a form has those of equal weights
+    expected = explained.over(whole).scaled_se(tails)
     for name in ("numerator", "denominator", "numerator_variance", "covariance", "denominator_variance"):
         assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-7, abs=1e-12), name
 

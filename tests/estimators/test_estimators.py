@@ -14,26 +14,17 @@ from scipy.special import expit, logit
 from tiltlens.errors import DataError, DistributionError, SupportError, WeightsError
 from tiltlens.estimators.crossfit import (
     explained_variance,
-    feature_share,
     gradient,
     gradient_variance,
     input_divergence,
     known_pairing,
     learned_variance,
     pairing,
-    unexplained,
 )
 from tiltlens.estimators.estimate import Estimate, Normal, Ratio, Square, SquareRoot
-from tiltlens.estimators.influence import InfluenceEstimate, Rows, averaged, tail_factor
-from tiltlens.estimators.feature_gap import (
-    carrier,
-    cells,
-    drives_squared,
-    feature_gap,
-    gap_factors,
-    reveals_squared,
-)
+from tiltlens.estimators.influence import InfluenceEstimate, Rows, averaged, combined, tail_factor
 from tiltlens.estimators.outputs import (
+    Scores,
     check_scores,
     equal_outputs_test,
     gap,
@@ -41,6 +32,7 @@ from tiltlens.estimators.outputs import (
     impact_ratio,
     output_descent,
     output_divergence,
+    shortfall,
     standardised_difference,
 )
 
@@ -68,30 +60,30 @@ def sample(seed=0, size=400, outcomes=1):
     }
 
 
+def known_gradient(rows, d, input_weight=1.0, output_weight=1.0):
+    return gradient(rows, Scores.of(rows, d["scores"]), known_pairing(rows, d["ell"]), input_weight, output_weight)
+
+
 def known_variance(rows, d, input_weight=1.0, output_weight=1.0):
-    g = gradient(rows, d["scores"], known_pairing(rows, d["ell"]), input_weight, output_weight)
-    return gradient_variance(rows, [g])
+    return gradient_variance(rows, [known_gradient(rows, d, input_weight, output_weight)])
 
 
-def known_share(rows, d, input_weight=1.0, output_weight=1.0):
-    g = gradient(rows, d["scores"], known_pairing(rows, d["ell"]), input_weight, output_weight)
-    return feature_share(rows, [g], gradient_variance(rows, [g]), d["codes"])
+def share_of(rows, g, codes):
+    return explained_variance(rows, g, codes).over(gradient_variance(rows, [g]))
+
+
+def first(rows, d):
+    return Scores.of(rows, d["scores"][:, 0])
 
 
 FUNCTIONALS = {
-    "gap": lambda rows, d: gap(rows, d["scores"][:, 0]),
-    "audited rate": lambda rows, d: group_rate(rows, d["scores"][:, 0], True),
-    "reference rate": lambda rows, d: group_rate(rows, d["scores"][:, 0], False),
-    "gap(j)": lambda rows, d: feature_gap(rows, d["scores"][:, 0], cells(rows, d["scores"][:, 0], d["codes"])),
+    "gap": lambda rows, d: gap(rows, first(rows, d)),
+    "audited rate": lambda rows, d: group_rate(rows, first(rows, d), True),
+    "reference rate": lambda rows, d: group_rate(rows, first(rows, d), False),
     "known variance": known_variance,
     "known divergence": lambda rows, d: input_divergence(rows, [known_pairing(rows, d["ell"])]),
-    "unexplained": lambda rows, d: unexplained(
-        rows, d["scores"][:, 0], np.zeros(len(d["codes"])), [known_pairing(rows, d["ell"])]
-    ),
 }
 WITH_SMALL_SAMPLE_TERMS = {
-    "drives²": lambda rows, d: drives_squared(rows, d["scores"][:, 0], cells(rows, d["scores"][:, 0], d["codes"])),
-    "reveals²": lambda rows, d: reveals_squared(rows, cells(rows, d["scores"][:, 0], d["codes"])),
     "variance": lambda rows, d: gradient_variance(rows, [crossfitted(rows, d)]),
     "explained": lambda rows, d: explained_variance(rows, crossfitted(rows, d), d["codes"]),
     "learned": lambda rows, d: learned_variance(rows, crossfitted(rows, d), d["scores"][:, 0], 1.1 * d["scores"][:, 0]),
@@ -101,7 +93,7 @@ WITH_SMALL_SAMPLE_TERMS = {
 
 def crossfitted(rows, d, input_weight=1.0, output_weight=1.0):
     pair = pairing(rows, d["ell_a"], d["ell_b"], d["fold"])
-    return gradient(rows, d["scores"], pair, input_weight, output_weight)
+    return gradient(rows, Scores.of(rows, d["scores"]), pair, input_weight, output_weight)
 
 
 def slope(functional, d, row, step=1e-5):
@@ -172,24 +164,33 @@ def test_two_columns_equal_one(output_weight):
     assert two.se == pytest.approx(one.se, abs=1e-12)
 
 
+def share_by_pairs(x, codes):
+    """Return an unbiased Var(E[x|code]) from products of different rows, over Var(x)."""
+    x, n, total = x - x.mean(), x.size, 0.0
+    for code in np.unique(codes):
+        own = x[codes == code]
+        if own.size > 1:
+            total += (own.sum() ** 2 - (own**2).sum()) / (own.size - 1)
+    return (total + x.var(ddof=1)) / n / x.var()
+
+
 def test_share_at_input_weight_0_is_the_share_of_the_score():
     d = sample()
-    rows = Rows.of(d["audited"])
-    outcome = d["scores"][:, 0]
-    found = known_share(rows, d, 0.0, 1.0)
-    expected = drives_squared(rows, outcome, cells(rows, outcome, d["codes"])).value
-    variance = np.var(outcome[d["audited"]])
-    assert found.estimate().value == pytest.approx(expected / variance, rel=1e-9)
+    rows, mine = Rows.of(d["audited"]), d["audited"]
+    expected = share_by_pairs(d["scores"][mine, 0], d["codes"][mine])
+    found = share_of(rows, known_gradient(rows, d, 0.0, 1.0), d["codes"])
+    assert found.estimate().value == pytest.approx(expected, rel=1e-9)
     noisy = {**d, "ell": np.random.default_rng(0).normal(size=400)}
-    assert known_share(rows, noisy, 0.0, 3.0).estimate().value == pytest.approx(expected / variance, rel=1e-9)
+    found = share_of(rows, known_gradient(rows, noisy, 0.0, 3.0), d["codes"])
+    assert found.estimate().value == pytest.approx(expected, rel=1e-9)
 
 
 def test_share_at_output_weight_0_is_the_share_of_the_log_ratio():
     d = sample()
-    rows = Rows.of(d["audited"])
-    expected = drives_squared(rows, d["ell"], cells(rows, d["ell"], d["codes"])).value
-    variance = np.var(d["ell"][d["audited"]])
-    assert known_share(rows, d, 2.0, 0.0).estimate().value == pytest.approx(expected / variance, rel=1e-9)
+    rows, mine = Rows.of(d["audited"]), d["audited"]
+    expected = share_by_pairs(d["ell"][mine], d["codes"][mine])
+    found = share_of(rows, known_gradient(rows, d, 2.0, 0.0), d["codes"])
+    assert found.estimate().value == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -217,38 +218,6 @@ def test_explained_variance_against_brute_force(weighted):
     assert explained_variance(rows, g, d["codes"]).value == pytest.approx(total, rel=1e-10)
 
 
-@given(st.integers(0, 10**6), st.integers(2, 9))
-@settings(max_examples=30, deadline=None)
-def test_gap_is_alignment_times_reveals_times_drives(seed, levels):
-    rng = np.random.default_rng(seed)
-    audited = np.arange(60) < 25
-    codes, outcome = rng.integers(0, levels, 60), rng.random(60)
-    rows = Rows.of(audited, rng.uniform(0.1, 3, 60))
-    cell = cells(rows, outcome, codes)
-    factors = gap_factors(cell)
-    value = feature_gap(rows, outcome, cell).value
-    assert value == pytest.approx(factors.reveals * factors.drives * factors.alignment, abs=1e-12)
-    assert abs(factors.alignment) <= 1 + 1e-9
-
-
-def test_feature_gap_of_everything_is_the_gap():
-    d = sample()
-    rows = Rows.of(d["audited"])
-    binary = (d["codes"] > 4).astype(float)
-    found = carrier(rows, binary, d["codes"])
-    assert found.gap.value == pytest.approx(gap(rows, binary).value, abs=1e-12)
-    assert found.unsupported == 0.0
-
-
-def test_reference_cells_without_audited_rows_are_reported():
-    audited = np.array([True] * 4 + [False] * 4)
-    codes = np.array([0, 0, 1, 1, 0, 1, 2, 2])
-    outcome = np.array([0.1, 0.2, 0.5, 0.6, 0.1, 0.5, 0.9, 0.9])
-    found = carrier(Rows.of(audited), outcome, codes)
-    assert found.unsupported == pytest.approx(0.5)
-    assert found.gap.value == pytest.approx(0.35 - (0.25 * 0.15 + 0.25 * 0.55 + 0.5 * 0.35))
-
-
 def test_clipping_leaves_a_constant_in_the_log_ratio_without_effect():
     d = sample(size=2000)
     rows = Rows.of(d["audited"])
@@ -267,7 +236,7 @@ def test_double_cross_fit_removes_the_noise_of_both_models():
         ell = x - 0.5
         a, b = ell + 0.4 * rng.normal(size=size), ell + 0.4 * rng.normal(size=size)
         rows = Rows.of(audited)
-        scores = expit(x)[:, None]
+        scores = Scores.of(rows, expit(x))
         pair = pairing(rows, a, b, rng.integers(0, 5, size))
         found = gradient_variance(rows, [gradient(rows, scores, pair, 1.0, 0.0)])
         errors.append((found.value - 1.0) / found.se)
@@ -287,26 +256,14 @@ def test_known_membership_covers_without_a_correction():
         rows = Rows.of(audited)
         pair = known_pairing(rows, x - 0.5)
         low_high = [
-            gradient_variance(rows, [gradient(rows, expit(x)[:, None], pair, 1.0, 0.0)]).normal().estimate(),
+            gradient_variance(rows, [gradient(rows, Scores.of(rows, expit(x)), pair, 1.0, 0.0)]).normal().estimate(),
             input_divergence(rows, [pair]).normal().estimate(),
         ]
         hits += np.array([e.low <= t <= e.high for e, t in zip(low_high, (1.0, 0.5), strict=True)])
     assert (hits >= 180).all()
 
 
-def test_unexplained_finds_the_part_that_features_do_not_carry():
-    rng = np.random.default_rng(2)
-    audited = rng.random(4000) < 0.5
-    x = rng.normal(size=4000) + 0.5 * audited
-    outcome = 0.5 + 0.1 * np.tanh(x) + 0.05 * audited
-    rows = Rows.of(audited)
-    pair = known_pairing(rows, 0.5 * x - 0.125)
-    for expected in (0.5 + 0.1 * np.tanh(x), np.full(4000, 0.5)):
-        found = unexplained(rows, outcome, expected, [pair]).normal().estimate()
-        assert found.low - 1e-9 <= 0.05 <= found.high + 1e-9
-
-
-def test_total_of_everything_is_nothing_lost():
+def test_what_is_learned_of_everything_is_everything_and_of_nothing_is_nothing():
     d = sample(size=1000)
     rows = Rows.of(d["audited"])
     g = crossfitted(rows, d)
@@ -346,16 +303,17 @@ def test_intervals_widen_with_confidence_and_hold_their_value():
 def test_output_quantities_against_their_definitions():
     d = sample()
     rows, outcome = Rows.of(d["audited"]), d["scores"][:, 0]
+    scores = Scores.of(rows, outcome)
     p, p1 = outcome[d["audited"]].mean(), outcome[~d["audited"]].mean()
-    assert impact_ratio(rows, outcome).estimate().value == pytest.approx(p / p1)
+    assert impact_ratio(rows, scores).estimate().value == pytest.approx(p / p1)
     spread = math.sqrt((outcome[d["audited"]].var() + outcome[~d["audited"]].var()) / 2)
-    assert standardised_difference(rows, outcome).value == pytest.approx((p - p1) / spread)
+    assert standardised_difference(rows, scores).value == pytest.approx((p - p1) / spread)
     kl = p * math.log(p / p1) + (1 - p) * math.log((1 - p) / (1 - p1))
-    assert output_divergence(rows, d["scores"]).estimate().value == pytest.approx(kl)
+    assert output_divergence(rows, scores).estimate().value == pytest.approx(kl)
     k = logit(p) - logit(p1)
-    assert output_descent(rows, d["scores"]).value == pytest.approx(k * outcome[d["audited"]].std())
-    squared = gradient_variance(rows, [gradient(rows, d["scores"], known_pairing(rows, d["ell"]), 0.0, 1.0)])
-    assert output_descent(rows, d["scores"]).value ** 2 == pytest.approx(squared.value)
+    assert output_descent(rows, scores).value == pytest.approx(k * outcome[d["audited"]].std())
+    squared = known_variance(rows, d, 0.0, 1.0)
+    assert output_descent(rows, scores).value ** 2 == pytest.approx(squared.value)
 
 
 def test_output_intervals_cover():
@@ -367,9 +325,9 @@ def test_output_intervals_cover():
     for _ in range(150):
         audited = rng.random(400) < 0.3
         z = rng.normal(size=400)
-        scores = expit(np.where(audited, z + 0.3, 0.5 * z))
         rows = Rows.of(audited)
-        found = [impact_ratio(rows, scores).estimate(), output_divergence(rows, scores[:, None]).estimate()]
+        scores = Scores.of(rows, expit(np.where(audited, z + 0.3, 0.5 * z)))
+        found = [impact_ratio(rows, scores).estimate(), output_divergence(rows, scores).estimate()]
         hits += [e.low <= t <= e.high for e, t in zip(found, truths, strict=True)]
     assert (hits >= 135).all()
 
@@ -380,16 +338,18 @@ def test_studentised_permutation_keeps_its_size_with_unequal_spreads():
     for _ in range(100):
         audited = np.arange(120) < 20
         outcome = 0.5 + np.where(audited, 0.15, 0.02) * rng.uniform(-1, 1, 120)
-        rejected += equal_outputs_test(Rows.of(audited), outcome[:, None], 199).p_value <= 0.05
+        rows = Rows.of(audited)
+        rejected += equal_outputs_test(rows, Scores.of(rows, outcome), 199).p_value <= 0.05
     assert rejected <= 12
 
 
 def test_permutation_test_is_invariant_to_row_order_and_near_its_limit():
     d = sample(outcomes=3)
     order = np.random.default_rng(5).permutation(400)
-    one = equal_outputs_test(Rows.of(d["audited"]), d["scores"])
-    other = equal_outputs_test(Rows.of(d["audited"][order]), d["scores"][order])
-    limit = equal_outputs_test(Rows.of(d["audited"]), d["scores"], permutations=0)
+    rows, shuffled = Rows.of(d["audited"]), Rows.of(d["audited"][order])
+    one = equal_outputs_test(rows, Scores.of(rows, d["scores"]))
+    other = equal_outputs_test(shuffled, Scores.of(shuffled, d["scores"][order]))
+    limit = equal_outputs_test(rows, Scores.of(rows, d["scores"]), permutations=0)
     assert one.p_value == other.p_value
     assert one.statistic == pytest.approx(limit.statistic)
     assert limit.permutations == 0
@@ -399,7 +359,7 @@ def test_permutation_test_is_invariant_to_row_order_and_near_its_limit():
 def test_average_adds_twice_the_variance_between_its_parts():
     d = sample()
     rows = Rows.of(d["audited"])
-    one, other = gap(rows, d["scores"][:, 0]), gap(rows, 1.1 * d["scores"][:, 0])
+    one, other = gap(rows, first(rows, d)), gap(rows, Scores.of(rows, 0.9 * d["scores"]))
     both = averaged([one, other])
     between = (one.value - other.value) ** 2 / 4
     assert both.value == pytest.approx((one.value + other.value) / 2)
@@ -426,7 +386,8 @@ def test_heavy_tails_widen_the_interval_of_a_fitted_model_towards_its_coverage(t
         audited = np.arange(120) % 2 == 0
         x = np.where(audited, np.exp(rng.standard_normal(120) * 2 / tail), 0.0)
         truth = math.exp(2 / tail**2)
-        found = gap(Rows.of(audited), x)
+        rows = Rows.of(audited)
+        found = InfluenceEstimate.of(rows, rows.mean0(x) - rows.mean1(x), x, -x)  # an amount, not a probability
         wide = averaged([found, found, found])
         hits += [abs(found.value - truth) < 1.96 * found.se, abs(found.value - truth) < 1.96 * wide.se]
         assert wide.variance == pytest.approx(found.variance)
@@ -451,30 +412,28 @@ def test_pairings_that_differ_much_widen_their_interval_since_they_are_few():
 
 def test_without_tails_an_interval_is_hardly_widened():
     d = sample()
-    one = gap(Rows.of(d["audited"]), d["scores"][:, 0])
-    assert 1.0 < tail_factor(averaged([one, one]).influence) < 1.01
-    assert tail_factor(one.influence) == 1.0
+    rows = Rows.of(d["audited"])
+    one = gap(rows, first(rows, d))
+    assert 1.0 < tail_factor(averaged([one, one])) < 1.01
+    assert tail_factor(one) == 1.0
 
 
 def test_constant_score_and_equal_groups_have_defined_answers():
     audited = np.arange(40) % 2 == 0
     rows = Rows.of(audited)
-    flat, codes = np.full(40, 0.3), np.arange(40) // 2 % 4
+    flat, codes = Scores.of(rows, np.full(40, 0.3)), np.arange(40) // 2 % 4
     pair = pairing(rows, np.zeros(40), np.zeros(40), np.arange(40) // 8)
-    g = gradient(rows, flat[:, None], pair)
+    g = gradient(rows, flat, pair)
     variance = gradient_variance(rows, [g])
     assert variance.value == pytest.approx(0.0, abs=1e-12)
     assert variance.square_root(-1).estimate().value == pytest.approx(0.0, abs=1e-6)
-    share = feature_share(rows, [g], variance, codes).estimate()
+    share = share_of(rows, g, codes).estimate()
     assert (share.low, share.high) == (0.0, 1.0)
-    assert output_divergence(rows, flat[:, None]).estimate().value == pytest.approx(0.0, abs=1e-12)
-    assert output_descent(rows, flat[:, None]).estimate().value == 0.0
+    assert output_divergence(rows, flat).estimate().value == pytest.approx(0.0, abs=1e-12)
+    assert output_descent(rows, flat).estimate().value == 0.0
     assert standardised_difference(rows, flat) == Normal(0.0, 0.0)
     assert impact_ratio(rows, flat).estimate().value == pytest.approx(1.0)
-    assert equal_outputs_test(rows, flat[:, None]).p_value == 1.0
-    found = carrier(rows, flat, codes)
-    assert found.drives.estimate().value == pytest.approx(0.0, abs=1e-6)
-    assert found.alignment.estimate() == Estimate(0.0, -1.0, 1.0)
+    assert equal_outputs_test(rows, flat).p_value == 1.0
 
 
 def test_zero_weights_for_both_terms_give_nothing_to_correct():
@@ -483,22 +442,89 @@ def test_zero_weights_for_both_terms_give_nothing_to_correct():
     g = crossfitted(rows, d, 0.0, 0.0)
     variance = gradient_variance(rows, [g])
     assert (variance.value, variance.se) == (0.0, 0.0)
-    assert not feature_share(rows, [g], variance, d["codes"]).is_determined
+    assert not share_of(rows, g, d["codes"]).is_determined
 
 
 def test_outcomes_that_one_group_lacks():
     audited = np.arange(20) < 10
     rows = Rows.of(audited)
-    nobody = np.where(audited, 0.0, 0.5)
+    nobody = Scores.of(rows, np.where(audited, 0.0, 0.5))
+    everybody = Scores.of(rows, np.where(audited, 0.5, 0.0))
     found = impact_ratio(rows, nobody).estimate()
     assert (found.value, found.low) == (0.0, 0.0)
     assert 0.0 < found.high < 1.0
     with pytest.raises(SupportError, match="reference group's favourable rate is 0"):
-        impact_ratio(rows, 0.5 - nobody)
+        impact_ratio(rows, everybody)
     with pytest.raises(SupportError, match="lacks an outcome"):
-        output_divergence(rows, (0.5 - nobody)[:, None])
+        output_divergence(rows, everybody)
     with pytest.raises(SupportError, match="constant in each group"):
         standardised_difference(rows, nobody)
+
+
+@pytest.mark.parametrize("outcomes", [1, 3])
+def test_scores_of_one_outcome_have_the_moments_of_its_column(outcomes):
+    d = sample(outcomes=outcomes)
+    rows = Rows.of(d["audited"], d["weights"])
+    scores = Scores.of(rows, d["scores"])
+    columns = d["scores"] if outcomes > 1 else np.hstack([1.0 - d["scores"], d["scores"]])
+    for y, column in enumerate(columns.T):
+        found, expected = scores.outcome(y), Scores.of(rows, column)
+        for name in ("values", "mean0", "mean1", "covariance0", "covariance1"):
+            np.testing.assert_allclose(getattr(found, name), getattr(expected, name), atol=1e-13)
+    every = scores.all_outcomes()
+    np.testing.assert_allclose(every.values.sum(axis=1), 1.0, atol=1e-13)
+    np.testing.assert_allclose(every.mean0.sum(), 1.0, atol=1e-13)
+
+
+def test_shortfall_is_of_the_people_in_the_data_whatever_they_weigh():
+    d = sample()
+    rows = Rows.of(d["audited"], d["weights"])
+    found, missing = shortfall(rows, first(rows, d)), gap(rows, first(rows, d))
+    assert found.value == pytest.approx(-d["audited"].sum() * missing.value)
+    assert found.se == pytest.approx(d["audited"].sum() * missing.se)
+
+
+def test_a_combination_of_estimators_has_their_influence_combined():
+    d = sample()
+    rows = Rows.of(d["audited"], d["weights"])
+    one, other = (group_rate(rows, first(rows, d), is_audited) for is_audited in (True, False))
+    both = combined(one.value - other.value, [(1.0, one), (-1.0, other)])
+    np.testing.assert_allclose(both.influence, gap(rows, first(rows, d)).influence, atol=1e-18)
+    assert one.covariance(other) == pytest.approx(0.0, abs=1e-18)
+
+
+STOOD_FOR = {
+    "gap": lambda rows, scores: gap(rows, scores).se,
+    "audited rate": lambda rows, scores: group_rate(rows, scores, True).se,
+    "impact ratio": lambda rows, scores: impact_ratio(rows, scores).se,
+    "standardised difference": lambda rows, scores: standardised_difference(rows, scores).se,
+    "output divergence": lambda rows, scores: output_divergence(rows, scores).se,
+    "output descent": lambda rows, scores: output_descent(rows, scores).se,
+}
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", STOOD_FOR)
+def test_a_sample_that_stands_for_all_rows_has_their_standard_error(name, weighted):
+    d = sample(seed=6, size=60_000)
+    weights = d["weights"] if weighted else np.ones(60_000)
+    rows = Rows.of(d["audited"], weights)
+    every = Scores.of(rows, d["scores"])
+    rare = np.flatnonzero(d["audited"])[:9_000]  # groups are sampled at different rates
+    drawn = np.concatenate([rare, np.flatnonzero(~d["audited"])[:6_000]])
+    part = Rows.of(d["audited"][drawn], weights[drawn])
+    scores = replace(every, values=every.values[drawn])
+    found = STOOD_FOR[name](part.standing_for(rows.as_population), scores)
+    assert found == pytest.approx(STOOD_FOR[name](rows, every), rel=0.03)
+    assert STOOD_FOR[name](part, scores) > 1.4 * found
+
+
+def test_rows_that_stand_for_themselves_change_nothing():
+    d = sample()
+    rows = Rows.of(d["audited"], d["weights"])
+    same = rows.standing_for(rows.as_population)
+    for name, functional in FUNCTIONALS.items():
+        assert functional(same, d).se == pytest.approx(functional(rows, d).se, rel=1e-12), name
 
 
 def test_mistakes_are_named():
