@@ -175,6 +175,9 @@ CELL_MEAN_ROWS = 10  # for each joint cell, on average, for cell means to be use
 # models.scores
 SCORE_ROUNDING = 1e-5  # single-precision probabilities miss 0, 1 and a sum of 1 by less
 
+# models.smooth
+SMOOTH_RIDGE = 1e-6  # of a column's variance: the splines stay defined where they are collinear
+
 # models.values
 MOST_PLACES = 1 << 20  # of values in groups that are counted by their place
 

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tiltlens.errors import DataError
-from tiltlens.estimators.shares import AuditedSums
 from tiltlens.limits import COUNTED_ROWS, MOMENTS_CHUNK, MOST_COUNTED_EDGES, PIVOT_STRIDE
 from tiltlens.paper.moments import GroupMoments
 from tiltlens.threads import cores
@@ -163,16 +162,3 @@ def below(edges: NDArray[np.float64], values: NDArray[np.float64], or_equal: boo
             count += values[part] >= edge if or_equal else values[part] > edge
         found[part] = count
     return found
-
-
-def audited_sums(
-    log_odds: NDArray[Any], scores: NDArray[Any], codes: NDArray[Any], cells: int, weights: NDArray[Any] | None = None
-) -> AuditedSums:
-    """Return the sums of (ℓ, W_1, …) over some rows in each cell; `codes` are integers from 0 to cells − 1."""
-    if codes.max(initial=-1) >= cells:
-        raise DataError(f"`codes` must lie below {cells}, got {codes.max()}.", "count the levels again.")
-    columns = _columns(log_odds, scores)
-    level = np.array([column.mean(dtype=np.float64) for column in columns])
-    w = np.ones(len(codes)) if weights is None else np.asarray(weights, dtype=np.float64)
-    sums = [np.bincount(codes, w * (column - at), cells) for column, at in zip(columns, level, strict=True)]
-    return AuditedSums(level, np.bincount(codes, w, cells).astype(np.float64), np.column_stack(sums))

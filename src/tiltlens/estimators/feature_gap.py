@@ -112,7 +112,8 @@ def cell_coefficient(
     """Return c_A of discrete features given as codes of their joint values; `sums` are over all rows.
 
     e and m are the values' means. One of the two means leaves the row itself out: r and q are divided by 1 − ω/T, ω
-    being the row's weight and T that of its value. A row alone in its value is compared with nobody, and adds nothing.
+    being the row's weight and T that of its value. A row alone in its value is compared with nobody: it adds nothing,
+    and r̄ and D are means over the others.
     """
     half = 0.5 / sums.weight.sum(axis=1, keepdims=True)  # ω = half·w
     mass, first, second = half * sums.weight, half * sums.first, half * sums.second
@@ -121,12 +122,14 @@ def cell_coefficient(
     e, m = mass[0] / safe, first.sum(axis=0) / safe
     own = half * np.divide(sums.square, sums.weight, out=np.zeros_like(mass), where=sums.weight > 0.0) / safe
     factor = _own_factor(own, leaves_one_out)
+    compared = float(mass[factor > 0.0].sum()) or 1.0
+    factor /= compared
     signs = np.array([1.0 - e, -e])  # S̄ − e of both groups
     scores = first - mass * m
     lefts = second - 2.0 * first * m + mass * m**2
     means = [float((factor * part).sum()) for part in (signs * scores, signs**2 * mass, np.maximum(lefts, 0.0))]
     group = np.where(rows.audited, 0, 1)
-    row_factor = _own_factor(half[group, 0] * rows.weights / safe[codes], leaves_one_out)
+    row_factor = _own_factor(half[group, 0] * rows.weights / safe[codes], leaves_one_out) / compared
     sign, score = signs[group, codes], outcome - m[codes]
     parts = (sign * score * row_factor, sign**2 * row_factor, score**2 * row_factor)
     return coefficient(*parts, *means)

@@ -184,7 +184,7 @@ def _balance_notes(checked: Balance | None) -> list[str]:
 
 def _input_divergence(evidence: Evidence) -> HasInterval:
     if evidence.membership is None:
-        return Normal(evidence.rows.mean0(_log_ratio(evidence)), 0.0)
+        return Normal(evidence.moments[0].mean_log_odds - prior_log_odds(evidence.everyone), 0.0)
     if evidence.mean_exponential is None:
         return crossfit.input_divergence(evidence.rows, evidence.membership.pairings).normal(least=0.0)
     value = evidence.moments[0].mean_log_odds - evidence.mean_exponential

@@ -29,7 +29,7 @@ def proxy_map(comparison: Record, materiality: float = 0.005) -> Figure:
     if not drawn:
         return nothing(title, "no feature has both numbers of the map")
     records = [_record(row) for row in drawn]
-    right, top = min(_end(records, "reveals"), MOST), _end(records, "drives")
+    right, top = min(_end(records, "reveals", 1.08), MOST), _end(records, "drives", 1.15)  # the corners have names
     # Labels are placed for the usual width: on a wider page they only have more room.
     named = placed(records[:LABELLED], WIDTH / right, HEIGHT / top, WIDTH, HEIGHT)
     records = [record | place for record, place in zip(records, named, strict=False)] + records[LABELLED:]
@@ -63,9 +63,9 @@ def _record(row: Record) -> Record:
     }
 
 
-def _end(records: list[Record], name: str) -> float:
+def _end(records: list[Record], name: str, room: float) -> float:
     """Return where an axis ends: beyond every mark and its interval."""
-    return 1.08 * max(max(record[name], record[f"{name}_high"] or 0.0) for record in records) or 0.1
+    return room * max(max(record[name], record[f"{name}_high"] or 0.0) for record in records) or 0.1
 
 
 def _levels(most: float, materiality: float) -> list[float]:
