@@ -213,7 +213,6 @@ FINE_REACH = 6.0  # of f~, where these bins end
 CORRECTION_BINS = 40  # of f~ from −4 to 4, the ends open
 RATIO_BINS = 32  # of log-ratios from −4 to 4
 MOVING_VALUES = 600  # feature values with distributions of their own, which follow the dial: the page must stay small
-JOINT_VALUES = 128  # of features that are counted together: their fine bins stay in the cache
 EDGE_ROUNDING = 1e-9  # values no further below an edge than this are above it: rounding decides nothing
 
 # results.disclosure

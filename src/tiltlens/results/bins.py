@@ -121,11 +121,13 @@ def _profile(tally: ValueTally, feature: Feature, positions: int) -> dict[str, A
     """Return, per value of a feature: how many people, what they score, and where f~ lies at each dial position."""
     (audited, reference), (weight, weight1) = tally.people.counts, tally.people.weights
     hidden, hidden_reference = withheld(audited), withheld(reference)
-    means = tally.sums.means + tally.sums.pivot
+    means = tally.means
     p0, p1 = weight / weight.sum(), weight1 / weight1.sum()
     moved = None if tally.moved is None else tally.moved / tally.moved.sum()
-    at = coarse(tally.crowd[-1].astype(np.int64), VALUE_BINS) if len(tally.crowd) else None
-    quantiles = _quantiles(tally.fine[:positions], tally.crowd[:positions])
+    at = None if tally.crowd is None else coarse(tally.crowd[-1], VALUE_BINS)
+    quantiles: list[list[list[float | None]]] = []
+    if tally.fine is not None and tally.crowd is not None:
+        quantiles = _quantiles(tally.fine[:positions], tally.crowd[:positions])
     records = []
     for value, label in enumerate(feature.labels):
         is_shown = audited[value] > 0 and not hidden[value]
@@ -153,8 +155,6 @@ def _distribution(counts: Integers) -> list[int | None]:
 
 def _quantiles(fine: Floats, crowd: Floats) -> list[list[list[float | None]]]:
     """Return f~'s quantiles per value and dial position, to a fiftieth of its spread; None where one is withheld."""
-    if not len(fine):
-        return []
     pairs = [quantiles_of(*one) for one in zip(fine, crowd, strict=True)]
     found, is_shown = (np.array(one).transpose(2, 0, 1) for one in zip(*pairs, strict=True))
     rounded = np.where(is_shown, np.round(found, 2), np.nan).tolist()
