@@ -142,6 +142,8 @@ FEWEST_ROWS = 10  # of a level that has its own column
 # models.features
 FEWEST_AUDITED = 5  # audited rows of a level in each fold; singletons vanish from the leave-one-out sums
 
+MOST_TURNS = 4  # of the groups along the values of a feature, for it to be bands of them
+
 # models.groups
 MINIMUM_ROWS = 10  # of a group: of fewer nothing is said
 # models.levels

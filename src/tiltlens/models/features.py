@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from tiltlens.engines.messages import listed, shown
 from tiltlens.errors import DataError
-from tiltlens.estimators.influence import Integers, Rows
-from tiltlens.limits import FEWEST_AUDITED
+from tiltlens.estimators.influence import Booleans, Integers, Rows
+from tiltlens.limits import FEWEST_AUDITED, MOST_TURNS
 from tiltlens.models.levels import MISSING, OTHER, Kind, Levels, feature_levels, numbers_of, readable
 from tiltlens.models.roles import GROUP
 from tiltlens.models.values import exact_counts
@@ -164,6 +164,27 @@ def _merge_notes(
         for part, name in zip(parts, names, strict=True)
         if len(part) > 1
     )
+
+
+def flag_separating(feature: Feature, audited: Booleans) -> Feature:
+    """Return the feature, marked as the group itself where its values tell the two groups apart completely.
+
+    No value is shared, and in the order of the values the groups take turns a few times at most: bands of an age, say.
+    What needs people of both groups does without it.
+    """
+    if not feature.in_membership:
+        return feature
+    values = feature.codes if feature.values is None else feature.values
+    known = values[~np.isnan(values)] if values.dtype.kind == "f" else values
+    mine = audited[~np.isnan(values)] if values.dtype.kind == "f" else audited
+    order = np.argsort(known, kind="stable")
+    turns = np.flatnonzero(np.diff(mine[order]))
+    is_shared = bool((known[order][turns] == known[order][turns + 1]).any())
+    ends = known[order][[0, -1]] if known.size else known
+    if known.size < values.size or is_shared or turns.size > MOST_TURNS or turns.size == 0 or ends[0] == ends[1]:
+        return feature
+    note = "its values tell the two groups apart completely: what needs people of both groups does without it"
+    return replace(feature, is_group=True, notes=(note, *feature.notes))
 
 
 def design_columns(features: Sequence[Feature]) -> dict[str, NDArray[Any]]:

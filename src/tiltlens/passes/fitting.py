@@ -20,7 +20,7 @@ from tiltlens.estimators.sets import CellSets, RidgeSets
 from tiltlens.limits import CELL_SET_ROWS, FOLDS, GRAM_WORK, MOST_CELL_FEATURES, SHOWN_ROWS
 from tiltlens.models.basis import basis_grams, basis_of, pooled_features
 from tiltlens.models.design import Table
-from tiltlens.models.features import design_columns
+from tiltlens.models.features import design_columns, flag_separating
 from tiltlens.models.membership import (
     Membership,
     area_under_curve,
@@ -66,6 +66,7 @@ def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSe
     sample = Rows.of(rows.group[index] == code, rows.weights[index])
     everyone = sample if rows.is_complete else sample.standing_for(_population(sums, code))
     features = tuple(rows.features if is_all else in_threads(lambda one: one.rows(index), rows.features, index.size))
+    features = tuple(flag_separating(feature, sample.audited) for feature in features)
     table = design_columns(sorted(features, key=lambda feature: feature.name))
     channel = rows.channel[index]
     scores = _scores(channel, sums.moments[code], sums.moments[0])

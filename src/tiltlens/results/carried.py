@@ -219,7 +219,7 @@ def _verdict(
 ) -> Verdict:
     """Return what may be said of a feature, the reasons why nothing may be said first."""
     if feature.is_group:
-        return Verdict(THE_GROUP, "it is the group, or a copy of it")
+        return Verdict(THE_GROUP, "it is the group or a copy of it, or its values tell the groups apart completely")
     if settings.folds is None:
         return Verdict(NOT_JUDGED, "plug-in values have no intervals: leave out folds=None")
     if feature.kind == "identifier":

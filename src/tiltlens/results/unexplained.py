@@ -39,7 +39,7 @@ def unexplained(evidence: Evidence, settings: Settings) -> tuple[Unexplained, tu
         return Unexplained(Estimate(0.0, 0.0, 0.0), found), _check(found, settings)
     estimate = found.estimate(settings.confidence)
     numbers = [0.0 if end is None else without_noise(end) for end in (estimate.value, estimate.low, estimate.high)]
-    return Unexplained(Estimate(*numbers), found), _dependence(Estimate(*numbers), settings)
+    return Unexplained(Estimate(*numbers), found), _dependence(evidence, Estimate(*numbers), settings)
 
 
 def _plug_in(evidence: Evidence) -> Estimate | None:
@@ -83,12 +83,14 @@ def _check(found: Normal, settings: Settings) -> tuple[str, ...]:
     )
 
 
-def _dependence(estimate: Estimate, settings: Settings) -> tuple[str, ...]:
+def _dependence(evidence: Evidence, estimate: Estimate, settings: Settings) -> tuple[str, ...]:
     """Return a note on a score that knows the group beyond the features, when that is both sure and material."""
     low, high = estimate.low or 0.0, estimate.high or 0.0
     if low > settings.materiality or high < -settings.materiality:
+        apart = [feature.name for feature in evidence.features if feature.is_group]
+        besides = f", or on {', '.join(apart)}, which tells the groups apart" if apart else ""
         return (
-            f"the score depends on the group beyond these features: between people alike in all of them "
+            f"the score depends on the group beyond these features{besides}: between people alike in all of them "
             f"{100 * estimate.value:+.2f} points of the gap are left ({100 * low:+.2f} to {100 * high:+.2f})",
         )
     return ()

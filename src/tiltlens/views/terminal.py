@@ -256,7 +256,7 @@ def _proxies(c: dict[str, Any], settings: dict[str, Any]) -> RenderableType:
 
 
 def _reasons(c: dict[str, Any]) -> Iterable[str]:
-    """Yield the reason beside each verdict, with what else is to be known of the feature; equal sentences are joined."""
+    """Yield the reason beside each verdict, and what else is to be known of the feature; equal sentences once."""
     said: dict[str, list[str]] = {}
     for row in c["proxies"]:
         said.setdefault(_reason(row), []).append(str(row["feature"]))

@@ -38,10 +38,10 @@ def features(comparison: Record, materiality: float = 0.005, shown: int = SHOWN)
 def _record(row: Record) -> Record:
     record = {"feature": row["feature"], "label": row["label"], "verdict": row["verdict"], "reason": row["reason"]}
     for name in ("gap", "joint"):
-        ends = [row[f"{name}{end}"] for end in ("", "_low", "_high")]
-        for end, value in zip(("", "_low", "_high"), ends, strict=True):
+        for end in ("", "_low", "_high"):
+            value = row[f"{name}{end}"]
             record[f"{name}{end}"] = None if value is None else 100 * value  # points, as the axis has them
-        record[f"{name}_text"] = with_interval(*ends, points)
+        record[f"{name}_text"] = with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"], points)
     return record | {
         "zero": 0.0,
         "side": "higher" if (row["gap"] or 0.0) >= 0.0 else "lower",

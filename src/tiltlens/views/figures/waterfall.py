@@ -79,16 +79,23 @@ def _step(name: str, start: float, value: float, low: float | None, high: float 
 def _mean(name: str, value: float) -> Record:
     text = f"{100 * value:.2f}"
     step: Record = dict.fromkeys(("contribution", "low", "high", "reach_low", "reach_high"))
-    return {"feature": name, "role": "mean", "start": value} | step | {"end": value, "far": value, "kind": "mean", "text": text, "range": ""}
+    return (
+        {"feature": name, "role": "mean", "start": value}
+        | step
+        | {"end": value, "far": value, "kind": "mean", "text": text, "range": ""}
+    )
 
 
 def _labelled(records: list[Record]) -> list[Record]:
     """Return the steps with labels that can be told apart, each knowing the next."""
     texts = labels(record["feature"] for record in records)
     lines = {"remainder": LEFT.replace(" alike", "\nalike")}  # in two lines, for want of room
-    texts = [lines.get(record["role"], text) for record, text in zip(records, texts, strict=True)]
-    after = [*texts[1:], texts[-1]]
-    return [record | {"label": a, "next": b} for record, a, b in zip(records, texts, after, strict=True)]
+    shown = [lines.get(record["role"], text) for record, text in zip(records, texts, strict=True)]
+    after = [*shown[1:], shown[-1]]
+    return [
+        record | {"name": name, "label": a, "next": b}
+        for record, name, a, b in zip(records, texts, shown, after, strict=True)
+    ]
 
 
 def _drawn(records: list[Record]) -> Any:
@@ -107,7 +114,7 @@ def _drawn(records: list[Record]) -> Any:
     )
     colour = alt.Color("kind:N", scale=alt.Scale(domain=list(KINDS), range=list(KINDS.values())), legend=None)
     tooltip = [
-        alt.Tooltip("feature:N", title="step"),
+        alt.Tooltip("name:N", title="step"),
         alt.Tooltip("text:N", title="points"),
         alt.Tooltip("range:N", title="interval"),
     ]
