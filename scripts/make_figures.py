@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import tiltlens as tl
+from tiltlens.audit import audit
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
 from tiltlens.demo import AUDITED, OUTCOME, REFERENCE
 from tiltlens.models.paper_fit import outcome_scores
@@ -24,18 +25,18 @@ def gallery() -> dict[str, figures.Figure]:
     """Return every figure by the name of its file."""
     data = load_compas()
     scores = outcome_scores(data, COMPAS_FEATURES, OUTCOME)
-    audit = tl.audit(
+    found = audit(
         data, group="race", reference=REFERENCE, audited=AUDITED, favourable="low", scores=scores,
         features=COMPAS_FEATURES,
     )  # fmt: skip
-    summary = audit.to_dict()
+    summary = found.to_dict()
     c = summary["comparisons"][AUDITED]
-    found = {name: draw(c) for name, draw in figures.COMPARISON_FIGURES.items()}
-    return found | {
+    drawn = {name: draw(c) for name, draw in figures.COMPARISON_FIGURES.items()}
+    return drawn | {
         "simplex": figures.simplex(simplex_paths(WORLD).to_dict()),
         "correction_by_value": figures.correction_by_value(c, "PriorCounts"),
         "profile": figures.profile(c, "PriorCounts"),
-        "shares_along_dial": figures.shares_along_dial(c, audit[AUDITED].shares_along_dial()),
+        "shares_along_dial": figures.shares_along_dial(c, found[AUDITED].shares_along_dial()),
         "rates": figures.rates(summary),
     }
 

@@ -1,9 +1,17 @@
-"""Summaries to draw: the demo's, and the same made many, hostile or poor."""
+"""Summaries to draw: the demo's, the same made many, hostile or poor, and those of a small table of people."""
 
 from copy import deepcopy
+from datetime import date, timedelta
 from functools import cache
 
+import numpy as np
+import polars as pl
+from scipy.special import expit
+
+from tiltlens.audit import audit
 from tiltlens.demo import AUDITED, paper_experiment
+
+FEATURES = ["income", "city", "owner", "since"]
 
 HOSTILE = [
     "</script><script>alert(1)</script>",
@@ -12,6 +20,35 @@ HOSTILE = [
     "x" * 10_000,
     "x" * 9_999 + "y",
 ]
+
+
+@cache
+def people(rows=400, seed=3):
+    """Return numbers with gaps, texts, booleans and dates that differ between two groups, with a score of them."""
+    random = np.random.default_rng(seed)
+    audited = random.random(rows) < 0.45
+    income = random.normal(50 - 6 * audited, 10, rows)
+    north = random.random(rows) < 0.3 + 0.25 * audited
+    city = np.where(north, "North", np.where(random.random(rows) < 0.5, "Süd", "East"))
+    owner = random.random(rows) < 0.5 - 0.15 * audited
+    days = random.integers(0, 700, rows) + 30 * audited
+    score = expit(0.05 * (income - 48) + 0.5 * owner - 0.4 * north + 0.3 * random.normal(size=rows))
+    return pl.DataFrame(
+        {
+            "group": np.where(audited, "A", "B"),
+            "income": pl.Series(np.where(random.random(rows) < 0.05, np.nan, income)).fill_nan(None),
+            "city": city,
+            "owner": owner,
+            "since": [date(2020, 1, 1) + timedelta(days=int(day)) for day in days],
+            "score": score,
+            "weight": random.integers(1, 4, rows),
+            "chance": expit(0.7 * north - 0.06 * (income - 47) - 0.5 * owner - 0.3),
+        }
+    )
+
+
+def audited(data, **options):
+    return audit(data, **{"group": "group", "reference": "B", "scores": "score", "features": FEATURES} | options)
 
 
 @cache
@@ -66,12 +103,14 @@ def many(count=200):
     c["proxies"], c["dial_table"] = [], []
     for place in range(count):
         shrink = 0.97**place
-        row = first | {"feature": f"feature {place}", "verdict": "too little data"}
+        row = first | {"feature": f"feature {place}", "verdict": "undecided", "reason": "more rows would settle it"}
         sign = -1 if place % 3 == 2 else 1
-        for name in ("gap", "gap_shapley"):
+        for name in ("gap", "gap_shapley", "joint"):
             row |= {name: sign * shrink * first[name]}
+            ends = sorted(sign * shrink * first[f"{name}{end}"] for end in ("_low", "_high"))
+            row |= dict(zip((f"{name}_low", f"{name}_high"), ends, strict=True))
         turn = (place * 0.37) % 1.0
-        for name in ("reveals", "drives", "share", "total_share"):
+        for name in ("reveals", "drives", "share"):
             part = shrink * (0.4 + 0.6 * turn) if name == "reveals" else shrink * (1.0 - 0.6 * turn)
             row |= {f"{name}{end}": part * first[f"{name}{end}"] for end in ("", "_low", "_high")}
         row["alignment"] = sign * turn
@@ -81,7 +120,8 @@ def many(count=200):
             c["dial_table"][-1]["feature"] = row["feature"]
     whole = sum(row["gap_shapley"] for row in c["proxies"])
     for row in c["proxies"]:
-        row["gap_shapley"] *= c["gap"]["value"] / whole
+        for name in ("gap_shapley", "gap_shapley_low", "gap_shapley_high"):
+            row[name] *= (c["gap"]["value"] - c["shapley_remainder"]) / whole
     c["bins"]["profiles"] = {row["feature"]: c["bins"]["profiles"]["PriorCounts"] for row in c["proxies"]}
     return c
 
@@ -133,11 +173,19 @@ def undefined():
         c[name] = None
     c |= {"dial_table": [], "shapley_remainder": None, "decisions_needed": None}
     for row in c["proxies"]:
-        for name in ("gap_shapley", "share", "total_share", "alignment"):
+        for name in ("gap_shapley", "share", "alignment", "joint"):
             row |= {f"{name}{end}": None for end in ("", "_low", "_high")}
     c["bins"] |= {"path": {"green": [], "red": []}, "least_change": None}
     c["bins"] |= {"dial": c["bins"]["dial"][:1], "correction": c["bins"]["correction"][:1]}
     return c
+
+
+def decisions_audit():
+    """Return the audit as one of decisions, of which there is an adverse impact ratio."""
+    audit = cross_fitted_audit() | {"channel": "decisions"}
+    for c in audit["comparisons"].values():
+        c["adverse_impact_ratio"] = dict(c["impact_ratio"])
+    return audit
 
 
 def three_classes():

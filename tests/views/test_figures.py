@@ -11,8 +11,18 @@ from xml.etree import ElementTree as ET
 import polars as pl
 import pytest
 import vl_convert
-from tests.test_audit_engines import audited, people
-from tests.views.summaries import HOSTILE, SUMMARIES, cross_fitted, cross_fitted_audit, hostile, many, plug_in
+from tests.views.summaries import (
+    HOSTILE,
+    SUMMARIES,
+    audited,
+    cross_fitted,
+    cross_fitted_audit,
+    decisions_audit,
+    hostile,
+    many,
+    people,
+    plug_in,
+)
 
 import tiltlens as tl
 from tiltlens.paper.figure1 import simplex_paths
@@ -307,7 +317,8 @@ def test_the_map_draws_another_materiality():
 def test_names_on_the_map_do_not_overlap():
     c = many(8)
     table = figures.proxy_map(c).table.to_dicts()
-    right, top = (1.08 * max(row[f"{name}_high"] for row in table) for name in ("reveals", "drives"))
+    rooms = {"reveals": 1.08, "drives": 1.15}
+    right, top = (room * max(row[f"{name}_high"] for row in table) for name, room in rooms.items())
     boxes = []
     for row in table:
         x, y = 620 * row["reveals"] / right + row["dx"], 400 - 400 * row["drives"] / top + row["dy"]
@@ -329,30 +340,97 @@ def test_the_waterfall_ends_at_the_audited_mean():
     shown = dict(zip(table["feature"], table["contribution"], strict=True))
     for row in c["proxies"]:
         assert shown[row["feature"]] == row["gap_shapley"]
-    assert shown["left by the features"] == c["shapley_remainder"]
+    assert shown["left between people alike in all features"] == c["shapley_remainder"]
 
 
 def test_the_waterfall_joins_the_weak():
     c = many()
     table = figures.waterfall(c).table
     assert len(table) == 12 + 4
-    assert table["contribution"].sum() == pytest.approx(c["gap"]["value"])
+    assert table["contribution"].sum() == pytest.approx(c["gap"]["value"], abs=1e-9)
 
 
-def test_without_shapley_values_the_waterfall_says_so():
-    c = SUMMARIES["undefined"]()
-    figure = figures.waterfall(c)
-    assert figure.table["contribution"].to_list() == [row["gap"] for row in c["proxies"]]
-    assert "do not add up" in figure.spec()["title"]["subtitle"]
+def test_bars_of_the_waterfall_have_their_intervals():
+    c = cross_fitted()
+    table = figures.waterfall(c).table.filter(pl.col("role") == "feature")
+    rows = {row["feature"]: row for row in c["proxies"]}
+    for step in table.to_dicts():
+        ends = [rows[step["feature"]][f"gap_shapley{end}"] for end in ("_low", "_high")]
+        assert [step["reach_low"], step["reach_high"]] == pytest.approx([step["start"] + end for end in ends])
+    for names, make in ((0, plug_in), (len(table), cross_fitted)):
+        assert figures.waterfall(make()).table["reach_low"].drop_nulls().len() == names
+
+
+def test_without_shapley_values_there_is_no_waterfall():
+    figure = figures.waterfall(SUMMARIES["undefined"]())
+    assert "no Shapley values" in figure.description
+    assert figure.table.columns == ["reason"]
+
+
+@pytest.mark.parametrize("make", [plug_in, cross_fitted, many])
+def test_bars_of_features_are_the_points_of_the_table_with_its_band(make):
+    c = make()
+    figure = figures.features(c)
+    rows = c["proxies"][:20]
+    assert figure.table["feature"].to_list() == [row["feature"] for row in rows]
+    for name in (f"{name}{end}" for name in ("gap", "joint") for end in ("", "_low", "_high")):
+        expected = [None if row[name] is None else 100 * row[name] for row in rows]
+        assert figure.table[name].to_list() == pytest.approx(expected)
+    lines = next(one for one in datasets(figures.features(c, 0.02, 3).spec()) if one["name"] == "lines")["values"]
+    assert [line["at"] for line in lines] == [-2.0, 0.0, 2.0]
+    assert len(figures.features(c, shown=3).table) == 3
+
+
+def test_a_feature_without_a_number_is_named_with_its_verdict():
+    c = cross_fitted()
+    c["proxies"][4] |= {"gap": None, "gap_low": None, "gap_high": None, "verdict": "not judged"}
+    assert figures.features(c).table["said"].to_list() == [None, None, None, None, "not judged"]
 
 
 def test_shares_equal_the_table_of_proxy_evidence():
     c = cross_fitted()
     table = figures.shares(c).table
-    for kind, name in (("by this feature alone", "share"), ("lost without it", "total_share")):
-        mine = table.filter(pl.col("kind") == kind)
-        for column, end in (("value", ""), ("low", "_low"), ("high", "_high")):
-            assert mine[column].to_list() == [row[name + end] for row in c["proxies"]]
+    for column, name in (("share", "share"), ("low", "share_low"), ("high", "share_high")):
+        assert table[column].to_list() == [row[name] for row in c["proxies"]]
+
+
+def test_the_map_ends_where_reveals_does():
+    c = cross_fitted()
+    c["proxies"][0] |= {"reveals": 0.99, "reveals_high": 1.0}
+    assert [0, 1.04] in list(numbers_of(figures.proxy_map(c).spec(), "domain"))
+
+
+def numbers_of(value, key):
+    """Yield every list under a key."""
+    if isinstance(value, dict):
+        for name, entry in value.items():
+            if name == key and isinstance(entry, list):
+                yield entry
+            yield from numbers_of(entry, key)
+    elif isinstance(value, list):
+        for entry in value:
+            yield from numbers_of(entry, key)
+
+
+def test_four_fifths_are_drawn_for_decisions_only():
+    def lines(audit):
+        drawn = figures.rates(audit)
+        return [one["at"] for one in next(d for d in datasets(drawn.spec()) if d["name"] == "lines")["values"]]
+
+    assert lines(cross_fitted_audit()) == [1.0]
+    assert lines(decisions_audit()) == [1.0, 0.8]
+    assert "ratio of mean scores" in spec_text(figures.rates(cross_fitted_audit()).spec())
+    assert 'four fifths"' not in spec_text(figures.rates(cross_fitted_audit()).spec()).split("lines")[0]
+    assert "ratio of mean scores" not in spec_text(figures.rates(decisions_audit()).spec())
+    audit = decisions_audit()
+    next(iter(audit["comparisons"].values()))["impact_ratio"] = {"value": 1.3, "low": 1.1, "high": 1.5}
+    assert lines(audit) == [1.0, 0.8, 1.25]
+
+
+def test_figures_write_one_minus_sign():
+    for figure, _ in drawn("many").values():
+        texts = [text for row in figure.table.to_dicts() for text in row.values() if isinstance(text, str)]
+        assert not [text for text in (*texts, figure.title, figure.description) if re.search(r"(^|[ (])-\d", text)]
 
 
 def test_of_two_hundred_features_the_strongest_are_shown_and_it_says_so():

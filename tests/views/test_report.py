@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 from tests.browser import opened
-from tests.test_audit_engines import audited, people
+from tests.views.summaries import audited, people
 
 import tiltlens as tl
 from tiltlens.cli import main
@@ -51,7 +51,7 @@ def hostile():
     columns = {name: np.array(HOSTILE)[random.integers(0, len(HOSTILE), rows)] for name in HOSTILE}
     scores = random.random(rows)
     stated = {name[:200]: name[:200] for name in HOSTILE}
-    return tl.audit(pl.DataFrame(columns), group=group, scores=scores, provenance=stated, total_shares=False)
+    return tl.audit(pl.DataFrame(columns), group=group, scores=scores, provenance=stated)
 
 
 @pytest.fixture(scope="module")
@@ -97,9 +97,7 @@ def test_shares_on_the_dial_are_the_librarys_at_that_weight(shown, position):
     t = position / 20
     expected = {
         row["feature"]: row
-        for row in audited(people(1200, 1), input_weight=1 - t, output_weight=t, total_shares=False)[
-            "A"
-        ].proxies.to_dicts()
+        for row in audited(people(1200, 1), input_weight=1 - t, output_weight=t)["A"].proxies.to_dicts()
     }
     rows = shown.locator(".dial-shares tbody tr").all()
     assert len(rows) == len(expected)
@@ -169,7 +167,7 @@ def test_the_pages_script_has_no_statistics():
 def test_the_distribution_on_the_dial_is_that_of_the_correction_at_that_weight(shown, position):
     turn(shown, position)
     t = position / 20
-    c = audited(people(1200, 1), input_weight=1 - t, output_weight=t, total_shares=False)["A"]
+    c = audited(people(1200, 1), input_weight=1 - t, output_weight=t)["A"]
     mine = c._people.rows.audited
     counts = np.histogram(np.clip(c._people._values(mine), -3.99, 3.99), np.linspace(-4, 4, 41))[0]
     expected = [None if hidden else n / mine.sum() for n, hidden in zip(counts, withheld(counts), strict=True)]
@@ -326,7 +324,7 @@ def test_a_killed_run_leaves_the_old_report(tmp_path):
     target = tmp_path / "audit.html"
     target.write_text("the old one")
     code = (
-        "import os, signal, sys; from tests.test_audit_engines import audited, people; "
+        "import os, signal, sys; from tests.views.summaries import audited, people; "
         "os.fsync = lambda *_: os.kill(os.getpid(), signal.SIGKILL); "
         "audited(people(), folds=None).report(sys.argv[1])"
     )

@@ -6,8 +6,11 @@ from importlib.resources import files
 
 import jsonschema
 import numpy as np
+import polars as pl
 import pytest
-from tests.test_audit_engines import audited, people
+from tests.views.summaries import FEATURES, audited, demo, people
+
+from tiltlens.estimators import verdicts
 
 SCHEMA = json.loads(files("tiltlens.views").joinpath("audit.schema.json").read_text(encoding="utf-8"))
 
@@ -32,9 +35,18 @@ def three_classes():
     return audited(people(), scores=scores, favourable="2", membership="chance")
 
 
+def odd_features():
+    """Return an audit of an identifier, a constant and a copy of the group."""
+    rows = people(1200, 1)
+    odd = rows.with_columns(id=pl.int_range(pl.len()).cast(pl.String), one=pl.lit("x"), copy=pl.col("group"))
+    return audited(odd, features=[*FEATURES, "id", "one", "copy"])
+
+
 MAKERS = {
     "cross-fitted": lambda: audited(people(1200, 1)),
     "plug-in": lambda: audited(people(), folds=None, provenance={"model": "m 1"}),
+    "decisions": lambda: audited(people(1200, 1), threshold=0.5),
+    "odd features": odd_features,
     "three classes": three_classes,
     "no output": lambda: audited(people().with_columns(score=(people()["group"] == "A").cast(float)), folds=None),
 }
@@ -48,6 +60,24 @@ def test_a_summary_follows_the_schema_and_has_no_other_keys(maker):
 
 def test_the_schema_is_valid_and_refuses_other_versions():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    summary = json.loads(json.dumps(MAKERS["plug-in"]().to_dict())) | {"schema": "tiltlens/audit/2"}
+    summary = json.loads(json.dumps(MAKERS["plug-in"]().to_dict())) | {"schema": "tiltlens/audit/1"}
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(summary, SCHEMA)
+
+
+@pytest.mark.parametrize("part", ["plug-in", "cross-fitted"])
+def test_the_demo_follows_the_schema(part):
+    summary = demo() if part == "plug-in" else demo()["cross_fitted"]
+    jsonschema.validate(json.loads(json.dumps(summary, allow_nan=False)), SCHEMA)
+
+
+def test_decisions_alone_have_an_adverse_impact_ratio():
+    found = {name: MAKERS[name]().to_dict() for name in ("cross-fitted", "decisions")}
+    ratios = {summary["channel"]: summary["comparisons"]["A"]["adverse_impact_ratio"] for summary in found.values()}
+    assert ratios["scores"] is None
+    assert 0 <= ratios["decisions"]["low"] <= ratios["decisions"]["value"] <= ratios["decisions"]["high"] <= 1
+
+
+def test_the_schema_has_the_verdicts_of_the_library():
+    named = {value for name, value in vars(verdicts).items() if name.isupper() and isinstance(value, str)}
+    assert set(SCHEMA["$defs"]["proxy"]["properties"]["verdict"]["enum"]) == named

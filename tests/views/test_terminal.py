@@ -1,34 +1,110 @@
 """The terminal says what the summary says, and marks verdicts by what they are."""
 
 import io
+import re
 
+import pytest
 from rich.console import Console
-from tests.views.summaries import cross_fitted_audit
+from tests.views.summaries import cross_fitted_audit, decisions_audit, demo, many, plug_in_audit
 
-from tiltlens.views.terminal import print_audit
+from tiltlens.views.terminal import print_audit, print_demo
 from tiltlens.views.verdicts import EVIDENCE, VERDICTS
 
 
-def printed(audit, **options):
-    console = Console(file=io.StringIO(), width=160, **options)
-    print_audit(audit, console)
+def printed(audit, show=print_audit, width=160, **options):
+    console = Console(file=io.StringIO(), width=width, **options)
+    show(audit, console)
     return console.file.getvalue()
+
+
+def only(audit):
+    return next(iter(audit["comparisons"].values()))
 
 
 def test_directions_are_those_of_evidence_whatever_it_is_called():
     for text, verdict in VERDICTS.items():
         audit = cross_fitted_audit()
-        rows = next(iter(audit["comparisons"].values()))["proxies"]
+        rows = only(audit)["proxies"]
         for row in rows:
             row |= {"verdict": text, "direction": f"towards {row['feature']}"}
-        assert (f"• towards {rows[0]['feature']}" in printed(audit)) == (verdict.kind == EVIDENCE)
+        assert (f". towards {rows[0]['feature']}." in printed(audit)) == (verdict.kind == EVIDENCE)
 
 
 def test_a_verdict_that_only_sounds_like_evidence_is_not_marked():
     audit = cross_fitted_audit()
-    c = next(iter(audit["comparisons"].values()))
+    c = only(audit)
     c["proxies"] = [c["proxies"][0] | {"verdict": "no proxy evidence", "direction": "nowhere"}]
     shown = printed(audit, force_terminal=True, color_system="standard")
     assert "no proxy evidence" in shown
     assert "\x1b[1mno proxy evidence" not in shown
-    assert "• nowhere" not in printed(audit)
+    assert "nowhere" not in printed(audit)
+
+
+@pytest.mark.parametrize("width", [80, 110])
+def test_nothing_is_cut_off_in_the_table_of_features(width):
+    audit = cross_fitted_audit()
+    rows = only(audit)["proxies"]
+    for row, verdict in zip(rows, [*VERDICTS][2:], strict=True):
+        row |= {"verdict": verdict, "feature": f"{row['feature']} with a name of many words"}
+    shown = printed(audit, width=width)
+    assert "…" not in shown
+    lines = [line for line in shown.splitlines() if "│" in line]
+    cells = " ".join(line.rsplit("│", 1)[1].strip() for line in lines)
+    for row in rows:
+        assert row["verdict"] in cells
+        for name in ("gap", "joint"):
+            assert f"[{100 * row[f'{name}_low']:+z.2f}, {100 * row[f'{name}_high']:+z.2f}]" in shown
+        assert f"{100 * row['gap_shapley']:+z.2f}" in shown
+    assert max(len(line) for line in shown.splitlines()) <= width
+
+
+def test_reasons_and_notes_stand_below_and_equal_ones_together():
+    audit = cross_fitted_audit()
+    rows = only(audit)["proxies"]
+    rows[0] |= {"notes": "cut into 10 bins"}
+    for row in rows[3:]:
+        row |= {"verdict": "undecided", "reason": "about 9,000 rows would settle it"}
+    shown = printed(audit)
+    assert "(cut into 10 bins)" in shown
+    assert "• Sex, LengthOfStay: about 9,000 rows would settle it." in shown
+    for row in rows[:3]:
+        assert f"• {row['feature']}: {row['reason']}. {row['direction']}." in shown
+    assert "hold for all features at once (95 %)" in shown
+    assert "and 192 more: " in printed({**audit, "comparisons": {"x": many()}})
+
+
+def test_plug_in_values_have_no_bands_and_say_so():
+    shown = printed(plug_in_audit())
+    assert "hold for all features at once" not in shown
+    assert "[" not in shown.split("Proxy evidence, in points")[1]
+    assert "plug-in values have no intervals" in shown
+
+
+def test_four_fifths_are_of_decisions():
+    scores, decisions = printed(cross_fitted_audit()), printed(decisions_audit())
+    assert "ratio of mean scores" in scores
+    assert "0.80" not in scores
+    assert "ratio of mean scores" not in decisions
+    assert "adverse impact ratio" in decisions
+    said = "The lower rate of decisions is 0.81 of the higher (95 % interval 0.80 to 0.83): cannot be told from 0.80."
+    assert said in decisions
+    audit = decisions_audit()
+    only(audit)["adverse_impact_ratio"] = {"value": 0.5, "low": 0.4, "high": 0.6}
+    assert "below 0.80" in printed(audit)
+    only(audit)["adverse_impact_ratio"] = {"value": 0.9, "low": None, "high": None}
+    assert "not below 0.80; no interval" in printed(audit)
+
+
+def test_people_are_whole():
+    line = next(line for line in printed(cross_fitted_audit()).splitlines() if line.startswith("shortfall"))
+    assert re.search(r"\b334 │ +301 to 367\b", line)
+
+
+def test_the_demo_says_which_numbers_are_which():
+    for width in (80, 110):
+        shown = printed(demo(), print_demo, width)
+        assert max(len(line) for line in shown.splitlines()) <= width
+        assert "−" not in shown
+        for part in ("the paper's way", "cross-fitted", "Proxy evidence, cross-fitted", "-0.62449"):
+            assert part in shown
+        assert "rarer" not in shown

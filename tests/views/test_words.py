@@ -6,7 +6,7 @@ import re
 import numpy as np
 import polars as pl
 import pytest
-from tests.test_audit_engines import audited, people
+from tests.views.summaries import audited, people
 
 import tiltlens as tl
 from tiltlens.errors import DataError
