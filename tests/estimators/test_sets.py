@@ -330,6 +330,25 @@ def test_both_regressions_are_fitted_on_rows_of_their_own():
             assert sorted((*PARTS[a], *PARTS[b], fold)) == list(range(FOLDS))
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_the_pairings_mean_has_15_fourths_of_the_variance_seen_between_them(same):
+    """Folds have errors of their own; a regression of two folds errs by their mean, and a fold sees two of them."""
+    rng = np.random.default_rng(0)
+    e = rng.standard_normal((20_000, FOLDS, 3))  # in three coefficients
+    m = e if same else rng.standard_normal((20_000, FOLDS, 3))
+
+    def of(errors, part):
+        return errors[:, PARTS[part]].mean(axis=1)
+
+    remainders = [
+        np.mean([(of(e, a) * of(m, b) + of(e, b) * of(m, a)).sum(axis=1) / 2 for a, b in pairs], axis=0)
+        for pairs in zip(*PAIRINGS, strict=True)
+    ]
+    between = np.array(remainders) - np.mean(remainders, axis=0)
+    seen = np.mean([covariance(np.zeros((1, 1)), one[:, None])[0, 0] for one in between.T])
+    assert seen == pytest.approx(np.mean(remainders, axis=0).var(), rel=0.05)
+
+
 def test_a_regression_does_not_know_the_rows_it_is_used_on():
     rows, z, fold, ridges = regressed(7)
     moved = z.copy()

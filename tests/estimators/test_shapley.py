@@ -1,4 +1,4 @@
-"""Shapley values of the gap, against brute force over permutations, exact identities and the jackknife."""
+"""Shapley values of gap(A) = gap − c_A, against brute force over orders, exact identities, the jackknife and truths."""
 
 from __future__ import annotations
 
@@ -6,153 +6,171 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from tests.estimators.test_sets import cell_sets, least_squares, ridge_sets
 
+from tiltlens.estimators import shapley as module
+from tiltlens.estimators.cells import joint_codes
+from tiltlens.estimators.feature_gap import feature_gap
 from tiltlens.estimators.influence import Rows
-from tiltlens.estimators.feature_gap import cells, feature_gap
-from tiltlens.estimators.outputs import gap
-from tiltlens.estimators.shapley import joint_codes, explained_gap, is_supported, joint_cells, shapley_gaps
+from tiltlens.estimators.outputs import Scores, gap
+from tiltlens.estimators.shapley import shapley_gaps, subset_weights
 
 LEVELS = (3, 2, 4)
 
 
-def draw(seed, size=600, noise=0.1):
+def draw(seed, size=600, noise=0.1, direct=0.0):
     """Return three dependent features, a group that shifts them, and a score with an interaction."""
     rng = np.random.default_rng(seed)
     audited = rng.random(size) < 0.4
     base = rng.random(size) + 0.3 * audited
     codes = [np.clip((levels * (0.6 * base + 0.4 * rng.random(size))).astype(int), 0, levels - 1) for levels in LEVELS]
-    score = 0.1 + 0.1 * codes[0] + 0.2 * codes[1] * (codes[2] > 1) + noise * rng.random(size)
+    score = 0.1 + 0.1 * codes[0] + 0.2 * codes[1] * (codes[2] > 1) + noise * rng.random(size) + direct * audited
     return audited, score, codes
 
 
-def subset_gap(audited, score, codes, chosen, weights):
-    """Return E0[W] − E1[E0[W|X_A]], a row at a time; E1[W|cell] where nobody audited is in the cell."""
-    own, others = weights * audited, weights * ~audited
-    if not chosen:
-        return 0.0
-    moved = np.zeros(len(score))
-    keys = np.array([hash(tuple(codes[j][i] for j in chosen)) for i in range(len(score))])
-    for key in np.unique(keys):
-        inside = keys == key
-        w = own * inside if (own * inside).sum() > 0 else others * inside
-        moved[inside] = w @ score / w.sum()
-    return own @ score / own.sum() - others @ moved / others.sum()
+def values(audited, score, codes, weights=None, leaves_one_out=False):
+    return shapley_gaps(cell_sets(Rows.of(audited, weights), score, codes, leaves_one_out), seed=0)
 
 
-def brute_force(audited, score, codes, weights):
-    """Return each feature's mean contribution over all orders."""
+def brute_force(rows, score, codes):
+    """Return each feature's mean contribution over all orders, every c_A by least squares with dummies."""
+
+    def c(chosen):
+        cells = joint_codes(np.column_stack([codes[j] for j in chosen]))[0] if chosen else np.zeros(len(score))
+        return least_squares(rows, score, cells)
+
     orders = list(permutations(range(len(codes))))
     found = np.zeros(len(codes))
     for order in orders:
         for place, j in enumerate(order):
-            before = subset_gap(audited, score, codes, order[:place], weights)
-            found[j] += subset_gap(audited, score, codes, order[: place + 1], weights) - before
+            found[j] += c(order[:place]) - c(order[: place + 1])
     return found / len(orders)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("is_weighted", [False, True])
-def test_shapley_values_against_all_permutations(seed, is_weighted):
-    audited, score, codes = draw(seed, 120)
-    weights = np.random.default_rng(seed).uniform(0.5, 3.0, 120) if is_weighted else np.ones(120)
-    values = [v.value for v in shapley_gaps(joint_cells(Rows.of(audited, weights), score, codes))]
-    np.testing.assert_allclose(values, brute_force(audited, score, codes, weights), atol=1e-12)
+def test_shapley_values_against_all_orders(seed, is_weighted):
+    audited, score, codes = draw(seed, 120, direct=-0.05)
+    weights = np.random.default_rng(seed).uniform(0.5, 3.0, 120) if is_weighted else None
+    found = values(audited, score, codes, weights)
+    np.testing.assert_allclose(found.values, brute_force(Rows.of(audited, weights), score, codes), atol=1e-12)
+    assert found.orders == 0
 
 
-def test_shapley_values_add_up_to_what_all_features_explain():
-    audited, score, codes = draw(3)
-    joint = joint_cells(Rows.of(audited), score, codes)
-    assert sum(v.value for v in shapley_gaps(joint)) == pytest.approx(explained_gap(joint).value, abs=1e-12)
-    assert explained_gap(joint).value == pytest.approx(
-        subset_gap(audited, score, codes, (0, 1, 2), np.ones(len(score))), abs=1e-12
-    )
-
-
-def test_shapley_values_of_a_function_of_the_features_add_up_to_the_gap():
-    audited, score, codes = draw(4, noise=0.0)
-    audited[codes[0] == 0] = False  # cells of the reference group without audited rows do not break it
+@pytest.mark.parametrize("leaves_one_out", [False, True])
+def test_shapley_values_add_up_to_the_gap_less_c_of_all_features(leaves_one_out):
+    audited, score, codes = draw(3, direct=-0.05)
+    sets = cell_sets(Rows.of(audited), score, codes, leaves_one_out)
+    nothing, everything = sets.sets([[], [0, 1, 2]]).values
+    assert shapley_gaps(sets, 0).values.sum() == pytest.approx(nothing - everything, abs=1e-12)
     rows = Rows.of(audited)
-    joint = joint_cells(rows, score, codes)
-    assert joint.unsupported > 0
-    assert sum(v.value for v in shapley_gaps(joint)) == pytest.approx(gap(rows, score).value, abs=1e-12)
+    assert nothing == pytest.approx(gap(rows, Scores.of(rows, score)).value, abs=1e-12)
+
+
+@pytest.mark.parametrize("leaves_one_out", [False, True])
+def test_shapley_values_of_a_function_of_the_features_add_up_to_the_gap(leaves_one_out):
+    audited, score, codes = draw(4, noise=0.0)
+    audited[codes[0] == 0] = False  # values that nobody audited has do not break it
+    rows = Rows.of(audited)
+    found = values(audited, score, codes, leaves_one_out=leaves_one_out)
+    assert found.values.sum() == pytest.approx(gap(rows, Scores.of(rows, score)).value, abs=1e-12)
+
+
+@pytest.mark.parametrize("leaves_one_out", [False, True])
+def test_swapping_the_groups_flips_the_signs_and_nothing_else(leaves_one_out):
+    audited, score, codes = draw(5)
+    one, other = (values(mine, score, codes, leaves_one_out=leaves_one_out) for mine in (audited, ~audited))
+    np.testing.assert_allclose(other.values, -one.values, atol=1e-12)
+    np.testing.assert_allclose(other.se, one.se, rtol=1e-9)
 
 
 def test_the_shapley_value_of_a_single_feature_is_its_gap():
-    audited, score, codes = draw(5)
+    audited, score, codes = draw(6)
     rows = Rows.of(audited)
-    (found,) = shapley_gaps(joint_cells(rows, score, codes[:1]))
-    expected = feature_gap(rows, score, cells(rows, score, codes[0])).normal()
-    assert found.value == pytest.approx(expected.value, abs=1e-12)
-    assert found.se == pytest.approx(expected.se, rel=0.02)
+    sets = cell_sets(rows, score, codes[:1])
+    found = shapley_gaps(sets, 0)
+    expected = feature_gap(rows, Scores.of(rows, score), sets.coefficient([0])).gap
+    assert found.values[0] == pytest.approx(expected.value, abs=1e-12)
+    assert found.se[0] == pytest.approx(expected.se, rel=1e-9)
 
 
 def test_a_feature_that_changes_nothing_gets_nothing():
-    audited, score, codes = draw(6)
+    audited, score, codes = draw(7)
     noughts = np.zeros(len(score), dtype=int)
-    *rest, nothing = shapley_gaps(joint_cells(Rows.of(audited), score, [*codes, noughts]))
-    assert (nothing.value, nothing.se) == pytest.approx((0.0, 0.0), abs=1e-8)
-    without = shapley_gaps(joint_cells(Rows.of(audited), score, codes))
-    assert [v.value for v in rest] == pytest.approx([v.value for v in without], abs=1e-12)
+    found = values(audited, score, [*codes, noughts])
+    assert (found.values[-1], found.se[-1]) == pytest.approx((0.0, 0.0), abs=1e-12)
+    np.testing.assert_allclose(found.values[:-1], values(audited, score, codes).values, atol=1e-12)
+
+
+def test_copies_share_what_one_of_them_would_get():
+    audited, score, codes = draw(8)
+    alone = values(audited, score, [codes[0], codes[1]]).values
+    found = values(audited, score, [codes[0], codes[1], codes[1]]).values
+    assert found[1] == pytest.approx(found[2], abs=1e-12)
+    assert found.sum() == pytest.approx(alone.sum(), abs=1e-12)
 
 
 def test_integer_weights_equal_repeated_rows():
-    audited, score, codes = draw(7)
-    times = np.random.default_rng(7).integers(1, 4, len(score))
-    weighted = shapley_gaps(joint_cells(Rows.of(audited, times), score, codes))
+    audited, score, codes = draw(9)
+    times = np.random.default_rng(9).integers(1, 4, len(score))
     again = np.repeat(np.arange(len(score)), times)
-    repeated = shapley_gaps(joint_cells(Rows.of(audited[again]), score[again], [c[again] for c in codes]))
-    assert [v.value for v in weighted] == pytest.approx([v.value for v in repeated], abs=1e-12)
+    weighted = values(audited, score, codes, times)
+    repeated = values(audited[again], score[again], [c[again] for c in codes])
+    np.testing.assert_allclose(weighted.values, repeated.values, atol=1e-12)
 
 
 @pytest.mark.parametrize("is_weighted", [False, True])
 def test_standard_errors_against_the_jackknife(is_weighted):
-    audited, score, codes = draw(8, 500)
-    codes = [codes[0], codes[1], (codes[2] > 1).astype(int)]  # no cell of one audited row, whose loss is a jump
-    weights = np.random.default_rng(8).uniform(0.5, 2.0, 500) if is_weighted else np.ones(500)
+    audited, score, codes = draw(10, 500)
+    codes = [codes[0], codes[1], (codes[2] > 1).astype(int)]
+    weights = np.random.default_rng(10).uniform(0.5, 2.0, 500) if is_weighted else np.ones(500)
 
-    def values(keep):
-        rows = Rows.of(audited[keep], weights[keep])
-        return [v.value for v in shapley_gaps(joint_cells(rows, score[keep], [c[keep] for c in codes]))]
+    def without(row):
+        keep = np.arange(500) != row
+        return values(audited[keep], score[keep], [c[keep] for c in codes], weights[keep]).values
 
-    left_out = np.array([values(np.arange(500) != i) for i in range(500)])
+    left_out = np.array([without(row) for row in range(500)])
     jackknife = np.sqrt(((left_out - left_out.mean(axis=0)) ** 2).sum(axis=0))
-    found = [v.se for v in shapley_gaps(joint_cells(Rows.of(audited, weights), score, codes))]
-    np.testing.assert_allclose(found, jackknife, rtol=0.05)
+    np.testing.assert_allclose(values(audited, score, codes, weights).se, jackknife, rtol=0.05)
 
 
 def test_intervals_hold_the_truth_over_draws():
-    truth = np.array([v.value for v in shapley_gaps(joint_cells(*_rows(draw(0, 1_000_000))))])
+    truth = values(*draw(0, 1_000_000, direct=-0.05)).values
     hits = []
     for seed in range(1, 201):
-        found = [v.estimate(0.95) for v in shapley_gaps(joint_cells(*_rows(draw(seed, 1000))))]
-        hits.append([e.low <= t <= e.high for e, t in zip(found, truth, strict=True)])
+        found = values(*draw(seed, 1_000, direct=-0.05), leaves_one_out=True)
+        hits.append(np.abs(found.values - truth) < 1.96 * found.se)
     coverage = np.mean(hits, axis=0)
     assert (coverage >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 200)).all()
 
 
-def _rows(drawn):
-    audited, score, codes = drawn
-    return Rows.of(audited), score, codes
+@pytest.mark.parametrize("count", [1, 2, 3, 6])
+def test_weights_of_the_sets_share_out_all_that_the_whole_set_has(count):
+    weights = subset_weights(count)
+    total = weights.sum(axis=1)
+    assert (total[0], total[-1]) == pytest.approx((1.0, -1.0))
+    np.testing.assert_allclose(total[1:-1], 0.0, atol=1e-12)
+    np.testing.assert_allclose(
+        np.maximum(weights, 0).sum(axis=0), 1.0
+    )  # each feature's contributions have mean weight 1
 
 
-def test_too_many_cells_or_features_are_not_supported():
-    audited, score, codes = draw(9, 100)
-    assert is_supported(joint_cells(Rows.of(audited), score, codes[:2]), 100)
-    assert not is_supported(joint_cells(Rows.of(audited), score, [np.arange(100)]), int(audited.sum()))
-    assert not is_supported(joint_cells(Rows.of(audited), score, codes[:1] * 11), int(audited.sum()))
+@pytest.mark.parametrize("kind", ["cells", "ridges"])
+def test_orders_give_the_values_of_all_sets_with_the_error_between_them(kind, monkeypatch):
+    audited, score, codes = draw(11)
+    sets = cell_sets(Rows.of(audited), score, codes, leaves_one_out=True) if kind == "cells" else ridge_sets(12)
+    exact = shapley_gaps(sets, 0)
+    monkeypatch.setattr(module, "EXACT_SHAPLEY_FEATURES", 0)
+    sampled, again, other = (shapley_gaps(sets, seed) for seed in (0, 0, 1))
+    assert sampled.orders == module.ORDERS
+    np.testing.assert_array_equal(sampled.values, again.values)
+    assert (sampled.values != other.values).any()
+    assert sampled.values.sum() == pytest.approx(exact.values.sum(), abs=1e-9)  # every order adds up
+    between = np.sqrt(np.maximum(sampled.se**2 - exact.se**2, 0)) + 1e-9
+    assert (np.abs(sampled.values - exact.values) < 4 * between + 0.05 * exact.se).all()
 
 
-def test_compact_numbers_the_rows_that_occur():
-    codes = np.array([[2, 0], [0, 1], [2, 0], [0, 0]])
-    cell, levels = joint_codes(codes)
-    np.testing.assert_array_equal(levels[cell], codes)
-    assert sorted(set(cell.tolist())) == [0, 1, 2]
-
-
-@pytest.mark.parametrize("most", [3, 40, 500_000])
-def test_compact_cells_are_in_the_order_of_their_codes(most):
-    codes = np.random.default_rng(0).integers(0, most, (2_000, 3))
-    cell, levels = joint_codes(codes)
-    expected, place = np.unique(codes, axis=0, return_inverse=True)
-    np.testing.assert_array_equal(levels, expected)
-    np.testing.assert_array_equal(cell, place.ravel())
+def test_nine_features_take_orders_and_eight_take_every_set():
+    audited, score, codes = draw(12)
+    assert values(audited, score, [*codes, *codes, *codes[:2]]).orders == 0
+    assert values(audited, score, [*codes, *codes, *codes]).orders == module.ORDERS

@@ -1,96 +1,239 @@
-"""The four verdicts, branch by branch, and Holm's levels against an example by hand."""
+"""Verdicts by their bands, row by row of the design's table, and the factor that makes one band of many numbers."""
 
 from __future__ import annotations
 
-import numpy as np
-import pytest
+import re
 
-from tiltlens.estimators.estimate import Normal
-from tiltlens.estimators.verdicts import JOINT, NOTHING, PROXY, UNDECIDED, holm_confidences, verdict
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tiltlens as tl
+from tiltlens.estimators.estimate import Estimate, quantile
+from tiltlens.estimators.verdicts import (
+    CLEARED,
+    EVIDENCE,
+    JOINT,
+    NOT_JUDGED,
+    PROXY,
+    SOME,
+    THE_GROUP,
+    UNDECIDED,
+    Band,
+    bands,
+    estimate_of,
+    simultaneous_factor,
+    verdict,
+)
 
 MATERIALITY = 0.005
-LARGE = Normal(0.2, 0.02)
-SMALL = Normal(0.001, 0.001)
-UNSURE = Normal(0.02, 0.02)
-INSIDE = Normal(0.001, 0.001)
-ACROSS = Normal(0.004, 0.004)
+ROWS = 10_000
 
 
-def judged(gap, inputs=SMALL, outputs=SMALL, is_adequate=True, adjusted=0.95):
-    return verdict(gap, inputs, outputs, MATERIALITY, 0.95, adjusted, is_adequate)
+def band(low, high):
+    return Band((low + high) / 2, low, high, (high - low) / 2)
 
 
-@pytest.mark.parametrize("sign", [1, -1])
-def test_a_gap_beyond_materiality_is_proxy_evidence_in_both_directions(sign):
-    beyond = Normal(sign * 0.02, 0.005)
-    assert judged(beyond) == PROXY
-    assert judged(beyond, None, None, is_adequate=False) == PROXY
-    assert judged(beyond, adjusted=0.9999) != PROXY
+def judged(gap, joint=None, partner=None):
+    return verdict(gap, joint, MATERIALITY, ROWS, partner)
 
 
-@pytest.mark.parametrize("gap", [INSIDE, ACROSS])
-def test_totals_that_reveal_and_drive_are_joint_proxy_evidence(gap):
-    assert judged(gap, LARGE, LARGE) == JOINT
-    assert judged(gap, LARGE, LARGE, is_adequate=False) == UNDECIDED
-    assert judged(gap, LARGE, UNSURE) == UNDECIDED
-    assert judged(gap, UNSURE, LARGE) == UNDECIDED
+BEYOND, INSIDE, NOTHING = band(0.006, 0.02), band(0.001, 0.004), band(-0.001, 0.002)
+ACROSS, OPEN = band(0.001, 0.009), band(-0.002, 0.008)
 
 
-@pytest.mark.parametrize(("inputs", "outputs"), [(SMALL, LARGE), (LARGE, SMALL), (SMALL, UNSURE), (SMALL, SMALL)])
-def test_a_small_gap_and_one_small_total_are_no_material_evidence(inputs, outputs):
-    assert judged(INSIDE, inputs, outputs) == NOTHING
-    assert judged(ACROSS, inputs, outputs) == UNDECIDED
+def mirrored(one):
+    return None if one is None else Band(-one.value, -one.high, -one.low, one.reach)
 
 
-def test_an_inadequate_membership_model_leaves_only_what_does_not_need_it():
-    assert judged(INSIDE, SMALL, LARGE, is_adequate=False) == UNDECIDED
-    assert judged(INSIDE, LARGE, SMALL, is_adequate=False) == NOTHING
+@pytest.mark.parametrize(
+    ("gap", "joint", "expected"),
+    [
+        (BEYOND, None, PROXY),
+        (BEYOND, BEYOND, PROXY),
+        (BEYOND, NOTHING, PROXY),
+        (BEYOND, OPEN, PROXY),
+        (NOTHING, BEYOND, JOINT),
+        (OPEN, BEYOND, JOINT),
+        (ACROSS, BEYOND, JOINT),
+        (NOTHING, NOTHING, CLEARED),
+        (INSIDE, NOTHING, CLEARED),
+        (NOTHING, INSIDE, CLEARED),
+        (INSIDE, None, CLEARED),
+        (ACROSS, NOTHING, SOME),
+        (NOTHING, ACROSS, SOME),
+        (ACROSS, OPEN, SOME),
+        (OPEN, ACROSS, SOME),
+        (ACROSS, None, SOME),
+        (OPEN, NOTHING, UNDECIDED),
+        (NOTHING, OPEN, UNDECIDED),
+        (OPEN, OPEN, UNDECIDED),
+        (INSIDE, OPEN, UNDECIDED),
+        (OPEN, None, UNDECIDED),
+    ],
+)
+def test_the_first_verdict_that_applies(gap, joint, expected):
+    assert judged(gap, joint).verdict == expected
+    assert judged(mirrored(gap), joint).verdict == expected
+    assert judged(gap, mirrored(joint)).verdict == expected
 
 
-def test_evidence_takes_adjusted_intervals_and_its_absence_the_printed_ones():
-    assert judged(INSIDE, Normal(0.02, 0.004), Normal(0.02, 0.004)) == JOINT
-    assert judged(INSIDE, Normal(0.02, 0.004), Normal(0.02, 0.004), adjusted=0.999) == UNDECIDED
-    assert judged(Normal(0.002, 0.0012), adjusted=0.999) == NOTHING
+def test_the_ends_of_a_band_decide():
+    assert judged(band(0.005, 0.02)).verdict == SOME  # at least what counts is not yet beyond it
+    assert judged(band(np.nextafter(0.005, 1), 0.02)).verdict == PROXY
+    assert judged(band(-0.005, 0.005)).verdict == CLEARED
+    assert judged(band(-0.005, np.nextafter(0.005, 1))).verdict == UNDECIDED
+    assert judged(band(0.0, 0.01)).verdict == UNDECIDED
+    assert judged(band(np.nextafter(0.0, 1), 0.01)).verdict == SOME
 
 
-def test_totals_that_were_not_measured_leave_it_open():
-    assert judged(INSIDE, None, SMALL) == UNDECIDED
-    assert judged(INSIDE, SMALL, None) == UNDECIDED
-    assert judged(INSIDE, UNSURE, UNSURE) == UNDECIDED
+def test_a_band_without_width_is_judged_by_its_value():
+    assert judged(Band(0.006, 0.006, 0.006, 0.0)).verdict == PROXY
+    assert judged(Band(-0.004, -0.004, -0.004, 0.0)).verdict == CLEARED
+    assert judged(Band(0.0, 0.0, 0.0, 0.0), Band(0.01, 0.01, 0.01, 0.0)).verdict == JOINT
 
 
-def gap_of_p(p, se=0.01):
-    """Return a gap whose p-value against |gap| ≤ 0.005 is p."""
-    from scipy.special import ndtri
-
-    return Normal(0.005 + se * float(-ndtri(p / 2)), se)
-
-
-def test_holm_levels_against_an_example_by_hand():
-    # α = 0.05, four features: 0.05/4 = 0.0125 ≥ 0.001, 0.05/3 = 0.0167 ≥ 0.015, 0.05/2 = 0.025 < 0.03: stop
-    p_values = [0.03, 0.001, 0.2, 0.015]
-    levels = holm_confidences([gap_of_p(p) for p in p_values], 0.005, 0.95)
-    np.testing.assert_allclose(levels, [0.975, 0.9875, 0.975, 1 - 0.05 / 3], atol=1e-12)
-    found = [judged(gap_of_p(p), adjusted=c) == PROXY for p, c in zip(p_values, levels, strict=True)]
-    assert found == [False, True, False, True]
+@given(st.tuples(*(st.floats(-0.03, 0.03) for _ in range(4))))
+def test_evidence_is_never_said_of_what_may_be_immaterial_nor_its_absence_of_what_may_be_material(ends):
+    gap, joint = band(*sorted(ends[:2])), band(*sorted(ends[2:]))
+    found = judged(gap, joint).verdict
+    is_sure = [min(abs(one.low), abs(one.high)) > MATERIALITY and one.low * one.high > 0 for one in (gap, joint)]
+    may_be = [max(abs(one.low), abs(one.high)) > MATERIALITY for one in (gap, joint)]
+    assert (found == PROXY) == is_sure[0]
+    assert (found in EVIDENCE) == any(is_sure)
+    assert (found == CLEARED) == (not any(may_be))
 
 
-def test_holm_rejects_what_its_step_down_procedure_rejects():
+def test_the_sentence_beside_a_verdict_names_the_points():
+    assert judged(BEYOND).reason == "at least 0.60 points, by itself"
+    assert judged(mirrored(BEYOND)).reason == "at least 0.60 points, by itself"
+    assert judged(NOTHING, band(0.012, 0.02), "income").reason == "at least 1.2 points, together with income"
+    assert judged(NOTHING, BEYOND).reason == "at least 0.60 points, together with others"
+    assert judged(NOTHING, NOTHING).reason == "less than 0.50 points, alone and with the others"
+    assert judged(mirrored(ACROSS)).reason.startswith("between 0.10 points and 0.90 points; 0.50 points is what")
+
+
+@pytest.mark.parametrize(
+    ("gap", "joint", "expected"),
+    [
+        (Band(0.001, -0.007, 0.009, 0.008), None, 10_000 * (0.008 / 0.004) ** 2),
+        (Band(0.008, -0.001, 0.017, 0.009), None, 10_000 * (0.009 / 0.003) ** 2),
+        (Band(-0.001, -0.009, 0.007, 0.008), NOTHING, 10_000 * (0.008 / 0.004) ** 2),
+        (Band(0.001, -0.007, 0.009, 0.008), Band(0.0, -0.006, 0.006, 0.006), 10_000 * (0.008 / 0.004) ** 2),
+        # the wider band is settled already: it is the other that needs more rows
+        (Band(0.0, -0.0045, 0.0045, 0.0045), Band(0.003, -0.001, 0.007, 0.004), 10_000 * (0.004 / 0.002) ** 2),
+    ],
+)
+def test_undecided_says_how_many_rows_would_settle_it(gap, joint, expected):
+    found = judged(gap, joint)
+    assert found.verdict == UNDECIDED
+    rows = int(re.search(r"about ([\d,]+) rows would settle it", found.reason).group(1).replace(",", ""))
+    assert expected <= rows <= 1.11 * expected  # two digits, rounded up
+    assert rows > ROWS
+
+
+def test_so_many_rows_would_settle_it():
+    gap = Band(0.001, -0.007, 0.009, 0.008)
+    rows = int(re.search(r"([\d,]+) rows", judged(gap).reason).group(1).replace(",", ""))
+    reach = gap.reach * np.sqrt(ROWS / rows)
+    assert judged(Band(gap.value, gap.value - reach, gap.value + reach, reach)).verdict == CLEARED
+
+
+def test_no_number_of_rows_settles_a_value_on_the_line():
+    assert "no number of rows would settle it" in judged(Band(0.00501, -0.001, 0.011, 0.006)).reason
+
+
+def test_bands_are_values_and_factors_of_their_errors():
+    one, other = bands([0.1, -0.2], np.array([0.01, 0.0]), 2.5)
+    assert one == pytest.approx((0.1, 0.075, 0.125, 0.025))
+    assert other == (-0.2, -0.2, -0.2, 0.0)
+    assert estimate_of(one) == Estimate(one.value, one.low, one.high)
+
+
+# One band for many numbers.
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95, 0.99])
+def test_one_number_has_the_ordinary_quantile(confidence):
+    assert simultaneous_factor(np.array([[0.04]]), confidence, 0) == quantile(confidence)
+
+
+@pytest.mark.parametrize("count", [2, 5, 20])
+@pytest.mark.parametrize("confidence", [0.9, 0.95])
+def test_independent_numbers_have_that_of_sidak(count, confidence):
+    errors = np.diag(np.linspace(0.001, 3.0, count) ** 2)
+    assert simultaneous_factor(errors, confidence, 0) == pytest.approx(quantile(confidence ** (1 / count)), abs=0.02)
+
+
+def test_numbers_that_go_together_need_less_and_equal_ones_nothing_more():
+    equal = np.outer([1.0, 2.0, -0.5], [1.0, 2.0, -0.5])
+    assert simultaneous_factor(equal, 0.95, 0) == pytest.approx(quantile(0.95), abs=0.02)
+    half = 0.5 * np.eye(3) + 0.5
+    assert quantile(0.95) < simultaneous_factor(half, 0.95, 0) < simultaneous_factor(np.eye(3), 0.95, 0) - 0.02
+
+
+def test_numbers_without_error_have_no_part_in_it():
+    known = np.zeros((4, 4))
+    known[1, 1] = 0.04
+    assert simultaneous_factor(known, 0.95, 0) == quantile(0.95)
+    known[3, 3] = 0.01
+    assert simultaneous_factor(known, 0.95, 0) == simultaneous_factor(np.diag([0.04, 0.01]), 0.95, 0)
+    assert simultaneous_factor(np.zeros((2, 2)), 0.95, 0) == quantile(0.95)
+
+
+def test_the_band_holds_all_numbers_at_once_as_often_as_asked():
+    rng = np.random.default_rng(1)
+    mix = rng.normal(size=(6, 3))
+    errors = mix @ mix.T + 0.1 * np.eye(6)
+    factor = simultaneous_factor(errors, 0.95, 0)
+    draws = rng.multivariate_normal(np.zeros(6), errors, 20_000) / np.sqrt(np.diag(errors))
+    assert np.mean(np.abs(draws).max(axis=1) < factor) == pytest.approx(0.95, abs=0.006)
+    assert simultaneous_factor(errors, 0.95, 0) == factor
+
+
+# What an audit says of what cannot be judged.
+
+
+def people(size=600):
     rng = np.random.default_rng(0)
-    for _ in range(50):
-        p_values = rng.uniform(0.0, 0.1, 5) ** 2
-        gaps = [gap_of_p(p) for p in p_values]
-        levels = holm_confidences(gaps, 0.005, 0.95)
-        found = {j for j in range(5) if judged(gaps[j], adjusted=levels[j]) == PROXY}
-        order = np.argsort(p_values)
-        passed = [p_values[j] <= 0.05 / (5 - i) for i, j in enumerate(order)]
-        assert found == set(order[: passed.index(False) if False in passed else 5].tolist())
+    audited = rng.random(size) < 0.4
+    used = (rng.random(size) < np.where(audited, 0.7, 0.3)).astype(int)
+    return pl.DataFrame(
+        {
+            "group": np.where(audited, "a", "b"),
+            "score": np.clip(0.3 + 0.4 * used + rng.uniform(-0.05, 0.05, size), 0, 1),
+            "used": used,
+            "noise": rng.integers(0, 3, size),
+            "copy": np.where(audited, "x", "y"),
+            "key": [f"person {number}" for number in rng.permutation(size)],
+            "places": [f"place {number}" for number in rng.integers(0, 200, size)],
+            "constant": np.ones(size),
+        }
+    )
 
 
-def test_holm_knows_gaps_without_error():
-    levels = holm_confidences([Normal(0.1, 0.0), Normal(0.0, 0.0)], 0.005, 0.95)
-    assert levels == pytest.approx([0.975, 0.95])
+def verdicts_of(**options):
+    found = tl.audit(people(), "group", scores="score", reference="b", **options)["a"].proxies
+    return {row["feature"]: (row["verdict"], row["reason"]) for row in found.iter_rows(named=True)}
 
 
-def test_one_feature_keeps_the_confidence_asked_for():
-    assert holm_confidences([Normal(0.1, 0.01)], 0.005, 0.9) == pytest.approx([0.9])
+def test_what_cannot_be_judged_says_why():
+    found = verdicts_of()
+    assert found["used"][0] == PROXY
+    assert found["copy"][0] == THE_GROUP
+    assert found["key"][0] == NOT_JUDGED
+    assert "looks like an identifier" in found["key"][1]
+    assert found["places"][0] == NOT_JUDGED
+    assert "too many values" in found["places"][1]
+    assert found["constant"][0] == CLEARED
+    assert found["noise"][0] in (CLEARED, UNDECIDED)
+
+
+def test_plug_in_values_are_not_judged():
+    found = verdicts_of(folds=None, features=["used", "noise", "copy"])
+    assert found["copy"][0] == THE_GROUP
+    for name in ("used", "noise"):
+        assert found[name][0] == NOT_JUDGED
+        assert "plug-in values have no intervals" in found[name][1]

@@ -82,7 +82,8 @@ def verdict(gap: Band, joint: Band | None, materiality: float, rows: int, partne
         if not _within(band, m) and (band.low > 0.0 or band.high < 0.0):
             ends = sorted((abs(band.low), abs(band.high)))
             return Verdict(SOME, f"between {_points(ends[0])} and {_points(ends[1])}; {_points(m)} is what counts")
-    return Verdict(UNDECIDED, _more_rows(max(both, key=lambda band: band.reach), m, rows))
+    open_ones = [band for band in both if not _within(band, m)]
+    return Verdict(UNDECIDED, _more_rows(max(open_ones, key=lambda band: band.reach), m, rows))
 
 
 def _more_rows(band: Band, materiality: float, rows: int) -> str:
