@@ -11,7 +11,7 @@ README = (Path(__file__).parent.parent / "README.md").read_text()
 
 def banded(row, name):
     value, low, high = (100 * row[column] for column in (name, f"{name}_low", f"{name}_high"))
-    return f"{value:+.2f} [{low:+.2f}, {high:+.2f}]"
+    return f"{value:+z.2f} [{low:+z.2f}, {high:+z.2f}]"
 
 
 def test_the_readme_shows_what_the_demo_prints():
