@@ -13,8 +13,6 @@ from sklearn.linear_model import LogisticRegression
 import tiltlens as tl
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
 from tiltlens.demo import paper_experiment
-from tiltlens.engines.arrays import audited_sums
-from tiltlens.estimators.dial import plug_in_form
 from tiltlens.models.features import encode_features
 from tiltlens.models.paper_fit import logistic_log_odds, outcome_scores
 
@@ -213,14 +211,12 @@ def test_cross_fitted_numbers_are_near_the_plug_in_ones_and_have_intervals():
 
 def test_shares_at_the_ends_of_the_dial_are_those_of_score_and_log_odds():
     _, audited, codes, models = rows()
-    log_odds, scores = models.log_odds[audited], models.scores[audited]
-    for j in range(codes.shape[1]):
-        cells = audited_sums(log_odds, scores, codes[audited, j].astype(int), 3)
-        for column, weights in ((log_odds, (1, 0)), (scores, (0, 1))):
-            f = corrections(models.log_odds, models.scores, audited)
-            form = plug_in_form(cells.between, f.audited.covariance, f.log_output_ratio[1:] - f.log_output_ratio[0])
-            means = [column[codes[audited, j] == v].mean() for v in codes[audited, j]]
-            assert form.at(*weights).estimate().value == pytest.approx(np.var(means) / np.var(column))
+    table = {row["feature"]: row for row in experiment()["proxies"]}
+    for j, feature in enumerate(COMPAS_FEATURES):
+        own = codes[audited, j]
+        for name, column in (("share_inputs", models.log_odds[audited]), ("share_outputs", models.scores[audited])):
+            means = [column[own == value].mean() for value in own]
+            assert table[feature][name] == pytest.approx(np.var(means) / np.var(column))
 
 
 def test_cells_without_reference_rows_are_those_of_the_erratum():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.worlds import random_world
 
 import tiltlens as tl
-from tiltlens.engines.arrays import audited_sums, moments_by_group
+from tiltlens.engines.arrays import moments_by_group
 
 HARD = 1e6  # values at 1e6 ± 1e-2
 
@@ -201,15 +201,3 @@ def test_infinite_log_odds_are_an_error_and_no_warning():
     log_odds[64] = np.inf
     with pytest.raises(tl.TiltlensError, match="must be finite"):
         moments_by_group(log_odds, np.full(200, 0.5), np.zeros(200, int), 1)
-
-
-def test_cell_sums_about_different_pivots_add_up():
-    rng = np.random.default_rng(4)
-    log_odds, scores, codes = rng.normal(size=90), rng.random(90), rng.integers(0, 3, 90)
-    whole = audited_sums(log_odds, scores, codes, 3)
-    parts = audited_sums(log_odds[:40], scores[:40], codes[:40], 3) + audited_sums(
-        log_odds[40:], scores[40:], codes[40:], 3
-    )
-    np.testing.assert_allclose(parts.between, whole.between)
-    with pytest.raises(tl.TiltlensError, match="`codes` must lie below 2"):
-        audited_sums(log_odds, scores, codes, 2)
