@@ -37,7 +37,7 @@ def small_batches(monkeypatch):
     """Batches of 37 rows: no level, group or weight is in all of them."""
     from tiltlens.engines import batches
 
-    monkeypatch.setattr(batches, "BATCH", 37)
+    monkeypatch.setattr(batches, "BATCH_ROWS", 37)
 
 
 @pytest.fixture(scope="session")

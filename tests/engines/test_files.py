@@ -119,3 +119,53 @@ def test_files_of_two_kinds_are_refused(tmp_path):
     in_files(CLEAN, tmp_path, "csv", 2)
     with pytest.raises(DataError, match=r"must be of one kind, got \.csv and \.parquet"):
         collected(tmp_path)
+
+
+TEXTS = ["1", "2.5", "9999999999999999999", "true", "2020-01-01", "2020-01-01T10:00:00", "word", "", "NA", "007", "1e5"]
+
+
+@pytest.mark.parametrize("first", TEXTS)
+def test_the_same_rows_in_one_csv_file_and_in_two_have_the_same_kinds(file_of, first):
+    for second in TEXTS:
+        one = file_of("one.csv", f"x,y\n{first},1\n{second},2\n")
+        two = [file_of(f"part-{part}.csv", f"x,y\n{text},{part}\n") for part, text in ((1, first), (2, second))]
+        assert_frame_equal(collected(two), collected(one), check_exact=True)
+
+
+def test_numbers_with_one_word_among_them_are_text_in_any_file(file_of):
+    first = file_of("a.csv", "x,y\n" + "1,2\n" * 50)
+    last = file_of("b.csv", "x,y\n" + "1,2\n" * 50 + "none,2.5\n")
+    found = collected([first, last])
+    assert found.schema == {"x": pl.String, "y": pl.Float64}
+    assert found["x"].to_list() == ["1"] * 100 + ["none"]
+    assert_frame_equal(collected([last, first]).sort("x", "y"), found.sort("x", "y"))
+
+
+@pytest.mark.parametrize(("row", "fields"), [("3,4,5", 3), ("3", 1)])
+@pytest.mark.parametrize("columns", [["x"], ["y"], ["x", "y"]])
+def test_a_ragged_row_is_refused_with_its_file_and_line_whichever_columns_are_read(file_of, row, fields, columns):
+    good = file_of("a.csv", "x,y\n1,2\n")
+    bad = file_of("b.csv", f"x,y\n1,2\n{row}\n5,6\n")
+    for files in ([bad], [good, bad], [bad, good]):
+        with pytest.raises(DataError, match=rf"every row of 'b.csv' must have 2 fields, got {fields} in line 3\."):
+            collected(files, columns)
+
+
+def test_a_column_that_is_missing_from_one_file_is_named_with_both(file_of):
+    files = [file_of("a.csv", "x,y\n1,2\n"), file_of("b.csv", "x,z\n1,2\n")]
+    with pytest.raises(DataError, match=r"have the columns of '.*a\.csv', got no 'y' in '.*b\.csv'\.\nHint: write it"):
+        collected(files)
+
+
+def test_columns_of_another_kind_in_a_parquet_file_are_named(tmp_path):
+    in_files(CLEAN, tmp_path, "parquet", 2)
+    CLEAN.cast({"count": pl.String}).write_parquet(tmp_path / "part-1.parquet")
+    with pytest.raises(DataError, match=r"got 'count' as String, not Int64, in '.*part-1\.parquet'\.\nHint: write it"):
+        collected(tmp_path)
+
+
+def test_parquet_files_may_differ_in_width_and_in_the_order_of_columns(tmp_path):
+    pattern = in_files(CLEAN, tmp_path, "parquet", 2)
+    part = pl.read_parquet(tmp_path / "part-1.parquet").cast({"count": pl.Int16, "city": pl.Categorical})
+    part.select(reversed(part.columns)).write_parquet(tmp_path / "part-1.parquet")
+    assert_frame_equal(collected(pattern), CLEAN)

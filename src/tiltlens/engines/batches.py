@@ -109,7 +109,9 @@ class FrameBatches:
             parts_differ = [column for column in selected if depends_on_values(column.dtype)]
             selected = selected.with_columns(clean_column(column) for column in parts_differ)
             return folded(_slices(selected), step)
-        return folded(read_in_batches(selected, "`data`", "run the query behind `data` on its own first."), step)
+        hint = "run the query behind `data` on its own first."
+        texts = dict.fromkeys(too_large(selected, "`data`", hint), pl.String)
+        return folded(read_in_batches(selected.cast(texts), "`data`", hint), step)  # type: ignore[arg-type]
 
 
 def _slices(frame: pl.DataFrame) -> Generator[pl.DataFrame]:
@@ -132,6 +134,16 @@ def read_in_batches(frame: pl.LazyFrame, name: str, hint: str = "write it again.
         stop = getattr(batches, "stop", None)  # else the engine would go on to the last row
         if stop is not None:
             stop()
+
+
+def too_large(frame: pl.LazyFrame, name: str, hint: str = "write it again.") -> list[str]:
+    """Return the columns of whole numbers of which one is too large for 64 bits: in every batch they are texts."""
+    unsure = [column for column, kind in frame.collect_schema().items() if depends_on_values(kind)]
+    if not unsure:
+        return []
+    lost = [pl.col(one).cast(pl.Int64, strict=False).null_count() > pl.col(one).null_count() for one in unsure]
+    found = pl.concat(read_in_batches(frame.select(lost), name, hint))
+    return [one for one in unsure if found[one].item()]
 
 
 def checked_columns(batches: Batches, wanted: Sequence[str]) -> list[str]:

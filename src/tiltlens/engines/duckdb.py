@@ -36,12 +36,12 @@ class DuckBatches:
         orders = declared_orders(selected)
 
         def frames() -> Generator[pl.DataFrame]:
+            texts = _too_large(selected)
             read = "to_arrow_reader" if hasattr(type(selected), "to_arrow_reader") else "fetch_arrow_reader"
             reader = getattr(selected, read)(BATCH_ROWS)
             try:
                 for batch in reader:
-                    frame = pl.DataFrame(batch)
-                    yield frame.cast({name: kind for name, kind in orders.items() if name in frame.columns})
+                    yield pl.DataFrame(batch).cast({**orders, **texts})  # type: ignore[dict-item]
             finally:
                 reader.close()
 
@@ -54,6 +54,15 @@ class DuckBatches:
                 f"`data` must be readable, got {type(error).__name__}: {first_line(error)}",
                 "run the query behind `data` on its own first.",
             ) from error
+
+
+def _too_large(relation: Any) -> dict[str, Any]:
+    """Return the columns of whole numbers of which one is too large for 64 bits, as texts in every batch."""
+    unsure = [name for name, kind in zip(relation.columns, relation.types, strict=True) if str(kind) == "UBIGINT"]
+    if not unsure:
+        return {}
+    largest = relation.aggregate(", ".join(f"max({_quoted(name)})" for name in unsure)).fetchall()[0]
+    return {name: pl.String for name, most in zip(unsure, largest, strict=True) if most is not None and most >= 2**63}
 
 
 def _quoted(name: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from tiltlens.engines.batches import S, Step, clean_batch, folded, read_in_batches
+from tiltlens.engines.batches import S, Step, clean_batch, folded, read_in_batches, too_large
 from tiltlens.engines.columns import clean_column
 from tiltlens.engines.messages import checked_names, first_line, nearest_name, shown
 from tiltlens.errors import DataError
@@ -41,10 +41,13 @@ class FileBatches:
     def fold(self, columns: Sequence[str], step: Step[S]) -> S:
         """As of `Batches`."""
         kinds = self._check_schemas(columns)
+        scans = [(repr(str(file)), scan.select(columns)) for file, scan in zip(self.files, self._scans, strict=True)]
+        texts = {column: pl.String for name, scan in scans for column in too_large(scan, name)}
+        kinds |= texts
 
         def frames() -> Generator[pl.DataFrame]:
-            for file, scan in zip(self.files, self._scans, strict=True):
-                with closing(read_in_batches(scan.select(columns), repr(str(file)))) as batches:
+            for name, scan in scans:
+                with closing(read_in_batches(scan.cast(texts), name)) as batches:  # type: ignore[arg-type]
                     yield from (clean_batch(batch).cast(kinds) for batch in batches)  # type: ignore[arg-type]
 
         return folded(frames(), step)
@@ -99,11 +102,12 @@ def _csv_scans(files: Sequence[Path]) -> list[pl.LazyFrame]:
     for schema in schemas:
         for name, kind in schema.items():
             kinds[name] = _common_kind(kinds.get(name, kind), kind)
-    overrides = [{name: kinds[name] for name in schema} for schema in schemas]
+    known = {name: pl.String if kind == pl.Null else kind for name, kind in kinds.items()}
+    overrides = [{name: known[name] for name in schema} for schema in schemas]
     return [pl.scan_csv(file, schema=schema, **options) for file, schema in zip(files, overrides, strict=True)]
 
 
-def _csv_schema(file: Path, options: dict[str, Any]) -> pl.Schema:
+def _csv_schema(file: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Return the kinds of one CSV file's columns by all its rows, each with as many fields as the header."""
     try:
         _check_header(file)
@@ -111,7 +115,7 @@ def _csv_schema(file: Path, options: dict[str, Any]) -> pl.Schema:
         schema = scan.collect_schema()
         # Of all columns: where Polars reads some only, it does not mind a field too many.
         counts = scan.select(pl.len().alias("\0rows"), pl.all().null_count())
-        rows, *_, gaps = counts.collect(engine="streaming").row(0)
+        rows, *gaps = counts.collect(engine="streaming").row(0)
     except (pl.exceptions.PolarsError, UnicodeDecodeError, csv.Error, OSError) as error:
         _check_fields(file)
         raise DataError(
@@ -120,9 +124,9 @@ def _csv_schema(file: Path, options: dict[str, Any]) -> pl.Schema:
         ) from None
     if rows == 0:
         raise DataError(f"{shown(file.name)} must have rows, got a header only.", "was it written completely?")
-    if gaps:  # Polars fills a row that ends too early; nothing else leaves that trace
+    if gaps[-1]:  # Polars fills a row that ends too early; nothing else leaves that trace
         _check_fields(file)
-    return schema
+    return {name: pl.Null if gap == rows else kind for (name, kind), gap in zip(schema.items(), gaps, strict=True)}
 
 
 def _common_kind(one: Any, other: Any) -> Any:
@@ -131,6 +135,8 @@ def _common_kind(one: Any, other: Any) -> Any:
         return one
     if one == pl.Null:
         return other
+    if one.is_integer() and other.is_integer():
+        return pl.Int128
     return pl.Float64 if one.is_numeric() and other.is_numeric() else pl.String
 
 

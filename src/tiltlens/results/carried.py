@@ -132,7 +132,7 @@ def _bands(
     evidence: Evidence, settings: Settings, alone: _Alone, joint: tuple[list[str], SetCoefficients] | None
 ) -> tuple[dict[str, Band], dict[str, Band]]:
     """Return the bands of gap(j) and of joint(j), all at once over features and over comparisons."""
-    names = list(alone.gaps)
+    names = sorted(alone.gaps)  # κ is drawn: it must not depend on the order of columns
     values = [alone.gaps[name].gap.value for name in names]
     influence = [alone.gaps[name].gap.influence for name in names]
     between = [_padded(alone.between[name]) for name in names]
