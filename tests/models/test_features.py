@@ -8,21 +8,23 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.engines.test_tables import ENGINES
+from tests.people import ENGINES
 
 from tiltlens.engines.tables import read_table
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Rows
 from tiltlens.models.features import (
-    MISSING,
-    OTHER,
     Feature,
     design_columns,
     encode_feature,
     encode_features,
-    feature_names,
+    feature_of,
+    flag_separating,
     joined_feature,
 )
+from tiltlens.models.levels import MISSING, OTHER, feature_levels, value_levels
+from tiltlens.models.roles import GROUP, feature_names
+from tiltlens.models.values import exact_counts
 
 RNG = np.random.default_rng(0)
 
@@ -31,8 +33,17 @@ def encode(values, dtype=None, name="x", **options):
     return encode_feature(read_table({name: pl.Series(values, dtype=dtype)})[name], **options)
 
 
-def level(feature, row):
-    return feature.labels[feature.codes[row]]
+def counts_of(column, group, labels):
+    """Return how often each value occurs in each group; rows of unknown group, −1, are left out."""
+    known = group >= 0
+    return exact_counts(column.filter(pl.Series(known)), group[known], pl.Series(GROUP, labels), None)
+
+
+def encode_beside(table, group, labels="abc"):
+    """Return the features of a table whose rows have groups."""
+    labels = list(labels[: group.max() + 1])
+    every = {name: counts_of(table[name], group, labels) for name in table.columns}
+    return [feature_of(feature_levels(name, c, labels, False, False), table[name]) for name, c in every.items()]
 
 
 def test_few_numbers_are_their_own_levels():
@@ -200,10 +211,9 @@ def test_one_value_and_missing_is_not_constant():
     assert encode(["a", None]).kind == "categorical"
 
 
-def test_infinite_values_are_an_error_that_names_column_value_and_row():
+def test_infinite_values_are_an_error_that_names_the_column_and_counts_them():
     with pytest.raises(
-        DataError,
-        match=r"column 'x' must be finite, got -inf in row 1 \(2 infinite values in all\)\.\nHint: replace it",
+        DataError, match=r"column 'x' must be finite, got 2 infinite values\.\nHint: replace them by a number"
     ):
         encode([1.0, float("-inf"), float("inf")])
 
@@ -250,7 +260,7 @@ def test_the_group_itself_and_its_recodings_are_flagged():
             "free": [1, 2, 3, 4, 5] * 10,
         }
     )
-    features = {feature.name: feature for feature in encode_features(table, table.columns, group)}
+    features = {feature.name: feature for feature in encode_beside(table, group)}
     for name in ("copy", "number"):
         assert features[name].is_group
         assert "is the group itself" in features[name].notes[0]
@@ -290,6 +300,8 @@ def test_default_features_are_the_columns_not_used_otherwise():
     assert feature_names(None, ["a", "b", "c"], used=["b"]) == ["a", "c"]
     assert feature_names(["c", "b", "c"], ["a", "b", "c"], used=["b"]) == ["c", "b"]
     assert feature_names("c", ["a", "b", "c"]) == ["c"]
+    assert feature_names(None, ["a", "b", "c"], used=["b"], exclude="c") == ["a"]
+    assert feature_names(["a"], ["a", "b", "c"], exclude=["b", "c"]) == ["a"]
 
 
 def test_unknown_or_no_features_are_errors():
@@ -300,6 +312,67 @@ def test_unknown_or_no_features_are_errors():
             DataError, match=r"`features` must name at least one column, got none\.\nHint: the columns are 'a'"
         ):
             feature_names(features, ["a"], used)
+
+
+def test_columns_that_are_excluded_must_be_there_and_not_listed():
+    with pytest.raises(DataError, match=r"`exclude` must name columns, got 'agee'\.\nHint: did you mean 'age'\?"):
+        feature_names(None, ["age", "sex"], exclude=["agee"])
+    with pytest.raises(DataError, match=r"`exclude` must not name listed features, got 'age'\.\nHint: list it in"):
+        feature_names(["age"], ["age", "sex"], exclude="age")
+
+
+def test_levels_of_some_groups_are_those_of_their_people():
+    column, group = pl.Series("x", ["u", "v", "w", None] * 5), np.array([0, 1, 2, 1] * 5)
+    counts = counts_of(column, group, ["a", "b", "c"])
+    assert feature_levels("x", counts, ["a", "b"], False, False).labels == ("u", "v", MISSING)
+    assert feature_levels("x", counts, ["a", "c"], False, False).labels == ("u", "w")
+    assert feature_levels("x", counts, ["a"], False, False).kind == "constant"
+
+
+def every_value(column):
+    """Return the levels by which sums over all rows are made, and those of the feature."""
+    counts = counts_of(column, np.zeros(len(column), dtype=int), ["a"])
+    levels = feature_levels(column.name, counts, ["a"], False, False)
+    return value_levels(column.name, counts, ["a"], levels), levels
+
+
+def test_sums_keep_every_value_of_a_category():
+    texts = pl.Series("x", [f"t{number:02}" for number in range(60)] * 2 + [None])
+    every, levels = every_value(texts)
+    assert every.labels == (*(f"t{number:02}" for number in range(60)), MISSING)
+    np.testing.assert_array_equal(every.codes(texts), [*range(60), *range(60), 60])
+    assert OTHER in levels.labels
+
+
+def test_sums_have_the_values_of_few_numbers_and_none_of_many():
+    every, levels = every_value(pl.Series("few", [3.0, 1.0, None]))
+    assert every is levels
+    assert every_value(pl.Series("many", np.linspace(0, 1, 121)))[0] is None
+    assert every_value(pl.Series("key", [f"t{number}" for number in range(40)]))[0] is None
+
+
+@pytest.mark.parametrize(
+    ("values", "is_apart"),
+    [
+        ([1.0, 2.0, 5.0, 6.0], True),
+        ([1.0, 5.0, 5.0, 6.0], False),
+        ([1.0, 6.0, 4.0, 5.0], True),
+        ([1.0, np.nan, 5.0, 6.0], False),
+    ],
+)
+def test_values_that_tell_the_groups_apart_completely_are_flagged(values, is_apart):
+    audited = np.array([True, True, False, False])
+    feature = Feature("x", "numeric", np.arange(4), tuple("abcd"), np.array(values))
+    found = flag_separating(feature, audited)
+    assert found.is_group is is_apart
+    assert found.in_membership is not is_apart
+    assert ("tell the two groups apart completely" in " ".join(found.notes)) is is_apart
+
+
+def test_distinct_numbers_of_both_groups_do_not_tell_them_apart():
+    values = np.random.default_rng(0).normal(size=100)
+    feature = Feature("x", "numeric", np.zeros(100, dtype=int), ("a",), values)
+    assert flag_separating(feature, np.random.default_rng(1).random(100) < 0.5) is feature
 
 
 def rows_of(*counts, folds=5):
@@ -412,7 +485,7 @@ def test_a_membership_model_gets_numbers_and_codes_but_no_identifiers_constants_
             "copy": ["u", "u", "v"] * 10,
         }
     )
-    columns = design_columns(encode_features(table, table.columns, np.array([0, 0, 1] * 10)))
+    columns = design_columns(encode_beside(table, np.array([0, 0, 1] * 10)))
     assert list(columns) == ["number", "flag", "text", "day"]
     assert {name: column.dtype.kind for name, column in columns.items()} == {
         "number": "f",
@@ -430,4 +503,4 @@ def test_nothing_but_constants_and_identifiers_is_an_error_that_says_why():
         DataError,
         match=r"`features` must hold a column .* got none: 'c' is constant, 'id' is an identifier, 'copy' is the",
     ):
-        design_columns(encode_features(table, table.columns, np.array([0, 1] * 15)))
+        design_columns(encode_beside(table, np.array([0, 1] * 15)))

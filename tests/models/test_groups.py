@@ -1,15 +1,48 @@
 """Everyone is in a group, unknown, or in a group too small to compare; nobody is dropped silently."""
 
+from collections.abc import Mapping
 from datetime import date
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 
+from tiltlens.engines.columns import column_of_values
 from tiltlens.engines.tables import read_table
 from tiltlens.errors import DataError
-from tiltlens.models.groups import group_columns, group_key, groups_of, natural_order
+from tiltlens.models.groups import (
+    JOINT,
+    UNKNOWN,
+    compared_groups,
+    factorize_groups,
+    group_columns,
+    group_key,
+    natural_order,
+)
+
+
+class Groups(NamedTuple):
+    name: str
+    codes: Any
+    labels: tuple[str, ...]
+    counts: tuple[int, ...]
+    unknown: int
+    reference: str
+    audited: tuple[str, ...]
+    too_small: Mapping[str, int]
+
+
+def groups_of(table, group, reference=None, audited=None):
+    """Return the groups of a table's rows and who is compared, as an audit finds them."""
+    names = group_columns(group, table.columns)
+    parts = [table[name] for name in names] or [column_of_values("group", group, table.height)]
+    name = JOINT.join(names) or "group"
+    codes, labels = factorize_groups(name, parts)
+    counts = np.bincount(codes[codes != UNKNOWN], minlength=len(labels)).tolist()
+    found = compared_groups(name, dict(zip(labels, counts, strict=True)), table.height, reference, audited)
+    return Groups(name, codes, labels, tuple(counts), int((codes == UNKNOWN).sum()), *found)
 
 
 def table_of(**counts):
@@ -28,7 +61,7 @@ def test_codes_labels_and_counts_account_for_every_row():
     assert groups.audited == ("a",)
     assert groups.too_small == {"c": 3}
     assert sum(groups.counts) + groups.unknown == table.height
-    assert groups.members("a").sum() == 10
+    assert (groups.codes == groups.labels.index("a")).sum() == 10
 
 
 def test_the_default_reference_is_the_largest_group_and_of_equals_the_first_in_the_alphabet():
