@@ -12,18 +12,9 @@ from sklearn.metrics import roc_auc_score
 from sklearn.naive_bayes import GaussianNB
 
 from tiltlens.errors import DataError, SupportError
-from tiltlens.estimators.crossfit import (
-    explained_variance,
-    feature_share,
-    gradient,
-    gradient_variance,
-    input_divergence,
-    learned_variance,
-    pairing,
-    unexplained,
-    unexplained_remainder,
-)
+from tiltlens.estimators.crossfit import explained_variance, gradient, gradient_variance, input_divergence
 from tiltlens.estimators.influence import Rows, averaged
+from tiltlens.estimators.outputs import Scores
 from tiltlens.models import membership as module
 from tiltlens.models.balance import balance
 from tiltlens.models.candidates import CANDIDATES
@@ -37,9 +28,7 @@ from tiltlens.models.membership import (
     fold_pairings,
     known_membership,
     row_folds,
-    sampled_membership,
 )
-from tiltlens.models.regressions import left_out_expectations, part_log_ratios, reference_expectation
 
 LOGISTIC = tuple(candidate for candidate in CANDIDATES if not candidate.is_trees)
 CURVED = tuple(candidate for candidate in CANDIDATES if candidate.name == "curved")
@@ -74,6 +63,10 @@ def exclusive_or(seed, size=4000):
     audited = rng.random(size) < np.where(coins[:, 0] == coins[:, 1], 0.7, 0.3)
     table = {name: coins[:, j] for j, name in enumerate(("left", "right", "idle"))}
     return audited, table, 0.3 + 0.4 * (coins[:, 0] == coins[:, 1])
+
+
+def share_of(rows, gradients, variance, codes):
+    return averaged([explained_variance(rows, g, codes) for g in gradients]).over(variance)
 
 
 def test_folds_hold_both_groups_equally_and_are_seeded():
@@ -127,7 +120,7 @@ def test_nominal_95_percent_intervals_cover_where_a_linear_model_fails():
         rows = Rows.of(audited)
         for name, count in hits.items():
             found = chosen_membership(rows, table, offered=LOGISTIC if name == "chosen" else LINEAR)
-            gradients = [gradient(rows, score[:, None], pair) for pair in found.pairings]
+            gradients = [gradient(rows, Scores.of(rows, score), pair) for pair in found.pairings]
             one = gradient_variance(rows, gradients).normal().estimate()
             other = input_divergence(rows, found.pairings).normal().estimate()
             count += [one.low <= variance <= one.high, other.low <= divergence <= other.high]
@@ -161,63 +154,10 @@ def test_exclusive_or_is_found_by_trees_and_lost_by_lines():
     found = chosen_membership(rows, table)
     assert found.auc > 0.65
     assert chosen_membership(rows, table, offered=LINEAR).auc < 0.55
-    gradients = [gradient(rows, score[:, None], pair, 1.0, 0.0) for pair in found.pairings]
+    gradients = [gradient(rows, Scores.of(rows, score), pair, 1.0, 0.0) for pair in found.pairings]
     variance = gradient_variance(rows, gradients)
-    share = feature_share(rows, gradients, variance, table["left"]).estimate()
-    assert share.high < 0.1
-    _, *fitted = left_out_expectations(rows, table, found, part_log_ratios(rows, found))
-    totals = {}
-    for name, means in zip(table, fitted, strict=True):
-        parts = [learned_variance(rows, g, *m) for g, m in zip(gradients, means, strict=True)]
-        totals[name] = averaged(parts).over(variance, is_complement=True).estimate()
-    assert totals["left"].low > 0.5
-    assert totals["right"].low > 0.5
-    assert totals["idle"].high < 0.1
-
-
-@pytest.mark.parametrize(("direct", "is_found"), [(0.0, False), (0.05, True)])
-def test_unexplained_tells_whether_the_score_knows_the_group(direct, is_found):
-    audited, table, score = narrower(5, size=3000)
-    rows = Rows.of(audited)
-    outcome = 0.8 * score + direct * audited
-    found = chosen_membership(rows, table, offered=LOGISTIC)
-    expected = reference_expectation(rows, table, outcome, found.fold)
-    left = unexplained(rows, outcome, expected, found.pairings).normal().estimate()
-    assert left.low - 1e-3 <= direct <= left.high + 1e-3
-    assert (left.low > 0.01) is is_found
-
-
-def fitted_pairings(rows, ell, basis, fold, rng):
-    """Return the pairings of models whose errors are means of what each of their folds taught them."""
-    lessons = 0.25 * rng.standard_normal((5, basis.shape[1])) @ basis.T
-    models = [
-        [(lessons[list(a)].mean(axis=0), lessons[list(b)].mean(axis=0)) for a, b in p] for p in fold_pairings(5, True)
-    ]
-    own = np.arange(fold.size)
-    errors = [np.array(of_folds)[fold, :, own].T for of_folds in models]
-    return [pairing(rows, ell + a, ell + b, fold) for a, b in errors]
-
-
-@pytest.mark.parametrize(("noise", "direct"), [(0.0, 0.0), (0.0, 0.03), (0.1, 0.03)])
-def test_unexplained_covers_whether_or_not_the_features_determine_the_score(noise, direct):
-    """Without noise, the errors of the two regressions meet in a product as large as the influence function."""
-    hits, narrow = 0, 0
-    for seed in range(200):
-        rng = np.random.default_rng(seed)
-        audited = np.arange(1000) % 2 == 0
-        x = rng.standard_normal(1000) + 0.5 * audited
-        basis = np.cos(np.outer(x, np.arange(1, 5)) + np.arange(4))
-        rows, fold = Rows.of(audited), row_folds(audited, 5, seed)
-        expected = expit(x)
-        outcome = expected + basis @ (0.02 * rng.standard_normal(4)) + direct * audited
-        outcome += noise * rng.standard_normal(1000)
-        pairs = fitted_pairings(rows, 0.5 * x - 0.125, basis, fold, rng)
-        found = unexplained(rows, outcome, expected, pairs)
-        whole = found.normal().widened(unexplained_remainder(rows, outcome, expected, pairs))
-        hits += abs(found.value - direct) <= 1.96 * whole.se
-        narrow += abs(found.value - direct) <= 1.96 * found.se
-    assert 0.92 <= hits / 200 <= 0.99
-    assert (narrow / 200 < 0.9) == (noise == 0.0)
+    for name in table:
+        assert share_of(rows, gradients, variance, table[name]).estimate().high < 0.1
 
 
 def test_any_classifier_is_cross_fitted_the_same_way():
@@ -258,15 +198,12 @@ def test_missing_values_and_levels_are_features_too():
     assert "amount missing" in names
 
 
-def test_chunks_and_samples_of_rows(monkeypatch):
+def test_chunks_of_rows_and_fits_on_some_of_them(monkeypatch):
     audited, table, _ = narrower(9, size=900)
     rows = Rows.of(audited)
     whole = chosen_membership(rows, table, offered=LOGISTIC)
-    monkeypatch.setattr(module, "CHUNK", 100)
+    monkeypatch.setattr(module, "MODEL_CHUNK", 100)
     assert chosen_membership(rows, table, offered=LOGISTIC).log_odds == pytest.approx(whole.log_odds, abs=1e-9)
-    index = np.arange(0, 900, 2)
-    part = sampled_membership(Rows.of(audited[index]), whole, index)
-    assert part.part_log_odds == pytest.approx(whole.part_log_odds[:, index])
     monkeypatch.setattr(module, "FITTED_ROWS", 100)
     assert all(fit.rows == 200 for fit in chosen_membership(rows, table, offered=LOGISTIC).parts)
 
@@ -329,9 +266,9 @@ def test_identical_groups_have_no_divergence():
     assert abs(found.auc - 0.5) < 0.05
     divergence = input_divergence(rows, found.pairings).normal().estimate()
     assert divergence.low <= 1e-3
-    gradients = [gradient(rows, score[:, None], pair) for pair in found.pairings]
+    gradients = [gradient(rows, Scores.of(rows, score), pair) for pair in found.pairings]
     variance = gradient_variance(rows, gradients)
-    assert not feature_share(rows, gradients, variance, (table["one"] > 0).astype(int)).is_determined
+    assert not share_of(rows, gradients, variance, (table["one"] > 0).astype(int)).is_determined
 
 
 def test_complete_separation_is_an_error_and_weak_overlap_is_not():
@@ -389,13 +326,13 @@ def test_one_pairing_has_the_error_of_its_models_in_its_intervals():
     codes = np.digitize(table["one"], [-0.5, 0.5])
     for formula in (
         lambda one: input_divergence(rows, [one]),
-        lambda one: gradient_variance(rows, [gradient(rows, score[:, None], one)]),
-        lambda one: explained_variance(rows, gradient(rows, score[:, None], one), codes),
+        lambda one: gradient_variance(rows, [gradient(rows, Scores.of(rows, score), one)]),
+        lambda one: explained_variance(rows, gradient(rows, Scores.of(rows, score), one), codes),
     ):
         wide, narrow = formula(pair), formula(alone)
         assert wide.value == narrow.value
         assert 1.0 < wide.se / narrow.se < 1.1
-    outputs = gradient_variance(rows, [gradient(rows, score[:, None], pair, 0.0, 1.0)])
+    outputs = gradient_variance(rows, [gradient(rows, Scores.of(rows, score), pair, 0.0, 1.0)])
     assert outputs.variance == pytest.approx(
-        gradient_variance(rows, [gradient(rows, score[:, None], alone, 0.0, 1.0)]).variance
+        gradient_variance(rows, [gradient(rows, Scores.of(rows, score), alone, 0.0, 1.0)]).variance
     )
