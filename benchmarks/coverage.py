@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from tiltlens.estimators.crossfit import (
-    CLIP,
     Pairing,
     feature_share,
     gradient,
@@ -29,8 +28,9 @@ from tiltlens.estimators.crossfit import (
     pairing,
 )
 from tiltlens.estimators.estimate import Estimate
-from tiltlens.estimators.influence import Rows
 from tiltlens.estimators.feature_gap import carrier
+from tiltlens.estimators.influence import Rows
+from tiltlens.limits import CLIP
 from tiltlens.models import membership as membership_models
 from tiltlens.models.candidates import CANDIDATES
 from tiltlens.models.membership import Membership, chosen_membership, prior_log_odds

@@ -20,10 +20,10 @@ import polars as pl
 from scipy.special import expit
 
 import tiltlens as tl
-from tiltlens.estimators.verdicts import JOINT, NOTHING, PROXY, UNDECIDED
+from tiltlens.estimators.verdicts import CLEARED, JOINT, NOT_JUDGED, PROXY, SOME, UNDECIDED
 from tiltlens.results.comparison import Comparison
 
-VERDICTS = (PROXY, JOINT, NOTHING, UNDECIDED)
+VERDICTS = (PROXY, JOINT, SOME, CLEARED, UNDECIDED, NOT_JUDGED)
 SIZE = 5_000
 NOISE = 30
 ALPHA = 0.05
@@ -38,11 +38,11 @@ class Draw:
     audited: np.ndarray
     score: np.ndarray
 
-    def comparison(self, seed: int, membership: Any = None, total_shares: bool = True) -> Comparison:
+    def comparison(self, seed: int, membership: Any = None) -> Comparison:
         """Return what the audit says."""
         group = np.where(self.audited, "audited", "reference")
-        options = {"membership": membership, "seed": seed, "total_shares": total_shares}
-        return tl.audit(self.table, group, reference="reference", scores=self.score, **options)["audited"]
+        options = {"reference": "reference", "scores": self.score, "membership": membership, "seed": seed}
+        return tl.audit(self.table, group, **options)["audited"]
 
 
 def many_features(size: int, noise: int, seed: int) -> Draw:
@@ -132,7 +132,7 @@ def run(seeds: range, size: int = SIZE, noise: int = NOISE) -> Tally:
         tally.audits += 1
         tally.add(many)
         tally.add(pair)
-        further = [exclusive_or(size, seed + step).comparison(seed, total_shares=False) for step in FURTHER]
+        further = [exclusive_or(size, seed + step).comparison(seed) for step in FURTHER]
         tally.pairs += 1 + len(further)
         for name, found in (("many", many), ("group", by_group), *(("pair", one) for one in (pair, *further))):
             assert found.unexplained is not None
@@ -151,11 +151,11 @@ def failures(tally: Tally) -> Iterator[str]:
     claims = {
         "(a) the proxy gets proxy evidence": tally.share("proxy", PROXY) >= 0.95 - slack,
         "(b) the ignored proxy gets no evidence": tally.share("ignored", PROXY, JOINT) <= ALPHA + slack,
-        "(b) most often it gets no material evidence": tally.share("ignored", NOTHING) > 0.5,
+        "(b) most often it gets no material evidence": tally.share("ignored", CLEARED) > 0.5,
         "(c) the neutral feature gets no evidence": tally.share("neutral", PROXY, JOINT) <= ALPHA + slack,
-        "(c) most often it gets no material evidence": tally.share("neutral", NOTHING) > 0.5,
+        "(c) most often it gets no material evidence": tally.share("neutral", CLEARED) > 0.5,
         "(f) noise gets evidence in 5 % of audits at most": tally.noisy <= most,
-        "(f) most often it gets no material evidence": tally.share("noise", NOTHING) > 0.5,
+        "(f) most often it gets no material evidence": tally.share("noise", CLEARED) > 0.5,
         "(g) a score that uses the group shows it": tally.unexplained["group"] >= (0.95 - slack) * tally.audits,
         "(g) a score of many features that does not, does not": tally.unexplained["many"] <= most,
         "(g) a score of a pair that does not, does not": tally.unexplained["pair"] <= most_allowed(tally.pairs),

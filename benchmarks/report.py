@@ -9,27 +9,15 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
 import polars as pl
-from scipy.special import expit
 
 import tiltlens as tl
-from benchmarks.scale import made_table
+from benchmarks.tables import many_features, mixed_features
 
 LARGEST = 3_000_000
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 PAINTED = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
 DRAWN = "[...document.querySelectorAll('.drawing')].every(one => one.dataset.drawn === 'done')"
-
-
-def many_features(rows: int = 20_000, features: int = 200, seed: int = 0) -> pl.DataFrame:
-    """Return many numeric features, every tenth of which reveals the group, and the chance of being in it."""
-    rng = np.random.default_rng(seed)
-    audited = rng.random(rows) < 0.4
-    x = rng.normal(size=(rows, features)) + 0.3 * audited[:, None] * (np.arange(features) % 10 == 0)
-    columns = {f"x{j}": x[:, j] for j in range(features)}
-    score, chance = expit(0.5 * x[:, 0] - 0.2 * x[:, 1]), expit(0.3 * x[:, ::10].sum(axis=1) - 1.3)
-    return pl.DataFrame({"group": np.where(audited, "a", "b"), "score": score, "chance": chance, **columns})
 
 
 def painted(path: Path) -> tuple[float, float]:
@@ -51,7 +39,7 @@ def painted(path: Path) -> tuple[float, float]:
 def measure(name: str, table: pl.DataFrame, folder: Path) -> dict[str, float | str]:
     """Return size and times of the report of a table's audit; the page must hold the audit's own numbers."""
     membership = "chance" if "chance" in table.columns else None
-    audit = tl.audit(table, group="group", reference="b", scores="score", membership=membership, total_shares=False)
+    audit = tl.audit(table, group="group", reference="b", scores="score", membership=membership)
     path = folder / "audit.html"
     begin = time.perf_counter()
     audit.report(path)
@@ -68,7 +56,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--json", help="file to write the numbers to")
     options = parser.parse_args()
-    tables = {f"{options.rows:,} rows x 20 features": lambda: made_table(options.rows)}
+    tables = {f"{options.rows:,} rows x 20 features": lambda: mixed_features(options.rows)}
     tables |= {"20,000 rows x 200 features": many_features}
     with tempfile.TemporaryDirectory() as folder:
         found = [measure(name, make(), Path(folder)) for name, make in tables.items()]

@@ -35,7 +35,7 @@ RUN = """
 import json, resource, sys, time
 import tiltlens as tl
 start, worked = time.perf_counter(), time.process_time()
-found = tl.audit(tl.stream(sys.argv[1]), **json.loads(sys.argv[2]))
+found = tl.audit(sys.argv[1], **json.loads(sys.argv[2]))
 seconds, work = time.perf_counter() - start, time.process_time() - worked
 memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 print(json.dumps({"seconds": seconds, "work": work, "memory": memory, "summary": found.to_dict()}))
@@ -103,7 +103,7 @@ def check(pattern: str, found: dict[str, Any], against_memory: bool) -> None:
 def check_fitted(pattern: str, found: dict[str, Any], rows: int) -> None:
     """Assert that a fitted model is less than an interval away from the true membership, and from a fit in memory."""
     c = found["summary"]["comparisons"]["a"]
-    others = {"the true membership": tl.audit(tl.stream(pattern), **ARGUMENTS)["a"]}
+    others = {"the true membership": tl.audit(pattern, **ARGUMENTS)["a"]}
     if rows <= 10**6:
         others["memory"] = tl.audit(pl.read_parquet(pattern), **ARGUMENTS | {"membership": None})["a"]
     for other, comparison in others.items():

@@ -14,11 +14,11 @@ from math import sqrt
 
 import numpy as np
 import polars as pl
+from tiltlens.streams import sample, sources
 
 import tiltlens as tl
 from benchmarks.coverage import AUDITED, TRUTHS, Tally, Truth, answers
 from tiltlens.estimators.estimate import Estimate
-from tiltlens.streams import sample, sources
 
 ROWS = 100_000
 STANDS_FOR = {4_000: "10 million rows", 1_250: "100 million rows"}

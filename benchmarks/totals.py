@@ -19,7 +19,7 @@ from scipy.special import expit, logit
 
 import tiltlens as tl
 from benchmarks.coverage import AUDITED, Floats, Tally
-from tiltlens.estimators.crossfit import CLIP
+from tiltlens.limits import CLIP
 
 LEAST = 0.92
 DRAWS = 4_000_000
