@@ -87,7 +87,7 @@ def lending(rows=4_000, seed=0):
         {
             "group": group,
             "region": region.astype(np.int8),
-            "job": pl.Series(job).cast(pl.String),
+            "job": np.char.add("job ", job.astype(str)),
             "amount": np.where(random.random(rows) < 0.03, np.nan, amount),
             "years": years,
             "score": score,

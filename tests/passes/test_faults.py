@@ -75,7 +75,7 @@ def test_a_part_without_a_usable_row_is_no_matter(parts):
 
 
 def test_rows_of_unknown_group_are_counted(monkeypatch):
-    monkeypatch.setattr(batches, "BATCH", 50)
+    monkeypatch.setattr(batches, "BATCH_ROWS", 50)
     frame = classed().with_columns(group=pl.when(pl.int_range(pl.len()) % 7 > 0).then("group"))
     plain, found = tl.audit(frame, **PEOPLE), streamed(frame)
     assert found.rows["missing_group"] == 58
@@ -209,7 +209,7 @@ INTERRUPTED = """
 import sys
 from tiltlens.engines import batches
 from tiltlens.streams import sources
-batches.BATCH, sources.STREAMED_ROWS = 10, 10
+batches.BATCH_ROWS, sources.STREAMED_ROWS = 10, 10
 from tiltlens.cli import main
 print("started", file=sys.stderr, flush=True)
 main()

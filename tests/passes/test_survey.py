@@ -6,11 +6,11 @@ import numpy as np
 import polars as pl
 import pytest
 from numpy.testing import assert_allclose
+from tiltlens.streams import cells, levels, places, sample, survey, texts, values
+from tiltlens.streams.cells import power_sums, recipe
 
 from tiltlens.engines import batches
 from tiltlens.engines.arrays import below
-from tiltlens.streams import cells, levels, places, sample, survey, texts, values
-from tiltlens.streams.cells import power_sums, recipe
 
 POWERS = ((0,), (1,), (2,), (3,))
 EXPONENTS = ((0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (0, 3), (2, 2))
@@ -217,7 +217,7 @@ def test_edges_below_are_those_of_a_search(count, or_equal, side):
 
 @pytest.mark.parametrize("rows", [1, 7, 400, 401, 799, 12_345])
 def test_even_batches_hold_all_rows_and_no_more_than_twice_as_many_as_others(rows, monkeypatch):
-    monkeypatch.setattr(batches, "BATCH", 100)
+    monkeypatch.setattr(batches, "BATCH_ROWS", 100)
     sizes = [part.height for part in pl.DataFrame({"x": range(rows)}).iter_slices(batches.even_batch(rows))]
     assert sum(sizes) == rows
     assert max(sizes) <= 200
