@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -45,6 +47,18 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(f"tiltlens.{HOMES[name]}"), name)
     globals()[name] = value
     return value
+
+
+class _Package(ModuleType):
+    """The package, whose function `audit` is not hidden by the module of that name when someone imports the module."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "audit" and isinstance(value, ModuleType):
+            return
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

@@ -90,7 +90,8 @@ def demo(json_target: str | None, report: str | None) -> None:
 @click.option("--favourable", default="high", show_default=True, help="Outcome a person wants: high, low or a class.")
 @click.option("--threshold", type=float, help="Cut on the score that makes decisions.")
 @click.option("--features", multiple=True, metavar="COLUMN", help="Repeat or separate by commas. Default: all others.")
-@click.option("--membership", metavar="COLUMN", help="Known P(audited | x).")
+@click.option("--exclude", multiple=True, metavar="COLUMN", help="No feature: labels, old scores, row numbers. Repeat.")
+@click.option("--membership", metavar="COLUMN", help="P(audited | x), used as it is.")
 @click.option("--weights", metavar="COLUMN", help="Row weights.")
 @click.option("--given", multiple=True, metavar="COLUMN=VALUE", help="Only rows with this value, e.g. repaid=1.")
 @click.option("--input-weight", type=float, default=1.0, show_default=True, help="Weight of aligning inputs.")
@@ -101,6 +102,7 @@ def demo(json_target: str | None, report: str | None) -> None:
     "--folds", type=int, default=5, show_default=True, help="Of the cross-fit; 0: the paper's plug-in values."
 )
 @click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--sample-rows", type=int, default=500_000, show_default=True, help="Rows that models are fitted on.")
 @click.option("--json", "json_target", metavar="FILE", help="Also write every number as JSON; '-' is standard output.")
 @click.option("--report", "report", metavar="FILE.html", help="Also write the report, one page for people.")
 @click.option("--state", "stated", multiple=True, metavar="NAME=TEXT", help='For the report, e.g. "model=credit 3.1".')
@@ -109,7 +111,7 @@ def demo(json_target: str | None, report: str | None) -> None:
     "conditions",
     multiple=True,
     metavar="CONDITION",
-    help="Exit with 1, e.g. impact_ratio<0.8, or too_small>0: groups with too few rows to compare. Repeat for more.",
+    help="Exit with 1, e.g. adverse_impact_ratio<0.8, or too_small>0: groups too small to compare. Repeat for more.",
 )
 @one_line_errors
 def audit(
@@ -209,6 +211,7 @@ def _audited(files: tuple[str, ...], **options: Any) -> Audit:
         "provenance": _pairs("--state", "NAME=TEXT", stated, '"model=credit 3.1"'),
         "folds": options["folds"] or None,
         "features": features,
+        "exclude": list(options["exclude"]) or None,
     }
     if outcome is None:
         return run(list(files), scores=list(scores) if len(scores) > 1 else scores[0], **arguments)
@@ -216,7 +219,7 @@ def _audited(files: tuple[str, ...], **options: Any) -> Audit:
     check_columns("outcome", [outcome], table.columns)
     roles = [options[name] for name in ("weights", "membership") if options[name]]
     used = [*arguments["group"], *(arguments["given"] or ()), outcome, *roles]
-    arguments["features"] = feature_names(features, table.columns, used)
+    arguments["features"] = feature_names(features, table.columns, used, arguments.pop("exclude"))
     return run(table, scores=outcome_scores(table, arguments["features"], outcome), **arguments)
 
 

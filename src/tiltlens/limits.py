@@ -72,6 +72,9 @@ SET_BLOCK = 32  # sets whose rows are looked at together
 # estimators.shapley
 EXACT_SHAPLEY_FEATURES = 8  # features: 2^8 sets
 ORDERS = 24  # of the features, where they are more
+MANY_SHARING = 40  # features, beyond which fewer orders are looked at
+FEWEST_ORDERS = 8  # of those: the spread between orders is part of the error
+SHAPLEY_ROWS = 4_000  # whose influence is worked out in every order: a standard error is then known to two per cent
 
 # estimators.verdicts
 DRAWS = 40_000  # of the largest |t|: its quantile is then known to about 0.01
@@ -114,6 +117,9 @@ BASIS_LEVELS = 450  # columns of one categorical feature; rarer levels share the
 MULTIPLIED = 14  # features whose products are columns, at most: 91 pairs
 POOLED_SHARE = 0.05  # of the people, whose values share the baseline, from which a regression does not know the feature
 MODEL_CHUNK = 20_000  # rows whose columns are made at a time
+
+FEW_COLUMNS = 400  # of an encoding, beyond which only screened features bend, and few parts try the candidates
+SMOOTH_FEATURES = 25  # of many, that bend in a regression of the score, or are given to its trees
 
 # models.binning
 EDGE_ERROR = 0.05  # of the narrower bin beside it, by which an edge may be rounded
@@ -177,6 +183,9 @@ CELL_MEAN_ROWS = 10  # for each joint cell, on average, for cell means to be use
 # models.scores
 SCORE_ROUNDING = 1e-5  # single-precision probabilities miss 0, 1 and a sum of 1 by less
 
+# models.screening
+SURVIVAL = 4.0  # standard deviations by which n·R² of a feature must exceed what chance gives
+
 # models.smooth
 SMOOTH_RIDGE = 1e-6  # of a column's variance: the splines stay defined where they are collinear
 
@@ -188,6 +197,8 @@ MOST_UNEQUAL = 1e9  # weights: beyond this the smaller ones are lost in the roun
 
 # passes.fitting
 SHOWN_ROWS = 20_000  # whose influence tells a standard error: its spread is then known to one per cent
+WIDE_FEATURES = 50  # for each so many features, fewer rows are shown: there are so many more sets
+FEWEST_SHOWN = 5_000  # rows: a standard error is then known to two per cent
 MOST_CELL_FEATURES = 10  # whose every set is looked at by joint values: 2^10
 CELL_SET_ROWS = 5  # of the smaller group, on average, for joint values to be regressed on by their means
 GRAM_WORK = 4e10  # products that Gram matrices may take: rows × columns²

@@ -13,7 +13,7 @@ import numpy as np
 
 from tiltlens.estimators.influence import Integers
 from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance
-from tiltlens.limits import EXACT_SHAPLEY_FEATURES, ORDERS
+from tiltlens.limits import EXACT_SHAPLEY_FEATURES, FEWEST_ORDERS, MANY_SHARING, ORDERS, SHAPLEY_ROWS
 from tiltlens.paper.checks import Floats
 
 
@@ -32,7 +32,7 @@ def shapley_gaps(sets: CellSets | RidgeSets, seed: int) -> ShapleyGaps:
         every = sets.sets([[j for j in range(sets.features) if mask >> j & 1] for mask in range(2**sets.features)])
         found = every.combined(subset_weights(sets.features))
         return ShapleyGaps(found.values, _se(found), 0)
-    return _sampled(sets, seed)
+    return _sampled(sets.thinned(SHAPLEY_ROWS) if isinstance(sets, RidgeSets) else sets, seed)
 
 
 def subset_weights(count: int) -> Floats:
@@ -50,12 +50,13 @@ def subset_weights(count: int) -> Floats:
 
 def _sampled(sets: CellSets | RidgeSets, seed: int) -> ShapleyGaps:
     generator = np.random.default_rng(seed)
-    orders = [generator.permutation(sets.features) for _ in range(ORDERS // 2)]
+    count = ORDERS if sets.features <= MANY_SHARING else FEWEST_ORDERS
+    orders = [generator.permutation(sets.features) for _ in range(count // 2)]
     pairs = [(_contributions(sets, order), _contributions(sets, order[::-1])) for order in orders]
     halves = [_mean([one, other]) for one, other in pairs]
     found = _mean(halves)
     spread = np.var([half.values for half in halves], axis=0, ddof=1) / len(halves)
-    return ShapleyGaps(found.values, np.sqrt(_se(found) ** 2 + spread), ORDERS)
+    return ShapleyGaps(found.values, np.sqrt(_se(found) ** 2 + spread), count)
 
 
 def _contributions(sets: CellSets | RidgeSets, order: Integers) -> SetCoefficients:

@@ -13,7 +13,8 @@ import numpy as np
 from tiltlens.engines.arrays import chunks
 from tiltlens.estimators.influence import Integers
 from tiltlens.limits import BASIS_KNOTS, BASIS_LEVELS, FOLDS, MODEL_CHUNK, MOST_COLUMNS, MULTIPLIED, POOLED_SHARE
-from tiltlens.models.design import Encoding, Table, encoded_rows, encoding
+from tiltlens.models.design import Encoding, Table, column_owners, encoded_rows, encoding
+from tiltlens.models.screening import strongest
 from tiltlens.paper.checks import Floats
 
 
@@ -35,11 +36,10 @@ class Basis:
 def basis_of(table: Table, audited: Floats, outcome: Floats, omega: Floats, seed: int) -> Basis:
     """Return the basis of a table; ω are the rows' weights, half of them in each group."""
     index = encoded_rows(len(outcome), seed)
-    levels = _affordable_levels(table)
-    multiplied = _screened(table, audited[index], outcome[index], omega[index], index)
-    encoder = encoding(table, index, BASIS_KNOTS, levels, multiplied)
-    if len(encoder.kinds) > MOST_COLUMNS:
-        encoder = encoding(table, index, 3, max(levels // 4, 1), set())
+    multiplied = strongest(table, (audited, outcome), omega, index, MULTIPLIED)
+    room = MOST_COLUMNS - 2 * len(table) - MULTIPLIED * (MULTIPLIED - 1) // 2
+    smooth = strongest(table, (audited, outcome), omega, index, max(room // (BASIS_KNOTS + 2), MULTIPLIED))
+    encoder = encoding(table, index, BASIS_KNOTS, _affordable_levels(table), multiplied, smooth)
     matrix = encoder.matrix(table, index)
     centre = matrix.mean(axis=0)
     scale = matrix.std(axis=0)
@@ -56,47 +56,6 @@ def _affordable_levels(table: Table) -> int:
             return min(BASIS_LEVELS, max(share, 2))
         room -= size
     return BASIS_LEVELS
-
-
-def _screened(table: Table, audited: Floats, outcome: Floats, omega: Floats, index: Integers) -> set[str]:
-    """Return the features to multiply: all of few, else those that go most with the group or with the score."""
-    if len(table) <= MULTIPLIED:
-        return set(table)
-    strength = {name: _association(column[index], audited, outcome, omega) for name, column in table.items()}
-    return set(sorted(strength, key=lambda name: (-round(strength[name], 9), name))[:MULTIPLIED])
-
-
-def _association(column: Floats | Integers, audited: Floats, outcome: Floats, omega: Floats) -> float:
-    """Return the larger R² of the group and of the score on ten equal parts of a column, or on its levels."""
-    if column.dtype.kind == "f":
-        edges = (
-            np.unique(np.nanquantile(column, np.linspace(0.1, 0.9, 9))) if not np.isnan(column).all() else np.zeros(0)
-        )
-        codes = np.searchsorted(edges, np.where(np.isnan(column), np.inf, column))
-    else:
-        codes = column.astype(np.intp)
-    mass = np.bincount(codes, omega)
-    safe = np.where(mass > 0.0, mass, 1.0)
-    found = []
-    for target in (audited, outcome):
-        centred = target - float(np.average(target, weights=omega))
-        spread = float(omega @ centred**2)
-        found.append(float((np.bincount(codes, omega * centred) ** 2 / safe).sum()) / spread if spread > 0 else 0.0)
-    return max(found)
-
-
-def column_owners(table: Table, encoder: Encoding) -> Integers:
-    """Return the places in the table of the one or two features that own each column, (columns, 2)."""
-    place = {name: j for j, name in enumerate(table)}
-    numeric = [(place[column.name], column) for column in encoder.numeric]
-    levels = [(place[column.name], column) for column in encoder.levels]
-    single = [j for j, _ in numeric] + [j for j, column in numeric if column.has_missing]
-    single += [j for j, column in levels for _ in range(column.count)]
-    multiplied = [j for j, _ in numeric] + [j for j, column in levels if column.count == 1]
-    products = [(multiplied[i], multiplied[k]) for i, k in encoder.products]
-    splines = [j for j, column in numeric for _ in range(column.width)]
-    owners = [*((j, j) for j in single), *products, *((j, j) for j in splines)]
-    return np.array(owners, dtype=np.intp).reshape(-1, 2)
 
 
 def basis_grams(

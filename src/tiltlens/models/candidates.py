@@ -11,9 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tiltlens.estimators.influence import Booleans, Integers
-from tiltlens.limits import CHOICE_ROWS, CHOICE_SPLITS, RIDGE, ROWS_PER_DEGREE, SPLIT_ONCE, TREE_OPTIMISM, WEAK_RIDGE
+from tiltlens.limits import (
+    CHOICE_ROWS,
+    CHOICE_SPLITS,
+    FEW_COLUMNS,
+    RIDGE,
+    ROWS_PER_DEGREE,
+    SPLIT_ONCE,
+    TREE_OPTIMISM,
+    WEAK_RIDGE,
+)
 from tiltlens.models.design import Encoding, Table
 from tiltlens.models.logit import Logit, log_loss, ridge_logit
+from tiltlens.models.screening import surviving_columns
 from tiltlens.paper.checks import Floats
 
 
@@ -23,6 +33,7 @@ class Candidate:
 
     name: str
     penalties: Mapping[str, float] | None
+    is_screened: bool = False  # uses only features that survive a test on the rows it is fitted on
 
     @property
     def is_trees(self) -> bool:
@@ -49,6 +60,15 @@ CANDIDATES = (
     _logistic("splines", linear=WEAK_RIDGE, bent=WEAK_RIDGE, spline=WEAK_RIDGE),
     Candidate("trees", None),
 )
+# Of many features most may be noise, and each of their columns a cost: those that survive a test are used.
+WIDE_CANDIDATES = (
+    CANDIDATES[0],
+    Candidate("screened", MappingProxyType({"linear": RIDGE}), is_screened=True),
+    Candidate(
+        "screened splines", MappingProxyType({"linear": WEAK_RIDGE, "bent": RIDGE, "spline": RIDGE}), is_screened=True
+    ),
+    CANDIDATES[-1],
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +77,7 @@ class Sample:
 
     matrix: Floats
     kinds: NDArray[np.str_]
+    owners: Integers
     raw: Floats
     codes: Booleans
     audited: Booleans
@@ -67,6 +88,7 @@ class Sample:
         return Sample(
             self.matrix[index],
             self.kinds,
+            self.owners,
             self.raw[index],
             self.codes,
             self.audited[index],
@@ -117,6 +139,9 @@ def fit_candidate(candidate: Candidate, sample: Sample, seed: int) -> FittedMode
     if candidate.is_trees:
         return _fit_trees(sample, seed)
     used, penalty = candidate.penalty(sample.kinds)
+    if candidate.is_screened:
+        survives = surviving_columns(sample.matrix, sample.owners, sample.audited, sample.weights)
+        used, penalty = used & survives, penalty[survives[used]]
     fitted: Logit = ridge_logit(sample.matrix[:, used], sample.audited, sample.weights, penalty)
     slopes = np.zeros(used.size)
     slopes[used] = fitted.slopes
@@ -169,7 +194,8 @@ def trial(sample: Sample, offered: Sequence[Candidate], seed: int) -> Trial:
     size = len(sample.audited)
     index = generator.permutation(size)[:CHOICE_ROWS]
     split = np.arange(index.size) % CHOICE_SPLITS
-    held_out = range(CHOICE_SPLITS) if size <= SPLIT_ONCE else range(1)
+    is_quick = size > SPLIT_ONCE or len(sample.kinds) > FEW_COLUMNS
+    held_out = range(1) if is_quick else range(CHOICE_SPLITS)
     losses: dict[str, float] = {}
     variance: dict[str, float] = {}
     for candidate in _affordable(offered, sample):

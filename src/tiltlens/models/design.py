@@ -172,23 +172,27 @@ def encoding(
     knots: int = KNOTS,
     most_levels: int = MODEL_LEVELS,
     multiplied: Set[str] | None = None,
+    smooth: Set[str] | None = None,
 ) -> Encoding:
     """Return the encoding learnt from the rows `index`; constant features take no column.
 
-    `multiplied` are the features whose products are columns too; by default all, where these are few enough.
+    `multiplied` are the features whose products are columns too, by default all, where these are few enough; `smooth`
+    those with squares and splines, by default all.
     """
     numeric, levels = [], []
     for name, column in table.items():
         values = np.asarray(column)[index]
         if values.dtype.kind == "f":
-            fitted = _numeric_column(name, values, np.isnan(np.asarray(column)).any(), knots)
+            bends = knots if smooth is None or name in smooth else 0
+            fitted = _numeric_column(name, values, np.isnan(np.asarray(column)).any(), bends)
             numeric += [fitted] if fitted is not None else []
         else:
             levels += [_level_columns(name, values, most_levels)]
     if not numeric and not any(column.count for column in levels):
         raise DataError("`features` must vary, got constant columns only.", "a group cannot be told from constants.")
     movable = [column.name for column in numeric] + [column.name for column in levels if column.count == 1]
-    products = _products(len(numeric), movable, multiplied)
+    squared = [place for place, column in enumerate(numeric) if smooth is None or column.name in smooth]
+    products = _products(squared, movable, multiplied)
     count = len(numeric) + sum(c.has_missing for c in numeric) + sum(c.count for c in levels)
     splines = sum(c.width for c in numeric)
     kinds = np.repeat(["linear", "bent", "spline"], [count, len(products), splines])
@@ -213,6 +217,8 @@ def _knots(known: Floats, most: int) -> tuple[Floats, int]:
 
     Two values, or quantiles that are too few, have no need of a spline or no use for it.
     """
+    if most == 0:
+        return np.empty(0), 1
     if np.unique(known[:5_000]).size <= KNOT_VALUES and (values := np.unique(known)).size <= KNOT_VALUES:
         return values if values.size > 2 else np.empty(0), 1
     quantiles = np.unique(np.quantile(known, np.linspace(0.0, 1.0, most)))
@@ -228,9 +234,11 @@ def _level_columns(name: str, codes: Integers, most: int) -> LevelColumns:
     return LevelColumns(name, rank_of, min(max(enough - 1, 0), most))
 
 
-def _products(numeric: int, movable: Sequence[str], multiplied: Set[str] | None) -> tuple[tuple[int, int], ...]:
+def _products(
+    squared: Sequence[int], movable: Sequence[str], multiplied: Set[str] | None
+) -> tuple[tuple[int, int], ...]:
     """Return the squares of numeric columns and the products of two features: of the named, or of all if few enough."""
-    squares = [(i, i) for i in range(numeric)]
+    squares = [(i, i) for i in squared]
     pairs = list(combinations(range(len(movable)), 2))
     if multiplied is not None:
         return tuple(squares + [(i, j) for i, j in pairs if movable[i] in multiplied and movable[j] in multiplied])
@@ -240,3 +248,17 @@ def _products(numeric: int, movable: Sequence[str], multiplied: Set[str] | None)
 def code_columns(table: Table) -> Booleans:
     """Return which features are codes of levels."""
     return np.array([np.asarray(column).dtype.kind != "f" for column in table.values()])
+
+
+def column_owners(table: Table, encoder: Encoding) -> Integers:
+    """Return the places in the table of the one or two features that own each column, (columns, 2)."""
+    place = {name: j for j, name in enumerate(table)}
+    numeric = [(place[column.name], column) for column in encoder.numeric]
+    levels = [(place[column.name], column) for column in encoder.levels]
+    single = [j for j, _ in numeric] + [j for j, column in numeric if column.has_missing]
+    single += [j for j, column in levels for _ in range(column.count)]
+    multiplied = [j for j, _ in numeric] + [j for j, column in levels if column.count == 1]
+    products = [(multiplied[i], multiplied[k]) for i, k in encoder.products]
+    splines = [j for j, column in numeric for _ in range(column.width)]
+    owners = [*((j, j) for j in single), *products, *((j, j) for j in splines)]
+    return np.array(owners, dtype=np.intp).reshape(-1, 2)

@@ -20,9 +20,10 @@ from tiltlens.engines.messages import first_line
 from tiltlens.errors import DataError, SupportError, TiltlensError
 from tiltlens.estimators.crossfit import Pairing, clipped_share, known_pairing, pairing
 from tiltlens.estimators.influence import Booleans, Integers, Rows, sums_by
-from tiltlens.limits import CLIP, FITTED_ROWS, MODEL_CHUNK, SEVERAL_PAIRINGS, TRIED_PARTS
+from tiltlens.limits import CLIP, FEW_COLUMNS, FITTED_ROWS, MODEL_CHUNK, MULTIPLIED, SEVERAL_PAIRINGS, TRIED_PARTS
 from tiltlens.models.candidates import (
     CANDIDATES,
+    WIDE_CANDIDATES,
     Candidate,
     FittedModel,
     Sample,
@@ -32,7 +33,7 @@ from tiltlens.models.candidates import (
     fit_candidate,
     trial,
 )
-from tiltlens.models.design import Encoding, Table, code_columns, encoded_rows, encoding
+from tiltlens.models.design import Encoding, Table, code_columns, column_owners, encoded_rows, encoding
 from tiltlens.paper.checks import Floats
 from tiltlens.progress import each, stage
 from tiltlens.threads import in_threads, steps_in_threads
@@ -153,7 +154,7 @@ def chosen_membership(
     table: Table,
     folds: int = 5,
     seed: int = 0,
-    offered: Sequence[Candidate] = CANDIDATES,
+    offered: Sequence[Candidate] | None = None,
 ) -> Membership:
     """Return cross-fitted membership by the candidate with the least bias.
 
@@ -167,7 +168,9 @@ def chosen_membership(
     sample, at = encoded_sample(rows, table, encoder, index), fold[index]
     parts = _parts(plan)
     everyone = tuple(range(folds))
-    tried = parts if rows.audited.size <= SEVERAL_PAIRINGS else parts[:TRIED_PARTS]
+    is_wide = len(encoder.kinds) > FEW_COLUMNS
+    tried = parts[:TRIED_PARTS] if is_wide or rows.audited.size > SEVERAL_PAIRINGS else parts
+    offered = offered or (WIDE_CANDIDATES if len(table) > MULTIPLIED else CANDIDATES)
 
     def own(part: Part) -> Sample:
         return sample if part == everyone else sample.rows(np.isin(at, part))
@@ -202,6 +205,7 @@ def encoded_sample(rows: Rows, table: Table, encoder: Encoding, index: Integers)
     return Sample(
         encoder.matrix(table, index),
         encoder.kinds,
+        column_owners(table, encoder),
         encoder.raw(table, index),
         code_columns(table),
         rows.audited[index],

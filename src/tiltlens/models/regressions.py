@@ -20,10 +20,12 @@ from tiltlens.limits import (
     REGRESSED_ROWS,
     RIDGE,
     SMALLEST_SHRINKAGE,
+    SMOOTH_FEATURES,
 )
 from tiltlens.models.design import Encoding, Table, code_columns, encoded_rows, encoding
 from tiltlens.models.logit import weighted_gram
 from tiltlens.models.membership import Membership, row_folds
+from tiltlens.models.screening import strongest
 from tiltlens.paper.checks import Floats
 from tiltlens.threads import steps_in_threads
 
@@ -58,22 +60,26 @@ class Regressor:
     """Ridge regression on all encoded columns, then a flexible fit to what it leaves.
 
     The flexible part is boosted trees or, where the features have few joint values, their cells' means, shrunk.
-    Features with more values than columns then have the means, shrunk, of what is left at each of their values.
+    Features with more values than columns then have the means, shrunk, of what is left at each of their values. Of many
+    features those that go most with the score, the `strong`, bend and are given to the trees.
     """
 
     table: Table
     encoder: Encoding
+    strong: frozenset[str]
     cells: Integers | None
     values: tuple[Integers, ...]
     weights: Floats
     seed: int
 
     @classmethod
-    def of(cls, table: Table, values: Mapping[str, Integers], weights: Floats, seed: int) -> Regressor:
+    def of(cls, table: Table, values: Mapping[str, Integers], outcome: Floats, weights: Floats, seed: int) -> Regressor:
         """Return the regressor on these features; `values` are the codes of all values of those that have codes."""
-        encoder = encoding(table, encoded_rows(len(weights), seed))
+        index = encoded_rows(len(weights), seed)
+        smooth = strongest(table, (outcome,), weights, index, SMOOTH_FEATURES)
+        encoder = encoding(table, index, smooth=smooth)
         many = tuple(values[one.name] for one in encoder.levels if int(values[one.name].max(initial=0)) > one.count)
-        return cls(table, encoder, joint_values(table), many, weights, seed)
+        return cls(table, encoder, frozenset(smooth), joint_values(table), many, weights, seed)
 
     def fitted(self, target: Floats, train: Integers, wanted: Integers) -> Floats:
         """Return the mean of `target` given the features at the rows `wanted`, learnt from the rows `train`."""
@@ -94,8 +100,9 @@ class Regressor:
         return means
 
     def _trees(self, train: Integers, left: Floats, w: Floats) -> Predictor:
-        trees = boosted_trees(self.encoder.raw(self.table, train), code_columns(self.table), left, w, self.seed)
-        return lambda rows: np.asarray(trees.predict(self.encoder.raw(self.table, rows)))
+        table = {name: column for name, column in self.table.items() if name in self.strong}
+        trees = boosted_trees(self.encoder.raw(table, train), code_columns(table), left, w, self.seed)
+        return lambda rows: np.asarray(trees.predict(self.encoder.raw(table, rows)))
 
 
 def cell_means(cells: Integers, train: Integers, left: Floats, w: Floats) -> Predictor:
@@ -172,7 +179,7 @@ def expectations(
     Where the membership is given, not fitted, each fold's model is fitted on all others.
     """
     omega = 0.5 * (rows.audited_share + rows.reference_share)
-    regressor = Regressor.of(table, values, omega * omega.size, seed)
+    regressor = Regressor.of(table, values, outcome, omega * omega.size, seed)
     if membership is None or membership.is_known:
         fold = row_folds(rows.audited, folds, seed)
         expected = np.empty(outcome.size)

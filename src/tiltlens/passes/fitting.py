@@ -17,7 +17,7 @@ from tiltlens.estimators.influence import Booleans, Integers, Population, Rows
 from tiltlens.estimators.outputs import Scores
 from tiltlens.estimators.ridges import FoldRidges
 from tiltlens.estimators.sets import CellSets, RidgeSets
-from tiltlens.limits import CELL_SET_ROWS, FOLDS, GRAM_WORK, MOST_CELL_FEATURES, SHOWN_ROWS
+from tiltlens.limits import CELL_SET_ROWS, FEWEST_SHOWN, FOLDS, GRAM_WORK, MOST_CELL_FEATURES, SHOWN_ROWS, WIDE_FEATURES
 from tiltlens.models.basis import basis_grams, basis_of, pooled_features
 from tiltlens.models.design import Table
 from tiltlens.models.features import design_columns, flag_separating
@@ -77,7 +77,7 @@ def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSe
     values = {one: _all_values(one, column, cells) for one, column in table.items()}
     with stage(MEMBERSHIP, REGRESSIONS, "regressions"):
         expected = _expectations(sample, table, values, outcome.column, membership, settings)
-    shown = _shown_rows(sample.audited)
+    shown = _shown_rows(sample.audited, len(table))
     with stage(REGRESSIONS, 1.0, "regressions"):
         sets = _sets(sample, outcome.column, cells, values, membership, shown, settings)
     return Evidence(
@@ -203,10 +203,14 @@ def _expectations(
     return expectations(sample, table, values, outcome, membership, settings.folds, settings.seed)
 
 
-def _shown_rows(audited: Booleans) -> Integers:
+def _shown_rows(audited: Booleans, features: int) -> Integers:
     """Return the places of all rows, or of evenly many of each group; their order tells nothing about them."""
     places = [np.flatnonzero(group) for group in (audited, ~audited)]
-    quota = group_quota({str(group): one.size for group, one in enumerate(places)}, SHOWN_ROWS)
+    most = max(SHOWN_ROWS // (1 + features // WIDE_FEATURES), FEWEST_SHOWN)
+    quota = group_quota({str(group): one.size for group, one in enumerate(places)}, most)
+        {str(group): one.size for group, one in enumerate(places)},
+        max(SHOWN_ROWS // (1 + features // WIDE_FEATURES), FEWEST_SHOWN),
+    )
     evenly = [one[np.linspace(0, one.size, min(quota, one.size), endpoint=False).astype(np.intp)] for one in places]
     return np.sort(np.concatenate(evenly))
 

@@ -49,7 +49,7 @@ class Comparison:
     Attributes
     ----------
     rows
-        How many people of either group there are, and how many rows the sample has.
+        How many people of either group there are.
     gap
         Mean score of the audited group minus that of the reference.
     impact_ratio

@@ -6,10 +6,16 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from tiltlens.views.formats import count, interval, label, number, percent, points
+from tiltlens.views.formats import Shown, count, interval, label, minus, points, ratio, whole
 from tiltlens.views.rule_lines import does_not_decide, rows_read, rule_lines, title, unknown_people
 
-SHOWN = ("gap", "impact_ratio", "output_divergence", "input_divergence", "descent_rate", "unexplained")
+SHOWN: dict[str, tuple[str, Shown]] = {
+    "gap": ("difference, in points", points),
+    "impact_ratio": ("favourable rates, audited ÷ reference", ratio),
+    "adverse_impact_ratio": ("adverse impact ratio of decisions", ratio),
+    "shortfall": ("people affected", whole),
+    "unexplained": ("left between people alike in all listed features, in points", points),
+}
 FEATURES = 10
 
 
@@ -23,22 +29,33 @@ def comparison_html(c: dict[str, Any]) -> str:
     who = f"{escape(label(c['audited']))} ({count(c['rows']['audited'])}, audited)"
     other = f"{escape(label(c['reference']))} ({count(c['rows']['reference'])}, reference)"
     estimates = [
-        (name.replace("_", " "), number(c[name]["value"]), interval(c[name]["low"], c[name]["high"]))
-        for name in SHOWN
+        (words, shown(c[name]["value"]), interval(c[name]["low"], c[name]["high"], shown))
+        for name, (words, shown) in SHOWN.items()
         if c[name] is not None
     ]
     features = [
-        (label(row["feature"]), points(row["gap"]), percent(row["share"]), row["verdict"]) for row in c["proxies"]
+        (label(row["feature"]), _banded(row, "gap"), _banded(row, "joint"), row["verdict"], label(row["reason"], 200))
+        for row in c["proxies"]
     ]
     more = len(features) - FEATURES
     rest = f"<p>and {more} more features in <code>.proxies</code></p>" if more > 0 else ""
     return (
         f"<div><p><b>{who}</b> against <b>{other}</b></p>"
         + _table(("quantity", "value", "interval"), estimates)
-        + _table(("feature", "points of the gap", "share of the correction", "verdict"), features[:FEATURES])
+        + _table(("feature", "points by itself", "with the others", "verdict", "why"), features[:FEATURES])
         + rest
+        + (
+            f"<ul>{''.join(f'<li>{escape(minus(label(note, 1000)))}</li>' for note in c['notes'])}</ul>"
+            if c["notes"]
+            else ""
+        )
         + "</div>"
     )
+
+
+def _banded(row: dict[str, Any], name: str) -> str:
+    ends = interval(row[f"{name}_low"], row[f"{name}_high"], points)
+    return points(row[name]) if row[f"{name}_low"] is None else f"{points(row[name])} ({ends})"
 
 
 def rule_tables_html(summary: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from tiltlens.views.figures.theme import AUDITED, FAINT, QUIET, WIDTH, altair
 from tiltlens.views.figures.words import GROUP, labels
 from tiltlens.views.formats import label, percent
 
-MEANING = "correction f̃: to become rarer ← 0 → more common"
+MEANING = "correction f̃: over-represented ← 0 → under-represented"
 LOW, HIGH = -4.0, 4.0  # the ends of the bins are open
 ROW = 78
 SHORT = 22  # letters of a value's name, to leave room for its people
@@ -35,8 +35,8 @@ def correction_distribution(comparison: Record, position_index: int | None = Non
     name = label(comparison["audited"], GROUP)
     where = dial_words(comparison, place)
     description = (
-        f"Histogram of the correction function over the audited group, {where}. Records right of 0 would have to "
-        "become more common among them, records left of 0 rarer."
+        f"Histogram of the correction function over the audited group, {where}. Profiles right of 0 are "
+        "under-represented among them, those left of 0 over-represented."
     )
     note = WITHHELD if None in shares else ""
     chart = _histogram(_domain(_ever_used(found)))

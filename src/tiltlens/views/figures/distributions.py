@@ -8,7 +8,7 @@ from tiltlens.views.figures.figure import Figure, data, figure, nothing
 from tiltlens.views.figures.reading import Record, means
 from tiltlens.views.figures.theme import AUDITED, QUIET, REFERENCE, WIDTH, altair
 from tiltlens.views.figures.words import groups, versus
-from tiltlens.views.formats import percent, short_number
+from tiltlens.views.formats import percent
 
 HIDDEN = "withheld: 1 to 9 people, or told by them"  # a bin of any size, if small ones would follow from it
 WITHHELD = f"✕ {HIDDEN}"
@@ -23,14 +23,14 @@ def outputs(comparison: Record) -> Figure:
     if not any(record["share"] for record in records):
         return nothing(title, NO_SHAPE)
     marked = [
-        {"group": group, "mean": mean, "text": f"mean {short_number(mean)}", "side": side}
+        {"group": group, "mean": mean, "text": f"mean {percent(mean)}", "side": side}
         for group, mean, side in (("audited", audited, 1), ("reference", reference, -1))
     ]
     description = (
         f"{versus(comparison)}. Back-to-back histograms of the score: the audited group above, the reference group "
-        f"below. The mean scores are {short_number(audited)} and {short_number(reference)}."
+        f"below. The mean scores are {percent(audited)} and {percent(reference)}."
     )
-    chart = _mirrored(comparison, records, "score, from 0 to 1", [0.0, 1.0], marked)
+    chart = _mirrored(comparison, records, "score", [0.0, 1.0], marked)
     return figure(chart, records, title, description, _note(records))
 
 
@@ -79,6 +79,8 @@ def _mirrored(
         seen = [end for record in records if record["share"] != 0 for end in (record["from"], record["to"])]
         domain = [min(seen), max(seen)]
     x = alt.X("from:Q", title=axis, scale=alt.Scale(domain=domain, nice=False, clamp=True))
+    if marked:  # means are of scores, which are rates
+        x.axis = alt.Axis(format=".0%")
     percents = alt.Axis(labelExpr="format(abs(datum.value), '.0%')", tickCount=5)
     colour = alt.Color(
         "group:N", scale=alt.Scale(domain=["audited", "reference"], range=[AUDITED, REFERENCE]), legend=None

@@ -8,7 +8,7 @@ from tiltlens.views.figures.figure import Figure, figure, nothing
 from tiltlens.views.figures.reading import Record, features, means
 from tiltlens.views.figures.theme import INK, QUIET, WIDTH, altair
 from tiltlens.views.figures.words import groups, labels, versus
-from tiltlens.views.formats import interval, points, short_number
+from tiltlens.views.formats import interval, percent, points
 
 STRONGEST = 12
 ROOM = 66  # pixels right of the last bar, for its text, however narrow the page
@@ -32,8 +32,8 @@ def waterfall(comparison: Record) -> Figure:
     records = [_mean(names[1], reference), *records, _mean(names[0], audited)]
     parts = ", ".join(f"{record['label']} {record['text']}" for record in _labelled(records))
     description = (
-        f"{versus(comparison)}. Steps from the reference group's mean score, {short_number(reference)}, to the audited "
-        f"group's, {short_number(audited)}, in points (hundredths of the score): {parts}."
+        f"{versus(comparison)}. Steps from the reference group's mean score, {percent(reference)}, to the audited "
+        f"group's, {percent(audited)}, in points (hundredths of the score): {parts}."
     )
     note = "Shapley values, in points (hundredths of the score)"
     ends = "lines: intervals" if any(record["low"] is not None for record in records) else ""

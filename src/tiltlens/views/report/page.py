@@ -15,6 +15,7 @@ from tiltlens.views.figures.distributions import HIDDEN
 from tiltlens.views.figures.reading import dial_place
 from tiltlens.views.figures.theme import vl_convert
 from tiltlens.views.json_file import write_text
+from tiltlens.views.ratios import against_four_fifths, is_of_decisions, ratio_name
 from tiltlens.views.report import sections, words
 from tiltlens.views.verdicts import verdict_of
 
@@ -23,11 +24,14 @@ DIGITS = 10
 FORMATS = (
     formats.number,
     formats.short_number,
+    formats.ratio,
     formats.signed,
-    formats.tenths,
     formats.points,
+    formats.size,
     formats.percent,
     formats.share,
+    formats.whole,
+    formats.minus,
     formats.interval,
     formats.interval_name,
     formats.count,
@@ -54,6 +58,8 @@ def page(summary: dict[str, Any]) -> str:
         .render(
             audit=summary,
             words=words,
+            is_decisions=is_of_decisions(summary),
+            ratio_name=ratio_name(summary),
             pictured=sections.PICTURED,
             dial_place=dial_place,
             dial_rows=sections.DIAL_ROWS,
@@ -80,7 +86,7 @@ def _environment() -> Any:
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     shown = {function.__name__: function for function in FORMATS}
     environment.filters |= shown
-    environment.globals |= shown | {"verdict_of": verdict_of}
+    environment.globals |= shown | {"verdict_of": verdict_of, "against_four_fifths": against_four_fifths}
     return environment
 
 

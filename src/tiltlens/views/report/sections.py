@@ -13,11 +13,12 @@ from tiltlens.views.figures.reading import dial_place
 from tiltlens.views.formats import label
 from tiltlens.views.report import words
 
+FIRST = 5  # features of the first screen
 PICTURED = 8  # groups with pictures, profiles and a dial: the page must stay small
 DIAL_ROWS = 25  # features whose shares follow the dial
 CORRECTION = (
-    "Histogram of the correction function over the audited group, at the position of the dial. Records right of 0 "
-    "would have to become more common among them, records left of 0 rarer."
+    "Histogram of the correction function over the audited group, at the position of the dial. Profiles right of 0 are "
+    "under-represented among them, those left of 0 over-represented."
 )
 
 
@@ -50,6 +51,7 @@ class Section:
     c: dict[str, Any]
     found: list[str]
     sure: list[str]
+    trust: list[words.Doubt]
     drawings: dict[str, Drawing]
 
 
@@ -62,15 +64,20 @@ def section(summary: dict[str, Any], place: int, name: str) -> Section:
     """Return the part of the page about one audited group; beyond the first few groups, without pictures."""
     c, settings = summary["comparisons"][name], summary["settings"]
     drawings = _drawings(c, place, settings) if place < PICTURED else {}
-    return Section(place, name, c, words.found_words(c, settings), words.sure_words(c), drawings)
+    return Section(
+        place, name, c, words.found_words(summary, c), words.sure_words(c), words.trust(summary, c), drawings
+    )
 
 
 def _drawings(c: dict[str, Any], place: int, settings: dict[str, Any]) -> dict[str, Drawing]:
     position = dial_place(c)
-    drawn = {
+    limit = settings["materiality"]
+    drawn = {"first": figures.features(c, limit, FIRST)} if place == 0 else {}
+    drawn |= {
         "outputs": figures.outputs(c),
+        "features": figures.features(c, limit),
         "waterfall": figures.waterfall(c),
-        "map": figures.proxy_map(c, settings["materiality"]),
+        "map": figures.proxy_map(c, limit),
         "shares": figures.shares(c),
         "ways": figures.ways(c),
         "correction": figures.correction_distribution(c, position),
@@ -122,6 +129,7 @@ def _feature(c: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
         "name": label(row["feature"], 200),
         "direction": label(row["direction"], 400),
         "notes": label(row["notes"], 400),
+        "reason": label(row["reason"], 400),
         "values": values,
     }
 

@@ -3,49 +3,213 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from tiltlens.views.formats import interval, interval_name, label, number, p_value, percent
-from tiltlens.views.verdicts import NOTHING, OPEN, PROXY, VERDICTS, Verdict, verdict_of
+from tiltlens.views.figures.reading import means
+from tiltlens.views.formats import (
+    count,
+    interval,
+    interval_name,
+    label,
+    p_value,
+    percent,
+    points,
+    ratio,
+    size,
+    whole,
+)
+from tiltlens.views.ratios import against_four_fifths, four_fifths_words, is_of_decisions
+from tiltlens.views.verdicts import EVIDENCE, NOTHING, OPEN, PROXY, THE_GROUP, VERDICTS, Verdict, verdict_of
 
 MOST_NAMED = 6
+HEADLINED = 3  # features that the first sentence names
 
 DOES_NOT_SHOW = (
     "It shows associations under this one model and these data. It shows no cause, and is no verdict on a model, a "
     "decision or a person.",
-    "Proxy evidence is a reason to look at a feature: it reveals the group, moves the score, and the two go "
+    "Proxy evidence is a reason to look at a feature: it differs between the groups, moves the score, and the two go "
     "together. Whether the feature is legitimate is not a statistical question.",
     "That the data cannot tell is an answer of its own. It never means that there is no difference.",
-    "The correction says in which direction inputs would have to move for the groups to meet, near where they are now. "
-    "It is not a plan to change anybody.",
     "It rests on the group labels, scores and features that were supplied. Errors in them are errors here.",
 )
 
 GLOSSARY = {
     "audited, reference": "The group looked at, and the group it is compared with.",
-    "score": "The number a model gives a person, between 0 and 1; its mean is the expected rate of that outcome.",
-    "favourable rate": "How often a group gets the outcome that a person wants.",
-    "gap": "Mean score of the audited group minus that of the reference group.",
-    "impact ratio": "Favourable rate of the audited group divided by that of the reference group.",
-    "shortfall": "How many more audited people would have the favourable outcome at the reference group's rate.",
+    "score": "The number a model gives a person, from 0 to 100 %; its mean is the expected rate of that outcome.",
+    "points": "Percentage points: hundredths of the score.",
+    "favourable rate": "How often a group gets the outcome that a person wants; of scores, how often it may expect it.",
+    "difference, gap": "Mean score of the audited group minus that of the reference group, in points.",
+    "impact ratio": "Favourable rate of the audited group divided by that of the reference group; of scores, a ratio "
+    "of mean scores.",
+    "adverse impact ratio": "The lower of two rates of decisions divided by the higher. Four fifths (0.80) is a line "
+    "drawn for it, not for scores.",
+    "people affected, shortfall": "How many more audited people would have the favourable outcome at the reference "
+    "group's rate.",
     "interval": "A range that holds the true value in the stated share of samples such as this one.",
-    "points of the gap": "What a feature's different distribution in the two groups carries of the gap, in hundredths "
-    "of the score. Features overlap, so these do not add up; their Shapley version does.",
-    "reveals": "How far apart the two groups are in this feature: 0 when it is distributed alike.",
-    "drives": "How far the mean score moves along this feature within the audited group.",
-    "alignment": "Whether what reveals the group is what drives the score: 1 or −1 when fully, 0 when not at all. "
-    "Points of the gap are reveals × drives × alignment.",
+    "band": "Intervals of all features, alone and with the others, that hold at once in the stated share of samples. "
+    "Verdicts are read from them.",
+    "by itself": "What of the difference goes through the feature: how much smaller it is between people alike in this "
+    "feature. Features overlap, so these do not add up.",
+    "with the others": "What of the difference would be lost without the feature, all others being there. Nothing "
+    "where others carry the same; of the other sign where the feature offsets what others carry.",
+    "adding up": "The feature's part where all features are taken together (Shapley value). These parts, with what is "
+    "left between people alike in all listed features, add up to the difference.",
+    "left between people alike in all listed features": "The part of the difference that none of the features can "
+    "carry: the score knows the group in another way.",
+    "what counts": "The smallest number of points that matters to this audit (its materiality).",
+    "comparability check": "Whether people of each group have counterparts in the other, and whether the model of who "
+    "is in which group agrees with the data.",
+}
+
+FOR_STATISTICIANS = {
+    "reveals": "2·sd of the chance of being audited given the feature, both groups weighing the same: 0 when it is "
+    "distributed alike, 1 when it tells the group.",
+    "drives": "2·sd of the mean score by value of the feature, the group held fixed.",
+    "alignment": "Correlation of the two: 1 or −1 when what reveals the group is what drives the score. Points by "
+    "itself are reveals × drives × alignment.",
     "correction": "The direction in which the audited group's inputs would have to shift for the distance between the "
-    "groups to fall fastest. Positive where people would have to become more common, negative where rarer.",
-    "share, total share": "The part of the correction to be had by moving this feature's distribution alone; and the "
-    "part lost when it may not be moved.",
-    "unexplained": "The part of the gap between people with equal features: the score knows the group in another way.",
+    "groups to fall fastest, near where they are: positive for profiles that are under-represented, negative for "
+    "over-represented ones. It is not a plan to change anybody.",
+    "share": "The part of the correction to be had by moving this feature's distribution alone.",
     "membership model": "A model of who is in the audited group, from the features; needed to know how far apart the "
     "groups' inputs are.",
     "descent rate": "How fast a small step along the correction lowers the objective.",
     "divergence": "A distance between two distributions (Kullback–Leibler), in nats; 0 when they are equal.",
     "dial": "Whether the correction is asked to align the inputs of the groups (left), their outputs (right) or both.",
 }
+
+
+def headline(summary: dict[str, Any], c: dict[str, Any]) -> list[str]:
+    """Return the answer in a sentence or two: both groups' numbers, and the features that carry most."""
+    return [_numbers(summary, c), *_carriers(c)]
+
+
+def _numbers(summary: dict[str, Any], c: dict[str, Any]) -> str:
+    audited, reference = means(c)
+    who, other, gap = label(c["audited"]), label(c["reference"]), c["gap"]
+    is_low = label(summary["favourable"]) == "0" and isinstance(c["output"]["audited"], int | float)
+    if is_of_decisions(summary):
+        what = "Decision 1" if is_low or label(summary["favourable"]) == "1" else f"“{label(summary['favourable'])}”"
+        start = f"{what} is given to {percent(audited)} of {who} and to {percent(reference)} of {other}"
+    else:
+        start = f"The mean score of {who} is {percent(audited)}, that of {other} {percent(reference)}"
+    if gap["low"] is not None and gap["low"] <= 0 <= gap["high"]:
+        return f"{start}: these data cannot tell whether the two differ."
+    more = "more" if is_of_decisions(summary) else "higher"
+    less = "less" if is_of_decisions(summary) else "lower"
+    thing = "decision 0" if is_of_decisions(summary) else "a low score"
+    wanted = f", where {thing} is what a person wants" if is_low else ""
+    return f"{start}: {size(gap['value'])} points {more if gap['value'] > 0 else less}{wanted}."
+
+
+def _carriers(c: dict[str, Any]) -> Iterator[str]:
+    rows = c["proxies"]
+    if not rows:
+        return
+    for row in rows:
+        if verdict_of(row).kind == THE_GROUP:
+            yield f"Among the features is the group itself: {label(row['feature'], 40)}."
+            break
+    found = [row for row in rows if verdict_of(row).kind == EVIDENCE and row["gap"] is not None]
+    is_up = c["gap"]["value"] > 0
+    with_it = [row for row in found if (_strongest(row) > 0) == is_up]
+    against = [row for row in found if (_strongest(row) > 0) != is_up]
+    if with_it:
+        yield f"What carries most of it, in points: {_pointed(with_it)}."
+    if against:
+        yield f"What works against it, in points: {_pointed(against)}."
+    if not found:
+        is_open = any(verdict_of(row).kind == OPEN for row in rows)
+        yield "The data do not settle which features carry it." if is_open else "No feature carries a material part."
+
+
+def _strongest(row: dict[str, Any]) -> float:
+    """Return the points that a verdict speaks of: by itself or, where that is what was found, with the others."""
+    return float(row["gap"] if row["verdict"] == PROXY or row["joint"] is None else row["joint"])
+
+
+def _pointed(rows: list[dict[str, Any]]) -> str:
+    parts = [f"{label(row['feature'], 40)} ({points(_strongest(row))})" for row in rows[:HEADLINED]]
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+class Tile(NamedTuple):
+    """A number of the first screen: what it is, how large, and what to know of it."""
+
+    name: str
+    value: str
+    note: str
+
+
+def tiles(summary: dict[str, Any], c: dict[str, Any]) -> list[Tile]:
+    """Return the numbers of the first screen: both rates, their ratio, people affected."""
+    who, other, rates = label(c["audited"]), label(c["reference"]), c["favourable_rates"]
+    both = f"{percent(rates['audited']['value'])} · {percent(rates['reference']['value'])}"
+    found = [Tile("favourable rate", both, f"{who} · {other}")]
+    adverse = c["adverse_impact_ratio"]
+    if is_of_decisions(summary) and adverse is not None:
+        found.append(
+            Tile("adverse impact ratio", ratio(adverse["value"]), _noted(adverse, against_four_fifths(adverse)))
+        )
+    elif not is_of_decisions(summary) and c["impact_ratio"] is not None:
+        note = _noted(c["impact_ratio"], "audited ÷ reference")
+        found.append(Tile("ratio of mean scores", ratio(c["impact_ratio"]["value"]), note))
+    return [*found, _affected(c)]
+
+
+def _noted(found: dict[str, Any], words: str) -> str:
+    return words if found["low"] is None else f"{words}; {interval(found['low'], found['high'], ratio)}"
+
+
+def _affected(c: dict[str, Any]) -> Tile:
+    found, who, other = c["shortfall"], label(c["audited"]), label(c["reference"])
+    is_more = found["value"] < 0
+    what = f"{'fewer' if is_more else 'more'} {who} would have the favourable outcome at the rate of {other}"
+    ends = (found["low"], found["high"])
+    if ends[0] is not None and ends[1] is not None:
+        low, high = sorted((-ends[0], -ends[1])) if is_more else ends
+        what += f"; {interval(low, high, whole)}"
+        what += ", which may be none" if low <= 0 <= high else ""
+    return Tile("people affected", whole(abs(found["value"])), what)
+
+
+class Doubt(NamedTuple):
+    """What to know before the numbers are trusted."""
+
+    text: str
+    is_warning: bool
+    is_of_group: bool = True  # or of the whole audit
+
+
+def trust(summary: dict[str, Any], c: dict[str, Any]) -> list[Doubt]:
+    """Return how far to trust a comparison, a short line each."""
+    rows, found = c["proxies"], c["balance"]
+    lines = [Doubt(f"{count(c['rows']['audited'])} and {count(c['rows']['reference'])} people", False)]
+    if c["equal_outputs"] is None:
+        lines.append(Doubt("plug-in values: no intervals, no verdicts", True))
+    else:
+        p = c["equal_outputs"]["p_value"]
+        is_chance = p >= 1 - summary["settings"]["confidence"]
+        lines.append(Doubt(f"{'may be chance' if is_chance else 'more than chance'} ({p_value(p)})", is_chance))
+    if found is not None:
+        text = "comparability check passed" if found["is_adequate"] else "comparability check failed"
+        lines.append(Doubt(text, not found["is_adequate"]))
+    unsettled = sum(verdict_of(row).kind == OPEN for row in rows)
+    lines += [Doubt(f"{unsettled} of {len(rows)} features not settled", True)] if unsettled else []
+    noted = sum(bool(row["notes"]) for row in rows)
+    lines += [Doubt(f"{noted} of {len(rows)} features pooled, cut into bins or left out", False)] if noted else []
+    lines += [Doubt(f"{len(c['notes'])} to know, below", True)] if c["notes"] else []
+    if not summary["provenance"]["stated"]:
+        lines.append(Doubt("nothing stated of data and model", True, False))
+    return lines
+
+
+def strongest_words(c: dict[str, Any]) -> str:
+    """Return the strongest feature of a comparison with its verdict, for the table of groups."""
+    if not c["proxies"]:
+        return "–"
+    row = c["proxies"][0]
+    return f"{label(row['feature'], 40)}: {points(row['gap'])}, {row['verdict']}"
 
 
 def audited_words(summary: dict[str, Any]) -> list[str]:
@@ -82,9 +246,10 @@ def favourable_words(summary: dict[str, Any]) -> str:
     return f"the outcome “{outcome}”"
 
 
-def found_words(c: dict[str, Any], settings: dict[str, Any]) -> list[str]:
+def found_words(summary: dict[str, Any], c: dict[str, Any]) -> list[str]:
     """Return what was found about one audited group, a sentence each."""
-    return [_gap(c, settings), *_rates(c), *_features(c, settings), *_unexplained(c, settings)]
+    settings = summary["settings"]
+    return [_gap(c, settings), *_rates(summary, c), *_features(c, settings), *_unexplained(c, settings)]
 
 
 def _gap(c: dict[str, Any], settings: dict[str, Any]) -> str:
@@ -94,35 +259,36 @@ def _gap(c: dict[str, Any], settings: dict[str, Any]) -> str:
     ends = _ends(gap, settings)
     if gap["low"] <= 0 <= gap["high"]:
         return (
-            f"These data cannot tell whether the mean scores of {who} and {reference} differ: the gap is "
-            f"{number(gap['value'])} ({ends})."
+            f"These data cannot tell whether the mean scores of {who} and {reference} differ: the difference is "
+            f"{points(gap['value'])} points ({ends})."
         )
-    return f"{_difference(c)} (gap {number(gap['value'])}, {ends})."
+    return f"{_difference(c)} ({ends})."
 
 
 def _difference(c: dict[str, Any]) -> str:
     value, who, reference = c["gap"]["value"], label(c["audited"]), label(c["reference"])
     if value == 0:
         return f"The mean scores of {who} and {reference} are equal in these data"
-    return (
-        f"The mean score of {who} is {number(abs(value))} {'higher' if value > 0 else 'lower'} than that of {reference}"
-    )
+    side = "higher" if value > 0 else "lower"
+    return f"The mean score of {who} is {size(value)} points {side} than that of {reference}"
 
 
 def _ends(estimate: dict[str, Any], settings: dict[str, Any]) -> str:
-    return f"{interval_name(settings['confidence'])} {interval(estimate['low'], estimate['high'])}"
+    return f"{interval_name(settings['confidence'])} {interval(estimate['low'], estimate['high'], points)}"
 
 
-def _rates(c: dict[str, Any]) -> Iterator[str]:
-    ratio, rates = c["impact_ratio"], c["favourable_rates"]
-    if ratio is None:
+def _rates(summary: dict[str, Any], c: dict[str, Any]) -> Iterator[str]:
+    found, rates = c["impact_ratio"], c["favourable_rates"]
+    if found is None:
         return
-    ends = "" if ratio["low"] is None else f" (interval {interval(ratio['low'], ratio['high'], percent)})"
+    ends = "" if found["low"] is None else f" (interval {interval(found['low'], found['high'], percent)})"
     yield (
-        f"The favourable outcome is {percent(ratio['value'])} as frequent among {label(c['audited'])} as among "
+        f"The favourable outcome is {percent(found['value'])} as frequent among {label(c['audited'])} as among "
         f"{label(c['reference'])}{ends}: {percent(rates['audited']['value'])} against "
         f"{percent(rates['reference']['value'])}."
     )
+    if is_of_decisions(summary) and c["adverse_impact_ratio"] is not None:
+        yield four_fifths_words(c["adverse_impact_ratio"], summary["settings"]["confidence"])
 
 
 def _features(c: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]:
@@ -133,16 +299,16 @@ def _features(c: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]:
     kinds = {verdict_of(row).kind for row in c["proxies"]}
     for verdict, rows in given.items():
         if rows:
-            opening = verdict_of(rows[0]).opening.replace("{materiality}", number(settings["materiality"]))
+            opening = verdict_of(rows[0]).opening.replace("{materiality}", size(settings["materiality"]))
             yield f"{label(opening, 200)}: {_named(rows, has_points=verdict == PROXY)}."
         elif verdict == PROXY and NOTHING in kinds and OPEN not in kinds:
-            yield "No single feature shows proxy evidence."
+            yield "No feature carries a material part of the difference by itself."
 
 
 def _named(rows: list[dict[str, Any]], has_points: bool) -> str:
     names = [label(row["feature"], 40) for row in rows[:MOST_NAMED]]
     if has_points:
-        names = [f"{name} ({100 * row['gap']:+z.1f})" for name, row in zip(names, rows, strict=False)]
+        names = [f"{name} ({points(row['gap'])} points)" for name, row in zip(names, rows, strict=False)]
     rest = f" and {len(rows) - MOST_NAMED} more" if len(rows) > MOST_NAMED else ""
     return ", ".join(names) + rest
 
@@ -157,14 +323,18 @@ def _unexplained(c: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]:
     left, limit = c["unexplained"], settings["materiality"]
     if left is None or left["low"] is None:
         return
-    start = f"Between people with equal features {number(left['value'])} ({_ends(left, settings)}) of the gap is left"
+    if left["low"] == left["high"] == 0:
+        yield "Between people alike in all listed features nothing is left: the model makes the score from them."
+        return
+    start = (
+        f"Between people alike in all listed features {points(left['value'])} points ({_ends(left, settings)}) are left"
+    )
     is_sure = left["low"] > 0 or left["high"] < 0
     is_small = -limit <= left["low"] and left["high"] <= limit
-    if is_sure:
-        size = ", though by less than what is material" if is_small else ""
-        yield f"{start}: the score depends on the group beyond these features{size}{_doubts(c)}."
+    if is_sure and not is_small:
+        yield f"{start}: the score depends on the group beyond these features{_doubts(c)}."
     elif is_small:
-        yield f"{start}, which is not material: no sign of another way in."
+        yield f"{start}, less than what counts: no sign of another way in."
     else:
         yield f"{start}: these data cannot tell whether there is another way in."
 
@@ -172,7 +342,7 @@ def _unexplained(c: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]:
 def _doubts(c: dict[str, Any]) -> str:
     """Return what else a dependence may be owed to."""
     is_inadequate = c["balance"] is not None and not c["balance"]["is_adequate"]
-    blamed = ", unless the membership model is to blame, which is inadequate" if is_inadequate else ""
+    blamed = ", unless too few comparable people are to blame (the comparability check failed)" if is_inadequate else ""
     return blamed + (" (see also “To know” below)" if c["notes"] else "")
 
 
@@ -186,9 +356,10 @@ def sure_words(c: dict[str, Any]) -> list[str]:
         lines.append(f"Test of equal outputs: {tested} (how often chance alone would make a difference as large).")
     found = c["balance"]
     if found is not None and found["is_adequate"]:
-        lines.append(
-            "The checks of the membership model, on which shares and the correction rest, found nothing amiss."
-        )
+        lines.append("The comparability check found nothing amiss.")
     elif found is not None:
-        lines.append("The membership model is inadequate, so shares and verdicts that rest on it are in doubt.")
+        lines.append(
+            "The comparability check failed, for the reasons in “For statisticians”: what is said of people alike in "
+            "all listed features, and all that is said there, is in doubt."
+        )
     return lines

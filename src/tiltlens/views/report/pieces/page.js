@@ -11,8 +11,9 @@
     for (const child of children) element.append(child);
     return element;
   };
-  const percent = (share, digits = 1) => (share === null ? "–" : `${(100 * share).toFixed(digits)} %`);
-  const fixed = (value, digits = 3) => (value === null ? "–" : value.toFixed(digits));
+  const minus = (text) => text.replace("-", "\u2212");
+  const percent = (share, digits = 1) => (share === null ? "–" : minus(`${(100 * share).toFixed(digits)} %`));
+  const fixed = (value, digits = 3) => (value === null ? "–" : minus(value.toFixed(digits)));
   const clamp = (value) => Math.min(Math.max(value, 0), 1);
 
   const turns = {};
@@ -126,21 +127,45 @@
       const cells = [
         make("th", { scope: "row" }, label),
         make("td", { class: "pair" }, people(value.share_audited, value.n, "audited"), people(value.share_reference, value.n_reference, "reference")),
-        make("td", {}, fixed(value.score)),
-        make("td", { "data-mean": mean === null ? "" : mean }, box(value, at, position), mean === null ? "–" : `mean ${mean.toFixed(2)}`),
+        make("td", {}, percent(value.score)),
+        make("td", { class: "expert", "data-mean": mean === null ? "" : mean }, box(value, at, position), mean === null ? "–" : `mean ${fixed(mean, 2)}`),
       ];
-      if (hasMoved) cells.push(make("td", {}, percent(value.share_moved)));
+      if (hasMoved) cells.push(make("td", { class: "expert" }, percent(value.share_moved)));
       return make("tr", {}, ...cells);
     });
     if (!rows.length) rows.push(make("tr", {}, make("td", { colspan: head.length }, "left out to keep this page small")));
     const table = make("table", {},
-      make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { scope: "col" }, text)))),
+      make("thead", {}, make("tr", {}, ...head.map((text, i) => make("th", i > 2 ? { scope: "col", class: "expert" } : { scope: "col" }, text)))),
       make("tbody", {}, ...rows));
-    const direction = make("p"); direction.textContent = feature.direction + (feature.notes ? ` (${feature.notes})` : "");
+    const direction = make("p"); direction.textContent = `${feature.direction}; ${feature.reason}${feature.notes ? ` (${feature.notes})` : ""}`;
     panel.replaceChildren(make("header", {}, heading, close), direction,
       make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Profile" }, table));
     panel.hidden = false;
   };
+
+  // Folded parts keep their width, so that pictures in them are drawn as they will be seen, and print unfolded.
+  document.documentElement.classList.add("folding");
+  const unfold = (fold, isOpen) => {
+    fold.classList.toggle("open", isOpen);
+    fold.querySelector(".folder").setAttribute("aria-expanded", isOpen);
+  };
+  for (const fold of document.querySelectorAll(".fold"))
+    fold.querySelector(".folder").addEventListener("click", () => unfold(fold, !fold.classList.contains("open")));
+  const unfoldTarget = () => {
+    const target = document.getElementById(location.hash.slice(1));
+    const fold = target?.matches("section.comparison") ? target.querySelector(".fold") : null;
+    if (fold) unfold(fold, true);
+  };
+  window.addEventListener("hashchange", unfoldTarget);
+  unfoldTarget();
+
+  // What is wider than its frame says so.
+  const cue = () => {
+    for (const frame of document.querySelectorAll(".scroll, .frame")) frame.classList.toggle("cut", frame.scrollWidth > frame.clientWidth + 1);
+  };
+  for (const frame of document.querySelectorAll(".scroll, .frame"))
+    frame.after(make("p", { class: "cue", "aria-hidden": "true" }, "scroll sideways for more →"));
+  new ResizeObserver(cue).observe(document.body);
 
   for (const section of document.querySelectorAll("section.comparison")) {
     const place = section.dataset.place, part = data.comparisons[place];
