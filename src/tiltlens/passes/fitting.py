@@ -208,9 +208,6 @@ def _shown_rows(audited: Booleans, features: int) -> Integers:
     places = [np.flatnonzero(group) for group in (audited, ~audited)]
     most = max(SHOWN_ROWS // (1 + features // WIDE_FEATURES), FEWEST_SHOWN)
     quota = group_quota({str(group): one.size for group, one in enumerate(places)}, most)
-        {str(group): one.size for group, one in enumerate(places)},
-        max(SHOWN_ROWS // (1 + features // WIDE_FEATURES), FEWEST_SHOWN),
-    )
     evenly = [one[np.linspace(0, one.size, min(quota, one.size), endpoint=False).astype(np.intp)] for one in places]
     return np.sort(np.concatenate(evenly))
 
