@@ -17,10 +17,9 @@ from click.testing import CliRunner
 from tests.browser import opened
 from tests.views.summaries import audited, people
 
-import tiltlens as tl
+from tiltlens.audit import audit
 from tiltlens.cli import main
 from tiltlens.errors import DataError
-from tiltlens.results.disclosure import withheld
 from tiltlens.views.report.page import page, write_report
 
 pytestmark = pytest.mark.browser
@@ -51,7 +50,7 @@ def hostile():
     columns = {name: np.array(HOSTILE)[random.integers(0, len(HOSTILE), rows)] for name in HOSTILE}
     scores = random.random(rows)
     stated = {name[:200]: name[:200] for name in HOSTILE}
-    return tl.audit(pl.DataFrame(columns), group=group, scores=scores, provenance=stated)
+    return audit(pl.DataFrame(columns), group=group, scores=scores, provenance=stated)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +66,14 @@ def shown(report, browser):
         yield tab
 
 
+def unfold(tab, place=0):
+    """Open the part for statisticians, where the dial is."""
+    if tab.locator(f"#expert-{place}.open").count() == 0:
+        tab.click(f"#expert-{place} > .folder")
+
+
 def turn(tab, position):
+    unfold(tab)
     tab.eval_on_selector(
         "input[type=range]", "(dial, at) => { dial.value = at; dial.dispatchEvent(new Event('input')) }", position
     )
@@ -84,9 +90,11 @@ def test_numbers_in_plain_words_and_tables_are_those_of_the_library(shown):
     gap = shown.locator("table.estimates tbody tr").nth(0).locator("td[data-value]")
     assert float(gap.get_attribute("data-value")) == pytest.approx(c.gap.value, abs=1e-12)
     words = shown.locator("#words").inner_text()
-    assert f"{abs(c.gap.value):.4f} {'higher' if c.gap.value > 0 else 'lower'}" in words
+    assert f"{100 * abs(c.gap.value):.1f} points {'higher' if c.gap.value > 0 else 'lower'}" in words
     for row in c.proxies.to_dicts():
-        assert row["verdict"] in shown.locator("table.drivers tr", has_text=row["feature"]).first.inner_text()
+        text = shown.locator("table.drivers tr", has_text=row["feature"]).first.inner_text()
+        for part in (row["verdict"], row["reason"], f"{100 * row['gap']:+.2f}", f"{100 * row['joint']:+.2f}"):
+            assert part.replace("-", "−") in text.replace("-", "−")
     assert "credit 3.1" in shown.locator("#origin").inner_text()
     assert cross_fitted().provenance.data_sha256 in shown.locator("#origin").inner_text()
 
@@ -167,10 +175,7 @@ def test_the_pages_script_has_no_statistics():
 def test_the_distribution_on_the_dial_is_that_of_the_correction_at_that_weight(shown, position):
     turn(shown, position)
     t = position / 20
-    c = audited(people(1200, 1), input_weight=1 - t, output_weight=t)["A"]
-    mine = c._people.rows.audited
-    counts = np.histogram(np.clip(c._people._values(mine), -3.99, 3.99), np.linspace(-4, 4, 41))[0]
-    expected = [None if hidden else n / mine.sum() for n, hidden in zip(counts, withheld(counts), strict=True)]
+    expected = audited(people(1200, 1), input_weight=1 - t, output_weight=t)["A"].bins()["correction"][position]
     found = shown.evaluate("() => window.tiltlens.drawn('correction-0')")
     for one, other in zip(found, expected, strict=True):
         assert one == pytest.approx(other, abs=1e-6)
@@ -178,6 +183,7 @@ def test_the_distribution_on_the_dial_is_that_of_the_correction_at_that_weight(s
 
 def test_clicking_a_feature_shows_its_profile_which_follows_the_dial(shown):
     c = cross_fitted()["A"]
+    unfold(shown)
     shown.click("button.feature >> text=city")
     panel = shown.locator(".profile")
     assert panel.is_visible()
@@ -189,7 +195,7 @@ def test_clicking_a_feature_shows_its_profile_which_follows_the_dial(shown):
         assert float(row.locator("[data-mean]").get_attribute("data-mean")) == pytest.approx(
             expected["correction"], abs=1e-6
         )
-        assert f"{expected['score']:.3f}" in row.inner_text()
+        assert f"{100 * expected['score']:.1f} %" in row.inner_text()
     before = panel.inner_text()
     turn(shown, 20)
     assert panel.inner_text() != before
@@ -198,6 +204,9 @@ def test_clicking_a_feature_shows_its_profile_which_follows_the_dial(shown):
 
 
 def test_it_can_be_used_by_keyboard(shown):
+    shown.focus("#expert-0 > .folder")
+    shown.keyboard.press("Enter")
+    assert shown.get_attribute("#expert-0 > .folder", "aria-expanded") == "true"
     shown.focus("input[type=range]")
     before = shown.locator(".position").inner_text()
     shown.keyboard.press("ArrowRight")
@@ -232,7 +241,7 @@ def test_hostile_names_stay_text(browser, tmp_path):
         for button in tab.locator("section.comparison").first.locator("button.feature").all():
             button.click()
         turn(tab, 3)
-        tab.hover(".drawing svg >> nth=2")
+        tab.hover("#features-0 svg")
         assert tab.evaluate("window.hacked") is None
         assert tab.evaluate("({}).value") is None
         assert tab.locator("img, iframe, object, embed, base").count() == 0
@@ -251,8 +260,63 @@ def test_it_prints_with_every_picture(shown):
     shown.emulate_media(media="print")
     assert not shown.locator("nav").is_visible()
     assert shown.locator(".drawing svg").count() == shown.locator(".drawing").count()
+    assert not shown.locator(".slider, .folder, .cue").locator("visible=true").count()
+    assert shown.locator("#expert-0 .folded, #expert-0-body").first.is_visible()
     pdf = shown.pdf()
     assert 4 <= len(re.findall(rb"/Type\s*/Page\b", pdf)) <= 30
+
+
+PRINTED = 698  # pixels of an A4 page between its margins
+WIDER = """width => [...document.querySelectorAll('main *')].filter(one => !one.closest('svg')
+    && one.checkVisibility({visibilityProperty: true}) && one.getBoundingClientRect().right > width + 1
+    ).map(one => one.outerHTML.slice(0, 120))"""
+
+
+@pytest.mark.parametrize("maker", [cross_fitted, hostile])
+def test_nothing_is_cut_off_in_print(browser, tmp_path, maker):
+    maker().report(tmp_path / "audit.html")
+    with opened(browser, tmp_path / "audit.html") as tab:
+        tab.emulate_media(media="print")
+        tab.set_viewport_size({"width": PRINTED, "height": 1000})
+        assert tab.evaluate(WIDER, PRINTED) == []
+
+
+def test_what_is_cut_off_on_a_phone_says_that_it_scrolls(browser, report):
+    with opened(browser, report, width=390) as tab:
+        unfold(tab)
+        tab.wait_for_timeout(200)
+        cut = "one => one.scrollWidth > one.clientWidth + 1"
+        for frame in tab.locator(".scroll, .frame").all():
+            cue = frame.locator("xpath=following-sibling::p[1][contains(@class, 'cue')]")
+            assert cue.is_visible() == (frame.is_visible() and frame.evaluate(cut))
+        assert tab.locator(".drivers").first.evaluate(f"one => !({cut})(one.parentElement)")
+
+
+def test_the_first_screen_has_the_answer(shown):
+    answer = shown.locator(".answer")
+    assert answer.bounding_box()["y"] < 300
+    assert shown.locator(".tile").count() == 3
+    for part in (".tile >> nth=2", ".strip", "#first-0"):
+        assert shown.locator(part).bounding_box()["y"] < 900
+    assert "539 and 661 people" in shown.locator(".strip").inner_text()
+
+
+def test_the_part_for_statisticians_is_folded_until_asked_for(shown):
+    assert not shown.locator(".dial").is_visible()
+    unfold(shown)
+    assert shown.locator(".dial").is_visible()
+    shown.click("#expert-0 > .folder")
+    assert not shown.locator(".dial").is_visible()
+
+
+def test_of_several_groups_the_widest_is_unfolded_and_links_unfold_the_others(browser, tmp_path):
+    hostile().report(tmp_path / "audit.html")
+    with opened(browser, tmp_path / "audit.html") as tab:
+        assert tab.locator("#more-0.open").count() == 1
+        assert tab.locator("#more-1.open").count() == 0
+        assert not tab.locator("#c1 table.drivers").is_visible()
+        tab.click('#groups-table a[href="#c1"]')
+        assert tab.locator("#c1 table.drivers").is_visible()
 
 
 def test_it_never_says_more_than_the_numbers_do():
@@ -275,6 +339,7 @@ def test_outputs_that_cannot_be_aligned_leave_no_dial(browser, tmp_path):
     audited(data, folds=None).report(tmp_path / "audit.html")
     with opened(browser, tmp_path / "audit.html") as tab:
         assert tab.locator("input[type=range]").count() == 0
+        unfold(tab)
         assert "There is no dial" in tab.locator("section.comparison").inner_text()
         tab.locator("button.feature").first.click()
         assert tab.locator(".profile").is_visible()
@@ -310,7 +375,7 @@ def test_two_hundred_features_make_a_small_page():
     random = np.random.default_rng(0)
     audited_rows = random.random(2_000) < 0.5
     columns = {f"feature {j}": random.normal(0.2 * audited_rows * (j % 7 == 0), 1, 2_000) for j in range(200)}
-    found = tl.audit(
+    found = audit(
         pl.DataFrame(columns),
         group=np.where(audited_rows, "a", "b"),
         scores=random.random(2_000),
@@ -356,12 +421,13 @@ def test_notebooks_show_results_as_escaped_html():
     shown = hostile()._repr_html_()
     assert "<script>" not in shown
     assert "&lt;script&gt;" in shown
-    assert f"{cross_fitted()['A'].gap.value:.4f}" in cross_fitted()._repr_html_()
+    assert f"{100 * cross_fitted()['A'].gap.value:+.2f}".replace("-", "−") in cross_fitted()._repr_html_()
 
 
 def test_plot_returns_a_figure_and_names_the_others():
     c = cross_fitted()["A"]
     assert c.plot().title == "Proxy map"
+    assert c.plot("features").table["feature"].to_list() == c.proxies["feature"].to_list()
     assert "city" in c.plot("profile", "city").title
     assert len(c.plot("shares_along_dial").table) > 0
     with pytest.raises(DataError, match="must be one of the figures, got 'pie'"):

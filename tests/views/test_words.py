@@ -6,9 +6,17 @@ import re
 import numpy as np
 import polars as pl
 import pytest
-from tests.views.summaries import audited, people
+from tests.views.summaries import (
+    audited,
+    cross_fitted,
+    cross_fitted_audit,
+    decisions_audit,
+    people,
+    plug_in,
+    plug_in_audit,
+)
 
-import tiltlens as tl
+from tiltlens.audit import audit
 from tiltlens.errors import DataError
 from tiltlens.estimators import verdicts
 from tiltlens.views import formats
@@ -35,57 +43,63 @@ def estimate(value, low, high):
 @pytest.mark.parametrize(
     ("gap", "said"),
     [
-        (estimate(0.1, 0.05, 0.15), "0.1000 higher than that of B (gap 0.1000, 95 % interval 0.0500 to 0.1500)"),
-        (estimate(-0.1, -0.15, -0.05), "0.1000 lower than that of B (gap -0.1000, 95 % interval -0.1500 to -0.0500)"),
+        (estimate(0.1, 0.05, 0.15), "is 10.0 points higher than that of B (95 % interval +5.00 to +15.00)"),
+        (estimate(-0.004, -0.006, -0.002), "is 0.40 points lower than that of B (95 % interval −0.60 to −0.20)"),
         (estimate(0.1, -0.05, 0.25), "cannot tell whether the mean scores of A and B differ"),
         (estimate(0.0, None, None), "are equal in these data. No interval was asked for"),
     ],
 )
 def test_the_gap_in_words(summary, gap, said):
-    assert said in words.found_words(changed(summary, gap=gap), summary["settings"])[0]
+    assert said in words.found_words(summary, changed(summary, gap=gap))[0]
 
 
 @pytest.mark.parametrize(
     ("left", "said"),
     [
-        (estimate(0.001, -0.002, 0.004), "not material: no sign of another way in"),
+        (estimate(0.001, -0.002, 0.004), "less than what counts: no sign of another way in"),
+        (estimate(0.002, 0.001, 0.003), "less than what counts: no sign of another way in"),
         (estimate(0.03, -0.08, 0.14), "cannot tell whether there is another way in"),
         (estimate(0.03, 0.02, 0.04), "the score depends on the group beyond these features."),
         (estimate(-0.03, -0.04, -0.02), "the score depends on the group beyond these features."),
-        (estimate(0.002, 0.001, 0.003), "beyond these features, though by less than what is material."),
+        (estimate(0.0, 0.0, 0.0), "nothing is left: the model makes the score from them"),
     ],
 )
 def test_the_unexplained_part_in_words_is_read_from_its_interval(summary, left, said):
     c = changed(summary, unexplained=left, notes=[])
-    assert said in " ".join(words.found_words(c, summary["settings"]))
+    line = " ".join(words.found_words(summary, c))
+    assert said in line
+    assert "Between people alike in all listed features" in line
 
 
 def test_a_dependence_on_the_group_keeps_its_doubts(summary):
     balance = summary["comparisons"]["A"]["balance"] | {"is_adequate": False}
     left = estimate(0.03, 0.02, 0.04)
     c = changed(summary, unexplained=left, balance=balance, notes=["the weights are odd"])
-    said = " ".join(words.found_words(c, summary["settings"]))
-    assert "unless the membership model is to blame, which is inadequate (see also “To know” below)." in said
+    said = " ".join(words.found_words(summary, c))
+    assert (
+        "unless too few comparable people are to blame (the comparability check failed) (see also “To know” below)."
+        in said
+    )
 
 
 @pytest.mark.parametrize("notes", [[], ["the score depends on the group beyond these features: between people"], ["?"]])
 def test_what_notes_say_changes_no_finding(summary, notes):
     """Findings are made of numbers: a note may be reworded, translated or left out."""
     c = changed(summary, unexplained=estimate(0.03, -0.08, 0.14), notes=notes)
-    assert "cannot tell whether there is another way in" in " ".join(words.found_words(c, summary["settings"]))
+    assert "cannot tell whether there is another way in" in " ".join(words.found_words(summary, c))
 
 
 def judged(summary, *given):
     """Return what is said of features with these verdicts."""
     rows = [row | {"verdict": one} for row, one in zip(summary["comparisons"]["A"]["proxies"], given, strict=False)]
-    return words.found_words(changed(summary, proxies=rows), summary["settings"])
+    return words.found_words(summary, changed(summary, proxies=rows))
 
 
 @pytest.mark.parametrize("verdict", [text for text, one in VERDICTS.items() if one.kind == OPEN])
 def test_what_the_data_do_not_settle_is_never_no_evidence(summary, verdict):
     said = " ".join(judged(summary, "no material evidence", verdict))
-    assert f"{VERDICTS[verdict].opening.split(',')[0]}" in said
-    assert "No single feature" not in said
+    assert VERDICTS[verdict].opening.split(",")[0].split("{")[0] in said
+    assert "No feature carries" not in said
     assert "No material evidence" not in " ".join(judged(summary, verdict, verdict))
 
 
@@ -110,9 +124,10 @@ def test_verdicts_on_the_page_are_marked_and_explained_by_the_table(summary):
 def test_the_table_holds_every_verdict_of_the_library():
     theirs = {value for name, value in vars(verdicts).items() if name.isupper() and isinstance(value, str)}
     assert theirs
-    assert theirs <= VERDICTS.keys()
+    assert theirs == VERDICTS.keys()
+    assert len(VERDICTS) == 7
     copied = people().with_columns(copy=pl.col("group"))
-    rows = audited(copied, features=["city", "copy"], folds=3).to_dict()["comparisons"]["A"]["proxies"]
+    rows = audited(copied, features=["city", "copy"], folds=5).to_dict()["comparisons"]["A"]["proxies"]
     assert {row["feature"]: row["verdict"] for row in rows}["copy"] == "the group itself"
     assert {row["verdict"] for row in rows} <= VERDICTS.keys()
 
@@ -120,7 +135,7 @@ def test_the_table_holds_every_verdict_of_the_library():
 def test_an_impact_ratio_without_an_upper_limit_has_a_page(summary):
     ratio = {"value": 2.0, "low": 0.5, "high": None}
     text = page(summary | {"comparisons": {"A": changed(summary, impact_ratio=ratio)}})
-    assert "<small>0.500 to no limit</small>" in text
+    assert "<small>0.50 to no limit</small>" in text
     assert "50.0 % to no limit" in text
 
 
@@ -162,11 +177,11 @@ def test_sixty_groups_make_a_small_page_and_all_are_told_of():
     data = pl.DataFrame(
         {
             "group": [f"group {place % 60}" for place in range(rows)],
-            "town": random.choice([f"town {j}" for j in range(12)], rows),
+            "town": random.choice([f"town {j}" for j in range(3)], rows),
             "score": random.random(rows),
         }
     )
-    text = page(tl.audit(data, group="group", reference="group 0", scores="score", folds=None).to_dict())
+    text = page(audit(data, group="group", reference="group 0", scores="score", folds=None).to_dict())
     assert len(text) < 3_000_000
     plain = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
     for place in range(1, 60):
@@ -187,8 +202,107 @@ def test_nothing_is_printed_as_less_than_zero():
 def test_intervals_in_words():
     assert formats.interval(None, None) == "–"
     assert formats.interval(0.5, None) == "0.5000 to no limit"
-    assert formats.interval(-0.01, 0.02, formats.points) == "-1.00 to +2.00"
+    assert formats.interval(-0.01, 0.02, formats.points) == "−1.00 to +2.00"
     assert formats.with_interval(0.3, 0.2, 0.4, formats.percent) == "30.0 % (20.0 % to 40.0 %)"
     assert formats.with_interval(0.3, None, None) == "0.3000 (no interval)"
     assert (formats.share(0.3, 0.0, 1.0), formats.share(0.3, 0.0, 0.9)) == ("not determined", "30.0 %")
+    assert (formats.size(-0.1052), formats.size(0.005)) == ("10.5", "0.50")
+    assert (formats.whole(-1234.5), formats.whole(-0.2)) == ("−1,234", "0")
     assert formats.interval_name(0.95) == "95 % interval"
+
+
+def test_numbers_have_one_minus_sign_and_names_keep_their_hyphens():
+    assert formats.minus("x-3 in 2013-2014: -0.5 (-.2), 3 to -7") == "x-3 in 2013-2014: −0.5 (−.2), 3 to −7"
+    assert formats.typed("−0.5") == "-0.5"
+
+
+def plain(summary):
+    text = re.sub(r"<script.*?</script>|<style.*?</style>", "", page(summary), flags=re.DOTALL)
+    return re.sub(r"<[^>]+>", " ", text)
+
+
+def test_the_page_has_no_hyphen_for_a_minus():
+    c = changed({"comparisons": {"A": cross_fitted()}}, notes=["the parts add up to -1.20 points"])
+    text = plain(cross_fitted_audit() | {"comparisons": {"A": c}})
+    assert "−1.20 points" in text
+    assert not re.search(r"(?<![\w.)-])-\d", text)
+
+
+def test_the_answer_names_both_numbers_and_what_carries_most():
+    audit = cross_fitted_audit()
+    said = words.headline(audit, cross_fitted())
+    assert said == [
+        "The mean score of African-American is 54.3 %, that of Caucasian 43.8 %: 10.5 points higher, where a low score "
+        "is what a person wants.",
+        "What carries most of it, in points: PriorCounts (+5.53), Age (+3.05) and ChargeDegree (+1.03).",
+    ]
+    c = cross_fitted()
+    c["proxies"][1] |= {"gap": -0.03, "joint": -0.03}
+    c["proxies"][2] |= {"verdict": "joint proxy evidence", "joint": 0.02}
+    assert words.headline(audit, c)[1:] == [
+        "What carries most of it, in points: PriorCounts (+5.53) and ChargeDegree (+2.00).",
+        "What works against it, in points: Age (−3.00).",
+    ]
+    c["gap"] |= {"low": -0.1}
+    assert "cannot tell whether the two differ" in words.headline(decisions_audit(), c)[0]
+    for verdict, line in (("undecided", "do not settle"), ("no material evidence", "No feature carries")):
+        for row in c["proxies"]:
+            row["verdict"] = verdict
+        assert line in words.headline(audit, c)[1]
+    c["proxies"][0]["verdict"] = "the group itself"
+    assert words.headline(audit, c)[1] == "Among the features is the group itself: PriorCounts."
+
+
+def test_tiles_relate_decisions_alone_to_four_fifths():
+    names = [tile.name for tile in words.tiles(cross_fitted_audit(), cross_fitted())]
+    assert names == ["favourable rate", "ratio of mean scores", "people affected"]
+    assert "0.80" not in plain(cross_fitted_audit()).split("What was audited")[0].replace("0.80 to 0.83", "")
+    audit = decisions_audit()
+    c = next(iter(audit["comparisons"].values()))
+    tile = words.tiles(audit, c)[1]
+    assert (tile.name, tile.value, tile.note) == (
+        "adverse impact ratio",
+        "0.81",
+        "cannot be told from 0.80; 0.80 to 0.83",
+    )
+
+
+def test_people_affected_are_whole_and_of_either_sign():
+    tile = words.tiles(cross_fitted_audit(), cross_fitted())[2]
+    assert (tile.value, tile.note.split("; ")[1]) == ("334", "301 to 367")
+    c = cross_fitted() | {"shortfall": estimate(-12.4, -30.2, 5.1)}
+    tile = words.tiles(cross_fitted_audit(), c)[2]
+    assert tile.value == "12"
+    assert tile.note.startswith("fewer African-American would")
+    assert tile.note.endswith("−5 to 30, which may be none")
+
+
+def test_the_strip_warns_of_what_is_not_settled():
+    c = cross_fitted()
+    texts = {doubt.text: doubt.is_warning for doubt in words.trust(cross_fitted_audit(), c)}
+    assert texts == {
+        "3,175 and 2,103 people": False,
+        "more than chance (p < 0.001)": False,
+        "comparability check passed": False,
+        "2 of 5 features not settled": True,
+    }
+    c["balance"]["is_adequate"] = False
+    c["equal_outputs"]["p_value"] = 0.4
+    warned = [doubt.text for doubt in words.trust(cross_fitted_audit(), c) if doubt.is_warning]
+    assert "comparability check failed" in warned
+    assert "may be chance (p = 0.400)" in warned
+    assert any("plug-in" in doubt.text for doubt in words.trust(plug_in_audit(), plug_in()))
+
+
+def test_the_plain_part_leaves_the_words_of_statisticians_to_them():
+    text = page(cross_fitted_audit())
+    text = re.sub(r"<script.*?</script>|<style.*?</style>", "", text, flags=re.DOTALL)
+    start = text.index('id="expert-0"')
+    before, rest = text[:start], text[start:]
+    after = rest[rest.index('<section id="origin"') : rest.index('id="words-for-statisticians"')]
+    after = after[after.index('<section id="signoff"') :]  # settings have the names of arguments
+    words_of_experts = r"λ|\bnats?\b|\bdial\b|correction|prototype|calibrat|membership model|descent|divergence|rarer"
+    assert not re.search(words_of_experts, before + after)
+    assert re.search(words_of_experts, rest)
+    assert "rarer" not in text
+    assert "too little data" not in text
