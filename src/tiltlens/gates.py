@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tiltlens.errors import TiltlensError
-from tiltlens.estimators.verdicts import JOINT, NOT_JUDGED, PROXY
+from tiltlens.estimators.verdicts import EVIDENCE, NOT_JUDGED, UNDECIDED
 from tiltlens.results.audit import Audit
 from tiltlens.results.comparison import ESTIMATES, Comparison
 
@@ -21,12 +21,14 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
 }
 PATTERN = re.compile(r"^\s*(\w+)(?:\.(value|low|high))?\s*(<=|>=|<|>)\s*(\S+)\s*$")
 PROXIES = "proxies"  # how many features show proxy evidence
+COUNTED = {"undecided": UNDECIDED, "not_judged": NOT_JUDGED}  # how many features have this verdict
+DECISIONS_ONLY = "adverse_impact_ratio"
 TOO_SMALL = "too_small"  # how many groups have too few rows to be compared
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A condition such as "impact_ratio<0.8" or "gap.low>0.05"; it fires where the condition holds.
+    """A condition such as "adverse_impact_ratio<0.8" or "gap.low>0.05"; it fires where the condition holds.
 
     A quantity that is not defined fires too: not knowing is no reason to pass. Groups too small to be compared have a
     quantity of their own, their number.
@@ -42,6 +44,11 @@ class Gate:
         """Return a sentence for each comparison in which the gate fires."""
         if self.quantity == TOO_SMALL:
             return self._fired_by_size(audit)
+        if self.quantity == DECISIONS_ONLY and audit.channel == "scores":
+            raise TiltlensError(
+                f"`--fail-if` must ask for {DECISIONS_ONLY} of decisions, got {self.text!r} for scores.",
+                "give `--threshold`, the cut that makes decisions; or gate on impact_ratio, a ratio of mean scores.",
+            )
         found = []
         for name, comparison in audit.comparisons.items():
             value = self._value(comparison)
@@ -64,10 +71,11 @@ class Gate:
         return [f"{self.text}: {TOO_SMALL} is {count}" + (f" ({_names(audit)})" if count else "")]
 
     def _value(self, comparison: Comparison) -> float | None:
+        verdicts = comparison.proxies["verdict"]
         if self.quantity == PROXIES:
-            if (comparison.proxies["verdict"] == NOT_JUDGED).any():
-                return None
-            return float(comparison.proxies["verdict"].is_in([PROXY, JOINT]).sum())
+            return None if (verdicts == NOT_JUDGED).any() else float(verdicts.is_in(EVIDENCE).sum())
+        if self.quantity in COUNTED:
+            return float((verdicts == COUNTED[self.quantity]).sum())
         estimate = getattr(comparison, self.quantity)
         value = None if estimate is None else getattr(estimate, self.part)
         return None if value is None else float(value)
@@ -79,14 +87,14 @@ def _names(audit: Audit) -> str:
 
 def gate(text: str) -> Gate:
     """Return the gate that a condition describes."""
-    names = [*ESTIMATES, PROXIES, TOO_SMALL]
+    names = [*ESTIMATES, PROXIES, *COUNTED, TOO_SMALL]
     match = PATTERN.match(text)
     if match is None or match[1] not in names:
         raise TiltlensError(
             f"`--fail-if` must be QUANTITY<NUMBER, with <, <=, > or >=, got {text!r}.",
             f"the quantities are {', '.join(names)}; add .low or .high for an end of the interval.",
         )
-    if match[2] is not None and match[1] in (PROXIES, TOO_SMALL):
+    if match[2] is not None and match[1] in (PROXIES, *COUNTED, TOO_SMALL):
         raise TiltlensError(
             f"`--fail-if` must take {match[1]} as it is, a count, got {text!r}.", f"leave out .{match[2]}."
         )
@@ -96,6 +104,6 @@ def gate(text: str) -> Gate:
             raise ValueError
     except ValueError:
         raise TiltlensError(
-            f"`--fail-if` must compare with a number, got {match[4]!r} in {text!r}.", "for example impact_ratio<0.8."
+            f"`--fail-if` must compare with a number, got {match[4]!r} in {text!r}.", "for example adverse_impact_ratio<0.8."
         ) from None
     return Gate(text.strip(), match[1], match[2] or "value", match[3], limit)
