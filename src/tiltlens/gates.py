@@ -104,6 +104,7 @@ def gate(text: str) -> Gate:
             raise ValueError
     except ValueError:
         raise TiltlensError(
-            f"`--fail-if` must compare with a number, got {match[4]!r} in {text!r}.", "for example adverse_impact_ratio<0.8."
+            f"`--fail-if` must compare with a number, got {match[4]!r} in {text!r}.",
+            "for example adverse_impact_ratio<0.8.",
         ) from None
     return Gate(text.strip(), match[1], match[2] or "value", match[3], limit)
