@@ -244,7 +244,9 @@ def test_the_answer_names_both_numbers_and_what_carries_most():
         "What works against it, in points: Age (−3.00).",
     ]
     c["gap"] |= {"low": -0.1}
-    assert "cannot tell whether the two differ" in words.headline(decisions_audit(), c)[0]
+    said = words.headline(decisions_audit(), c)
+    assert "cannot tell whether the two differ" in said[0]
+    assert said[1].endswith("in points: PriorCounts (+5.53), Age (−3.00) and ChargeDegree (+2.00).")
     for verdict, line in (("undecided", "do not settle"), ("no material evidence", "No feature carries")):
         for row in c["proxies"]:
             row["verdict"] = verdict

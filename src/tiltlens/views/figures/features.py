@@ -54,7 +54,7 @@ def _drawn(records: list[Record], counts: float) -> Any:
     names = [f"{name}{end}" for name in ("gap", "joint") for end in ("", "_low", "_high")]
     ends = [record[name] for record in records for name in names if record[name] is not None]
     scale = alt.Scale(domain=span([*ends, 0.0, -counts, counts], 0.04), nice=False, zero=False)
-    x = alt.X("gap:Q", title="points of the score: audited lower ← 0 → audited higher", scale=scale)
+    x = alt.X("gap:Q", title=["points of the score", "(+: audited higher)"], scale=scale)
     y = alt.Y("label:N", sort=None, title=None, axis=alt.Axis(ticks=False, domain=False, grid=False, labelLimit=210))
     colour = alt.Color("side:N", scale=alt.Scale(domain=list(SIDES), range=list(SIDES.values())), legend=None)
     tooltip = [

@@ -111,7 +111,11 @@ def _carriers(c: dict[str, Any]) -> Iterator[str]:
             yield f"Among the features is the group itself: {label(row['feature'], 40)}."
             break
     found = [row for row in rows if verdict_of(row).kind == EVIDENCE and row["gap"] is not None]
-    is_up = c["gap"]["value"] > 0
+    gap = c["gap"]
+    if found and gap["low"] is not None and gap["low"] <= 0 <= gap["high"]:
+        yield f"What pulls the two apart, one way or the other, in points: {_pointed(found)}."
+        return
+    is_up = gap["value"] > 0
     with_it = [row for row in found if (_strongest(row) > 0) == is_up]
     against = [row for row in found if (_strongest(row) > 0) != is_up]
     if with_it:
@@ -152,7 +156,7 @@ def tiles(summary: dict[str, Any], c: dict[str, Any]) -> list[Tile]:
             Tile("adverse impact ratio", ratio(adverse["value"]), _noted(adverse, against_four_fifths(adverse)))
         )
     elif not is_of_decisions(summary) and c["impact_ratio"] is not None:
-        note = _noted(c["impact_ratio"], "audited ÷ reference")
+        note = _noted(c["impact_ratio"], "of the favourable rates, audited ÷ reference")
         found.append(Tile("ratio of mean scores", ratio(c["impact_ratio"]["value"]), note))
     return [*found, _affected(c)]
 
