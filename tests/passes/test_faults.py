@@ -1,6 +1,7 @@
-"""What can go wrong with a stream, and what is said then."""
+"""What can go wrong while a table is read, and what is said then."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -9,16 +10,22 @@ import time
 import numpy as np
 import polars as pl
 import pytest
-from tests.streams.test_agreement import PEOPLE, classed, in_files, in_memory
-from tests.test_audit_engines import assert_same_numbers
+from tests.command import MAIN, tiltlens
+from tests.people import FEATURES, assert_same_numbers, classed, in_files
 
 import tiltlens as tl
-from tiltlens.engines import batches
 from tiltlens.errors import TiltlensError
 
+PEOPLE = {"group": "group", "reference": "B", "scores": "score", "features": FEATURES, "membership": "chance"}
 
-def streamed(data, **changed):
-    return tl.audit(tl.stream(data), **PEOPLE | changed)
+
+def audit(data, **changed):
+    return tl.audit(data, **PEOPLE | changed)
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return audit(classed())
 
 
 @pytest.fixture
@@ -26,93 +33,112 @@ def parts(tmp_path):
     return in_files(classed(), tmp_path, "parquet"), tmp_path
 
 
-@pytest.mark.parametrize("damage", ["the footer", "the data"])
+@pytest.mark.parametrize("damage", ["the footer", "the data", "all but the start"])
 def test_a_corrupt_part_is_named(parts, damage):
     pattern, folder = parts
     content = bytearray((folder / "part-1.parquet").read_bytes())
-    cut = slice(-8, None) if damage == "the footer" else slice(4, len(content) // 2)
-    content[cut] = os.urandom(len(content[cut]))
+    if damage == "all but the start":
+        del content[len(content) // 2 :]
+    else:
+        cut = slice(-8, None) if damage == "the footer" else slice(4, len(content) // 2)
+        content[cut] = np.random.default_rng(0).bytes(len(content[cut]))
     (folder / "part-1.parquet").write_bytes(content)
-    with pytest.raises(TiltlensError, match=r"part-1\.parquet") as caught:
-        streamed(pattern)
-    assert "must be" in str(caught.value)
+    with pytest.raises(TiltlensError, match=r"part-1\.parquet' must be .*\nHint: write it again"):
+        audit(pattern)
 
 
 def test_a_part_without_a_column_is_named(parts):
     pattern, folder = parts
     pl.read_parquet(folder / "part-2.parquet").drop("city").write_parquet(folder / "part-2.parquet")
     with pytest.raises(TiltlensError, match=r"got no 'city' in .*part-2\.parquet"):
-        streamed(pattern)
+        audit(pattern)
 
 
 def test_a_part_with_another_kind_of_column_is_named(parts):
     pattern, folder = parts
     pl.read_parquet(folder / "part-2.parquet").cast({"income": pl.String}).write_parquet(folder / "part-2.parquet")
     with pytest.raises(TiltlensError, match=r"'income' as String, not Float64, in .*part-2\.parquet"):
-        streamed(pattern)
+        audit(pattern)
 
 
-def test_parts_may_differ_in_width_and_in_the_order_of_columns(parts):
+def test_a_part_that_vanishes_between_two_passes_is_named(parts):
     pattern, folder = parts
-    part = pl.read_parquet(folder / "part-2.parquet").cast({"weight": pl.Int16, "city": pl.Categorical})
-    part.select(reversed(part.columns)).write_parquet(folder / "part-2.parquet")
-    assert_same_numbers(streamed(pattern, weights="weight").to_dict(), in_memory("weights"))
+    told = []
+
+    def progress(name, _):
+        told.append(name)
+        if name == "sums":
+            (folder / "part-1.parquet").unlink(missing_ok=True)
+
+    pl.concat([classed()] * 4).write_parquet(folder / "part-0.parquet")
+    with pytest.raises(TiltlensError, match=r"part-1\.parquet' must be"):
+        audit(pattern, sample_rows=1_000, progress=progress)
+    assert "sums" in told
 
 
-def test_columns_that_differ_by_case_are_refused():
-    with pytest.raises(TiltlensError, match="column names must differ in more than letter case, got 'city', 'City'"):
-        streamed(classed().with_columns(City=pl.lit(1)))
-
-
-def test_a_part_without_a_usable_row_is_no_matter(parts):
+def test_a_part_without_a_usable_row_is_no_matter(parts, expected):
     pattern, folder = parts
     extra = pl.read_parquet(folder / "part-0.parquet").with_columns(score=pl.lit(float("nan")))
     extra.write_parquet(folder / "part-3.parquet")
     extra.clear().write_parquet(folder / "part-4.parquet")
-    found = streamed(pattern)
+    found = audit(pattern)
     assert found.rows["missing_score"] == extra.height
-    assert_same_numbers(found["A"].to_dict(), in_memory("known")["comparisons"]["A"])
+    assert_same_numbers(found["A"].to_dict(), expected["A"].to_dict())
 
 
-def test_rows_of_unknown_group_are_counted(monkeypatch):
-    monkeypatch.setattr(batches, "BATCH_ROWS", 50)
+def test_rows_of_unknown_group_are_counted(small_batches):
     frame = classed().with_columns(group=pl.when(pl.int_range(pl.len()) % 7 > 0).then("group"))
-    plain, found = tl.audit(frame, **PEOPLE), streamed(frame)
+    found, plain = audit(frame), audit(frame.filter(pl.col("group").is_not_null()))
     assert found.rows["missing_group"] == 58
-    assert_same_numbers(found.to_dict(), plain.to_dict())
+    assert_same_numbers(found["A"].to_dict(), plain["A"].to_dict())
 
 
+def changed(**columns):
+    return lambda frame: frame.with_columns(**columns)
+
+
+RICH = pl.col("income") > 60
+MANY = classed().filter(RICH).height
 BAD = {
     "infinite feature": (
-        {"data": lambda f: f.with_columns(income=pl.when(pl.col("income") > 60).then(np.inf).otherwise("income"))},
-        "column 'income' must be finite, got",
+        {"data": changed(income=pl.when(RICH).then(np.inf).otherwise("income"))},
+        f"column 'income' must be finite, got {MANY} infinite values.",
     ),
     "membership of 1": (
-        {"data": lambda f: f.with_columns(chance=pl.when(pl.col("income") > 60).then(1.0).otherwise("chance"))},
-        "`membership` must lie strictly between 0 and 1, got",
+        {"data": changed(chance=pl.when(RICH).then(1.0).otherwise("chance"))},
+        f"`membership` must lie strictly between 0 and 1, got {MANY} rows that do not.",
     ),
     "missing membership": (
-        {"data": lambda f: f.with_columns(chance=pl.when(pl.col("income") > 60).then("chance"))},
-        "`membership` must lie strictly between 0 and 1, got",
+        {"data": changed(chance=pl.when(RICH).then("chance"))},
+        f"`membership` must lie strictly between 0 and 1, got {400 - MANY} rows that do not.",
     ),
     "scores beyond 1": (
-        {"data": lambda f: f.with_columns(score=2 * pl.col("score"))},
-        "of a batch.",
+        {"data": changed(score=pl.when(pl.int_range(pl.len()) == 301).then(1.5).otherwise("score"))},
+        "`scores` must give scores between 0 and 1, got 1.5 in row 301.",
+    ),
+    "an infinite score": (
+        {"data": changed(score=pl.when(pl.int_range(pl.len()) == 301).then(np.inf).otherwise("score"))},
+        "`scores` must give finite scores, got inf in row 301.",
     ),
     "negative weights": (
-        {"data": lambda f: f.with_columns(weight=1 - pl.col("weight")), "weights": "weight"},
-        "`weights` must be finite and not negative",
+        {
+            "data": changed(weight=pl.when(pl.int_range(pl.len()) == 301).then(-1).otherwise("weight")),
+            "weights": "weight",
+        },
+        "`weights` must be finite and not negative, got -1 in row 301.",
     ),
     "weights of other worlds": (
-        {"data": lambda f: f.with_columns(weight=10.0 ** (pl.int_range(pl.len()) % 11)), "weights": "weight"},
+        {"data": changed(weight=10.0 ** (pl.int_range(pl.len()) % 11)), "weights": "weight"},
         "`weights` must not differ by more than a factor of 1e+09, got 1 and 1e+10",
     ),
-    "array of membership": (
-        {"membership": np.full(400, 0.5)},
-        "`membership` must be the name of a column of streamed data, got",
+    "classes that do not sum to 1": (
+        {
+            "data": changed(none=pl.when(pl.int_range(pl.len()) == 301).then(0.9).otherwise("none")),
+            "scores": ["none", "some", "all"],
+            "favourable": "all",
+        },
+        "in row 301.",
     ),
-    "array of weights": ({"weights": np.ones(400)}, "`weights` must be the name of a column of streamed data"),
-    "array of groups": ({"group": np.ones(400)}, "`group` must be the name of a column of streamed data"),
     "no scores": ({"scores": None}, "exactly one of `scores` and `model` must be given, got neither"),
     "unknown column": ({"features": ["incomes"]}, "`features` must name columns, got 'incomes'"),
     "unknown value": ({"given": {"city": "West"}}, "`given` must name a value of column 'city', got 'West'"),
@@ -121,111 +147,113 @@ BAD = {
         {"group": "city", "reference": "East"},
         "`membership` must be None or an estimator for several audited groups",
     ),
-    "no rows": ({"data": lambda f: f.clear()}, "`data` must have rows, got an empty table"),
-    "no scores known": ({"data": lambda f: f.with_columns(score=pl.lit(None, pl.Float64))}, "must have rows left"),
+    "no rows": ({"data": lambda frame: frame.clear()}, "`data` must have rows, got an empty table"),
+    "no scores known": (
+        {"data": changed(score=pl.lit(None, pl.Float64))},
+        "`scores` must be known for some rows, got only missing values.",
+    ),
+    "columns that differ by case": (
+        {"data": changed(City=pl.lit(1))},
+        "column names must differ in more than letter case, got 'city', 'City'",
+    ),
     "separated groups": (
-        {"data": lambda f: f.with_columns(chance=pl.when(group="A").then(0.9).otherwise(0.1))},
+        {"data": changed(chance=pl.when(group="A").then(0.9).otherwise(0.1))},
         "separate the two groups completely",
     ),
 }
+HOLDERS = {"in memory": lambda frame, _: frame, "lazy": lambda frame, _: frame.lazy(), "files": in_files}
 
 
 @pytest.mark.parametrize("name", list(BAD))
-def test_a_mistake_is_named(name):
-    changed, message = BAD[name]
-    data = changed.get("data", lambda frame: frame)(classed())
+@pytest.mark.parametrize("holder", list(HOLDERS))
+def test_a_mistake_is_named_with_its_row_whoever_holds_it(name, holder, small_batches, tmp_path):
+    options, message = BAD[name]
+    frame = options.get("data", lambda frame: frame)(classed())
+    data = in_files(frame, tmp_path, "parquet") if holder == "files" else HOLDERS[holder](frame, tmp_path)
     with pytest.raises(TiltlensError) as caught:
-        streamed(data, **{key: value for key, value in changed.items() if key != "data"})
+        audit(data, **{key: value for key, value in options.items() if key != "data"})
     assert message in str(caught.value)
-    assert "Hint:" in str(caught.value)
+    assert "\nHint: " in str(caught.value)
 
 
-def test_what_needs_rows_says_so_and_what_to_do(tmp_path):
-    found = streamed(classed())["A"]
-    for call in (lambda: found.path([(1, 1, 1, 1)]), found.project, lambda: found.distribution("city")):
-        with pytest.raises(TiltlensError, match="must have rows in memory") as caught:
-            call()
-        assert "audit a sample of the rows" in str(caught.value)
-    with pytest.raises(TiltlensError, match="`feature` must be one of the audit's features, got 'cities'"):
-        found.profile("cities")
+@pytest.mark.parametrize("argument", ["membership", "weights", "group", "scores"])
+@pytest.mark.parametrize("holder", ["lazy", "files"])
+def test_arrays_beside_what_is_read_in_batches_are_refused(argument, holder, tmp_path):
+    data = in_files(classed(), tmp_path, "parquet") if holder == "files" else classed().lazy()
+    told = rf"`{argument}` must be the name of a column of data that is read in batches, got .*\nHint: put "
+    with pytest.raises(TiltlensError, match=told):
+        audit(data, **{argument: np.full(400, 0.5)})
+
+
+def test_a_query_that_fails_late_is_told_in_our_words(small_batches):
+    late = (
+        classed()
+        .lazy()
+        .with_columns(
+            pl.when(pl.int_range(pl.len()) == 399)
+            .then(pl.lit("x"))
+            .otherwise(pl.lit("1"))
+            .cast(pl.Int64)
+            .alias("income")
+        )
+    )
+    with pytest.raises(
+        TiltlensError, match=r"`data` must be readable to its end, got InvalidOp.*\nHint: run the query"
+    ):
+        audit(late)
+
+
+OPTIONS = ["--group", "group", "--reference", "B", "--scores", "score", "--membership", "chance"]
+OPTIONS += ["--features", ",".join(FEATURES)]
+
+
+def test_the_command_line_takes_patterns_many_files_and_folders(parts, tmp_path):
+    pattern, folder = parts
+    for files in ([pattern], sorted(map(str, folder.glob("*.parquet"))), [str(folder)]):
+        done = tiltlens("audit", *files, *OPTIONS, "--folds", "0")
+        assert done.returncode == 0, done.stderr
+        assert "400 rows read, 400 used" in done.stdout
+
+
+STARTED = "import sys; from tiltlens.cli import main; print('started', file=sys.stderr, flush=True); "
+BY_TENS = STARTED + "from tiltlens.engines import batches; batches.BATCH_ROWS = 10; main()"
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        ("nothing/*.parquet", "must match .csv or .parquet files, got none"),
-        ("people.xlsx", "must be an existing file"),
-        ([], "must be files"),
-        ({"a": [1]}, "must be files"),
-    ],
+    ("script", "seconds"),
+    [(STARTED + "main()", 0.05), (STARTED + "main()", 0.3), (STARTED + "main()", 0.9), (BY_TENS, 2.0)],
 )
-def test_sources_that_are_none_are_named(data, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(TiltlensError) as caught:
-        streamed(data)
-    assert message in str(caught.value)
-
-
-def test_files_of_two_kinds_are_refused(tmp_path):
-    in_files(classed(), tmp_path, "parquet")
-    in_files(classed(), tmp_path, "csv")
-    with pytest.raises(TiltlensError, match=r"must be of one kind, got \.csv and \.parquet"):
-        streamed(tmp_path)
-
-
-def test_a_folder_stands_for_its_files_but_not_for_marks(tmp_path):
-    in_files(classed(), tmp_path, "parquet")
-    (tmp_path / "_SUCCESS.csv").write_text("")
-    assert_same_numbers(streamed(tmp_path).to_dict(), in_memory("known"))
-
-
-def test_a_csv_that_turns_out_otherwise_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(batches, "INFERRED_ROWS", 10)
-    pattern = in_files(classed(), tmp_path, "csv")
-    text = (tmp_path / "part-2.csv").read_text().splitlines()
-    text[-1] = "A,much,North,true,2020-01-01,0.5,1,0.5,0.3,0.3,0.4,1.0"
-    (tmp_path / "part-2.csv").write_text("\n".join(text))
-    with pytest.raises(TiltlensError, match=r"part-2\.csv"):
-        streamed(pattern)
-
-
-COMMAND = "from tiltlens.cli import main; main()"
-OPTIONS = ["--group", "group", "--reference", "B", "--scores", "score", "--membership", "chance"]
-
-
-def test_the_command_line_takes_patterns_and_many_files(parts, tmp_path):
-    pattern, folder = parts
+def test_ctrl_c_ends_cleanly_and_leaves_nothing(tmp_path, script, seconds):
+    pattern = in_files(pl.concat([classed()] * 100), tmp_path, "parquet")
     out = tmp_path / "audit.json"
-    features = [f"--features={','.join(PEOPLE['features'])}"]
-    for files in ([pattern], sorted(map(str, folder.glob("*.parquet"))), [str(folder)]):
-        command = [sys.executable, "-c", COMMAND, "audit", *files, *OPTIONS, *features, "--json", str(out)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        assert "400 rows read, 400 used" in done.stdout
-        out.unlink()
-
-
-INTERRUPTED = """
-import sys
-from tiltlens.engines import batches
-from tiltlens.streams import sources
-batches.BATCH_ROWS, sources.STREAMED_ROWS = 10, 10
-from tiltlens.cli import main
-print("started", file=sys.stderr, flush=True)
-main()
-"""
-
-
-def test_ctrl_c_ends_cleanly_and_leaves_nothing(tmp_path):
-    pattern = in_files(pl.concat([classed()] * 50), tmp_path, "parquet")
-    out = tmp_path / "audit.json"
-    command = [sys.executable, "-c", INTERRUPTED, "audit", pattern, *OPTIONS, "--json", str(out)]
+    command = [sys.executable, "-c", script, "audit", pattern, *OPTIONS, "--json", str(out)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stderr.readline().strip() == "started"
-    time.sleep(1.5)
+    time.sleep(seconds)
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr
     assert stdout == ""
     assert stderr.strip() == "Error: interrupted; nothing was written."
     assert not out.exists()
+
+
+def with_small_files(limit=2_000):
+    """Let this process write files of so many bytes at most, as a full disk would."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+
+@pytest.mark.parametrize("option", ["--json", "--report"])
+def test_a_full_disk_is_one_clear_line_and_leaves_nothing(parts, option):
+    pattern, folder = parts
+    out = folder / "result"
+    out.mkdir()
+    command = [sys.executable, "-c", MAIN, "audit", pattern, *OPTIONS, "--folds", "0", option, str(out / "audit.html")]
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=with_small_files, env=environment)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("Error: ")
+    assert done.stderr.count("\n") == 1
+    assert "could not be written" in done.stderr or "must be a file that can be written" in done.stderr
+    assert list(out.iterdir()) == []
