@@ -148,6 +148,7 @@ FEWEST_ROWS = 10  # of a level that has its own column
 # models.features
 FEWEST_AUDITED = 5  # audited rows of a level in each fold; singletons vanish from the leave-one-out sums
 
+FIRST_LOOK = 2_000  # rows that usually show that the groups share the values of a feature
 MOST_TURNS = 4  # of the groups along the values of a feature, for it to be bands of them
 
 # models.groups

@@ -131,8 +131,9 @@ class Encoding:
         for level in self.levels:
             found = found + level.effects(table[level.name][index], next(own))
         found = found + _product(bent, next(own))
-        for column, v in splined:
-            found = found + column.spline_effects(v, next(own))
+        for (column, v), block in zip(splined, own, strict=True):
+            if block.any():  # columns that no model uses are not made
+                found = found + column.spline_effects(v, block)
         return np.asarray(found)
 
     def _columns(self, table: Table, index: Integers | slice) -> tuple[list[Floats], list[Floats], list[Floats]]:
@@ -156,7 +157,8 @@ class Encoding:
 
 def _product(columns: list[Floats], slopes: Floats) -> Floats | float:
     """Return the sum of the columns, each times its slopes; 0 where there are none."""
-    return np.array(columns).T @ slopes if columns else 0.0
+    used = np.flatnonzero(slopes.any(axis=1)).tolist()
+    return np.array([columns[place] for place in used]).T @ slopes[used] if used else 0.0
 
 
 def encoded_rows(size: int, seed: int) -> Integers:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tiltlens.engines.messages import listed, shown
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Booleans, Integers, Rows
-from tiltlens.limits import FEWEST_AUDITED, MOST_TURNS
+from tiltlens.limits import FEWEST_AUDITED, FIRST_LOOK, MOST_TURNS
 from tiltlens.models.levels import MISSING, OTHER, Kind, Levels, feature_levels, numbers_of, readable
 from tiltlens.models.roles import GROUP
 from tiltlens.models.values import exact_counts
@@ -175,6 +175,8 @@ def flag_separating(feature: Feature, audited: Booleans) -> Feature:
     if not feature.in_membership:
         return feature
     values = feature.codes if feature.values is None else feature.values
+    if _shares_values(values[:FIRST_LOOK], audited[:FIRST_LOOK]):
+        return feature
     known = values[~np.isnan(values)] if values.dtype.kind == "f" else values
     mine = audited[~np.isnan(values)] if values.dtype.kind == "f" else audited
     order = np.argsort(known, kind="stable")
@@ -185,6 +187,14 @@ def flag_separating(feature: Feature, audited: Booleans) -> Feature:
         return feature
     note = "its values tell the two groups apart completely: what needs people of both groups does without it"
     return replace(feature, is_group=True, notes=(note, *feature.notes))
+
+
+def _shares_values(values: NDArray[Any], audited: Booleans) -> bool:
+    """Return whether the groups take turns so often among some rows that no bands of values can tell them apart."""
+    turns = np.flatnonzero(np.diff(audited[np.argsort(values, kind="stable")]))
+    return bool(turns.size > MOST_TURNS * max(len(np.unique(values)), 1)) or bool(
+        turns.size > MOST_TURNS and len(np.unique(values)) == len(values)
+    )
 
 
 def design_columns(features: Sequence[Feature]) -> dict[str, NDArray[Any]]:

@@ -113,11 +113,10 @@ def feature_levels(
     frame = counts.frame
     if frame is None:
         raise DataError(f"column {shown(name)} must have values that can be counted, got too many.", "leave it out.")
-    pairs = frame.filter(pl.col(GROUP).is_in(groups)).sort(GROUP, name)
+    pairs = frame.filter(pl.col(GROUP).is_in(groups))
     values = pairs.group_by(name).agg(pl.col(PEOPLE, WEIGHT).sum()).sort(name)
     levels = _levels(name, values, ranges, is_weighted, is_sampled)
-    codes = {label: code for code, label in enumerate(groups)}
-    group = np.array([codes[label] for label in pairs[GROUP]], dtype=np.int64)
+    group = pairs[GROUP].cast(pl.Enum(groups)).to_physical().cast(pl.Int64).to_numpy()
     return _flag_group_copies(levels, levels.codes(pairs[name]), group)
 
 
