@@ -1,39 +1,31 @@
 """Spark gives the numbers of memory: partitions become sums where they lie, whatever their number and size."""
 
 import json
-import os
 import subprocess
 import sys
 import textwrap
+from functools import cache
 
 import pytest
-from tests.streams.test_agreement import PEOPLE, WAYS, classed, in_memory
-from tests.streams.test_fitted import QUESTION, lending
-from tests.test_audit_engines import assert_same_numbers
+from tests.people import FEATURES, assert_same_numbers, classed, lending
 
 import tiltlens as tl
 
 pytest.importorskip("pyspark", reason="needs pyspark")
 pytestmark = [pytest.mark.java, pytest.mark.filterwarnings("ignore")]  # Spark warns of pandas, sockets and more
 
+PEOPLE = {"group": "group", "reference": "B", "scores": "score", "features": FEATURES}
+WAYS = {
+    "fitted": {},
+    "known, weights": {"membership": "chance", "weights": "uneven"},
+    "classes, plug-in": {"scores": ["none", "some", "all"], "favourable": "all", "folds": None, "membership": "chance"},
+}
+QUESTION = {"group": "group", "reference": "b", "scores": "score", "features": ["region", "job", "amount", "years"]}
 
-FITTED = QUESTION | {"audited": None, "total_shares": False}
 
-
-@pytest.fixture(scope="module")
-def spark():
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "4")
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
+@cache
+def in_memory(way):
+    return tl.audit(classed(), **PEOPLE | WAYS[way]).to_dict()
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +41,26 @@ def skewed(spark):
     return frame
 
 
-@pytest.mark.parametrize("way", ["known", "classes, plug-in"])
+@pytest.mark.parametrize("way", list(WAYS))
 def test_spark_gives_the_audit_of_memory_on_skewed_and_empty_partitions(skewed, way):
     found = tl.audit(skewed, **PEOPLE | WAYS[way])
     assert_same_numbers(found.to_dict(), in_memory(way))
+
+
+@pytest.mark.parametrize("parts", [1, 7])
+def test_executors_sum_all_rows_and_draw_the_sample_of_memory(spark, parts):
+    rows = lending().drop_nans()  # Spark has no NaN that is a missing value
+    expected = tl.audit(rows, **QUESTION, sample_rows=1_000)
+    found = tl.audit(spark.createDataFrame(rows.to_arrow()).repartition(parts), **QUESTION, sample_rows=1_000)
+    assert_same_numbers(found.to_dict(), expected.to_dict())
+
+
+def test_a_row_without_an_order_is_named_by_its_place_in_a_batch(skewed):
+    from pyspark.sql import functions
+
+    broken = skewed.withColumn("score", functions.when(functions.col("owner"), 1.5).otherwise(functions.col("score")))
+    with pytest.raises(tl.TiltlensError, match=r"`scores` must give scores between 0 and 1, got 1.5 in row \d+ of a b"):
+        tl.audit(broken, **PEOPLE)
 
 
 def test_a_mistake_on_a_worker_is_said_once_in_our_words(skewed):
@@ -71,30 +79,23 @@ def test_a_query_that_fails_is_a_clear_error(skewed):
         tl.audit(broken, **PEOPLE)
 
 
-def test_few_rows_on_spark_are_brought_together_for_a_fit(skewed):
-    fitted = PEOPLE | {"membership": None, "total_shares": False}
-    assert_same_numbers(tl.audit(skewed, **fitted).to_dict(), tl.audit(classed(), **fitted).to_dict())
-
-
-def test_a_model_fitted_on_the_driver_is_applied_by_the_executors(spark, monkeypatch):
-    monkeypatch.setattr("tiltlens.streams.sources.COLLECTED_ROWS", 100)
-    rows = lending(6_000).drop_nans()  # Spark has no NaN that is a missing value
-    expected = tl.audit(tl.stream(rows), **FITTED).to_dict()
-    frame = spark.createDataFrame(rows.to_arrow())
-    assert_same_numbers(tl.audit(frame.coalesce(1), **FITTED).to_dict(), expected)
-    parts = tl.audit(frame.repartition(5, "region"), **FITTED)["a"].input_divergence  # another sample
-    one = expected["comparisons"]["a"]["input_divergence"]
-    assert abs(parts.value - one["value"]) < 0.5 * (one["high"] - one["low"])
-
-
-def test_membership_as_an_array_is_refused_at_once(skewed):
-    with pytest.raises(tl.TiltlensError, match="`membership` must be the name of a column of streamed data, got"):
-        tl.audit(skewed, **PEOPLE | {"membership": classed()["chance"].to_numpy()})
+@pytest.mark.parametrize("argument", ["membership", "weights", "group", "scores"])
+def test_arrays_beside_a_spark_frame_are_refused_at_once(skewed, argument):
+    told = rf"`{argument}` must be the name of a column of data that is read in batches, got"
+    with pytest.raises(tl.TiltlensError, match=told):
+        tl.audit(skewed, **PEOPLE | {argument: classed()["chance"].to_numpy()})
 
 
 def test_no_rows_are_an_error(skewed):
     with pytest.raises(tl.TiltlensError, match="`data` must have rows"):
         tl.audit(skewed.where("score > 2"), **PEOPLE)
+
+
+def test_rule_tables_do_not_collect_a_spark_frame(skewed):
+    with pytest.raises(
+        tl.TiltlensError, match=r"`data` of rule tables must be read into memory, got pyspark.*\nHint: "
+    ):
+        tl.rule_tables(skewed, "four-fifths", "group", selected="owner")
 
 
 SCRIPT = """
@@ -127,7 +128,7 @@ def audited_by(script, tmp_path):
 def test_spark_connect_gives_the_audit_of_memory(tmp_path):
     pytest.importorskip("grpc", reason="needs `pip install 'pyspark[connect]'`")
     found, _ = audited_by(SCRIPT.format(connection='remote("local[2]")', disturbance=""), tmp_path)
-    assert_same_numbers(found["comparisons"], as_json(in_memory("known")["comparisons"]))
+    assert_same_numbers(found["comparisons"], as_json(in_memory("fitted")["comparisons"]))
 
 
 @pytest.mark.slow
@@ -147,7 +148,7 @@ threading.Thread(target=kill, daemon=True).start()
     script = SCRIPT.format(connection='master("local-cluster[2,1,1024]")', disturbance=killing)
     found, said = audited_by(script, tmp_path)
     assert "KILLED" in said
-    assert_same_numbers(found["comparisons"], as_json(in_memory("known")["comparisons"]))
+    assert_same_numbers(found["comparisons"], as_json(in_memory("fitted")["comparisons"]))
 
 
 def as_json(summary):
