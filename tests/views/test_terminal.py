@@ -66,11 +66,11 @@ def test_reasons_and_notes_stand_below_and_equal_ones_together():
         row |= {"verdict": "undecided", "reason": "about 9,000 rows would settle it"}
     shown = printed(audit)
     assert "(cut into 10 bins)" in shown
-    assert "• Sex, LengthOfStay: about 9,000 rows would settle it." in shown
+    assert "• Sex, LengthOfStay – undecided: about 9,000 rows would settle it." in shown
     for row in rows[:3]:
-        assert f"• {row['feature']}: {row['reason']}. {row['direction']}." in shown
+        assert f"• {row['feature']} – {row['verdict']}: {row['reason']}. {row['direction']}." in shown
     assert "hold for all features at once (95 %)" in shown
-    assert "and 192 more: " in printed({**audit, "comparisons": {"x": many()}})
+    assert "and 192 more – undecided: " in printed({**audit, "comparisons": {"x": many()}})
 
 
 def test_plug_in_values_have_no_bands_and_say_so():

@@ -256,17 +256,17 @@ def _proxies(c: dict[str, Any], settings: dict[str, Any]) -> RenderableType:
 
 
 def _reasons(c: dict[str, Any]) -> Iterable[str]:
-    """Yield the reason beside each verdict, and what else is to be known of the feature; equal sentences once."""
+    """Yield each verdict with its reason, and what else is to be known of the feature; equal sentences once."""
     said: dict[str, list[str]] = {}
     for row in c["proxies"]:
         said.setdefault(_reason(row), []).append(str(row["feature"]))
     for sentence, names in said.items():
         more = len(names) - MOST_NAMED
-        yield f"{', '.join(names[:MOST_NAMED])}{f' and {more} more' if more > 0 else ''}: {sentence}"
+        yield f"{', '.join(names[:MOST_NAMED])}{f' and {more} more' if more > 0 else ''} – {sentence}"
 
 
 def _reason(row: dict[str, Any]) -> str:
-    sentences = [f"{row['reason']}."]
+    sentences = [f"{row['verdict']}: {row['reason']}."]
     if verdict_of(row).kind == EVIDENCE:
         sentences.append(f"{row['direction']}.")
         sentences += [f"{row['redundant_with']} carries the same."] if row["redundant_with"] else []
