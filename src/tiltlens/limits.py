@@ -179,6 +179,7 @@ REGRESSED_ROWS = 30_000  # at most, for one fit
 SMALLEST_SHRINKAGE = 0.01  # rows' worth of doubt about a cell's mean, at least
 LARGEST_SHRINKAGE = 1e6  # and at most
 FEW_JOINT_VALUES = 64  # of a feature, for its joint cells to be few
+TREE_BINS = 62  # of a numeric feature, for trees on what a ridge regression leaves
 PEEKED_ROWS = 5_000  # that tell whether a feature has few values
 CELL_MEAN_ROWS = 10  # for each joint cell, on average, for cell means to be used
 # models.scores
@@ -205,6 +206,7 @@ CELL_SET_ROWS = 5  # of the smaller group, on average, for joint values to be re
 GRAM_WORK = 4e10  # products that Gram matrices may take: rows × columns²
 
 # passes.survey
+FEW_COPIES = 1e-4  # of a batch's rows: with more, rows that occur once in it will occur in others too
 LISTED_VALUES = 30  # values of a `given` column that a message may list
 
 # results.bins

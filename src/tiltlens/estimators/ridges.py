@@ -181,14 +181,13 @@ class FoldRidges:
             vectors = np.empty((2, self.columns + 3, len(sizes)))
             for target, penalty in enumerate(self.penalties):
                 factor = np.linalg.cholesky(sorted_covariance + penalty * np.eye(self.columns))
-                half = solve_triangular(factor, cross[by_entry, target], lower=True, check_finite=False)
+                inverse = solve_triangular(factor, np.eye(self.columns), lower=True, check_finite=False)
+                # With A = LLᵀ and h = L⁻¹b, a leading block's solution is Σ_k L⁻¹[k,:]·h[k] over its rows k.
+                steps = np.cumsum(inverse * (inverse @ cross[by_entry, target])[:, None], axis=0)
                 for at, size in enumerate(sizes):
                     slopes = np.zeros(self.columns)
                     if size:
-                        block = factor[:size, :size]
-                        slopes[by_entry[:size]] = solve_triangular(
-                            block, half[:size], lower=True, trans="T", check_finite=False
-                        )
+                        slopes[by_entry] = steps[size - 1]
                     vectors[target, :, at] = _residual_vector(slopes, mean, level, target)
             found.append(vectors)
         return found

@@ -81,7 +81,7 @@ def verdict(gap: Band, joint: Band | None, materiality: float, rows: int, partne
     for band in both:
         if not _within(band, m) and (band.low > 0.0 or band.high < 0.0):
             ends = sorted((abs(band.low), abs(band.high)))
-            return Verdict(SOME, f"between {_points(ends[0])} and {_points(ends[1])}; {_points(m)} is what counts")
+            return Verdict(SOME, f"between {_number(ends[0])} and {_points(ends[1])}; {_number(m)} is what counts")
     open_ones = [band for band in both if not _within(band, m)]
     return Verdict(UNDECIDED, _more_rows(max(open_ones, key=lambda band: band.reach), m, rows))
 
@@ -109,10 +109,13 @@ def _nearest(band: Band) -> float:
     return min(abs(band.low), abs(band.high))
 
 
-def _points(value: float) -> str:
+def _number(value: float) -> str:
     size = 100 * value
-    text = f"{size:.2f}" if size < 1 else f"{size:.1f}"
-    return f"{text} points"
+    return f"{size:.2f}" if size < 1 else f"{size:.1f}"
+
+
+def _points(value: float) -> str:
+    return f"{_number(value)} points"
 
 
 def estimate_of(band: Band) -> Estimate:

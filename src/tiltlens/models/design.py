@@ -232,7 +232,8 @@ def _level_columns(name: str, codes: Integers, most: int) -> LevelColumns:
     frequent_first = np.argsort(-counts, kind="stable")
     rank_of = np.full(counts.size + 1, counts.size, dtype=np.intp)
     rank_of[frequent_first] = np.arange(counts.size)
-    enough = int((counts >= FEWEST_ROWS).sum())
+    # In a small group no level may be frequent: a feature that varies has a column all the same.
+    enough = max(int((counts >= FEWEST_ROWS).sum()), min(int((counts > 0).sum()), 2))
     return LevelColumns(name, rank_of, min(max(enough - 1, 0), most))
 
 

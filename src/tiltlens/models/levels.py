@@ -201,7 +201,7 @@ def _binned(
     places = None if is_filled.all() else np.maximum(np.cumsum(is_filled) - 1, 0)
     kept = [labels[bin_] for bin_ in filled] + ([MISSING] if missing else [])
     source = f" of a sample of {int(known[PEOPLE].sum()):,} rows" if is_sampled else ""
-    notes = (f"cut into {filled.size} bins at quantiles{source}", *missing_notes(missing > 0))
+    notes = (f"shown in {filled.size} bins at quantiles{source}", *missing_notes(missing > 0))
     levels = Levels(
         name,
         kind,

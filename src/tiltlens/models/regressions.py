@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from tiltlens.limits import (
     RIDGE,
     SMALLEST_SHRINKAGE,
     SMOOTH_FEATURES,
+    TREE_BINS,
 )
 from tiltlens.models.design import Encoding, Table, code_columns, encoded_rows, encoding
 from tiltlens.models.logit import weighted_gram
@@ -124,21 +125,47 @@ def cell_means(cells: Integers, train: Integers, left: Floats, w: Floats) -> Pre
     return lambda rows: means[cells[rows]]
 
 
-def boosted_trees(raw: Floats, is_code: Booleans, left: Floats, w: Floats, seed: int) -> Any:
+@dataclass(frozen=True, slots=True, eq=False)
+class BinnedTrees:
+    """Boosted trees on columns that were cut at quantiles first: with weights, scikit-learn does that very slowly."""
+
+    edges: tuple[Floats, ...]
+    model: Any
+
+    def predict(self, raw: Floats) -> Floats:
+        """Return what the trees expect."""
+        return np.asarray(self.model.predict(_binned(raw, self.edges)))
+
+
+def _binned(raw: Floats, edges: Sequence[Floats]) -> Floats:
+    """Return each number's place among the edges of its column, NaN where it is missing; codes stay as they are."""
+    columns = [
+        np.where(np.isnan(column), np.nan, np.searchsorted(own, column)) if own.size else column
+        for column, own in zip(raw.T, edges, strict=True)
+    ]
+    return np.column_stack(columns)
+
+
+def boosted_trees(raw: Floats, is_code: Booleans, left: Floats, w: Floats, seed: int) -> BinnedTrees:
     """Return boosted trees on the raw features, fitted to `left`."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     is_weighted = bool((w != w[0]).any())
+    quantiles = np.linspace(0.0, 1.0, TREE_BINS + 1)[1:-1]
+    edges = tuple(
+        np.zeros(0) if code or np.isnan(column).all() else np.unique(np.nanquantile(column, quantiles))
+        for column, code in zip(raw.T, is_code, strict=True)
+    )
     trees = HistGradientBoostingRegressor(
         max_iter=60,
         max_leaf_nodes=15 if len(left) >= 2_000 else 6,
         l2_regularization=1.0,
-        max_bins=63 if is_weighted else 255,
+        max_bins=TREE_BINS + 1,
         early_stopping=False,
         categorical_features=is_code if is_code.any() else None,
         random_state=seed,
     )
-    return trees.fit(raw, left, sample_weight=w if is_weighted else None)
+    return BinnedTrees(edges, trees.fit(_binned(raw, edges), left, sample_weight=w if is_weighted else None))
 
 
 def joint_values(table: Table) -> Integers | None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tiltlens.engines.batches import ROW
 from tiltlens.engines.factorize import Factorized, factorize
 from tiltlens.engines.hashing import Hashes, mixed_hashes, row_hashes
-from tiltlens.limits import LISTED_VALUES
+from tiltlens.limits import FEW_COPIES, LISTED_VALUES
 from tiltlens.models.roles import GROUP, HASH, LOG_ODDS, SCORE, WEIGHT, ColumnRoles
 from tiltlens.models.values import ValueCounts, value_counts
 from tiltlens.paper.checks import Floats
@@ -129,13 +129,16 @@ def _hashes(roles: ColumnRoles, rows: Reading, factorized: dict[str, Factorized 
 
 
 def _sampling_keys(rows: Reading, hashes: Hashes) -> Hashes:
-    """Return what rows are drawn by: their hash, and of copies of a row one of its own for each.
+    """Return what rows are drawn by: their hash, and of copies of a row one of its own for each, by its number.
 
     Copies would otherwise be drawn together or not at all, and a table of few distinct rows would lose most of them.
+    Where some rows of a batch are copies, others will have theirs in other batches: then all are drawn by their number.
     """
     is_copy = pl.Series(hashes).is_duplicated().to_numpy()
     if not is_copy.any():
         return hashes
+    if is_copy.mean() > FEW_COPIES:
+        is_copy[:] = True
     if ROW in rows.table.columns:
         numbers = rows.table[ROW].to_numpy()
     else:  # Spark's rows have no order: any numbers will do that differ from batch to batch
