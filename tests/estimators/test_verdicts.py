@@ -112,7 +112,7 @@ def test_the_sentence_beside_a_verdict_names_the_points():
     assert judged(NOTHING, band(0.012, 0.02), "income").reason == "at least 1.2 points, together with income"
     assert judged(NOTHING, BEYOND).reason == "at least 0.60 points, together with others"
     assert judged(NOTHING, NOTHING).reason == "less than 0.50 points, alone and with the others"
-    assert judged(mirrored(ACROSS)).reason.startswith("between 0.10 points and 0.90 points; 0.50 points is what")
+    assert judged(mirrored(ACROSS)).reason.startswith("between 0.10 and 0.90 points; 0.50 is what")
 
 
 @pytest.mark.parametrize(
