@@ -1,244 +1,239 @@
-"""How often do the 95 % intervals hold the truth? Known truths, drawn again and again.
+"""How often do the intervals of `tl.audit`, with its default settings, hold the truth? Known worlds, drawn anew.
 
-Run `python benchmarks/coverage.py --repetitions 500 --n 2000 10000`. It prints one Markdown table and fails where a
-cross-fitted interval with the chosen membership model misses its target by more than chance. The truths come from
-4 million draws of each group; their relative error is below 0.1 %, less than a hundredth of any interval.
+Run `python -m benchmarks.coverage --repetitions 40 --jobs 2 --seed 1000 --json coverage.json`, with `--truth NAME …`
+for some of the worlds of `benchmarks.truths` and `--n ROWS …` for other sizes. It prints a line for each world and
+quantity when that world is done, marks what misses its target by more than chance, and then exits with 1.
+
+gap(j) and joint(j) have one band for all of them at once: "all bands" is the share of audits in which every one holds,
+and should be 95 %; the band of one alone may hold more often.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import multiprocessing
+import os
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from functools import cache
+import time
+from collections import Counter
+from collections.abc import Iterator
 from math import sqrt
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import expit, logit
+from threadpoolctl import threadpool_limits
 
-from tiltlens.estimators.crossfit import (
-    Pairing,
-    feature_share,
-    gradient,
-    gradient_variance,
-    input_divergence,
-    known_pairing,
-    pairing,
-)
-from tiltlens.estimators.estimate import Estimate
-from tiltlens.estimators.feature_gap import carrier
-from tiltlens.estimators.influence import Rows
-from tiltlens.limits import CLIP
-from tiltlens.models import membership as membership_models
-from tiltlens.models.candidates import CANDIDATES
-from tiltlens.models.membership import Membership, chosen_membership, prior_log_odds
+import tiltlens as tl
+from benchmarks.truths import ALL, EACH, WORLDS, World
+from tiltlens.estimators.verdicts import CLEARED, EVIDENCE, PROXY
 
-Floats = NDArray[np.float64]
-EDGES = np.array([-1.2, -0.8, -0.45, -0.15, 0.1, 0.4, 0.7, 1.05, 1.5])
-AUDITED = 0.4
-METHODS = ("plug-in", "one-step, one model", "double cross-fitted")
+Found = dict[str, Any]
+Line = dict[str, Any]
+
+CONFIDENCE, MATERIALITY = 0.95, 0.005
+LEAST = 0.92  # coverage that a nominal 95 % interval must have, but for the error of the count
+BANDED = ("gap(", "joint(")
+ROUNDING = 1e-9
 
 
-@dataclass(frozen=True)
-class Truth:
-    """A pair of distributions to draw from, their log-ratio, the score, and the codes of the features."""
-
-    name: str
-    draw: Callable[[int, bool, np.random.Generator], Floats]
-    log_ratio: Callable[[Floats], Floats]
-    score: Callable[[Floats], Floats]
-    is_discrete: bool = False
-    least: float = 0.92
-
-    def codes(self, x: Floats, j: int) -> NDArray[np.intp]:
-        """Return feature j as codes: its levels, or ten bins with fixed edges."""
-        return x[:, j].astype(np.intp) if self.is_discrete else np.searchsorted(EDGES, x[:, j])
-
-    def table(self, x: Floats) -> dict[str, NDArray]:
-        """Return the features as the membership model sees them."""
-        return {f"x{j}": x[:, j].astype(np.intp) if self.is_discrete else x[:, j] for j in range(3)}
+def one_core() -> None:
+    """Give this process one thread: Polars counts its threads at its first use, which is still to come."""
+    os.environ["POLARS_MAX_THREADS"] = "1"
+    threadpool_limits(1)
 
 
-def gaussian(name: str, means: list[float], correlation: float, narrow: float, least: float) -> Truth:
-    """Audited N(means, 1) with one correlation; reference N(0, 1), its second coordinate narrower."""
-    mean, spread = np.array(means), np.array([1.0, narrow, 1.0])
-    covariance = np.eye(3)
-    covariance[0, 1] = covariance[1, 0] = correlation
-    root, inverse = np.linalg.cholesky(covariance), np.linalg.inv(covariance)
-    constant = np.log(spread).sum() - 0.5 * np.linalg.slogdet(covariance)[1]
-
-    def draw(size: int, audited: bool, generator: np.random.Generator) -> Floats:
-        z = generator.standard_normal((size, 3))
-        return z @ root.T + mean if audited else z * spread
-
-    def log_ratio(x: Floats) -> Floats:
-        away = x - mean
-        return constant - 0.5 * ((away @ inverse) * away).sum(axis=1) + 0.5 * ((x / spread) ** 2).sum(axis=1)
-
-    return Truth(name, draw, log_ratio, lambda x: expit(-0.3 + 0.9 * x[:, 0] + 0.4 * x[:, 1]), least=least)
-
-
-def discrete() -> Truth:
-    """Three independent features of 6, 3 and 8 levels; the last is the same in both groups."""
-    p0 = [np.array([0.05, 0.1, 0.2, 0.25, 0.25, 0.15]), np.array([0.3, 0.4, 0.3]), np.full(8, 1 / 8)]
-    p1 = [np.array([0.2, 0.25, 0.2, 0.15, 0.12, 0.08]), np.array([0.4, 0.4, 0.2]), np.full(8, 1 / 8)]
-
-    def draw(size: int, audited: bool, generator: np.random.Generator) -> Floats:
-        columns = [generator.choice(len(p), size, p=p) for p in (p0 if audited else p1)]
-        return np.column_stack(columns).astype(np.float64)
-
-    def log_ratio(x: Floats) -> Floats:
-        columns = (np.log(a / b)[x[:, j].astype(np.intp)] for j, (a, b) in enumerate(zip(p0, p1, strict=True)))
-        return np.sum(list(columns), axis=0)
-
-    return Truth("discrete", draw, log_ratio, lambda x: expit(-1.2 + 0.4 * x[:, 0] + 0.3 * x[:, 1]), True)
+def audited(task: tuple[str, int, int]) -> Found:
+    """Return the intervals, verdicts and seconds of one audit, or what went wrong."""
+    name, rows, seed = task
+    table, options = WORLDS[name].draw(seed, rows)
+    start = time.perf_counter()
+    try:
+        c = tl.audit(table, **options)["a"]
+    except Exception as error:  # the other audits are still worth counting
+        return {"seed": seed, "error": f"{type(error).__name__}: {error}"}
+    seconds = time.perf_counter() - start
+    numbers: dict[str, list[float | None]] = {}
+    for quantity in ALL:
+        found = getattr(c, quantity)
+        numbers[quantity] = [None] * 3 if found is None else [found.value, found.low, found.high]
+    verdicts = {}
+    for row in c.proxies.to_dicts():
+        verdicts[row["feature"]] = row["verdict"]
+        for quantity in EACH:
+            ends = (row[quantity], row[f"{quantity}_low"], row[f"{quantity}_high"])
+            numbers[f"{quantity}({row['feature']})"] = list(ends)
+    is_adequate = c.balance is not None and c.balance.is_adequate
+    return {"seed": seed, "numbers": numbers, "verdicts": verdicts, "adequate": is_adequate, "seconds": seconds}
 
 
-TRUTHS = (
-    gaussian("Gaussian shift", [0.8, 0.3, 0.0], 0.0, 1.0, 0.92),
-    gaussian("spread 0.85", [0.6, 0.3, 0.0], 0.0, 0.85, 0.90),
-    gaussian("spread 0.7", [0.6, 0.3, 0.0], 0.0, 0.7, 0.90),
-    gaussian("interaction", [0.6, 0.3, 0.0], 0.4, 1.0, 0.90),
-    gaussian("spread and interaction", [0.5, 0.4, 0.0], 0.3, 0.8, 0.90),
-    discrete(),
-)
+def is_known(ends: list[float | None]) -> bool:
+    """Whether there is an interval."""
+    return len(ends) == 3 and all(end is not None for end in ends)
 
 
-@cache
-def answers(name: str) -> dict[str, float]:
-    """Return the true values: of the log-ratio clipped at ±4, as the estimators have it."""
-    truth = next(t for t in TRUTHS if t.name == name)
-    generator = np.random.default_rng(20_240)
-    batches = [_batch(truth, 1_000_000, generator) for _ in range(4)]
-    return {quantity: float(np.mean([batch[quantity] for batch in batches])) for quantity in batches[0]}
+def holds(ends: list[Any], truth: float) -> bool:
+    """Whether an interval holds the truth."""
+    return bool(ends[1] - ROUNDING <= truth <= ends[2] + ROUNDING)
 
 
-def _batch(truth: Truth, size: int, generator: np.random.Generator) -> dict[str, float]:
-    x0, x1 = truth.draw(size, True, generator), truth.draw(size, False, generator)
-    w0, w1 = truth.score(x0), truth.score(x1)
-    k = float(logit(w0.mean()) - logit(w1.mean()))
-    ell = np.clip(truth.log_ratio(x0), -CLIP, CLIP)
-    g = ell + k * w0
-    g -= g.mean()
-    found = {"Var0(g)": float(g.var()), "input divergence": float(ell.mean())}
-    for j, kind in enumerate(("dominant", "weak", "noise")):
-        codes = truth.codes(x0, j)
-        count = np.bincount(codes)
-        found[f"share, {kind}"] = float(count @ (np.bincount(codes, g) / count) ** 2 / size / found["Var0(g)"])
-        means = np.bincount(codes, w0) / count
-        found[f"gap(j), {kind}"] = float(w0.mean() - means[truth.codes(x1, j)].mean())
-    found["share, noise"] = 0.0
-    found["gap(j), noise"] = 0.0
-    return found
+def share(count: int, of: int) -> tuple[float, float]:
+    """Return a share and its Monte Carlo error, which is not 0 where all or none are counted (Agresti and Coull)."""
+    middle = (count + 2) / (of + 4)
+    return (count / of if of else float("nan")), sqrt(middle * (1 - middle) / (of + 4))
 
 
-@dataclass
-class Tally:
-    """Errors, widths and hits of one quantity by one method."""
-
-    errors: list[float] = field(default_factory=list)
-    widths: list[float] = field(default_factory=list)
-    hits: list[bool] = field(default_factory=list)
-
-    def add(self, found: Estimate, truth: float) -> None:
-        """Count one estimate of `truth`."""
-        assert found.low is not None
-        assert found.high is not None
-        self.errors.append(found.value - truth)
-        self.widths.append(found.high - found.low)
-        self.hits.append(found.low - 1e-9 <= truth <= found.high + 1e-9)
-
-    @property
-    def coverage(self) -> float:
-        """Return the share of intervals that held the truth."""
-        return float(np.mean(self.hits))
-
-    def __str__(self) -> str:
-        return f"{np.mean(self.errors):+.4f} / {np.mean(self.widths):.4f} / {100 * self.coverage:.1f} %"
+def is_low(coverage: float, draws: int) -> bool:
+    """Whether coverage misses its target by more than two standard errors of the count."""
+    return draws > 0 and coverage < LEAST - 2 * sqrt(CONFIDENCE * (1 - CONFIDENCE) / draws)
 
 
-def estimates(truth: Truth, size: int, model: str, seed: int) -> Iterator[tuple[str, str, Estimate]]:
-    """Yield (method, quantity, estimate) for one draw of the data."""
-    generator = np.random.default_rng(seed)
-    audited = generator.random(size) < AUDITED
-    x = np.where(audited[:, None], truth.draw(size, True, generator), truth.draw(size, False, generator))
-    rows, outcome = Rows.of(audited), truth.score(x)
-    offered = CANDIDATES if model == "chosen" else tuple(c for c in CANDIDATES if c.name == model)
-    membership = chosen_membership(rows, truth.table(x), seed=seed, offered=offered)
-    codes = [truth.codes(x, j) for j in range(3)]
-    for method in METHODS:
-        pairs = _pairings(rows, membership, method)
-        gradients = [gradient(rows, outcome[:, None], pair) for pair in pairs]
-        variance = gradient_variance(rows, gradients)
-        yield method, "Var0(g)", variance.normal().estimate()
-        yield method, "input divergence", input_divergence(rows, pairs).normal().estimate()
-        for j, kind in enumerate(("dominant", "weak", "noise")):
-            yield method, f"share, {kind}", feature_share(rows, gradients, variance, codes[j]).estimate()
-    for j, kind in enumerate(("dominant", "weak", "noise")):
-        yield METHODS[-1], f"gap(j), {kind}", carrier(rows, outcome, codes[j]).gap.estimate()
+def lines(world: World, found: list[Found]) -> Iterator[Line]:
+    """Yield what the audits of a world say of every quantity that is known, and of the verdicts."""
+    truths, audits = world.truths(), [one for one in found if "error" not in one]
+    yield from _all_bands(truths, audits)
+    for quantity, truth in _pooled(world, truths):
+        names = [name for name in truths if _kind(world, name) == quantity]
+        given = [ends for one in audits for name in names if is_known(ends := one["numbers"].get(name, []))]
+        hits = sum(holds(ends, truth) for ends in given)
+        coverage, error = share(hits, len(given))
+        error *= sqrt(max(1.0, len(given) / max(len(audits), 1)))  # noise features of one audit err together
+        values = np.array(given, dtype=np.float64).reshape(-1, 3)
+        yield {
+            "quantity": quantity,
+            "truth": truth,
+            "bias": float(np.mean(values[:, 0] - truth)) if given else None,
+            "spread": float(np.std(values[:, 0])) if given else None,
+            "width": float(np.mean(values[:, 2] - values[:, 1])) if given else None,
+            "coverage": coverage,
+            "error": error,
+            "given": len(given),
+            "of": len(audits) * len(names),
+            "miss": is_low(coverage, min(len(given), len(audits))),
+        }
+    yield from _verdict_lines(world, truths, audits)
 
 
-def _pairings(rows: Rows, membership: Membership, method: str) -> list[Pairing]:
-    if method == "plug-in":
-        log_ratio = np.clip(membership.log_odds - prior_log_odds(rows), -CLIP, CLIP)
-        return [known_pairing(rows, log_ratio)]
-    if method == "double cross-fitted":
-        return list(membership.pairings)
-    ell = membership.pairings[0].a
-    return [pairing(rows, ell, ell, membership.fold)]
+def _kind(world: World, name: str) -> str:
+    """Return the name under which a quantity is counted: all noise features are one."""
+    quantity, _, feature = name.rstrip(")").partition("(")
+    return f"{quantity}(noise)" if feature in world.noises else name
 
 
-def tallies(truth: Truth, size: int, model: str, seeds: range) -> dict[tuple[str, str], Tally]:
-    """Return the tally of every (quantity, method)."""
-    found: dict[tuple[str, str], Tally] = {}
-    for seed in seeds:
-        for method, quantity, estimate in estimates(truth, size, model, seed):
-            found.setdefault((quantity, method), Tally()).add(estimate, answers(truth.name)[quantity])
-    return found
+def _pooled(world: World, truths: dict[str, float]) -> list[tuple[str, float]]:
+    return list({_kind(world, name): truth for name, truth in truths.items()}.items())
 
 
-def misses(truth: Truth, size: int, found: dict[tuple[str, str], Tally]) -> Iterator[str]:
-    """Yield the cross-fitted intervals that miss their target by more than two standard errors of the count."""
-    for (quantity, method), tally in found.items():
-        slack = 2 * sqrt(0.95 * 0.05 / len(tally.hits))
-        is_low = tally.coverage < truth.least - slack
-        is_high = tally.coverage > 0.98 + slack and "noise" not in quantity and truth.least == 0.92
-        if method == METHODS[-1] and (is_low or is_high):
-            yield f"{truth.name}, n = {size}, {quantity}: {100 * tally.coverage:.1f} %"
+def _all_bands(truths: dict[str, float], audits: list[Found]) -> Iterator[Line]:
+    """Yield the share of audits in which every band of gap(j) and joint(j) that is given holds its truth."""
+    banded = [name for name in truths if name.startswith(BANDED)]
+    hits = 0
+    for one in audits:
+        given = {name: ends for name in banded if is_known(ends := one["numbers"].get(name, []))}
+        hits += all(holds(ends, truths[name]) for name, ends in given.items())
+    coverage, error = share(hits, len(audits))
+    yield {
+        "quantity": "all bands",
+        "coverage": coverage,
+        "error": error,
+        "given": len(audits),
+        "of": len(audits),
+        "miss": is_low(coverage, len(audits)),
+    }
+
+
+def _verdict_lines(world: World, truths: dict[str, float], audits: list[Found]) -> Iterator[Line]:
+    """Yield how often evidence is false, how often a feature is cleared that should not be, and what noise is called.
+
+    Evidence is false where the truth it speaks of is no more than the materiality; a feature is cleared wrongly where
+    its gap or its joint value is more than that.
+    """
+
+    def size(quantity: str, feature: str) -> float:
+        return abs(truths[f"{quantity}({feature})"])
+
+    def is_false(feature: str, verdict: str) -> bool:
+        quantity = "gap" if verdict == PROXY else "joint"
+        return verdict in EVIDENCE and size(quantity, feature) <= MATERIALITY
+
+    def is_overlooked(feature: str, verdict: str) -> bool:
+        return verdict == CLEARED and max(size("gap", feature), size("joint", feature)) > MATERIALITY
+
+    for quantity, is_wrong in (("false evidence", is_false), ("wrongly cleared", is_overlooked)):
+        count = sum(any(is_wrong(*one) for one in found["verdicts"].items()) for found in audits)
+        rate, error = share(count, len(audits))
+        limit = (1 - CONFIDENCE) + 2 * sqrt(CONFIDENCE * (1 - CONFIDENCE) / max(len(audits), 1))
+        yield _rate(quantity, rate, error, len(audits)) | {"miss": rate > limit}
+    carrying = [name for name in world.features if name not in world.idle]
+    for kind, names in (("noise", world.noises), ("idle", list(world.idle)), *((name, [name]) for name in carrying)):
+        said = Counter(found["verdicts"].get(name, "left out") for found in audits for name in names)
+        if not said:
+            continue
+        rate, error = share(said[CLEARED], said.total())
+        line = _rate(f"{kind}: no material evidence", rate, error, said.total())
+        yield line | {"verdicts": dict(said.most_common()), "miss": False}
+    inadequate = sum(not found["adequate"] for found in audits)
+    yield _rate("membership model called inadequate", *share(inadequate, len(audits)), len(audits)) | {"miss": False}
+
+
+def _rate(quantity: str, rate: float, error: float, of: int) -> Line:
+    return {"quantity": quantity, "rate": rate, "error": error, "of": of}
+
+
+def told(world: str, rows: int, line: Line) -> str:
+    """Return a line as it is printed."""
+    start = f"{world}, n = {rows:,} | {line['quantity']}"
+    mark = " | MISS" if line["miss"] else ""
+    if "rate" in line:
+        said = ", ".join(f"{verdict} {count}" for verdict, count in line.get("verdicts", {}).items())
+        words = f" ({said})" if said else ""
+        return f"{start} | {100 * line['rate']:.1f} % ± {100 * line['error']:.1f} of {line['of']}{words}{mark}"
+    numbers = ""
+    if line.get("bias") is not None:
+        numbers = (
+            f" | truth {line['truth']:+.4f}, bias {line['bias']:+.4f}, sd {line['spread']:.4f}, "
+            f"width {line['width']:.4f}"
+        )
+    given = "" if line["given"] == line["of"] else f", given in {line['given']}"
+    held = f"{100 * line['coverage']:.1f} % ± {100 * line['error']:.1f}"
+    return f"{start}{numbers} | holds {held} of {line['of']}{given}{mark}"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repetitions", type=int, default=200)
-    parser.add_argument("--n", type=int, nargs="+", default=[2_000, 10_000])
-    parser.add_argument("--models", nargs="+", default=["chosen"], help="chosen, or the name of a candidate")
-    parser.add_argument("--truths", nargs="+", default=[truth.name for truth in TRUTHS])
-    parser.add_argument("--first-seed", type=int, default=0, help="draws nobody has looked at yet")
-    parser.add_argument("--fitted-rows", type=int, default=membership_models.FITTED_ROWS, help="of a fold, at most")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--truth", nargs="+", choices=WORLDS, default=list(WORLDS), metavar="NAME", help=str([*WORLDS]))
+    parser.add_argument("--repetitions", type=int, default=40)
+    parser.add_argument("--n", type=int, nargs="+", help="rows; each world has a number of its own")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1_000, help="the first of them")
+    parser.add_argument("--json", type=Path, help="file to write the numbers to, after each world")
     options = parser.parse_args(arguments)
-    membership_models.FITTED_ROWS = options.fitted_rows
-    seeds = range(options.first_seed, options.first_seed + options.repetitions)
-    print(f"Bias / mean width / coverage of the nominal 95 % interval, {options.repetitions} repetitions.\n")
-    print("| truth | membership | n | quantity | true value | " + " | ".join(METHODS) + " |")
-    print("|---|---|---|---|---|---|---|---|")
-    missed = []
-    for truth in (t for t in TRUTHS if t.name in options.truths):
-        for size in options.n:
-            for model in options.models:
-                found = tallies(truth, size, model, seeds)
-                _print_rows(truth, size, model, found)
-                missed += misses(truth, size, found) if model == "chosen" else []
-    print("\n" + ("\n".join(["Outside the target:", *missed]) if missed else "All within the target."))
+    results, missed = [], []
+    # forked before this process has used Polars, whose threads a fork would lose
+    with multiprocessing.get_context("fork").Pool(options.jobs, one_core) as pool:
+        for name in options.truth:
+            for rows in options.n or [WORLDS[name].rows]:
+                start = time.perf_counter()
+                seeds = range(options.seed, options.seed + options.repetitions)
+                found = list(pool.imap(audited, [(name, rows, seed) for seed in seeds]))
+                table = list(lines(WORLDS[name], found))
+                for line in table:
+                    print(told(name, rows, line))
+                failed = [f"seed {one['seed']}: {one['error']}" for one in found if "error" in one]
+                seconds = [one["seconds"] for one in found if "error" not in one]
+                print(f"{name}, n = {rows:,} | {len(found)} audits in {time.perf_counter() - start:.0f} s, ", end="")
+                print(f"median {np.median(seconds):.1f} s" if seconds else "none done")
+                for one in failed:
+                    print(f"{name}, n = {rows:,} | FAILED {one}")
+                sys.stdout.flush()
+                missed += [f"{name}, n = {rows:,}: {line['quantity']}" for line in table if line["miss"]]
+                missed += [f"{name}, n = {rows:,}: {len(failed)} audits failed"] * bool(failed)
+                results.append({"world": name, "n": rows, "lines": table, "failed": failed, "audits": found})
+                if options.json:
+                    options.json.write_text(json.dumps(results, indent=1))
+    print("\n".join(["Beyond chance outside the target:", *missed]) if missed else "All within the target.")
     return 1 if missed else 0
-
-
-def _print_rows(truth: Truth, size: int, model: str, found: dict[tuple[str, str], Tally]) -> None:
-    for quantity, value in answers(truth.name).items():
-        cells = [str(found.get((quantity, method), "")) for method in METHODS]
-        print(f"| {truth.name} | {model} | {size} | {quantity} | {value:.4f} | " + " | ".join(cells) + " |")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

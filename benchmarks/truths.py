@@ -1,0 +1,318 @@
+"""Worlds whose every number is known: features and scores to draw from, and what an audit of them should say.
+
+Truths are sums over the joint distribution of the features that matter, on a grid so fine that more points change no
+digit that is read; none of the library's estimators is used. Noise is independent of everything: it carries nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, reduce
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+from scipy.stats import norm
+
+Floats = NDArray[np.float64]
+Random = np.random.Generator
+Columns = dict[str, NDArray[Any]]
+
+CLIP = 4.0  # |ℓ| beyond this is set to it: the estimators' target is that of the clipped log-ratio
+SMOOTH, FINE, FINEST = 61, 2_001, 20_001  # points of an axis: of a smooth score, and of one with jumps
+REACH = 6.5  # standard deviations that a grid covers
+ALL = ("gap", "impact_ratio", "descent_rate", "input_divergence", "unexplained")
+EACH = ("gap", "joint", "share", "gap_shapley")
+
+
+@dataclass(frozen=True)
+class Block:
+    """Features that depend on each other, and on no other given the group; `audited` and `reference` are joint."""
+
+    names: tuple[str, ...]
+    points: tuple[Floats, ...]
+    audited: Floats
+    reference: Floats
+    draw: Callable[[NDArray[np.bool_], Random], Columns]
+    is_text: bool = False
+
+
+def normal(name: str, shift: float = 0.0, points: int = SMOOTH) -> Block:
+    """Return a feature that is N(shift, 1) among the audited and N(0, 1) in the reference."""
+    step = (2 * REACH + abs(shift)) / points
+    x = min(shift, 0.0) - REACH + step * (np.arange(points) + 0.5)
+    density = [norm.pdf(x - mean) for mean in (shift, 0.0)]
+    p0, p1 = (one / one.sum() for one in density)
+    return Block((name,), (x,), p0, p1, lambda s, rng: {name: rng.standard_normal(len(s)) + shift * s})
+
+
+def levels(name: str, audited: Any, reference: Any) -> Block:
+    """Return a feature whose values are texts, from the chances of each in either group."""
+    p0, p1 = (np.asarray(p, dtype=np.float64) / np.sum(p) for p in (audited, reference))
+
+    def draw(s: NDArray[np.bool_], rng: Random) -> Columns:
+        size = len(p0)
+        return {name: np.where(s, rng.choice(size, len(s), p=p0), rng.choice(size, len(s), p=p1))}
+
+    return Block((name,), (np.arange(len(p0), dtype=np.float64),), p0, p1, draw, is_text=True)
+
+
+def exclusive_or(left: str, right: str, audited: float, reference: float) -> Block:
+    """Return two signs that agree with a chance that depends on the group, each alone a fair coin."""
+    joint = [np.array([[p, 1 - p], [1 - p, p]]) / 2 for p in (audited, reference)]
+
+    def draw(s: NDArray[np.bool_], rng: Random) -> Columns:
+        one = rng.choice([-1, 1], len(s))
+        agree = rng.random(len(s)) < np.where(s, audited, reference)
+        return {left: one, right: one * np.where(agree, 1, -1)}
+
+    signs = np.array([-1.0, 1.0])
+    return Block((left, right), (signs, signs), joint[0], joint[1], draw)
+
+
+def noise(j: int, s: NDArray[np.bool_], rng: Random) -> NDArray[Any]:
+    """Return a normal, a skewed, a binary or a four-level column that has nothing to do with anything."""
+    makers = (
+        lambda: rng.standard_normal(len(s)),
+        lambda: rng.exponential(size=len(s)),
+        lambda: rng.integers(0, 2, len(s)),
+        lambda: np.array(["a", "b", "c", "d"])[rng.integers(0, 4, len(s))],
+    )
+    return makers[j % 4]()
+
+
+@dataclass(frozen=True)
+class World:
+    """Blocks of features, a score of them and perhaps of the group (`s`, 1 for the audited), and noise beside."""
+
+    name: str
+    blocks: tuple[Block, ...]
+    score: Callable[[Mapping[str, Any], Any], Any]
+    rows: int
+    noise: int = 1
+    audited: float = 0.4
+    threshold: float | None = None
+    left_out: tuple[str, ...] = ()  # quantities whose truth is not what is estimated
+    idle: tuple[str, ...] = ()  # features that carry nothing although the score or the group knows them
+
+    @property
+    def features(self) -> list[str]:
+        """Return the names of the features that are on the grid."""
+        return [name for block in self.blocks for name in block.names]
+
+    @property
+    def noises(self) -> list[str]:
+        """Return the names of the features that carry nothing."""
+        return [f"noise {j}" for j in range(self.noise)]
+
+    def draw(self, seed: int, rows: int | None = None) -> tuple[pl.DataFrame, dict[str, Any]]:
+        """Return a table and the options of its audit."""
+        rng, size = np.random.default_rng(seed), self.rows if rows is None else rows
+        s = rng.random(size) < self.audited
+        drawn: Columns = {}
+        for block in self.blocks:
+            drawn |= block.draw(s, rng)
+        columns = {"group": np.where(s, "a", "b"), "score": self.score(drawn, s)}
+        texts = {name for block in self.blocks if block.is_text for name in block.names}
+        for name, values in drawn.items():
+            columns[name] = np.char.add("level ", values.astype(str)) if name in texts else values
+        columns |= {name: noise(j, s, rng) for j, name in enumerate(self.noises)}
+        options: dict[str, Any] = {"group": "group", "reference": "b", "scores": "score"}
+        if self.threshold is not None:
+            options["threshold"] = self.threshold
+        return pl.DataFrame(columns), options
+
+    def truths(self) -> dict[str, float]:
+        """Return the value of every quantity that is known: "gap", "gap(proxy)" and so on."""
+        return _truths(self.name)
+
+    def _known(self) -> dict[str, float]:
+        joint = _Joint.of(self)
+        names, every = self.features, range(len(self.features))
+        y0, y1 = joint.means
+        found = {"gap": y0 - y1, "impact_ratio": y0 / y1, "unexplained": joint.coefficient(tuple(every))}
+        g, ell = joint.gradient()
+        variance = joint.variance(g)
+        found |= {"descent_rate": -math.sqrt(variance), "input_divergence": float((joint.p0 * ell).sum())}
+        for j, name in enumerate(names):
+            others = tuple(i for i in every if i != j)
+            found[f"gap({name})"] = found["gap"] - joint.coefficient((j,))
+            found[f"joint({name})"] = joint.coefficient(others) - found["unexplained"]
+            found[f"gap_shapley({name})"] = joint.shapley(j)
+            if variance > 1e-12:
+                found[f"share({name})"] = joint.variance(g, j) / variance
+        for name in self.noises:
+            found |= {f"{quantity}({name})": 0.0 for quantity in EACH if quantity != "share" or variance > 1e-12}
+        return {k: v for k, v in found.items() if k.split("(")[0] not in self.left_out}
+
+
+@dataclass(frozen=True)
+class _Joint:
+    """Joint probabilities of both groups on the grid, one axis a feature, and the scores of both there."""
+
+    p0: Floats
+    p1: Floats
+    w0: Floats
+    w1: Floats
+
+    @classmethod
+    def of(cls, world: World) -> _Joint:
+        p0 = reduce(np.multiply.outer, [block.audited for block in world.blocks])
+        p1 = reduce(np.multiply.outer, [block.reference for block in world.blocks])
+        points = [axis for block in world.blocks for axis in block.points]
+        at = dict(zip(world.features, np.meshgrid(*points, indexing="ij", sparse=True), strict=True))
+        scores = [np.broadcast_to(world.score(at, s), p0.shape) for s in (1.0, 0.0)]
+        if world.threshold is not None:
+            scores = [(w > world.threshold).astype(np.float64) for w in scores]
+        return cls(p0, p1, *scores)
+
+    @property
+    def means(self) -> tuple[float, float]:
+        return float((self.p0 * self.w0).sum()), float((self.p1 * self.w1).sum())
+
+    def gradient(self) -> tuple[Floats, Floats]:
+        """Return g = ℓ + k·W of the audited, and ℓ."""
+        tiny = np.finfo(float).tiny
+        ell = np.clip(np.log(np.maximum(self.p0, tiny)) - np.log(np.maximum(self.p1, tiny)), -CLIP, CLIP)
+        y0, y1 = self.means
+        return ell + float(logit(y0) - logit(y1)) * self.w0, ell
+
+    def variance(self, g: Floats, j: int | None = None) -> float:
+        """Return Var0(g), or Var0(E0[g|X_j])."""
+        centred = g - float((self.p0 * g).sum())
+        if j is None:
+            return float((self.p0 * centred**2).sum())
+        others = tuple(axis for axis in range(g.ndim) if axis != j)
+        chance, total = self.p0.sum(axis=others), (self.p0 * centred).sum(axis=others)
+        return float((total**2 / np.maximum(chance, np.finfo(float).tiny)).sum())
+
+    def coefficient(self, kept: tuple[int, ...]) -> float:
+        """Return c_A = E[(S̄ − e)(W − m)]/E[(S̄ − e)²], the means of A's values being known."""
+        gone = tuple(axis for axis in range(self.p0.ndim) if axis not in kept)
+        in0, in1, first0, first1 = (
+            0.5 * part.sum(axis=gone) for part in (self.p0, self.p1, self.p0 * self.w0, self.p1 * self.w1)
+        )
+        e = in0 / np.maximum(in0 + in1, np.finfo(float).tiny)
+        return float((first0 - e * (first0 + first1)).sum() / (in0 * (1.0 - e)).sum())
+
+    def shapley(self, j: int) -> float:
+        """Return feature j's Shapley value over gap(A) = gap − c_A; noise has no part in any set."""
+        count = self.p0.ndim
+        others = [i for i in range(count) if i != j]
+        total = 0.0
+        for size in range(count):
+            weight = math.factorial(size) * math.factorial(count - size - 1) / math.factorial(count)
+            for kept in combinations(others, size):
+                total += weight * (self.coefficient(kept) - self.coefficient(tuple(sorted((*kept, j)))))
+        return total
+
+
+def _linear(at: Mapping[str, Any], s: Any) -> Any:
+    return expit(-0.3 + 0.6 * at["proxy"] + 0.5 * at["neutral"])
+
+
+def _steps(at: Mapping[str, Any], s: Any) -> Any:
+    x = at["proxy"]
+    return 0.2 + 0.15 * (x > -1.0) + 0.25 * (x > 0.0) + 0.2 * (x > 0.8) + 0.1 * expit(at["neutral"])
+
+
+def _direct(at: Mapping[str, Any], s: Any) -> Any:
+    """Return a score that takes 5 points from the audited, whatever their features are."""
+    return 0.1 + 0.8 * _linear(at, s) - 0.05 * np.asarray(s, dtype=np.float64)
+
+
+def _zip(size: int, tilt: float, seed: int) -> tuple[Floats, Floats, Floats]:
+    """Return how a feature of many values leans, and the chances of its values in either group."""
+    lean = np.random.default_rng(seed).standard_normal(size)
+    return lean, np.exp(tilt * lean), np.exp(-tilt * lean)
+
+
+def _worlds() -> list[World]:
+    lean40, p40, q40 = _zip(40, 0.4, 1)
+    lean400, p400, q400 = _zip(400, 0.45, 2)
+    even = np.ones(5)
+    proxy, neutral = normal("proxy", 0.6), normal("neutral")
+    many = levels("region", [3, 2, 2, 2, 1], [1, 2, 2, 2, 3])
+    shares = ("descent_rate", "input_divergence", "share")
+    return [
+        World(
+            "null",
+            (normal("used"), levels("kind", even, even)),
+            lambda at, s: expit(-0.3 + 0.8 * at["used"] + 0.2 * (at["kind"] == 2)),
+            2_000,
+            noise=2,
+            idle=("used", "kind"),
+        ),
+        World("linear", (proxy, neutral), _linear, 2_000, noise=2, idle=("neutral",)),
+        World("determines", (proxy,), lambda at, s: expit(-0.3 + 0.9 * at["proxy"]), 2_000, noise=2),
+        World("steps", (normal("proxy", 0.6, FINEST), neutral), _steps, 3_000, noise=1, idle=("neutral",)),
+        World("direct", (proxy, neutral), _direct, 3_000, noise=2, idle=("neutral",)),
+        World(
+            "xor",
+            (exclusive_or("left", "right", 0.7, 0.5), normal("third", 0.5)),
+            lambda at, s: expit(0.3 * at["left"] * at["right"] + 0.2 * at["third"]),
+            3_000,
+        ),
+        World(
+            "ignored",
+            (normal("ignored", 0.9), proxy, neutral),
+            lambda at, s: expit(-0.2 + 0.3 * at["proxy"] + 0.5 * at["neutral"]),
+            2_000,
+            idle=("ignored", "neutral"),
+        ),
+        World(
+            "army",
+            (levels("army", [4_997, 3], [1, 1]), neutral),
+            lambda at, s: 0.3 + 0.4 * at["army"] + 0.1 * expit(at["neutral"]),
+            5_000,
+            audited=0.5,
+            left_out=shares,
+            idle=("neutral",),
+        ),
+        World(
+            "rare-40-levels",
+            (levels("job", p40, q40), neutral),
+            lambda at, s: expit(lean40[np.asarray(at["job"], dtype=np.intp)] * 0.8 + 0.3 * at["neutral"]),
+            5_000,
+            audited=0.05,
+            idle=("neutral",),
+        ),
+        World(
+            "400-levels",
+            (levels("zip", p400, q400), neutral),
+            lambda at, s: expit(lean400[np.asarray(at["zip"], dtype=np.intp)] + 0.3 * at["neutral"]),
+            5_000,
+            idle=("neutral",),
+        ),
+        World(
+            "40-features",
+            (proxy, neutral, normal("ignored", 0.5), many),
+            lambda at, s: expit(-0.3 + 0.5 * at["proxy"] + 0.4 * at["neutral"] - 0.2 * at["region"]),
+            3_000,
+            noise=36,
+            idle=("neutral", "ignored"),
+        ),
+        World(
+            "decisions",
+            (normal("proxy", 0.6, FINE), normal("neutral", 0.0, FINE)),
+            _linear,
+            3_000,
+            threshold=0.5,
+            noise=1,
+            idle=("neutral",),
+        ),
+        World("few-rows", (proxy, neutral), _linear, 400, noise=2, idle=("neutral",)),
+    ]
+
+
+WORLDS = {world.name: world for world in _worlds()}
+
+
+@cache
+def _truths(name: str) -> dict[str, float]:
+    return WORLDS[name]._known()
