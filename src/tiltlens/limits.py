@@ -189,6 +189,7 @@ SCORE_ROUNDING = 1e-5  # single-precision probabilities miss 0, 1 and a sum of 1
 SURVIVAL = 4.0  # standard deviations by which n·R² of a feature must exceed what chance gives
 
 # models.smooth
+SMOOTH_ROWS = 50_000  # at most, for one fit
 SMOOTH_RIDGE = 1e-6  # of a column's variance: the splines stay defined where they are collinear
 
 # models.values
