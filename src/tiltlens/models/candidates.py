@@ -15,6 +15,7 @@ from tiltlens.limits import (
     CHOICE_ROWS,
     CHOICE_SPLITS,
     FEW_COLUMNS,
+    MULTIPLIED,
     RIDGE,
     ROWS_PER_DEGREE,
     SPLIT_ONCE,
