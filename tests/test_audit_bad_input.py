@@ -123,13 +123,33 @@ MISTAKES = {
     ),
     "infinite values": (
         {"data": infinite_income()},
-        "column 'income' must be finite, got inf in row 7 (1 infinite values in all).",
-        "replace it by a number",
+        "column 'income' must be finite, got 1 infinite values.",
+        "replace them by a number",
     ),
-    "two folds": ({"folds": 2}, "`folds` must be a whole number of at least 3, or None, got 2.", "5 is the default"),
-    "half folds": ({"folds": 5.5}, "`folds` must be a whole number of at least 3, or None, got 5.5.", "5 is the"),
-    "yes folds": ({"folds": True}, "`folds` must be a whole number of at least 3, or None, got True.", "5 is the"),
-    "too many folds": ({"folds": 300}, "`folds` must leave two rows of each group in every fold", "use fewer folds"),
+    "two folds": ({"folds": 2}, "`folds` must be 5 or None, got 2.", "None gives the paper's plug-in values"),
+    "half folds": ({"folds": 5.5}, "`folds` must be 5 or None, got 5.5.", "None gives the paper's plug-in values"),
+    "yes folds": ({"folds": True}, "`folds` must be 5 or None, got True.", "None gives the paper's plug-in values"),
+    "few sampled rows": (
+        {"sample_rows": 10},
+        "`sample_rows` must be a whole number of at least 1000, got 10.",
+        "500,000 is the default",
+    ),
+    "sampled rows as text": ({"sample_rows": "all"}, "`sample_rows` must be a whole number of at least 1000, got", ""),
+    "excluded column that is not there": (
+        {"exclude": "incme"},
+        "`exclude` must name columns, got 'incme'.",
+        "did you mean 'income'?",
+    ),
+    "feature that is excluded": (
+        {"exclude": ["city"]},
+        "`exclude` must not name listed features, got 'city'.",
+        "list it in one of the two",
+    ),
+    "everything excluded": (
+        {"features": None, "exclude": ["income", "city", "owner", "since", "weight", "chance"]},
+        "`features` must name at least one column, got none.",
+        "the columns are",
+    ),
     "confidence in percent": ({"confidence": 95}, "`confidence` must lie strictly between 0 and 1, got 95.", "0.95"),
     "no confidence": ({"confidence": None}, "`confidence` must be a finite number, got None.", ""),
     "negative materiality": ({"materiality": -0.1}, "`materiality` must be at least 0 and below 1, got -0.1.", "0.005"),
@@ -143,7 +163,6 @@ MISTAKES = {
     ),
     "negative seed": ({"seed": -1}, "`seed` must be a whole number from 0 to 4294967295, got -1.", "0 is the default"),
     "no seed": ({"seed": None}, "`seed` must be a whole number from 0 to 4294967295, got None.", "same numbers"),
-    "total shares of a kind": ({"total_shares": "some"}, "`total_shares` must be True or False, got 'some'.", ""),
     "negative weights": (
         {"weights": np.full(N, -1.0)},
         "`weights` must be finite and not negative, got -1.0",
@@ -156,11 +175,15 @@ MISTAKES = {
     "one weight": ({"weights": 2.0}, "column 'weights' must hold one value per row, got 2.0.", "repeat it"),
     "membership of 0": (
         {"membership": np.r_[0.5, 0.0, np.full(N - 2, 0.5)]},
-        "`membership` must lie strictly between 0 and 1, got 0.0 in row 1.",
+        "`membership` must lie strictly between 0 and 1, got 1 rows that do not.",
         "leave such rows out",
     ),
     "membership in percent": ({"membership": "income"}, "`membership` must lie strictly between 0 and 1, got ", ""),
-    "missing membership": ({"membership": NAN_FIRST}, "`membership` must lie strictly between 0 and 1, got None", ""),
+    "missing membership": (
+        {"membership": NAN_FIRST},
+        "`membership` must lie strictly between 0 and 1, got 1 rows that do",
+        "",
+    ),
     "text as membership": (
         {"membership": "city"},
         "`membership` must be numbers, got String in column 'city'.",
@@ -214,10 +237,23 @@ def test_constant_features_are_named_whatever_the_membership(options):
 
 
 @pytest.mark.parametrize("options", [{}, {"folds": None}])
-def test_complete_separation_is_an_error(options):
-    apart = people().with_columns(apart=pl.col("score") + 2 * (pl.col("group") == "A"))
+def test_features_that_separate_the_groups_together_are_an_error(options):
+    x = pl.Series(np.random.default_rng(0).normal(size=N))
+    apart = people().with_columns(left=x, right=x + 0.5 * (pl.col("group") == "A"))
     with pytest.raises(SupportError, match=r"separate the two groups completely.*\nHint: leave out the feature"):
-        audited(apart, features=["apart", "city"], **options)
+        audited(apart, features=["left", "right", "city"], **options)
+
+
+@pytest.mark.parametrize("options", [{}, {"folds": None}])
+def test_a_feature_that_separates_the_groups_alone_is_the_group_itself_and_the_others_are_looked_at(options):
+    apart = people().with_columns(apart=pl.col("score") + 2 * (pl.col("group") == "A"))
+    found = audited(apart, features=["apart", "city"], **options)
+    row = row_of(found, "apart")
+    assert (row["verdict"], row["gap"], row["joint"]) == ("the group itself", None, None)
+    assert "tell the two groups apart completely" in row["notes"]
+    without = audited(apart, features=["city"], **options)
+    assert found["A"].correction.descent_rate == pytest.approx(without["A"].correction.descent_rate)
+    assert row_of(found, "city")["gap"] == pytest.approx(row_of(without, "city")["gap"], abs=1e-12)
 
 
 def test_a_group_of_three_that_nobody_named_is_reported():
@@ -237,7 +273,7 @@ def row_of(found, feature):
     return next(row for row in found["A"].proxies.to_dicts() if row["feature"] == feature)
 
 
-@pytest.mark.parametrize("options", [{"total_shares": False}, {"folds": None}])
+@pytest.mark.parametrize("options", [{}, {"folds": None}])
 def test_the_group_among_the_features_is_flagged_and_never_evidence(options):
     data = people().with_columns(code=pl.when(pl.col("group") == "A").then(7).otherwise(3))
     found = audited(data, features=["group", "code", "income", "city"], **options)
@@ -248,7 +284,7 @@ def test_the_group_among_the_features_is_flagged_and_never_evidence(options):
     assert found["A"].correction.descent_rate == pytest.approx(without["A"].correction.descent_rate)
 
 
-@pytest.mark.parametrize("options", [{"total_shares": False}, {"folds": None}])
+@pytest.mark.parametrize("options", [{}, {"folds": None}])
 def test_identifiers_are_flagged_and_tell_nobody_apart(options):
     keys = people().with_columns(person_id=1000 + pl.int_range(N), ticket=pl.format("T{}", pl.int_range(N)))
     found = audited(keys, features=["person_id", "ticket", "income"], **options)
@@ -260,10 +296,29 @@ def test_identifiers_are_flagged_and_tell_nobody_apart(options):
 
 
 def test_numbers_of_numpy_are_numbers():
-    options = {"folds": np.int64(3), "seed": np.int32(1), "confidence": np.float32(0.9), "materiality": np.float64(0)}
-    found = tl.audit(people(), "group", scores="score", features="city", total_shares=np.False_, **options)
+    options = {"folds": np.int64(5), "seed": np.int32(1), "confidence": np.float32(0.9), "materiality": np.float64(0)}
+    found = tl.audit(people(), "group", scores="score", features="city", sample_rows=np.int64(2_000), **options)
     kinds = {type(value) for value in found.to_dict()["settings"].values()}
-    assert kinds == {int, float, bool}
+    assert kinds == {int, float}
+
+
+def test_everything_after_the_group_is_named():
+    with pytest.raises(TypeError, match="positional argument"):
+        tl.audit(people(), "group", "B")
+
+
+@pytest.mark.parametrize("retired", ["total_shares", "stream"])
+def test_retired_arguments_are_unknown(retired):
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        audited(people(), **{retired: True})
+    assert not hasattr(tl, "stream")
+
+
+def test_excluded_columns_are_no_features():
+    found = audited(people(), features=None, exclude=["weight", "chance", "since"], folds=None)
+    assert set(found["A"].proxies["feature"]) == {"income", "city", "owner"}
+    alone = audited(people(), features=None, exclude="since", weights="weight", membership="chance", folds=None)
+    assert set(alone["A"].proxies["feature"]) == {"income", "city", "owner"}
 
 
 def test_weights_that_differ_beyond_all_measure_are_an_error():

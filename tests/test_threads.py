@@ -18,12 +18,12 @@ from tiltlens.progress import stage, told_to
 from tiltlens.threads import in_threads, made_in_order, steps_in_threads
 
 
-@pytest.mark.parametrize("rows", [1, threads.FEW_ROWS])
+@pytest.mark.parametrize("rows", [1, threads.THREADED_ROWS])
 def test_results_come_in_the_order_of_the_items(rows):
     assert in_threads(lambda item: item**2, range(50), rows) == [item**2 for item in range(50)]
 
 
-@pytest.mark.parametrize("rows", [1, threads.FEW_ROWS])
+@pytest.mark.parametrize("rows", [1, threads.THREADED_ROWS])
 def test_items_are_equal_steps_of_a_stage(rows):
     heard = []
     with told_to(lambda name, part: heard.append(part)), stage(0.0, 1.0, "work"):
@@ -33,7 +33,7 @@ def test_items_are_equal_steps_of_a_stage(rows):
 
 def test_libraries_have_one_thread_inside_and_theirs_again_afterwards():
     before = threadpool_info()
-    found = in_threads(lambda _: [pool["num_threads"] for pool in threadpool_info()], range(3), threads.FEW_ROWS)
+    found = in_threads(lambda _: [pool["num_threads"] for pool in threadpool_info()], range(3), threads.THREADED_ROWS)
     assert {count for counts in found for count in counts} == {1}
     assert [pool["num_threads"] for pool in threadpool_info()][: len(before)] == [p["num_threads"] for p in before]
 
@@ -44,7 +44,7 @@ def test_warnings_are_shown_afterwards_as_before():
     def fit(_):
         return HistGradientBoostingRegressor(max_iter=2).fit(x, x[:, 0], sample_weight=x[:, 1] ** 2)
 
-    in_threads(fit, range(8), threads.FEW_ROWS)
+    in_threads(fit, range(8), threads.THREADED_ROWS)
     assert list(warnings.filters) == before
 
 
@@ -64,7 +64,7 @@ def test_whoever_leaves_last_puts_the_limits_back():
 
 def test_a_mistake_in_a_thread_is_raised():
     with pytest.raises(ZeroDivisionError):
-        in_threads(lambda item: 1 / item, [1, 0], threads.FEW_ROWS)
+        in_threads(lambda item: 1 / item, [1, 0], threads.THREADED_ROWS)
 
 
 def test_an_audit_in_threads_equals_one_without(monkeypatch):
@@ -74,8 +74,8 @@ def test_an_audit_in_threads_equals_one_without(monkeypatch):
     data = pl.DataFrame({"group": group, "x": x, "y": rng.normal(size=600), "place": place, "score": rng.random(600)})
     found = []
     for few in (10**9, 0):
-        monkeypatch.setattr(threads, "FEW_ROWS", few)
-        audit = tl.audit(data, group="group", reference="b", scores="score", total_shares=True)
+        monkeypatch.setattr(threads, "THREADED_ROWS", few)
+        audit = tl.audit(data, group="group", reference="b", scores="score")
         found.append(audit["a"].to_dict())
     assert found[0] == found[1]
 
