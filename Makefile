@@ -21,18 +21,15 @@ lint: $(VENV)/installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/installed-bench  # with the peers, fairlearn and shap
+bench: $(VENV)/installed-bench  # minutes: times and their limits, with the peers, fairlearn and shap
 	$(BIN)/python -m benchmarks
 
-bench-audit: $(VENV)/installed-dev  # minutes to hours: scale, streams, planted truths, coverage
-	$(BIN)/python -m benchmarks.scale
+bench-audit: $(VENV)/installed-dev  # minutes to hours: streams, reports, planted truths, coverage
 	$(BIN)/python -m benchmarks.stream
 	$(BIN)/python -m benchmarks.stream --fitted --rows 1000000 10000000
 	$(BIN)/python -m benchmarks.report
 	$(BIN)/python -m benchmarks.planted --seeds 50
-	$(BIN)/python -m benchmarks.coverage --repetitions 500 --n 2000 10000
-	$(BIN)/python -m benchmarks.totals --repetitions 100 --n 2000
-	$(BIN)/python -m benchmarks.streamed_coverage
+	$(BIN)/python -m benchmarks.coverage --repetitions 200 --jobs 2
 
 pictures: $(VENV)/installed-dev  # of the docs and the README; needs chromium
 	$(BIN)/python scripts/make_figures.py

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import binom
 from threadpoolctl import threadpool_limits
 
 import tiltlens as tl
@@ -33,7 +34,8 @@ Found = dict[str, Any]
 Line = dict[str, Any]
 
 CONFIDENCE, MATERIALITY = 0.95, 0.005
-LEAST = 0.92  # coverage that a nominal 95 % interval must have, but for the error of the count
+LEAST = 0.92  # coverage that a nominal 95 % interval must have
+SURE = 0.01  # chance below which a count is a miss
 BANDED = ("gap(", "joint(")
 ROUNDING = 1e-9
 
@@ -85,8 +87,13 @@ def share(count: int, of: int) -> tuple[float, float]:
 
 
 def is_low(coverage: float, draws: int) -> bool:
-    """Whether coverage misses its target by more than two standard errors of the count."""
-    return draws > 0 and coverage < LEAST - 2 * sqrt(CONFIDENCE * (1 - CONFIDENCE) / draws)
+    """Whether so few of so many draws hold the truth that an interval of the least coverage would not (at 1 %)."""
+    return draws > 0 and float(binom.cdf(round(coverage * draws), draws, LEAST)) < SURE
+
+
+def is_high(rate: float, draws: int) -> bool:
+    """Whether so many of so many draws err that one in twenty would not (at 1 %)."""
+    return draws > 0 and float(binom.sf(round(rate * draws) - 1, draws, 1 - CONFIDENCE)) < SURE
 
 
 def lines(world: World, found: list[Found]) -> Iterator[Line]:
@@ -163,8 +170,7 @@ def _verdict_lines(world: World, truths: dict[str, float], audits: list[Found]) 
     for quantity, is_wrong in (("false evidence", is_false), ("wrongly cleared", is_overlooked)):
         count = sum(any(is_wrong(*one) for one in found["verdicts"].items()) for found in audits)
         rate, error = share(count, len(audits))
-        limit = (1 - CONFIDENCE) + 2 * sqrt(CONFIDENCE * (1 - CONFIDENCE) / max(len(audits), 1))
-        yield _rate(quantity, rate, error, len(audits)) | {"miss": rate > limit}
+        yield _rate(quantity, rate, error, len(audits)) | {"miss": is_high(rate, len(audits))}
     carrying = [name for name in world.features if name not in world.idle]
     for kind, names in (("noise", world.noises), ("idle", list(world.idle)), *((name, [name]) for name in carrying)):
         said = Counter(found["verdicts"].get(name, "left out") for found in audits for name in names)
@@ -192,8 +198,8 @@ def told(world: str, rows: int, line: Line) -> str:
     numbers = ""
     if line.get("bias") is not None:
         numbers = (
-            f" | truth {line['truth']:+.4f}, bias {line['bias']:+.4f}, sd {line['spread']:.4f}, "
-            f"width {line['width']:.4f}"
+            f" | truth {line['truth']:+.4f}, bias {line['bias']:+.5f}, sd {line['spread']:.5f}, "
+            f"width {line['width']:.5f}"
         )
     given = "" if line["given"] == line["of"] else f", given in {line['given']}"
     held = f"{100 * line['coverage']:.1f} % ± {100 * line['error']:.1f}"
@@ -220,16 +226,16 @@ def main(arguments: list[str] | None = None) -> int:
                 table = list(lines(WORLDS[name], found))
                 for line in table:
                     print(told(name, rows, line))
-                failed = [f"seed {one['seed']}: {one['error']}" for one in found if "error" in one]
+                failed = Counter(one["error"] for one in found if "error" in one)
                 seconds = [one["seconds"] for one in found if "error" not in one]
                 print(f"{name}, n = {rows:,} | {len(found)} audits in {time.perf_counter() - start:.0f} s, ", end="")
                 print(f"median {np.median(seconds):.1f} s" if seconds else "none done")
-                for one in failed:
-                    print(f"{name}, n = {rows:,} | FAILED {one}")
+                for error, count in failed.items():
+                    print(f"{name}, n = {rows:,} | {count} FAILED: {error}")
                 sys.stdout.flush()
                 missed += [f"{name}, n = {rows:,}: {line['quantity']}" for line in table if line["miss"]]
-                missed += [f"{name}, n = {rows:,}: {len(failed)} audits failed"] * bool(failed)
-                results.append({"world": name, "n": rows, "lines": table, "failed": failed, "audits": found})
+                missed += [f"{name}, n = {rows:,}: {failed.total()} audits failed"] * bool(failed)
+                results.append({"world": name, "n": rows, "lines": table, "failed": dict(failed), "audits": found})
                 if options.json:
                     options.json.write_text(json.dumps(results, indent=1))
     print("\n".join(["Beyond chance outside the target:", *missed]) if missed else "All within the target.")

@@ -7,6 +7,7 @@ digit that is read; none of the library's estimators is used. Noise is independe
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, reduce
@@ -112,7 +113,8 @@ class World:
 
     def draw(self, seed: int, rows: int | None = None) -> tuple[pl.DataFrame, dict[str, Any]]:
         """Return a table and the options of its audit."""
-        rng, size = np.random.default_rng(seed), self.rows if rows is None else rows
+        rng = np.random.default_rng([seed, zlib.crc32(self.name.encode())])  # worlds must not err together
+        size = self.rows if rows is None else rows
         s = rng.random(size) < self.audited
         drawn: Columns = {}
         for block in self.blocks:
