@@ -72,6 +72,46 @@ def test_gates_decide_the_exit_code(folder, condition, code):
     assert ("Gate: " in result.stderr) == (code == 1)
 
 
+@pytest.mark.parametrize(
+    ("condition", "code"),
+    [
+        ("adverse_impact_ratio<0.8", 1),
+        ("adverse_impact_ratio.high<0.5", 0),
+        ("adverse_impact_ratio>1", 0),
+        ("undecided>9", 0),
+        ("not_judged>=0", 1),
+    ],
+)
+def test_gates_on_decisions_and_counts_of_verdicts(folder, condition, code):
+    cut = ("--scores", "score", "--reference", "Caucasian", "--threshold", "0.5")
+    result = audit(folder, *cut, "--fail-if", condition)
+    assert result.returncode == code, result.stderr
+    assert ("Gate: " in result.stderr) == (code == 1)
+
+
+def test_the_adverse_impact_ratio_of_scores_is_a_mistake_that_leaves_nothing(folder, tmp_path):
+    target = tmp_path / "out.json"
+    asked = ("--fail-if", "adverse_impact_ratio<0.8", "--json", str(target))
+    result = audit(folder, "--scores", "score", "--reference", "Caucasian", "--folds", "0", *asked)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("Error: `--fail-if` must ask for adverse_impact_ratio of decisions")
+    assert "--threshold" in result.stderr
+    assert not target.exists()
+
+
+def test_excluded_columns_and_rows_of_the_sample_are_taken(folder):
+    common = ("--group", "race", "--scores", "score", "--reference", "Caucasian", "--favourable", "low")
+    excluded = ("--exclude", "is_recid", "--exclude", "Sex", "--sample-rows", "1000", "--json", "-")
+    result = tiltlens("audit", "compas.parquet", *common, *excluded, cwd=folder)
+    assert result.returncode == 0, result.stderr
+    summary = json.loads(result.stdout)
+    c = summary["comparisons"]["African-American"]
+    assert {row["feature"] for row in c["proxies"]} == set(COMPAS_FEATURES) - {"Sex"}
+    assert summary["settings"]["sample_rows"] == 1000
+    assert any("from a sample of 1,000" in note for note in c["notes"])
+    assert c["gap"]["value"] == pytest.approx(0.54342 - 0.43825, abs=1e-5)
+
+
 def test_a_gate_on_something_undefined_fires(folder):
     result = audit(folder, "--scores", "score", "--reference", "Caucasian", "--folds", "0", "--fail-if", "gap.low<0")
     assert result.returncode == 1
@@ -136,7 +176,7 @@ def test_given_conditions_on_the_outcome(folder):
         (("--scores", "score", "--fail-if", "too_small.low>0"), "`--fail-if` must take too_small as it is, a count"),
         (("--scores", "score", "--given", "is_recid"), "`--given` must be COLUMN=VALUE"),
         (("--scores", "score", "--given", "is_recid=7"), "`given` must name a value"),
-        (("--scores", "score", "--folds", "2"), "`folds` must be a whole number of at least 3"),
+        (("--scores", "score", "--folds", "2"), "`folds` must be 5 or None, got 2"),
         (("--scores", "score", "--confidence", "95"), "`confidence` must lie strictly between 0 and 1"),
     ],
 )

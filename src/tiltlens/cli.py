@@ -134,6 +134,7 @@ def audit(
     is_watched = errors.is_terminal and json_target != "-"
     with progress_bar(errors) if is_watched else nullcontext() as progress:
         result = _audited(data, progress=progress, **options)
+    fired = [sentence for one in gates for sentence in one.fired(result)]  # a mistake in a gate leaves nothing written
     summary = result.to_dict()
     if json_target is not None:
         write_json(summary, json_target)
@@ -141,7 +142,6 @@ def audit(
         _report(summary, report)
     if json_target != "-":
         print_audit(summary, Console(width=min(Console().width, 110)))
-    fired = [sentence for one in gates for sentence in one.fired(result)]
     unjudged = [sentence for one in gates if (sentence := one.unjudged(result)) is not None]
     for sentence in (*fired, *unjudged):
         click.echo(f"Gate: {printable(sentence)}.", err=True)
