@@ -29,8 +29,11 @@ def run(name: str) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", choices=[*QUICK, []], metavar="NAME", help=", ".join(QUICK))
-    missed = sum(run(name) for name in parser.parse_args(arguments).names or QUICK)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(QUICK))
+    names = parser.parse_args(arguments).names or QUICK
+    if unknown := set(names) - set(QUICK):
+        parser.error(f"no benchmark {', '.join(sorted(unknown))}: there are {', '.join(QUICK)}")
+    missed = sum(run(name) for name in names)
     print(f"{missed} missed" if missed else "all within their limits")
     return 1 if missed else 0
 
