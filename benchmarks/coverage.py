@@ -83,7 +83,7 @@ def holds(ends: list[Any], truth: float) -> bool:
 def share(count: int, of: int) -> tuple[float, float]:
     """Return a share and its Monte Carlo error, which is not 0 where all or none are counted (Agresti and Coull)."""
     middle = (count + 2) / (of + 4)
-    return (count / of if of else float("nan")), sqrt(middle * (1 - middle) / (of + 4))
+    return count / max(of, 1), sqrt(middle * (1 - middle) / (of + 4))
 
 
 def is_low(coverage: float, draws: int) -> bool:
@@ -201,6 +201,8 @@ def told(world: str, rows: int, line: Line) -> str:
             f" | truth {line['truth']:+.4f}, bias {line['bias']:+.5f}, sd {line['spread']:.5f}, "
             f"width {line['width']:.5f}"
         )
+    if not line["given"]:
+        return f"{start} | never given, of {line['of']}"
     given = "" if line["given"] == line["of"] else f", given in {line['given']}"
     held = f"{100 * line['coverage']:.1f} % ± {100 * line['error']:.1f}"
     return f"{start}{numbers} | holds {held} of {line['of']}{given}{mark}"
