@@ -4,7 +4,7 @@ import json
 
 import polars as pl
 import pytest
-from tests.command import tiltlens
+from tests.command import invoked, tiltlens
 
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
 from tiltlens.models.paper_fit import outcome_scores
@@ -24,13 +24,13 @@ def folder(tmp_path_factory):
     return path
 
 
-def audit(folder, *arguments, data="compas.parquet"):
+def audit(folder, *arguments, data="compas.parquet", run=invoked):
     common = ("--group", "race", "--features", FEATURES, "--favourable", "low")
-    return tiltlens("audit", data, *common, *arguments, cwd=folder)
+    return run("audit", data, *common, *arguments, cwd=folder)
 
 
 def test_audit_prints_groups_estimates_and_verdicts(folder):
-    result = audit(folder, "--scores", "score", "--reference", "Caucasian")
+    result = audit(folder, "--scores", "score", "--reference", "Caucasian", run=tiltlens)
     assert result.returncode == 0, result.stderr
     for part in (
         "5,278 rows read",
@@ -46,7 +46,8 @@ def test_audit_prints_groups_estimates_and_verdicts(folder):
 
 
 def test_plug_in_audit_of_an_outcome_gives_the_papers_numbers(folder):
-    result = audit(folder, "--outcome", "is_recid", "--reference", "Caucasian", "--folds", "0", "--json", "-")
+    plug_in = ("--outcome", "is_recid", "--reference", "Caucasian", "--folds", "0", "--json", "-")
+    result = audit(folder, *plug_in, run=tiltlens)
     c = json.loads(result.stdout)["comparisons"]["African-American"]
     assert c["descent_rate"] == {"value": pytest.approx(-0.62449, abs=5e-6), "low": None, "high": None}
     assert c["output"]["audited"] == pytest.approx(0.54342, abs=5e-6)
@@ -113,7 +114,8 @@ def test_excluded_columns_and_rows_of_the_sample_are_taken(folder):
 
 
 def test_a_gate_on_something_undefined_fires(folder):
-    result = audit(folder, "--scores", "score", "--reference", "Caucasian", "--folds", "0", "--fail-if", "gap.low<0")
+    plug_in = ("--scores", "score", "--reference", "Caucasian", "--folds", "0")
+    result = audit(folder, *plug_in, "--fail-if", "gap.low<0", run=tiltlens)
     assert result.returncode == 1
     assert "is not defined, so it cannot pass" in result.stderr
 
@@ -141,7 +143,7 @@ def with_small_groups(tmp_path_factory):
 def test_groups_too_small_to_compare_do_not_pass_a_gate_in_silence(with_small_groups, conditions, code, said):
     arguments = [part for condition in conditions for part in ("--fail-if", condition)]
     common = ("--group", "group", "--scores", "score", "--folds", "0", *arguments)
-    result = tiltlens("audit", "small.parquet", *common, cwd=with_small_groups)
+    result = invoked("audit", "small.parquet", *common, cwd=with_small_groups)
     assert result.returncode == code, result.stderr
     assert all(sentence in result.stderr for sentence in said)
     assert result.stderr.count("\n") == len(said)
@@ -195,7 +197,7 @@ def test_files_that_are_not_what_they_seem(folder, tmp_path):
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "notes.txt").write_text("race")
     for name in ("broken.csv", "fake.parquet", "empty.csv", "notes.txt", "nowhere.csv"):
-        result = tiltlens("audit", name, "--group", "race", "--scores", "score", cwd=tmp_path)
+        result = invoked("audit", name, "--group", "race", "--scores", "score", cwd=tmp_path)
         assert result.returncode == 2, name
         assert "Traceback" not in result.stderr
         assert name in result.stderr
@@ -203,7 +205,7 @@ def test_files_that_are_not_what_they_seem(folder, tmp_path):
 
 def test_a_failed_audit_leaves_no_json(folder, tmp_path):
     target = tmp_path / "out.json"
-    result = audit(folder, "--scores", "scor", "--json", str(target))
+    result = audit(folder, "--scores", "scor", "--json", str(target), run=tiltlens)
     assert result.returncode == 2
     assert not target.exists()
 
