@@ -116,6 +116,8 @@ MOST_COLUMNS = 600  # of the basis: a Gram matrix takes their square for each ro
 BASIS_LEVELS = 450  # columns of one categorical feature; rarer levels share the baseline
 MULTIPLIED = 14  # features whose products are columns, at most: 91 pairs
 POOLED_SHARE = 0.05  # of the people, whose values share the baseline, from which a regression does not know the feature
+ROWS_A_VALUE = 30  # of a part, on average, for a ridge regression to know the mean of each value of a feature
+FEW_VALUED = 20  # values, up to which a feature is known however few rows there are
 MODEL_CHUNK = 20_000  # rows whose columns are made at a time
 
 FEW_COLUMNS = 400  # of an encoding, beyond which only screened features bend, and few parts try the candidates
@@ -217,6 +219,9 @@ VALUE_BINS = 80  # of f~ from −4 to 4 for one value of a feature
 
 # results.carried
 SHAPLEY_AGREED = 3.0  # standard errors within which Shapley values must add up to the gap less what is unexplained
+
+# results.correction_shares
+POOLED_AUDITED = 0.1  # of the audited people, whose values were joined, from which a feature has no share
 
 # results.compare
 FEW_PEOPLE = 30  # that weights are worth, below which no interval can be relied on

@@ -12,7 +12,17 @@ import numpy as np
 
 from tiltlens.engines.arrays import chunks
 from tiltlens.estimators.influence import Integers
-from tiltlens.limits import BASIS_KNOTS, BASIS_LEVELS, FOLDS, MODEL_CHUNK, MOST_COLUMNS, MULTIPLIED, POOLED_SHARE
+from tiltlens.limits import (
+    BASIS_KNOTS,
+    BASIS_LEVELS,
+    FEW_VALUED,
+    FOLDS,
+    MODEL_CHUNK,
+    MOST_COLUMNS,
+    MULTIPLIED,
+    POOLED_SHARE,
+    ROWS_A_VALUE,
+)
 from tiltlens.models.design import Encoding, Table, column_owners, encoded_rows, encoding
 from tiltlens.models.screening import strongest
 from tiltlens.paper.checks import Floats
@@ -74,10 +84,15 @@ def basis_grams(
 
 
 def pooled_features(table: Table, basis: Basis, omega: Floats) -> list[str]:
-    """Return the categorical features of which a material part of the people have a value without a column."""
+    """Return the categorical features that the regressions cannot know: few rows a value, or values without a column.
+
+    A regression is fitted on two fifths of the rows, and a ridge penalty shrinks the mean of few rows.
+    """
     pooled = []
     for levels in basis.encoder.levels:
-        without = levels.ranks(table[levels.name]) > levels.count
-        if float(omega[without].sum()) > POOLED_SHARE:
+        codes = table[levels.name]
+        without = levels.ranks(codes) > levels.count
+        is_thin = 0.4 * len(codes) / max(len(np.unique(codes)), 1) < ROWS_A_VALUE
+        if float(omega[without].sum()) > POOLED_SHARE or (is_thin and levels.count > FEW_VALUED):
             pooled.append(levels.name)
     return pooled

@@ -125,7 +125,10 @@ def _joint(evidence: Evidence) -> tuple[list[str], SetCoefficients] | None:
     every = evidence.sets.left_out()
     count = evidence.sets.features
     weights = np.vstack([-np.ones((1, count)), np.eye(count)])
-    return list(evidence.table), every.combined(weights)
+    names, found = list(evidence.table), every.combined(weights)
+    kept = [place for place, name in enumerate(names) if name not in evidence.sets.pooled]
+    picked = SetCoefficients(found.values[kept], found.influence[:, kept], found.between[:, kept])
+    return [names[place] for place in kept], picked
 
 
 def _bands(
@@ -160,6 +163,8 @@ def _shapley(
     evidence: Evidence, settings: Settings, left: Unexplained
 ) -> tuple[dict[str, dict[str, Any]], float | None, list[str]]:
     """Return Shapley values, scaled to the gap less what is unexplained where the two agree, and left out otherwise."""
+    if evidence.sets is not None and evidence.sets.pooled:
+        return {}, None, [f"gap_shapley is left out: {_too_many(evidence)}"]
     if evidence.sets is None or left.estimate is None:
         return {}, None, []
     found = shapley_gaps(evidence.sets, settings.seed)
@@ -189,6 +194,11 @@ def _shapley(
         for name, value, e in zip(evidence.table, values.tolist(), found.se.tolist(), strict=True)
     }
     return columns, without_noise(left.estimate.value), notes
+
+
+def _too_many(evidence: Evidence) -> str:
+    pooled = () if evidence.sets is None else evidence.sets.pooled
+    return f"{', '.join(pooled)} has too many values for the rows to be looked at with the others"
 
 
 def _difference_se(evidence: Evidence, left: Unexplained) -> float:

@@ -10,7 +10,7 @@ from tiltlens.estimators.dial import CORNERS, ShareForm, plug_in_form, share_for
 from tiltlens.estimators.estimate import HasInterval, Ratio, without_noise
 from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows, averaged, combined, sums_by
 from tiltlens.estimators.outputs import output_term
-from tiltlens.limits import CLIP, FOLDS
+from tiltlens.limits import CLIP, FOLDS, POOLED_AUDITED
 from tiltlens.models.features import Feature, joined_feature
 from tiltlens.models.membership import prior_log_odds, row_folds
 from tiltlens.models.smooth import spline_means
@@ -57,7 +57,7 @@ def correction_shares(
     ):
         forms[feature.name] = form
         ratios = {"share": form.at(*weights), "share_inputs": form.at(1.0, 0.0), "share_outputs": of_outputs}
-        is_pooled = len(feature.labels) == 1 < len(plain.labels)
+        is_pooled = _pooled_share(evidence, feature, plain) > POOLED_AUDITED
         notes += [f"{feature.name}: too few people for any of its values to have a share"] if is_pooled else []
         columns[feature.name] = {}
         for name, ratio in ratios.items():
@@ -65,6 +65,15 @@ def correction_shares(
                 notes.append(f"{name} is not determined: what it is a share of cannot be told from 0")
             columns[feature.name] |= estimated(name, None if is_pooled else ratio, settings)
     return forms, columns, notes
+
+
+def _pooled_share(evidence: Evidence, feature: Feature, plain: Feature) -> float:
+    """Return the share of the audited people whose values were joined with others: of these a share knows nothing."""
+    if feature.name not in evidence.cells:
+        return 0.0
+    pairs = np.unique(np.column_stack([feature.codes, evidence.cells[feature.name].codes]), axis=0)[:, 0]
+    joined = np.bincount(pairs, minlength=len(feature.labels)) > 1
+    return evidence.rows.mean0(joined[feature.codes].astype(np.float64))
 
 
 def _spline_means(evidence: Evidence, name: str, settings: Settings) -> SplineMeans:

@@ -33,6 +33,9 @@ def unexplained(evidence: Evidence, settings: Settings) -> tuple[Unexplained, tu
         return Unexplained(None, None), ()
     if settings.folds is None:
         return Unexplained(_plug_in(evidence), None), ()
+    if evidence.sets.pooled and not evidence.score_is_of_features:
+        names = ", ".join(evidence.sets.pooled)
+        return Unexplained(None, None), (f"unexplained is not determined: {names} has too many values for the rows",)
     found = _measured(evidence)
     if found is None:
         return Unexplained(None, None), ("unexplained is not defined: the features tell the groups apart completely",)
