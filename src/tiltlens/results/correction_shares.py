@@ -52,12 +52,12 @@ def correction_shares(
     columns: dict[str, dict[str, float | None]] = {}
     notes: list[str] = []
     weights = (correction.input_weight, correction.output_weight)
-    for feature, plain, (form, of_outputs) in zip(
-        features, evidence.features, steps_in_threads(shared, features, rows.audited.size), strict=True
+    for feature, (form, of_outputs) in zip(
+        features, steps_in_threads(shared, features, rows.audited.size), strict=True
     ):
         forms[feature.name] = form
         ratios = {"share": form.at(*weights), "share_inputs": form.at(1.0, 0.0), "share_outputs": of_outputs}
-        is_pooled = _pooled_share(evidence, feature, plain) > POOLED_AUDITED
+        is_pooled = _pooled_share(evidence, feature) > POOLED_AUDITED
         notes += [f"{feature.name}: too few people for any of its values to have a share"] if is_pooled else []
         columns[feature.name] = {}
         for name, ratio in ratios.items():
@@ -67,12 +67,14 @@ def correction_shares(
     return forms, columns, notes
 
 
-def _pooled_share(evidence: Evidence, feature: Feature, plain: Feature) -> float:
+def _pooled_share(evidence: Evidence, feature: Feature) -> float:
     """Return the share of the audited people whose values were joined with others: of these a share knows nothing."""
     if feature.name not in evidence.cells:
         return 0.0
-    pairs = np.unique(np.column_stack([feature.codes, evidence.cells[feature.name].codes]), axis=0)[:, 0]
-    joined = np.bincount(pairs, minlength=len(feature.labels)) > 1
+    values = evidence.cells[feature.name].codes
+    width = int(values.max()) + 1
+    level_of = np.unique(feature.codes * width + values) // width
+    joined = np.bincount(level_of, minlength=len(feature.labels)) > 1
     return evidence.rows.mean0(joined[feature.codes].astype(np.float64))
 
 
