@@ -200,6 +200,9 @@ MOST_PLACES = 1 << 20  # of values in groups that are counted by their place
 # models.weights
 MOST_UNEQUAL = 1e9  # weights: beyond this the smaller ones are lost in the rounding of the sums
 
+# passes.compared
+CONTINUOUS = 0.5  # distinct numbers for each distinct row, from which equal rows are no accident
+
 # passes.fitting
 SHOWN_ROWS = 20_000  # whose influence tells a standard error: its spread is then known to one per cent
 WIDE_FEATURES = 50  # for each so many features, fewer rows are shown: there are so many more sets

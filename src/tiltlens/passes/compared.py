@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +10,10 @@ import numpy as np
 import polars as pl
 
 from tiltlens.engines.batches import ROW
-from tiltlens.engines.hashing import row_hashes
+from tiltlens.engines.hashing import Hashes, row_hashes
 from tiltlens.errors import DataError, DistributionError
 from tiltlens.estimators.influence import Integers
+from tiltlens.limits import CONTINUOUS
 from tiltlens.models.features import Feature, feature_of
 from tiltlens.models.groups import ComparedGroups, compared_groups, natural_order
 from tiltlens.models.levels import Levels, feature_levels, value_levels
@@ -42,6 +43,8 @@ class ComparedRows:
         The features on these rows; and how those with countable values are coded by all of them, with their codes.
     table
         Their features as they were read.
+    copies
+        How many rows are equal to another one in everything, where chance does not make them so.
     """
 
     labels: tuple[str, ...]
@@ -57,6 +60,7 @@ class ComparedRows:
     table: pl.DataFrame
     is_complete: bool
     largest_weight: float
+    copies: int
 
     @property
     def outcome(self) -> Floats:
@@ -116,7 +120,7 @@ def compared_rows(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) ->
 
     every = in_threads(encoded, list(roles.features), frame.height)
     features = tuple(feature for feature, _, _ in every)
-    order = _canonical_order(frame, [feature.name for feature in features if feature.in_membership])
+    order, hashes = _canonical_order(frame, [feature.name for feature in features if feature.in_membership])
     frame = frame[pl.Series(order, dtype=pl.UInt32)]
     fine = {levels.name: levels for _, levels, _ in every if levels is not None}
     scores = [name for name in frame.columns if name.startswith(SCORE)]
@@ -136,7 +140,17 @@ def compared_rows(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) ->
         table=frame.select(roles.features),
         is_complete=is_complete,
         largest_weight=largest,
+        copies=_copies(hashes, features),
     )
+
+
+def _copies(hashes: Hashes, features: Sequence[Feature]) -> int:
+    """Return how many rows repeat another; 0 where features have so few values that people are alike by chance."""
+    distinct = len(np.unique(hashes))
+    is_continuous = any(
+        feature.values is not None and len(np.unique(feature.values)) > CONTINUOUS * distinct for feature in features
+    )
+    return len(hashes) - distinct if is_continuous else 0
 
 
 def _codes(column: pl.Series, labels: tuple[str, ...]) -> Integers:
@@ -160,11 +174,11 @@ def _value_counts(
     return dict(zip(roles.features, in_threads(counted, list(roles.features), frame.height), strict=True))
 
 
-def _canonical_order(frame: pl.DataFrame, telling: list[str]) -> Integers:
-    """Return an order of the rows that depends on what they hold alone, so that folds do too.
+def _canonical_order(frame: pl.DataFrame, telling: list[str]) -> tuple[Integers, Hashes]:
+    """Return an order of the rows that depends on what they hold alone, so that folds do too, and what it is by.
 
     Features that tell the groups nothing, such as row numbers, have no part in it.
     """
     scores = [name for name in frame.columns if name.startswith(SCORE)]
     hashes = row_hashes({name: frame[name] for name in (*telling, GROUP, WEIGHT, *scores)})
-    return np.argsort(hashes, kind="stable")
+    return np.argsort(hashes, kind="stable"), hashes

@@ -57,8 +57,8 @@ class Evidence:
         no feature can be regressed on.
     score_is_of_features
         Whether the score is made from the features alone, by the audited model itself.
-    is_sampled
-        Whether there are more rows than the sample's.
+    is_sampled, copies
+        Whether there are more rows than the sample's; and how many of the sample's repeat another one by no accident.
     """
 
     audited: str
@@ -84,3 +84,4 @@ class Evidence:
     shown: Integers
     score_is_of_features: bool
     is_sampled: bool
+    copies: int

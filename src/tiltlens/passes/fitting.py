@@ -106,6 +106,7 @@ def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSe
         shown=shown,
         score_is_of_features=settings.score_is_of_features,
         is_sampled=not rows.is_complete,
+        copies=rows.copies,
     )
 
 

@@ -48,7 +48,7 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
         *_few_weights(evidence),
     ]
     notes += [*of_ratio, *of_spread, *of_outcomes, *of_divergence, *of_descent, *of_decisions, *table.notes]
-    notes += _sample_notes(evidence)
+    notes += [*_copy_notes(evidence), *_sample_notes(evidence)]
     return Comparison(
         audited=evidence.audited,
         reference=evidence.reference,
@@ -235,6 +235,13 @@ def _few_weights(evidence: Evidence) -> list[str]:
         for name, square, count in groups
         if 1.0 / square < FEW_PEOPLE <= count
     ]
+
+
+def _copy_notes(evidence: Evidence) -> list[str]:
+    """Return a note on rows that repeat others: intervals take them for as many people."""
+    if not evidence.copies:
+        return []
+    return [f"{evidence.copies:,} rows repeat another in everything: every interval takes them for people of their own"]
 
 
 def _sample_notes(evidence: Evidence) -> list[str]:

@@ -1,0 +1,47 @@
+"""Print the modules and functions of tiltlens that a small audit in memory runs through: a map for whoever reads it."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+import tiltlens as tl
+
+ROWS = 400
+
+
+def people() -> pl.DataFrame:
+    """Return people of two groups with a number, a category and a score."""
+    random = np.random.default_rng(0)
+    audited = random.random(ROWS) < 0.4
+    income = random.normal(50 - 5 * audited, 10)
+    city = np.where(random.random(ROWS) < 0.3 + 0.3 * audited, "North", "South")
+    score = 1 / (1 + np.exp(-(income - 50) / 10 - 0.4 * (city == "North")))
+    return pl.DataFrame({"group": np.where(audited, "A", "B"), "income": income, "city": city, "score": score})
+
+
+def main() -> None:
+    """Run the audit under a profiler that only takes names."""
+    touched: dict[str, set[str]] = defaultdict(set)
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        name = frame.f_globals.get("__name__", "")
+        if event == "call" and name.startswith("tiltlens.") and frame.f_code.co_name != "<module>":
+            touched[name].add(frame.f_code.co_qualname)
+
+    data, audit = people(), tl.audit
+    sys.setprofile(note)
+    audit(data, "group", reference="B", scores="score")
+    sys.setprofile(None)
+    for name in sorted(touched):
+        print(f"{name:40} {len(touched[name]):4}")
+    print(f"{len(touched)} modules, {sum(map(len, touched.values()))} functions")
+
+
+if __name__ == "__main__":
+    main()
