@@ -32,7 +32,7 @@ def levelled(seed, size=3_000):
 def left(rows, outcome, membership, expected):
     """Return what an audit says is unexplained."""
     evidence = SimpleNamespace(
-        sets="some",
+        sets=SimpleNamespace(pooled=()),
         rows=rows,
         membership=membership,
         expectations=expected,
