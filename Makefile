@@ -10,7 +10,7 @@ demo: $(VENV)/installed
 	@$(BIN)/tiltlens demo --report compas-report.html
 
 test: lint
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --durations 12
 
 test-slow: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m slow
