@@ -33,8 +33,12 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
     left, of_unexplained = unexplained(evidence, settings)
     table = proxy_table(evidence, settings, correction, left)
     found = _outputs(evidence, settings)
-    divergence, of_divergence = _defined(settings, lambda: _input_divergence(evidence))
-    descent, of_descent = _descent_rate(evidence, settings, correction)
+    divergence, of_divergence = _of_membership(
+        evidence, "input_divergence", lambda: _defined(settings, lambda: _input_divergence(evidence))
+    )
+    descent, of_descent = _of_membership(
+        evidence, "descent_rate", lambda: _descent_rate(evidence, settings, correction)
+    )
     ratio, of_ratio = found["impact_ratio"]
     spread, of_spread = found["standardised_difference"]
     outcome_divergence, of_outcomes = found["output_divergence"]
@@ -180,6 +184,15 @@ def _balance_notes(checked: Balance | None) -> list[str]:
     if checked is None:
         return []
     return [f"the membership model is inadequate: {reason}" for reason in checked.reasons]
+
+
+def _of_membership(evidence: Evidence, name: str, make: Callable[[], Noted]) -> Noted:
+    """Return what rests on a fitted membership model; nothing where a feature has too many values for it."""
+    membership = evidence.membership
+    pooled = () if evidence.sets is None else evidence.sets.pooled
+    if membership is None or membership.is_known or not pooled:
+        return make()
+    return None, (f"{name} is not determined: {', '.join(pooled)} has too many values for the rows",)
 
 
 def _input_divergence(evidence: Evidence) -> HasInterval:

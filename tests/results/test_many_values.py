@@ -1,0 +1,43 @@
+"""A feature with too many values for the rows: what it carries is told, what no model can know of it is not."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+import tiltlens as tl
+
+
+@pytest.fixture(scope="module")
+def places():
+    random = np.random.default_rng(5)
+    place = random.integers(0, 300, 4_000)
+    chance = random.beta(0.7, 0.7, 300)[place]
+    frame = pl.DataFrame(
+        {
+            "group": np.where(random.random(4_000) < chance, "a", "b"),
+            "place": [f"p{number}" for number in place],
+            "noise": random.normal(size=4_000),
+            "score": 0.5 - 0.4 * (chance - 0.5),
+        }
+    )
+    return tl.audit(frame, "group", reference="b", scores="score")["a"]
+
+
+def test_the_whole_gap_goes_through_the_feature(places):
+    row = places.proxies.row(by_predicate=pl.col("feature") == "place", named=True)
+    assert row["gap_low"] <= places.gap.value <= row["gap_high"]
+    assert row["verdict"] == "proxy evidence"
+
+
+def test_what_no_model_can_know_is_not_determined(places):
+    row = places.proxies.row(by_predicate=pl.col("feature") == "place", named=True)
+    assert (row["joint"], row["share"]) == (None, None)
+    assert places.proxies["gap_shapley"].is_null().all()
+    for name in ("unexplained", "descent_rate", "input_divergence"):
+        assert getattr(places, name) is None
+        assert any(note.startswith(f"{name} is not determined: place has too many values") for note in places.notes)
+
+
+def test_another_feature_is_judged_all_the_same(places):
+    row = places.proxies.row(by_predicate=pl.col("feature") == "noise", named=True)
+    assert row["verdict"] == "no material evidence"
