@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tiltlens as tl
-from tiltlens.estimators.estimate import Estimate, quantile
+from tiltlens.estimators.estimate import quantile
 from tiltlens.estimators.verdicts import (
     CLEARED,
     EVIDENCE,
@@ -23,7 +23,6 @@ from tiltlens.estimators.verdicts import (
     UNDECIDED,
     Band,
     bands,
-    estimate_of,
     simultaneous_factor,
     verdict,
 )
@@ -149,7 +148,6 @@ def test_bands_are_values_and_factors_of_their_errors():
     one, other = bands([0.1, -0.2], np.array([0.01, 0.0]), 2.5)
     assert one == pytest.approx((0.1, 0.075, 0.125, 0.025))
     assert other == (-0.2, -0.2, -0.2, 0.0)
-    assert estimate_of(one) == Estimate(one.value, one.low, one.high)
 
 
 # One band for many numbers.

@@ -1,33 +1,15 @@
 """What to_dict returns is what its schema says, and the schema knows every key."""
 
-import copy
 import json
-from importlib.resources import files
 
 import jsonschema
 import numpy as np
 import polars as pl
 import pytest
+from tests.schemas import SCHEMA, strict
 from tests.views.summaries import FEATURES, audited, demo, people
 
 from tiltlens.estimators import verdicts
-
-SCHEMA = json.loads(files("tiltlens.views").joinpath("audit.schema.json").read_text(encoding="utf-8"))
-
-
-def strict(schema):
-    """Return the schema with every key that it does not name forbidden."""
-    closed = copy.deepcopy(schema)
-    waiting = [closed]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, dict):
-            if "properties" in part and "additionalProperties" not in part:
-                part["additionalProperties"] = False
-            waiting += part.values()
-        elif isinstance(part, list):
-            waiting += part
-    return closed
 
 
 def three_classes():

@@ -136,10 +136,6 @@ class Rows:
         """Return Σ w²·x over the audited rows of each code."""
         return sums_by(codes, self.audited_share**2 if x is None else self.audited_share**2 * x)
 
-    def squares1(self, codes: Integers, x: Floats | None = None) -> Floats:
-        """Return Σ w²·x over the reference rows of each code."""
-        return sums_by(codes, self.reference_share**2 if x is None else self.reference_share**2 * x)
-
     def counts(self, codes: Integers, levels: int) -> tuple[Integers, Integers]:
         """Return how many audited and how many reference rows have each code."""
         audited, reference = (np.bincount(codes[who], minlength=levels) for who in (self.audited, ~self.audited))

@@ -115,7 +115,7 @@ class RidgeSets:
         if len(self.z) <= rows or self.at.population is None:
             return self
         index = np.concatenate(
-            [_evenly(np.flatnonzero(group), rows // 2) for group in (self.at.audited, ~self.at.audited)]
+            [evenly(np.flatnonzero(group), rows // 2) for group in (self.at.audited, ~self.at.audited)]
         )
         at = Rows.of(self.at.audited[index], self.at.weights[index]).standing_for(self.at.population)
         return replace(self, z=self.z[index], fold=self.fold[index], at=at)
@@ -156,7 +156,8 @@ class RidgeSets:
         return SetCoefficients(values, self.at.influences(half), means.between)
 
 
-def _evenly(places: Integers, count: int) -> Integers:
+def evenly(places: Integers, count: int) -> Integers:
+    """Return so many of some places, equally far apart; all where there are no more."""
     return places[np.linspace(0, places.size, min(count, places.size), endpoint=False).astype(np.intp)]
 
 

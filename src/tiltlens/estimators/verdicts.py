@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiltlens.estimators.estimate import Estimate, quantile
+from tiltlens.estimators.estimate import quantile
 from tiltlens.limits import DRAWS, SMALLEST_SE
 from tiltlens.paper.checks import Floats
 
@@ -116,8 +116,3 @@ def _number(value: float) -> str:
 
 def _points(value: float) -> str:
     return f"{_number(value)} points"
-
-
-def estimate_of(band: Band) -> Estimate:
-    """Return the band as an estimate."""
-    return Estimate(band.value, band.low, band.high)

@@ -16,7 +16,7 @@ from tiltlens.estimators.feature_gap import cell_sums_of
 from tiltlens.estimators.influence import Booleans, Integers, Population, Rows
 from tiltlens.estimators.outputs import Scores
 from tiltlens.estimators.ridges import FoldRidges
-from tiltlens.estimators.sets import CellSets, RidgeSets
+from tiltlens.estimators.sets import CellSets, RidgeSets, evenly
 from tiltlens.limits import CELL_SET_ROWS, FEWEST_SHOWN, FOLDS, GRAM_WORK, MOST_CELL_FEATURES, SHOWN_ROWS, WIDE_FEATURES
 from tiltlens.models.basis import basis_grams, basis_of, pooled_features
 from tiltlens.models.design import Table
@@ -209,8 +209,7 @@ def _shown_rows(audited: Booleans, features: int) -> Integers:
     places = [np.flatnonzero(group) for group in (audited, ~audited)]
     most = max(SHOWN_ROWS // (1 + features // WIDE_FEATURES), FEWEST_SHOWN)
     quota = group_quota({str(group): one.size for group, one in enumerate(places)}, most)
-    evenly = [one[np.linspace(0, one.size, min(quota, one.size), endpoint=False).astype(np.intp)] for one in places]
-    return np.sort(np.concatenate(evenly))
+    return np.sort(np.concatenate([evenly(one, quota) for one in places]))
 
 
 def _sets(
