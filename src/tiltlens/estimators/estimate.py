@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Protocol
 
 from scipy.special import ndtri
@@ -19,11 +22,50 @@ def without_noise(value: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value and its confidence interval; `low` and `high` are None where no interval was asked for."""
+    """A value and its confidence interval; `low` and `high` are None where no interval was asked for.
+
+    Beside numbers it is its value: it formats, rounds, compares and converts like it. Two estimates are equal where
+    all three numbers are, and neither is the smaller: their intervals may overlap.
+    """
 
     value: float
     low: float | None = None
     high: float | None = None
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __abs__(self) -> float:
+        return abs(self.value)
+
+    def __round__(self, digits: int | None = None) -> float:
+        return round(self.value, digits)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.value, spec) if spec else repr(self)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Estimate):
+            return (self.value, self.low, self.high) == (other.value, other.low, other.high)
+        return self._against(other, operator.eq)
+
+    def __hash__(self) -> int:
+        return hash(self.value)  # as of the number that it equals
+
+    def __lt__(self, other: Real | float) -> bool:
+        return self._against(other, operator.lt)
+
+    def __le__(self, other: Real | float) -> bool:
+        return self._against(other, operator.le)
+
+    def __gt__(self, other: Real | float) -> bool:
+        return self._against(other, operator.gt)
+
+    def __ge__(self, other: Real | float) -> bool:
+        return self._against(other, operator.ge)
+
+    def _against(self, other: object, compare: Callable[[float, float], bool]) -> bool:
+        return compare(self.value, float(other)) if isinstance(other, Real) else NotImplemented
 
     def to_dict(self) -> dict[str, float | None]:
         """Return the three numbers as a plain dict."""
@@ -116,14 +158,13 @@ class Square:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """ρ = θ/ψ ∈ [0, 1] of two normal estimators, or its complement 1 − θ/ψ; the interval is Fieller's."""
+    """ρ = θ/ψ ∈ [0, 1] of two normal estimators; the interval is Fieller's."""
 
     numerator: float
     denominator: float
     numerator_variance: float
     covariance: float
     denominator_variance: float
-    is_complement: bool = False
 
     @property
     def is_determined(self) -> bool:
@@ -141,8 +182,6 @@ class Ratio:
         is_any = self.denominator > ROUNDED_SQUARE
         value = min(max(self.numerator / self.denominator, 0.0), 1.0) if is_any else 0.0
         low, high = self._fieller(quantile(confidence)) if self.is_determined else (0.0, 1.0)
-        if self.is_complement:
-            return Estimate(1.0 - value, 1.0 - high, 1.0 - low)
         return Estimate(value, low, high)
 
     def _fieller(self, z: float) -> tuple[float, float]:

@@ -269,16 +269,10 @@ class InfluenceEstimate:
         """Return sign·√value as something to measure."""
         return SquareRoot(self.value, self.se, sign)
 
-    def over(self, denominator: InfluenceEstimate, is_complement: bool = False) -> Ratio:
-        """Return value/`denominator`, or 1 − value/`denominator`, with standard errors that heavy tails make larger."""
-        ratio = Ratio(
-            self.value,
-            denominator.value,
-            self.variance,
-            self.covariance(denominator),
-            denominator.variance,
-            is_complement,
-        )
+    def over(self, denominator: InfluenceEstimate) -> Ratio:
+        """Return value/`denominator`, with standard errors that heavy tails make larger."""
+        covariance = self.covariance(denominator)
+        ratio = Ratio(self.value, denominator.value, self.variance, covariance, denominator.variance)
         return ratio.scaled_se(ratio_tail(self, denominator))
 
 
