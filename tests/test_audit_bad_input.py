@@ -329,3 +329,16 @@ def test_weights_that_differ_beyond_all_measure_are_an_error():
         audited(people(), weights=weights)
     weights[weights < 1] = 0.0
     assert audited(people(), weights=weights, folds=None).rows["zero_weight"] == 200
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "dict"])
+def test_a_column_without_a_name_is_a_feature_like_others(kind):
+    frame = people().select("group", "score", "city", pl.col("income").alias(""))
+    data = {
+        "pandas": frame.to_pandas(),
+        "polars": frame,
+        "lazy": frame.lazy(),
+        "dict": {name: frame[name].to_numpy() for name in frame.columns},
+    }[kind]
+    audit = tl.audit(data, "group", scores="score", reference="B", folds=None)
+    assert sorted(audit["A"].proxies["feature"]) == ["", "city"]

@@ -224,3 +224,21 @@ def test_control_characters_in_names_do_not_reach_the_terminal(tmp_path):
     assert result.returncode == 0, result.stderr
     assert "\x1b" not in result.stdout
     assert "[31mred" in result.stdout
+
+
+def test_na_names_texts_that_stand_for_missing_values_in_a_csv(folder, tmp_path):
+    table = pl.read_csv(folder / "compas.csv").with_columns(
+        waited=pl.when(pl.int_range(pl.len()) % 50 == 0).then(pl.lit("unknown")).otherwise(pl.int_range(pl.len()) % 97)
+    )
+    table.write_csv(tmp_path / "data.csv")
+    options = ("--group", "race", "--scores", "score", "--features", "Age,waited", "--folds", "0")
+    said = invoked("audit", "data.csv", *options, cwd=tmp_path)
+    assert "waited is read as text: no number in 106 of 5,278 rows that have it, first 'unknown'" in " ".join(
+        said.stdout.split()
+    )
+    named = invoked("audit", "data.csv", *options, "--na", "unknown", cwd=tmp_path)
+    assert named.returncode == 0
+    assert "read as text" not in named.stdout
+    refused = invoked("audit", "compas.parquet", *options[:4], "--na", "unknown", cwd=folder)
+    assert refused.returncode == 2
+    assert "`na_values` must be left out for data that is no CSV file" in refused.stderr

@@ -11,7 +11,7 @@ import polars as pl
 
 from tiltlens.engines.batches import Batches, FrameBatches, checked_columns
 from tiltlens.engines.messages import shown
-from tiltlens.engines.sources import batches_of, frame_of
+from tiltlens.engines.sources import batches_of, frame_of, reading_notes
 from tiltlens.engines.tables import column_names, native_columns
 from tiltlens.errors import DataError
 from tiltlens.models.groups import ComparedGroups
@@ -48,6 +48,7 @@ def audit(
     membership: Any = None,
     weights: Any = None,
     given: Mapping[str, Any] | None = None,
+    na_values: str | Sequence[str] | None = None,
     input_weight: float = 1.0,
     output_weight: float = 1.0,
     confidence: float = 0.95,
@@ -86,6 +87,8 @@ def audit(
         Row weights: a column or an array.
     given
         {column: value}: look only at rows with this value, e.g. of the true outcome.
+    na_values
+        Texts that stand for missing values in CSV files, beside "", "?", "-", ".", "NA", "N/A", "NaN" and "NULL".
     input_weight, output_weight
         λ2 and λ4.
     confidence, materiality, folds, seed
@@ -109,13 +112,13 @@ def audit(
         group, scores, model, membership, weights, features, exclude, favourable, threshold, given, reference, audited
     )
     with told_to(progress):
-        return _audited(data, request, settings, stated)
+        return _audited(data, request, na_values, settings, stated)
 
 
-def _audited(data: Any, request: Request, settings: Settings, stated: dict[str, str]) -> Audit:
+def _audited(data: Any, request: Request, na_values: Any, settings: Settings, stated: dict[str, str]) -> Audit:
     """Return the audit: survey and sample, sums, fits, and then arithmetic."""
     with stage(0.0, SURVEY, "survey"):
-        source = _opened(data, request)
+        source = _opened(data, request, na_values)
         step = partial(surveyed, source.roles, settings.sample_rows, HashThreshold())
         survey: Survey = source.batches.fold(source.columns, step)
         groups = who_is_compared(source.roles, survey, request.reference, request.audited)
@@ -151,10 +154,15 @@ class _Source:
     score_is_of_features: bool
 
 
-def _opened(data: Any, request: Request) -> _Source:
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know of how the data was read."""
+        return reading_notes(self.batches, self.columns)
+
+def _opened(data: Any, request: Request, na_values: Any) -> _Source:
     """Return the data, in memory or not, as batches whose columns have roles."""
     estimator = request.membership if hasattr(request.membership, "fit") else None
-    batches = batches_of(data)
+    batches = batches_of(data, na_values)
     if batches is not None:
         roles = resolve_roles(batches.names(), request, may_have_arrays=False)
         columns = checked_columns(batches, roles.columns)
@@ -190,12 +198,13 @@ def _comparisons(
     """Return the comparisons, each an equal part of the work."""
     fits = FitSettings(settings.folds, settings.seed, source.estimator, source.native, source.score_is_of_features)
     found, count = {}, len(rows.labels) - 1
+    notes = source.notes
     for place, label in enumerate(rows.labels[1:]):
         with stage(place / count, (place + 1) / count, label):
             with stage(0.0, FITS):
                 evidence = evidence_of(rows, sums, label, fits)
             with stage(FITS, 1.0, "comparison"):
-                found[label] = compare(evidence, settings, survey.is_decisions)
+                found[label] = compare(evidence, settings, survey.is_decisions, notes)
     return found
 
 

@@ -23,6 +23,14 @@ USERS_MISTAKE = 2
 INTERRUPTED = 130  # as the shell reports Ctrl-C
 READER_GONE = 141  # as the shell reports a broken pipe
 
+NA = click.option(
+    "--na",
+    "na_values",
+    multiple=True,
+    metavar="TEXT",
+    help="Missing value in a CSV, beside ? - . NA N/A NaN NULL and empty fields. Repeat for more.",
+)
+
 
 def one_line_errors(command: Callable[..., Any]) -> Callable[..., Any]:
     """Return the command with tiltlens's errors printed plainly, without a traceback."""
@@ -94,6 +102,7 @@ def demo(json_target: str | None, report: str | None) -> None:
 @click.option("--membership", metavar="COLUMN", help="P(audited | x), used as it is.")
 @click.option("--weights", metavar="COLUMN", help="Row weights.")
 @click.option("--given", multiple=True, metavar="COLUMN=VALUE", help="Only rows with this value, e.g. repaid=1.")
+@NA
 @click.option("--input-weight", type=float, default=1.0, show_default=True, help="Weight of aligning inputs.")
 @click.option("--output-weight", type=float, default=1.0, show_default=True, help="Weight of aligning outputs.")
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Of every interval.")
@@ -158,6 +167,7 @@ def audit(
 @click.option("--favourable", default="high", show_default=True, help="What a person wants: high or low.")
 @click.option("--threshold", type=float, help="Impact ratios below it are pointed out. Default: the rule's.")
 @click.option("--smallest-share", type=float, help="Groups with less of the data have no ratio. Default: the rule's.")
+@NA
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Of every interval.")
 @click.option("--json", "json_target", metavar="FILE", help="Also write every number as JSON; '-' is standard output.")
 @click.option("--state", "stated", multiple=True, metavar="NAME=TEXT", help='For the reader, e.g. "data window=2024".')
@@ -215,7 +225,7 @@ def _audited(files: tuple[str, ...], **options: Any) -> Audit:
     }
     if outcome is None:
         return run(list(files), scores=list(scores) if len(scores) > 1 else scores[0], **arguments)
-    table = collected(list(files))
+    table = collected(list(files), na_values=arguments.pop("na_values"))
     check_columns("outcome", [outcome], table.columns)
     roles = [options[name] for name in ("weights", "membership") if options[name]]
     used = [*arguments["group"], *(arguments["given"] or ()), outcome, *roles]

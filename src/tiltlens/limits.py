@@ -102,6 +102,9 @@ CACHE_CHUNK = 1 << 16  # rows that are hashed at a time: they stay in the cache
 SHOWN_CHARACTERS = 60  # of a value in a message: it stays on its line
 SHOWN_NAMES = 20  # in a message, before "and 12 more"
 # engines.spark
+# engines.csv_files
+MOSTLY_NUMBERS = 0.9  # of a text column's values, from which it was meant to be numbers
+
 MERGERS = 4  # workers that add up the sums of all partitions
 
 # models.balance

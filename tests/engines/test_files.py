@@ -23,13 +23,13 @@ def file_of(tmp_path):
 
 
 def test_a_csv_file_gives_kinds_dates_and_missing_values(file_of):
-    path = file_of("a.csv", 'x,s,d,"q, r"\n1,NA,2020-01-01,a\n2.5,null,NA,""\nNaN,"a ""b""",2021-02-03,N/A\n')
+    path = file_of("a.csv", 'x,s,d,"q, r"\n1,NA,2020-01-01,a\n2.5,nil,NA,""\nNaN,"a ""b""",2021-02-03,z\n')
     table = collected(path)
     assert table.schema == {"x": pl.Float64, "s": pl.String, "d": pl.Date, "q, r": pl.String}
     assert table.rows()[0] == (1.0, None, date(2020, 1, 1), "a")
     assert table["x"].to_list() == [1.0, 2.5, None]
-    assert table["s"].to_list() == [None, "null", 'a "b"']
-    assert table["q, r"].to_list() == ["a", None, "N/A"]
+    assert table["s"].to_list() == [None, "nil", 'a "b"']
+    assert table["q, r"].to_list() == ["a", None, "z"]
 
 
 def test_csv_kinds_come_from_all_rows(file_of):

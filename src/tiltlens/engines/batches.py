@@ -89,7 +89,7 @@ def _numbered(frames: Generator[pl.DataFrame]) -> Generator[pl.DataFrame]:
 
 def clean_batch(frame: pl.DataFrame) -> pl.DataFrame:
     """Return a batch with clean columns."""
-    return pl.DataFrame([clean_column(column) for column in frame.get_columns()])
+    return frame.with_columns(clean_column(column) for column in frame.get_columns())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

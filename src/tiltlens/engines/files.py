@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import glob
 import os
 from collections.abc import Generator, Sequence
@@ -16,11 +15,11 @@ import polars as pl
 
 from tiltlens.engines.batches import S, Step, clean_batch, folded, read_in_batches, too_large
 from tiltlens.engines.columns import clean_column
+from tiltlens.engines.csv_files import CsvTable, csv_notes, csv_table
 from tiltlens.engines.messages import checked_names, first_line, nearest_name, shown
 from tiltlens.errors import DataError
 
 ENDINGS = (".parquet", ".csv")
-MISSING_TEXTS = ["", "NA", "NaN"]  # of a CSV file; every other text is a value
 SIGNATURES = {b"PAR1": "a Parquet file", b"PK\x03\x04": "a ZIP or Excel file", b"\x1f\x8b": "a gzip file"}
 
 
@@ -28,11 +27,11 @@ SIGNATURES = {b"PAR1": "a Parquet file", b"PK\x03\x04": "a ZIP or Excel file", b
 class FileBatches:
     """Parquet or CSV files of the same columns, read one after another.
 
-    In a CSV the texts "", "NA" and "NaN" are missing values, dates are recognised, fields are separated by commas,
-    and the text is UTF-8. Kinds are inferred from all rows of all files: numbers with one word among them are text.
+    `na_values` are texts that stand for missing values in CSV files.
     """
 
     files: tuple[Path, ...]
+    na_values: tuple[str, ...] = ()
 
     def names(self) -> list[str]:
         """As of `Batches`."""
@@ -52,14 +51,20 @@ class FileBatches:
 
         return folded(frames(), step)
 
+    def notes(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """Return what the reader of an audit should know of how these columns were read."""
+        return csv_notes(self._csv, self._scans, columns) if is_csv(self.files) else ()
+
+    @cached_property
+    def _csv(self) -> CsvTable:
+        return csv_table(self.files, self.na_values)
+
     @cached_property
     def _scans(self) -> list[pl.LazyFrame]:
         """One lazy frame for each file."""
         for file in self.files:
             check_file(file)
-        if self.files[0].suffix.lower() == ".parquet":
-            return [pl.scan_parquet(file) for file in self.files]
-        return _csv_scans(self.files)
+        return self._csv.scans() if is_csv(self.files) else [pl.scan_parquet(file) for file in self.files]
 
     def _check_schemas(self, columns: Sequence[str]) -> dict[str, Any]:
         """Return the clean kinds of the columns, which every file must have."""
@@ -94,50 +99,9 @@ def _schema(frame: pl.LazyFrame, file: Path) -> pl.Schema:
         ) from None
 
 
-def _csv_scans(files: Sequence[Path]) -> list[pl.LazyFrame]:
-    """Return lazy frames of CSV files, of the kinds that all their rows together have."""
-    options: dict[str, Any] = {"null_values": MISSING_TEXTS, "try_parse_dates": True, "infer_schema_length": None}
-    schemas = [_csv_schema(file, options) for file in files]
-    kinds: dict[str, Any] = {}
-    for schema in schemas:
-        for name, kind in schema.items():
-            kinds[name] = _common_kind(kinds.get(name, kind), kind)
-    known = {name: pl.String if kind == pl.Null else kind for name, kind in kinds.items()}
-    overrides = [{name: known[name] for name in schema} for schema in schemas]
-    return [pl.scan_csv(file, schema=schema, **options) for file, schema in zip(files, overrides, strict=True)]
-
-
-def _csv_schema(file: Path, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the kinds of one CSV file's columns by all its rows, each with as many fields as the header."""
-    try:
-        _check_header(file)
-        scan = pl.scan_csv(file, **options)
-        schema = scan.collect_schema()
-        # Of all columns: where Polars reads some only, it does not mind a field too many.
-        counts = scan.select(pl.len().alias("\0rows"), pl.all().null_count())
-        rows, *gaps = counts.collect(engine="streaming").row(0)
-    except (pl.exceptions.PolarsError, UnicodeDecodeError, csv.Error, OSError) as error:
-        _check_fields(file)
-        raise DataError(
-            f"{shown(file.name)} must be a CSV file in UTF-8, got: {first_line(error)}",
-            "look for an unclosed quotation mark, or save it as UTF-8.",
-        ) from None
-    if rows == 0:
-        raise DataError(f"{shown(file.name)} must have rows, got a header only.", "was it written completely?")
-    if gaps[-1]:  # Polars fills a row that ends too early; nothing else leaves that trace
-        _check_fields(file)
-    return {name: pl.Null if gap == rows else kind for (name, kind), gap in zip(schema.items(), gaps, strict=True)}
-
-
-def _common_kind(one: Any, other: Any) -> Any:
-    """Return the kind that values of both kinds have: numbers together are floats, anything else together is text."""
-    if one == other or other == pl.Null:
-        return one
-    if one == pl.Null:
-        return other
-    if one.is_integer() and other.is_integer():
-        return pl.Int128
-    return pl.Float64 if one.is_numeric() and other.is_numeric() else pl.String
+def is_csv(files: Sequence[Path]) -> bool:
+    """Return whether files, which are of one kind, are CSV."""
+    return files[0].suffix.lower() == ".csv"
 
 
 def files_of(data: Any) -> tuple[Path, ...] | None:
@@ -228,32 +192,3 @@ def _check_csv(file: Path) -> None:
             f"{shown(file.name)} must be a CSV file, got {_looks_like(start)}.",
             "rename it to what it is, for example .parquet, or write it as CSV.",
         )
-
-
-def _check_header(file: Path) -> None:
-    """Raise for a header that Polars would mend without a word."""
-    with file.open(newline="", encoding="utf-8-sig") as stream:
-        names = next(csv.reader(stream), [])
-    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
-        raise DataError(
-            f"the fields of {shown(file.name)} must be separated by commas, got the header {shown(names[0])}.",
-            "write it with commas.",
-        )
-    checked_names(names)
-
-
-def _check_fields(file: Path) -> None:
-    """Raise for the first row that has more or fewer fields than the header, with its line."""
-    with file.open(newline="", encoding="utf-8-sig", errors="replace") as stream:
-        reader = csv.reader(stream)
-        try:
-            width = len(next(reader, []))
-            broken = next((row for row in reader if row and len(row) != width), None)
-        except csv.Error:  # a field beyond the reader's limit: there is no line to name
-            return
-        if broken is not None:
-            raise DataError(
-                f"every row of {shown(file.name)} must have {width} fields, "
-                f"got {len(broken)} in line {reader.line_num}.",
-                "look there for a comma that needs quotation marks, or for a row cut short.",
-            )

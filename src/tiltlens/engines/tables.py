@@ -34,7 +34,7 @@ def read_table(data: Any, needed: Sequence[str] | None = None) -> pl.DataFrame:
         ) from error
     if not columns or len(columns[0]) == 0:
         raise DataError("`data` must have rows, got an empty table.", "look at what was filtered out before.")
-    return pl.DataFrame([clean_column(column) for column in columns])
+    return pl.DataFrame({column.name: clean_column(column) for column in columns})
 
 
 def column_names(data: Any) -> list[str]:

@@ -77,7 +77,7 @@ def value_counts(
         frame = _of_any(column, codes, weights)
     if frame is not None:
         return ValueCounts(_named(frame, labels))
-    everyone = pl.DataFrame([pl.Series(GROUP, codes), column]).with_columns(pl.lit(1, pl.Int64).alias(PEOPLE))
+    everyone = pl.DataFrame({GROUP: codes, column.name: column}).with_columns(pl.lit(1, pl.Int64).alias(PEOPLE))
     return ValueCounts(None, _named(_ranges(everyone), labels))
 
 
@@ -115,7 +115,7 @@ def _of_any(column: pl.Series, codes: Integers, weights: Floats | None) -> pl.Da
 
 def _counted(column: pl.Series, codes: Integers, weights: Floats | None) -> pl.DataFrame:
     """Return the people and the weight of each group and value."""
-    rows, keys = pl.DataFrame([pl.Series(GROUP, codes), column]), [GROUP, column.name]
+    rows, keys = pl.DataFrame({GROUP: codes, column.name: column}), [GROUP, column.name]
     people = pl.len().cast(pl.Int64).alias(PEOPLE)
     if weights is None:
         return rows.group_by(keys).agg(people).with_columns(pl.col(PEOPLE).cast(pl.Float64).alias(WEIGHT))

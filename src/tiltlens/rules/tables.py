@@ -115,6 +115,7 @@ def rule_tables(
     smallest_share: float | None = None,
     confidence: float = 0.95,
     provenance: Mapping[str, str] | None = None,
+    na_values: str | Sequence[str] | None = None,
 ) -> RuleTables:
     """Return the tables that a published rule describes: rates by group, and their ratios to the highest one.
 
@@ -138,6 +139,8 @@ def rule_tables(
         Of the intervals.
     provenance
         What a reader should know of the data and the model, e.g. {"data window": "2024"}.
+    na_values
+        As of `tiltlens.audit`.
     """
     chosen = rule_named(rule)
     limits = Limits(
@@ -151,7 +154,7 @@ def rule_tables(
     attributes = _attributes(chosen, group, names)
     outcome = outcome_columns(chosen, selected, scores, names)
     _check_apart(attributes, outcome)
-    table = collected(data, [*attributes, *outcome])
+    table = collected(data, [*attributes, *outcome], na_values)
     outcomes = outcomes_of(table, selected, scores, favourable)
     coded = _coded(table.filter(outcomes.known), attributes, outcomes)
     wanted = [[name] for name in attributes] + ([attributes] if len(attributes) > 1 else [])

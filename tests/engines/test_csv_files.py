@@ -1,0 +1,124 @@
+"""What a CSV cannot say of itself: which texts are missing values, which columns were meant to be numbers."""
+
+import polars as pl
+import pytest
+from tests.people import audited, people
+
+import tiltlens as tl
+from tiltlens.engines.csv_files import MISSING_TEXTS
+from tiltlens.engines.sources import batches_of, collected, reading_notes
+from tiltlens.errors import DataError
+
+
+def written(path, *lines):
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def notes(data, *columns, **options):
+    batches = batches_of(data, **options)
+    batches.names()
+    return reading_notes(batches, columns)
+
+
+@pytest.mark.parametrize("text", MISSING_TEXTS)
+def test_a_text_that_stands_for_a_missing_value_leaves_numbers_numbers(tmp_path, text):
+    written(tmp_path / "a.csv", "x,y", "1,a", f"{text},b", f'"{text}",c')
+    written(tmp_path / "b.csv", "x,y", "2.5,a", f"{text},{text}")
+    table = collected(tmp_path)
+    assert table["x"].to_list() == [1.0, None, None, 2.5, None]
+    assert table["y"].to_list() == ["a", "b", "c", "a", None]
+    assert collected(tmp_path / "a.csv")["x"].dtype == pl.Int64
+
+
+def test_texts_stand_for_missing_values_in_csv_alone():
+    frame = pl.DataFrame({"x": ["?", "-", "NA", "a"]})
+    assert collected(frame).rows() == frame.rows()
+
+
+def test_na_values_are_missing_beside_the_usual_texts(tmp_path):
+    path = written(tmp_path / "a.csv", "x", "1", "-9", "unknown", "?")
+    assert collected(path, na_values=["-9", "unknown"])["x"].to_list() == [1, None, None, None]
+    assert collected(path, na_values="unknown")["x"].to_list() == [1, -9, None, None]
+
+
+@pytest.mark.parametrize("ending", ["parquet", None])
+def test_na_values_of_data_that_is_no_csv_are_refused(tmp_path, ending):
+    data = people(400)
+    if ending:
+        people(400).write_parquet(tmp_path / "a.parquet")
+        data = tmp_path / "a.parquet"
+    with pytest.raises(DataError, match=r"`na_values` must be left out for data that is no CSV.*got '-9'\.\nHint: "):
+        audited(data, na_values="-9")
+
+
+def test_na_values_must_be_texts(tmp_path):
+    with pytest.raises(DataError, match=r"`na_values` must be texts, got -9\.\nHint: "):
+        collected(written(tmp_path / "a.csv", "x", "1"), na_values=[-9])
+
+
+def test_a_column_that_one_value_makes_text_is_noted_with_the_value(tmp_path):
+    path = written(tmp_path / "a.csv", "x,y,z", *(f"{row},{row},word" for row in range(30)), "12a,1,word", "?,2,word")
+    assert notes(path, "x", "y", "z") == (
+        "x is read as text: no number in 1 of 31 rows that have it, first '12a'; "
+        "what stands for a missing value is named by `na_values` (--na)",
+    )
+    assert notes(path, "y", "z") == ()
+    assert notes(path, "x", na_values=["12a"]) == ()
+
+
+def test_a_column_that_another_file_makes_text_is_noted(tmp_path):
+    written(tmp_path / "a.csv", "x,y", *("1,2" for _ in range(40)))
+    written(tmp_path / "b.csv", "x,y", "none,2", "3,4", "nil,5")
+    (note,) = notes(tmp_path, "x", "y")
+    assert note.startswith("x is read as text: no number in 2 of 43 rows that have it, first 'none'")
+
+
+def test_a_column_of_texts_of_which_some_are_numbers_is_not_noted(tmp_path):
+    path = written(tmp_path / "a.csv", "x,y", *(f"{row % 10 if row % 10 < 8 else 'word'},1" for row in range(100)))
+    assert notes(path, "x", "y") == ()
+
+
+def test_numbers_after_spaces_are_numbers(tmp_path):
+    path = written(tmp_path / "a.csv", "x,y", "1, 5", "2,6", "3,+7.5")
+    assert collected(path)["y"].to_list() == [5.0, 6.0, 7.5]
+
+
+def test_the_audit_says_what_became_text(tmp_path):
+    table = people(400).with_columns(
+        pl.col("income").cast(pl.String).replace(people(400)["income"].cast(pl.String)[7], "50k")
+    )
+    table.write_csv(tmp_path / "a.csv")
+    audit = audited(tmp_path / "a.csv")
+    assert "income is read as text: no number in 1 of" in audit["A"].notes[0]
+    assert audited(tmp_path / "a.csv", na_values="50k")["A"].proxies["verdict"][0] == "proxy evidence"
+
+
+def test_an_index_that_pandas_saved_is_left_out_and_said_to_be(tmp_path):
+    frame = people(400).drop("weight", "chance")
+    pl.concat([pl.DataFrame({"": range(400)}), frame], how="horizontal").write_csv(tmp_path / "a.csv")
+    audit = tl.audit(str(tmp_path / "a.csv"), "group", scores="score", reference="B")
+    assert sorted(audit["A"].proxies["feature"]) == ["city", "income", "owner", "since"]
+    assert "the column without a name (column_1) is a saved index: left out" in audit["A"].notes
+
+
+def test_indices_saved_in_several_files_are_left_out(tmp_path):
+    written(tmp_path / "a.csv", ",x", "0,1", "1,2")
+    written(tmp_path / "b.csv", ",x", "2,3", "3,4")
+    written(tmp_path / "c.csv", ",x", "0,5", "1,6")
+    assert collected(tmp_path).rows() == [(1,), (2,), (3,), (4,), (5,), (6,)]
+
+
+def test_other_columns_without_a_name_get_one(tmp_path):
+    path = written(tmp_path / "a.csv", ",x,", "5,1,a", "3,2,b")
+    assert collected(path).to_dict(as_series=False) == {"column_1": [5, 3], "x": [1, 2], "column_3": ["a", "b"]}
+    assert notes(path, "column_1", "x", "column_3") == ()
+
+
+def test_dates_of_two_forms_are_said_to_be(tmp_path):
+    path = written(tmp_path / "a.csv", "x,d", "1,2020-01-31", "2,31/01/2020", "3,2020-02-01")
+    with pytest.raises(
+        DataError,
+        match=r"dates in a column of 'a.csv' must be written alike, got: .*31/01/2020.*'d'.*\nHint: write all",
+    ):
+        collected(path)
