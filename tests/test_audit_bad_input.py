@@ -95,7 +95,11 @@ MISTAKES = {
         "`scores` must be known for some rows",
         "check the column",
     ),
-    "text as scores": ({"scores": "city"}, "`scores` must be numbers between 0 and 1, got String", "a score is a prob"),
+    "text as scores": (
+        {"scores": "city"},
+        "`scores` must be numbers, or decisions in two words, got 'East', 'North', 'Süd'.",
+        "a score is a probability",
+    ),
     "probabilities that do not sum to 1": (
         {"scores": np.full((N, 3), 0.4)},
         "each row of `scores` must sum to 1, got 1.2 in row 0.",

@@ -1,11 +1,15 @@
 """The same table gives the same audit, to the ninth digit, whoever held it and however it was cut."""
 
+import re
 from functools import cache
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from tests.people import ENGINES, FEATURES, SOURCES, WAYS, assert_same_numbers, audited, in_arrays, in_pandas, people
+
+from tiltlens.errors import TiltlensError
 
 
 @cache
@@ -28,6 +32,40 @@ def test_every_engine_gives_the_same_profiles_and_distributions(engine):
     for feature in FEATURES:
         assert_same_numbers(found.profile(feature).to_dicts(), plain.profile(feature).to_dicts())
         assert_same_numbers(found.distribution(feature).to_dicts(), plain.distribution(feature).to_dicts())
+
+
+def in_words(*words):
+    """Return people whose decisions are words; the first is for high scores, and others are rare and late."""
+    high, low, *others = words
+    frame = people().with_row_index()
+    word = pl.when(pl.col("score") >= 0.5).then(pl.lit(high)).otherwise(pl.lit(low))
+    for place, other in enumerate(others):
+        word = pl.when(pl.col("index") == frame.height - 1 - place).then(pl.lit(other)).otherwise(word)
+    return frame.with_columns(decision=word.alias("decision")).sort("decision").drop("index")
+
+
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("held", SOURCES, indirect=True)
+def test_decisions_in_words_are_those_in_numbers_though_a_batch_holds_one_word(held):
+    found = audited(held(in_words("approved", "denied")), scores="decision", favourable="approved", folds=None)
+    numbers = audited(people(), threshold=0.5, folds=None)
+    assert (found.favourable, found.channel) == ("approved", "decisions")
+    assert_same_numbers(found["A"].to_dict(), numbers["A"].to_dict())
+
+
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("held", SOURCES, indirect=True)
+@pytest.mark.parametrize(
+    ("words", "favourable", "message"),
+    [
+        (("approved", "denied"), "high", "got 'high'.\nHint: the outcomes are 'approved', 'denied'; which"),
+        (("approved", "denied"), "Approved", "got 'Approved'.\nHint: the outcomes are 'approved', 'denied'; which"),
+        (("approved", "denied", "asked again"), "approved", "in two words, got 'approved', 'asked again', 'denied'."),
+    ],
+)
+def test_decisions_in_words_must_be_two_and_name_the_favourable_one(held, words, favourable, message):
+    with pytest.raises(TiltlensError, match=re.escape(message)):
+        audited(held(in_words(*words)), scores="decision", favourable=favourable)
 
 
 def test_the_comparison_of_summaries_sees_a_difference_anywhere():

@@ -72,10 +72,10 @@ def audit(
     reference, audited
         The group others are compared with (default: the largest), and those others (default: all).
     scores, model
-        Exactly one: columns or an array of probabilities, (n,) or (n, K); or a fitted model or function that makes
-        them from `features`.
+        Exactly one: columns or an array of probabilities, (n,) or (n, K), or of decisions as 0 and 1 or two words; or
+        a fitted model or function that makes them from `features`.
     favourable
-        The outcome a person wants: "high", "low" or a class.
+        The outcome a person wants: of 0 and 1 "high" or "low", of others its name, such as "approved".
     threshold
         A cut on the score that makes decisions.
     features, exclude
@@ -121,6 +121,7 @@ def _audited(data: Any, request: Request, na_values: Any, settings: Settings, st
         source = _opened(data, request, na_values)
         step = partial(surveyed, source.roles, settings.sample_rows, HashThreshold())
         survey: Survey = source.batches.fold(source.columns, step)
+        favourable = survey.outcome(request.favourable)
         groups = who_is_compared(source.roles, survey, request.reference, request.audited)
         rows = compared_rows(source.roles, survey, groups)
     with stage(SURVEY, SUMS, "sums"):
@@ -133,7 +134,7 @@ def _audited(data: Any, request: Request, na_values: Any, settings: Settings, st
         group=source.roles.name,
         reference=groups.reference,
         channel="decisions" if survey.is_decisions else "scores",
-        favourable=survey.labels[survey.favourable],
+        favourable=favourable,
         too_small=dict(groups.too_small),
         settings=settings,
         provenance=provenance_of(
@@ -153,11 +154,11 @@ class _Source:
     native: Any  # the features as the user holds them; None where rows are read in batches
     score_is_of_features: bool
 
-
     @property
     def notes(self) -> tuple[str, ...]:
         """What to know of how the data was read."""
         return reading_notes(self.batches, self.columns)
+
 
 def _opened(data: Any, request: Request, na_values: Any) -> _Source:
     """Return the data, in memory or not, as batches whose columns have roles."""
@@ -197,8 +198,8 @@ def _comparisons(
 ) -> dict[str, Comparison]:
     """Return the comparisons, each an equal part of the work."""
     fits = FitSettings(settings.folds, settings.seed, source.estimator, source.native, source.score_is_of_features)
-    found, count = {}, len(rows.labels) - 1
     notes = source.notes
+    found, count = {}, len(rows.labels) - 1
     for place, label in enumerate(rows.labels[1:]):
         with stage(place / count, (place + 1) / count, label):
             with stage(0.0, FITS):

@@ -48,12 +48,12 @@ def test_a_column_an_array_and_two_columns_are_the_same_binary_channel():
         ["no", "score"],
         np.column_stack([1 - array, array]),
     ):
-        channel = from_scores(scores)
+        channel = from_scores(scores, favourable="score" if isinstance(scores, list) and scores[0] == "no" else "high")
         np.testing.assert_allclose(channel.scores, array, rtol=1e-15)
         assert (channel.kind, channel.outcomes, channel.favourable) == ("scores", 2, 1)
         assert not channel.missing.any()
     assert from_scores("score").labels == ("0", "1")
-    assert from_scores(["no", "score"]).labels == ("no", "score")
+    assert from_scores(["no", "score"], favourable="no").labels == ("no", "score")
 
 
 def test_several_columns_are_the_probabilities_of_the_outcomes():
@@ -62,7 +62,8 @@ def test_several_columns_are_the_probabilities_of_the_outcomes():
     assert channel.outcomes == 3
     assert channel.favourable == 1
     np.testing.assert_array_equal(channel.of_favourable(), PEOPLE["mid"])
-    np.testing.assert_allclose(from_scores(PEOPLE.select("low", "mid", "top").to_numpy()).scores, channel.scores)
+    matrix = PEOPLE.select("low", "mid", "top").to_numpy()
+    np.testing.assert_allclose(from_scores(matrix, favourable=1).scores, channel.scores)
 
 
 def test_the_scores_of_the_user_are_not_changed():
@@ -80,14 +81,39 @@ def test_favourable_names_an_outcome(favourable, index):
     np.testing.assert_allclose(channel.of_favourable(), PEOPLE["score"] if index else 1 - PEOPLE["score"])
 
 
-def test_a_label_comes_before_a_word_and_an_index():
+def test_a_label_comes_before_a_word_and_a_number():
     model = LogisticRegression().fit([[0.0], [1.0], [0.0], [1.0]], [1, 2, 1, 2])
     channel = from_model(model, features=["age"], favourable=1)
     assert channel.labels == ("1", "2")
     assert channel.favourable == 0
-    assert from_scores(PEOPLE.select(high="low", low="mid", other="top").to_numpy(), favourable="high").favourable == 2
     table = PEOPLE.rename({"low": "high", "top": "none"})
     assert from_scores(["high", "mid", "none"], table, favourable="high").favourable == 0
+
+
+@pytest.mark.parametrize("classes", [(1, 2), ("approved", "denied"), (-1, 1), (0, 1, 2)])
+@pytest.mark.parametrize("favourable", ["high", "low", 7])
+def test_favourable_must_be_named_where_classes_are_not_0_and_1(classes, favourable):
+    model = DummyClassifier(strategy="prior").fit([[0.0]] * 2 * len(classes), [*classes, *classes])
+    names = ", ".join(f"'{name}'" for name in classes)
+    with pytest.raises(
+        DataError,
+        match=rf"`favourable` must be the name of an outcome where these are not 0 and 1, got .{{1,6}}\.\n"
+        rf"Hint: the outcomes are {names}; which does a person want\? For example favourable='{classes[0]}'",
+    ):
+        from_model(model, features=["age"], favourable=favourable)
+    assert from_model(model, features=["age"], favourable=classes[0]).favourable == 0
+
+
+def test_classes_that_are_booleans_need_no_name():
+    model = DummyClassifier(strategy="prior").fit([[0.0]] * 4, [False, True, True, True])
+    for favourable, index in (("high", 1), ("low", 0), (True, 1), (0, 0), ("False", 0)):
+        assert from_model(model, features=["age"], favourable=favourable).favourable == index
+
+
+@pytest.mark.parametrize("scores", [["low", "mid", "top"], ["no", "score"], np.full((4, 3), 1 / 3)])
+def test_favourable_must_be_named_where_columns_name_the_outcomes(scores):
+    with pytest.raises(DataError, match="`favourable` must be the name of an outcome"):
+        from_scores(scores)
 
 
 def test_an_unknown_favourable_outcome_is_an_error_that_lists_the_outcomes():
@@ -111,7 +137,20 @@ def test_scores_that_are_all_0_or_1_are_decisions(values):
     table = pl.DataFrame({"decision": values})
     assert from_scores("decision", table).kind == "decisions"
     assert from_scores(values, table).kind == "decisions"
-    assert from_scores(np.eye(4)[:, :3] + np.eye(4)[:, [3, 3, 3]] * [1, 0, 0]).kind == "decisions"
+    assert from_scores(np.eye(3)[[0, 1, 2, 0]], favourable=2).kind == "decisions"
+
+
+@pytest.mark.parametrize("dtype", [pl.String, pl.Enum(["denied", "approved"])])
+def test_two_words_are_decisions_of_which_the_favourable_one_is_1(dtype):
+    values = ["denied", None, "approved", "approved"]
+    table = pl.DataFrame({"decision": pl.Series(values, dtype=dtype)})
+    channel = from_scores("decision", table, favourable="approved")
+    np.testing.assert_array_equal(channel.scores, [0.0, np.nan, 1.0, 1.0])
+    assert (channel.kind, channel.words, channel.favourable) == ("decisions", ("approved", "denied"), 1)
+    assert from_scores("decision", table[2:], favourable="approved").words == ("approved",), "others may come"
+    array = from_scores(np.array(["no", "yes", "yes", "no"]), favourable="no")
+    assert (array.labels, array.favourable, array.scores.tolist()) == (("yes", "no"), 1, [1.0, 0.0, 0.0, 1.0])
+    assert from_scores(np.array(["no"] * 4), favourable="no").labels == ("not no", "no")
 
 
 @pytest.mark.parametrize("threshold", [0, -0.1, 1.5, "half", True, float("nan")])
@@ -136,7 +175,7 @@ def test_missing_scores_of_a_column_are_set_aside_and_counted():
 
 def test_a_row_with_one_probability_missing_is_set_aside():
     table = pl.DataFrame({"a": [0.2, None, 0.5], "b": [0.8, 0.3, 0.25], "c": [0.0, 0.7, 0.25]})
-    assert from_scores(["a", "b", "c"], table).missing.tolist() == [False, True, False]
+    assert from_scores(["a", "b", "c"], table, favourable="a").missing.tolist() == [False, True, False]
 
 
 def test_a_missing_score_in_an_array_is_an_error_that_names_the_row():
@@ -175,7 +214,7 @@ def test_rows_that_do_not_sum_to_1_are_an_error_that_names_the_row():
 
 def test_single_precision_is_forgiven_and_mended():
     matrix = np.array([[1 / 3, 1 / 3, 1 / 3]] * 4, dtype=np.float32)
-    np.testing.assert_allclose(from_scores(matrix).scores.sum(axis=1), 1.0, rtol=1e-15)
+    np.testing.assert_allclose(from_scores(matrix, favourable=0).scores.sum(axis=1), 1.0, rtol=1e-15)
     assert from_scores(np.array([1.0000001, -1e-8, 0.5, 0.5])).scores.tolist() == [1.0, 0.0, 0.5, 0.5]
 
 
@@ -192,7 +231,12 @@ def test_scores_of_another_kind_or_shape_are_an_error():
     with pytest.raises(
         DistributionError, match=r"`scores` must be numbers between 0 and 1, got String in column 'city'"
     ):
-        from_scores("city")
+        from_scores(["city", "score"])
+    with pytest.raises(
+        DistributionError,
+        match=r"`scores` must be numbers, or decisions in two words, got '0.1', '0.2', '5 %'",
+    ):
+        from_scores(np.array(["0.1", "0.2", "5 %", "0.1"]))
     with pytest.raises(DistributionError, match=r"`scores` must give shape \(n,\) or \(n, K\), got \(4, 2, 2\)"):
         from_scores(np.full((4, 2, 2), 0.5))
     with pytest.raises(DistributionError, match=r"`scores` must give numbers, got "):
@@ -222,7 +266,7 @@ def pipeline():
 @pytest.mark.parametrize("engine", list(ENGINES))
 def test_a_pipeline_fitted_with_names_scores_every_engine_alike_in_its_own_column_order(pipeline, engine):
     expected = pipeline.predict_proba(pd.DataFrame({"city": PEOPLE["city"].to_list(), "age": PEOPLE["age"].to_list()}))
-    channel = from_model(pipeline, ENGINES[engine](PEOPLE), features=["age", "score", "city"])
+    channel = from_model(pipeline, ENGINES[engine](PEOPLE), features=["age", "score", "city"], favourable="yes")
     np.testing.assert_allclose(channel.scores, expected[:, 1], rtol=1e-12)
     assert channel.labels == ("no", "yes")
     assert from_model(pipeline, ENGINES[engine](PEOPLE), favourable="no").favourable == 0
@@ -265,7 +309,7 @@ def test_a_function_may_return_any_shape_of_probabilities():
     for shape in ((4,), (4, 1)):
         assert from_model(lambda _, shape=shape: np.full(shape, 0.25)).scores.tolist() == [0.25] * 4
     assert from_model(lambda _: np.array([[0.75, 0.25]] * 4)).scores.tolist() == [0.25] * 4
-    assert from_model(lambda _: np.array([[0.5, 0.25, 0.25]] * 4)).outcomes == 3
+    assert from_model(lambda _: np.array([[0.5, 0.25, 0.25]] * 4), favourable=2).outcomes == 3
     assert from_model(lambda _: pl.Series([0.25] * 4)).scores.tolist() == [0.25] * 4
     assert from_model(lambda _: [0, 1, 1, 0]).kind == "decisions"
 

@@ -184,7 +184,7 @@ def with_arrays(
     if request.model is not None:
         matrix, labels = model_matrix(request.model, data, table, roles.features)
     else:
-        matrix, labels = given_matrix(request.scores, table.height), ()
+        matrix, labels = given_matrix(request.scores, table.height, request.favourable)
     names = tuple(f"{SCORE}{y}" for y in range(matrix.shape[1]))
     columns += [pl.Series(name, matrix[:, y]) for y, name in enumerate(names)]
     labels = labels or tuple(str(y) for y in range(max(len(names), 2)))

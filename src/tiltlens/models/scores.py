@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -15,12 +15,13 @@ from tiltlens.engines.columns import column_of_values
 from tiltlens.engines.messages import check_columns, first_line, listed, shown, text_of
 from tiltlens.engines.tables import native_columns
 from tiltlens.errors import DataError, DistributionError
-from tiltlens.limits import SCORE_ROUNDING
+from tiltlens.limits import LISTED_VALUES, SCORE_ROUNDING
 
 Floats = NDArray[np.float64]
 RowName = Callable[[int], str]  # how a message calls the row at a place
 Booleans = NDArray[np.bool_]
 
+ORDERED = ({"0", "1"}, {"False", "True"})  # outcomes of which everybody knows the high one
 RANGE_HINT = (
     "pass probabilities: divide percentages by 100 and scores out of 10 by 10; turn log-odds into 1/(1+exp(−z))."
 )
@@ -31,7 +32,8 @@ class Channel:
     """W(y|x) on the rows of a table.
 
     `scores` is (n,) = W(1|x) for two outcomes, else (n, K); NaN in the rows that `missing` sets aside. `kind` is
-    "decisions" where every probability is 0 or 1: that is another channel than the scores it came from.
+    "decisions" where every probability is 0 or 1: that is another channel than the scores it came from. `words` are
+    those found where decisions are words, of which 1 is the favourable one: `favourable_word` checks those of all rows.
     """
 
     scores: Floats
@@ -40,6 +42,7 @@ class Channel:
     favourable: int
     labels: tuple[str, ...]
     missing: Booleans
+    words: tuple[str, ...] | None = None
 
     def of_favourable(self) -> Floats:
         """Return the probability of the favourable outcome per row."""
@@ -66,14 +69,16 @@ def channel_of(
     saw them when it was fitted. `labels` name the outcomes where columns do not, `row_name` a row in a message.
     """
     check_one_of_two(scores, model)
+    words = None
     if model is not None:
         matrix, named = model_matrix(model, data, table, features)
         matrix, missing = _checked("model", matrix, row_name), np.zeros(table.height, dtype=np.bool_)
     else:
-        matrix, named = _given_scores(scores, table)
+        matrix, named, words = _given_scores(scores, table, favourable)
         missing = np.logical_or.reduce([np.isnan(column) for column in matrix.T])
         matrix = _checked_known(matrix, missing, row_name) if missing.any() else _checked("scores", matrix, row_name)
-    return _channel(matrix, missing, labels or named, favourable, threshold)
+    wanted = favourable if words is None else 1
+    return replace(_channel(matrix, missing, labels or named, wanted, threshold), words=words)
 
 
 def check_one_of_two(scores: Any, model: Any) -> None:
@@ -97,19 +102,61 @@ def score_columns(scores: Any, names: Sequence[str]) -> list[str]:
     return list(scores)
 
 
-def _given_scores(scores: Any, table: pl.DataFrame) -> tuple[Floats, tuple[str, ...]]:
-    """Return scores as an (n, 1) or (n, K) matrix, and the names of the outcomes where columns give them."""
+def _given_scores(
+    scores: Any, table: pl.DataFrame, favourable: Any
+) -> tuple[Floats, tuple[str, ...], tuple[str, ...] | None]:
+    """Return scores as an (n, 1) or (n, K) matrix, the outcomes where columns name them, and words where these do."""
     columns = score_columns(scores, table.columns)
-    if columns:
-        parts = [_numeric_scores(f"column {shown(name)}", table[name]) for name in columns]
-        return (parts[0][:, None], ()) if len(parts) == 1 else (np.column_stack(parts), tuple(columns))
-    return given_matrix(scores, table.height), ()
+    if not columns:
+        return *given_matrix(scores, table.height, favourable), None
+    if len(columns) == 1 and is_words(table[columns[0]]):
+        decisions, words = decisions_in_words("scores", table[columns[0]], favourable)
+        return decisions[:, None], (), words
+    parts = [_numeric_scores(f"column {shown(name)}", table[name]) for name in columns]
+    return (parts[0][:, None], (), None) if len(parts) == 1 else (np.column_stack(parts), tuple(columns), None)
 
 
-def given_matrix(scores: Any, rows: int) -> Floats:
-    """Return an array of scores as an (n, 1) or (n, K) matrix without gaps."""
+def is_words(column: pl.Series) -> bool:
+    """Return whether a column holds texts."""
+    return column.dtype in (pl.String, pl.Enum)
+
+
+def decisions_in_words(argument: str, column: pl.Series, favourable: Any) -> tuple[Floats, tuple[str, ...]]:
+    """Return 1 for the favourable word and 0 for others, NaN where missing; and the words that were found."""
+    texts = column.cast(pl.String)
+    words = tuple(texts.drop_nulls().unique().sort().head(LISTED_VALUES))
+    _check_two(argument, words)
+    return (texts == text_of(favourable)).cast(pl.Float64).to_numpy(), words
+
+
+def favourable_word(argument: str, favourable: Any, words: tuple[str, ...]) -> str:
+    """Return the word of decisions that a person wants; `words` are those of all rows."""
+    _check_two(argument, words)
+    if words and text_of(favourable) not in words:
+        raise _not_an_outcome(favourable, words)
+    return text_of(favourable)
+
+
+def _check_two(argument: str, words: tuple[str, ...]) -> None:
+    if len(words) > 2:
+        raise DistributionError(
+            f"`{argument}` must be numbers, or decisions in two words, got {listed(words)}.",
+            "a score is a probability; a decision is 0 or 1, or one of two words such as 'approved' and 'denied'.",
+        )
+
+
+def given_matrix(scores: Any, rows: int, favourable: Any) -> tuple[Floats, tuple[str, ...]]:
+    """Return an array of scores as an (n, 1) or (n, K) matrix without gaps, and the outcomes where words name them."""
+    labels: tuple[str, ...] = ()
     if np.ndim(scores) == 1:
-        matrix = _numeric_scores("the array", column_of_values("scores", scores, rows))[:, None]
+        column = column_of_values("scores", scores, rows)
+        if is_words(column):
+            decisions, words = decisions_in_words("scores", column, favourable)
+            wanted = favourable_word("scores", favourable, words)
+            labels = (next((word for word in words if word != wanted), f"not {wanted}"), wanted)
+        else:
+            decisions = _numeric_scores("the array", column)
+        matrix = decisions[:, None]
     else:
         matrix = _number_matrix("scores", scores)
     if matrix.shape[0] != rows:
@@ -123,7 +170,7 @@ def given_matrix(scores: Any, rows: int) -> Floats:
             f"`scores` must not be missing, got {int(missing.sum())} NaN, the first in row {int(np.argmax(missing))}.",
             "put the scores in a column of the data: rows without a score are then set aside and counted.",
         )
-    return matrix
+    return matrix, labels
 
 
 def _numeric_scores(place: str, column: pl.Series) -> Floats:
@@ -207,7 +254,7 @@ def _channel(
         limit = _check_threshold(threshold, outcomes)
         scores = np.where(missing, np.nan, scores >= limit)
     kind: Literal["scores", "decisions"] = "decisions" if _are_decisions(scores, missing) else "scores"
-    return Channel(scores, kind, outcomes, _favourable_index(favourable, labels), labels, missing)
+    return Channel(scores, kind, outcomes, favourable_index(favourable, labels), labels, missing)
 
 
 def _are_decisions(scores: Floats, missing: Booleans) -> bool:
@@ -233,17 +280,26 @@ def _check_threshold(threshold: Any, outcomes: int) -> float:
     return float(threshold)
 
 
-def _favourable_index(favourable: Any, labels: tuple[str, ...]) -> int:
-    """Return the outcome a person wants: a label first, then "high" (the last) or "low" (the first), then an index."""
+def favourable_index(favourable: Any, labels: tuple[str, ...]) -> int:
+    """Return the outcome a person wants: a label; of 0 and 1 also "high", "low" and a number that is one of them."""
     if text_of(favourable) in labels:
         return labels.index(text_of(favourable))
-    if isinstance(favourable, str) and favourable in ("high", "low"):
-        return len(labels) - 1 if favourable == "high" else 0
-    if isinstance(favourable, numbers.Integral) and 0 <= int(favourable) < len(labels):
-        return int(favourable)
-    raise DataError(
-        f"`favourable` must be 'high', 'low' or one of the outcomes, got {shown(favourable)}.",
-        f"the outcomes are {listed(labels)}.",
+    if set(labels) in ORDERED:
+        if isinstance(favourable, str) and favourable in ("high", "low"):
+            return int(favourable == "high")
+        if isinstance(favourable, numbers.Integral) and favourable in (0, 1):
+            return int(favourable)
+    raise _not_an_outcome(favourable, labels)
+
+
+def _not_an_outcome(favourable: Any, labels: Sequence[str]) -> DataError:
+    if set(labels) in ORDERED:
+        rule, example = "'high', 'low' or one of the outcomes", ""
+    else:
+        rule = "the name of an outcome where these are not 0 and 1"
+        example = f"; which does a person want? For example favourable={shown(labels[0])}"
+    return DataError(
+        f"`favourable` must be {rule}, got {shown(favourable)}.", f"the outcomes are {listed(labels)}{example}."
     )
 
 

@@ -15,6 +15,7 @@ from tiltlens.engines.factorize import Factorized, factorize
 from tiltlens.engines.hashing import Hashes, mixed_hashes, row_hashes
 from tiltlens.limits import FEW_COPIES, LISTED_VALUES
 from tiltlens.models.roles import GROUP, HASH, LOG_ODDS, SCORE, WEIGHT, ColumnRoles
+from tiltlens.models.scores import favourable_word
 from tiltlens.models.values import ValueCounts, value_counts
 from tiltlens.paper.checks import Floats
 from tiltlens.passes.reading import Reading, reading
@@ -39,6 +40,10 @@ class Survey:
         How many rows of each group have a membership that is not between 0 and 1.
     is_decisions
         Whether every score is 0 or 1.
+    favourable, labels
+        The column of the scores that a person wants, and what the outcomes are called.
+    words
+        All that were found where decisions are words; None where they are numbers.
     is_present, seen
         Whether each `given` value occurs, and some values that do.
     fingerprint
@@ -55,9 +60,16 @@ class Survey:
     is_decisions: bool
     favourable: int
     labels: tuple[str, ...]
+    words: tuple[str, ...] | None
     is_present: dict[str, bool]
     seen: dict[str, tuple[Any, ...]]
     fingerprint: int
+
+    def outcome(self, favourable: Any) -> str:
+        """Return what the outcome that a person wants is called; `favourable` is what the user calls it."""
+        if self.words is None:
+            return self.labels[self.favourable]
+        return favourable_word("scores", favourable, self.words)
 
     def __add__(self, other: Survey) -> Survey:
         return Survey(
@@ -74,6 +86,7 @@ class Survey:
             self.is_decisions and other.is_decisions,
             self.favourable,
             self.labels,
+            None if self.words is None else tuple(sorted({*self.words, *(other.words or ())}))[:LISTED_VALUES],
             {column: one or other.is_present[column] for column, one in self.is_present.items()},
             {column: tuple(sorted({*one, *other.seen[column]}))[:LISTED_VALUES] for column, one in self.seen.items()},
             (self.fingerprint + other.fingerprint) % 2**64,
@@ -112,6 +125,7 @@ def surveyed(roles: ColumnRoles, size: int, threshold: HashThreshold, table: pl.
         is_decisions=rows.channel.kind == "decisions",
         favourable=rows.channel.favourable,
         labels=rows.channel.labels,
+        words=rows.channel.words,
         is_present={column: rows.left_out[f"not_given_{column}"] < table.height for column in roles.given},
         seen={column: tuple(table[column].drop_nulls().unique().sort().head(LISTED_VALUES)) for column in roles.given},
         fingerprint=int(hashes.sum()) if hashes.size else 0,
