@@ -1,5 +1,6 @@
 """What the audit says: the paper's numbers, the invariances, groups, channels, and the words that go with them."""
 
+import io
 import json
 from functools import cache
 
@@ -50,7 +51,7 @@ SOURCES = {
     "a column": lambda: compas_audit(),
     "an array": lambda: compas_audit(scores=compas()["score"].to_numpy()),
     "two columns of probabilities": lambda: compas_audit(
-        compas().with_columns(no=1 - pl.col("score")), scores=["no", "score"], favourable="no"
+        scores=compas().select(1 - pl.col("score"), high="score").to_numpy()
     ),
     "codes as features": lambda: compas_audit(features=CODES),
     "a pipeline on labels": lambda: compas_audit(compas().to_pandas(), model=fitted_pipeline(COMPAS_FEATURES)),
@@ -730,3 +731,16 @@ def test_a_group_without_a_single_favourable_decision_keeps_an_honest_interval()
     assert 0.1 < c.favourable_rates.audited.high < 0.35, "0 of 12: the exact upper bound is 0.26"
     assert c.gap.high - c.gap.low > 0.2
     assert c.shortfall.high - c.shortfall.low > 12 * 0.2
+
+
+def test_a_report_goes_to_an_open_file_and_not_to_a_pdf(tmp_path):
+    audit = audited(people(), folds=None)
+    page, numbers = io.StringIO(), io.StringIO()
+    audit.report(page)
+    audit.to_json(numbers)
+    assert page.getvalue().startswith("<!DOCTYPE html>")
+    assert json.loads(numbers.getvalue())["group"] == "group"
+    with pytest.raises(
+        tl.TiltlensError, match=r"a report must be an HTML file, got .*x\.pdf'.\nHint: .* print it to PDF"
+    ):
+        audit.report(tmp_path / "x.pdf")

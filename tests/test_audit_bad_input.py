@@ -43,6 +43,11 @@ def constants():
 
 MISTAKES = {
     "unknown group": ({"group": "grop"}, "`group` must name columns, got 'grop'.", "did you mean 'group'?"),
+    "group twice": (
+        {"group": ["group", "owner", "group"]},
+        "`group` must name different columns, got 'group' twice.",
+        "name each of them once.",
+    ),
     "unknown score": ({"scores": "scor"}, "`scores` must name columns, got 'scor'.", "did you mean 'score'?"),
     "unknown feature": (
         {"features": ["city", "incme"]},
@@ -127,7 +132,7 @@ MISTAKES = {
     ),
     "infinite values": (
         {"data": infinite_income()},
-        "column 'income' must be finite, got 1 infinite values.",
+        "column 'income' must be finite, got 1 infinite value.",
         "replace them by a number",
     ),
     "two folds": ({"folds": 2}, "`folds` must be 5 or None, got 2.", "None gives the paper's plug-in values"),
@@ -346,3 +351,33 @@ def test_a_column_without_a_name_is_a_feature_like_others(kind):
     }[kind]
     audit = tl.audit(data, "group", scores="score", reference="B", folds=None)
     assert sorted(audit["A"].proxies["feature"]) == ["", "city"]
+
+
+@pytest.mark.parametrize("argument", ["group", "scores", "weights", "membership"])
+@pytest.mark.parametrize("kind", ["another order", "other labels"])
+def test_a_series_with_another_index_than_the_data_is_refused(argument, kind):
+    frame = people().to_pandas()
+    column = {"group": "group", "scores": "score", "weights": "weight", "membership": "chance"}[argument]
+    series = (
+        frame[column].sample(frac=1, random_state=0)
+        if kind == "another order"
+        else frame[column].set_axis(range(1, 401))
+    )
+    data = frame.drop(columns=column)
+    message = (
+        rf"`{argument}` must have the index of `data`, in its order, got \d+ for 0\.\nHint: match the rows with .loc"
+    )
+    with pytest.raises(TiltlensError, match=message):
+        audited(data, **{argument: series})
+    by_position = audited(data, **{argument: frame[column].to_numpy()}, folds=None)
+    by_index = audited(
+        data, **{argument: series.loc[data.index] if kind == "another order" else frame[column]}, folds=None
+    )
+    assert by_index["A"].gap == by_position["A"].gap
+
+
+def test_scores_of_classes_with_another_index_are_refused():
+    frame = people().to_pandas()
+    scores = pd.DataFrame({"no": 1 - frame["score"], "yes": frame["score"]})[::-1]
+    with pytest.raises(TiltlensError, match="`scores` must have the index of `data`"):
+        audited(frame, scores=scores, favourable="high")

@@ -5,8 +5,9 @@ import os
 import subprocess
 import sys
 
+import click
 import pytest
-from tests.command import MAIN, tiltlens
+from tests.command import MAIN, invoked, tiltlens
 
 
 def test_demo_prints_question_numbers_table_and_caveats():
@@ -71,3 +72,13 @@ def test_an_old_terminal_gets_question_marks_instead_of_a_traceback():
     result = tiltlens("demo", env={"PYTHONIOENCODING": "ascii", "PATH": os.environ["PATH"]})
     assert result.returncode == 0
     assert "PriorCounts" in result.stdout
+
+
+@pytest.mark.parametrize("moment", ["make_context", "invoke"])
+def test_an_interruption_says_so_from_the_first_moment_on(moment, tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(click.Command, moment, interrupted)
+    result = invoked("demo", cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (130, "Error: interrupted; nothing was written.\n")

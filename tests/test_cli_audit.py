@@ -1,6 +1,7 @@
 """`tiltlens audit`, run as a user runs it: files in, text, JSON and exit codes out."""
 
 import json
+import sys
 
 import polars as pl
 import pytest
@@ -61,6 +62,33 @@ def test_csv_and_parquet_give_the_same_gap(folder):
         )
         gaps.append(json.loads(result.stdout)["comparisons"]["African-American"]["gap"]["value"])
     assert gaps[0] == pytest.approx(gaps[1], abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--json", "nowhere/a.json"), "must be a file that can be written, got: No such file or directory."),
+        (("--report", "nowhere/a.html"), "must be a file that can be written, got: No such file or directory."),
+        (("--report", "."), "must"),
+        (("--report", "/proc/a.html"), "must be a file that can be written"),
+        (("--report", "a.PDF"), "a report must be an HTML file, got 'a.PDF'. Hint: write audit.html, open it in a"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_found_out_before_the_audit(folder, options, message, monkeypatch):
+    monkeypatch.setattr("tiltlens.cli._audited", lambda *_, **__: pytest.fail("the audit ran"))
+    result = audit(folder, "--scores", "score", *options)
+    assert result.returncode == 2
+    assert message in result.stderr
+
+
+@pytest.mark.parametrize("package", ["altair", "vl_convert", "jinja2"])
+def test_a_report_without_its_packages_is_found_out_before_the_audit(folder, package, monkeypatch):
+    monkeypatch.setattr("tiltlens.cli._audited", lambda *_, **__: pytest.fail("the audit ran"))
+    monkeypatch.setitem(sys.modules, package, None)
+    result = audit(folder, "--scores", "score", "--report", "a.html")
+    assert result.returncode == 2
+    assert "pip install altair vl-convert-python jinja2" in result.stderr
+    assert not (folder / "a.html").exists()
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,10 @@ from tiltlens.engines.messages import shown
 from tiltlens.engines.sources import batches_of, frame_of, reading_notes
 from tiltlens.engines.tables import column_names, native_columns
 from tiltlens.errors import DataError
-from tiltlens.models.groups import ComparedGroups
+from tiltlens.models.groups import ComparedGroups, alike_notes
+from tiltlens.models.leakage import leakage_notes
 from tiltlens.models.roles import ColumnRoles, Request, resolve_roles, with_arrays
+from tiltlens.models.scores import model_columns, model_notes
 from tiltlens.passes.compared import ComparedRows, compared_rows, who_is_compared
 from tiltlens.passes.fitting import FitSettings, evidence_of
 from tiltlens.passes.sample import HashThreshold
@@ -127,7 +129,7 @@ def _audited(data: Any, request: Request, na_values: Any, settings: Settings, st
     with stage(SURVEY, SUMS, "sums"):
         sums = _sums(source, survey, rows)
     with stage(SUMS, 1.0), one_thread():
-        comparisons = _comparisons(source, survey, rows, sums, settings)
+        comparisons = _comparisons(source, survey, rows, sums, settings, _notes(source, request, survey, rows))
     return Audit(
         comparisons=comparisons,
         rows=_accounted(survey, groups),
@@ -153,11 +155,6 @@ class _Source:
     estimator: Any  # of membership, to be cross-fitted
     native: Any  # the features as the user holds them; None where rows are read in batches
     score_is_of_features: bool
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What to know of how the data was read."""
-        return reading_notes(self.batches, self.columns)
 
 
 def _opened(data: Any, request: Request, na_values: Any) -> _Source:
@@ -193,12 +190,32 @@ def _sums(source: _Source, survey: Survey, rows: ComparedRows) -> GroupSums:
     return source.batches.fold(source.columns, partial(summed, plan))
 
 
+def _notes(source: _Source, request: Request, survey: Survey, rows: ComparedRows) -> tuple[str, ...]:
+    """Return what to know of the data and the model, whoever is compared."""
+    return (
+        *reading_notes(source.batches, source.columns),
+        *model_notes(request.model, source.roles.features),
+        *alike_notes(survey.sample.counts),
+        *leakage_notes(
+            rows.features,
+            rows.outcome,
+            rows.row_numbers,
+            model_columns(request.model, source.roles.features),
+            source.roles.given,
+        ),
+    )
+
+
 def _comparisons(
-    source: _Source, survey: Survey, rows: ComparedRows, sums: GroupSums, settings: Settings
+    source: _Source,
+    survey: Survey,
+    rows: ComparedRows,
+    sums: GroupSums,
+    settings: Settings,
+    notes: tuple[str, ...],
 ) -> dict[str, Comparison]:
     """Return the comparisons, each an equal part of the work."""
     fits = FitSettings(settings.folds, settings.seed, source.estimator, source.native, source.score_is_of_features)
-    notes = source.notes
     found, count = {}, len(rows.labels) - 1
     for place, label in enumerate(rows.labels[1:]):
         with stage(place / count, (place + 1) / count, label):

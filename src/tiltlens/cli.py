@@ -32,13 +32,13 @@ NA = click.option(
 )
 
 
-def one_line_errors(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the command with tiltlens's errors printed plainly, without a traceback."""
+def one_line_errors(work: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function with tiltlens's errors printed plainly, without a traceback."""
 
-    @wraps(command)
+    @wraps(work)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         try:
-            return command(*args, **kwargs)
+            return work(*args, **kwargs)
         except TiltlensError as error:
             click.echo(f"Error: {' '.join(str(error).splitlines())}", err=True)
             sys.exit(USERS_MISTAKE)
@@ -55,7 +55,21 @@ def one_line_errors(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Commands(click.Group):
+    """The commands, whose errors are one line, and whose interruption says so from the first moment on."""
+
+    @one_line_errors
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """As of click."""
+        return super().make_context(*args, **kwargs)
+
+    @one_line_errors
+    def invoke(self, ctx: click.Context) -> Any:
+        """As of click."""
+        return super().invoke(ctx)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tiltlens")
 def main() -> None:
     """Which way does a model lean, and through which features?"""
@@ -67,7 +81,6 @@ def main() -> None:
 @main.command()
 @click.option("--json", "json_target", metavar="FILE", help="Also write the numbers as JSON; '-' is standard output.")
 @click.option("--report", "report", metavar="FILE.html", help="Also write the report, one page for people.")
-@one_line_errors
 def demo(json_target: str | None, report: str | None) -> None:
     """Run the paper's experiment on bundled COMPAS data.
 
@@ -79,6 +92,7 @@ def demo(json_target: str | None, report: str | None) -> None:
     from tiltlens.views.json_file import write_json
     from tiltlens.views.terminal import print_demo
 
+    _check_targets(json_target, report)
     summary = paper_experiment()
     if json_target is not None:
         write_json(summary, json_target)
@@ -122,7 +136,6 @@ def demo(json_target: str | None, report: str | None) -> None:
     metavar="CONDITION",
     help="Exit with 1, e.g. adverse_impact_ratio<0.8, or too_small>0: groups too small to compare. Repeat for more.",
 )
-@one_line_errors
 def audit(
     data: tuple[str, ...], json_target: str | None, report: str | None, conditions: tuple[str, ...], **options: Any
 ) -> None:
@@ -139,6 +152,7 @@ def audit(
     from tiltlens.views.terminal import print_audit, printable, progress_bar
 
     gates = [gate(condition) for condition in conditions]
+    _check_targets(json_target, report)
     errors = Console(stderr=True)
     is_watched = errors.is_terminal and json_target != "-"
     with progress_bar(errors) if is_watched else nullcontext() as progress:
@@ -171,7 +185,6 @@ def audit(
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Of every interval.")
 @click.option("--json", "json_target", metavar="FILE", help="Also write every number as JSON; '-' is standard output.")
 @click.option("--state", "stated", multiple=True, metavar="NAME=TEXT", help='For the reader, e.g. "data window=2024".')
-@one_line_errors
 def rule(data: tuple[str, ...], name: str, json_target: str | None, stated: tuple[str, ...], **options: Any) -> None:
     """Make the tables that a published rule describes from DATA: .csv or .parquet files, a pattern, or a folder.
 
@@ -183,6 +196,7 @@ def rule(data: tuple[str, ...], name: str, json_target: str | None, stated: tupl
     from tiltlens.views.json_file import write_json
     from tiltlens.views.terminal import print_rule_tables
 
+    _check_targets(json_target)
     provenance = _pairs("--state", "NAME=TEXT", stated, '"data window=2024"')
     arguments = options | {"group": list(options["group"]), "provenance": provenance}
     summary = rule_tables(list(data), name, **arguments).to_dict()
@@ -190,6 +204,15 @@ def rule(data: tuple[str, ...], name: str, json_target: str | None, stated: tupl
         write_json(summary, json_target)
     if json_target != "-":
         print_rule_tables(summary, Console(width=min(Console().width, 110)))
+
+
+def _check_targets(json_target: str | None, report: str | None = None) -> None:
+    """Raise where a file could not be written, before the work that would be lost."""
+    from tiltlens.views.json_file import check_target
+    from tiltlens.views.report.page import check_report
+
+    check_target(json_target)
+    check_report(report)
 
 
 def _report(summary: dict[str, Any], target: str) -> None:

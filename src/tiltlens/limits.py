@@ -95,6 +95,9 @@ MOST_BITS = 16  # of a hash that make its slot: the table stays in the cache
 FIRST_ROWS = 1 << 14  # rows in which most texts are found
 FACTORIZE_CHUNK = 1 << 15  # rows whose codes are found at a time
 
+# engines.csv_files
+MOSTLY_NUMBERS = 0.9  # of a text column's values, from which it was meant to be numbers
+
 # engines.hashing
 CACHE_CHUNK = 1 << 16  # rows that are hashed at a time: they stay in the cache
 
@@ -102,9 +105,6 @@ CACHE_CHUNK = 1 << 16  # rows that are hashed at a time: they stay in the cache
 SHOWN_CHARACTERS = 60  # of a value in a message: it stays on its line
 SHOWN_NAMES = 20  # in a message, before "and 12 more"
 # engines.spark
-# engines.csv_files
-MOSTLY_NUMBERS = 0.9  # of a text column's values, from which it was meant to be numbers
-
 MERGERS = 4  # workers that add up the sums of all partitions
 
 # models.balance
@@ -158,6 +158,12 @@ MOST_TURNS = 4  # of the groups along the values of a feature, for it to be band
 
 # models.groups
 MINIMUM_ROWS = 10  # of a group: of fewer nothing is said
+# models.leakage
+RANKED_ROWS = 20_000  # that tell whether a feature repeats the score: ranks of more take longer and say the same
+REPEATED_R2 = 0.99  # of the score by one feature, above which it is the score or what was made from it
+REPEATED_RANKS = 0.999  # the same of the rank correlation
+FEWEST_APART = 10  # rows that differ from the most frequent value: the order of fewer is chance
+
 # models.levels
 FEATURE_BINS = 10  # of a numeric feature, in pictures
 LEVELLED_NUMBERS = 20  # distinct numbers that stay levels of their own

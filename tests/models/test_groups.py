@@ -15,6 +15,7 @@ from tiltlens.errors import DataError
 from tiltlens.models.groups import (
     JOINT,
     UNKNOWN,
+    alike_notes,
     compared_groups,
     factorize_groups,
     group_columns,
@@ -222,3 +223,11 @@ def test_a_value_of_ten_thousand_characters_is_a_key_and_shown_short():
 def test_natural_order_takes_any_text():
     texts = ["10", "9" * 10_000, "", "²", "a10", "a9", "A1", "٣"]
     assert sorted(texts, key=natural_order).index("a9") < sorted(texts, key=natural_order).index("a10")
+
+
+def test_groups_that_differ_by_spaces_or_case_are_noted():
+    assert alike_notes(["A", "B", "a ", "C", "c c", "CC"]) == [
+        "the groups 'A', 'a ' differ by spaces or letter case only: if they are one, write them alike",
+        "the groups 'CC', 'c c' differ by spaces or letter case only: if they are one, write them alike",
+    ]
+    assert alike_notes(["A", "B"]) == []

@@ -53,7 +53,14 @@ def test_a_column_an_array_and_two_columns_are_the_same_binary_channel():
         assert (channel.kind, channel.outcomes, channel.favourable) == ("scores", 2, 1)
         assert not channel.missing.any()
     assert from_scores("score").labels == ("0", "1")
-    assert from_scores(["no", "score"], favourable="no").labels == ("no", "score")
+    assert from_scores(["no", "score"], favourable="score").labels == ("no", "score")
+
+
+def test_the_score_of_two_outcomes_with_names_is_that_of_the_favourable_one():
+    channel = from_scores(["no", "score"], favourable="no", threshold=0.5)
+    assert (channel.labels, channel.favourable) == (("score", "no"), 1)
+    assert channel.scores.tolist() == [1.0, 1.0, 0.0, 0.0]
+    assert from_scores("score", favourable="low", threshold=0.5).scores.tolist() == [0.0, 0.0, 1.0, 1.0]
 
 
 def test_several_columns_are_the_probabilities_of_the_outcomes():
@@ -84,8 +91,8 @@ def test_favourable_names_an_outcome(favourable, index):
 def test_a_label_comes_before_a_word_and_a_number():
     model = LogisticRegression().fit([[0.0], [1.0], [0.0], [1.0]], [1, 2, 1, 2])
     channel = from_model(model, features=["age"], favourable=1)
-    assert channel.labels == ("1", "2")
-    assert channel.favourable == 0
+    assert channel.labels == ("2", "1")
+    np.testing.assert_allclose(channel.scores, model.predict_proba(PEOPLE.select("age").to_numpy())[:, 0])
     table = PEOPLE.rename({"low": "high", "top": "none"})
     assert from_scores(["high", "mid", "none"], table, favourable="high").favourable == 0
 
@@ -101,7 +108,9 @@ def test_favourable_must_be_named_where_classes_are_not_0_and_1(classes, favoura
         rf"Hint: the outcomes are {names}; which does a person want\? For example favourable='{classes[0]}'",
     ):
         from_model(model, features=["age"], favourable=favourable)
-    assert from_model(model, features=["age"], favourable=classes[0]).favourable == 0
+    channel = from_model(model, features=["age"], favourable=classes[0])
+    np.testing.assert_allclose(channel.of_favourable(), 1 / len(classes))
+    assert channel.labels[channel.favourable] == str(classes[0])
 
 
 def test_classes_that_are_booleans_need_no_name():
@@ -161,7 +170,7 @@ def test_a_threshold_outside_the_scores_is_an_error(threshold):
 
 def test_a_threshold_of_several_outcomes_is_an_error():
     with pytest.raises(DataError, match=r"`threshold` must be left out for scores of 3 outcomes, got 0.5\.\nHint: "):
-        from_scores(["low", "mid", "top"], threshold=0.5)
+        from_scores(["low", "mid", "top"], threshold=0.5, favourable="mid")
 
 
 def test_missing_scores_of_a_column_are_set_aside_and_counted():
@@ -269,7 +278,7 @@ def test_a_pipeline_fitted_with_names_scores_every_engine_alike_in_its_own_colum
     channel = from_model(pipeline, ENGINES[engine](PEOPLE), features=["age", "score", "city"], favourable="yes")
     np.testing.assert_allclose(channel.scores, expected[:, 1], rtol=1e-12)
     assert channel.labels == ("no", "yes")
-    assert from_model(pipeline, ENGINES[engine](PEOPLE), favourable="no").favourable == 0
+    assert from_model(pipeline, ENGINES[engine](PEOPLE), favourable="no").labels == ("yes", "no")
 
 
 @pytest.mark.parametrize("engine", list(ENGINES))

@@ -221,7 +221,13 @@ BY_TENS = STARTED + "from tiltlens.engines import batches; batches.BATCH_ROWS = 
 
 @pytest.mark.parametrize(
     ("script", "seconds"),
-    [(STARTED + "main()", 0.05), (STARTED + "main()", 0.3), (STARTED + "main()", 0.9), (BY_TENS, 2.0)],
+    [
+        (STARTED + "main()", 0.0),
+        (STARTED + "main()", 0.05),
+        (STARTED + "main()", 0.3),
+        (STARTED + "main()", 0.9),
+        (BY_TENS, 2.0),
+    ],
 )
 def test_ctrl_c_ends_cleanly_and_leaves_nothing(tmp_path, script, seconds):
     pattern = in_files(pl.concat([classed()] * 100), tmp_path, "parquet")

@@ -1,5 +1,7 @@
 """Files are written whole or not at all."""
 
+import io
+import json
 import os
 import subprocess
 import sys
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tiltlens as tl
-from tiltlens.views.json_file import write_json, write_text
+from tiltlens.views.json_file import check_target, write_json, write_text
 
 
 def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
@@ -93,3 +95,30 @@ def test_a_file_that_the_system_stops_half_way_leaves_the_old_one(tmp_path):
     assert "must be a file that can be written, got: File too large." in done.stdout
     assert target.read_text() == "the old audit"
     assert [file.name for file in tmp_path.iterdir()] == ["audit.json"]
+
+
+@pytest.mark.parametrize("name", ["nowhere/out.json", "folder", "", "/proc/out.json"])
+def test_a_place_that_cannot_be_written_is_known_before(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(tl.TiltlensError, match=r"must (have a name|be a file that can be written), got"):
+        check_target(name)
+
+
+def test_a_place_that_can_be_written_is_left_as_it_was(tmp_path):
+    pipe, old = tmp_path / "pipe", tmp_path / "old"
+    os.mkfifo(pipe)
+    old.write_text("old")
+    for target in (None, "-", str(pipe), str(old), str(tmp_path / "new"), "/dev/null"):
+        check_target(target)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["old", "pipe"]
+    assert old.read_text() == "old"
+
+
+def test_an_open_file_is_written_to(tmp_path):
+    stream = io.StringIO()
+    write_json({"value": 1}, stream)
+    assert json.loads(stream.getvalue()) == {"value": 1}
+    for target in (io.BytesIO(), 7):
+        with pytest.raises(tl.TiltlensError, match=r"a file to write must be a path or open for text, got .*\nHint: "):
+            write_text(target, "text")

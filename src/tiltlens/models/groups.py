@@ -48,7 +48,22 @@ def group_columns(group: Any, names: Sequence[str]) -> list[str]:
     if len(group) >= 2 * MINIMUM_ROWS and not set(group) & set(names):
         return []
     check_columns("group", group, names)
-    return list(dict.fromkeys(group))
+    twice = next((name for name in group if group.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"`group` must name different columns, got {shown(twice)} twice.", "name each of them once.")
+    return list(group)
+
+
+def alike_notes(labels: Iterable[str]) -> list[str]:
+    """Return notes on groups whose names differ by spaces or letter case only: most often they are one group."""
+    alike: dict[str, list[str]] = {}
+    for label in labels:
+        alike.setdefault("".join(label.split()).casefold(), []).append(label)
+    return [
+        f"the groups {listed(sorted(found))} differ by spaces or letter case only: if they are one, write them alike"
+        for found in alike.values()
+        if len(found) > 1
+    ]
 
 
 def factorize_groups(name: str, parts: Sequence[pl.Series]) -> tuple[NDArray[np.int64], tuple[str, ...]]:

@@ -156,7 +156,7 @@ def _flag_group_copies(levels: Levels, codes: Integers, group: Integers) -> Leve
 def _check_finite(name: str, infinite: int) -> None:
     if infinite:
         raise DataError(
-            f"column {shown(name)} must be finite, got {infinite} infinite values.",
+            f"column {shown(name)} must be finite, got {infinite} infinite {'value' if infinite == 1 else 'values'}.",
             "replace them by a number, or by a missing value, which counts as a level of its own.",
         )
 

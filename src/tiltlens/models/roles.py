@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from tiltlens.engines.columns import column_of_values
+from tiltlens.engines.columns import check_index, column_of_values
 from tiltlens.engines.messages import check_columns, listed, shown
 from tiltlens.errors import DataError
 from tiltlens.models.groups import JOINT, group_columns
@@ -171,6 +171,8 @@ def with_arrays(
 
     `data` is the user's own table, whose features a model sees as it saw them when it was fitted.
     """
+    for argument in ("group", "scores", "weights", "membership"):
+        check_index(argument, getattr(request, argument), data)
     columns: list[pl.Series] = []
     for argument, reserved, name in (
         ("group", GROUP, roles.group[0]),

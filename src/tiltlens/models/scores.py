@@ -246,15 +246,21 @@ def _within(argument: str, matrix: Floats, row: Callable[[Booleans], str]) -> Fl
 def _channel(
     matrix: Floats, missing: Booleans, labels: tuple[str, ...], favourable: Any, threshold: float | None
 ) -> Channel:
-    """Return the channel of checked probabilities; two columns say the same as the second alone."""
+    """Return the channel of checked probabilities; two columns say the same as one of them alone.
+
+    Of two outcomes with names the score is the probability of the favourable one: they have no order as 0 and 1 have.
+    """
     outcomes = max(matrix.shape[1], 2)
     labels = labels or tuple(str(outcome) for outcome in range(outcomes))
+    wanted = favourable_index(favourable, labels)
     scores = matrix[:, -1] if outcomes == 2 else matrix
+    if outcomes == 2 and wanted == 0 and set(labels) not in ORDERED:
+        scores, labels, wanted = 1.0 - scores, labels[::-1], 1
     if threshold is not None:
         limit = _check_threshold(threshold, outcomes)
         scores = np.where(missing, np.nan, scores >= limit)
     kind: Literal["scores", "decisions"] = "decisions" if _are_decisions(scores, missing) else "scores"
-    return Channel(scores, kind, outcomes, favourable_index(favourable, labels), labels, missing)
+    return Channel(scores, kind, outcomes, wanted, labels, missing)
 
 
 def _are_decisions(scores: Floats, missing: Booleans) -> bool:
@@ -355,6 +361,18 @@ def _fitted_names(model: Any) -> list[str]:
             is_invented = all(name == f"Column_{place}" for place, name in enumerate(listed_names))
             return [] if is_invented else listed_names
     return []
+
+
+def model_columns(model: Any, features: Sequence[str]) -> list[str]:
+    """Return the columns that a model sees, none where there is no model."""
+    return [] if model is None else _fitted_names(model) or list(features)
+
+
+def model_notes(model: Any, features: Sequence[str]) -> list[str]:
+    """Return a note on the order of columns where a model knows them by their place alone."""
+    if not hasattr(model, "predict_proba") or _fitted_names(model):
+        return []
+    return [f"the model knows no column names: it was given {listed(features)} in this order"]
 
 
 def _model_inputs(model: Any, data: Any, table: pl.DataFrame, features: Sequence[str]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import ItemsView, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from tiltlens.errors import DataError
 from tiltlens.results.comparison import Comparison
@@ -82,14 +82,14 @@ class Audit:
             "comparisons": {name: comparison.to_dict() for name, comparison in self.comparisons.items()},
         }
 
-    def to_json(self, path: str | Path) -> None:
-        """Write every number of the audit to a JSON file, whole or not at all."""
+    def to_json(self, path: str | Path | TextIO) -> None:
+        """Write every number of the audit to a JSON file, whole or not at all; or to a file that is open for text."""
         from tiltlens.views.json_file import write_json
 
-        write_json(self.to_dict(), str(path))
+        write_json(self.to_dict(), path)
 
-    def report(self, path: str | Path) -> None:
-        """Write the report, one HTML file that needs no network, whole or not at all."""
+    def report(self, path: str | Path | TextIO) -> None:
+        """Write the report, one HTML page that needs no network, as `to_json` does."""
         from tiltlens.views.report.page import write_report
 
         write_report(self.to_dict(), path)

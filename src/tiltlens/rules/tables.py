@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from tiltlens.engines.columns import check_index
 from tiltlens.engines.messages import listed, shown
 from tiltlens.engines.sources import collected, names_of
 from tiltlens.engines.spark import is_spark
@@ -95,7 +96,7 @@ class RuleTables:
 
     def to_json(self, path: str | Path) -> None:
         """Write every number of the tables to a JSON file, whole or not at all."""
-        write_json(self.to_dict(), str(path))
+        write_json(self.to_dict(), path)
 
     def _repr_html_(self) -> str:
         return rule_tables_html(self.to_dict())
@@ -155,6 +156,8 @@ def rule_tables(
     outcome = outcome_columns(chosen, selected, scores, names)
     _check_apart(attributes, outcome)
     table = collected(data, [*attributes, *outcome], na_values)
+    for argument, value in (("selected", selected), ("scores", scores)):
+        check_index(argument, value, data)
     outcomes = outcomes_of(table, selected, scores, favourable)
     coded = _coded(table.filter(outcomes.known), attributes, outcomes)
     wanted = [[name] for name in attributes] + ([attributes] if len(attributes) > 1 else [])

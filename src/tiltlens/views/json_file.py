@@ -6,24 +6,45 @@ import json
 import os
 import sys
 import tempfile
+from errno import EISDIR
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from tiltlens.errors import DataError
 
+Target = str | Path | TextIO  # a file, or one that is open for text
 
-def write_json(summary: dict[str, Any], target: str) -> None:
+
+def write_json(summary: dict[str, Any], target: Target) -> None:
     """Write a summary to a file, or to standard output where `target` is "-"."""
     text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    if target == "-":
-        sys.stdout.write(text)
-    else:
-        write_text(Path(target), text)
+    write_text(sys.stdout if target == "-" else target, text)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically, in UTF-8."""
-    write_bytes(path, text.encode("utf-8"))
+def write_text(target: Target, text: str) -> None:
+    """Write a text to a file atomically, in UTF-8; to one that is open, as it is."""
+    if isinstance(target, str | Path):
+        write_bytes(Path(target), text.encode("utf-8"))
+        return
+    try:
+        target.write(text)
+    except (AttributeError, TypeError):
+        raise DataError(
+            f"a file to write must be a path or open for text, got {target!r}.", "for example open(path, 'w')."
+        ) from None
+
+
+def check_target(target: str | None) -> None:
+    """Raise where a file could not be written: better before an audit than after it."""
+    if target is None or target == "-":
+        return
+    path = _resolved(Path(target))
+    if path.is_dir():
+        raise _cannot_write(path, IsADirectoryError(EISDIR, os.strerror(EISDIR)))
+    if path.is_file() or not path.exists():
+        handle, name = _part(path)
+        os.close(handle)
+        Path(name).unlink()
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -31,16 +52,11 @@ def write_bytes(path: Path, content: bytes) -> None:
 
     A link stays a link to the file that is written; a pipe or device is written to as it is.
     """
-    if not path.name:
-        raise DataError(f"a file to write must have a name, got {str(path)!r}.", "for example audit.json.")
-    path = path.resolve()
+    path = _resolved(path)
     if path.exists() and not path.is_file():
         _write_through(path, content)
         return
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:50]}.", suffix=".part")
-    except OSError as error:
-        raise _cannot_write(path, error) from None
+    handle, name = _part(path)
     part = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -55,6 +71,20 @@ def write_bytes(path: Path, content: bytes) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def _resolved(path: Path) -> Path:
+    if not path.name:
+        raise DataError(f"a file to write must have a name, got {str(path)!r}.", "for example audit.json.")
+    return path.resolve()
+
+
+def _part(path: Path) -> tuple[int, str]:
+    """Return a new file beside the one that is to be written."""
+    try:
+        return tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:50]}.", suffix=".part")
+    except OSError as error:
+        raise _cannot_write(path, error) from None
 
 
 def _write_through(path: Path, content: bytes) -> None:

@@ -9,12 +9,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from tiltlens.errors import MissingExtraError
+from tiltlens.errors import DataError, MissingExtraError
 from tiltlens.views import formats
 from tiltlens.views.figures.distributions import HIDDEN
 from tiltlens.views.figures.reading import dial_place
-from tiltlens.views.figures.theme import vl_convert
-from tiltlens.views.json_file import write_text
+from tiltlens.views.figures.theme import altair, vl_convert
+from tiltlens.views.json_file import Target, check_target, write_text
 from tiltlens.views.ratios import against_four_fifths, is_of_decisions, ratio_name
 from tiltlens.views.report import sections, words
 from tiltlens.views.verdicts import verdict_of
@@ -40,9 +40,26 @@ FORMATS = (
 )
 
 
-def write_report(summary: dict[str, Any], path: str | Path) -> None:
-    """Write the report of an audit's summary, whole or not at all."""
-    write_text(Path(path), page(summary))
+def write_report(summary: dict[str, Any], target: Target) -> None:
+    """Write the report of an audit's summary, whole or not at all; to an open file, as it is."""
+    _check_name(target)
+    write_text(target, page(summary))
+
+
+def check_report(target: str | None) -> None:
+    """Raise where a report could not be made or written: better before an audit than after it."""
+    if target is not None:
+        _check_name(target)
+        altair(), vl_convert(), _environment()
+        check_target(target)
+
+
+def _check_name(target: Target) -> None:
+    if isinstance(target, str | Path) and Path(target).suffix.lower() == ".pdf":
+        raise DataError(
+            f"a report must be an HTML file, got {str(target)!r}.",
+            "write audit.html, open it in a browser and print it to PDF.",
+        )
 
 
 def page(summary: dict[str, Any]) -> str:

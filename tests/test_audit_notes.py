@@ -1,0 +1,54 @@
+"""What a reader should know of the data and the model stands in every view."""
+
+import io
+
+import polars as pl
+import pytest
+from rich.console import Console
+from sklearn.linear_model import LogisticRegression
+from tests.people import audited, people
+
+from tiltlens.views.terminal import print_audit
+
+NUMBERS = people().select("group", "income", "owner", "weight").fill_null(40.0)
+
+
+def printed(audit):
+    console = Console(width=110, file=io.StringIO())
+    print_audit(audit.to_dict(), console)
+    return " ".join(console.file.getvalue().split())
+
+
+def test_groups_that_are_probably_one_are_noted():
+    frame = people().with_columns(group=pl.when(pl.int_range(400) % 9 == 0).then(pl.lit("b ")).otherwise("group"))
+    audit = audited(frame, folds=None)
+    for comparison in audit.comparisons.values():
+        assert any("'B', 'b ' differ by spaces or letter case only" in note for note in comparison.notes)
+
+
+def test_the_order_of_columns_given_to_a_model_without_names_is_noted_in_every_view(tmp_path):
+    model = LogisticRegression().fit(NUMBERS.select("weight", "income").to_numpy(), NUMBERS["owner"].to_numpy())
+    audit = audited(NUMBERS, scores=None, model=model, features=["weight", "income"])
+    note = "the model knows no column names: it was given 'weight', 'income' in this order"
+    assert note in audit["A"].notes
+    assert note in audit.to_dict()["comparisons"]["A"]["notes"]
+    assert note in printed(audit)
+    audit.report(tmp_path / "a.html")
+    assert "the model knows no column names" in (tmp_path / "a.html").read_text()
+
+
+@pytest.mark.parametrize("kind", ["names", "function"])
+def test_a_model_that_knows_column_names_is_not_noted(kind):
+    table = NUMBERS.to_pandas()
+    fitted = LogisticRegression().fit(table[["weight", "income"]], table["owner"])
+    model = fitted if kind == "names" else lambda frame: fitted.predict_proba(frame[["weight", "income"]])[:, 1]
+    audit = audited(table, scores=None, model=model, features=["income", "weight"], folds=None)
+    assert not any("column names" in note for note in audit["A"].notes)
+
+
+def test_a_key_and_a_constant_say_so_in_the_terminal():
+    frame = people().with_columns(key=pl.format("k{}", pl.int_range(400)), same=pl.lit("x"))
+    text = printed(audited(frame, features=["income", "key", "same"]))
+    assert "key – not judged: it looks like an identifier" in text
+    assert "same – no material evidence" in text
+    assert "(has one value only)" in text
