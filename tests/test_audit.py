@@ -554,7 +554,9 @@ def test_an_estimator_is_cross_fitted():
 
 
 def test_an_unknown_group_gets_the_list():
-    with pytest.raises(tl.TiltlensError, match=r"`audited` must be one of the compared groups, got 'X'\.\nHint: they"):
+    with pytest.raises(
+        tl.TiltlensError, match=r"`audited` must be one of the compared groups or its position, got 'X'\.\nHint: they"
+    ):
         cross_fitted()["X"]
 
 

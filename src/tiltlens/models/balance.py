@@ -36,7 +36,7 @@ class Mismatch:
         return abs(self.difference) > max(BALANCE_MATERIAL, BALANCE_SURE * self.se)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Balance:
     """How far the membership model can be trusted, in numbers and in words.
 
@@ -53,6 +53,18 @@ class Balance:
     def is_adequate(self) -> bool:
         """Whether nothing speaks against the membership model."""
         return not self.reasons
+
+    def __repr__(self) -> str:
+        intercept, slope = self.calibration
+        worst = max(self.mismatches, key=lambda m: abs(m.difference), default=None)
+        largest = "none" if worst is None else f"{worst.difference:+.2f} standard deviations ({worst.name})"
+        lines = [
+            f"{'adequate' if self.is_adequate else 'not adequate'}, AUC {self.auc:.3f}, {self.clipped:.1%} clipped",
+            f"calibration: intercept {intercept:+.3f}, slope {slope:.3f}",
+            f"largest of {len(self.mismatches)} mismatches: {largest}",
+            *self.reasons,
+        ]
+        return f"Balance({chr(10).join(lines)})".replace("\n", "\n  ")
 
 
 def balance(

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from tiltlens.engines.messages import listed, shown, text_of
 from tiltlens.errors import DataError
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.disclosure import disclosed_rows
@@ -50,12 +51,19 @@ class Audit:
     settings: Settings
     provenance: Provenance
 
-    def __getitem__(self, audited: str) -> Comparison:
-        if audited not in self.comparisons:
+    def __getitem__(self, audited: Any) -> Comparison:
+        """Return the comparison of a group, by its name or its position; where names are numbers, by its name."""
+        names = list(self.comparisons)
+        name = text_of(audited)
+        is_position = isinstance(audited, int) and not isinstance(audited, bool)
+        if is_position and not any(one.lstrip("-").isdigit() for one in names) and -len(names) <= audited < len(names):
+            name = names[audited]
+        if name not in self.comparisons:
             raise DataError(
-                f"`audited` must be one of the compared groups, got {audited!r}.", f"they are {list(self.comparisons)}."
+                f"`audited` must be one of the compared groups or its position, got {shown(audited)}.",
+                f"they are {listed(names)}.",
             )
-        return self.comparisons[audited]
+        return self.comparisons[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.comparisons)
@@ -97,7 +105,12 @@ class Audit:
     def _repr_html_(self) -> str:
         from tiltlens.views.notebook import audit_html
 
-        return audit_html(repr(self), [comparison._repr_html_() for comparison in self.comparisons.values()])
+        return audit_html(repr(self), [comparison._numbers() for comparison in self.comparisons.values()])
+
+    def __str__(self) -> str:
+        from tiltlens.views.terminal import audit_text
+
+        return audit_text(self.to_dict())
 
     def __repr__(self) -> str:
         return f"Audit({self.group} against {self.reference!r}: {', '.join(map(repr, self.comparisons))})"

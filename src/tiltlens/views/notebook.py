@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from html import escape
+from importlib.util import find_spec
 from typing import Any
 
-from tiltlens.views.formats import Shown, count, interval, label, minus, points, ratio, whole
+from tiltlens.views.formats import Shown, count, interval, label, minus, percent, points, ratio, whole
 from tiltlens.views.rule_lines import does_not_decide, rows_read, rule_lines, title, unknown_people
 
 SHOWN: dict[str, tuple[str, Shown]] = {
@@ -19,19 +21,21 @@ SHOWN: dict[str, tuple[str, Shown]] = {
 FEATURES = 10
 
 
-def audit_html(title: str, comparisons: Sequence[str]) -> str:
-    """Return an audit: a line about it, then its comparisons."""
-    return f"<div><p><b>{escape(label(title, 200))}</b></p>{''.join(comparisons)}</div>"
+def audit_html(title: str, comparisons: Sequence[dict[str, Any]]) -> str:
+    """Return an audit: a line about it, then its comparisons, the first with its picture."""
+    parts = (comparison_html(c, is_drawn=place == 0) for place, c in enumerate(comparisons))
+    return f"<div><p><b>{escape(label(title, 200))}</b></p>{''.join(parts)}</div>"
 
 
-def comparison_html(c: dict[str, Any]) -> str:
-    """Return a comparison: its estimates and its strongest features."""
+def comparison_html(c: dict[str, Any], is_drawn: bool = True) -> str:
+    """Return a comparison: its estimates, its strongest features and what to know, and a picture of the features."""
     who = f"{escape(label(c['audited']))} ({count(c['rows']['audited'])}, audited)"
     other = f"{escape(label(c['reference']))} ({count(c['rows']['reference'])}, reference)"
+    rates = [(f"favourable rate, {place}", percent, c["favourable_rates"][place]) for place in ("audited", "reference")]
+    others = [(words, shown, c[name]) for name, (words, shown) in SHOWN.items() if c[name] is not None]
     estimates = [
-        (words, shown(c[name]["value"]), interval(c[name]["low"], c[name]["high"], shown))
-        for name, (words, shown) in SHOWN.items()
-        if c[name] is not None
+        (words, shown(found["value"]), interval(found["low"], found["high"], shown))
+        for words, shown, found in (*rates, *others)
     ]
     features = [
         (label(row["feature"]), _banded(row, "gap"), _banded(row, "joint"), row["verdict"], label(row["reason"], 200))
@@ -42,6 +46,7 @@ def comparison_html(c: dict[str, Any]) -> str:
     return (
         f"<div><p><b>{who}</b> against <b>{other}</b></p>"
         + _table(("quantity", "value", "interval"), estimates)
+        + (_picture(c) if is_drawn else "")
         + _table(("feature", "points by itself", "with the others", "verdict", "why"), features[:FEATURES])
         + rest
         + (
@@ -51,6 +56,17 @@ def comparison_html(c: dict[str, Any]) -> str:
         )
         + "</div>"
     )
+
+
+def _picture(c: dict[str, Any]) -> str:
+    """Return what goes through each feature as a picture that needs no network, nothing where nobody can draw it."""
+    if any(find_spec(package) is None for package in ("altair", "vl_convert")):
+        return ""
+    from tiltlens.views.figures import comparison_figure
+
+    figure = comparison_figure(c, "features")
+    content = b64encode(figure._repr_mimebundle_()["image/svg+xml"].encode()).decode()
+    return f'<img alt="{escape(figure.description)}" src="data:image/svg+xml;base64,{content}">'
 
 
 def _banded(row: dict[str, Any], name: str) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from shutil import get_terminal_size
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -28,6 +30,7 @@ PAPER_NAMES = {
     "descent_rate": "Delta, how fast f~ lowers the objective",
 }
 WIDE = 100  # columns from which a number and its band stand on one line
+WIDEST = 110  # columns of a page: longer lines are hard to read
 NEGLIGIBLE = 0.1  # parts of the materiality that go without saying
 MOST_NAMED = 8  # features that one sentence lists
 DOES_NOT_SHOW = (
@@ -66,6 +69,14 @@ def print_audit(summary: dict[str, Any], console: Console) -> None:
         names = ", ".join(summary["too_small"])
         console.print(Text(f"\nFewer than 10 rows, too small to say anything: {names}.", "yellow"))
     console.print(Text(f"\n{DOES_NOT_SHOW}", "dim"))
+
+
+def audit_text(summary: dict[str, Any]) -> str:
+    """Return what `print_audit` prints as plain text, as wide as the terminal."""
+    text = io.StringIO()
+    width = min(get_terminal_size((WIDE, 24)).columns, WIDEST)
+    print_audit(summary, Console(file=text, width=width, color_system=None, force_terminal=False, force_jupyter=False))
+    return text.getvalue().rstrip()
 
 
 def print_demo(summary: dict[str, Any], console: Console) -> None:

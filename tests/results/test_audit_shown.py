@@ -1,0 +1,97 @@
+"""How a result shows itself: printed, in a notebook, and by its groups."""
+
+import base64
+import importlib.util
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from tests.people import audited, people
+
+from tiltlens.errors import DataError
+
+
+@cache
+def shown_audit():
+    return audited(people())
+
+
+def of_groups(*names):
+    """Return an audit of groups with these names."""
+    comparison = shown_audit()["A"]
+    return replace(shown_audit(), comparisons={name: replace(comparison, audited=name) for name in names})
+
+
+def test_a_printed_audit_is_the_page_of_the_command_line(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    text = str(shown_audit())
+    assert "\x1b" not in text
+    assert max(map(len, text.splitlines())) <= 80
+    for part in ("400 rows read", "favourable rate, audited", "proxy evidence", "income", "To know", "they show no cause"):
+        assert part in text
+    assert repr(shown_audit()) == "Audit(group against 'B': 'A')"
+
+
+def test_a_printed_audit_is_100_columns_wide_where_there_is_no_terminal():
+    script = "from tests.results.test_audit_shown import shown_audit; print(shown_audit())"
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert max(map(len, found.stdout.splitlines())) == 100
+
+
+def test_groups_are_found_by_name_and_by_position():
+    audit = of_groups("x", "y", "z")
+    for key, name in (("y", "y"), (0, "x"), (2, "z"), (-1, "z"), (-3, "x")):
+        assert audit[key].audited == name
+    assert [name for name, _ in audit.items()] == list(audit) == ["x", "y", "z"]
+
+
+def test_a_number_is_a_name_where_names_are_numbers():
+    audit = of_groups("2", "1")
+    assert audit[1].audited == audit["1"].audited == audit[1.0].audited == "1"
+    for key in (0, -1):
+        with pytest.raises(DataError, match="`audited` must be one of the compared groups"):
+            audit[key]
+
+
+@pytest.mark.parametrize("key", ["X", 3, -4, False, None, 1.5])
+def test_an_unknown_group_is_an_error_that_names_the_groups(key):
+    with pytest.raises(
+        DataError,
+        match=rf"`audited` must be one of the compared groups or its position, got {re.escape(repr(key))}\.\n"
+        "Hint: they are 'x', 'y', 'z'",
+    ):
+        of_groups("x", "y", "z")[key]
+
+
+def test_a_balance_is_shown_in_a_few_lines():
+    found = shown_audit()["A"].balance
+    text = repr(found)
+    assert text.startswith(f"Balance(adequate, AUC {found.auc:.3f}, ")
+    assert len(text.splitlines()) == 3
+    assert len(text) < 300
+    refused = repr(replace(found, reasons=("the groups overlap too little",)))
+    assert refused.startswith("Balance(not adequate")
+    assert "the groups overlap too little)" in refused
+    assert "mismatches: none" in repr(replace(found, mismatches=()))
+
+
+def test_a_notebook_shows_rates_notes_and_one_picture():
+    c = replace(shown_audit()["A"], notes=("the groups are <few>",))
+    html = c._repr_html_()
+    for part in ("favourable rate, audited", "45.5 %", "the groups are &lt;few&gt;", "proxy evidence"):
+        assert part in html
+    picture = re.search(r'src="data:image/svg\+xml;base64,([^"]+)"', html)
+    assert base64.b64decode(picture[1]).startswith(b"<svg")
+    assert of_groups("x", "y")._repr_html_().count("<img") == 1
+
+
+def test_a_notebook_without_altair_shows_the_tables_alone(monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr("tiltlens.views.notebook.find_spec", lambda name: None if name == "altair" else found(name))
+    html = shown_audit()._repr_html_()
+    assert "<img" not in html
+    assert "income" in html
