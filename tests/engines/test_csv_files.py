@@ -60,7 +60,7 @@ def test_na_values_must_be_texts(tmp_path):
 def test_a_column_that_one_value_makes_text_is_noted_with_the_value(tmp_path):
     path = written(tmp_path / "a.csv", "x,y,z", *(f"{row},{row},word" for row in range(30)), "12a,1,word", "?,2,word")
     assert notes(path, "x", "y", "z") == (
-        "x is read as text: no number in 1 of 31 rows that have it, first '12a'; "
+        "x is read as text: no number in fewer than 10 of 31 rows that have it, first '12a'; "
         "what stands for a missing value is named by `na_values` (--na)",
     )
     assert notes(path, "y", "z") == ()
@@ -71,7 +71,7 @@ def test_a_column_that_another_file_makes_text_is_noted(tmp_path):
     written(tmp_path / "a.csv", "x,y", *("1,2" for _ in range(40)))
     written(tmp_path / "b.csv", "x,y", "none,2", "3,4", "nil,5")
     (note,) = notes(tmp_path, "x", "y")
-    assert note.startswith("x is read as text: no number in 2 of 43 rows that have it, first 'none'")
+    assert note.startswith("x is read as text: no number in fewer than 10 of 43 rows that have it, first 'none'")
 
 
 def test_a_column_of_texts_of_which_some_are_numbers_is_not_noted(tmp_path):
@@ -90,7 +90,7 @@ def test_the_audit_says_what_became_text(tmp_path):
     )
     table.write_csv(tmp_path / "a.csv")
     audit = audited(tmp_path / "a.csv")
-    assert "income is read as text: no number in 1 of" in audit["A"].notes[0]
+    assert "income is read as text: no number in fewer than 10 of" in audit["A"].notes[0]
     assert audited(tmp_path / "a.csv", na_values="50k")["A"].proxies["verdict"][0] == "proxy evidence"
 
 

@@ -17,7 +17,7 @@ import polars.selectors as cs
 
 from tiltlens.engines.messages import checked_names, first_line, shown
 from tiltlens.errors import DataError
-from tiltlens.limits import MOSTLY_NUMBERS
+from tiltlens.limits import MOSTLY_NUMBERS, SUPPRESSED_BELOW
 
 MISSING_TEXTS = ("", "?", "-", ".", "NA", "na", "N/A", "n/a", "NaN", "nan", "NULL", "null")
 UNREADABLE = (pl.exceptions.PolarsError, UnicodeDecodeError, csv.Error, OSError)
@@ -89,8 +89,9 @@ def _text_note(name: str, scans: Sequence[pl.LazyFrame]) -> str:
     found = pl.concat(scan.select(counts) for scan in scans if name in scan.collect_schema()).collect()
     first = found["first"].drop_nulls()[0]
     known, count = found["known"].sum(), found["count"].sum()
+    rows = f"{count:,}" if count >= SUPPRESSED_BELOW else f"fewer than {SUPPRESSED_BELOW}"
     return (
-        f"{name} is read as text: no number in {count:,} of {known:,} rows that have it, first {shown(first)}; "
+        f"{name} is read as text: no number in {rows} of {known:,} rows that have it, first {shown(first)}; "
         "what stands for a missing value is named by `na_values` (--na)"
     )
 
