@@ -135,9 +135,21 @@ MISTAKES = {
         "column 'income' must be finite, got 1 infinite value.",
         "replace them by a number",
     ),
-    "two folds": ({"folds": 2}, "`folds` must be 5 or None, got 2.", "None gives the paper's plug-in values"),
-    "half folds": ({"folds": 5.5}, "`folds` must be 5 or None, got 5.5.", "None gives the paper's plug-in values"),
-    "yes folds": ({"folds": True}, "`folds` must be 5 or None, got True.", "None gives the paper's plug-in values"),
+    "two folds": (
+        {"folds": 2},
+        "`folds` must be 5 or None (on the command line 0), got 2.",
+        "None gives the paper's plug-in values",
+    ),
+    "half folds": (
+        {"folds": 5.5},
+        "`folds` must be 5 or None (on the command line 0), got 5.5.",
+        "None gives the paper's plug-in values",
+    ),
+    "yes folds": (
+        {"folds": True},
+        "`folds` must be 5 or None (on the command line 0), got True.",
+        "None gives the paper's plug-in values",
+    ),
     "few sampled rows": (
         {"sample_rows": 10},
         "`sample_rows` must be a whole number of at least 1000, got 10.",
@@ -299,6 +311,7 @@ def test_identifiers_are_flagged_and_tell_nobody_apart(options):
     found = audited(keys, features=["person_id", "ticket", "income"], **options)
     for feature in ("person_id", "ticket"):
         assert "looks like an identifier" in row_of(found, feature)["notes"]
+        assert row_of(found, feature)["direction"] == "has no direction: every row has another value"
         assert "proxy evidence" not in row_of(found, feature)["verdict"]
     alone = audited(keys, features=["income"], **options)
     assert found["A"].correction.descent_rate == pytest.approx(alone["A"].correction.descent_rate)

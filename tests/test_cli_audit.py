@@ -206,7 +206,7 @@ def test_given_conditions_on_the_outcome(folder):
         (("--scores", "score", "--fail-if", "too_small.low>0"), "`--fail-if` must take too_small as it is, a count"),
         (("--scores", "score", "--given", "is_recid"), "`--given` must be COLUMN=VALUE"),
         (("--scores", "score", "--given", "is_recid=7"), "`given` must name a value"),
-        (("--scores", "score", "--folds", "2"), "`folds` must be 5 or None, got 2"),
+        (("--scores", "score", "--folds", "2"), "`folds` must be 5 or None (on the command line 0), got 2"),
         (("--scores", "score", "--confidence", "95"), "`confidence` must lie strictly between 0 and 1"),
     ],
 )
@@ -270,3 +270,38 @@ def test_na_names_texts_that_stand_for_missing_values_in_a_csv(folder, tmp_path)
     refused = invoked("audit", "compas.parquet", *options[:4], "--na", "unknown", cwd=folder)
     assert refused.returncode == 2
     assert "`na_values` must be left out for data that is no CSV file" in refused.stderr
+
+
+@pytest.mark.parametrize("words", [("approved", "denied"), ("1", "2")])
+def test_an_outcome_with_names_wants_to_know_the_favourable_one(folder, words):
+    column = pl.when(pl.col("is_recid") == 0).then(pl.lit(words[0])).otherwise(pl.lit(words[1]))
+    table = pl.read_parquet(folder / "compas.parquet").with_columns(decision=column)
+    table.write_parquet(folder / "words.parquet")
+    options = ("audit", "words.parquet", "--group", "race", "--reference", "Caucasian", "--features", FEATURES)
+    options += ("--outcome", "decision", "--folds", "0", "--json", "-")
+    refused = invoked(*options, cwd=folder)
+    assert refused.returncode == 2
+    assert f"Hint: the outcomes are '{words[0]}', '{words[1]}'; which does a person want?" in refused.stderr
+    found = json.loads(invoked(*options, "--favourable", words[0], cwd=folder).stdout)
+    assert found["favourable"] == f"decision = {words[0]}"
+    rate = found["comparisons"]["African-American"]["favourable_rates"]["audited"]["value"]
+    assert rate == pytest.approx(1 - 0.54342, abs=5e-6)
+
+
+def test_decisions_in_words_are_audited_by_the_favourable_one(folder):
+    word = pl.when(pl.col("score") < 0.5).then(pl.lit("approved")).otherwise(pl.lit("denied"))
+    pl.read_parquet(folder / "compas.parquet").with_columns(decision=word).write_csv(folder / "decided.csv")
+    options = ("audit", "decided.csv", "--group", "race", "--features", FEATURES, "--scores", "decision")
+    refused = invoked(*options, cwd=folder)
+    assert refused.returncode == 2
+    assert "Hint: the outcomes are 'approved', 'denied'" in refused.stderr
+    found = json.loads(invoked(*options, "--favourable", "approved", "--folds", "0", "--json", "-", cwd=folder).stdout)
+    assert (found["favourable"], found["channel"]) == ("approved", "decisions")
+
+
+def test_an_outcome_that_is_missing_is_set_aside(folder):
+    rows = pl.read_parquet(folder / "compas.parquet").with_row_index()
+    gap = pl.when(pl.col("index") >= 40).then("is_recid")
+    rows.with_columns(is_recid=gap).drop("index").write_parquet(folder / "gaps.parquet")
+    result = audit(folder, "--outcome", "is_recid", "--folds", "0", "--json", "-", data="gaps.parquet")
+    assert json.loads(result.stdout)["rows"]["missing_score"] == 40

@@ -226,7 +226,7 @@ def _audited(files: tuple[str, ...], **options: Any) -> Audit:
     from tiltlens.audit import audit as run
     from tiltlens.engines.messages import check_columns
     from tiltlens.engines.sources import collected
-    from tiltlens.models.paper_fit import outcome_scores
+    from tiltlens.models.paper_fit import with_outcome_scores
     from tiltlens.models.roles import feature_names
 
     outcome, scores, stated = options.pop("outcome"), options.pop("scores"), options.pop("stated")
@@ -253,7 +253,9 @@ def _audited(files: tuple[str, ...], **options: Any) -> Audit:
     roles = [options[name] for name in ("weights", "membership") if options[name]]
     used = [*arguments["group"], *(arguments["given"] or ()), outcome, *roles]
     arguments["features"] = feature_names(features, table.columns, used, arguments.pop("exclude"))
-    return run(table, scores=outcome_scores(table, arguments["features"], outcome), **arguments)
+    wanted = arguments.pop("favourable")
+    table, columns, favourable = with_outcome_scores(table, arguments["features"], outcome, wanted)
+    return run(table, scores=columns, favourable=favourable, **arguments)
 
 
 def _pairs(option: str, form: str, conditions: tuple[str, ...], example: str) -> dict[str, str]:

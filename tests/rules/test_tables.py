@@ -2,6 +2,7 @@
 
 import json
 import math
+from datetime import date
 from importlib.resources import files
 
 import jsonschema
@@ -391,7 +392,12 @@ def test_the_users_data_stay_as_they_are():
         ({"group": []}, r"`group` must name the columns that the rule 'four-fifths' divides people by, got \[\]"),
         ({"group": np.array(["F"] * 400)}, r"`group` must name the columns"),
         ({"group": "selected"}, r"`group` and the outcome must be different columns, got 'selected' for both"),
-        ({"selected": "race"}, r"`selected` must be 0 and 1, got String in column 'race'"),
+        ({"selected": "race", "group": "sex"}, r"`favourable` must be the name of an outcome .* got 'high'"),
+        (
+            {"selected": ["a", "b", "c", "d"] * 100},
+            r"`selected` must be numbers, or decisions in two words, got 'a', 'b'",
+        ),
+        ({"selected": [date(2024, 1, 1)] * 400}, r"`selected` must be 0 and 1, or two words, got Date"),
         ({"selected": [0, 1, 2, 0] * 100}, r"`selected` must be 0 or 1, got 2 in row 2\.\nHint: pass scores as"),
         ({"selected": [0.5] * 400}, r"`selected` must be 0 or 1, got 0.5 in row 0"),
         ({"selected": [1, 0]}, r"`selected` must have one value per row, got 2 values for 400 rows"),
@@ -428,3 +434,11 @@ def test_scores_may_be_of_any_scale_but_must_be_finite_numbers():
 def test_a_table_that_is_not_there_names_those_that_are():
     with pytest.raises(DataError, match=r"`name` must be one of the tables, got 'race'"):
         tl.rule_tables(HAND, "four-fifths", "sex", selected="selected")["race"]
+
+
+def test_two_words_are_selections_of_which_the_favourable_one_counts():
+    word = pl.when(pl.col("selected") == 1).then(pl.lit("hired")).otherwise(pl.lit("not hired"))
+    numbers = tl.rule_tables(HAND, "four-fifths", "sex", selected="selected")
+    words = tl.rule_tables(HAND.with_columns(selected=word), "four-fifths", "sex", "selected", favourable="hired")
+    assert words["sex"].equals(numbers["sex"])
+    assert "'hired' counts as selected." in words.notes

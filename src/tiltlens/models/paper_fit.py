@@ -10,11 +10,12 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from tiltlens.engines.messages import listed, shown
+from tiltlens.engines.messages import listed, shown, text_of
 from tiltlens.errors import DataError
 from tiltlens.limits import LARGEST_STEP, POLISHING_STEPS
 from tiltlens.models.features import Feature, encode_features
 from tiltlens.models.levels import MISSING
+from tiltlens.models.scores import ORDERED, favourable_index
 from tiltlens.paper.checks import Floats
 
 
@@ -75,6 +76,22 @@ def _numeric(values: Floats) -> list[Floats]:
     return [standardised, missing.astype(np.float64)] if missing.any() else [standardised]
 
 
+def with_outcome_scores(
+    table: pl.DataFrame, features: Sequence[str], outcome: str, favourable: Any
+) -> tuple[pl.DataFrame, list[str], Any]:
+    """Return the table with the probabilities of the outcome's values as columns, their names, and the favourable one.
+
+    Of an outcome of 0 and 1 that is one column, and `favourable` stays as it is.
+    """
+    labels = tuple(text_of(value) for value in _two_values(table[outcome]))
+    wanted = favourable_index(favourable, labels)
+    scores = pl.Series(outcome_scores(table, features, outcome))
+    names = [f"{outcome} = {label}" for label in labels]
+    if set(labels) in ORDERED:
+        return table.with_columns(scores.alias(names[1])), names[1:], ("low", "high")[wanted]
+    return table.with_columns((1.0 - scores).alias(names[0]), scores.alias(names[1])), names, names[wanted]
+
+
 def outcome_scores(table: pl.DataFrame, features: Sequence[str], outcome: str) -> Floats:
     """Return P(outcome = 1|x) by the paper's plain logistic model, for data without a model; NaN where not known."""
     target = _binary(table[outcome])
@@ -87,10 +104,15 @@ def outcome_scores(table: pl.DataFrame, features: Sequence[str], outcome: str) -
 
 def _binary(column: pl.Series) -> Floats:
     """Return a column of two values as 0 and 1, NaN where missing: the larger value is 1."""
+    return np.asarray((column == _two_values(column)[1]).cast(pl.Float64).to_numpy(), dtype=np.float64)
+
+
+def _two_values(column: pl.Series) -> pl.Series:
+    """Return the two values of a column, the smaller first."""
     values = column.drop_nulls().unique().sort()
     if len(values) != 2:
         raise DataError(
             f"`outcome` must have exactly two values, got {len(values)} in column {shown(column.name)}.",
             f"the values are {listed(values.to_list())}; make a yes/no column first.",
         )
-    return np.asarray((column == values[1]).cast(pl.Float64).to_numpy(), dtype=np.float64)
+    return values

@@ -21,6 +21,8 @@ def direction(evidence: Evidence, feature: Feature) -> str:
     used = p0 + p1 > 0
     means = np.divide(first, p0 + p1, out=np.zeros_like(first), where=used)
     audited = evidence.audited
+    if feature.kind == "identifier":
+        return "has no direction: every row has another value"
     if used.sum() < 2:
         return "does not vary"
     if np.ptp(means[used]) < NOISE:

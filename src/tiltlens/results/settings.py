@@ -70,7 +70,7 @@ def _check_materiality(value: Any) -> float:
 def _check_folds(value: Any) -> int:
     if not _is_whole(value) or value != FOLDS:
         raise TiltlensError(
-            f"`folds` must be {FOLDS} or None, got {value!r}.",
+            f"`folds` must be {FOLDS} or None (on the command line 0), got {value!r}.",
             "with another number the variance between pairings of folds is not known; None gives the paper's plug-in "
             "values without intervals.",
         )

@@ -46,6 +46,8 @@ def _on_outcome(outcomes: Outcomes, favourable: str) -> Iterator[str]:
     if favourable == "low":
         what = "a 0 counts as selected" if outcomes.median is None else "the rate is the share below the median"
         yield f"Low is favourable here: {what}."
+    elif favourable != "high":
+        yield f"{shown(favourable)} counts as selected."
     if outcomes.at_median is not None and outcomes.at_median >= MINIMUM_ROWS:
         side = "above" if favourable == "high" else "below"
         yield f"{outcomes.at_median:,} people score exactly the median; they do not count as {side} it."

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tiltlens.engines.columns import column_of_values
 from tiltlens.engines.messages import check_columns, shown
 from tiltlens.errors import DataError
+from tiltlens.models.scores import decisions_in_words, favourable_word, is_words
 from tiltlens.paper.checks import Floats
 from tiltlens.rules.rule import Rate, Rule
 
@@ -39,7 +40,7 @@ def outcome_columns(rule: Rule, selected: Any, scores: Any, names: list[str]) ->
         got = "neither" if selected is None else "both"
         raise DataError(
             f"exactly one of `selected` and `scores` must be given for the rule {shown(rule.id)}, got {got}.",
-            "`selected` is a column of 0 and 1; `scores` is a column of numbers, compared with their median.",
+            "`selected` holds 0 and 1, or two words; `scores` holds numbers, which are compared with their median.",
         )
     argument, rate = ("selected", "selection") if scores is None else ("scores", "scoring")
     if rate not in rule.rates:
@@ -56,14 +57,19 @@ def outcome_columns(rule: Rule, selected: Any, scores: Any, names: list[str]) ->
 
 def outcomes_of(table: pl.DataFrame, selected: Any, scores: Any, favourable: Any) -> Outcomes:
     """Return what counts in each row of a clean table."""
+    argument, value = ("selected", selected) if scores is None else ("scores", scores)
+    column = table[value] if isinstance(value, str) else column_of_values(argument, value, table.height)
+    if scores is None and is_words(column):
+        numbers, words = decisions_in_words(argument, column, favourable)
+        favourable_word(argument, favourable, words)
+        favourable = "high"
+    else:
+        numbers = _numbers(argument, column)
     if favourable not in ("high", "low"):
         raise DataError(
             f"`favourable` must be 'high' or 'low', got {shown(favourable)}.",
             "'high': a person wants 1, or a high score; 'low': the other way round.",
         )
-    argument, value = ("selected", selected) if scores is None else ("scores", scores)
-    column = table[value] if isinstance(value, str) else column_of_values(argument, value, table.height)
-    numbers = _numbers(argument, column)
     known = ~np.isnan(numbers)
     if not known.any():
         raise DataError(f"`{argument}` must be known for some rows, got only missing values.", "check the column.")
@@ -87,10 +93,9 @@ def _scored(name: str, numbers: Floats, known: Booleans, is_high: bool) -> Outco
 
 def _numbers(argument: str, column: pl.Series) -> Floats:
     if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
-        rule = "0 and 1" if argument == "selected" else "numbers"
+        rule = "0 and 1, or two words" if argument == "selected" else "numbers"
         raise DataError(
-            f"`{argument}` must be {rule}, got {column.dtype} in column {shown(column.name)}.",
-            "make it so first, for example (data['decision'] == 'yes').",
+            f"`{argument}` must be {rule}, got {column.dtype} in column {shown(column.name)}.", "convert it first."
         )
     return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
 

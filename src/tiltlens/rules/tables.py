@@ -130,10 +130,11 @@ def rule_tables(
     group
         A column, or several: then each has its table, and their intersections have one.
     selected, scores
-        Exactly one, a column or an array: decisions, 0 or 1; or scores on any scale, of which the rate is the share
-        strictly above their median.
+        Exactly one, a column or an array: decisions, 0 or 1 or two words; or scores on any scale, of which the rate is
+        the share strictly above their median.
     favourable
-        "high" where people want a 1 or a high score, "low" where they want a 0 or a low score.
+        "high" where people want a 1 or a high score, "low" where they want a 0 or a low score; of words the one that
+        people want, such as "hired".
     threshold, smallest_share
         Instead of the rule's: impact ratios below it are pointed out; groups with less of the data have no ratio.
     confidence
