@@ -232,15 +232,17 @@ def test_the_answer_names_both_numbers_and_what_carries_most():
     audit = cross_fitted_audit()
     said = words.headline(audit, cross_fitted())
     assert said == [
-        "The mean score of African-American is 54.3 %, that of Caucasian 43.8 %: 10.5 points higher, where a low score "
-        "is what a person wants.",
-        "What carries most of it, in points: PriorCounts (+5.53), Age (+3.05) and ChargeDegree (+1.03).",
+        "The mean score of African-American is 54.3 %, that of Caucasian 43.8 %: 10.5 percentage points higher, where "
+        "a low score is what a person wants.",
+        "What carries it, strongest first, in points: PriorCounts (+5.53), Age (+3.05) and ChargeDegree (+1.03). "
+        "Features overlap: these do not add up.",
     ]
     c = cross_fitted()
     c["proxies"][1] |= {"gap": -0.03, "joint": -0.03}
     c["proxies"][2] |= {"verdict": "joint proxy evidence", "joint": 0.02}
     assert words.headline(audit, c)[1:] == [
-        "What carries most of it, in points: PriorCounts (+5.53) and ChargeDegree (+2.00).",
+        "What carries it, strongest first, in points: PriorCounts (+5.53) and ChargeDegree (+2.00). Features overlap: "
+        "these do not add up.",
         "What works against it, in points: Age (−3.00).",
     ]
     c["gap"] |= {"low": -0.1}
@@ -257,7 +259,7 @@ def test_the_answer_names_both_numbers_and_what_carries_most():
 
 def test_tiles_relate_decisions_alone_to_four_fifths():
     names = [tile.name for tile in words.tiles(cross_fitted_audit(), cross_fitted())]
-    assert names == ["favourable rate", "ratio of mean scores", "people affected"]
+    assert names == ["predicted favourable rate", "ratio of mean scores", "people affected"]
     assert "0.80" not in plain(cross_fitted_audit()).split("What was audited")[0].replace("0.80 to 0.83", "")
     audit = decisions_audit()
     c = next(iter(audit["comparisons"].values()))
@@ -275,7 +277,7 @@ def test_people_affected_are_whole_and_of_either_sign():
     c = cross_fitted() | {"shortfall": estimate(-12.4, -30.2, 5.1)}
     tile = words.tiles(cross_fitted_audit(), c)[2]
     assert tile.value == "12"
-    assert tile.note.startswith("fewer African-American would")
+    assert tile.note.startswith("fewer of African-American would")
     assert tile.note.endswith("−5 to 30, which may be none")
 
 

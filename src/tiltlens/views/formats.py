@@ -110,8 +110,10 @@ def p_value(value: float) -> str:
 
 
 def label(name: Any, longest: int = LONGEST) -> str:
-    """Return a name that can be shown: no control characters, not too long, its direction its own affair."""
-    text = "".join(one if one.isprintable() or one in JOINERS else "�" for one in str(name)[: longest + 1])
-    text = text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
+    """Return a name that can be shown: no control characters, both ends of a long one, its direction its own affair."""
+    text = str(name)
+    if len(text) > longest:
+        text = f"{text[: longest // 2].rstrip()}…{text[len(text) - (longest - 1) // 2 :].lstrip()}"
+    text = "".join(one if one.isprintable() or one in JOINERS else "�" for one in text)
     is_from_right = any(bidirectional(one) in ("R", "AL") for one in text)
     return f"{ISOLATE}{text}{END}" if is_from_right else text

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from tiltlens.views import formats
 from tiltlens.views.formats import interval_name, p_value, typed
+from tiltlens.views.names import named
 from tiltlens.views.ratios import four_fifths_words, is_of_decisions, ratio_name
 from tiltlens.views.rule_lines import does_not_decide, rows_read, rule_lines, title, unknown_people
 from tiltlens.views.verdicts import EVIDENCE, verdict_of
@@ -61,7 +62,7 @@ def whole(value: float | None) -> str:
 
 def print_audit(summary: dict[str, Any], console: Console) -> None:
     """Print an audit: who was compared, how far apart they are, what carries it, and how sure that is."""
-    summary = printable(summary)
+    summary = named(printable(summary))
     console.print(_rows(summary))
     for audited, comparison in summary["comparisons"].items():
         console.print(_comparison(summary, audited, comparison))

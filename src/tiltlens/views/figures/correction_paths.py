@@ -6,7 +6,7 @@ from typing import Any
 
 from tiltlens.views.figures.figure import Figure, data, figure, nothing
 from tiltlens.views.figures.reading import Record
-from tiltlens.views.figures.theme import AUDITED, FAINT, GREEN, INK, QUIET, RED, REFERENCE, WIDTH, altair, halo
+from tiltlens.views.figures.theme import AUDITED, FAINT, GREEN, INK, PAPER, QUIET, RED, REFERENCE, WIDTH, altair, halo
 from tiltlens.views.figures.words import versus
 from tiltlens.views.formats import number, short_number
 
@@ -86,7 +86,7 @@ def _points(marks: list[Record], x: Any, y: Any) -> list[Any]:
     colour = _colour("role:N")
     shape = alt.Shape("role:N", scale=alt.Scale(domain=roles, range=["circle", "square"]), legend=None)
     base = alt.Chart(data(marks, "groups")).encode(x=x, y=y)
-    dots = base.mark_point(filled=True, size=150, opacity=1, stroke="white").encode(color=colour, shape=shape)
+    dots = base.mark_point(filled=True, size=150, opacity=1, stroke=PAPER).encode(color=colour, shape=shape)
     texts = base.encode(text=alt.Text("text:N"), color=colour)
     below = texts.transform_filter("datum.role == 'audited'")
     above = texts.transform_filter("datum.role == 'reference'")

@@ -7,7 +7,7 @@ from typing import Any
 from tiltlens.views.figures.distributions import HIDDEN, NO_SHAPE, WITHHELD
 from tiltlens.views.figures.figure import Figure, data, figure, nothing
 from tiltlens.views.figures.reading import Record, dial_place, dial_words, profile_of, steps, values_shown
-from tiltlens.views.figures.theme import AUDITED, FAINT, QUIET, WIDTH, altair
+from tiltlens.views.figures.theme import AUDITED, FAINT, PAPER, QUIET, WIDTH, altair
 from tiltlens.views.figures.words import GROUP, labels
 from tiltlens.views.formats import label, percent
 
@@ -54,7 +54,7 @@ def _histogram(domain: list[float]) -> Any:
     alt = altair()
     bars = (
         alt.Chart()
-        .mark_bar(color=AUDITED, stroke="white", strokeWidth=0.6, clip=True)
+        .mark_bar(color=AUDITED, stroke=PAPER, strokeWidth=0.6, clip=True)
         .encode(
             x=alt.X("from:Q", title=MEANING, scale=alt.Scale(domain=domain, nice=False)),
             x2=alt.X2(field="to"),
@@ -111,7 +111,14 @@ def _bins_of(value: Record, bottom: int) -> list[Record]:
     if counts is None or not value["n"]:
         return []
     return [
-        {"value": value["value"], "label": value["label"], "people": value["n"], "from": low, "to": high}
+        {
+            "value": value["value"],
+            "label": value["label"],
+            "full": value["full"],
+            "people": value["n"],
+            "from": low,
+            "to": high,
+        }
         | {"count": count, "share": None if count is None else count / value["n"], "withheld": count is None}
         | {"shown": HIDDEN if count is None else f"{count:,}"}
         | {"bottom": bottom, "top": None, "middle": (low + high) / 2}
@@ -126,14 +133,14 @@ def _ridges(records: list[Record], values: list[Record]) -> Any:
     x = alt.X("from:Q", title=MEANING, scale=alt.Scale(domain=_domain(records), nice=False))
     bars = (
         alt.Chart()
-        .mark_rect(color=AUDITED, stroke="white", strokeWidth=0.4)
+        .mark_rect(color=AUDITED, stroke=PAPER, strokeWidth=0.4)
         .encode(
             x=x,
             x2=alt.X2(field="to"),
             y=high,
             y2=alt.Y2(field="top"),
             tooltip=[
-                alt.Tooltip("label:N", title="value"),
+                alt.Tooltip("full:N", title="value"),
                 alt.Tooltip("from:Q", title="f̃ from", format=".2f"),
                 alt.Tooltip("to:Q", title="f̃ to", format=".2f"),
                 alt.Tooltip("shown:N", title="people"),

@@ -6,12 +6,13 @@ from typing import Any
 
 from tiltlens.views.figures.figure import Figure, data, figure, nothing
 from tiltlens.views.figures.reading import Record, means
-from tiltlens.views.figures.theme import AUDITED, QUIET, REFERENCE, WIDTH, altair
+from tiltlens.views.figures.theme import AUDITED, INK, PAPER, QUIET, REFERENCE, WIDTH, altair
 from tiltlens.views.figures.words import groups, versus
 from tiltlens.views.formats import percent
 
 HIDDEN = "withheld: 1 to 9 people, or told by them"  # a bin of any size, if small ones would follow from it
 WITHHELD = f"✕ {HIDDEN}"
+FAR = 0.7  # of the way to the right
 NO_SHAPE = "every bin has fewer than ten people, or would tell of one that has: nothing can be shown"
 
 
@@ -86,7 +87,7 @@ def _mirrored(
         "group:N", scale=alt.Scale(domain=["audited", "reference"], range=[AUDITED, REFERENCE]), legend=None
     )
     base = alt.Chart().encode(color=colour)
-    bars = base.mark_bar(stroke="white", strokeWidth=0.6, opacity=0.9).encode(
+    bars = base.mark_bar(stroke=PAPER, strokeWidth=0.6, opacity=0.9).encode(
         x=x,
         x2=alt.X2(field="to"),
         y=alt.Y("height:Q", title="share of each group", scale=scale, axis=percents),
@@ -126,10 +127,17 @@ def _means(marked: list[Record], tallest: float) -> list[Any]:
     if not marked:
         return []
     alt = altair()
-    ends = [mark | {"zero": 0, "end": mark["side"] * 1.06 * tallest} for mark in marked]
+    ends = [
+        mark
+        | {"zero": 0, "end": mark["side"] * 1.06 * tallest}
+        # Far to the right a narrow page has no room beyond the line.
+        | ({"align": "right", "dx": -5} if mark["mean"] > FAR else {"align": "left", "dx": 5})
+        for mark in marked
+    ]
     base = alt.Chart(data(ends, "means")).encode(x=alt.X("mean:Q"))
-    rules = base.mark_rule(color="#1F2328", strokeWidth=1.5, strokeDash=[5, 3]).encode(
+    rules = base.mark_rule(color=INK, strokeWidth=1.5, strokeDash=[5, 3]).encode(
         y=alt.Y("zero:Q"), y2=alt.Y2(field="end")
     )
-    texts = base.mark_text(align="left", dx=5, fontWeight=600).encode(y=alt.Y("end:Q"), text=alt.Text("text:N"))
+    at = {name: alt.expr(f"datum.{name}") for name in ("align", "dx")}
+    texts = base.mark_text(fontWeight=600, **at).encode(y=alt.Y("end:Q"), text=alt.Text("text:N"))
     return [rules, texts]

@@ -7,13 +7,13 @@ from typing import Any
 from tiltlens.views.figures.figure import Figure, data, figure, nothing
 from tiltlens.views.figures.reading import SHOWN, Record, span
 from tiltlens.views.figures.reading import features as rows_of
-from tiltlens.views.figures.theme import FAINT, INK, QUIET, REFERENCE, WIDTH, altair
+from tiltlens.views.figures.theme import FAINT, HIGHER, INK, LOWER, QUIET, REFERENCE, WIDTH, altair
 from tiltlens.views.figures.words import strongest, versus
 from tiltlens.views.formats import points, size, with_interval
 
 ROW = 38
 ABOVE, BELOW = -7, 9  # pixels from the middle of a row: the bar, and the mark below it
-SIDES = {"higher": "#A63603", "lower": "#08519C"}
+SIDES = {"higher": HIGHER, "lower": LOWER}
 
 
 def features(comparison: Record, materiality: float = 0.005, shown: int = SHOWN) -> Figure:
@@ -36,7 +36,13 @@ def features(comparison: Record, materiality: float = 0.005, shown: int = SHOWN)
 
 
 def _record(row: Record) -> Record:
-    record = {"feature": row["feature"], "label": row["label"], "verdict": row["verdict"], "reason": row["reason"]}
+    record = {
+        "feature": row["feature"],
+        "label": row["label"],
+        "full": row["full"],
+        "verdict": row["verdict"],
+        "reason": row["reason"],
+    }
     for name in ("gap", "joint"):
         for end in ("", "_low", "_high"):
             value = row[f"{name}{end}"]
@@ -58,7 +64,7 @@ def _drawn(records: list[Record], counts: float) -> Any:
     y = alt.Y("label:N", sort=None, title=None, axis=alt.Axis(ticks=False, domain=False, grid=False, labelLimit=210))
     colour = alt.Color("side:N", scale=alt.Scale(domain=list(SIDES), range=list(SIDES.values())), legend=None)
     tooltip = [
-        alt.Tooltip("label:N", title="feature"),
+        alt.Tooltip("full:N", title="feature"),
         alt.Tooltip("gap_text:N", title="points by itself"),
         alt.Tooltip("joint_text:N", title="points with the others"),
         alt.Tooltip("verdict:N", title="verdict"),

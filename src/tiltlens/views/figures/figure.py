@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from tiltlens.errors import DataError
-from tiltlens.views.figures.theme import altair, config, vl_convert
+from tiltlens.views.figures.theme import QUIET, altair, config, vl_convert
 from tiltlens.views.figures.words import joined
 from tiltlens.views.json_file import write_bytes
 
@@ -123,6 +123,6 @@ def nothing(title: str, reason: str) -> Figure:
     """Return a figure that says why there is nothing to see."""
     alt = altair()
     records = [{"reason": reason}]
-    chart = alt.Chart().mark_text(align="left", fontSize=13, color="#57606A", limit=600)
+    chart = alt.Chart().mark_text(align="left", fontSize=13, color=QUIET, limit=600)
     chart = chart.encode(text=alt.Text("reason:N"), x=alt.value(0), y=alt.value(20)).properties(width=620, height=40)
     return figure(chart, records, title, reason)

@@ -8,7 +8,7 @@ Box = tuple[float, float, float, float]
 LETTER, LINE = 6.8, 14.0  # pixels of a letter and of a line of text
 OFFSETS = ((11, 0, "left"), (-11, 0, "right"), (0, -15, "center"), (0, 16, "center"))
 FURTHER = ((11, -13, "left"), (11, 13, "left"), (-11, -13, "right"), (-11, 13, "right"), (0, -28, "center"))
-LONGEST = 150.0
+LONGEST = 215.0
 
 
 def placed(

@@ -7,7 +7,7 @@ from typing import Any
 from tiltlens.views.figures.distributions import HIDDEN
 from tiltlens.views.figures.figure import Figure, data, figure, nothing
 from tiltlens.views.figures.reading import Record, dial_place, dial_words, profile_of, values_shown
-from tiltlens.views.figures.theme import AUDITED, FAINT, INK, QUIET, REFERENCE, altair
+from tiltlens.views.figures.theme import AUDITED, FAINT, INK, PAPER, QUIET, REFERENCE, altair
 from tiltlens.views.figures.words import versus
 from tiltlens.views.formats import label, number, percent, short_number
 
@@ -45,7 +45,7 @@ def _record(value: Record, position: int) -> Record:
     shares = {name: value[name] for name in ("share_audited", "share_reference", "score", "n", "n_reference")}
     audited, reference = (percent(value[f"share_{who}"]) for who in ("audited", "reference"))
     return (
-        {"value": value["value"], "label": value["label"]}
+        {"value": value["value"], "label": value["label"], "full": value["full"]}
         | shares
         | dict(zip(ENDS, quantiles, strict=True))
         | {"people": f"{audited} of the audited, {reference} of the reference group"}
@@ -68,7 +68,7 @@ def _y(is_first: bool) -> Any:
 def _tooltip() -> list[Any]:
     alt = altair()
     return [
-        alt.Tooltip("label:N", title="value"),
+        alt.Tooltip("full:N", title="value"),
         alt.Tooltip("people:N", title="people"),
         alt.Tooltip("score_text:N", title="mean score"),
         alt.Tooltip("median_text:N", title="median correction f̃"),
@@ -92,7 +92,7 @@ def _people(records: list[Record]) -> Any:
     reference = (
         alt.Chart()
         .transform_filter("datum.share_reference != null")
-        .mark_point(shape="square", size=75, color=REFERENCE, strokeWidth=2, fill="white", opacity=1)
+        .mark_point(shape="square", size=75, color=REFERENCE, strokeWidth=2, fill=PAPER, opacity=1)
     )
     layers = [
         alt.Chart().mark_point(opacity=0).encode(y=y),  # every value keeps its row, whatever is shown of it

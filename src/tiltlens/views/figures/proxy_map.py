@@ -7,7 +7,7 @@ from typing import Any
 from tiltlens.views.figures.figure import Figure, data, figure, nothing
 from tiltlens.views.figures.placement import placed, spread
 from tiltlens.views.figures.reading import Record, features
-from tiltlens.views.figures.theme import DIVERGING, FAINT, INK, QUIET, WIDTH, altair, halo
+from tiltlens.views.figures.theme import DIVERGING, FAINT, INK, PAPER, QUIET, WIDTH, altair, halo
 from tiltlens.views.figures.words import versus
 from tiltlens.views.formats import number, points, with_interval
 
@@ -16,7 +16,7 @@ LABELLED = 10
 MOST = 1.04  # of reveals, which is 1 at most
 HEIGHT = 400
 RAISES, LOWERS, NEITHER = "audited score higher", "audited score lower", "neither"
-LIMIT = 150
+LIMIT = 215
 NARROW = 440  # pixels, in which the names of the corners would lie on each other
 ENDS: dict[str, Any] = {"left": 0, "right": "width"}
 FIELDS = ("reveals", "drives", "gap", "alignment")
@@ -49,7 +49,7 @@ def proxy_map(comparison: Record, materiality: float = 0.005) -> Figure:
 
 def _record(row: Record) -> Record:
     gap, alignment = row["gap"], row["alignment"]
-    record = {"feature": row["feature"], "label": row["label"], "verdict": row["verdict"]}
+    record = {"feature": row["feature"], "label": row["label"], "full": row["full"], "verdict": row["verdict"]}
     for name in FIELDS:
         record |= {name: row[name], f"{name}_low": row[f"{name}_low"], f"{name}_high": row[f"{name}_high"]}
     return record | {
@@ -171,10 +171,10 @@ def _marks(records: list[Record], x: Any, y: Any) -> Any:
         .encode(
             x=x,
             y=y,
-            color=alt.condition("isValid(datum.alignment)", colour, alt.value("white")),
+            color=alt.condition("isValid(datum.alignment)", colour, alt.value(PAPER)),
             shape=alt.Shape("sign:N", scale=shapes, title="sign of its points", legend=_signs(records)),
             tooltip=[
-                alt.Tooltip("label:N", title="feature"),
+                alt.Tooltip("full:N", title="feature"),
                 alt.Tooltip("gap_text:N", title="points of the gap"),
                 alt.Tooltip("reveals:Q", title="reveals the group", format=".3f"),
                 alt.Tooltip("drives:Q", title="drives the score", format=".3f"),

@@ -62,8 +62,8 @@ def _panels(records: list[Record], ratio_is: str, has_line: bool) -> Any:
     dash.legend = None
     marks = alt.Chart(data(lines, "lines")).mark_rule(color=QUIET).encode(x=alt.X("at:Q"), strokeDash=dash)
     panels = [
-        _panel("rate", rate, ratio_is).properties(width=300, height=alt.Step(30)),
-        alt.layer(marks, _panel("ratio", ratio, ratio_is)).properties(width=300, height=alt.Step(30)),
+        _panel("rate", rate, ratio_is).properties(width=270, height=alt.Step(30)),
+        alt.layer(marks, _panel("ratio", ratio, ratio_is)).properties(width=270, height=alt.Step(30)),
     ]
     return alt.hconcat(*panels, spacing=20)
 
@@ -84,7 +84,7 @@ def _four_fifths(records: list[Record]) -> list[float]:
 def _panel(name: str, x: Any, ratio_is: str) -> Any:
     alt = altair()
     y = alt.Y("label:N", sort=None, title=None)
-    y.axis = alt.Axis(ticks=False, domain=False, grid=True, labels=name == "rate", labelLimit=220)
+    y.axis = alt.Axis(ticks=False, domain=False, grid=True, labels=name == "rate", labelLimit=270)
     roles = ["audited", "reference"]
     colour = alt.Color("role:N", scale=alt.Scale(domain=roles, range=[AUDITED, REFERENCE]), legend=None)
     shape = alt.Shape("role:N", scale=alt.Scale(domain=roles, range=["circle", "square"]), legend=None)

@@ -6,11 +6,12 @@ from itertools import pairwise
 from typing import Any
 
 from tiltlens.errors import DataError
-from tiltlens.views.figures.words import labels
+from tiltlens.views.figures.words import DRAWN, labels
 from tiltlens.views.formats import label, number
 
 SHOWN = 20  # features of a chart with one row each
 VALUES = 24  # values of a feature
+FULL = 200  # letters of a name where a reader points at it
 
 Record = dict[str, Any]
 
@@ -24,10 +25,11 @@ def means(comparison: Record) -> tuple[float, float]:
     return float(rates["audited"]["value"]), float(rates["reference"]["value"])
 
 
-def features(comparison: Record, limit: int | None = SHOWN) -> list[Record]:
-    """Return the table of proxy evidence, strongest first, each row with a label that can be drawn."""
+def features(comparison: Record, limit: int | None = SHOWN, longest: int = DRAWN) -> list[Record]:
+    """Return the table of proxy evidence, strongest first, each row with a label that can be drawn and a full name."""
     rows = comparison["proxies"][:limit]
-    return [row | {"label": text} for row, text in zip(rows, labels(row["feature"] for row in rows), strict=True)]
+    texts = labels((row["feature"] for row in rows), longest)
+    return [row | {"label": text, "full": label(row["feature"], FULL)} for row, text in zip(rows, texts, strict=True)]
 
 
 def profile_of(comparison: Record, feature: str) -> list[Record]:
@@ -38,7 +40,9 @@ def profile_of(comparison: Record, feature: str) -> list[Record]:
         raise DataError(f"`feature` must be one of the audit's features, got {label(feature)!r}.", f"they are {names}.")
     values = found[feature]["values"][:VALUES]
     texts = labels(value["value"] for value in values)
-    return [value | {"label": text} for value, text in zip(values, texts, strict=True)]
+    return [
+        value | {"label": text, "full": label(value["value"], FULL)} for value, text in zip(values, texts, strict=True)
+    ]
 
 
 def values_shown(comparison: Record, feature: str) -> str:

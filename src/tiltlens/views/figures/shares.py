@@ -37,7 +37,14 @@ def shares(comparison: Record) -> Figure:
 
 def _record(row: Record) -> Record:
     share, low, high = row["share"], row["share_low"], row["share_high"]
-    record = {"feature": row["feature"], "label": row["label"], "share": share, "low": low, "high": high}
+    record = {
+        "feature": row["feature"],
+        "label": row["label"],
+        "full": row["full"],
+        "share": share,
+        "low": low,
+        "high": high,
+    }
     return record | {"text": with_interval(share, low, high, whole_percent)}
 
 
@@ -46,7 +53,7 @@ def _dots(records: list[Record]) -> Any:
     y = alt.Y("label:N", sort=None, title=None, axis=alt.Axis(ticks=False, domain=False, grid=True))
     scale, axis = alt.Scale(domain=[0, 1]), alt.Axis(format=".0%")
     x = alt.X("share:Q", title="share of the correction", scale=scale, axis=axis)
-    tooltip = [alt.Tooltip("label:N", title="feature"), alt.Tooltip("text:N", title="share")]
+    tooltip = [alt.Tooltip("full:N", title="feature"), alt.Tooltip("text:N", title="share")]
     base = alt.Chart().encode(y=y)
     whiskers = base.transform_filter("datum.low != null && datum.high != null")
     whiskers = whiskers.mark_rule(strokeWidth=1.6, color=AUDITED)

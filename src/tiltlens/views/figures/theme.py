@@ -9,14 +9,23 @@ from tiltlens.errors import MissingExtraError
 
 AUDITED, REFERENCE = "#B85C00", "#0B5394"  # also apart in grey, and never told by colour alone
 GREEN, RED = "#007A5A", "#A3171F"
-INK, QUIET, FAINT, GRID = "#1F2328", "#57606A", "#8C959F", "#E6E8EB"
-DIVERGING = ["#08519C", "#6BAED6", "#D0D4D9", "#F2A65A", "#A63603"]  # −1 … 1, blue to orange
+HIGHER, LOWER = "#A63603", "#08519C"
+INK, QUIET, FAINT, GRID, BAND, PAPER = "#1F2328", "#57606A", "#8C959F", "#E6E8EB", "#EEF0F2", "white"
+DIVERGING = ["#084594", "#6BAED6", "#D0D4D9", "#F2A65A", "#8C2D04"]  # −1 … 1, blue to orange
+# What the page calls them: its style sheet has a light and a dark colour of each name.
+VARIABLES = {
+    colour: f"var(--{name})"
+    for name, colour in {
+        "audited": AUDITED, "reference": REFERENCE, "green": GREEN, "red": RED, "higher": HIGHER, "lower": LOWER,
+        "ink": INK, "quiet": QUIET, "faint": FAINT, "grid": GRID, "band": BAND, "paper": PAPER,
+    }.items()
+}  # fmt: skip
 # For at most eight lines, each with a dash of its own.
 LINES = ["#A63603", "#0B5394", "#007A5A", "#8E4585", "#7A6A00", "#3B6FB6", "#B0407A", "#57606A"]
 DASHES = [[1, 0], [6, 2], [2, 2], [8, 2, 2, 2], [10, 4], [4, 4], [1, 3], [12, 2, 2, 2, 2, 2]]
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 WIDTH = 620
-LABEL_LIMIT = 190
+LABEL_LIMIT = 215
 
 
 def altair() -> ModuleType:
@@ -49,7 +58,7 @@ def config() -> dict[str, Any]:
     text = {"labelFontSize": 11.5, "titleFontSize": 12, "labelColor": INK, "titleColor": QUIET}
     return {
         "font": FONT,
-        "background": "white",
+        "background": PAPER,
         "view": {"stroke": None, "continuousWidth": WIDTH, "continuousHeight": 300},
         "axis": text
         | {"titleFontWeight": "normal", "gridColor": GRID, "domainColor": FAINT, "tickColor": FAINT}
@@ -65,6 +74,15 @@ def config() -> dict[str, Any]:
 
 
 def halo(chart: Any, **style: Any) -> list[Any]:
-    """Return text on a white rim, which keeps lines out of the letters."""
-    rim = style | {"color": "white", "stroke": "white", "strokeWidth": 4, "strokeJoin": "round"}
+    """Return text on a rim of paper, which keeps lines out of the letters."""
+    rim = style | {"color": PAPER, "stroke": PAPER, "strokeWidth": 4, "strokeJoin": "round"}
     return [chart.mark_text(**rim), chart.mark_text(**style)]
+
+
+def on_page(spec: Any) -> Any:
+    """Return a specification whose colours follow the page, light or dark; data stay as they are."""
+    if isinstance(spec, dict):
+        return {key: entry if key == "values" else on_page(entry) for key, entry in spec.items()}
+    if isinstance(spec, list):
+        return [on_page(entry) for entry in spec]
+    return VARIABLES.get(spec, spec) if isinstance(spec, str) else spec

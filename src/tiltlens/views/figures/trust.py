@@ -6,11 +6,11 @@ from typing import Any
 
 from tiltlens.views.figures.figure import Figure, data, figure, nothing
 from tiltlens.views.figures.reading import Record, span
-from tiltlens.views.figures.theme import AUDITED, FAINT, INK, QUIET, WIDTH, altair
+from tiltlens.views.figures.theme import AUDITED, BAND, FAINT, INK, PAPER, QUIET, WIDTH, altair
 from tiltlens.views.figures.words import labels, versus
 from tiltlens.views.formats import short_number
 
-BAND = 0.1  # standard deviations
+WITHIN = 0.1  # standard deviations
 
 
 def calibration(comparison: Record) -> Figure:
@@ -35,7 +35,7 @@ def _diagonal(records: list[Record]) -> Any:
     y = alt.Y("observed:Q", title="observed log-ratio", scale=scale)
     line = alt.Chart(data([{"expected": end, "observed": end} for end in ends], "diagonal"))
     line = line.mark_line(color=QUIET, strokeDash=[5, 3]).encode(x=x, y=y)
-    dots = alt.Chart().mark_point(filled=True, size=100, color=AUDITED, opacity=1, stroke="white", strokeWidth=1)
+    dots = alt.Chart().mark_point(filled=True, size=100, color=AUDITED, opacity=1, stroke=PAPER, strokeWidth=1)
     dots = dots.encode(
         x=x,
         y=y,
@@ -64,14 +64,14 @@ def balance(comparison: Record) -> Figure:
         f"standard deviations, with two standard errors either way. Largest: {worst['label']}, {worst['text']}."
     )
     verdict = "adequate" if found["is_adequate"] else "inadequate"
-    note = f"the model is judged {verdict}; grey band: ±{BAND} standard deviations"
+    note = f"the model is judged {verdict}; grey band: ±{WITHIN} standard deviations"
     return figure(_mismatches(records), records, title, description, note)
 
 
 def _mismatch(one: Record, name: str) -> Record:
     value, se = one["difference"], one["se"]
     ends = (None, None) if value is None or se is None else (value - 2 * se, value + 2 * se)
-    side = "none" if value is None else "beyond the band" if abs(value) > BAND else "within the band"
+    side = "none" if value is None else "beyond the band" if abs(value) > WITHIN else "within the band"
     record = {"name": one["name"], "label": name, "difference": value, "se": se, "low": ends[0], "high": ends[1]}
     return record | {"side": side, "text": f"{short_number(value)} ± {short_number(None if se is None else 2 * se)}"}
 
@@ -80,10 +80,10 @@ def _mismatches(records: list[Record]) -> Any:
     alt = altair()
     y = alt.Y("label:N", sort=None, title=None, axis=alt.Axis(ticks=False, domain=False, grid=True))
     ends = [end for record in records for end in (record["low"], record["high"]) if end is not None]
-    reach = 1.05 * max([abs(end) for end in ends] + [1.5 * BAND])
+    reach = 1.05 * max([abs(end) for end in ends] + [1.5 * WITHIN])
     scale = alt.Scale(domain=[-reach, reach], nice=False)
     x = alt.X("difference:Q", title="difference left, in standard deviations (± 2 standard errors)", scale=scale)
-    band = alt.Chart(data([{"low": -BAND, "high": BAND}], "band")).mark_rect(color="#EEF0F2")
+    band = alt.Chart(data([{"low": -WITHIN, "high": WITHIN}], "band")).mark_rect(color=BAND)
     shape = alt.Shape(
         "side:N", scale=alt.Scale(domain=["within the band", "beyond the band"], range=["circle", "diamond"])
     )

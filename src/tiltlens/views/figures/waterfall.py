@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from tiltlens.views.figures.figure import Figure, figure, nothing
-from tiltlens.views.figures.reading import Record, features, means
-from tiltlens.views.figures.theme import INK, QUIET, WIDTH, altair
+from tiltlens.views.figures.reading import FULL, Record, features, means
+from tiltlens.views.figures.theme import HIGHER, INK, LOWER, QUIET, WIDTH, altair
 from tiltlens.views.figures.words import groups, labels, versus
-from tiltlens.views.formats import interval, percent, points
+from tiltlens.views.formats import interval, label, percent, points
 
 STRONGEST = 12
 ROOM = 66  # pixels right of the last bar, for its text, however narrow the page
 POINTS = "datum.value * 100"
-KINDS = {"raises": "#A63603", "lowers": "#08519C", "mean": INK}
+KINDS = {"raises": HIGHER, "lowers": LOWER, "mean": INK}
+NAME = 26  # letters of a step, the role of a group among them
 LEFT = "left between people alike in all features"
 NO_PARTS = "there are no Shapley values here, so no parts that add up; see what goes through each feature by itself"
 
@@ -21,7 +22,7 @@ NO_PARTS = "there are no Shapley values here, so no parts that add up; see what 
 def waterfall(comparison: Record) -> Figure:
     """Return the gap in points: the reference mean, what each feature adds (Shapley), the rest, the audited mean."""
     rows = features(comparison, None)
-    title = f"What the gap of {points(comparison['gap']['value'])} points is made of"
+    title = f"What the difference of {points(comparison['gap']['value'])} points is made of"
     if not rows:
         return nothing(title, "there are no features")
     if all(row["gap_shapley"] is None for row in rows):
@@ -35,7 +36,7 @@ def waterfall(comparison: Record) -> Figure:
         f"{versus(comparison)}. Steps from the reference group's mean score, {percent(reference)}, to the audited "
         f"group's, {percent(audited)}, in points (hundredths of the score): {parts}."
     )
-    note = "Shapley values, in points (hundredths of the score)"
+    note = "each part with all features taken together (Shapley value), in percentage points"
     ends = "lines: intervals" if any(record["low"] is not None for record in records) else ""
     return figure(_drawn(_labelled(records)), _labelled(records), title, description, note, ends)
 
@@ -88,13 +89,13 @@ def _mean(name: str, value: float) -> Record:
 
 def _labelled(records: list[Record]) -> list[Record]:
     """Return the steps with labels that can be told apart, each knowing the next."""
-    texts = labels(record["feature"] for record in records)
+    texts = labels((record["feature"] for record in records), NAME)
     lines = {"remainder": LEFT.replace(" alike", "\nalike")}  # in two lines, for want of room
     shown = [lines.get(record["role"], text) for record, text in zip(records, texts, strict=True)]
     after = [*shown[1:], shown[-1]]
     return [
-        record | {"name": name, "label": a, "next": b}
-        for record, name, a, b in zip(records, texts, shown, after, strict=True)
+        record | {"full": label(record["feature"], FULL), "label": a, "next": b}
+        for record, a, b in zip(records, shown, after, strict=True)
     ]
 
 
@@ -104,7 +105,7 @@ def _drawn(records: list[Record]) -> Any:
     ends = [record[name] for record in records for name in names if record[name] is not None]
     reach = max(ends) - min(ends) or 0.01
     domain = [min(ends) - 0.06 * reach, max(ends) + 0.02 * reach]
-    axis = alt.Axis(labelLimit=230, ticks=False, domain=False, labelExpr="split(datum.label, '\\n')")
+    axis = alt.Axis(labelLimit=190, ticks=False, domain=False, labelExpr="split(datum.label, '\\n')")
     y = alt.Y("label:N", sort=None, title=None, axis=axis)
     x = alt.X(
         "start:Q",
@@ -114,7 +115,7 @@ def _drawn(records: list[Record]) -> Any:
     )
     colour = alt.Color("kind:N", scale=alt.Scale(domain=list(KINDS), range=list(KINDS.values())), legend=None)
     tooltip = [
-        alt.Tooltip("name:N", title="step"),
+        alt.Tooltip("full:N", title="step"),
         alt.Tooltip("text:N", title="points"),
         alt.Tooltip("range:N", title="interval"),
     ]

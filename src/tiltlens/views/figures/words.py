@@ -5,24 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tiltlens.views.formats import LONGEST, label
+from tiltlens.views.formats import label
 
-GROUP = 24
+GROUP = 26  # letters of a group, beside its role
+DRAWN = 28  # letters beside a row of a figure
 
 
-def labels(names: Iterable[Any], longest: int = LONGEST) -> list[str]:
+def labels(names: Iterable[Any], longest: int = DRAWN) -> list[str]:
     """Return names that can be drawn and told apart."""
     texts = [label(name, longest) or "(empty)" for name in names]
-    used, taken = set(texts), set[str]()  # a number must not make a text that another name has already
+    used, taken = {_seen(text) for text in texts}, set[str]()  # a number must not make what another name is already
     found = []
     for text in texts:
         candidate, count = text, 1
-        while candidate in taken or (count > 1 and candidate in used):
+        while _seen(candidate) in taken or (count > 1 and _seen(candidate) in used):
             count += 1
             candidate = f"{text} ({count})"
-        taken.add(candidate)
+        taken.add(_seen(candidate))
         found.append(candidate)
     return found
+
+
+def _seen(text: str) -> str:
+    """Return what a reader sees: a page joins spaces."""
+    return " ".join(text.split())
 
 
 def groups(comparison: dict[str, Any]) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from tiltlens.views.figures.distributions import HIDDEN
 from tiltlens.views.figures.reading import dial_place
 from tiltlens.views.figures.theme import altair, vl_convert
 from tiltlens.views.json_file import Target, check_target, write_text
+from tiltlens.views.names import named
 from tiltlens.views.ratios import against_four_fifths, is_of_decisions, ratio_name
 from tiltlens.views.report import sections, words
 from tiltlens.views.verdicts import verdict_of
@@ -64,10 +65,16 @@ def _check_name(target: Target) -> None:
 
 def page(summary: dict[str, Any]) -> str:
     """Return the report as one HTML text, the widest gaps first."""
-    summary = sections.by_gap(summary)
+    summary = sections.by_gap(named(summary))
     comparisons = [sections.section(summary, place, name) for place, name in enumerate(summary["comparisons"])]
     overview = sections.overview(summary)
-    data = _data(summary, [overview, *(drawing for one in comparisons for drawing in one.drawings.values())])
+    data = _data(
+        summary,
+        [
+            *([overview] if len(comparisons) > 1 else []),
+            *(drawing for one in comparisons for drawing in one.drawings.values()),
+        ],
+    )
     scripts = [str(vl_convert().javascript_bundle()), _own("page.js")]  # Vega, which draws, and our own
     text: str = (
         _environment()

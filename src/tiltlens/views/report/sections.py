@@ -9,13 +9,33 @@ import polars as pl
 
 from tiltlens.views import figures
 from tiltlens.views.figures import Figure
-from tiltlens.views.figures.reading import dial_place
-from tiltlens.views.formats import label
+from tiltlens.views.figures.reading import FULL, dial_place, features
+from tiltlens.views.figures.theme import on_page
+from tiltlens.views.figures.words import labels
+from tiltlens.views.formats import LONGEST, label
 from tiltlens.views.report import words
 
 FIRST = 5  # features of the first screen
 PICTURED = 8  # groups with pictures, profiles and a dial: the page must stay small
 DIAL_ROWS = 25  # features whose shares follow the dial
+SHORT = 40  # letters of a feature beside the dial
+HELPERS = [
+    "label",
+    "full",
+    "zero",
+    "side",
+    "said",
+    "sign",
+    "name",
+    "dx",
+    "dy",
+    "align",
+    "middle",
+    "far",
+    "next",
+    "start",
+]
+HELPERS += ["end", "reach_low", "reach_high", "height", "withheld"]  # columns that only place marks
 CORRECTION = (
     "Histogram of the correction function over the audited group, at the position of the dial. Profiles right of 0 are "
     "under-represented among them, those left of 0 over-represented."
@@ -31,15 +51,16 @@ class Drawing:
     note: str
     description: str
     spec: dict[str, Any]
-    table: pl.DataFrame
+    table: pl.DataFrame | None  # nothing where a table beside the figure has its numbers
     table_note: str = ""
 
     @classmethod
     def of(cls, element: str, figure: Figure) -> Drawing:
         """Return a figure that fills its column."""
-        spec = figure.spec(width="container") | {"background": "transparent"}
+        spec = on_page(figure.spec(width="container") | {"background": "transparent"})
         heading = spec.pop("title")
-        return cls(element, figure.title, heading.get("subtitle", ""), figure.description, spec, figure.table)
+        table = figure.table.drop(HELPERS, strict=False)
+        return cls(element, figure.title, heading.get("subtitle", ""), figure.description, spec, table)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,12 +78,13 @@ class Section:
 
 def overview(summary: dict[str, Any]) -> Drawing:
     """Return the picture of all groups together."""
-    return Drawing.of("rates", figures.rates(summary))
+    return replace(Drawing.of("rates", figures.rates(summary)), table=None)
 
 
 def section(summary: dict[str, Any], place: int, name: str) -> Section:
     """Return the part of the page about one audited group; beyond the first few groups, without pictures."""
     c, settings = summary["comparisons"][name], summary["settings"]
+    c = c | {"proxies": features(c, None, LONGEST)}
     drawings = _drawings(c, place, settings) if place < PICTURED else {}
     return Section(
         place, name, c, words.found_words(summary, c), words.sure_words(c), words.trust(summary, c), drawings
@@ -72,13 +94,14 @@ def section(summary: dict[str, Any], place: int, name: str) -> Section:
 def _drawings(c: dict[str, Any], place: int, settings: dict[str, Any]) -> dict[str, Drawing]:
     position = dial_place(c)
     limit = settings["materiality"]
-    drawn = {"first": figures.features(c, limit, FIRST)} if place == 0 else {}
-    drawn |= {
+    told = {"map": figures.proxy_map(c, limit), "shares": figures.shares(c)}  # their numbers stand in a table beside
+    if place == 0:
+        told["first"] = figures.features(c, limit, FIRST)
+    if place > 0 or len(c["proxies"]) > FIRST:
+        told["features"] = figures.features(c, limit)
+    drawn = {
         "outputs": figures.outputs(c),
-        "features": figures.features(c, limit),
         "waterfall": figures.waterfall(c),
-        "map": figures.proxy_map(c, limit),
-        "shares": figures.shares(c),
         "ways": figures.ways(c),
         "correction": figures.correction_distribution(c, position),
         "overlap": figures.overlap(c),
@@ -89,7 +112,8 @@ def _drawings(c: dict[str, Any], place: int, settings: dict[str, Any]) -> dict[s
     drawings = {key: Drawing.of(f"{key}-{place}", figure) for key, figure in drawn.items()}
     at = c["bins"]["dial"][position]["position"]
     turning = replace(drawings["correction"], note="", table_note=f"at the dial's first position, {at:.2f}")
-    return drawings | {"correction": replace(turning, description=CORRECTION)}
+    beside = {key: replace(Drawing.of(f"{key}-{place}", figure), table=None) for key, figure in told.items()}
+    return beside | drawings | {"correction": replace(turning, description=CORRECTION)}
 
 
 def by_gap(summary: dict[str, Any]) -> dict[str, Any]:
@@ -104,7 +128,7 @@ def moving(c: dict[str, Any]) -> dict[str, Any]:
     return {
         "dial": c["bins"]["dial"],
         "correction": c["bins"]["correction"],
-        "features": [_feature(c, row) | {"shares": shares.get(row["feature"])} for row in c["proxies"]],
+        "features": [_feature(c, row) | {"shares": shares.get(row["feature"])} for row in features(c, None, SHORT)],
     }
 
 
@@ -122,11 +146,13 @@ def _feature(c: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     profile = c["bins"]["profiles"][row["feature"]]
     unused = {"correction", "scores"}
     values = [{key: entry for key, entry in value.items() if key not in unused} for value in profile["values"]]
-    for value, full in zip(values, profile["values"], strict=True):
-        value["value"] = label(full["value"], 100)
+    texts = labels((value["value"] for value in values), 100)
+    for value, full, text in zip(values, profile["values"], texts, strict=True):
+        value["value"] = text
         value["means"] = None if full["scores"] is None else [full["log_odds"], *full["scores"]]
     return {
-        "name": label(row["feature"], 200),
+        "name": label(row["feature"], FULL),
+        "label": row["label"],
         "direction": label(row["direction"], 400),
         "notes": label(row["notes"], 400),
         "reason": label(row["reason"], 400),

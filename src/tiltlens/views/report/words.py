@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -23,6 +24,9 @@ from tiltlens.views.verdicts import EVIDENCE, NOTHING, OPEN, PROXY, THE_GROUP, V
 
 MOST_NAMED = 6
 HEADLINED = 3  # features that the first sentence names
+SHORT = 40  # letters of a name in the first sentences
+FEW = 3  # features whose notes stand beside each
+OVERLAP = "Features overlap: these do not add up."
 
 DOES_NOT_SHOW = (
     "It shows associations under this one model and these data. It shows no cause, and is no verdict on a model, a "
@@ -86,7 +90,7 @@ def headline(summary: dict[str, Any], c: dict[str, Any]) -> list[str]:
 
 def _numbers(summary: dict[str, Any], c: dict[str, Any]) -> str:
     audited, reference = means(c)
-    who, other, gap = label(c["audited"]), label(c["reference"]), c["gap"]
+    who, other, gap = label(c["audited"], SHORT), label(c["reference"], SHORT), c["gap"]
     is_low = label(summary["favourable"]) == "0" and isinstance(c["output"]["audited"], int | float)
     if is_of_decisions(summary):
         what = "Decision 1" if is_low or label(summary["favourable"]) == "1" else f"“{label(summary['favourable'])}”"
@@ -95,11 +99,10 @@ def _numbers(summary: dict[str, Any], c: dict[str, Any]) -> str:
         start = f"The mean score of {who} is {percent(audited)}, that of {other} {percent(reference)}"
     if gap["low"] is not None and gap["low"] <= 0 <= gap["high"]:
         return f"{start}: these data cannot tell whether the two differ."
-    more = "more" if is_of_decisions(summary) else "higher"
-    less = "less" if is_of_decisions(summary) else "lower"
+    more, less = ("more often", "less often") if is_of_decisions(summary) else ("higher", "lower")
     thing = "decision 0" if is_of_decisions(summary) else "a low score"
     wanted = f", where {thing} is what a person wants" if is_low else ""
-    return f"{start}: {size(gap['value'])} points {more if gap['value'] > 0 else less}{wanted}."
+    return f"{start}: {size(gap['value'])} percentage points {more if gap['value'] > 0 else less}{wanted}."
 
 
 def _carriers(c: dict[str, Any]) -> Iterator[str]:
@@ -108,7 +111,7 @@ def _carriers(c: dict[str, Any]) -> Iterator[str]:
         return
     for row in rows:
         if verdict_of(row).kind == THE_GROUP:
-            yield f"Among the features is the group itself: {label(row['feature'], 40)}."
+            yield f"Among the features is the group itself: {label(row['feature'], SHORT)}."
             break
     found = [row for row in rows if verdict_of(row).kind == EVIDENCE and row["gap"] is not None]
     gap = c["gap"]
@@ -119,7 +122,7 @@ def _carriers(c: dict[str, Any]) -> Iterator[str]:
     with_it = [row for row in found if (_strongest(row) > 0) == is_up]
     against = [row for row in found if (_strongest(row) > 0) != is_up]
     if with_it:
-        yield f"What carries most of it, in points: {_pointed(with_it)}."
+        yield f"What carries it, strongest first, in points: {_pointed(with_it)}. {OVERLAP}"
     if against:
         yield f"What works against it, in points: {_pointed(against)}."
     if not found:
@@ -133,7 +136,7 @@ def _strongest(row: dict[str, Any]) -> float:
 
 
 def _pointed(rows: list[dict[str, Any]]) -> str:
-    parts = [f"{label(row['feature'], 40)} ({points(_strongest(row))})" for row in rows[:HEADLINED]]
+    parts = [f"{label(row['feature'], SHORT)} ({points(_strongest(row))})" for row in rows[:HEADLINED]]
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
@@ -147,16 +150,17 @@ class Tile(NamedTuple):
 
 def tiles(summary: dict[str, Any], c: dict[str, Any]) -> list[Tile]:
     """Return the numbers of the first screen: both rates, their ratio, people affected."""
-    who, other, rates = label(c["audited"]), label(c["reference"]), c["favourable_rates"]
+    who, other, rates = label(c["audited"], SHORT), label(c["reference"], SHORT), c["favourable_rates"]
     both = f"{percent(rates['audited']['value'])} · {percent(rates['reference']['value'])}"
-    found = [Tile("favourable rate", both, f"{who} · {other}")]
+    name = "favourable rate" if is_of_decisions(summary) else "predicted favourable rate"
+    found = [Tile(name, both, f"{who} · {other}; favourable: {favourable_words(summary)}")]
     adverse = c["adverse_impact_ratio"]
     if is_of_decisions(summary) and adverse is not None:
         found.append(
             Tile("adverse impact ratio", ratio(adverse["value"]), _noted(adverse, against_four_fifths(adverse)))
         )
     elif not is_of_decisions(summary) and c["impact_ratio"] is not None:
-        note = _noted(c["impact_ratio"], "of the favourable rates, audited ÷ reference")
+        note = _noted(c["impact_ratio"], f"of the predicted favourable rates, {who} ÷ {other}")
         found.append(Tile("ratio of mean scores", ratio(c["impact_ratio"]["value"]), note))
     return [*found, _affected(c)]
 
@@ -166,9 +170,9 @@ def _noted(found: dict[str, Any], words: str) -> str:
 
 
 def _affected(c: dict[str, Any]) -> Tile:
-    found, who, other = c["shortfall"], label(c["audited"]), label(c["reference"])
+    found, who, other = c["shortfall"], label(c["audited"], SHORT), label(c["reference"], SHORT)
     is_more = found["value"] < 0
-    what = f"{'fewer' if is_more else 'more'} {who} would have the favourable outcome at the rate of {other}"
+    what = f"{'fewer' if is_more else 'more'} of {who} would have the favourable outcome at the rate of {other}"
     ends = (found["low"], found["high"])
     if ends[0] is not None and ends[1] is not None:
         low, high = sorted((-ends[0], -ends[1])) if is_more else ends
@@ -201,8 +205,12 @@ def trust(summary: dict[str, Any], c: dict[str, Any]) -> list[Doubt]:
     unsettled = sum(verdict_of(row).kind == OPEN for row in rows)
     lines += [Doubt(f"{unsettled} of {len(rows)} features not settled", True)] if unsettled else []
     noted = sum(bool(row["notes"]) for row in rows)
-    lines += [Doubt(f"{noted} of {len(rows)} features pooled, cut into bins or left out", False)] if noted else []
-    lines += [Doubt(f"{len(c['notes'])} to know, below", True)] if c["notes"] else []
+    lines += [Doubt(f"notes on {noted} of {len(rows)} features", False)] if noted else []
+    lines += (
+        [Doubt(f"{len(c['notes'])} note{'s' if len(c['notes']) > 1 else ''} to read, below", True)]
+        if c["notes"]
+        else []
+    )
     if not summary["provenance"]["stated"]:
         lines.append(Doubt("nothing stated of data and model", True, False))
     return lines
@@ -213,7 +221,13 @@ def strongest_words(c: dict[str, Any]) -> str:
     if not c["proxies"]:
         return "–"
     row = c["proxies"][0]
-    return f"{label(row['feature'], 40)}: {points(row['gap'])}, {row['verdict']}"
+    return f"{label(row['feature'], SHORT)}: {points(row['gap'])}, {row['verdict']}"
+
+
+def common_notes(c: dict[str, Any]) -> dict[str, int]:
+    """Return the notes that many features share, with how many: said once, below their table."""
+    given = Counter(row["notes"] for row in c["proxies"] if row["notes"])
+    return {note: times for note, times in given.items() if times > FEW}
 
 
 def audited_words(summary: dict[str, Any]) -> list[str]:
@@ -286,8 +300,9 @@ def _rates(summary: dict[str, Any], c: dict[str, Any]) -> Iterator[str]:
     if found is None:
         return
     ends = "" if found["low"] is None else f" (interval {interval(found['low'], found['high'], percent)})"
+    verb = "is" if is_of_decisions(summary) else "is predicted to be"
     yield (
-        f"The favourable outcome is {percent(found['value'])} as frequent among {label(c['audited'])} as among "
+        f"The favourable outcome {verb} {percent(found['value'])} as frequent among {label(c['audited'])} as among "
         f"{label(c['reference'])}{ends}: {percent(rates['audited']['value'])} against "
         f"{percent(rates['reference']['value'])}."
     )
@@ -310,7 +325,7 @@ def _features(c: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]:
 
 
 def _named(rows: list[dict[str, Any]], has_points: bool) -> str:
-    names = [label(row["feature"], 40) for row in rows[:MOST_NAMED]]
+    names = [label(row["feature"], SHORT) for row in rows[:MOST_NAMED]]
     if has_points:
         names = [f"{name} ({points(row['gap'])} points)" for name, row in zip(names, rows, strict=False)]
     rest = f" and {len(rows) - MOST_NAMED} more" if len(rows) > MOST_NAMED else ""

@@ -56,7 +56,7 @@
     const body = section.querySelector(".dial-shares tbody");
     body?.replaceChildren(...part.features.filter((feature) => feature.shares).map((feature) => {
       const [value, low, high] = feature.shares[position];
-      const name = make("bdi"); name.textContent = [...feature.name].length > 40 ? `${[...feature.name].slice(0, 39).join("")}…` : feature.name;
+      const name = make("bdi", { title: feature.name }, feature.label);
       return make("tr", {},
         make("th", { scope: "row" }, name),
         make("td", { "data-value": value }, low === 0 && high === 1 ? "not determined" : percent(value)),
@@ -153,11 +153,26 @@
     fold.querySelector(".folder").addEventListener("click", () => unfold(fold, !fold.classList.contains("open")));
   const unfoldTarget = () => {
     const target = document.getElementById(location.hash.slice(1));
-    const fold = target?.matches("section.comparison") ? target.querySelector(".fold") : null;
-    if (fold) unfold(fold, true);
+    if (target?.matches(".fold")) unfold(target, true);
   };
   window.addEventListener("hashchange", unfoldTarget);
   unfoldTarget();
+
+  // The part of the page that is being read is marked in the contents.
+  const links = new Map([...document.querySelectorAll("nav a")].map((link) => [link.hash.slice(1), link]));
+  const reading = new IntersectionObserver((entries) => {
+    for (const entry of entries) if (entry.isIntersecting)
+      for (const [id, link] of links) link.setAttribute("aria-current", id === entry.target.id);
+  }, { rootMargin: "-20% 0px -79% 0px" });
+  for (const id of links.keys()) reading.observe(document.getElementById(id));
+
+  // Paper has no click: what is closed is open there, and closed again on the screen.
+  const onPaper = (isPrinted) => {
+    for (const one of document.querySelectorAll(isPrinted ? "details:not([open])" : "details.printed")) {
+      one.open = isPrinted; one.classList.toggle("printed", isPrinted);
+    }
+  };
+  matchMedia("print").addEventListener("change", (event) => onPaper(event.matches));
 
   // What is wider than its frame says so.
   const cue = () => {
@@ -192,7 +207,8 @@
     });
   }
   drawNext([...document.querySelectorAll(".drawing")]);
-  window.addEventListener("beforeprint", drawAll);
+  window.addEventListener("beforeprint", () => { onPaper(true); drawAll(); });
+  window.addEventListener("afterprint", () => onPaper(false));
   // For tests, and for readers with a console: the shares that a histogram shows.
   window.tiltlens = { drawn: (id) => views[id].data("table").map((row) => row.share) };
 })();
