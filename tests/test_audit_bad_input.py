@@ -100,6 +100,11 @@ MISTAKES = {
         "`scores` must be known for some rows",
         "check the column",
     ),
+    "5,000 features": (
+        {"data": people().with_columns(pl.lit(0.5).alias(f"x{number}") for number in range(5_000)), "features": None},
+        "`features` must be at most 500 columns, got 5,006.",
+        "list those that the model sees with `features`, or leave others out with `exclude`.",
+    ),
     "text as scores": (
         {"scores": "city"},
         "`scores` must be numbers, or decisions in two words, got 'East', 'North', 'Süd'.",

@@ -193,6 +193,8 @@ FEW_JOINT_VALUES = 64  # of a feature, for its joint cells to be few
 TREE_BINS = 62  # of a numeric feature, for trees on what a ridge regression leaves
 PEEKED_ROWS = 5_000  # that tell whether a feature has few values
 CELL_MEAN_ROWS = 10  # for each joint cell, on average, for cell means to be used
+# models.roles
+MOST_FEATURES = 500  # of an audit: with 20,000 rows minutes and 3 GiB; the regressions have room for a column of each
 # models.scores
 SCORE_ROUNDING = 1e-5  # single-precision probabilities miss 0, 1 and a sum of 1 by less
 

@@ -14,6 +14,7 @@ import polars as pl
 from tiltlens.engines.columns import check_index, column_of_values
 from tiltlens.engines.messages import check_columns, listed, shown
 from tiltlens.errors import DataError
+from tiltlens.limits import MOST_FEATURES
 from tiltlens.models.groups import JOINT, group_columns
 from tiltlens.models.scores import check_one_of_two, given_matrix, model_matrix, score_columns
 
@@ -160,6 +161,11 @@ def feature_names(
         raise DataError(
             "`features` must name at least one column, got none.",
             f"the columns are {listed(names)}; those used as group, score or weight are no features.",
+        )
+    if len(chosen) > MOST_FEATURES:
+        raise DataError(
+            f"`features` must be at most {MOST_FEATURES} columns, got {len(chosen):,}.",
+            "list those that the model sees with `features`, or leave others out with `exclude`.",
         )
     return chosen
 
