@@ -9,6 +9,8 @@ import click
 import pytest
 from tests.command import MAIN, invoked, tiltlens
 
+from tiltlens.cli import main
+
 
 def test_demo_prints_question_numbers_table_and_caveats():
     result = tiltlens("demo")
@@ -82,3 +84,10 @@ def test_an_interruption_says_so_from_the_first_moment_on(moment, tmp_path, monk
     monkeypatch.setattr(click.Command, moment, interrupted)
     result = invoked("demo", cwd=tmp_path)
     assert (result.returncode, result.stderr) == (130, "Error: interrupted; nothing was written.\n")
+
+
+def test_every_option_says_what_it_is_and_no_command_is_cut_short():
+    for command in main.commands.values():
+        assert "..." not in command.get_short_help_str(60)
+        for option in command.params:
+            assert isinstance(option, click.Argument) or option.help, (command.name, option.name)

@@ -90,7 +90,7 @@ def demo(json_target: str | None, report: str | None) -> None:
 
     from tiltlens.demo import paper_experiment
     from tiltlens.views.json_file import write_json
-    from tiltlens.views.terminal import print_demo
+    from tiltlens.views.terminal import WIDEST, print_demo
 
     _check_targets(json_target, report)
     summary = paper_experiment()
@@ -99,49 +99,79 @@ def demo(json_target: str | None, report: str | None) -> None:
     if report is not None:
         _report(summary["cross_fitted"], report)
     if json_target != "-":
-        print_demo(summary, Console(width=min(Console().width, 110)))
+        print_demo(summary, Console(width=min(Console().width, WIDEST)))
 
 
 @main.command()
 @click.argument("data", nargs=-1, required=True)
-@click.option("--group", required=True, multiple=True, metavar="COLUMN", help="Sensitive attribute; repeat to cross.")
+@click.option(
+    "--group", required=True, multiple=True, metavar="COLUMN", help="Who people are, e.g. sex; repeat to cross."
+)
 @click.option("--reference", metavar="VALUE", help="Group that others are compared with. Default: the largest.")
 @click.option("--audited", multiple=True, metavar="VALUE", help="Group to audit; repeat for more. Default: all others.")
-@click.option("--scores", multiple=True, metavar="COLUMN", help="Probabilities of the model; repeat for K classes.")
-@click.option("--outcome", metavar="COLUMN", help="No model: train the paper's logistic models on this outcome.")
-@click.option("--favourable", default="high", show_default=True, help="Outcome a person wants: high, low or a class.")
-@click.option("--threshold", type=float, help="Cut on the score that makes decisions.")
-@click.option("--features", multiple=True, metavar="COLUMN", help="Repeat or separate by commas. Default: all others.")
-@click.option("--exclude", multiple=True, metavar="COLUMN", help="No feature: labels, old scores, row numbers. Repeat.")
-@click.option("--membership", metavar="COLUMN", help="P(audited | x), used as it is.")
-@click.option("--weights", metavar="COLUMN", help="Row weights.")
+@click.option(
+    "--scores",
+    multiple=True,
+    metavar="COLUMN",
+    help="The model's probabilities from 0 to 1, or decisions: 0 and 1, or two words. Repeat for several classes.",
+)
+@click.option(
+    "--outcome", metavar="COLUMN", help="Instead of scores: train a logistic model, not yours, on this outcome."
+)
+@click.option(
+    "--favourable",
+    default="high",
+    show_default=True,
+    metavar="OUTCOME",
+    help="What a person wants: high or low where outcomes are 0 and 1, else its name, e.g. approved.",
+)
+@click.option("--threshold", type=float, help="Score from which on the decision is 1: for rates of decisions.")
+@click.option(
+    "--features",
+    multiple=True,
+    metavar="COLUMN",
+    help="Inputs of the model; repeat, or use commas. Default: all others.",
+)
+@click.option("--exclude", multiple=True, metavar="COLUMN", help="No input: labels, old scores, row numbers. Repeat.")
+@click.option("--membership", metavar="COLUMN", help="Probability of being in the audited group. Default: estimated.")
+@click.option("--weights", metavar="COLUMN", help="How many people a row stands for.")
 @click.option("--given", multiple=True, metavar="COLUMN=VALUE", help="Only rows with this value, e.g. repaid=1.")
 @NA
-@click.option("--input-weight", type=float, default=1.0, show_default=True, help="Weight of aligning inputs.")
-@click.option("--output-weight", type=float, default=1.0, show_default=True, help="Weight of aligning outputs.")
-@click.option("--confidence", type=float, default=0.95, show_default=True, help="Of every interval.")
-@click.option("--materiality", type=float, default=0.005, show_default=True, help="Points of the score that matter.")
+@click.option("--input-weight", type=float, default=1.0, show_default=True, help="Of aligning inputs, the paper's λ2.")
 @click.option(
-    "--folds", type=int, default=5, show_default=True, help="Of the cross-fit; 0: the paper's plug-in values."
+    "--output-weight", type=float, default=1.0, show_default=True, help="Of aligning outputs, the paper's λ4."
 )
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--sample-rows", type=int, default=500_000, show_default=True, help="Rows that models are fitted on.")
+@click.option("--confidence", type=float, default=0.95, show_default=True, help="Of every interval.")
+@click.option(
+    "--materiality", type=float, default=0.005, show_default=True, help="Smallest difference of scores that counts."
+)
+@click.option(
+    "--folds", type=int, default=5, show_default=True, help="5; or 0: the paper's plug-in values, without intervals."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same numbers.")
+@click.option(
+    "--sample-rows", type=int, default=500_000, show_default=True, help="Rows, at most, that models are fitted on."
+)
 @click.option("--json", "json_target", metavar="FILE", help="Also write every number as JSON; '-' is standard output.")
 @click.option("--report", "report", metavar="FILE.html", help="Also write the report, one page for people.")
-@click.option("--state", "stated", multiple=True, metavar="NAME=TEXT", help='For the report, e.g. "model=credit 3.1".')
+@click.option(
+    "--state", "stated", multiple=True, metavar="NAME=TEXT", help='For readers, e.g. "model=credit 3.1". Repeat.'
+)
 @click.option(
     "--fail-if",
     "conditions",
     multiple=True,
     metavar="CONDITION",
-    help="Exit with 1, e.g. adverse_impact_ratio<0.8, or too_small>0: groups too small to compare. Repeat for more.",
+    help='Exit with 1 where it holds, in quotes: "adverse_impact_ratio<0.8", "proxies>0", or "too_small>0" for groups '
+    "too small to compare. Repeat for more.",
 )
 def audit(
     data: tuple[str, ...], json_target: str | None, report: str | None, conditions: tuple[str, ...], **options: Any
 ) -> None:
-    """Audit a model's scores in DATA: .csv or .parquet files, a quoted pattern of them, or a folder.
+    """Audit a model's scores or decisions.
 
-    Rows need not fit in memory: sums are over all of them, models are fitted on a sample.
+    DATA: .csv or .parquet files, a quoted pattern of them, or a folder. Rows need not fit in memory: rates and the gap
+    come from all of them, models are fitted on a sample.
 
     Exit codes: 0 done, 1 a --fail-if condition holds, 2 a mistake in the arguments or the data.
     """
@@ -149,7 +179,7 @@ def audit(
 
     from tiltlens.gates import gate
     from tiltlens.views.json_file import write_json
-    from tiltlens.views.terminal import print_audit, printable, progress_bar
+    from tiltlens.views.terminal import WIDEST, print_audit, printable, progress_bar
 
     gates = [gate(condition) for condition in conditions]
     _check_targets(json_target, report)
@@ -164,7 +194,7 @@ def audit(
     if report is not None:
         _report(summary, report)
     if json_target != "-":
-        print_audit(summary, Console(width=min(Console().width, 110)))
+        print_audit(summary, Console(width=min(Console().width, WIDEST)))
     unjudged = [sentence for one in gates if (sentence := one.unjudged(result)) is not None]
     for sentence in (*fired, *unjudged):
         click.echo(f"Gate: {printable(sentence)}.", err=True)
@@ -175,18 +205,30 @@ def audit(
 @main.command()
 @click.argument("data", nargs=-1, required=True)
 @click.option("--rule", "name", required=True, metavar="RULE", help="four-fifths or nyc-local-law-144.")
-@click.option("--group", required=True, multiple=True, metavar="COLUMN", help="Who people are; repeat to cross too.")
-@click.option("--selected", metavar="COLUMN", help="Decisions, 0 or 1.")
+@click.option(
+    "--group", required=True, multiple=True, metavar="COLUMN", help="Who people are, e.g. sex; repeat to cross too."
+)
+@click.option("--selected", metavar="COLUMN", help="Decisions: 0 and 1, or two words.")
 @click.option("--scores", metavar="COLUMN", help="Scores on any scale: the rate is the share above their median.")
-@click.option("--favourable", default="high", show_default=True, help="What a person wants: high or low.")
+@click.option(
+    "--favourable",
+    default="high",
+    show_default=True,
+    metavar="OUTCOME",
+    help="What a person wants: high or low, or of two words the one, e.g. hired.",
+)
 @click.option("--threshold", type=float, help="Impact ratios below it are pointed out. Default: the rule's.")
 @click.option("--smallest-share", type=float, help="Groups with less of the data have no ratio. Default: the rule's.")
 @NA
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Of every interval.")
 @click.option("--json", "json_target", metavar="FILE", help="Also write every number as JSON; '-' is standard output.")
-@click.option("--state", "stated", multiple=True, metavar="NAME=TEXT", help='For the reader, e.g. "data window=2024".')
+@click.option(
+    "--state", "stated", multiple=True, metavar="NAME=TEXT", help='For readers, e.g. "data window=2024". Repeat.'
+)
 def rule(data: tuple[str, ...], name: str, json_target: str | None, stated: tuple[str, ...], **options: Any) -> None:
-    """Make the tables that a published rule describes from DATA: .csv or .parquet files, a pattern, or a folder.
+    """Make the tables that a published rule describes.
+
+    DATA: .csv or .parquet files, a quoted pattern of them, or a folder. One of --selected and --scores is needed.
 
     Exit codes: 0 done, 2 a mistake in the arguments or the data. The tables decide nothing, so there is no other.
     """
@@ -194,7 +236,7 @@ def rule(data: tuple[str, ...], name: str, json_target: str | None, stated: tupl
 
     from tiltlens.rules.tables import rule_tables
     from tiltlens.views.json_file import write_json
-    from tiltlens.views.terminal import print_rule_tables
+    from tiltlens.views.terminal import WIDEST, print_rule_tables
 
     _check_targets(json_target)
     provenance = _pairs("--state", "NAME=TEXT", stated, '"data window=2024"')
@@ -203,7 +245,7 @@ def rule(data: tuple[str, ...], name: str, json_target: str | None, stated: tupl
     if json_target is not None:
         write_json(summary, json_target)
     if json_target != "-":
-        print_rule_tables(summary, Console(width=min(Console().width, 110)))
+        print_rule_tables(summary, Console(width=min(Console().width, WIDEST)))
 
 
 def _check_targets(json_target: str | None, report: str | None = None) -> None:
