@@ -98,6 +98,7 @@ class World:
     noise: int = 1
     audited: float = 0.4
     threshold: float | None = None
+    is_drawn: bool = False  # the outputs are decisions, drawn with the score as their chance
     left_out: tuple[str, ...] = ()  # quantities whose truth is not what is estimated
     idle: tuple[str, ...] = ()  # features that carry nothing although the score or the group knows them
 
@@ -120,6 +121,8 @@ class World:
         for block in self.blocks:
             drawn |= block.draw(s, rng)
         columns = {"group": np.where(s, "a", "b"), "score": self.score(drawn, s)}
+        if self.is_drawn:
+            columns["score"] = (rng.random(size) < columns["score"]).astype(np.float64)
         texts = {name for block in self.blocks if block.is_text for name in block.names}
         for name, values in drawn.items():
             columns[name] = np.char.add("level ", values.astype(str)) if name in texts else values
@@ -307,6 +310,25 @@ def _worlds() -> list[World]:
             threshold=0.5,
             noise=1,
             idle=("neutral",),
+        ),
+        World(
+            "drawn",
+            (normal("ignored", 0.9), proxy, neutral),
+            _linear,
+            3_000,
+            is_drawn=True,
+            left_out=("descent_rate", "share"),
+            idle=("ignored", "neutral"),
+        ),
+        World(
+            "40-drawn",
+            (proxy, neutral, normal("ignored", 0.5), many),
+            lambda at, s: expit(-0.3 + 0.5 * at["proxy"] + 0.4 * at["neutral"] - 0.2 * at["region"]),
+            3_000,
+            noise=36,
+            is_drawn=True,
+            left_out=("descent_rate", "share"),
+            idle=("neutral", "ignored"),
         ),
         World("few-rows", (proxy, neutral), _linear, 400, noise=2, idle=("neutral",)),
     ]

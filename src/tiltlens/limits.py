@@ -63,6 +63,14 @@ FEWEST_DEGREES = 4.0  # of freedom that a standard error is taken to have
 SMALLEST_SHARE = 1e-12  # outcome probabilities below this are taken as 0
 PERMUTED_ROWS = 5_000  # beyond this many rows the permutation law is its normal limit to three digits
 
+# estimators.penalties
+START_PENALTY = 100.0  # rows: a ridge penalty to begin with
+LEAST_PENALTY = 0.1  # rows: the regression stays defined
+MOST_PENALTY = 1e6  # variances of a column: it is as good as left out
+ALONE_ROUNDS = 10  # steps of the fixed point of one block
+TOGETHER_ROUNDS = 3  # of all blocks: what moves later is below what is seen
+UNDERSMOOTHED = 0.25  # of the penalty with the largest evidence: cross-fitting forgives variance, not bias
+
 # estimators.ridges
 FOLDS = 5  # the other four make three pairings of two disjoint halves
 # estimators.sets

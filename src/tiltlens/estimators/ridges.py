@@ -17,11 +17,11 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from tiltlens.estimators.influence import Booleans, Integers
+from tiltlens.estimators.penalties import block_penalties
 from tiltlens.limits import FOLDS
 from tiltlens.paper.checks import Floats
 
 PARTS = tuple(combinations(range(FOLDS), 2))  # a regression is fitted on a pair of folds
-PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)  # in rows
 # For each fold the three ways to make two pairs of the other four, as places in PARTS.
 PAIRINGS = tuple(
     tuple((PARTS.index((rest[0], rest[k])), PARTS.index(tuple(x for x in rest[1:] if x != rest[k]))) for k in (1, 2, 3))
@@ -82,8 +82,8 @@ class FoldRidges:
         return np.asarray(inside[self.owners].all(axis=1))
 
     @cached_property
-    def _moments(self) -> list[tuple[Floats, Floats, Floats, Floats]]:
-        """Centred covariance, covariances with (S̄, W), and the means of Φ and of (S̄, W), for each part."""
+    def _moments(self) -> list[tuple[Floats, Floats, Floats, Floats, Floats]]:
+        """Centred covariance, covariances with (S̄, W), the means of Φ and of (S̄, W), and their variances, by part."""
         found = []
         p = self.columns
         for part in PARTS:
@@ -92,36 +92,39 @@ class FoldRidges:
             mean, level = gram[0, 1 : p + 1], gram[0, p + 1 :]
             covariance = gram[1 : p + 1, 1 : p + 1] - np.outer(mean, mean)
             cross = gram[1 : p + 1, p + 1 :] - np.outer(mean, level)
-            found.append((covariance, cross, mean, level))
+            found.append((covariance, cross, mean, level, np.diag(gram)[p + 1 :] - level**2))
         return found
 
     @cached_property
-    def penalties(self) -> tuple[float, float]:
-        """The ridge penalties of e and of m with the least held-out loss, added to a covariance."""
-        losses = np.zeros((len(PENALTIES), 2))
-        for part, (covariance, cross, mean, level) in zip(PARTS, self._moments, strict=True):
-            values, vectors = np.linalg.eigh(covariance)
-            rest = self.grams[[fold for fold in range(FOLDS) if fold not in part]].sum(axis=0)
-            turned = vectors.T @ cross
-            for row, penalty in enumerate(self._scaled_penalties):
-                slopes = vectors @ (turned / (np.maximum(values, 0.0) + penalty)[:, None])
-                for target in (0, 1):
-                    v = _residual_vector(slopes[:, target], mean, level, target)
-                    losses[row, target] += float(v @ rest @ v)
-        best = losses.argmin(axis=0)
-        return self._scaled_penalties[best[0]], self._scaled_penalties[best[1]]
+    def _blocks(self) -> list[Integers]:
+        """The columns of each feature, and of each product of two."""
+        number = np.unique(self.owners, axis=0, return_inverse=True)[1].reshape(-1)
+        return [np.flatnonzero(number == one) for one in range(int(number.max(initial=-1)) + 1)]
 
     @property
-    def _scaled_penalties(self) -> list[float]:
-        return [penalty / (0.4 * self.effective) for penalty in PENALTIES]
+    def _rows(self) -> float:
+        """How many rows of equal weight a part has."""
+        return len(PARTS[0]) / FOLDS * self.effective
+
+    @cached_property
+    def penalties(self) -> list[tuple[Floats, Floats]]:
+        """The ridge penalties of every column in each part, for e and for m."""
+        found = []
+        for covariance, cross, _, _, variance in self._moments:
+            both = [
+                block_penalties(covariance, cross[:, target], float(variance[target]), self._blocks, self._rows)
+                for target in (0, 1)
+            ]
+            found.append((both[0], both[1]))
+        return found
 
     @cached_property
     def _inverses(self) -> list[tuple[Floats, Floats]]:
         """(C + penalty)⁻¹ of each part, for e and for m."""
         eye = np.eye(self.columns)
         return [
-            tuple(cho_solve(cho_factor(c + penalty * eye, lower=True), eye) for penalty in self.penalties)  # type: ignore[misc]
-            for c, *_ in self._moments
+            tuple(cho_solve(cho_factor(c + np.diag(one), lower=True), eye) for one in both)  # type: ignore[misc]
+            for (c, *_), both in zip(self._moments, self.penalties, strict=True)
         ]
 
     def single_sets(self, sets: Sequence[Sequence[int]]) -> list[Floats]:
@@ -130,14 +133,14 @@ class FoldRidges:
         return [self._solved(part, masks) for part in range(len(PARTS))]
 
     def _solved(self, part: int, masks: Sequence[Integers]) -> Floats:
-        covariance, cross, mean, level = self._moments[part]
+        covariance, cross, mean, level, _ = self._moments[part]
         vectors = np.empty((2, self.columns + 3, len(masks)))
         for place, own in enumerate(masks):
             block = covariance[np.ix_(own, own)]
-            for target, penalty in enumerate(self.penalties):
+            for target, penalties in enumerate(self.penalties[part]):
                 slopes = np.zeros(self.columns)
                 if own.size:
-                    factor = cho_factor(block + penalty * np.eye(own.size), lower=True)
+                    factor = cho_factor(block + np.diag(penalties[own]), lower=True)
                     slopes[own] = cho_solve(factor, cross[own, target])
                 vectors[target, :, place] = _residual_vector(slopes, mean, level, target)
         return vectors
@@ -149,7 +152,7 @@ class FoldRidges:
         """
         gone = [self._columns_of(one) for one in sets]
         found = []
-        for (_, cross, mean, level), inverses in zip(self._moments, self._inverses, strict=True):
+        for (_, cross, mean, level, _), inverses in zip(self._moments, self._inverses, strict=True):
             vectors = np.empty((2, self.columns + 3, len(gone)))
             for target, inverse in enumerate(inverses):
                 slopes = inverse @ cross[:, target]
@@ -176,11 +179,11 @@ class FoldRidges:
         by_entry = np.argsort(enters, kind="stable")
         sizes = np.searchsorted(enters[by_entry], np.arange(-1, len(order)), side="right")
         found = []
-        for covariance, cross, mean, level in self._moments:
+        for (covariance, cross, mean, level, _), both in zip(self._moments, self.penalties, strict=True):
             sorted_covariance = covariance[np.ix_(by_entry, by_entry)]
             vectors = np.empty((2, self.columns + 3, len(sizes)))
-            for target, penalty in enumerate(self.penalties):
-                factor = np.linalg.cholesky(sorted_covariance + penalty * np.eye(self.columns))
+            for target, penalties in enumerate(both):
+                factor = np.linalg.cholesky(sorted_covariance + np.diag(penalties[by_entry]))
                 inverse = solve_triangular(factor, np.eye(self.columns), lower=True, check_finite=False)
                 # With A = LLᵀ and h = L⁻¹b, a leading block's solution is Σ_k L⁻¹[k,:]·h[k] over its rows k.
                 steps = np.cumsum(inverse * (inverse @ cross[by_entry, target])[:, None], axis=0)

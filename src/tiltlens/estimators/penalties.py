@@ -1,0 +1,81 @@
+"""Ridge penalties by empirical Bayes, one for each block of columns.
+
+One penalty for all columns, chosen by held-out loss, is large where most columns are noise, and then shrinks the few
+that matter. A coefficient in which both regressions are shrunk is biased to first order: cross-fitting forgives the
+variance of a regression, not its bias. A penalty of its own for each feature leaves what is clearly seen as it is, and
+takes out what is not (automatic relevance determination, MacKay 1992). A fourth of it is used: a regression that is one
+of two in a product should be undersmoothed (Newey 1994). See docs/methods.md, section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from tiltlens.estimators.influence import Integers
+from tiltlens.limits import (
+    ALONE_ROUNDS,
+    LEAST_PENALTY,
+    MOST_PENALTY,
+    START_PENALTY,
+    TOGETHER_ROUNDS,
+    UNDERSMOOTHED,
+)
+from tiltlens.paper.checks import Floats
+
+
+def block_penalties(
+    covariance: Floats, cross: Floats, variance: float, blocks: Sequence[Integers], rows: float
+) -> Floats:
+    """Return what a ridge regression adds to the variance of each column.
+
+    It is given by the columns' `covariance`, theirs with the target (`cross`), the target's `variance` and the `rows`.
+
+    A block that the others make superfluous, such as a copy, keeps the penalty it has alone: it must be able to stand
+    in for a feature that is left out. One that matters beside others only has the penalty it has there.
+    """
+    alone = np.empty(len(cross))
+    for own in blocks:
+        alone[own] = _alone(covariance[np.ix_(own, own)], cross[own], variance, rows)
+    together = np.minimum(alone, START_PENALTY / rows)
+    for _ in range(TOGETHER_ROUNDS):
+        together = np.minimum(alone, _updated(covariance, cross, variance, blocks, rows, together))
+    return UNDERSMOOTHED * together
+
+
+def _alone(covariance: Floats, cross: Floats, variance: float, rows: float) -> float:
+    """Return the penalty of the largest evidence of one block: σ²·γ/(rows·|β|²), γ its degrees of freedom."""
+    values, vectors = np.linalg.eigh(covariance)
+    values, turned = np.maximum(values, 0.0), vectors.T @ cross
+    penalty = START_PENALTY / rows
+    for _ in range(ALONE_ROUNDS):
+        slopes = turned / (values + penalty)
+        freedom = float((values / (values + penalty)).sum())
+        left = variance - float(slopes @ (2.0 * turned - values * slopes))
+        penalty = _fixed_point(left, freedom, freedom, float(slopes @ slopes), rows)
+    return penalty
+
+
+def _updated(
+    covariance: Floats, cross: Floats, variance: float, blocks: Sequence[Integers], rows: float, penalties: Floats
+) -> Floats:
+    """Return the penalties after one step of MacKay's fixed point, all blocks being regressed on together."""
+    inverse = cho_solve(cho_factor(covariance + np.diag(penalties), lower=True), np.eye(len(cross)))
+    slopes = inverse @ cross
+    freedom = 1.0 - penalties * np.diag(inverse)
+    left = variance - float(slopes @ (2.0 * cross - covariance @ slopes))
+    updated = np.empty_like(penalties)
+    for own in blocks:
+        size = float(slopes[own] @ slopes[own])
+        updated[own] = _fixed_point(left, float(freedom[own].sum()), float(freedom.sum()), size, rows)
+    return updated
+
+
+def _fixed_point(left: float, freedom: float, all_freedom: float, size: float, rows: float) -> float:
+    noise = max(left, 0.0) * rows / max(rows - all_freedom, 1.0)
+    least, most = LEAST_PENALTY / rows, MOST_PENALTY
+    if size * rows * most <= noise * freedom:
+        return most
+    return max(noise * freedom / (rows * size), least)
