@@ -16,9 +16,10 @@ DRAWN = "[...document.querySelectorAll('.drawing')].every(one => one.dataset.dra
 
 
 @contextlib.contextmanager
-def opened(browser, path, width=1440, height=900) -> Iterator:
+def opened(browser, path, width=1440, height=900, scheme="light") -> Iterator:
     """Yield a tab with the file open, every picture drawn; `tab.seen` lists requests, errors and dialogs."""
-    context = browser.new_context(viewport={"width": width, "height": height}, offline=True)
+    viewport = {"width": width, "height": height}
+    context = browser.new_context(viewport=viewport, color_scheme=scheme, offline=True)
     tab = context.new_page()
     tab.seen = []
     tab.on("console", lambda message: tab.seen.append(f"{message.type}: {message.text}"))

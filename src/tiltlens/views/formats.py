@@ -111,7 +111,7 @@ def p_value(value: float) -> str:
 
 def label(name: Any, longest: int = LONGEST) -> str:
     """Return a name that can be shown: no control characters, both ends of a long one, its direction its own affair."""
-    text = str(name)
+    text = str(name).replace(ISOLATE, "").replace(END, "")
     if len(text) > longest:
         text = f"{text[: longest // 2].rstrip()}…{text[len(text) - (longest - 1) // 2 :].lstrip()}"
     text = "".join(one if one.isprintable() or one in JOINERS else "�" for one in text)

@@ -11,7 +11,7 @@ from tiltlens.views.figures.theme import AUDITED, FAINT, PAPER, QUIET, WIDTH, al
 from tiltlens.views.figures.words import GROUP, labels
 from tiltlens.views.formats import label, percent
 
-MEANING = "correction f̃: over-represented ← 0 → under-represented"
+MEANING = ["correction f̃", "over-represented ← 0 → under-represented"]
 LOW, HIGH = -4.0, 4.0  # the ends of the bins are open
 ROW = 78
 SHORT = 22  # letters of a value's name, to leave room for its people

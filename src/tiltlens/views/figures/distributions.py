@@ -12,6 +12,7 @@ from tiltlens.views.formats import percent
 
 HIDDEN = "withheld: 1 to 9 people, or told by them"  # a bin of any size, if small ones would follow from it
 WITHHELD = f"✕ {HIDDEN}"
+HEAD = 1.3  # of the tallest bar: above it stand a name and a mean
 FAR = 0.7  # of the way to the right
 NO_SHAPE = "every bin has fewer than ten people, or would tell of one that has: nothing can be shown"
 
@@ -47,7 +48,7 @@ def overlap(comparison: Record) -> Figure:
     )
     note = "where both sides have bars, people have equals in the other group"
     chart = _mirrored(
-        comparison, records, "log-ratio ℓ: commoner in the reference ← 0 → in the audited group", None, []
+        comparison, records, ["log-ratio ℓ: commoner in", "the reference ← 0 → the audited group"], None, []
     )
     return figure(chart, records, title, description, note, _note(records))
 
@@ -71,11 +72,11 @@ def _note(records: list[Record]) -> str:
 
 
 def _mirrored(
-    comparison: Record, records: list[Record], axis: str, domain: list[float] | None, marked: list[Record]
+    comparison: Record, records: list[Record], axis: str | list[str], domain: list[float] | None, marked: list[Record]
 ) -> Any:
     alt = altair()
     tallest = max(record["share"] or 0.0 for record in records)
-    scale = alt.Scale(domain=[-1.12 * tallest, 1.12 * tallest])
+    scale = alt.Scale(domain=[-HEAD * tallest, HEAD * tallest])
     if domain is None:
         seen = [end for record in records if record["share"] != 0 for end in (record["from"], record["to"])]
         domain = [min(seen), max(seen)]

@@ -82,7 +82,7 @@ def _mismatches(records: list[Record]) -> Any:
     ends = [end for record in records for end in (record["low"], record["high"]) if end is not None]
     reach = 1.05 * max([abs(end) for end in ends] + [1.5 * WITHIN])
     scale = alt.Scale(domain=[-reach, reach], nice=False)
-    x = alt.X("difference:Q", title="difference left, in standard deviations (± 2 standard errors)", scale=scale)
+    x = alt.X("difference:Q", title=["difference left", "in standard deviations", "(± 2 standard errors)"], scale=scale)
     band = alt.Chart(data([{"low": -WITHIN, "high": WITHIN}], "band")).mark_rect(color=BAND)
     shape = alt.Shape(
         "side:N", scale=alt.Scale(domain=["within the band", "beyond the band"], range=["circle", "diamond"])

@@ -14,7 +14,7 @@ STRONGEST = 12
 ROOM = 66  # pixels right of the last bar, for its text, however narrow the page
 POINTS = "datum.value * 100"
 KINDS = {"raises": HIGHER, "lowers": LOWER, "mean": INK}
-NAME = 26  # letters of a step, the role of a group among them
+NAME = 30  # letters of a step, the role of a group among them
 LEFT = "left between people alike in all features"
 NO_PARTS = "there are no Shapley values here, so no parts that add up; see what goes through each feature by itself"
 
@@ -105,7 +105,7 @@ def _drawn(records: list[Record]) -> Any:
     ends = [record[name] for record in records for name in names if record[name] is not None]
     reach = max(ends) - min(ends) or 0.01
     domain = [min(ends) - 0.06 * reach, max(ends) + 0.02 * reach]
-    axis = alt.Axis(labelLimit=190, ticks=False, domain=False, labelExpr="split(datum.label, '\\n')")
+    axis = alt.Axis(labelLimit=205, ticks=False, domain=False, labelExpr="split(datum.label, '\\n')")
     y = alt.Y("label:N", sort=None, title=None, axis=axis)
     x = alt.X(
         "start:Q",

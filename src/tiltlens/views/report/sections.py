@@ -19,23 +19,9 @@ FIRST = 5  # features of the first screen
 PICTURED = 8  # groups with pictures, profiles and a dial: the page must stay small
 DIAL_ROWS = 25  # features whose shares follow the dial
 SHORT = 40  # letters of a feature beside the dial
-HELPERS = [
-    "label",
-    "full",
-    "zero",
-    "side",
-    "said",
-    "sign",
-    "name",
-    "dx",
-    "dy",
-    "align",
-    "middle",
-    "far",
-    "next",
-    "start",
-]
-HELPERS += ["end", "reach_low", "reach_high", "height", "withheld"]  # columns that only place marks
+# Columns that only place marks.
+HELPERS = ["label", "full", "zero", "side", "said", "middle", "far", "next", "start", "end", "height", "withheld"]
+HELPERS += ["reach_low", "reach_high"]
 CORRECTION = (
     "Histogram of the correction function over the audited group, at the position of the dial. Profiles right of 0 are "
     "under-represented among them, those left of 0 over-represented."
