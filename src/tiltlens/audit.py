@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -220,9 +220,9 @@ def _comparisons(
     for place, label in enumerate(rows.labels[1:]):
         with stage(place / count, (place + 1) / count, label):
             with stage(0.0, FITS):
-                evidence = evidence_of(rows, sums, label, fits)
+                evidence = replace(evidence_of(rows, sums, label, fits), notes=notes)
             with stage(FITS, 1.0, "comparison"):
-                found[label] = compare(evidence, settings, survey.is_decisions, notes)
+                found[label] = compare(evidence, settings, survey.is_decisions)
     return found
 
 

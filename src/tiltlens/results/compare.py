@@ -26,8 +26,8 @@ from tiltlens.results.unexplained import unexplained
 Noted = tuple[Estimate | None, tuple[str, ...]]
 
 
-def compare(evidence: Evidence, settings: Settings, is_decisions: bool, of_data: tuple[str, ...] = ()) -> Comparison:
-    """Return the comparison of one audited group with the reference; `of_data` are notes on the data and the model."""
+def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Comparison:
+    """Return the comparison of one audited group with the reference."""
     correction, epsilon_max, of_correction = _correction(evidence, settings)
     checked = _balance(evidence)
     left, of_unexplained = unexplained(evidence, settings)
@@ -45,7 +45,7 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool, of_data:
     gap = _gap(evidence, settings)
     decisions, of_decisions = _decisions(evidence, gap)
     notes = [
-        *of_data,
+        *evidence.notes,
         *of_correction,
         *_balance_notes(checked),
         *of_unexplained,
