@@ -442,3 +442,23 @@ def test_two_words_are_selections_of_which_the_favourable_one_counts():
     words = tl.rule_tables(HAND.with_columns(selected=word), "four-fifths", "sex", "selected", favourable="hired")
     assert words["sex"].equals(numbers["sex"])
     assert "'hired' counts as selected." in words.notes
+
+
+def test_groups_that_are_probably_one_are_noted():
+    data = HAND.with_columns(sex=pl.when(pl.int_range(400) % 7 == 0).then(pl.lit("f ")).otherwise("sex"))
+    found = tl.rule_tables(data, "four-fifths", ["sex", "race"], selected="selected")
+    note = "The groups 'F', 'f ' differ by spaces or letter case only: if they are one, write them alike."
+    assert found.notes.count(note) == 1
+
+
+def test_a_series_with_another_index_than_the_data_is_refused():
+    frame = HAND.to_pandas()
+    with pytest.raises(TiltlensError, match="`selected` must have the index of `data`, in its order, got 399 for 0"):
+        tl.rule_tables(frame, "four-fifths", "sex", selected=frame["selected"][::-1])
+
+
+def test_texts_that_stand_for_missing_values_in_a_csv_are_an_unknown_group(tmp_path):
+    data = HAND.with_columns(sex=pl.when(pl.int_range(400) % 10 == 0).then(pl.lit("not told")).otherwise("sex"))
+    data.write_csv(tmp_path / "a.csv")
+    found = tl.rule_tables(tmp_path / "a.csv", "four-fifths", "sex", selected="selected", na_values="not told")
+    assert found.unknown == {"sex": 40}

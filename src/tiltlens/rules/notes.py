@@ -8,6 +8,7 @@ import polars as pl
 
 from tiltlens.engines.messages import shown
 from tiltlens.limits import MINIMUM_ROWS
+from tiltlens.models.groups import alike_notes
 from tiltlens.rules.outcomes import Outcomes
 from tiltlens.rules.ratios import Limits, decimals
 from tiltlens.rules.rule import Rule
@@ -22,6 +23,9 @@ def notes_of(
     elif len(rule.attributes) > 1:
         wanted = " and by ".join(rule.attributes)
         yield f"The rule asks for tables by {wanted}; these are by {shown(next(iter(frames)))} only."
+    for name, frame in frames.items():
+        names = frame[name] if name in frame.columns else ()  # of intersections the parts have said it
+        yield from (f"{note[:1].upper()}{note[1:]}." for note in alike_notes(names))
     yield from _on_limits(rule, limits)
     yield from _on_outcome(outcomes, favourable)
     if len(frames) > 1 and any(frame["rate"].null_count() for frame in frames.values()):
