@@ -31,7 +31,14 @@ def test_a_printed_audit_is_the_page_of_the_command_line(monkeypatch):
     text = str(shown_audit())
     assert "\x1b" not in text
     assert max(map(len, text.splitlines())) <= 80
-    for part in ("400 rows read", "favourable rate, audited", "proxy evidence", "income", "To know", "they show no cause"):
+    for part in (
+        "400 rows read",
+        "favourable rate, audited",
+        "proxy evidence",
+        "income",
+        "To know",
+        "they show no cause",
+    ):
         assert part in text
     assert repr(shown_audit()) == "Audit(group against 'B': 'A')"
 
