@@ -112,6 +112,8 @@ def moving(c: dict[str, Any]) -> dict[str, Any]:
     """Return the numbers of a comparison that follow the dial or a click, features as a list: a name is no key."""
     shares = _shares(c)
     return {
+        "audited": label(c["audited"], SHORT),
+        "reference": label(c["reference"], SHORT),
         "dial": c["bins"]["dial"],
         "correction": c["bins"]["correction"],
         "features": [_feature(c, row) | {"shares": shares.get(row["feature"])} for row in features(c, None, SHORT)],

@@ -119,7 +119,7 @@
       if (pressed) { pressed.setAttribute("aria-pressed", "false"); pressed.focus(); }
     });
     const hasMoved = feature.values.some((value) => value.share_moved !== null);
-    const head = ["value", "audited and reference", "mean score", "correction: mean, half and nine tenths of people (−4 to 4)"];
+    const head = ["value", `${part.audited} (filled) and ${part.reference} (outlined)`, "mean score", "correction: mean, half and nine tenths of people (−4 to 4)"];
     if (hasMoved) head.push("share after the least change");
     const rows = feature.values.map((value) => {
       const mean = meanCorrection(value, at);
