@@ -108,3 +108,13 @@ def test_the_demo_says_which_numbers_are_which():
         for part in ("the paper's way", "cross-fitted", "Proxy evidence, cross-fitted", "-0.62449"):
             assert part in shown
         assert "rarer" not in shown
+
+
+def test_a_group_that_says_nothing_by_itself_is_printed_with_its_column():
+    audit = cross_fitted_audit()
+    audit |= {
+        "group": "afam",
+        "reference": "no",
+        "comparisons": {"yes": only(audit) | {"audited": "yes", "reference": "no"}},
+    }
+    assert re.search(r"^afam = yes \(3,175, audited\) against afam = no", printed(audit), re.MULTILINE)
