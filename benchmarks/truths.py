@@ -19,6 +19,7 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 from scipy.stats import norm
+from sklearn.linear_model import LogisticRegression
 
 Floats = NDArray[np.float64]
 Random = np.random.Generator
@@ -99,6 +100,7 @@ class World:
     audited: float = 0.4
     threshold: float | None = None
     is_drawn: bool = False  # the outputs are decisions, drawn with the score as their chance
+    is_given: bool = False  # P(audited|x) is a column, from a logistic model of as many other rows
     left_out: tuple[str, ...] = ()  # quantities whose truth is not what is estimated
     idle: tuple[str, ...] = ()  # features that carry nothing although the score or the group knows them
 
@@ -116,10 +118,7 @@ class World:
         """Return a table and the options of its audit."""
         rng = np.random.default_rng([seed, zlib.crc32(self.name.encode())])  # worlds must not err together
         size = self.rows if rows is None else rows
-        s = rng.random(size) < self.audited
-        drawn: Columns = {}
-        for block in self.blocks:
-            drawn |= block.draw(s, rng)
+        s, drawn = self._people(size, rng)
         columns = {"group": np.where(s, "a", "b"), "score": self.score(drawn, s)}
         if self.is_drawn:
             columns["score"] = (rng.random(size) < columns["score"]).astype(np.float64)
@@ -128,9 +127,22 @@ class World:
             columns[name] = np.char.add("level ", values.astype(str)) if name in texts else values
         columns |= {name: noise(j, s, rng) for j, name in enumerate(self.noises)}
         options: dict[str, Any] = {"group": "group", "reference": "b", "scores": "score"}
+        if self.is_given:
+            whose, others = self._people(size, rng)
+            known, unknown = (np.column_stack([one[name] for name in self.features]) for one in (others, drawn))
+            columns["p"] = LogisticRegression(C=np.inf).fit(known, whose).predict_proba(unknown)[:, 1]
+            options["membership"] = "p"
         if self.threshold is not None:
             options["threshold"] = self.threshold
         return pl.DataFrame(columns), options
+
+    def _people(self, size: int, rng: Random) -> tuple[NDArray[np.bool_], Columns]:
+        """Return who is audited, and everybody's features."""
+        s = rng.random(size) < self.audited
+        drawn: Columns = {}
+        for block in self.blocks:
+            drawn |= block.draw(s, rng)
+        return s, drawn
 
     def truths(self) -> dict[str, float]:
         """Return the value of every quantity that is known: "gap", "gap(proxy)" and so on."""
@@ -330,6 +342,7 @@ def _worlds() -> list[World]:
             left_out=("descent_rate", "share"),
             idle=("neutral", "ignored"),
         ),
+        World("given", (proxy, neutral), _linear, 3_000, is_given=True, idle=("neutral",)),
         World("few-rows", (proxy, neutral), _linear, 400, noise=2, idle=("neutral",)),
     ]
 

@@ -46,7 +46,6 @@ CLIP = 4.0  # |ℓ| beyond this is set to it
 DISAGREEMENT_ROWS = 50_000  # audited rows, at most, at which models are compared
 
 # estimators.estimate
-DETERMINED = 3.0  # a ratio is reported when its denominator is this many standard errors from 0
 NOISE = 1e-12  # what is smaller, of probabilities and log-odds, is rounding
 ROUNDED_SQUARE = 1e-16  # and of their squares, which are differences of sums
 

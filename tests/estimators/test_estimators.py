@@ -14,6 +14,7 @@ from scipy.special import expit, logit
 from tiltlens.errors import DataError, DistributionError, SupportError, WeightsError
 from tiltlens.estimators.crossfit import (
     explained_variance,
+    given_pairing,
     gradient,
     gradient_variance,
     input_divergence,
@@ -279,7 +280,7 @@ def test_what_is_learned_of_everything_is_everything_and_of_nothing_is_nothing()
 def test_fieller_against_a_grid(psi, theta, se_psi, se_theta, correlation):
     ratio = Ratio(theta, psi, se_theta**2, correlation * se_theta * se_psi, se_psi**2)
     found = ratio.estimate(0.95)
-    if not ratio.is_determined:
+    if not ratio.is_determined():
         assert (found.low, found.high) == (0.0, 1.0)
         return
     grid = np.linspace(0, 1, 2001)
@@ -441,7 +442,7 @@ def test_zero_weights_for_both_terms_give_nothing_to_correct():
     g = crossfitted(rows, d, 0.0, 0.0)
     variance = gradient_variance(rows, [g])
     assert (variance.value, variance.se) == (0.0, 0.0)
-    assert not share_of(rows, g, d["codes"]).is_determined
+    assert not share_of(rows, g, d["codes"]).is_determined()
 
 
 def test_outcomes_that_one_group_lacks():
@@ -581,3 +582,21 @@ def test_an_estimate_that_is_not_a_number_is_below_and_above_nothing():
 def test_an_estimate_has_no_order_but_against_numbers(other):
     with pytest.raises(TypeError, match="not supported"):
         Estimate(0.5) < other  # noqa: B015
+
+
+def test_the_error_of_a_given_log_ratio_enters_squared():
+    """x ~ N(0.7, 1) against N(0, 1): ℓ = 0.7x − 0.245 has the variance 0.49; the given slope is wrong by a tenth."""
+    rng = np.random.default_rng(12)
+    audited = np.repeat([True, False], 400_000)
+    x = rng.standard_normal(audited.size) + 0.7 * audited
+    rows = Rows.of(audited)
+    scores = Scores.of(rows, expit(x))
+    wrong = 0.77 * x - 0.245
+
+    def variance(pair):
+        return gradient_variance(rows, [gradient(rows, scores, pair, 1.0, 0.0)])
+
+    taken_as_known, corrected = (variance(make(rows, wrong)) for make in (known_pairing, given_pairing))
+    assert taken_as_known.value == pytest.approx(0.5929, abs=0.005)
+    assert corrected.value == pytest.approx(0.49, abs=0.012)
+    assert corrected.se > 2 * taken_as_known.se

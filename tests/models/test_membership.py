@@ -139,12 +139,15 @@ def test_balance_accuses_the_linear_model_and_not_the_chosen_one():
     assert "two²" in " ".join(linear.reasons)
 
 
-def test_known_membership_is_balanced_and_has_no_correction():
+def test_given_membership_is_balanced_and_corrected_once():
     audited, table, score = narrower(4, size=3000, spread=1.0)
     rows = Rows.of(audited)
     known = known_membership(rows, expit(0.6 * table["one"] + 0.3 * table["two"] - 0.225 + np.log(0.4 / 0.6)))
     assert balance(rows, table, known, score).is_adequate
-    assert not known.pairings[0].r_a.any()
+    pair = known.pairings[0]
+    assert (pair.r_a[audited] == -1.0).all()
+    assert rows.mean1(pair.r_a) == pytest.approx(1.0)
+    assert pair.r_a is pair.r_b
     assert known.is_known
 
 
@@ -268,7 +271,7 @@ def test_identical_groups_have_no_divergence():
     assert divergence.low <= 1e-3
     gradients = [gradient(rows, Scores.of(rows, score), pair) for pair in found.pairings]
     variance = gradient_variance(rows, gradients)
-    assert not share_of(rows, gradients, variance, (table["one"] > 0).astype(int)).is_determined
+    assert not share_of(rows, gradients, variance, (table["one"] > 0).astype(int)).is_determined()
 
 
 def test_complete_separation_is_an_error_and_weak_overlap_is_not():

@@ -167,4 +167,4 @@ def test_the_terminal_names_small_groups_without_their_sizes():
     print_audit(summary, console)
     text = console.export_text()
     assert "397 rows read, 397 used; left out: rows with too small group (not counted)." in text
-    assert "Fewer than 10 rows, too small to say anything: C." in text
+    assert "Fewer than 10 rows, too small to say anything: group = C." in text

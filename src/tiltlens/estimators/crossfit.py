@@ -42,6 +42,8 @@ class Pairing:
         1 for audited and 2e^{(ℓ_a+ℓ_b)/2} − ½(e^ℓ_a + e^ℓ_b) for reference rows, where neither is clipped.
     disagreement
         How far the models lie apart, where there is one pairing only.
+    is_known
+        Whether ℓ is taken as it is, so that nothing is corrected for.
     """
 
     a: Floats
@@ -52,6 +54,7 @@ class Pairing:
     kl_weight: Floats
     fold: Integers
     disagreement: ModelDisagreement | None = None
+    is_known: bool = False
 
 
 def pairing(
@@ -136,7 +139,15 @@ def known_pairing(rows: Rows, log_ratio: Floats) -> Pairing:
             "a known probability of 0 or 1 means that the groups do not overlap there; leave such rows out.",
         )
     zeros = rows.constant(0.0)
-    return Pairing(known, known, zeros, zeros, zeros, zeros, rows.single_cell)
+    return Pairing(known, known, zeros, zeros, zeros, zeros, rows.single_cell, is_known=True)
+
+
+def given_pairing(rows: Rows, log_ratio: Floats) -> Pairing:
+    """Return a log-ratio that a model made of other rows: neither clipped nor cross-fitted, corrected once."""
+    pair = known_pairing(rows, log_ratio)
+    ratio, _ = shifted_exp(pair.a)
+    r = np.where(rows.audited, -1.0, ratio / rows.mean1(ratio))
+    return replace(pair, r_a=r, r_b=r, is_known=False)
 
 
 def inside_masses(shares: tuple[Floats, Floats], log_ratio: Floats, clip: float = CLIP) -> tuple[Floats, Floats]:
@@ -191,9 +202,8 @@ def gradient(
     output = output_term(scores) if output_weight > 0.0 else None
     shared = output_weight * output.values() if output is not None else 0.0
     a = fold_centred(rows, input_weight * pair.a + shared, pair.fold)
-    is_known = pair.a is pair.b
-    b = a if is_known else fold_centred(rows, input_weight * pair.b + shared, pair.fold)
-    return Gradient(a, b, pair, output, input_weight, output_weight, is_known)
+    b = a if pair.a is pair.b else fold_centred(rows, input_weight * pair.b + shared, pair.fold)
+    return Gradient(a, b, pair, output, input_weight, output_weight, pair.is_known)
 
 
 def fold_centred(rows: Rows, values: Floats, fold: Integers) -> Floats:
@@ -206,7 +216,7 @@ def fold_centred(rows: Rows, values: Floats, fold: Integers) -> Floats:
 def gradient_variance(rows: Rows, gradients: Sequence[Gradient], value: float | None = None) -> InfluenceEstimate:
     """Return ψ̂ of Var0(g), the squared steepest rate, averaged over pairings.
 
-    `value` is Var0(g) over all rows, where ℓ is known and these are a sample of them.
+    `value` is that of all rows, where ℓ is given and these are a sample of them.
 
     ψ̂ = E0[g_a g_b]·n0/(n0−1) − E[λ2(g_a r_b + g_b r_a)] + λ2/2·E0[ḡ(ℓ_a−ℓ_b)²], and its IF = [S=0]/q·g_a g_b −
     λ2(g_a r_b + g_b r_a) + 2λ4 Σ_y E0[ḡW_y]·IF_y. The last term of ψ̂ leaves only products of the two models'
@@ -217,9 +227,9 @@ def gradient_variance(rows: Rows, gradients: Sequence[Gradient], value: float | 
 
 def _variance(rows: Rows, g: Gradient, value: float | None = None) -> InfluenceEstimate:
     product = g.a * g.b
-    if value is None:
-        value = rows.mean0(product) if g.is_known else _fold_unbiased(rows, product, g.pairing.fold)
-    return _debiased(rows, g, value, product, g.a, g.b)
+    own = rows.mean0(product) if g.is_known else _fold_unbiased(rows, product, g.pairing.fold)
+    found = _debiased(rows, g, own, product, g.a, g.b)
+    return found if value is None else replace(found, value=value)
 
 
 def _fold_unbiased(rows: Rows, product: Floats, fold: Integers) -> float:
@@ -293,12 +303,12 @@ def explained_variance(rows: Rows, g: Gradient, codes: Integers) -> InfluenceEst
     cell = interaction_codes(g.pairing.fold, codes)
     sizes, weights2 = rows.sums0(cell), rows.squares0(cell)
     sums_a = rows.sums0(cell, g.a)
-    sums_b = sums_a if g.is_known else rows.sums0(cell, g.b)
+    sums_b = sums_a if g.b is g.a else rows.sums0(cell, g.b)
     products = rows.squares0(cell, g.a * g.b)
     value = leave_one_out(sizes, sums_a, sums_b, products, weights2) + _centring_noise(rows, g)
     safe = np.where(sizes > 0.0, sizes, 1.0)
     m_a = (sums_a / safe)[cell]
-    m_b = m_a if g.is_known else (sums_b / safe)[cell]
+    m_b = m_a if g.b is g.a else (sums_b / safe)[cell]
     return _debiased(rows, g, value, g.a * m_b + g.b * m_a - m_a * m_b, m_a, m_b, cell)
 
 

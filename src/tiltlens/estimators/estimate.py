@@ -12,7 +12,7 @@ from typing import Protocol
 from scipy.special import ndtri
 
 from tiltlens.errors import DataError
-from tiltlens.limits import DETERMINED, NOISE, ROUNDED_SQUARE
+from tiltlens.limits import NOISE, ROUNDED_SQUARE
 
 
 def without_noise(value: float) -> float:
@@ -166,11 +166,10 @@ class Ratio:
     covariance: float
     denominator_variance: float
 
-    @property
-    def is_determined(self) -> bool:
-        """Whether ψ̂ is no rounding, and at least three standard errors above 0."""
-        least = DETERMINED * math.sqrt(self.denominator_variance)
-        return self.denominator > ROUNDED_SQUARE and self.denominator >= least
+    def is_determined(self, confidence: float = 0.95) -> bool:
+        """Whether ψ̂ is no rounding and can be told from 0; otherwise Fieller's set has no ends."""
+        least = quantile(confidence) * math.sqrt(self.denominator_variance)
+        return self.denominator > max(ROUNDED_SQUARE, least)
 
     def scaled_se(self, factor: float) -> Ratio:
         """Return the ratio with standard errors that many times larger."""
@@ -181,15 +180,13 @@ class Ratio:
         """Return {ρ : |θ̂ − ρψ̂| ≤ z·se(IF_θ − ρ·IF_ψ)} ∩ [0, 1]; all of [0, 1] where ρ is not determined."""
         is_any = self.denominator > ROUNDED_SQUARE
         value = min(max(self.numerator / self.denominator, 0.0), 1.0) if is_any else 0.0
-        low, high = self._fieller(quantile(confidence)) if self.is_determined else (0.0, 1.0)
-        return Estimate(value, low, high)
+        is_bounded = self.is_determined(confidence)
+        return Estimate(value, *(self._fieller(quantile(confidence)) if is_bounded else (0.0, 1.0)))
 
     def _fieller(self, z: float) -> tuple[float, float]:
         a = self.denominator**2 - z**2 * self.denominator_variance
         b = self.numerator * self.denominator - z**2 * self.covariance
         c = self.numerator**2 - z**2 * self.numerator_variance
-        if a <= 0.0:  # reached only by confidences beyond DETERMINED standard errors
-            return 0.0, 1.0
         root = math.sqrt(max(b * b - a * c, 0.0))
         low, high = ((b - root) / a, (b + root) / a)
         return min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)

@@ -18,7 +18,7 @@ from scipy.special import expit, logit
 
 from tiltlens.engines.messages import first_line
 from tiltlens.errors import DataError, SupportError, TiltlensError
-from tiltlens.estimators.crossfit import Pairing, clipped_share, known_pairing, pairing
+from tiltlens.estimators.crossfit import Pairing, clipped_share, given_pairing, pairing
 from tiltlens.estimators.influence import Booleans, Integers, Rows, sums_by
 from tiltlens.limits import CLIP, FEW_COLUMNS, FITTED_ROWS, MODEL_CHUNK, MULTIPLIED, SEVERAL_PAIRINGS, TRIED_PARTS
 from tiltlens.models.candidates import (
@@ -139,7 +139,7 @@ def known_membership(rows: Rows, probability: ArrayLike) -> Membership:
 
 def given_membership(rows: Rows, log_odds: Floats, auc: float) -> Membership:
     """Return membership from given log-odds and the area under their curve, taken as known."""
-    pair = known_pairing(rows, log_odds - prior_log_odds(rows))
+    pair = given_pairing(rows, log_odds - prior_log_odds(rows))
     nothing = np.empty((0, 0))
     return Membership(pair.fold, (pair,), log_odds, "known", (), nothing, (), 0.0, check_overlap(auc), True)
 

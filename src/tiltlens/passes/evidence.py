@@ -28,6 +28,14 @@ class FeatureCells:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class TiltedMeans:
+    """log E1[e^ℓ], and the means of (ℓ, W_1, …) in the reference with the weights e^ℓ: E0's, where ℓ is right."""
+
+    log_mass: float
+    means: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
     """One audited group and the reference.
 
@@ -50,8 +58,8 @@ class Evidence:
         what the model is called.
     moments
         Of (log-odds, scores) in the audited and in the reference group.
-    mean_exponential
-        log E1[e^ℓ] over all rows, ℓ being the given log-odds; None where they are fitted.
+    tilted
+        The reference weighted by e^ℓ over all rows, ℓ being the given log-odds; None where they are fitted.
     expectations, sets, shown
         E[W|X]; the regressions on sets of features; and the places of the rows whose influence these have. None where
         no feature can be regressed on.
@@ -80,7 +88,7 @@ class Evidence:
     log_odds: Floats
     membership_name: str
     moments: tuple[GroupMoments, GroupMoments]
-    mean_exponential: float | None
+    tilted: TiltedMeans | None
     expectations: Expectations | None
     sets: CellSets | RidgeSets | None
     shown: Integers

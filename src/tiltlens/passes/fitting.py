@@ -38,7 +38,7 @@ from tiltlens.models.regressions import Expectations, expectations
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.moments import GroupMoments
 from tiltlens.passes.compared import ComparedRows
-from tiltlens.passes.evidence import Evidence, FeatureCells
+from tiltlens.passes.evidence import Evidence, FeatureCells, TiltedMeans
 from tiltlens.passes.sample import group_quota
 from tiltlens.passes.sums import GroupSums
 from tiltlens.progress import stage
@@ -98,9 +98,7 @@ def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSe
         log_odds=log_odds,
         membership_name=name,
         moments=_moments(rows, sums, code, sample, log_odds, channel),
-        mean_exponential=None
-        if rows.log_odds is None
-        else sums.shift + math.log(sums.exponential[0] / sums.moments[0].weight),
+        tilted=None if rows.log_odds is None else _tilted(sums),
         expectations=expected,
         sets=sets,
         shown=shown,
@@ -141,6 +139,11 @@ def _moments(
     weights = None if (sample.weights == 1).all() else sample.weights
     reference, audited = moments_by_group(log_odds, channel, sample.audited, 2, weights)
     return audited, reference
+
+
+def _tilted(sums: GroupSums) -> TiltedMeans:
+    mass, *others = sums.exponential[0]
+    return TiltedMeans(sums.shift + math.log(mass / sums.moments[0].weight), np.array(others) / mass)
 
 
 def _membership(

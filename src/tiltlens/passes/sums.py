@@ -34,7 +34,7 @@ class GroupSums:
     square
         Σ w² of each group.
     exponential
-        Σ w·e^ℓ of each group, ℓ less `shift`.
+        Σ w·e^ℓ·(1, ℓ, W_1, …) of each group, the exponent less `shift`; (groups, 0) where no membership is given.
     cells
         Sums by value of each feature that has few, one line for each group.
     """
@@ -72,9 +72,11 @@ def group_sums(rows: SumRows, groups: int, sizes: Mapping[str, int], shift: floa
     ell = np.broadcast_to(0.0, len(rows.group)) if rows.log_odds is None else rows.log_odds
     columns = [ell, *(rows.scores[:, 1:].T if rows.scores.ndim == 2 else [rows.scores])]
     w = np.ones(len(rows.group)) if rows.weights is None else rows.weights
-    exponential = np.zeros(groups)
+    exponential = np.zeros((groups, 0))
     if rows.log_odds is not None:
-        exponential = exponential + np.bincount(rows.group, w * np.exp(ell - shift), groups)
+        tilt = w * np.exp(ell - shift)
+        lines = (tilt, *(tilt * column for column in columns))
+        exponential = np.column_stack([np.bincount(rows.group, line, groups) for line in lines])
     return GroupSums(
         tuple(chunked_moments(columns, rows.group, groups, rows.weights)),
         np.bincount(rows.group, w**2, groups).astype(np.float64),

@@ -15,7 +15,7 @@ from tiltlens.models.membership import prior_log_odds
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction, correction_function
 from tiltlens.paper.exponents import TestPair
-from tiltlens.passes.evidence import Evidence
+from tiltlens.passes.evidence import Evidence, TiltedMeans
 from tiltlens.results.comparison import Comparison, Output, Rates
 from tiltlens.results.disclosure import part_of_group
 from tiltlens.results.profiles import Profiles
@@ -33,8 +33,9 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
     left, of_unexplained = unexplained(evidence, settings)
     table = proxy_table(evidence, settings, correction, left)
     found = _outputs(evidence, settings)
-    divergence, of_divergence = _of_membership(
-        evidence, "input_divergence", lambda: _defined(settings, lambda: _input_divergence(evidence))
+    divergence, of_divergence = _at_least(
+        _of_membership(evidence, "input_divergence", lambda: _defined(settings, lambda: _input_divergence(evidence))),
+        checked,
     )
     descent, of_descent = _of_membership(
         evidence, "descent_rate", lambda: _descent_rate(evidence, settings, correction)
@@ -196,12 +197,26 @@ def _of_membership(evidence: Evidence, name: str, make: Callable[[], Noted]) -> 
     return None, (f"{name} is not determined: {', '.join(pooled)} has too many values for the rows",)
 
 
+def _at_least(found: Noted, checked: Balance | None) -> Noted:
+    """Return a divergence without an upper end where the membership model is inadequate.
+
+    Every model's divergence is at most the true one (Donsker & Varadhan 1983): what a model misses is missing in it.
+    """
+    estimate, notes = found
+    if estimate is None or estimate.low is None or checked is None or checked.is_adequate:
+        return found
+    return Estimate(estimate.value, estimate.low), (
+        *notes,
+        "input_divergence is at least what is told: an inadequate membership model misses part of it",
+    )
+
+
 def _input_divergence(evidence: Evidence) -> HasInterval:
     if evidence.membership is None:
         return Normal(evidence.moments[0].mean_log_odds - prior_log_odds(evidence.everyone), 0.0)
-    if evidence.mean_exponential is None:
+    if evidence.tilted is None:
         return crossfit.input_divergence(evidence.rows, evidence.membership.pairings).normal(least=0.0)
-    value = evidence.moments[0].mean_log_odds - evidence.mean_exponential
+    value = evidence.moments[0].mean_log_odds - evidence.tilted.log_mass
     return crossfit.input_divergence(evidence.everyone, evidence.membership.pairings, value).normal(least=0.0)
 
 
@@ -215,10 +230,20 @@ def _descent_rate(evidence: Evidence, settings: Settings, correction: Correction
     def measured() -> HasInterval:
         rows = evidence.everyone if membership.is_known else evidence.rows
         gradients = [crossfit.gradient(rows, evidence.scores, pair, l2, l4) for pair in membership.pairings]
-        value = correction.descent_rate**2 if membership.is_known else None
+        value = None if evidence.tilted is None else _tilted_variance(evidence.tilted, correction)
         return crossfit.gradient_variance(rows, gradients, value).square_root(sign=-1)
 
     return _defined(settings, measured)
+
+
+def _tilted_variance(tilted: TiltedMeans, correction: CorrectionFunction) -> float:
+    """Return Var0(g) − 2λ2·E1[e^ℓ·(g − E0[g])]/E1[e^ℓ] over all rows: corrected for the error of a given ℓ."""
+    missed = tilted.means - correction.audited.mean
+    on_gradient = correction.input_weight * float(missed[0])
+    if correction.output_weight > 0:
+        ratios = correction.log_output_ratio
+        on_gradient += correction.output_weight * float((ratios[1:] - ratios[0]) @ missed[1:])
+    return correction.descent_rate**2 - 2.0 * correction.input_weight * on_gradient
 
 
 def _off_support(evidence: Evidence) -> list[str]:

@@ -12,7 +12,7 @@ from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows, ave
 from tiltlens.estimators.outputs import output_term
 from tiltlens.limits import CLIP, FOLDS, POOLED_AUDITED
 from tiltlens.models.features import Feature, joined_feature
-from tiltlens.models.membership import prior_log_odds, row_folds
+from tiltlens.models.membership import fold_pairings, prior_log_odds, row_folds
 from tiltlens.models.smooth import spline_means
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction
@@ -61,7 +61,7 @@ def correction_shares(
         notes += [f"{feature.name}: too few people for any of its values to have a share"] if is_pooled else []
         columns[feature.name] = {}
         for name, ratio in ratios.items():
-            if not ratio.is_determined:
+            if not ratio.is_determined(settings.confidence):
                 notes.append(f"{name} is not determined: what it is a share of cannot be told from 0")
             columns[feature.name] |= estimated(name, None if is_pooled else ratio, settings)
     return forms, columns, notes
@@ -87,12 +87,13 @@ def _spline_means(evidence: Evidence, name: str, settings: Settings) -> SplineMe
     both = np.column_stack([term, evidence.outcome.column])
     if membership.is_known:
         fold, ell = row_folds(rows.audited, FOLDS, settings.seed), membership.pairings[0].a
-        trains = [np.flatnonzero(rows.audited & (fold != one)) for one in range(FOLDS)]
-        means = np.array(
-            spline_means(column, [np.column_stack([ell, both])] * FOLDS, trains, rows.weights, settings.seed)
-        )
-        own = means[fold, np.arange(fold.size)]
-        return [(own, own)]
+        halves = fold_pairings(FOLDS, several=False)[0]
+        parts = sorted({half for pair in halves for half in pair})
+        trains = [np.flatnonzero(rows.audited & np.isin(fold, part)) for part in parts]
+        targets = [np.column_stack([ell, both])] * len(parts)
+        places = np.array([[parts.index(half) for half in pair] for pair in halves])
+        means, at = np.array(spline_means(column, targets, trains, rows.weights, settings.seed)), np.arange(fold.size)
+        return [(means[places[fold, 0], at], means[places[fold, 1], at])]
     fold, prior, clip = membership.fold, prior_log_odds(rows), CLIP
     ells = [np.clip(one - prior, -clip, clip) for one in membership.part_log_odds]
     trains = [np.flatnonzero(rows.audited & np.isin(fold, part.folds)) for part in membership.parts]
