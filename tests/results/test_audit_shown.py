@@ -2,6 +2,7 @@
 
 import base64
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -45,7 +46,9 @@ def test_a_printed_audit_is_the_page_of_the_command_line(monkeypatch):
 
 def test_a_printed_audit_is_100_columns_wide_where_there_is_no_terminal():
     script = "from tests.results.test_audit_shown import shown_audit; print(shown_audit())"
-    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    command = [sys.executable, "-c", script]
+    found = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert max(map(len, found.stdout.splitlines())) == 100
 
 

@@ -135,14 +135,15 @@ class FoldRidges:
     def _solved(self, part: int, masks: Sequence[Integers]) -> Floats:
         covariance, cross, mean, level, _ = self._moments[part]
         vectors = np.empty((2, self.columns + 3, len(masks)))
-        for place, own in enumerate(masks):
-            block = covariance[np.ix_(own, own)]
-            for target, penalties in enumerate(self.penalties[part]):
-                slopes = np.zeros(self.columns)
-                if own.size:
-                    factor = cho_factor(block + np.diag(penalties[own]), lower=True)
-                    slopes[own] = cho_solve(factor, cross[own, target])
-                vectors[target, :, place] = _residual_vector(slopes, mean, level, target)
+        for target, penalties in enumerate(self.penalties[part]):
+            slopes = np.zeros((len(masks), self.columns))
+            for size in {own.size for own in masks} - {0}:  # sets of one size are solved together
+                places = [place for place, own in enumerate(masks) if own.size == size]
+                own = np.array([masks[place] for place in places])
+                blocks = covariance[own[:, :, None], own[:, None, :]] + penalties[own][:, :, None] * np.eye(size)
+                slopes[np.array(places)[:, None], own] = np.linalg.solve(blocks, cross[own, target][:, :, None])[..., 0]
+            for place, one in enumerate(slopes):
+                vectors[target, :, place] = _residual_vector(one, mean, level, target)
         return vectors
 
     def left_out(self, sets: Sequence[Sequence[int]]) -> list[Floats]:

@@ -7,7 +7,9 @@ between orders is a further error.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +17,8 @@ from tiltlens.estimators.influence import Integers
 from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance
 from tiltlens.limits import EXACT_SHAPLEY_FEATURES, FEWEST_ORDERS, MANY_SHARING, ORDERS, SHAPLEY_ROWS
 from tiltlens.paper.checks import Floats
+
+Apply = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # `map`, and what does the same
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,13 +30,16 @@ class ShapleyGaps:
     orders: int
 
 
-def shapley_gaps(sets: CellSets | RidgeSets, seed: int) -> ShapleyGaps:
-    """Return φ_j = Σ_A |A|!(d−|A|−1)!/d!·(c_A − c_{A∪j}): they add up to gap − c_all."""
+def shapley_gaps(sets: CellSets | RidgeSets, seed: int, apply: Apply = map) -> ShapleyGaps:
+    """Return φ_j = Σ_A |A|!(d−|A|−1)!/d!·(c_A − c_{A∪j}): they add up to gap − c_all.
+
+    `apply` maps a function over orders of the features, in threads perhaps.
+    """
     if sets.features <= EXACT_SHAPLEY_FEATURES:
         every = sets.sets([[j for j in range(sets.features) if mask >> j & 1] for mask in range(2**sets.features)])
         found = every.combined(subset_weights(sets.features))
         return ShapleyGaps(found.values, _se(found), 0)
-    return _sampled(sets.thinned(SHAPLEY_ROWS) if isinstance(sets, RidgeSets) else sets, seed)
+    return _sampled(sets.thinned(SHAPLEY_ROWS) if isinstance(sets, RidgeSets) else sets, seed, apply)
 
 
 def subset_weights(count: int) -> Floats:
@@ -48,12 +55,11 @@ def subset_weights(count: int) -> Floats:
     return weights / math.factorial(count)
 
 
-def _sampled(sets: CellSets | RidgeSets, seed: int) -> ShapleyGaps:
+def _sampled(sets: CellSets | RidgeSets, seed: int, apply: Apply) -> ShapleyGaps:
     generator = np.random.default_rng(seed)
     count = ORDERS if sets.features <= MANY_SHARING else FEWEST_ORDERS
     orders = [generator.permutation(sets.features) for _ in range(count // 2)]
-    pairs = [(_contributions(sets, order), _contributions(sets, order[::-1])) for order in orders]
-    halves = [_mean([one, other]) for one, other in pairs]
+    halves = list(apply(lambda order: _mean([_contributions(sets, one) for one in (order, order[::-1])]), orders))
     found = _mean(halves)
     spread = np.var([half.values for half in halves], axis=0, ddof=1) / len(halves)
     return ShapleyGaps(found.values, np.sqrt(_se(found) ** 2 + spread), count)

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from tiltlens.engines.messages import listed
 from tiltlens.estimators.influence import Integers
@@ -73,9 +72,15 @@ def _repeats(feature: Feature, score: Floats) -> bool:
     if not (has_order and _varies(values) and _varies(score)):
         return False
     linear = np.corrcoef(values / np.abs(values).max(), score)[0, 1]  # squares of huge numbers overflow
-    ranks = np.corrcoef(rankdata(values), rankdata(score))[0, 1]
+    ranks = np.corrcoef(_ranks(values), _ranks(score))[0, 1]
     is_close = bool(linear**2 > REPEATED_R2 or abs(ranks) > REPEATED_RANKS)
     return is_close or _is_monotone(values, score)
+
+
+def _ranks(values: Floats) -> Floats:
+    """Return each number's rank, the mean one of those that are equal."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - 0.5 * counts)[place])
 
 
 def _varies(values: NDArray[Any]) -> bool:

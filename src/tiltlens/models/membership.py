@@ -121,6 +121,11 @@ def fold_pairings(folds: int, several: bool) -> list[list[tuple[Part, Part]]]:
     return [[(_part(others, order[:half]), _part(others, order[half:])) for others in rotated] for order in orders]
 
 
+def served_folds(plan: Sequence[Integers], place: int) -> Integers:
+    """Return the folds that are evaluated with the model of a part, by either half of any pairing."""
+    return np.flatnonzero(np.any([(half == place).any(axis=1) for half in plan], axis=0))
+
+
 def _part(others: list[int], places: list[int]) -> Part:
     return tuple(sorted(others[place] for place in places))
 

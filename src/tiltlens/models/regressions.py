@@ -25,7 +25,7 @@ from tiltlens.limits import (
 )
 from tiltlens.models.design import Encoding, Table, code_columns, encoded_rows, encoding
 from tiltlens.models.logit import weighted_gram
-from tiltlens.models.membership import Membership, row_folds
+from tiltlens.models.membership import Membership, row_folds, served_folds
 from tiltlens.models.screening import strongest
 from tiltlens.paper.checks import Floats
 from tiltlens.threads import steps_in_threads
@@ -219,7 +219,7 @@ def expectations(
         return Expectations(fold, (np.array([expected, expected]),))
     fold = membership.fold
     trains = [np.flatnonzero(np.isin(fold, part.folds)) for part in membership.parts]
-    wanted = [np.flatnonzero(~np.isin(fold, part.folds)) for part in membership.parts]
+    wanted = [np.flatnonzero(np.isin(fold, served_folds(membership.plan, place))) for place in range(len(trains))]
     both = list(zip(trains, wanted, strict=True))
     every = np.zeros((len(both), fold.size))
     for place, found in enumerate(steps_in_threads(lambda one: regressor.fitted(outcome, *one), both, fold.size)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -14,22 +15,34 @@ from tiltlens.models.logit import weighted_gram
 from tiltlens.paper.checks import Floats
 
 
-def spline_means(
-    column: Floats, targets: Sequence[Floats], trains: Sequence[Integers], weights: Floats, seed: int
-) -> list[Floats]:
-    """Return E[target|x] at every row for each part: `targets` are (n, t) and are learnt from the rows `trains`."""
+@dataclass(frozen=True, slots=True, eq=False)
+class SmoothPart:
+    """Targets to learn from some rows, (rows, t), and the rows at which their means are wanted."""
+
+    train: Integers
+    target: Floats
+    wanted: Integers
+
+    @classmethod
+    def of(cls, target: Floats, train: Integers, wanted: Integers) -> SmoothPart:
+        """Return the part, with fewer rows to learn from where they are many: so many tell a dozen slopes."""
+        few = train[:: -(-train.size // SMOOTH_ROWS)]
+        return cls(few, target[few], wanted)
+
+
+def spline_means(column: Floats, parts: Sequence[SmoothPart], weights: Floats, seed: int) -> list[Floats]:
+    """Return E[target|x] of each part at the rows where it is wanted."""
     table = {"x": column}
     encoder = encoding(table, encoded_rows(len(column), seed), BASIS_KNOTS)
     matrix = encoder.matrix(table, slice(None))
     found = []
-    for target, every in zip(targets, trains, strict=True):
-        train = every[:: -(-every.size // SMOOTH_ROWS)]  # so many rows tell a dozen slopes to three digits
-        x, w = matrix[train], weights[train] / weights[train].sum()
-        centre, level = w @ x, w @ target[train]
+    for part in parts:
+        x, w = matrix[part.train], weights[part.train] / weights[part.train].sum()
+        centre, level = w @ x, w @ part.target
         x = x - centre
         scale = np.sqrt(np.maximum(w @ x**2, 1e-12))
         gram = weighted_gram(x / scale, w) + SMOOTH_RIDGE * np.eye(x.shape[1])
-        slopes = cho_solve(cho_factor(gram, lower=True), ((x / scale).T * w) @ (target[train] - level))
+        slopes = cho_solve(cho_factor(gram, lower=True), ((x / scale).T * w) @ (part.target - level))
         slopes = slopes / scale[:, None]
-        found.append(np.asarray(matrix @ slopes + (level - centre @ slopes)))
+        found.append(np.asarray(matrix[part.wanted] @ slopes + (level - centre @ slopes)))
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from tiltlens.estimators.estimate import HasInterval, quantile, without_noise
 from tiltlens.estimators.feature_gap import FeatureGap, cell_coefficient, feature_gap, hidden_share
 from tiltlens.estimators.influence import Rows
 from tiltlens.estimators.outputs import Scores, gap
-from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance
+from tiltlens.estimators.sets import RidgeSets, SetCoefficients, covariance
 from tiltlens.estimators.shapley import shapley_gaps
 from tiltlens.estimators.verdicts import (
     EVIDENCE,
@@ -31,6 +32,7 @@ from tiltlens.passes.evidence import Evidence
 from tiltlens.results.partners import Partners
 from tiltlens.results.settings import Settings
 from tiltlens.results.unexplained import Unexplained
+from tiltlens.threads import in_threads
 
 FACTORS = ("reveals", "drives", "alignment")
 
@@ -56,9 +58,10 @@ def carried(evidence: Evidence, settings: Settings, left: Unexplained, pairs: Ma
     """Return gap(j), its factors, joint(j), Shapley values and the verdict of every feature."""
     at, outcome = _shown(evidence)
     alone = _alone(evidence, at, outcome, settings)
-    joint = _joint(evidence)
+    every = None if evidence.sets is None else evidence.sets.left_out()
+    joint = _joint(evidence, every)
     alone_bands, joint_bands = _bands(evidence, settings, alone, joint)
-    shapley, remainder, notes = _shapley(evidence, settings, left)
+    shapley, remainder, notes = _shapley(evidence, settings, left, every)
     columns: dict[str, dict[str, Any]] = {}
     for feature in evidence.features:
         name = feature.name
@@ -118,11 +121,10 @@ def _sampled_scores(evidence: Evidence, outcome: Scores) -> Scores:
     return Scores(outcome.values, o.mean0, o.mean1, o.covariance0, o.covariance1)
 
 
-def _joint(evidence: Evidence) -> tuple[list[str], SetCoefficients] | None:
-    """Return joint(j) = c_{all but j} − c_all of the features that are regressed on."""
-    if evidence.sets is None:
+def _joint(evidence: Evidence, every: SetCoefficients | None) -> tuple[list[str], SetCoefficients] | None:
+    """Return joint(j) = c_{all but j} − c_all of the features that are regressed on; `every` holds c_all first."""
+    if evidence.sets is None or every is None:
         return None
-    every = evidence.sets.left_out()
     count = evidence.sets.features
     weights = np.vstack([-np.ones((1, count)), np.eye(count)])
     names, found = list(evidence.table), every.combined(weights)
@@ -160,17 +162,17 @@ def _padded(between: Floats) -> Floats:
 
 
 def _shapley(
-    evidence: Evidence, settings: Settings, left: Unexplained
+    evidence: Evidence, settings: Settings, left: Unexplained, every: SetCoefficients | None
 ) -> tuple[dict[str, dict[str, Any]], float | None, list[str]]:
     """Return Shapley values, scaled to the gap less what is unexplained where the two agree, and left out otherwise."""
     if evidence.sets is not None and evidence.sets.pooled:
         return {}, None, [f"gap_shapley is left out: {_too_many(evidence)}"]
-    if evidence.sets is None or left.estimate is None:
+    if evidence.sets is None or every is None or left.estimate is None:
         return {}, None, []
-    found = shapley_gaps(evidence.sets, settings.seed)
+    found = shapley_gaps(evidence.sets, settings.seed, partial(in_threads, rows=evidence.rows.audited.size))
     target = gap(evidence.rows, _sampled_scores(evidence, evidence.outcome)).value - left.estimate.value
     difference = target - float(found.values.sum())
-    se = _difference_se(evidence, left)
+    se = _difference_se(every, left)
     if settings.folds is not None and abs(difference) > SHAPLEY_AGREED * se + 0.1 * settings.materiality:
         return (
             {},
@@ -201,14 +203,8 @@ def _too_many(evidence: Evidence) -> str:
     return f"{', '.join(pooled)} has too many values for the rows to be looked at with the others"
 
 
-def _difference_se(evidence: Evidence, left: Unexplained) -> float:
+def _difference_se(every: SetCoefficients, left: Unexplained) -> float:
     """Return the standard error of c_all by the sets less c_all by the best regressions, not more than their sum."""
-    if evidence.sets is None:
-        return 0.0
-    if isinstance(evidence.sets, CellSets):
-        every = evidence.sets.sets([list(range(evidence.sets.features))])
-    else:
-        every = evidence.sets.left_out()
     own = float(np.sqrt(max(float(covariance(every.influence[:, :1], every.between[:, :1])[0, 0]), 0.0)))
     return own + (0.0 if left.measured is None else left.measured.se)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
 from tiltlens.errors import SupportError
@@ -12,8 +15,8 @@ from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows, ave
 from tiltlens.estimators.outputs import output_term
 from tiltlens.limits import CLIP, FOLDS, POOLED_AUDITED
 from tiltlens.models.features import Feature, joined_feature
-from tiltlens.models.membership import fold_pairings, prior_log_odds, row_folds
-from tiltlens.models.smooth import spline_means
+from tiltlens.models.membership import Membership, fold_pairings, prior_log_odds, row_folds, served_folds
+from tiltlens.models.smooth import SmoothPart, spline_means
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.passes.evidence import Evidence
@@ -37,10 +40,11 @@ def correction_shares(
     used = CORNERS if has_outputs(evidence) else CORNERS[:1]
     corners = [[crossfit.gradient(rows, scores, pair, *corner) for pair in pairs] for corner in used]
     wholes = [crossfit.gradient_variance(rows, corner) for corner in corners]
+    learnt = _parts(evidence, evidence.membership, settings)
 
     def shared(feature: Feature) -> tuple[ShareForm, Ratio]:
         if feature.name in evidence.table and feature.name not in evidence.cells:
-            means = _spline_means(evidence, feature.name, settings)
+            means = learnt.means(evidence.table[feature.name], rows.weights, settings.seed)
             parts = [_learned_by(rows, corner, means, on) for corner, on in zip(corners, CORNERS, strict=False)]
             outputs = _learned_by(rows, scored, means, (0.0, 0.0)).over(spread)
         else:
@@ -78,28 +82,40 @@ def _pooled_share(evidence: Evidence, feature: Feature) -> float:
     return evidence.rows.mean0(joined[feature.codes].astype(np.float64))
 
 
-def _spline_means(evidence: Evidence, name: str, settings: Settings) -> SplineMeans:
-    """Return E0[ℓ|X_j], E0[T|X_j] and E0[W|X_j] of a numeric feature, each model's learnt from its own rows."""
-    rows, membership, column = evidence.rows, evidence.membership, evidence.table[name]
-    if membership is None:
-        raise TypeError("plug-in values have no pairings")
-    term = output_term(evidence.scores).values() if has_outputs(evidence) else np.zeros(rows.audited.size)
-    both = np.column_stack([term, evidence.outcome.column])
+@dataclass(frozen=True, slots=True, eq=False)
+class _Parts:
+    """What E0[(ℓ, T, W)|X_j] is learnt from, and for each pairing which two parts serve the rows of each fold."""
+
+    parts: list[SmoothPart]
+    fold: Integers
+    plan: Sequence[Integers]
+
+    def means(self, column: Floats, weights: Floats, seed: int) -> SplineMeans:
+        """Return the means given a numeric feature: each model's are learnt from its own rows."""
+        every, at = np.empty((len(self.parts), self.fold.size, 3)), np.arange(self.fold.size)
+        for place, found in enumerate(spline_means(column, self.parts, weights, seed)):
+            every[place, self.parts[place].wanted] = found
+        return [(every[half[self.fold, 0], at], every[half[self.fold, 1], at]) for half in self.plan]
+
+
+def _parts(evidence: Evidence, membership: Membership, settings: Settings) -> _Parts:
+    """Return the parts of a cross-fit; of a given ℓ halves of the other folds, as a cross-fit would have them."""
+    rows = evidence.rows
     if membership.is_known:
-        fold, ell = row_folds(rows.audited, FOLDS, settings.seed), membership.pairings[0].a
-        halves = fold_pairings(FOLDS, several=False)[0]
-        parts = sorted({half for pair in halves for half in pair})
-        trains = [np.flatnonzero(rows.audited & np.isin(fold, part)) for part in parts]
-        targets = [np.column_stack([ell, both])] * len(parts)
-        places = np.array([[parts.index(half) for half in pair] for pair in halves])
-        means, at = np.array(spline_means(column, targets, trains, rows.weights, settings.seed)), np.arange(fold.size)
-        return [(means[places[fold, 0], at], means[places[fold, 1], at])]
-    fold, prior, clip = membership.fold, prior_log_odds(rows), CLIP
-    ells = [np.clip(one - prior, -clip, clip) for one in membership.part_log_odds]
-    trains = [np.flatnonzero(rows.audited & np.isin(fold, part.folds)) for part in membership.parts]
-    targets = [np.column_stack([ell, both]) for ell in ells]
-    means, at = np.array(spline_means(column, targets, trains, rows.weights, settings.seed)), np.arange(fold.size)
-    return [(means[half[fold, 0], at], means[half[fold, 1], at]) for half in membership.plan]
+        fold, halves = row_folds(rows.audited, FOLDS, settings.seed), fold_pairings(FOLDS, several=False)[0]
+        folds = sorted({half for pair in halves for half in pair})
+        plan: Sequence[Integers] = (np.array([[folds.index(half) for half in pair] for pair in halves]),)
+        ells = [membership.pairings[0].a] * len(folds)
+    else:
+        fold, plan, folds = membership.fold, membership.plan, [part.folds for part in membership.parts]
+        ells = [np.clip(one - prior_log_odds(rows), -CLIP, CLIP) for one in membership.part_log_odds]
+    term = output_term(evidence.scores).values() if has_outputs(evidence) else np.zeros(fold.size)
+    parts = []
+    for place, (own, ell) in enumerate(zip(folds, ells, strict=True)):
+        target = np.column_stack([ell, term, evidence.outcome.column])
+        trained, wanted = (np.isin(fold, one) for one in (own, served_folds(plan, place)))
+        parts.append(SmoothPart.of(target, np.flatnonzero(rows.audited & trained), np.flatnonzero(wanted)))
+    return _Parts(parts, fold, plan)
 
 
 def _learned_by(
@@ -145,8 +161,9 @@ def _between(evidence: Evidence, feature: Feature, z: Floats, settings: Settings
     """Return Cov0(E0[z|X_j]) by plug-in: by splines of a numeric feature, by the values of any other."""
     share = evidence.rows.audited_share
     if feature.name in evidence.table and feature.name not in evidence.cells:
-        mine, column = [np.flatnonzero(evidence.rows.audited)], evidence.table[feature.name]
-        means, mass = spline_means(column, [z], mine, evidence.rows.weights, settings.seed)[0], share
+        part = SmoothPart.of(z, np.flatnonzero(evidence.rows.audited), np.arange(share.size))
+        column = evidence.table[feature.name]
+        means, mass = spline_means(column, [part], evidence.rows.weights, settings.seed)[0], share
     else:
         mass = sums_by(feature.codes, share)
         sums = np.column_stack([sums_by(feature.codes, share * column) for column in z.T])
