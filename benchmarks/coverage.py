@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import multiprocessing
 import os
 import sys
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import binom
 from threadpoolctl import threadpool_limits
 
@@ -59,7 +61,7 @@ def audited(task: tuple[str, int, int]) -> Found:
     numbers: dict[str, list[float | None]] = {}
     for quantity in ALL:
         found = getattr(c, quantity)
-        numbers[quantity] = [None] * 3 if found is None else [found.value, found.low, found.high]
+        numbers[quantity] = [None] * 3 if found is None else _ends(found)
     verdicts = {}
     for row in c.proxies.to_dicts():
         verdicts[row["feature"]] = row["verdict"]
@@ -68,6 +70,12 @@ def audited(task: tuple[str, int, int]) -> Found:
             numbers[f"{quantity}({row['feature']})"] = list(ends)
     is_adequate = c.balance is not None and c.balance.is_adequate
     return {"seed": seed, "numbers": numbers, "verdicts": verdicts, "adequate": is_adequate, "seconds": seconds}
+
+
+def _ends(found: tl.Estimate) -> list[float | None]:
+    """Return a value and its interval; one without an upper end holds everything above."""
+    is_open = found.low is not None and found.high is None
+    return [found.value, found.low, math.inf if is_open else found.high]
 
 
 def is_known(ends: list[float | None]) -> bool:
@@ -112,7 +120,7 @@ def lines(world: World, found: list[Found]) -> Iterator[Line]:
             "truth": truth,
             "bias": float(np.mean(values[:, 0] - truth)) if given else None,
             "spread": float(np.std(values[:, 0])) if given else None,
-            "width": float(np.mean(values[:, 2] - values[:, 1])) if given else None,
+            "width": _mean_width(values[:, 2] - values[:, 1]) if given else None,
             "coverage": coverage,
             "error": error,
             "given": len(given),
@@ -120,6 +128,12 @@ def lines(world: World, found: list[Found]) -> Iterator[Line]:
             "miss": is_low(coverage, min(len(given), len(audits))),
         }
     yield from _verdict_lines(world, truths, audits)
+
+
+def _mean_width(widths: NDArray[np.float64]) -> float:
+    """Return the mean width of the intervals with two ends."""
+    finite = widths[np.isfinite(widths)]
+    return float(finite.mean()) if finite.size else math.inf
 
 
 def _kind(world: World, name: str) -> str:
