@@ -73,9 +73,10 @@ def audited(task: tuple[str, int, int]) -> Found:
 
 
 def _ends(found: tl.Estimate) -> list[float | None]:
-    """Return a value and its interval; one without an upper end holds everything above."""
-    is_open = found.low is not None and found.high is None
-    return [found.value, found.low, math.inf if is_open else found.high]
+    """Return a value and its interval; one with a single end holds everything beyond."""
+    if (found.low is None) == (found.high is None):
+        return [found.value, found.low, found.high]
+    return [found.value, -math.inf if found.low is None else found.low, math.inf if found.high is None else found.high]
 
 
 def is_known(ends: list[float | None]) -> bool:

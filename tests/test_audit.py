@@ -542,6 +542,10 @@ def test_an_inadequate_membership_says_so_and_has_no_part_in_verdicts():
     )
     assert not c.balance.is_adequate
     assert any(note.startswith("the membership model is inadequate") for note in c.notes)
+    assert (c.input_divergence.high, c.descent_rate.low) == (None, None)
+    assert c.input_divergence.low <= c.input_divergence.value
+    assert c.descent_rate.value <= c.descent_rate.high
+    assert any("have one end" in note for note in c.notes)
     columns = ["feature", "gap", "gap_low", "gap_high", "joint", "joint_low", "joint_high", "verdict"]
     assert_same_numbers(*(one.proxies.select(columns).to_dicts() for one in (c, right)))
 

@@ -83,8 +83,8 @@ def audit(
     features, exclude
         Default: every column not used otherwise; and columns that are no features, such as labels and row numbers.
     membership
-        P(audited|x): None to choose a model, a scikit-learn classifier to cross-fit, or a column or array to be taken
-        as known.
+        P(audited|x): None to choose a model, a scikit-learn classifier to cross-fit, or a column or array that a model
+        of other rows gave.
     weights
         Row weights: a column or an array.
     given

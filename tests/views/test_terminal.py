@@ -52,7 +52,7 @@ def test_nothing_is_cut_off_in_the_table_of_features(width):
     cells = " ".join(line.rsplit("│", 1)[1].strip() for line in lines)
     for row in rows:
         assert row["verdict"] in cells
-        for name in ("gap", "joint"):
+        for name in ("gap", "joint", "gap_shapley"):
             assert f"[{100 * row[f'{name}_low']:+z.2f}, {100 * row[f'{name}_high']:+z.2f}]" in shown
         assert f"{100 * row['gap_shapley']:+z.2f}" in shown
     assert max(len(line) for line in shown.splitlines()) <= width

@@ -47,7 +47,7 @@ def simultaneous_factor(covariance: Floats, confidence: float, seed: int) -> flo
     correlation = covariance[np.ix_(used, used)] / np.outer(se[used], se[used])
     values, vectors = np.linalg.eigh(correlation)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    draws = np.random.default_rng(seed).standard_normal((DRAWS, used.size)) @ root.T
+    draws = np.random.default_rng(seed).standard_normal((DRAWS, used.size), np.float32) @ root.T.astype(np.float32)
     return max(float(np.quantile(np.abs(draws).max(axis=1), confidence)), quantile(confidence))
 
 

@@ -70,9 +70,12 @@ class NumericColumn:
         place = np.interp(np.where(missing, self.knots[0], values), self.knots, np.arange(len(self.knots)) * GRID)
         cell = np.minimum(place.astype(np.intp), (len(self.knots) - 1) * GRID - 1)
         between = (place - cell)[:, None]
-        found = table[cell] * (1.0 - between) + table[cell + 1] * between
+        found, more = np.take(table, cell, axis=0), np.take(table, cell + 1, axis=0)
+        found *= 1.0 - between
+        more *= between
+        found += more
         found[missing] = 0.0
-        return np.asarray(found)
+        return found
 
     def _tabulated(self) -> Floats:
         """Return the basis at GRID equal steps from knot to knot."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,17 +19,19 @@ def strongest(table: Table, targets: Sequence[Floats], omega: Floats, index: Int
     if len(table) <= count:
         return set(table)
     own, weights = [target[index] for target in targets], omega[index]
-    strength = {name: max(_explained(column[index], one, weights) for one in own) for name, column in table.items()}
+    strength = {name: max(_explained(column[index], own, weights)) for name, column in table.items()}
     return set(sorted(strength, key=lambda name: (-round(strength[name], 9), name))[:count])
 
 
-def _explained(column: NDArray[Any], target: Floats, omega: Floats) -> float:
-    """Return R² of a target on ten equal parts of a numeric column, or on its levels."""
+def _explained(column: NDArray[Any], targets: Sequence[Floats], omega: Floats) -> Iterator[float]:
+    """Yield R² of each target on ten equal parts of a numeric column, or on its levels."""
     codes = column.astype(np.intp) if column.dtype.kind != "f" else _tenths(column)
-    mass, centred = np.bincount(codes, omega), target - float(np.average(target, weights=omega))
-    spread = float(omega @ centred**2)
-    between = np.bincount(codes, omega * centred) ** 2 / np.where(mass > 0.0, mass, 1.0)
-    return float(between.sum()) / spread if spread > 0 else 0.0
+    mass = np.bincount(codes, omega)
+    for target in targets:
+        centred = target - float(np.average(target, weights=omega))
+        spread = float(omega @ centred**2)
+        between = np.bincount(codes, omega * centred) ** 2 / np.where(mass > 0.0, mass, 1.0)
+        yield float(between.sum()) / spread if spread > 0 else 0.0
 
 
 def _tenths(column: Floats) -> Integers:
@@ -50,10 +52,11 @@ def surviving_columns(matrix: Floats, owners: Integers, labels: Booleans, weight
     for feature in range(survives.size):
         own = np.flatnonzero((owners == feature).all(axis=1))
         if own.size:
-            x = matrix[:, own] - w @ matrix[:, own]
-            gram = (x.T * w) @ x
+            x = matrix[:, own]
+            x -= w @ x
+            weighted = x.T * w
+            gram, cross = weighted @ x, weighted @ target
             gram[np.diag_indices(own.size)] += 1e-8 * np.trace(gram) + 1e-12
-            cross = (x.T * w) @ target
             explained = float(cross @ np.linalg.solve(gram, cross)) / spread
             survives[feature] = size * explained > own.size + SURVIVAL * np.sqrt(2 * own.size)
     return np.asarray(survives[owners].all(axis=1))

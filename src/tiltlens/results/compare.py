@@ -24,6 +24,7 @@ from tiltlens.results.settings import Settings
 from tiltlens.results.unexplained import unexplained
 
 Noted = tuple[Estimate | None, tuple[str, ...]]
+OPEN_ENDED = "input_divergence and descent_rate have one end: an inadequate membership model misses part of them"
 
 
 def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Comparison:
@@ -33,12 +34,11 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
     left, of_unexplained = unexplained(evidence, settings)
     table = proxy_table(evidence, settings, correction, left)
     found = _outputs(evidence, settings)
-    divergence, of_divergence = _at_least(
-        _of_membership(evidence, "input_divergence", lambda: _defined(settings, lambda: _input_divergence(evidence))),
-        checked,
+    divergence, of_divergence = _of_membership(
+        evidence, settings, checked, "input_divergence", lambda: _defined(settings, lambda: _input_divergence(evidence))
     )
     descent, of_descent = _of_membership(
-        evidence, "descent_rate", lambda: _descent_rate(evidence, settings, correction)
+        evidence, settings, checked, "descent_rate", lambda: _descent_rate(evidence, settings, correction)
     )
     ratio, of_ratio = found["impact_ratio"]
     spread, of_spread = found["standardised_difference"]
@@ -188,27 +188,26 @@ def _balance_notes(checked: Balance | None) -> list[str]:
     return [f"the membership model is inadequate: {reason}" for reason in checked.reasons]
 
 
-def _of_membership(evidence: Evidence, name: str, make: Callable[[], Noted]) -> Noted:
-    """Return what rests on a fitted membership model; nothing where a feature has too many values for it."""
+def _of_membership(
+    evidence: Evidence, settings: Settings, checked: Balance | None, name: str, make: Callable[[], Noted]
+) -> Noted:
+    """Return what rests on the membership model; nothing where a feature has too many values for a fitted one.
+
+    An inadequate model leaves the end nearer to 0: every model's divergence is at most the true one (Donsker & Varadhan
+    1983), and what a model misses of ℓ is missing in Var0(g) too.
+    """
     membership = evidence.membership
     pooled = () if evidence.sets is None else evidence.sets.pooled
-    if membership is None or membership.is_known or not pooled:
+    is_rate = name == "descent_rate"  # which is negative
+    if is_rate and settings.input_weight == 0:
         return make()
-    return None, (f"{name} is not determined: {', '.join(pooled)} has too many values for the rows",)
-
-
-def _at_least(found: Noted, checked: Balance | None) -> Noted:
-    """Return a divergence without an upper end where the membership model is inadequate.
-
-    Every model's divergence is at most the true one (Donsker & Varadhan 1983): what a model misses is missing in it.
-    """
-    estimate, notes = found
-    if estimate is None or estimate.low is None or checked is None or checked.is_adequate:
-        return found
-    return Estimate(estimate.value, estimate.low), (
-        *notes,
-        "input_divergence is at least what is told: an inadequate membership model misses part of it",
-    )
+    if pooled and membership is not None and not membership.is_known:
+        return None, (f"{name} is not determined: {', '.join(pooled)} has too many values for the rows",)
+    found, notes = make()
+    if found is None or found.low is None or checked is None or checked.is_adequate:
+        return found, notes
+    ends = (None, found.high) if is_rate else (found.low, None)
+    return Estimate(found.value, *ends), (*notes, OPEN_ENDED)
 
 
 def _input_divergence(evidence: Evidence) -> HasInterval:

@@ -232,14 +232,13 @@ class _ProxyTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         is_wide = options.max_width >= WIDE
         join = " " if is_wide else "\n"
-        table = _table("feature", ["gap", "with others", "Shapley", "share"], ["verdict"], folds=True)
+        table = _table("feature", ["gap", "with others", "Shapley"], ["verdict"], folds=True)
         table.columns[-1].no_wrap = True  # names alone give way
         for row in self.rows:
             words = row["verdict"] if is_wide else "\n".join(row["verdict"].rsplit(" ", 1))
             verdict = Text(words, "bold" if verdict_of(row).kind == EVIDENCE else "")
-            numbers = (_banded(row, "gap", join), _banded(row, "joint", join), points(row["gap_shapley"]))
-            share = formats.whole_percent(row["share"])
-            table.add_row(Text(str(row["feature"])), *(Text(one) for one in (*numbers, share)), verdict)
+            numbers = (_banded(row, name, join) for name in ("gap", "joint", "gap_shapley"))
+            table.add_row(Text(str(row["feature"])), *(Text(one) for one in numbers), verdict)
         yield table
 
 
@@ -257,12 +256,14 @@ def _proxies(c: dict[str, Any], settings: dict[str, Any]) -> RenderableType:
         left = c["shapley_remainder"] or 0.0
         is_told = abs(left) >= NEGLIGIBLE * settings["materiality"]
         note += f" less what is unexplained ({points(left)}). " if is_told else ". "
-    note += "share: of the correction, by this feature alone."
     parts: list[RenderableType] = [_ProxyTable(c["proxies"])]
     if any(row["gap_low"] is not None for row in c["proxies"]):
         level = f"{100 * settings['confidence']:g} %"
         parts.append(
-            Text(f"The bands in brackets hold for all features at once ({level}): verdicts are read from them.")
+            Text(
+                f"The bands of the gap and with others hold for all features at once ({level}): verdicts are read from "
+                "them."
+            )
         )
     return Group(*parts, Text(note, "dim"), _bullets(_reasons(c)))
 
