@@ -32,6 +32,16 @@ def test_the_tables_are_printed_with_their_source_and_what_they_do_not_decide(fo
     assert not [word for word in (*NEVER, "\x1b") if word in result.stdout.lower()]
 
 
+def test_status_and_tests_are_printed_beside_the_citation(folder):
+    text = " ".join(rule(folder, "--selected", "selected", "--strata", "score").stdout.split())
+    for part in ("Status, 5 July 2026: rescission pending", "RIN 3046-AB43", "Fisher's", "CMH", "odds", "flips,"):
+        assert part in text
+    assert "strata hold one of the two groups or one outcome only, and add nothing" in text
+    text = " ".join(rule(folder, "--selected", "selected", name="nyc-local-law-144").stdout.split())
+    assert "Status, 2 December 2025: in force" in text
+    assert "CMH" not in text
+
+
 def test_csv_and_parquet_give_the_same_json_and_nothing_else(folder):
     found = []
     for data in ("people.csv", "people.parquet"):

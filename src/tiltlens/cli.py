@@ -217,6 +217,7 @@ def audit(
     metavar="OUTCOME",
     help="What a person wants: high or low, or of two words the one, e.g. hired.",
 )
+@click.option("--strata", multiple=True, metavar="COLUMN", help="Compare within its values too, e.g. job. Repeat.")
 @click.option("--threshold", type=float, help="Impact ratios below it are pointed out. Default: the rule's.")
 @click.option("--smallest-share", type=float, help="Groups with less of the data have no ratio. Default: the rule's.")
 @NA
@@ -240,7 +241,8 @@ def rule(data: tuple[str, ...], name: str, json_target: str | None, stated: tupl
 
     _check_targets(json_target)
     provenance = _pairs("--state", "NAME=TEXT", stated, '"data window=2024"')
-    arguments = options | {"group": list(options["group"]), "provenance": provenance}
+    lists = {"group": list(options["group"]), "strata": list(options["strata"]) or None}
+    arguments = options | lists | {"provenance": provenance}
     summary = rule_tables(list(data), name, **arguments).to_dict()
     if json_target is not None:
         write_json(summary, json_target)

@@ -278,3 +278,6 @@ LARGEST_SEED = 2**32 - 1  # of scikit-learn's
 FEWEST_SAMPLED = 1_000  # rows: models are fitted on two fifths of them
 # results.unexplained
 CHECK_SURE = 3.0  # standard errors
+
+# rules.practice
+SMALLEST_EXPECTED = 5  # people in a cell of a 2×2 table, below which a normal law is not relied on: Cochran's rule

@@ -26,9 +26,14 @@ def test_every_file_is_a_complete_rule_named_after_its_id():
 def test_every_rule_is_cited_dated_and_says_what_it_does_not_decide(rule):
     assert all((rule.title, rule.compares, rule.denominator, rule.citation, rule.rates, rule.attributes))
     assert re.search(r"\b(19|20)\d\d\b", rule.dated)
+    assert re.search(r"\b20\d\d\b", rule.status_dated)
+    assert rule.status_source
+    assert rule.status.startswith(("in force: ", "rescission pending at one of its agencies: "))
     assert rule.does_not_decide.endswith(".")
-    words = " ".join((rule.title, rule.compares, rule.denominator, rule.intersections, rule.does_not_decide)).lower()
-    assert not [word for word in FORBIDDEN if word in words]
+    words = " ".join(
+        (rule.title, rule.compares, rule.denominator, rule.intersections, rule.status, rule.does_not_decide)
+    )
+    assert not [word for word in FORBIDDEN if word in words.lower()]
 
 
 def test_the_numbers_are_those_of_the_texts():

@@ -278,6 +278,8 @@ def test_one_attribute_is_less_than_new_york_asks_for():
 MESSY = pl.concat([HAND, applicants((None, "A", 12, 3), ("F", "É & <b>", 15, 4))]).with_columns(
     score=pl.Series(np.random.default_rng(2).random(427)),
     selected=pl.when(pl.int_range(0, 427) % 50 != 7).then(pl.col("selected")),
+    job=pl.when(pl.int_range(0, 427) % 60 != 9).then(pl.int_range(0, 427) % 7),
+    site=pl.Series(["north", "south", "west"]).gather(pl.Series(np.arange(427) // 5 % 3)),
 )
 
 
@@ -285,7 +287,9 @@ MESSY = pl.concat([HAND, applicants((None, "A", 12, 3), ("F", "É & <b>", 15, 4)
 @pytest.mark.parametrize("outcome", [{"selected": "selected"}, {"scores": "score"}], ids=["selected", "scores"])
 def test_every_engine_gives_the_same_tables(engine, outcome):
     found, expected = (
-        tl.rule_tables(data, "nyc-local-law-144", ["sex", "race"], threshold=0.8, **outcome).to_dict()
+        tl.rule_tables(
+            data, "nyc-local-law-144", ["sex", "race"], strata=["job", "site"], threshold=0.8, **outcome
+        ).to_dict()
         for data in (ENGINES[engine](MESSY), MESSY)
     )
     assert_same_numbers(found, expected)
@@ -293,7 +297,7 @@ def test_every_engine_gives_the_same_tables(engine, outcome):
 
 
 def test_files_give_the_same_tables(tmp_path):
-    options = {"rule": "nyc-local-law-144", "group": ["sex", "race"], "selected": "selected"}
+    options = {"rule": "nyc-local-law-144", "group": ["sex", "race"], "selected": "selected", "strata": "job"}
     MESSY[:200].write_parquet(tmp_path / "1.parquet")
     MESSY[200:].write_parquet(tmp_path / "2.parquet")
     assert_same_numbers(tl.rule_tables(tmp_path, **options).to_dict(), tl.rule_tables(MESSY, **options).to_dict())
@@ -360,6 +364,7 @@ SCHEMA = json.loads(files("tiltlens.views").joinpath("rule_tables.schema.json").
     "options",
     [
         {"rule": "four-fifths", "group": "sex", "selected": "selected"},
+        {"rule": "four-fifths", "group": ["sex", "race"], "selected": "selected", "strata": ["job", "site"]},
         {"rule": "nyc-local-law-144", "group": ["sex", "race"], "scores": "score", "provenance": {"window": "2024"}},
         {"rule": "nyc-local-law-144", "group": ["sex", "race"], "selected": "selected", "threshold": 0.9},
     ],
@@ -392,6 +397,12 @@ def test_the_users_data_stay_as_they_are():
         ({"group": []}, r"`group` must name the columns that the rule 'four-fifths' divides people by, got \[\]"),
         ({"group": np.array(["F"] * 400)}, r"`group` must name the columns"),
         ({"group": "selected"}, r"`group` and the outcome must be different columns, got 'selected' for both"),
+        ({"strata": "sex"}, r"`group` and `strata` must be different columns, got 'sex' for both"),
+        ({"strata": "selected"}, r"`strata` and the outcome must be different columns, got 'selected' for both"),
+        ({"strata": "rac"}, r"`strata` must name columns, got 'rac'\.\nHint: did you mean 'race'\?"),
+        ({"strata": 3}, r"`strata` must name columns, got 3\.\nHint: the columns are"),
+        ({"data": HAND.with_columns(race=None), "strata": "race"}, r"`strata` \('race'\) must have known values"),
+        ({"data": HAND.rename({"sex": "z"}), "group": "z"}, r"must not be named like a column of the tables, got 'z'"),
         ({"selected": "race", "group": "sex"}, r"`favourable` must be the name of an outcome .* got 'high'"),
         (
             {"selected": ["a", "b", "c", "d"] * 100},

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
-from tiltlens.engines.messages import shown
+from tiltlens.engines.messages import listed, shown
+from tiltlens.estimators.estimate import quantile
 from tiltlens.limits import MINIMUM_ROWS
 from tiltlens.models.groups import alike_notes
 from tiltlens.rules.outcomes import Outcomes
@@ -30,7 +31,24 @@ def notes_of(
     yield from _on_outcome(outcomes, favourable)
     if len(frames) > 1 and any(frame["rate"].null_count() for frame in frames.values()):
         yield "Where one group is too small for a rate, the tables together may still tell it: look before publishing."
-    yield "Intervals take the group with the highest rate as given, and each ratio by itself."
+    yield "Intervals and tests take the group with the highest rate as given, and each other group by itself."
+
+
+def test_notes(tests: Mapping[str, pl.DataFrame], strata: Sequence[str], unknown: int, limits: Limits) -> Iterator[str]:
+    """Yield what the tests are of, and who is in no stratum."""
+    if not any(frame.height for frame in tests.values()):
+        return
+    yield "Tests are of people, not of weights."
+    yield "The odds ratio is the sample's; its interval holds the ratios that the z test would not reject."
+    ends = f"the rate lies on the other side of {quantile(limits.confidence):.2f} standard deviations below the highest"
+    if limits.threshold is not None:
+        ends = f"the ratio lies on the other side of {decimals(limits.threshold)}, or {ends}"
+    yield f"Flips: the fewest changed decisions, in the two groups together, after which {ends}."
+    if strata:
+        of = listed(list(strata))
+        yield f"Strata are the values of {of}; the Cochran–Mantel–Haenszel test has no continuity correction."
+    if unknown:
+        yield f"{unknown:,} people whose stratum is unknown add nothing to that test."
 
 
 def _on_limits(rule: Rule, limits: Limits) -> Iterator[str]:

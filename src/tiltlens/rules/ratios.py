@@ -51,20 +51,29 @@ class Count:
 def measured(groups: Sequence[Count], limits: Limits) -> list[dict[str, Any]]:
     """Return the entries of `MEASURES` for each group, in the same order."""
     total = sum(group.size for group in groups)
-    is_excluded = [group.size / total < limits.smallest_share for group in groups]
-    is_small = [group.size < MINIMUM_ROWS for group in groups]
-    compared = [place for place in range(len(groups)) if not (is_excluded[place] or is_small[place])]
-    highest = max(compared, key=lambda place: (groups[place].rate, groups[place].size), default=None)
+    compared, highest = compared_places(groups, limits)
     entries = []
     for place, group in enumerate(groups):
+        is_excluded, is_small = group.size / total < limits.smallest_share, group.size < MINIMUM_ROWS
         entry: dict[str, Any] = dict.fromkeys(MEASURES) | {"n": group.size, "share": group.size / total}
-        entry |= {"is_excluded": is_excluded[place], "rate": None if is_small[place] else group.rate}
+        entry |= {"is_excluded": is_excluded, "rate": None if is_small else group.rate}
         if highest is None or place not in compared:
-            entry["note"] = _left_out(is_excluded[place], is_small[place], limits)
+            entry["note"] = _left_out(is_excluded, is_small, limits)
         else:
             entry |= _compared(group, groups[highest], place == highest, len(compared) == 1, limits)
         entries.append(entry)
     return entries
+
+
+def compared_places(groups: Sequence[Count], limits: Limits) -> tuple[list[int], int | None]:
+    """Return which groups are compared, and which of them has the highest rate; of several, the largest."""
+    total = sum(group.size for group in groups)
+    compared = [
+        place
+        for place, group in enumerate(groups)
+        if group.size >= MINIMUM_ROWS and group.size / total >= limits.smallest_share
+    ]
+    return compared, max(compared, key=lambda place: (groups[place].rate, groups[place].size), default=None)
 
 
 def _left_out(is_excluded: bool, is_small: bool, limits: Limits) -> str:

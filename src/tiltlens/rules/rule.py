@@ -35,6 +35,8 @@ class Rule:
         By what the text divides people, and what it says of intersections.
     citation, dated
         Where it is written, and when.
+    status, status_dated, status_source
+        Whether it is in force, of which date that is known, and who says so.
     does_not_decide
         What its table cannot tell.
     """
@@ -50,6 +52,9 @@ class Rule:
     intersections: str
     citation: str
     dated: str
+    status: str
+    status_dated: str
+    status_source: str
     does_not_decide: str
 
 

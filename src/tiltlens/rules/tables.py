@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from tiltlens.engines.columns import check_index
-from tiltlens.engines.messages import listed, shown
+from tiltlens.engines.messages import check_columns, listed, shown
 from tiltlens.engines.sources import collected, names_of
 from tiltlens.engines.spark import is_spark
 from tiltlens.errors import DataError
+from tiltlens.estimators.estimate import quantile
 from tiltlens.models.groups import JOINT, UNKNOWN, group_columns, level_codes
 from tiltlens.paper.checks import check_probability
 from tiltlens.results.provenance import Provenance, check_provenance, fingerprint_of, provenance_of
-from tiltlens.rules.notes import notes_of
+from tiltlens.rules.notes import notes_of, test_notes
 from tiltlens.rules.outcomes import Outcomes, outcome_columns, outcomes_of
-from tiltlens.rules.ratios import MEASURES, Count, Limits, measured
+from tiltlens.rules.practice import TESTS, tested
+from tiltlens.rules.ratios import MEASURES, Count, Limits, compared_places, measured
 from tiltlens.rules.rule import Rule, rule_named, smallest_share_of, threshold_of
 from tiltlens.views.json_file import write_json
 from tiltlens.views.notebook import rule_tables_html
 
 OF_AUDITS = ("features", "question")  # parts of a provenance that rule tables do not have
 SCHEMA = "tiltlens/rule_tables/1"  # of to_dict and to_json; a change that breaks a reader raises the number
+STRATUM = "stratum"  # no attribute has this name
 KINDS = {int: pl.Int64, float: pl.Float64, bool: pl.Boolean, str: pl.String}
 
 
@@ -39,6 +45,8 @@ class RuleTables:
         What is compared, where that is written, and what the tables do not decide.
     tables
         One frame for each attribute, by name, and one for the intersections ("sex & race") where there are several.
+    tests
+        For each table, a frame of what practice asks of the groups that are compared: each against the highest rate.
     unknown
         For each table, how many people with a known outcome have no known group and are in none of its rows.
     rows
@@ -47,6 +55,8 @@ class RuleTables:
         "selection" or "scoring", the column it is of, and which end of it a person wants.
     median
         Of all known scores; None for selections.
+    strata
+        The columns within whose values the groups are compared too; none where none were asked for.
     limits
         The threshold, the smallest share of the data and the confidence in use.
     notes
@@ -57,12 +67,14 @@ class RuleTables:
 
     rule: Rule
     tables: dict[str, pl.DataFrame]
+    tests: dict[str, pl.DataFrame]
     unknown: dict[str, int]
     rows: dict[str, int]
     rate: str
     outcome: str
     favourable: str
     median: float | None
+    strata: tuple[str, ...]
     limits: Limits
     notes: tuple[str, ...]
     provenance: Provenance
@@ -84,13 +96,17 @@ class RuleTables:
             "schema": SCHEMA,
             "rule": asdict(self.rule) | {"rates": list(self.rule.rates), "attributes": list(self.rule.attributes)},
             **asdict(self.limits),
+            "critical_z": quantile(self.limits.confidence),
+            "strata": list(self.strata),
             "rate": self.rate,
             "outcome": self.outcome,
             "favourable": self.favourable,
             "median": self.median,
             "rows": self.rows,
             "notes": list(self.notes),
-            "tables": [_plain(name, frame, self.unknown[name]) for name, frame in self.tables.items()],
+            "tables": [
+                _plain(name, frame, self.tests[name], self.unknown[name]) for name, frame in self.tables.items()
+            ],
             "provenance": {name: part for name, part in asdict(self.provenance).items() if name not in OF_AUDITS},
         }
 
@@ -112,6 +128,7 @@ def rule_tables(
     selected: Any = None,
     scores: Any = None,
     favourable: str = "high",
+    strata: str | Sequence[str] | None = None,
     threshold: float | None = None,
     smallest_share: float | None = None,
     confidence: float = 0.95,
@@ -135,6 +152,9 @@ def rule_tables(
     favourable
         "high" where people want a 1 or a high score, "low" where they want a 0 or a low score; of words the one that
         people want, such as "hired".
+    strata
+        A column, or several, within whose values people are comparable, such as the job they applied for: the
+        Cochran–Mantel–Haenszel test compares the groups within them.
     threshold, smallest_share
         Instead of the rule's: impact ratios below it are pointed out; groups with less of the data have no ratio.
     confidence
@@ -155,26 +175,33 @@ def rule_tables(
     names = names_of(data)
     attributes = _attributes(chosen, group, names)
     outcome = outcome_columns(chosen, selected, scores, names)
-    _check_apart(attributes, outcome)
-    table = collected(data, [*attributes, *outcome], na_values)
+    within = _strata(strata, names)
+    _check_apart(group=attributes, strata=within, outcome=outcome)
+    table = collected(data, [*attributes, *within, *outcome], na_values)
     for argument, value in (("selected", selected), ("scores", scores)):
         check_index(argument, value, data)
     outcomes = outcomes_of(table, selected, scores, favourable)
-    coded = _coded(table.filter(outcomes.known), attributes, outcomes)
+    coded = _coded(table.filter(outcomes.known), attributes, within, outcomes)
     wanted = [[name] for name in attributes] + ([attributes] if len(attributes) > 1 else [])
     frames = {JOINT.join(columns): _frame(coded, columns, limits) for columns in wanted}
+    tests = {JOINT.join(columns): _tests(coded, columns, limits) for columns in wanted}
     used = int(outcomes.known.sum())
     return RuleTables(
         rule=chosen,
         tables=frames,
+        tests=tests,
         unknown={name: used - int(frame["n"].sum()) for name, frame in frames.items()},
         rows={"read": table.height, "used": used, "missing_outcome": table.height - used},
         rate=outcomes.rate,
         outcome=outcomes.name,
         favourable=favourable,
         median=outcomes.median,
+        strata=tuple(within),
         limits=limits,
-        notes=tuple(notes_of(chosen, frames, outcomes, favourable, limits)),
+        notes=(
+            *notes_of(chosen, frames, outcomes, favourable, limits),
+            *test_notes(tests, within, coded[STRATUM].null_count() if within else 0, limits),
+        ),
         provenance=provenance_of(table.height, fingerprint_of(table), [], {}, stated),
     )
 
@@ -194,7 +221,7 @@ def _attributes(rule: Rule, group: Any, names: list[str]) -> list[str]:
             f"`group` must name the columns that the rule {shown(rule.id)} divides people by, got {shown(group)}.",
             f"for example 'sex', or ['sex', 'race']; the columns are {listed(names)}.",
         )
-    taken = [name for name in attributes if name in MEASURES]
+    taken = [name for name in attributes if name in {*MEASURES, *TESTS, STRATUM}]
     if taken:
         raise DataError(
             f"`group` must not be named like a column of the tables, got {shown(taken[0])}.", "rename it in the data."
@@ -202,17 +229,28 @@ def _attributes(rule: Rule, group: Any, names: list[str]) -> list[str]:
     return attributes
 
 
-def _check_apart(attributes: Sequence[str], outcome: Sequence[str]) -> None:
-    for name in outcome:
-        if name in attributes:
+def _strata(strata: Any, names: list[str]) -> list[str]:
+    wanted = [strata] if isinstance(strata, str) else strata
+    if wanted is None:
+        return []
+    if not isinstance(wanted, (list, tuple)) or not all(isinstance(name, str) for name in wanted):
+        raise DataError(f"`strata` must name columns, got {shown(strata)}.", f"the columns are {listed(names)}.")
+    check_columns("strata", wanted, names)
+    return list(dict.fromkeys(wanted))
+
+
+def _check_apart(group: Sequence[str], strata: Sequence[str], outcome: Sequence[str]) -> None:
+    roles = (("`group`", group), ("`strata`", strata), ("the outcome", outcome))
+    for (role, columns), (other, others) in combinations(roles, 2):
+        for name in set(columns) & set(others):
             raise DataError(
-                f"`group` and the outcome must be different columns, got {shown(name)} for both.",
-                "the outcome is what was decided about people, the group is who they are.",
+                f"{role} and {other} must be different columns, got {shown(name)} for both.",
+                "the group is who people are, strata are where they are comparable, the outcome is what was decided.",
             )
 
 
-def _coded(table: pl.DataFrame, attributes: Sequence[str], outcomes: Outcomes) -> pl.DataFrame:
-    """Return each attribute as an Enum in the order of its levels, and whether the row counts."""
+def _coded(table: pl.DataFrame, attributes: Sequence[str], strata: Sequence[str], outcomes: Outcomes) -> pl.DataFrame:
+    """Return each attribute as an Enum in the order of its levels, the stratum's code, and whether the row counts."""
     columns = []
     for name in attributes:
         codes, labels = level_codes(table[name])
@@ -225,23 +263,86 @@ def _coded(table: pl.DataFrame, attributes: Sequence[str], outcomes: Outcomes) -
             )
         places = pl.Series(codes).replace(UNKNOWN, None)
         columns.append(pl.Series(name, labels, dtype=pl.Enum(labels)).gather(places))
+    columns += [_stratum(table, strata)] if strata else []
     counted = outcomes.counts[outcomes.known]
     return pl.DataFrame([*columns, pl.Series("rate", counted)])  # no attribute has this name
 
 
+def _stratum(table: pl.DataFrame, strata: Sequence[str]) -> pl.Series:
+    """Return one code for all values of a row in the strata's columns, none where one of them is missing."""
+    codes = level_codes(table[strata[0]])[0]
+    for name in strata[1:]:
+        more, labels = level_codes(table[name])
+        joint = np.where((codes >= 0) & (more >= 0), codes * len(labels) + more, UNKNOWN)
+        found, places = np.unique(joint, return_inverse=True)
+        codes = places - int(UNKNOWN in found)
+    if not (codes >= 0).any():
+        raise DataError(
+            f"`strata` ({listed(list(strata))}) must have known values, got missing values only.",
+            "name a column that is filled, or leave `strata` out.",
+        )
+    return pl.Series(STRATUM, codes).replace(UNKNOWN, None)
+
+
 def _frame(coded: pl.DataFrame, columns: Sequence[str], limits: Limits) -> pl.DataFrame:
     """Return the tidy table of the groups that these columns make."""
+    groups = _counts(coded, columns)
+    return _tidy(columns, list(groups), measured(list(groups.values()), limits), MEASURES)
+
+
+def _tests(coded: pl.DataFrame, columns: Sequence[str], limits: Limits) -> pl.DataFrame:
+    """Return the tidy table of what practice asks of these groups: each that has a ratio, against the highest rate."""
+    groups = _counts(coded, columns)
+    names, counts = list(groups), list(groups.values())
+    compared, highest = compared_places(counts, limits)
+    if highest is None or counts[highest].counted == 0:
+        return _tidy(columns, [], [], TESTS)
+    strata = _by_stratum(coded, columns) if STRATUM in coded.columns else None
+    others = [place for place in compared if place != highest]
+    entries = []
+    for place in others:
+        pairs = None if strata is None else _pairs(strata[names[place]], strata[names[highest]])
+        entry = tested(counts[place], counts[highest], pairs, limits)
+        entries.append(entry | {"against": JOINT.join(names[highest])})
+    return _tidy(columns, [names[place] for place in others], entries, TESTS)
+
+
+def _counts(coded: pl.DataFrame, columns: Sequence[str]) -> dict[tuple[Any, ...], Count]:
+    """Return the people of each group that the columns make, in the order of their levels."""
     sums = coded.drop_nulls(columns).group_by(columns).agg(pl.len().alias("n"), pl.col("rate").sum()).sort(columns)
-    groups = [Count(size, counted) for size, counted in sums.select("n", "rate").rows()]
-    schema = {name: KINDS[kind] for name, kind in MEASURES.items()}
-    numbers = pl.DataFrame(measured(groups, limits), schema=schema)
-    return pl.concat([sums.select(pl.col(columns).cast(pl.String)), numbers], how="horizontal")
+    return {(*names,): Count(size, counted) for *names, size, counted in sums.rows()}
 
 
-def _plain(name: str, frame: pl.DataFrame, unknown: int) -> dict[str, Any]:
+def _by_stratum(coded: pl.DataFrame, columns: Sequence[str]) -> dict[tuple[Any, ...], dict[int, Count]]:
+    """Return the same, of each stratum."""
+    found: dict[tuple[Any, ...], dict[int, Count]] = defaultdict(dict)
+    for (*names, stratum), count in _counts(coded, [*columns, STRATUM]).items():
+        found[(*names,)][stratum] = count
+    return found
+
+
+def _pairs(group: dict[int, Count], highest: dict[int, Count]) -> list[tuple[Count, Count]]:
+    """Return the counts of both groups in each stratum that holds one of them."""
+    nobody = Count(0, 0)
+    return [(group.get(place, nobody), highest.get(place, nobody)) for place in sorted({*group, *highest})]
+
+
+def _tidy(
+    columns: Sequence[str], names: list[tuple[Any, ...]], entries: list[dict[str, Any]], kinds: dict[str, type]
+) -> pl.DataFrame:
+    """Return entries beside the groups they are of."""
+    groups = pl.DataFrame(names, schema=dict.fromkeys(columns, pl.String), orient="row")
+    numbers = pl.DataFrame(entries, schema={name: KINDS[kind] for name, kind in kinds.items()})
+    return pl.concat([groups, numbers], how="horizontal")
+
+
+def _plain(name: str, frame: pl.DataFrame, tests: pl.DataFrame, unknown: int) -> dict[str, Any]:
     columns = [column for column in frame.columns if column not in MEASURES]
-    rows = [
-        {"group": {column: row[column] for column in columns}} | {measure: row[measure] for measure in MEASURES}
-        for row in frame.to_dicts()
-    ]
-    return {"name": name, "columns": columns, "unknown": unknown, "rows": rows}
+    rows, tested_rows = (
+        [
+            {"group": {column: row[column] for column in columns}} | {entry: row[entry] for entry in kinds}
+            for row in found.to_dicts()
+        ]
+        for found, kinds in ((frame, MEASURES), (tests, TESTS))
+    )
+    return {"name": name, "columns": columns, "unknown": unknown, "rows": rows, "tests": tested_rows}

@@ -9,7 +9,16 @@ from importlib.util import find_spec
 from typing import Any
 
 from tiltlens.views.formats import Shown, count, interval, label, minus, percent, points, ratio, whole
-from tiltlens.views.rule_lines import does_not_decide, rows_read, rule_lines, title, unknown_people
+from tiltlens.views.rule_lines import (
+    does_not_decide,
+    rows_read,
+    rule_lines,
+    status,
+    test_lines,
+    test_remarks,
+    title,
+    unknown_people,
+)
 
 SHOWN: dict[str, tuple[str, Shown]] = {
     "gap": ("difference, in points", points),
@@ -80,14 +89,18 @@ def rule_tables_html(summary: dict[str, Any]) -> str:
     tables = "".join(_rule_table(summary, table) for table in summary["tables"])
     notes = "".join(f"<li>{escape(note)}</li>" for note in (*summary["notes"], does_not_decide(rule)))
     return (
-        f"<div><p><b>{escape(rule['title'])}</b><br>{escape(rule['citation'])} ({escape(rule['dated'])})</p>"
+        f"<div><p><b>{escape(rule['title'])}</b><br>{escape(rule['citation'])} ({escape(rule['dated'])})"
+        f"<br>{escape(status(rule))}</p>"
         f"<p>{escape(rows_read(summary))}</p>{tables}<ul>{notes}</ul></div>"
     )
 
 
 def _rule_table(summary: dict[str, Any], table: dict[str, Any]) -> str:
     head, rows = rule_lines(summary, table)
-    return f"<p>{escape(title(table))}</p>" + _table(head, rows) + f"<p>{escape(unknown_people(table))}</p>"
+    tests = "".join(_table(*lines) for lines in test_lines(summary, table))
+    remarks = "".join(f"<p>{escape(remark)}</p>" for remark in test_remarks(table))
+    named = f"<p>{escape(title(table))}</p>{_table(head, rows)}<p>{escape(unknown_people(table))}</p>"
+    return named + tests + remarks
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

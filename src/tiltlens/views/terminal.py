@@ -18,7 +18,16 @@ from tiltlens.views import formats
 from tiltlens.views.formats import interval_name, p_value, typed
 from tiltlens.views.names import named
 from tiltlens.views.ratios import four_fifths_words, is_of_decisions, ratio_name
-from tiltlens.views.rule_lines import does_not_decide, rows_read, rule_lines, title, unknown_people
+from tiltlens.views.rule_lines import (
+    does_not_decide,
+    rows_read,
+    rule_lines,
+    status,
+    test_lines,
+    test_remarks,
+    title,
+    unknown_people,
+)
 from tiltlens.views.verdicts import EVIDENCE, verdict_of
 
 PAPER_NAMES = {
@@ -110,12 +119,12 @@ def print_rule_tables(summary: dict[str, Any], console: Console) -> None:
     rule = summary["rule"]
     text = Text()
     text.append(f"{rule['title']}\n", "bold")
-    text.append(f"{rule['citation']} ({rule['dated']})\n", "dim")
+    text.append(f"{rule['citation']} ({rule['dated']})\n{status(rule)}\n", "dim")
     text.append(f"Compares {rule['compares']}.\n{rows_read(summary)}")
     console.print(text)
     for table in summary["tables"]:
         console.print(_heading(title(table)), _rule_table(summary, table), sep="\n")
-        console.print(Text(unknown_people(table), "dim"))
+        console.print(Text(unknown_people(table), "dim"), *_tests(summary, table), sep="\n")
     console.print(_heading("To know"))
     console.print(_bullets([*summary["notes"], does_not_decide(rule)]))
 
@@ -149,13 +158,29 @@ def _rule_table(summary: dict[str, Any], table: dict[str, Any]) -> RenderableTyp
     head, rows = rule_lines(summary, table)
     found = Table(show_edge=False, pad_edge=False, header_style="bold")
     width = len(table["columns"])
-    for place, name in enumerate(head[:-1]):
+    found = _named_table(head[:-1], [row[:-1] for row in rows], width)
+    return Group(found, _bullets(f"{' & '.join(row[:width])}: {row[-1]}." for row in rows if row[-1]))
+
+
+def _tests(summary: dict[str, Any], table: dict[str, Any]) -> Iterator[RenderableType]:
+    """Yield the tables of tests, and their notes."""
+    for head, rows in test_lines(summary, table):
+        yield ""
+        yield _named_table(head, rows, len(table["columns"]))
+    if remarks := test_remarks(table):
+        yield _bullets(remarks)
+
+
+def _named_table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Table:
+    """Return a table whose first columns, `width` of them, are names from data."""
+    found = Table(show_edge=False, pad_edge=False, header_style="bold")
+    for place, name in enumerate(head):
         is_name = place < width
         heading = name if is_name else "\n".join(name.rsplit(" ", 1))  # what is narrow leaves room for names
         found.add_column(Text(heading), justify="left" if is_name else "right", no_wrap=not is_name, overflow="fold")
     for row in rows:
-        found.add_row(*(Text(cell) for cell in row[:-1]))
-    return Group(found, _bullets(f"{' & '.join(row[:width])}: {row[-1]}." for row in rows if row[-1]))
+        found.add_row(*(Text(typed(cell)) for cell in row))
+    return found
 
 
 def _rows(summary: dict[str, Any]) -> RenderableType:

@@ -1,0 +1,121 @@
+"""Counts of two groups → what practice holds beside their ratio: z, Fisher's test, odds ratios, one over strata."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tiltlens.estimators.estimate import Estimate, LogNormal, quantile
+from tiltlens.paper.checks import Floats
+from tiltlens.rules.ratios import Count
+
+
+def z_score(group: Count, highest: Count) -> float | None:
+    """Return (p − p1)/√(p̄(1 − p̄)(1/n + 1/n1)), p̄ of both groups together; None where all have one outcome."""
+    pooled = (group.counted + highest.counted) / (group.size + highest.size)
+    variance = pooled * (1 - pooled) * (1 / group.size + 1 / highest.size)
+    return (group.rate - highest.rate) / math.sqrt(variance) if variance > 0 else None
+
+
+def two_sided(z: float | None) -> float | None:
+    """Return P(|N(0, 1)| ≥ |z|)."""
+    return None if z is None else math.erfc(abs(z) / math.sqrt(2))
+
+
+def fisher_p_value(group: Count, highest: Count) -> float:
+    """Return the two-sided p-value of Fisher's exact test: of all tables that are no more likely, given the margins."""
+    from scipy.stats import fisher_exact  # half a second to import
+
+    table = np.array([[one.counted, one.size - one.counted] for one in (group, highest)])
+    return float(fisher_exact(table).pvalue)
+
+
+def odds_ratio(group: Count, highest: Count, confidence: float) -> Estimate | None:
+    """Return the sample's odds ratio ad/(bc) with its score interval; None where it is not defined.
+
+    Cornfield (1956), without continuity correction: each ψ with |a − A|/√V ≤ z; A, B, C and D have the odds ratio ψ and
+    the same margins, and 1/V = 1/A + 1/B + 1/C + 1/D. At ψ = 1 that is `z_score`: the interval leaves out 1 where,
+    and only where, z does. A cell of zero needs no correction.
+    """
+    a, b = group.counted, group.size - group.counted
+    c, d = highest.counted, highest.size - highest.counted
+    if b * c == 0:
+        return None
+    low, high = (_odds_at(_score_end(group, highest, side, confidence), group, highest) for side in (-1, 1))
+    return Estimate(a * d / (b * c), low, high)
+
+
+def _cells(at: float, group: Count, highest: Count) -> tuple[float, float, float, float]:
+    """Return the table whose first cell is `at`, with the margins of the two groups."""
+    counted = group.counted + highest.counted
+    return at, group.size - at, counted - at, highest.size - counted + at
+
+
+def _odds_at(at: float, group: Count, highest: Count) -> float:
+    a, b, c, d = _cells(at, group, highest)
+    return a * d / (b * c) if b * c > 0 else math.inf
+
+
+def _score_end(group: Count, highest: Count, side: int, confidence: float) -> float:
+    """Return the first cell at one end of the score interval; the angle is finite where V is 0."""
+    from scipy.optimize import brentq
+
+    counted = group.counted + highest.counted
+    end = max(0, counted - highest.size) if side < 0 else min(group.size, counted)
+    if group.counted == end:
+        return end
+
+    def beyond(at: float) -> float:
+        cells = _cells(at, group, highest)
+        variance = 1 / sum(1 / cell for cell in cells) if min(cells) > 0 else 0.0
+        return math.atan2(abs(at - group.counted), math.sqrt(variance)) - math.atan(quantile(confidence))
+
+    return float(brentq(beyond, group.counted, end, xtol=1e-14))
+
+
+@dataclass(frozen=True, slots=True)
+class Stratified:
+    """The Cochran–Mantel–Haenszel test of two groups in the same strata, and their common odds ratio.
+
+    `used` strata hold both groups and both outcomes; `idle` ones do not, and add nothing. None where nothing is left.
+    """
+
+    z: float | None
+    odds_ratio: Estimate | None
+    used: int
+    idle: int
+
+
+def stratified(strata: Sequence[tuple[Count, Count]], confidence: float) -> Stratified:
+    """Return z = Σ(a − E)/√ΣV, E = n·s/N and V = n·n1·s·(N − s)/(N²(N − 1)) with s of N counted; z² is the CMH χ²."""
+    counts = np.array([(one.counted, one.size, top.counted, top.size) for one, top in strata], float).reshape(-1, 4)
+    counted, total = counts[:, 0] + counts[:, 2], counts[:, 1] + counts[:, 3]
+    is_used = (counts[:, 1] > 0) & (counts[:, 3] > 0) & (counted > 0) & (counted < total)
+    used = int(is_used.sum())
+    if not used:
+        return Stratified(None, None, 0, len(strata))
+    a, n, c, n1 = counts[is_used].T
+    s, N = counted[is_used], total[is_used]
+    variance = n * n1 * s * (N - s) / (N**2 * (N - 1))
+    z = float((a - n * s / N).sum() / np.sqrt(variance.sum()))
+    return Stratified(z, _common_odds_ratio(a, n - a, c, n1 - c, confidence), used, len(strata) - used)
+
+
+def _common_odds_ratio(a: Floats, b: Floats, c: Floats, d: Floats, confidence: float) -> Estimate | None:
+    """Return ΣR/ΣS, R = ad/N and S = bc/N (Mantel & Haenszel 1959); no interval where it is 0, None where ΣS is 0.
+
+    The variance of its logarithm is that of Robins, Breslow & Greenland (1986): right for few large strata and for many
+    small ones.
+    """
+    N = a + b + c + d
+    R, S, P, Q = a * d / N, b * c / N, (a + d) / N, (b + c) / N
+    r, s = R.sum(), S.sum()
+    if s == 0:
+        return None
+    if r == 0:
+        return Estimate(0.0)
+    variance = (P * R).sum() / r**2 + (P * S + Q * R).sum() / (r * s) + (Q * S).sum() / s**2
+    return LogNormal(math.log(r / s), math.sqrt(variance / 2)).estimate(confidence)
