@@ -7,7 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from sklearn.linear_model import LogisticRegression
-from tests.people import audited, people
+from tests.people import FEATURES, audited, people
 
 import tiltlens as tl
 from tiltlens.errors import SupportError, TiltlensError
@@ -57,7 +57,16 @@ MISTAKES = {
     "unknown weights": ({"weights": "wieght"}, "`weights` must name columns, got", "did you mean 'weight'?"),
     "unknown membership": ({"membership": "chanse"}, "`membership` must name columns", "did you mean 'chance'?"),
     "unknown given": ({"given": {"cty": 1}}, "`given` must name columns, got 'cty'.", "did you mean 'city'?"),
-    "no features": ({"features": []}, "`features` must name at least one column, got none.", "the columns are"),
+    "no features for a model": (
+        {"features": [], "scores": None, "model": lambda table: np.full(N, 0.5)},
+        "`features` must name at least one column for `model`, got none.",
+        "the columns are",
+    ),
+    "everything excluded, and a classifier to fit": (
+        {"features": None, "exclude": [*FEATURES, "weight", "chance"], "membership": LogisticRegression()},
+        "`features` must name at least one column for `membership`, got none.",
+        "the columns are",
+    ),
     "one group": (
         {"data": people().filter(pl.col("group") == "A")},
         "`group` ('group') must have at least two values, got 'A' only.",
@@ -170,11 +179,6 @@ MISTAKES = {
         {"exclude": ["city"]},
         "`exclude` must not name listed features, got 'city'.",
         "list it in one of the two",
-    ),
-    "everything excluded": (
-        {"features": None, "exclude": ["income", "city", "owner", "since", "weight", "chance"]},
-        "`features` must name at least one column, got none.",
-        "the columns are",
     ),
     "confidence in percent": ({"confidence": 95}, "`confidence` must lie strictly between 0 and 1, got 95.", "0.95"),
     "no confidence": ({"confidence": None}, "`confidence` must be a finite number, got None.", ""),

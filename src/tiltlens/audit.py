@@ -82,6 +82,7 @@ def audit(
         A cut on the score that makes decisions.
     features, exclude
         Default: every column not used otherwise; and columns that are no features, such as labels and row numbers.
+        Without any (`features=[]`, or where no other column is left) outputs alone are compared.
     membership
         P(audited|x): None to choose a model, a scikit-learn classifier to cross-fit, or a column or array that a model
         of other rows gave.

@@ -130,7 +130,7 @@ def demo(json_target: str | None, report: str | None) -> None:
     "--features",
     multiple=True,
     metavar="COLUMN",
-    help="Inputs of the model; repeat, or use commas. Default: all others.",
+    help="Inputs of the model; repeat, or use commas. Default: all others. '' is none: rates and gap alone.",
 )
 @click.option("--exclude", multiple=True, metavar="COLUMN", help="No input: labels, old scores, row numbers. Repeat.")
 @click.option("--membership", metavar="COLUMN", help="Probability of being in the audited group. Default: estimated.")
@@ -271,7 +271,7 @@ def _audited(files: tuple[str, ...], **options: Any) -> Audit:
     from tiltlens.engines.messages import check_columns
     from tiltlens.engines.sources import collected
     from tiltlens.models.paper_fit import with_outcome_scores
-    from tiltlens.models.roles import feature_names
+    from tiltlens.models.roles import check_some, feature_names
 
     outcome, scores, stated = options.pop("outcome"), options.pop("scores"), options.pop("stated")
     if bool(scores) == (outcome is not None):
@@ -279,7 +279,8 @@ def _audited(files: tuple[str, ...], **options: Any) -> Audit:
             f"exactly one of `--scores` and `--outcome` must be given, got {'both' if scores else 'neither'}.",
             "scores are a column of the model's probabilities; an outcome trains a model to look at.",
         )
-    features = [name for part in options.pop("features") for name in part.split(",") if name] or None
+    listed = options.pop("features")
+    features = [name for part in listed for name in part.split(",") if name] if listed else None
     arguments = {
         **options,
         "group": list(options["group"]),
@@ -297,6 +298,7 @@ def _audited(files: tuple[str, ...], **options: Any) -> Audit:
     roles = [options[name] for name in ("weights", "membership") if options[name]]
     used = [*arguments["group"], *(arguments["given"] or ()), outcome, *roles]
     arguments["features"] = feature_names(features, table.columns, used, arguments.pop("exclude"))
+    check_some(arguments["features"], table.columns, "--outcome")
     wanted = arguments.pop("favourable")
     table, columns, favourable = with_outcome_scores(table, arguments["features"], outcome, wanted)
     return run(table, scores=columns, favourable=favourable, **arguments)

@@ -72,6 +72,8 @@ class Gate:
 
     def _value(self, comparison: Comparison) -> float | None:
         verdicts = comparison.proxies["verdict"]
+        if self.quantity in (PROXIES, *COUNTED) and verdicts.is_empty():
+            return None
         if self.quantity == PROXIES:
             return None if (verdicts == NOT_JUDGED).any() else float(verdicts.is_in(EVIDENCE).sum())
         if self.quantity in COUNTED:

@@ -23,7 +23,7 @@ from tiltlens.models.features import (
     joined_feature,
 )
 from tiltlens.models.levels import MISSING, OTHER, feature_levels, value_levels
-from tiltlens.models.roles import GROUP, feature_names
+from tiltlens.models.roles import GROUP, check_some, feature_names
 from tiltlens.models.values import exact_counts
 
 RNG = np.random.default_rng(0)
@@ -304,14 +304,13 @@ def test_default_features_are_the_columns_not_used_otherwise():
     assert feature_names(["a"], ["a", "b", "c"], exclude=["b", "c"]) == ["a"]
 
 
-def test_unknown_or_no_features_are_errors():
+def test_unknown_features_are_errors_and_none_where_some_are_needed():
     with pytest.raises(DataError, match=r"`features` must name columns, got 'agee'\.\nHint: did you mean 'age'\?"):
         feature_names(["agee"], ["age", "sex"])
     for features, used in ((None, ["a"]), ([], [])):
-        with pytest.raises(
-            DataError, match=r"`features` must name at least one column, got none\.\nHint: the columns are 'a'"
-        ):
-            feature_names(features, ["a"], used)
+        assert feature_names(features, ["a"], used) == []
+    with pytest.raises(DataError, match=r"at least one column for `model`, got none\.\nHint: the columns are 'a'"):
+        check_some([], ["a"], "model")
 
 
 def test_columns_that_are_excluded_must_be_there_and_not_listed():

@@ -203,6 +203,20 @@ def empty():
     return c
 
 
+@cache
+def _outputs_only():
+    return audited(people(), features=[]).to_dict()
+
+
+def outputs_only_audit():
+    """Return an audit without features."""
+    return deepcopy(_outputs_only())
+
+
+def outputs_only():
+    return outputs_only_audit()["comparisons"]["A"]
+
+
 SUMMARIES = {
     make.__name__: make
     for make in (
@@ -216,5 +230,6 @@ SUMMARIES = {
         undefined,
         three_classes,
         empty,
+        outputs_only,
     )
 }

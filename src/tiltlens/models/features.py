@@ -200,13 +200,13 @@ def _shares_values(values: NDArray[Any], audited: Booleans) -> bool:
 def design_columns(features: Sequence[Feature]) -> dict[str, NDArray[Any]]:
     """Return what a membership model learns from: floats (NaN = missing), or the codes of categorical levels.
 
-    Constants, identifiers and copies of the group are left out; their notes say so.
+    Constants, identifiers and copies of the group are left out; their notes say so. No features, no columns.
     """
     columns: dict[str, NDArray[Any]] = {}
     for feature in features:
         if feature.in_membership:
             columns[feature.name] = feature.codes if feature.values is None else feature.values
-    if not columns:
+    if features and not columns:
         reasons = ", ".join(f"{shown(f.name)} is {_reason(f)}" for f in features[:20])
         raise DataError(
             f"`features` must hold a column that varies and is no identifier, got none: {reasons}.",

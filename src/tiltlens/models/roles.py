@@ -98,13 +98,17 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
     given = _checked_given(request.given, names)
     used = [*group, *scores, *given]
     used += [getattr(request, argument) for argument in ("membership", "weights") if columns[argument]]
+    features = feature_names(request.features, names, used, request.exclude)
+    for argument, is_used in (("model", request.model), ("membership", hasattr(request.membership, "fit"))):
+        if is_used is not None and is_used is not False:
+            check_some(features, names, argument)
     return ColumnRoles(
         name=JOINT.join(group) if group else "group",
         group=tuple(group) or (GROUP,),
         scores=tuple(scores),
         labels=(),
         model=request.model,
-        features=tuple(feature_names(request.features, names, used, request.exclude)),
+        features=tuple(features),
         favourable=request.favourable,
         threshold=request.threshold,
         weights=_column(request.weights, columns["weights"], WEIGHT),
@@ -143,7 +147,10 @@ def feature_names(
     used: Sequence[str] = (),
     exclude: str | Sequence[str] | None = None,
 ) -> list[str]:
-    """Return the listed features, or by default every column that is neither used otherwise nor excluded."""
+    """Return the listed features, or by default every column that is neither used otherwise nor excluded.
+
+    There may be none: then only outputs are compared.
+    """
     left_out = [] if exclude is None else [exclude] if isinstance(exclude, str) else list(exclude)
     check_columns("exclude", left_out, names)
     if features is None:
@@ -157,17 +164,21 @@ def feature_names(
             raise DataError(
                 f"`exclude` must not name listed features, got {shown(both[0])}.", "list it in one of the two."
             )
-    if not chosen:
-        raise DataError(
-            "`features` must name at least one column, got none.",
-            f"the columns are {listed(names)}; those used as group, score or weight are no features.",
-        )
     if len(chosen) > MOST_FEATURES:
         raise DataError(
             f"`features` must be at most {MOST_FEATURES} columns, got {len(chosen):,}.",
             "list those that the model sees with `features`, or leave others out with `exclude`.",
         )
     return chosen
+
+
+def check_some(features: Sequence[str], names: Sequence[str], needed_by: str) -> None:
+    """Raise where there are no features for what needs some."""
+    if not features:
+        raise DataError(
+            f"`features` must name at least one column for `{needed_by}`, got none.",
+            f"the columns are {listed(names)}; those used as group, score or weight are no features.",
+        )
 
 
 def with_arrays(

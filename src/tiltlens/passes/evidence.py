@@ -18,6 +18,8 @@ from tiltlens.models.regressions import Expectations
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.moments import GroupMoments
 
+NO_MODEL = "none"  # of membership: no features, and no column of it
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FeatureCells:
@@ -55,7 +57,7 @@ class Evidence:
         Of the sample's rows in the table, by which they are put back in order.
     membership, log_odds, membership_name
         Cross-fitted or given membership, None for plug-in values; the log-odds of one fit on all rows of the sample;
-        what the model is called.
+        what the model is called. Without features or a column of it, everybody has the prior's log-odds.
     moments
         Of (log-odds, scores) in the audited and in the reference group.
     tilted

@@ -38,7 +38,7 @@ from tiltlens.models.regressions import Expectations, expectations
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.moments import GroupMoments
 from tiltlens.passes.compared import ComparedRows
-from tiltlens.passes.evidence import Evidence, FeatureCells, TiltedMeans
+from tiltlens.passes.evidence import NO_MODEL, Evidence, FeatureCells, TiltedMeans
 from tiltlens.passes.sample import group_quota
 from tiltlens.passes.sums import GroupSums
 from tiltlens.progress import stage
@@ -166,6 +166,8 @@ def _membership(
 def _fitted(
     rows: ComparedRows, index: Integers, sample: Rows, features: Any, settings: FitSettings
 ) -> tuple[Membership | None, Floats, str]:
+    if not features:
+        return None, sample.constant(prior_log_odds(sample)), NO_MODEL
     if settings.membership is not None:
         return _of_estimator(rows, index, sample, settings)
     if settings.folds is None:
@@ -202,7 +204,7 @@ def _expectations(
     membership: Membership | None,
     settings: FitSettings,
 ) -> Expectations | None:
-    if settings.folds is None:
+    if settings.folds is None or not table:
         return None
     return expectations(sample, table, values, outcome, membership, settings.folds, settings.seed)
 
@@ -223,8 +225,10 @@ def _sets(
     membership: Membership | None,
     shown: Integers,
     settings: FitSettings,
-) -> CellSets | RidgeSets:
+) -> CellSets | RidgeSets | None:
     """Return the regressions on sets of the table's features: by joint values where these are few, else by ridges."""
+    if not table:
+        return None
     if len(table) <= MOST_CELL_FEATURES and all(name in cells for name in table):
         key, levels = joint_codes(np.column_stack([cells[name].codes for name in table]))
         if CELL_SET_ROWS * len(levels) <= min(sample.count0, sample.count1):

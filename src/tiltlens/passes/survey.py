@@ -182,10 +182,9 @@ def _sampled(
     ]
     columns += [] if rows.log_odds is None else [pl.Series(LOG_ODDS, part(rows.log_odds))]
     kept = [*roles.features, *([ROW] if ROW in rows.table.columns else [])]
-    frame = rows.table.select(kept)
-    frame = frame if drawn is None else frame[pl.Series(drawn, dtype=pl.UInt32)]
+    columns += [rows.table[name] if drawn is None else rows.table[name].gather(drawn) for name in kept]
     present = {label: int(count) for label, count in zip(rows.labels, counts, strict=True) if count}
-    return RowSample((frame.with_columns(columns),), present, size, threshold)
+    return RowSample((pl.DataFrame({one.name: one for one in columns}),), present, size, threshold)
 
 
 def _by_group(rows: Reading) -> list[tuple[str, NDArray[np.bool_]]]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tiltlens.errors import SupportError
+from tiltlens.estimators.influence import Rows
 from tiltlens.limits import (
     CALIBRATION_BINS,
     DIAL_POSITIONS,
@@ -24,7 +25,7 @@ from tiltlens.limits import (
 from tiltlens.models.features import Feature
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction, correction_function
-from tiltlens.results.counting import Binned, Tallies, Tally, ValueTally, coarse, tallied
+from tiltlens.results.counting import Binned, Tallies, Tally, ValueTally, coarse, score_tally, tallied
 from tiltlens.results.disclosure import Booleans, Integers, may_show, withheld
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -40,6 +41,13 @@ def binned(found: Binned, correction: CorrectionFunction) -> dict[str, Any]:
     positions = [*(f for _, f in dial_corrections(correction)), correction]
     edges = calibration_edges(partial(np.quantile, found.log_ratio))
     return described(tallied(found, positions, edges), correction, found.features)
+
+
+def of_scores_alone(rows: Rows, outcome: Floats) -> dict[str, Any]:
+    """Return the bins of a comparison that knows nothing of the inputs."""
+    nothing: dict[str, Any] = {name: [] for name in ("overlap", "calibration", "dial", "correction")}
+    score = _both_groups(score_tally(rows, outcome), 0.0, 1.0)
+    return nothing | {"score": score, "profiles": {}, "path": {"green": [], "red": []}, "least_change": None}
 
 
 def described(tallies: Tallies, correction: CorrectionFunction, features: Sequence[Feature]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from tiltlens.models.membership import prior_log_odds
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction, correction_function
 from tiltlens.paper.exponents import TestPair
-from tiltlens.passes.evidence import Evidence, TiltedMeans
+from tiltlens.passes.evidence import NO_MODEL, Evidence, TiltedMeans
 from tiltlens.results.comparison import Comparison, Output, Rates
 from tiltlens.results.disclosure import part_of_group
 from tiltlens.results.profiles import Profiles
@@ -24,6 +24,7 @@ from tiltlens.results.settings import Settings
 from tiltlens.results.unexplained import unexplained
 
 Noted = tuple[Estimate | None, tuple[str, ...]]
+UNKNOWN_INPUTS = "correction, input_divergence and descent_rate need features, or a column of membership"
 OPEN_ENDED = "input_divergence and descent_rate have one end: an inadequate membership model misses part of them"
 
 
@@ -34,12 +35,7 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
     left, of_unexplained = unexplained(evidence, settings)
     table = proxy_table(evidence, settings, correction, left)
     found = _outputs(evidence, settings)
-    divergence, of_divergence = _of_membership(
-        evidence, settings, checked, "input_divergence", lambda: _defined(settings, lambda: _input_divergence(evidence))
-    )
-    descent, of_descent = _of_membership(
-        evidence, settings, checked, "descent_rate", lambda: _descent_rate(evidence, settings, correction)
-    )
+    (divergence, of_divergence), (descent, of_descent) = _of_inputs(evidence, settings, checked, correction)
     ratio, of_ratio = found["impact_ratio"]
     spread, of_spread = found["standardised_difference"]
     outcome_divergence, of_outcomes = found["output_divergence"]
@@ -150,8 +146,15 @@ def _output(evidence: Evidence) -> Output:
     return Output(tuple(y0.tolist()), tuple(y1.tolist()))
 
 
-def _correction(evidence: Evidence, settings: Settings) -> tuple[CorrectionFunction, float, tuple[str, ...]]:
-    """Return the correction and its largest valid step, from the least f~ of the sample's audited people."""
+def _correction(
+    evidence: Evidence, settings: Settings
+) -> tuple[CorrectionFunction | None, float | None, tuple[str, ...]]:
+    """Return the correction and its largest valid step, from the least f~ of the sample's audited people.
+
+    There is none where nothing is known of the inputs.
+    """
+    if evidence.membership_name == NO_MODEL:
+        return None, None, ()
     audited, reference = evidence.moments
     notes: tuple[str, ...] = ()
     try:
@@ -186,6 +189,21 @@ def _balance_notes(checked: Balance | None) -> list[str]:
     if checked is None:
         return []
     return [f"the membership model is inadequate: {reason}" for reason in checked.reasons]
+
+
+def _of_inputs(
+    evidence: Evidence, settings: Settings, checked: Balance | None, correction: CorrectionFunction | None
+) -> tuple[Noted, Noted]:
+    """Return the divergence of inputs and the descent rate; neither where nothing is known of the inputs."""
+    if correction is None:
+        return (None, (UNKNOWN_INPUTS,)), (None, ())
+    divergence = _of_membership(
+        evidence, settings, checked, "input_divergence", lambda: _defined(settings, lambda: _input_divergence(evidence))
+    )
+    descent = _of_membership(
+        evidence, settings, checked, "descent_rate", lambda: _descent_rate(evidence, settings, correction)
+    )
+    return divergence, descent
 
 
 def _of_membership(
@@ -294,7 +312,7 @@ def _sample_notes(evidence: Evidence) -> list[str]:
     ]
 
 
-def _profiles(evidence: Evidence, correction: CorrectionFunction) -> Profiles:
+def _profiles(evidence: Evidence, correction: CorrectionFunction | None) -> Profiles:
     return Profiles(
         (evidence.audited, evidence.reference),
         evidence.rows,

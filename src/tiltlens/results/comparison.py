@@ -73,8 +73,10 @@ class Comparison:
         finite divergence.
     shapley_remainder
         What the features' Shapley values leave of the gap: the unexplained part.
+    correction, epsilon_max
+        f~ and the largest valid step along it; None without features or a column of membership.
     balance
-        How far the membership model can be trusted; None for plug-in values.
+        How far the membership model can be trusted; None for plug-in values, and without features.
     """
 
     audited: str
@@ -93,8 +95,8 @@ class Comparison:
     unexplained: Estimate | None
     decisions_needed: Estimate | None
     equal_outputs: EqualOutputsTest | None
-    correction: CorrectionFunction
-    epsilon_max: float
+    correction: CorrectionFunction | None
+    epsilon_max: float | None
     proxies: pl.DataFrame
     dial: dict[str, ShareForm] | None
     shapley_remainder: float | None
@@ -181,7 +183,7 @@ class Comparison:
             summary[name] = None if estimate is None else estimate.to_dict()
         test = self.equal_outputs
         summary["equal_outputs"] = None if test is None else {"statistic": test.statistic, "p_value": test.p_value}
-        summary["correction"] = self.correction.to_dict()
+        summary["correction"] = None if self.correction is None else self.correction.to_dict()
         summary["proxies"] = self.proxies.to_dicts()
         summary["balance"] = None if self.balance is None else balance_dict(self.balance)
         summary["notes"] = list(self.notes)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tiltlens.engines.arrays import below
-from tiltlens.estimators.influence import Booleans, Integers
+from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.limits import CORRECTION_BINS, EDGE_ROUNDING, FINE, FINE_REACH, MOVING_VALUES, RATIO_BINS, SCORE_BINS
 from tiltlens.models.features import Feature
 from tiltlens.paper.checks import Floats
@@ -110,13 +110,18 @@ def tallied(found: Binned, positions: Sequence[CorrectionFunction], edges: Float
     room = int((np.cumsum([len(feature.labels) for feature in found.features]) <= MOVING_VALUES).sum())
     drawn = {feature.name for feature in found.features[:room]}
     return Tallies(
-        score=_tally(found, _places(found.outcome, 0.0, 1.0, SCORE_BINS), SCORE_BINS),
+        score=score_tally(found, found.outcome),
         overlap=_tally(found, _places(found.log_ratio, -4.0, 4.0, RATIO_BINS), RATIO_BINS),
         calibration=_tally(found, calibration, bins),
         expected=np.bincount(calibration[others], ratio, bins).astype(np.float64),
         correction=tuple(_correction_tally(place, found.weights[mine]) for place in places),
         profiles={one.name: _value_tally(found, one, places if one.name in drawn else []) for one in found.features},
     )
+
+
+def score_tally(found: Binned | Rows, outcome: Floats) -> Tally:
+    """Return both groups' people by their score."""
+    return _tally(found, _places(outcome, 0.0, 1.0, SCORE_BINS), SCORE_BINS)
 
 
 def _places(values: Floats, low: float, high: float, bins: int) -> Integers:
@@ -129,7 +134,7 @@ def _fine_places(f: CorrectionFunction, log_odds: Floats, scores: Floats) -> Int
     return _places(np.asarray(f(log_odds, scores)), -FINE_REACH, FINE_REACH, FINE)
 
 
-def _tally(found: Binned, codes: Integers, bins: int) -> Tally:
+def _tally(found: Binned | Rows, codes: Integers, bins: int) -> Tally:
     counts, weights = [], []
     for group in (found.audited, ~found.audited):
         counts.append(np.bincount(codes[group], minlength=bins))

@@ -20,7 +20,7 @@ from tiltlens.paper.divergence import check_divergence
 from tiltlens.paper.figure1 import Figure1Paths, figure1_paths
 from tiltlens.paper.path import Inputs, PathPoint, path_point, projection
 from tiltlens.paper.world import Projection
-from tiltlens.results.bins import QUANTILES, binned
+from tiltlens.results.bins import QUANTILES, binned, of_scores_alone
 from tiltlens.results.counting import Binned
 from tiltlens.results.disclosure import may_show, withheld
 
@@ -39,7 +39,7 @@ class Profiles:
     favourable: Floats
     features: tuple[Feature, ...]
     row_numbers: Integers
-    correction: CorrectionFunction
+    correction: CorrectionFunction | None
     log_odds: Floats
     log_ratio: Floats
 
@@ -80,6 +80,8 @@ class Profiles:
 
     def bins(self, order: Sequence[str]) -> dict[str, Any]:
         """As of `Comparison`; `order` is that of the features in the table of proxy evidence."""
+        if self.correction is None:
+            return of_scores_alone(self.rows, self.outcome)
         features = tuple(sorted(self.features, key=lambda feature: order.index(feature.name)))
         atoms, found, moved = self._atoms(), figure1_paths(self._inputs()), None
         if found.end is not None:
@@ -91,6 +93,8 @@ class Profiles:
 
     def prototypes(self, suppress: bool = True) -> dict[str, dict[str, Any]]:
         """As of `Comparison`."""
+        if not self.features:
+            return {}
         mine = np.flatnonzero(self.rows.audited)
         f = self._values(self.rows.audited)
         codes = np.column_stack([feature.codes[mine] for feature in self.features])
@@ -103,6 +107,7 @@ class Profiles:
 
     def path(self, weights: Sequence[Any], divergence: str = "kl") -> list[PathPoint]:
         """As of `Comparison`."""
+        self._known_correction()
         inputs, chosen = self._inputs(), check_divergence(divergence)
         if not np.iterable(weights) or isinstance(weights, str):
             raise WeightsError(f"`weights` must be a list of four numbers each, got {weights!r}.", "see World.path.")
@@ -133,7 +138,15 @@ class Profiles:
         raise DataError(f"`feature` must be one of the audit's features, got {name!r}.", f"they are {names}.")
 
     def _values(self, mine: NDArray[np.bool_]) -> Floats:
-        return np.asarray(self.correction(self.log_odds[mine], self.scores[mine]))
+        return np.asarray(self._known_correction()(self.log_odds[mine], self.scores[mine]))
+
+    def _known_correction(self) -> CorrectionFunction:
+        if self.correction is None:
+            raise DataError(
+                "`features` must name at least one column for what is said of inputs, got none.",
+                "list features, or give a column of P(audited|x) as `membership`.",
+            )
+        return self.correction
 
     def _atoms(self) -> NDArray[np.intp]:
         """Return the audited rows that count, in the order of the table."""

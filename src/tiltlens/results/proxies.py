@@ -24,6 +24,7 @@ from tiltlens.results.settings import Settings
 from tiltlens.results.unexplained import Unexplained
 
 Records = list[dict[str, Any]]
+NO_FEATURES = "no features were listed: what carries the difference is not looked at"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,9 +38,11 @@ class ProxyTable:
 
 
 def proxy_table(
-    evidence: Evidence, settings: Settings, correction: CorrectionFunction, left: Unexplained
+    evidence: Evidence, settings: Settings, correction: CorrectionFunction | None, left: Unexplained
 ) -> ProxyTable:
-    """Return one row a feature, the strongest points of the gap first."""
+    """Return one row a feature, the strongest points of the gap first; none where none was listed."""
+    if correction is None or not evidence.features:
+        return ProxyTable(pl.DataFrame(schema=SCHEMA), None, None, (NO_FEATURES,))
     pairs, of_pairs = _partners(evidence, settings, correction)
     found: Carried = carried(evidence, settings, left, pairs)
     forms, shares, of_shares = correction_shares(evidence, settings, correction)

@@ -28,6 +28,7 @@ SHOWN: dict[str, tuple[str, Shown]] = {
     "unexplained": ("left between people alike in all listed features, in points", points),
 }
 FEATURES = 10
+FEATURE_HEAD = ("feature", "points by itself", "with the others", "verdict", "why")
 
 
 def audit_html(title: str, comparisons: Sequence[dict[str, Any]]) -> str:
@@ -55,8 +56,8 @@ def comparison_html(c: dict[str, Any], is_drawn: bool = True) -> str:
     return (
         f"<div><p><b>{who}</b> against <b>{other}</b></p>"
         + _table(("quantity", "value", "interval"), estimates)
-        + (_picture(c) if is_drawn else "")
-        + _table(("feature", "points by itself", "with the others", "verdict", "why"), features[:FEATURES])
+        + (_picture(c) if is_drawn and features else "")
+        + (_table(FEATURE_HEAD, features[:FEATURES]) if features else "")
         + rest
         + (
             f"<ul>{''.join(f'<li>{escape(minus(label(note, 1000)))}</li>' for note in c['notes'])}</ul>"

@@ -208,7 +208,8 @@ def _comparison(summary: dict[str, Any], audited: str, c: dict[str, Any]) -> Ren
         parts.append(Text("These are scores: an adverse impact ratio is of decisions, and needs a threshold.", "dim"))
     elif c["adverse_impact_ratio"] is not None:
         parts.append(Text(typed(four_fifths_words(c["adverse_impact_ratio"], settings["confidence"]))))
-    parts += [_heading("Proxy evidence, in points of the score"), _proxies(c, settings)]
+    if c["proxies"]:
+        parts += [_heading("Proxy evidence, in points of the score"), _proxies(c, settings)]
     if c["notes"]:
         parts += [_heading("To know"), _bullets(typed(note) for note in c["notes"])]
     return Group(*parts)
@@ -243,9 +244,8 @@ def _estimate(found: dict[str, Any], shown: Callable[[float | None], str] = numb
 def _test(c: dict[str, Any]) -> Text:
     if c["equal_outputs"] is None:
         return Text("Plug-in values, as in the paper: no intervals.", "dim")
-    return Text(
-        f"Test of equal outputs: {p_value(c['equal_outputs']['p_value'])}. Membership model: {c['membership']}.", "dim"
-    )
+    model = "" if c["correction"] is None else f" Membership model: {c['membership']}."
+    return Text(f"Test of equal outputs: {p_value(c['equal_outputs']['p_value'])}.{model}", "dim")
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,8 +273,6 @@ def _banded(row: dict[str, Any], name: str, join: str) -> str:
 
 
 def _proxies(c: dict[str, Any], settings: dict[str, Any]) -> RenderableType:
-    if not c["proxies"]:
-        return Text("No features were listed.", "dim")
     note = "gap: what goes through the feature by itself. with others: what would be lost without it. "
     if any(row["gap_shapley"] is not None for row in c["proxies"]):
         note += "Shapley: its part where all are taken together; the parts add up to the gap"

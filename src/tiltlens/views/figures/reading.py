@@ -63,7 +63,8 @@ def dial_place(comparison: Record, position_index: int | None = None) -> int:
                 f"`position_index` must be a place on the dial, got {position_index!r}.", "10 is its middle."
             )
         return min(position_index, last)
-    inputs, outputs = (comparison["correction"].get(name, 1.0) for name in ("input_weight", "output_weight"))
+    correction = comparison["correction"] or {}
+    inputs, outputs = (correction.get(name, 1.0) for name in ("input_weight", "output_weight"))
     largest = max(inputs, outputs)  # weights may be as large as floats go
     share = outputs / largest / (inputs / largest + outputs / largest) if largest else 0.5
     positions = [one["position"] for one in comparison["bins"]["dial"]]

@@ -78,28 +78,31 @@ def section(summary: dict[str, Any], place: int, name: str) -> Section:
 
 
 def _drawings(c: dict[str, Any], place: int, settings: dict[str, Any]) -> dict[str, Drawing]:
-    position = dial_place(c)
-    limit = settings["materiality"]
-    told = {"map": figures.proxy_map(c, limit), "shares": figures.shares(c)}  # their numbers stand in a table beside
-    if place == 0:
-        told["first"] = figures.features(c, limit, FIRST)
-    if place > 0 or len(c["proxies"]) > FIRST:
-        told["features"] = figures.features(c, limit)
-    drawn = {
-        "outputs": figures.outputs(c),
-        "waterfall": figures.waterfall(c),
-        "ways": figures.ways(c),
-        "correction": figures.correction_distribution(c, position),
-        "overlap": figures.overlap(c),
-        "calibration": figures.calibration(c),
-    }
+    """Return the drawings of a comparison: of its outputs, of its features and of its inputs, as far as it has them."""
+    limit, drawn = settings["materiality"], {"outputs": figures.outputs(c)}
+    told: dict[str, Figure] = {}
+    if c["proxies"]:  # the numbers of what is told stand in a table beside
+        told |= {"map": figures.proxy_map(c, limit), "shares": figures.shares(c)}
+        drawn["waterfall"] = figures.waterfall(c)
+        if place == 0:
+            told["first"] = figures.features(c, limit, FIRST)
+        if place > 0 or len(c["proxies"]) > FIRST:
+            told["features"] = figures.features(c, limit)
+    if c["correction"] is not None:
+        drawn |= {"ways": figures.ways(c), "overlap": figures.overlap(c), "calibration": figures.calibration(c)}
     if c["balance"] is not None:
         drawn["balance"] = figures.balance(c)
     drawings = {key: Drawing.of(f"{key}-{place}", figure) for key, figure in drawn.items()}
-    at = c["bins"]["dial"][position]["position"]
-    turning = replace(drawings["correction"], note="", table_note=f"at the dial's first position, {at:.2f}")
     beside = {key: replace(Drawing.of(f"{key}-{place}", figure), table=None) for key, figure in told.items()}
-    return beside | drawings | {"correction": replace(turning, description=CORRECTION)}
+    return beside | drawings | ({} if c["correction"] is None else {"correction": _turning(c, place)})
+
+
+def _turning(c: dict[str, Any], place: int) -> Drawing:
+    """Return the drawing that follows the dial."""
+    position = dial_place(c)
+    at = c["bins"]["dial"][position]["position"]
+    drawing = Drawing.of(f"correction-{place}", figures.correction_distribution(c, position))
+    return replace(drawing, note="", table_note=f"at the dial's first position, {at:.2f}", description=CORRECTION)
 
 
 def by_gap(summary: dict[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ MOST_NAMED = 6
 HEADLINED = 3  # features that the first sentence names
 SHORT = 40  # letters of a name in the first sentences
 FEW = 3  # features whose notes stand beside each
+NO_FEATURES = "No features were listed: what carries the difference is not looked at."
 OVERLAP = "Features overlap: these do not add up."
 
 DOES_NOT_SHOW = (
@@ -108,6 +109,7 @@ def _numbers(summary: dict[str, Any], c: dict[str, Any]) -> str:
 def _carriers(c: dict[str, Any]) -> Iterator[str]:
     rows = c["proxies"]
     if not rows:
+        yield NO_FEATURES
         return
     for row in rows:
         if verdict_of(row).kind == THE_GROUP:
@@ -238,9 +240,9 @@ def audited_words(summary: dict[str, Any]) -> list[str]:
     rows, asked = summary["rows"], summary["provenance"]["question"]
     lines = [
         f"The {summary['channel']} of a fixed model, by {label(summary['group'])}: "
-        f"{names}{f' and {more} more' if more > 0 else ''} against {label(summary['reference'])}, with {features} "
-        f"feature{'s' if features != 1 else ''}. {rows['used']:,} of {rows['read']:,} rows were used. What a person "
-        f"wants is {favourable_words(summary)}."
+        f"{names}{f' and {more} more' if more > 0 else ''} against {label(summary['reference'])}, "
+        f"with {features or 'no'} feature{'s' if features != 1 else ''}. {rows['used']:,} of {rows['read']:,} rows "
+        f"were used. What a person wants is {favourable_words(summary)}."
     ]
     if asked["given"]:
         conditions = " and ".join(f"{label(name)} = {label(value)}" for name, value in asked["given"].items())

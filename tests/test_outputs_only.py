@@ -1,0 +1,123 @@
+"""Nothing but group and score: what can be said of outputs is said, and that nothing else was looked at."""
+
+import json
+
+import jsonschema
+import polars as pl
+import pytest
+from tests.command import invoked
+from tests.people import FEATURES, SOURCES, assert_same_numbers, audited, lending, people
+from tests.schemas import SCHEMA, strict
+
+import tiltlens as tl
+from tiltlens.errors import DataError
+
+NO_FEATURES = "no features were listed: what carries the difference is not looked at"
+OF_OUTPUTS = ("rows", "output", "favourable_rates", "gap", "impact_ratio", "adverse_impact_ratio", "shortfall")
+OF_OUTPUTS += ("standardised_difference", "output_divergence", "decisions_needed", "equal_outputs")
+
+
+def outputs(**options):
+    return audited(people(), features=[], **options)
+
+
+@pytest.mark.parametrize("held", SOURCES, indirect=True)
+@pytest.mark.parametrize("columns", [(), ("weight",), ("chance",)], ids=["alone", "weights", "membership"])
+def test_a_table_of_group_and_score_is_enough_on_every_engine(held, columns):
+    table = people().select("group", "score", *columns)
+    options = {"weights": "weight"} if "weight" in columns else {"membership": "chance"} if columns else {}
+    found = tl.audit(held(table), "group", reference="B", scores="score", **options)
+    assert_same_numbers(found.to_dict(), outputs(**options).to_dict())
+    assert NO_FEATURES in found["A"].notes
+    assert found["A"].proxies.is_empty()
+
+
+@pytest.mark.parametrize("options", [{}, {"threshold": 0.5}, {"weights": "weight"}, {"given": {"owner": True}}])
+def test_outputs_are_those_of_an_audit_with_features(options):
+    found, whole = outputs(**options)["A"].to_dict(), audited(people(), **options)["A"].to_dict()
+    for name in OF_OUTPUTS:
+        assert_same_numbers(found[name], whole[name], place=name)
+    assert_same_numbers(found["bins"]["score"], whole["bins"]["score"])
+
+
+@pytest.mark.parametrize("folds", [5, None])
+def test_nothing_is_said_of_inputs_without_features(folds):
+    c = outputs(folds=folds)["A"]
+    for name in ("correction", "epsilon_max", "descent_rate", "input_divergence", "unexplained", "balance", "dial"):
+        assert getattr(c, name) is None, name
+    assert c.membership == "none"
+    assert any("input_divergence and descent_rate need features" in note for note in c.notes)
+    assert c.prototypes() == {}
+    assert c.project().cost > 0  # of the scores alone
+    with pytest.raises(DataError, match="`features` must name at least one column for what is said of inputs"):
+        c.path([(1, 0, 0, 1)])
+    with pytest.raises(DataError, match="`feature` must be one of the audit's features"):
+        c.profile("income")
+
+
+def test_a_membership_column_gives_the_correction_without_features():
+    found, whole = outputs(membership="chance")["A"], audited(people(), membership="chance")["A"]
+    assert found.correction.to_dict() == pytest.approx(whole.correction.to_dict())
+    assert found.descent_rate.value == pytest.approx(whole.descent_rate.value)
+    assert found.input_divergence.value == pytest.approx(whole.input_divergence.value)
+    assert found.path([(1, 0, 0, 1)])[0].q == pytest.approx(whole.path([(1, 0, 0, 1)])[0].q)
+
+
+def test_long_tables_need_no_features_either():
+    found = tl.audit(lending(9_000), "group", scores="score", features=[], sample_rows=2_000)
+    whole = tl.audit(lending(9_000), "group", scores="score", features=["region"], sample_rows=2_000)
+    assert found["a"].gap.value == pytest.approx(whole["a"].gap.value, abs=1e-12)
+    assert found["a"].rows == whole["a"].rows
+
+
+@pytest.mark.parametrize("options", [{}, {"membership": "chance"}, {"folds": None}, {"threshold": 0.5}])
+def test_every_view_shows_outputs_alone(options, tmp_path):
+    audit = outputs(**options)
+    jsonschema.validate(json.loads(json.dumps(audit.to_dict())), strict(SCHEMA))
+    audit.report(tmp_path / "audit.html")
+    page = (tmp_path / "audit.html").read_text(encoding="utf-8")
+    assert "No features were listed: what carries the difference is not looked at." in page
+    assert "Through which features?" not in page
+    assert ("The correction, and the dial" in page) == ("membership" in options)
+    assert NO_FEATURES in " ".join(str(audit).split())
+    assert "Proxy evidence, in points" not in str(audit)
+    assert NO_FEATURES in audit._repr_html_()
+    assert "<img" not in audit._repr_html_()
+
+
+def test_the_command_line_takes_no_features(tmp_path):
+    path = tmp_path / "people.csv"
+    people().select("group", "score").write_csv(path)
+    people().write_csv(tmp_path / "all.csv")
+    options = ("--group", "group", "--scores", "score")
+    plain = invoked("audit", path, *options, cwd=tmp_path)
+    assert NO_FEATURES in " ".join(plain.stdout.split())
+    listed = invoked("audit", tmp_path / "all.csv", *options, "--features", "", cwd=tmp_path)
+    assert listed.stdout == plain.stdout
+
+
+def test_a_gate_on_features_cannot_pass_without_them(tmp_path):
+    path = tmp_path / "people.csv"
+    people().select("group", "score").write_csv(path)
+    for condition in ("proxies>0", "undecided>0", "not_judged>0"):
+        found = invoked("audit", path, "--group", "group", "--scores", "score", "--fail-if", condition, cwd=tmp_path)
+        assert found.returncode == 1
+        assert "is not defined, so it cannot pass" in found.stderr
+
+
+def test_an_outcome_needs_features(tmp_path):
+    path = tmp_path / "people.csv"
+    people().select("group", "owner").write_csv(path)
+    found = invoked("audit", path, "--group", "group", "--outcome", "owner", cwd=tmp_path)
+    assert found.returncode == 2
+    assert "`features` must name at least one column for `--outcome`, got none." in found.stderr
+
+
+def test_everything_excluded_leaves_outputs():
+    found = audited(people(), features=None, exclude=[*FEATURES, "weight", "chance"])
+    assert_same_numbers(found.to_dict(), outputs().to_dict())
+
+
+def test_features_that_say_nothing_are_still_a_mistake():
+    with pytest.raises(DataError, match="`features` must hold a column that varies"):
+        audited(people().with_columns(one=pl.lit(1)), features=["one"])
