@@ -47,6 +47,7 @@ def audit(
     threshold: float | None = None,
     features: str | Sequence[str] | None = None,
     exclude: str | Sequence[str] | None = None,
+    exempt: str | Sequence[str] | None = None,
     membership: Any = None,
     weights: Any = None,
     given: Mapping[str, Any] | None = None,
@@ -83,6 +84,9 @@ def audit(
     features, exclude
         Default: every column not used otherwise; and columns that are no features, such as labels and row numbers.
         Without any (`features=[]`, or where no other column is left) outputs alone are compared.
+    exempt
+        Features that you hold to be lawful factors: the gap is told apart into what goes through them and what is left
+        between people equal in them, and what other features carry is of the latter.
     membership
         P(audited|x): None to choose a model, a scikit-learn classifier to cross-fit, or a column or array that a model
         of other rows gave.
@@ -112,7 +116,19 @@ def audit(
     stated = check_provenance(provenance)
     settings = Settings(input_weight, output_weight, confidence, materiality, folds, seed, sample_rows)
     request = Request(
-        group, scores, model, membership, weights, features, exclude, favourable, threshold, given, reference, audited
+        group,
+        scores,
+        model,
+        membership,
+        weights,
+        features,
+        exclude,
+        exempt,
+        favourable,
+        threshold,
+        given,
+        reference,
+        audited,
     )
     with told_to(progress):
         return _audited(data, request, na_values, settings, stated)
@@ -216,7 +232,10 @@ def _comparisons(
     notes: tuple[str, ...],
 ) -> dict[str, Comparison]:
     """Return the comparisons, each an equal part of the work."""
-    fits = FitSettings(settings.folds, settings.seed, source.estimator, source.native, source.score_is_of_features)
+    roles = source.roles
+    fits = FitSettings(
+        settings.folds, settings.seed, source.estimator, source.native, source.score_is_of_features, roles.exempt
+    )
     found, count = {}, len(rows.labels) - 1
     for place, label in enumerate(rows.labels[1:]):
         with stage(place / count, (place + 1) / count, label):

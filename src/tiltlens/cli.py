@@ -133,6 +133,7 @@ def demo(json_target: str | None, report: str | None) -> None:
     help="Inputs of the model; repeat, or use commas. Default: all others. '' is none: rates and gap alone.",
 )
 @click.option("--exclude", multiple=True, metavar="COLUMN", help="No input: labels, old scores, row numbers. Repeat.")
+@click.option("--exempt", multiple=True, metavar="COLUMN", help="Input held to be a lawful reason. Repeat for more.")
 @click.option("--membership", metavar="COLUMN", help="Probability of being in the audited group. Default: estimated.")
 @click.option("--weights", metavar="COLUMN", help="How many people a row stands for.")
 @click.option("--given", multiple=True, metavar="COLUMN=VALUE", help="Only rows with this value, e.g. repaid=1.")
@@ -290,6 +291,7 @@ def _audited(files: tuple[str, ...], **options: Any) -> Audit:
         "folds": options["folds"] or None,
         "features": features,
         "exclude": list(options["exclude"]) or None,
+        "exempt": list(options["exempt"]) or None,
     }
     if outcome is None:
         return run(list(files), scores=list(scores) if len(scores) > 1 else scores[0], **arguments)

@@ -364,7 +364,7 @@ def test_sets_by_ridges_are_the_same_however_they_are_asked_for():
         np.testing.assert_allclose(found.values, expected.values, atol=1e-10)
         np.testing.assert_allclose(found.influence, expected.influence, atol=1e-10)
         np.testing.assert_allclose(found.between, expected.between, atol=1e-10)
-    single, between = sets.coefficients([1, 3])
+    single, between = sets.coefficients([[1], [3]])
     expected = sets.sets([[1], [3]])
     assert [one.value for one in single] == pytest.approx(expected.values, abs=1e-12)
     np.testing.assert_allclose(between, expected.between, atol=1e-12)

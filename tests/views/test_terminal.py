@@ -44,7 +44,7 @@ def test_a_verdict_that_only_sounds_like_evidence_is_not_marked():
 def test_nothing_is_cut_off_in_the_table_of_features(width):
     audit = cross_fitted_audit()
     rows = only(audit)["proxies"]
-    for row, verdict in zip(rows, [*VERDICTS][2:], strict=True):
+    for row, verdict in zip(rows, [one for one in VERDICTS if one != "exempt"][2:], strict=True):
         row |= {"verdict": verdict, "feature": f"{row['feature']} with a name of many words"}
     shown = printed(audit, width=width)
     assert "…" not in shown

@@ -125,7 +125,7 @@ def test_the_table_holds_every_verdict_of_the_library():
     theirs = {value for name, value in vars(verdicts).items() if name.isupper() and isinstance(value, str)}
     assert theirs
     assert theirs == VERDICTS.keys()
-    assert len(VERDICTS) == 7
+    assert len(VERDICTS) == 8
     copied = people().with_columns(copy=pl.col("group"))
     rows = audited(copied, features=["city", "copy"], folds=5).to_dict()["comparisons"]["A"]["proxies"]
     assert {row["feature"]: row["verdict"] for row in rows}["copy"] == "the group itself"

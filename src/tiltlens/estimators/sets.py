@@ -27,6 +27,11 @@ class SetCoefficients:
     influence: Floats
     between: Floats
 
+    def picked(self, places: Sequence[int]) -> SetCoefficients:
+        """Return some of them."""
+        kept = list(places)
+        return SetCoefficients(self.values[kept], self.influence[:, kept], self.between[:, kept])
+
     def combined(self, weights: Floats) -> SetCoefficients:
         """Return linear combinations of them, `weights` being (sets, combinations)."""
         return SetCoefficients(self.values @ weights, self.influence @ weights, self.between @ weights)
@@ -76,9 +81,13 @@ class CellSets:
             cell = joint_codes(self.levels[:, list(features)])[0]
         return cell_coefficient(self.at, self.outcome, cell[self.codes], self.sums.merged(cell), self.leaves_one_out)
 
+    def coefficients(self, sets: Sequence[Sequence[int]]) -> tuple[list[Coefficient], Floats]:
+        """Return c_A of some sets with what their factors are made of; no pairings, so nothing between them."""
+        return [self.coefficient(one) for one in sets], np.zeros((1, len(sets)))
+
     def sets(self, sets: Sequence[Sequence[int]]) -> SetCoefficients:
         """Return c_A of some sets."""
-        return _stacked(self.at, [self.coefficient(one) for one in sets])
+        return _stacked(self.at, *self.coefficients(sets))
 
     def left_out(self) -> SetCoefficients:
         """Return c of all features, then of all but each one."""
@@ -90,9 +99,9 @@ class CellSets:
         return self.sets([order[:size] for size in range(len(order) + 1)])
 
 
-def _stacked(at: Rows, found: Sequence[Coefficient]) -> SetCoefficients:
+def _stacked(at: Rows, found: Sequence[Coefficient], between: Floats) -> SetCoefficients:
     influence = np.column_stack([one.estimate(at).influence for one in found])
-    return SetCoefficients(np.array([one.value for one in found]), influence, np.zeros((1, len(found))))
+    return SetCoefficients(np.array([one.value for one in found]), influence, between)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,15 +129,15 @@ class RidgeSets:
         at = Rows.of(self.at.audited[index], self.at.weights[index]).standing_for(self.at.population)
         return replace(self, z=self.z[index], fold=self.fold[index], at=at)
 
-    def coefficients(self, features: Sequence[int]) -> tuple[list[Coefficient], Floats]:
-        """Return c_A of each single feature, and how far pairings lie from it, (3, features)."""
-        vectors = self.ridges.single_sets([[one] for one in features])
+    def coefficients(self, sets: Sequence[Sequence[int]]) -> tuple[list[Coefficient], Floats]:
+        """Return c_A of some sets with what their factors are made of, and how far pairings lie from it, (3, sets)."""
+        vectors = self.ridges.single_sets(sets)
         means = self.ridges.means(vectors)
         product, residual, left = self.ridges.row_values(self.z, self.fold, vectors)
         of_all = [part.mean(axis=0) for part in (means.product, means.residual, means.left)]
         found = [
             coefficient(product[:, k], residual[:, k], left[:, k], *(float(part[k]) for part in of_all))
-            for k in range(len(features))
+            for k in range(len(sets))
         ]
         return found, means.between
 

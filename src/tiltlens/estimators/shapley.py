@@ -7,7 +7,7 @@ between orders is a further error.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,16 +30,19 @@ class ShapleyGaps:
     orders: int
 
 
-def shapley_gaps(sets: CellSets | RidgeSets, seed: int, apply: Apply = map) -> ShapleyGaps:
+def shapley_gaps(sets: CellSets | RidgeSets, seed: int, apply: Apply = map, start: Sequence[int] = ()) -> ShapleyGaps:
     """Return φ_j = Σ_A |A|!(d−|A|−1)!/d!·(c_A − c_{A∪j}): they add up to gap − c_all.
 
-    `apply` maps a function over orders of the features, in threads perhaps.
+    Where the game starts from a set E, every A holds E, d counts the other features, whose values these are, and they
+    add up to c_E − c_all. `apply` maps a function over orders of the features, in threads perhaps.
     """
-    if sets.features <= EXACT_SHAPLEY_FEATURES:
-        every = sets.sets([[j for j in range(sets.features) if mask >> j & 1] for mask in range(2**sets.features)])
-        found = every.combined(subset_weights(sets.features))
+    others = [j for j in range(sets.features) if j not in start]
+    count = len(others)
+    if count <= EXACT_SHAPLEY_FEATURES:
+        every = sets.sets([[*start, *(j for k, j in enumerate(others) if mask >> k & 1)] for mask in range(2**count)])
+        found = every.combined(subset_weights(count))
         return ShapleyGaps(found.values, _se(found), 0)
-    return _sampled(sets.thinned(SHAPLEY_ROWS) if isinstance(sets, RidgeSets) else sets, seed, apply)
+    return _sampled(sets.thinned(SHAPLEY_ROWS) if isinstance(sets, RidgeSets) else sets, seed, apply, start)
 
 
 def subset_weights(count: int) -> Floats:
@@ -55,22 +58,30 @@ def subset_weights(count: int) -> Floats:
     return weights / math.factorial(count)
 
 
-def _sampled(sets: CellSets | RidgeSets, seed: int, apply: Apply) -> ShapleyGaps:
+def _sampled(sets: CellSets | RidgeSets, seed: int, apply: Apply, start: Sequence[int]) -> ShapleyGaps:
     generator = np.random.default_rng(seed)
-    count = ORDERS if sets.features <= MANY_SHARING else FEWEST_ORDERS
-    orders = [generator.permutation(sets.features) for _ in range(count // 2)]
-    halves = list(apply(lambda order: _mean([_contributions(sets, one) for one in (order, order[::-1])]), orders))
+    others = np.setdiff1d(np.arange(sets.features), start)
+    count = ORDERS if others.size <= MANY_SHARING else FEWEST_ORDERS
+    orders = [generator.permutation(others.size) for _ in range(count // 2)]
+
+    def halved(order: Integers) -> SetCoefficients:
+        return _mean([_contributions(sets, others, one, start) for one in (order, order[::-1])])
+
+    halves = list(apply(halved, orders))
     found = _mean(halves)
     spread = np.var([half.values for half in halves], axis=0, ddof=1) / len(halves)
     return ShapleyGaps(found.values, np.sqrt(_se(found) ** 2 + spread), count)
 
 
-def _contributions(sets: CellSets | RidgeSets, order: Integers) -> SetCoefficients:
-    """Return c_A − c_{A∪j} of each feature along an order, A being those before it."""
-    along = sets.along(order.tolist())
-    weights = np.zeros((len(order) + 1, len(order)))
-    weights[np.arange(len(order)), order] = 1.0
-    weights[np.arange(1, len(order) + 1), order] = -1.0
+def _contributions(
+    sets: CellSets | RidgeSets, others: Integers, order: Integers, start: Sequence[int]
+) -> SetCoefficients:
+    """Return c_A − c_{A∪j} of each of the others along an order of them, A being those before it and the start."""
+    along = sets.along([*start, *others[order].tolist()])
+    weights = np.zeros((len(start) + len(order) + 1, len(order)))
+    steps = len(start) + np.arange(len(order))
+    weights[steps, order] = 1.0
+    weights[steps + 1, order] = -1.0
     return along.combined(weights)
 
 

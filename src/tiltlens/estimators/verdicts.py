@@ -23,6 +23,7 @@ SOME = "some evidence"
 UNDECIDED = "undecided"
 NOT_JUDGED = "not judged"
 THE_GROUP = "the group itself"
+EXEMPT = "exempt"
 EVIDENCE = (PROXY, JOINT)
 
 

@@ -215,6 +215,17 @@ def design_columns(features: Sequence[Feature]) -> dict[str, NDArray[Any]]:
     return columns
 
 
+def check_exempt(features: Sequence[Feature], exempt: Sequence[str]) -> None:
+    """Raise where people of both groups cannot be compared at equal values of an exempt factor."""
+    for feature in features:
+        if feature.name in exempt and not feature.in_membership:
+            raise DataError(
+                "`exempt` must name features that vary and that people of both groups share, got "
+                f"{shown(feature.name)}, which is {_reason(feature)}.",
+                "leave it out of `exempt`.",
+            )
+
+
 def _reason(feature: Feature) -> str:
     if feature.is_group:
         return "the group itself"

@@ -34,6 +34,7 @@ class Request:
     weights: Any
     features: str | Sequence[str] | None
     exclude: str | Sequence[str] | None
+    exempt: str | Sequence[str] | None
     favourable: Any
     threshold: float | None
     given: Mapping[str, Any] | None
@@ -58,6 +59,8 @@ class ColumnRoles:
         Of the outcomes, where the columns of the scores do not name them.
     model
         What makes the scores from the features, where no column has them.
+    exempt
+        The features that are lawful factors.
     membership
         The column of P(audited|x); None where a model is to be fitted.
     """
@@ -68,6 +71,7 @@ class ColumnRoles:
     labels: tuple[str, ...]
     model: Any
     features: tuple[str, ...]
+    exempt: tuple[str, ...]
     favourable: Any
     threshold: float | None
     weights: str | None
@@ -109,6 +113,7 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
         labels=(),
         model=request.model,
         features=tuple(features),
+        exempt=_exempt_names(request.exempt, names, features, group),
         favourable=request.favourable,
         threshold=request.threshold,
         weights=_column(request.weights, columns["weights"], WEIGHT),
@@ -170,6 +175,26 @@ def feature_names(
             "list those that the model sees with `features`, or leave others out with `exclude`.",
         )
     return chosen
+
+
+def _exempt_names(
+    exempt: str | Sequence[str] | None, names: Sequence[str], features: Sequence[str], group: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the exempt factors: some of the features, each once, and not the group."""
+    chosen = [] if exempt is None else [exempt] if isinstance(exempt, str) else list(exempt)
+    check_columns("exempt", chosen, names)
+    for name in chosen:
+        if name in group:
+            raise DataError(
+                f"`exempt` must not name the group, got {shown(name)}.", "a lawful factor is something else."
+            )
+        if name not in features:
+            raise DataError(f"`exempt` must name features, got {shown(name)}.", "list it with `features` too.")
+        if chosen.count(name) > 1:
+            raise DataError(
+                f"`exempt` must name different features, got {shown(name)} twice.", "name each of them once."
+            )
+    return tuple(chosen)
 
 
 def check_some(features: Sequence[str], names: Sequence[str], needed_by: str) -> None:

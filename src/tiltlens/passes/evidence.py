@@ -69,6 +69,8 @@ class Evidence:
         Whether the score is made from the features alone, by the audited model itself.
     is_sampled, copies
         Whether there are more rows than the sample's; and how many of the sample's repeat another one by no accident.
+    exempt
+        The features that were named as lawful factors.
     notes
         What to know of the data and the model, whoever is compared.
     """
@@ -97,4 +99,5 @@ class Evidence:
     score_is_of_features: bool
     is_sampled: bool
     copies: int
+    exempt: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

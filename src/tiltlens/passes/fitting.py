@@ -20,7 +20,7 @@ from tiltlens.estimators.sets import CellSets, RidgeSets, evenly
 from tiltlens.limits import CELL_SET_ROWS, FEWEST_SHOWN, FOLDS, GRAM_WORK, MOST_CELL_FEATURES, SHOWN_ROWS, WIDE_FEATURES
 from tiltlens.models.basis import basis_grams, basis_of, pooled_features
 from tiltlens.models.design import Table
-from tiltlens.models.features import design_columns, flag_separating
+from tiltlens.models.features import check_exempt, design_columns, flag_separating
 from tiltlens.models.membership import (
     Membership,
     area_under_curve,
@@ -56,6 +56,7 @@ class FitSettings:
     membership: Any  # an estimator to cross-fit, else None
     native: Any  # the features as the user gave them, for that estimator; None where they were never together
     score_is_of_features: bool
+    exempt: tuple[str, ...] = ()
 
 
 def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSettings) -> Evidence:
@@ -67,6 +68,7 @@ def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSe
     everyone = sample if rows.is_complete else sample.standing_for(_population(sums, code))
     features = tuple(rows.features if is_all else in_threads(lambda one: one.rows(index), rows.features, index.size))
     features = tuple(flag_separating(feature, sample.audited) for feature in features)
+    check_exempt(features, settings.exempt)
     table = design_columns(sorted(features, key=lambda feature: feature.name))
     channel = rows.channel[index]
     scores = _scores(channel, sums.moments[code], sums.moments[0])
@@ -105,6 +107,7 @@ def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSe
         score_is_of_features=settings.score_is_of_features,
         is_sampled=not rows.is_complete,
         copies=rows.copies,
+        exempt=settings.exempt,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,10 +13,11 @@ from tiltlens.estimators.estimate import HasInterval, quantile, without_noise
 from tiltlens.estimators.feature_gap import FeatureGap, cell_coefficient, feature_gap, hidden_share
 from tiltlens.estimators.influence import Rows
 from tiltlens.estimators.outputs import Scores, gap
-from tiltlens.estimators.sets import RidgeSets, SetCoefficients, covariance
+from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance
 from tiltlens.estimators.shapley import shapley_gaps
 from tiltlens.estimators.verdicts import (
     EVIDENCE,
+    EXEMPT,
     NOT_JUDGED,
     THE_GROUP,
     Band,
@@ -29,6 +30,7 @@ from tiltlens.limits import HIDDEN, SHAPLEY_AGREED
 from tiltlens.models.features import Feature
 from tiltlens.paper.checks import Floats
 from tiltlens.passes.evidence import Evidence
+from tiltlens.results.exempt import exempt_places
 from tiltlens.results.partners import Partners
 from tiltlens.results.settings import Settings
 from tiltlens.results.unexplained import Unexplained
@@ -46,12 +48,28 @@ class Carried:
     notes: tuple[str, ...]
 
 
+class _Named(NamedTuple):
+    """A number of each of some features, with each row's part in its error and what pairings add."""
+
+    names: list[str]
+    numbers: SetCoefficients
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Alone:
     """gap(j) of the features that have one: with factors, each row's part in the error, and what pairings add."""
 
     gaps: dict[str, FeatureGap]
     between: dict[str, Floats]
+
+    @property
+    def named(self) -> _Named:
+        """The gaps, in an order that is not that of the columns."""
+        names = sorted(self.gaps)
+        found = [self.gaps[name].gap for name in names]
+        influence = np.column_stack([one.influence for one in found]) if found else np.zeros((0, 0))
+        between = np.array([_padded(self.between[name]) for name in names]).reshape(-1, 3).T
+        return _Named(names, SetCoefficients(np.array([one.value for one in found]), influence, between))
 
 
 def carried(evidence: Evidence, settings: Settings, left: Unexplained, pairs: Mapping[str, Partners]) -> Carried:
@@ -60,7 +78,8 @@ def carried(evidence: Evidence, settings: Settings, left: Unexplained, pairs: Ma
     alone = _alone(evidence, at, outcome, settings)
     every = None if evidence.sets is None else evidence.sets.left_out()
     joint = _joint(evidence, every)
-    alone_bands, joint_bands = _bands(evidence, settings, alone, joint)
+    own = _at_equal_exempt(evidence, evidence.sets) if evidence.exempt and evidence.sets is not None else alone.named
+    alone_bands, joint_bands = _bands(evidence, settings, own, joint)
     shapley, remainder, notes = _shapley(evidence, settings, left, every)
     columns: dict[str, dict[str, Any]] = {}
     for feature in evidence.features:
@@ -105,7 +124,7 @@ def _alone(evidence: Evidence, at: Rows, outcome: Scores, settings: Settings) ->
                 between[feature.name] = np.zeros(1)
     if numeric and isinstance(evidence.sets, RidgeSets):
         order = list(evidence.table)
-        found, spread = evidence.sets.coefficients([order.index(name) for name in numeric])
+        found, spread = evidence.sets.coefficients([[order.index(name)] for name in numeric])
         for k, (name, c) in enumerate(zip(numeric, found, strict=True)):
             if not c.is_separated:
                 gaps[name] = feature_gap(evidence.sets.at, _sampled_scores(evidence, outcome), c)
@@ -121,39 +140,47 @@ def _sampled_scores(evidence: Evidence, outcome: Scores) -> Scores:
     return Scores(outcome.values, o.mean0, o.mean1, o.covariance0, o.covariance1)
 
 
-def _joint(evidence: Evidence, every: SetCoefficients | None) -> tuple[list[str], SetCoefficients] | None:
+def _at_equal_exempt(evidence: Evidence, sets: CellSets | RidgeSets) -> _Named:
+    """Return c_E − c_{E∪j} of each other feature that is regressed on: its gap(j) between people equal in E."""
+    start = exempt_places(evidence)
+    others = [place for place in range(sets.features) if place not in start]
+    found = sets.sets([start, *([*start, place] for place in others)])
+    weights = np.vstack([np.ones((1, len(others))), -np.eye(len(others))])
+    names = list(evidence.table)
+    return _Named([names[place] for place in others], found.combined(weights))
+
+
+def _joint(evidence: Evidence, every: SetCoefficients | None) -> _Named | None:
     """Return joint(j) = c_{all but j} − c_all of the features that are regressed on; `every` holds c_all first."""
     if evidence.sets is None or every is None:
         return None
     count = evidence.sets.features
     weights = np.vstack([-np.ones((1, count)), np.eye(count)])
     names, found = list(evidence.table), every.combined(weights)
-    kept = [place for place, name in enumerate(names) if name not in evidence.sets.pooled]
-    picked = SetCoefficients(found.values[kept], found.influence[:, kept], found.between[:, kept])
-    return [names[place] for place in kept], picked
+    unsaid = {*evidence.sets.pooled, *evidence.exempt}
+    kept = [place for place, name in enumerate(names) if name not in unsaid]
+    return _Named([names[place] for place in kept], found.picked(kept))
 
 
 def _bands(
-    evidence: Evidence, settings: Settings, alone: _Alone, joint: tuple[list[str], SetCoefficients] | None
+    evidence: Evidence, settings: Settings, own: _Named, joint: _Named | None
 ) -> tuple[dict[str, Band], dict[str, Band]]:
-    """Return the bands of gap(j) and of joint(j), all at once over features and over comparisons."""
-    names = sorted(alone.gaps)  # κ is drawn: it must not depend on the order of columns
-    values = [alone.gaps[name].gap.value for name in names]
-    influence = [alone.gaps[name].gap.influence for name in names]
-    between = [_padded(alone.between[name]) for name in names]
-    others: list[str] = []
-    if joint is not None:
-        others, found = joint
-        values += found.values.tolist()
-        influence += list(found.influence.T)
-        between += [_padded(column) for column in found.between.T]
-    if not values:
+    """Return the bands of gap(j) and of joint(j), all at once over features and over comparisons.
+
+    κ is drawn: their order must not be that of the columns.
+    """
+    both = [one for one in (own, joint) if one is not None and one.names]
+    if not both:
         return {}, {}
-    errors = covariance(np.column_stack(influence), np.column_stack(between))
+    values = [value for one in both for value in one.numbers.values.tolist()]
+    between = [_padded(column) for one in both for column in one.numbers.between.T]
+    influence = np.column_stack([column for one in both for column in one.numbers.influence.T])
+    errors = covariance(influence, np.column_stack(between))
     confidence = settings.confidence ** (1.0 / evidence.comparisons)
     factor = simultaneous_factor(errors, confidence, settings.seed)
     every = bands(values, np.sqrt(np.maximum(np.diag(errors), 0.0)), factor)
-    return dict(zip(names, every, strict=False)), dict(zip(others, every[len(names) :], strict=True))
+    others = [] if joint is None else joint.names
+    return dict(zip(own.names, every, strict=False)), dict(zip(others, every[len(own.names) :], strict=True))
 
 
 def _padded(between: Floats) -> Floats:
@@ -169,8 +196,16 @@ def _shapley(
         return {}, None, [f"gap_shapley is left out: {_too_many(evidence)}"]
     if evidence.sets is None or every is None or left.estimate is None:
         return {}, None, []
-    found = shapley_gaps(evidence.sets, settings.seed, partial(in_threads, rows=evidence.rows.audited.size))
-    target = gap(evidence.rows, _sampled_scores(evidence, evidence.outcome)).value - left.estimate.value
+    start = exempt_places(evidence)
+    whole = (
+        float(evidence.sets.sets([start]).values[0])
+        if start
+        else gap(evidence.rows, _sampled_scores(evidence, evidence.outcome)).value
+    )
+    if len(start) == evidence.sets.features:
+        return {}, without_noise(whole), []
+    found = shapley_gaps(evidence.sets, settings.seed, partial(in_threads, rows=evidence.rows.audited.size), start)
+    target = whole - left.estimate.value
     difference = target - float(found.values.sum())
     se = _difference_se(every, left)
     if settings.folds is not None and abs(difference) > SHAPLEY_AGREED * se + 0.1 * settings.materiality:
@@ -179,7 +214,8 @@ def _shapley(
             None,
             [
                 f"gap_shapley is left out: the features' parts add up to {100 * found.values.sum():+.2f} points, where "
-                f"the gap less what is unexplained is {100 * target:+.2f}"
+                f"{'what is left at equal exempt factors' if start else 'the gap'} less what is unexplained is "
+                f"{100 * target:+.2f}"
             ],
         )
     values = _scaled(found.values, difference)
@@ -189,11 +225,12 @@ def _shapley(
         if found.orders
         else []
     )
+    others = [name for name in evidence.table if name not in evidence.exempt]
     columns = {
         name: _numbers("gap_shapley", value, value - z * e, value + z * e)
         if settings.folds is not None
         else _numbers("gap_shapley", value, None, None)
-        for name, value, e in zip(evidence.table, values.tolist(), found.se.tolist(), strict=True)
+        for name, value, e in zip(others, values.tolist(), found.se.tolist(), strict=True)
     }
     return columns, without_noise(left.estimate.value), notes
 
@@ -224,6 +261,8 @@ def _verdict(
     pairs: Mapping[str, Partners],
 ) -> Verdict:
     """Return what may be said of a feature, the reasons why nothing may be said first."""
+    if feature.name in evidence.exempt:
+        return Verdict(EXEMPT, "named as a lawful factor by whoever asked")
     if feature.is_group:
         return Verdict(THE_GROUP, "it is the group or a copy of it, or its values tell the groups apart completely")
     if settings.folds is None:

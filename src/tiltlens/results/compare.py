@@ -18,6 +18,7 @@ from tiltlens.paper.exponents import TestPair
 from tiltlens.passes.evidence import NO_MODEL, Evidence, TiltedMeans
 from tiltlens.results.comparison import Comparison, Output, Rates
 from tiltlens.results.disclosure import part_of_group
+from tiltlens.results.exempt import exempt_parts
 from tiltlens.results.profiles import Profiles
 from tiltlens.results.proxies import proxy_table
 from tiltlens.results.settings import Settings
@@ -33,6 +34,7 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
     correction, epsilon_max, of_correction = _correction(evidence, settings)
     checked = _balance(evidence)
     left, of_unexplained = unexplained(evidence, settings)
+    parts = exempt_parts(evidence)
     table = proxy_table(evidence, settings, correction, left)
     found = _outputs(evidence, settings)
     (divergence, of_divergence), (descent, of_descent) = _of_inputs(evidence, settings, checked, correction)
@@ -46,6 +48,7 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
         *of_correction,
         *_balance_notes(checked),
         *of_unexplained,
+        *parts.notes,
         *_off_support(evidence),
         *_few_weights(evidence),
     ]
@@ -66,6 +69,9 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
         input_divergence=divergence,
         descent_rate=descent,
         unexplained=left.estimate,
+        exempt=evidence.exempt,
+        through_exempt=None if parts.through is None else _estimate(settings, parts.through),
+        at_equal_exempt=None if parts.at_equal is None else _estimate(settings, parts.at_equal),
         decisions_needed=decisions,
         equal_outputs=_test(evidence, settings),
         correction=correction,

@@ -62,6 +62,9 @@ class Comparison:
         The gap over √((Var0(W) + Var1(W))/2).
     unexplained
         c_all: the difference left between people alike in all features.
+    exempt, through_exempt, at_equal_exempt
+        The features named as lawful factors, and the gap in two parts: what goes through them, and what is left
+        between people equal in them. What `proxies` say of other features is of the second part.
     decisions_needed
         Decisions that tell the groups apart with both errors 5 %.
     equal_outputs
@@ -93,6 +96,9 @@ class Comparison:
     input_divergence: Estimate | None
     descent_rate: Estimate | None
     unexplained: Estimate | None
+    exempt: tuple[str, ...]
+    through_exempt: Estimate | None
+    at_equal_exempt: Estimate | None
     decisions_needed: Estimate | None
     equal_outputs: EqualOutputsTest | None
     correction: CorrectionFunction | None
@@ -186,6 +192,7 @@ class Comparison:
         summary["correction"] = None if self.correction is None else self.correction.to_dict()
         summary["proxies"] = self.proxies.to_dicts()
         summary["balance"] = None if self.balance is None else balance_dict(self.balance)
+        summary["exempt"] = list(self.exempt)
         summary["notes"] = list(self.notes)
         return summary
 
@@ -207,6 +214,8 @@ ESTIMATES = (
     "input_divergence",
     "descent_rate",
     "unexplained",
+    "through_exempt",
+    "at_equal_exempt",
     "decisions_needed",
 )
 

@@ -52,7 +52,7 @@ class Provenance:
 
 def describe_request(request: Request) -> dict[str, Any]:
     """Return what an audit was asked, as texts."""
-    sources = {name: _source(getattr(request, name)) for name in ("scores", "model", "membership", "weights")}
+    sources = {name: _source(getattr(request, name)) for name in ("scores", "model", "membership", "weights", "exempt")}
     given = {str(name): text_of(value) for name, value in (request.given or {}).items()}
     return sources | {"threshold": request.threshold, "given": given}
 

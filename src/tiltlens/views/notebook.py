@@ -22,6 +22,8 @@ from tiltlens.views.rule_lines import (
 
 SHOWN: dict[str, tuple[str, Shown]] = {
     "gap": ("difference, in points", points),
+    "through_exempt": ("of it, through the exempt factors", points),
+    "at_equal_exempt": ("of it, between people equal in the exempt factors", points),
     "impact_ratio": ("favourable rates, audited ÷ reference", ratio),
     "adverse_impact_ratio": ("adverse impact ratio of decisions", ratio),
     "shortfall": ("people affected", whole),

@@ -156,7 +156,6 @@ def printable(value: Any) -> Any:
 def _rule_table(summary: dict[str, Any], table: dict[str, Any]) -> RenderableType:
     """Return one table with its notes below: beside it they would be too narrow to read."""
     head, rows = rule_lines(summary, table)
-    found = Table(show_edge=False, pad_edge=False, header_style="bold")
     width = len(table["columns"])
     found = _named_table(head[:-1], [row[:-1] for row in rows], width)
     return Group(found, _bullets(f"{' & '.join(row[:width])}: {row[-1]}." for row in rows if row[-1]))
@@ -221,6 +220,8 @@ def _estimates(summary: dict[str, Any], c: dict[str, Any]) -> Table:
         table.add_row(f"favourable rate, {who}", *_estimate(c["favourable_rates"][who], percent), "")
     rows: list[tuple[str, str, Callable[[float | None], str], str]] = [
         ("gap, in points", "gap", points, "difference of the mean scores"),
+        ("through exempt factors", "through_exempt", points, f"points of it, through {', '.join(c['exempt'])}"),
+        ("at equal exempt factors", "at_equal_exempt", points, "points of it, between people equal in them"),
         (ratio_name(summary), "impact_ratio", number, "favourable rates, audited ÷ reference"),
         ("adverse impact ratio", "adverse_impact_ratio", number, "lower rate ÷ higher rate"),
         ("shortfall", "shortfall", whole, "more people at the reference's rate"),
@@ -233,7 +234,7 @@ def _estimates(summary: dict[str, Any], c: dict[str, Any]) -> Table:
     ]
     for name, key, shown, meaning in rows:
         if c[key] is not None:
-            table.add_row(name, *_estimate(c[key], shown), meaning)
+            table.add_row(name, *_estimate(c[key], shown), Text(meaning))
     return table
 
 
@@ -273,9 +274,11 @@ def _banded(row: dict[str, Any], name: str, join: str) -> str:
 
 
 def _proxies(c: dict[str, Any], settings: dict[str, Any]) -> RenderableType:
+    whole = "what is left at equal exempt factors" if c["exempt"] else "the gap"
     note = "gap: what goes through the feature by itself. with others: what would be lost without it. "
+    note = f"Of {whole}. {note}" if c["exempt"] else note
     if any(row["gap_shapley"] is not None for row in c["proxies"]):
-        note += "Shapley: its part where all are taken together; the parts add up to the gap"
+        note += "Shapley: its part where all are taken together; the parts add up to " + whole
         left = c["shapley_remainder"] or 0.0
         is_told = abs(left) >= NEGLIGIBLE * settings["materiality"]
         note += f" less what is unexplained ({points(left)}). " if is_told else ". "

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 PROXY = "proxy evidence"
-EVIDENCE, THE_GROUP, OPEN, NOTHING = "evidence", "group", "open", "nothing"  # kinds, by which a verdict is marked
+# Kinds, by which a verdict is marked.
+EVIDENCE, THE_GROUP, OPEN, NOTHING, EXEMPT = "evidence", "group", "open", "nothing", "exempt"
 
 
 class Verdict(NamedTuple):
@@ -56,6 +57,11 @@ VERDICTS = {
         NOTHING,
         "No material evidence: less than {materiality} points, alone and with the others",
         "Both bands, alone and with the others, lie within what counts.",
+    ),
+    "exempt": Verdict(
+        EXEMPT,
+        "Named as lawful factors by whoever asked for this audit, and held equal (exempt)",
+        "The feature was named as a lawful factor: what goes through it is told apart, and not judged.",
     ),
     "not judged": Verdict(
         OPEN, "Not judged", "Nothing is said of the feature, for the reason beside it: not the same as no evidence."

@@ -29,10 +29,11 @@ def features(comparison: Record, materiality: float = 0.005, shown: int = SHOWN)
         f"the mark below it is what would be lost without it, the others being there. {parts}."
     )
     has_bands = any(record["gap_low"] is not None for record in records)
-    band = "lines: one band for all features at once" if has_bands else "plug-in values, no bands"
+    band = "lines: one band for all features at once" if has_bands else "no bands"
     more = strongest(len(comparison["proxies"]), len(rows))
     note = f"bar: by itself; ◆: with the others; dashed: ±{size(materiality)} points, what counts"
-    return figure(_drawn(records, 100 * materiality), records, title, description, note, band, more)
+    held = "between people equal in the exempt factors" if comparison["exempt"] else ""
+    return figure(_drawn(records, 100 * materiality), records, title, description, note, band, held, more)
 
 
 def _record(row: Record) -> Record:

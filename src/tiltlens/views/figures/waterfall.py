@@ -16,6 +16,7 @@ POINTS = "datum.value * 100"
 KINDS = {"raises": HIGHER, "lowers": LOWER, "mean": INK}
 NAME = 30  # letters of a step, the role of a group among them
 LEFT = "left between people alike in all features"
+THROUGH, EQUAL = "through the exempt factors", "at equal exempt factors"
 NO_PARTS = "there are no Shapley values here, so no parts that add up; see what goes through each feature by itself"
 
 
@@ -25,7 +26,7 @@ def waterfall(comparison: Record) -> Figure:
     title = f"What the difference of {points(comparison['gap']['value'])} points is made of"
     if not rows:
         return nothing(title, "there are no features")
-    if all(row["gap_shapley"] is None for row in rows):
+    if all(row["gap_shapley"] is None for row in rows) and comparison["through_exempt"] is None:
         return nothing(title, NO_PARTS)
     audited, reference = means(comparison)
     records = _stairs(comparison, rows, reference)
@@ -43,19 +44,26 @@ def waterfall(comparison: Record) -> Figure:
 
 def _stairs(comparison: Record, rows: list[Record], start: float) -> list[Record]:
     """Return one step a feature, largest first, the weak ones joined, and what the features leave."""
+    found = [(THROUGH, *_ends(comparison["through_exempt"]), "exempt")] if comparison["through_exempt"] else []
     known = sorted((row for row in rows if row["gap_shapley"] is not None), key=lambda row: -abs(row["gap_shapley"]))
     shown, rest = (known, []) if len(known) <= STRONGEST + 1 else (known[:STRONGEST], known[STRONGEST:])
     parts = [(row["feature"], row["gap_shapley"], row["gap_shapley_low"], row["gap_shapley_high"]) for row in shown]
-    found = [(*part, "feature") for part in parts]
+    found += [(*part, "feature") for part in parts]
     if rest:
         found.append((f"{len(rest)} other features", sum(row["gap_shapley"] for row in rest), None, None, "others"))
     if comparison["shapley_remainder"] is not None:
         found.append((LEFT, comparison["shapley_remainder"], None, None, "remainder"))
+    elif comparison["at_equal_exempt"] is not None:
+        found.append((EQUAL, *_ends(comparison["at_equal_exempt"]), "equal"))
     records, place = [], start
     for name, value, low, high, role in found:
         records.append(_step(name, place, value, low, high, role))
         place += value
     return records
+
+
+def _ends(estimate: Record) -> tuple[float, float | None, float | None]:
+    return estimate["value"], estimate["low"], estimate["high"]
 
 
 def _step(name: str, start: float, value: float, low: float | None, high: float | None, role: str) -> Record:

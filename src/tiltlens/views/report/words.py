@@ -20,7 +20,7 @@ from tiltlens.views.formats import (
     whole,
 )
 from tiltlens.views.ratios import against_four_fifths, four_fifths_words, is_of_decisions
-from tiltlens.views.verdicts import EVIDENCE, NOTHING, OPEN, PROXY, THE_GROUP, VERDICTS, Verdict, verdict_of
+from tiltlens.views.verdicts import EVIDENCE, EXEMPT, NOTHING, OPEN, PROXY, THE_GROUP, VERDICTS, Verdict, verdict_of
 
 MOST_NAMED = 6
 HEADLINED = 3  # features that the first sentence names
@@ -61,6 +61,9 @@ GLOSSARY = {
     "left between people alike in all listed features, add up to the difference.",
     "left between people alike in all listed features": "The part of the difference that none of the features can "
     "carry: the score knows the group in another way.",
+    "exempt factors": "Features that whoever asked holds to be lawful reasons. What goes through them is told apart; "
+    "what is said of other features is of the difference between people equal in them. Whether they are lawful is not "
+    "a statistical question.",
     "what counts": "The smallest number of points that matters to this audit (its materiality).",
     "comparability check": "Whether people of each group have counterparts in the other, and whether the model of who "
     "is in which group agrees with the data.",
@@ -115,8 +118,9 @@ def _carriers(c: dict[str, Any]) -> Iterator[str]:
         if verdict_of(row).kind == THE_GROUP:
             yield f"Among the features is the group itself: {label(row['feature'], SHORT)}."
             break
+    yield from _exempt(c)
     found = [row for row in rows if verdict_of(row).kind == EVIDENCE and row["gap"] is not None]
-    gap = c["gap"]
+    gap, it = (c["at_equal_exempt"], "the rest") if c["at_equal_exempt"] else (c["gap"], "it")
     if found and gap["low"] is not None and gap["low"] <= 0 <= gap["high"]:
         yield f"What pulls the two apart, one way or the other, in points: {_pointed(found)}."
         return
@@ -124,12 +128,25 @@ def _carriers(c: dict[str, Any]) -> Iterator[str]:
     with_it = [row for row in found if (_strongest(row) > 0) == is_up]
     against = [row for row in found if (_strongest(row) > 0) != is_up]
     if with_it:
-        yield f"What carries it, strongest first, in points: {_pointed(with_it)}. {OVERLAP}"
+        yield f"What carries {it}, strongest first, in points: {_pointed(with_it)}. {OVERLAP}"
     if against:
-        yield f"What works against it, in points: {_pointed(against)}."
-    if not found:
+        yield f"What works against {it}, in points: {_pointed(against)}."
+    if not found and any(verdict_of(row).kind != EXEMPT for row in rows):
         is_open = any(verdict_of(row).kind == OPEN for row in rows)
-        yield "The data do not settle which features carry it." if is_open else "No feature carries a material part."
+        yield f"The data do not settle which features carry {it}." if is_open else "No feature carries a material part."
+
+
+def _exempt(c: dict[str, Any], settings: dict[str, Any] | None = None) -> Iterator[str]:
+    """Yield the gap in two parts where lawful factors were named, with their intervals where settings are given."""
+    if c["through_exempt"] is None:
+        return
+    through, left = (
+        f"{points(one['value'])} points{f' ({_ends(one, settings)})' if settings and one['low'] is not None else ''}"
+        for one in (c["through_exempt"], c["at_equal_exempt"])
+    )
+    names = ", ".join(label(name, SHORT) for name in c["exempt"][:MOST_NAMED])
+    more = f" and {len(c['exempt']) - MOST_NAMED} more" if len(c["exempt"]) > MOST_NAMED else ""
+    yield f"Of the difference, {through} go through the exempt factors ({names}{more}); {left} are left at equal ones."
 
 
 def _strongest(row: dict[str, Any]) -> float:
@@ -269,7 +286,13 @@ def favourable_words(summary: dict[str, Any]) -> str:
 def found_words(summary: dict[str, Any], c: dict[str, Any]) -> list[str]:
     """Return what was found about one audited group, a sentence each."""
     settings = summary["settings"]
-    return [_gap(c, settings), *_rates(summary, c), *_features(c, settings), *_unexplained(c, settings)]
+    return [
+        _gap(c, settings),
+        *_exempt(c, settings),
+        *_rates(summary, c),
+        *_features(c, settings),
+        *_unexplained(c, settings),
+    ]
 
 
 def _gap(c: dict[str, Any], settings: dict[str, Any]) -> str:

@@ -1,0 +1,74 @@
+"""The gap in two parts: what goes through the exempt factors E, gap − c_E, and what is left at equal ones, c_E."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from tiltlens.engines.messages import shown
+from tiltlens.errors import DataError
+from tiltlens.estimators.estimate import Normal
+from tiltlens.estimators.feature_gap import hidden_share
+from tiltlens.estimators.outputs import gap, unseen_se
+from tiltlens.estimators.sets import covariance
+from tiltlens.limits import HIDDEN
+from tiltlens.passes.evidence import Evidence
+
+APART = "through_exempt and at_equal_exempt are not defined: the exempt factors tell the groups apart completely"
+
+
+class ExemptParts(NamedTuple):
+    """The two parts of the gap, None where there are none, and why."""
+
+    through: Normal | None = None
+    at_equal: Normal | None = None
+    notes: tuple[str, ...] = ()
+
+
+def exempt_parts(evidence: Evidence) -> ExemptParts:
+    """Return gap − c_E and c_E; c_E is that of the regressions on sets of features.
+
+    The gap is that of all rows. With f the part of a group's rows that the regressions saw, its covariance with c_E is
+    f times that within these rows, so that Var(gap − c_E) = Σ (1 − f)·IF_c² + f·(IF_gap − IF_c)².
+    """
+    if not evidence.exempt or evidence.sets is None:
+        return ExemptParts()
+    _check_values(evidence)
+    sets, outcome = evidence.sets, evidence.outcome
+    (found,), between = sets.coefficients([exempt_places(evidence)])
+    if found.is_separated:
+        return ExemptParts(notes=(APART,))
+    left = found.estimate(sets.at).influence
+    score = outcome.column[evidence.shown]
+    through = sets.at.influence(score, -score) - left
+    everyone = evidence.everyone
+    parts = (everyone.square0 / sets.at.square0, everyone.square1 / sets.at.square1)
+    seen = np.minimum(np.where(sets.at.audited, *parts), 1.0)  # f
+    columns = np.column_stack([left, np.sqrt(1.0 - seen) * left, np.sqrt(seen) * through])
+    errors = np.diag(covariance(columns, np.column_stack([between, between, np.zeros_like(between)])))
+    unseen = unseen_se(everyone, outcome)
+    whole = gap(everyone, outcome).value
+    return ExemptParts(
+        Normal(whole - found.value, math.sqrt(errors[1] + errors[2])).with_extra_se(*unseen),
+        Normal(found.value, math.sqrt(errors[0])).with_extra_se(*unseen),
+    )
+
+
+def exempt_places(evidence: Evidence) -> list[int]:
+    """Return the places of the exempt factors among the features that are regressed on."""
+    return [place for place, name in enumerate(evidence.table) if name in evidence.exempt]
+
+
+def _check_values(evidence: Evidence) -> None:
+    """Raise where people cannot be held equal in an exempt factor: it has too many values for the rows."""
+    pooled = () if evidence.sets is None else evidence.sets.pooled
+    for name in evidence.exempt:
+        cells = evidence.cells.get(name)
+        if name in pooled or (cells is not None and hidden_share(cells.sums) > HIDDEN):
+            raise DataError(
+                "`exempt` must name features with few enough values for people to be equal in them, got "
+                f"{shown(name)}.",
+                "group its values, or bring more rows.",
+            )
