@@ -174,3 +174,17 @@ def test_nine_features_take_orders_and_eight_take_every_set():
     audited, score, codes = draw(12)
     assert values(audited, score, [*codes, *codes, *codes[:2]]).orders == 0
     assert values(audited, score, [*codes, *codes, *codes]).orders == module.ORDERS
+
+
+@pytest.mark.parametrize("most_exact", [8, 0])
+@pytest.mark.parametrize(("kind", "start"), [("cells", [1]), ("ridges", [3, 1])])
+def test_a_game_that_starts_from_a_set_shares_out_what_that_set_leaves(most_exact, kind, start, monkeypatch):
+    monkeypatch.setattr(module, "EXACT_SHAPLEY_FEATURES", most_exact)
+    audited, score, codes = draw(3, 300, direct=-0.05)
+    sets = cell_sets(Rows.of(audited), score, codes) if kind == "cells" else ridge_sets(12)
+    left, one, other, every = sets.sets([start, [*start, 0], [*start, 2], [*start, 0, 2]]).values
+    found = shapley_gaps(sets, seed=0, start=start)
+    by_hand = [0.5 * (left - one + other - every), 0.5 * (left - other + one - every)]
+    np.testing.assert_allclose(found.values, by_hand, atol=1e-9)
+    assert found.values.sum() == pytest.approx(left - every, abs=1e-9)
+    assert found.se.shape == (2,)

@@ -148,6 +148,27 @@ def test_people_must_be_able_to_be_equal_in_an_exempt_factor():
         audited(coded().with_columns(town=pl.Series(town)), features=["town", "owner"], exempt="town")
 
 
+def test_exempt_factors_must_not_tell_the_groups_apart_together():
+    coin = np.random.default_rng(0).random(600) < 0.5
+    data = coded().with_columns(coin=pl.Series(coin), other=pl.Series(coin) ^ (pl.col("group") == "A"))
+    with pytest.raises(DataError, match="features that together tell 'A' and 'B' apart completely"):
+        audited(data, features=["coin", "other", "city"], exempt=["coin", "other"], membership="chance")
+
+
+@pytest.mark.parametrize("options", [{"membership": "chance"}, {"scores": ["low", "score"], "favourable": "score"}])
+def test_parts_add_up_with_a_given_membership_and_with_classes(options):
+    data = people().with_columns(low=1 - pl.col("score"))
+    c = audited(data, exempt="income", **options)["A"]
+    assert c.through_exempt.value + c.at_equal_exempt.value == pytest.approx(c.gap.value, abs=1e-12)
+
+
+def test_a_model_of_the_features_leaves_to_the_others_all_that_is_left():
+    c = audited(coded(), scores=None, model=lambda table: 0.3 + 0.3 * table["owner"] + 0.2 * table["home"],
+                features=["owner", "home"], exempt="owner")["A"]  # fmt: skip
+    assert c.shapley_remainder == pytest.approx(0.0, abs=1e-12)
+    assert numbers_of(c, "gap_shapley")["home"] == pytest.approx(c.at_equal_exempt.value, abs=1e-9)
+
+
 @pytest.mark.parametrize("folds", [5, None])
 def test_every_view_shows_both_parts(folds, tmp_path):
     audit = audited(people(), exempt=["owner"], folds=folds)

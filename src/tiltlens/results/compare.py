@@ -48,7 +48,6 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
         *of_correction,
         *_balance_notes(checked),
         *of_unexplained,
-        *parts.notes,
         *_off_support(evidence),
         *_few_weights(evidence),
     ]
@@ -70,8 +69,8 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
         descent_rate=descent,
         unexplained=left.estimate,
         exempt=evidence.exempt,
-        through_exempt=None if parts.through is None else _estimate(settings, parts.through),
-        at_equal_exempt=None if parts.at_equal is None else _estimate(settings, parts.at_equal),
+        through_exempt=None if parts is None else _estimate(settings, parts.through),
+        at_equal_exempt=None if parts is None else _estimate(settings, parts.at_equal),
         decisions_needed=decisions,
         equal_outputs=_test(evidence, settings),
         correction=correction,

@@ -16,30 +16,31 @@ from tiltlens.estimators.sets import covariance
 from tiltlens.limits import HIDDEN
 from tiltlens.passes.evidence import Evidence
 
-APART = "through_exempt and at_equal_exempt are not defined: the exempt factors tell the groups apart completely"
-
 
 class ExemptParts(NamedTuple):
-    """The two parts of the gap, None where there are none, and why."""
+    """The two parts of the gap."""
 
-    through: Normal | None = None
-    at_equal: Normal | None = None
-    notes: tuple[str, ...] = ()
+    through: Normal
+    at_equal: Normal
 
 
-def exempt_parts(evidence: Evidence) -> ExemptParts:
-    """Return gap − c_E and c_E; c_E is that of the regressions on sets of features.
+def exempt_parts(evidence: Evidence) -> ExemptParts | None:
+    """Return gap − c_E and c_E, where there is an E; c_E is that of the regressions on sets of features.
 
     The gap is that of all rows. With f the part of a group's rows that the regressions saw, its covariance with c_E is
     f times that within these rows, so that Var(gap − c_E) = Σ (1 − f)·IF_c² + f·(IF_gap − IF_c)².
     """
     if not evidence.exempt or evidence.sets is None:
-        return ExemptParts()
+        return None
     _check_values(evidence)
     sets, outcome = evidence.sets, evidence.outcome
     (found,), between = sets.coefficients([exempt_places(evidence)])
     if found.is_separated:
-        return ExemptParts(notes=(APART,))
+        raise DataError(
+            "`exempt` must leave people of both groups who are equal in it, got features that together tell "
+            f"{shown(evidence.audited)} and {shown(evidence.reference)} apart completely.",
+            "name fewer of them.",
+        )
     left = found.estimate(sets.at).influence
     score = outcome.column[evidence.shown]
     through = sets.at.influence(score, -score) - left
