@@ -100,6 +100,7 @@ class World:
     audited: float = 0.4
     threshold: float | None = None
     is_drawn: bool = False  # the outputs are decisions, drawn with the score as their chance
+    is_clustered: bool = False  # 2 to 6 rows are of one customer, with the first block of features in common
     is_given: bool = False  # P(audited|x) is a column, from a logistic model of as many other rows
     left_out: tuple[str, ...] = ()  # quantities whose truth is not what is estimated
     idle: tuple[str, ...] = ()  # features that carry nothing although the score or the group knows them
@@ -118,7 +119,8 @@ class World:
         """Return a table and the options of its audit."""
         rng = np.random.default_rng([seed, zlib.crc32(self.name.encode())])  # worlds must not err together
         size = self.rows if rows is None else rows
-        s, drawn = self._people(size, rng)
+        customer = np.sort(rng.permutation(np.arange(2 * size) // 4)[:size]) if self.is_clustered else np.arange(size)
+        s, drawn = self._people(size, rng, customer)
         columns = {"group": np.where(s, "a", "b"), "score": self.score(drawn, s)}
         if self.is_drawn:
             columns["score"] = (rng.random(size) < columns["score"]).astype(np.float64)
@@ -127,8 +129,10 @@ class World:
             columns[name] = np.char.add("level ", values.astype(str)) if name in texts else values
         columns |= {name: noise(j, s, rng) for j, name in enumerate(self.noises)}
         options: dict[str, Any] = {"group": "group", "reference": "b", "scores": "score"}
+        if self.is_clustered:
+            columns["customer"], options["clusters"] = customer, "customer"
         if self.is_given:
-            whose, others = self._people(size, rng)
+            whose, others = self._people(size, rng, np.arange(size))
             known, unknown = (np.column_stack([one[name] for name in self.features]) for one in (others, drawn))
             columns["p"] = LogisticRegression(C=np.inf).fit(known, whose).predict_proba(unknown)[:, 1]
             options["membership"] = "p"
@@ -136,11 +140,12 @@ class World:
             options["threshold"] = self.threshold
         return pl.DataFrame(columns), options
 
-    def _people(self, size: int, rng: Random) -> tuple[NDArray[np.bool_], Columns]:
-        """Return who is audited, and everybody's features."""
-        s = rng.random(size) < self.audited
-        drawn: Columns = {}
-        for block in self.blocks:
+    def _people(self, size: int, rng: Random, customer: NDArray[np.intp]) -> tuple[NDArray[np.bool_], Columns]:
+        """Return who is audited, and everybody's features; rows of one customer have the first block in common."""
+        is_audited = rng.random(int(customer.max()) + 1) < self.audited
+        first, *others = self.blocks
+        s, drawn = is_audited[customer], {name: x[customer] for name, x in first.draw(is_audited, rng).items()}
+        for block in others:
             drawn |= block.draw(s, rng)
         return s, drawn
 
@@ -342,6 +347,7 @@ def _worlds() -> list[World]:
             left_out=("descent_rate", "share"),
             idle=("neutral", "ignored"),
         ),
+        World("clusters", (proxy, neutral), _linear, 3_000, is_clustered=True, idle=("neutral",)),
         World("given", (proxy, neutral), _linear, 3_000, is_given=True, idle=("neutral",)),
         World("few-rows", (proxy, neutral), _linear, 400, noise=2, idle=("neutral",)),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ from tiltlens.engines.messages import shown
 from tiltlens.engines.sources import batches_of, frame_of, reading_notes
 from tiltlens.engines.tables import column_names, native_columns
 from tiltlens.errors import DataError
+from tiltlens.models.clusters import cluster_note, repeated_ids
 from tiltlens.models.groups import ComparedGroups, alike_notes
 from tiltlens.models.leakage import leakage_notes
 from tiltlens.models.roles import ColumnRoles, Request, resolve_roles, with_arrays
@@ -50,6 +51,7 @@ def audit(
     exempt: str | Sequence[str] | None = None,
     membership: Any = None,
     weights: Any = None,
+    clusters: Any = None,
     given: Mapping[str, Any] | None = None,
     na_values: str | Sequence[str] | None = None,
     input_weight: float = 1.0,
@@ -92,6 +94,9 @@ def audit(
         of other rows gave.
     weights
         Row weights: a column or an array.
+    clusters
+        Which rows belong together, such as those of one customer: a column or an array. Standard errors, folds and the
+        sample are then those of clusters.
     given
         {column: value}: look only at rows with this value, e.g. of the true outcome.
     na_values
@@ -129,6 +134,7 @@ def audit(
         given,
         reference,
         audited,
+        clusters,
     )
     with told_to(progress):
         return _audited(data, request, na_values, settings, stated)
@@ -213,6 +219,7 @@ def _notes(source: _Source, request: Request, survey: Survey, rows: ComparedRows
         *reading_notes(source.batches, source.columns),
         *model_notes(request.model, source.roles.features),
         *alike_notes(survey.sample.counts),
+        *_cluster_notes(source.roles, rows),
         *leakage_notes(
             rows.features,
             rows.outcome,
@@ -221,6 +228,12 @@ def _notes(source: _Source, request: Request, survey: Survey, rows: ComparedRows
             source.roles.given,
         ),
     )
+
+
+def _cluster_notes(roles: ColumnRoles, rows: ComparedRows) -> Iterable[str]:
+    if roles.clusters is None or rows.clusters is None:
+        return repeated_ids(rows.table)
+    return [cluster_note(roles.clusters.lstrip("\0"), rows.clusters, rows.group)]
 
 
 def _comparisons(

@@ -136,6 +136,7 @@ def demo(json_target: str | None, report: str | None) -> None:
 @click.option("--exempt", multiple=True, metavar="COLUMN", help="Input held to be a lawful reason. Repeat for more.")
 @click.option("--membership", metavar="COLUMN", help="Probability of being in the audited group. Default: estimated.")
 @click.option("--weights", metavar="COLUMN", help="How many people a row stands for.")
+@click.option("--clusters", metavar="COLUMN", help="Rows that belong together, e.g. customer_id.")
 @click.option("--given", multiple=True, metavar="COLUMN=VALUE", help="Only rows with this value, e.g. repaid=1.")
 @NA
 @click.option("--input-weight", type=float, default=1.0, show_default=True, help="Of aligning inputs, the paper's λ2.")
@@ -297,7 +298,7 @@ def _audited(files: tuple[str, ...], **options: Any) -> Audit:
         return run(list(files), scores=list(scores) if len(scores) > 1 else scores[0], **arguments)
     table = collected(list(files), na_values=arguments.pop("na_values"))
     check_columns("outcome", [outcome], table.columns)
-    roles = [options[name] for name in ("weights", "membership") if options[name]]
+    roles = [options[name] for name in ("weights", "membership", "clusters") if options[name]]
     used = [*arguments["group"], *(arguments["given"] or ()), outcome, *roles]
     arguments["features"] = feature_names(features, table.columns, used, arguments.pop("exclude"))
     check_some(arguments["features"], table.columns, "--outcome")

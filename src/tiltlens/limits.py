@@ -169,6 +169,7 @@ MINIMUM_ROWS = 10  # of a group: of fewer nothing is said
 RANKED_ROWS = 5_000  # that tell whether a feature repeats the score: ranks of more take longer and say the same
 REPEATED_R2 = 0.99  # of the score by one feature, above which it is the score or what was made from it
 REPEATED_RANKS = 0.999  # the same of the rank correlation
+REPEATED_IDS = 0.95  # distinct values a row, below which an identifier repeats by no accident
 FEWEST_APART = 10  # rows that differ from the most frequent value: the order of fewer is chance
 
 # models.levels

@@ -58,7 +58,7 @@ def test_grams_are_sums_over_the_rows_of_each_fold(monkeypatch):
     from tiltlens.models import basis as module
 
     table, audited, score = mixed()
-    omega, fold = omega_of(audited), row_folds(audited == 1)
+    omega, fold = omega_of(audited), row_folds(Rows.of(audited == 1))
     basis = basis_of(table, audited, score, omega, 0)
     z = basis.rows(table, slice(None), audited, score)
     monkeypatch.setattr(module, "MODEL_CHUNK", 300)
@@ -105,7 +105,7 @@ def planted(seed, direct, size=4_000):
 
 def planted_sets(seed, direct):
     audited, table, score = planted(seed, direct)
-    rows, fold, s = Rows.of(audited), row_folds(audited), audited.astype(float)
+    rows, fold, s = Rows.of(audited), row_folds(Rows.of(audited)), audited.astype(float)
     omega = omega_of(s)
     basis = basis_of(table, s, score, omega, 0)
     grams = basis_grams(basis, table, s, score, omega, fold, np.arange(score.size))

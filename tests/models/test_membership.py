@@ -71,12 +71,12 @@ def share_of(rows, gradients, variance, codes):
 
 def test_folds_hold_both_groups_equally_and_are_seeded():
     audited = np.random.default_rng(0).random(503) < 0.3
-    fold = row_folds(audited)
+    fold = row_folds(Rows.of(audited))
     for group in (audited, ~audited):
         counts = np.bincount(fold[group])
         assert counts.max() - counts.min() <= 1
-    assert (fold == row_folds(audited)).all()
-    assert (fold != row_folds(audited, seed=1)).any()
+    assert (fold == row_folds(Rows.of(audited))).all()
+    assert (fold != row_folds(Rows.of(audited), seed=1)).any()
 
 
 @pytest.mark.parametrize(("folds", "several", "count"), [(5, True, 3), (5, False, 1), (3, True, 1), (10, False, 1)])
@@ -297,7 +297,7 @@ def test_mistakes_are_named():
     with pytest.raises(DataError, match="3 or more"):
         chosen_membership(rows, table, folds=2)
     with pytest.raises(DataError, match="every fold"):
-        row_folds(np.arange(30) < 6)
+        row_folds(Rows.of(np.arange(30) < 6))
 
 
 def test_the_product_of_two_models_errors_has_the_variance_that_neighbours_tell():

@@ -80,7 +80,7 @@ def test_what_is_left_covers_whether_or_not_the_features_determine_the_score(noi
         audited = np.arange(1_000) % 2 == 0
         x = rng.standard_normal(1_000) + 0.5 * audited
         basis = np.cos(np.outer(x, np.arange(1, 5)) + np.arange(4))
-        rows, fold = Rows.of(audited), row_folds(audited, 5, seed)
+        rows, fold = Rows.of(audited), row_folds(Rows.of(audited), 5, seed)
         e, m = expit(0.5 * x - 0.125), 0.2 + 0.6 * expit(x)
         outcome = m + direct * audited + noise * rng.uniform(-1, 1, 1_000)
         ells = [0.5 * x - 0.125 + error for error in lessons(0.2 * rng.standard_normal((5, 4)), basis, fold)]

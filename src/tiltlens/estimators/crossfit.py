@@ -234,7 +234,7 @@ def _variance(rows: Rows, g: Gradient, value: float | None = None) -> InfluenceE
 
 def _fold_unbiased(rows: Rows, product: Floats, fold: Integers) -> float:
     """Return E0[`product`] with the factor N²/(N² − Σw²) of an unbiased covariance in each fold."""
-    sizes, weights2, sums = rows.sums0(fold), rows.squares0(fold), rows.sums0(fold, product)
+    sizes, weights2, sums = rows.sums0(fold), rows.self_products0(fold), rows.sums0(fold, product)
     return float((sums * _unbiased_factor(sizes, weights2)).sum())
 
 
@@ -301,10 +301,10 @@ def explained_variance(rows: Rows, g: Gradient, codes: Integers) -> InfluenceEst
     θ̂ = (1/n0)Σ_cells (AB − C)/(n_c − 1) + ĉ/n0 − E[λ2(m_a r_b + m_b r_a)] + λ2/2·E0[m̄(ℓ_a−ℓ_b)²].
     """
     cell = interaction_codes(g.pairing.fold, codes)
-    sizes, weights2 = rows.sums0(cell), rows.squares0(cell)
+    sizes, weights2 = rows.sums0(cell), rows.self_products0(cell)
     sums_a = rows.sums0(cell, g.a)
     sums_b = sums_a if g.b is g.a else rows.sums0(cell, g.b)
-    products = rows.squares0(cell, g.a * g.b)
+    products = rows.self_products0(cell, g.a, g.b)
     value = leave_one_out(sizes, sums_a, sums_b, products, weights2) + _centring_noise(rows, g)
     safe = np.where(sizes > 0.0, sizes, 1.0)
     m_a = (sums_a / safe)[cell]
@@ -323,7 +323,7 @@ def leave_one_out(sizes: Floats, a: Floats, b: Floats, products: Floats, weights
 def _centring_noise(rows: Rows, g: Gradient) -> float:
     """Return Σ_folds ĉ/n0, what centring by the fold's own mean took away from the leave-one-out sum."""
     fold = g.pairing.fold
-    sizes, weights2, sums = rows.sums0(fold), rows.squares0(fold), rows.sums0(fold, g.a * g.b)
+    sizes, weights2, sums = rows.sums0(fold), rows.self_products0(fold), rows.sums0(fold, g.a * g.b)
     noise = sums * _unbiased_factor(sizes, weights2) * weights2
     return float(np.divide(noise, sizes**2, out=np.zeros_like(noise), where=sizes > 0.0).sum())
 

@@ -121,7 +121,8 @@ def cell_coefficient(
     safe = np.where(total > 0.0, total, 1.0)
     e, m = mass[0] / safe, first.sum(axis=0) / safe
     own = half * np.divide(sums.square, sums.weight, out=np.zeros_like(mass), where=sums.weight > 0.0) / safe
-    factor = _own_factor(own, leaves_one_out)
+    leaves_row_out = leaves_one_out and rows.clusters is None
+    factor = _own_factor(own, leaves_row_out)
     compared = float(mass[factor > 0.0].sum()) or 1.0
     factor /= compared
     signs = np.array([1.0 - e, -e])  # S̄ − e of both groups
@@ -129,10 +130,24 @@ def cell_coefficient(
     lefts = second - 2.0 * first * m + mass * m**2
     means = [float((factor * part).sum()) for part in (signs * scores, signs**2 * mass, np.maximum(lefts, 0.0))]
     group = np.where(rows.audited, 0, 1)
-    row_factor = _own_factor(half[group, 0] * rows.weights / safe[codes], leaves_one_out) / compared
+    omega = half[group, 0] * rows.weights
+    row_factor = _own_factor(omega / safe[codes], leaves_row_out) / compared
     sign, score = signs[group, codes], outcome - m[codes]
+    if leaves_one_out and rows.clusters is not None:
+        own_means = _own_clusters(rows.clusters, codes, omega, (sign, score), safe)
+        means = [mean + more for mean, more in zip(means, own_means, strict=True)]
     parts = (sign * score * row_factor, sign**2 * row_factor, score**2 * row_factor)
     return coefficient(*parts, *means)
+
+
+def _own_clusters(
+    clusters: Integers, codes: Integers, omega: Floats, parts: tuple[Floats, Floats], total: Floats
+) -> list[float]:
+    """Return what the products of each cluster with itself take from r̄, D and E[(W − m)²], as one mean knows it."""
+    both, place = np.unique(clusters * total.size + codes, return_inverse=True)
+    sign, score = (np.bincount(place, omega * part) for part in parts)
+    own = total[both % total.size] * float(omega.sum())  # some of the rows stand for all
+    return [float((one * other / own).sum()) for one, other in ((sign, score), (sign, sign), (score, score))]
 
 
 def _own_factor(own: Floats, leaves_one_out: bool) -> Floats:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri, stdtrit
 
 from tiltlens.errors import DataError, WeightsError
 from tiltlens.estimators.estimate import Normal, Ratio, SquareRoot
@@ -40,7 +41,8 @@ class Rows:
     """Which rows are audited, and each row's weight divided by the sum of its own group's weights.
 
     E0[x] = audited_share·x and E1[x] = reference_share·x, so every mean is one dot product. Rows that are a sample of
-    more, and stand for all of these, have the `population`'s numbers of rows, and its standard errors.
+    more, and stand for all of these, have the `population`'s numbers of rows, and its standard errors. Rows of one of
+    the `clusters`, numbered from 0 on, err together: influences are then those of clusters.
     """
 
     audited: Booleans
@@ -48,15 +50,22 @@ class Rows:
     audited_share: Floats
     reference_share: Floats
     population: Population | None = None
+    clusters: Integers | None = None
 
     @classmethod
-    def of(cls, audited: ArrayLike, weights: ArrayLike | None = None) -> Rows:
-        """Return the rows of both groups; `weights` are sampling weights."""
+    def of(cls, audited: ArrayLike, weights: ArrayLike | None = None, clusters: Integers | None = None) -> Rows:
+        """Return the rows of both groups; `weights` are sampling weights, and equal `clusters` are one."""
         mask = check_audited(audited)
         weight = np.ones(mask.size) if weights is None else check_weights(weights, mask)
         at_audited = np.where(mask, weight, 0.0)
         at_reference = weight - at_audited
-        return cls(mask, weight, at_audited / at_audited.sum(), at_reference / at_reference.sum())
+        shares = at_audited / at_audited.sum(), at_reference / at_reference.sum()
+        return cls(mask, weight, *shares, clusters=_cluster_codes(clusters))
+
+    def taken(self, index: Integers) -> Rows:
+        """Return some of the rows."""
+        clusters = None if self.clusters is None else self.clusters[index]
+        return Rows.of(self.audited[index], self.weights[index], clusters)
 
     @property
     def as_population(self) -> Population:
@@ -132,9 +141,14 @@ class Rows:
         """Return Σ w·x over the reference rows of each code."""
         return sums_by(codes, self.reference_share if x is None else self.reference_share * x)
 
-    def squares0(self, codes: Integers, x: Floats | None = None) -> Floats:
-        """Return Σ w²·x over the audited rows of each code."""
-        return sums_by(codes, self.audited_share**2 if x is None else self.audited_share**2 * x)
+    def self_products0(self, codes: Integers, a: Floats | None = None, b: Floats | None = None) -> Floats:
+        """Return Σ w²·a·b over the audited rows of each code, the products of w·a and w·b of a row, or a cluster."""
+        wa, wb = (self.audited_share if x is None else self.audited_share * x for x in (a, b))
+        if self.clusters is None:
+            return sums_by(codes, wa * wb)
+        width = int(codes.max(initial=0)) + 1
+        both, place = np.unique(self.clusters * width + codes, return_inverse=True)
+        return sums_by(both % width, sums_by(place, wa) * sums_by(place, wb))
 
     def counts(self, codes: Integers, levels: int) -> tuple[Integers, Integers]:
         """Return how many audited and how many reference rows have each code."""
@@ -156,7 +170,7 @@ class Rows:
         scale0, scale1 = self._scales
         influence = scale0 * self.audited_share * (at_audited - self.mean0(at_audited))
         influence += scale1 * self.reference_share * (at_reference - self.mean1(at_reference))
-        return np.asarray(influence)
+        return self._by_cluster(influence)
 
     def influences(self, values: Floats) -> Floats:
         """Return the same for columns of values, (n, k), which are those of either group's rows."""
@@ -164,7 +178,17 @@ class Rows:
         share0, share1 = self.audited_share, self.reference_share
         influence = (scale0 * share0 + scale1 * share1)[:, None] * values
         influence -= np.outer(scale0 * share0, share0 @ values) + np.outer(scale1 * share1, share1 @ values)
-        return np.asarray(influence)
+        return self._by_cluster(influence)
+
+    def _by_cluster(self, influence: Floats) -> Floats:
+        """Return the sums over each cluster's rows, larger where clusters are few: by √(C/(C−1)) and Student's t."""
+        if self.clusters is None:
+            return influence
+        count = int(self.clusters.max()) + 1
+        factor = math.sqrt(count / (count - 1)) * float(stdtrit(count - 1, 0.975) / ndtri(0.975))
+        if influence.ndim == 1:
+            return factor * sums_by(self.clusters, influence)
+        return factor * np.column_stack([sums_by(self.clusters, column) for column in influence.T])
 
     @property
     def _scales(self) -> tuple[float, float]:
@@ -173,6 +197,14 @@ class Rows:
         shares = (self.audited_share, self.square0), (self.reference_share, self.square1)
         scales = [math.sqrt(square / float(share @ share)) for share, square in shares]
         return scales[0], scales[1]
+
+
+def _cluster_codes(clusters: Integers | None) -> Integers | None:
+    """Return the clusters numbered from 0 on, None where each is one row."""
+    if clusters is None:
+        return None
+    distinct, codes = np.unique(clusters, return_inverse=True)
+    return None if distinct.size == codes.size else codes
 
 
 def interaction_codes(codes: Integers, others: Integers) -> Integers:
@@ -222,7 +254,7 @@ def check_weights(weights: ArrayLike, audited: Booleans) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class InfluenceEstimate:
-    """An estimator: its value and each row's contribution w·IF/Σw to its error.
+    """An estimator: its value and each row's, or cluster's, contribution w·IF/Σw to its error.
 
     Attributes
     ----------

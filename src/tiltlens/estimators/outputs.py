@@ -294,7 +294,8 @@ def equal_outputs_test(rows: Rows, scores: Scores, permutations: int = 999, seed
 
     Studentising keeps its size when the groups' spreads differ. Rows are sorted first: their order is no matter.
     """
-    if rows.population is not None or rows.audited.size > PERMUTED_ROWS or permutations == 0:
+    is_clustered = rows.clusters is not None  # rows that err together cannot be exchanged
+    if is_clustered or rows.population is not None or rows.audited.size > PERMUTED_ROWS or permutations == 0:
         return equal_outputs_limit(rows, scores)
     outcomes = scores.values if scores.values.shape[1] == 1 else scores.values[:, :-1]
     order = np.lexsort([*outcomes.T, rows.weights, rows.audited])

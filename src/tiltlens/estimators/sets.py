@@ -121,12 +121,12 @@ class RidgeSets:
 
     def thinned(self, rows: int) -> RidgeSets:
         """Return the same with the influence of fewer rows, which still stand for all."""
-        if len(self.z) <= rows or self.at.population is None:
+        if len(self.z) <= rows or self.at.population is None or self.at.clusters is not None:
             return self
         index = np.concatenate(
             [evenly(np.flatnonzero(group), rows // 2) for group in (self.at.audited, ~self.at.audited)]
         )
-        at = Rows.of(self.at.audited[index], self.at.weights[index]).standing_for(self.at.population)
+        at = self.at.taken(index).standing_for(self.at.population)
         return replace(self, z=self.z[index], fold=self.fold[index], at=at)
 
     def coefficients(self, sets: Sequence[Sequence[int]]) -> tuple[list[Coefficient], Floats]:

@@ -83,6 +83,7 @@ class Sample:
     codes: Booleans
     audited: Booleans
     weights: Floats
+    clusters: Integers | None = None
 
     def rows(self, index: Integers | Booleans) -> Sample:
         """Return some of the rows."""
@@ -94,6 +95,7 @@ class Sample:
             self.codes,
             self.audited[index],
             self.weights[index],
+            None if self.clusters is None else self.clusters[index],
         )
 
 
@@ -195,6 +197,8 @@ def trial(sample: Sample, offered: Sequence[Candidate], seed: int) -> Trial:
     size = len(sample.audited)
     index = generator.permutation(size)[:CHOICE_ROWS]
     split = np.arange(index.size) % CHOICE_SPLITS
+    if sample.clusters is not None:
+        split = generator.permutation(int(sample.clusters.max()) + 1)[sample.clusters[index]] % CHOICE_SPLITS
     is_quick = size > SPLIT_ONCE or len(sample.kinds) > FEW_COLUMNS
     held_out = range(1) if is_quick else range(CHOICE_SPLITS)
     losses: dict[str, float] = {}

@@ -94,19 +94,23 @@ class Membership:
         return sum(middles[1:], start=middles[0]) / len(middles)
 
 
-def row_folds(audited: Booleans, folds: int = 5, seed: int = 0) -> Integers:
-    """Return a fold for each row, by row index and seed, equally many of each group in every fold."""
-    smaller = min(int(audited.sum()), int((~audited).sum()))
+def row_folds(rows: Rows, folds: int = 5, seed: int = 0) -> Integers:
+    """Return each row's fold, by row index and seed: equally many rows, or clusters, of each group in every fold."""
+    own = np.arange(rows.audited.size) if rows.clusters is None else rows.clusters
+    has_audited, has_reference = (np.bincount(own, who) > 0 for who in (rows.audited, ~rows.audited))
+    smaller = min(int(has_audited.sum()), int(has_reference.sum()))
     if smaller < 2 * folds:
+        what = "rows" if rows.clusters is None else "clusters"
         raise DataError(
-            f"`folds` must leave two rows of each group in every fold, got {smaller} rows for {folds} folds.",
+            f"`folds` must leave two {what} of each group in every fold, got {smaller} {what} for {folds} folds.",
             "use fewer folds, or a larger group.",
         )
     generator = np.random.default_rng(seed)
-    fold = np.empty(audited.size, dtype=np.intp)
-    for members in (np.flatnonzero(audited), np.flatnonzero(~audited)):
+    fold = np.empty(has_audited.size, dtype=np.intp)
+    for kind in (has_audited & ~has_reference, ~has_audited & has_reference, has_audited & has_reference):
+        members = np.flatnonzero(kind)
         fold[members] = generator.permutation(np.arange(members.size) % folds)
-    return fold
+    return fold[own]
 
 
 def fold_pairings(folds: int, several: bool) -> list[list[tuple[Part, Part]]]:
@@ -166,7 +170,7 @@ def chosen_membership(
     Each training part (a few of them where rows are many) tries the candidates on its own rows; their mean decides
     for all parts.
     """
-    fold = row_folds(rows.audited, folds, seed)
+    fold = row_folds(rows, folds, seed)
     plan = fold_pairings(folds, rows.audited.size <= SEVERAL_PAIRINGS)
     index = _fitted_rows(fold, folds, seed)
     encoder = encoding(table, encoded_rows(rows.audited.size, seed))
@@ -215,6 +219,7 @@ def encoded_sample(rows: Rows, table: Table, encoder: Encoding, index: Integers)
         code_columns(table),
         rows.audited[index],
         rows.weights[index],
+        None if rows.clusters is None else rows.clusters[index],
     )
 
 
@@ -291,7 +296,7 @@ def check_overlap(auc: float) -> float:
 
 def estimator_membership(rows: Rows, estimator: Any, inputs: Any, folds: int = 5, seed: int = 0) -> Membership:
     """Return cross-fitted membership of a scikit-learn classifier; `inputs` is whatever table it fits on."""
-    fold = row_folds(rows.audited, folds, seed)
+    fold = row_folds(rows, folds, seed)
     plan = fold_pairings(folds, rows.audited.size <= SEVERAL_PAIRINGS)
     parts = _parts(plan)
     trains = [np.isin(fold, part) for part in parts] + [np.ones(fold.size, dtype=np.bool_)]

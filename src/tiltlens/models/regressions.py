@@ -208,7 +208,7 @@ def expectations(
     omega = 0.5 * (rows.audited_share + rows.reference_share)
     regressor = Regressor.of(table, values, outcome, omega * omega.size, seed)
     if membership is None or membership.is_known:
-        fold = row_folds(rows.audited, folds, seed)
+        fold = row_folds(rows, folds, seed)
         expected = np.empty(outcome.size)
 
         def expect(number: int) -> None:

@@ -20,7 +20,7 @@ from tiltlens.models.scores import check_one_of_two, given_matrix, model_matrix,
 
 # Names of columns that stand beside those of the data: no table has a name with a NUL in it.
 GROUP, WEIGHT, MEMBERSHIP, LOG_ODDS = "\0group", "\0weight", "\0membership", "\0log-odds"
-HASH, PEOPLE, SCORE = "\0hash", "\0people", "\0score "  # a score is followed by its number
+HASH, PEOPLE, CLUSTER, SCORE = "\0hash", "\0people", "\0cluster", "\0score "  # a score is followed by its number
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +40,7 @@ class Request:
     given: Mapping[str, Any] | None
     reference: Any
     audited: Any
+    clusters: Any = None
 
     @property
     def is_fitted(self) -> bool:
@@ -77,11 +78,12 @@ class ColumnRoles:
     weights: str | None
     given: Mapping[str, Any]
     membership: str | None
+    clusters: str | None = None
 
     @property
     def columns(self) -> list[str]:
         """All that is read."""
-        others = [*self.group, *self.scores, *self.given, self.membership, self.weights]
+        others = [*self.group, *self.scores, *self.given, self.membership, self.weights, self.clusters]
         return list(dict.fromkeys([*self.features, *(name for name in others if name is not None)]))
 
 
@@ -90,18 +92,18 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
     group, scores = group_columns(request.group, names), score_columns(request.scores, names)
     check_one_of_two(request.scores, request.model)
     columns = {"group": bool(group), "scores": bool(scores)}
-    columns |= {name: isinstance(getattr(request, name), str) for name in ("membership", "weights")}
+    columns |= {name: isinstance(getattr(request, name), str) for name in ("membership", "weights", "clusters")}
     for argument, is_column in columns.items():
         value = getattr(request, argument)
         is_estimator = argument == "membership" and hasattr(value, "fit")
         if not (is_column or is_estimator or may_have_arrays) and (value is not None or argument == "group"):
             raise _must_be_column(argument, value)
-    for argument in ("membership", "weights"):
+    for argument in ("membership", "weights", "clusters"):
         if columns[argument]:
             check_columns(argument, [getattr(request, argument)], names)
     given = _checked_given(request.given, names)
     used = [*group, *scores, *given]
-    used += [getattr(request, argument) for argument in ("membership", "weights") if columns[argument]]
+    used += [getattr(request, argument) for argument in ("membership", "weights", "clusters") if columns[argument]]
     features = feature_names(request.features, names, used, request.exclude)
     for argument, is_used in (("model", request.model), ("membership", hasattr(request.membership, "fit"))):
         if is_used is not None and is_used is not False:
@@ -119,6 +121,7 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
         weights=_column(request.weights, columns["weights"], WEIGHT),
         given=given,
         membership=None if request.is_fitted else _column(request.membership, columns["membership"], MEMBERSHIP),
+        clusters=_column(request.clusters, columns["clusters"], CLUSTER),
     )
 
 
@@ -213,13 +216,14 @@ def with_arrays(
 
     `data` is the user's own table, whose features a model sees as it saw them when it was fitted.
     """
-    for argument in ("group", "scores", "weights", "membership"):
+    for argument in ("group", "scores", "weights", "membership", "clusters"):
         check_index(argument, getattr(request, argument), data)
     columns: list[pl.Series] = []
     for argument, reserved, name in (
         ("group", GROUP, roles.group[0]),
         ("weights", WEIGHT, roles.weights),
         ("membership", MEMBERSHIP, roles.membership),
+        ("clusters", CLUSTER, roles.clusters),
     ):
         if name == reserved:
             columns.append(column_of_values(argument, getattr(request, argument), table.height).alias(reserved))

@@ -17,7 +17,7 @@ from tiltlens.limits import CONTINUOUS
 from tiltlens.models.features import Feature, feature_of
 from tiltlens.models.groups import ComparedGroups, compared_groups, natural_order
 from tiltlens.models.levels import Levels, feature_levels, value_levels
-from tiltlens.models.roles import GROUP, LOG_ODDS, SCORE, WEIGHT, ColumnRoles
+from tiltlens.models.roles import GROUP, HASH, LOG_ODDS, SCORE, WEIGHT, ColumnRoles
 from tiltlens.models.values import ValueCounts, exact_counts
 from tiltlens.models.weights import check_unequal, not_found, scaled_weights
 from tiltlens.paper.checks import Floats
@@ -45,6 +45,8 @@ class ComparedRows:
         Their features as they were read.
     copies
         How many rows are equal to another one in everything, where chance does not make them so.
+    clusters
+        Equal for rows of the same cluster; None where each row is one.
     """
 
     labels: tuple[str, ...]
@@ -61,6 +63,7 @@ class ComparedRows:
     is_complete: bool
     largest_weight: float
     copies: int
+    clusters: Hashes | None
 
     @property
     def outcome(self) -> Floats:
@@ -141,6 +144,7 @@ def compared_rows(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) ->
         is_complete=is_complete,
         largest_weight=largest,
         copies=_copies(hashes, features),
+        clusters=None if roles.clusters is None else frame[HASH].to_numpy(),
     )
 
 

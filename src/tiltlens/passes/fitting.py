@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tiltlens.engines.arrays import moments_by_group
 from tiltlens.estimators.cells import joint_codes
 from tiltlens.estimators.feature_gap import cell_sums_of
-from tiltlens.estimators.influence import Booleans, Integers, Population, Rows
+from tiltlens.estimators.influence import Integers, Population, Rows, sums_by
 from tiltlens.estimators.outputs import Scores
 from tiltlens.estimators.ridges import FoldRidges
 from tiltlens.estimators.sets import CellSets, RidgeSets, evenly
@@ -64,7 +64,8 @@ def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSe
     code = rows.labels.index(label)
     index = np.flatnonzero((rows.group == code) | (rows.group == 0))
     is_all = index.size == rows.group.size
-    sample = Rows.of(rows.group[index] == code, rows.weights[index])
+    clusters = None if rows.clusters is None else rows.clusters[index]
+    sample = Rows.of(rows.group[index] == code, rows.weights[index], clusters)
     everyone = sample if rows.is_complete else sample.standing_for(_population(sums, code))
     features = tuple(rows.features if is_all else in_threads(lambda one: one.rows(index), rows.features, index.size))
     features = tuple(flag_separating(feature, sample.audited) for feature in features)
@@ -79,7 +80,7 @@ def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSe
     values = {one: _all_values(one, column, cells) for one, column in table.items()}
     with stage(MEMBERSHIP, REGRESSIONS, "regressions"):
         expected = _expectations(sample, table, values, outcome.column, membership, settings)
-    shown = _shown_rows(sample.audited, len(table))
+    shown = _shown_rows(sample, len(table))
     with stage(REGRESSIONS, 1.0, "regressions"):
         sets = _sets(sample, outcome.column, cells, values, membership, shown, settings)
     return Evidence(
@@ -106,7 +107,7 @@ def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSe
         shown=shown,
         score_is_of_features=settings.score_is_of_features,
         is_sampled=not rows.is_complete,
-        copies=rows.copies,
+        copies=0 if rows.clusters is not None else rows.copies,
         exempt=settings.exempt,
     )
 
@@ -212,10 +213,16 @@ def _expectations(
     return expectations(sample, table, values, outcome, membership, settings.folds, settings.seed)
 
 
-def _shown_rows(audited: Booleans, features: int) -> Integers:
-    """Return the places of all rows, or of evenly many of each group; their order tells nothing about them."""
-    places = [np.flatnonzero(group) for group in (audited, ~audited)]
+def _shown_rows(sample: Rows, features: int) -> Integers:
+    """Return the places of all rows, or of evenly many of each group, or of whole clusters.
+
+    The order of rows, and the numbers of clusters, tell nothing about them.
+    """
+    places = [np.flatnonzero(group) for group in (sample.audited, ~sample.audited)]
     most = max(SHOWN_ROWS // (1 + features // WIDE_FEATURES), FEWEST_SHOWN)
+    if sample.clusters is not None:
+        last = int(np.searchsorted(np.cumsum(np.bincount(sample.clusters)), most, side="right"))
+        return np.flatnonzero(sample.clusters <= last)
     quota = group_quota({str(group): one.size for group, one in enumerate(places)}, most)
     return np.sort(np.concatenate([evenly(one, quota) for one in places]))
 
@@ -243,13 +250,11 @@ def _sets(
     basis = basis_of(table, audited, outcome, omega, settings.seed)
     columns = len(basis.owners) + 3
     index = np.arange(0, len(outcome), max(math.ceil(len(outcome) * columns**2 / GRAM_WORK), 1))
-    fold = (
-        row_folds(sample.audited, FOLDS, settings.seed)
-        if membership is None or membership.is_known
-        else membership.fold
-    )
+    fold = row_folds(sample, FOLDS, settings.seed) if membership is None or membership.is_known else membership.fold
     grams = basis_grams(basis, table, audited, outcome, omega, fold, index)
-    effective = 1.0 / float((omega[index] / omega[index].sum()) @ (omega[index] / omega[index].sum()))
+    shares = omega[index] / omega[index].sum()
+    shares = shares if sample.clusters is None else sums_by(sample.clusters[index], shares)
+    effective = 1.0 / float(shares @ shares)
     ridges = FoldRidges(grams, basis.owners, effective)
     at = _standing_for(sample, shown, index)
     pooled = tuple(pooled_features(table, basis, omega))
@@ -258,5 +263,4 @@ def _sets(
 
 def _standing_for(sample: Rows, shown: Integers, index: Integers) -> Rows:
     """Return some rows of the sample that stand for those which a regression used."""
-    used = Rows.of(sample.audited[index], sample.weights[index])
-    return Rows.of(sample.audited[shown], sample.weights[shown]).standing_for(used.as_population)
+    return sample.taken(shown).standing_for(sample.taken(index).as_population)

@@ -93,7 +93,10 @@ class RowSample:
         for group, count in self.counts.items():
             if count > quota:
                 mine = np.flatnonzero((frame[GROUP] == group).to_numpy())
-                order = mine[np.argsort(hashes[mine], kind="stable")]
-                keep[order[quota:]] = False
-                self.threshold.lower(group, hashes[order[min(quota, order.size) - 1]])
+                own = np.sort(hashes[mine])
+                last = own[: min(quota, own.size)]
+                if quota < own.size and own[quota] == last[-1] and last[0] != last[-1]:
+                    last = last[last < last[-1]]  # a cluster is drawn whole or not at all
+                keep[mine[hashes[mine] > last[-1]]] = False
+                self.threshold.lower(group, last[-1])
         return RowSample((frame.filter(pl.Series(keep)),), self.counts, self.size, self.threshold)

@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from tiltlens.engines.batches import ROW
 from tiltlens.engines.factorize import Factorized, factorize
 from tiltlens.engines.hashing import Hashes, mixed_hashes, row_hashes
+from tiltlens.engines.messages import shown
+from tiltlens.errors import DataError
 from tiltlens.limits import FEW_COPIES, LISTED_VALUES
-from tiltlens.models.roles import GROUP, HASH, LOG_ODDS, SCORE, WEIGHT, ColumnRoles
+from tiltlens.models.roles import CLUSTER, GROUP, HASH, LOG_ODDS, SCORE, WEIGHT, ColumnRoles
 from tiltlens.models.scores import favourable_word
 from tiltlens.models.values import ValueCounts, value_counts
 from tiltlens.paper.checks import Floats
@@ -110,7 +112,7 @@ def surveyed(roles: ColumnRoles, size: int, threshold: HashThreshold, table: pl.
     weights = None if roles.weights is None else rows.weights
     labels = pl.Series(GROUP, rows.labels, dtype=pl.String)
     hashes = _hashes(roles, rows, factorized, labels)
-    drawn_by = _sampling_keys(rows, hashes)
+    drawn_by = _sampling_keys(rows, hashes) if roles.clusters is None else _cluster_hashes(roles.clusters, rows)
     return Survey(
         read=rows.read,
         left_out=rows.left_out,
@@ -140,6 +142,17 @@ def _hashes(roles: ColumnRoles, rows: Reading, factorized: dict[str, Factorized 
     if rows.log_odds is not None:
         columns[LOG_ODDS] = rows.log_odds
     return row_hashes(columns, {**factorized, GROUP: Factorized(labels, rows.group)})
+
+
+def _cluster_hashes(name: str, rows: Reading) -> Hashes:
+    """Return the hash of each row's cluster: clusters are drawn whole."""
+    missing = rows.table[name].null_count()
+    if missing:
+        raise DataError(
+            f"`clusters` must be known for every row, got {missing} missing in {shown(name)}.",
+            "give a row that belongs to nobody else a number of its own.",
+        )
+    return row_hashes({CLUSTER: rows.table[name]})
 
 
 def _sampling_keys(rows: Reading, hashes: Hashes) -> Hashes:

@@ -98,7 +98,7 @@ def carried(evidence: Evidence, settings: Settings, left: Unexplained, pairs: Ma
 def _shown(evidence: Evidence) -> tuple[Rows, Scores]:
     """Return the rows whose influence is worked out, standing for all rows, and their scores."""
     at, rows = evidence.shown, evidence.rows
-    shown = Rows.of(rows.audited[at], rows.weights[at])
+    shown = rows.taken(at)
     everyone = evidence.everyone
     if everyone.population is not None:
         shown = shown.standing_for(everyone.population)

@@ -102,7 +102,7 @@ def _parts(evidence: Evidence, membership: Membership, settings: Settings) -> _P
     """Return the parts of a cross-fit; of a given ℓ halves of the other folds, as a cross-fit would have them."""
     rows = evidence.rows
     if membership.is_known:
-        fold, halves = row_folds(rows.audited, FOLDS, settings.seed), fold_pairings(FOLDS, several=False)[0]
+        fold, halves = row_folds(rows, FOLDS, settings.seed), fold_pairings(FOLDS, several=False)[0]
         folds = sorted({half for pair in halves for half in pair})
         plan: Sequence[Integers] = (np.array([[folds.index(half) for half in pair] for pair in halves]),)
         ells = [membership.pairings[0].a] * len(folds)

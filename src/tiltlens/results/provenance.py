@@ -52,7 +52,8 @@ class Provenance:
 
 def describe_request(request: Request) -> dict[str, Any]:
     """Return what an audit was asked, as texts."""
-    sources = {name: _source(getattr(request, name)) for name in ("scores", "model", "membership", "weights", "exempt")}
+    names = ("scores", "model", "membership", "weights", "exempt", "clusters")
+    sources = {name: _source(getattr(request, name)) for name in names}
     given = {str(name): text_of(value) for name, value in (request.given or {}).items()}
     return sources | {"threshold": request.threshold, "given": given}
 

@@ -1,0 +1,147 @@
+"""Rows of one cluster, such as a customer, err together."""
+
+import math
+
+import duckdb
+import numpy as np
+import polars as pl
+import pytest
+from scipy.special import ndtri, stdtrit
+from tests.command import invoked
+from tests.people import assert_same_numbers
+
+import tiltlens as tl
+from tiltlens.errors import DataError
+from tiltlens.estimators.influence import Rows
+from tiltlens.models.membership import row_folds
+
+OPTIONS = {"group": "group", "reference": "b", "scores": "score"}
+
+
+def customers(count=300, size=1, seed=0):
+    """Return so many customers with so many equal rows each."""
+    rng = np.random.default_rng(seed)
+    audited = rng.random(count) < 0.4
+    x, owner = rng.standard_normal(count) + 0.6 * audited, rng.choice(["yes", "no"], count)
+    table = pl.DataFrame(
+        {
+            "group": np.where(audited, "a", "b"),
+            "x": x,
+            "owner": owner,
+            "score": 1 / (1 + np.exp(-x - 0.5 * (owner == "yes"))),
+            "customer": np.arange(count),
+        }
+    )
+    return pl.concat([table] * size)
+
+
+def audited(table, **options):
+    return tl.audit(table, **OPTIONS, **options)["a"]
+
+
+def numbers(c):
+    return [
+        {name: getattr(c, name).to_dict() for name in ("gap", "descent_rate", "input_divergence", "unexplained")},
+        c.proxies.drop("notes").to_dicts(),
+    ]
+
+
+def test_one_row_a_cluster_is_no_clusters():
+    plain = audited(customers(), exclude="customer")
+    for one, other in zip(numbers(audited(customers(), clusters="customer")), numbers(plain), strict=True):
+        assert_same_numbers(one, other)
+
+
+def test_rows_repeated_within_clusters_tell_no_more_than_one_of_each():
+    one, three = audited(customers(), exclude="customer"), audited(customers(size=3), clusters="customer")
+    few = math.sqrt(300 / 299) * stdtrit(299, 0.975) / ndtri(0.975)
+    assert three.gap.value == pytest.approx(one.gap.value)
+    assert three.gap.high - three.gap.low == pytest.approx(few * (one.gap.high - one.gap.low))
+    rows = [{row["feature"]: row for row in c.proxies.to_dicts()}["owner"] for c in (one, three)]
+    assert rows[1]["gap"] == pytest.approx(rows[0]["gap"], abs=1e-4)
+    assert rows[1]["gap_high"] - rows[1]["gap_low"] == pytest.approx(rows[0]["gap_high"] - rows[0]["gap_low"], rel=0.05)
+    assert not any("repeat" in note for note in three.notes)
+    ignored = audited(customers(size=3), exclude="customer")
+    assert ignored.gap.high - ignored.gap.low < 0.6 * (one.gap.high - one.gap.low)
+
+
+def test_the_standard_error_of_the_gap_is_the_sandwich_of_clusters():
+    rng = np.random.default_rng(1)
+    table = customers(200, size=2).with_columns(score=pl.Series(rng.random(400)))
+    s, w = (table["group"] == "a").to_numpy(), table["score"].to_numpy()
+    influence = np.where(s, (w - w[s].mean()) / s.sum(), -(w - w[~s].mean()) / (~s).sum())
+    variance = (np.bincount(table["customer"], influence) ** 2).sum() * 200 / 199
+    gap = audited(table, clusters="customer").gap
+    assert gap.high - gap.low == pytest.approx(2 * stdtrit(199, 0.975) * math.sqrt(variance), rel=1e-9)
+
+
+def test_a_cluster_may_have_rows_of_both_groups_and_that_is_said():
+    table = customers(200, size=2)
+    mixed = table.with_columns(customer=pl.Series(np.arange(400) // 2))
+    c = audited(mixed, clusters="customer")
+    both = mixed.group_by("customer").agg(pl.col("group").n_unique() == 2)["group"].sum()
+    assert f"400 rows in 200 clusters, {both} of them with rows of several groups" in " ".join(c.notes)
+
+
+def test_every_engine_gives_the_same(tmp_path):
+    table = customers(200, size=3, seed=2)
+    table.write_parquet(tmp_path / "t.parquet")
+    table.write_csv(tmp_path / "t.csv")
+    expected = numbers(audited(table, clusters="customer"))
+    array = audited(table.drop("customer"), clusters=table["customer"].to_numpy())
+    sources = [tmp_path / "t.parquet", tmp_path / "t.csv", duckdb.sql(f"from '{tmp_path / 't.parquet'}'")]
+    for c in (array, *(audited(source, clusters="customer") for source in sources)):
+        for one, other in zip(numbers(c), expected, strict=True):
+            assert_same_numbers(one, other)
+
+
+def test_clusters_are_sampled_whole():
+    table = customers(2_000, size=3)
+    c = audited(table, clusters="customer", sample_rows=1_200)
+    assert c.gap.value == pytest.approx(audited(table, clusters="customer").gap.value)
+    note = next(note for note in c.notes if note.startswith("errors are those of clusters"))
+    rows, count = (int(word.replace(",", "")) for word in note.split() if word.replace(",", "").isdigit())
+    assert rows == 3 * count
+    assert 1_000 < rows <= 1_200
+
+
+def test_a_cluster_lies_in_one_fold():
+    rng = np.random.default_rng(0)
+    clusters = rng.integers(0, 80, 400)
+    fold = row_folds(Rows.of(rng.random(400) < 0.4, None, clusters))
+    assert all(np.unique(fold[clusters == one]).size == 1 for one in range(80))
+    assert np.bincount(fold).min() > 40
+
+
+def test_too_few_clusters_for_folds_say_so():
+    table = customers(300).with_columns(customer=pl.col("customer") % 8)
+    with pytest.raises(DataError, match="two clusters of each group in every fold, got 8 clusters"):
+        audited(table, clusters="customer")
+
+
+def test_missing_clusters_are_refused():
+    table = customers().with_columns(customer=pl.when(pl.col("customer") > 4).then("customer"))
+    with pytest.raises(DataError, match="`clusters` must be known for every row, got 5 missing in 'customer'"):
+        audited(table, clusters="customer")
+
+
+def test_identifiers_that_repeat_are_noted():
+    table = customers(150, size=2).rename({"customer": "customer_id"})
+    assert any("values of customer_id repeat" in note for note in audited(table).notes)
+    assert not any("repeat:" in note for note in audited(customers().rename({"customer": "customer_id"})).notes)
+
+
+def test_the_command_line_takes_clusters(tmp_path):
+    customers(200, size=2).write_csv(tmp_path / "t.csv")
+    result = invoked(
+        "audit",
+        str(tmp_path / "t.csv"),
+        "--group",
+        "group",
+        "--scores",
+        "score",
+        "--clusters",
+        "customer",
+        cwd=tmp_path,
+    )
+    assert "errors are those of clusters (customer): 400 rows in 200 clusters" in " ".join(result.stdout.split())
