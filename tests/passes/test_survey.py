@@ -99,7 +99,9 @@ def messy():
 
 ROLES = resolve_roles(
     people().columns,
-    Request("group", "score", None, "chance", "weight", FEATURES, None, "high", None, {"owner": True}, None, None),
+    Request(
+        "group", "score", None, "chance", "weight", FEATURES, None, None, "high", None, {"owner": True}, None, None
+    ),
     may_have_arrays=False,
 )
 

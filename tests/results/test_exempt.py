@@ -115,6 +115,18 @@ def test_a_sample_leaves_the_gap_of_all_rows(exempt):
         assert few.low < all_rows.value < few.high
 
 
+@pytest.mark.parametrize("features", [CODES, FEATURES], ids=["cells", "ridges"])
+def test_rows_that_belong_together_count_once(features):
+    single = coded().with_row_index("person")
+    double = pl.concat([single, single])
+    once = audited(single, features=features, exempt="owner")["A"]
+    twice = audited(double, features=features, exempt="owner", clusters="person")["A"]
+    for name in ("through_exempt", "at_equal_exempt"):
+        one, two = getattr(once, name), getattr(twice, name)
+        assert two.value == pytest.approx(one.value, abs=0.005)
+        assert two.high - two.low == pytest.approx(one.high - one.low, rel=0.1)
+
+
 @pytest.mark.parametrize("held", SOURCES, indirect=True)
 def test_every_engine_gives_the_same_parts(held):
     options = {"features": ["city", "owner", "income"], "exempt": ["income"]}

@@ -92,9 +92,14 @@ class Coefficient:
         """Whether A tells the group completely, so that nobody in it has an equal in the other group."""
         return self.mean_residual <= SEPARATED
 
+    @property
+    def half(self) -> Floats:
+        """½ρ/D of each row, ρ = r − c·q."""
+        return 0.5 * (self.product - self.value * self.residual) / max(self.mean_residual, SEPARATED)
+
     def estimate(self, rows: Rows) -> InfluenceEstimate:
-        """Return c_A with IF ½(ρ − mean of the row's group)/D, ρ = r − c·q."""
-        half = 0.5 * (self.product - self.value * self.residual) / max(self.mean_residual, SEPARATED)
+        """Return c_A with IF ½(ρ − mean of the row's group)/D."""
+        half = self.half
         return InfluenceEstimate.of(rows, self.value, half, half)
 
 

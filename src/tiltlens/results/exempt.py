@@ -14,6 +14,7 @@ from tiltlens.estimators.feature_gap import hidden_share
 from tiltlens.estimators.outputs import gap, unseen_se
 from tiltlens.estimators.sets import covariance
 from tiltlens.limits import HIDDEN
+from tiltlens.paper.checks import Floats
 from tiltlens.passes.evidence import Evidence
 
 
@@ -41,19 +42,23 @@ def exempt_parts(evidence: Evidence) -> ExemptParts | None:
             f"{shown(evidence.audited)} and {shown(evidence.reference)} apart completely.",
             "name fewer of them.",
         )
-    left = found.estimate(sets.at).influence
-    score = outcome.column[evidence.shown]
-    through = sets.at.influence(score, -score) - left
-    everyone = evidence.everyone
-    parts = (everyone.square0 / sets.at.square0, everyone.square1 / sets.at.square1)
-    seen = np.minimum(np.where(sets.at.audited, *parts), 1.0)  # f
-    columns = np.column_stack([left, np.sqrt(1.0 - seen) * left, np.sqrt(seen) * through])
+    everyone, at = evidence.everyone, sets.at
+    seen = (min(everyone.square0 / at.square0, 1.0), min(everyone.square1 / at.square1, 1.0))  # f of either group
+    unseen = tuple(1.0 - f for f in seen)
+
+    def influence(u: Floats, v: Floats, parts: tuple[float, ...] = (1.0, 1.0)) -> Floats:
+        return at.influence(math.sqrt(parts[0]) * u, math.sqrt(parts[1]) * v)
+
+    left, score = found.half, outcome.column[evidence.shown]
+    columns = np.column_stack(
+        [influence(left, left), influence(left, left, unseen), influence(score - left, -score - left, seen)]
+    )
     errors = np.diag(covariance(columns, np.column_stack([between, between, np.zeros_like(between)])))
-    unseen = unseen_se(everyone, outcome)
+    constant = unseen_se(everyone, outcome)  # of groups that all have one decision
     whole = gap(everyone, outcome).value
     return ExemptParts(
-        Normal(whole - found.value, math.sqrt(errors[1] + errors[2])).with_extra_se(*unseen),
-        Normal(found.value, math.sqrt(errors[0])).with_extra_se(*unseen),
+        Normal(whole - found.value, math.sqrt(errors[1] + errors[2])).with_extra_se(*constant),
+        Normal(found.value, math.sqrt(errors[0])).with_extra_se(*constant),
     )
 
 
