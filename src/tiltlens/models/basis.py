@@ -26,6 +26,7 @@ from tiltlens.limits import (
 from tiltlens.models.design import Encoding, Table, column_owners, encoded_rows, encoding
 from tiltlens.models.screening import strongest
 from tiltlens.paper.checks import Floats
+from tiltlens.threads import in_threads
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,14 +74,17 @@ def basis_grams(
 ) -> Floats:
     """Return Σ ω·zzᵀ over the rows `index` of each fold, some thousand rows at a time; Σ ω is made 1."""
     size = len(basis.owners) + 3
-    grams = np.zeros((FOLDS, size, size))
-    for chunk in chunks(len(index), MODEL_CHUNK):
-        own = index[chunk]
-        z = basis.rows(table, own, audited, outcome) * np.sqrt(omega[own])[:, None]
-        for number in range(FOLDS):
-            part = z[fold[own] == number]
-            grams[number] += part.T @ part
-    return np.asarray(grams / omega[index].sum())
+
+    def gram(number: int) -> Floats:
+        rows, total = index[fold[index] == number], np.zeros((size, size))
+        for chunk in chunks(len(rows), MODEL_CHUNK):
+            own = rows[chunk]
+            z = basis.rows(table, own, audited, outcome) * np.sqrt(omega[own])[:, None]
+            total += z.T @ z
+        return total
+
+    grams: Floats = np.array(in_threads(gram, range(FOLDS), len(index)))
+    return grams / float(omega[index].sum())
 
 
 def pooled_features(table: Table, basis: Basis, omega: Floats) -> list[str]:
