@@ -238,6 +238,10 @@ def _linear(at: Mapping[str, Any], s: Any) -> Any:
     return expit(-0.3 + 0.6 * at["proxy"] + 0.5 * at["neutral"])
 
 
+def _forty(at: Mapping[str, Any], s: Any) -> Any:
+    return expit(-0.3 + 0.5 * at["proxy"] + 0.4 * at["neutral"] - 0.2 * at["region"])
+
+
 def _steps(at: Mapping[str, Any], s: Any) -> Any:
     x = at["proxy"]
     return 0.2 + 0.15 * (x > -1.0) + 0.25 * (x > 0.0) + 0.2 * (x > 0.8) + 0.1 * expit(at["neutral"])
@@ -314,7 +318,7 @@ def _worlds() -> list[World]:
         World(
             "40-features",
             (proxy, neutral, normal("ignored", 0.5), many),
-            lambda at, s: expit(-0.3 + 0.5 * at["proxy"] + 0.4 * at["neutral"] - 0.2 * at["region"]),
+            _forty,
             3_000,
             noise=36,
             idle=("neutral", "ignored"),
@@ -340,7 +344,7 @@ def _worlds() -> list[World]:
         World(
             "40-drawn",
             (proxy, neutral, normal("ignored", 0.5), many),
-            lambda at, s: expit(-0.3 + 0.5 * at["proxy"] + 0.4 * at["neutral"] - 0.2 * at["region"]),
+            _forty,
             3_000,
             noise=36,
             is_drawn=True,

@@ -14,6 +14,8 @@ import tiltlens as tl
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Rows
 from tiltlens.models.membership import row_folds
+from tiltlens.models.roles import GROUP, HASH
+from tiltlens.passes.sample import RowSample
 
 OPTIONS = {"group": "group", "reference": "b", "scores": "score"}
 
@@ -103,6 +105,12 @@ def test_clusters_are_sampled_whole():
     rows, count = (int(word.replace(",", "")) for word in note.split() if word.replace(",", "").isdigit())
     assert rows == 3 * count
     assert 1_000 < rows <= 1_200
+
+
+def test_a_cluster_larger_than_the_sample_does_not_outgrow_it():
+    rows = pl.DataFrame({HASH: np.full(5_000, 7, dtype=np.uint64), GROUP: ["a"] * 5_000})
+    drawn = RowSample((rows, rows), {"a": 10_000}, 1_000).frame
+    assert drawn.height == 1_000
 
 
 def test_a_cluster_lies_in_one_fold():

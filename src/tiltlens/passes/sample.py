@@ -97,6 +97,7 @@ class RowSample:
                 last = own[: min(quota, own.size)]
                 if quota < own.size and own[quota] == last[-1] and last[0] != last[-1]:
                     last = last[last < last[-1]]  # a cluster is drawn whole or not at all
-                keep[mine[hashes[mine] > last[-1]]] = False
+                keep[mine] = False
+                keep[mine[hashes[mine] <= last[-1]][:quota]] = True  # of a cluster larger than that, as many as may be
                 self.threshold.lower(group, last[-1])
         return RowSample((frame.filter(pl.Series(keep)),), self.counts, self.size, self.threshold)
