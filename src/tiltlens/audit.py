@@ -121,20 +121,20 @@ def audit(
     stated = check_provenance(provenance)
     settings = Settings(input_weight, output_weight, confidence, materiality, folds, seed, sample_rows)
     request = Request(
-        group,
-        scores,
-        model,
-        membership,
-        weights,
-        features,
-        exclude,
-        exempt,
-        favourable,
-        threshold,
-        given,
-        reference,
-        audited,
-        clusters,
+        group=group,
+        reference=reference,
+        audited=audited,
+        scores=scores,
+        model=model,
+        favourable=favourable,
+        threshold=threshold,
+        features=features,
+        exclude=exclude,
+        exempt=exempt,
+        membership=membership,
+        weights=weights,
+        clusters=clusters,
+        given=given,
     )
     with told_to(progress):
         return _audited(data, request, na_values, settings, stated)

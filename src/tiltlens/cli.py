@@ -89,8 +89,9 @@ def demo(json_target: str | None, report: str | None) -> None:
     from rich.console import Console
 
     from tiltlens.demo import paper_experiment
+    from tiltlens.views.demo_text import print_demo
     from tiltlens.views.json_file import write_json
-    from tiltlens.views.terminal import WIDEST, print_demo
+    from tiltlens.views.terminal import WIDEST
 
     _check_targets(json_target, report)
     summary = paper_experiment()

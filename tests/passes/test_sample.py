@@ -147,7 +147,7 @@ def test_the_quota_is_the_largest_for_which_there_is_room(counts, size):
 
 ROLES = resolve_roles(
     lending().columns,
-    Request("group", "score", None, None, "weight", NAMES, None, None, "high", None, None, None, None),
+    Request(group="group", scores="score", weights="weight", features=NAMES),
     may_have_arrays=False,
 )
 

@@ -100,7 +100,7 @@ def messy():
 ROLES = resolve_roles(
     people().columns,
     Request(
-        "group", "score", None, "chance", "weight", FEATURES, None, None, "high", None, {"owner": True}, None, None
+        group="group", scores="score", membership="chance", weights="weight", features=FEATURES, given={"owner": True}
     ),
     may_have_arrays=False,
 )

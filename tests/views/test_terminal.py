@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 from tests.views.summaries import cross_fitted_audit, decisions_audit, demo, many, plug_in_audit
 
-from tiltlens.views.terminal import print_audit, print_demo
+from tiltlens.views.demo_text import print_demo
+from tiltlens.views.terminal import print_audit
 from tiltlens.views.verdicts import EVIDENCE, VERDICTS
 
 

@@ -21,26 +21,42 @@ from tiltlens.models.scores import check_one_of_two, given_matrix, model_matrix,
 # Names of columns that stand beside those of the data: no table has a name with a NUL in it.
 GROUP, WEIGHT, MEMBERSHIP, LOG_ODDS = "\0group", "\0weight", "\0membership", "\0log-odds"
 HASH, PEOPLE, CLUSTER, SCORE = "\0hash", "\0people", "\0cluster", "\0score "  # a score is followed by its number
+OUTCOME, PERIOD, LABEL = "\0outcome", "\0period", "\0label"
+
+# Arguments that name at most one column, which is no feature, or are an array: and the column that the array becomes.
+ONE_COLUMN = {
+    "membership": MEMBERSHIP,
+    "weights": WEIGHT,
+    "clusters": CLUSTER,
+    "outcome": OUTCOME,
+    "periods": PERIOD,
+    "labels": LABEL,
+}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Request:
     """The arguments of `tiltlens.audit` that say what to compare, as the user gave them."""
 
     group: Any
-    scores: Any
-    model: Any
-    membership: Any
-    weights: Any
-    features: str | Sequence[str] | None
-    exclude: str | Sequence[str] | None
-    exempt: str | Sequence[str] | None
-    favourable: Any
-    threshold: float | None
-    given: Mapping[str, Any] | None
-    reference: Any
-    audited: Any
+    labels: Any = None
+    reference: Any = None
+    audited: Any = None
+    scores: Any = None
+    model: Any = None
+    output: str = "probability"
+    favourable: Any = "high"
+    threshold: float | None = None
+    outcome: Any = None
+    criterion: str | None = None
+    features: str | Sequence[str] | None = None
+    exclude: str | Sequence[str] | None = None
+    exempt: str | Sequence[str] | None = None
+    membership: Any = None
+    weights: Any = None
     clusters: Any = None
+    periods: Any = None
+    given: Mapping[str, Any] | None = None
 
     @property
     def is_fitted(self) -> bool:
@@ -79,11 +95,15 @@ class ColumnRoles:
     given: Mapping[str, Any]
     membership: str | None
     clusters: str | None = None
+    outcome: str | None = None
+    periods: str | None = None
+    group_labels: str | None = None
 
     @property
     def columns(self) -> list[str]:
         """All that is read."""
-        others = [*self.group, *self.scores, *self.given, self.membership, self.weights, self.clusters]
+        optional = (self.membership, self.weights, self.clusters, self.outcome, self.periods, self.group_labels)
+        others = [*self.group, *self.scores, *self.given, *optional]
         return list(dict.fromkeys([*self.features, *(name for name in others if name is not None)]))
 
 
@@ -91,19 +111,21 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
     """Return the roles of a table's columns; an array beside a table in memory gets a reserved name."""
     group, scores = group_columns(request.group, names), score_columns(request.scores, names)
     check_one_of_two(request.scores, request.model)
-    columns = {"group": bool(group), "scores": bool(scores)}
-    columns |= {name: isinstance(getattr(request, name), str) for name in ("membership", "weights", "clusters")}
-    for argument, is_column in columns.items():
+    is_column = {"group": bool(group), "scores": bool(scores)}
+    is_column |= {name: isinstance(getattr(request, name), str) for name in ONE_COLUMN}
+    for argument, is_name in is_column.items():
         value = getattr(request, argument)
         is_estimator = argument == "membership" and hasattr(value, "fit")
-        if not (is_column or is_estimator or may_have_arrays) and (value is not None or argument == "group"):
+        if not (is_name or is_estimator or may_have_arrays) and (value is not None or argument == "group"):
             raise _must_be_column(argument, value)
-    for argument in ("membership", "weights", "clusters"):
-        if columns[argument]:
-            check_columns(argument, [getattr(request, argument)], names)
+    named = [name for name in ONE_COLUMN if is_column[name]]
+    for argument in named:
+        check_columns(argument, [getattr(request, argument)], names)
     given = _checked_given(request.given, names)
-    used = [*group, *scores, *given]
-    used += [getattr(request, argument) for argument in ("membership", "weights", "clusters") if columns[argument]]
+    used = [*group, *scores, *given, *(getattr(request, argument) for argument in named)]
+    optional = {
+        name: _column(getattr(request, name), is_column[name], reserved) for name, reserved in ONE_COLUMN.items()
+    }
     features = feature_names(request.features, names, used, request.exclude)
     for argument, is_used in (("model", request.model), ("membership", hasattr(request.membership, "fit"))):
         if is_used is not None and is_used is not False:
@@ -118,10 +140,13 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
         exempt=_exempt_names(request.exempt, names, features, group),
         favourable=request.favourable,
         threshold=request.threshold,
-        weights=_column(request.weights, columns["weights"], WEIGHT),
+        weights=optional["weights"],
         given=given,
-        membership=None if request.is_fitted else _column(request.membership, columns["membership"], MEMBERSHIP),
-        clusters=_column(request.clusters, columns["clusters"], CLUSTER),
+        membership=None if request.is_fitted else optional["membership"],
+        clusters=optional["clusters"],
+        outcome=optional["outcome"],
+        periods=optional["periods"],
+        group_labels=optional["labels"],
     )
 
 
@@ -216,17 +241,14 @@ def with_arrays(
 
     `data` is the user's own table, whose features a model sees as it saw them when it was fitted.
     """
-    for argument in ("group", "scores", "weights", "membership", "clusters"):
+    for argument in ("group", "scores", *ONE_COLUMN):
         check_index(argument, getattr(request, argument), data)
-    columns: list[pl.Series] = []
-    for argument, reserved, name in (
-        ("group", GROUP, roles.group[0]),
-        ("weights", WEIGHT, roles.weights),
-        ("membership", MEMBERSHIP, roles.membership),
-        ("clusters", CLUSTER, roles.clusters),
-    ):
-        if name == reserved:
-            columns.append(column_of_values(argument, getattr(request, argument), table.height).alias(reserved))
+    arrays = {"group": GROUP} | ONE_COLUMN
+    columns = [
+        column_of_values(argument, getattr(request, argument), table.height).alias(reserved)
+        for argument, reserved in arrays.items()
+        if reserved in roles.columns
+    ]
     if roles.scores:
         return table.with_columns(columns), roles
     if request.model is not None:

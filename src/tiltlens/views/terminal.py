@@ -14,7 +14,6 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from tiltlens.views import formats
 from tiltlens.views.formats import interval_name, p_value, typed
 from tiltlens.views.names import named
 from tiltlens.views.ratios import four_fifths_words, is_of_decisions, ratio_name
@@ -28,45 +27,23 @@ from tiltlens.views.rule_lines import (
     title,
     unknown_people,
 )
+from tiltlens.views.text import (
+    DOES_NOT_SHOW,
+    bullets,
+    empty_table,
+    estimate_cells,
+    heading,
+    number,
+    percent,
+    points,
+    whole,
+)
 from tiltlens.views.verdicts import EVIDENCE, verdict_of
 
-PAPER_NAMES = {
-    "rho_m": "maximal correlation of inputs and outcome",
-    "a1": "overlap of f_l (inputs) and f_m (outputs)",
-    "a2": "what f_l has beyond f_m",
-    "b1": "pull of the output difference",
-    "n_l": "weight of f_l in f~",
-    "n_m": "weight of f_m in f~",
-    "descent_rate": "Delta, how fast f~ lowers the objective",
-}
 WIDE = 100  # columns from which a number and its band stand on one line
 WIDEST = 110  # columns of a page: longer lines are hard to read
 NEGLIGIBLE = 0.1  # parts of the materiality that go without saying
 MOST_NAMED = 8  # features that one sentence lists
-DOES_NOT_SHOW = (
-    "Proxy evidence is a reason to look, not a finding of wrongdoing: the numbers are associations under this one "
-    "model and these data, they show no cause and are no verdict on a model or a person."
-)
-
-
-def number(value: float | None, digits: int = 4) -> str:
-    """Return a number as a terminal writes it."""
-    return typed(formats.number(value, digits))
-
-
-def points(value: float | None) -> str:
-    """Return points of the score as a terminal writes them."""
-    return typed(formats.points(value))
-
-
-def percent(value: float | None) -> str:
-    """Return a share as a terminal writes it."""
-    return typed(formats.percent(value))
-
-
-def whole(value: float | None) -> str:
-    """Return an estimated count as a terminal writes it."""
-    return typed(formats.whole(value))
 
 
 def print_audit(summary: dict[str, Any], console: Console) -> None:
@@ -89,30 +66,6 @@ def audit_text(summary: dict[str, Any]) -> str:
     return text.getvalue().rstrip()
 
 
-def print_demo(summary: dict[str, Any], console: Console) -> None:
-    """Print the paper's experiment: the question, the answers, how sure they are, and what they do not show."""
-    for audited, c in summary["comparisons"].items():
-        honest = summary["cross_fitted"]["comparisons"][audited]
-        parts = [
-            _asked(summary, audited, c),
-            _heading("How far apart are the scores?"),
-            _outputs(audited, c),
-            _heading("Which way would the inputs have to move?"),
-            _correction(audited, c),
-            _heading("Who lies at the ends of that direction? (the paper's Table 1)"),
-            _prototypes(audited, c),
-            _heading("Which features carry it? (the paper's way: one fit, taken as known)"),
-            _shares(c),
-            _heading("How sure is that?"),
-            _side_by_side(c, honest),
-            _heading("Proxy evidence, cross-fitted, in points of the score"),
-            _proxies(honest, summary["cross_fitted"]["settings"]),
-            _heading("What this shows, and what it does not"),
-            _bullets(_caveats(c)),
-        ]
-        console.print(Group(*parts))
-
-
 def print_rule_tables(summary: dict[str, Any], console: Console) -> None:
     """Print the tables of a rule: what it compares, the tables, and what they do not decide."""
     summary = printable(summary)
@@ -123,10 +76,10 @@ def print_rule_tables(summary: dict[str, Any], console: Console) -> None:
     text.append(f"Compares {rule['compares']}.\n{rows_read(summary)}")
     console.print(text)
     for table in summary["tables"]:
-        console.print(_heading(title(table)), _rule_table(summary, table), sep="\n")
+        console.print(heading(title(table)), _rule_table(summary, table), sep="\n")
         console.print(Text(unknown_people(table), "dim"), *_tests(summary, table), sep="\n")
-    console.print(_heading("To know"))
-    console.print(_bullets([*summary["notes"], does_not_decide(rule)]))
+    console.print(heading("To know"))
+    console.print(bullets([*summary["notes"], does_not_decide(rule)]))
 
 
 @contextmanager
@@ -158,7 +111,7 @@ def _rule_table(summary: dict[str, Any], table: dict[str, Any]) -> RenderableTyp
     head, rows = rule_lines(summary, table)
     width = len(table["columns"])
     found = _named_table(head[:-1], [row[:-1] for row in rows], width)
-    return Group(found, _bullets(f"{' & '.join(row[:width])}: {row[-1]}." for row in rows if row[-1]))
+    return Group(found, bullets(f"{' & '.join(row[:width])}: {row[-1]}." for row in rows if row[-1]))
 
 
 def _tests(summary: dict[str, Any], table: dict[str, Any]) -> Iterator[RenderableType]:
@@ -167,7 +120,7 @@ def _tests(summary: dict[str, Any], table: dict[str, Any]) -> Iterator[Renderabl
         yield ""
         yield _named_table(head, rows, len(table["columns"]))
     if remarks := test_remarks(table):
-        yield _bullets(remarks)
+        yield bullets(remarks)
 
 
 def _named_table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Table:
@@ -208,16 +161,16 @@ def _comparison(summary: dict[str, Any], audited: str, c: dict[str, Any]) -> Ren
     elif c["adverse_impact_ratio"] is not None:
         parts.append(Text(typed(four_fifths_words(c["adverse_impact_ratio"], settings["confidence"]))))
     if c["proxies"]:
-        parts += [_heading("Proxy evidence, in points of the score"), _proxies(c, settings)]
+        parts += [heading("Proxy evidence, in points of the score"), proxy_evidence(c, settings)]
     if c["notes"]:
-        parts += [_heading("To know"), _bullets(typed(note) for note in c["notes"])]
+        parts += [heading("To know"), bullets(typed(note) for note in c["notes"])]
     return Group(*parts)
 
 
 def _estimates(summary: dict[str, Any], c: dict[str, Any]) -> Table:
-    table = _table("quantity", ["value", interval_name(summary["settings"]["confidence"])], ["meaning"])
+    table = empty_table("quantity", ["value", interval_name(summary["settings"]["confidence"])], ["meaning"])
     for who in ("audited", "reference"):
-        table.add_row(f"favourable rate, {who}", *_estimate(c["favourable_rates"][who], percent), "")
+        table.add_row(f"favourable rate, {who}", *estimate_cells(c["favourable_rates"][who], percent), "")
     rows: list[tuple[str, str, Callable[[float | None], str], str]] = [
         ("gap, in points", "gap", points, "difference of the mean scores"),
         ("through exempt factors", "through_exempt", points, f"points of it, through {', '.join(c['exempt'])}"),
@@ -234,12 +187,8 @@ def _estimates(summary: dict[str, Any], c: dict[str, Any]) -> Table:
     ]
     for name, key, shown, meaning in rows:
         if c[key] is not None:
-            table.add_row(name, *_estimate(c[key], shown), Text(meaning))
+            table.add_row(name, *estimate_cells(c[key], shown), Text(meaning))
     return table
-
-
-def _estimate(found: dict[str, Any], shown: Callable[[float | None], str] = number) -> tuple[str, str]:
-    return shown(found["value"]), formats.interval(found["low"], found["high"], shown)
 
 
 def _test(c: dict[str, Any]) -> Text:
@@ -258,7 +207,7 @@ class _ProxyTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         is_wide = options.max_width >= WIDE
         join = " " if is_wide else "\n"
-        table = _table("feature", ["gap", "with others", "Shapley"], ["verdict"], folds=True)
+        table = empty_table("feature", ["gap", "with others", "Shapley"], ["verdict"], folds=True)
         table.columns[-1].no_wrap = True  # names alone give way
         for row in self.rows:
             words = row["verdict"] if is_wide else "\n".join(row["verdict"].rsplit(" ", 1))
@@ -273,7 +222,8 @@ def _banded(row: dict[str, Any], name: str, join: str) -> str:
     return points(value) if low is None else f"{points(value)}{join}[{points(low)}, {points(high)}]"
 
 
-def _proxies(c: dict[str, Any], settings: dict[str, Any]) -> RenderableType:
+def proxy_evidence(c: dict[str, Any], settings: dict[str, Any]) -> RenderableType:
+    """Return the table of proxy evidence, how to read it, and the reasons of its verdicts."""
     whole = "what is left at equal exempt factors" if c["exempt"] else "the gap"
     note = "gap: what goes through the feature by itself. with others: what would be lost without it. "
     note = f"Of {whole}. {note}" if c["exempt"] else note
@@ -291,7 +241,7 @@ def _proxies(c: dict[str, Any], settings: dict[str, Any]) -> RenderableType:
                 "them."
             )
         )
-    return Group(*parts, Text(note, "dim"), _bullets(_reasons(c)))
+    return Group(*parts, Text(note, "dim"), bullets(_reasons(c)))
 
 
 def _reasons(c: dict[str, Any]) -> Iterable[str]:
@@ -311,137 +261,3 @@ def _reason(row: dict[str, Any]) -> str:
         sentences += [f"{row['redundant_with']} carries the same."] if row["redundant_with"] else []
     sentences += [f"({row['notes']})"] if row["notes"] else []
     return " ".join(sentences)
-
-
-def _asked(summary: dict[str, Any], audited: str, c: dict[str, Any]) -> RenderableType:
-    text = Text()
-    text.append("tiltlens demo: the experiment of “On the Direction of Discrimination” on real data\n\n", "bold")
-    text.append(
-        f"A logistic model predicts re-arrest ({summary['outcome']}) from five features. It never sees race. Which way "
-        f"does it lean between {audited} ({c['rows']['audited']:,} people, audited) and {c['reference']} "
-        f"({c['rows']['reference']:,} people, reference) defendants, and through which features?\n"
-    )
-    text.append(f"Data: {summary['dataset']}, {summary['rows']['used']:,} records.", "dim")
-    return text
-
-
-def _outputs(audited: str, c: dict[str, Any]) -> RenderableType:
-    table = _table("", ["value"], ["meaning"])
-    rows = [
-        (f"mean score, {audited}", f"{c['output']['audited']:.3f}", "predicted probability of re-arrest"),
-        (f"mean score, {c['reference']}", f"{c['output']['reference']:.3f}", "the same, reference group"),
-        ("gap", points(c["gap"]["value"]), "difference of the two means, in points of the score"),
-        ("output divergence", f"{c['output_divergence']['value']:.5f}", "KL of the outcomes, in nats"),
-        ("decisions needed", f"{c['decisions_needed']['value']:,.0f}", "to tell the groups apart, errors 5 %"),
-        ("least change", f"{c['least_change']['cost']:.4f}", "of inputs that removes the gap, nats"),
-    ]
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def _correction(audited: str, c: dict[str, Any]) -> RenderableType:
-    f, ends = c["correction"], [c["prototypes"][end]["correction"] for end in ("min", "max")]
-    text = Text()
-    text.append(
-        f"f~(x) = {f['intercept']:.4f} {f['on_log_odds']:+.4f} × log-odds of being {audited} "
-        f"{f['on_score']:+.4f} × score\n",
-        "bold",
-    )
-    text.append(
-        f"f~ has mean 0 and variance 1 among {audited} defendants. Profiles with f~ > 0 are under-represented among "
-        f"them, those with f~ < 0 over-represented. It runs from {ends[0]:.3f} to {ends[1]:.3f}; the "
-        f"largest valid step along it is {c['epsilon_max']:.3f}, and a small step lowers the objective by "
-        f"{-f['descent_rate']:.4f} times its length.\n"
-    )
-    table = _table("name", ["value"], ["meaning"])
-    for name, meaning in PAPER_NAMES.items():
-        table.add_row(name, f"{f[name]:.5f}", meaning)
-    return Group(text, table)
-
-
-def _prototypes(audited: str, c: dict[str, Any]) -> RenderableType:
-    p = c["prototypes"]
-    table = _table("feature", [], ["f~ largest", "f~ smallest", "f~ nearest 0"], folds=True)
-    for feature in p["max"]["values"]:
-        table.add_row(feature, *(str(p[key]["values"][feature]) for key in ("max", "min", "near_zero")))
-    table.add_section()
-    table.add_row("value of f~", *(f"{p[key]['correction']:+.3f}" for key in ("max", "min", "near_zero")))
-    table.add_row(f"{audited} people", *(f"{p[key]['count']:,}" for key in ("max", "min", "near_zero")))
-    return table
-
-
-def _shares(c: dict[str, Any]) -> RenderableType:
-    table = _table("feature", ["share", "inputs only", "outputs only"], folds=True)
-    for row in c["proxies"]:
-        ends = (row["share"], row["share_inputs"], row["share_outputs"])
-        table.add_row(row["feature"], *(percent(value) for value in ends))
-    note = Text(
-        "Share: the part of the correction that moving this feature's distribution alone could achieve. Features "
-        "overlap, so shares do not add up to 100 %. “Inputs only” aligns who the people are, “outputs only” aligns the "
-        "scores; the first column weighs both alike.",
-        "dim",
-    )
-    return Group(table, note)
-
-
-def _side_by_side(c: dict[str, Any], honest: dict[str, Any]) -> RenderableType:
-    table = _table("quantity", ["paper", "cross-fitted", "95 % interval"])
-    rows: list[tuple[str, str, Callable[[float | None], str]]] = [
-        ("gap, in points", "gap", points),
-        ("output divergence", "output_divergence", number),
-        ("input divergence", "input_divergence", number),
-        ("descent rate", "descent_rate", number),
-        ("decisions needed", "decisions_needed", whole),
-    ]
-    for name, key, shown in rows:
-        table.add_row(name, shown(c[key]["value"]), *_estimate(honest[key], shown))
-    theirs = {row["feature"]: row for row in c["proxies"]}
-    for row in honest["proxies"]:
-        ends = formats.interval(row["share_low"], row["share_high"], percent)
-        table.add_row(
-            f"share of {row['feature']}", percent(theirs[row["feature"]]["share"]), percent(row["share"]), ends
-        )
-    note = Text(
-        "The paper fits one membership model on all rows and takes it as known: what it learns from noise counts as "
-        "difference. Cross-fitted numbers use models that have not seen the rows they are used on, remove the "
-        "first-order error that is left, and choose the kind of model by held-out data "
-        f"(here: {honest['membership']}). Where the two differ, the cross-fitted one is the one to believe.",
-        "dim",
-    )
-    return Group(table, note)
-
-
-def _caveats(c: dict[str, Any]) -> list[str]:
-    first, last = c["proxies"][0], c["proxies"][-1]
-    smallest = min(cell["count"] for cell in c["prototypes"].values())
-    return [
-        f"{first['feature']} is the strongest proxy evidence: both groups' records and the scores follow it, whichever "
-        "way inputs and outputs are weighed.",
-        f"{last['feature']} looks negligible at equal weights ({percent(last['share'])}), but carries "
-        f"{percent(last['share_outputs'])} when only the scores are to be aligned: one setting alone misleads.",
-        f"A corner of the table can rest on very few people (here as few as {smallest}); read it as an illustration.",
-        DOES_NOT_SHOW,
-    ]
-
-
-def _bullets(lines: Iterable[str]) -> Table:
-    table = Table.grid(padding=(0, 1))
-    for line in lines:
-        table.add_row("•", Text(line))
-    return table
-
-
-def _heading(title: str) -> Text:
-    return Text(f"\n{title}", "bold cyan")
-
-
-def _table(first: str, numbers: Sequence[str], words: Sequence[str] = (), folds: bool = False) -> Table:
-    """Return an empty table: what a row is about, its numbers, its words. What is about names from data `folds`."""
-    table = Table(show_edge=False, pad_edge=False, header_style="bold")
-    table.add_column(first, no_wrap=not folds, overflow="fold")
-    for name in numbers:
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in words:
-        table.add_column(name)
-    return table
