@@ -83,6 +83,9 @@ MANY_SHARING = 40  # features, beyond which fewer orders are looked at
 FEWEST_ORDERS = 8  # of those: the spread between orders is part of the error
 SHAPLEY_ROWS = 4_000  # whose influence is worked out in every order: a standard error is then known to two per cent
 
+# estimators.two_by_two
+SMALLEST_EXPECTED = 5  # people in a cell of a 2×2 table, below which a normal law is not relied on: Cochran's rule
+
 # estimators.verdicts
 DRAWS = 40_000  # of the largest |t|: its quantile is then known to about 0.01
 SMALLEST_SE = 1e-9  # points: what is surer than this has no part in the largest |t|
@@ -277,8 +280,7 @@ PARTNER_ROWS = 20_000  # from which partners are found
 # results.settings
 LARGEST_SEED = 2**32 - 1  # of scikit-learn's
 FEWEST_SAMPLED = 1_000  # rows: models are fitted on two fifths of them
+# results.two_by_two
+FOUR_FIFTHS = 0.8  # of the higher rate, below which the lower is pointed out: 29 CFR 1607.4(D)
 # results.unexplained
 CHECK_SURE = 3.0  # standard errors
-
-# rules.practice
-SMALLEST_EXPECTED = 5  # people in a cell of a 2×2 table, below which a normal law is not relied on: Cochran's rule

@@ -17,7 +17,8 @@ from tests.schemas import strict
 
 import tiltlens as tl
 from tiltlens.errors import DataError, TiltlensError
-from tiltlens.rules.ratios import Count, Limits, measured, ratio_of_counts
+from tiltlens.estimators.two_by_two import Count, rate_ratio
+from tiltlens.rules.ratios import Limits, measured
 
 Z = 1.959963984540054
 MEASURES = ["n", "share", "rate", "impact_ratio", "impact_ratio_low", "impact_ratio_high"]
@@ -171,7 +172,7 @@ def test_what_the_interval_allows_to_be_said(group, highest, answer, words):
 
 def test_ten_of_ten_is_no_proof():
     """The normal interval of 10 of 10 against 12 of 12 has no width; the exact bound of 10 of 10 is 0.025^(1/10)."""
-    found = ratio_of_counts(Count(10, 10), Count(12, 12), 0.95)
+    found = rate_ratio(Count(10, 10), Count(12, 12), 0.95)
     assert found.value == pytest.approx(1.0)
     assert found.low < 0.025**0.1 < 0.025 ** (-1 / 12) < found.high, "the exact bounds of either group are inside"
     assert measured([Count(10, 10), Count(12, 12)], Limits(0.8, 0.0, 0.95))[0]["is_below_threshold"] is None
@@ -182,7 +183,7 @@ def test_every_interval_of_small_groups_is_finite_and_holds_its_value():
     for chosen, top in np.ndindex(11, 12):
         group, highest = Count(10, chosen), Count(12, top + 1)
         if group.rate <= highest.rate:
-            found = ratio_of_counts(group, highest, 0.95)
+            found = rate_ratio(group, highest, 0.95)
             assert 0 <= found.low <= found.value <= found.high < math.inf
 
 

@@ -109,11 +109,13 @@ def unseen_se(rows: Rows, outcome: Scores) -> tuple[float, float]:
 
     Its 95 % interval reaches the exact binomial bound; it is 0 for a group that varies.
     """
-    sizes = ((float(outcome.mean0[0]), rows.count0), (float(outcome.mean1[0]), rows.count1))
-    errors = [
-        unseen_rate(n, 0.95) / quantile(0.95) if min(mean, 1 - mean) <= SMALLEST_SHARE else 0.0 for mean, n in sizes
-    ]
-    return errors[0], errors[1]
+    audited, reference = float(outcome.mean0[0]), float(outcome.mean1[0])
+    return unseen_mean_se(audited, rows.count0), unseen_mean_se(reference, rows.count1)
+
+
+def unseen_mean_se(mean: float, size: int) -> float:
+    """Return the same of one group."""
+    return unseen_rate(size, 0.95) / quantile(0.95) if min(mean, 1 - mean) <= SMALLEST_SHARE else 0.0
 
 
 def shortfall(rows: Rows, favourable: Scores) -> InfluenceEstimate:

@@ -22,6 +22,7 @@ from tiltlens.results.exempt import exempt_parts
 from tiltlens.results.profiles import Profiles
 from tiltlens.results.proxies import proxy_table
 from tiltlens.results.settings import Settings
+from tiltlens.results.two_by_two import two_by_two
 from tiltlens.results.unexplained import unexplained
 
 Noted = tuple[Estimate | None, tuple[str, ...]]
@@ -43,6 +44,7 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
     outcome_divergence, of_outcomes = found["output_divergence"]
     gap = _gap(evidence, settings)
     decisions, of_decisions = _decisions(evidence, gap)
+    counted, of_counted = two_by_two(evidence, settings) if is_decisions else (None, ())
     notes = [
         *evidence.notes,
         *of_correction,
@@ -51,8 +53,8 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
         *_off_support(evidence),
         *_few_weights(evidence),
     ]
-    notes += [*of_ratio, *of_spread, *of_outcomes, *of_divergence, *of_descent, *of_decisions, *table.notes]
-    notes += [*_copy_notes(evidence), *_sample_notes(evidence)]
+    notes += [*of_ratio, *of_spread, *of_outcomes, *of_divergence, *of_descent, *of_decisions, *of_counted]
+    notes += [*table.notes, *_copy_notes(evidence), *_sample_notes(evidence)]
     return Comparison(
         audited=evidence.audited,
         reference=evidence.reference,
@@ -73,6 +75,7 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
         at_equal_exempt=None if parts is None else _estimate(settings, parts.at_equal),
         decisions_needed=decisions,
         equal_outputs=_test(evidence, settings),
+        two_by_two=counted,
         correction=correction,
         epsilon_max=epsilon_max,
         proxies=table.frame,

@@ -22,6 +22,7 @@ from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.paper.path import PathPoint
 from tiltlens.paper.world import Projection
 from tiltlens.results.profiles import Profiles
+from tiltlens.results.two_by_two import TwoByTwo
 
 
 class Output(NamedTuple):
@@ -69,6 +70,9 @@ class Comparison:
         Decisions that tell the groups apart with both errors 5 %.
     equal_outputs
         Studentised test of equal outputs.
+    two_by_two
+        Of decisions, the 2×2 table: z, Fisher's exact test, odds ratio, decisions that would flip the finding; None of
+        scores, with weights or clusters, and for plug-in values.
     proxies
         One row a feature, strongest points of the gap first; gap and joint have the band of all features at once.
     dial
@@ -101,6 +105,7 @@ class Comparison:
     at_equal_exempt: Estimate | None
     decisions_needed: Estimate | None
     equal_outputs: EqualOutputsTest | None
+    two_by_two: TwoByTwo | None
     correction: CorrectionFunction | None
     epsilon_max: float | None
     proxies: pl.DataFrame
@@ -189,6 +194,7 @@ class Comparison:
             summary[name] = None if estimate is None else estimate.to_dict()
         test = self.equal_outputs
         summary["equal_outputs"] = None if test is None else {"statistic": test.statistic, "p_value": test.p_value}
+        summary["two_by_two"] = None if self.two_by_two is None else self.two_by_two.to_dict()
         summary["correction"] = None if self.correction is None else self.correction.to_dict()
         summary["proxies"] = self.proxies.to_dicts()
         summary["balance"] = None if self.balance is None else balance_dict(self.balance)

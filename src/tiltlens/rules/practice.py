@@ -6,10 +6,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tiltlens.estimators.estimate import Estimate
-from tiltlens.limits import SMALLEST_EXPECTED
-from tiltlens.rules.flips import ratio_flips, z_flips
-from tiltlens.rules.ratios import Count, Limits
-from tiltlens.rules.significance import Stratified, fisher_p_value, odds_ratio, stratified, two_sided, z_score
+from tiltlens.estimators.flips import ratio_flips, z_flips
+from tiltlens.estimators.two_by_two import (
+    Count,
+    Stratified,
+    fisher_p_value,
+    odds_ratio,
+    stratified,
+    two_sided,
+    z_score,
+)
+from tiltlens.results.two_by_two import untold
+from tiltlens.rules.ratios import Limits
 
 TESTS = {
     "against": str,
@@ -49,7 +57,7 @@ def tested(
         "ratio_flips": None if limits.threshold is None else ratio_flips(group, highest, limits.threshold),
         "z_flips": z_flips(group, highest, limits.confidence),
         **({} if within is None else _within_strata(within)),
-        "note": "; ".join(_notes(group, highest, z, within)),
+        "note": "; ".join(_notes(group, highest, within)),
     }
 
 
@@ -67,14 +75,9 @@ def _with_ends(name: str, found: Estimate | None) -> dict[str, float | None]:
     return {} if found is None else {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
 
 
-def _notes(group: Count, highest: Count, z: float | None, within: Stratified | None) -> Iterator[str]:
+def _notes(group: Count, highest: Count, within: Stratified | None) -> Iterator[str]:
     """Yield what cannot be told, and what adds nothing."""
-    counted, total = group.counted + highest.counted, group.size + highest.size
-    fewest = min(group.size, highest.size) * min(counted, total - counted) / total
-    if z is None:
-        yield "everyone has the same outcome: there is nothing to test"
-    elif fewest < SMALLEST_EXPECTED:
-        yield f"fewer than {SMALLEST_EXPECTED} people are expected in a cell: look at Fisher's test, not at z"
+    yield from untold(group, highest)
     if within is None:
         return
     if within.idle:

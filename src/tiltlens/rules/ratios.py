@@ -6,11 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from tiltlens.estimators.estimate import Estimate
-from tiltlens.estimators.influence import Rows
-from tiltlens.estimators.outputs import Scores, impact_ratio
+from tiltlens.estimators.two_by_two import Count, rate_ratio
 from tiltlens.limits import MINIMUM_ROWS, NOISE
 
 MEASURES = {
@@ -33,19 +30,6 @@ class Limits:
     threshold: float | None
     smallest_share: float
     confidence: float
-
-
-@dataclass(frozen=True, slots=True)
-class Count:
-    """The people of a group, and those of them that the rate counts."""
-
-    size: int
-    counted: int
-
-    @property
-    def rate(self) -> float:
-        """Return the share that counts."""
-        return self.counted / self.size
 
 
 def measured(groups: Sequence[Count], limits: Limits) -> list[dict[str, Any]]:
@@ -93,7 +77,7 @@ def _compared(group: Count, highest: Count, is_highest: bool, is_alone: bool, li
         others = "no other group can be compared with it" if is_alone else "the others are divided by it"
         is_below = None if limits.threshold is None else False
         return {"impact_ratio": 1.0, "is_below_threshold": is_below, "note": f"highest rate: {others}"}
-    ratio = ratio_of_counts(group, highest, limits.confidence)
+    ratio = rate_ratio(group, highest, limits.confidence)
     is_below, note = _side(ratio, limits.threshold)
     return {
         "impact_ratio": ratio.value,
@@ -102,16 +86,6 @@ def _compared(group: Count, highest: Count, is_highest: bool, is_alone: bool, li
         "is_below_threshold": is_below,
         "note": note,
     }
-
-
-def ratio_of_counts(group: Count, highest: Count, confidence: float) -> Estimate:
-    """Return the impact ratio of two groups of decisions, with its interval."""
-    outcome = np.repeat(
-        [1.0, 0.0, 1.0, 0.0],
-        [group.counted, group.size - group.counted, highest.counted, highest.size - highest.counted],
-    )
-    rows = Rows.of(np.arange(outcome.size) < group.size)
-    return impact_ratio(rows, Scores.of(rows, outcome)).estimate(confidence)
 
 
 def _side(ratio: Estimate, threshold: float | None) -> tuple[bool | None, str]:

@@ -18,13 +18,14 @@ from tiltlens.engines.sources import collected, names_of
 from tiltlens.engines.spark import is_spark
 from tiltlens.errors import DataError
 from tiltlens.estimators.estimate import quantile
+from tiltlens.estimators.two_by_two import Count
 from tiltlens.models.groups import JOINT, UNKNOWN, group_columns, level_codes
 from tiltlens.paper.checks import check_probability
 from tiltlens.results.provenance import Provenance, check_provenance, fingerprint_of, provenance_of
 from tiltlens.rules.notes import notes_of, test_notes
 from tiltlens.rules.outcomes import Outcomes, outcome_columns, outcomes_of
 from tiltlens.rules.practice import TESTS, tested
-from tiltlens.rules.ratios import MEASURES, Count, Limits, compared_places, measured
+from tiltlens.rules.ratios import MEASURES, Limits, compared_places, measured
 from tiltlens.rules.rule import Rule, rule_named, smallest_share_of, threshold_of
 from tiltlens.views.json_file import write_json
 from tiltlens.views.notebook import rule_tables_html

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tiltlens.views.formats import interval, interval_name, ratio
-
-FOUR_FIFTHS = 0.8
+from tiltlens.limits import FOUR_FIFTHS
+from tiltlens.views.formats import interval, interval_name, p_value, ratio, signed, whole
 
 
 def is_of_decisions(audit: dict[str, Any]) -> bool:
@@ -35,3 +34,23 @@ def four_fifths_words(found: dict[str, Any], confidence: float) -> str:
         "" if found["low"] is None else f" ({interval_name(confidence)} {interval(found['low'], found['high'], ratio)})"
     )
     return f"The lower rate of decisions is {ratio(found['value'])} of the higher{ends}: {against_four_fifths(found)}."
+
+
+def two_by_two_words(found: dict[str, Any], confidence: float) -> list[str]:
+    """Return what the 2×2 table of decisions says: how far apart, how easily by chance, and what would flip that."""
+    note = [f"{found['note'][:1].upper()}{found['note'][1:]}."] if found["note"] else []
+    if found["z"] is None:
+        return note
+    odds = found["odds_ratio"]
+    words = (
+        f"Audited against reference: {signed(found['z'], 2)} standard deviations (z test, "
+        f"{p_value(found['z_p_value'])}); Fisher's exact test, {p_value(found['fisher_p_value'])}"
+    )
+    if odds is not None:
+        ends = f"{interval_name(confidence)} {interval(odds['low'], odds['high'], ratio)}"
+        words += f"; odds ratio {ratio(odds['value'])} ({ends})"
+    flips = (
+        f"Fewest changed decisions that would flip it: {whole(found['z_flips'])} to pass "
+        f"{found['critical_z']:.2f} standard deviations, {whole(found['ratio_flips'])} to pass four fifths."
+    )
+    return [f"{words}.", flips, *note]

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from tiltlens.views.formats import interval_name, p_value, typed
 from tiltlens.views.names import named
-from tiltlens.views.ratios import four_fifths_words, is_of_decisions, ratio_name
+from tiltlens.views.ratios import four_fifths_words, is_of_decisions, ratio_name, two_by_two_words
 from tiltlens.views.rule_lines import (
     does_not_decide,
     rows_read,
@@ -160,6 +160,8 @@ def _comparison(summary: dict[str, Any], audited: str, c: dict[str, Any]) -> Ren
         parts.append(Text("These are scores: an adverse impact ratio is of decisions, and needs a threshold.", "dim"))
     elif c["adverse_impact_ratio"] is not None:
         parts.append(Text(typed(four_fifths_words(c["adverse_impact_ratio"], settings["confidence"]))))
+    if c["two_by_two"] is not None:
+        parts += [Text(typed(line)) for line in two_by_two_words(c["two_by_two"], settings["confidence"])]
     if c["proxies"]:
         parts += [heading("Proxy evidence, in points of the score"), proxy_evidence(c, settings)]
     if c["notes"]:

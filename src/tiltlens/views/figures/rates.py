@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from tiltlens.limits import FOUR_FIFTHS
 from tiltlens.views.figures.figure import Figure, data, figure, nothing
 from tiltlens.views.figures.reading import Record, span
 from tiltlens.views.figures.theme import AUDITED, QUIET, REFERENCE, altair
 from tiltlens.views.figures.words import GROUP, labels
 from tiltlens.views.formats import NOTHING, percent, short_number, with_interval
-from tiltlens.views.ratios import FOUR_FIFTHS, is_of_decisions, ratio_name
+from tiltlens.views.ratios import is_of_decisions, ratio_name
 
 GROUPS = 30
 OTHER_WAY = 1 / FOUR_FIFTHS  # the audited group's rate is the higher one

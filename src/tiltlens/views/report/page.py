@@ -16,7 +16,7 @@ from tiltlens.views.figures.reading import dial_place
 from tiltlens.views.figures.theme import altair, vl_convert
 from tiltlens.views.json_file import Target, check_target, write_text
 from tiltlens.views.names import named
-from tiltlens.views.ratios import against_four_fifths, is_of_decisions, ratio_name
+from tiltlens.views.ratios import against_four_fifths, is_of_decisions, ratio_name, two_by_two_words
 from tiltlens.views.report import sections, words
 from tiltlens.views.verdicts import verdict_of
 
@@ -109,8 +109,9 @@ def _environment() -> Any:
     loader = PackageLoader("tiltlens.views.report", "pieces")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     shown = {function.__name__: function for function in FORMATS}
+    phrases = {function.__name__: function for function in (verdict_of, against_four_fifths, two_by_two_words)}
     environment.filters |= shown
-    environment.globals |= shown | {"verdict_of": verdict_of, "against_four_fifths": against_four_fifths}
+    environment.globals |= {**shown, **phrases}
     return environment
 
 

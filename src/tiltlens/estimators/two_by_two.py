@@ -1,4 +1,4 @@
-"""Counts of two groups → what practice holds beside their ratio: z, Fisher's test, odds ratios, one over strata."""
+"""2×2 tables: counts of two groups → ratio of rates, z, Fisher's exact test, odds ratio; and one over strata."""
 
 from __future__ import annotations
 
@@ -9,8 +9,34 @@ from dataclasses import dataclass
 import numpy as np
 
 from tiltlens.estimators.estimate import Estimate, LogNormal, quantile
+from tiltlens.estimators.outputs import NoneOf, unseen_mean_se
+from tiltlens.limits import SMALLEST_EXPECTED
 from tiltlens.paper.checks import Floats
-from tiltlens.rules.ratios import Count
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The people of a group, and those of them that the rate counts."""
+
+    size: int
+    counted: int
+
+    @property
+    def rate(self) -> float:
+        """Return the share that counts."""
+        return self.counted / self.size
+
+
+def rate_ratio(group: Count, highest: Count, confidence: float) -> Estimate:
+    """Return p/p1, as `outputs.impact_ratio` of so many rows: se² of its logarithm is (1 − p)/(np) + (1 − p1)/(n1p1).
+
+    The second rate must not be 0.
+    """
+    if group.counted == 0:
+        return NoneOf(group.size, highest.rate).estimate(confidence)
+    seen = [math.sqrt((1 - one.rate) / one.counted) for one in (group, highest)]
+    unseen = [unseen_mean_se(one.rate, one.size) / one.rate for one in (group, highest)]
+    return LogNormal(math.log(group.rate / highest.rate), math.hypot(*seen, *unseen)).estimate(confidence)
 
 
 def z_score(group: Count, highest: Count) -> float | None:
@@ -23,6 +49,12 @@ def z_score(group: Count, highest: Count) -> float | None:
 def two_sided(z: float | None) -> float | None:
     """Return P(|N(0, 1)| ≥ |z|)."""
     return None if z is None else math.erfc(abs(z) / math.sqrt(2))
+
+
+def is_sparse(group: Count, highest: Count) -> bool:
+    """Return whether so few people are expected in a cell that z is not to be relied on (Cochran's rule)."""
+    counted, total = group.counted + highest.counted, group.size + highest.size
+    return min(group.size, highest.size) * min(counted, total - counted) < SMALLEST_EXPECTED * total
 
 
 def fisher_p_value(group: Count, highest: Count) -> float:

@@ -7,9 +7,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
 from tiltlens.estimators.estimate import quantile
+from tiltlens.estimators.two_by_two import Count, z_score
 from tiltlens.limits import NOISE
-from tiltlens.rules.ratios import Count
-from tiltlens.rules.significance import z_score
 
 Finding = Callable[[Count, Count], bool]
 
