@@ -22,6 +22,7 @@ CODES = [f"{feature}_code" for feature in COMPAS_FEATURES]
 EXACT_UNDER_WEIGHTS = ("gap", "impact_ratio", "standardised_difference", "output_divergence", "input_divergence")
 EXACT_UNDER_WEIGHTS += ("decisions_needed", "descent_rate")
 NOT_ASKED = ["adverse_impact_ratio", "through_exempt", "at_equal_exempt"]  # of decisions, and with exempt factors
+NOT_ASKED += ["fpr_difference", "fnr_difference", "calibration_difference", "auc_difference"]  # with true outcomes
 
 
 @cache

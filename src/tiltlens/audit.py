@@ -46,6 +46,8 @@ def audit(
     model: Any = None,
     favourable: Any = "high",
     threshold: float | None = None,
+    outcome: Any = None,
+    criterion: str | None = None,
     features: str | Sequence[str] | None = None,
     exclude: str | Sequence[str] | None = None,
     exempt: str | Sequence[str] | None = None,
@@ -83,6 +85,12 @@ def audit(
         The outcome a person wants: of 0 and 1 "high" or "low", of others its name, such as "approved".
     threshold
         A cut on the score that makes decisions.
+    outcome
+        What came of each person, such as "repaid": a column or an array of 0 and 1, or of two words of which one is
+        what the score is the probability of. It adds error rates of both groups: false positives and negatives,
+        calibration, area under the curve.
+    criterion
+        "fpr" or "fnr": audit the difference of that error rate, among people without or with the outcome.
     features, exclude
         Default: every column not used otherwise; and columns that are no features, such as labels and row numbers.
         Without any (`features=[]`, or where no other column is left) outputs alone are compared.
@@ -98,7 +106,7 @@ def audit(
         Which rows belong together, such as those of one customer: a column or an array. Standard errors, folds and the
         sample are then those of clusters.
     given
-        {column: value}: look only at rows with this value, e.g. of the true outcome.
+        {column: value}: look only at rows with this value.
     na_values
         Texts that stand for missing values in CSV files, beside "", "?", "-", ".", "NA", "N/A", "NaN" and "NULL".
     input_weight, output_weight
@@ -128,6 +136,8 @@ def audit(
         model=model,
         favourable=favourable,
         threshold=threshold,
+        outcome=outcome,
+        criterion=criterion,
         features=features,
         exclude=exclude,
         exempt=exempt,
@@ -206,7 +216,7 @@ def _sums(source: _Source, survey: Survey, rows: ComparedRows) -> GroupSums:
     shift = 0.0 if rows.log_odds is None else float(rows.log_odds.max())
     if rows.is_complete:
         weights = None if source.roles.weights is None else rows.weights
-        parts = SumRows(rows.group, weights, rows.log_odds, rows.channel, rows.outcome, rows.codes)
+        parts = SumRows(rows.group, weights, rows.log_odds, rows.channel, rows.outcome, rows.codes, rows.truth)
         return group_sums(parts, len(rows.labels), sizes, shift)
     levels = tuple(rows.levels.values())
     plan = SumPlan(source.roles, rows.labels, levels, survey.favourable, rows.largest_weight, shift)
@@ -225,7 +235,7 @@ def _notes(source: _Source, request: Request, survey: Survey, rows: ComparedRows
             rows.outcome,
             rows.row_numbers,
             model_columns(request.model, source.roles.features),
-            source.roles.given,
+            [*source.roles.given, *([] if source.roles.outcome is None else [source.roles.outcome])],
         ),
     )
 
@@ -247,7 +257,13 @@ def _comparisons(
     """Return the comparisons, each an equal part of the work."""
     roles = source.roles
     fits = FitSettings(
-        settings.folds, settings.seed, source.estimator, source.native, source.score_is_of_features, roles.exempt
+        settings.folds,
+        settings.seed,
+        source.estimator,
+        source.native,
+        source.score_is_of_features,
+        roles.exempt,
+        roles.criterion,
     )
     found, count = {}, len(rows.labels) - 1
     for place, label in enumerate(rows.labels[1:]):

@@ -264,6 +264,8 @@ EDGE_ROUNDING = 1e-9  # values no further below an edge than this are above it: 
 
 # results.disclosure
 SUPPRESSED_BELOW = 10  # people: of fewer, nothing is told that could pick one out
+# results.error_rates
+SCORE_TENTHS = 10  # deciles of all scores, in which outcomes are counted: the usual table of calibration
 # results.partners
 SYNERGY = 0.02  # of the correction, that two features carry together and not alone
 PARTNER_SURE = 4.0  # standard errors; many pairs are looked at

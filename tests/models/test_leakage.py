@@ -80,7 +80,7 @@ def test_whole_numbers_that_rise_or_fall_with_the_rows_are_noted(sign):
 def test_a_feature_named_like_what_is_given_is_noted(name, is_noted):
     assert (
         notes(HONEST["noise"], name=name, given=["repaid"])
-        == [f"{name!r} is named like what is `given`: if it is an outcome, {HINT}"] * is_noted
+        == [f"{name!r} is named like what is `given` or the `outcome`: if it is an outcome, {HINT}"] * is_noted
     )
 
 

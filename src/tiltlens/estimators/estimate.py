@@ -108,6 +108,21 @@ class Normal:
 
 
 @dataclass(frozen=True, slots=True)
+class Proportion:
+    """A rate among `size` people, or as many as their weights are worth; the interval is Wilson's."""
+
+    value: float
+    size: float
+
+    def estimate(self, confidence: float = 0.95) -> Estimate:
+        """Return {p : |p̂ − p| ≤ z·√(p(1 − p)/n)}."""
+        z, n, p = quantile(confidence), self.size, self.value
+        middle, spread = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + (z / (2 * n)) ** 2)
+        ends = ((middle + side * spread) / (1 + z * z / n) for side in (-1, 1))
+        return Estimate(p, *(min(max(end, 0.0), 1.0) for end in ends))
+
+
+@dataclass(frozen=True, slots=True)
 class LogNormal:
     """A positive estimator that is normal on the log scale."""
 

@@ -105,16 +105,16 @@ def gap(rows: Rows, outcome: Scores) -> InfluenceEstimate:
 
 
 def unseen_se(rows: Rows, outcome: Scores) -> tuple[float, float]:
-    """Return the standard error of each group's mean that its rows do not show: all have the same decision, 0 or 1.
-
-    Its 95 % interval reaches the exact binomial bound; it is 0 for a group that varies.
-    """
+    """Return the standard error of each group's mean that its rows do not show."""
     audited, reference = float(outcome.mean0[0]), float(outcome.mean1[0])
     return unseen_mean_se(audited, rows.count0), unseen_mean_se(reference, rows.count1)
 
 
-def unseen_mean_se(mean: float, size: int) -> float:
-    """Return the same of one group."""
+def unseen_mean_se(mean: float, size: float) -> float:
+    """Return the standard error of a mean that rows do not show: all have the same decision, 0 or 1.
+
+    Its 95 % interval reaches the exact binomial bound; it is 0 for rows that vary.
+    """
     return unseen_rate(size, 0.95) / quantile(0.95) if min(mean, 1 - mean) <= SMALLEST_SHARE else 0.0
 
 

@@ -27,13 +27,13 @@ def quantile_bins(
 def counted_edges(numbers: Floats, people: NDArray[np.integer[Any]], weights: Floats | None, bins: int) -> Floats:
     """Return the distinct inner quantiles of sorted, distinct numbers that so many people have."""
     if weights is not None:
-        return _quantile_edges(numbers, weights, bins)
+        return quantile_edges(numbers, weights, bins)
     steps, total = np.arange(1, bins), np.cumsum(people)
     places = np.ceil(steps * int(total[-1]) / bins).astype(np.int64) - 1
     return _inner_edges(numbers, numbers[np.searchsorted(total, places, side="right")])
 
 
-def _quantile_edges(numbers: Floats, weights: Floats | None, bins: int) -> Floats:
+def quantile_edges(numbers: Floats, weights: Floats | None, bins: int) -> Floats:
     """Return the distinct inner quantiles, each a value that occurs, below the largest."""
     steps = np.arange(1, bins)
     if weights is None:

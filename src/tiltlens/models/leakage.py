@@ -27,8 +27,8 @@ def leakage_notes(
 ) -> Iterator[str]:
     """Yield a note on each kind of column that is hardly a feature.
 
-    `seen` are the columns from which the audited model makes the score, `given` those that select rows. The first rows
-    are looked at: their order must tell nothing about them.
+    `seen` are the columns from which the audited model makes the score, `given` those that select rows or hold
+    outcomes. The first rows are looked at: their order must tell nothing about them.
     """
     at = np.arange(min(score.size, RANKED_ROWS))
     few = [feature.rows(at) for feature in features]
@@ -43,7 +43,7 @@ def leakage_notes(
         yield f"{listed(counting)} rises or falls from row to row: if it is a row number, {HINT}"
     named = [feature.name for feature in features if any(_words(one) <= _words(feature.name) for one in given)]
     if named:
-        yield f"{listed(named)} is named like what is `given`: if it is an outcome, {HINT}"
+        yield f"{listed(named)} is named like what is `given` or the `outcome`: if it is an outcome, {HINT}"
 
 
 def _words(name: str) -> set[str]:

@@ -19,6 +19,7 @@ from scipy.special import expit, logit
 from tiltlens.engines.messages import first_line
 from tiltlens.errors import DataError, SupportError, TiltlensError
 from tiltlens.estimators.crossfit import Pairing, clipped_share, given_pairing, pairing
+from tiltlens.estimators.error_rates import shares_below
 from tiltlens.estimators.influence import Booleans, Integers, Rows, sums_by
 from tiltlens.limits import CLIP, FEW_COLUMNS, FITTED_ROWS, MODEL_CHUNK, MULTIPLIED, SEVERAL_PAIRINGS, TRIED_PARTS
 from tiltlens.models.candidates import (
@@ -280,8 +281,7 @@ def area_under_curve(rows: Rows, log_odds: Floats) -> float:
 
 def ranked_area(audited: Floats, reference: Floats) -> float:
     """Return the area under the curve from both groups' shares of each value, the values in order."""
-    below = np.cumsum(reference) - 0.5 * reference
-    return float(audited @ below)
+    return float(audited @ shares_below(reference))
 
 
 def check_overlap(auc: float) -> float:

@@ -16,6 +16,7 @@ from tiltlens.engines.messages import check_columns, listed, shown
 from tiltlens.errors import DataError
 from tiltlens.limits import MOST_FEATURES
 from tiltlens.models.groups import JOINT, group_columns
+from tiltlens.models.outcomes import check_criterion
 from tiltlens.models.scores import check_one_of_two, given_matrix, model_matrix, score_columns
 
 # Names of columns that stand beside those of the data: no table has a name with a NUL in it.
@@ -80,6 +81,8 @@ class ColumnRoles:
         The features that are lawful factors.
     membership
         The column of P(audited|x); None where a model is to be fitted.
+    outcome, criterion
+        The column of true outcomes, and the error rate whose difference is audited.
     """
 
     name: str
@@ -96,6 +99,7 @@ class ColumnRoles:
     membership: str | None
     clusters: str | None = None
     outcome: str | None = None
+    criterion: str | None = None
     periods: str | None = None
     group_labels: str | None = None
 
@@ -111,6 +115,7 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
     """Return the roles of a table's columns; an array beside a table in memory gets a reserved name."""
     group, scores = group_columns(request.group, names), score_columns(request.scores, names)
     check_one_of_two(request.scores, request.model)
+    check_criterion(request.criterion, request.outcome, request.output)
     is_column = {"group": bool(group), "scores": bool(scores)}
     is_column |= {name: isinstance(getattr(request, name), str) for name in ONE_COLUMN}
     for argument, is_name in is_column.items():
@@ -145,6 +150,7 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
         membership=None if request.is_fitted else optional["membership"],
         clusters=optional["clusters"],
         outcome=optional["outcome"],
+        criterion=request.criterion,
         periods=optional["periods"],
         group_labels=optional["labels"],
     )

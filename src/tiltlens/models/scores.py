@@ -44,6 +44,10 @@ class Channel:
     missing: Booleans
     words: tuple[str, ...] | None = None
 
+    def reversed(self) -> Channel:
+        """Return the channel of two outcomes as that of the other one, 1 − W; a person wants what they wanted."""
+        return replace(self, scores=1.0 - self.scores, favourable=1 - self.favourable, labels=self.labels[::-1])
+
     def of_favourable(self) -> Floats:
         """Return the probability of the favourable outcome per row."""
         if self.scores.ndim == 2:

@@ -17,7 +17,8 @@ from tiltlens.limits import CONTINUOUS
 from tiltlens.models.features import Feature, feature_of
 from tiltlens.models.groups import ComparedGroups, compared_groups, natural_order
 from tiltlens.models.levels import Levels, feature_levels, value_levels
-from tiltlens.models.roles import GROUP, HASH, LOG_ODDS, SCORE, WEIGHT, ColumnRoles
+from tiltlens.models.outcomes import check_outcome
+from tiltlens.models.roles import GROUP, HASH, LOG_ODDS, OUTCOME, SCORE, WEIGHT, ColumnRoles
 from tiltlens.models.values import ValueCounts, exact_counts
 from tiltlens.models.weights import check_unequal, not_found, scaled_weights
 from tiltlens.paper.checks import Floats
@@ -47,6 +48,8 @@ class ComparedRows:
         How many rows are equal to another one in everything, where chance does not make them so.
     clusters
         Equal for rows of the same cluster; None where each row is one.
+    truth
+        The code of each row's true outcome; None where none is given.
     """
 
     labels: tuple[str, ...]
@@ -64,6 +67,7 @@ class ComparedRows:
     largest_weight: float
     copies: int
     clusters: Hashes | None
+    truth: Integers | None = None
 
     @property
     def outcome(self) -> Floats:
@@ -73,6 +77,8 @@ class ComparedRows:
 
 def who_is_compared(roles: ColumnRoles, survey: Survey, reference: Any, audited: Any) -> ComparedGroups:
     """Return who is compared with whom, after checks that the survey's rows allow it."""
+    if survey.outcomes is not None:
+        check_outcome(survey.outcomes, len(survey.labels))
     for column, is_present in survey.is_present.items():
         if not is_present:
             raise not_found(column, roles.given[column], list(survey.seen[column]))
@@ -145,6 +151,7 @@ def compared_rows(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) ->
         largest_weight=largest,
         copies=_copies(hashes, features),
         clusters=None if roles.clusters is None else frame[HASH].to_numpy(),
+        truth=frame[OUTCOME].to_numpy() if OUTCOME in frame.columns else None,
     )
 
 

@@ -69,6 +69,9 @@ class Evidence:
         Whether the score is made from the features alone, by the audited model itself.
     is_sampled, copies
         Whether there are more rows than the sample's; and how many of the sample's repeat another one by no accident.
+    truth, outcomes, criterion
+        The code of each row's true outcome, and the sums over all rows by outcome, None where none is given; and the
+        error rate whose difference is audited.
     exempt
         The features that were named as lawful factors.
     notes
@@ -99,5 +102,8 @@ class Evidence:
     score_is_of_features: bool
     is_sampled: bool
     copies: int
+    truth: Integers | None = None
+    outcomes: CellSums | None = None
+    criterion: str | None = None
     exempt: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

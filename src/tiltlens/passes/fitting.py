@@ -57,6 +57,7 @@ class FitSettings:
     native: Any  # the features as the user gave them, for that estimator; None where they were never together
     score_is_of_features: bool
     exempt: tuple[str, ...] = ()
+    criterion: str | None = None
 
 
 def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSettings) -> Evidence:
@@ -108,6 +109,9 @@ def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSe
         score_is_of_features=settings.score_is_of_features,
         is_sampled=not rows.is_complete,
         copies=0 if rows.clusters is not None else rows.copies,
+        truth=None if rows.truth is None else rows.truth[index],
+        criterion=settings.criterion,
+        outcomes=None if sums.truth is None else sums.truth.of(code, 0),
         exempt=settings.exempt,
     )
 

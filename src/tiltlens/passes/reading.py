@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 
 from tiltlens.engines.batches import ROW
 from tiltlens.engines.factorize import factorize_texts
+from tiltlens.estimators.error_rates import UNKNOWN as UNKNOWN_OUTCOME
+from tiltlens.estimators.influence import Integers
 from tiltlens.models.groups import UNKNOWN, factorize_groups
+from tiltlens.models.outcomes import CRITERIA, Meant, outcome_codes, outcome_names
 from tiltlens.models.roles import ColumnRoles
 from tiltlens.models.scores import Channel, RowName, channel_of
 from tiltlens.models.weights import check_sample_weight, equals_mask, numbers_of
@@ -40,6 +43,8 @@ class Reading:
         One number that stands for all rows where none are given.
     log_odds
         Of being audited, as given; not finite where the membership is not between 0 and 1; None where none is given.
+    truth, outcomes
+        The code of each row's true outcome, and the values it was found to have; None where none is given.
     """
 
     table: pl.DataFrame
@@ -52,6 +57,8 @@ class Reading:
     labels: tuple[str, ...]
     weights: Floats
     log_odds: Floats | None
+    truth: Integers | None = None
+    outcomes: Meant | None = None
 
     @property
     def score_columns(self) -> Floats:
@@ -63,16 +70,22 @@ def reading(roles: ColumnRoles, table: pl.DataFrame) -> Reading:
     """Return the rows of a batch that count."""
     row_name = _row_name(table)
     channel = _channel(roles, table, row_name)
+    truth, outcomes = _truth(roles, table, channel)
+    if roles.criterion == "fnr":
+        channel = channel.reversed()
     weights = check_sample_weight(roles.weights, table, row_name)
-    keep, left_out = _kept(roles, table, channel, weights)
+    keep, left_out = _kept(roles, table, channel, weights, truth)
     group, labels = _groups(roles, table)
     unknown = int((keep & (group == UNKNOWN)).sum())
     keep &= group != UNKNOWN
     scores, kept = channel.scores, table
     if not keep.all():
         kept, scores, weights, group = table.filter(keep), scores[keep], weights[keep], group[keep]
+        truth = None if truth is None else truth[keep]
     log_odds = None if roles.membership is None else _logit(numbers_of("membership", kept[roles.membership]))
-    return Reading(kept, table.height, left_out, unknown, channel, scores, group, labels, weights, log_odds)
+    return Reading(
+        kept, table.height, left_out, unknown, channel, scores, group, labels, weights, log_odds, truth, outcomes
+    )
 
 
 def _row_name(table: pl.DataFrame) -> RowName:
@@ -97,6 +110,12 @@ def _channel(roles: ColumnRoles, table: pl.DataFrame, row_name: RowName) -> Chan
         )
 
 
+def _truth(roles: ColumnRoles, table: pl.DataFrame, channel: Channel) -> tuple[Integers | None, Meant | None]:
+    if roles.outcome is None:
+        return None, None
+    return outcome_codes(table[roles.outcome], outcome_names(channel, roles.favourable))
+
+
 def _groups(roles: ColumnRoles, table: pl.DataFrame) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Return a code per row, −1 where the group is unknown, and the label of each code."""
     columns = [table[name] for name in roles.group]
@@ -115,11 +134,14 @@ def _logit(chance: Floats) -> Floats:
 
 
 def _kept(
-    roles: ColumnRoles, table: pl.DataFrame, channel: Channel, weights: Floats
+    roles: ColumnRoles, table: pl.DataFrame, channel: Channel, weights: Floats, truth: Integers | None
 ) -> tuple[Booleans, dict[str, int]]:
     """Return which rows count, and how many do not for which reason; the first reason counts."""
     keep, left_out = np.ones(table.height, dtype=np.bool_), {}
     reasons = {f"not_given_{column}": ~equals_mask(table[column], value) for column, value in roles.given.items()}
+    if roles.criterion is not None and truth is not None:
+        is_known = truth != UNKNOWN_OUTCOME
+        reasons |= {"missing_outcome": ~is_known, "other_outcome": is_known & (truth != CRITERIA[roles.criterion])}
     for reason, rows in (reasons | {"missing_score": channel.missing, "zero_weight": weights == 0}).items():
         left_out[reason] = int((keep & rows).sum())
         keep &= ~rows

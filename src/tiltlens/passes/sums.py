@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from tiltlens.engines.arrays import chunked_moments
+from tiltlens.estimators.error_rates import UNKNOWN
 from tiltlens.estimators.feature_gap import CellSums
 from tiltlens.estimators.influence import Integers
 from tiltlens.models.levels import Levels
@@ -37,6 +38,8 @@ class GroupSums:
         Σ w·e^ℓ·(1, ℓ, W_1, …) of each group, the exponent less `shift`; (groups, 0) where no membership is given.
     cells
         Sums by value of each feature that has few, one line for each group.
+    truth
+        Sums by true outcome, 0, 1 and not known; None where none is given.
     """
 
     moments: tuple[GroupMoments, ...]
@@ -44,6 +47,7 @@ class GroupSums:
     exponential: Floats
     shift: float
     cells: dict[str, CellSums]
+    truth: CellSums | None = None
 
     def __add__(self, other: GroupSums) -> GroupSums:
         return GroupSums(
@@ -52,6 +56,7 @@ class GroupSums:
             self.exponential + other.exponential,
             self.shift,
             {name: one + other.cells[name] for name, one in self.cells.items()},
+            None if self.truth is None or other.truth is None else self.truth + other.truth,
         )
 
 
@@ -65,6 +70,7 @@ class SumRows:
     scores: Floats
     outcome: Floats
     codes: Mapping[str, Integers]
+    truth: Integers | None = None
 
 
 def group_sums(rows: SumRows, groups: int, sizes: Mapping[str, int], shift: float) -> GroupSums:
@@ -83,6 +89,7 @@ def group_sums(rows: SumRows, groups: int, sizes: Mapping[str, int], shift: floa
         exponential,
         shift,
         {name: cell_sums(rows, codes, groups, sizes[name]) for name, codes in rows.codes.items()},
+        None if rows.truth is None else cell_sums(rows, rows.truth, groups, UNKNOWN + 1),
     )
 
 
@@ -138,6 +145,7 @@ def summed(plan: SumPlan, table: pl.DataFrame) -> GroupSums:
             scores,
             scores if scores.ndim == 1 else scores[:, plan.favourable],
             {levels.name: levels.codes(kept_table[levels.name]) for levels in plan.levels},
+            None if rows.truth is None else kept(rows.truth),
         ),
         len(plan.groups),
         plan.sizes,

@@ -16,7 +16,8 @@ from tiltlens.engines.hashing import Hashes, mixed_hashes, row_hashes
 from tiltlens.engines.messages import shown
 from tiltlens.errors import DataError
 from tiltlens.limits import FEW_COPIES, LISTED_VALUES
-from tiltlens.models.roles import CLUSTER, GROUP, HASH, LOG_ODDS, SCORE, WEIGHT, ColumnRoles
+from tiltlens.models.outcomes import Meant
+from tiltlens.models.roles import CLUSTER, GROUP, HASH, LOG_ODDS, OUTCOME, SCORE, WEIGHT, ColumnRoles
 from tiltlens.models.scores import favourable_word
 from tiltlens.models.values import ValueCounts, value_counts
 from tiltlens.paper.checks import Floats
@@ -48,6 +49,8 @@ class Survey:
         All that were found where decisions are words; None where they are numbers.
     is_present, seen
         Whether each `given` value occurs, and some values that do.
+    outcomes
+        The values of the true outcome, and which outcome each stands for; None where none is given.
     fingerprint
         Σ of hashes of all rows that count, modulo 2^64: the same rows in any order have the same.
     """
@@ -65,6 +68,7 @@ class Survey:
     words: tuple[str, ...] | None
     is_present: dict[str, bool]
     seen: dict[str, tuple[Any, ...]]
+    outcomes: Meant | None
     fingerprint: int
 
     def outcome(self, favourable: Any) -> str:
@@ -91,8 +95,13 @@ class Survey:
             None if self.words is None else tuple(sorted({*self.words, *(other.words or ())}))[:LISTED_VALUES],
             {column: one or other.is_present[column] for column, one in self.is_present.items()},
             {column: tuple(sorted({*one, *other.seen[column]}))[:LISTED_VALUES] for column, one in self.seen.items()},
+            None if self.outcomes is None else _first_values(self.outcomes | (other.outcomes or {})),
             (self.fingerprint + other.fingerprint) % 2**64,
         )
+
+
+def _first_values(found: Meant) -> Meant:
+    return {value: found[value] for value in sorted(found)[:LISTED_VALUES]}
 
 
 def _joined_ranges(
@@ -130,7 +139,8 @@ def surveyed(roles: ColumnRoles, size: int, threshold: HashThreshold, table: pl.
         words=rows.channel.words,
         is_present={column: rows.left_out[f"not_given_{column}"] < table.height for column in roles.given},
         seen={column: tuple(table[column].drop_nulls().unique().sort().head(LISTED_VALUES)) for column in roles.given},
-        fingerprint=int(hashes.sum()) if hashes.size else 0,
+        outcomes=rows.outcomes,
+        fingerprint=_fingerprint(rows, hashes),
     )
 
 
@@ -142,6 +152,13 @@ def _hashes(roles: ColumnRoles, rows: Reading, factorized: dict[str, Factorized 
     if rows.log_odds is not None:
         columns[LOG_ODDS] = rows.log_odds
     return row_hashes(columns, {**factorized, GROUP: Factorized(labels, rows.group)})
+
+
+def _fingerprint(rows: Reading, hashes: Hashes) -> int:
+    """Return the sum of the hashes of rows with their outcomes; rows are drawn without looking at these."""
+    if not hashes.size:
+        return 0
+    return int((hashes if rows.truth is None else mixed_hashes(hashes, rows.truth)).sum())
 
 
 def _cluster_hashes(name: str, rows: Reading) -> Hashes:
@@ -194,6 +211,7 @@ def _sampled(
         pl.Series(HASH, part(hashes)),
     ]
     columns += [] if rows.log_odds is None else [pl.Series(LOG_ODDS, part(rows.log_odds))]
+    columns += [] if rows.truth is None else [pl.Series(OUTCOME, part(rows.truth))]
     kept = [*roles.features, *([ROW] if ROW in rows.table.columns else [])]
     columns += [rows.table[name] if drawn is None else rows.table[name].gather(drawn) for name in kept]
     present = {label: int(count) for label, count in zip(rows.labels, counts, strict=True) if count}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from tiltlens.paper.exponents import TestPair
 from tiltlens.passes.evidence import NO_MODEL, Evidence, TiltedMeans
 from tiltlens.results.comparison import Comparison, Output, Rates
 from tiltlens.results.disclosure import part_of_group
+from tiltlens.results.error_rates import error_rates, outcome_notes
 from tiltlens.results.exempt import exempt_parts
 from tiltlens.results.profiles import Profiles
 from tiltlens.results.proxies import proxy_table
@@ -43,6 +45,7 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
     spread, of_spread = found["standardised_difference"]
     outcome_divergence, of_outcomes = found["output_divergence"]
     gap = _gap(evidence, settings)
+    errors = error_rates(evidence, partial(_estimate, settings))
     decisions, of_decisions = _decisions(evidence, gap)
     counted, of_counted = two_by_two(evidence, settings) if is_decisions else (None, ())
     notes = [
@@ -54,7 +57,7 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
         *_few_weights(evidence),
     ]
     notes += [*of_ratio, *of_spread, *of_outcomes, *of_divergence, *of_descent, *of_decisions, *of_counted]
-    notes += [*table.notes, *_copy_notes(evidence), *_sample_notes(evidence)]
+    notes += [*table.notes, *outcome_notes(evidence), *_copy_notes(evidence), *_sample_notes(evidence)]
     return Comparison(
         audited=evidence.audited,
         reference=evidence.reference,
@@ -70,6 +73,8 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
         input_divergence=divergence,
         descent_rate=descent,
         unexplained=left.estimate,
+        criterion=evidence.criterion,
+        error_rates=errors,
         exempt=evidence.exempt,
         through_exempt=None if parts is None else _estimate(settings, parts.through),
         at_equal_exempt=None if parts is None else _estimate(settings, parts.at_equal),

@@ -21,6 +21,7 @@ from tiltlens.models.balance import Balance
 from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.paper.path import PathPoint
 from tiltlens.paper.world import Projection
+from tiltlens.results.error_rates import ErrorRate, ErrorRates
 from tiltlens.results.profiles import Profiles
 from tiltlens.results.two_by_two import TwoByTwo
 
@@ -63,6 +64,10 @@ class Comparison:
         The gap over √((Var0(W) + Var1(W))/2).
     unexplained
         c_all: the difference left between people alike in all features.
+    criterion
+        "fpr" or "fnr" where the difference of that error rate is audited: `gap` is it.
+    error_rates
+        How right the scores are of either group; None without true outcomes, and with a criterion.
     exempt, through_exempt, at_equal_exempt
         The features named as lawful factors, and the gap in two parts: what goes through them, and what is left
         between people equal in them. What `proxies` say of other features is of the second part.
@@ -100,6 +105,8 @@ class Comparison:
     input_divergence: Estimate | None
     descent_rate: Estimate | None
     unexplained: Estimate | None
+    criterion: str | None
+    error_rates: ErrorRates | None
     exempt: tuple[str, ...]
     through_exempt: Estimate | None
     at_equal_exempt: Estimate | None
@@ -116,6 +123,32 @@ class Comparison:
     confidence: float
     notes: tuple[str, ...]
     _profiles: Profiles
+
+    @property
+    def fpr_difference(self) -> Estimate | None:
+        """False positive rate of the audited group less that of the reference."""
+        return self._difference_of("fpr")
+
+    @property
+    def fnr_difference(self) -> Estimate | None:
+        """False negative rate of the audited group less that of the reference."""
+        return self._difference_of("fnr")
+
+    @property
+    def calibration_difference(self) -> Estimate | None:
+        """Mean of outcome less score of the audited group, less that of the reference."""
+        return self._difference_of("calibration")
+
+    @property
+    def auc_difference(self) -> Estimate | None:
+        """Area under the curve of the audited group less that of the reference."""
+        return self._difference_of("auc")
+
+    def _difference_of(self, name: str) -> Estimate | None:
+        if self.criterion == name:
+            return self.gap
+        found: ErrorRate | None = None if self.error_rates is None else getattr(self.error_rates, name)
+        return None if found is None else found.difference
 
     def profile(self, feature: str) -> pl.DataFrame:
         """Return, per value of a feature, how many people, their mean f~ and score, and the spread of f~.
@@ -198,6 +231,7 @@ class Comparison:
         summary["correction"] = None if self.correction is None else self.correction.to_dict()
         summary["proxies"] = self.proxies.to_dicts()
         summary["balance"] = None if self.balance is None else balance_dict(self.balance)
+        summary["error_rates"] = None if self.error_rates is None else self.error_rates.to_dict()
         summary["exempt"] = list(self.exempt)
         summary["notes"] = list(self.notes)
         return summary
@@ -209,7 +243,7 @@ class Comparison:
         )
 
 
-PLAIN = ("audited", "reference", "rows", "epsilon_max", "membership", "shapley_remainder")
+PLAIN = ("audited", "reference", "rows", "criterion", "epsilon_max", "membership", "shapley_remainder")
 ESTIMATES = (
     "gap",
     "impact_ratio",
@@ -222,6 +256,10 @@ ESTIMATES = (
     "unexplained",
     "through_exempt",
     "at_equal_exempt",
+    "fpr_difference",
+    "fnr_difference",
+    "calibration_difference",
+    "auc_difference",
     "decisions_needed",
 )
 

@@ -52,10 +52,10 @@ class Provenance:
 
 def describe_request(request: Request) -> dict[str, Any]:
     """Return what an audit was asked, as texts."""
-    names = ("scores", "model", "membership", "weights", "exempt", "clusters")
+    names = ("scores", "model", "membership", "weights", "exempt", "clusters", "outcome")
     sources = {name: _source(getattr(request, name)) for name in names}
     given = {str(name): text_of(value) for name, value in (request.given or {}).items()}
-    return sources | {"threshold": request.threshold, "given": given}
+    return sources | {"threshold": request.threshold, "criterion": request.criterion, "given": given}
 
 
 def _source(value: Any) -> str | None:

@@ -1,0 +1,139 @@
+"""Error rates: how right a score W is of people whose true outcome Y is known, by group.
+
+Each is a mean over some rows of a group, or of pairs of them (the area under the curve), with the influence function of
+a ratio. See docs/methods.md, section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tiltlens.estimators.estimate import Normal, Proportion
+from tiltlens.estimators.feature_gap import CellSums
+from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, Rows
+from tiltlens.estimators.outputs import unseen_mean_se
+from tiltlens.paper.checks import Floats
+
+WITHOUT, WITH, UNKNOWN = 0, 1, 2  # codes of a row's outcome: Y = 0, Y = 1, not known
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPair:
+    """A quantity of the audited and of the reference group, and the first less the second."""
+
+    audited: Normal
+    reference: Normal
+    difference: Normal
+
+
+def false_positive_rate(rows: Rows, score: Floats, outcome: Integers, sums: CellSums) -> GroupPair:
+    """Return E_g[W | Y = 0]; `sums`, of all rows by outcome, give the values."""
+    means = sums.first[:, WITHOUT] / sums.weight[:, WITHOUT]
+    errors = [unseen_mean_se(mean, n) for mean, n in zip(means, sums.people[:, WITHOUT], strict=True)]
+    return _mean_pair(rows, score, outcome == WITHOUT, means, errors)
+
+
+def false_negative_rate(rows: Rows, score: Floats, outcome: Integers, sums: CellSums) -> GroupPair:
+    """Return E_g[1 − W | Y = 1]."""
+    means = 1.0 - sums.first[:, WITH] / sums.weight[:, WITH]
+    errors = [unseen_mean_se(mean, n) for mean, n in zip(means, sums.people[:, WITH], strict=True)]
+    return _mean_pair(rows, 1.0 - score, outcome == WITH, means, errors)
+
+
+def calibration_in_the_large(rows: Rows, score: Floats, outcome: Integers, sums: CellSums) -> GroupPair:
+    """Return E_g[Y − W]: above 0 where the outcome is more frequent than the scores say."""
+    known = [WITHOUT, WITH]
+    weight, people = sums.weight[:, known].sum(axis=1), sums.people[:, known].sum(axis=1)
+    means = (sums.weight[:, WITH] - sums.first[:, known].sum(axis=1)) / weight
+    wrong = (sums.first[:, WITHOUT] + sums.weight[:, WITH] - sums.first[:, WITH]) / weight  # E|Y − W|
+    errors = [unseen_mean_se(min(mean, 0.5), n) for mean, n in zip(wrong, people, strict=True)]
+    return _mean_pair(rows, (outcome == WITH) - score, outcome != UNKNOWN, means, errors, least=-1.0)
+
+
+def _mean_pair(
+    rows: Rows, x: Floats, chosen: Booleans, means: Floats, errors: Sequence[float], least: float = 0.0
+) -> GroupPair:
+    """Return E_g[x | chosen], IF = [chosen]/P_g(chosen)·(x − E_g[x | chosen])."""
+    part = chosen.astype(np.float64)
+    own = np.where(rows.audited, means[0], means[1])
+    share = np.where(rows.audited, rows.mean0(part), rows.mean1(part))
+    return _pair(rows, means, part * (x - own) / share, errors, least)
+
+
+def _pair(rows: Rows, values: Floats, own: Floats, errors: Sequence[float], least: float = 0.0) -> GroupPair:
+    """Return both groups' estimators from each row's influence on that of its own group."""
+    zero = rows.constant(0.0)
+    v0, v1 = (float(value) for value in values)
+    audited = InfluenceEstimate.of(rows, v0, own, zero).normal(least, 1.0)
+    reference = InfluenceEstimate.of(rows, v1, zero, own).normal(least, 1.0)
+    difference = InfluenceEstimate.of(rows, v0 - v1, own, -own).normal()
+    return GroupPair(
+        audited.with_extra_se(errors[0]), reference.with_extra_se(errors[1]), difference.with_extra_se(*errors)
+    )
+
+
+def area_pair(rows: Rows, score: Floats, outcome: Integers) -> GroupPair:
+    """Return P(W > W' | Y = 1, Y' = 0) of two people of one group, ties counted half: the area under the curve.
+
+    Where every pair is in order, so are as many disjoint pairs as the rarer outcome has people: a binomial bound.
+    """
+    _, place = np.unique(score, return_inverse=True)
+    areas, influences, errors = [], [], []
+    for share in (rows.audited_share, rows.reference_share):
+        area, influence = _area(place, share, outcome)
+        rarer = min(int(((share > 0) & (outcome == y)).sum()) for y in (WITHOUT, WITH))
+        areas.append(area)
+        influences.append(influence)
+        errors.append(unseen_mean_se(area, rarer))
+    return _pair(rows, np.array(areas), influences[0] + influences[1], errors)
+
+
+def _area(place: Integers, share: Floats, outcome: Integers) -> tuple[float, Floats]:
+    """Return one group's AUC and its influence function (Hájek; DeLong, DeLong & Clarke-Pearson 1988).
+
+    IF = [Y=1]/P(Y=1)·(P(W' < W | Y'=0) − AUC) + [Y=0]/P(Y=0)·(P(W' > W | Y'=1) − AUC).
+    """
+    with_it, without = (np.where(outcome == y, share, 0.0) for y in (WITH, WITHOUT))
+    part, others = float(with_it.sum()), float(without.sum())
+    below = shares_below(np.bincount(place, without) / others)[place]
+    above = 1.0 - shares_below(np.bincount(place, with_it) / part)[place]
+    area = float(with_it @ below) / part
+    influence = np.where(with_it > 0, (below - area) / part, 0.0)
+    return area, influence + np.where(without > 0, (above - area) / others, 0.0)
+
+
+def shares_below(shares: Floats) -> Floats:
+    """Return, for values in order, the share of smaller ones and half of their own."""
+    return np.asarray(np.cumsum(shares) - 0.5 * shares)
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationCell:
+    """People of one group with scores in one range: how many, their mean score, and how often they have Y = 1."""
+
+    people: int
+    mean_score: float
+    observed: Proportion
+
+
+def calibration_cells(rows: Rows, score: Floats, outcome: Integers, cell: Integers) -> list[CalibrationCell]:
+    """Return the cells that a code, −1 for none, tells apart; each must hold people of one group."""
+    return [
+        _calibration_cell(rows, score, outcome == WITH, cell == code) for code in range(int(cell.max(initial=-1)) + 1)
+    ]
+
+
+def _calibration_cell(rows: Rows, score: Floats, has_it: Booleans, mine: Booleans) -> CalibrationCell:
+    """Return one cell; the size of its proportion is p(1 − p)/se², people less what weights and clusters take."""
+    shares = np.where(mine, rows.audited_share + rows.reference_share, 0.0)
+    whole, people = float(shares.sum()), int(mine.sum())
+    if not people:
+        return CalibrationCell(0, 0.0, Proportion(0.0, 1.0))
+    rate = float(shares @ has_it) / whole
+    deviation = np.where(mine, has_it - rate, 0.0) / whole
+    variance = InfluenceEstimate.of(rows, rate, deviation, deviation).variance
+    size = rate * (1.0 - rate) / variance if variance > 0.0 else whole**2 / float(shares @ shares)
+    return CalibrationCell(people, float(shares @ score) / whole, Proportion(rate, min(size, people)))

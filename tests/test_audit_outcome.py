@@ -1,0 +1,274 @@
+"""True outcomes beside scores: error rates of both groups, and the audit of one of them."""
+
+import json
+
+import jsonschema
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import confusion_matrix, roc_auc_score
+from tests.people import SOURCES, assert_same_numbers, audited, lending, people
+from tests.schemas import SCHEMA, strict
+
+import tiltlens as tl
+from tiltlens.errors import DataError
+
+QUANTITIES = ("fpr", "fnr", "calibration", "auc")
+
+
+def borrowers(rows=400, seed=5):
+    """Return people who repaid or did not, more often than their score says among the audited."""
+    frame = people(rows)
+    chance = 0.1 + 0.75 * frame["score"].to_numpy() + 0.1 * (frame["group"] == "A").to_numpy()
+    repaid = (np.random.default_rng(seed).random(rows) < chance).astype(int)
+    return frame.with_columns(repaid=pl.Series(repaid))
+
+
+def rates(data, **options):
+    """Return the error rates of an audit of outputs alone."""
+    return audited(data, **{"features": [], "outcome": "repaid"} | options)["A"].error_rates
+
+
+def values(found):
+    return {
+        name: [getattr(getattr(found, name), part).value for part in ("audited", "reference", "difference")]
+        for name in QUANTITIES
+    }
+
+
+def assert_same_rates(found, expected):
+    assert_same_numbers(found.to_dict(), expected.to_dict())
+
+
+@pytest.mark.parametrize("weights", [None, "weight"])
+@pytest.mark.parametrize("threshold", [None, 0.6])
+def test_numbers_are_those_of_scikit_learn(weights, threshold):
+    frame = borrowers()
+    found = values(rates(frame, weights=weights, threshold=threshold))
+    expected = {name: [] for name in QUANTITIES}
+    for group in ("A", "B"):
+        mine = frame.filter(group=group)
+        y, score = mine["repaid"].to_numpy(), mine["score"].to_numpy()
+        w = np.ones(len(y)) if weights is None else mine["weight"].to_numpy()
+        output = score if threshold is None else (score >= threshold).astype(float)
+        if threshold is None:
+            pairs = ((score[y == k], w[y == k]) for k in (0, 1))
+            fpr, tpr = (np.average(one, weights=weight) for one, weight in pairs)
+        else:
+            (tn, fp), (fn, tp) = confusion_matrix(y, output, sample_weight=w)
+            fpr, tpr = fp / (fp + tn), tp / (fn + tp)
+        mean = np.average(y - output, weights=w)
+        area = roc_auc_score(y, output, sample_weight=w)
+        for name, value in zip(QUANTITIES, (fpr, 1 - tpr, mean, area), strict=True):
+            expected[name].append(value)
+    for name, (one, other) in expected.items():
+        assert found[name] == pytest.approx([one, other, one - other], abs=1e-12)
+
+
+def test_the_false_positive_rate_has_the_interval_of_people_without_the_outcome():
+    frame, found = borrowers(), rates(borrowers())
+    for name, value, sign in (("fpr", 0, 1), ("fnr", 1, -1)):
+        given = audited(frame, features=[], given={"repaid": value})["A"].gap
+        ends = sorted((sign * given.low, sign * given.high))
+        expected = [sign * given.value, *ends]
+        difference = getattr(found, name).difference
+        assert [difference.value, difference.low, difference.high] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["fpr", "fnr"])
+def test_a_criterion_is_the_audit_of_the_people_it_is_about(name):
+    frame = borrowers()
+    value, mirrored = (0, {}) if name == "fpr" else (1, {"favourable": "low"})
+    score = pl.col("score") if name == "fpr" else 1 - pl.col("score")
+    whole = audited(frame, outcome="repaid", criterion=name)
+    given = audited(frame.with_columns(score=score), given={"repaid": value}, **mirrored)
+    found, expected = whole["A"].to_dict(), given["A"].to_dict()
+    gap = {"criterion": name, f"{name}_difference": found["gap"]}
+    assert_same_numbers(found, expected | gap, 1e-12)
+    assert whole["A"].error_rates is None
+    assert whole.rows["other_outcome"] == (frame["repaid"] != value).sum() == given.rows["not_given_repaid"]
+    assert whole.favourable == "1"
+
+
+def test_a_criterion_of_decisions_is_the_rate_of_wrong_ones():
+    c = audited(borrowers(), threshold=0.6, outcome="repaid", criterion="fnr", features=[])["A"]
+    assert c.gap.value == pytest.approx(rates(borrowers(), threshold=0.6).fnr.difference.value, abs=1e-12)
+    assert c.adverse_impact_ratio is not None
+
+
+def test_an_outcome_changes_no_other_number():
+    plain = audited(borrowers())["A"].to_dict()
+    found = audited(borrowers(), outcome="repaid")["A"].to_dict()
+    own = {"error_rates", *(f"{name}_difference" for name in QUANTITIES)}
+    assert_same_numbers(*({key: one[key] for key in one if key not in own} for one in (found, plain)))
+    assert found["fpr_difference"] == found["error_rates"]["fpr"]["difference"]
+
+
+def test_scores_in_deciles_add_up_to_the_group():
+    found = rates(borrowers(2_000), weights=None).by_decile
+    for group, name in (("audited", "A"), ("reference", "B")):
+        cells, mine = found.filter(group=group), borrowers(2_000).filter(group=name)
+        assert cells["n"].sum() == mine.height
+        assert (cells["n"] * cells["observed"]).sum() == pytest.approx(mine["repaid"].sum())
+        assert (cells["n"] * cells["mean_score"]).sum() == pytest.approx(mine["score"].sum())
+        assert (cells["observed_low"] < cells["observed"]).all()
+    pooled = found.group_by("decile").agg(pl.col("n").sum())
+    assert pooled["n"].to_list() == [200] * 10
+
+
+def test_cells_of_few_people_are_withheld_and_decisions_have_two():
+    frame = borrowers(400)
+    few = rates(frame).by_decile["n"].drop_nulls()
+    assert few.min() >= 10
+    assert rates(frame, threshold=0.5).by_decile["decile"].to_list() == [1, 2, 1, 2]
+
+
+FORMS = {
+    "booleans": lambda frame: frame["repaid"].cast(pl.Boolean),
+    "floats": lambda frame: frame["repaid"].cast(pl.Float64),
+    "texts of numbers": lambda frame: frame["repaid"].cast(pl.String),
+    "texts of booleans": lambda frame: frame["repaid"].cast(pl.Boolean).cast(pl.String),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_two_values_may_be_written_in_many_ways(form):
+    column = FORMS[form](borrowers())
+    expected = rates(borrowers())
+    assert_same_rates(rates(borrowers().with_columns(repaid=column)), expected)
+    assert_same_rates(rates(borrowers(), outcome=column), expected)
+
+
+@pytest.mark.parametrize("favourable", ["repaid", "default"])
+def test_words_are_matched_with_the_classes_of_a_model(favourable):
+    frame = borrowers()
+    words = pl.Series(np.where(frame["repaid"] == 1, "repaid", "default"))
+    features = frame.select("income", "owner").fill_null(50).to_numpy().astype(float)
+    model = LogisticRegression().fit(features, words)
+    data = frame.with_columns(income=pl.col("income").fill_null(50), repaid=words)
+    options = {"group": "group", "reference": "B", "features": ["income", "owner"], "folds": None}
+    found = tl.audit(data, **options, model=model, outcome="repaid", favourable=favourable)["A"].error_rates
+    one = model.predict_proba(features)[:, list(model.classes_).index(favourable)]
+    y = (words == favourable).to_numpy()
+    mine = (frame["group"] == "A").to_numpy()
+    assert found.fpr.audited.value == pytest.approx(one[mine & ~y].mean(), abs=1e-12)
+    assert found.auc.audited.value == pytest.approx(roc_auc_score(y[mine], one[mine]), abs=1e-12)
+
+
+def test_words_are_matched_with_decisions_in_words():
+    frame = borrowers().with_columns(score=pl.when(pl.col("score") > 0.5).then(pl.lit("good")).otherwise(pl.lit("bad")))
+    words = frame.with_columns(repaid=pl.when(pl.col("repaid") == 1).then(pl.lit("good")).otherwise(pl.lit("poor")))
+    assert_same_rates(rates(words, favourable="good"), rates(frame, favourable="good"))
+
+
+@pytest.mark.parametrize("held", SOURCES, indirect=True)
+def test_every_engine_has_the_same_error_rates(held):
+    frame = borrowers().with_columns(repaid=pl.when(pl.col("income") < 60).then("repaid"))
+    options = {"outcome": "repaid", "features": [], "weights": "weight"}
+    assert_same_numbers(audited(held(frame), **options).to_dict(), audited(frame, **options).to_dict())
+
+
+def test_whole_weights_are_repeated_rows():
+    frame = borrowers()
+    repeated = frame.select(pl.all().repeat_by("weight")).explode(pl.all())
+    weighted, found = values(rates(frame, weights="weight")), values(rates(repeated))
+    assert_same_numbers(weighted, found, 1e-12)
+
+
+def test_clusters_of_one_row_are_none():
+    frame = borrowers().with_row_index("person")
+    assert_same_rates(rates(frame, clusters="person"), rates(frame))
+
+
+def test_rates_of_a_sample_are_those_of_all_rows():
+    frame = lending(9_000).with_columns(repaid=pl.Series(np.random.default_rng(1).random(9_000) < 0.5))
+    options = {"group": "group", "audited": "a", "scores": "score", "features": [], "outcome": "repaid"}
+    whole, few = (tl.audit(frame, **options, sample_rows=size)["a"].error_rates for size in (500_000, 2_000))
+    for name in ("fpr", "fnr", "calibration"):
+        one, other = (getattr(found, name).difference for found in (few, whole))
+        assert one.value == pytest.approx(other.value, abs=1e-12)
+        assert one.high - one.low == pytest.approx(other.high - other.low, rel=0.1)
+    assert few.auc.difference.low < whole.auc.difference.value < few.auc.difference.high
+    assert few.people == whole.people
+
+
+def test_people_of_unknown_outcome_stay_in_the_rest():
+    frame = borrowers().with_columns(repaid=pl.when(pl.col("income") < 60).then("repaid"))
+    c = audited(frame, features=[], outcome="repaid")["A"]
+    known = audited(frame.filter(pl.col("repaid").is_not_null()), features=[], outcome="repaid")["A"]
+    assert c.gap == audited(frame, features=[])["A"].gap
+    assert_same_numbers(values(c.error_rates), values(known.error_rates), 1e-12)
+    unknown = frame.filter(pl.col("repaid").is_null(), group="A").height
+    assert c.error_rates.people["audited"]["unknown"] == unknown
+    assert any(note.endswith("% of the people is not known: error rates are of the others") for note in c.notes)
+    counted = audited(frame, features=[], outcome="repaid", criterion="fpr").rows
+    assert counted["missing_outcome"] == frame["repaid"].null_count()
+    assert counted["read"] == sum(count for reason, count in counted.items() if reason != "read")
+
+
+def test_of_few_people_nothing_is_measured_and_the_reason_is_told():
+    frame = borrowers().with_row_index("row")
+    few = frame.with_columns(repaid=((pl.col("group") == "B") | (pl.col("row") < 12)).cast(int))
+    found = rates(few)
+    assert found.fpr is None
+    assert found.fnr is None
+    assert found.reasons["fpr"] == "fewer than 10 people of the reference group are without the outcome"
+    assert found.reasons["fnr"] == "fewer than 10 people of the audited group are with the outcome"
+    assert found.reasons.keys() == set(QUANTITIES)
+    assert found.people["audited"] == {"without": None, "with": None, "unknown": 0}
+    c = audited(few, features=[], outcome="repaid")["A"]
+    assert c.fpr_difference is c.auc_difference is None
+
+
+def test_plug_in_values_have_no_intervals():
+    found = rates(borrowers(), folds=None)
+    assert found.auc.difference.low is found.fpr.audited.high is None
+    assert found.by_decile["observed_low"].null_count() == found.by_decile.height
+
+
+THREE = borrowers().with_columns(repaid=pl.Series(np.arange(400) % 3))
+WORDS = borrowers().with_columns(repaid=pl.Series(np.where(np.arange(400) % 2, "yes", "no")))
+MISTAKES = {
+    "three values": (THREE, {}, "`outcome` must have two values, got '0', '1', '2'.", "column of 0 and 1"),
+    "numbers": (borrowers(), {"outcome": "income"}, "`outcome` must have two values", "column of 0 and 1"),
+    "words": (
+        WORDS,
+        {},
+        "`outcome` must be 0 and 1, or name what the score is",
+        "0 and 1",
+    ),
+    "nothing": (borrowers().with_columns(repaid=pl.lit(None)), {}, "got only missing values", "write it as 0 and 1"),
+    "no column": (borrowers(), {"outcome": "repayed"}, "`outcome` must name", "did you mean 'repaid'"),
+    "no outcome": (
+        borrowers(),
+        {"outcome": None, "criterion": "fpr"},
+        "`criterion` must come with `outcome`",
+        "outcome=",
+    ),
+    "criterion": (borrowers(), {"criterion": "tpr"}, "`criterion` must be 'fpr' or 'fnr', got 'tpr'.", "leave it out"),
+    "classes": (
+        borrowers(),
+        {"scores": np.full((400, 3), 1 / 3), "favourable": "2"},
+        "`outcome` must be left out for scores of 3 classes",
+        "probability of one class",
+    ),
+    "length": (borrowers(), {"outcome": np.ones(3)}, "`outcome` must have one value per row", ""),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_are_named(name):
+    data, options, rule, hint = MISTAKES[name]
+    with pytest.raises(DataError) as raised:
+        rates(data, **options)
+    assert rule in str(raised.value)
+    assert hint in str(raised.value)
+
+
+@pytest.mark.parametrize("options", [{}, {"threshold": 0.5}, {"criterion": "fnr"}, {"folds": None}])
+def test_a_summary_follows_the_schema(options):
+    summary = audited(borrowers(), outcome="repaid", features=["city", "owner"], **options).to_dict()
+    jsonschema.Draft202012Validator(strict(SCHEMA)).validate(json.loads(json.dumps(summary, allow_nan=False)))
+    assert summary["provenance"]["question"]["outcome"] == "repaid"
+    assert summary["provenance"]["question"]["criterion"] == options.get("criterion")
