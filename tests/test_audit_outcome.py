@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import confusion_matrix, roc_auc_score
+from tests.command import invoked
 from tests.people import SOURCES, assert_same_numbers, audited, lending, people
 from tests.schemas import SCHEMA, strict
 
@@ -272,3 +273,56 @@ def test_a_summary_follows_the_schema(options):
     jsonschema.Draft202012Validator(strict(SCHEMA)).validate(json.loads(json.dumps(summary, allow_nan=False)))
     assert summary["provenance"]["question"]["outcome"] == "repaid"
     assert summary["provenance"]["question"]["criterion"] == options.get("criterion")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("outcome")
+    borrowers().write_csv(path / "t.csv")
+    return path
+
+
+def command(folder, *arguments):
+    options = ("--group", "group", "--reference", "B", "--features", "", *arguments)
+    return invoked("audit", "t.csv", *options, cwd=folder)
+
+
+def test_on_the_command_line_an_outcome_beside_scores_adds_error_rates(folder):
+    result = command(folder, "--scores", "score", "--outcome", "repaid", "--json", "-")
+    assert result.stderr == "--outcome repaid: what came of people, for error rates of the scores.\n"
+    found = json.loads(result.stdout)["comparisons"]["A"]
+    assert_same_numbers(found["error_rates"], rates(borrowers()).to_dict())
+
+
+@pytest.mark.parametrize(
+    ("condition", "code"),
+    [
+        ("fpr_difference>0.5", 0),
+        ("fpr_difference<0.5", 1),
+        ("auc_difference.low>-1", 1),
+        ("calibration_difference>0", 1),
+    ],
+)
+def test_error_rates_have_gates(folder, condition, code):
+    result = command(folder, "--scores", "score", "--outcome", "repaid", "--fail-if", condition)
+    assert result.returncode == code, result.stderr
+
+
+def test_on_the_command_line_a_criterion_is_the_gap(folder):
+    result = command(folder, "--scores", "score", "--outcome", "repaid", "--criterion", "fnr", "--json", "-")
+    found = json.loads(result.stdout)["comparisons"]["A"]
+    assert found["gap"]["value"] == pytest.approx(rates(borrowers()).fnr.difference.value, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--scores", "score", "--criterion", "fpr"), "`--criterion` must come with `--outcome`, got 'fpr' without."),
+        (("--outcome", "repaid", "--criterion", "fpr"), "`--criterion` must come with `--scores`, got 'fpr' without."),
+        (("--scores", "score", "--outcome", "city"), "`outcome` must have two values, got 'East', 'North', 'Süd'."),
+    ],
+)
+def test_mistakes_on_the_command_line_are_named(folder, options, message):
+    result = command(folder, *options)
+    assert result.returncode == 2
+    assert message in result.stderr

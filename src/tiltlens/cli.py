@@ -117,7 +117,15 @@ def demo(json_target: str | None, report: str | None) -> None:
     help="The model's probabilities from 0 to 1, or decisions: 0 and 1, or two words. Repeat for several classes.",
 )
 @click.option(
-    "--outcome", metavar="COLUMN", help="Instead of scores: train a logistic model, not yours, on this outcome."
+    "--outcome",
+    metavar="COLUMN",
+    help="What came of people, 0 and 1. With --scores: adds error rates. Without: trains a logistic model, not yours, "
+    "to look at.",
+)
+@click.option(
+    "--criterion",
+    type=click.Choice(["fpr", "fnr"]),
+    help="Audit the difference of false positive or false negative rates instead; needs --outcome and --scores.",
 )
 @click.option(
     "--favourable",
@@ -191,6 +199,10 @@ def audit(
     with progress_bar(errors) if is_watched else nullcontext() as progress:
         result = _audited(data, progress=progress, **options)
     fired = [sentence for one in gates for sentence in one.fired(result)]  # a mistake in a gate leaves nothing written
+    if options["outcome"] is not None:
+        beside = "what came of people, for error rates of the scores"
+        alone = "a logistic model was trained on it and audited; name yours with --scores"
+        click.echo(f"--outcome {printable(options['outcome'])}: {beside if options['scores'] else alone}.", err=True)
     summary = result.to_dict()
     if json_target is not None:
         write_json(summary, json_target)
@@ -277,11 +289,7 @@ def _audited(files: tuple[str, ...], **options: Any) -> Audit:
     from tiltlens.models.roles import check_some, feature_names
 
     outcome, scores, stated = options.pop("outcome"), options.pop("scores"), options.pop("stated")
-    if bool(scores) == (outcome is not None):
-        raise TiltlensError(
-            f"exactly one of `--scores` and `--outcome` must be given, got {'both' if scores else 'neither'}.",
-            "scores are a column of the model's probabilities; an outcome trains a model to look at.",
-        )
+    _check_outcome(outcome, scores, options["criterion"])
     listed = options.pop("features")
     features = [name for part in listed for name in part.split(",") if name] if listed else None
     arguments = {
@@ -295,8 +303,9 @@ def _audited(files: tuple[str, ...], **options: Any) -> Audit:
         "exclude": list(options["exclude"]) or None,
         "exempt": list(options["exempt"]) or None,
     }
-    if outcome is None:
-        return run(list(files), scores=list(scores) if len(scores) > 1 else scores[0], **arguments)
+    if scores:
+        named = list(scores) if len(scores) > 1 else scores[0]
+        return run(list(files), scores=named, outcome=outcome, **arguments)
     table = collected(list(files), na_values=arguments.pop("na_values"))
     check_columns("outcome", [outcome], table.columns)
     roles = [options[name] for name in ("weights", "membership", "clusters") if options[name]]
@@ -306,6 +315,21 @@ def _audited(files: tuple[str, ...], **options: Any) -> Audit:
     wanted = arguments.pop("favourable")
     table, columns, favourable = with_outcome_scores(table, arguments["features"], outcome, wanted)
     return run(table, scores=columns, favourable=favourable, **arguments)
+
+
+def _check_outcome(outcome: str | None, scores: tuple[str, ...], criterion: str | None) -> None:
+    """Raise unless there is something to audit."""
+    if not scores and outcome is None:
+        raise TiltlensError(
+            "`--scores` or `--outcome` must be given, got neither.",
+            "scores are a column of the model's probabilities; an outcome alone trains a model to look at.",
+        )
+    if criterion is not None and (outcome is None or not scores):
+        missing = "--scores" if outcome is not None else "--outcome"
+        raise TiltlensError(
+            f"`--criterion` must come with `{missing}`, got {criterion!r} without.",
+            "an error rate is of a model's scores, or decisions, and what came of people.",
+        )
 
 
 def _pairs(option: str, form: str, conditions: tuple[str, ...], example: str) -> dict[str, str]:
