@@ -286,3 +286,6 @@ FEWEST_SAMPLED = 1_000  # rows: models are fitted on two fifths of them
 FOUR_FIFTHS = 0.8  # of the higher rate, below which the lower is pointed out: 29 CFR 1607.4(D)
 # results.unexplained
 CHECK_SURE = 3.0  # standard errors
+
+# rules.tally
+MOST_TALLIED = 2_000_000  # kinds of people that are counted: more are keys, and fill the memory

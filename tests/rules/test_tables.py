@@ -11,13 +11,14 @@ import pandas as pd
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
-from tests.people import ENGINES, assert_same_numbers
+from tests.people import ENGINES, FILES, SOURCES, assert_same_numbers
 from tests.rules.hiring import HAND, NEVER, applicants
 from tests.schemas import strict
 
 import tiltlens as tl
 from tiltlens.errors import DataError, TiltlensError
 from tiltlens.estimators.two_by_two import Count, rate_ratio
+from tiltlens.rules import tally
 from tiltlens.rules.ratios import Limits, measured
 
 Z = 1.959963984540054
@@ -284,24 +285,58 @@ MESSY = pl.concat([HAND, applicants((None, "A", 12, 3), ("F", "É & <b>", 15, 4)
 )
 
 
-@pytest.mark.parametrize("engine", [name for name in ENGINES if name != "polars"])
-@pytest.mark.parametrize("outcome", [{"selected": "selected"}, {"scores": "score"}], ids=["selected", "scores"])
-def test_every_engine_gives_the_same_tables(engine, outcome):
-    found, expected = (
-        tl.rule_tables(
-            data, "nyc-local-law-144", ["sex", "race"], strata=["job", "site"], threshold=0.8, **outcome
-        ).to_dict()
-        for data in (ENGINES[engine](MESSY), MESSY)
-    )
-    assert_same_numbers(found, expected)
+def assert_the_same_tables(data, **outcome):
+    options = {"rule": "nyc-local-law-144", "group": ["sex", "race"], "strata": ["job", "site"], "threshold": 0.8}
+    found, expected = (tl.rule_tables(one, **options, **outcome).to_dict() for one in (data, MESSY))
+    assert_same_numbers(found, expected, within=0)
     assert found["provenance"]["data_sha256"] == expected["provenance"]["data_sha256"]
 
 
-def test_files_give_the_same_tables(tmp_path):
-    options = {"rule": "nyc-local-law-144", "group": ["sex", "race"], "selected": "selected", "strata": "job"}
-    MESSY[:200].write_parquet(tmp_path / "1.parquet")
-    MESSY[200:].write_parquet(tmp_path / "2.parquet")
-    assert_same_numbers(tl.rule_tables(tmp_path, **options).to_dict(), tl.rule_tables(MESSY, **options).to_dict())
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("held", SOURCES, indirect=True)
+def test_every_engine_gives_the_same_tables_of_scores(held):
+    assert_the_same_tables(held(MESSY), scores="score")
+
+
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("held", [*ENGINES, *FILES], indirect=True)
+def test_every_engine_gives_the_same_tables(held):
+    assert_the_same_tables(held(MESSY), selected="selected")
+
+
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("rows", [426, 427])
+@pytest.mark.parametrize("scale", [1e-300, 1.0, -1e300])
+def test_the_median_of_batches_is_that_of_all(rows, scale):
+    scores = scale * np.random.default_rng(5).standard_normal(rows).round(2)
+    found = tl.rule_tables(
+        scored(list(scores), "F" * 200 + "M" * (rows - 200)), "nyc-local-law-144", "sex", scores="score"
+    )
+    assert found.median == np.median(scores)
+    above = [(scores[mine] > np.median(scores)).mean() for mine in (slice(200), slice(200, None))]
+    assert found["sex"]["rate"].to_list() == above
+
+
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("held", ["duckdb", "parquet files"], indirect=True)
+def test_words_of_decisions_are_those_of_all_batches(held):
+    words = HAND.with_columns(selected=pl.Series(["no", "hired"]).gather(HAND["selected"])).sort("selected")
+    found = tl.rule_tables(held(words), "four-fifths", "sex", selected="selected", favourable="hired")
+    assert_frame_equal(found["sex"], tl.rule_tables(HAND, "four-fifths", "sex", selected="selected")["sex"])
+    three = words.with_columns(selected=pl.when(pl.int_range(0, 400) < 30).then(pl.lit("?")).otherwise("selected"))
+    with pytest.raises(TiltlensError, match="decisions in two words, got"):
+        tl.rule_tables(held(three), "four-fifths", "sex", selected="selected", favourable="hired")
+
+
+def test_an_array_needs_data_in_memory():
+    with pytest.raises(DataError, match="`selected` must be the name of a column of data that is read in batches"):
+        tl.rule_tables(HAND.lazy(), "four-fifths", "sex", selected=HAND["selected"])
+
+
+def test_keys_are_no_groups(monkeypatch):
+    monkeypatch.setattr(tally, "MOST_TALLIED", 100)
+    with pytest.raises(DataError, match="must have at most 100 values together, got more"):
+        tl.rule_tables(HAND.with_row_index(), "four-fifths", "sex", selected="selected", strata="index")
 
 
 def test_the_order_of_the_rows_is_no_matter():

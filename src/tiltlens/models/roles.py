@@ -122,7 +122,7 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
         value = getattr(request, argument)
         is_estimator = argument == "membership" and hasattr(value, "fit")
         if not (is_name or is_estimator or may_have_arrays) and (value is not None or argument == "group"):
-            raise _must_be_column(argument, value)
+            raise must_be_column(argument, value)
     named = [name for name in ONE_COLUMN if is_column[name]]
     for argument in named:
         check_columns(argument, [getattr(request, argument)], names)
@@ -162,7 +162,8 @@ def _column(value: Any, is_column: bool, reserved: str) -> str | None:
     return str(value) if is_column else reserved
 
 
-def _must_be_column(argument: str, value: Any) -> DataError:
+def must_be_column(argument: str, value: Any) -> DataError:
+    """Return the error for an array beside data that are read in batches."""
     hint = "put the values into a column of the data."
     if argument == "membership":
         hint = "put P(audited|x) into a column; or leave it out, and tiltlens fits a model on a sample of the rows."

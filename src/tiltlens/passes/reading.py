@@ -68,12 +68,12 @@ class Reading:
 
 def reading(roles: ColumnRoles, table: pl.DataFrame) -> Reading:
     """Return the rows of a batch that count."""
-    row_name = _row_name(table)
-    channel = _channel(roles, table, row_name)
+    named = row_name(table)
+    channel = _channel(roles, table, named)
     truth, outcomes = _truth(roles, table, channel)
     if roles.criterion == "fnr":
         channel = channel.reversed()
-    weights = check_sample_weight(roles.weights, table, row_name)
+    weights = check_sample_weight(roles.weights, table, named)
     keep, left_out = _kept(roles, table, channel, weights, truth)
     group, labels = _groups(roles, table)
     unknown = int((keep & (group == UNKNOWN)).sum())
@@ -88,7 +88,7 @@ def reading(roles: ColumnRoles, table: pl.DataFrame) -> Reading:
     )
 
 
-def _row_name(table: pl.DataFrame) -> RowName:
+def row_name(table: pl.DataFrame) -> RowName:
     """Return how a message calls a row: by its number in the table, where rows have an order."""
     if ROW in table.columns:
         return lambda row: f"row {table[ROW][row]}"

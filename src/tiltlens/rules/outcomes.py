@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,21 +10,46 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.engines.columns import column_of_values
 from tiltlens.engines.messages import check_columns, shown
 from tiltlens.errors import DataError
+from tiltlens.models.roles import OUTCOME, PEOPLE
 from tiltlens.models.scores import decisions_in_words, favourable_word, is_words
 from tiltlens.paper.checks import Floats
 from tiltlens.rules.rule import Rate, Rule
 
 Booleans = NDArray[np.bool_]
+RowName = Callable[[int], str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """Which outcome was asked for: the argument, the column (or the array beside the data), and its favourable end."""
+
+    argument: str
+    value: Any
+    favourable: Any
+
+    @property
+    def is_selection(self) -> bool:
+        """Whether decisions are counted, and not scores."""
+        return self.argument == "selected"
+
+    @property
+    def name(self) -> str:
+        """What the outcome is called."""
+        return self.value if isinstance(self.value, str) else self.argument
+
+    @property
+    def columns(self) -> list[str]:
+        """Its column; none where it is an array."""
+        return [self.value] if isinstance(self.value, str) else []
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcomes:
-    """Which rows count towards the rate, of those whose outcome is `known`.
+    """Which of the tallied rows count towards the rate, of those whose outcome is `known`.
 
-    `median` and `at_median`, how many rows lie exactly there, are None for selections.
+    `median` and `at_median`, how many people lie exactly there, are None for selections.
     """
 
     name: str
@@ -34,8 +60,8 @@ class Outcomes:
     at_median: int | None = None
 
 
-def outcome_columns(rule: Rule, selected: Any, scores: Any, names: list[str]) -> list[str]:
-    """Return the column of the outcome, none where it is an array; exactly one of the two must be given."""
+def asked_outcome(rule: Rule, selected: Any, scores: Any, favourable: Any, names: list[str]) -> Asked:
+    """Return which outcome was asked for; exactly one of the two must be given."""
     if (selected is None) == (scores is None):
         got = "neither" if selected is None else "both"
         raise DataError(
@@ -48,73 +74,73 @@ def outcome_columns(rule: Rule, selected: Any, scores: Any, names: list[str]) ->
             f"the rule {shown(rule.id)} must be given `selected`, got `scores`.",
             "it compares selection rates: pass the decisions made from the scores as a column of 0 and 1.",
         )
-    value = selected if scores is None else scores
-    if not isinstance(value, str):
-        return []
-    check_columns(argument, [value], names)
-    return [value]
+    asked = Asked(argument, selected if scores is None else scores, favourable)
+    check_columns(argument, asked.columns, names)
+    return asked
 
 
-def outcomes_of(table: pl.DataFrame, selected: Any, scores: Any, favourable: Any) -> Outcomes:
-    """Return what counts in each row of a clean table."""
-    argument, value = ("selected", selected) if scores is None else ("scores", scores)
-    column = table[value] if isinstance(value, str) else column_of_values(argument, value, table.height)
-    if scores is None and is_words(column):
-        numbers, words = decisions_in_words(argument, column, favourable)
-        favourable_word(argument, favourable, words)
-        favourable = "high"
-    else:
-        numbers = _numbers(argument, column)
-    if favourable not in ("high", "low"):
+def checked_outcome(asked: Asked, column: pl.Series, row_name: RowName) -> None:
+    """Raise where a batch holds an outcome that cannot be counted."""
+    if asked.is_selection and is_words(column):
+        decisions_in_words(asked.argument, column, asked.favourable)
+        return
+    numbers = checked_numbers(asked, column)
+    if asked.favourable not in ("high", "low"):
         raise DataError(
-            f"`favourable` must be 'high' or 'low', got {shown(favourable)}.",
+            f"`favourable` must be 'high' or 'low', got {shown(asked.favourable)}.",
             "'high': a person wants 1, or a high score; 'low': the other way round.",
         )
-    known = ~np.isnan(numbers)
-    if not known.any():
-        raise DataError(f"`{argument}` must be known for some rows, got only missing values.", "check the column.")
-    name = value if isinstance(value, str) else argument
-    if scores is None:
-        _check_decisions(numbers, known)
-        return Outcomes(name, "selection", known & (numbers == (favourable == "high")), known)
-    return _scored(name, numbers, known, is_high=favourable == "high")
+    (_check_decisions if asked.is_selection else _check_finite)(numbers, row_name)
 
 
-def _scored(name: str, numbers: Floats, known: Booleans, is_high: bool) -> Outcomes:
-    """Return who lies strictly beyond the median of all known scores; a tie with it does not count."""
-    _check_finite(numbers, known)
-    ordered = np.sort(numbers[known])
-    low, high = float(ordered[(ordered.size - 1) // 2]), float(ordered[ordered.size // 2])
-    # Nobody lies between the two middle scores, so these comparisons are free of the rounding of their mean.
-    counts = known & (numbers > low if is_high else numbers < high)
-    median = low if low == high else low / 2 + high / 2
-    return Outcomes(name, "scoring", counts, known, median, int((ordered == median).sum()))
-
-
-def _numbers(argument: str, column: pl.Series) -> Floats:
+def checked_numbers(asked: Asked, column: pl.Series) -> Floats:
+    """Return an outcome as numbers, NaN where it is missing."""
     if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
-        rule = "0 and 1, or two words" if argument == "selected" else "numbers"
+        rule = "0 and 1, or two words" if asked.is_selection else "numbers"
         raise DataError(
-            f"`{argument}` must be {rule}, got {column.dtype} in column {shown(column.name)}.", "convert it first."
+            f"`{asked.argument}` must be {rule}, got {column.dtype} in column {shown(asked.name)}.",
+            "convert it first.",
         )
     return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
 
 
-def _check_decisions(numbers: Floats, known: Booleans) -> None:
-    bad = known & (numbers != 0.0) & (numbers != 1.0)
+def outcomes_of(asked: Asked, people: pl.DataFrame, middle: tuple[float, float] | None) -> Outcomes:
+    """Return what counts in each tallied row; `middle` are the two middle scores."""
+    column, is_high = people[OUTCOME], asked.favourable != "low"
+    if asked.is_selection and is_words(column):
+        numbers, words = decisions_in_words(asked.argument, column, asked.favourable)
+        favourable_word(asked.argument, asked.favourable, words)
+        is_high = True
+    else:
+        numbers = checked_numbers(asked, column)
+    known = ~np.isnan(numbers)
+    if not known.any():
+        raise DataError(
+            f"`{asked.argument}` must be known for some rows, got only missing values.", "check the column."
+        )
+    if middle is None:
+        return Outcomes(asked.name, "selection", known & (numbers == is_high), known)
+    low, high = middle
+    at_median = int(people.filter(pl.Series(numbers == 0))[PEOPLE].sum())
+    counts = known & (numbers > 0 if is_high else numbers < 0)
+    return Outcomes(asked.name, "scoring", counts, known, low if low == high else low / 2 + high / 2, at_median)
+
+
+def _check_decisions(numbers: Floats, row_name: RowName) -> None:
+    bad = ~np.isnan(numbers) & (numbers != 0.0) & (numbers != 1.0)
     if bad.any():
         row = int(np.argmax(bad))
         raise DataError(
-            f"`selected` must be 0 or 1, got {numbers[row]:g} in row {row}.",
+            f"`selected` must be 0 or 1, got {numbers[row]:g} in {row_name(row)}.",
             "pass scores as `scores`, or the decisions made from them.",
         )
 
 
-def _check_finite(numbers: Floats, known: Booleans) -> None:
-    bad = known & ~np.isfinite(numbers)
+def _check_finite(numbers: Floats, row_name: RowName) -> None:
+    bad = np.isinf(numbers)
     if bad.any():
         row = int(np.argmax(bad))
         raise DataError(
-            f"`scores` must be finite, got {numbers[row]:g} in row {row}.",
+            f"`scores` must be finite, got {numbers[row]:g} in {row_name(row)}.",
             "any scale will do; fill or drop rows whose score could not be made.",
         )

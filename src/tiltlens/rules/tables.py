@@ -12,21 +12,21 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tiltlens.engines.columns import check_index
 from tiltlens.engines.messages import check_columns, listed, shown
-from tiltlens.engines.sources import collected, names_of
-from tiltlens.engines.spark import is_spark
+from tiltlens.engines.sources import names_of
 from tiltlens.errors import DataError
 from tiltlens.estimators.estimate import quantile
 from tiltlens.estimators.two_by_two import Count
 from tiltlens.models.groups import JOINT, UNKNOWN, group_columns, level_codes
+from tiltlens.models.roles import PEOPLE
 from tiltlens.paper.checks import check_probability
-from tiltlens.results.provenance import Provenance, check_provenance, fingerprint_of, provenance_of
+from tiltlens.results.provenance import Provenance, check_provenance, provenance_of
 from tiltlens.rules.notes import notes_of, test_notes
-from tiltlens.rules.outcomes import Outcomes, outcome_columns, outcomes_of
+from tiltlens.rules.outcomes import Outcomes, asked_outcome, outcomes_of
 from tiltlens.rules.practice import TESTS, tested
 from tiltlens.rules.ratios import MEASURES, Limits, compared_places, measured
 from tiltlens.rules.rule import Rule, rule_named, smallest_share_of, threshold_of
+from tiltlens.rules.tally import opened, tallied
 from tiltlens.views.json_file import write_json
 from tiltlens.views.notebook import rule_tables_html
 
@@ -141,8 +141,8 @@ def rule_tables(
     Parameters
     ----------
     data
-        A pandas or Polars frame (eager or lazy), a pyarrow table, a DuckDB relation, a dict of arrays, or files. Only
-        the columns of the groups and of the outcome are read.
+        As of `tiltlens.audit`: it may be larger than memory. Only the columns of groups, strata and outcome are read,
+        and only counts are kept.
     rule
         "four-fifths" or "nyc-local-law-144".
     group
@@ -172,27 +172,25 @@ def rule_tables(
         check_probability("confidence", confidence),
     )
     stated = check_provenance(provenance)
-    _check_not_spark(data)
     names = names_of(data)
     attributes = _attributes(chosen, group, names)
-    outcome = outcome_columns(chosen, selected, scores, names)
+    asked = asked_outcome(chosen, selected, scores, favourable, names)
     within = _strata(strata, names)
-    _check_apart(group=attributes, strata=within, outcome=outcome)
-    table = collected(data, [*attributes, *within, *outcome], na_values)
-    for argument, value in (("selected", selected), ("scores", scores)):
-        check_index(argument, value, data)
-    outcomes = outcomes_of(table, selected, scores, favourable)
-    coded = _coded(table.filter(outcomes.known), attributes, within, outcomes)
+    _check_apart(group=attributes, strata=within, outcome=asked.columns)
+    source = opened(data, [*attributes, *within, *asked.columns], asked, na_values)
+    tally, middle = tallied(source, [*attributes, *within], asked)
+    outcomes = outcomes_of(asked, tally.people, middle)
+    coded = _coded(tally.people.filter(outcomes.known), attributes, within, outcomes)
     wanted = [[name] for name in attributes] + ([attributes] if len(attributes) > 1 else [])
     frames = {JOINT.join(columns): _frame(coded, columns, limits) for columns in wanted}
     tests = {JOINT.join(columns): _tests(coded, columns, limits) for columns in wanted}
-    used = int(outcomes.known.sum())
+    used = int(coded[PEOPLE].sum())
     return RuleTables(
         rule=chosen,
         tables=frames,
         tests=tests,
         unknown={name: used - int(frame["n"].sum()) for name, frame in frames.items()},
-        rows={"read": table.height, "used": used, "missing_outcome": table.height - used},
+        rows={"read": tally.read, "used": used, "missing_outcome": tally.read - used},
         rate=outcomes.rate,
         outcome=outcomes.name,
         favourable=favourable,
@@ -201,18 +199,10 @@ def rule_tables(
         limits=limits,
         notes=(
             *notes_of(chosen, frames, outcomes, favourable, limits),
-            *test_notes(tests, within, coded[STRATUM].null_count() if within else 0, limits),
+            *test_notes(tests, within, _outside(coded) if within else 0, limits),
         ),
-        provenance=provenance_of(table.height, fingerprint_of(table), [], {}, stated),
+        provenance=provenance_of(tally.read, tally.fingerprint, [], {}, stated),
     )
-
-
-def _check_not_spark(data: Any) -> None:
-    if is_spark(data):
-        raise DataError(
-            f"`data` of rule tables must be read into memory, got {type(data).__module__}.{type(data).__name__}.",
-            "pass files or a frame as they are; of Spark, collect what is needed: frame.select('sex', …).toPandas().",
-        )
 
 
 def _attributes(rule: Rule, group: Any, names: list[str]) -> list[str]:
@@ -251,7 +241,7 @@ def _check_apart(group: Sequence[str], strata: Sequence[str], outcome: Sequence[
 
 
 def _coded(table: pl.DataFrame, attributes: Sequence[str], strata: Sequence[str], outcomes: Outcomes) -> pl.DataFrame:
-    """Return each attribute as an Enum in the order of its levels, the stratum's code, and whether the row counts."""
+    """Return each attribute as an Enum in the order of its levels, the stratum's code, people, and those who count."""
     columns = []
     for name in attributes:
         codes, labels = level_codes(table[name])
@@ -265,8 +255,13 @@ def _coded(table: pl.DataFrame, attributes: Sequence[str], strata: Sequence[str]
         places = pl.Series(codes).replace(UNKNOWN, None)
         columns.append(pl.Series(name, labels, dtype=pl.Enum(labels)).gather(places))
     columns += [_stratum(table, strata)] if strata else []
-    counted = outcomes.counts[outcomes.known]
-    return pl.DataFrame([*columns, pl.Series("rate", counted)])  # no attribute has this name
+    counted = table[PEOPLE] * pl.Series(outcomes.counts[outcomes.known]).cast(pl.Int64)
+    return pl.DataFrame([*columns, table[PEOPLE], counted.alias("rate")])  # no attribute has this name
+
+
+def _outside(coded: pl.DataFrame) -> int:
+    """Return how many people have no known stratum."""
+    return int(coded.filter(pl.col(STRATUM).is_null())[PEOPLE].sum())
 
 
 def _stratum(table: pl.DataFrame, strata: Sequence[str]) -> pl.Series:
@@ -310,7 +305,7 @@ def _tests(coded: pl.DataFrame, columns: Sequence[str], limits: Limits) -> pl.Da
 
 def _counts(coded: pl.DataFrame, columns: Sequence[str]) -> dict[tuple[Any, ...], Count]:
     """Return the people of each group that the columns make, in the order of their levels."""
-    sums = coded.drop_nulls(columns).group_by(columns).agg(pl.len().alias("n"), pl.col("rate").sum()).sort(columns)
+    sums = coded.drop_nulls(columns).group_by(columns).agg(pl.col(PEOPLE, "rate").sum()).sort(columns)
     return {(*names,): Count(size, counted) for *names, size, counted in sums.rows()}
 
 

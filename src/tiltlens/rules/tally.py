@@ -1,0 +1,181 @@
+"""The people of any data, counted batch by batch: how many are alike in groups, strata and outcome.
+
+The median of the scores is found without keeping them: four passes each tell sixteen more bits of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tiltlens.engines.batches import Batches, FrameBatches, checked_columns
+from tiltlens.engines.columns import check_index, column_of_values
+from tiltlens.engines.sources import batches_of, frame_of
+from tiltlens.errors import DataError
+from tiltlens.limits import MOST_TALLIED
+from tiltlens.models.roles import OUTCOME, PEOPLE, must_be_column
+from tiltlens.paper.checks import Floats
+from tiltlens.passes.reading import row_name
+from tiltlens.results.provenance import fingerprint_of
+from tiltlens.rules.outcomes import Asked, checked_numbers, checked_outcome
+
+Counts = NDArray[np.int64]
+
+WORD, SHIFTS = 16, (48, 32, 16, 0)  # bits that a pass tells, and those to the right of them
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tally:
+    """How many rows are alike, added with `+`.
+
+    Attributes
+    ----------
+    read, fingerprint
+        Rows, and the sum of their hashes modulo 2^64.
+    people
+        The distinct rows of groups, strata and `OUTCOME`, and how many `PEOPLE` are each.
+    """
+
+    read: int
+    fingerprint: int
+    people: pl.DataFrame
+
+    def __add__(self, other: Tally) -> Tally:
+        both = pl.concat([self.people, other.people], how="vertical_relaxed")
+        return Tally(self.read + other.read, (self.fingerprint + other.fingerprint) % 2**64, _summed(both))
+
+
+def _summed(people: pl.DataFrame) -> pl.DataFrame:
+    keys = [name for name in people.columns if name != PEOPLE]
+    found = people.group_by(keys).agg(pl.col(PEOPLE).sum())
+    if found.height > MOST_TALLIED:
+        raise DataError(
+            f"`group` and `strata` must have at most {MOST_TALLIED:,} values together, got more.",
+            "name columns that many people share: a key is neither a group nor a stratum.",
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """Any data as batches: the columns of its own, and where the outcome is."""
+
+    batches: Batches
+    columns: tuple[str, ...]
+    outcome: str
+
+    @property
+    def read(self) -> list[str]:
+        """All that is read."""
+        return list(dict.fromkeys([*self.columns, self.outcome]))
+
+
+def opened(data: Any, columns: Sequence[str], asked: Asked, na_values: Any) -> Source:
+    """Return the data as batches; an outcome that is an array becomes a column of data in memory."""
+    value = asked.value
+    outcome = value if isinstance(value, str) else OUTCOME
+    batches = batches_of(data, na_values)
+    if batches is not None:
+        if outcome == OUTCOME:
+            raise must_be_column(asked.argument, value)
+        return Source(batches, (*checked_columns(batches, columns),), outcome)
+    frame = frame_of(data, columns)
+    own = checked_columns(FrameBatches(frame), columns)
+    frame = frame.select(own)
+    if outcome == OUTCOME:
+        check_index(asked.argument, value, data)
+        frame = frame.with_columns(column_of_values(asked.argument, value, frame.height).alias(OUTCOME))
+    return Source(FrameBatches(frame), (*own,), outcome)
+
+
+def tallied(source: Source, keys: Sequence[str], asked: Asked) -> tuple[Tally, tuple[float, float] | None]:
+    """Return how many people are alike; of scores, which side of the middle they are on, and the two middle scores."""
+    middle = None if asked.is_selection else _middle(source, asked)
+    step = partial(_counted, source.columns, source.outcome, tuple(keys), asked, middle)
+    return source.batches.fold(source.read, step), middle
+
+
+def _counted(
+    columns: tuple[str, ...],
+    name: str,
+    keys: tuple[str, ...],
+    asked: Asked,
+    middle: tuple[float, float] | None,
+    table: pl.DataFrame,
+) -> Tally:
+    """Return what one batch adds. Its arguments travel to every worker."""
+    column = table[name]
+    checked_outcome(asked, column, row_name(table))
+    outcome = column if middle is None else _sides(checked_numbers(asked, column), *middle)
+    rows = table.select(keys).with_columns(outcome.alias(OUTCOME), pl.lit(1, pl.Int64).alias(PEOPLE))
+    return Tally(table.height, fingerprint_of(table.select(columns)), _summed(rows))
+
+
+def _sides(numbers: Floats, low: float, high: float) -> pl.Series:
+    """Return −1 below the middle, 1 above it and 0 for a tie with it; null where the score is missing.
+
+    Nobody lies between the two middle scores, so these comparisons are free of the rounding of their mean.
+    """
+    side = (numbers > low).astype(np.int8) - (numbers < high).astype(np.int8)
+    return pl.select(pl.when(pl.Series(~np.isnan(numbers))).then(pl.Series(side))).to_series()
+
+
+def _middle(source: Source, asked: Asked) -> tuple[float, float]:
+    """Return the two middle scores, of an odd number twice the same: exact, whatever their number."""
+    ranks, prefixes = [0, 0], [0, 0]
+    for shift in SHIFTS:
+        step = partial(_bit_counts, source.outcome, asked, tuple(dict.fromkeys(prefixes)), shift)
+        found: _BitCounts = source.batches.fold([source.outcome], step)
+        if shift == SHIFTS[0]:
+            people = int(found.counts.sum())
+            if not people:
+                return np.nan, np.nan
+            ranks = [(people - 1) // 2, people // 2]
+        for place, (rank, prefix) in enumerate(zip(ranks, prefixes, strict=True)):
+            up_to = np.cumsum(found.counts[found.prefixes.index(prefix)])
+            word = int(np.searchsorted(up_to, rank, side="right"))
+            prefixes[place] = (prefix << WORD) | word
+            ranks[place] = rank - (int(up_to[word - 1]) if word else 0)
+    low, high = (float(one) for one in _of_bits(np.array(prefixes, dtype=np.uint64)))
+    return low, high
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _BitCounts:
+    """How many scores begin with some bits, by the sixteen that follow."""
+
+    prefixes: tuple[int, ...]
+    counts: Counts
+
+    def __add__(self, other: _BitCounts) -> _BitCounts:
+        return _BitCounts(self.prefixes, self.counts + other.counts)
+
+
+def _bit_counts(outcome: str, asked: Asked, prefixes: tuple[int, ...], shift: int, table: pl.DataFrame) -> _BitCounts:
+    """Return what one batch adds."""
+    checked_outcome(asked, table[outcome], row_name(table))
+    numbers = checked_numbers(asked, table[outcome])
+    words = _bits(numbers[~np.isnan(numbers)]) >> np.uint64(shift)
+    first, last = words >> np.uint64(WORD), (words & np.uint64(2**WORD - 1)).astype(np.int64)
+    counts = [np.bincount(last[first == prefix], minlength=2**WORD) for prefix in prefixes]
+    return _BitCounts(prefixes, np.array(counts, dtype=np.int64))
+
+
+SIGN = np.uint64(1 << 63)
+
+
+def _bits(numbers: Floats) -> NDArray[np.uint64]:
+    """Return whole numbers in the order of the floats: their bits, turned over where they are negative."""
+    bits = (numbers + 0.0).view(np.uint64)  # −0 is 0
+    return np.where(bits & SIGN, ~bits, bits | SIGN)
+
+
+def _of_bits(bits: NDArray[np.uint64]) -> Floats:
+    """Return the floats again."""
+    return np.where(bits & SIGN, bits ^ SIGN, ~bits).view(np.float64)
