@@ -1,14 +1,14 @@
 """Rows of one cluster, such as a customer, err together."""
 
 import math
+from functools import cache
 
-import duckdb
 import numpy as np
 import polars as pl
 import pytest
 from scipy.special import ndtri, stdtrit
 from tests.command import invoked
-from tests.people import assert_same_numbers
+from tests.people import SPARK, assert_same_numbers
 
 import tiltlens as tl
 from tiltlens.errors import DataError
@@ -85,16 +85,46 @@ def test_a_cluster_may_have_rows_of_both_groups_and_that_is_said():
     assert f"400 rows in 200 clusters, {both} of them with rows of several groups" in " ".join(c.notes)
 
 
-def test_every_engine_gives_the_same(tmp_path):
-    table = customers(200, size=3, seed=2)
-    table.write_parquet(tmp_path / "t.parquet")
-    table.write_csv(tmp_path / "t.csv")
-    expected = numbers(audited(table, clusters="customer"))
-    array = audited(table.drop("customer"), clusters=table["customer"].to_numpy())
-    sources = [tmp_path / "t.parquet", tmp_path / "t.csv", duckdb.sql(f"from '{tmp_path / 't.parquet'}'")]
-    for c in (array, *(audited(source, clusters="customer") for source in sources)):
-        for one, other in zip(numbers(c), expected, strict=True):
-            assert_same_numbers(one, other)
+@cache
+def mixed(count=80):
+    """Return households of 2 to 6 rows, some of both groups, whose scores and features have an effect in common."""
+    rng = np.random.default_rng(2)
+    household = np.repeat(np.arange(count), rng.integers(2, 7, count))
+    rows = len(household)
+    is_audited = np.where(rng.random(rows) < 0.8, (rng.random(count) < 0.4)[household], rng.random(rows) < 0.4)
+    effect = rng.standard_normal(count)[household]
+    x, lawful = (0.7 * effect + rng.standard_normal(rows) + shift * is_audited for shift in (0.6, 0.4))
+    city = np.where(rng.random(rows) < 0.3 + 0.3 * is_audited, "North", "Süd")
+    score = 1 / (1 + np.exp(-0.5 * x - 0.5 * lawful + 0.3 * (city == "North") - 0.3 * effect))
+    group = np.where(is_audited, "a", "b")
+    names = np.char.add("household ", household.astype(str))
+    chance = 1 / (1 + np.exp(0.7 - 0.5 * x - 0.3 * lawful - (city == "North")))
+    columns = {"group": group, "x": x, "lawful": lawful, "city": city, "score": score, "household": names}
+    return pl.DataFrame(columns | {"chance": chance}).sample(fraction=1, shuffle=True, seed=1)
+
+
+BOTH = OPTIONS | {"clusters": "household", "exempt": "lawful", "membership": "chance"}
+
+
+@cache
+def expected():
+    return tl.audit(mixed(), **BOTH).to_dict()
+
+
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("held", ["pandas", "csv files", "parquet files", "duckdb", SPARK], indirect=True)
+def test_every_engine_gives_the_same_of_clusters_and_exempt_factors(held):
+    found = tl.audit(held(mixed()), **BOTH).to_dict()
+    assert_same_numbers(found, expected())
+    assert found["provenance"]["data_sha256"] == expected()["provenance"]["data_sha256"]
+
+
+def test_an_array_of_clusters_is_a_column():
+    array = mixed()["household"].to_numpy()
+    found = tl.audit(mixed().drop("household"), **BOTH | {"clusters": array}).to_dict()
+    said = [[note for note in one["comparisons"]["a"].pop("notes") if "(" not in note] for one in (found, expected())]
+    assert said[0] == said[1]
+    assert_same_numbers(found, expected())
 
 
 def test_clusters_are_sampled_whole():
