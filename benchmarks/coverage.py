@@ -5,7 +5,8 @@ for some of the worlds of `benchmarks.truths` and `--n ROWS …` for other sizes
 quantity when that world is done, marks what misses its target by more than chance, and then exits with 1.
 
 gap(j) and joint(j) have one band for all of them at once: "all bands" is the share of audits in which every one holds,
-and should be 95 %; the band of one alone may hold more often.
+and should be 95 %; the band of one alone may hold more often. Where rows come in clusters, the coverage of an audit
+that ignores them stands beside.
 """
 
 from __future__ import annotations
@@ -55,21 +56,28 @@ def audited(task: tuple[str, int, int]) -> Found:
     start = time.perf_counter()
     try:
         c = tl.audit(table, **options)["a"]
+        seconds = time.perf_counter() - start
+        clusters = options.pop("clusters", None)
+        ignored = {} if clusters is None else {"ignored": _numbers(tl.audit(table.drop(clusters), **options)["a"])}
     except Exception as error:  # the other audits are still worth counting
         return {"seed": seed, "error": f"{type(error).__name__}: {error}"}
-    seconds = time.perf_counter() - start
+    verdicts = dict(c.proxies.select("feature", "verdict").rows())
+    is_adequate = c.balance is not None and c.balance.is_adequate
+    found = {"seed": seed, "numbers": _numbers(c), "verdicts": verdicts, "adequate": is_adequate, "seconds": seconds}
+    return found | ignored
+
+
+def _numbers(c: tl.Comparison) -> dict[str, list[float | None]]:
+    """Return every value with its interval, by name."""
     numbers: dict[str, list[float | None]] = {}
     for quantity in ALL:
         found = getattr(c, quantity)
         numbers[quantity] = [None] * 3 if found is None else _ends(found)
-    verdicts = {}
     for row in c.proxies.to_dicts():
-        verdicts[row["feature"]] = row["verdict"]
         for quantity in EACH:
             ends = (row[quantity], row[f"{quantity}_low"], row[f"{quantity}_high"])
             numbers[f"{quantity}({row['feature']})"] = list(ends)
-    is_adequate = c.balance is not None and c.balance.is_adequate
-    return {"seed": seed, "numbers": numbers, "verdicts": verdicts, "adequate": is_adequate, "seconds": seconds}
+    return numbers
 
 
 def _ends(found: tl.Estimate) -> list[float | None]:
@@ -111,8 +119,9 @@ def lines(world: World, found: list[Found]) -> Iterator[Line]:
     yield from _all_bands(truths, audits)
     for quantity, truth in _pooled(world, truths):
         names = [name for name in truths if _kind(world, name) == quantity]
-        given = [ends for one in audits for name in names if is_known(ends := one["numbers"].get(name, []))]
+        given = _given(audits, "numbers", names)
         hits = sum(holds(ends, truth) for ends in given)
+        ignored = _given(audits, "ignored", names)
         coverage, error = share(hits, len(given))
         error *= sqrt(max(1.0, len(given) / max(len(audits), 1)))  # noise features of one audit err together
         values = np.array(given, dtype=np.float64).reshape(-1, 3)
@@ -126,9 +135,15 @@ def lines(world: World, found: list[Found]) -> Iterator[Line]:
             "error": error,
             "given": len(given),
             "of": len(audits) * len(names),
+            "ignoring_clusters": sum(holds(ends, truth) for ends in ignored) / len(ignored) if ignored else None,
             "miss": is_low(coverage, min(len(given), len(audits))),
         }
     yield from _verdict_lines(world, truths, audits)
+
+
+def _given(audits: list[Found], kind: str, names: list[str]) -> list[list[Any]]:
+    """Return the intervals of some quantities, in all audits, that have one; `kind` is "numbers" or "ignored"."""
+    return [ends for one in audits for name in names if is_known(ends := one.get(kind, {}).get(name, []))]
 
 
 def _mean_width(widths: NDArray[np.float64]) -> float:
@@ -186,7 +201,7 @@ def _verdict_lines(world: World, truths: dict[str, float], audits: list[Found]) 
         count = sum(any(is_wrong(*one) for one in found["verdicts"].items()) for found in audits)
         rate, error = share(count, len(audits))
         yield _rate(quantity, rate, error, len(audits)) | {"miss": is_high(rate, len(audits))}
-    carrying = [name for name in world.features if name not in world.idle]
+    carrying = [name for name in world.features if name not in (*world.idle, *world.exempt)]
     for kind, names in (("noise", world.noises), ("idle", list(world.idle)), *((name, [name]) for name in carrying)):
         said = Counter(found["verdicts"].get(name, "left out") for found in audits for name in names)
         if not said:
@@ -220,7 +235,9 @@ def told(world: str, rows: int, line: Line) -> str:
         return f"{start} | never given, of {line['of']}"
     given = "" if line["given"] == line["of"] else f", given in {line['given']}"
     held = f"{100 * line['coverage']:.1f} % ± {100 * line['error']:.1f}"
-    return f"{start}{numbers} | holds {held} of {line['of']}{given}{mark}"
+    ignored = line.get("ignoring_clusters")
+    beside = "" if ignored is None else f" | ignoring clusters {100 * ignored:.1f} %"
+    return f"{start}{numbers} | holds {held} of {line['of']}{given}{beside}{mark}"
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -17,18 +17,21 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.special import expit, logit
+from scipy.special import expit, logit, rel_entr
 from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 
 Floats = NDArray[np.float64]
 Random = np.random.Generator
 Columns = dict[str, NDArray[Any]]
+Customers = NDArray[np.intp]
 
 CLIP = 4.0  # |ℓ| beyond this is set to it: the estimators' target is that of the clipped log-ratio
 SMOOTH, FINE, FINEST = 61, 2_001, 20_001  # points of an axis: of a smooth score, and of one with jumps
 REACH = 6.5  # standard deviations that a grid covers
-ALL = ("gap", "impact_ratio", "descent_rate", "input_divergence", "unexplained")
+OWN_GROUP = 0.8  # of the rows of a customer have the customer's group, the others one of their own
+ALL = ("gap", "impact_ratio", "output_divergence", "descent_rate", "input_divergence", "unexplained")
+ALL += ("through_exempt", "at_equal_exempt")
 EACH = ("gap", "joint", "share", "gap_shapley")
 
 
@@ -40,24 +43,51 @@ class Block:
     points: tuple[Floats, ...]
     audited: Floats
     reference: Floats
-    draw: Callable[[NDArray[np.bool_], Random], Columns]
+    draw: Callable[[NDArray[np.bool_], Customers, Random], Columns]
     is_text: bool = False
 
 
-def normal(name: str, shift: float = 0.0, points: int = SMOOTH) -> Block:
-    """Return a feature that is N(shift, 1) among the audited and N(0, 1) in the reference."""
+def normal(name: str, shift: float = 0.0, points: int = SMOOTH, shared: float = 0.0) -> Block:
+    """Return a feature that is N(shift, 1) among the audited and N(0, 1) in the reference.
+
+    `shared` is the part of its variance that the rows of a customer have in common.
+    """
     step = (2 * REACH + abs(shift)) / points
     x = min(shift, 0.0) - REACH + step * (np.arange(points) + 0.5)
     density = [norm.pdf(x - mean) for mean in (shift, 0.0)]
     p0, p1 = (one / one.sum() for one in density)
-    return Block((name,), (x,), p0, p1, lambda s, rng: {name: rng.standard_normal(len(s)) + shift * s})
+
+    def draw(s: NDArray[np.bool_], customer: Customers, rng: Random) -> Columns:
+        own = rng.standard_normal(len(s))
+        if shared:
+            own = math.sqrt(1 - shared) * own + math.sqrt(shared) * rng.standard_normal(len(s))[customer]
+        return {name: own + shift * s}
+
+    return Block((name,), (x,), p0, p1, draw)
+
+
+def correlated(left: Block, right: Block, shift: float, correlation: float) -> Block:
+    """Return two normal features, of which the second has a part in common with the first and a shift of its own."""
+    (x,), (y,) = left.points, right.points
+    spread = math.sqrt(1 - correlation**2)
+    joint = []
+    for first, mean in ((left.audited, shift), (left.reference, 0.0)):
+        second = norm.pdf(y - correlation * x[:, None] - mean, scale=spread)
+        joint.append(first[:, None] * second / second.sum(axis=1, keepdims=True))
+
+    def draw(s: NDArray[np.bool_], customer: Customers, rng: Random) -> Columns:
+        found = left.draw(s, customer, rng)
+        own = spread * rng.standard_normal(len(s)) + shift * s
+        return found | {right.names[0]: correlation * found[left.names[0]] + own}
+
+    return Block((*left.names, *right.names), (x, y), joint[0], joint[1], draw)
 
 
 def levels(name: str, audited: Any, reference: Any) -> Block:
     """Return a feature whose values are texts, from the chances of each in either group."""
     p0, p1 = (np.asarray(p, dtype=np.float64) / np.sum(p) for p in (audited, reference))
 
-    def draw(s: NDArray[np.bool_], rng: Random) -> Columns:
+    def draw(s: NDArray[np.bool_], _: Customers, rng: Random) -> Columns:
         size = len(p0)
         return {name: np.where(s, rng.choice(size, len(s), p=p0), rng.choice(size, len(s), p=p1))}
 
@@ -68,7 +98,7 @@ def exclusive_or(left: str, right: str, audited: float, reference: float) -> Blo
     """Return two signs that agree with a chance that depends on the group, each alone a fair coin."""
     joint = [np.array([[p, 1 - p], [1 - p, p]]) / 2 for p in (audited, reference)]
 
-    def draw(s: NDArray[np.bool_], rng: Random) -> Columns:
+    def draw(s: NDArray[np.bool_], _: Customers, rng: Random) -> Columns:
         one = rng.choice([-1, 1], len(s))
         agree = rng.random(len(s)) < np.where(s, audited, reference)
         return {left: one, right: one * np.where(agree, 1, -1)}
@@ -100,7 +130,9 @@ class World:
     audited: float = 0.4
     threshold: float | None = None
     is_drawn: bool = False  # the outputs are decisions, drawn with the score as their chance
-    is_clustered: bool = False  # 2 to 6 rows are of one customer, with the first block of features in common
+    is_clustered: bool = False  # 2 to 6 rows are of one customer
+    jitter: float = 0.0  # the score of a customer's rows is higher, or lower, by at most so much
+    exempt: tuple[str, ...] = ()  # features that are lawful factors
     is_given: bool = False  # P(audited|x) is a column, from a logistic model of as many other rows
     left_out: tuple[str, ...] = ()  # quantities whose truth is not what is estimated
     idle: tuple[str, ...] = ()  # features that carry nothing although the score or the group knows them
@@ -119,9 +151,13 @@ class World:
         """Return a table and the options of its audit."""
         rng = np.random.default_rng([seed, zlib.crc32(self.name.encode())])  # worlds must not err together
         size = self.rows if rows is None else rows
-        customer = np.sort(rng.permutation(np.arange(2 * size) // 4)[:size]) if self.is_clustered else np.arange(size)
+        customer = np.arange(size)
+        if self.is_clustered:
+            customer = np.repeat(customer, rng.integers(2, 7, size))[:size]
         s, drawn = self._people(size, rng, customer)
         columns = {"group": np.where(s, "a", "b"), "score": self.score(drawn, s)}
+        if self.jitter:
+            columns["score"] = columns["score"] + self.jitter * rng.uniform(-1, 1, size)[customer]
         if self.is_drawn:
             columns["score"] = (rng.random(size) < columns["score"]).astype(np.float64)
         texts = {name for block in self.blocks if block.is_text for name in block.names}
@@ -138,15 +174,17 @@ class World:
             options["membership"] = "p"
         if self.threshold is not None:
             options["threshold"] = self.threshold
+        if self.exempt:
+            options["exempt"] = list(self.exempt)
         return pl.DataFrame(columns), options
 
-    def _people(self, size: int, rng: Random, customer: NDArray[np.intp]) -> tuple[NDArray[np.bool_], Columns]:
-        """Return who is audited, and everybody's features; rows of one customer have the first block in common."""
-        is_audited = rng.random(int(customer.max()) + 1) < self.audited
-        first, *others = self.blocks
-        s, drawn = is_audited[customer], {name: x[customer] for name, x in first.draw(is_audited, rng).items()}
-        for block in others:
-            drawn |= block.draw(s, rng)
+    def _people(self, size: int, rng: Random, customer: Customers) -> tuple[NDArray[np.bool_], Columns]:
+        """Return who is audited, and everybody's features; a customer may have rows of both groups."""
+        s, drawn = rng.random(size) < self.audited, {}
+        if self.is_clustered:
+            s = np.where(rng.random(size) < OWN_GROUP, (rng.random(size) < self.audited)[customer], s)
+        for block in self.blocks:
+            drawn |= block.draw(s, customer, rng)
         return s, drawn
 
     def truths(self) -> dict[str, float]:
@@ -156,18 +194,25 @@ class World:
     def _known(self) -> dict[str, float]:
         joint = _Joint.of(self)
         names, every = self.features, range(len(self.features))
+        start = tuple(j for j in every if names[j] in self.exempt)
         y0, y1 = joint.means
         found = {"gap": y0 - y1, "impact_ratio": y0 / y1, "unexplained": joint.coefficient(tuple(every))}
+        found["output_divergence"] = float(rel_entr([y0, 1 - y0], [y1, 1 - y1]).sum())
+        if start:
+            left = joint.coefficient(start)
+            found |= {"through_exempt": found["gap"] - left, "at_equal_exempt": left}
         g, ell = joint.gradient()
-        variance = joint.variance(g)
+        variance = joint.variance(g) + (joint.slope * self.jitter) ** 2 / 3  # that of a uniform from −1 to 1
         found |= {"descent_rate": -math.sqrt(variance), "input_divergence": float((joint.p0 * ell).sum())}
         for j, name in enumerate(names):
-            others = tuple(i for i in every if i != j)
-            found[f"gap({name})"] = found["gap"] - joint.coefficient((j,))
-            found[f"joint({name})"] = joint.coefficient(others) - found["unexplained"]
-            found[f"gap_shapley({name})"] = joint.shapley(j)
             if variance > 1e-12:
                 found[f"share({name})"] = joint.variance(g, j) / variance
+            if j not in start:
+                others = tuple(i for i in every if i != j)
+                alone = joint.coefficient(tuple(sorted((*start, j))))
+                found[f"gap({name})"] = joint.coefficient(start) - alone
+                found[f"joint({name})"] = joint.coefficient(others) - found["unexplained"]
+                found[f"gap_shapley({name})"] = joint.shapley(j, start)
         for name in self.noises:
             found |= {f"{quantity}({name})": 0.0 for quantity in EACH if quantity != "share" or variance > 1e-12}
         return {k: v for k, v in found.items() if k.split("(")[0] not in self.left_out}
@@ -201,8 +246,13 @@ class _Joint:
         """Return g = ℓ + k·W of the audited, and ℓ."""
         tiny = np.finfo(float).tiny
         ell = np.clip(np.log(np.maximum(self.p0, tiny)) - np.log(np.maximum(self.p1, tiny)), -CLIP, CLIP)
+        return ell + self.slope * self.w0, ell
+
+    @property
+    def slope(self) -> float:
+        """Return k, of the score in g."""
         y0, y1 = self.means
-        return ell + float(logit(y0) - logit(y1)) * self.w0, ell
+        return float(logit(y0) - logit(y1))
 
     def variance(self, g: Floats, j: int | None = None) -> float:
         """Return Var0(g), or Var0(E0[g|X_j])."""
@@ -222,15 +272,16 @@ class _Joint:
         e = in0 / np.maximum(in0 + in1, np.finfo(float).tiny)
         return float((first0 - e * (first0 + first1)).sum() / (in0 * (1.0 - e)).sum())
 
-    def shapley(self, j: int) -> float:
-        """Return feature j's Shapley value over gap(A) = gap − c_A; noise has no part in any set."""
-        count = self.p0.ndim
-        others = [i for i in range(count) if i != j]
+    def shapley(self, j: int, start: tuple[int, ...] = ()) -> float:
+        """Return feature j's Shapley value over c_E − c_{E∪A}, E the exempt ones; noise has no part in any set."""
+        count = self.p0.ndim - len(start)
+        others = [i for i in range(self.p0.ndim) if i != j and i not in start]
         total = 0.0
         for size in range(count):
             weight = math.factorial(size) * math.factorial(count - size - 1) / math.factorial(count)
             for kept in combinations(others, size):
-                total += weight * (self.coefficient(kept) - self.coefficient(tuple(sorted((*kept, j)))))
+                without = tuple(sorted((*start, *kept)))
+                total += weight * (self.coefficient(without) - self.coefficient(tuple(sorted((*without, j)))))
         return total
 
 
@@ -351,7 +402,23 @@ def _worlds() -> list[World]:
             left_out=("descent_rate", "share"),
             idle=("neutral", "ignored"),
         ),
-        World("clusters", (proxy, neutral), _linear, 3_000, is_clustered=True, idle=("neutral",)),
+        World(
+            "clusters-2-6",
+            (normal("proxy", 0.6, shared=0.6), normal("neutral", shared=0.6)),
+            lambda at, s: 0.1 + 0.8 * _linear(at, s),
+            3_000,
+            is_clustered=True,
+            jitter=0.1,
+            idle=("neutral",),
+        ),
+        World(
+            "exempt",
+            (correlated(normal("lawful", 0.5), proxy, 0.4, 0.5), neutral),
+            lambda at, s: _direct({"proxy": at["proxy"], "neutral": at["neutral"] + at["lawful"]}, s),
+            3_000,
+            exempt=("lawful",),
+            idle=("neutral",),
+        ),
         World("given", (proxy, neutral), _linear, 3_000, is_given=True, idle=("neutral",)),
         World("few-rows", (proxy, neutral), _linear, 400, noise=2, idle=("neutral",)),
     ]
