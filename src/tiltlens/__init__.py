@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from tiltlens.paper.moments import GroupMoments as GroupMoments
     from tiltlens.paper.world import World as World
     from tiltlens.results.audit import Audit as Audit
+    from tiltlens.results.change import Change as Change
     from tiltlens.results.comparison import Comparison as Comparison
+    from tiltlens.results.two_audits import compare as compare
     from tiltlens.rules.tables import RuleTables as RuleTables
     from tiltlens.rules.tables import rule_tables as rule_tables
 
@@ -25,6 +27,7 @@ __version__ = "0.1.0"
 
 HOMES = {
     "Audit": "results.audit",
+    "Change": "results.change",
     "Comparison": "results.comparison",
     "CorrectionFunction": "paper.correction",
     "Estimate": "estimators.estimate",
@@ -33,6 +36,7 @@ HOMES = {
     "TiltlensError": "errors",
     "World": "paper.world",
     "audit": "audit",
+    "compare": "results.two_audits",
     "correction_function": "paper.correction",
     "logistic_case": "paper.logistic",
     "rule_tables": "rules.tables",

@@ -173,7 +173,12 @@ def _audited(data: Any, request: Request, na_values: Any, settings: Settings, st
         too_small=dict(groups.too_small),
         settings=settings,
         provenance=provenance_of(
-            survey.read, survey.fingerprint, source.roles.features, describe_request(request), stated
+            survey.read,
+            survey.fingerprint,
+            source.roles.features,
+            describe_request(request),
+            stated,
+            survey.rows_fingerprint,
         ),
     )
 

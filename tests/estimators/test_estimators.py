@@ -431,7 +431,7 @@ def test_constant_score_and_equal_groups_have_defined_answers():
     assert (share.low, share.high) == (0.0, 1.0)
     assert output_divergence(rows, flat).estimate().value == pytest.approx(0.0, abs=1e-12)
     assert output_descent(rows, flat).estimate().value == 0.0
-    assert standardised_difference(rows, flat) == Normal(0.0, 0.0)
+    assert standardised_difference(rows, flat).normal() == Normal(0.0, 0.0)
     assert impact_ratio(rows, flat).estimate().value == pytest.approx(1.0)
     assert equal_outputs_test(rows, flat).p_value == 1.0
 

@@ -37,7 +37,6 @@ def test_a_printed_audit_is_the_page_of_the_command_line(monkeypatch):
         "favourable rate, audited",
         "proxy evidence",
         "income",
-        "To know",
         "they show no cause",
     ):
         assert part in text

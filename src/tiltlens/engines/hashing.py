@@ -8,7 +8,7 @@ are hashed as one.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,14 +31,22 @@ def row_hashes(columns: Mapping[str, pl.Series | NDArray[Any]], coded: Mapping[s
 
     `coded` holds columns by their distinct values, where these are few: then only those are hashed.
     """
-    rows = len(next(iter(columns.values())))
-    parts = [_Part(name, column, coded.get(name)) for name, column in columns.items()]
-    hashes = np.zeros(rows, dtype=np.uint64)
+    return nested_hashes([columns], coded)[0]
+
+
+def nested_hashes(
+    stages: Sequence[Mapping[str, pl.Series | NDArray[Any]]], coded: Mapping[str, Factorized | None] = {}
+) -> list[Hashes]:
+    """Return the hashes of each row by the first columns, by these and the next, and so on."""
+    rows = len(next(iter(stages[0].values())))
+    parts = [[_Part(name, column, coded.get(name)) for name, column in columns.items()] for columns in stages]
+    hashes = [np.empty(rows, dtype=np.uint64) for _ in stages]
     for chunk in chunks(rows, CACHE_CHUNK):
-        total = hashes[chunk]
-        for part in parts:
-            total += part.bits(chunk)
-        _mix(_mix(total))
+        total = np.zeros(len(hashes[0][chunk]), dtype=np.uint64)
+        for stage, found in zip(parts, hashes, strict=True):
+            for part in stage:
+                total += part.bits(chunk)
+            found[chunk] = _mix(_mix(total.copy()))
     return hashes
 
 

@@ -161,21 +161,21 @@ def impact_ratio(rows: Rows, favourable: Scores) -> HasInterval:
     return LogNormal(log_ratio.value, math.hypot(log_ratio.se, unseen / p, unseen1 / p1))
 
 
-def standardised_difference(rows: Rows, outcome: Scores) -> Normal:
+def standardised_difference(rows: Rows, outcome: Scores) -> InfluenceEstimate:
     """Return (E0[W] − E1[W]) / √((Var0(W) + Var1(W))/2): the gap over the groups' root mean variance."""
     p, p1, w = float(outcome.mean0[0]), float(outcome.mean1[0]), outcome.column
     square0, square1 = (w - p) ** 2, (w - p1) ** 2
     spread = math.sqrt(max(float(outcome.covariance0[0, 0] + outcome.covariance1[0, 0]) / 2, 0.0))
     if spread <= SMALLEST_SHARE:
         if abs(p - p1) <= SMALLEST_SHARE:
-            return Normal(0.0, 0.0)
+            return InfluenceEstimate.of(rows, 0.0, rows.constant(0.0), rows.constant(0.0))
         raise SupportError(
             "The standardised difference is not defined: the score is constant in each group.",
             "look at the gap.",
         )
     d = (p - p1) / spread
     bend = d / (4 * spread**2)
-    return InfluenceEstimate.of(rows, d, w / spread - bend * square0, -w / spread - bend * square1).normal()
+    return InfluenceEstimate.of(rows, d, w / spread - bend * square0, -w / spread - bend * square1)
 
 
 @dataclass(frozen=True, slots=True)

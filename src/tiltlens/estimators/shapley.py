@@ -23,11 +23,15 @@ Apply = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # `map`,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShapleyGaps:
-    """Each feature's Shapley value and its standard error; `orders` is 0 where every set was looked at."""
+    """Each feature's Shapley value and its standard error; `orders` is 0 where every set was looked at.
+
+    Only then are there values with each row's part in their errors (`every`).
+    """
 
     values: Floats
     se: Floats
     orders: int
+    every: SetCoefficients | None
 
 
 def shapley_gaps(sets: CellSets | RidgeSets, seed: int, apply: Apply = map, start: Sequence[int] = ()) -> ShapleyGaps:
@@ -41,7 +45,7 @@ def shapley_gaps(sets: CellSets | RidgeSets, seed: int, apply: Apply = map, star
     if count <= EXACT_SHAPLEY_FEATURES:
         every = sets.sets([[*start, *(j for k, j in enumerate(others) if mask >> k & 1)] for mask in range(2**count)])
         found = every.combined(subset_weights(count))
-        return ShapleyGaps(found.values, _se(found), 0)
+        return ShapleyGaps(found.values, _se(found), 0, found)
     return _sampled(sets.thinned(SHAPLEY_ROWS) if isinstance(sets, RidgeSets) else sets, seed, apply, start)
 
 
@@ -70,7 +74,7 @@ def _sampled(sets: CellSets | RidgeSets, seed: int, apply: Apply, start: Sequenc
     halves = list(apply(halved, orders))
     found = _mean(halves)
     spread = np.var([half.values for half in halves], axis=0, ddof=1) / len(halves)
-    return ShapleyGaps(found.values, np.sqrt(_se(found) ** 2 + spread), count)
+    return ShapleyGaps(found.values, np.sqrt(_se(found) ** 2 + spread), count, None)
 
 
 def _contributions(

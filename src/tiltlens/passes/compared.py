@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from tiltlens.engines.batches import ROW
-from tiltlens.engines.hashing import Hashes, row_hashes
+from tiltlens.engines.hashing import Hashes, nested_hashes
 from tiltlens.errors import DataError, DistributionError
 from tiltlens.estimators.influence import Integers
 from tiltlens.limits import CONTINUOUS
@@ -50,6 +50,10 @@ class ComparedRows:
         Equal for rows of the same cluster; None where each row is one.
     truth
         The code of each row's true outcome; None where none is given.
+    keys
+        The hash of what each row holds beside its scores, by which it is known in another audit.
+    is_numbered
+        Whether rows have numbers in their table: Spark's have none.
     """
 
     labels: tuple[str, ...]
@@ -67,6 +71,8 @@ class ComparedRows:
     largest_weight: float
     copies: int
     clusters: Hashes | None
+    keys: Hashes
+    is_numbered: bool
     truth: Integers | None = None
 
     @property
@@ -129,7 +135,7 @@ def compared_rows(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) ->
 
     every = in_threads(encoded, list(roles.features), frame.height)
     features = tuple(feature for feature, _, _ in every)
-    order, hashes = _canonical_order(frame, [feature.name for feature in features if feature.in_membership])
+    order, of_rows, hashes = _canonical_order(frame, [one.name for one in features if one.in_membership])
     frame = frame[pl.Series(order, dtype=pl.UInt32)]
     fine = {levels.name: levels for _, levels, _ in every if levels is not None}
     scores = [name for name in frame.columns if name.startswith(SCORE)]
@@ -152,6 +158,8 @@ def compared_rows(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) ->
         copies=_copies(hashes, features),
         clusters=None if roles.clusters is None else frame[HASH].to_numpy(),
         truth=frame[OUTCOME].to_numpy() if OUTCOME in frame.columns else None,
+        keys=of_rows[order],
+        is_numbered=ROW in frame.columns,
     )
 
 
@@ -185,11 +193,13 @@ def _value_counts(
     return dict(zip(roles.features, in_threads(counted, list(roles.features), frame.height), strict=True))
 
 
-def _canonical_order(frame: pl.DataFrame, telling: list[str]) -> tuple[Integers, Hashes]:
-    """Return an order of the rows that depends on what they hold alone, so that folds do too, and what it is by.
+def _canonical_order(frame: pl.DataFrame, telling: list[str]) -> tuple[Integers, Hashes, Hashes]:
+    """Return an order of the rows that depends on what they hold alone, so that folds do too, and the two hashes of it.
 
-    Features that tell the groups nothing, such as row numbers, have no part in it.
+    Features that tell the groups nothing, such as row numbers, have no part in it. Scores order rows that are alike in
+    everything else: two models' audits of the same rows have the same folds.
     """
     scores = [name for name in frame.columns if name.startswith(SCORE)]
-    hashes = row_hashes({name: frame[name] for name in (*telling, GROUP, WEIGHT, *scores)})
-    return np.argsort(hashes, kind="stable"), hashes
+    stages = [(*telling, GROUP, WEIGHT), scores]
+    of_rows, hashes = nested_hashes([{name: frame[name] for name in names} for names in stages])
+    return np.lexsort((hashes, of_rows)), of_rows, hashes

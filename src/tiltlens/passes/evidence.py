@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tiltlens.engines.hashing import Hashes
 from tiltlens.estimators.feature_gap import CellSums
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.estimators.outputs import Scores
@@ -38,6 +39,22 @@ class TiltedMeans:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class RowKeys:
+    """By what the sample's rows are known in another audit.
+
+    Attributes
+    ----------
+    hashes
+        Of what each row holds beside its scores; of its cluster, where clusters were given.
+    numbers
+        In the table; None where rows have none, or belong to clusters.
+    """
+
+    hashes: Hashes
+    numbers: Integers | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
     """One audited group and the reference.
 
@@ -55,6 +72,8 @@ class Evidence:
         The features on these rows; by all their values, where they are discrete; and as models see them.
     row_numbers
         Of the sample's rows in the table, by which they are put back in order.
+    row_keys
+        By which they are known in another audit.
     membership, log_odds, membership_name
         Cross-fitted or given membership, None for plug-in values; the log-odds of one fit on all rows of the sample;
         what the model is called. Without features or a column of it, everybody has the prior's log-odds.
@@ -102,6 +121,7 @@ class Evidence:
     score_is_of_features: bool
     is_sampled: bool
     copies: int
+    row_keys: RowKeys
     truth: Integers | None = None
     outcomes: CellSums | None = None
     criterion: str | None = None

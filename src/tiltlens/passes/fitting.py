@@ -38,7 +38,7 @@ from tiltlens.models.regressions import Expectations, expectations
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.moments import GroupMoments
 from tiltlens.passes.compared import ComparedRows
-from tiltlens.passes.evidence import NO_MODEL, Evidence, FeatureCells, TiltedMeans
+from tiltlens.passes.evidence import NO_MODEL, Evidence, FeatureCells, RowKeys, TiltedMeans
 from tiltlens.passes.sample import group_quota
 from tiltlens.passes.sums import GroupSums
 from tiltlens.progress import stage
@@ -112,8 +112,15 @@ def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSe
         truth=None if rows.truth is None else rows.truth[index],
         criterion=settings.criterion,
         outcomes=None if sums.truth is None else sums.truth.of(code, 0),
+        row_keys=_row_keys(rows, index),
         exempt=settings.exempt,
     )
+
+
+def _row_keys(rows: ComparedRows, index: Integers) -> RowKeys:
+    if rows.clusters is not None:
+        return RowKeys(rows.clusters[index], None)
+    return RowKeys(rows.keys[index], rows.row_numbers[index] if rows.is_numbered else None)
 
 
 def _all_values(name: str, column: NDArray[Any], cells: dict[str, FeatureCells]) -> NDArray[Any]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tiltlens.engines.batches import ROW
 from tiltlens.engines.factorize import Factorized, factorize
-from tiltlens.engines.hashing import Hashes, mixed_hashes, row_hashes
+from tiltlens.engines.hashing import Hashes, mixed_hashes, nested_hashes, row_hashes
 from tiltlens.engines.messages import shown
 from tiltlens.errors import DataError
 from tiltlens.limits import FEW_COPIES, LISTED_VALUES
@@ -51,8 +51,9 @@ class Survey:
         Whether each `given` value occurs, and some values that do.
     outcomes
         The values of the true outcome, and which outcome each stands for; None where none is given.
-    fingerprint
-        Σ of hashes of all rows that count, modulo 2^64: the same rows in any order have the same.
+    fingerprint, rows_fingerprint
+        Σ of hashes of all rows that count, modulo 2^64: the same rows in any order have the same. The second is of rows
+        without their scores: two models' audits of the same rows have the same.
     """
 
     read: int
@@ -70,6 +71,7 @@ class Survey:
     seen: dict[str, tuple[Any, ...]]
     outcomes: Meant | None
     fingerprint: int
+    rows_fingerprint: int
 
     def outcome(self, favourable: Any) -> str:
         """Return what the outcome that a person wants is called; `favourable` is what the user calls it."""
@@ -97,6 +99,7 @@ class Survey:
             {column: tuple(sorted({*one, *other.seen[column]}))[:LISTED_VALUES] for column, one in self.seen.items()},
             None if self.outcomes is None else _first_values(self.outcomes | (other.outcomes or {})),
             (self.fingerprint + other.fingerprint) % 2**64,
+            (self.rows_fingerprint + other.rows_fingerprint) % 2**64,
         )
 
 
@@ -120,7 +123,7 @@ def surveyed(roles: ColumnRoles, size: int, threshold: HashThreshold, table: pl.
     factorized = {name: factorize(rows.table[name]) for name in roles.features}
     weights = None if roles.weights is None else rows.weights
     labels = pl.Series(GROUP, rows.labels, dtype=pl.String)
-    hashes = _hashes(roles, rows, factorized, labels)
+    of_rows, hashes = _hashes(roles, rows, factorized, labels)
     drawn_by = _sampling_keys(rows, hashes) if roles.clusters is None else _cluster_hashes(roles.clusters, rows)
     return Survey(
         read=rows.read,
@@ -141,17 +144,20 @@ def surveyed(roles: ColumnRoles, size: int, threshold: HashThreshold, table: pl.
         seen={column: tuple(table[column].drop_nulls().unique().sort().head(LISTED_VALUES)) for column in roles.given},
         outcomes=rows.outcomes,
         fingerprint=_fingerprint(rows, hashes),
+        rows_fingerprint=_fingerprint(rows, of_rows),
     )
 
 
-def _hashes(roles: ColumnRoles, rows: Reading, factorized: dict[str, Factorized | None], labels: pl.Series) -> Hashes:
-    """Return the hash of each row that counts, by its features, group, weight, membership and scores."""
+def _hashes(
+    roles: ColumnRoles, rows: Reading, factorized: dict[str, Factorized | None], labels: pl.Series
+) -> list[Hashes]:
+    """Return the hash of each row that counts, by its features, group, weight and membership; and by its scores too."""
     columns: dict[str, pl.Series | NDArray[Any]] = {name: rows.table[name] for name in roles.features}
     columns |= {GROUP: rows.group, WEIGHT: rows.weights}
-    columns |= {f"{SCORE}{y}": column for y, column in enumerate(rows.score_columns)}
     if rows.log_odds is not None:
         columns[LOG_ODDS] = rows.log_odds
-    return row_hashes(columns, {**factorized, GROUP: Factorized(labels, rows.group)})
+    scores = {f"{SCORE}{y}": column for y, column in enumerate(rows.score_columns)}
+    return nested_hashes([columns, scores], {**factorized, GROUP: Factorized(labels, rows.group)})
 
 
 def _fingerprint(rows: Reading, hashes: Hashes) -> int:

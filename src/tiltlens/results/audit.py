@@ -77,6 +77,11 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the audit, keyed by attribute name; the sizes of groups too small are withheld."""
+        comparisons = {name: comparison.to_dict() for name, comparison in self.comparisons.items()}
+        return self._numbers() | {"comparisons": comparisons}
+
+    def _numbers(self) -> dict[str, Any]:
+        """Return what is known without looking at the sample's rows again."""
         return {
             "schema": SCHEMA,
             "group": self.group,
@@ -87,7 +92,7 @@ class Audit:
             "too_small": dict.fromkeys(self.too_small),
             "settings": asdict(self.settings),
             "provenance": asdict(self.provenance),
-            "comparisons": {name: comparison.to_dict() for name, comparison in self.comparisons.items()},
+            "comparisons": {name: comparison._numbers() for name, comparison in self.comparisons.items()},
         }
 
     def to_json(self, path: str | Path | TextIO) -> None:

@@ -32,6 +32,7 @@ from tiltlens.paper.checks import Floats
 from tiltlens.passes.evidence import Evidence
 from tiltlens.results.exempt import exempt_places
 from tiltlens.results.partners import Partners
+from tiltlens.results.row_errors import RowErrors, set_errors
 from tiltlens.results.settings import Settings
 from tiltlens.results.unexplained import Unexplained
 from tiltlens.threads import in_threads
@@ -41,10 +42,12 @@ FACTORS = ("reveals", "drives", "alignment")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Carried:
-    """The columns of each feature, what Shapley values leave of the gap, and notes."""
+    """The columns of each feature, what Shapley values leave of the gap, κ of the bands, errors by rows, and notes."""
 
     columns: dict[str, dict[str, Any]]
     remainder: float | None
+    band_factor: float | None
+    errors: dict[tuple[str, str], RowErrors]
     notes: tuple[str, ...]
 
 
@@ -79,8 +82,9 @@ def carried(evidence: Evidence, settings: Settings, left: Unexplained, pairs: Ma
     every = None if evidence.sets is None else evidence.sets.left_out()
     joint = _joint(evidence, every)
     own = _at_equal_exempt(evidence, evidence.sets) if evidence.exempt and evidence.sets is not None else alone.named
-    alone_bands, joint_bands = _bands(evidence, settings, own, joint)
-    shapley, remainder, notes = _shapley(evidence, settings, left, every)
+    alone_bands, joint_bands, factor = _bands(evidence, settings, own, joint)
+    shapley, remainder, notes, every_set = _shapley(evidence, settings, left, every)
+    errors = _errors("gap", own) | _errors("joint", joint) | _errors("gap_shapley", every_set)
     columns: dict[str, dict[str, Any]] = {}
     for feature in evidence.features:
         name = feature.name
@@ -92,7 +96,13 @@ def carried(evidence: Evidence, settings: Settings, left: Unexplained, pairs: Ma
             name, _numbers("gap_shapley", None, None, None)
         )
         columns[name] |= {"verdict": found.verdict, "reason": found.reason}
-    return Carried(columns, remainder, tuple(notes))
+    return Carried(columns, remainder, factor, errors, tuple(notes))
+
+
+def _errors(name: str, found: _Named | None) -> dict[tuple[str, str], RowErrors]:
+    if found is None or not found.names:
+        return {}
+    return {(name, one): part for one, part in zip(found.names, set_errors(found.numbers), strict=True)}
 
 
 def _shown(evidence: Evidence) -> tuple[Rows, Scores]:
@@ -164,14 +174,14 @@ def _joint(evidence: Evidence, every: SetCoefficients | None) -> _Named | None:
 
 def _bands(
     evidence: Evidence, settings: Settings, own: _Named, joint: _Named | None
-) -> tuple[dict[str, Band], dict[str, Band]]:
-    """Return the bands of gap(j) and of joint(j), all at once over features and over comparisons.
+) -> tuple[dict[str, Band], dict[str, Band], float | None]:
+    """Return the bands of gap(j) and of joint(j), all at once over features and over comparisons, and their κ.
 
     κ is drawn: their order must not be that of the columns.
     """
     both = [one for one in (own, joint) if one is not None and one.names]
     if not both:
-        return {}, {}
+        return {}, {}, None
     values = [value for one in both for value in one.numbers.values.tolist()]
     between = [_padded(column) for one in both for column in one.numbers.between.T]
     influence = np.column_stack([column for one in both for column in one.numbers.influence.T])
@@ -180,7 +190,8 @@ def _bands(
     factor = simultaneous_factor(errors, confidence, settings.seed)
     every = bands(values, np.sqrt(np.maximum(np.diag(errors), 0.0)), factor)
     others = [] if joint is None else joint.names
-    return dict(zip(own.names, every, strict=False)), dict(zip(others, every[len(own.names) :], strict=True))
+    own_bands = dict(zip(own.names, every, strict=False))
+    return own_bands, dict(zip(others, every[len(own.names) :], strict=True)), factor
 
 
 def _padded(between: Floats) -> Floats:
@@ -190,12 +201,15 @@ def _padded(between: Floats) -> Floats:
 
 def _shapley(
     evidence: Evidence, settings: Settings, left: Unexplained, every: SetCoefficients | None
-) -> tuple[dict[str, dict[str, Any]], float | None, list[str]]:
-    """Return Shapley values, scaled to the gap less what is unexplained where the two agree, and left out otherwise."""
+) -> tuple[dict[str, dict[str, Any]], float | None, list[str], _Named | None]:
+    """Return Shapley values, scaled to the gap less what is unexplained where the two agree, and left out otherwise.
+
+    Last are those of all sets, with errors by rows.
+    """
     if evidence.sets is not None and evidence.sets.pooled:
-        return {}, None, [f"gap_shapley is left out: {_too_many(evidence)}"]
+        return {}, None, [f"gap_shapley is left out: {_too_many(evidence)}"], None
     if evidence.sets is None or every is None or left.estimate is None:
-        return {}, None, []
+        return {}, None, [], None
     start = exempt_places(evidence)
     whole = (
         float(evidence.sets.sets([start]).values[0])
@@ -203,7 +217,7 @@ def _shapley(
         else gap(evidence.rows, _sampled_scores(evidence, evidence.outcome)).value
     )
     if len(start) == evidence.sets.features:
-        return {}, without_noise(whole), []
+        return {}, without_noise(whole), [], None
     found = shapley_gaps(evidence.sets, settings.seed, partial(in_threads, rows=evidence.rows.audited.size), start)
     target = whole - left.estimate.value
     difference = target - float(found.values.sum())
@@ -217,6 +231,7 @@ def _shapley(
                 f"{'what is left at equal exempt factors' if start else 'the gap'} less what is unexplained is "
                 f"{100 * target:+.2f}"
             ],
+            None,
         )
     values = _scaled(found.values, difference)
     z = quantile(settings.confidence)
@@ -232,7 +247,8 @@ def _shapley(
         else _numbers("gap_shapley", value, None, None)
         for name, value, e in zip(others, values.tolist(), found.se.tolist(), strict=True)
     }
-    return columns, without_noise(left.estimate.value), notes
+    named = None if found.every is None else _Named(others, found.every)
+    return columns, without_noise(left.estimate.value), notes, named
 
 
 def _too_many(evidence: Evidence) -> str:

@@ -20,12 +20,13 @@ from tiltlens.passes.evidence import NO_MODEL, Evidence, TiltedMeans
 from tiltlens.results.comparison import Comparison, Output, Rates
 from tiltlens.results.disclosure import part_of_group
 from tiltlens.results.error_rates import error_rates, outcome_notes
-from tiltlens.results.exempt import exempt_parts
+from tiltlens.results.exempt import ExemptParts, exempt_parts
 from tiltlens.results.profiles import Profiles
 from tiltlens.results.proxies import proxy_table
+from tiltlens.results.row_errors import ComparisonErrors, RowErrors, errors_of, known_rows, output_errors
 from tiltlens.results.settings import Settings
 from tiltlens.results.two_by_two import two_by_two
-from tiltlens.results.unexplained import unexplained
+from tiltlens.results.unexplained import Unexplained, unexplained
 
 Noted = tuple[Estimate | None, tuple[str, ...]]
 UNKNOWN_INPUTS = "correction, input_divergence and descent_rate need features, or a column of membership"
@@ -90,7 +91,9 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
         membership=evidence.membership_name,
         confidence=settings.confidence,
         notes=(*dict.fromkeys(notes),),
+        band_factor=table.band_factor,
         _profiles=_profiles(evidence, correction),
+        _errors=None if settings.folds is None else _errors(evidence, left, parts, table.errors),
     )
 
 
@@ -115,7 +118,9 @@ def _outputs(evidence: Evidence, settings: Settings) -> dict[str, Noted]:
     rows = evidence.everyone
     return {
         "impact_ratio": _defined(settings, lambda: outputs.impact_ratio(rows, evidence.favourable)),
-        "standardised_difference": _defined(settings, lambda: outputs.standardised_difference(rows, evidence.outcome)),
+        "standardised_difference": _defined(
+            settings, lambda: outputs.standardised_difference(rows, evidence.outcome).normal()
+        ),
         "output_divergence": _defined(settings, lambda: outputs.output_divergence(rows, evidence.scores)),
     }
 
@@ -337,6 +342,22 @@ def _profiles(evidence: Evidence, correction: CorrectionFunction | None) -> Prof
         correction,
         evidence.log_odds,
         _log_ratio(evidence),
+    )
+
+
+def _errors(
+    evidence: Evidence, left: Unexplained, parts: ExemptParts | None, of_features: dict[tuple[str, str], RowErrors]
+) -> ComparisonErrors:
+    """Return each row's part in the errors, for a comparison with another audit of the same rows."""
+    of_sample = output_errors(evidence)
+    if left.measured is not None and not evidence.score_is_of_features:
+        of_sample["unexplained"] = errors_of(left.measured)
+    return ComparisonErrors(
+        known_rows(evidence, np.arange(evidence.rows.audited.size)),
+        known_rows(evidence, evidence.shown),
+        of_sample,
+        {} if parts is None else {"through_exempt": parts.of_through, "at_equal_exempt": parts.of_at_equal},
+        of_features,
     )
 
 

@@ -23,6 +23,7 @@ from tiltlens.paper.path import PathPoint
 from tiltlens.paper.world import Projection
 from tiltlens.results.error_rates import ErrorRate, ErrorRates
 from tiltlens.results.profiles import Profiles
+from tiltlens.results.row_errors import ComparisonErrors
 from tiltlens.results.two_by_two import TwoByTwo
 
 
@@ -80,6 +81,8 @@ class Comparison:
         scores, with weights or clusters, and for plug-in values.
     proxies
         One row a feature, strongest points of the gap first; gap and joint have the band of all features at once.
+    band_factor
+        κ of these bands, value ± κ·se.
     dial
         Each feature's share of the correction at every (λ2, λ4), with its interval; None where the outputs have no
         finite divergence.
@@ -122,7 +125,9 @@ class Comparison:
     membership: str
     confidence: float
     notes: tuple[str, ...]
+    band_factor: float | None
     _profiles: Profiles
+    _errors: ComparisonErrors | None
 
     @property
     def fpr_difference(self) -> Estimate | None:
@@ -243,7 +248,7 @@ class Comparison:
         )
 
 
-PLAIN = ("audited", "reference", "rows", "criterion", "epsilon_max", "membership", "shapley_remainder")
+PLAIN = ("audited", "reference", "rows", "criterion", "epsilon_max", "membership", "shapley_remainder", "band_factor")
 ESTIMATES = (
     "gap",
     "impact_ratio",

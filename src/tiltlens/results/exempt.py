@@ -13,16 +13,19 @@ from tiltlens.estimators.estimate import Normal
 from tiltlens.estimators.feature_gap import hidden_share
 from tiltlens.estimators.outputs import gap, unseen_se
 from tiltlens.estimators.sets import covariance
-from tiltlens.limits import HIDDEN
+from tiltlens.limits import HIDDEN, OF_PAIRINGS
 from tiltlens.paper.checks import Floats
 from tiltlens.passes.evidence import Evidence
+from tiltlens.results.row_errors import RowErrors
 
 
 class ExemptParts(NamedTuple):
-    """The two parts of the gap."""
+    """The two parts of the gap, and the errors of both by rows."""
 
     through: Normal
     at_equal: Normal
+    of_through: RowErrors
+    of_at_equal: RowErrors
 
 
 def exempt_parts(evidence: Evidence) -> ExemptParts | None:
@@ -56,9 +59,12 @@ def exempt_parts(evidence: Evidence) -> ExemptParts | None:
     errors = np.diag(covariance(columns, np.column_stack([between, between, np.zeros_like(between)])))
     constant = unseen_se(everyone, outcome)  # of groups that all have one decision
     whole = gap(everyone, outcome).value
+    of_pairings = math.sqrt(OF_PAIRINGS / len(between)) * between[:, 0]
     return ExemptParts(
         Normal(whole - found.value, math.sqrt(errors[1] + errors[2])).with_extra_se(*constant),
         Normal(found.value, math.sqrt(errors[0])).with_extra_se(*constant),
+        RowErrors(columns[:, 1:], of_pairings, constant),
+        RowErrors(columns[:, :1], -of_pairings, constant),
     )
 
 

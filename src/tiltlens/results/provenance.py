@@ -34,6 +34,8 @@ class Provenance:
     data_sha256
         Of the number of rows that count and the sum of their hashes: the same rows in any order, from any engine, have
         the same.
+    rows_sha256
+        The same without scores: equal where two models were audited on the same rows. None of a rule's tables.
     features
         The columns taken as features.
     question
@@ -45,6 +47,7 @@ class Provenance:
     created: str
     versions: dict[str, str]
     data_sha256: str
+    rows_sha256: str | None
     features: tuple[str, ...]
     question: dict[str, Any]
     stated: dict[str, str]
@@ -70,12 +73,22 @@ def _source(value: Any) -> str | None:
 
 
 def provenance_of(
-    rows: int, fingerprint: int, features: Sequence[str], question: dict[str, Any], stated: dict[str, str]
+    rows: int,
+    fingerprint: int,
+    features: Sequence[str],
+    question: dict[str, Any],
+    stated: dict[str, str],
+    rows_fingerprint: int | None = None,
 ) -> Provenance:
-    """Return the origin of an audit, from the number of its rows and the sum of their hashes."""
+    """Return the origin of an audit, from the number of its rows and the sums of their hashes, with and without scores."""
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    digest = hashlib.sha256(f"{rows} rows, {fingerprint:016x}".encode()).hexdigest()
-    return Provenance(created, dict(_versions()), digest, tuple(features), question, stated)
+    of_rows = None if rows_fingerprint is None else _digest(rows, rows_fingerprint)
+    digest = _digest(rows, fingerprint)
+    return Provenance(created, dict(_versions()), digest, of_rows, tuple(features), question, stated)
+
+
+def _digest(rows: int, fingerprint: int) -> str:
+    return hashlib.sha256(f"{rows} rows, {fingerprint:016x}".encode()).hexdigest()
 
 
 def fingerprint_of(table: pl.DataFrame) -> int:

@@ -20,6 +20,7 @@ from tiltlens.results.carried import Carried, carried
 from tiltlens.results.correction_shares import correction_shares, has_outputs
 from tiltlens.results.directions import direction
 from tiltlens.results.partners import Partners, partners
+from tiltlens.results.row_errors import RowErrors
 from tiltlens.results.settings import Settings
 from tiltlens.results.unexplained import Unexplained
 
@@ -34,6 +35,8 @@ class ProxyTable:
     frame: pl.DataFrame
     dial: dict[str, ShareForm] | None  # None where outputs have no finite divergence
     remainder: float | None  # of the gap, that the Shapley values leave
+    band_factor: float | None  # κ of the bands
+    errors: dict[tuple[str, str], RowErrors]
     notes: tuple[str, ...]
 
 
@@ -42,7 +45,7 @@ def proxy_table(
 ) -> ProxyTable:
     """Return one row a feature, the strongest points of the gap first; none where none was listed."""
     if correction is None or not evidence.features:
-        return ProxyTable(pl.DataFrame(schema=SCHEMA), None, None, (NO_FEATURES,))
+        return ProxyTable(pl.DataFrame(schema=SCHEMA), None, None, None, {}, (NO_FEATURES,))
     pairs, of_pairs = _partners(evidence, settings, correction)
     found: Carried = carried(evidence, settings, left, pairs)
     forms, shares, of_shares = correction_shares(evidence, settings, correction)
@@ -55,7 +58,7 @@ def proxy_table(
     records.sort(key=lambda record: (-round(abs(record["gap"] or 0.0), 12), record["feature"]))
     frame = pl.DataFrame(records, schema=SCHEMA, infer_schema_length=None)
     dial = forms if has_outputs(evidence) else None
-    return ProxyTable(frame, dial, found.remainder, (*found.notes, *of_shares, *of_pairs))
+    return ProxyTable(frame, dial, found.remainder, found.band_factor, found.errors, (*found.notes, *of_shares, *of_pairs))
 
 
 def _partners(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from tiltlens.estimators.estimate import Estimate, Normal, without_noise
+from tiltlens.estimators.estimate import Estimate, without_noise
 from tiltlens.estimators.influence import InfluenceEstimate, averaged
 from tiltlens.estimators.sets import CellSets
 from tiltlens.limits import CHECK_SURE, SEPARATED
@@ -20,7 +20,7 @@ class Unexplained(NamedTuple):
     """c_all as it is reported, and as it was measured: the two differ where the score is made from the features."""
 
     estimate: Estimate | None
-    measured: Normal | None
+    measured: InfluenceEstimate | None
 
 
 def unexplained(evidence: Evidence, settings: Settings) -> tuple[Unexplained, tuple[str, ...]]:
@@ -41,7 +41,7 @@ def unexplained(evidence: Evidence, settings: Settings) -> tuple[Unexplained, tu
         return Unexplained(None, None), ("unexplained is not defined: the features tell the groups apart completely",)
     if evidence.score_is_of_features:
         return Unexplained(Estimate(0.0, 0.0, 0.0), found), _check(found, settings)
-    estimate = found.estimate(settings.confidence)
+    estimate = found.normal().estimate(settings.confidence)
     numbers = [0.0 if end is None else without_noise(end) for end in (estimate.value, estimate.low, estimate.high)]
     return Unexplained(Estimate(*numbers), found), _dependence(evidence, Estimate(*numbers), settings)
 
@@ -53,7 +53,7 @@ def _plug_in(evidence: Evidence) -> Estimate | None:
     return Estimate(without_noise(evidence.sets.coefficient(range(evidence.sets.features)).value))
 
 
-def _measured(evidence: Evidence) -> Normal | None:
+def _measured(evidence: Evidence) -> InfluenceEstimate | None:
     """Return c_all = E[(S̄ − e)(W − m)]/E[(S̄ − e)²], e from the membership model, m from the best regression.
 
     e and m come from disjoint rows; each pairing has both roles.
@@ -76,10 +76,10 @@ def _measured(evidence: Evidence) -> Normal | None:
         parts.append(InfluenceEstimate.of(rows, value, half, half))
     mean = averaged(parts)
     # Each part's model serves several folds: the pairings' mean has six times the variance between them, not twice.
-    return InfluenceEstimate(mean.value, mean.parts, mean.between * math.sqrt(3.0)).normal()
+    return InfluenceEstimate(mean.value, mean.parts, mean.between * math.sqrt(3.0))
 
 
-def _check(found: Normal, settings: Settings) -> tuple[str, ...]:
+def _check(found: InfluenceEstimate, settings: Settings) -> tuple[str, ...]:
     """Return a note where regressions find a dependence that cannot be."""
     if abs(found.value) - CHECK_SURE * found.se <= settings.materiality:
         return ()
