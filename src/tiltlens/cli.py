@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from copy import copy
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,9 @@ from tiltlens import __version__
 from tiltlens.errors import TiltlensError
 
 if TYPE_CHECKING:
+    from tiltlens.gates import Gate
     from tiltlens.results.audit import Audit
+    from tiltlens.results.change import Change
 
 GATE_FIRED = 1
 USERS_MISTAKE = 2
@@ -190,7 +193,7 @@ def audit(
 
     from tiltlens.gates import gate
     from tiltlens.views.json_file import write_json
-    from tiltlens.views.terminal import WIDEST, print_audit, printable, progress_bar
+    from tiltlens.views.terminal import WIDEST, print_audit, progress_bar
 
     gates = [gate(condition) for condition in conditions]
     _check_targets(json_target, report)
@@ -210,11 +213,103 @@ def audit(
         _report(summary, report)
     if json_target != "-":
         print_audit(summary, Console(width=min(Console().width, WIDEST)))
+    _judge(gates, fired, result)
+
+
+def _judge(gates: list[Gate], fired: list[str], result: Audit | Change) -> None:
+    """Say which gates fired, and for whom they could not be evaluated; exit where one did."""
+    from tiltlens.views.terminal import printable
+
     unjudged = [sentence for one in gates if (sentence := one.unjudged(result)) is not None]
     for sentence in (*fired, *unjudged):
         click.echo(f"Gate: {printable(sentence)}.", err=True)
     if fired:
         sys.exit(GATE_FIRED)
+
+
+NOT_SHARED = {"data", "scores", "outcome", "json_target", "report", "conditions", "periods", "criterion", "output"}
+
+
+def copied(option: click.Parameter) -> click.Parameter:
+    """Return an option of `audit` for another command, where it need not be given."""
+    found = copy(option)
+    found.required = False
+    return found
+
+
+@main.command(params=[copied(one) for one in audit.params if one.name not in NOT_SHARED])
+@click.argument("data", nargs=-1, required=True)
+@click.option("--scores", multiple=True, metavar="COLUMN", help="Of DATA: the old model's scores, then the new one's.")
+@click.option("--json", "json_target", metavar="FILE", help="Also write every number as JSON; '-' is standard output.")
+@click.option("--report", "report", metavar="FILE.html", help="Also write the change as one page for people.")
+@click.option(
+    "--fail-if",
+    "conditions",
+    multiple=True,
+    metavar="CONDITION",
+    help='Exit with 1 where it holds, in quotes: "gap_change.low>0.01". Repeat for more.',
+)
+def compare(
+    data: tuple[str, ...], json_target: str | None, report: str | None, conditions: tuple[str, ...], **options: Any
+) -> None:
+    """Compare two models on the same rows, or two saved audits.
+
+    DATA with --scores OLD --scores NEW, --group and other options as of `tiltlens audit`: both models are audited on
+    the same rows, and intervals are of each row's difference. Or two files that `tiltlens audit --json` wrote, the old
+    one first, of different rows, such as two periods: intervals are of independent samples.
+
+    Exit codes: 0 done, 1 a --fail-if condition holds, 2 a mistake in the arguments or the data.
+    """
+    from rich.console import Console
+
+    from tiltlens.gates import OF_CHANGES, gate
+    from tiltlens.views.change_text import print_change
+    from tiltlens.views.json_file import write_json
+    from tiltlens.views.report.change_page import write_change
+    from tiltlens.views.terminal import WIDEST
+
+    gates = [gate(condition, OF_CHANGES) for condition in conditions]
+    _check_targets(json_target, report)
+    result = _changed(data, **options)
+    fired = [sentence for one in gates for sentence in one.fired(result)]
+    summary = result.to_dict()
+    if json_target is not None:
+        write_json(summary, json_target)
+    if report is not None:
+        write_change(summary, report)
+        click.echo(f"The report is in {report}.", err=True)
+    if json_target != "-":
+        print_change(summary, Console(width=min(Console().width, WIDEST)))
+    _judge(gates, fired, result)
+
+
+def _changed(data: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> Change:
+    """Return the change between two models on the same rows, or between two saved audits."""
+    from tiltlens.results.saved import check_other_rows, saved_side
+    from tiltlens.results.two_audits import change_of
+    from tiltlens.results.two_audits import compare as compare_audits
+
+    if scores:
+        if len(scores) != 2 or scores[0] == scores[1] or not options["group"]:
+            raise TiltlensError(
+                f"`tiltlens compare` must have two --scores and a --group, got {len(set(scores))} and "
+                f"{len(options['group'])}.",
+                "for example --group sex --scores old_score --scores new_score.",
+            )
+        others = options.pop("exclude")
+        old, new = (
+            _audited(data, scores=(one,), outcome=None, exclude=(*others, other), progress=None, **options)
+            for one, other in (scores, scores[::-1])
+        )
+        return compare_audits(old, new)
+    if len(data) != 2:
+        raise TiltlensError(
+            f"`tiltlens compare` must have two saved audits, or data with two --scores, got {len(data)} files.",
+            "for example old.json new.json.",
+        )
+    before, after = (saved_side(one) for one in data)
+    check_other_rows(before, after)
+    return change_of(before, after, is_paired=False)
 
 
 @main.command()

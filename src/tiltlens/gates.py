@@ -1,16 +1,17 @@
-"""Gates for pipelines: conditions on an audit's numbers that make a run fail."""
+"""Gates for pipelines: conditions on the numbers of an audit, or of a change, that make a run fail."""
 
 from __future__ import annotations
 
 import math
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tiltlens.errors import TiltlensError
 from tiltlens.estimators.verdicts import EVIDENCE, NOT_JUDGED, UNDECIDED
 from tiltlens.results.audit import Audit
+from tiltlens.results.change import CHANGES, Change, GroupChange
 from tiltlens.results.comparison import ESTIMATES, Comparison
 
 COMPARE: dict[str, Callable[[float, float], bool]] = {
@@ -24,6 +25,8 @@ PROXIES = "proxies"  # how many features show proxy evidence
 COUNTED = {"undecided": UNDECIDED, "not_judged": NOT_JUDGED}  # how many features have this verdict
 DECISIONS_ONLY = "adverse_impact_ratio"
 TOO_SMALL = "too_small"  # how many groups have too few rows to be compared
+OF_AUDITS = (*ESTIMATES, PROXIES, *COUNTED, TOO_SMALL)
+OF_CHANGES = CHANGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class Gate:
     compare: str
     limit: float
 
-    def fired(self, audit: Audit) -> list[str]:
+    def fired(self, audit: Audit | Change) -> list[str]:
         """Return a sentence for each comparison in which the gate fires."""
         if self.quantity == TOO_SMALL:
             return self._fired_by_size(audit)
@@ -50,7 +53,8 @@ class Gate:
                 "give `--threshold`, the cut that makes decisions; or gate on impact_ratio, a ratio of mean scores.",
             )
         found = []
-        for name, comparison in audit.comparisons.items():
+        every: Mapping[str, Comparison | GroupChange] = audit.comparisons
+        for name, comparison in every.items():
             value = self._value(comparison)
             if value is None:
                 found.append(f"{self.text}: {self.quantity} of {name} is not defined, so it cannot pass")
@@ -58,38 +62,41 @@ class Gate:
                 found.append(f"{self.text}: {self.quantity} of {name} is {value:.6g}")
         return found
 
-    def unjudged(self, audit: Audit) -> str | None:
+    def unjudged(self, audit: Audit | Change) -> str | None:
         """Return a sentence that names the groups which the gate could not be evaluated for, if there are any."""
         if self.quantity == TOO_SMALL or not audit.too_small:
             return None
-        return f"{self.text}: not evaluated for {_names(audit)}, too small to be compared"
+        reason = "which only one of the two audits has" if isinstance(audit, Change) else "too small to be compared"
+        return f"{self.text}: not evaluated for {_names(audit)}, {reason}"
 
-    def _fired_by_size(self, audit: Audit) -> list[str]:
+    def _fired_by_size(self, audit: Audit | Change) -> list[str]:
         count = len(audit.too_small)
         if not COMPARE[self.compare](count, self.limit):
             return []
         return [f"{self.text}: {TOO_SMALL} is {count}" + (f" ({_names(audit)})" if count else "")]
 
-    def _value(self, comparison: Comparison) -> float | None:
-        verdicts = comparison.proxies["verdict"]
-        if self.quantity in (PROXIES, *COUNTED) and verdicts.is_empty():
-            return None
-        if self.quantity == PROXIES:
-            return None if (verdicts == NOT_JUDGED).any() else float(verdicts.is_in(EVIDENCE).sum())
-        if self.quantity in COUNTED:
-            return float((verdicts == COUNTED[self.quantity]).sum())
+    def _value(self, comparison: Comparison | GroupChange) -> float | None:
+        if isinstance(comparison, Comparison) and self.quantity in (PROXIES, *COUNTED):
+            return self._counted(comparison)
         estimate = getattr(comparison, self.quantity)
         value = None if estimate is None else getattr(estimate, self.part)
         return None if value is None else float(value)
 
+    def _counted(self, comparison: Comparison) -> float | None:
+        verdicts = comparison.proxies["verdict"]
+        if verdicts.is_empty():
+            return None
+        if self.quantity == PROXIES:
+            return None if (verdicts == NOT_JUDGED).any() else float(verdicts.is_in(EVIDENCE).sum())
+        return float((verdicts == COUNTED[self.quantity]).sum())
 
-def _names(audit: Audit) -> str:
+
+def _names(audit: Audit | Change) -> str:
     return ", ".join(audit.too_small)
 
 
-def gate(text: str) -> Gate:
-    """Return the gate that a condition describes."""
-    names = [*ESTIMATES, PROXIES, *COUNTED, TOO_SMALL]
+def gate(text: str, names: Sequence[str] = OF_AUDITS) -> Gate:
+    """Return the gate that a condition on one of some quantities describes."""
     match = PATTERN.match(text)
     if match is None or match[1] not in names:
         raise TiltlensError(
@@ -107,6 +114,6 @@ def gate(text: str) -> Gate:
     except ValueError:
         raise TiltlensError(
             f"`--fail-if` must compare with a number, got {match[4]!r} in {text!r}.",
-            "for example adverse_impact_ratio<0.8.",
+            f"for example {names[0]}>0.05.",
         ) from None
     return Gate(text.strip(), match[1], match[2] or "value", match[3], limit)

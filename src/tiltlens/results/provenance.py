@@ -80,7 +80,7 @@ def provenance_of(
     stated: dict[str, str],
     rows_fingerprint: int | None = None,
 ) -> Provenance:
-    """Return the origin of an audit, from the number of its rows and the sums of their hashes, with and without scores."""
+    """Return the origin of an audit, from the number of its rows and the sums of their hashes."""
     created = datetime.now(UTC).isoformat(timespec="seconds")
     of_rows = None if rows_fingerprint is None else _digest(rows, rows_fingerprint)
     digest = _digest(rows, fingerprint)

@@ -58,7 +58,9 @@ def proxy_table(
     records.sort(key=lambda record: (-round(abs(record["gap"] or 0.0), 12), record["feature"]))
     frame = pl.DataFrame(records, schema=SCHEMA, infer_schema_length=None)
     dial = forms if has_outputs(evidence) else None
-    return ProxyTable(frame, dial, found.remainder, found.band_factor, found.errors, (*found.notes, *of_shares, *of_pairs))
+    return ProxyTable(
+        frame, dial, found.remainder, found.band_factor, found.errors, (*found.notes, *of_shares, *of_pairs)
+    )
 
 
 def _partners(

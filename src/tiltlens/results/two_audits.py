@@ -1,8 +1,8 @@
 """Two audits compared: two models on the same rows, whose errors are subtracted row by row, or two independent samples.
 
 new − old of every quantity. On the same rows the variance is the sum of squares of the rows' differences; otherwise the
-interval is [d − √((n − l_n)² + (u_o − o)²), d + √((u_n − n)² + (o − l_o)²)], from the two audits' own ends (Zou & Donner
-2008), which for symmetric ends adds the variances.
+interval is [d − √((n − l_n)² + (u_o − o)²), d + √((u_n − n)² + (o − l_o)²)], from the two audits' own ends (Zou and
+Donner 2008), which for symmetric ends adds the variances.
 """
 
 from __future__ import annotations
@@ -186,9 +186,7 @@ def _group_change(old: Summary, new: Summary, settings: Summary, of_rows: _Paire
     """Return what changed for one audited group."""
     before, after = _estimates(old), _estimates(new)
     confidence = settings["confidence"]
-    changes = {
-        f"{name}_change": _change(before[name], after[name], confidence, name, of_rows) for name in QUANTITIES
-    }
+    changes = {f"{name}_change": _change(before[name], after[name], confidence, name, of_rows) for name in QUANTITIES}
     return GroupChange(
         audited=new["audited"],
         reference=new["reference"],
@@ -207,7 +205,7 @@ def _estimates(c: Summary) -> dict[str, Estimate | None]:
     found: dict[str, Any] = {name: c.get(name) for name in OF_COMPARISONS}
     found |= {name: rates.get(name) for name in OF_ERROR_RATES}
     found |= dict(zip(OF_RATES, (c["favourable_rates"][who] for who in ("audited", "reference")), strict=True))
-    return {name: None if one is None else Estimate(one["value"], one["low"], one["high"]) for name, one in found.items()}
+    return {name: None if one is None else Estimate(**one) for name, one in found.items()}
 
 
 def _change(
@@ -236,9 +234,7 @@ def _rounded(se: float) -> float:
     return se if se > 1e-15 else 0.0
 
 
-def _features(
-    old: Summary, new: Summary, settings: Summary, of_rows: _Paired | None, groups: int
-) -> pl.DataFrame:
+def _features(old: Summary, new: Summary, settings: Summary, of_rows: _Paired | None, groups: int) -> pl.DataFrame:
     """Return one row a feature, the largest change of gap(j) first."""
     before, after = ({row["feature"]: row for row in c["proxies"]} for c in (old, new))
     both = [name for name in after if name in before]
@@ -326,9 +322,7 @@ def _banded(found: dict[Key, Band], feature: str) -> Summary:
 
 
 def _columns(name: str, change: Estimate) -> Summary:
-    return dict(
-        zip((f"{name}_change{end}" for end in ("", "_low", "_high")), (change.value, change.low, change.high), strict=True)
-    )
+    return {f"{name}_change": change.value, f"{name}_change_low": change.low, f"{name}_change_high": change.high}
 
 
 def _shapley(before: Summary, after: Summary, settings: Summary, of_rows: _Paired | None) -> Summary:

@@ -1,5 +1,6 @@
 """Figures: each a function of a summary, `Comparison.to_dict()` or `Audit.to_dict()`. Nothing is computed here."""
 
+from tiltlens.views.figures.change import change
 from tiltlens.views.figures.correction_paths import simplex, ways
 from tiltlens.views.figures.corrections import correction_by_value, correction_distribution
 from tiltlens.views.figures.distributions import outputs, overlap
@@ -19,6 +20,7 @@ __all__ = [
     "Figure",
     "balance",
     "calibration",
+    "change",
     "comparison_figure",
     "correction_by_value",
     "correction_distribution",

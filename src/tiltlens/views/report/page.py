@@ -43,19 +43,20 @@ FORMATS = (
 
 def write_report(summary: dict[str, Any], target: Target) -> None:
     """Write the report of an audit's summary, whole or not at all; to an open file, as it is."""
-    _check_name(target)
+    check_name(target)
     write_text(target, page(summary))
 
 
 def check_report(target: str | None) -> None:
     """Raise where a report could not be made or written: better before an audit than after it."""
     if target is not None:
-        _check_name(target)
-        altair(), vl_convert(), _environment()
+        check_name(target)
+        altair(), vl_convert(), environment()
         check_target(target)
 
 
-def _check_name(target: Target) -> None:
+def check_name(target: Target) -> None:
+    """Raise where a page would not be an HTML file."""
     if isinstance(target, str | Path) and Path(target).suffix.lower() == ".pdf":
         raise DataError(
             f"a report must be an HTML file, got {str(target)!r}.",
@@ -75,9 +76,9 @@ def page(summary: dict[str, Any]) -> str:
             *(drawing for one in comparisons for drawing in one.drawings.values()),
         ],
     )
-    scripts = [str(vl_convert().javascript_bundle()), _own("page.js")]  # Vega, which draws, and our own
+    scripts = [str(vl_convert().javascript_bundle()), own("page.js")]  # Vega, which draws, and our own
     text: str = (
-        _environment()
+        environment()
         .get_template("page.html")
         .render(
             audit=summary,
@@ -91,14 +92,15 @@ def page(summary: dict[str, Any]) -> str:
             comparisons=comparisons,
             data=data,
             scripts=scripts,
-            hashes=[_sha256(script) for script in scripts],
-            style=_own("page.css"),
+            hashes=[sha256(script) for script in scripts],
+            style=own("page.css"),
         )
     )
     return text
 
 
-def _environment() -> Any:
+def environment() -> Any:
+    """Return what fills in the templates."""
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError:
@@ -115,11 +117,12 @@ def _environment() -> Any:
     return environment
 
 
-def _own(name: str) -> str:
+def own(name: str) -> str:
+    """Return a piece of the page."""
     return files("tiltlens.views.report").joinpath("pieces", name).read_text(encoding="utf-8")
 
 
-def _sha256(text: str) -> str:
+def sha256(text: str) -> str:
     """Return the hash by which a browser knows a script as ours; it runs no other."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
@@ -130,13 +133,14 @@ def _data(summary: dict[str, Any], drawings: list[sections.Drawing]) -> str:
     pictured = list(summary["comparisons"].values())[: sections.PICTURED]
     moving = {str(place): sections.moving(c) for place, c in enumerate(pictured)}
     data = {"specs": specs, "comparisons": moving, "withheld": HIDDEN}
-    text = _json(data)
+    text = as_json(data)
     while len(text) > DATA_LIMIT and sections.shorten(moving):
-        text = _json(data)
+        text = as_json(data)
     return text
 
 
-def _json(value: Any) -> str:
+def as_json(value: Any) -> str:
+    """Return a value as JSON that cannot end the element it stands in."""
     text = json.dumps(_rounded(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")

@@ -1,0 +1,78 @@
+"""What changed between two audits, in words: the same on the terminal and on the page."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tiltlens.views.formats import label, number, percent, points, size, with_interval
+from tiltlens.views.ratios import ratio_name
+
+MORE, LESS, TURNED = "carries more than before", "carries less than before", "carries the other way than before"
+MOVED = (MORE, LESS, TURNED)  # the verdicts that say so for sure
+Record = dict[str, Any]
+
+
+class Quantity(NamedTuple):
+    """A quantity of both audits: what it is called, its key, and how it and its change are written."""
+
+    name: str
+    key: str
+    shown: Any
+    changed: Any
+
+
+def quantities(summary: Record, c: Record) -> list[Quantity]:
+    """Return the quantities that both audits have."""
+    every = [
+        Quantity("gap, in points", "gap", points, points),
+        Quantity("favourable rate, audited", "audited_rate", percent, points),
+        Quantity("favourable rate, reference", "reference_rate", percent, points),
+        Quantity(ratio_name(summary), "impact_ratio", number, number),
+        Quantity("standardised difference", "standardised_difference", number, number),
+        Quantity("through exempt factors", "through_exempt", points, points),
+        Quantity("at equal exempt factors", "at_equal_exempt", points, points),
+        Quantity("unexplained, in points", "unexplained", points, points),
+        Quantity("false positive rates, difference", "fpr_difference", points, points),
+        Quantity("false negative rates, difference", "fnr_difference", points, points),
+        Quantity("AUC, difference", "auc_difference", points, points),
+        Quantity("calibration, difference", "calibration_difference", points, points),
+    ]
+    return [one for one in every if c[f"{one.key}_change"] is not None]
+
+
+def source_name(side: Record) -> str:
+    """Return what an audit is called: its model, its scores, or when it was made."""
+    asked, stated = side["provenance"]["question"], side["provenance"]["stated"]
+    made = side["provenance"]["created"][:10]
+    name = stated.get("model") or asked.get("scores") or asked.get("model")
+    return f"{label(name, 40)}, {made}" if name else made
+
+
+def headline(summary: Record, c: Record) -> list[str]:
+    """Return what happened to the gap, how sure that is, and which features made it."""
+    old, new, moved = (c["old"]["gap"], c["new"]["gap"], c["gap_change"])
+    audited, reference = label(c["audited"]), label(c["reference"])
+    lines = [
+        f"The gap of {audited} against {reference} went from {points(old['value'])} to {points(new['value'])} points, "
+        f"by {with_interval(**moved, shown=points)}: {_how(moved, old, summary['materiality'])}."
+    ]
+    made = [row for row in c["features"] if row["verdict"] in MOVED]
+    if made:
+        parts = [f"{label(row['feature'])} {row['verdict']} ({points(row['gap_change'])})" for row in made[:5]]
+        more = f", and {len(made) - 5} more" if len(made) > 5 else ""
+        lines.append("; ".join(parts) + more + ".")
+    elif c["features"]:
+        lines.append("No feature can be said to carry materially more or less than before.")
+    return lines
+
+
+def _how(moved: Record, old: Record, materiality: float) -> str:
+    low, high = moved["low"], moved["high"]
+    if low is None or high is None:
+        return "a change without an interval"
+    if -materiality <= low and high <= materiality:
+        return f"no material change, less than {size(materiality)} points"
+    if low <= 0.0 <= high:
+        return "a change that may be none"
+    wider = moved["value"] * old["value"] >= 0.0 or abs(moved["value"]) > 2 * abs(old["value"])
+    return "it became wider" if wider else "it became narrower"

@@ -1,0 +1,64 @@
+"""The page of a change between two audits, in the look of the report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tiltlens.views import change_words, figures
+from tiltlens.views.change_text import named_change
+from tiltlens.views.figures.theme import vl_convert
+from tiltlens.views.formats import label
+from tiltlens.views.json_file import Target, write_text
+from tiltlens.views.report.page import as_json, check_name, environment, own, sha256
+from tiltlens.views.report.sections import PICTURED, Drawing
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Section:
+    """One audited group on the page."""
+
+    place: int
+    c: dict[str, Any]
+    found: list[str]
+    quantities: list[change_words.Quantity]
+    drawing: Drawing | None
+
+
+def write_change(summary: dict[str, Any], target: Target) -> None:
+    """Write the page of a change, whole or not at all; to an open file, as it is."""
+    check_name(target)
+    write_text(target, change_page(summary))
+
+
+def change_page(summary: dict[str, Any]) -> str:
+    """Return the page of a change as one HTML text, the largest changes first."""
+    summary = named_change(summary)
+    widest = sorted(summary["comparisons"].values(), key=lambda c: -abs(c["gap_change"]["value"]))
+    sections = [_section(summary, place, c) for place, c in enumerate(widest)]
+    specs = {one.drawing.element: one.drawing.spec for one in sections if one.drawing is not None}
+    scripts = [str(vl_convert().javascript_bundle()), own("page.js")]
+    text: str = (
+        environment()
+        .get_template("change.html")
+        .render(
+            change=summary,
+            sections=sections,
+            source_name=change_words.source_name,
+            moved=change_words.MOVED,
+            data=as_json({"specs": specs, "comparisons": {}, "withheld": None}),
+            scripts=scripts,
+            hashes=[sha256(script) for script in scripts],
+            style=own("page.css"),
+        )
+    )
+    return text
+
+
+def _section(summary: dict[str, Any], place: int, c: dict[str, Any]) -> _Section:
+    drawing = None
+    if c["features"] and place < PICTURED:
+        drawing = Drawing.of(f"change-{place}", figures.change(c, summary["materiality"]))
+    rows = [row | {"label": label(row["feature"]), "full": label(row["feature"], 200)} for row in c["features"]]
+    found = change_words.headline(summary, c)
+    return _Section(place, c | {"features": rows}, found, change_words.quantities(summary, c), drawing)

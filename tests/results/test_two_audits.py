@@ -1,0 +1,215 @@
+"""Two audits: differences on the same rows are those of each row, and of other rows those of independent samples."""
+
+import json
+import math
+from functools import cache
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.special import expit, ndtri
+from tests.command import invoked
+from tests.people import SPARK, assert_same_numbers
+
+import tiltlens as tl
+from tiltlens.errors import DataError, TiltlensError
+from tiltlens.results.change import CHANGES
+from tiltlens.results.saved import saved_side
+from tiltlens.results.two_audits import LESS, NO_CHANGE, change_of
+
+Z = ndtri(0.975)
+
+
+@cache
+def models(rows=800, seed=0):
+    """Return people with the scores of two models that agree to .95; only `area` counts for less in the new one."""
+    rng = np.random.default_rng(seed)
+    audited = rng.random(rows) < 0.45
+    x, area = rng.normal(size=rows) - 0.4 * audited, rng.random(rows) < 0.2 + 0.5 * audited
+    noise = rng.normal(size=(2, rows))
+    old = expit(x - 1.2 * area + 0.4 * noise[0])
+    new = expit(x - 0.3 * area + 0.4 * (0.9 * noise[0] + 0.4 * noise[1]))
+    return pl.DataFrame(
+        {"group": np.where(audited, "a", "b"), "x": x, "area": np.where(area, "in", "out"), "old": old, "new": new}
+        | {"id": np.arange(rows), "weight": rng.integers(1, 4, rows)}
+    )
+
+
+def audited(table, score, **options):
+    names = {"group": "group", "reference": "b", "scores": score, "features": ["x", "area"]}
+    return tl.audit(table, **names | options)
+
+
+@cache
+def both(**options):
+    return tuple(audited(models(), score, **options) for score in ("old", "new"))
+
+
+def se(estimate):
+    return (estimate.high - estimate.low) / 2 / Z
+
+
+def test_the_paired_error_of_the_gap_is_that_of_each_rows_difference():
+    change = tl.compare(*both())["a"]
+    step = models()["new"].to_numpy() - models()["old"].to_numpy()
+    groups = [step[(models()["group"] == name).to_numpy()] for name in "ab"]
+    assert change.gap_change.value == pytest.approx(groups[0].mean() - groups[1].mean(), abs=1e-12)
+    expected = math.sqrt(sum(one.var() / one.size for one in groups))
+    assert se(change.gap_change) == pytest.approx(expected, rel=1e-9)
+    assert se(change.audited_rate_change) == pytest.approx(groups[0].std() / math.sqrt(groups[0].size), rel=1e-9)
+
+
+def test_the_change_of_the_gap_is_the_gap_of_the_difference_and_so_are_those_of_features():
+    """gap(j) of cells is linear in the score."""
+    change = tl.compare(*both())["a"]
+    halved = models().with_columns(half=(pl.col("new") - pl.col("old") + 1) / 2)
+    found = audited(halved, "half")["a"]
+    assert_same_numbers(change.gap_change.to_dict(), {k: 2 * v for k, v in found.gap.to_dict().items()})
+    row = found.proxies.row(by_predicate=pl.col("feature") == "area", named=True)
+    moved = change.features.row(by_predicate=pl.col("feature") == "area", named=True)
+    assert moved["gap_change"] == pytest.approx(2 * row["gap"], abs=1e-12)
+    reach = moved["gap_change_high"] - moved["gap_change_low"]
+    assert reach == pytest.approx(2 * (row["gap_high"] - row["gap_low"]), rel=0.05)  # κ is that of another x
+
+
+def test_pairing_is_narrower_and_names_the_feature_that_made_the_change():
+    paired, apart = (tl.compare(*both(), paired=way)["a"] for way in (None, False))
+    assert se(paired.gap_change) < se(apart.gap_change) / 2.5
+    old, new = (audit["a"].gap for audit in both())
+    assert se(apart.gap_change) == pytest.approx(math.hypot(se(old), se(new)))
+    verdicts = dict(paired.features.select("feature", "verdict").iter_rows())
+    assert verdicts["area"] == LESS
+    assert paired.features["feature"][0] == "area"
+
+
+@pytest.mark.parametrize("options", [{}, {"weights": "weight"}, {"clusters": "id"}, {"threshold": 0.5}])
+def test_an_audit_compared_with_itself_has_not_changed_and_surely_so(options):
+    audit = audited(models(300), "old", **options)
+    change = tl.compare(audit, audit)
+    assert change.paired
+    for name in CHANGES:
+        found = getattr(change["a"], name)
+        assert found is None or (found.value, found.low, found.high) == (0.0, 0.0, 0.0), name
+    for name in ("gap_change", "joint_change", "gap_shapley_change"):
+        assert (change["a"].features.select(f"{name}", f"{name}_low", f"{name}_high").to_numpy() == 0.0).all()
+    assert set(change["a"].features["verdict"]) == {NO_CHANGE}
+
+
+def test_exempt_parts_change_by_rows_too():
+    change = tl.compare(*(audited(models(), score, exempt="area") for score in ("old", "new")))["a"]
+    parts = change.through_exempt_change.value + change.at_equal_exempt_change.value
+    assert parts == pytest.approx(change.gap_change.value, abs=1e-12)
+    assert se(change.through_exempt_change) < se(both(exempt="area")[0]["a"].through_exempt)
+
+
+def test_neither_the_order_of_rows_nor_clusters_of_one_row_change_anything():
+    shuffled = models().sample(fraction=1, shuffle=True, seed=1)
+    plain = tl.compare(*both()).to_dict()["comparisons"]
+    found = tl.compare(both()[0], audited(shuffled, "new"))
+    assert found.paired
+    assert_same_numbers(found.to_dict()["comparisons"], plain)
+    clustered = tl.compare(audited(models(), "old", clusters="id"), audited(shuffled, "new", clusters="id"))
+    assert_same_numbers(clustered.to_dict()["comparisons"], plain)
+
+
+@pytest.mark.parametrize("held", ["duckdb", "parquet files", SPARK], indirect=True)
+def test_every_engine_gives_the_same_change(held):
+    table = models(400)
+    plain = tl.compare(*(audited(table, score) for score in ("old", "new")))
+    source = held(table)
+    found = tl.compare(*(audited(source, score) for score in ("old", "new")))
+    assert found.paired
+    assert_same_numbers(found.to_dict()["comparisons"], plain.to_dict()["comparisons"])
+
+
+def test_rows_that_differ_by_their_scores_alone_need_a_name_where_their_order_is_lost():
+    table = models().select("group", "area", "old", "new", "id")
+    options = {"features": ["area"]}
+    old, new = (audited(table, score, **options) for score in ("old", "new"))
+    assert se(tl.compare(old, new)["a"].gap_change) == pytest.approx(se(tl.compare(*both())["a"].gap_change))
+    turned = audited(table.reverse(), "new", **options)
+    with pytest.raises(DataError, match=r"`paired` must be of rows that can be told apart.*\n.*`clusters`"):
+        tl.compare(old, turned)
+    named = [audited(one, score, **options, clusters="id") for one, score in ((table, "old"), (table.reverse(), "new"))]
+    assert_same_numbers(tl.compare(*named).to_dict()["comparisons"], tl.compare(old, new).to_dict()["comparisons"])
+
+
+def test_models_of_other_features_are_paired_by_row_numbers_where_asked():
+    old, new = audited(models(), "old"), audited(models(), "new", features=["x"])
+    assert not tl.compare(old, new).paired
+    found = tl.compare(old, new, paired=True)["a"]
+    assert_same_numbers(found.gap_change.to_dict(), tl.compare(*both())["a"].gap_change.to_dict())
+    assert dict(found.features.select("feature", "reason").iter_rows())["area"].startswith("only the old audit")
+    fewer = models().with_columns(new=pl.when(pl.col("id") < 30).then(None).otherwise("new"))
+    partly = tl.compare(old, audited(fewer, "new"), paired=True)["a"]
+    assert partly.notes == ("30 rows are in one of the two audits only: they count as independent",)
+    with pytest.raises(DataError, match="rows are known in each other"):
+        tl.compare(old, audited(models().reverse(), "new", features=["x"]), paired=True)
+
+
+def test_saved_audits_are_compared_as_independent_ones_and_not_where_rows_are_the_same(tmp_path):
+    old, other = both()[0], audited(models(700, 1), "new")
+    names = [str(tmp_path / name) for name in ("old.json", "new.json", "same.json")]
+    for audit, name in zip((old, other, both()[1]), names, strict=True):
+        audit.to_json(name)
+    expected = tl.compare(old, other).to_dict()
+    found = change_of(*map(saved_side, names[:2]), None).to_dict()
+    assert_same_numbers(found["comparisons"], expected["comparisons"])
+    done = invoked("compare", *names[:2], "--json", "-", cwd=tmp_path)
+    assert_same_numbers(json.loads(done.stdout)["comparisons"], expected["comparisons"])
+    same = invoked("compare", names[0], names[2], cwd=tmp_path)
+    assert same.returncode == 2
+    assert "different rows, got the same rows_sha256 twice" in same.stderr
+    (tmp_path / "old.json").write_text('{"schema": "tiltlens/audit/1"}')
+    strange = invoked("compare", *names[:2], cwd=tmp_path)
+    assert "must be of the schema 'tiltlens/audit/2', got 'tiltlens/audit/1'" in strange.stderr
+
+
+def test_the_command_line_compares_two_models_on_the_same_rows(tmp_path):
+    models().drop("id", "weight").write_csv(tmp_path / "rows.csv")
+    question = ("compare", "rows.csv", "--scores", "old", "--scores", "new", "--group", "group", "--reference", "b")
+    done = invoked(
+        *question, "--fail-if", "gap_change.low>0.01", "--json", "change.json", "--report", "c.html", cwd=tmp_path
+    )
+    assert done.returncode == 1
+    assert "gap_change.low>0.01: gap_change of a is" in done.stderr
+    assert "area" in done.stdout
+    assert "carries less than before" in done.stdout
+    found = json.loads((tmp_path / "change.json").read_text())
+    assert found["schema"] == "tiltlens/change/1"
+    assert_same_numbers(found["comparisons"], tl.compare(*both()).to_dict()["comparisons"], 1e-6)  # digits of the CSV
+    page = (tmp_path / "c.html").read_text()
+    assert "Which features made the change?" in page
+    assert "carries less than before" in page
+    mistake = invoked(*question[:4], "--group", "group", cwd=tmp_path)
+    assert (mistake.returncode, "must have two --scores" in mistake.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"reference": "a"}, "the same reference, got 'b' and 'a'"),
+        ({"threshold": 0.5}, "the same channel, got 'scores' and 'decisions'"),
+        ({"favourable": "low"}, "the same favourable"),
+        ({"exempt": "area"}, "the same exempt"),
+        ({"confidence": 0.9}, "the same confidence, got 0.95 and 0.9"),
+        ({"given": {"area": "in"}, "features": ["x"]}, "the same given"),
+    ],
+)
+def test_audits_of_other_questions_are_not_compared(options, message):
+    old = both()[0] if "confidence" in options else both(folds=None)[0]
+    new = audited(models(), "new", **{"folds": None} | options)
+    with pytest.raises(DataError, match=message):
+        tl.compare(old, new)
+
+
+def test_only_audits_are_compared():
+    with pytest.raises(TiltlensError, match=r"`new` must be an audit, got 'audit\.json'"):
+        tl.compare(both()[0], "audit.json")
+    with pytest.raises(DataError, match="`paired` must be True, False or None, got 'yes'"):
+        tl.compare(*both(), paired="yes")
+    with pytest.raises(DataError, match="got one that is saved, or has plug-in values"):
+        tl.compare(*both(folds=None), paired=True)
+    values = tl.compare(*both(folds=None), paired=False)["a"]
+    assert values.gap_change.low is None
+    assert set(values.features["verdict"]) == {"not judged"}
