@@ -193,7 +193,7 @@ def audit(
 
     from tiltlens.gates import gate
     from tiltlens.views.json_file import write_json
-    from tiltlens.views.terminal import WIDEST, print_audit, progress_bar
+    from tiltlens.views.terminal import WIDEST, print_audit, printable, progress_bar
 
     gates = [gate(condition) for condition in conditions]
     _check_targets(json_target, report)
@@ -227,7 +227,7 @@ def _judge(gates: list[Gate], fired: list[str], result: Audit | Change) -> None:
         sys.exit(GATE_FIRED)
 
 
-NOT_SHARED = {"data", "scores", "outcome", "json_target", "report", "conditions", "periods", "criterion", "output"}
+NOT_SHARED = {"data", "scores", "json_target", "report", "conditions"}
 
 
 def copied(option: click.Parameter) -> click.Parameter:
@@ -285,8 +285,7 @@ def compare(
 
 def _changed(data: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> Change:
     """Return the change between two models on the same rows, or between two saved audits."""
-    from tiltlens.results.saved import check_other_rows, saved_side
-    from tiltlens.results.two_audits import change_of
+    from tiltlens.results.saved import saved_change
     from tiltlens.results.two_audits import compare as compare_audits
 
     if scores:
@@ -298,7 +297,7 @@ def _changed(data: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> 
             )
         others = options.pop("exclude")
         old, new = (
-            _audited(data, scores=(one,), outcome=None, exclude=(*others, other), progress=None, **options)
+            _audited(data, scores=(one,), exclude=(*others, other), progress=None, **options)
             for one, other in (scores, scores[::-1])
         )
         return compare_audits(old, new)
@@ -307,9 +306,7 @@ def _changed(data: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> 
             f"`tiltlens compare` must have two saved audits, or data with two --scores, got {len(data)} files.",
             "for example old.json new.json.",
         )
-    before, after = (saved_side(one) for one in data)
-    check_other_rows(before, after)
-    return change_of(before, after, is_paired=False)
+    return saved_change(*data)
 
 
 @main.command()

@@ -14,8 +14,8 @@ from tests.people import SPARK, assert_same_numbers
 import tiltlens as tl
 from tiltlens.errors import DataError, TiltlensError
 from tiltlens.results.change import CHANGES
-from tiltlens.results.saved import saved_side
-from tiltlens.results.two_audits import LESS, NO_CHANGE, change_of
+from tiltlens.results.saved import saved_change
+from tiltlens.results.two_audits import LESS, NO_CHANGE
 
 Z = ndtri(0.975)
 
@@ -95,6 +95,19 @@ def test_an_audit_compared_with_itself_has_not_changed_and_surely_so(options):
     assert set(change["a"].features["verdict"]) == {NO_CHANGE}
 
 
+def test_error_rates_change_by_rows_too():
+    y = np.random.default_rng(5).random(models().height) < models()["old"].to_numpy()
+    table = models().with_columns(repaid=y.astype(int))
+    change = tl.compare(*(audited(table, score, outcome="repaid") for score in ("old", "new")))["a"]
+    step = (models()["new"] - models()["old"]).to_numpy()
+    for name, rows, sign in (("fpr", ~y, 1), ("fnr", y, -1), ("calibration", y | ~y, -1)):
+        parts = [sign * step[rows & (models()["group"] == group).to_numpy()] for group in "ab"]
+        found = getattr(change, f"{name}_difference_change")
+        assert found.value == pytest.approx(parts[0].mean() - parts[1].mean(), abs=1e-12)
+        assert se(found) == pytest.approx(math.sqrt(sum(one.var() / one.size for one in parts)), rel=1e-9)
+    assert se(change.auc_difference_change) > 0.0
+
+
 def test_exempt_parts_change_by_rows_too():
     change = tl.compare(*(audited(models(), score, exempt="area") for score in ("old", "new")))["a"]
     parts = change.through_exempt_change.value + change.at_equal_exempt_change.value
@@ -153,7 +166,7 @@ def test_saved_audits_are_compared_as_independent_ones_and_not_where_rows_are_th
     for audit, name in zip((old, other, both()[1]), names, strict=True):
         audit.to_json(name)
     expected = tl.compare(old, other).to_dict()
-    found = change_of(*map(saved_side, names[:2]), None).to_dict()
+    found = saved_change(*names[:2]).to_dict()
     assert_same_numbers(found["comparisons"], expected["comparisons"])
     done = invoked("compare", *names[:2], "--json", "-", cwd=tmp_path)
     assert_same_numbers(json.loads(done.stdout)["comparisons"], expected["comparisons"])

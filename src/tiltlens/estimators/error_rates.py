@@ -22,11 +22,16 @@ WITHOUT, WITH, UNKNOWN = 0, 1, 2  # codes of a row's outcome: Y = 0, Y = 1, not 
 
 @dataclass(frozen=True, slots=True)
 class GroupPair:
-    """A quantity of the audited and of the reference group, and the first less the second."""
+    """A quantity of the audited and of the reference group, and the first less the second.
+
+    `influence` is that of the difference, and `unseen` what it does not show of either group.
+    """
 
     audited: Normal
     reference: Normal
     difference: Normal
+    influence: InfluenceEstimate
+    unseen: tuple[float, float]
 
 
 def false_positive_rate(rows: Rows, score: Floats, outcome: Integers, sums: CellSums) -> GroupPair:
@@ -69,9 +74,13 @@ def _pair(rows: Rows, values: Floats, own: Floats, errors: Sequence[float], leas
     v0, v1 = (float(value) for value in values)
     audited = InfluenceEstimate.of(rows, v0, own, zero).normal(least, 1.0)
     reference = InfluenceEstimate.of(rows, v1, zero, own).normal(least, 1.0)
-    difference = InfluenceEstimate.of(rows, v0 - v1, own, -own).normal()
+    influence = InfluenceEstimate.of(rows, v0 - v1, own, -own)
     return GroupPair(
-        audited.with_extra_se(errors[0]), reference.with_extra_se(errors[1]), difference.with_extra_se(*errors)
+        audited.with_extra_se(errors[0]),
+        reference.with_extra_se(errors[1]),
+        influence.normal().with_extra_se(*errors),
+        influence,
+        (errors[0], errors[1]),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -19,11 +20,11 @@ from tiltlens.paper.exponents import TestPair
 from tiltlens.passes.evidence import NO_MODEL, Evidence, TiltedMeans
 from tiltlens.results.comparison import Comparison, Output, Rates
 from tiltlens.results.disclosure import part_of_group
-from tiltlens.results.error_rates import error_rates, outcome_notes
+from tiltlens.results.error_rates import error_rates, outcome_notes, rate_pairs
 from tiltlens.results.exempt import ExemptParts, exempt_parts
 from tiltlens.results.profiles import Profiles
 from tiltlens.results.proxies import proxy_table
-from tiltlens.results.row_errors import ComparisonErrors, RowErrors, errors_of, known_rows, output_errors
+from tiltlens.results.row_errors import ComparisonErrors, RowErrors, errors_of, known_rows, output_errors, signed
 from tiltlens.results.settings import Settings
 from tiltlens.results.two_by_two import two_by_two
 from tiltlens.results.unexplained import Unexplained, unexplained
@@ -350,6 +351,11 @@ def _errors(
 ) -> ComparisonErrors:
     """Return each row's part in the errors, for a comparison with another audit of the same rows."""
     of_sample = output_errors(evidence)
+    for name, pair in rate_pairs(evidence)[0].items():
+        unseen = signed(pair.unseen, (pair.audited.value, pair.reference.value))
+        of_sample[f"{name}_difference"] = replace(errors_of(pair.influence), unseen=unseen)
+    if evidence.criterion is not None:
+        of_sample[f"{evidence.criterion}_difference"] = of_sample["gap"]
     if left.measured is not None and not evidence.score_is_of_features:
         of_sample["unexplained"] = errors_of(left.measured)
     return ComparisonErrors(

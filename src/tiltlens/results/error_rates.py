@@ -77,11 +77,11 @@ class ErrorRates:
         return plain | {"reasons": self.reasons, "people": self.people, "by_decile": self.by_decile.to_dicts()}
 
 
-def error_rates(evidence: Evidence, reported: Reported) -> ErrorRates | None:
-    """Return the error rates, None where no outcome is given; `reported` makes an estimate of an estimator."""
+def rate_pairs(evidence: Evidence) -> tuple[dict[str, rates.GroupPair], dict[str, str]]:
+    """Return the error rates that are measured, and why others are not; none where no outcome is given."""
     outcome, sums = evidence.truth, evidence.outcomes
     if outcome is None or sums is None or evidence.criterion is not None:
-        return None
+        return {}, {}
     score, everyone = evidence.outcome.column, evidence.everyone
     makers: dict[str, Callable[[], rates.GroupPair]] = {
         "fpr": lambda: rates.false_positive_rate(everyone, score, outcome, sums),
@@ -90,7 +90,16 @@ def error_rates(evidence: Evidence, reported: Reported) -> ErrorRates | None:
         "auc": lambda: rates.area_pair(evidence.rows, score, outcome),
     }
     reasons = {name: why for name in makers if (why := _too_few(name, evidence.rows, outcome))}
-    found = {name: None if name in reasons else _reported(make(), reported) for name, make in makers.items()}
+    return {name: make() for name, make in makers.items() if name not in reasons}, reasons
+
+
+def error_rates(evidence: Evidence, reported: Reported) -> ErrorRates | None:
+    """Return the error rates, None where no outcome is given; `reported` makes an estimate of an estimator."""
+    outcome, sums, score = evidence.truth, evidence.outcomes, evidence.outcome.column
+    if outcome is None or sums is None or evidence.criterion is not None:
+        return None
+    pairs, reasons = rate_pairs(evidence)
+    found = {name: _reported(pairs[name], reported) if name in pairs else None for name in QUANTITIES}
     return ErrorRates(
         **found,
         reasons=reasons,

@@ -106,10 +106,14 @@ def output_errors(evidence: Evidence) -> dict[str, RowErrors]:
 
 
 def _unseen(evidence: Evidence, outcome: Scores) -> tuple[float, float]:
-    errors = outputs.unseen_se(evidence.everyone, outcome)
     means = (float(outcome.mean0[0]), float(outcome.mean1[0]))
-    signed = [math.copysign(error, mean - 0.5) if error else 0.0 for error, mean in zip(errors, means, strict=True)]
-    return signed[0], signed[1]
+    return signed(outputs.unseen_se(evidence.everyone, outcome), means)
+
+
+def signed(unseen: tuple[float, float], means: tuple[float, float]) -> tuple[float, float]:
+    """Return the errors that rows do not show, negative where all have 0."""
+    found = [math.copysign(error, mean - 0.5) if error else 0.0 for error, mean in zip(unseen, means, strict=True)]
+    return found[0], found[1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,14 +9,17 @@ from typing import Any
 from tiltlens.engines.messages import shown
 from tiltlens.errors import DataError
 from tiltlens.results.audit import SCHEMA
-from tiltlens.results.two_audits import Side
+from tiltlens.results.change import Change
+from tiltlens.results.two_audits import Side, change_of
 
 NEEDED = ("group", "reference", "channel", "favourable", "rows", "settings", "provenance", "comparisons")
 
 
-def saved_side(path: str) -> Side:
-    """Return an audit that `to_json` wrote: its summary, without errors by rows."""
-    return Side(_checked(path, _read(path)), {})
+def saved_change(old: str, new: str) -> Change:
+    """Return what changed between two audits that `to_json` wrote, of different rows."""
+    before, after = (Side(_checked(path, _read(path)), {}) for path in (old, new))
+    _check_other_rows(before, after)
+    return change_of(before, after, is_paired=False)
 
 
 def _read(path: str) -> Any:
@@ -40,7 +43,7 @@ def _checked(path: str, summary: Any) -> dict[str, Any]:
     return summary
 
 
-def check_other_rows(old: Side, new: Side) -> None:
+def _check_other_rows(old: Side, new: Side) -> None:
     """Raise where two saved audits are of the same rows: they are not independent."""
     for name in ("data_sha256", "rows_sha256"):
         found = [one.summary["provenance"].get(name) for one in (old, new)]

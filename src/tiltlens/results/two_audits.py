@@ -195,15 +195,13 @@ def _group_change(old: Summary, new: Summary, settings: Summary, of_rows: _Paire
         new=after,
         **changes,
         features=_features(old, new, settings, of_rows, groups),
-        notes=_notes(old, new, of_rows),
+        notes=_notes(of_rows),
     )
 
 
 def _estimates(c: Summary) -> dict[str, Estimate | None]:
     """Return the quantities of a comparison; None where it has none."""
-    rates = c.get("error_rates") or {}
-    found: dict[str, Any] = {name: c.get(name) for name in OF_COMPARISONS}
-    found |= {name: rates.get(name) for name in OF_ERROR_RATES}
+    found: dict[str, Any] = {name: c.get(name) for name in (*OF_COMPARISONS, *OF_ERROR_RATES)}
     found |= dict(zip(OF_RATES, (c["favourable_rates"][who] for who in ("audited", "reference")), strict=True))
     return {name: None if one is None else Estimate(**one) for name, one in found.items()}
 
@@ -365,8 +363,8 @@ def _way(old: float, new: float) -> str:
     return MORE if abs(new) > abs(old) else LESS
 
 
-def _notes(old: Summary, new: Summary, of_rows: _Paired | None) -> tuple[str, ...]:
-    """Return what to know of the change: rows that only one audit shows, and the notes of both audits."""
+def _notes(of_rows: _Paired | None) -> tuple[str, ...]:
+    """Return what to know of the change: rows that only one audit has, or shows."""
     notes = []
     if of_rows is not None and of_rows.sample.alone:
         notes.append(f"{of_rows.sample.alone:,} rows are in one of the two audits only: they count as independent")
@@ -375,8 +373,6 @@ def _notes(old: Summary, new: Summary, of_rows: _Paired | None) -> tuple[str, ..
             f"{of_rows.shown.alone:,} of the rows that tell the errors of features are shown by one audit only: they "
             "count as independent"
         )
-    if any(one.get("error_rates") for one in (old, new)) and of_rows is not None:
-        notes.append("intervals of changes of error rates are the sums of both audits' own: at most too wide")
     return tuple(notes)
 
 
