@@ -40,6 +40,7 @@ def audit(
     data: Any,
     group: Any,
     *,
+    labels: Any = None,
     reference: Any = None,
     audited: Any = None,
     scores: Any = None,
@@ -75,7 +76,10 @@ def audit(
         arrays, or files: a path, a pattern such as "data/*.parquet", a folder, a list of these. It may be larger than
         memory: see `docs/scale.md`.
     group
-        A column, several columns (their intersections), or an array as long as the data.
+        A column, several columns (their intersections), or an array as long as the data. Where groups are known by
+        probabilities, {group: column of its probability}.
+    labels
+        Beside probabilities: the column or array of the group where it is known. It is used to check them alone.
     reference, audited
         The group others are compared with (default: the largest), and those others (default: all).
     scores, model
@@ -130,6 +134,7 @@ def audit(
     settings = Settings(input_weight, output_weight, confidence, materiality, folds, seed, sample_rows)
     request = Request(
         group=group,
+        labels=labels,
         reference=reference,
         audited=audited,
         scores=scores,
@@ -165,7 +170,7 @@ def _audited(data: Any, request: Request, na_values: Any, settings: Settings, st
         comparisons = _comparisons(source, survey, rows, sums, settings, _notes(source, request, survey, rows))
     return Audit(
         comparisons=comparisons,
-        rows=_accounted(survey, groups),
+        rows=_accounted(survey, groups, bool(source.roles.soft)),
         group=source.roles.name,
         reference=groups.reference,
         channel="decisions" if survey.is_decisions else "scores",
@@ -220,7 +225,7 @@ def _sums(source: _Source, survey: Survey, rows: ComparedRows) -> GroupSums:
     sizes = {name: len(levels.labels) for name, levels in rows.levels.items()}
     shift = 0.0 if rows.log_odds is None else float(rows.log_odds.max())
     if rows.is_complete:
-        weights = None if source.roles.weights is None else rows.weights
+        weights = rows.weights if source.roles.is_weighted else None
         parts = SumRows(rows.group, weights, rows.log_odds, rows.channel, rows.outcome, rows.codes, rows.truth)
         return group_sums(parts, len(rows.labels), sizes, shift)
     levels = tuple(rows.levels.values())
@@ -280,9 +285,11 @@ def _comparisons(
     return found
 
 
-def _accounted(survey: Survey, groups: ComparedGroups) -> dict[str, int]:
+def _accounted(survey: Survey, groups: ComparedGroups, is_soft: bool) -> dict[str, int]:
     """Return where every row went; what was used and what was left out add up to what was read."""
-    used = sum(survey.sample.counts[label] for label in (groups.reference, *groups.audited))
-    gone = survey.left_out | {"missing_group": survey.unknown, "too_small_group": sum(groups.too_small.values())}
+    used, small = sum(survey.sample.counts[label] for label in (groups.reference, *groups.audited)), groups.too_small
+    if is_soft:
+        used, small = survey.kept, {}  # each row may be of every group
+    gone = survey.left_out | {"missing_group": survey.unknown, "too_small_group": sum(small.values())}
     rest = survey.read - used - sum(gone.values())
     return {"read": survey.read, "used": used} | gone | {"group_not_audited": rest}

@@ -108,9 +108,14 @@ def demo(json_target: str | None, report: str | None) -> None:
 
 @main.command()
 @click.argument("data", nargs=-1, required=True)
+@click.option("--group", multiple=True, metavar="COLUMN", help="Who people are, e.g. sex; repeat to cross.")
 @click.option(
-    "--group", required=True, multiple=True, metavar="COLUMN", help="Who people are, e.g. sex; repeat to cross."
+    "--soft-group",
+    multiple=True,
+    metavar="NAME=COLUMN",
+    help="Instead of --group: a group and the column of its probability. Repeat for each group.",
 )
+@click.option("--labels", metavar="COLUMN", help="Groups known for some rows: they check the probabilities.")
 @click.option("--reference", metavar="VALUE", help="Group that others are compared with. Default: the largest.")
 @click.option("--audited", multiple=True, metavar="VALUE", help="Group to audit; repeat for more. Default: all others.")
 @click.option(
@@ -384,9 +389,16 @@ def _audited(files: tuple[str, ...], **options: Any) -> Audit:
     _check_outcome(outcome, scores, options["criterion"])
     listed = options.pop("features")
     features = [name for part in listed for name in part.split(",") if name] if listed else None
+    soft = _pairs("--soft-group", "NAME=COLUMN", options.pop("soft_group"), "Black=p_black")
+    if bool(soft) == bool(options["group"]):
+        raise TiltlensError(
+            f"exactly one of `--group` and `--soft-group` must be given, got {'both' if soft else 'neither'}.",
+            "--group is a column of groups; --soft-group NAME=COLUMN a group and the column of its probability.",
+        )
+    group_columns = list(soft.values()) or list(options["group"])
     arguments = {
         **options,
-        "group": list(options["group"]),
+        "group": soft or group_columns,
         "audited": list(options["audited"]) or None,
         "given": _pairs("--given", "COLUMN=VALUE", options["given"], "repaid=1") or None,
         "provenance": _pairs("--state", "NAME=TEXT", stated, '"model=credit 3.1"'),
@@ -400,8 +412,8 @@ def _audited(files: tuple[str, ...], **options: Any) -> Audit:
         return run(list(files), scores=named, outcome=outcome, **arguments)
     table = collected(list(files), na_values=arguments.pop("na_values"))
     check_columns("outcome", [outcome], table.columns)
-    roles = [options[name] for name in ("weights", "membership", "clusters") if options[name]]
-    used = [*arguments["group"], *(arguments["given"] or ()), outcome, *roles]
+    roles = [options[name] for name in ("weights", "membership", "clusters", "labels") if options[name]]
+    used = [*group_columns, *(arguments["given"] or ()), outcome, *roles]
     arguments["features"] = feature_names(features, table.columns, used, arguments.pop("exclude"))
     check_some(arguments["features"], table.columns, "--outcome")
     wanted = arguments.pop("favourable")

@@ -85,6 +85,10 @@ SHAPLEY_ROWS = 4_000  # whose influence is worked out in every order: a standard
 
 # estimators.two_by_two
 SMALLEST_EXPECTED = 5  # people in a cell of a 2×2 table, below which a normal law is not relied on: Cochran's rule
+# estimators.soft_groups
+CALIBRATED = 0.15  # of the slope of groups on their probabilities, and of the rarer group's share, that they may be off
+CHANCE_BINS = 20  # of probabilities that are taken for equal
+CHANCE_BIN_ROWS = 100  # of each, at least: a quantile is found in it
 
 # estimators.verdicts
 DRAWS = 40_000  # of the largest |t|: its quantile is then known to about 0.01
@@ -218,6 +222,10 @@ SMOOTH_RIDGE = 1e-6  # of a column's variance: the splines stay defined where th
 
 # models.values
 MOST_PLACES = 1 << 20  # of values in groups that are counted by their place
+
+# models.soft_groups
+SMALLEST_CHANCE = 1e-6  # of a group: below it a row counts as none of it
+CHANCE_ROUNDING = 0.01  # by which rounded probabilities of groups may exceed a sum of 1
 
 # models.weights
 MOST_UNEQUAL = 1e9  # weights: beyond this the smaller ones are lost in the rounding of the sums

@@ -60,7 +60,7 @@ class Rows:
         at_audited = np.where(mask, weight, 0.0)
         at_reference = weight - at_audited
         shares = at_audited / at_audited.sum(), at_reference / at_reference.sum()
-        return cls(mask, weight, *shares, clusters=_cluster_codes(clusters))
+        return cls(mask, weight, *shares, clusters=cluster_codes(clusters))
 
     def taken(self, index: Integers) -> Rows:
         """Return some of the rows."""
@@ -170,7 +170,7 @@ class Rows:
         scale0, scale1 = self._scales
         influence = scale0 * self.audited_share * (at_audited - self.mean0(at_audited))
         influence += scale1 * self.reference_share * (at_reference - self.mean1(at_reference))
-        return self._by_cluster(influence)
+        return summed_by_cluster(self.clusters, influence)
 
     def influences(self, values: Floats) -> Floats:
         """Return the same for columns of values, (n, k), which are those of either group's rows."""
@@ -178,17 +178,7 @@ class Rows:
         share0, share1 = self.audited_share, self.reference_share
         influence = (scale0 * share0 + scale1 * share1)[:, None] * values
         influence -= np.outer(scale0 * share0, share0 @ values) + np.outer(scale1 * share1, share1 @ values)
-        return self._by_cluster(influence)
-
-    def _by_cluster(self, influence: Floats) -> Floats:
-        """Return the sums over each cluster's rows, larger where clusters are few: by √(C/(C−1)) and Student's t."""
-        if self.clusters is None:
-            return influence
-        count = int(self.clusters.max()) + 1
-        factor = math.sqrt(count / (count - 1)) * float(stdtrit(count - 1, 0.975) / ndtri(0.975))
-        if influence.ndim == 1:
-            return factor * sums_by(self.clusters, influence)
-        return factor * np.column_stack([sums_by(self.clusters, column) for column in influence.T])
+        return summed_by_cluster(self.clusters, influence)
 
     @property
     def _scales(self) -> tuple[float, float]:
@@ -199,12 +189,23 @@ class Rows:
         return scales[0], scales[1]
 
 
-def _cluster_codes(clusters: Integers | None) -> Integers | None:
+def cluster_codes(clusters: Integers | None) -> Integers | None:
     """Return the clusters numbered from 0 on, None where each is one row."""
     if clusters is None:
         return None
     distinct, codes = np.unique(clusters, return_inverse=True)
     return None if distinct.size == codes.size else codes
+
+
+def summed_by_cluster(clusters: Integers | None, influence: Floats) -> Floats:
+    """Return the sums over each cluster's rows, larger where clusters are few: by √(C/(C−1)) and Student's t."""
+    if clusters is None:
+        return influence
+    count = int(clusters.max()) + 1
+    factor = math.sqrt(count / (count - 1)) * float(stdtrit(count - 1, 0.975) / ndtri(0.975))
+    if influence.ndim == 1:
+        return factor * sums_by(clusters, influence)
+    return factor * np.column_stack([sums_by(clusters, column) for column in influence.T])
 
 
 def interaction_codes(codes: Integers, others: Integers) -> Integers:

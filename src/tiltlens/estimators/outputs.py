@@ -107,7 +107,7 @@ def gap(rows: Rows, outcome: Scores) -> InfluenceEstimate:
 def unseen_se(rows: Rows, outcome: Scores) -> tuple[float, float]:
     """Return the standard error of each group's mean that its rows do not show."""
     audited, reference = float(outcome.mean0[0]), float(outcome.mean1[0])
-    return unseen_mean_se(audited, rows.count0), unseen_mean_se(reference, rows.count1)
+    return unseen_mean_se(audited, 1.0 / rows.square0), unseen_mean_se(reference, 1.0 / rows.square1)
 
 
 def unseen_mean_se(mean: float, size: float) -> float:
@@ -118,12 +118,11 @@ def unseen_mean_se(mean: float, size: float) -> float:
     return unseen_rate(size, 0.95) / quantile(0.95) if min(mean, 1 - mean) <= SMALLEST_SHARE else 0.0
 
 
-def shortfall(rows: Rows, favourable: Scores) -> InfluenceEstimate:
-    """Return n0·(E1[W] − E0[W]) of the favourable outcome.
+def shortfall(rows: Rows, favourable: Scores, size: float) -> InfluenceEstimate:
+    """Return n0·(E1[W] − E0[W]) of the favourable outcome, n0 being the `size` of the audited group.
 
-    So many more of the n0 audited people in the data would have it at the reference's rate.
+    So many more of its people in the data would have it at the reference's rate.
     """
-    size = float(rows.count0)
     missing = -size * favourable.column
     value = size * float(favourable.mean1[0] - favourable.mean0[0])
     return InfluenceEstimate.of(rows, value, missing, -missing)

@@ -18,11 +18,13 @@ from tiltlens.limits import MOST_FEATURES
 from tiltlens.models.groups import JOINT, group_columns
 from tiltlens.models.outcomes import check_criterion
 from tiltlens.models.scores import check_one_of_two, given_matrix, model_matrix, score_columns
+from tiltlens.models.soft_groups import check_labels, soft_columns
 
 # Names of columns that stand beside those of the data: no table has a name with a NUL in it.
 GROUP, WEIGHT, MEMBERSHIP, LOG_ODDS = "\0group", "\0weight", "\0membership", "\0log-odds"
 HASH, PEOPLE, CLUSTER, SCORE = "\0hash", "\0people", "\0cluster", "\0score "  # a score is followed by its number
 OUTCOME, PERIOD, LABEL = "\0outcome", "\0period", "\0label"
+CHANCE, CONTENT = "\0chance ", "\0content"  # a chance is followed by the number of its group
 
 # Arguments that name at most one column, which is no feature, or are an array: and the column that the array becomes.
 ONE_COLUMN = {
@@ -83,6 +85,10 @@ class ColumnRoles:
         The column of P(audited|x); None where a model is to be fitted.
     outcome, criterion
         The column of true outcomes, and the error rate whose difference is audited.
+    soft
+        The groups that are known by their probabilities, which are the columns `group`; none where one column has them.
+    group_labels
+        The column of groups that are known beside their probabilities.
     """
 
     name: str
@@ -102,6 +108,12 @@ class ColumnRoles:
     criterion: str | None = None
     periods: str | None = None
     group_labels: str | None = None
+    soft: tuple[str, ...] = ()
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether rows have weights: their own, or the probabilities of groups."""
+        return self.weights is not None or bool(self.soft)
 
     @property
     def columns(self) -> list[str]:
@@ -113,7 +125,10 @@ class ColumnRoles:
 
 def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool) -> ColumnRoles:
     """Return the roles of a table's columns; an array beside a table in memory gets a reserved name."""
-    group, scores = group_columns(request.group, names), score_columns(request.scores, names)
+    soft = soft_columns(request.group, names)
+    check_labels(request.labels, soft)
+    group = list(soft.values()) or group_columns(request.group, names)
+    scores = score_columns(request.scores, names)
     check_one_of_two(request.scores, request.model)
     check_criterion(request.criterion, request.outcome, request.output)
     is_column = {"group": bool(group), "scores": bool(scores)}
@@ -136,7 +151,7 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
         if is_used is not None and is_used is not False:
             check_some(features, names, argument)
     return ColumnRoles(
-        name=JOINT.join(group) if group else "group",
+        name=JOINT.join(group) if group and not soft else "group",
         group=tuple(group) or (GROUP,),
         scores=tuple(scores),
         labels=(),
@@ -153,6 +168,7 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
         criterion=request.criterion,
         periods=optional["periods"],
         group_labels=optional["labels"],
+        soft=tuple(soft),
     )
 
 

@@ -11,6 +11,7 @@ import polars as pl
 
 from tiltlens.engines.batches import ROW
 from tiltlens.engines.hashing import Hashes, nested_hashes
+from tiltlens.engines.messages import listed, shown
 from tiltlens.errors import DataError, DistributionError
 from tiltlens.estimators.influence import Integers
 from tiltlens.limits import CONTINUOUS
@@ -18,12 +19,27 @@ from tiltlens.models.features import Feature, feature_of
 from tiltlens.models.groups import ComparedGroups, compared_groups, natural_order
 from tiltlens.models.levels import Levels, feature_levels, value_levels
 from tiltlens.models.outcomes import check_outcome
-from tiltlens.models.roles import GROUP, HASH, LOG_ODDS, OUTCOME, SCORE, WEIGHT, ColumnRoles
+from tiltlens.models.roles import CHANCE, CONTENT, GROUP, HASH, LABEL, LOG_ODDS, OUTCOME, SCORE, WEIGHT, ColumnRoles
 from tiltlens.models.values import ValueCounts, exact_counts
 from tiltlens.models.weights import check_unequal, not_found, scaled_weights
 from tiltlens.paper.checks import Floats
 from tiltlens.passes.survey import Survey
 from tiltlens.threads import in_threads
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SoftRows:
+    """The chances of some groups, (n, groups), and the code of the group where it is known, −1 elsewhere."""
+
+    chances: Floats
+    known: Integers | None
+
+    def of(self, index: Integers, audited: int) -> SoftRows:
+        """Return those of the audited group and the reference, of some rows: codes are then 0 and 1."""
+        known = None
+        if self.known is not None:
+            known = np.select([self.known[index] == audited, self.known[index] == 0], [0, 1], -1)
+        return SoftRows(self.chances[index][:, [audited, 0]], known)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,6 +70,10 @@ class ComparedRows:
         The hash of what each row holds beside its scores, by which it is known in another audit.
     is_numbered
         Whether rows have numbers in their table: Spark's have none.
+    people
+        How many each group has, of all rows.
+    soft
+        The chances of these groups where they are known by probabilities.
     """
 
     labels: tuple[str, ...]
@@ -73,6 +93,8 @@ class ComparedRows:
     clusters: Hashes | None
     keys: Hashes
     is_numbered: bool
+    people: tuple[float, ...]
+    soft: SoftRows | None
     truth: Integers | None = None
 
     @property
@@ -88,7 +110,7 @@ def who_is_compared(roles: ColumnRoles, survey: Survey, reference: Any, audited:
     for column, is_present in survey.is_present.items():
         if not is_present:
             raise not_found(column, roles.given[column], list(survey.seen[column]))
-    kept = survey.read - sum(survey.left_out.values())
+    kept = survey.kept + survey.unknown
     if not kept:
         if survey.left_out["missing_score"] == survey.read:
             raise DistributionError(
@@ -97,7 +119,7 @@ def who_is_compared(roles: ColumnRoles, survey: Survey, reference: Any, audited:
         raise DataError(
             f"the data must have rows left to compare, got none of {survey.read}.", f"left out: {survey.left_out}."
         )
-    counts = {label: survey.sample.counts[label] for label in sorted(survey.sample.counts, key=natural_order)}
+    counts = {label: round(survey.people[label]) for label in sorted(survey.people, key=natural_order)}
     groups = compared_groups(roles.name, counts, kept, reference, audited)
     if len(groups.audited) > 1 and roles.membership is not None:
         raise DataError(
@@ -123,7 +145,7 @@ def compared_rows(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) ->
     frame = survey.sample.frame
     if set(survey.sample.counts) - set(labels):
         frame = frame.filter(pl.col(GROUP).is_in(labels))
-    is_weighted, is_complete = roles.weights is not None, survey.sample.is_complete
+    is_weighted, is_complete = roles.is_weighted, survey.sample.is_complete
     frame = frame.with_columns(pl.Series(WEIGHT, scaled_weights(frame[WEIGHT].to_numpy(), largest)))
     counts = _value_counts(roles, survey, frame, is_weighted)
 
@@ -156,11 +178,42 @@ def compared_rows(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) ->
         is_complete=is_complete,
         largest_weight=largest,
         copies=_copies(hashes, features),
-        clusters=None if roles.clusters is None else frame[HASH].to_numpy(),
+        clusters=_clusters(roles, frame),
         truth=frame[OUTCOME].to_numpy() if OUTCOME in frame.columns else None,
         keys=of_rows[order],
         is_numbered=ROW in frame.columns,
+        people=tuple(survey.people[label] for label in labels),
+        soft=_soft_rows(roles, frame, labels),
     )
+
+
+def _clusters(roles: ColumnRoles, frame: pl.DataFrame) -> Hashes | None:
+    """Return the cluster of each row: as named, or the row itself where it stands in several groups.
+
+    Such rows are numbered by what they hold: folds must not depend on their order.
+    """
+    if roles.clusters is not None:
+        return frame[HASH].to_numpy()
+    if CONTENT not in frame.columns:
+        return None
+    return frame.select(pl.struct(CONTENT, HASH).rank("dense")).to_series().cast(pl.UInt64).to_numpy()
+
+
+def _soft_rows(roles: ColumnRoles, frame: pl.DataFrame, labels: tuple[str, ...]) -> SoftRows | None:
+    """Return the chances of these groups, in their order, and the groups that are known."""
+    if not roles.soft:
+        return None
+    chances = frame.select(f"{CHANCE}{roles.soft.index(label)}" for label in labels).to_numpy()
+    if roles.group_labels is None:
+        return SoftRows(chances, None)
+    found = frame[LABEL].drop_nulls().unique().sort()
+    if found.len() and not found.is_in(roles.soft).any():
+        raise DataError(
+            f"`labels` must hold names of groups, got {listed(found.to_list())} in {shown(roles.group_labels)}.",
+            f"the groups are {listed(roles.soft)}: write both alike.",
+        )
+    known = frame[LABEL].replace_strict(list(labels), range(len(labels)), default=-1, return_dtype=pl.Int64)
+    return SoftRows(chances, known.to_numpy())
 
 
 def _copies(hashes: Hashes, features: Sequence[Feature]) -> int:

@@ -18,6 +18,7 @@ from tiltlens.models.membership import Membership
 from tiltlens.models.regressions import Expectations
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.moments import GroupMoments
+from tiltlens.passes.compared import SoftRows
 
 NO_MODEL = "none"  # of membership: no features, and no column of it
 
@@ -91,6 +92,10 @@ class Evidence:
     truth, outcomes, criterion
         The code of each row's true outcome, and the sums over all rows by outcome, None where none is given; and the
         error rate whose difference is audited.
+    people
+        How many each of the two groups has, of all rows.
+    soft
+        The chances of the two groups where they are known by probabilities.
     exempt
         The features that were named as lawful factors.
     notes
@@ -122,8 +127,10 @@ class Evidence:
     is_sampled: bool
     copies: int
     row_keys: RowKeys
+    people: tuple[float, float]
     truth: Integers | None = None
     outcomes: CellSums | None = None
     criterion: str | None = None
+    soft: SoftRows | None = None
     exempt: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tiltlens.engines.arrays import moments_by_group
+from tiltlens.engines.hashing import Hashes
 from tiltlens.estimators.cells import joint_codes
 from tiltlens.estimators.feature_gap import cell_sums_of
 from tiltlens.estimators.influence import Integers, Population, Rows, sums_by
@@ -113,14 +114,27 @@ def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSe
         criterion=settings.criterion,
         outcomes=None if sums.truth is None else sums.truth.of(code, 0),
         row_keys=_row_keys(rows, index),
+        people=(rows.people[code], rows.people[0]),
+        soft=None if rows.soft is None else rows.soft.of(index, code),
         exempt=settings.exempt,
     )
 
 
 def _row_keys(rows: ComparedRows, index: Integers) -> RowKeys:
-    if rows.clusters is not None:
+    numbers = rows.row_numbers[index] if rows.is_numbered else None
+    if rows.clusters is None:
+        return RowKeys(rows.keys[index], numbers)
+    if rows.soft is None:
         return RowKeys(rows.clusters[index], None)
-    return RowKeys(rows.keys[index], rows.row_numbers[index] if rows.is_numbered else None)
+    return RowKeys(_summed_keys(rows.keys, rows.clusters)[index], numbers)
+
+
+def _summed_keys(keys: Hashes, clusters: Hashes) -> Hashes:
+    """Return what each row with copies in several groups holds beside its scores: the sum over its copies."""
+    _, own = np.unique(clusters, return_inverse=True)
+    totals = np.zeros(int(own.max()) + 1, dtype=np.uint64)
+    np.add.at(totals, own, keys)
+    return np.asarray(totals[own])
 
 
 def _all_values(name: str, column: NDArray[Any], cells: dict[str, FeatureCells]) -> NDArray[Any]:
@@ -252,7 +266,7 @@ def _sets(
         return None
     if len(table) <= MOST_CELL_FEATURES and all(name in cells for name in table):
         key, levels = joint_codes(np.column_stack([cells[name].codes for name in table]))
-        if CELL_SET_ROWS * len(levels) <= min(sample.count0, sample.count1):
+        if CELL_SET_ROWS * len(levels) <= 1.0 / max(sample.square0, sample.square1):
             sums = cell_sums_of(sample, outcome, key, len(levels))
             at = _standing_for(sample, shown, np.arange(len(outcome)))
             return CellSets(sums, levels, key[shown], outcome[shown], at, settings.folds is not None)

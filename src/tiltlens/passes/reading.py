@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 
 import numpy as np
@@ -18,6 +18,7 @@ from tiltlens.models.groups import UNKNOWN, factorize_groups
 from tiltlens.models.outcomes import CRITERIA, Meant, outcome_codes, outcome_names
 from tiltlens.models.roles import ColumnRoles
 from tiltlens.models.scores import Channel, RowName, channel_of
+from tiltlens.models.soft_groups import group_chances
 from tiltlens.models.weights import check_sample_weight, equals_mask, numbers_of
 from tiltlens.paper.checks import Floats
 
@@ -45,6 +46,8 @@ class Reading:
         Of being audited, as given; not finite where the membership is not between 0 and 1; None where none is given.
     truth, outcomes
         The code of each row's true outcome, and the values it was found to have; None where none is given.
+    place, chances
+        Where groups are known by probabilities: which row each copy is of, from 0 on, and all chances of that row.
     """
 
     table: pl.DataFrame
@@ -59,6 +62,17 @@ class Reading:
     log_odds: Floats | None
     truth: Integers | None = None
     outcomes: Meant | None = None
+    place: NDArray[np.intp] | None = None
+    chances: Floats | None = None
+
+    @property
+    def people(self) -> Floats:
+        """How many people each group has: rows, or the sum of their chances."""
+        size = len(self.labels)
+        if self.chances is None:
+            return np.bincount(self.group, minlength=size).astype(np.float64)
+        own = self.chances[np.arange(self.group.size), self.group]
+        return np.asarray(np.bincount(self.group, own, size), dtype=np.float64)
 
     @property
     def score_columns(self) -> Floats:
@@ -75,7 +89,8 @@ def reading(roles: ColumnRoles, table: pl.DataFrame) -> Reading:
         channel = channel.reversed()
     weights = check_sample_weight(roles.weights, table, named)
     keep, left_out = _kept(roles, table, channel, weights, truth)
-    group, labels = _groups(roles, table)
+    chances = group_chances(roles.group, table, named) if roles.soft else None
+    group, labels = _groups(roles, table) if chances is None else (_known(chances), roles.soft)
     unknown = int((keep & (group == UNKNOWN)).sum())
     keep &= group != UNKNOWN
     scores, kept = channel.scores, table
@@ -83,8 +98,30 @@ def reading(roles: ColumnRoles, table: pl.DataFrame) -> Reading:
         kept, scores, weights, group = table.filter(keep), scores[keep], weights[keep], group[keep]
         truth = None if truth is None else truth[keep]
     log_odds = None if roles.membership is None else _logit(numbers_of("membership", kept[roles.membership]))
-    return Reading(
+    found = Reading(
         kept, table.height, left_out, unknown, channel, scores, group, labels, weights, log_odds, truth, outcomes
+    )
+    return found if chances is None else _copied(found, chances[keep])
+
+
+def _known(chances: Floats) -> NDArray[np.int64]:
+    """Return 0 for rows whose chances are known and not all 0, −1 for others."""
+    return np.where(chances.sum(axis=1) > 0.0, 0, UNKNOWN)  # NaN is not above 0
+
+
+def _copied(rows: Reading, chances: Floats) -> Reading:
+    """Return a copy of each row for each group that it may belong to, with its chance as a weight."""
+    group, place = np.nonzero(chances.T)
+    return replace(
+        rows,
+        table=rows.table[pl.Series(place, dtype=pl.UInt32)],
+        scores=rows.scores[place],
+        group=group,
+        weights=rows.weights[place] * chances[place, group],
+        log_odds=None if rows.log_odds is None else rows.log_odds[place],
+        truth=None if rows.truth is None else rows.truth[place],
+        place=place,
+        chances=chances[place],
     )
 
 

@@ -140,7 +140,7 @@ def summed(plan: SumPlan, table: pl.DataFrame) -> GroupSums:
     return group_sums(
         SumRows(
             kept(group),
-            None if plan.roles.weights is None else kept(rows.weights) / plan.largest_weight,
+            kept(rows.weights) / plan.largest_weight if plan.roles.is_weighted else None,
             None if rows.log_odds is None else kept(rows.log_odds),
             scores,
             scores if scores.ndim == 1 else scores[:, plan.favourable],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -16,8 +16,21 @@ from tiltlens.engines.hashing import Hashes, mixed_hashes, nested_hashes, row_ha
 from tiltlens.engines.messages import shown
 from tiltlens.errors import DataError
 from tiltlens.limits import FEW_COPIES, LISTED_VALUES
+from tiltlens.models.groups import factorize_groups
 from tiltlens.models.outcomes import Meant
-from tiltlens.models.roles import CLUSTER, GROUP, HASH, LOG_ODDS, OUTCOME, SCORE, WEIGHT, ColumnRoles
+from tiltlens.models.roles import (
+    CHANCE,
+    CLUSTER,
+    CONTENT,
+    GROUP,
+    HASH,
+    LABEL,
+    LOG_ODDS,
+    OUTCOME,
+    SCORE,
+    WEIGHT,
+    ColumnRoles,
+)
 from tiltlens.models.scores import favourable_word
 from tiltlens.models.values import ValueCounts, value_counts
 from tiltlens.paper.checks import Floats
@@ -51,6 +64,8 @@ class Survey:
         Whether each `given` value occurs, and some values that do.
     outcomes
         The values of the true outcome, and which outcome each stands for; None where none is given.
+    people
+        How many each group has: rows, or the sum of their chances.
     fingerprint, rows_fingerprint
         Σ of hashes of all rows that count, modulo 2^64: the same rows in any order have the same. The second is of rows
         without their scores: two models' audits of the same rows have the same.
@@ -70,8 +85,14 @@ class Survey:
     is_present: dict[str, bool]
     seen: dict[str, tuple[Any, ...]]
     outcomes: Meant | None
+    people: dict[str, float]
     fingerprint: int
     rows_fingerprint: int
+
+    @property
+    def kept(self) -> int:
+        """How many rows count."""
+        return self.read - sum(self.left_out.values()) - self.unknown
 
     def outcome(self, favourable: Any) -> str:
         """Return what the outcome that a person wants is called; `favourable` is what the user calls it."""
@@ -87,10 +108,7 @@ class Survey:
             {name: one + other.values[name] for name, one in self.values.items()},
             self.sample + other.sample,
             _joined_ranges(self.weight_range, other.weight_range),
-            {
-                group: self.outside.get(group, 0) + other.outside.get(group, 0)
-                for group in {**self.outside, **other.outside}
-            },
+            _added(self.outside, other.outside),
             self.is_decisions and other.is_decisions,
             self.favourable,
             self.labels,
@@ -98,6 +116,7 @@ class Survey:
             {column: one or other.is_present[column] for column, one in self.is_present.items()},
             {column: tuple(sorted({*one, *other.seen[column]}))[:LISTED_VALUES] for column, one in self.seen.items()},
             None if self.outcomes is None else _first_values(self.outcomes | (other.outcomes or {})),
+            _added(self.people, other.people),
             (self.fingerprint + other.fingerprint) % 2**64,
             (self.rows_fingerprint + other.rows_fingerprint) % 2**64,
         )
@@ -105,6 +124,10 @@ class Survey:
 
 def _first_values(found: Meant) -> Meant:
     return {value: found[value] for value in sorted(found)[:LISTED_VALUES]}
+
+
+def _added(counts: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    return {group: counts.get(group, 0) + others.get(group, 0) for group in {**counts, **others}}
 
 
 def _joined_ranges(
@@ -121,10 +144,10 @@ def surveyed(roles: ColumnRoles, size: int, threshold: HashThreshold, table: pl.
     """Return what one batch adds to the survey; `threshold` is that of the samples of all batches."""
     rows = reading(roles, table)
     factorized = {name: factorize(rows.table[name]) for name in roles.features}
-    weights = None if roles.weights is None else rows.weights
+    weights = rows.weights if roles.is_weighted else None
     labels = pl.Series(GROUP, rows.labels, dtype=pl.String)
     of_rows, hashes = _hashes(roles, rows, factorized, labels)
-    drawn_by = _sampling_keys(rows, hashes) if roles.clusters is None else _cluster_hashes(roles.clusters, rows)
+    keys = _sampling_keys(roles, rows, hashes)
     return Survey(
         read=rows.read,
         left_out=rows.left_out,
@@ -133,7 +156,7 @@ def surveyed(roles: ColumnRoles, size: int, threshold: HashThreshold, table: pl.
             name: value_counts(rows.table[name], factorized[name], rows.group, labels, weights)
             for name in roles.features
         },
-        sample=_sampled(roles, rows, drawn_by, labels, size, threshold),
+        sample=_sampled(roles, rows, keys, labels, size, threshold),
         weight_range=_weight_ranges(rows),
         outside=_outside(rows),
         is_decisions=rows.channel.kind == "decisions",
@@ -143,6 +166,7 @@ def surveyed(roles: ColumnRoles, size: int, threshold: HashThreshold, table: pl.
         is_present={column: rows.left_out[f"not_given_{column}"] < table.height for column in roles.given},
         seen={column: tuple(table[column].drop_nulls().unique().sort().head(LISTED_VALUES)) for column in roles.given},
         outcomes=rows.outcomes,
+        people={label: float(count) for label, count in zip(rows.labels, rows.people, strict=True) if count},
         fingerprint=_fingerprint(rows, hashes),
         rows_fingerprint=_fingerprint(rows, of_rows),
     )
@@ -178,7 +202,35 @@ def _cluster_hashes(name: str, rows: Reading) -> Hashes:
     return row_hashes({CLUSTER: rows.table[name]})
 
 
-def _sampling_keys(rows: Reading, hashes: Hashes) -> Hashes:
+class _Keys(NamedTuple):
+    """What rows are drawn by; and, of copies in several groups, what their row holds."""
+
+    drawn_by: Hashes
+    content: Hashes | None = None
+
+
+def _sampling_keys(roles: ColumnRoles, rows: Reading, hashes: Hashes) -> _Keys:
+    if roles.clusters is not None:
+        return _Keys(_cluster_hashes(roles.clusters, rows))
+    if rows.place is None:
+        return _Keys(_row_keys(rows, hashes))
+    content = np.zeros(int(rows.place.max(initial=-1)) + 1, dtype=np.uint64)
+    np.add.at(content, rows.place, hashes)
+    first = np.zeros(content.size, dtype=np.intp)
+    first[rows.place[::-1]] = np.arange(rows.place.size)[::-1]
+    numbers = _row_numbers(rows, content)
+    own = numbers[first] if ROW in rows.table.columns else numbers
+    return _Keys(mixed_hashes(content, own)[rows.place], content[rows.place])
+
+
+def _row_numbers(rows: Reading, hashes: Hashes) -> NDArray[Any]:
+    """Return the rows' numbers; Spark's have no order: any will do that differ from batch to batch."""
+    if ROW in rows.table.columns:
+        return rows.table[ROW].to_numpy()
+    return np.arange(len(hashes)) + int(hashes[:1].sum() % 2**32)
+
+
+def _row_keys(rows: Reading, hashes: Hashes) -> Hashes:
     """Return what rows are drawn by: their hash, and of copies of a row one of its own for each, by its number.
 
     Copies would otherwise be drawn together or not at all, and a table of few distinct rows would lose most of them.
@@ -189,23 +241,19 @@ def _sampling_keys(rows: Reading, hashes: Hashes) -> Hashes:
         return hashes
     if is_copy.mean() > FEW_COPIES:
         is_copy[:] = True
-    if ROW in rows.table.columns:
-        numbers = rows.table[ROW].to_numpy()
-    else:  # Spark's rows have no order: any numbers will do that differ from batch to batch
-        numbers = np.arange(len(hashes)) + int(hashes[:1].sum() % 2**32)
-    keys = hashes.copy()
+    numbers, keys = _row_numbers(rows, hashes), hashes.copy()
     keys[is_copy] = mixed_hashes(hashes[is_copy], numbers[is_copy])
     return keys
 
 
 def _sampled(
-    roles: ColumnRoles, rows: Reading, hashes: Hashes, labels: pl.Series, size: int, threshold: HashThreshold
+    roles: ColumnRoles, rows: Reading, keys: _Keys, labels: pl.Series, size: int, threshold: HashThreshold
 ) -> RowSample:
     counts = np.bincount(rows.group, minlength=len(labels))
     limits = threshold.limits(rows.labels)
     drawn = None
     if (limits < np.iinfo(np.uint64).max).any():
-        drawn = np.flatnonzero(hashes <= limits[rows.group])
+        drawn = np.flatnonzero(keys.drawn_by <= limits[rows.group])
 
     def part(values: NDArray[Any]) -> NDArray[Any]:
         return values if drawn is None else values[drawn]
@@ -214,10 +262,16 @@ def _sampled(
         labels.gather(part(rows.group)).alias(GROUP),
         pl.Series(WEIGHT, part(rows.weights)),
         *(pl.Series(f"{SCORE}{y}", part(column)) for y, column in enumerate(rows.score_columns)),
-        pl.Series(HASH, part(hashes)),
+        pl.Series(HASH, part(keys.drawn_by)),
     ]
     columns += [] if rows.log_odds is None else [pl.Series(LOG_ODDS, part(rows.log_odds))]
     columns += [] if rows.truth is None else [pl.Series(OUTCOME, part(rows.truth))]
+    columns += [] if keys.content is None else [pl.Series(CONTENT, part(keys.content))]
+    if rows.chances is not None:
+        columns += [pl.Series(f"{CHANCE}{k}", part(column)) for k, column in enumerate(rows.chances.T)]
+    if roles.group_labels is not None:
+        codes, texts = factorize_groups(roles.group_labels, [rows.table[roles.group_labels]])
+        columns.append(pl.Series(LABEL, [*texts, None], dtype=pl.String).gather(part(codes % (len(texts) + 1))))
     kept = [*roles.features, *([ROW] if ROW in rows.table.columns else [])]
     columns += [rows.table[name] if drawn is None else rows.table[name].gather(drawn) for name in kept]
     present = {label: int(count) for label, count in zip(rows.labels, counts, strict=True) if count}

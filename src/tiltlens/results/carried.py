@@ -75,7 +75,13 @@ class _Alone:
         return _Named(names, SetCoefficients(np.array([one.value for one in found]), influence, between))
 
 
-def carried(evidence: Evidence, settings: Settings, left: Unexplained, pairs: Mapping[str, Partners]) -> Carried:
+def carried(
+    evidence: Evidence,
+    settings: Settings,
+    left: Unexplained,
+    pairs: Mapping[str, Partners],
+    doubt: str | None = None,
+) -> Carried:
     """Return gap(j), its factors, joint(j), Shapley values and the verdict of every feature."""
     at, outcome = _shown(evidence)
     alone = _alone(evidence, at, outcome, settings)
@@ -89,6 +95,8 @@ def carried(evidence: Evidence, settings: Settings, left: Unexplained, pairs: Ma
     for feature in evidence.features:
         name = feature.name
         found = _verdict(evidence, settings, feature, alone_bands.get(name), joint_bands.get(name), pairs)
+        if doubt is not None and found.verdict not in (EXEMPT, THE_GROUP):
+            found = Verdict(NOT_JUDGED, doubt)
         columns[name] = _banded("gap", alone_bands.get(name), settings) | _banded(
             "joint", joint_bands.get(name), settings
         )
@@ -289,7 +297,7 @@ def _verdict(
         return verdict(Band(0.0, 0.0, 0.0, 0.0), None, settings.materiality, 0)
     if alone is None:
         return Verdict(THE_GROUP, "its values tell the two groups apart completely")
-    rows = evidence.everyone.count0 + evidence.everyone.count1
+    rows = round(sum(evidence.people))
     found = verdict(alone, joint, settings.materiality, rows, pairs.get(feature.name, Partners()).partner)
     if found.verdict not in EVIDENCE and evidence.sets is not None and feature.name in evidence.sets.pooled:
         return Verdict(NOT_JUDGED, "it has too many values to be looked at with the others: group them")

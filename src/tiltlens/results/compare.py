@@ -26,6 +26,7 @@ from tiltlens.results.profiles import Profiles
 from tiltlens.results.proxies import proxy_table
 from tiltlens.results.row_errors import ComparisonErrors, RowErrors, errors_of, known_rows, output_errors, signed
 from tiltlens.results.settings import Settings
+from tiltlens.results.soft_groups import soft_group
 from tiltlens.results.two_by_two import two_by_two
 from tiltlens.results.unexplained import Unexplained, unexplained
 
@@ -40,7 +41,8 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
     checked = _balance(evidence)
     left, of_unexplained = unexplained(evidence, settings)
     parts = exempt_parts(evidence)
-    table = proxy_table(evidence, settings, correction, left)
+    soft = soft_group(evidence, settings)
+    table = proxy_table(evidence, settings, correction, left, None if soft is None else soft.doubt)
     found = _outputs(evidence, settings)
     (divergence, of_divergence), (descent, of_descent) = _of_inputs(evidence, settings, checked, correction)
     ratio, of_ratio = found["impact_ratio"]
@@ -63,7 +65,7 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
     return Comparison(
         audited=evidence.audited,
         reference=evidence.reference,
-        rows={"audited": evidence.everyone.count0, "reference": evidence.everyone.count1},
+        rows=dict(zip(("audited", "reference"), map(round, evidence.people), strict=True)),
         output=_output(evidence),
         favourable_rates=_rates(evidence, settings),
         gap=gap,
@@ -83,6 +85,7 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
         decisions_needed=decisions,
         equal_outputs=_test(evidence, settings),
         two_by_two=counted,
+        soft_group=soft,
         correction=correction,
         epsilon_max=epsilon_max,
         proxies=table.frame,
@@ -154,8 +157,9 @@ def _adverse(ratio: Estimate | None) -> Estimate | None:
 
 def _shortfall(evidence: Evidence, settings: Settings) -> Estimate:
     rows, favourable = evidence.everyone, evidence.favourable
-    unseen = (rows.count0 * error for error in outputs.unseen_se(rows, favourable))
-    return _estimate(settings, outputs.shortfall(rows, favourable).normal().with_extra_se(*unseen))
+    size = evidence.people[0]
+    unseen = (size * error for error in outputs.unseen_se(rows, favourable))
+    return _estimate(settings, outputs.shortfall(rows, favourable, size).normal().with_extra_se(*unseen))
 
 
 def _output(evidence: Evidence) -> Output:

@@ -24,6 +24,7 @@ from tiltlens.paper.world import Projection
 from tiltlens.results.error_rates import ErrorRate, ErrorRates
 from tiltlens.results.profiles import Profiles
 from tiltlens.results.row_errors import ComparisonErrors
+from tiltlens.results.soft_groups import SoftGroup
 from tiltlens.results.two_by_two import TwoByTwo
 
 
@@ -79,6 +80,8 @@ class Comparison:
     two_by_two
         Of decisions, the 2×2 table: z, Fisher's exact test, odds ratio, decisions that would flip the finding; None of
         scores, with weights or clusters, and for plug-in values.
+    soft_group
+        Where groups are known by probabilities: what the gap may be; `gap` is then the weighted one.
     proxies
         One row a feature, strongest points of the gap first; gap and joint have the band of all features at once.
     band_factor
@@ -116,6 +119,7 @@ class Comparison:
     decisions_needed: Estimate | None
     equal_outputs: EqualOutputsTest | None
     two_by_two: TwoByTwo | None
+    soft_group: SoftGroup | None
     correction: CorrectionFunction | None
     epsilon_max: float | None
     proxies: pl.DataFrame
@@ -237,6 +241,7 @@ class Comparison:
         summary["proxies"] = self.proxies.to_dicts()
         summary["balance"] = None if self.balance is None else balance_dict(self.balance)
         summary["error_rates"] = None if self.error_rates is None else self.error_rates.to_dict()
+        summary["soft_group"] = None if self.soft_group is None else self.soft_group.to_dict()
         summary["exempt"] = list(self.exempt)
         summary["notes"] = list(self.notes)
         return summary

@@ -41,13 +41,20 @@ class ProxyTable:
 
 
 def proxy_table(
-    evidence: Evidence, settings: Settings, correction: CorrectionFunction | None, left: Unexplained
+    evidence: Evidence,
+    settings: Settings,
+    correction: CorrectionFunction | None,
+    left: Unexplained,
+    doubt: str | None = None,
 ) -> ProxyTable:
-    """Return one row a feature, the strongest points of the gap first; none where none was listed."""
+    """Return one row a feature, the strongest points of the gap first; none where none was listed.
+
+    `doubt` is why no feature may be judged, where there is a reason.
+    """
     if correction is None or not evidence.features:
         return ProxyTable(pl.DataFrame(schema=SCHEMA), None, None, None, {}, (NO_FEATURES,))
     pairs, of_pairs = _partners(evidence, settings, correction)
-    found: Carried = carried(evidence, settings, left, pairs)
+    found: Carried = carried(evidence, settings, left, pairs, doubt)
     forms, shares, of_shares = correction_shares(evidence, settings, correction)
     records: Records = []
     for feature in evidence.features:

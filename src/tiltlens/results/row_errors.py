@@ -68,7 +68,8 @@ def known_rows(evidence: Evidence, places: Integers) -> KnownRows:
     keys, taken = evidence.row_keys, evidence.rows.taken(places)
     hashes = keys.hashes[places]
     if taken.clusters is not None:
-        return KnownRows(np.unique(hashes), None, None)  # as `Rows` numbers them
+        _, first = np.unique(taken.clusters, return_index=True)
+        return KnownRows(hashes[first], None, None)
     return KnownRows(hashes, None if keys.numbers is None else keys.numbers[places], taken.audited)
 
 

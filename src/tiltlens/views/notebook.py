@@ -19,6 +19,7 @@ from tiltlens.views.rule_lines import (
     title,
     unknown_people,
 )
+from tiltlens.views.soft_groups import soft_words
 
 SHOWN: dict[str, tuple[str, Shown]] = {
     "gap": ("difference, in points", points),
@@ -53,7 +54,7 @@ def comparison_html(c: dict[str, Any], is_drawn: bool = True) -> str:
         (label(row["feature"]), _banded(row, "gap"), _banded(row, "joint"), row["verdict"], label(row["reason"], 200))
         for row in c["proxies"]
     ]
-    more = len(features) - FEATURES
+    more, told = len(features) - FEATURES, [*soft_words(c), *c["notes"]]
     rest = f"<p>and {more} more features in <code>.proxies</code></p>" if more > 0 else ""
     return (
         f"<div><p><b>{who}</b> against <b>{other}</b></p>"
@@ -61,11 +62,7 @@ def comparison_html(c: dict[str, Any], is_drawn: bool = True) -> str:
         + (_picture(c) if is_drawn and features else "")
         + (_table(FEATURE_HEAD, features[:FEATURES]) if features else "")
         + rest
-        + (
-            f"<ul>{''.join(f'<li>{escape(minus(label(note, 1000)))}</li>' for note in c['notes'])}</ul>"
-            if c["notes"]
-            else ""
-        )
+        + (f"<ul>{''.join(f'<li>{escape(minus(label(note, 1000)))}</li>' for note in told)}</ul>" if told else "")
         + "</div>"
     )
 

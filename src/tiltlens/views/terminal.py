@@ -27,6 +27,7 @@ from tiltlens.views.rule_lines import (
     title,
     unknown_people,
 )
+from tiltlens.views.soft_groups import soft_words
 from tiltlens.views.text import (
     DOES_NOT_SHOW,
     bullets,
@@ -156,6 +157,8 @@ def _comparison(summary: dict[str, Any], audited: str, c: dict[str, Any]) -> Ren
     )
     settings = summary["settings"]
     parts: list[RenderableType] = [Text(title, "bold cyan"), _estimates(summary, c), _test(c)]
+    if words := soft_words(c):
+        parts += [heading("What probabilities of groups can tell"), bullets(typed(one) for one in words)]
     if not is_of_decisions(summary):
         parts.append(Text("These are scores: an adverse impact ratio is of decisions, and needs a threshold.", "dim"))
     elif c["adverse_impact_ratio"] is not None:
@@ -173,8 +176,9 @@ def _estimates(summary: dict[str, Any], c: dict[str, Any]) -> Table:
     table = empty_table("quantity", ["value", interval_name(summary["settings"]["confidence"])], ["meaning"])
     for who in ("audited", "reference"):
         table.add_row(f"favourable rate, {who}", *estimate_cells(c["favourable_rates"][who], percent), "")
+    weighted = "" if c["soft_group"] is None else ", weighted by chances"
     rows: list[tuple[str, str, Callable[[float | None], str], str]] = [
-        ("gap, in points", "gap", points, "difference of the mean scores"),
+        ("gap, in points", "gap", points, f"difference of the mean scores{weighted}"),
         ("through exempt factors", "through_exempt", points, f"points of it, through {', '.join(c['exempt'])}"),
         ("at equal exempt factors", "at_equal_exempt", points, "points of it, between people equal in them"),
         (ratio_name(summary), "impact_ratio", number, "favourable rates, audited ÷ reference"),

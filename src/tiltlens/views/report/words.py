@@ -20,6 +20,7 @@ from tiltlens.views.formats import (
     whole,
 )
 from tiltlens.views.ratios import against_four_fifths, four_fifths_words, is_of_decisions
+from tiltlens.views.soft_groups import soft_headline, soft_words
 from tiltlens.views.verdicts import EVIDENCE, EXEMPT, NOTHING, OPEN, PROXY, THE_GROUP, VERDICTS, Verdict, verdict_of
 
 MOST_NAMED = 6
@@ -89,7 +90,7 @@ FOR_STATISTICIANS = {
 
 def headline(summary: dict[str, Any], c: dict[str, Any]) -> list[str]:
     """Return the answer in a sentence or two: both groups' numbers, and the features that carry most."""
-    return [_numbers(summary, c), *_carriers(c)]
+    return [_numbers(summary, c), *soft_headline(c), *_carriers(c)]
 
 
 def _numbers(summary: dict[str, Any], c: dict[str, Any]) -> str:
@@ -101,6 +102,7 @@ def _numbers(summary: dict[str, Any], c: dict[str, Any]) -> str:
         start = f"{what} is given to {percent(audited)} of {who} and to {percent(reference)} of {other}"
     else:
         start = f"The mean score of {who} is {percent(audited)}, that of {other} {percent(reference)}"
+    start = start if c["soft_group"] is None else f"By probabilities of groups: {start[0].lower()}{start[1:]}"
     if gap["low"] is not None and gap["low"] <= 0 <= gap["high"]:
         return f"{start}: these data cannot tell whether the two differ."
     more, less = ("more often", "less often") if is_of_decisions(summary) else ("higher", "lower")
@@ -288,6 +290,7 @@ def found_words(summary: dict[str, Any], c: dict[str, Any]) -> list[str]:
     settings = summary["settings"]
     return [
         _gap(c, settings),
+        *soft_words(c),
         *_exempt(c, settings),
         *_rates(summary, c),
         *_features(c, settings),

@@ -1,0 +1,186 @@
+"""Groups that are known by probabilities: `group={name: column}`."""
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.special import expit
+from tests.command import invoked
+from tests.people import assert_same_numbers
+
+import tiltlens as tl
+from tiltlens.errors import DataError
+
+SOFT = {"a": "p a", "b": "p b"}
+OPTIONS = {"group": SOFT, "reference": "b", "scores": "score"}
+
+
+def names(rows=1500, confidence=1.0, labelled=0.5, seed=0):
+    """Return people whose group a name tells with a chance; log-odds are `confidence` times too large."""
+    rng = np.random.default_rng(seed)
+    name = rng.standard_normal(rows)
+    audited = rng.random(rows) < expit(2 * name - 0.5)
+    x = rng.standard_normal(rows) + 0.8 * audited + 0.3 * name
+    chance = expit(confidence * (2 * name - 0.5))
+    truth = pl.Series(np.where(audited, "a", "b"))
+    return pl.DataFrame(
+        {
+            "p a": chance,
+            "p b": 1 - chance,
+            "x": x,
+            "owner": np.where(rng.random(rows) < 0.5, "yes", "no"),
+            "score": expit(0.8 * x),
+            "race": truth.set(pl.Series(rng.random(rows) >= labelled), None),
+            "truth": truth,
+        }
+    )
+
+
+def audited(table, **options):
+    return tl.audit(table, **OPTIONS | {"exclude": ["truth"]} | options)
+
+
+def test_probabilities_of_0_and_1_are_groups_that_are_known():
+    table = names().with_columns(
+        pl.when(pl.col("truth") == "a").then(1.0).otherwise(0.0).alias("p a"),
+        pl.when(pl.col("truth") == "b").then(1.0).otherwise(0.0).alias("p b"),
+    )
+    soft = audited(table.drop("race"))["a"].to_dict() | {"soft_group": None}
+    hard = tl.audit(table.drop("race", "p a", "p b"), group="truth", reference="b", scores="score")["a"].to_dict()
+    assert_same_numbers(soft, hard)
+
+
+def test_the_gap_is_the_weighted_one_and_people_are_sums_of_chances():
+    table = names()
+    b, w = table["p a"].to_numpy(), table["score"].to_numpy()
+    found = audited(table, labels="race")
+    c = found["a"]
+    assert c.gap.value == pytest.approx(b @ w / b.sum() - (1 - b) @ w / (1 - b).sum(), abs=1e-12)
+    own = b / b.mean() * (w - c.output.audited) - (1 - b) / (1 - b).mean() * (w - c.output.reference)
+    assert (c.gap.high - c.gap.low) / 2 / 1.959964 == pytest.approx(
+        own.std() / np.sqrt(len(b)), rel=2e-3
+    )  # Student's t
+    assert c.rows == {"audited": round(b.sum()), "reference": round((1 - b).sum())}
+    assert c.soft_group.linear.value == pytest.approx(np.cov(b, w)[0, 1] / b.var(ddof=1), abs=1e-12)
+    assert found.rows["read"] == found.rows["used"] == len(b)
+
+
+def test_calibrated_probabilities_bracket_the_gap():
+    table = names()
+    c = audited(table, labels="race")["a"]
+    truth = table.filter(truth="a")["score"].mean() - table.filter(truth="b")["score"].mean()
+    assert c.soft_group.status == "checked"
+    assert c.soft_group.bracket.low < truth < c.soft_group.bracket.high
+    assert not c.gap.low < truth < c.gap.high  # the weighted gap alone would mislead
+    assert c.soft_group.limits.low < truth < c.soft_group.limits.high
+    assert dict(c.proxies.select("feature", "verdict").iter_rows())["x"] == "proxy evidence"
+
+
+def test_over_confident_probabilities_are_not_judged():
+    c = audited(names(confidence=2.0), labels="race")["a"]
+    assert (c.soft_group.status, c.soft_group.bracket) == ("not judged", None)
+    assert "over-confident: group on probability has slope" in c.soft_group.reason
+    assert set(c.proxies["verdict"]) == {"not judged"}
+
+
+def test_few_labelled_rows_show_nothing():
+    c = audited(names(labelled=0.05), labels="race")["a"]
+    assert c.soft_group.status == "not judged"
+    assert "do not show that they are calibrated" in c.soft_group.reason
+    few = audited(names(labelled=0.005), labels="race", features=[])["a"].soft_group
+    assert (few.reason, few.to_dict()["labelled"]) == ("fewer than 10 labelled people of a group", None)
+
+
+def test_without_labels_the_bracket_says_that_it_was_not_checked():
+    found = audited(names().drop("race"), features=[])["a"].soft_group
+    assert (found.status, found.calibration, found.labelled) == ("not checked", None, None)
+    assert found.bracket.low < found.weighted.value < found.bracket.high
+
+
+def test_of_three_groups_each_pair_is_compared_by_its_own_chances():
+    table = names().with_columns(pl.col("p a") * 0.7, pl.col("p b") * 0.7, pl.lit(0.3).alias("p c"))
+    found = audited(table.drop("race"), group=SOFT | {"c": "p c"}, features=[])
+    alone = audited(names().drop("race"), features=[])
+    assert list(found.comparisons) == ["a", "c"]
+    assert_same_numbers(found["a"].soft_group.to_dict(), alone["a"].soft_group.to_dict())
+    assert found["c"].rows["audited"] == 450
+
+
+def test_the_order_of_rows_and_copies_of_them_are_no_matter():
+    table = pl.concat([names(400), names(400)[:30]])
+    one, other = (audited(one, labels="race")["a"].to_dict() for one in (table, table.sample(fraction=1, shuffle=True)))
+    assert_same_numbers(one, other)
+
+
+def test_clusters_of_rows_stay_together_with_their_chances():
+    table = names(400).with_row_index("customer")
+    twice, once = (
+        audited(one, clusters="customer", features=["owner"])["a"] for one in (pl.concat([table, table]), table)
+    )
+    assert twice.gap.value == pytest.approx(once.gap.value)
+    assert twice.gap.low == pytest.approx(once.gap.low, rel=1e-9)
+    assert twice.soft_group.linear.low == pytest.approx(once.soft_group.linear.low, rel=5e-3)  # Student's t
+
+
+def test_a_sample_stands_for_all_rows():
+    table = names(4000)
+    few, every = (audited(table, labels="race", sample_rows=size)["a"] for size in (3000, 10_000))
+    assert few.gap.value == pytest.approx(every.gap.value, abs=1e-9)
+    assert few.gap.high - few.gap.low == pytest.approx(every.gap.high - every.gap.low, rel=0.2)
+    assert few.rows == every.rows
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"group": {"a": "p a"}}, "two groups or more"),
+        ({"group": {"a": "p a", "b": "p a"}}, "got 'p a' twice"),
+        ({"group": {"a": "p a", "b": "nobody"}}, "nobody"),
+        ({"group": {"a": "p a", "b": "owner"}}, "must be numbers"),
+        ({"group": {"a": "p a", "b": "x"}}, "between 0 and 1"),
+        ({"group": {"a": "p a", "b": "p b", "c": "score"}}, "sum to 1 at most"),
+        ({"group": "truth", "exclude": []}, "must stand beside a `group` of probabilities"),
+        ({"labels": "owner"}, "`labels` must hold names of groups, got 'no', 'yes'"),
+    ],
+)
+def test_probabilities_that_cannot_be(options, message):
+    with pytest.raises(DataError, match=message):
+        audited(names(60), **{"labels": "race"} | options)
+
+
+def test_rows_of_unknown_chances_are_counted():
+    table = names(300).with_columns(pl.when(pl.int_range(300) < 7).then(None).otherwise("p a").alias("p a"))
+    found = audited(table, features=[])
+    assert (found.rows["missing_group"], found.rows["used"]) == (7, 293)
+
+
+def test_the_command_line_takes_a_column_for_each_group(tmp_path):
+    path = tmp_path / "people.csv"
+    names(600).drop("truth").write_csv(path)
+    soft = ("--soft-group", "a=p a", "--soft-group", "b=p b")
+    found = invoked("audit", path, *soft, "--labels", "race", "--scores", "score", "--reference", "b", cwd=tmp_path)
+    assert "What probabilities of groups can tell" in found.stdout
+    assert "weighted by chances" in " ".join(found.stdout.split())
+    both = invoked("audit", path, *soft, "--group", "race", "--scores", "score", cwd=tmp_path)
+    assert both.returncode == 2
+    assert "exactly one of `--group` and `--soft-group`" in both.stderr
+
+
+def test_the_page_never_shows_one_number_alone(tmp_path):
+    found = audited(names(), labels="race", features=["owner"])
+    found.report(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "Groups are known by probabilities" in page
+    assert "The true difference lies from" in page
+
+
+def test_two_models_are_compared_on_the_same_rows_of_several_groups():
+    table = names(600).drop("race", "truth").with_columns(new=(pl.col("score") ** 1.1))
+    old = audited(table, features=["x"], exclude=[])
+    new = audited(table.sample(fraction=1, shuffle=True, seed=1), scores="new", features=["x"], exclude=[])
+    change = tl.compare(old, new)["a"]
+    b, w = table["p a"].to_numpy(), (table["new"] - table["score"]).to_numpy()
+    means = b @ w / b.sum(), (1 - b) @ w / (1 - b).sum()
+    own = b / b.mean() * (w - means[0]) - (1 - b) / (1 - b).mean() * (w - means[1])
+    assert change.gap_change.value == pytest.approx(means[0] - means[1])
+    half = 1.959964 * own.std() / np.sqrt(len(b))
+    assert (change.gap_change.high - change.gap_change.low) / 2 == pytest.approx(half, rel=5e-3)
