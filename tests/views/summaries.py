@@ -208,6 +208,31 @@ def _outputs_only():
     return audited(people(), features=[]).to_dict()
 
 
+@cache
+def _with_outcome():
+    repaid = (people()["score"] > np.random.default_rng(0).random(people().height)).cast(int)
+    return audited(people().with_columns(repaid=repaid), features=["city", "owner"], outcome="repaid").to_dict()
+
+
+def with_outcome_audit():
+    """Return an audit with error rates."""
+    return deepcopy(_with_outcome())
+
+
+def with_outcome():
+    return with_outcome_audit()["comparisons"]["A"]
+
+
+def without_error_rates():
+    """Return a comparison whose outcomes are too few to tell anything."""
+    c = with_outcome()
+    c["error_rates"] |= dict.fromkeys(("fpr", "fnr", "calibration", "auc"))
+    c["error_rates"]["reasons"] = dict.fromkeys(("fpr", "fnr", "calibration", "auc"), "fewer than 10 people")
+    hidden = dict.fromkeys(("n", "mean_score", "observed", "observed_low", "observed_high"))
+    c["error_rates"]["by_decile"] = [one | hidden for one in c["error_rates"]["by_decile"]]
+    return c
+
+
 def outputs_only_audit():
     """Return an audit without features."""
     return deepcopy(_outputs_only())
@@ -231,5 +256,7 @@ SUMMARIES = {
         three_classes,
         empty,
         outputs_only,
+        with_outcome,
+        without_error_rates,
     )
 }

@@ -9,6 +9,8 @@ from tiltlens.models.features import Feature
 from tiltlens.paper.checks import Floats
 from tiltlens.passes.evidence import Evidence
 
+CRITERIA = {"fpr": "false positive rate", "fnr": "false negative rate"}
+
 
 def direction(evidence: Evidence, feature: Feature) -> str:
     """Return in words how the score and the group follow the feature.
@@ -20,13 +22,13 @@ def direction(evidence: Evidence, feature: Feature) -> str:
     first = _filled(rows.sums0(codes, w), feature) + _filled(rows.sums1(codes, w), feature)
     used = p0 + p1 > 0
     means = np.divide(first, p0 + p1, out=np.zeros_like(first), where=used)
-    audited = evidence.audited
+    audited, score = evidence.audited, CRITERIA.get(evidence.criterion or "", "score")
     if feature.kind == "identifier":
         return "has no direction: every row has another value"
     if used.sum() < 2:
         return "does not vary"
     if np.ptp(means[used]) < NOISE:
-        return "the score does not follow it"
+        return f"the {score} does not follow it"
     if np.abs(p0 - p1).max() < NOISE:
         return "equally common in both groups"
     if feature.kind in ("numeric", "date"):
@@ -34,7 +36,7 @@ def direction(evidence: Evidence, feature: Feature) -> str:
         higher = _trend(p0 + p1, level, means) > 0
         commoner = float(p0 @ level) > float(p1 @ level)
         return (
-            f"more {feature.name} → {'higher' if higher else 'lower'} score, and "
+            f"more {feature.name} → {'higher' if higher else 'lower'} {score}, and "
             f"{'more' if commoner else 'less'} common among {audited}"
         )
     people = rows.counts(codes, len(feature.labels))
@@ -45,7 +47,7 @@ def direction(evidence: Evidence, feature: Feature) -> str:
     top = int(np.argmax(np.where(told, np.abs(pull), -1.0)))
     is_higher = means[top] > 0.5 * float((p0 + p1) @ means)
     return (
-        f"{feature.name} = {feature.labels[top]} → {'higher' if is_higher else 'lower'} score, and "
+        f"{feature.name} = {feature.labels[top]} → {'higher' if is_higher else 'lower'} {score}, and "
         f"{'more' if p0[top] > p1[top] else 'less'} common among {audited}"
     )
 

@@ -14,6 +14,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from tiltlens.views.error_rates import DOES_NOT_SHOW as RATES_DO_NOT_SHOW
+from tiltlens.views.error_rates import NAMES, SIGNS, criterion_of, mean_word, output_word, people_words, rate_lines
 from tiltlens.views.formats import interval_name, p_value, typed
 from tiltlens.views.names import named
 from tiltlens.views.ratios import four_fifths_words, is_of_decisions, ratio_name, two_by_two_words
@@ -142,7 +144,9 @@ def _rows(summary: dict[str, Any]) -> RenderableType:
     kept = [f"{count:,} {reason}" for reason, count in gone.items() if count]
     kept += [f"rows with {reason} (not counted)" for reason, count in gone.items() if count is None]
     text = Text()
-    text.append(f"tiltlens audit of {summary['channel']} by {summary['group']}", "bold")
+    criterion = criterion_of(summary)
+    what = f"{summary['channel']}, their {NAMES[criterion]}s," if criterion else summary["channel"]
+    text.append(f"tiltlens audit of {what} by {summary['group']}", "bold")
     text.append(
         f"\n{rows['read']:,} rows read, {rows['used']:,} used{'; left out: ' + ', '.join(kept) if kept else ''}."
     )
@@ -165,8 +169,10 @@ def _comparison(summary: dict[str, Any], audited: str, c: dict[str, Any]) -> Ren
         parts.append(Text(typed(four_fifths_words(c["adverse_impact_ratio"], settings["confidence"]))))
     if c["two_by_two"] is not None:
         parts += [Text(typed(line)) for line in two_by_two_words(c["two_by_two"], settings["confidence"])]
+    if c["error_rates"] is not None:
+        parts += [heading("Error rates"), *_error_rates(summary, c)]
     if c["proxies"]:
-        parts += [heading("Proxy evidence, in points of the score"), proxy_evidence(c, settings)]
+        parts += [heading(f"Proxy evidence, in points of the {output_word(c)}"), proxy_evidence(c, settings)]
     if c["notes"]:
         parts += [heading("To know"), bullets(typed(note) for note in c["notes"])]
     return Group(*parts)
@@ -178,7 +184,7 @@ def _estimates(summary: dict[str, Any], c: dict[str, Any]) -> Table:
         table.add_row(f"favourable rate, {who}", *estimate_cells(c["favourable_rates"][who], percent), "")
     weighted = "" if c["soft_group"] is None else ", weighted by chances"
     rows: list[tuple[str, str, Callable[[float | None], str], str]] = [
-        ("gap, in points", "gap", points, f"difference of the mean scores{weighted}"),
+        ("gap, in points", "gap", points, f"difference of the {mean_word(c)}s{weighted}"),
         ("through exempt factors", "through_exempt", points, f"points of it, through {', '.join(c['exempt'])}"),
         ("at equal exempt factors", "at_equal_exempt", points, "points of it, between people equal in them"),
         (ratio_name(summary), "impact_ratio", number, "favourable rates, audited ÷ reference"),
@@ -195,6 +201,24 @@ def _estimates(summary: dict[str, Any], c: dict[str, Any]) -> Table:
         if c[key] is not None:
             table.add_row(name, *estimate_cells(c[key], shown), Text(meaning))
     return table
+
+
+def _error_rates(summary: dict[str, Any], c: dict[str, Any]) -> Iterator[RenderableType]:
+    """Yield the error rates of both groups, their difference, and how to read them."""
+    columns = ["audited", "reference", "difference", interval_name(summary["settings"]["confidence"])]
+    table, told = empty_table("quantity", columns, []), [f"People, {people_words(c)}."]
+    for line in rate_lines(c, is_of_decisions(summary)):
+        if line.found is None:
+            told.append(f"{line.name} is not measured: {line.reason}.")
+            continue
+        told.append(f"{line.name}: {line.meaning}.")
+        groups = (line.shown(line.found[group]["value"]) for group in ("audited", "reference"))
+        table.add_row(
+            *(typed(cell) for cell in (line.name, *groups, *estimate_cells(line.found["difference"], line.difference)))
+        )
+    yield table
+    yield Text(typed(" ".join([*told, SIGNS])), "dim")
+    yield Text(RATES_DO_NOT_SHOW, "dim")
 
 
 def _test(c: dict[str, Any]) -> Text:

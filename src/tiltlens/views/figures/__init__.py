@@ -4,6 +4,7 @@ from tiltlens.views.figures.change import change
 from tiltlens.views.figures.correction_paths import simplex, ways
 from tiltlens.views.figures.corrections import correction_by_value, correction_distribution
 from tiltlens.views.figures.distributions import outputs, overlap
+from tiltlens.views.figures.error_rates import score_calibration
 from tiltlens.views.figures.features import features
 from tiltlens.views.figures.figure import Figure
 from tiltlens.views.figures.profile import profile
@@ -30,6 +31,7 @@ __all__ = [
     "profile",
     "proxy_map",
     "rates",
+    "score_calibration",
     "shares",
     "shares_along_dial",
     "simplex",

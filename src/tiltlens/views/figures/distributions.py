@@ -20,7 +20,7 @@ NO_SHAPE = "every bin has fewer than ten people, or would tell of one that has: 
 def outputs(comparison: Record) -> Figure:
     """Return the distributions of the score in both groups, audited above and reference below, with their means."""
     audited, reference = means(comparison)
-    title = "How the scores are distributed"
+    title, word = "How the scores are distributed", "1 − score" if comparison["criterion"] == "fnr" else "score"
     records = _records(comparison["bins"]["score"])
     if not any(record["share"] for record in records):
         return nothing(title, NO_SHAPE)
@@ -29,10 +29,10 @@ def outputs(comparison: Record) -> Figure:
         for group, mean, side in (("audited", audited, 1), ("reference", reference, -1))
     ]
     description = (
-        f"{versus(comparison)}. Back-to-back histograms of the score: the audited group above, the reference group "
-        f"below. The mean scores are {percent(audited)} and {percent(reference)}."
+        f"{versus(comparison)}. Back-to-back histograms of the {word}: the audited group above, the reference group "
+        f"below. The means are {percent(audited)} and {percent(reference)}."
     )
-    chart = _mirrored(comparison, records, "score", [0.0, 1.0], marked)
+    chart = _mirrored(comparison, records, word, [0.0, 1.0], marked)
     return figure(chart, records, title, description, _note(records))
 
 

@@ -9,6 +9,7 @@ from tiltlens.errors import DataError
 from tiltlens.views.figures.correction_paths import ways
 from tiltlens.views.figures.corrections import correction_by_value, correction_distribution
 from tiltlens.views.figures.distributions import outputs, overlap
+from tiltlens.views.figures.error_rates import score_calibration
 from tiltlens.views.figures.features import features
 from tiltlens.views.figures.figure import Figure
 from tiltlens.views.figures.profile import profile
@@ -19,6 +20,7 @@ from tiltlens.views.figures.waterfall import waterfall
 
 COMPARISON_FIGURES: dict[str, Callable[[dict[str, Any]], Figure]] = {
     "outputs": outputs,
+    "score_calibration": score_calibration,
     "features": features,
     "waterfall": waterfall,
     "proxy_map": proxy_map,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tiltlens.errors import DataError, MissingExtraError
-from tiltlens.views import formats
+from tiltlens.views import error_rates, formats
 from tiltlens.views.figures.distributions import HIDDEN
 from tiltlens.views.figures.reading import dial_place
 from tiltlens.views.figures.theme import altair, vl_convert
@@ -85,6 +85,11 @@ def page(summary: dict[str, Any]) -> str:
             words=words,
             is_decisions=is_of_decisions(summary),
             ratio_name=ratio_name(summary),
+            mean_word=error_rates.mean_word,
+            rate_lines=error_rates.rate_lines,
+            people_words=error_rates.people_words,
+            rate_signs=error_rates.SIGNS,
+            rates_do_not_show=error_rates.DOES_NOT_SHOW,
             pictured=sections.PICTURED,
             dial_place=dial_place,
             dial_rows=sections.DIAL_ROWS,

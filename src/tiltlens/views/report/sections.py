@@ -80,6 +80,8 @@ def section(summary: dict[str, Any], place: int, name: str) -> Section:
 def _drawings(c: dict[str, Any], place: int, settings: dict[str, Any]) -> dict[str, Drawing]:
     """Return the drawings of a comparison: of its outputs, of its features and of its inputs, as far as it has them."""
     limit, drawn = settings["materiality"], {"outputs": figures.outputs(c)}
+    if c["error_rates"] is not None:
+        drawn["score_calibration"] = figures.score_calibration(c)
     told: dict[str, Figure] = {}
     if c["proxies"]:  # the numbers of what is told stand in a table beside
         told |= {"map": figures.proxy_map(c, limit), "shares": figures.shares(c)}

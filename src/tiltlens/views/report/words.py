@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from tiltlens.views.error_rates import criterion_of, criterion_words, mean_word
 from tiltlens.views.figures.reading import means
 from tiltlens.views.formats import (
     count,
@@ -45,6 +46,10 @@ GLOSSARY = {
     "points": "Percentage points: hundredths of the score.",
     "favourable rate": "How often a group gets the outcome that a person wants; of scores, how often it may expect it.",
     "difference, gap": "Mean score of the audited group minus that of the reference group, in points.",
+    "outcome": "What came of a person, such as a loan that was repaid; 1 is what the score is the probability of.",
+    "false positive rate": "Of people without the outcome, how often they get decision 1; of scores, their mean score.",
+    "false negative rate": "Of people with the outcome, how often they get decision 0; of scores, 1 less their mean.",
+    "area under the curve": "How often, of two people of one group, the one with the outcome has the higher score.",
     "impact ratio": "Favourable rate of the audited group divided by that of the reference group; of scores, a ratio "
     "of mean scores.",
     "adverse impact ratio": "The lower of two rates of decisions divided by the higher. Four fifths (0.80) is a line "
@@ -97,7 +102,9 @@ def _numbers(summary: dict[str, Any], c: dict[str, Any]) -> str:
     audited, reference = means(c)
     who, other, gap = label(c["audited"], SHORT), label(c["reference"], SHORT), c["gap"]
     is_low = label(summary["favourable"]) == "0" and isinstance(c["output"]["audited"], int | float)
-    if is_of_decisions(summary):
+    if c["criterion"] is not None:
+        start = f"The {mean_word(c)} of {who} is {percent(audited)}, that of {other} {percent(reference)}"
+    elif is_of_decisions(summary):
         what = "Decision 1" if is_low or label(summary["favourable"]) == "1" else f"“{label(summary['favourable'])}”"
         start = f"{what} is given to {percent(audited)} of {who} and to {percent(reference)} of {other}"
     else:
@@ -105,9 +112,10 @@ def _numbers(summary: dict[str, Any], c: dict[str, Any]) -> str:
     start = start if c["soft_group"] is None else f"By probabilities of groups: {start[0].lower()}{start[1:]}"
     if gap["low"] is not None and gap["low"] <= 0 <= gap["high"]:
         return f"{start}: these data cannot tell whether the two differ."
-    more, less = ("more often", "less often") if is_of_decisions(summary) else ("higher", "lower")
+    is_often = is_of_decisions(summary) and c["criterion"] is None
+    more, less = ("more often", "less often") if is_often else ("higher", "lower")
     thing = "decision 0" if is_of_decisions(summary) else "a low score"
-    wanted = f", where {thing} is what a person wants" if is_low else ""
+    wanted = f", where {thing} is what a person wants" if is_low and c["criterion"] is None else ""
     return f"{start}: {size(gap['value'])} percentage points {more if gap['value'] > 0 else less}{wanted}."
 
 
@@ -263,6 +271,8 @@ def audited_words(summary: dict[str, Any]) -> list[str]:
         f"with {features or 'no'} feature{'s' if features != 1 else ''}. {rows['used']:,} of {rows['read']:,} rows "
         f"were used. What a person wants is {favourable_words(summary)}."
     ]
+    if criterion_of(summary) is not None:
+        lines.append(criterion_words(summary, is_of_decisions(summary)))
     if asked["given"]:
         conditions = " and ".join(f"{label(name)} = {label(value)}" for name, value in asked["given"].items())
         lines.append(f"Only rows with {conditions} were looked at: what follows holds for them alone.")
@@ -305,7 +315,7 @@ def _gap(c: dict[str, Any], settings: dict[str, Any]) -> str:
     ends = _ends(gap, settings)
     if gap["low"] <= 0 <= gap["high"]:
         return (
-            f"These data cannot tell whether the mean scores of {who} and {reference} differ: the difference is "
+            f"These data cannot tell whether the {mean_word(c)}s of {who} and {reference} differ: the difference is "
             f"{points(gap['value'])} points ({ends})."
         )
     return f"{_difference(c)} ({ends})."
@@ -314,9 +324,9 @@ def _gap(c: dict[str, Any], settings: dict[str, Any]) -> str:
 def _difference(c: dict[str, Any]) -> str:
     value, who, reference = c["gap"]["value"], label(c["audited"]), label(c["reference"])
     if value == 0:
-        return f"The mean scores of {who} and {reference} are equal in these data"
+        return f"The {mean_word(c)}s of {who} and {reference} are equal in these data"
     side = "higher" if value > 0 else "lower"
-    return f"The mean score of {who} is {size(value)} points {side} than that of {reference}"
+    return f"The {mean_word(c)} of {who} is {size(value)} points {side} than that of {reference}"
 
 
 def _ends(estimate: dict[str, Any], settings: dict[str, Any]) -> str:
