@@ -165,6 +165,8 @@ def _pooled(world: World, truths: dict[str, float]) -> list[tuple[str, float]]:
 def _all_bands(truths: dict[str, float], audits: list[Found]) -> Iterator[Line]:
     """Yield the share of audits in which every band of gap(j) and joint(j) that is given holds its truth."""
     banded = [name for name in truths if name.startswith(BANDED)]
+    if not banded:
+        return
     hits = 0
     for one in audits:
         given = {name: ends for name in banded if is_known(ends := one["numbers"].get(name, []))}
@@ -186,6 +188,8 @@ def _verdict_lines(world: World, truths: dict[str, float], audits: list[Found]) 
     Evidence is false where the truth it speaks of is no more than the materiality; a feature is cleared wrongly where
     its gap or its joint value is more than that.
     """
+    if not any(found["verdicts"] for found in audits):
+        return
 
     def size(quantity: str, feature: str) -> float:
         return abs(truths[f"{quantity}({feature})"])

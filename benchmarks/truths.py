@@ -32,6 +32,7 @@ REACH = 6.5  # standard deviations that a grid covers
 OWN_GROUP = 0.8  # of the rows of a customer have the customer's group, the others one of their own
 ALL = ("gap", "impact_ratio", "output_divergence", "descent_rate", "input_divergence", "unexplained")
 ALL += ("through_exempt", "at_equal_exempt")
+ALL += ("fpr_difference", "fnr_difference", "calibration_difference", "auc_difference")
 EACH = ("gap", "joint", "share", "gap_shapley")
 
 
@@ -133,6 +134,7 @@ class World:
     is_clustered: bool = False  # 2 to 6 rows are of one customer
     jitter: float = 0.0  # the score of a customer's rows is higher, or lower, by at most so much
     exempt: tuple[str, ...] = ()  # features that are lawful factors
+    outcome: Callable[[Any, Any], Any] | None = None  # its chance by score and group; outputs alone are then audited
     is_given: bool = False  # P(audited|x) is a column, from a logistic model of as many other rows
     left_out: tuple[str, ...] = ()  # quantities whose truth is not what is estimated
     idle: tuple[str, ...] = ()  # features that carry nothing although the score or the group knows them
@@ -174,6 +176,9 @@ class World:
             options["membership"] = "p"
         if self.threshold is not None:
             options["threshold"] = self.threshold
+        if self.outcome is not None:
+            columns["outcome"] = (rng.random(size) < self.outcome(columns["score"], s)).astype(np.int64)
+            options |= {"outcome": "outcome", "features": []}
         if self.exempt:
             options["exempt"] = list(self.exempt)
         return pl.DataFrame(columns), options
@@ -198,6 +203,8 @@ class World:
         y0, y1 = joint.means
         found = {"gap": y0 - y1, "impact_ratio": y0 / y1, "unexplained": joint.coefficient(tuple(every))}
         found["output_divergence"] = float(rel_entr([y0, 1 - y0], [y1, 1 - y1]).sum())
+        if self.outcome is not None:
+            return found | joint.error_rates(self)
         if start:
             left = joint.coefficient(start)
             found |= {"through_exempt": found["gap"] - left, "at_equal_exempt": left}
@@ -263,6 +270,22 @@ class _Joint:
         chance, total = self.p0.sum(axis=others), (self.p0 * centred).sum(axis=others)
         return float((total**2 / np.maximum(chance, np.finfo(float).tiny)).sum())
 
+    def error_rates(self, world: World) -> dict[str, float]:
+        """Return the differences of error rates: sums over the grid, and over its pairs of points for the AUC."""
+        points = [axis for block in world.blocks for axis in block.points]
+        at = dict(zip(world.features, np.meshgrid(*points, indexing="ij", sparse=True), strict=True))
+        found = []
+        for p, w, s in ((self.p0, self.w0, 1.0), (self.p1, self.w1, 0.0)):
+            chance = np.broadcast_to(world.outcome(world.score(at, s), s), p.shape)
+            having, lacking = p * chance, p * (1.0 - chance)
+            fpr, tpr = (float((part * w).sum() / part.sum()) for part in (lacking, having))
+            order = np.unique(w, return_inverse=True)[1].ravel()
+            mass, below = np.bincount(order, having.ravel()), np.bincount(order, lacking.ravel())
+            auc = float(mass @ (np.cumsum(below) - below / 2) / (mass.sum() * below.sum()))
+            found.append((fpr, 1.0 - tpr, float((p * (chance - w)).sum()), auc))
+        names = ("fpr_difference", "fnr_difference", "calibration_difference", "auc_difference")
+        return {name: one - other for name, one, other in zip(names, *found, strict=True)}
+
     def coefficient(self, kept: tuple[int, ...]) -> float:
         """Return c_A = E[(S̄ − e)(W − m)]/E[(S̄ − e)²], the means of A's values being known."""
         gone = tuple(axis for axis in range(self.p0.ndim) if axis not in kept)
@@ -301,6 +324,11 @@ def _steps(at: Mapping[str, Any], s: Any) -> Any:
 def _direct(at: Mapping[str, Any], s: Any) -> Any:
     """Return a score that takes 5 points from the audited, whatever their features are."""
     return 0.1 + 0.8 * _linear(at, s) - 0.05 * np.asarray(s, dtype=np.float64)
+
+
+def _repaid(score: Any, s: Any) -> Any:
+    """Return the chance of an outcome that the audited have more often than the score says."""
+    return 0.1 + 0.75 * score + 0.08 * np.asarray(s, dtype=np.float64)
 
 
 def _zip(size: int, tilt: float, seed: int) -> tuple[Floats, Floats, Floats]:
@@ -418,6 +446,16 @@ def _worlds() -> list[World]:
             3_000,
             exempt=("lawful",),
             idle=("neutral",),
+        ),
+        World("outcome", (proxy, neutral), _linear, 1_000, noise=0, outcome=_repaid),
+        World(
+            "outcome-decisions",
+            (normal("proxy", 0.6, FINE), normal("neutral", 0.0, FINE)),
+            _linear,
+            1_000,
+            noise=0,
+            threshold=0.5,
+            outcome=_repaid,
         ),
         World("given", (proxy, neutral), _linear, 3_000, is_given=True, idle=("neutral",)),
         World("few-rows", (proxy, neutral), _linear, 400, noise=2, idle=("neutral",)),

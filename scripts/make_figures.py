@@ -26,7 +26,7 @@ def gallery() -> dict[str, figures.Figure]:
     data = load_compas()
     scores = outcome_scores(data, COMPAS_FEATURES, OUTCOME)
     found = audit(
-        data, group="race", reference=REFERENCE, audited=AUDITED, favourable="low", scores=scores,
+        data, group="race", reference=REFERENCE, audited=AUDITED, favourable="low", scores=scores, outcome=OUTCOME,
         features=COMPAS_FEATURES,
     )  # fmt: skip
     summary = found.to_dict()

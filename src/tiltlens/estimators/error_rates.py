@@ -128,17 +128,23 @@ class CalibrationCell:
     observed: Proportion
 
 
-def calibration_cells(rows: Rows, score: Floats, outcome: Integers, cell: Integers) -> list[CalibrationCell]:
-    """Return the cells that a code, −1 for none, tells apart; each must hold people of one group."""
-    return [
-        _calibration_cell(rows, score, outcome == WITH, cell == code) for code in range(int(cell.max(initial=-1)) + 1)
-    ]
+def calibration_cells(
+    rows: Rows, score: Floats, outcome: Integers, cell: Integers, people: Floats | None = None
+) -> list[CalibrationCell]:
+    """Return the cells that a code, −1 for none, tells apart; each must hold rows of one group.
+
+    `people` are those that a row is, 1 by default.
+    """
+    heads = rows.constant(1.0) if people is None else people
+    codes = range(int(cell.max(initial=-1)) + 1)
+    return [_calibration_cell(rows, score, outcome == WITH, np.where(cell == code, heads, 0.0)) for code in codes]
 
 
-def _calibration_cell(rows: Rows, score: Floats, has_it: Booleans, mine: Booleans) -> CalibrationCell:
+def _calibration_cell(rows: Rows, score: Floats, has_it: Booleans, heads: Floats) -> CalibrationCell:
     """Return one cell; the size of its proportion is p(1 − p)/se², people less what weights and clusters take."""
+    mine = heads > 0.0
     shares = np.where(mine, rows.audited_share + rows.reference_share, 0.0)
-    whole, people = float(shares.sum()), int(mine.sum())
+    whole, people = float(shares.sum()), round(float(heads.sum()))
     if not people:
         return CalibrationCell(0, 0.0, Proportion(0.0, 1.0))
     rate = float(shares @ has_it) / whole

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ from tiltlens.estimators.feature_gap import CellSums
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.limits import MINIMUM_ROWS, SCORE_TENTHS
 from tiltlens.models.binning import quantile_edges
-from tiltlens.paper.checks import Floats
 from tiltlens.passes.evidence import Evidence
 from tiltlens.results.disclosure import part_of_group, withheld
 
@@ -79,7 +78,7 @@ class ErrorRates:
 
 def rate_pairs(evidence: Evidence) -> tuple[dict[str, rates.GroupPair], dict[str, str]]:
     """Return the error rates that are measured, and why others are not; none where no outcome is given."""
-    outcome, sums = evidence.truth, evidence.outcomes
+    outcome, sums = evidence.truth, _counted(evidence)
     if outcome is None or sums is None or evidence.criterion is not None:
         return {}, {}
     score, everyone = evidence.outcome.column, evidence.everyone
@@ -89,13 +88,13 @@ def rate_pairs(evidence: Evidence) -> tuple[dict[str, rates.GroupPair], dict[str
         "calibration": lambda: rates.calibration_in_the_large(everyone, score, outcome, sums),
         "auc": lambda: rates.area_pair(evidence.rows, score, outcome),
     }
-    reasons = {name: why for name in makers if (why := _too_few(name, evidence.rows, outcome))}
+    reasons = {name: why for name in makers if (why := _too_few(name, evidence.rows, outcome, sums))}
     return {name: make() for name, make in makers.items() if name not in reasons}, reasons
 
 
 def error_rates(evidence: Evidence, reported: Reported) -> ErrorRates | None:
     """Return the error rates, None where no outcome is given; `reported` makes an estimate of an estimator."""
-    outcome, sums, score = evidence.truth, evidence.outcomes, evidence.outcome.column
+    outcome, sums = evidence.truth, _counted(evidence)
     if outcome is None or sums is None or evidence.criterion is not None:
         return None
     pairs, reasons = rate_pairs(evidence)
@@ -104,20 +103,30 @@ def error_rates(evidence: Evidence, reported: Reported) -> ErrorRates | None:
         **found,
         reasons=reasons,
         people=_people(sums),
-        by_decile=_by_decile(evidence.rows, score, outcome, reported),
+        by_decile=_by_decile(evidence, outcome, reported),
     )
+
+
+def _counted(evidence: Evidence) -> CellSums | None:
+    """Return the sums by outcome, with people where groups are known by probabilities: rows are then of several."""
+    sums = evidence.outcomes
+    if sums is None or evidence.soft is None:
+        return sums
+    shares = sums.weight / sums.weight.sum(axis=1, keepdims=True)
+    return replace(sums, people=np.round(np.array(evidence.people)[:, None] * shares))
 
 
 def _reported(pair: rates.GroupPair, reported: Reported) -> ErrorRate:
     return ErrorRate(reported(pair.audited), reported(pair.reference), reported(pair.difference))
 
 
-def _too_few(name: str, rows: Rows, outcome: Integers) -> str | None:
+def _too_few(name: str, rows: Rows, outcome: Integers, sums: CellSums) -> str | None:
     """Return why a quantity is not measured, if it is not: a group has too few people that it is about."""
     for code in (rates.WITHOUT, rates.WITH):
         whose = NEEDED["fpr" if code == rates.WITHOUT else "fnr"]
-        for group, who in zip(GROUPS, (rows.audited, ~rows.audited), strict=True):
-            if NEEDED.get(name, whose) == whose and int((who & (outcome == code)).sum()) < MINIMUM_ROWS:
+        for group, who, people in zip(GROUPS, (rows.audited, ~rows.audited), sums.people[:, code], strict=True):
+            fewest = min(int((who & (outcome == code)).sum()), int(people))
+            if NEEDED.get(name, whose) == whose and fewest < MINIMUM_ROWS:
                 return f"fewer than {MINIMUM_ROWS} people of the {group} group are {whose}"
     return None
 
@@ -132,8 +141,10 @@ def _people(sums: CellSums) -> dict[str, dict[str, int | None]]:
     return found
 
 
-def _by_decile(rows: Rows, score: Floats, outcome: Integers, reported: Reported) -> pl.DataFrame:
+def _by_decile(evidence: Evidence, outcome: Integers, reported: Reported) -> pl.DataFrame:
     """Return calibration by decile of the scores of both groups together; equal scores are in one decile."""
+    rows, score = evidence.rows, evidence.outcome.column
+    people = None if evidence.soft is None else np.where(rows.audited, *evidence.soft.chances.T)
     known = outcome != rates.UNKNOWN
     records: list[dict[str, Any]] = []
     if known.any():
@@ -141,7 +152,7 @@ def _by_decile(rows: Rows, score: Floats, outcome: Integers, reported: Reported)
         edges = np.zeros(0) if is_constant else quantile_edges(score[known], rows.weights[known], SCORE_TENTHS)
         decile = np.searchsorted(edges, score, side="left")
         for group, who in zip(GROUPS, (rows.audited, ~rows.audited), strict=True):
-            cells = rates.calibration_cells(rows, score, outcome, np.where(who & known, decile, -1))
+            cells = rates.calibration_cells(rows, score, outcome, np.where(who & known, decile, -1), people)
             records += _cell_records(group, cells, reported)
     return pl.DataFrame(records, schema=DECILE_SCHEMA)
 
