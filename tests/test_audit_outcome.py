@@ -14,6 +14,9 @@ from tests.schemas import SCHEMA, strict
 
 import tiltlens as tl
 from tiltlens.errors import DataError
+from tiltlens.views.error_rates import DOES_NOT_SHOW
+from tiltlens.views.report.page import page
+from tiltlens.views.terminal import audit_text
 
 QUANTITIES = ("fpr", "fnr", "calibration", "auc")
 
@@ -84,7 +87,10 @@ def test_a_criterion_is_the_audit_of_the_people_it_is_about(name):
     score = pl.col("score") if name == "fpr" else 1 - pl.col("score")
     whole = audited(frame, outcome="repaid", criterion=name)
     given = audited(frame.with_columns(score=score), given={"repaid": value}, **mirrored)
-    found, expected = whole["A"].to_dict(), given["A"].to_dict()
+    words = json.dumps(whole["A"].to_dict()).replace(
+        f"false {'positive' if name == 'fpr' else 'negative'} rate", "score"
+    )
+    found, expected = json.loads(words), json.loads(json.dumps(given["A"].to_dict()))
     gap = {"criterion": name, f"{name}_difference": found["gap"]}
     assert_same_numbers(found, expected | gap, 1e-12)
     assert whole["A"].error_rates is None
@@ -326,3 +332,39 @@ def test_mistakes_on_the_command_line_are_named(folder, options, message):
     result = command(folder, *options)
     assert result.returncode == 2
     assert message in result.stderr
+
+
+def joined(text):
+    return " ".join(text.split())
+
+
+def test_terminal_and_report_show_error_rates_of_scores_and_of_decisions():
+    for options, meaning in (({}, "their mean score"), ({"threshold": 0.5}, "how often they get decision 1")):
+        found = audited(borrowers(), features=[], outcome="repaid", **options)
+        difference = 100 * found["A"].fpr_difference.value
+        text, html = joined(str(found)), page(found.to_dict())
+        assert f"false positive rate: of people without the outcome, {meaning}." in text
+        assert f"│ {difference:+.2f} │" in text
+        assert f"of people without the outcome, {meaning}" in html
+        assert f"{difference:+.2f}".replace("-", "−") in html
+        assert DOES_NOT_SHOW in text
+        assert DOES_NOT_SHOW in html
+
+
+def test_what_was_not_measured_is_said_so():
+    summary = audited(borrowers(), features=[], outcome="repaid").to_dict()
+    summary["comparisons"]["A"]["error_rates"] |= {"auc": None, "reasons": {"auc": "too few people"}}
+    assert "area under the curve is not measured: too few people." in joined(audit_text(summary))
+    assert "not measured: too few people" in page(summary)
+
+
+@pytest.mark.parametrize(("name", "words"), [("fpr", "false positive rate"), ("fnr", "false negative rate")])
+def test_a_criterion_is_named_wherever_the_mean_score_was(name, words):
+    found = audited(borrowers(), features=["city", "owner"], outcome="repaid", criterion=name)
+    text, html = joined(str(found)), page(found.to_dict())
+    assert f"audit of scores, their {words}s, by group" in text
+    assert f"difference of the {words}s" in text
+    assert f"points of the {words}" in text
+    assert f"The {words} of group = A is {100 * found['A'].output.audited:.1f} %" in html
+    assert f"What is compared is the {words}" in html
+    assert any(f"{words}, and" in row["direction"] for row in found["A"].proxies.to_dicts())
