@@ -188,6 +188,12 @@ def test_clusters_of_one_row_are_none():
     assert_same_rates(rates(frame, clusters="person"), rates(frame))
 
 
+def test_probabilities_of_0_and_1_are_groups():
+    sure = borrowers().with_columns(a=(pl.col("group") == "A").cast(float), b=(pl.col("group") == "B").cast(float))
+    soft = tl.audit(sure, {"A": "a", "B": "b"}, reference="B", scores="score", features=[], outcome="repaid")
+    assert_same_rates(soft["A"].error_rates, rates(borrowers()))
+
+
 def test_rates_of_a_sample_are_those_of_all_rows():
     frame = lending(9_000).with_columns(repaid=pl.Series(np.random.default_rng(1).random(9_000) < 0.5))
     options = {"group": "group", "audited": "a", "scores": "score", "features": [], "outcome": "repaid"}

@@ -144,7 +144,8 @@ def _people(sums: CellSums) -> dict[str, dict[str, int | None]]:
 def _by_decile(evidence: Evidence, outcome: Integers, reported: Reported) -> pl.DataFrame:
     """Return calibration by decile of the scores of both groups together; equal scores are in one decile."""
     rows, score = evidence.rows, evidence.outcome.column
-    people = None if evidence.soft is None else np.where(rows.audited, *evidence.soft.chances.T)
+    chances = None if evidence.soft is None else evidence.soft.chances
+    people = None if chances is None else np.where(rows.audited, chances[:, 0], chances[:, 1])
     known = outcome != rates.UNKNOWN
     records: list[dict[str, Any]] = []
     if known.any():
