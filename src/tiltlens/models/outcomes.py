@@ -16,6 +16,7 @@ from tiltlens.models.scores import Channel
 
 CRITERIA = {"fpr": WITHOUT, "fnr": WITH}  # of each criterion, the outcome of the people it is about
 Meant = dict[str, int | None]  # the values of a column, and the outcome that each is; None where it has no name
+FEW_LISTED = 6  # values in a message: the rest tells no more
 PLAIN = {"0": WITHOUT, "1": WITH, "false": WITHOUT, "true": WITH}
 
 
@@ -69,7 +70,8 @@ def check_outcome(found: Meant, classes: int) -> None:
         )
     values, meant = list(found), list(found.values())
     if len(values) > 2:
-        raise DataError(f"`outcome` must have two values, got {listed(values)}.", "make a column of 0 and 1 first.")
+        few = listed(values) if len(values) <= FEW_LISTED else f"{listed(values[:FEW_LISTED])} and more"
+        raise DataError(f"`outcome` must have two values, got {few}.", "make a column of 0 and 1 first.")
     has_one_name = set(meant) == {None, WITH}
     if not has_one_name and (None in meant or len(set(meant)) < len(values) or not values):
         got = listed(values) if values else "only missing values"
