@@ -8,17 +8,8 @@ from html import escape
 from importlib.util import find_spec
 from typing import Any
 
+from tiltlens.views import rule_lines
 from tiltlens.views.formats import Shown, count, interval, label, minus, percent, points, ratio, whole
-from tiltlens.views.rule_lines import (
-    does_not_decide,
-    rows_read,
-    rule_lines,
-    status,
-    test_lines,
-    test_remarks,
-    title,
-    unknown_people,
-)
 from tiltlens.views.soft_groups import soft_words
 
 SHOWN: dict[str, tuple[str, Shown]] = {
@@ -87,20 +78,20 @@ def rule_tables_html(summary: dict[str, Any]) -> str:
     """Return the tables of a rule: what it is, each table, and what a reader has to know."""
     rule = summary["rule"]
     tables = "".join(_rule_table(summary, table) for table in summary["tables"])
-    notes = "".join(f"<li>{escape(note)}</li>" for note in (*summary["notes"], does_not_decide(rule)))
+    notes = "".join(f"<li>{escape(note)}</li>" for note in (*summary["notes"], rule_lines.does_not_decide(rule)))
     return (
         f"<div><p><b>{escape(rule['title'])}</b><br>{escape(rule['citation'])} ({escape(rule['dated'])})"
-        f"<br>{escape(status(rule))}</p>"
-        f"<p>{escape(rows_read(summary))}</p>{tables}<ul>{notes}</ul></div>"
+        f"<br>{escape(rule_lines.status(rule))}</p>"
+        f"<p>{escape(rule_lines.rows_read(summary))}</p>{tables}<ul>{notes}</ul></div>"
     )
 
 
 def _rule_table(summary: dict[str, Any], table: dict[str, Any]) -> str:
-    head, rows = rule_lines(summary, table)
-    tests = "".join(_table(*lines) for lines in test_lines(summary, table))
-    remarks = "".join(f"<p>{escape(remark)}</p>" for remark in test_remarks(table))
-    named = f"<p>{escape(title(table))}</p>{_table(head, rows)}<p>{escape(unknown_people(table))}</p>"
-    return named + tests + remarks
+    head, rows = rule_lines.rule_lines(summary, table)
+    tests = "".join(_table(*lines) for lines in rule_lines.test_lines(summary, table))
+    remarks = "".join(f"<p>{escape(remark)}</p>" for remark in rule_lines.test_remarks(table))
+    title, unknown = escape(rule_lines.title(table)), escape(rule_lines.unknown_people(table))
+    return f"<p>{title}</p>{_table(head, rows)}<p>{unknown}</p>" + tests + remarks
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -14,21 +14,12 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from tiltlens.views import rule_lines
 from tiltlens.views.error_rates import DOES_NOT_SHOW as RATES_DO_NOT_SHOW
 from tiltlens.views.error_rates import NAMES, SIGNS, criterion_of, mean_word, output_word, people_words, rate_lines
 from tiltlens.views.formats import interval_name, p_value, typed
 from tiltlens.views.names import named
 from tiltlens.views.ratios import four_fifths_words, is_of_decisions, ratio_name, two_by_two_words
-from tiltlens.views.rule_lines import (
-    does_not_decide,
-    rows_read,
-    rule_lines,
-    status,
-    test_lines,
-    test_remarks,
-    title,
-    unknown_people,
-)
 from tiltlens.views.soft_groups import soft_words
 from tiltlens.views.text import (
     DOES_NOT_SHOW,
@@ -75,14 +66,14 @@ def print_rule_tables(summary: dict[str, Any], console: Console) -> None:
     rule = summary["rule"]
     text = Text()
     text.append(f"{rule['title']}\n", "bold")
-    text.append(f"{rule['citation']} ({rule['dated']})\n{status(rule)}\n", "dim")
-    text.append(f"Compares {rule['compares']}.\n{rows_read(summary)}")
+    text.append(f"{rule['citation']} ({rule['dated']})\n{rule_lines.status(rule)}\n", "dim")
+    text.append(f"Compares {rule['compares']}.\n{rule_lines.rows_read(summary)}")
     console.print(text)
     for table in summary["tables"]:
-        console.print(heading(title(table)), _rule_table(summary, table), sep="\n")
-        console.print(Text(unknown_people(table), "dim"), *_tests(summary, table), sep="\n")
+        console.print(heading(rule_lines.title(table)), _rule_table(summary, table), sep="\n")
+        console.print(Text(rule_lines.unknown_people(table), "dim"), *_tests(summary, table), sep="\n")
     console.print(heading("To know"))
-    console.print(bullets([*summary["notes"], does_not_decide(rule)]))
+    console.print(bullets([*summary["notes"], rule_lines.does_not_decide(rule)]))
 
 
 @contextmanager
@@ -111,7 +102,7 @@ def printable(value: Any) -> Any:
 
 def _rule_table(summary: dict[str, Any], table: dict[str, Any]) -> RenderableType:
     """Return one table with its notes below: beside it they would be too narrow to read."""
-    head, rows = rule_lines(summary, table)
+    head, rows = rule_lines.rule_lines(summary, table)
     width = len(table["columns"])
     found = _named_table(head[:-1], [row[:-1] for row in rows], width)
     return Group(found, bullets(f"{' & '.join(row[:width])}: {row[-1]}." for row in rows if row[-1]))
@@ -119,10 +110,10 @@ def _rule_table(summary: dict[str, Any], table: dict[str, Any]) -> RenderableTyp
 
 def _tests(summary: dict[str, Any], table: dict[str, Any]) -> Iterator[RenderableType]:
     """Yield the tables of tests, and their notes."""
-    for head, rows in test_lines(summary, table):
+    for head, rows in rule_lines.test_lines(summary, table):
         yield ""
         yield _named_table(head, rows, len(table["columns"]))
-    if remarks := test_remarks(table):
+    if remarks := rule_lines.test_remarks(table):
         yield bullets(remarks)
 
 
