@@ -1,11 +1,15 @@
 """Groups that are known by probabilities: `group={name: column}`."""
 
+import json
+
+import jsonschema
 import numpy as np
 import polars as pl
 import pytest
 from scipy.special import expit
 from tests.command import invoked
 from tests.people import assert_same_numbers
+from tests.schemas import SCHEMA, strict
 
 import tiltlens as tl
 from tiltlens.errors import DataError
@@ -165,8 +169,9 @@ def test_the_command_line_takes_a_column_for_each_group(tmp_path):
     assert "exactly one of `--group` and `--soft-group`" in both.stderr
 
 
-def test_the_page_never_shows_one_number_alone(tmp_path):
+def test_summary_and_page_never_show_one_number_alone(tmp_path):
     found = audited(names(), labels="race", features=["owner"])
+    jsonschema.Draft202012Validator(strict(SCHEMA)).validate(json.loads(json.dumps(found.to_dict(), allow_nan=False)))
     found.report(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "Groups are known by probabilities" in page
