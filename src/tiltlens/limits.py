@@ -208,6 +208,9 @@ FEW_JOINT_VALUES = 64  # of a feature, for its joint cells to be few
 TREE_BINS = 62  # of a numeric feature, for trees on what a ridge regression leaves
 PEEKED_ROWS = 5_000  # that tell whether a feature has few values
 CELL_MEAN_ROWS = 10  # for each joint cell, on average, for cell means to be used
+# models.outcomes
+FEW_LISTED = 6  # values of an outcome in a message: more tell nothing more
+
 # models.roles
 MOST_FEATURES = 500  # of an audit: with 20,000 rows minutes and 3 GiB; the regressions have room for a column of each
 # models.scores

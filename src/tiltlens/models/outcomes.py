@@ -11,12 +11,11 @@ from tiltlens.engines.messages import listed, shown, text_of
 from tiltlens.errors import DataError
 from tiltlens.estimators.error_rates import UNKNOWN, WITH, WITHOUT
 from tiltlens.estimators.influence import Integers
-from tiltlens.limits import LISTED_VALUES
+from tiltlens.limits import FEW_LISTED, LISTED_VALUES
 from tiltlens.models.scores import Channel
 
 CRITERIA = {"fpr": WITHOUT, "fnr": WITH}  # of each criterion, the outcome of the people it is about
 Meant = dict[str, int | None]  # the values of a column, and the outcome that each is; None where it has no name
-FEW_LISTED = 6  # values in a message: the rest tells no more
 PLAIN = {"0": WITHOUT, "1": WITH, "false": WITHOUT, "true": WITH}
 
 
