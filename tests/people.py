@@ -20,7 +20,6 @@ WAYS = {
     "known membership": {"membership": "chance"},
     "fitted membership": {},
     "fitted membership, weights": {"weights": "weight"},
-    "probabilities of groups": {"group": {"A": "chance", "B": "other"}, "labels": "group"},
 }
 
 CLEAN = pl.DataFrame(
@@ -59,7 +58,7 @@ def people(rows=400, seed=3):
             "weight": random.integers(1, 4, rows),
             "chance": expit(0.7 * (city == "North") - 0.06 * (income - 47) - 0.5 * owner - 0.3),
         }
-    ).with_columns(other=0.9 * (1 - pl.col("chance")))
+    )
 
 
 @cache

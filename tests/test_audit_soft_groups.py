@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from scipy.special import expit
 from tests.command import invoked
-from tests.people import assert_same_numbers
+from tests.people import SPARK, assert_same_numbers
 from tests.schemas import SCHEMA, strict
 
 import tiltlens as tl
@@ -189,3 +189,11 @@ def test_two_models_are_compared_on_the_same_rows_of_several_groups():
     assert change.gap_change.value == pytest.approx(means[0] - means[1])
     half = 1.959964 * own.std() / np.sqrt(len(b))
     assert (change.gap_change.high - change.gap_change.low) / 2 == pytest.approx(half, rel=5e-3)
+
+
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("held", ["csv files", "duckdb", SPARK], indirect=True)
+def test_every_engine_gives_the_same_audit_of_probabilities(held):
+    table = pl.concat([names(400), names(400)[:20]]).drop("truth")
+    found, expected = (audited(one, labels="race", exclude=[])["a"].to_dict() for one in (held(table), table))
+    assert_same_numbers(found, expected)
