@@ -17,8 +17,9 @@ from tiltlens.errors import DataError
 from tiltlens.models.clusters import cluster_note, repeated_ids
 from tiltlens.models.groups import ComparedGroups, alike_notes
 from tiltlens.models.leakage import leakage_notes
+from tiltlens.models.predictions import model_columns, model_notes
 from tiltlens.models.roles import ColumnRoles, Request, resolve_roles, with_arrays
-from tiltlens.models.scores import model_columns, model_notes
+from tiltlens.models.scores import check_output
 from tiltlens.passes.compared import ComparedRows, compared_rows, who_is_compared
 from tiltlens.passes.fitting import FitSettings, evidence_of
 from tiltlens.passes.sample import HashThreshold
@@ -29,7 +30,7 @@ from tiltlens.results.audit import Audit
 from tiltlens.results.compare import compare
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.provenance import check_provenance, describe_request, provenance_of
-from tiltlens.results.settings import Settings
+from tiltlens.results.settings import Settings, usual_materiality
 from tiltlens.threads import one_thread
 
 SURVEY, SUMS = 0.1, 0.2  # of the time, about, after the first and the second pass
@@ -45,6 +46,7 @@ def audit(
     audited: Any = None,
     scores: Any = None,
     model: Any = None,
+    output: str = "probability",
     favourable: Any = "high",
     threshold: float | None = None,
     outcome: Any = None,
@@ -60,7 +62,7 @@ def audit(
     input_weight: float = 1.0,
     output_weight: float = 1.0,
     confidence: float = 0.95,
-    materiality: float = 0.005,
+    materiality: float | None = None,
     folds: int | None = 5,
     seed: int = 0,
     sample_rows: int = 500_000,
@@ -85,8 +87,11 @@ def audit(
     scores, model
         Exactly one: columns or an array of probabilities, (n,) or (n, K), or of decisions as 0 and 1 or two words; or
         a fitted model or function that makes them from `features`.
+    output
+        What scores are: "probability", or "amount" (premium, salary, credit limit, days): one column or array of finite
+        numbers, or what a regressor predicts. Differences are then in units of the amount.
     favourable
-        The outcome a person wants: of 0 and 1 "high" or "low", of others its name, such as "approved".
+        The outcome a person wants: of 0 and 1, and of amounts, "high" or "low", of others its name, such as "approved".
     threshold
         A cut on the score that makes decisions.
     outcome
@@ -116,7 +121,8 @@ def audit(
     input_weight, output_weight
         λ2 and λ4.
     confidence, materiality, folds, seed
-        Of the intervals; points of the score that matter; of the cross-fit (None: the paper's plug-in values, no
+        Of the intervals; points of the score that matter, of amounts standard deviations (default: 0.005 and 0.02); of
+        the cross-fit (None: the paper's plug-in values, no
         intervals); of everything random.
     sample_rows
         Rows of the compared groups that are kept, at most; of fewer rows all are. Sums are over all rows in any case.
@@ -131,7 +137,9 @@ def audit(
             f"`progress` must be a function of a stage and a fraction, got {shown(progress)}.", "for example print."
         )
     stated = check_provenance(provenance)
-    settings = Settings(input_weight, output_weight, confidence, materiality, folds, seed, sample_rows)
+    check_output(output, threshold)
+    counts = usual_materiality(output) if materiality is None else materiality
+    settings = Settings(input_weight, output_weight, confidence, counts, folds, seed, sample_rows)
     request = Request(
         group=group,
         labels=labels,
@@ -139,6 +147,7 @@ def audit(
         audited=audited,
         scores=scores,
         model=model,
+        output=output,
         favourable=favourable,
         threshold=threshold,
         outcome=outcome,
@@ -173,7 +182,7 @@ def _audited(data: Any, request: Request, na_values: Any, settings: Settings, st
         rows=_accounted(survey, groups, bool(source.roles.soft)),
         group=source.roles.name,
         reference=groups.reference,
-        channel="decisions" if survey.is_decisions else "scores",
+        channel=next(iter(comparisons.values())).channel,
         favourable=favourable,
         too_small=dict(groups.too_small),
         settings=settings,
@@ -226,10 +235,19 @@ def _sums(source: _Source, survey: Survey, rows: ComparedRows) -> GroupSums:
     shift = 0.0 if rows.log_odds is None else float(rows.log_odds.max())
     if rows.is_complete:
         weights = rows.weights if source.roles.is_weighted else None
-        parts = SumRows(rows.group, weights, rows.log_odds, rows.channel, rows.outcome, rows.codes, rows.truth)
+        parts = SumRows(
+            rows.group,
+            weights,
+            rows.log_odds,
+            rows.channel,
+            rows.outcome,
+            rows.codes,
+            rows.truth,
+            rows.unit.is_amount,
+        )
         return group_sums(parts, len(rows.labels), sizes, shift)
     levels = tuple(rows.levels.values())
-    plan = SumPlan(source.roles, rows.labels, levels, survey.favourable, rows.largest_weight, shift)
+    plan = SumPlan(source.roles, rows.labels, levels, survey.favourable, rows.largest_weight, shift, rows.unit)
     return source.batches.fold(source.columns, partial(summed, plan))
 
 

@@ -136,11 +136,14 @@ def demo(json_target: str | None, report: str | None) -> None:
     help="Audit the difference of false positive or false negative rates instead; needs --outcome and --scores.",
 )
 @click.option(
+    "--output", default="probability", metavar="KIND", help="amount: scores are money, days or other amounts."
+)
+@click.option(
     "--favourable",
     default="high",
     show_default=True,
     metavar="OUTCOME",
-    help="What a person wants: high or low where outcomes are 0 and 1, else its name, e.g. approved.",
+    help="What a person wants: high or low where outcomes are 0 and 1, or amounts, else its name, e.g. approved.",
 )
 @click.option("--threshold", type=float, help="Score from which on the decision is 1: for rates of decisions.")
 @click.option(
@@ -161,9 +164,7 @@ def demo(json_target: str | None, report: str | None) -> None:
     "--output-weight", type=float, default=1.0, show_default=True, help="Of aligning outputs, the paper's λ4."
 )
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Of every interval.")
-@click.option(
-    "--materiality", type=float, default=0.005, show_default=True, help="Smallest difference of scores that counts."
-)
+@click.option("--materiality", type=float, help="Smallest difference that counts: 0.005; of amounts 0.02 sd.")
 @click.option(
     "--folds", type=int, default=5, show_default=True, help="5; or 0: the paper's plug-in values, without intervals."
 )
@@ -387,6 +388,8 @@ def _audited(files: tuple[str, ...], **options: Any) -> Audit:
 
     outcome, scores, stated = options.pop("outcome"), options.pop("scores"), options.pop("stated")
     _check_outcome(outcome, scores, options["criterion"])
+    if outcome is not None and not scores and options["output"] == "amount":
+        raise TiltlensError("`--output amount` must come with `--scores`, got `--outcome`.", "it is of amounts.")
     listed = options.pop("features")
     features = [name for part in listed for name in part.split(",") if name] if listed else None
     soft = _pairs("--soft-group", "NAME=COLUMN", options.pop("soft_group"), "Black=p_black")

@@ -47,10 +47,11 @@ class Gate:
         """Return a sentence for each comparison in which the gate fires."""
         if self.quantity == TOO_SMALL:
             return self._fired_by_size(audit)
-        if self.quantity == DECISIONS_ONLY and audit.channel == "scores":
+        if self.quantity == DECISIONS_ONLY and audit.channel != "decisions":
+            cut = "give `--threshold`, the cut that makes decisions; or " if audit.channel == "scores" else ""
             raise TiltlensError(
-                f"`--fail-if` must ask for {DECISIONS_ONLY} of decisions, got {self.text!r} for scores.",
-                "give `--threshold`, the cut that makes decisions; or gate on impact_ratio, a ratio of mean scores.",
+                f"`--fail-if` must ask for {DECISIONS_ONLY} of decisions, got {self.text!r} for {audit.channel}.",
+                f"{cut}gate on impact_ratio, a ratio of mean {audit.channel}.",
             )
         found = []
         every: Mapping[str, Comparison | GroupChange] = audit.comparisons

@@ -121,6 +121,10 @@ SHOWN_NAMES = 20  # in a message, before "and 12 more"
 # engines.spark
 MERGERS = 4  # workers that add up the sums of all partitions
 
+# models.amounts
+AMOUNT_BINS = 10  # of the pooled amounts, equally full: the channel of what is said of distributions
+CENTRED = 1024.0  # scales from 0, within which the mean of amounts needs no centre: squares keep ten digits
+
 # models.balance
 BALANCE_MATERIAL = 0.1  # standard deviations, the usual bound of a covariate balance
 BALANCE_SURE = 3.0  # standard errors; many means are compared
@@ -214,6 +218,7 @@ FEW_LISTED = 6  # values of an outcome in a message: more tell nothing more
 # models.roles
 MOST_FEATURES = 500  # of an audit: with 20,000 rows minutes and 3 GiB; the regressions have room for a column of each
 # models.scores
+TENTHS, PER_CENT = 10.0, 100.0  # the largest score out of ten, and in per cent
 SCORE_ROUNDING = 1e-5  # single-precision probabilities miss 0, 1 and a sum of 1 by less
 
 # models.screening
@@ -265,7 +270,7 @@ FEW_PEOPLE = 30  # that weights are worth, below which no interval can be relied
 MISMATCHES = 20  # of the balance, that a summary lists
 
 # results.counting
-SCORE_BINS = 20  # from 0 to 1
+SCORE_BINS = 20  # from 0 to 1; of amounts at most, from one per cent of people to the last
 FINE = 600  # bins of f~ that quantiles are read from
 FINE_REACH = 6.0  # of f~, where these bins end
 CORRECTION_BINS = 40  # of f~ from −4 to 4, the ends open
@@ -291,6 +296,8 @@ MOST_CROSSED = 40  # features whose pairs are all looked at
 PARTNER_ROWS = 20_000  # from which partners are found
 
 # results.settings
+MATERIALITY = 0.005  # points of probabilities that matter, unless the user says otherwise
+AMOUNT_MATERIALITY = 0.02  # standard deviations of amounts: a tenth of what is called a small effect (Cohen's d of 0.2)
 LARGEST_SEED = 2**32 - 1  # of scikit-learn's
 FEWEST_SAMPLED = 1_000  # rows: models are fitted on two fifths of them
 # results.two_by_two

@@ -67,6 +67,11 @@ class Estimate:
     def _against(self, other: object, compare: Callable[[float, float], bool]) -> bool:
         return compare(self.value, float(other)) if isinstance(other, Real) else NotImplemented
 
+    def mapped(self, increasing: Callable[[float], float]) -> Estimate:
+        """Return the estimate of an increasing function of the value."""
+        low, high = (None if end is None else increasing(end) for end in (self.low, self.high))
+        return Estimate(increasing(self.value), low, high)
+
     def to_dict(self) -> dict[str, float | None]:
         """Return the three numbers as a plain dict."""
         return {"value": self.value, "low": self.low, "high": self.high}

@@ -21,7 +21,8 @@ class Scores:
     """Scores W_y of each row, (n, m), with both groups' means and covariances over all rows.
 
     Where rows are a sample, the means and covariances are those of all rows: values are made of them, and the rows
-    tell how far they may be off. One column W(1|x) stands for two outcomes, else there are K.
+    tell how far they may be off. One column W(1|x) stands for two outcomes, else there are K; or it is an amount, which
+    is no probability.
     """
 
     values: Floats
@@ -29,16 +30,17 @@ class Scores:
     mean1: Floats
     covariance0: Floats
     covariance1: Floats
+    is_probability: bool = True
 
     @classmethod
-    def of(cls, rows: Rows, scores: ArrayLike) -> Scores:
+    def of(cls, rows: Rows, scores: ArrayLike, is_probability: bool = True) -> Scores:
         """Return the scores of rows that are all there are."""
-        values = check_scores(scores, rows)
+        values = check_scores(scores, rows) if is_probability else np.asarray(scores, dtype=np.float64)[:, None]
         mean0, mean1 = rows.means0(values), rows.means1(values)
         centred0, centred1 = values - mean0, values - mean1
         covariance0 = (centred0 * rows.audited_share[:, None]).T @ centred0
         covariance1 = (centred1 * rows.reference_share[:, None]).T @ centred1
-        return cls(values, mean0, mean1, covariance0, covariance1)
+        return cls(values, mean0, mean1, covariance0, covariance1, is_probability)
 
     @property
     def column(self) -> Floats:
@@ -53,6 +55,7 @@ class Scores:
             level + self.mean1 @ mix,
             mix.T @ self.covariance0 @ mix,
             mix.T @ self.covariance1 @ mix,
+            self.is_probability,
         )
 
     def outcome(self, y: int) -> Scores:
@@ -98,6 +101,16 @@ def group_rate(rows: Rows, outcome: Scores, is_audited: bool) -> InfluenceEstima
     return InfluenceEstimate.of(rows, float(outcome.mean1[0]), zero, outcome.column)
 
 
+def group_rates(rows: Rows, outcome: Scores) -> tuple[Normal, Normal]:
+    """Return both groups' means; of probabilities they lie in [0, 1], and have the error that constant rows hide."""
+    found = [group_rate(rows, outcome, is_audited) for is_audited in (True, False)]
+    if not outcome.is_probability:
+        return found[0].normal(), found[1].normal()
+    unseen = unseen_se(rows, outcome)
+    audited, reference = (one.normal(0.0, 1.0).with_extra_se(se) for one, se in zip(found, unseen, strict=True))
+    return audited, reference
+
+
 def gap(rows: Rows, outcome: Scores) -> InfluenceEstimate:
     """Return E0[W] − E1[W]."""
     value = float(outcome.mean0[0] - outcome.mean1[0])
@@ -105,7 +118,9 @@ def gap(rows: Rows, outcome: Scores) -> InfluenceEstimate:
 
 
 def unseen_se(rows: Rows, outcome: Scores) -> tuple[float, float]:
-    """Return the standard error of each group's mean that its rows do not show."""
+    """Return the standard error of each group's mean that its rows do not show; of amounts it is not known."""
+    if not outcome.is_probability:
+        return 0.0, 0.0
     audited, reference = float(outcome.mean0[0]), float(outcome.mean1[0])
     return unseen_mean_se(audited, 1.0 / rows.square0), unseen_mean_se(reference, 1.0 / rows.square1)
 
@@ -146,14 +161,18 @@ class NoneOf:
 
 
 def impact_ratio(rows: Rows, favourable: Scores) -> HasInterval:
-    """Return E0[W]/E1[W] of the favourable outcome, normal on the log scale."""
+    """Return E0[W]/E1[W] of the favourable outcome, normal on the log scale; of amounts both means must be positive."""
     p, p1 = float(favourable.mean0[0]), float(favourable.mean1[0])
-    if p1 <= SMALLEST_SHARE:
+    if not favourable.is_probability and min(p, p1) <= 0.0:
+        raise SupportError(
+            "The ratio of means is not defined: a group's mean amount is not above 0.", "look at the gap."
+        )
+    if p1 <= SMALLEST_SHARE and favourable.is_probability:
         raise SupportError(
             "The impact ratio is not defined: the reference group's favourable rate is 0.",
             "look at the gap, or check `favourable`.",
         )
-    if p <= SMALLEST_SHARE:
+    if p <= SMALLEST_SHARE and favourable.is_probability:
         return NoneOf(1.0 / rows.square0, p1)
     log_ratio = InfluenceEstimate.of(rows, math.log(p / p1), favourable.column / p, -favourable.column / p1)
     unseen, unseen1 = unseen_se(rows, favourable)

@@ -7,7 +7,7 @@ them: what is printed is what is judged.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -65,37 +65,53 @@ class Verdict(NamedTuple):
     reason: str
 
 
-def verdict(gap: Band, joint: Band | None, materiality: float, rows: int, partner: str | None = None) -> Verdict:
+def points(value: float) -> str:
+    """Return a difference of probabilities in hundredths, without its sign."""
+    size = abs(100 * value)
+    return f"{size:.2f}" if size < 1 else f"{size:.1f}"
+
+
+def verdict(
+    gap: Band,
+    joint: Band | None,
+    materiality: float,
+    rows: int,
+    partner: str | None = None,
+    *,
+    size: Callable[[float], str] = points,
+    unit: str = "points",
+) -> Verdict:
     """Return the first verdict that applies; `joint` is None for the only feature, which has nobody to act with.
 
-    `rows` are those that the bands come from: their number is what would have to grow.
+    `rows` are those that the bands come from: their number is what would have to grow. `size` writes a difference, in
+    the `unit` of that name.
     """
     both = [band for band in (gap, joint) if band is not None]
-    m = materiality
+    m, counts = materiality, f"{size(materiality)} {unit}"
     if _beyond(gap, m):
-        return Verdict(PROXY, f"at least {_points(_nearest(gap))}, by itself")
+        return Verdict(PROXY, f"at least {size(_nearest(gap))} {unit}, by itself")
     if joint is not None and _beyond(joint, m):
         other = f"together with {partner}" if partner else "together with others"
-        return Verdict(JOINT, f"at least {_points(_nearest(joint))}, {other}")
+        return Verdict(JOINT, f"at least {size(_nearest(joint))} {unit}, {other}")
     if all(_within(band, m) for band in both):
-        return Verdict(CLEARED, f"less than {_points(m)}, alone and with the others")
+        return Verdict(CLEARED, f"less than {counts}, alone and with the others")
     for band in both:
         if not _within(band, m) and (band.low > 0.0 or band.high < 0.0):
             ends = sorted((abs(band.low), abs(band.high)))
-            return Verdict(SOME, f"between {_number(ends[0])} and {_points(ends[1])}; {_number(m)} is what counts")
+            return Verdict(SOME, f"between {size(ends[0])} and {size(ends[1])} {unit}; {size(m)} is what counts")
     open_ones = [band for band in both if not _within(band, m)]
-    return Verdict(UNDECIDED, _more_rows(max(open_ones, key=lambda band: band.reach), m, rows))
+    return Verdict(UNDECIDED, _more_rows(max(open_ones, key=lambda band: band.reach), m, rows, counts))
 
 
-def _more_rows(band: Band, materiality: float, rows: int) -> str:
+def _more_rows(band: Band, materiality: float, rows: int, counts: str) -> str:
     """Return how many rows would settle it, N = n·(κ·se/(m − |value|))²; none where the value sits on the line."""
     distance = abs(materiality - abs(band.value))
-    if distance < 0.02 * materiality:
-        return f"the value sits on the line of {_points(materiality)}: no number of rows would settle it"
+    if distance <= 0.02 * materiality:
+        return f"the value sits on the line of {counts}: no number of rows would settle it"
     needed = rows * (band.reach / distance) ** 2
     digits = max(math.floor(math.log10(max(needed, 1.0))) - 1, 0)
     rounded = math.ceil(needed / 10**digits) * 10**digits
-    return f"it may be 0 or more than {_points(materiality)}; about {rounded:,} rows would settle it"
+    return f"it may be 0 or more than {counts}; about {rounded:,} rows would settle it"
 
 
 def _beyond(band: Band, m: float) -> bool:
@@ -108,12 +124,3 @@ def _within(band: Band, m: float) -> bool:
 
 def _nearest(band: Band) -> float:
     return min(abs(band.low), abs(band.high))
-
-
-def _number(value: float) -> str:
-    size = 100 * value
-    return f"{size:.2f}" if size < 1 else f"{size:.1f}"
-
-
-def _points(value: float) -> str:
-    return f"{_number(value)} points"

@@ -17,7 +17,14 @@ from tiltlens.errors import DataError
 from tiltlens.limits import MOST_FEATURES
 from tiltlens.models.groups import JOINT, group_columns
 from tiltlens.models.outcomes import check_criterion
-from tiltlens.models.scores import check_one_of_two, given_matrix, model_matrix, score_columns
+from tiltlens.models.predictions import model_matrix
+from tiltlens.models.scores import (
+    check_one_of_two,
+    check_output,
+    given_amounts,
+    given_matrix,
+    score_columns,
+)
 from tiltlens.models.soft_groups import check_labels, soft_columns
 
 # Names of columns that stand beside those of the data: no table has a name with a NUL in it.
@@ -79,6 +86,8 @@ class ColumnRoles:
         Of the outcomes, where the columns of the scores do not name them.
     model
         What makes the scores from the features, where no column has them.
+    output
+        What scores are: "probability" or "amount".
     exempt
         The features that are lawful factors.
     membership
@@ -109,6 +118,7 @@ class ColumnRoles:
     periods: str | None = None
     group_labels: str | None = None
     soft: tuple[str, ...] = ()
+    output: str = "probability"
 
     @property
     def is_weighted(self) -> bool:
@@ -127,9 +137,15 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
     """Return the roles of a table's columns; an array beside a table in memory gets a reserved name."""
     soft = soft_columns(request.group, names)
     check_labels(request.labels, soft)
+    if soft and request.output == "amount":
+        raise DataError(
+            "`output` must be 'probability' for probabilities of groups, got 'amount'.",
+            "the limits of what they can tell are those of probabilities and decisions.",
+        )
     group = list(soft.values()) or group_columns(request.group, names)
     scores = score_columns(request.scores, names)
     check_one_of_two(request.scores, request.model)
+    check_output(request.output, request.threshold)
     check_criterion(request.criterion, request.outcome, request.output)
     is_column = {"group": bool(group), "scores": bool(scores)}
     is_column |= {name: isinstance(getattr(request, name), str) for name in ONE_COLUMN}
@@ -169,6 +185,7 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
         periods=optional["periods"],
         group_labels=optional["labels"],
         soft=tuple(soft),
+        output=request.output,
     )
 
 
@@ -275,7 +292,9 @@ def with_arrays(
     if roles.scores:
         return table.with_columns(columns), roles
     if request.model is not None:
-        matrix, labels = model_matrix(request.model, data, table, roles.features)
+        matrix, labels = model_matrix(request.model, data, table, roles.features, request.output)
+    elif request.output == "amount":
+        matrix, labels = given_amounts(request.scores, table.height), ()
     else:
         matrix, labels = given_matrix(request.scores, table.height, request.favourable)
     names = tuple(f"{SCORE}{y}" for y in range(matrix.shape[1]))

@@ -12,18 +12,23 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tiltlens.engines.columns import column_of_values
-from tiltlens.engines.messages import check_columns, first_line, listed, shown, text_of
-from tiltlens.engines.tables import native_columns
+from tiltlens.engines.messages import check_columns, listed, shown, text_of
 from tiltlens.errors import DataError, DistributionError
-from tiltlens.limits import LISTED_VALUES, SCORE_ROUNDING
+from tiltlens.limits import LARGEST, LISTED_VALUES, PER_CENT, SCORE_ROUNDING, TENTHS
+from tiltlens.models.predictions import AS_AMOUNT, METHODS, model_matrix, number_matrix
 
 Floats = NDArray[np.float64]
 RowName = Callable[[int], str]  # how a message calls the row at a place
 Booleans = NDArray[np.bool_]
 
 ORDERED = ({"0", "1"}, {"False", "True"})  # outcomes of which everybody knows the high one
+AMOUNTS = ("low", "high")  # what a person may want of amounts
 RANGE_HINT = (
-    "pass probabilities: divide percentages by 100 and scores out of 10 by 10; turn log-odds into 1/(1+exp(−z))."
+    "pass probabilities: divide percentages by 100 and scores out of 10 by 10; turn log-odds into 1/(1+exp(−z)). "
+    f"Money, days and other amounts are taken {AS_AMOUNT}."
+)
+PER_CENT_HINT = (
+    f"looks like per cent: divide by 100. If these are amounts, such as money or days, they are taken {AS_AMOUNT}."
 )
 
 
@@ -32,12 +37,13 @@ class Channel:
     """W(y|x) on the rows of a table.
 
     `scores` is (n,) = W(1|x) for two outcomes, else (n, K); NaN in the rows that `missing` sets aside. `kind` is
-    "decisions" where every probability is 0 or 1: that is another channel than the scores it came from. `words` are
-    those found where decisions are words, of which 1 is the favourable one: `favourable_word` checks those of all rows.
+    "decisions" where every probability is 0 or 1: that is another channel than the scores it came from; of "amounts"
+    `scores` are the amounts themselves. `words` are those found where decisions are words, of which 1 is the favourable
+    one: `favourable_word` checks those of all rows.
     """
 
     scores: Floats
-    kind: Literal["scores", "decisions"]
+    kind: Literal["scores", "decisions", "amounts"]
     outcomes: int
     favourable: int
     labels: tuple[str, ...]
@@ -61,6 +67,7 @@ def channel_of(
     *,
     scores: Any = None,
     model: Any = None,
+    output: str = "probability",
     features: Sequence[str] = (),
     favourable: Any = "high",
     threshold: float | None = None,
@@ -73,6 +80,8 @@ def channel_of(
     saw them when it was fitted. `labels` name the outcomes where columns do not, `row_name` a row in a message.
     """
     check_one_of_two(scores, model)
+    if output == "amount":
+        return _amounts(data, table, scores, model, features, favourable, row_name)
     words = None
     if model is not None:
         matrix, named = model_matrix(model, data, table, features)
@@ -93,6 +102,72 @@ def check_one_of_two(scores: Any, model: Any) -> None:
             f"exactly one of `scores` and `model` must be given, got {got}.",
             "scores are columns or an array of probabilities; a model makes them from `features`.",
         )
+
+
+def check_output(output: Any, threshold: Any = None) -> None:
+    """Raise unless `output` is one of the kinds of outputs, and a threshold is of probabilities."""
+    if not isinstance(output, str) or output not in METHODS:
+        raise DataError(
+            f"`output` must be 'probability' or 'amount', got {shown(output)}.",
+            "scores and decisions are probabilities; money, days and other numbers are amounts.",
+        )
+    if output == "amount" and threshold is not None:
+        raise DataError(
+            f"`threshold` must be left out for amounts, got {shown(threshold)}.",
+            "put the decisions that it makes into a column of 0 and 1, and audit that.",
+        )
+
+
+def _amounts(
+    data: Any,
+    table: pl.DataFrame,
+    scores: Any,
+    model: Any,
+    features: Sequence[str],
+    favourable: Any,
+    row_name: RowName,
+) -> Channel:
+    """Return the channel of amounts, NaN where they are missing."""
+    if model is not None:
+        amounts = amount_column(model_matrix(model, data, table, features, "amount")[0])
+    else:
+        amounts = _numeric_amounts(table[_one_column(score_columns(scores, table.columns))])
+    bad = np.isinf(amounts) | (np.abs(amounts) > LARGEST) if model is None else ~(np.abs(amounts) <= LARGEST)
+    if bad.any():
+        argument = "scores" if model is None else "model"
+        raise DistributionError(
+            f"`{argument}` must give finite amounts, got {amounts[bad][0]!s} in {row_name(int(np.argmax(bad)))}.",
+            "leave out rows without a known amount, or leave the amount empty: such rows are set aside and counted.",
+        )
+    wanted = favourable_index(favourable, AMOUNTS)
+    return Channel(amounts, "amounts", 2, wanted, AMOUNTS, np.isnan(amounts))
+
+
+def amount_column(matrix: Floats) -> Floats:
+    """Return the only column of what a user or a model gave as amounts."""
+    if matrix.shape[1] != 1:
+        raise DataError(
+            f"`output='amount'` must have one number a row, got {matrix.shape[1]} columns.",
+            "pass one column of amounts, or a model that gives one number for each row.",
+        )
+    return np.asarray(matrix[:, 0])
+
+
+def _one_column(columns: list[str]) -> str:
+    if len(columns) != 1:
+        raise DataError(
+            f"`scores` must be one column of amounts, got {listed(columns)}.", "audit them one after the other."
+        )
+    return columns[0]
+
+
+def _numeric_amounts(column: pl.Series) -> Floats:
+    if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
+        raise DistributionError(
+            f"`scores` must be numbers where the output is an amount, got {column.dtype}.",
+            "take away currency signs and thousands separators; decisions in words need no `output`.",
+        )
+    return column.cast(pl.Float64).to_numpy()
 
 
 def score_columns(scores: Any, names: Sequence[str]) -> list[str]:
@@ -149,6 +224,13 @@ def _check_two(argument: str, words: tuple[str, ...]) -> None:
         )
 
 
+def given_amounts(scores: Any, rows: int) -> Floats:
+    """Return an array of amounts as an (n, 1) matrix; those that are missing stay so."""
+    if np.ndim(scores) == 1:
+        return _numeric_amounts(column_of_values("scores", scores, rows))[:, None]
+    return amount_column(number_matrix("scores", scores))[:, None]
+
+
 def given_matrix(scores: Any, rows: int, favourable: Any) -> tuple[Floats, tuple[str, ...]]:
     """Return an array of scores as an (n, 1) or (n, K) matrix without gaps, and the outcomes where words name them."""
     labels: tuple[str, ...] = ()
@@ -162,7 +244,7 @@ def given_matrix(scores: Any, rows: int, favourable: Any) -> tuple[Floats, tuple
             decisions = _numeric_scores("the array", column)
         matrix = decisions[:, None]
     else:
-        matrix = _number_matrix("scores", scores)
+        matrix = number_matrix("scores", scores)
     if matrix.shape[0] != rows:
         raise DataError(
             f"`scores` must have one row per row of the data, got {matrix.shape[0]} for {rows} rows.",
@@ -184,23 +266,6 @@ def _numeric_scores(place: str, column: pl.Series) -> Floats:
             "a score is a probability, or a decision written as 0 and 1.",
         )
     return column.cast(pl.Float64).to_numpy()
-
-
-def _number_matrix(argument: str, values: Any) -> Floats:
-    """Return what a user or a model gave as an (n, K) matrix of numbers."""
-    try:
-        matrix = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise DistributionError(
-            f"`{argument}` must give numbers, got {type(values).__name__}: {first_line(error)}",
-            "one probability per row, or one column per outcome.",
-        ) from None
-    if matrix.ndim not in (1, 2) or matrix.shape[-1] == 0:
-        raise DistributionError(
-            f"`{argument}` must give shape (n,) or (n, K), got {matrix.shape}.",
-            "one probability per row, or one column per outcome.",
-        )
-    return matrix if matrix.ndim == 2 else matrix[:, None]
 
 
 def _checked_known(matrix: Floats, missing: Booleans, row_name: RowName) -> Floats:
@@ -241,8 +306,10 @@ def _within(argument: str, matrix: Floats, row: Callable[[Booleans], str]) -> Fl
         )
     bad = (matrix < -SCORE_ROUNDING) | (matrix > 1.0 + SCORE_ROUNDING)
     if bad.any():
+        is_per_cent = matrix.min() >= 0.0 and TENTHS < matrix.max() <= PER_CENT
         raise DistributionError(
-            f"`{argument}` must give scores between 0 and 1, got {matrix[bad][0]!s} in {row(bad)}.", RANGE_HINT
+            f"`{argument}` must give scores between 0 and 1, got {matrix[bad][0]!s} in {row(bad)}.",
+            PER_CENT_HINT if is_per_cent else RANGE_HINT,
         )
     return np.clip(matrix, 0.0, 1.0)
 
@@ -303,6 +370,11 @@ def favourable_index(favourable: Any, labels: tuple[str, ...]) -> int:
 
 
 def _not_an_outcome(favourable: Any, labels: Sequence[str]) -> DataError:
+    if tuple(labels) == AMOUNTS:
+        return DataError(
+            f"`favourable` must be 'high' or 'low' for amounts, got {shown(favourable)}.",
+            "high: a person wants a large amount, such as a salary; low: a small one, such as a premium.",
+        )
     if set(labels) in ORDERED:
         rule, example = "'high', 'low' or one of the outcomes", ""
     else:
@@ -311,92 +383,3 @@ def _not_an_outcome(favourable: Any, labels: Sequence[str]) -> DataError:
     return DataError(
         f"`favourable` must be {rule}, got {shown(favourable)}.", f"the outcomes are {listed(labels)}{example}."
     )
-
-
-def model_matrix(model: Any, data: Any, table: pl.DataFrame, features: Sequence[str]) -> tuple[Floats, tuple[str, ...]]:
-    """Return what a fitted model or a function says of every row, and the names of its outcomes."""
-    _check_model(model, features)
-    predict = getattr(model, "predict_proba", model)
-    inputs = _model_inputs(model, data, table, features)
-    try:
-        raw = predict(inputs)
-    except Exception as error:  # the user's code: whatever it raises, the audit could not ask it
-        raise DataError(
-            f"`model` must score the features, got {type(error).__name__}: {first_line(error)}",
-            f"it was given {type(inputs).__name__} with {listed(list(features))}; is it fitted on these columns?",
-        ) from error
-    matrix = _number_matrix("model", raw)
-    if matrix.shape[0] != table.height:
-        raise DistributionError(
-            f"`model` must give one score per row, got {matrix.shape[0]} for {table.height} rows.",
-            "it must not drop or repeat rows.",
-        )
-    classes = tuple(text_of(label) for label in getattr(model, "classes_", ()))
-    return matrix, classes if len(classes) == max(matrix.shape[1], 2) else ()
-
-
-def _check_model(model: Any, features: Sequence[str]) -> None:
-    if isinstance(model, type):
-        raise DataError(f"`model` must be a fitted model, got the class {model.__name__}.", "fit one and pass that.")
-    if not hasattr(model, "predict_proba") and not callable(model):
-        raise DataError(
-            f"`model` must have predict_proba or be a function, got {type(model).__name__}.",
-            "pass a function of the features that returns probabilities, for example booster.predict.",
-        )
-    if not features:
-        raise DataError("`features` must name the columns that `model` sees, got none.", "list them in its order.")
-    unknown = [name for name in _fitted_names(model) if name not in set(features)]
-    if unknown:
-        raise DataError(
-            f"`features` must hold every column that `model` was fitted on, got none named {listed(unknown)}.",
-            "add them to `features`, or pass `scores` instead, made with all its columns.",
-        )
-
-
-def _fitted_names(model: Any) -> list[str]:
-    """Return the names of the columns a model was fitted on, none where it was fitted on an array."""
-    for attribute in ("feature_names_in_", "feature_name_", "feature_names_"):
-        try:
-            names = getattr(model, attribute, None)
-        except Exception:  # an unfitted LightGBM or XGBoost model raises here; predict_proba will say so
-            names = None
-        if names is not None and not callable(names):
-            listed_names = [str(name) for name in names]
-            is_invented = all(name == f"Column_{place}" for place, name in enumerate(listed_names))
-            return [] if is_invented else listed_names
-    return []
-
-
-def model_columns(model: Any, features: Sequence[str]) -> list[str]:
-    """Return the columns that a model sees, none where there is no model."""
-    return [] if model is None else _fitted_names(model) or list(features)
-
-
-def model_notes(model: Any, features: Sequence[str]) -> list[str]:
-    """Return a note on the order of columns where a model knows them by their place alone."""
-    if not hasattr(model, "predict_proba") or _fitted_names(model):
-        return []
-    return [f"the model knows no column names: it was given {listed(features)} in this order"]
-
-
-def _model_inputs(model: Any, data: Any, table: pl.DataFrame, features: Sequence[str]) -> Any:
-    """Return the features as the model expects them.
-
-    A function gets the user's own kind of table. An estimator fitted with names gets a pandas or Polars frame of
-    those columns in their order; one fitted without names gets an array, since it would complain about names.
-    """
-    if not hasattr(model, "predict_proba"):
-        return native_columns(data, table, features)
-    names = _fitted_names(model)
-    if not names:
-        return _feature_matrix(table.select(features))
-    inputs = native_columns(data, table, names)
-    is_frame = hasattr(inputs, "iloc") or isinstance(inputs, pl.DataFrame)
-    return inputs if is_frame else pl.DataFrame(inputs)
-
-
-def _feature_matrix(table: pl.DataFrame) -> Any:
-    """Return the features as numbers, or as objects where some are not."""
-    if all(dtype.is_numeric() or dtype == pl.Boolean for dtype in table.dtypes):
-        return table.select(pl.all().cast(pl.Float64).fill_null(np.nan)).to_numpy()
-    return table.to_numpy().astype(object)

@@ -15,6 +15,7 @@ from tiltlens.engines.messages import listed, shown
 from tiltlens.errors import DataError, DistributionError
 from tiltlens.estimators.influence import Integers
 from tiltlens.limits import CONTINUOUS
+from tiltlens.models.amounts import PROBABILITY, Unit, unit_of
 from tiltlens.models.features import Feature, feature_of
 from tiltlens.models.groups import ComparedGroups, compared_groups, natural_order
 from tiltlens.models.levels import Levels, feature_levels, value_levels
@@ -53,7 +54,9 @@ class ComparedRows:
     weights
         Divided by the largest of all rows.
     channel
-        Scores, (n,) or (n, K); `favourable` is the column a person wants.
+        Scores, (n,) or (n, K), of amounts their deciles; `favourable` is the column a person wants.
+    outcome, unit
+        The score whose gap is measured, as estimators see it, and what it is measured in.
     log_odds
         As given; None where a model is to be fitted.
     features, levels
@@ -80,6 +83,8 @@ class ComparedRows:
     group: Integers
     weights: Floats
     channel: Floats
+    outcome: Floats
+    unit: Unit
     favourable: int
     log_odds: Floats | None
     features: tuple[Feature, ...]
@@ -96,11 +101,6 @@ class ComparedRows:
     people: tuple[float, ...]
     soft: SoftRows | None
     truth: Integers | None = None
-
-    @property
-    def outcome(self) -> Floats:
-        """The score whose gap is measured."""
-        return self.channel if self.channel.ndim == 1 else np.asarray(self.channel[:, self.favourable])
 
 
 def who_is_compared(roles: ColumnRoles, survey: Survey, reference: Any, audited: Any) -> ComparedGroups:
@@ -157,17 +157,19 @@ def compared_rows(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) ->
 
     every = in_threads(encoded, list(roles.features), frame.height)
     features = tuple(feature for feature, _, _ in every)
-    order, of_rows, hashes = _canonical_order(frame, [one.name for one in features if one.in_membership])
+    telling = [one.name for one in features if one.in_membership]
+    order, of_rows, hashes = _canonical_order(frame, telling, is_amount=bool(survey.amounts))
     frame = frame[pl.Series(order, dtype=pl.UInt32)]
     fine = {levels.name: levels for _, levels, _ in every if levels is not None}
-    scores = [name for name in frame.columns if name.startswith(SCORE)]
-    channel = frame[scores[0]].to_numpy() if len(scores) == 1 else frame.select(scores).to_numpy()
+    channel, outcome, unit = _outputs(frame, survey, labels)
     numbers = frame[ROW].to_numpy() if ROW in frame.columns else np.arange(frame.height)
     return ComparedRows(
         labels=labels,
         group=_codes(frame[GROUP], labels),
         weights=frame[WEIGHT].to_numpy(),
         channel=channel,
+        outcome=outcome,
+        unit=unit,
         favourable=survey.favourable,
         log_odds=frame[LOG_ODDS].to_numpy() if LOG_ODDS in frame.columns else None,
         features=tuple(feature.rows(order) for feature in features),
@@ -216,6 +218,29 @@ def _soft_rows(roles: ColumnRoles, frame: pl.DataFrame, labels: tuple[str, ...])
     return SoftRows(chances, known.to_numpy())
 
 
+def _outputs(frame: pl.DataFrame, survey: Survey, labels: Sequence[str]) -> tuple[Floats, Floats, Unit]:
+    """Return the channel, the score whose gap is measured, and its unit."""
+    names = [name for name in frame.columns if name.startswith(SCORE)]
+    scores = frame[names[0]].to_numpy() if len(names) == 1 else frame.select(names).to_numpy()
+    if survey.amounts:
+        unit = unit_of([survey.amounts[label] for label in labels], scores, _standing_for(frame, survey))
+        return unit.channel(scores), unit.seen(scores), unit
+    return scores, scores if scores.ndim == 1 else np.asarray(scores[:, survey.favourable]), PROBABILITY
+
+
+def _standing_for(frame: pl.DataFrame, survey: Survey) -> Floats | None:
+    """Return for how much each row of the sample stands: its weight, times its group's rows for each that was drawn.
+
+    None where all stand for the same.
+    """
+    weights = frame[WEIGHT].to_numpy()
+    if not survey.sample.is_complete:
+        drawn = frame[GROUP].value_counts().rows()
+        share = {label: survey.sample.counts[label] / count for label, count in drawn}
+        weights = weights * frame[GROUP].replace_strict(share, return_dtype=pl.Float64).to_numpy()
+    return None if (weights == weights[0]).all() else weights
+
+
 def _copies(hashes: Hashes, features: Sequence[Feature]) -> int:
     """Return how many rows repeat another; 0 where features have so few values that people are alike by chance."""
     distinct = len(np.unique(hashes))
@@ -246,13 +271,15 @@ def _value_counts(
     return dict(zip(roles.features, in_threads(counted, list(roles.features), frame.height), strict=True))
 
 
-def _canonical_order(frame: pl.DataFrame, telling: list[str]) -> tuple[Integers, Hashes, Hashes]:
+def _canonical_order(frame: pl.DataFrame, telling: list[str], is_amount: bool) -> tuple[Integers, Hashes, Hashes]:
     """Return an order of the rows that depends on what they hold alone, so that folds do too, and the two hashes of it.
 
     Features that tell the groups nothing, such as row numbers, have no part in it. Scores order rows that are alike in
-    everything else: two models' audits of the same rows have the same folds.
+    everything else: two models' audits of the same rows have the same folds. Of amounts it is their order that counts:
+    cents have the same as euros.
     """
-    scores = [name for name in frame.columns if name.startswith(SCORE)]
-    stages = [(*telling, GROUP, WEIGHT), scores]
-    of_rows, hashes = nested_hashes([{name: frame[name] for name in names} for names in stages])
+    scores = {name: frame[name] for name in frame.columns if name.startswith(SCORE)}
+    if is_amount:
+        scores = {name: (column.rank("dense") - 1).cast(pl.Float64) for name, column in scores.items()}
+    of_rows, hashes = nested_hashes([{name: frame[name] for name in (*telling, GROUP, WEIGHT)}, scores])
     return np.lexsort((hashes, of_rows)), of_rows, hashes

@@ -12,6 +12,7 @@ from tiltlens.estimators.feature_gap import CellSums
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.estimators.outputs import Scores
 from tiltlens.estimators.sets import CellSets, RidgeSets
+from tiltlens.models.amounts import PROBABILITY, Unit
 from tiltlens.models.design import Table
 from tiltlens.models.features import Feature
 from tiltlens.models.membership import Membership
@@ -67,8 +68,11 @@ class Evidence:
         The sample's rows; and the same standing for all rows, for what comes from sums over these.
     scores, outcome, favourable
         All scores; the score whose gap is measured, W(1|x) or that of the favourable class; the favourable outcome's.
+        Of amounts: their deciles; the amount; the same.
     channel
         W(1|x) as (n,), or (n, K), as the correction function takes it.
+    unit, wants_less
+        What the outcome is measured in; and whether a person wants a small amount.
     features, cells, table
         The features on these rows; by all their values, where they are discrete; and as models see them.
     row_numbers
@@ -132,5 +136,7 @@ class Evidence:
     outcomes: CellSums | None = None
     criterion: str | None = None
     soft: SoftRows | None = None
+    unit: Unit = PROBABILITY
+    wants_less: bool = False
     exempt: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

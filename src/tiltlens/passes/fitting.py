@@ -75,7 +75,7 @@ def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSe
     table = design_columns(sorted(features, key=lambda feature: feature.name))
     channel = rows.channel[index]
     scores = _scores(channel, sums.moments[code], sums.moments[0])
-    outcome = scores.outcome(1 if channel.ndim == 1 else rows.favourable)
+    outcome, favourable = _measured(rows, sums, index, code, scores)
     with stage(0.0, MEMBERSHIP, "membership model"):
         membership, log_odds, name = _membership(rows, index, sample, everyone, features, settings)
     cells = {one: FeatureCells(codes[index], sums.cells[one].of(code, 0)) for one, codes in rows.codes.items()}
@@ -93,7 +93,7 @@ def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSe
         everyone=everyone,
         scores=scores,
         outcome=outcome,
-        favourable=scores.outcome(rows.favourable),
+        favourable=favourable,
         channel=channel,
         features=features,
         cells=cells,
@@ -116,6 +116,8 @@ def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSe
         row_keys=_row_keys(rows, index),
         people=(rows.people[code], rows.people[0]),
         soft=None if rows.soft is None else rows.soft.of(index, code),
+        unit=rows.unit,
+        wants_less=rows.unit.is_amount and rows.favourable == 0,
         exempt=settings.exempt,
     )
 
@@ -157,6 +159,16 @@ def _scores(channel: Floats, audited: GroupMoments, reference: GroupMoments) -> 
     mix, level = np.hstack([-np.ones((others, 1)), np.eye(others)]), np.eye(1 + others)[0]
     means = [level + parts[k] @ mix for k in (0, 1)]
     return Scores(channel, means[0], means[1], mix.T @ parts[2] @ mix, mix.T @ parts[3] @ mix)
+
+
+def _measured(rows: ComparedRows, sums: GroupSums, index: Integers, code: int, scores: Scores) -> tuple[Scores, Scores]:
+    """Return the score whose gap is measured, and that of the favourable outcome; of amounts both are the amount."""
+    if not rows.unit.is_amount:
+        return scores.outcome(1 if rows.channel.ndim == 1 else rows.favourable), scores.outcome(rows.favourable)
+    audited, reference = sums.amounts[code], sums.amounts[0]
+    parts = (audited.mean, reference.mean, audited.covariance, reference.covariance)
+    amount = Scores(rows.outcome[index][:, None], *parts, is_probability=False)
+    return amount, amount
 
 
 def _moments(

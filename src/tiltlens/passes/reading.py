@@ -139,6 +139,7 @@ def _channel(roles: ColumnRoles, table: pl.DataFrame, row_name: RowName) -> Chan
             table,
             scores=list(roles.scores) or None,
             model=roles.model,
+            output=roles.output,
             features=roles.features,
             favourable=roles.favourable,
             threshold=roles.threshold,

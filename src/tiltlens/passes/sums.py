@@ -17,6 +17,7 @@ from tiltlens.engines.arrays import chunked_moments
 from tiltlens.estimators.error_rates import UNKNOWN
 from tiltlens.estimators.feature_gap import CellSums
 from tiltlens.estimators.influence import Integers
+from tiltlens.models.amounts import Unit
 from tiltlens.models.levels import Levels
 from tiltlens.models.roles import ColumnRoles
 from tiltlens.paper.checks import Floats
@@ -32,6 +33,8 @@ class GroupSums:
     ----------
     moments
         Of (ℓ, W_1, …) in each group; ℓ is 0 where no membership is given.
+    amounts
+        Of the amount in each group; none where scores are probabilities.
     square
         Σ w² of each group.
     exponential
@@ -43,6 +46,7 @@ class GroupSums:
     """
 
     moments: tuple[GroupMoments, ...]
+    amounts: tuple[GroupMoments, ...]
     square: Floats
     exponential: Floats
     shift: float
@@ -52,6 +56,7 @@ class GroupSums:
     def __add__(self, other: GroupSums) -> GroupSums:
         return GroupSums(
             tuple(one + more for one, more in zip(self.moments, other.moments, strict=True)),
+            tuple(one + more for one, more in zip(self.amounts, other.amounts, strict=True)),
             self.square + other.square,
             self.exponential + other.exponential,
             self.shift,
@@ -71,6 +76,7 @@ class SumRows:
     outcome: Floats
     codes: Mapping[str, Integers]
     truth: Integers | None = None
+    is_amount: bool = False
 
 
 def group_sums(rows: SumRows, groups: int, sizes: Mapping[str, int], shift: float) -> GroupSums:
@@ -85,6 +91,7 @@ def group_sums(rows: SumRows, groups: int, sizes: Mapping[str, int], shift: floa
         exponential = np.column_stack([np.bincount(rows.group, line, groups) for line in lines])
     return GroupSums(
         tuple(chunked_moments(columns, rows.group, groups, rows.weights)),
+        tuple(chunked_moments([rows.outcome], rows.group, groups, rows.weights)) if rows.is_amount else (),
         np.bincount(rows.group, w**2, groups).astype(np.float64),
         exponential,
         shift,
@@ -117,6 +124,7 @@ class SumPlan:
     favourable: int
     largest_weight: float
     shift: float
+    unit: Unit
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -136,6 +144,9 @@ def summed(plan: SumPlan, table: pl.DataFrame) -> GroupSums:
         return column if is_all else column[keep]
 
     scores = kept(rows.scores)
+    outcome = scores if scores.ndim == 1 else scores[:, plan.favourable]
+    if plan.unit.is_amount:
+        scores, outcome = plan.unit.channel(scores), plan.unit.seen(scores)
     kept_table = rows.table if is_all else rows.table[pl.Series(keep, dtype=pl.UInt32)]
     return group_sums(
         SumRows(
@@ -143,9 +154,10 @@ def summed(plan: SumPlan, table: pl.DataFrame) -> GroupSums:
             kept(rows.weights) / plan.largest_weight if plan.roles.is_weighted else None,
             None if rows.log_odds is None else kept(rows.log_odds),
             scores,
-            scores if scores.ndim == 1 else scores[:, plan.favourable],
+            outcome,
             {levels.name: levels.codes(kept_table[levels.name]) for levels in plan.levels},
             None if rows.truth is None else kept(rows.truth),
+            plan.unit.is_amount,
         ),
         len(plan.groups),
         plan.sizes,

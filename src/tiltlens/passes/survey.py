@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tiltlens.engines.arrays import chunked_moments
 from tiltlens.engines.batches import ROW
 from tiltlens.engines.factorize import Factorized, factorize
 from tiltlens.engines.hashing import Hashes, mixed_hashes, nested_hashes, row_hashes
@@ -34,6 +35,7 @@ from tiltlens.models.roles import (
 from tiltlens.models.scores import favourable_word
 from tiltlens.models.values import ValueCounts, value_counts
 from tiltlens.paper.checks import Floats
+from tiltlens.paper.moments import GroupMoments
 from tiltlens.passes.reading import Reading, reading
 from tiltlens.passes.sample import HashThreshold, RowSample
 
@@ -56,6 +58,8 @@ class Survey:
         How many rows of each group have a membership that is not between 0 and 1.
     is_decisions
         Whether every score is 0 or 1.
+    amounts
+        The moments of each group's amounts; empty where scores are probabilities.
     favourable, labels
         The column of the scores that a person wants, and what the outcomes are called.
     words
@@ -79,6 +83,7 @@ class Survey:
     weight_range: dict[str, tuple[float, float]]
     outside: dict[str, int]
     is_decisions: bool
+    amounts: dict[str, GroupMoments]
     favourable: int
     labels: tuple[str, ...]
     words: tuple[str, ...] | None
@@ -110,6 +115,7 @@ class Survey:
             _joined_ranges(self.weight_range, other.weight_range),
             _added(self.outside, other.outside),
             self.is_decisions and other.is_decisions,
+            _joined_moments(self.amounts, other.amounts),
             self.favourable,
             self.labels,
             None if self.words is None else tuple(sorted({*self.words, *(other.words or ())}))[:LISTED_VALUES],
@@ -140,6 +146,11 @@ def _joined_ranges(
     return joined
 
 
+def _joined_moments(moments: Mapping[str, GroupMoments], others: Mapping[str, GroupMoments]) -> dict[str, GroupMoments]:
+    both = {group: one + others[group] for group, one in moments.items() if group in others}
+    return {**moments, **others, **both}
+
+
 def surveyed(roles: ColumnRoles, size: int, threshold: HashThreshold, table: pl.DataFrame) -> Survey:
     """Return what one batch adds to the survey; `threshold` is that of the samples of all batches."""
     rows = reading(roles, table)
@@ -160,6 +171,7 @@ def surveyed(roles: ColumnRoles, size: int, threshold: HashThreshold, table: pl.
         weight_range=_weight_ranges(rows),
         outside=_outside(rows),
         is_decisions=rows.channel.kind == "decisions",
+        amounts=_amounts(rows) if rows.channel.kind == "amounts" else {},
         favourable=rows.channel.favourable,
         labels=rows.channel.labels,
         words=rows.channel.words,
@@ -280,6 +292,13 @@ def _sampled(
 
 def _by_group(rows: Reading) -> list[tuple[str, NDArray[np.bool_]]]:
     return [(label, rows.group == code) for code, label in enumerate(rows.labels) if (rows.group == code).any()]
+
+
+def _amounts(rows: Reading) -> dict[str, GroupMoments]:
+    if not rows.scores.size:
+        return {}
+    moments = chunked_moments([rows.scores], rows.group, len(rows.labels), None)
+    return {label: one for label, one in zip(rows.labels, moments, strict=True) if one.rows}
 
 
 def _weight_ranges(rows: Reading) -> dict[str, tuple[float, float]]:

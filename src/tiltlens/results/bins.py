@@ -25,7 +25,7 @@ from tiltlens.limits import (
 from tiltlens.models.features import Feature
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction, correction_function
-from tiltlens.results.counting import Binned, Tallies, Tally, ValueTally, coarse, score_tally, tallied
+from tiltlens.results.counting import Binned, Tallies, Tally, ValueTally, coarse, score_span, score_tally, tallied
 from tiltlens.results.disclosure import Booleans, Integers, may_show, withheld
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -43,10 +43,11 @@ def binned(found: Binned, correction: CorrectionFunction) -> dict[str, Any]:
     return described(tallied(found, positions, edges), correction, found.features)
 
 
-def of_scores_alone(rows: Rows, outcome: Floats) -> dict[str, Any]:
+def of_scores_alone(rows: Rows, outcome: Floats, is_amount: bool = False) -> dict[str, Any]:
     """Return the bins of a comparison that knows nothing of the inputs."""
     nothing: dict[str, Any] = {name: [] for name in ("overlap", "calibration", "dial", "correction")}
-    score = _both_groups(score_tally(rows, outcome), 0.0, 1.0)
+    span = score_span(outcome, is_amount)
+    score = _both_groups(score_tally(rows, outcome, span), span.low, span.high)
     return nothing | {"score": score, "profiles": {}, "path": {"green": [], "red": []}, "least_change": None}
 
 
@@ -54,7 +55,7 @@ def described(tallies: Tallies, correction: CorrectionFunction, features: Sequen
     """Return every bin and cell sum of a comparison, as plain numbers."""
     dialled = dial_corrections(correction)
     return {
-        "score": _both_groups(tallies.score, 0.0, 1.0),
+        "score": _both_groups(tallies.score, tallies.span.low, tallies.span.high),
         "overlap": _both_groups(tallies.overlap, -4.0, 4.0),
         "calibration": _calibration_bins(tallies),
         "dial": [_coefficients(position, f) for position, f in dialled],

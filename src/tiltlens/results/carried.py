@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -34,6 +34,7 @@ from tiltlens.results.exempt import exempt_places
 from tiltlens.results.partners import Partners
 from tiltlens.results.row_errors import RowErrors, set_errors
 from tiltlens.results.settings import Settings
+from tiltlens.results.told import told
 from tiltlens.results.unexplained import Unexplained
 from tiltlens.threads import in_threads
 
@@ -122,8 +123,7 @@ def _shown(evidence: Evidence) -> tuple[Rows, Scores]:
         shown = shown.standing_for(everyone.population)
     elif at.size < rows.audited.size:
         shown = shown.standing_for(rows.as_population)
-    o = evidence.outcome
-    return shown, Scores(o.values[at], o.mean0, o.mean1, o.covariance0, o.covariance1)
+    return shown, replace(evidence.outcome, values=evidence.outcome.values[at])
 
 
 def _alone(evidence: Evidence, at: Rows, outcome: Scores, settings: Settings) -> _Alone:
@@ -154,8 +154,8 @@ def _sampled_scores(evidence: Evidence, outcome: Scores) -> Scores:
     """Return the shown rows' scores with the sample's means, beside which regressions on the sample stand."""
     if not evidence.is_sampled:
         return outcome
-    o = Scores.of(evidence.rows, evidence.outcome.column)
-    return Scores(outcome.values, o.mean0, o.mean1, o.covariance0, o.covariance1)
+    whole = Scores.of(evidence.rows, evidence.outcome.column, outcome.is_probability)
+    return replace(whole, values=outcome.values)
 
 
 def _at_equal_exempt(evidence: Evidence, sets: CellSets | RidgeSets) -> _Named:
@@ -229,15 +229,16 @@ def _shapley(
     found = shapley_gaps(evidence.sets, settings.seed, partial(in_threads, rows=evidence.rows.audited.size), start)
     target = whole - left.estimate.value
     difference = target - float(found.values.sum())
-    se = _difference_se(every, left)
-    if settings.folds is not None and abs(difference) > SHAPLEY_AGREED * se + 0.1 * settings.materiality:
+    se, words = _difference_se(every, left), told(evidence, settings)
+    if settings.folds is not None and abs(difference) > SHAPLEY_AGREED * se + 0.1 * words.materiality:
         return (
             {},
             None,
             [
-                f"gap_shapley is left out: the features' parts add up to {100 * found.values.sum():+.2f} points, where "
+                f"gap_shapley is left out: the features' parts add up to {words.signed(float(found.values.sum()))} "
+                f"{words.measure.unit}, where "
                 f"{'what is left at equal exempt factors' if start else 'the gap'} less what is unexplained is "
-                f"{100 * target:+.2f}"
+                f"{words.signed(target)}"
             ],
             None,
         )
@@ -285,6 +286,7 @@ def _verdict(
     pairs: Mapping[str, Partners],
 ) -> Verdict:
     """Return what may be said of a feature, the reasons why nothing may be said first."""
+    words = told(evidence, settings)
     if feature.name in evidence.exempt:
         return Verdict(EXEMPT, "named as a lawful factor by whoever asked")
     if feature.is_group:
@@ -294,11 +296,11 @@ def _verdict(
     if feature.kind == "identifier":
         return Verdict(NOT_JUDGED, "it looks like an identifier: leave it out, or group its values")
     if feature.kind == "constant":
-        return verdict(Band(0.0, 0.0, 0.0, 0.0), None, settings.materiality, 0)
+        return verdict(Band(0.0, 0.0, 0.0, 0.0), None, words.materiality, 0, size=words.size, unit=words.measure.unit)
     if alone is None:
         return Verdict(THE_GROUP, "its values tell the two groups apart completely")
-    rows = round(sum(evidence.people))
-    found = verdict(alone, joint, settings.materiality, rows, pairs.get(feature.name, Partners()).partner)
+    rows, partner = round(sum(evidence.people)), pairs.get(feature.name, Partners()).partner
+    found = verdict(alone, joint, words.materiality, rows, partner, size=words.size, unit=words.measure.unit)
     if found.verdict not in EVIDENCE and evidence.sets is not None and feature.name in evidence.sets.pooled:
         return Verdict(NOT_JUDGED, "it has too many values to be looked at with the others: group them")
     cells = evidence.cells.get(feature.name)

@@ -11,13 +11,14 @@ import numpy as np
 from tiltlens.errors import SupportError, TiltlensError
 from tiltlens.estimators import crossfit, outputs
 from tiltlens.estimators.estimate import Estimate, HasInterval, Normal, without_noise
-from tiltlens.limits import FEW_PEOPLE
+from tiltlens.limits import FEW_PEOPLE, ROUNDED_SQUARE
 from tiltlens.models.balance import Balance, balance
 from tiltlens.models.membership import prior_log_odds
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction, correction_function
 from tiltlens.paper.exponents import TestPair
 from tiltlens.passes.evidence import NO_MODEL, Evidence, TiltedMeans
+from tiltlens.results.amounts import decile_shares, in_units
 from tiltlens.results.comparison import Comparison, Output, Rates
 from tiltlens.results.disclosure import part_of_group
 from tiltlens.results.error_rates import error_rates, outcome_notes, rate_pairs
@@ -27,6 +28,7 @@ from tiltlens.results.proxies import proxy_table
 from tiltlens.results.row_errors import ComparisonErrors, RowErrors, errors_of, known_rows, output_errors, signed
 from tiltlens.results.settings import Settings
 from tiltlens.results.soft_groups import soft_group
+from tiltlens.results.told import levels, told
 from tiltlens.results.two_by_two import two_by_two
 from tiltlens.results.unexplained import Unexplained, unexplained
 
@@ -61,11 +63,14 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
         *_few_weights(evidence),
     ]
     notes += [*of_ratio, *of_spread, *of_outcomes, *of_divergence, *of_descent, *of_decisions, *of_counted]
-    notes += [*table.notes, *outcome_notes(evidence), *_copy_notes(evidence), *_sample_notes(evidence)]
-    return Comparison(
+    notes += [*table.notes, *outcome_notes(evidence), *_constant_amounts(evidence)]
+    notes += [*_copy_notes(evidence), *_sample_notes(evidence)]
+    found_here = Comparison(
         audited=evidence.audited,
         reference=evidence.reference,
         rows=dict(zip(("audited", "reference"), map(round, evidence.people), strict=True)),
+        channel="amounts" if evidence.unit.is_amount else "decisions" if is_decisions else "scores",
+        materiality=told(evidence, settings).materiality,
         output=_output(evidence),
         favourable_rates=_rates(evidence, settings),
         gap=gap,
@@ -73,6 +78,7 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
         adverse_impact_ratio=_adverse(ratio) if is_decisions else None,
         shortfall=_shortfall(evidence, settings),
         standardised_difference=spread,
+        decile_shares=decile_shares(evidence, settings),
         output_divergence=outcome_divergence,
         input_divergence=divergence,
         descent_rate=descent,
@@ -99,6 +105,7 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
         _profiles=_profiles(evidence, correction),
         _errors=None if settings.folds is None else _errors(evidence, left, parts, table.errors),
     )
+    return in_units(found_here, evidence.unit)
 
 
 def _estimate(settings: Settings, measured: HasInterval) -> Estimate:
@@ -120,8 +127,9 @@ def _defined(settings: Settings, make: Callable[[], HasInterval]) -> Noted:
 def _outputs(evidence: Evidence, settings: Settings) -> dict[str, Noted]:
     """Return what may be undefined of the outputs."""
     rows = evidence.everyone
+    favourable = levels(evidence) if evidence.unit.is_amount else evidence.favourable
     return {
-        "impact_ratio": _defined(settings, lambda: outputs.impact_ratio(rows, evidence.favourable)),
+        "impact_ratio": _defined(settings, lambda: outputs.impact_ratio(rows, favourable)),
         "standardised_difference": _defined(
             settings, lambda: outputs.standardised_difference(rows, evidence.outcome).normal()
         ),
@@ -130,13 +138,7 @@ def _outputs(evidence: Evidence, settings: Settings) -> dict[str, Noted]:
 
 
 def _rates(evidence: Evidence, settings: Settings) -> Rates:
-    rows, favourable = evidence.everyone, evidence.favourable
-    unseen = outputs.unseen_se(rows, favourable)
-    rates = (outputs.group_rate(rows, favourable, who).normal(0.0, 1.0) for who in (True, False))
-    audited, reference = (
-        _estimate(settings, rate.with_extra_se(error)) for rate, error in zip(rates, unseen, strict=True)
-    )
-    return Rates(audited, reference)
+    return Rates(*(_estimate(settings, one) for one in outputs.group_rates(evidence.everyone, evidence.favourable)))
 
 
 def _gap(evidence: Evidence, settings: Settings) -> Estimate:
@@ -157,13 +159,16 @@ def _adverse(ratio: Estimate | None) -> Estimate | None:
 
 def _shortfall(evidence: Evidence, settings: Settings) -> Estimate:
     rows, favourable = evidence.everyone, evidence.favourable
+    if evidence.wants_less:
+        favourable = favourable.mixed(np.array([[-1.0]]), np.zeros(1))
     size = evidence.people[0]
     unseen = (size * error for error in outputs.unseen_se(rows, favourable))
     return _estimate(settings, outputs.shortfall(rows, favourable, size).normal().with_extra_se(*unseen))
 
 
 def _output(evidence: Evidence) -> Output:
-    y0, y1 = evidence.scores.mean0, evidence.scores.mean1
+    scores = evidence.outcome if evidence.unit.is_amount else evidence.scores
+    y0, y1 = scores.mean0, scores.mean1
     if y0.size == 1:
         return Output(float(y0[0]), float(y1[0]))
     return Output(tuple(y0.tolist()), tuple(y1.tolist()))
@@ -316,6 +321,18 @@ def _few_weights(evidence: Evidence) -> list[str]:
     ]
 
 
+def _constant_amounts(evidence: Evidence) -> list[str]:
+    """Return a note on a group whose amounts are all the same: its rows do not show how sure its mean is."""
+    if not evidence.unit.is_amount:
+        return []
+    o = evidence.outcome
+    spreads = {evidence.audited: o.covariance0[0, 0], evidence.reference: o.covariance1[0, 0]}
+    names = [name for name, variance in spreads.items() if variance <= ROUNDED_SQUARE]
+    if not names:
+        return []
+    return [f"every amount of {' and of '.join(names)} is the same: the intervals know nothing of its error"]
+
+
 def _copy_notes(evidence: Evidence) -> list[str]:
     """Return a note on rows that repeat others: intervals take them for as many people."""
     if not evidence.copies:
@@ -340,8 +357,9 @@ def _profiles(evidence: Evidence, correction: CorrectionFunction | None) -> Prof
         (evidence.audited, evidence.reference),
         evidence.rows,
         evidence.channel,
-        evidence.outcome.column,
-        evidence.favourable.column,
+        evidence.unit.level(evidence.outcome.column),
+        evidence.unit.level(evidence.favourable.column),
+        evidence.unit.is_amount,
         evidence.features,
         evidence.row_numbers,
         correction,
@@ -354,26 +372,27 @@ def _errors(
     evidence: Evidence, left: Unexplained, parts: ExemptParts | None, of_features: dict[tuple[str, str], RowErrors]
 ) -> ComparisonErrors:
     """Return each row's part in the errors, for a comparison with another audit of the same rows."""
-    of_sample = output_errors(evidence)
+    of_sample, scale = output_errors(evidence), evidence.unit.scale
+    through = {} if parts is None else {"through_exempt": parts.of_through, "at_equal_exempt": parts.of_at_equal}
     for name, pair in rate_pairs(evidence)[0].items():
         unseen = signed(pair.unseen, (pair.audited.value, pair.reference.value))
         of_sample[f"{name}_difference"] = replace(errors_of(pair.influence), unseen=unseen)
     if evidence.criterion is not None:
         of_sample[f"{evidence.criterion}_difference"] = of_sample["gap"]
     if left.measured is not None and not evidence.score_is_of_features:
-        of_sample["unexplained"] = errors_of(left.measured)
+        of_sample["unexplained"] = errors_of(left.measured).times(scale)
     return ComparisonErrors(
         known_rows(evidence, np.arange(evidence.rows.audited.size)),
         known_rows(evidence, evidence.shown),
         of_sample,
-        {} if parts is None else {"through_exempt": parts.of_through, "at_equal_exempt": parts.of_at_equal},
-        of_features,
+        {name: one.times(scale) for name, one in through.items()},
+        {name: one.times(scale) for name, one in of_features.items()},
     )
 
 
 def _decisions(evidence: Evidence, gap: Estimate) -> Noted:
     """Return the decisions needed, and at both ends of the gap's interval; no upper end where it holds 0."""
-    if evidence.scores.mean0.size != 1:
+    if evidence.scores.mean0.size != 1 or evidence.unit.is_amount:
         return None, ()
     p, p1 = float(evidence.outcome.mean0[0]), float(evidence.outcome.mean1[0])
     value = _decisions_needed(p, p1)

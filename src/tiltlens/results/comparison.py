@@ -26,6 +26,8 @@ from tiltlens.results.profiles import Profiles
 from tiltlens.results.row_errors import ComparisonErrors
 from tiltlens.results.soft_groups import SoftGroup
 from tiltlens.results.two_by_two import TwoByTwo
+from tiltlens.views.formats import typed
+from tiltlens.views.measures import signed_amount
 
 
 class Output(NamedTuple):
@@ -54,14 +56,23 @@ class Comparison:
     ----------
     rows
         How many people of either group there are.
+    channel, materiality
+        What outputs are: "scores", "decisions" or "amounts"; and the smallest difference that counts, in points of a
+        score or units of the amount.
+    favourable_rates
+        Of both groups; of amounts the mean amounts.
     gap
-        Mean score of the audited group minus that of the reference.
+        Mean score, or amount, of the audited group minus that of the reference.
     impact_ratio
-        Favourable rate of the audited group divided by that of the reference; of scores, a ratio of mean scores.
+        Favourable rate of the audited group divided by that of the reference; of scores, a ratio of mean scores; of
+        amounts, of mean amounts.
     adverse_impact_ratio
-        The lower rate of decisions divided by the higher; None of scores.
+        The lower rate of decisions divided by the higher; None of scores and amounts.
     shortfall
-        How many more of the audited group would have the favourable outcome at the reference's rate.
+        How many more of the audited group would have the favourable outcome at the reference's rate; of amounts, how
+        much they lack in total of the reference's mean, or have beyond it where a person wants little.
+    decile_shares
+        Of amounts: the share of each group beyond each pooled decile, and the difference.
     standardised_difference
         The gap over √((Var0(W) + Var1(W))/2).
     unexplained
@@ -100,6 +111,8 @@ class Comparison:
     audited: str
     reference: str
     rows: dict[str, int]
+    channel: str
+    materiality: float
     output: Output
     favourable_rates: Rates
     gap: Estimate
@@ -107,6 +120,7 @@ class Comparison:
     adverse_impact_ratio: Estimate | None
     shortfall: Estimate
     standardised_difference: Estimate | None
+    decile_shares: pl.DataFrame
     output_divergence: Estimate | None
     input_divergence: Estimate | None
     descent_rate: Estimate | None
@@ -239,6 +253,7 @@ class Comparison:
         summary["two_by_two"] = None if self.two_by_two is None else self.two_by_two.to_dict()
         summary["correction"] = None if self.correction is None else self.correction.to_dict()
         summary["proxies"] = self.proxies.to_dicts()
+        summary["decile_shares"] = self.decile_shares.to_dicts()
         summary["balance"] = None if self.balance is None else balance_dict(self.balance)
         summary["error_rates"] = None if self.error_rates is None else self.error_rates.to_dict()
         summary["soft_group"] = None if self.soft_group is None else self.soft_group.to_dict()
@@ -247,13 +262,22 @@ class Comparison:
         return summary
 
     def __repr__(self) -> str:
-        return (
-            f"Comparison({self.audited!r} against {self.reference!r}: gap {self.gap.value:+.4f}, "
-            f"{len(self.proxies)} features)"
-        )
+        gap = typed(signed_amount(self.gap.value)) if self.channel == "amounts" else f"{self.gap.value:+.4f}"
+        return f"Comparison({self.audited!r} against {self.reference!r}: gap {gap}, {len(self.proxies)} features)"
 
 
-PLAIN = ("audited", "reference", "rows", "criterion", "epsilon_max", "membership", "shapley_remainder", "band_factor")
+PLAIN = (
+    "audited",
+    "reference",
+    "rows",
+    "channel",
+    "materiality",
+    "criterion",
+    "epsilon_max",
+    "membership",
+    "shapley_remainder",
+    "band_factor",
+)
 ESTIMATES = (
     "gap",
     "impact_ratio",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,14 +18,22 @@ from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.results.disclosure import withheld
 
 
+class Span(NamedTuple):
+    """Equal bins, the ends open."""
+
+    low: float
+    high: float
+    bins: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Binned:
     """Rows of a comparison, ready to be binned.
 
     Attributes
     ----------
-    audited, weights, outcome, scores
-        Who is audited, row weights, the score whose gap is measured, and all scores, (n,) or (n, K).
+    audited, weights, outcome, span, scores
+        Who is audited, row weights, the score whose gap is measured and its bins, and all scores, (n,) or (n, K).
     log_odds
         Of being audited, from one fit on all rows; with the prior.
     log_ratio
@@ -39,6 +48,7 @@ class Binned:
     audited: Booleans
     weights: Floats
     outcome: Floats
+    span: Span
     scores: Floats
     log_odds: Floats
     log_ratio: Floats
@@ -90,6 +100,7 @@ class Tallies:
     """Every bin of a comparison; `expected` is Σ w·e^ℓ over the reference people of each calibration bin."""
 
     score: Tally
+    span: Span
     overlap: Tally
     calibration: Tally
     expected: Floats
@@ -110,7 +121,8 @@ def tallied(found: Binned, positions: Sequence[CorrectionFunction], edges: Float
     room = int((np.cumsum([len(feature.labels) for feature in found.features]) <= MOVING_VALUES).sum())
     drawn = {feature.name for feature in found.features[:room]}
     return Tallies(
-        score=score_tally(found, found.outcome),
+        score=score_tally(found, found.outcome, found.span),
+        span=found.span,
         overlap=_tally(found, _places(found.log_ratio, -4.0, 4.0, RATIO_BINS), RATIO_BINS),
         calibration=_tally(found, calibration, bins),
         expected=np.bincount(calibration[others], ratio, bins).astype(np.float64),
@@ -119,9 +131,22 @@ def tallied(found: Binned, positions: Sequence[CorrectionFunction], edges: Float
     )
 
 
-def score_tally(found: Binned | Rows, outcome: Floats) -> Tally:
+def score_tally(found: Binned | Rows, outcome: Floats, span: Span) -> Tally:
     """Return both groups' people by their score."""
-    return _tally(found, _places(outcome, 0.0, 1.0, SCORE_BINS), SCORE_BINS)
+    return _tally(found, _places(outcome, *span), span.bins)
+
+
+def score_span(outcome: Floats, is_amount: bool) -> Span:
+    """Return the bins of scores; of amounts round ones that hold all but the outermost people, who join the ends."""
+    if not is_amount:
+        return Span(0.0, 1.0, SCORE_BINS)
+    low, high = np.quantile(outcome, [0.01, 0.99]).tolist()
+    least = (high - low) / SCORE_BINS or abs(low) / SCORE_BINS or 1.0
+    unit = 10.0 ** math.floor(math.log10(least))
+    step = next(unit * digit for digit in (1.0, 2.0, 5.0, 10.0) if unit * digit >= least * (1.0 - EDGE_ROUNDING))
+    first, last = math.floor(low / step + EDGE_ROUNDING), math.ceil(high / step - EDGE_ROUNDING)
+    last = max(last, first + 1)
+    return Span(first * step, last * step, last - first)
 
 
 def _places(values: Floats, low: float, high: float, bins: int) -> Integers:

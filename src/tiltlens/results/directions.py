@@ -22,7 +22,8 @@ def direction(evidence: Evidence, feature: Feature) -> str:
     first = _filled(rows.sums0(codes, w), feature) + _filled(rows.sums1(codes, w), feature)
     used = p0 + p1 > 0
     means = np.divide(first, p0 + p1, out=np.zeros_like(first), where=used)
-    audited, score = evidence.audited, CRITERIA.get(evidence.criterion or "", "score")
+    of_scores = "amount" if evidence.unit.is_amount else "score"
+    audited, score = evidence.audited, CRITERIA.get(evidence.criterion or "", of_scores)
     if feature.kind == "identifier":
         return "has no direction: every row has another value"
     if used.sum() < 2:

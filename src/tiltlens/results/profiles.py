@@ -21,7 +21,7 @@ from tiltlens.paper.figure1 import Figure1Paths, figure1_paths
 from tiltlens.paper.path import Inputs, PathPoint, path_point, projection
 from tiltlens.paper.world import Projection
 from tiltlens.results.bins import QUANTILES, binned, of_scores_alone
-from tiltlens.results.counting import Binned
+from tiltlens.results.counting import Binned, score_span
 from tiltlens.results.disclosure import may_show, withheld
 
 
@@ -37,6 +37,7 @@ class Profiles:
     scores: Floats
     outcome: Floats
     favourable: Floats
+    is_amount: bool
     features: tuple[Feature, ...]
     row_numbers: Integers
     correction: CorrectionFunction | None
@@ -81,14 +82,15 @@ class Profiles:
     def bins(self, order: Sequence[str]) -> dict[str, Any]:
         """As of `Comparison`; `order` is that of the features in the table of proxy evidence."""
         if self.correction is None:
-            return of_scores_alone(self.rows, self.outcome)
+            return of_scores_alone(self.rows, self.outcome, self.is_amount)
         features = tuple(sorted(self.features, key=lambda feature: order.index(feature.name)))
         atoms, found, moved = self._atoms(), figure1_paths(self._inputs()), None
         if found.end is not None:
             moved = np.zeros(len(self.outcome))
             moved[atoms] = found.end
         audited, weights = self.rows.audited, self.rows.weights
-        rows = Binned(audited, weights, self.outcome, self.scores, self.log_odds, self.log_ratio, features, moved)
+        span = score_span(self.outcome, self.is_amount)
+        rows = Binned(audited, weights, self.outcome, span, self.scores, self.log_odds, self.log_ratio, features, moved)
         return binned(rows, self.correction) | summary_of(found, self.favourable[atoms])
 
     def prototypes(self, suppress: bool = True) -> dict[str, dict[str, Any]]:

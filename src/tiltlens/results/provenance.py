@@ -58,7 +58,8 @@ def describe_request(request: Request) -> dict[str, Any]:
     names = ("scores", "model", "membership", "weights", "exempt", "clusters", "outcome", "labels")
     sources = {name: _source(getattr(request, name)) for name in names}
     given = {str(name): text_of(value) for name, value in (request.given or {}).items()}
-    return sources | {"threshold": request.threshold, "criterion": request.criterion, "given": given}
+    asked = {name: getattr(request, name) for name in ("output", "threshold", "criterion")}
+    return sources | asked | {"given": given}
 
 
 def _source(value: Any) -> str | None:
@@ -67,7 +68,7 @@ def _source(value: Any) -> str | None:
         return value
     if isinstance(value, (list, tuple)) and value and all(isinstance(part, str) for part in value):
         return ", ".join(value)
-    if hasattr(value, "fit") or hasattr(value, "predict_proba"):
+    if any(hasattr(value, name) for name in ("fit", "predict", "predict_proba")):
         return type(value).__name__
     return "a function" if callable(value) else "an array"
 

@@ -17,6 +17,7 @@ from tiltlens.estimators.sets import SetCoefficients
 from tiltlens.limits import NOISE, OF_PAIRINGS, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats
 from tiltlens.passes.evidence import Evidence
+from tiltlens.results.told import levels
 
 NAME_AN_ID = "name a column that tells rows apart with `clusters` in both audits, or use paired=False."
 
@@ -38,6 +39,10 @@ class RowErrors:
     parts: Floats
     between: Floats = field(default_factory=lambda: np.zeros(0))
     unseen: tuple[float, float] = (0.0, 0.0)
+
+    def times(self, factor: float) -> RowErrors:
+        """Return the errors of a multiple of the number."""
+        return RowErrors(factor * self.parts, factor * self.between, (factor * self.unseen[0], factor * self.unseen[1]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,16 +93,19 @@ def set_errors(found: SetCoefficients) -> list[RowErrors]:
 
 def output_errors(evidence: Evidence) -> dict[str, RowErrors]:
     """Return the errors of what outputs alone tell, as far as it is defined."""
-    rows, favourable = evidence.everyone, evidence.favourable
+    rows = evidence.everyone
+    favourable = levels(evidence) if evidence.unit.is_amount else evidence.favourable
     p, p1 = float(favourable.mean0[0]), float(favourable.mean1[0])
     rates = [outputs.group_rate(rows, favourable, who) for who in (True, False)]
     e0, e1 = _unseen(evidence, favourable)
     found = {
-        "gap": replace(errors_of(outputs.gap(rows, evidence.outcome)), unseen=_unseen(evidence, evidence.outcome)),
+        "gap": replace(
+            errors_of(outputs.gap(rows, evidence.outcome)), unseen=_unseen(evidence, evidence.outcome)
+        ).times(evidence.unit.scale),
         "audited_rate": replace(errors_of(rates[0]), unseen=(e0, 0.0)),
         "reference_rate": replace(errors_of(rates[1]), unseen=(0.0, e1)),
     }
-    if p1 > SMALLEST_SHARE:
+    if p1 > SMALLEST_SHARE and (p > 0.0 or favourable.is_probability):
         ratio = rates[0].parts[0] / p1 - rates[1].parts[0] * (p / p1**2)
         found["impact_ratio"] = RowErrors(ratio[:, None], unseen=(e0 / p1, e1 * p / p1**2))
     try:

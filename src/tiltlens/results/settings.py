@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tiltlens.errors import TiltlensError
-from tiltlens.limits import FEWEST_SAMPLED, FOLDS, LARGEST_SEED
+from tiltlens.limits import AMOUNT_MATERIALITY, FEWEST_SAMPLED, FOLDS, LARGEST_SEED, MATERIALITY
 from tiltlens.paper.checks import check_number, check_probability, check_weight
 
 
@@ -22,7 +22,7 @@ class Settings:
     confidence
         Of every interval.
     materiality
-        Points of the score that matter.
+        Points of the score that matter; of amounts standard deviations.
     folds
         Of the cross-fit; None asks for the paper's plug-in values without intervals.
     seed
@@ -34,7 +34,7 @@ class Settings:
     input_weight: float = 1.0
     output_weight: float = 1.0
     confidence: float = 0.95
-    materiality: float = 0.005
+    materiality: float = MATERIALITY
     folds: int | None = 5
     seed: int = 0
     sample_rows: int = 500_000
@@ -57,12 +57,18 @@ class Settings:
             )
 
 
+def usual_materiality(output: str) -> float:
+    """Return what counts unless the user says otherwise: points of probabilities, standard deviations of amounts."""
+    return AMOUNT_MATERIALITY if output == "amount" else MATERIALITY
+
+
 def _check_materiality(value: Any) -> float:
     number = check_number("materiality", value)
     if not 0 <= number < 1:
         raise TiltlensError(
             f"`materiality` must be at least 0 and below 1, got {value!r}.",
-            "it is in points of a score between 0 and 1; 0.005 is the default.",
+            "it is in points of a score between 0 and 1 (0.005 is the default), of amounts in standard deviations "
+            "(0.02).",
         )
     return number
 

@@ -128,6 +128,11 @@ def check_comparable(old: Summary, new: Summary) -> None:
     _check_equal("confidence", old["settings"]["confidence"], new["settings"]["confidence"])
     for name in ("given", "exempt", "criterion", "output"):
         _check_equal(name, *(one["provenance"]["question"].get(name) for one in (old, new)))
+    if new["channel"] == "amounts":
+        raise DataError(
+            "`old` and `new` must be audits of scores or decisions, got amounts.",
+            "look at the two side by side: each has its intervals.",
+        )
     if not set(old["comparisons"]) & set(new["comparisons"]):
         raise DataError(
             f"`old` and `new` must have an audited group in common, got {shown(', '.join(old['comparisons']))} and "

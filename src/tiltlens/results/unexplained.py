@@ -14,6 +14,7 @@ from tiltlens.estimators.sets import CellSets
 from tiltlens.limits import CHECK_SURE, SEPARATED
 from tiltlens.passes.evidence import Evidence
 from tiltlens.results.settings import Settings
+from tiltlens.results.told import Told, told
 
 
 class Unexplained(NamedTuple):
@@ -40,10 +41,10 @@ def unexplained(evidence: Evidence, settings: Settings) -> tuple[Unexplained, tu
     if found is None:
         return Unexplained(None, None), ("unexplained is not defined: the features tell the groups apart completely",)
     if evidence.score_is_of_features:
-        return Unexplained(Estimate(0.0, 0.0, 0.0), found), _check(found, settings)
+        return Unexplained(Estimate(0.0, 0.0, 0.0), found), _check(found, told(evidence, settings))
     estimate = found.normal().estimate(settings.confidence)
     numbers = [0.0 if end is None else without_noise(end) for end in (estimate.value, estimate.low, estimate.high)]
-    return Unexplained(Estimate(*numbers), found), _dependence(evidence, Estimate(*numbers), settings)
+    return Unexplained(Estimate(*numbers), found), _dependence(evidence, Estimate(*numbers), told(evidence, settings))
 
 
 def _plug_in(evidence: Evidence) -> Estimate | None:
@@ -79,24 +80,26 @@ def _measured(evidence: Evidence) -> InfluenceEstimate | None:
     return InfluenceEstimate(mean.value, mean.parts, mean.between * math.sqrt(3.0))
 
 
-def _check(found: InfluenceEstimate, settings: Settings) -> tuple[str, ...]:
+def _check(found: InfluenceEstimate, words: Told) -> tuple[str, ...]:
     """Return a note where regressions find a dependence that cannot be."""
-    if abs(found.value) - CHECK_SURE * found.se <= settings.materiality:
+    if abs(found.value) - CHECK_SURE * found.se <= words.materiality:
         return ()
     return (
-        f"the regressions on all features leave {100 * found.value:+.1f} points of a score that is made from them: "
+        f"the regressions on all features leave {words.signed(found.value)} {words.measure.unit} of "
+        f"{words.measure.a_output} that is made from them: "
         "what they say of features together is to be doubted",
     )
 
 
-def _dependence(evidence: Evidence, estimate: Estimate, settings: Settings) -> tuple[str, ...]:
+def _dependence(evidence: Evidence, estimate: Estimate, words: Told) -> tuple[str, ...]:
     """Return a note on a score that knows the group beyond the features, when that is both sure and material."""
     low, high = estimate.low or 0.0, estimate.high or 0.0
-    if low > settings.materiality or high < -settings.materiality:
+    if low > words.materiality or high < -words.materiality:
         apart = [feature.name for feature in evidence.features if feature.is_group]
         besides = f", or on {', '.join(apart)}, which tells the groups apart" if apart else ""
         return (
-            f"the score depends on the group beyond these features{besides}: between people alike in all of them "
-            f"{100 * estimate.value:+.2f} points of the gap are left ({100 * low:+.2f} to {100 * high:+.2f})",
+            f"the {words.measure.output} depends on the group beyond these features{besides}: between people alike in "
+            f"all of them {words.signed(estimate.value)} {words.measure.unit} of the gap are left "
+            f"({words.signed(low)} to {words.signed(high)})",
         )
     return ()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tiltlens.views.formats import Shown, count, label, percent, points, short_number, signed
+from tiltlens.views.measures import measure_of
 
 NAMES = {
     "fpr": "false positive rate",
@@ -83,12 +84,12 @@ def criterion_of(summary: dict[str, Any]) -> str | None:
 
 def output_word(c: dict[str, Any]) -> str:
     """Return what a comparison is of: the score, or an error rate."""
-    return NAMES.get(c["criterion"], "score")
+    return NAMES.get(c["criterion"], measure_of(c).output)
 
 
 def mean_word(c: dict[str, Any]) -> str:
     """Return what the mean of it is called."""
-    return NAMES.get(c["criterion"], "mean score")
+    return NAMES.get(c["criterion"], measure_of(c).mean)
 
 
 def criterion_words(summary: dict[str, Any], is_decisions: bool) -> str:

@@ -9,20 +9,24 @@ from importlib.util import find_spec
 from typing import Any
 
 from tiltlens.views import rule_lines
-from tiltlens.views.formats import Shown, count, interval, label, minus, percent, points, ratio, whole
+from tiltlens.views.formats import Shown, count, interval, label, minus, ratio
+from tiltlens.views.measures import Measure, measure_of
 from tiltlens.views.soft_groups import soft_words
 
-SHOWN: dict[str, tuple[str, Shown]] = {
-    "gap": ("difference, in points", points),
-    "through_exempt": ("of it, through the exempt factors", points),
-    "at_equal_exempt": ("of it, between people equal in the exempt factors", points),
-    "impact_ratio": ("favourable rates, audited ÷ reference", ratio),
-    "adverse_impact_ratio": ("adverse impact ratio of decisions", ratio),
-    "shortfall": ("people affected", whole),
-    "unexplained": ("left between people alike in all listed features, in points", points),
-}
 FEATURES = 10
-FEATURE_HEAD = ("feature", "points by itself", "with the others", "verdict", "why")
+
+
+def _shown(m: Measure) -> dict[str, tuple[str, Shown]]:
+    """Return the estimates that are shown: their words, and how they are written."""
+    return {
+        "gap": (f"difference, in {m.unit}", m.difference),
+        "through_exempt": ("of it, through the exempt factors", m.difference),
+        "at_equal_exempt": ("of it, between people equal in the exempt factors", m.difference),
+        "impact_ratio": (f"{m.rate}s, audited ÷ reference", ratio),
+        "adverse_impact_ratio": ("adverse impact ratio of decisions", ratio),
+        "shortfall": (m.affected, m.total),
+        "unexplained": (f"left between people alike in all listed features, in {m.unit}", m.difference),
+    }
 
 
 def audit_html(title: str, comparisons: Sequence[dict[str, Any]]) -> str:
@@ -35,23 +39,31 @@ def comparison_html(c: dict[str, Any], is_drawn: bool = True) -> str:
     """Return a comparison: its estimates, its strongest features and what to know, and a picture of the features."""
     who = f"{escape(label(c['audited']))} ({count(c['rows']['audited'])}, audited)"
     other = f"{escape(label(c['reference']))} ({count(c['rows']['reference'])}, reference)"
-    rates = [(f"favourable rate, {place}", percent, c["favourable_rates"][place]) for place in ("audited", "reference")]
-    others = [(words, shown, c[name]) for name, (words, shown) in SHOWN.items() if c[name] is not None]
+    m = measure_of(c)
+    rates = [(f"{m.rate}, {place}", m.level, c["favourable_rates"][place]) for place in ("audited", "reference")]
+    others = [(words, shown, c[name]) for name, (words, shown) in _shown(m).items() if c[name] is not None]
     estimates = [
         (words, shown(found["value"]), interval(found["low"], found["high"], shown))
         for words, shown, found in (*rates, *others)
     ]
     features = [
-        (label(row["feature"]), _banded(row, "gap"), _banded(row, "joint"), row["verdict"], label(row["reason"], 200))
+        (
+            label(row["feature"]),
+            _banded(row, "gap", m.difference),
+            _banded(row, "joint", m.difference),
+            row["verdict"],
+            label(row["reason"], 200),
+        )
         for row in c["proxies"]
     ]
+    head = ("feature", f"{m.unit} by itself", "with the others", "verdict", "why")
     more, told = len(features) - FEATURES, [*soft_words(c), *c["notes"]]
     rest = f"<p>and {more} more features in <code>.proxies</code></p>" if more > 0 else ""
     return (
         f"<div><p><b>{who}</b> against <b>{other}</b></p>"
         + _table(("quantity", "value", "interval"), estimates)
         + (_picture(c) if is_drawn and features else "")
-        + (_table(FEATURE_HEAD, features[:FEATURES]) if features else "")
+        + (_table(head, features[:FEATURES]) if features else "")
         + rest
         + (f"<ul>{''.join(f'<li>{escape(minus(label(note, 1000)))}</li>' for note in told)}</ul>" if told else "")
         + "</div>"
@@ -69,9 +81,9 @@ def _picture(c: dict[str, Any]) -> str:
     return f'<img alt="{escape(figure.description)}" src="data:image/svg+xml;base64,{content}">'
 
 
-def _banded(row: dict[str, Any], name: str) -> str:
-    ends = interval(row[f"{name}_low"], row[f"{name}_high"], points)
-    return points(row[name]) if row[f"{name}_low"] is None else f"{points(row[name])} ({ends})"
+def _banded(row: dict[str, Any], name: str, shown: Shown) -> str:
+    ends = interval(row[f"{name}_low"], row[f"{name}_high"], shown)
+    return shown(row[name]) if row[f"{name}_low"] is None else f"{shown(row[name])} ({ends})"
 
 
 def rule_tables_html(summary: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from tiltlens.limits import FOUR_FIFTHS
 from tiltlens.views.formats import interval, interval_name, p_value, ratio, signed, whole
+from tiltlens.views.measures import measure_of
 
 
 def is_of_decisions(audit: dict[str, Any]) -> bool:
@@ -15,7 +16,7 @@ def is_of_decisions(audit: dict[str, Any]) -> bool:
 
 def ratio_name(audit: dict[str, Any]) -> str:
     """Return what the ratio of the two favourable rates is called."""
-    return "impact ratio" if is_of_decisions(audit) else "ratio of mean scores"
+    return "impact ratio" if is_of_decisions(audit) else measure_of(audit).ratio
 
 
 def against_four_fifths(found: dict[str, Any]) -> str:

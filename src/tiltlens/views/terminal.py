@@ -17,7 +17,8 @@ from rich.text import Text
 from tiltlens.views import rule_lines
 from tiltlens.views.error_rates import DOES_NOT_SHOW as RATES_DO_NOT_SHOW
 from tiltlens.views.error_rates import NAMES, SIGNS, criterion_of, mean_word, output_word, people_words, rate_lines
-from tiltlens.views.formats import interval_name, p_value, typed
+from tiltlens.views.formats import interval_name, p_value, percent, points, typed
+from tiltlens.views.measures import UNITS, Measure, measure_of
 from tiltlens.views.names import named
 from tiltlens.views.ratios import four_fifths_words, is_of_decisions, ratio_name, two_by_two_words
 from tiltlens.views.soft_groups import soft_words
@@ -28,8 +29,6 @@ from tiltlens.views.text import (
     estimate_cells,
     heading,
     number,
-    percent,
-    points,
     whole,
 )
 from tiltlens.views.verdicts import EVIDENCE, verdict_of
@@ -141,7 +140,8 @@ def _rows(summary: dict[str, Any]) -> RenderableType:
     text.append(
         f"\n{rows['read']:,} rows read, {rows['used']:,} used{'; left out: ' + ', '.join(kept) if kept else ''}."
     )
-    text.append(f" Favourable outcome: {summary['favourable']}.")
+    wanted = f"a {summary['favourable']} amount" if measure_of(summary) is UNITS else summary["favourable"]
+    text.append(f" Favourable outcome: {wanted}.")
     return text
 
 
@@ -150,11 +150,13 @@ def _comparison(summary: dict[str, Any], audited: str, c: dict[str, Any]) -> Ren
         f"\n{audited} ({c['rows']['audited']:,}, audited) against {c['reference']} "
         f"({c['rows']['reference']:,}, reference)"
     )
-    settings = summary["settings"]
+    settings, measure = summary["settings"], measure_of(c)
     parts: list[RenderableType] = [Text(title, "bold cyan"), _estimates(summary, c), _test(c)]
     if words := soft_words(c):
         parts += [heading("What probabilities of groups can tell"), bullets(typed(one) for one in words)]
-    if not is_of_decisions(summary):
+    if measure is UNITS:
+        parts += [heading("Beyond the pooled deciles"), _deciles(c)] if c["decile_shares"] else []
+    elif not is_of_decisions(summary):
         parts.append(Text("These are scores: an adverse impact ratio is of decisions, and needs a threshold.", "dim"))
     elif c["adverse_impact_ratio"] is not None:
         parts.append(Text(typed(four_fifths_words(c["adverse_impact_ratio"], settings["confidence"]))))
@@ -163,7 +165,8 @@ def _comparison(summary: dict[str, Any], audited: str, c: dict[str, Any]) -> Ren
     if c["error_rates"] is not None:
         parts += [heading("Error rates"), *_error_rates(summary, c)]
     if c["proxies"]:
-        parts += [heading(f"Proxy evidence, in points of the {output_word(c)}"), proxy_evidence(c, settings)]
+        title = f"Proxy evidence, in {measure.unit} of the {output_word(c)}"
+        parts += [heading(title), proxy_evidence(c, settings)]
     if c["notes"]:
         parts += [heading("To know"), bullets(typed(note) for note in c["notes"])]
     return Group(*parts)
@@ -171,18 +174,20 @@ def _comparison(summary: dict[str, Any], audited: str, c: dict[str, Any]) -> Ren
 
 def _estimates(summary: dict[str, Any], c: dict[str, Any]) -> Table:
     table = empty_table("quantity", ["value", interval_name(summary["settings"]["confidence"])], ["meaning"])
+    m = measure_of(c)
     for who in ("audited", "reference"):
-        table.add_row(f"favourable rate, {who}", *estimate_cells(c["favourable_rates"][who], percent), "")
+        table.add_row(f"{m.rate}, {who}", *estimate_cells(c["favourable_rates"][who], m.level), "")
     weighted = "" if c["soft_group"] is None else ", weighted by chances"
+    lacks = m.affected_words if m is UNITS else "more people at the reference's rate"
     rows: list[tuple[str, str, Callable[[float | None], str], str]] = [
-        ("gap, in points", "gap", points, f"difference of the {mean_word(c)}s{weighted}"),
-        ("through exempt factors", "through_exempt", points, f"points of it, through {', '.join(c['exempt'])}"),
-        ("at equal exempt factors", "at_equal_exempt", points, "points of it, between people equal in them"),
-        (ratio_name(summary), "impact_ratio", number, "favourable rates, audited ÷ reference"),
+        (f"gap, in {m.unit}", "gap", m.difference, f"difference of the {mean_word(c)}s{weighted}"),
+        ("through exempt factors", "through_exempt", m.difference, f"{m.unit} of it, through {', '.join(c['exempt'])}"),
+        ("at equal exempt factors", "at_equal_exempt", m.difference, f"{m.unit} of it, between people equal in them"),
+        (ratio_name(summary), "impact_ratio", number, f"{m.rate}s, audited ÷ reference"),
         ("adverse impact ratio", "adverse_impact_ratio", number, "lower rate ÷ higher rate"),
-        ("shortfall", "shortfall", whole, "more people at the reference's rate"),
+        ("worse off in total" if m is UNITS else "shortfall", "shortfall", m.total, lacks),
         ("standardised difference", "standardised_difference", number, "gap in standard deviations"),
-        ("unexplained, in points", "unexplained", points, "between people alike in all features"),
+        (f"unexplained, in {m.unit}", "unexplained", m.difference, "between people alike in all features"),
         ("decisions needed", "decisions_needed", whole, "to tell the groups apart, errors 5 %"),
         ("output divergence", "output_divergence", number, "KL of the outcomes, nats"),
         ("input divergence", "input_divergence", number, "KL of the inputs, nats"),
@@ -212,6 +217,16 @@ def _error_rates(summary: dict[str, Any], c: dict[str, Any]) -> Iterator[Rendera
     yield Text(RATES_DO_NOT_SHOW, "dim")
 
 
+def _deciles(c: dict[str, Any]) -> Table:
+    """Return the share of each group beyond each pooled decile."""
+    table = empty_table("amount", ["audited beyond", "reference beyond", "difference, in points", "interval"])
+    for row in c["decile_shares"]:
+        found = {"value": row["difference"], "low": row["difference_low"], "high": row["difference_high"]}
+        shares = (typed(percent(row[who])) for who in ("audited", "reference"))
+        table.add_row(typed(UNITS.level(row["amount"])), *shares, *estimate_cells(found, points))
+    return table
+
+
 def _test(c: dict[str, Any]) -> Text:
     if c["equal_outputs"] is None:
         return Text("Plug-in values, as in the paper: no intervals.", "dim")
@@ -224,6 +239,7 @@ class _ProxyTable:
     """The table of proxy evidence: number and band beside each other where there is room, else below each other."""
 
     rows: list[dict[str, Any]]
+    measure: Measure
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         is_wide = options.max_width >= WIDE
@@ -233,27 +249,29 @@ class _ProxyTable:
         for row in self.rows:
             words = row["verdict"] if is_wide else "\n".join(row["verdict"].rsplit(" ", 1))
             verdict = Text(words, "bold" if verdict_of(row).kind == EVIDENCE else "")
-            numbers = (_banded(row, name, join) for name in ("gap", "joint", "gap_shapley"))
+            numbers = (_banded(row, name, join, self.measure) for name in ("gap", "joint", "gap_shapley"))
             table.add_row(Text(str(row["feature"])), *(Text(one) for one in numbers), verdict)
         yield table
 
 
-def _banded(row: dict[str, Any], name: str, join: str) -> str:
-    value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
-    return points(value) if low is None else f"{points(value)}{join}[{points(low)}, {points(high)}]"
+def _banded(row: dict[str, Any], name: str, join: str, measure: Measure) -> str:
+    value, low, high = (typed(measure.difference(row[f"{name}{end}"])) for end in ("", "_low", "_high"))
+    return value if row[f"{name}_low"] is None else f"{value}{join}[{low}, {high}]"
 
 
 def proxy_evidence(c: dict[str, Any], settings: dict[str, Any]) -> RenderableType:
     """Return the table of proxy evidence, how to read it, and the reasons of its verdicts."""
+    measure = measure_of(c)
     whole = "what is left at equal exempt factors" if c["exempt"] else "the gap"
     note = "gap: what goes through the feature by itself. with others: what would be lost without it. "
     note = f"Of {whole}. {note}" if c["exempt"] else note
     if any(row["gap_shapley"] is not None for row in c["proxies"]):
         note += "Shapley: its part where all are taken together; the parts add up to " + whole
         left = c["shapley_remainder"] or 0.0
-        is_told = abs(left) >= NEGLIGIBLE * settings["materiality"]
-        note += f" less what is unexplained ({points(left)}). " if is_told else ". "
-    parts: list[RenderableType] = [_ProxyTable(c["proxies"])]
+        is_told = abs(left) >= NEGLIGIBLE * c["materiality"]
+        note += f" less what is unexplained ({typed(measure.difference(left))}). " if is_told else ". "
+    note += f"What counts is {measure.counted(c, settings)}." if measure is UNITS else ""
+    parts: list[RenderableType] = [_ProxyTable(c["proxies"], measure)]
     if any(row["gap_low"] is not None for row in c["proxies"]):
         level = f"{100 * settings['confidence']:g} %"
         parts.append(

@@ -39,7 +39,7 @@ def whole(value: float | None) -> str:
 
 def estimate_cells(found: dict[str, Any], shown: Callable[[float | None], str] = number) -> tuple[str, str]:
     """Return an estimate's value and its interval."""
-    return shown(found["value"]), formats.interval(found["low"], found["high"], shown)
+    return typed(shown(found["value"])), typed(formats.interval(found["low"], found["high"], shown))
 
 
 def bullets(lines: Iterable[str]) -> Table:

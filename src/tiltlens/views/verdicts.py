@@ -17,7 +17,7 @@ class Verdict(NamedTuple):
     kind
         How it is marked; "open" where the data do not settle the question.
     opening
-        How a sentence that lists its features begins; {materiality} stands for the audit's own, in points.
+        How a sentence that lists its features begins; {counts} stands for what counts in the audit, in words.
     meaning
         What it means, in the glossary.
     """
@@ -45,17 +45,17 @@ VERDICTS = {
     ),
     "some evidence": Verdict(
         OPEN,
-        "Carry something, which may be less than the {materiality} points that count (some evidence)",
+        "Carry something, which may be less than what counts, {counts} (some evidence)",
         "A band excludes 0, but reaches below what counts.",
     ),
     "undecided": Verdict(
         OPEN,
-        "Undecided: nothing, or more than the {materiality} points that count",
+        "Undecided: nothing, or more than what counts, {counts}",
         "A band holds 0 and reaches beyond what counts: these data cannot tell.",
     ),
     "no material evidence": Verdict(
         NOTHING,
-        "No material evidence: less than {materiality} points, alone and with the others",
+        "No material evidence: less than {counts}, alone and with the others",
         "Both bands, alone and with the others, lie within what counts.",
     ),
     "exempt": Verdict(

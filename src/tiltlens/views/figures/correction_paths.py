@@ -9,6 +9,7 @@ from tiltlens.views.figures.reading import Record
 from tiltlens.views.figures.theme import AUDITED, FAINT, GREEN, INK, PAPER, QUIET, RED, REFERENCE, WIDTH, altair, halo
 from tiltlens.views.figures.words import versus
 from tiltlens.views.formats import number, short_number
+from tiltlens.views.measures import measure_of
 
 OUTPUTS, BOTH = "align outputs", "align inputs and outputs"
 GREEN_WAY, RED_WAY = f"green: {OUTPUTS}", f"red: {BOTH}"
@@ -161,8 +162,14 @@ def ways(comparison: Record) -> Figure:
         f"outputs only and leaves {ends[0]} of the output divergence, the red one aligns inputs and outputs and leaves "
         f"{ends[1]}. {cost[0].upper()}{cost[1:]}."
     )
+    rate = measure_of(comparison).rate
+    records = [{name.replace("favourable_rate", _key(rate)): value for name, value in one.items()} for one in records]
     note = "KL divergences, in nats; plug-in values"
-    return figure(_plane(records, start["value"], least), records, title, description, note, cost)
+    return figure(_plane(records, start["value"], least, rate), records, title, description, note, cost)
+
+
+def _key(rate: str) -> str:
+    return rate.replace(" ", "_")
 
 
 def _left(records: list[Record], way: str) -> str:
@@ -185,7 +192,7 @@ def _stop(way: str, step: int, weight: float | None, change: float, left: float,
     return record | {"output_divergence": left, "favourable_rate": rate}
 
 
-def _plane(records: list[Record], start: float, least: Record | None) -> Any:
+def _plane(records: list[Record], start: float, least: Record | None, rate: str) -> Any:
     alt = altair()
     right = max(record["input_change"] for record in records) or 1e-3
     top = max(record["output_divergence"] for record in records) or 1e-3
@@ -200,7 +207,7 @@ def _plane(records: list[Record], start: float, least: Record | None) -> Any:
         scale=alt.Scale(domain=[0, 1.1 * top], nice=False),
     )
     fields = [("weight", "weight t"), ("input_change", "input change"), ("output_divergence", "divergence left")]
-    lines = _ways(x, y, "step:Q", [*fields, ("favourable_rate", "favourable rate")])
+    lines = _ways(x, y, "step:Q", [*fields, (_key(rate), rate)])
     names = [GREEN_WAY, RED_WAY]
     dots = (
         alt.Chart()

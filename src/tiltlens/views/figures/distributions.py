@@ -9,6 +9,7 @@ from tiltlens.views.figures.reading import Record, means
 from tiltlens.views.figures.theme import AUDITED, INK, PAPER, QUIET, REFERENCE, WIDTH, altair
 from tiltlens.views.figures.words import groups, versus
 from tiltlens.views.formats import percent
+from tiltlens.views.measures import UNITS, measure_of
 
 HIDDEN = "withheld: 1 to 9 people, or told by them"  # a bin of any size, if small ones would follow from it
 WITHHELD = f"✕ {HIDDEN}"
@@ -19,21 +20,25 @@ NO_SHAPE = "every bin has fewer than ten people, or would tell of one that has: 
 
 def outputs(comparison: Record) -> Figure:
     """Return the distributions of the score in both groups, audited above and reference below, with their means."""
-    audited, reference = means(comparison)
-    title, word = "How the scores are distributed", "1 − score" if comparison["criterion"] == "fnr" else "score"
+    (audited, reference), m = means(comparison), measure_of(comparison)
+    title = f"How the {m.output}s are distributed"
+    word = "1 − score" if comparison["criterion"] == "fnr" else m.output
     records = _records(comparison["bins"]["score"])
     if not any(record["share"] for record in records):
         return nothing(title, NO_SHAPE)
     marked = [
-        {"group": group, "mean": mean, "text": f"mean {percent(mean)}", "side": side}
+        {"group": group, "mean": mean, "text": f"mean {m.level(mean)}", "side": side}
         for group, mean, side in (("audited", audited, 1), ("reference", reference, -1))
     ]
     description = (
         f"{versus(comparison)}. Back-to-back histograms of the {word}: the audited group above, the reference group "
-        f"below. The means are {percent(audited)} and {percent(reference)}."
+        f"below. The means are {m.level(audited)} and {m.level(reference)}."
     )
-    chart = _mirrored(comparison, records, word, [0.0, 1.0], marked)
-    return figure(chart, records, title, description, _note(records))
+    bins = comparison["bins"]["score"]
+    domain = [bins[0]["from"], bins[-1]["to"]]
+    chart = _mirrored(comparison, records, word, domain, marked, m.axis)
+    open_ends = "people beyond either end stand in the last bin" if m is UNITS else ""
+    return figure(chart, records, title, description, open_ends, _note(records))
 
 
 def overlap(comparison: Record) -> Figure:
@@ -72,7 +77,12 @@ def _note(records: list[Record]) -> str:
 
 
 def _mirrored(
-    comparison: Record, records: list[Record], axis: str | list[str], domain: list[float] | None, marked: list[Record]
+    comparison: Record,
+    records: list[Record],
+    axis: str | list[str],
+    domain: list[float] | None,
+    marked: list[Record],
+    written: str | None = None,
 ) -> Any:
     alt = altair()
     tallest = max(record["share"] or 0.0 for record in records)
@@ -81,8 +91,9 @@ def _mirrored(
         seen = [end for record in records if record["share"] != 0 for end in (record["from"], record["to"])]
         domain = [min(seen), max(seen)]
     x = alt.X("from:Q", title=axis, scale=alt.Scale(domain=domain, nice=False, clamp=True))
-    if marked:  # means are of scores, which are rates
-        x.axis = alt.Axis(format=".0%")
+    if written is not None:
+        x.axis = alt.Axis(format=written)
+    ends = ",.4~g" if measure_of(comparison) is UNITS and marked else ".2f"
     percents = alt.Axis(labelExpr="format(abs(datum.value), '.0%')", tickCount=5)
     colour = alt.Color(
         "group:N", scale=alt.Scale(domain=["audited", "reference"], range=[AUDITED, REFERENCE]), legend=None
@@ -95,8 +106,8 @@ def _mirrored(
         y2=alt.Y2(datum=0),
         tooltip=[
             alt.Tooltip("group:N", title="group"),
-            alt.Tooltip("from:Q", title="from", format=".2f"),
-            alt.Tooltip("to:Q", title="to", format=".2f"),
+            alt.Tooltip("from:Q", title="from", format=ends),
+            alt.Tooltip("to:Q", title="to", format=ends),
             alt.Tooltip("shown:N", title="share of the group"),
         ],
     )
@@ -105,7 +116,7 @@ def _mirrored(
     above = hidden.transform_filter("datum.side > 0").mark_text(text="✕", fontSize=9, dy=-7)
     below = hidden.transform_filter("datum.side < 0").mark_text(text="✕", fontSize=9, dy=8)
     zero = alt.Chart(data([{"zero": 0}], "baseline")).mark_rule(color=QUIET).encode(y=alt.Y("zero:Q"))
-    layers = [bars, above, below, zero, *_names(comparison), *_means(marked, tallest)]
+    layers = [bars, above, below, zero, *_names(comparison), *_means(marked, tallest, domain)]
     return alt.layer(*layers).properties(width=WIDTH, height=280)
 
 
@@ -124,15 +135,16 @@ def _names(comparison: Record) -> list[Any]:
     ]
 
 
-def _means(marked: list[Record], tallest: float) -> list[Any]:
+def _means(marked: list[Record], tallest: float, domain: list[float]) -> list[Any]:
     if not marked:
         return []
     alt = altair()
+    far = domain[0] + FAR * (domain[1] - domain[0])
     ends = [
         mark
         | {"zero": 0, "end": mark["side"] * 1.06 * tallest}
         # Far to the right a narrow page has no room beyond the line.
-        | ({"align": "right", "dx": -5} if mark["mean"] > FAR else {"align": "left", "dx": 5})
+        | ({"align": "right", "dx": -5} if mark["mean"] > far else {"align": "left", "dx": 5})
         for mark in marked
     ]
     base = alt.Chart(data(ends, "means")).encode(x=alt.X("mean:Q"))

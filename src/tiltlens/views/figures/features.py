@@ -9,34 +9,36 @@ from tiltlens.views.figures.reading import SHOWN, Record, span
 from tiltlens.views.figures.reading import features as rows_of
 from tiltlens.views.figures.theme import FAINT, HIGHER, INK, LOWER, QUIET, REFERENCE, WIDTH, altair
 from tiltlens.views.figures.words import strongest, versus
-from tiltlens.views.formats import points, size, with_interval
+from tiltlens.views.formats import with_interval
+from tiltlens.views.measures import Measure, measure_of
 
 ROW = 38
 ABOVE, BELOW = -7, 9  # pixels from the middle of a row: the bar, and the mark below it
 SIDES = {"higher": HIGHER, "lower": LOWER}
 
 
-def features(comparison: Record, materiality: float = 0.005, shown: int = SHOWN) -> Figure:
-    """Return a bar a feature: its points of the gap with their band, below it what would be lost without it."""
+def features(comparison: Record, materiality: float | None = None, shown: int = SHOWN) -> Figure:
+    """Return a bar a feature: its part of the gap with its band, below it what would be lost without it."""
     title = "What goes through each feature"
     rows = rows_of(comparison, shown)
     if not rows:
         return nothing(title, "there are no features")
-    records = [_record(row) for row in rows]
-    parts = ", ".join(f"{row['label']} {points(row['gap'])} ({row['verdict']})" for row in rows[:5])
+    m, counts = measure_of(comparison), comparison["materiality"] if materiality is None else materiality
+    records = [_record(row, m) for row in rows]
+    parts = ", ".join(f"{row['label']} {m.difference(row['gap'])} ({row['verdict']})" for row in rows[:5])
     description = (
-        f"{versus(comparison)}. One bar a feature: the points of the score's difference that go through it by itself; "
-        f"the mark below it is what would be lost without it, the others being there. {parts}."
+        f"{versus(comparison)}. One bar a feature: the {m.unit} of the {m.output}'s difference that go through it by "
+        f"itself; the mark below it is what would be lost without it, the others being there. {parts}."
     )
     has_bands = any(record["gap_low"] is not None for record in records)
     band = "lines: one band for all features at once" if has_bands else "no bands"
     more = strongest(len(comparison["proxies"]), len(rows))
-    note = f"bar: by itself; ◆: with the others; dashed: ±{size(materiality)} points, what counts"
+    note = f"bar: by itself; ◆: with the others; dashed: ±{m.size(counts)} {m.unit}, what counts"
     held = "between people equal in the exempt factors" if comparison["exempt"] else ""
-    return figure(_drawn(records, 100 * materiality), records, title, description, note, band, held, more)
+    return figure(_drawn(records, m.factor * counts, m), records, title, description, note, band, held, more)
 
 
-def _record(row: Record) -> Record:
+def _record(row: Record, m: Measure) -> Record:
     record = {
         "feature": row["feature"],
         "label": row["label"],
@@ -47,8 +49,8 @@ def _record(row: Record) -> Record:
     for name in ("gap", "joint"):
         for end in ("", "_low", "_high"):
             value = row[f"{name}{end}"]
-            record[f"{name}{end}"] = None if value is None else 100 * value  # points, as the axis has them
-        record[f"{name}_text"] = with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"], points)
+            record[f"{name}{end}"] = None if value is None else m.factor * value  # as the axis has them
+        record[f"{name}_text"] = with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"], m.difference)
     return record | {
         "zero": 0.0,
         "side": "higher" if (row["gap"] or 0.0) >= 0.0 else "lower",
@@ -56,18 +58,18 @@ def _record(row: Record) -> Record:
     }
 
 
-def _drawn(records: list[Record], counts: float) -> Any:
+def _drawn(records: list[Record], counts: float, m: Measure) -> Any:
     alt = altair()
     names = [f"{name}{end}" for name in ("gap", "joint") for end in ("", "_low", "_high")]
     ends = [record[name] for record in records for name in names if record[name] is not None]
     scale = alt.Scale(domain=span([*ends, 0.0, -counts, counts], 0.04), nice=False, zero=False)
-    x = alt.X("gap:Q", title=["points of the score", "(+: audited higher)"], scale=scale)
+    x = alt.X("gap:Q", title=[f"{m.unit} of the {m.output}", "(+: audited higher)"], scale=scale)
     y = alt.Y("label:N", sort=None, title=None, axis=alt.Axis(ticks=False, domain=False, grid=False, labelLimit=210))
     colour = alt.Color("side:N", scale=alt.Scale(domain=list(SIDES), range=list(SIDES.values())), legend=None)
     tooltip = [
         alt.Tooltip("full:N", title="feature"),
-        alt.Tooltip("gap_text:N", title="points by itself"),
-        alt.Tooltip("joint_text:N", title="points with the others"),
+        alt.Tooltip("gap_text:N", title=f"{m.unit} by itself"),
+        alt.Tooltip("joint_text:N", title=f"{m.unit} with the others"),
         alt.Tooltip("verdict:N", title="verdict"),
         alt.Tooltip("reason:N", title="reason"),
     ]

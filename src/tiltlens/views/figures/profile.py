@@ -6,10 +6,11 @@ from typing import Any
 
 from tiltlens.views.figures.distributions import HIDDEN
 from tiltlens.views.figures.figure import Figure, data, figure, nothing
-from tiltlens.views.figures.reading import Record, dial_place, dial_words, profile_of, values_shown
+from tiltlens.views.figures.reading import Record, dial_place, dial_words, profile_of, span, values_shown
 from tiltlens.views.figures.theme import AUDITED, FAINT, INK, PAPER, QUIET, REFERENCE, altair
 from tiltlens.views.figures.words import versus
 from tiltlens.views.formats import label, number, percent, short_number
+from tiltlens.views.measures import UNITS, Measure, measure_of
 
 ENDS = ("q05", "q25", "q50", "q75", "q95")
 STEP = 30
@@ -25,21 +26,22 @@ def profile(comparison: Record, feature: str, position_index: int | None = None)
     if not values:
         return nothing(title, "the feature has no values")
     place = dial_place(comparison, position_index)
-    records = [_record(value, place) for value in values]
+    m = measure_of(comparison)
+    records = [_record(value, place, m) for value in values]
     where = dial_words(comparison, place)
     description = (
         f"{versus(comparison)}. For each value of the feature, three aligned panels: the share of each group that has "
-        "it, the audited people's mean score, and the spread of the correction function among them"
+        f"it, the audited people's {m.mean}, and the spread of the correction function among them"
         f"{where and f', {where}'}. "
         + "; ".join(f"{record['label']}: {record['people']}" for record in records[:8])
         + "."
     )
     hidden = "" if all(value["n"] is not None for value in values) else f"– {HIDDEN}"
     notes = (versus(comparison), where, values_shown(comparison, feature), hidden)
-    return figure(_panels(records, values), records, title, description, *notes)
+    return figure(_panels(records, values, m), records, title, description, *notes)
 
 
-def _record(value: Record, position: int) -> Record:
+def _record(value: Record, position: int, m: Measure) -> Record:
     found = value["quantiles"]
     quantiles = found[min(position, len(found) - 1)] if found else [None] * len(ENDS)
     shares = {name: value[name] for name in ("share_audited", "share_reference", "score", "n", "n_reference")}
@@ -49,13 +51,16 @@ def _record(value: Record, position: int) -> Record:
         | shares
         | dict(zip(ENDS, quantiles, strict=True))
         | {"people": f"{audited} of the audited, {reference} of the reference group"}
-        | {"score_text": short_number(value["score"]), "median_text": number(quantiles[2], 2)}
+        | {
+            "score_text": (m.level if m is UNITS else short_number)(value["score"]),
+            "median_text": number(quantiles[2], 2),
+        }
     )
 
 
-def _panels(records: list[Record], values: list[Record]) -> Any:
+def _panels(records: list[Record], values: list[Record], m: Measure) -> Any:
     alt = altair()
-    panels = [_people(records), _scores(), _corrections(values)]
+    panels = [_people(records, m), _scores(records, m), _corrections(values, m)]
     return alt.hconcat(*panels, spacing=18)
 
 
@@ -65,17 +70,17 @@ def _y(is_first: bool) -> Any:
     return alt.Y("label:N", sort=None, title=None, axis=axis)
 
 
-def _tooltip() -> list[Any]:
+def _tooltip(m: Measure) -> list[Any]:
     alt = altair()
     return [
         alt.Tooltip("full:N", title="value"),
         alt.Tooltip("people:N", title="people"),
-        alt.Tooltip("score_text:N", title="mean score"),
+        alt.Tooltip("score_text:N", title=m.mean),
         alt.Tooltip("median_text:N", title="median correction f̃"),
     ]
 
 
-def _people(records: list[Record]) -> Any:
+def _people(records: list[Record], m: Measure) -> Any:
     alt = altair()
     known = [record[f"share_{who}"] or 0.0 for record in records for who in ("audited", "reference")]
     title = ["share of each group", "● audited   ◻ reference"]
@@ -97,26 +102,28 @@ def _people(records: list[Record]) -> Any:
     layers = [
         alt.Chart().mark_point(opacity=0).encode(y=y),  # every value keeps its row, whatever is shown of it
         joins,
-        reference.encode(x=alt.X("share_reference:Q", title=title), y=y, tooltip=_tooltip()),
-        audited.encode(x=x, y=y, tooltip=_tooltip()),
+        reference.encode(x=alt.X("share_reference:Q", title=title), y=y, tooltip=_tooltip(m)),
+        audited.encode(x=x, y=y, tooltip=_tooltip(m)),
     ]
     return alt.layer(*layers).properties(width=240, height=alt.Step(STEP))
 
 
-def _scores() -> Any:
+def _scores(records: list[Record], m: Measure) -> Any:
     alt = altair()
-    x = alt.X("score:Q", title=["mean score", "of the audited"], scale=alt.Scale(domain=[0, 1]))
-    x.axis = alt.Axis(tickCount=3)
+    known = [record["score"] for record in records if record["score"] is not None]
+    domain = span(known) if m is UNITS else [0, 1]
+    x = alt.X("score:Q", title=[m.mean, "of the audited"], scale=alt.Scale(domain=domain, zero=False))
+    x.axis = alt.Axis(tickCount=3, format="~s") if m is UNITS else alt.Axis(tickCount=3)
     dots = (
         alt.Chart().transform_filter("datum.score != null").mark_point(filled=True, size=90, color=AUDITED, opacity=1)
     )
     rows = alt.Chart().mark_point(opacity=0).encode(y=_y(False))
-    return alt.layer(rows, dots.encode(x=x, y=_y(False), tooltip=_tooltip())).properties(
+    return alt.layer(rows, dots.encode(x=x, y=_y(False), tooltip=_tooltip(m))).properties(
         width=120, height=alt.Step(STEP)
     )
 
 
-def _corrections(values: list[Record]) -> Any:
+def _corrections(values: list[Record], m: Measure) -> Any:
     """Return the boxes; their axis holds every position of the dial, and stays where it is when the dial turns."""
     alt = altair()
     every = [end for value in values for position in value["quantiles"] or [] for end in position]
@@ -138,7 +145,7 @@ def _corrections(values: list[Record]) -> Any:
         alt.Chart().mark_point(opacity=0).encode(y=y),
         zero,
         lines.encode(x=alt.X("q05:Q", title=title, scale=scale), x2=alt.X2(field="q95"), y=y),
-        boxes.encode(x=alt.X("q25:Q", title=title, scale=scale), x2=alt.X2(field="q75"), y=y, tooltip=_tooltip()),
-        ticks.encode(x=alt.X("q50:Q", title=title, scale=scale), y=y, tooltip=_tooltip()),
+        boxes.encode(x=alt.X("q25:Q", title=title, scale=scale), x2=alt.X2(field="q75"), y=y, tooltip=_tooltip(m)),
+        ticks.encode(x=alt.X("q50:Q", title=title, scale=scale), y=y, tooltip=_tooltip(m)),
     ]
     return alt.layer(*layers).properties(width=300, height=alt.Step(STEP))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tiltlens.views.figures.figure import Figure, data, figure, nothing
@@ -9,26 +10,29 @@ from tiltlens.views.figures.placement import placed, spread
 from tiltlens.views.figures.reading import Record, features
 from tiltlens.views.figures.theme import DIVERGING, FAINT, INK, PAPER, QUIET, WIDTH, altair, halo
 from tiltlens.views.figures.words import versus
-from tiltlens.views.formats import number, points, with_interval
+from tiltlens.views.formats import number, with_interval
+from tiltlens.views.measures import UNITS, Measure, measure_of
 
-LEVELS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+ROUND = (1.0, 2.0, 5.0)  # digits of the levels of curves
+DECADES = 5  # of levels below the largest
 LABELLED = 10
 MOST = 1.04  # of reveals, which is 1 at most
 HEIGHT = 400
-RAISES, LOWERS, NEITHER = "audited score higher", "audited score lower", "neither"
+RAISES, LOWERS, NEITHER = "audited higher", "audited lower", "neither"
 LIMIT = 215
 NARROW = 440  # pixels, in which the names of the corners would lie on each other
 ENDS: dict[str, Any] = {"left": 0, "right": "width"}
 FIELDS = ("reveals", "drives", "gap", "alignment")
 
 
-def proxy_map(comparison: Record, materiality: float = 0.005) -> Figure:
+def proxy_map(comparison: Record, materiality: float | None = None) -> Figure:
     """Return the proxy map: how far each feature reveals the group and drives the score, and how they are aligned."""
     title = "Proxy map"
     drawn = [row for row in features(comparison, None) if row["reveals"] is not None and row["drives"] is not None]
     if not drawn:
         return nothing(title, "no feature has both numbers of the map")
-    records = [_record(row) for row in drawn]
+    m, counts = measure_of(comparison), comparison["materiality"] if materiality is None else materiality
+    records = [_record(row, m) for row in drawn]
     right, top = min(_end(records, "reveals", 1.08), MOST), _end(records, "drives", 1.15)  # the corners have names
     # Labels are placed for the usual width: on a wider page they only have more room.
     named = placed(records[:LABELLED], WIDTH / right, HEIGHT / top, WIDTH, HEIGHT)
@@ -36,26 +40,27 @@ def proxy_map(comparison: Record, materiality: float = 0.005) -> Figure:
     first = drawn[0]
     description = (
         f"{versus(comparison)}. Each mark is a feature: further right it reveals the group more, further up it drives "
-        f"the score more. Curves join places of equal points of the gap. Strongest: {first['label']}, "
-        f"{points(first['gap'])} points."
+        f"the {m.output} more. Curves join places of equal {m.unit} of the gap. Strongest: {first['label']}, "
+        f"{m.difference(first['gap'])} {m.unit}."
     )
     labelled = (
         f"the {LABELLED} strongest of {len(drawn)} features have names and intervals" if len(drawn) > LABELLED else ""
     )
-    note = "curves: points of the gap where both are fully aligned"
-    chart = _drawn(records, right, top, _levels(right * top, materiality), materiality)
+    note = f"curves: {m.unit} of the gap where both are fully aligned"
+    chart = _drawn(records, right, top, _levels(right * top, counts), counts, m)
     return figure(chart, records, title, description, note, labelled)
 
 
-def _record(row: Record) -> Record:
+def _record(row: Record, m: Measure) -> Record:
     gap, alignment = row["gap"], row["alignment"]
     record = {"feature": row["feature"], "label": row["label"], "full": row["full"], "verdict": row["verdict"]}
     for name in FIELDS:
         record |= {name: row[name], f"{name}_low": row[f"{name}_low"], f"{name}_high": row[f"{name}_high"]}
     return record | {
         "sign": NEITHER if not gap else RAISES if gap > 0 else LOWERS,
-        "gap_text": with_interval(gap, row["gap_low"], row["gap_high"], points),
+        "gap_text": with_interval(gap, row["gap_low"], row["gap_high"], m.difference),
         "alignment_text": number(alignment, 2),
+        "drives_text": m.level(row["drives"]) if m is UNITS else number(row["drives"], 3),
         "name": None,
         "dx": 0,
         "dy": 0,
@@ -72,7 +77,9 @@ def _levels(most: float, materiality: float) -> list[float]:
     """Return at most five levels whose curves cross the map, the materiality among them."""
     is_drawn = 0 < materiality < most
     least = materiality if is_drawn else 0.0
-    rounds = [level for level in LEVELS if least < level < 0.75 * most][-4:]
+    top = math.floor(math.log10(most)) if most > 0 else 0
+    levels = [float(f"{digit}e{power}") for power in range(top - DECADES, top + 1) for digit in ROUND]
+    rounds = [level for level in levels if least < level < 0.75 * most][-4:]
     return sorted([materiality, *rounds] if is_drawn else rounds)
 
 
@@ -86,17 +93,17 @@ def _curve(level: float, right: float, top: float, materiality: float) -> list[R
     ]
 
 
-def _curve_names(levels: list[float], right: float, top: float, materiality: float) -> list[Record]:
+def _curve_names(levels: list[float], right: float, top: float, materiality: float, m: Measure) -> list[Record]:
     """Return the curves' names at their right ends, moved apart."""
     heights = spread([level / right for level in levels], 13 * top / HEIGHT)
     return [
         {"reveals": right, "drives": height}
-        | {"name": f"{100 * level:g} pt" + (" (materiality)" if level == materiality else "")}
+        | {"name": f"{m.factor * level:.3g} {m.abbreviation}".rstrip() + (" (materiality)" * (level == materiality))}
         for level, height in zip(levels, heights, strict=True)
     ]
 
 
-def _drawn(records: list[Record], right: float, top: float, levels: list[float], materiality: float) -> Any:
+def _drawn(records: list[Record], right: float, top: float, levels: list[float], materiality: float, m: Measure) -> Any:
     alt = altair()
     x = alt.X(
         "reveals:Q",
@@ -105,18 +112,18 @@ def _drawn(records: list[Record], right: float, top: float, levels: list[float],
     )
     y = alt.Y(
         "drives:Q",
-        title="drives the score, the group held fixed →",
+        title=f"drives the {m.output}, the group held fixed →",
         scale=alt.Scale(domain=[0, top], nice=False),
     )
-    curves = _curves(levels, right, top, materiality)
-    layers = [*curves, *_regions(), *_whiskers(x, y), _marks(records, x, y), *_names(x, y)]
+    curves = _curves(levels, right, top, materiality, m)
+    layers = [*curves, *_regions(m), *_whiskers(x, y), _marks(records, x, y, m), *_names(x, y)]
     return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
 
 
-def _regions() -> list[Any]:
+def _regions(m: Measure) -> list[Any]:
     alt = altair()
     corners = [
-        ("reveals the group and drives the score", "right", "top"),
+        (f"reveals the group and drives the {m.output}", "right", "top"),
         ("reveals, unused", "right", "bottom"),
         ("drives, neutral", "left", "top"),
         ("neither", "left", "bottom"),
@@ -132,7 +139,7 @@ def _regions() -> list[Any]:
     return layers
 
 
-def _curves(levels: list[float], right: float, top: float, materiality: float) -> list[Any]:
+def _curves(levels: list[float], right: float, top: float, materiality: float, m: Measure) -> list[Any]:
     alt = altair()
     if not levels:
         return []
@@ -142,7 +149,7 @@ def _curves(levels: list[float], right: float, top: float, materiality: float) -
         detail=alt.Detail("level:N"),
         strokeDash=alt.condition("datum.is_material", alt.value([6, 3]), alt.value([1, 0])),
     )
-    ends = alt.Chart(data(_curve_names(levels, right, top, materiality), "curve_names"))
+    ends = alt.Chart(data(_curve_names(levels, right, top, materiality, m), "curve_names"))
     ends = ends.mark_text(align="left", dx=4, fontSize=11, color=QUIET)
     return [lines, ends.encode(x=alt.X("reveals:Q"), y=alt.Y("drives:Q"), text=alt.Text("name:N"))]
 
@@ -158,7 +165,7 @@ def _whiskers(x: Any, y: Any) -> list[Any]:
     ]
 
 
-def _marks(records: list[Record], x: Any, y: Any) -> Any:
+def _marks(records: list[Record], x: Any, y: Any, m: Measure) -> Any:
     alt = altair()
     chosen = alt.selection_point(name="feature", fields=["feature"])
     scale = alt.Scale(domain=[-1, 1], range=DIVERGING, clamp=True, interpolate="rgb")
@@ -172,12 +179,12 @@ def _marks(records: list[Record], x: Any, y: Any) -> Any:
             x=x,
             y=y,
             color=alt.condition("isValid(datum.alignment)", colour, alt.value(PAPER)),
-            shape=alt.Shape("sign:N", scale=shapes, title="sign of its points", legend=_signs(records)),
+            shape=alt.Shape("sign:N", scale=shapes, title=f"sign of its {m.unit}", legend=_signs(records)),
             tooltip=[
                 alt.Tooltip("full:N", title="feature"),
-                alt.Tooltip("gap_text:N", title="points of the gap"),
+                alt.Tooltip("gap_text:N", title=f"{m.unit} of the gap"),
                 alt.Tooltip("reveals:Q", title="reveals the group", format=".3f"),
-                alt.Tooltip("drives:Q", title="drives the score", format=".3f"),
+                alt.Tooltip("drives_text:N", title=f"drives the {m.output}"),
                 alt.Tooltip("alignment_text:N", title="alignment"),
                 alt.Tooltip("verdict:N", title="verdict"),
             ],

@@ -9,7 +9,8 @@ from tiltlens.views.figures.figure import Figure, data, figure, nothing
 from tiltlens.views.figures.reading import Record, span
 from tiltlens.views.figures.theme import AUDITED, QUIET, REFERENCE, altair
 from tiltlens.views.figures.words import GROUP, labels
-from tiltlens.views.formats import NOTHING, percent, short_number, with_interval
+from tiltlens.views.formats import NOTHING, short_number, with_interval
+from tiltlens.views.measures import UNITS, Measure, measure_of
 from tiltlens.views.ratios import is_of_decisions, ratio_name
 
 GROUPS = 30
@@ -19,18 +20,20 @@ NEAR = 1.1  # ratios from which on the other way is drawn
 
 def rates(audit: Record) -> Figure:
     """Return the favourable rate of every group with its interval, and its ratio to the reference's beside it."""
-    title = "Favourable rates and impact ratios" if is_of_decisions(audit) else "Favourable rates and their ratios"
+    m = measure_of(audit)
+    start = f"{m.rate.capitalize()}s and"
+    title = f"{start} impact ratios" if is_of_decisions(audit) else f"{start} their ratios"
     found = list(audit["comparisons"].values())
     if not found:
         return nothing(title, "there is no group to compare")
-    rows = [_row(found[0]["reference"], "reference", found[0]["favourable_rates"]["reference"], None)]
-    rows += [_row(c["audited"], "audited", c["favourable_rates"]["audited"], c["impact_ratio"]) for c in found]
+    rows = [_row(found[0]["reference"], "reference", found[0]["favourable_rates"]["reference"], None, m)]
+    rows += [_row(c["audited"], "audited", c["favourable_rates"]["audited"], c["impact_ratio"], m) for c in found]
     texts = labels((row["group"] for row in rows[:GROUPS]), GROUP)
     records = [row | {"label": f"{text} ({row['role']})"} for row, text in zip(rows, texts, strict=False)]
-    parts = ", ".join(f"{record['label']} {percent(record['rate'])}" for record in records[:6])
-    description = f"One row a group: its favourable rate and, beside it, that rate over the reference's. {parts}."
+    parts = ", ".join(f"{record['label']} {m.level(record['rate'])}" for record in records[:6])
+    description = f"One row a group: its {m.rate} and, beside it, that over the reference's. {parts}."
     more = f"the first {GROUPS} of {len(rows)} groups" if len(rows) > GROUPS else ""
-    panels = _panels(records, ratio_name(audit), is_of_decisions(audit))
+    panels = _panels(records, ratio_name(audit), is_of_decisions(audit), m)
     return figure(panels, records, title, description, "with intervals" if _has_ends(records) else "", more)
 
 
@@ -38,7 +41,7 @@ def _has_ends(records: list[Record]) -> bool:
     return any(record["rate_low"] is not None for record in records)
 
 
-def _row(name: str, role: str, rate: Record, ratio: Record | None) -> Record:
+def _row(name: str, role: str, rate: Record, ratio: Record | None, m: Measure) -> Record:
     ratio = ratio or {"value": None, "low": None, "high": None}
     has_ratio = ratio["value"] is not None
     return {
@@ -46,15 +49,15 @@ def _row(name: str, role: str, rate: Record, ratio: Record | None) -> Record:
         "role": role,
         **{"rate" + end: rate[key] for end, key in (("", "value"), ("_low", "low"), ("_high", "high"))},
         **{"ratio" + end: ratio[key] for end, key in (("", "value"), ("_low", "low"), ("_high", "high"))},
-        "rate_text": with_interval(**rate, shown=percent),
+        "rate_text": with_interval(**rate, shown=m.level),
         "ratio_text": with_interval(**ratio, shown=short_number) if has_ratio else NOTHING,
     }
 
 
-def _panels(records: list[Record], ratio_is: str, has_line: bool) -> Any:
+def _panels(records: list[Record], ratio_is: str, has_line: bool, m: Measure) -> Any:
     alt = altair()
-    rate = alt.X("rate:Q", title=["favourable rate", "● audited   ◼ reference"], scale=_scale(records, "rate", []))
-    rate.axis = alt.Axis(format=".0%", tickCount=5)
+    rate = alt.X("rate:Q", title=[m.rate, "● audited   ◼ reference"], scale=_scale(records, "rate", [], m))
+    rate.axis = alt.Axis(format=m.axis, tickCount=5)
     drawn = _four_fifths(records) if has_line else []
     title = [f"{ratio_is}: audited ÷ reference", *(["dashed: four fifths"] if has_line else [])]
     ratio = alt.X("ratio:Q", title=title, scale=_scale(records, "ratio", [*drawn, 1.0]))
@@ -63,17 +66,19 @@ def _panels(records: list[Record], ratio_is: str, has_line: bool) -> Any:
     dash.legend = None
     marks = alt.Chart(data(lines, "lines")).mark_rule(color=QUIET).encode(x=alt.X("at:Q"), strokeDash=dash)
     panels = [
-        _panel("rate", rate, ratio_is).properties(width=270, height=alt.Step(30)),
-        alt.layer(marks, _panel("ratio", ratio, ratio_is)).properties(width=270, height=alt.Step(30)),
+        _panel("rate", rate, ratio_is, m).properties(width=270, height=alt.Step(30)),
+        alt.layer(marks, _panel("ratio", ratio, ratio_is, m)).properties(width=270, height=alt.Step(30)),
     ]
     return alt.hconcat(*panels, spacing=20)
 
 
-def _scale(records: list[Record], name: str, more: list[float]) -> Any:
+def _scale(records: list[Record], name: str, more: list[float], m: Measure | None = None) -> Any:
     """Return a scale that shows the intervals, and no more than it must."""
     ends = [record[name + end] for record in records for end in ("", "_low", "_high")]
-    domain = span([end for end in ends if end is not None] + more, 0.12, 0.1)
-    return altair().Scale(domain=[max(domain[0], 0.0), domain[1]], nice=False, zero=False)
+    known = [end for end in ends if end is not None] + more
+    domain = span(known, 0.12, 0.1) if m is not UNITS else span(known, 0.12)
+    least = 0.0 if min(known, default=0.0) >= 0.0 else domain[0]
+    return altair().Scale(domain=[max(domain[0], least), domain[1]], nice=False, zero=False)
 
 
 def _four_fifths(records: list[Record]) -> list[float]:
@@ -82,7 +87,7 @@ def _four_fifths(records: list[Record]) -> list[float]:
     return [FOUR_FIFTHS, OTHER_WAY] if max(ends) > NEAR else [FOUR_FIFTHS]
 
 
-def _panel(name: str, x: Any, ratio_is: str) -> Any:
+def _panel(name: str, x: Any, ratio_is: str, m: Measure) -> Any:
     alt = altair()
     y = alt.Y("label:N", sort=None, title=None)
     y.axis = alt.Axis(ticks=False, domain=False, grid=True, labels=name == "rate", labelLimit=270)
@@ -91,7 +96,7 @@ def _panel(name: str, x: Any, ratio_is: str) -> Any:
     shape = alt.Shape("role:N", scale=alt.Scale(domain=roles, range=["circle", "square"]), legend=None)
     tooltip = [
         alt.Tooltip("label:N", title="group"),
-        alt.Tooltip("rate_text:N", title="favourable rate"),
+        alt.Tooltip("rate_text:N", title=m.rate),
         alt.Tooltip("ratio_text:N", title=ratio_is),
     ]
     whiskers = alt.Chart().transform_filter(f"datum.{name}_low != null && datum.{name}_high != null")

@@ -8,11 +8,11 @@ from tiltlens.views.figures.figure import Figure, figure, nothing
 from tiltlens.views.figures.reading import FULL, Record, features, means
 from tiltlens.views.figures.theme import HIGHER, INK, LOWER, QUIET, WIDTH, altair
 from tiltlens.views.figures.words import groups, labels, versus
-from tiltlens.views.formats import interval, label, percent, points
+from tiltlens.views.formats import interval, label
+from tiltlens.views.measures import UNITS, Measure, measure_of
 
 STRONGEST = 12
 ROOM = 66  # pixels right of the last bar, for its text, however narrow the page
-POINTS = "datum.value * 100"
 KINDS = {"raises": HIGHER, "lowers": LOWER, "mean": INK}
 NAME = 30  # letters of a step, the role of a group among them
 LEFT = "left between people alike in all features"
@@ -21,9 +21,9 @@ NO_PARTS = "there are no Shapley values here, so no parts that add up; see what 
 
 
 def waterfall(comparison: Record) -> Figure:
-    """Return the gap in points: the reference mean, what each feature adds (Shapley), the rest, the audited mean."""
-    rows = features(comparison, None)
-    title = f"What the difference of {points(comparison['gap']['value'])} points is made of"
+    """Return the gap in parts: the reference mean, what each feature adds (Shapley), the rest, the audited mean."""
+    rows, m = features(comparison, None), measure_of(comparison)
+    title = f"What the difference of {m.difference(comparison['gap']['value'])} {m.unit} is made of"
     if not rows:
         return nothing(title, "there are no features")
     if all(row["gap_shapley"] is None for row in rows) and comparison["through_exempt"] is None:
@@ -31,15 +31,15 @@ def waterfall(comparison: Record) -> Figure:
     audited, reference = means(comparison)
     records = _stairs(comparison, rows, reference)
     names = groups(comparison)
-    records = [_mean(names[1], reference), *records, _mean(names[0], audited)]
+    records = [_mean(names[1], reference, m), *records, _mean(names[0], audited, m)]
     parts = ", ".join(f"{record['label']} {record['text']}" for record in _labelled(records))
     description = (
-        f"{versus(comparison)}. Steps from the reference group's mean score, {percent(reference)}, to the audited "
-        f"group's, {percent(audited)}, in points (hundredths of the score): {parts}."
+        f"{versus(comparison)}. Steps from the reference group's {m.mean}, {m.level(reference)}, to the audited "
+        f"group's, {m.level(audited)}, in {'units' if m is UNITS else 'points (hundredths of the score)'}: {parts}."
     )
-    note = "each part with all features taken together (Shapley value), in percentage points"
+    note = f"each part with all features taken together (Shapley value), in {m.long_unit}"
     ends = "lines: intervals" if any(record["low"] is not None for record in records) else ""
-    return figure(_drawn(_labelled(records)), _labelled(records), title, description, note, ends)
+    return figure(_drawn(_labelled(records), m), _labelled(records), title, description, note, ends)
 
 
 def _stairs(comparison: Record, rows: list[Record], start: float) -> list[Record]:
@@ -57,7 +57,7 @@ def _stairs(comparison: Record, rows: list[Record], start: float) -> list[Record
         found.append((EQUAL, *_ends(comparison["at_equal_exempt"]), "equal"))
     records, place = [], start
     for name, value, low, high, role in found:
-        records.append(_step(name, place, value, low, high, role))
+        records.append(_step(name, place, value, low, high, role, measure_of(comparison)))
         place += value
     return records
 
@@ -66,7 +66,9 @@ def _ends(estimate: Record) -> tuple[float, float | None, float | None]:
     return estimate["value"], estimate["low"], estimate["high"]
 
 
-def _step(name: str, start: float, value: float, low: float | None, high: float | None, role: str) -> Record:
+def _step(
+    name: str, start: float, value: float, low: float | None, high: float | None, role: str, m: Measure
+) -> Record:
     arrow = "▲ " if value > 0 else "▼ " if value < 0 else ""
     return {
         "feature": name,
@@ -80,13 +82,13 @@ def _step(name: str, start: float, value: float, low: float | None, high: float 
         "reach_high": None if high is None else start + high,
         "far": max(start, start + value, start + value if high is None else start + high),
         "kind": "raises" if value >= 0 else "lowers",
-        "text": f"{arrow}{points(value)}",
-        "range": interval(low, high, points),
+        "text": f"{arrow}{m.difference(value)}",
+        "range": interval(low, high, m.difference),
     }
 
 
-def _mean(name: str, value: float) -> Record:
-    text = f"{100 * value:.2f}"
+def _mean(name: str, value: float, m: Measure) -> Record:
+    text = m.level(value) if m is UNITS else f"{m.factor * value:.2f}"
     step: Record = dict.fromkeys(("contribution", "low", "high", "reach_low", "reach_high"))
     return (
         {"feature": name, "role": "mean", "start": value}
@@ -107,24 +109,24 @@ def _labelled(records: list[Record]) -> list[Record]:
     ]
 
 
-def _drawn(records: list[Record]) -> Any:
+def _drawn(records: list[Record], m: Measure) -> Any:
     alt = altair()
     names = ("start", "end", "reach_low", "reach_high")
     ends = [record[name] for record in records for name in names if record[name] is not None]
-    reach = max(ends) - min(ends) or 0.01
+    reach = max(ends) - min(ends) or 0.01 * (abs(ends[0]) or 1.0)
     domain = [min(ends) - 0.06 * reach, max(ends) + 0.02 * reach]
     axis = alt.Axis(labelLimit=205, ticks=False, domain=False, labelExpr="split(datum.label, '\\n')")
     y = alt.Y("label:N", sort=None, title=None, axis=axis)
     x = alt.X(
         "start:Q",
-        title="mean score, in points",
+        title=f"{m.mean}, in {m.unit}",
         scale=alt.Scale(domain=domain, range=[0, {"expr": f"width - {ROOM}"}], zero=False, nice=False),
-        axis=alt.Axis(labelExpr=f"format({POINTS}, '.1~f')"),
+        axis=alt.Axis(labelExpr=f"format(datum.value * {m.factor}, '{m.difference_axis}')"),
     )
     colour = alt.Color("kind:N", scale=alt.Scale(domain=list(KINDS), range=list(KINDS.values())), legend=None)
     tooltip = [
         alt.Tooltip("full:N", title="step"),
-        alt.Tooltip("text:N", title="points"),
+        alt.Tooltip("text:N", title=m.unit),
         alt.Tooltip("range:N", title="interval"),
     ]
     joins = alt.Chart().mark_rule(color=QUIET, strokeWidth=1).encode(x=alt.X("end:Q"), y=y, y2=alt.Y2(field="next"))

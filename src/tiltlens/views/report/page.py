@@ -15,9 +15,10 @@ from tiltlens.views.figures.distributions import HIDDEN
 from tiltlens.views.figures.reading import dial_place
 from tiltlens.views.figures.theme import altair, vl_convert
 from tiltlens.views.json_file import Target, check_target, write_text
+from tiltlens.views.measures import asked, measure_of
 from tiltlens.views.names import named
 from tiltlens.views.ratios import against_four_fifths, is_of_decisions, ratio_name, two_by_two_words
-from tiltlens.views.report import sections, words
+from tiltlens.views.report import glossary, sections, words
 from tiltlens.views.verdicts import verdict_of
 
 DATA_LIMIT = 1_600_000  # characters of numbers; with the drawing library the page stays below 3 MB
@@ -83,6 +84,10 @@ def page(summary: dict[str, Any]) -> str:
         .render(
             audit=summary,
             words=words,
+            measure=measure_of(summary),
+            materiality=asked(measure_of(summary), summary["settings"]),
+            glossary=glossary.glossary(summary),
+            for_statisticians=glossary.for_statisticians(summary),
             is_decisions=is_of_decisions(summary),
             ratio_name=ratio_name(summary),
             mean_word=error_rates.mean_word,

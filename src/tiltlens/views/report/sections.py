@@ -13,6 +13,7 @@ from tiltlens.views.figures.reading import FULL, dial_place, features
 from tiltlens.views.figures.theme import on_page
 from tiltlens.views.figures.words import labels
 from tiltlens.views.formats import LONGEST, label
+from tiltlens.views.measures import measure_of
 from tiltlens.views.report import words
 
 FIRST = 5  # features of the first screen
@@ -69,27 +70,27 @@ def overview(summary: dict[str, Any]) -> Drawing:
 
 def section(summary: dict[str, Any], place: int, name: str) -> Section:
     """Return the part of the page about one audited group; beyond the first few groups, without pictures."""
-    c, settings = summary["comparisons"][name], summary["settings"]
+    c = summary["comparisons"][name]
     c = c | {"proxies": features(c, None, LONGEST)}
-    drawings = _drawings(c, place, settings) if place < PICTURED else {}
+    drawings = _drawings(c, place) if place < PICTURED else {}
     return Section(
         place, name, c, words.found_words(summary, c), words.sure_words(c), words.trust(summary, c), drawings
     )
 
 
-def _drawings(c: dict[str, Any], place: int, settings: dict[str, Any]) -> dict[str, Drawing]:
+def _drawings(c: dict[str, Any], place: int) -> dict[str, Drawing]:
     """Return the drawings of a comparison: of its outputs, of its features and of its inputs, as far as it has them."""
-    limit, drawn = settings["materiality"], {"outputs": figures.outputs(c)}
+    drawn = {"outputs": figures.outputs(c)}
     if c["error_rates"] is not None:
         drawn["score_calibration"] = figures.score_calibration(c)
     told: dict[str, Figure] = {}
     if c["proxies"]:  # the numbers of what is told stand in a table beside
-        told |= {"map": figures.proxy_map(c, limit), "shares": figures.shares(c)}
+        told |= {"map": figures.proxy_map(c), "shares": figures.shares(c)}
         drawn["waterfall"] = figures.waterfall(c)
         if place == 0:
-            told["first"] = figures.features(c, limit, FIRST)
+            told["first"] = figures.features(c, shown=FIRST)
         if place > 0 or len(c["proxies"]) > FIRST:
-            told["features"] = figures.features(c, limit)
+            told["features"] = figures.features(c)
     if c["correction"] is not None:
         drawn |= {"ways": figures.ways(c), "overlap": figures.overlap(c), "calibration": figures.calibration(c)}
     if c["balance"] is not None:
@@ -119,6 +120,7 @@ def moving(c: dict[str, Any]) -> dict[str, Any]:
     return {
         "audited": label(c["audited"], SHORT),
         "reference": label(c["reference"], SHORT),
+        "mean": measure_of(c).mean,
         "dial": c["bins"]["dial"],
         "correction": c["bins"]["correction"],
         "features": [_feature(c, row) | {"shares": shares.get(row["feature"])} for row in features(c, None, SHORT)],
@@ -142,6 +144,7 @@ def _feature(c: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     texts = labels((value["value"] for value in values), 100)
     for value, full, text in zip(values, profile["values"], texts, strict=True):
         value["value"] = text
+        value["score_text"] = measure_of(c).level(value.pop("score"))
         value["means"] = None if full["scores"] is None else [full["log_odds"], *full["scores"]]
     return {
         "name": label(row["feature"], FULL),

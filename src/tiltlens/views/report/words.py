@@ -15,11 +15,9 @@ from tiltlens.views.formats import (
     label,
     p_value,
     percent,
-    points,
     ratio,
-    size,
-    whole,
 )
+from tiltlens.views.measures import UNITS, measure_of
 from tiltlens.views.ratios import against_four_fifths, four_fifths_words, is_of_decisions
 from tiltlens.views.soft_groups import soft_headline, soft_words
 from tiltlens.views.verdicts import EVIDENCE, EXEMPT, NOTHING, OPEN, PROXY, THE_GROUP, VERDICTS, Verdict, verdict_of
@@ -40,57 +38,11 @@ DOES_NOT_SHOW = (
     "It rests on the group labels, scores and features that were supplied. Errors in them are errors here.",
 )
 
-GLOSSARY = {
-    "audited, reference": "The group looked at, and the group it is compared with.",
-    "score": "The number a model gives a person, from 0 to 100 %; its mean is the expected rate of that outcome.",
-    "points": "Percentage points: hundredths of the score.",
-    "favourable rate": "How often a group gets the outcome that a person wants; of scores, how often it may expect it.",
-    "difference, gap": "Mean score of the audited group minus that of the reference group, in points.",
-    "outcome": "What came of a person, such as a loan that was repaid; 1 is what the score is the probability of.",
-    "false positive rate": "Of people without the outcome, how often they get decision 1; of scores, their mean score.",
-    "false negative rate": "Of people with the outcome, how often they get decision 0; of scores, 1 less their mean.",
-    "area under the curve": "How often, of two people of one group, the one with the outcome has the higher score.",
-    "impact ratio": "Favourable rate of the audited group divided by that of the reference group; of scores, a ratio "
-    "of mean scores.",
-    "adverse impact ratio": "The lower of two rates of decisions divided by the higher. Four fifths (0.80) is a line "
-    "drawn for it, not for scores.",
-    "people affected, shortfall": "How many more audited people would have the favourable outcome at the reference "
-    "group's rate.",
-    "interval": "A range that holds the true value in the stated share of samples such as this one.",
-    "band": "Intervals of all features, alone and with the others, that hold at once in the stated share of samples. "
-    "Verdicts are read from them.",
-    "by itself": "What of the difference goes through the feature: how much smaller it is between people alike in this "
-    "feature. Features overlap, so these do not add up.",
-    "with the others": "What of the difference would be lost without the feature, all others being there. Nothing "
-    "where others carry the same; of the other sign where the feature offsets what others carry.",
-    "adding up": "The feature's part where all features are taken together (Shapley value). These parts, with what is "
-    "left between people alike in all listed features, add up to the difference.",
-    "left between people alike in all listed features": "The part of the difference that none of the features can "
-    "carry: the score knows the group in another way.",
-    "exempt factors": "Features that whoever asked holds to be lawful reasons. What goes through them is told apart; "
-    "what is said of other features is of the difference between people equal in them. Whether they are lawful is not "
-    "a statistical question.",
-    "what counts": "The smallest number of points that matters to this audit (its materiality).",
-    "comparability check": "Whether people of each group have counterparts in the other, and whether the model of who "
-    "is in which group agrees with the data.",
-}
 
-FOR_STATISTICIANS = {
-    "reveals": "2·sd of the chance of being audited given the feature, both groups weighing the same: 0 when it is "
-    "distributed alike, 1 when it tells the group.",
-    "drives": "2·sd of the mean score by value of the feature, the group held fixed.",
-    "alignment": "Correlation of the two: 1 or −1 when what reveals the group is what drives the score. Points by "
-    "itself are reveals × drives × alignment.",
-    "correction": "The direction in which the audited group's inputs would have to shift for the distance between the "
-    "groups to fall fastest, near where they are: positive for profiles that are under-represented, negative for "
-    "over-represented ones. It is not a plan to change anybody.",
-    "share": "The part of the correction to be had by moving this feature's distribution alone.",
-    "membership model": "A model of who is in the audited group, from the features; needed to know how far apart the "
-    "groups' inputs are.",
-    "descent rate": "How fast a small step along the correction lowers the objective.",
-    "divergence": "A distance between two distributions (Kullback–Leibler), in nats; 0 when they are equal.",
-    "dial": "Whether the correction is asked to align the inputs of the groups (left), their outputs (right) or both.",
-}
+def does_not_show(summary: dict[str, Any]) -> tuple[str, ...]:
+    """Return what an audit does not show."""
+    thing = measure_of(summary).output
+    return tuple(line.replace("the score", f"the {thing}").replace("scores", f"{thing}s") for line in DOES_NOT_SHOW)
 
 
 def headline(summary: dict[str, Any], c: dict[str, Any]) -> list[str]:
@@ -99,24 +51,26 @@ def headline(summary: dict[str, Any], c: dict[str, Any]) -> list[str]:
 
 
 def _numbers(summary: dict[str, Any], c: dict[str, Any]) -> str:
-    audited, reference = means(c)
+    (audited, reference), m = means(c), measure_of(summary)
     who, other, gap = label(c["audited"], SHORT), label(c["reference"], SHORT), c["gap"]
-    is_low = label(summary["favourable"]) == "0" and isinstance(c["output"]["audited"], int | float)
+    low = "low" if m is UNITS else "0"
+    is_low = label(summary["favourable"]) == low and isinstance(c["output"]["audited"], int | float)
     if c["criterion"] is not None:
-        start = f"The {mean_word(c)} of {who} is {percent(audited)}, that of {other} {percent(reference)}"
+        start = f"The {mean_word(c)} of {who} is {m.level(audited)}, that of {other} {m.level(reference)}"
     elif is_of_decisions(summary):
         what = "Decision 1" if is_low or label(summary["favourable"]) == "1" else f"“{label(summary['favourable'])}”"
         start = f"{what} is given to {percent(audited)} of {who} and to {percent(reference)} of {other}"
     else:
-        start = f"The mean score of {who} is {percent(audited)}, that of {other} {percent(reference)}"
+        start = f"The {m.mean} of {who} is {m.level(audited)}, that of {other} {m.level(reference)}"
     start = start if c["soft_group"] is None else f"By probabilities of groups: {start[0].lower()}{start[1:]}"
     if gap["low"] is not None and gap["low"] <= 0 <= gap["high"]:
         return f"{start}: these data cannot tell whether the two differ."
     is_often = is_of_decisions(summary) and c["criterion"] is None
     more, less = ("more often", "less often") if is_often else ("higher", "lower")
-    thing = "decision 0" if is_of_decisions(summary) else "a low score"
+    thing = "decision 0" if is_of_decisions(summary) else f"a low {m.output}"
     wanted = f", where {thing} is what a person wants" if is_low and c["criterion"] is None else ""
-    return f"{start}: {size(gap['value'])} percentage points {more if gap['value'] > 0 else less}{wanted}."
+    difference = m.size(gap["value"]) if m is UNITS else f"{m.size(gap['value'])} {m.long_unit}"
+    return f"{start}: {difference} {more if gap['value'] > 0 else less}{wanted}."
 
 
 def _carriers(c: dict[str, Any]) -> Iterator[str]:
@@ -130,17 +84,18 @@ def _carriers(c: dict[str, Any]) -> Iterator[str]:
             break
     yield from _exempt(c)
     found = [row for row in rows if verdict_of(row).kind == EVIDENCE and row["gap"] is not None]
+    unit = measure_of(c).unit
     gap, it = (c["at_equal_exempt"], "the rest") if c["at_equal_exempt"] else (c["gap"], "it")
     if found and gap["low"] is not None and gap["low"] <= 0 <= gap["high"]:
-        yield f"What pulls the two apart, one way or the other, in points: {_pointed(found)}."
+        yield f"What pulls the two apart, one way or the other, in {unit}: {_pointed(c, found)}."
         return
     is_up = gap["value"] > 0
     with_it = [row for row in found if (_strongest(row) > 0) == is_up]
     against = [row for row in found if (_strongest(row) > 0) != is_up]
     if with_it:
-        yield f"What carries {it}, strongest first, in points: {_pointed(with_it)}. {OVERLAP}"
+        yield f"What carries {it}, strongest first, in {unit}: {_pointed(c, with_it)}. {OVERLAP}"
     if against:
-        yield f"What works against {it}, in points: {_pointed(against)}."
+        yield f"What works against {it}, in {unit}: {_pointed(c, against)}."
     if not found and any(verdict_of(row).kind != EXEMPT for row in rows):
         is_open = any(verdict_of(row).kind == OPEN for row in rows)
         yield f"The data do not settle which features carry {it}." if is_open else "No feature carries a material part."
@@ -150,8 +105,10 @@ def _exempt(c: dict[str, Any], settings: dict[str, Any] | None = None) -> Iterat
     """Yield the gap in two parts where lawful factors were named, with their intervals where settings are given."""
     if c["through_exempt"] is None:
         return
+    m = measure_of(c)
     through, left = (
-        f"{points(one['value'])} points{f' ({_ends(one, settings)})' if settings and one['low'] is not None else ''}"
+        f"{m.difference(one['value'])} {m.unit}"
+        f"{f' ({_ends(c, one, settings)})' if settings and one['low'] is not None else ''}"
         for one in (c["through_exempt"], c["at_equal_exempt"])
     )
     names = ", ".join(label(name, SHORT) for name in c["exempt"][:MOST_NAMED])
@@ -164,8 +121,9 @@ def _strongest(row: dict[str, Any]) -> float:
     return float(row["gap"] if row["verdict"] == PROXY or row["joint"] is None else row["joint"])
 
 
-def _pointed(rows: list[dict[str, Any]]) -> str:
-    parts = [f"{label(row['feature'], SHORT)} ({points(_strongest(row))})" for row in rows[:HEADLINED]]
+def _pointed(c: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    shown = measure_of(c).difference
+    parts = [f"{label(row['feature'], SHORT)} ({shown(_strongest(row))})" for row in rows[:HEADLINED]]
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
@@ -180,8 +138,9 @@ class Tile(NamedTuple):
 def tiles(summary: dict[str, Any], c: dict[str, Any]) -> list[Tile]:
     """Return the numbers of the first screen: both rates, their ratio, people affected."""
     who, other, rates = label(c["audited"], SHORT), label(c["reference"], SHORT), c["favourable_rates"]
-    both = f"{percent(rates['audited']['value'])} · {percent(rates['reference']['value'])}"
-    name = "favourable rate" if is_of_decisions(summary) else "predicted favourable rate"
+    m = measure_of(summary)
+    both = f"{m.level(rates['audited']['value'])} · {m.level(rates['reference']['value'])}"
+    name = m.rate if is_of_decisions(summary) else m.predicted
     found = [Tile(name, both, f"{who} · {other}; favourable: {favourable_words(summary)}")]
     adverse = c["adverse_impact_ratio"]
     if is_of_decisions(summary) and adverse is not None:
@@ -189,8 +148,8 @@ def tiles(summary: dict[str, Any], c: dict[str, Any]) -> list[Tile]:
             Tile("adverse impact ratio", ratio(adverse["value"]), _noted(adverse, against_four_fifths(adverse)))
         )
     elif not is_of_decisions(summary) and c["impact_ratio"] is not None:
-        note = _noted(c["impact_ratio"], f"of the predicted favourable rates, {who} ÷ {other}")
-        found.append(Tile("ratio of mean scores", ratio(c["impact_ratio"]["value"]), note))
+        note = _noted(c["impact_ratio"], f"of the {m.predicted}s, {who} ÷ {other}")
+        found.append(Tile(m.ratio, ratio(c["impact_ratio"]["value"]), note))
     return [*found, _affected(c)]
 
 
@@ -200,14 +159,18 @@ def _noted(found: dict[str, Any], words: str) -> str:
 
 def _affected(c: dict[str, Any]) -> Tile:
     found, who, other = c["shortfall"], label(c["audited"], SHORT), label(c["reference"], SHORT)
-    is_more = found["value"] < 0
+    is_more, m = found["value"] < 0, measure_of(c)
     what = f"{'fewer' if is_more else 'more'} of {who} would have the favourable outcome at the rate of {other}"
+    name = m.affected
+    if m is UNITS:
+        name = "better off in total" if is_more else name
+        what = f"all of {who} together, against the mean of {other}"
     ends = (found["low"], found["high"])
     if ends[0] is not None and ends[1] is not None:
         low, high = sorted((-ends[0], -ends[1])) if is_more else ends
-        what += f"; {interval(low, high, whole)}"
+        what += f"; {interval(low, high, m.total)}"
         what += ", which may be none" if low <= 0 <= high else ""
-    return Tile("people affected", whole(abs(found["value"])), what)
+    return Tile(name, m.total(abs(found["value"])), what)
 
 
 class Doubt(NamedTuple):
@@ -250,7 +213,7 @@ def strongest_words(c: dict[str, Any]) -> str:
     if not c["proxies"]:
         return "–"
     row = c["proxies"][0]
-    return f"{label(row['feature'], SHORT)}: {points(row['gap'])}, {row['verdict']}"
+    return f"{label(row['feature'], SHORT)}: {measure_of(c).difference(row['gap'])}, {row['verdict']}"
 
 
 def common_notes(c: dict[str, Any]) -> dict[str, int]:
@@ -286,6 +249,8 @@ def audited_words(summary: dict[str, Any]) -> list[str]:
 def favourable_words(summary: dict[str, Any]) -> str:
     """Return the outcome a person wants, as a reader would say it."""
     outcome = label(summary["favourable"])
+    if measure_of(summary) is UNITS:
+        return f"a {outcome} amount"
     is_binary = isinstance(next(iter(summary["comparisons"].values()))["output"]["audited"], int | float)
     if is_binary and outcome in ("0", "1"):
         thing = "score" if summary["channel"] == "scores" else "decision"
@@ -309,28 +274,29 @@ def found_words(summary: dict[str, Any], c: dict[str, Any]) -> list[str]:
 
 
 def _gap(c: dict[str, Any], settings: dict[str, Any]) -> str:
-    gap, who, reference = c["gap"], label(c["audited"]), label(c["reference"])
+    gap, who, reference, m = c["gap"], label(c["audited"]), label(c["reference"]), measure_of(c)
     if gap["low"] is None:
         return f"{_difference(c)}. No interval was asked for."
-    ends = _ends(gap, settings)
+    ends = _ends(c, gap, settings)
     if gap["low"] <= 0 <= gap["high"]:
         return (
             f"These data cannot tell whether the {mean_word(c)}s of {who} and {reference} differ: the difference is "
-            f"{points(gap['value'])} points ({ends})."
+            f"{m.difference(gap['value'])} {m.unit} ({ends})."
         )
     return f"{_difference(c)} ({ends})."
 
 
 def _difference(c: dict[str, Any]) -> str:
-    value, who, reference = c["gap"]["value"], label(c["audited"]), label(c["reference"])
+    value, who, reference, m = c["gap"]["value"], label(c["audited"]), label(c["reference"]), measure_of(c)
     if value == 0:
         return f"The {mean_word(c)}s of {who} and {reference} are equal in these data"
     side = "higher" if value > 0 else "lower"
-    return f"The {mean_word(c)} of {who} is {size(value)} points {side} than that of {reference}"
+    return f"The {mean_word(c)} of {who} is {m.size(value)} {m.unit} {side} than that of {reference}"
 
 
-def _ends(estimate: dict[str, Any], settings: dict[str, Any]) -> str:
-    return f"{interval_name(settings['confidence'])} {interval(estimate['low'], estimate['high'], points)}"
+def _ends(c: dict[str, Any], estimate: dict[str, Any], settings: dict[str, Any]) -> str:
+    shown = measure_of(c).difference
+    return f"{interval_name(settings['confidence'])} {interval(estimate['low'], estimate['high'], shown)}"
 
 
 def _rates(summary: dict[str, Any], c: dict[str, Any]) -> Iterator[str]:
@@ -338,6 +304,12 @@ def _rates(summary: dict[str, Any], c: dict[str, Any]) -> Iterator[str]:
     if found is None:
         return
     ends = "" if found["low"] is None else f" (interval {interval(found['low'], found['high'], percent)})"
+    if measure_of(summary) is UNITS:
+        yield (
+            f"The mean amount of {label(c['audited'])} is {percent(found['value'])} of that of "
+            f"{label(c['reference'])}{ends}."
+        )
+        return
     verb = "is" if is_of_decisions(summary) else "is predicted to be"
     yield (
         f"The favourable outcome {verb} {percent(found['value'])} as frequent among {label(c['audited'])} as among "
@@ -356,16 +328,16 @@ def _features(c: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]:
     kinds = {verdict_of(row).kind for row in c["proxies"]}
     for verdict, rows in given.items():
         if rows:
-            opening = verdict_of(rows[0]).opening.replace("{materiality}", size(settings["materiality"]))
-            yield f"{label(opening, 200)}: {_named(rows, has_points=verdict == PROXY)}."
+            opening = verdict_of(rows[0]).opening.replace("{counts}", measure_of(c).counted(c, settings))
+            yield f"{label(opening, 200)}: {_named(c, rows, has_points=verdict == PROXY)}."
         elif verdict == PROXY and NOTHING in kinds and OPEN not in kinds:
             yield "No feature carries a material part of the difference by itself."
 
 
-def _named(rows: list[dict[str, Any]], has_points: bool) -> str:
-    names = [label(row["feature"], SHORT) for row in rows[:MOST_NAMED]]
+def _named(c: dict[str, Any], rows: list[dict[str, Any]], has_points: bool) -> str:
+    names, m = [label(row["feature"], SHORT) for row in rows[:MOST_NAMED]], measure_of(c)
     if has_points:
-        names = [f"{name} ({points(row['gap'])} points)" for name, row in zip(names, rows, strict=False)]
+        names = [f"{name} ({m.difference(row['gap'])} {m.unit})" for name, row in zip(names, rows, strict=False)]
     rest = f" and {len(rows) - MOST_NAMED} more" if len(rows) > MOST_NAMED else ""
     return ", ".join(names) + rest
 
@@ -377,19 +349,20 @@ def verdicts_given(summary: dict[str, Any]) -> dict[str, Verdict]:
 
 
 def _unexplained(c: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]:
-    left, limit = c["unexplained"], settings["materiality"]
+    left, limit, m = c["unexplained"], c["materiality"], measure_of(c)
     if left is None or left["low"] is None:
         return
     if left["low"] == left["high"] == 0:
-        yield "Between people alike in all listed features nothing is left: the model makes the score from them."
+        yield f"Between people alike in all listed features nothing is left: the model makes the {m.output} from them."
         return
     start = (
-        f"Between people alike in all listed features {points(left['value'])} points ({_ends(left, settings)}) are left"
+        f"Between people alike in all listed features {m.difference(left['value'])} {m.unit} "
+        f"({_ends(c, left, settings)}) are left"
     )
     is_sure = left["low"] > 0 or left["high"] < 0
     is_small = -limit <= left["low"] and left["high"] <= limit
     if is_sure and not is_small:
-        yield f"{start}: the score depends on the group beyond these features{_doubts(c)}."
+        yield f"{start}: the {m.output} depends on the group beyond these features{_doubts(c)}."
     elif is_small:
         yield f"{start}, less than what counts: no sign of another way in."
     else:

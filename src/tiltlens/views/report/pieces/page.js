@@ -119,7 +119,7 @@
       if (pressed) { pressed.setAttribute("aria-pressed", "false"); pressed.focus(); }
     });
     const hasMoved = feature.values.some((value) => value.share_moved !== null);
-    const head = ["value", `${part.audited} (filled) and ${part.reference} (outlined)`, "mean score", "correction: mean, half and nine tenths of people (−4 to 4)"];
+    const head = ["value", `${part.audited} (filled) and ${part.reference} (outlined)`, part.mean, "correction: mean, half and nine tenths of people (−4 to 4)"];
     if (hasMoved) head.push("share after the least change");
     const rows = feature.values.map((value) => {
       const mean = meanCorrection(value, at);
@@ -127,7 +127,7 @@
       const cells = [
         make("th", { scope: "row" }, label),
         make("td", { class: "pair" }, people(value.share_audited, value.n, "audited"), people(value.share_reference, value.n_reference, "reference")),
-        make("td", {}, percent(value.score)),
+        make("td", {}, value.score_text),
         make("td", { class: "expert", "data-mean": mean === null ? "" : mean }, box(value, at, position), mean === null ? "–" : `mean ${fixed(mean, 2)}`),
       ];
       if (hasMoved) cells.push(make("td", { class: "expert" }, percent(value.share_moved)));

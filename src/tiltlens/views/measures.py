@@ -1,0 +1,139 @@
+"""What outputs are measured in, and how they are written: points of a probability, or units of an amount.
+
+Every view, and every sentence that a result holds, takes its numbers and its words from one of the two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tiltlens.views.formats import NOTHING, Shown, minus, percent, points, size, whole
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """How numbers of outputs are written.
+
+    Attributes
+    ----------
+    factor
+        Of a difference, as axes have it.
+    unit, long_unit, abbreviation
+        What differences are counted in; in full, and where there is little room.
+    output, a_output, mean, rate, predicted, ratio
+        What the model gives a person, one of them, its mean, the mean that is shown for a group, the same where it is
+        no decision, and what the two groups' ratio is called.
+    axis, difference_axis
+        How an axis of levels, and one of differences times `factor`, writes its numbers.
+    difference, size, level, total
+        A signed difference, one without its sign, a mean, and what is missing over a whole group, as texts.
+    affected, affected_words
+        What that total is called, and means.
+    """
+
+    factor: float
+    unit: str
+    long_unit: str
+    abbreviation: str
+    output: str
+    a_output: str
+    mean: str
+    rate: str
+    predicted: str
+    ratio: str
+    axis: str
+    difference_axis: str
+    difference: Shown
+    size: Callable[[float], str]
+    level: Shown
+    total: Shown
+    affected: str
+    affected_words: str
+
+    def counted(self, c: dict[str, Any], settings: dict[str, Any]) -> str:
+        """Return the smallest difference that counts in a comparison, in words."""
+        text = f"{self.size(c['materiality'])} {self.unit}"
+        return f"{text} ({asked(self, settings)})" if self is UNITS else text
+
+
+def amount(value: float | None) -> str:
+    """Return an amount with three digits that count; of thousands all, of millions four."""
+    return NOTHING if value is None else minus(_digits(value))
+
+
+def signed_amount(value: float | None) -> str:
+    """Return an amount with its sign."""
+    if value is None:
+        return NOTHING
+    text = _digits(value)
+    return minus(text if text.startswith("-") else f"+{text}")
+
+
+def amount_size(value: float) -> str:
+    """Return an amount without its sign."""
+    return _digits(abs(value))
+
+
+def _digits(value: float) -> str:
+    if value == 0.0 or not math.isfinite(value):
+        return "0" if value == 0.0 else f"{value}"
+    rounded = float(f"{value:.3g}") if abs(value) < 1e3 else float(f"{value:.4g}") if abs(value) >= 1e6 else value
+    decimals = 2 - math.floor(math.log10(abs(rounded)))
+    return f"{rounded:,.{max(decimals, 0)}f}" if decimals <= 6 else f"{rounded:.3g}"
+
+
+POINTS = Measure(
+    factor=100.0,
+    unit="points",
+    long_unit="percentage points",
+    abbreviation="pt",
+    output="score",
+    a_output="a score",
+    mean="mean score",
+    rate="favourable rate",
+    predicted="predicted favourable rate",
+    ratio="ratio of mean scores",
+    axis=".0%",
+    difference_axis=".1~f",
+    difference=points,
+    size=size,
+    level=percent,
+    total=whole,
+    affected="people affected",
+    affected_words="more people with the favourable outcome at the reference's rate",
+)
+UNITS = Measure(
+    factor=1.0,
+    unit="units",
+    long_unit="units of the amount",
+    abbreviation="",
+    output="amount",
+    a_output="an amount",
+    mean="mean amount",
+    rate="mean amount",
+    predicted="mean amount",
+    ratio="ratio of mean amounts",
+    axis="~s",
+    difference_axis="~s",
+    difference=signed_amount,
+    size=amount_size,
+    level=amount,
+    total=amount,
+    affected="worse off in total",
+    affected_words="units, all audited people together, against the reference's mean",
+)
+
+
+def asked(measure: Measure, settings: dict[str, Any]) -> str:
+    """Return the smallest difference that counts as it was asked for: in points, or in standard deviations."""
+    if measure is UNITS:
+        return f"{settings['materiality']:g} standard deviations of the amount"
+    return f"{measure.size(settings['materiality'])} {measure.unit}"
+
+
+def measure_of(summary: dict[str, Any]) -> Measure:
+    """Return how the numbers of an audit, or of a comparison, are written."""
+    return UNITS if summary.get("channel") == "amounts" else POINTS

@@ -1,0 +1,113 @@
+"""What the words of the page mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tiltlens.views.measures import UNITS, measure_of
+
+GLOSSARY = {
+    "audited, reference": "The group looked at, and the group it is compared with.",
+    "score": "The number a model gives a person, from 0 to 100 %; its mean is the expected rate of that outcome.",
+    "points": "Percentage points: hundredths of the score.",
+    "favourable rate": "How often a group gets the outcome that a person wants; of scores, how often it may expect it.",
+    "difference, gap": "Mean score of the audited group minus that of the reference group, in points.",
+    "outcome": "What came of a person, such as a loan that was repaid; 1 is what the score is the probability of.",
+    "false positive rate": "Of people without the outcome, how often they get decision 1; of scores, their mean score.",
+    "false negative rate": "Of people with the outcome, how often they get decision 0; of scores, 1 less their mean.",
+    "area under the curve": "How often, of two people of one group, the one with the outcome has the higher score.",
+    "impact ratio": "Favourable rate of the audited group divided by that of the reference group; of scores, a ratio "
+    "of mean scores.",
+    "adverse impact ratio": "The lower of two rates of decisions divided by the higher. Four fifths (0.80) is a line "
+    "drawn for it, not for scores.",
+    "people affected, shortfall": "How many more audited people would have the favourable outcome at the reference "
+    "group's rate.",
+    "interval": "A range that holds the true value in the stated share of samples such as this one.",
+    "band": "Intervals of all features, alone and with the others, that hold at once in the stated share of samples. "
+    "Verdicts are read from them.",
+    "by itself": "What of the difference goes through the feature: how much smaller it is between people alike in this "
+    "feature. Features overlap, so these do not add up.",
+    "with the others": "What of the difference would be lost without the feature, all others being there. Nothing "
+    "where others carry the same; of the other sign where the feature offsets what others carry.",
+    "adding up": "The feature's part where all features are taken together (Shapley value). These parts, with what is "
+    "left between people alike in all listed features, add up to the difference.",
+    "left between people alike in all listed features": "The part of the difference that none of the features can "
+    "carry: the score knows the group in another way.",
+    "exempt factors": "Features that whoever asked holds to be lawful reasons. What goes through them is told apart; "
+    "what is said of other features is of the difference between people equal in them. Whether they are lawful is not "
+    "a statistical question.",
+    "what counts": "The smallest number of points that matters to this audit (its materiality).",
+    "comparability check": "Whether people of each group have counterparts in the other, and whether the model of who "
+    "is in which group agrees with the data.",
+}
+
+FOR_STATISTICIANS = {
+    "reveals": "2·sd of the chance of being audited given the feature, both groups weighing the same: 0 when it is "
+    "distributed alike, 1 when it tells the group.",
+    "drives": "2·sd of the mean score by value of the feature, the group held fixed.",
+    "alignment": "Correlation of the two: 1 or −1 when what reveals the group is what drives the score. Points by "
+    "itself are reveals × drives × alignment.",
+    "correction": "The direction in which the audited group's inputs would have to shift for the distance between the "
+    "groups to fall fastest, near where they are: positive for profiles that are under-represented, negative for "
+    "over-represented ones. It is not a plan to change anybody.",
+    "share": "The part of the correction to be had by moving this feature's distribution alone.",
+    "membership model": "A model of who is in the audited group, from the features; needed to know how far apart the "
+    "groups' inputs are.",
+    "descent rate": "How fast a small step along the correction lowers the objective.",
+    "divergence": "A distance between two distributions (Kullback–Leibler), in nats; 0 when they are equal.",
+    "dial": "Whether the correction is asked to align the inputs of the groups (left), their outputs (right) or both.",
+}
+
+# Of amounts, in the place of the entry of that name; what has no name is left out.
+OF_AMOUNTS: dict[str, tuple[str, str] | None] = {
+    "score": ("amount", "The number a model gives a person: money, days or whatever the data hold, in their unit."),
+    "points": ("units", "Of the amount, as the data have it."),
+    "favourable rate": ("mean amount", "Of the people of a group."),
+    "difference, gap": (
+        "difference, gap",
+        "Mean amount of the audited group minus that of the reference group, in units.",
+    ),
+    "outcome": None,
+    "false positive rate": None,
+    "false negative rate": None,
+    "area under the curve": None,
+    "impact ratio": (
+        "ratio of mean amounts",
+        "Mean amount of the audited group divided by that of the reference group; only where both are above 0.",
+    ),
+    "adverse impact ratio": (
+        "beyond the deciles",
+        "The share of each group whose amount lies beyond a value that a tenth, two tenths and so on of all compared "
+        "people do not exceed.",
+    ),
+    "people affected, shortfall": (
+        "worse off in total",
+        "How much less the audited people have together than at the reference group's mean; how much more, where a "
+        "person wants a small amount.",
+    ),
+    "what counts": (
+        "what counts",
+        "The smallest difference that matters to this audit (its materiality): a number of standard deviations of the "
+        "amount, told in units.",
+    ),
+}
+
+
+def glossary(summary: dict[str, Any]) -> dict[str, str]:
+    """Return what the words that an audit is told in mean."""
+    if measure_of(summary) is not UNITS:
+        return GLOSSARY
+    entries = {name: OF_AMOUNTS.get(name, (name, text)) for name, text in GLOSSARY.items()}
+    return {name: text.replace("the score", "the amount") for name, text in filter(None, entries.values())}
+
+
+def for_statisticians(summary: dict[str, Any]) -> dict[str, str]:
+    """Return the same for statisticians."""
+    if measure_of(summary) is not UNITS:
+        return FOR_STATISTICIANS
+    of_amounts = {
+        name: text.replace("mean score", "mean amount").replace("the score", "the amount").replace("Points", "Units")
+        for name, text in FOR_STATISTICIANS.items()
+    }
+    deciles = "Of outputs, and of the correction towards them: the pooled decile of the amount."
+    return of_amounts | {"divergence": f"{FOR_STATISTICIANS['divergence']} {deciles}"}
