@@ -36,7 +36,7 @@ from tiltlens.estimators.verdicts import CLEARED, EVIDENCE, PROXY
 Found = dict[str, Any]
 Line = dict[str, Any]
 
-CONFIDENCE, MATERIALITY = 0.95, 0.005
+CONFIDENCE = 0.95
 LEAST = 0.92  # coverage that a nominal 95 % interval must have
 SURE = 0.01  # chance below which a count is a miss
 BANDED = ("gap(", "joint(")
@@ -190,16 +190,17 @@ def _verdict_lines(world: World, truths: dict[str, float], audits: list[Found]) 
     """
     if not any(found["verdicts"] for found in audits):
         return
+    counts = world.materiality()
 
     def size(quantity: str, feature: str) -> float:
         return abs(truths[f"{quantity}({feature})"])
 
     def is_false(feature: str, verdict: str) -> bool:
         quantity = "gap" if verdict == PROXY else "joint"
-        return verdict in EVIDENCE and size(quantity, feature) <= MATERIALITY
+        return verdict in EVIDENCE and size(quantity, feature) <= counts
 
     def is_overlooked(feature: str, verdict: str) -> bool:
-        return verdict == CLEARED and max(size("gap", feature), size("joint", feature)) > MATERIALITY
+        return verdict == CLEARED and max(size("gap", feature), size("joint", feature)) > counts
 
     for quantity, is_wrong in (("false evidence", is_false), ("wrongly cleared", is_overlooked)):
         count = sum(any(is_wrong(*one) for one in found["verdicts"].items()) for found in audits)

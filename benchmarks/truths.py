@@ -30,10 +30,11 @@ CLIP = 4.0  # |ℓ| beyond this is set to it: the estimators' target is that of 
 SMOOTH, FINE, FINEST = 61, 2_001, 20_001  # points of an axis: of a smooth score, and of one with jumps
 REACH = 6.5  # standard deviations that a grid covers
 OWN_GROUP = 0.8  # of the rows of a customer have the customer's group, the others one of their own
-ALL = ("gap", "impact_ratio", "output_divergence", "descent_rate", "input_divergence", "unexplained")
-ALL += ("through_exempt", "at_equal_exempt")
+ALL = ("gap", "impact_ratio", "standardised_difference", "output_divergence", "descent_rate", "input_divergence")
+ALL += ("unexplained", "through_exempt", "at_equal_exempt")
 ALL += ("fpr_difference", "fnr_difference", "calibration_difference", "auc_difference")
 EACH = ("gap", "joint", "share", "gap_shapley")
+MATERIALITY, AMOUNT_MATERIALITY = 0.005, 0.02  # points of scores, standard deviations of amounts
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,8 @@ class World:
     audited: float = 0.4
     threshold: float | None = None
     is_drawn: bool = False  # the outputs are decisions, drawn with the score as their chance
+    is_amount: bool = False  # the outputs are amounts, of which the score is the mean
+    spread: float = 0.0  # of the logarithm of amounts around it, normal
     is_clustered: bool = False  # 2 to 6 rows are of one customer
     jitter: float = 0.0  # the score of a customer's rows is higher, or lower, by at most so much
     exempt: tuple[str, ...] = ()  # features that are lawful factors
@@ -162,11 +165,15 @@ class World:
             columns["score"] = columns["score"] + self.jitter * rng.uniform(-1, 1, size)[customer]
         if self.is_drawn:
             columns["score"] = (rng.random(size) < columns["score"]).astype(np.float64)
+        if self.spread:
+            columns["score"] *= np.exp(self.spread * rng.standard_normal(size) - self.spread**2 / 2)
         texts = {name for block in self.blocks if block.is_text for name in block.names}
         for name, values in drawn.items():
             columns[name] = np.char.add("level ", values.astype(str)) if name in texts else values
         columns |= {name: noise(j, s, rng) for j, name in enumerate(self.noises)}
         options: dict[str, Any] = {"group": "group", "reference": "b", "scores": "score"}
+        if self.is_amount:
+            options["output"] = "amount"
         if self.is_clustered:
             columns["customer"], options["clusters"] = customer, "customer"
         if self.is_given:
@@ -196,20 +203,27 @@ class World:
         """Return the value of every quantity that is known: "gap", "gap(proxy)" and so on."""
         return _truths(self.name)
 
+    def materiality(self) -> float:
+        """Return the smallest difference that counts, unless an audit is asked for another: of amounts by their sd."""
+        return AMOUNT_MATERIALITY * _Joint.of(self).spread(self.spread) if self.is_amount else MATERIALITY
+
     def _known(self) -> dict[str, float]:
         joint = _Joint.of(self)
         names, every = self.features, range(len(self.features))
         start = tuple(j for j in every if names[j] in self.exempt)
         y0, y1 = joint.means
         found = {"gap": y0 - y1, "impact_ratio": y0 / y1, "unexplained": joint.coefficient(tuple(every))}
-        found["output_divergence"] = float(rel_entr([y0, 1 - y0], [y1, 1 - y1]).sum())
+        if self.is_amount:
+            found["standardised_difference"] = found["gap"] / joint.spread(self.spread)
+        else:
+            found["output_divergence"] = float(rel_entr([y0, 1 - y0], [y1, 1 - y1]).sum())
         if self.outcome is not None:
             return found | joint.error_rates(self)
         if start:
             left = joint.coefficient(start)
             found |= {"through_exempt": found["gap"] - left, "at_equal_exempt": left}
-        g, ell = joint.gradient()
-        variance = joint.variance(g) + (joint.slope * self.jitter) ** 2 / 3  # that of a uniform from −1 to 1
+        g, ell = joint.gradient(self.is_amount)
+        variance = joint.variance(g) + ((joint.slope * self.jitter) ** 2 / 3 if self.jitter else 0.0)  # of a uniform
         found |= {"descent_rate": -math.sqrt(variance), "input_divergence": float((joint.p0 * ell).sum())}
         for j, name in enumerate(names):
             if variance > 1e-12:
@@ -249,11 +263,19 @@ class _Joint:
     def means(self) -> tuple[float, float]:
         return float((self.p0 * self.w0).sum()), float((self.p1 * self.w1).sum())
 
-    def gradient(self) -> tuple[Floats, Floats]:
-        """Return g = ℓ + k·W of the audited, and ℓ."""
+    def spread(self, of_logs: float) -> float:
+        """Return √((Var0(W) + Var1(W))/2) of amounts whose logarithm has this spread around that of their mean."""
+        variances = [
+            float((p * w**2).sum()) * math.exp(of_logs**2) - mean**2
+            for p, w, mean in zip((self.p0, self.p1), (self.w0, self.w1), self.means, strict=True)
+        ]
+        return math.sqrt(sum(variances) / 2)
+
+    def gradient(self, is_amount: bool = False) -> tuple[Floats, Floats]:
+        """Return g = ℓ + k·W of the audited, and ℓ; of amounts, whose channel is another, ℓ alone."""
         tiny = np.finfo(float).tiny
         ell = np.clip(np.log(np.maximum(self.p0, tiny)) - np.log(np.maximum(self.p1, tiny)), -CLIP, CLIP)
-        return ell + self.slope * self.w0, ell
+        return (ell, ell) if is_amount else (ell + self.slope * self.w0, ell)
 
     @property
     def slope(self) -> float:
@@ -329,6 +351,17 @@ def _direct(at: Mapping[str, Any], s: Any) -> Any:
 def _repaid(score: Any, s: Any) -> Any:
     """Return the chance of an outcome that the audited have more often than the score says."""
     return 0.1 + 0.75 * score + 0.08 * np.asarray(s, dtype=np.float64)
+
+
+def _lognormal(at: Mapping[str, Any], s: Any) -> Any:
+    return 300.0 * np.exp(0.2 * at["proxy"] + 0.3 * at["neutral"])
+
+
+def _tariff(at: Mapping[str, Any], s: Any) -> Any:
+    """Return a price: a base, times what is charged for the zone, for the young and for many kilometres."""
+    zone = np.array([1.0, 1.15, 1.4])[np.asarray(at["zone"], dtype=np.intp)]
+    young = np.where(np.asarray(at["age"]) == 0, 1.8, 1.0)
+    return 400.0 * zone * young * (1.0 + 0.1 * (at["km"] > -0.5) + 0.15 * (at["km"] > 1.0))
 
 
 def _zip(size: int, tilt: float, seed: int) -> tuple[Floats, Floats, Floats]:
@@ -458,6 +491,29 @@ def _worlds() -> list[World]:
             outcome=_repaid,
         ),
         World("given", (proxy, neutral), _linear, 3_000, is_given=True, idle=("neutral",)),
+        World(
+            "log-normal amounts",
+            (proxy, neutral),
+            _lognormal,
+            3_000,
+            is_amount=True,
+            spread=0.4,
+            left_out=("descent_rate", "share"),
+            idle=("neutral",),
+        ),
+        World(
+            "tariff",
+            (
+                levels("zone", [2, 3, 5], [4, 4, 2]),
+                levels("age", [3, 7, 5], [3, 7, 5]),
+                normal("km", 0.3, FINEST),
+            ),
+            _tariff,
+            3_000,
+            is_amount=True,
+            left_out=("descent_rate", "share"),
+            idle=("age",),
+        ),
         World("few-rows", (proxy, neutral), _linear, 400, noise=2, idle=("neutral",)),
     ]
 

@@ -87,7 +87,7 @@ MISTAKES = {
     "percentages": (
         {"data": people().with_columns(pl.col("score") * 100)},
         "`scores` must give scores between 0 and 1, got ",
-        "divide percentages by 100",
+        "looks like per cent: divide by 100",
     ),
     "a negative score": (
         {"data": score_in(5, -0.2)},

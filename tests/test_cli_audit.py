@@ -54,6 +54,22 @@ def test_plug_in_audit_of_an_outcome_gives_the_papers_numbers(folder):
     assert c["output"]["audited"] == pytest.approx(0.54342, abs=5e-6)
 
 
+def test_amounts_are_audited_in_units(folder):
+    asked = ("--scores", "days", "--exclude", "score", "--folds", "0", "--json", "-")
+    frame = pl.read_parquet(folder / "compas.parquet").with_columns(days=100.0 * pl.col("score"))
+    frame.write_parquet(folder / "days.parquet")
+    result = audit(folder, *asked, "--output", "amount", data="days.parquet")
+    found = json.loads(result.stdout)
+    mean = dict(frame.group_by("race").agg(pl.col("days").mean()).rows())
+    c = found["comparisons"]["Caucasian"]
+    assert (found["channel"], found["settings"]["materiality"]) == ("amounts", 0.02)
+    assert c["gap"]["value"] == pytest.approx(mean["Caucasian"] - mean["African-American"], rel=1e-9)
+    gated = audit(folder, *asked, "--output", "amount", "--fail-if", "adverse_impact_ratio<0.8", data="days.parquet")
+    assert (gated.returncode, "gate on impact_ratio, a ratio of mean amounts" in gated.stderr) == (2, True)
+    mistaken = audit(folder, *asked, data="days.parquet")
+    assert (mistaken.returncode, "looks like per cent" in mistaken.stderr) == (2, True)
+
+
 def test_csv_and_parquet_give_the_same_gap(folder):
     gaps = []
     for data in ("compas.csv", "compas.parquet"):

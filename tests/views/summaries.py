@@ -242,6 +242,21 @@ def outputs_only():
     return outputs_only_audit()["comparisons"]["A"]
 
 
+@cache
+def _amounts():
+    paid = people().with_columns(score=1_000 + 3_000 * people()["score"])
+    return audited(paid, output="amount", membership="chance").to_dict()
+
+
+def amounts_audit():
+    """Return an audit of salaries."""
+    return deepcopy(_amounts())
+
+
+def amounts():
+    return amounts_audit()["comparisons"]["A"]
+
+
 SUMMARIES = {
     make.__name__: make
     for make in (
@@ -258,5 +273,6 @@ SUMMARIES = {
         outputs_only,
         with_outcome,
         without_error_rates,
+        amounts,
     )
 }

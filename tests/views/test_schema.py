@@ -30,6 +30,7 @@ MAKERS = {
     "decisions": lambda: audited(people(1200, 1), threshold=0.5),
     "odd features": odd_features,
     "three classes": three_classes,
+    "amounts": lambda: audited(people(), output="amount", membership="chance"),
     "no output": lambda: audited(people().with_columns(score=(people()["group"] == "A").cast(float)), folds=None),
 }
 
