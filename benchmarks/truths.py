@@ -160,20 +160,13 @@ class World:
         if self.is_clustered:
             customer = np.repeat(customer, rng.integers(2, 7, size))[:size]
         s, drawn = self._people(size, rng, customer)
-        columns = {"group": np.where(s, "a", "b"), "score": self.score(drawn, s)}
-        if self.jitter:
-            columns["score"] = columns["score"] + self.jitter * rng.uniform(-1, 1, size)[customer]
-        if self.is_drawn:
-            columns["score"] = (rng.random(size) < columns["score"]).astype(np.float64)
-        if self.spread:
-            columns["score"] *= np.exp(self.spread * rng.standard_normal(size) - self.spread**2 / 2)
+        columns = {"group": np.where(s, "a", "b"), "score": self._outputs(drawn, s, rng, customer)}
         texts = {name for block in self.blocks if block.is_text for name in block.names}
         for name, values in drawn.items():
             columns[name] = np.char.add("level ", values.astype(str)) if name in texts else values
         columns |= {name: noise(j, s, rng) for j, name in enumerate(self.noises)}
-        options: dict[str, Any] = {"group": "group", "reference": "b", "scores": "score"}
-        if self.is_amount:
-            options["output"] = "amount"
+        options: dict[str, Any] = {"group": "group", "reference": "b", "scores": "score", "threshold": self.threshold}
+        options |= {"output": "amount" if self.is_amount else "probability", "exempt": list(self.exempt) or None}
         if self.is_clustered:
             columns["customer"], options["clusters"] = customer, "customer"
         if self.is_given:
@@ -181,14 +174,19 @@ class World:
             known, unknown = (np.column_stack([one[name] for name in self.features]) for one in (others, drawn))
             columns["p"] = LogisticRegression(C=np.inf).fit(known, whose).predict_proba(unknown)[:, 1]
             options["membership"] = "p"
-        if self.threshold is not None:
-            options["threshold"] = self.threshold
         if self.outcome is not None:
             columns["outcome"] = (rng.random(size) < self.outcome(columns["score"], s)).astype(np.int64)
             options |= {"outcome": "outcome", "features": []}
-        if self.exempt:
-            options["exempt"] = list(self.exempt)
         return pl.DataFrame(columns), options
+
+    def _outputs(self, drawn: Columns, s: NDArray[np.bool_], rng: Random, customer: Customers) -> Floats:
+        """Return everybody's score, decision or amount."""
+        score: Floats = np.asarray(self.score(drawn, s), dtype=np.float64)
+        if self.jitter:
+            score = score + self.jitter * rng.uniform(-1, 1, len(s))[customer]
+        if self.is_drawn:
+            score = (rng.random(len(s)) < score).astype(np.float64)
+        return score * np.exp(self.spread * rng.standard_normal(len(s)) - self.spread**2 / 2) if self.spread else score
 
     def _people(self, size: int, rng: Random, customer: Customers) -> tuple[NDArray[np.bool_], Columns]:
         """Return who is audited, and everybody's features; a customer may have rows of both groups."""

@@ -135,9 +135,7 @@ def demo(json_target: str | None, report: str | None) -> None:
     type=click.Choice(["fpr", "fnr"]),
     help="Audit the difference of false positive or false negative rates instead; needs --outcome and --scores.",
 )
-@click.option(
-    "--output", default="probability", metavar="KIND", help="amount: scores are money, days or other amounts."
-)
+@click.option("--output", default="probability", metavar="KIND", help="amount: scores are money, days and such.")
 @click.option(
     "--favourable",
     default="high",
