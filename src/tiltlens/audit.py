@@ -57,6 +57,7 @@ def audit(
     membership: Any = None,
     weights: Any = None,
     clusters: Any = None,
+    periods: Any = None,
     given: Mapping[str, Any] | None = None,
     na_values: str | Sequence[str] | None = None,
     input_weight: float = 1.0,
@@ -114,6 +115,9 @@ def audit(
     clusters
         Which rows belong together, such as those of one customer: a column or an array. Standard errors, folds and the
         sample are then those of clusters.
+    periods
+        When each row is from, such as its month: a column or an array of at most 60 values. Rates, gap and ratio are
+        then told along time too, with a test of equal gaps.
     given
         {column: value}: look only at rows with this value.
     na_values
@@ -158,6 +162,7 @@ def audit(
         membership=membership,
         weights=weights,
         clusters=clusters,
+        periods=periods,
         given=given,
     )
     with told_to(progress):
@@ -244,10 +249,13 @@ def _sums(source: _Source, survey: Survey, rows: ComparedRows) -> GroupSums:
             rows.codes,
             rows.truth,
             rows.unit.is_amount,
+            rows.period,
+            len(rows.periods or ()),
         )
         return group_sums(parts, len(rows.labels), sizes, shift)
     levels = tuple(rows.levels.values())
-    plan = SumPlan(source.roles, rows.labels, levels, survey.favourable, rows.largest_weight, shift, rows.unit)
+    among = (rows.unit, rows.periods)
+    plan = SumPlan(source.roles, rows.labels, levels, survey.favourable, rows.largest_weight, shift, *among)
     return source.batches.fold(source.columns, partial(summed, plan))
 
 

@@ -155,6 +155,7 @@ def demo(json_target: str | None, report: str | None) -> None:
 @click.option("--membership", metavar="COLUMN", help="Probability of being in the audited group. Default: estimated.")
 @click.option("--weights", metavar="COLUMN", help="How many people a row stands for.")
 @click.option("--clusters", metavar="COLUMN", help="Rows that belong together, e.g. customer_id.")
+@click.option("--periods", metavar="COLUMN", help="When rows are from, e.g. month: the gap along time.")
 @click.option("--given", multiple=True, metavar="COLUMN=VALUE", help="Only rows with this value, e.g. repaid=1.")
 @NA
 @click.option("--input-weight", type=float, default=1.0, show_default=True, help="Of aligning inputs, the paper's λ2.")
@@ -231,7 +232,7 @@ def _judge(gates: list[Gate], fired: list[str], result: Audit | Change) -> None:
         sys.exit(GATE_FIRED)
 
 
-NOT_SHARED = {"data", "scores", "json_target", "report", "conditions"}
+NOT_SHARED = {"data", "scores", "json_target", "report", "conditions", "periods"}
 
 
 def copied(option: click.Parameter) -> click.Parameter:
@@ -301,7 +302,7 @@ def _changed(data: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> 
             )
         others = options.pop("exclude")
         old, new = (
-            _audited(data, scores=(one,), exclude=(*others, other), progress=None, **options)
+            _audited(data, scores=(one,), periods=None, exclude=(*others, other), progress=None, **options)
             for one, other in (scores, scores[::-1])
         )
         return compare_audits(old, new)
@@ -413,7 +414,8 @@ def _audited(files: tuple[str, ...], **options: Any) -> Audit:
         return run(list(files), scores=named, outcome=outcome, **arguments)
     table = collected(list(files), na_values=arguments.pop("na_values"))
     check_columns("outcome", [outcome], table.columns)
-    roles = [options[name] for name in ("weights", "membership", "clusters", "labels") if options[name]]
+    columns = ("weights", "membership", "clusters", "labels", "periods")
+    roles = [options[name] for name in columns if options[name]]
     used = [*group_columns, *(arguments["given"] or ()), outcome, *roles]
     arguments["features"] = feature_names(features, table.columns, used, arguments.pop("exclude"))
     check_some(arguments["features"], table.columns, "--outcome")

@@ -215,6 +215,9 @@ CELL_MEAN_ROWS = 10  # for each joint cell, on average, for cell means to be use
 # models.outcomes
 FEW_LISTED = 6  # values of an outcome in a message: more tell nothing more
 
+# models.periods
+MOST_PERIODS = 60  # five years of months: more cannot be told apart in a picture
+
 # models.roles
 MOST_FEATURES = 500  # of an audit: with 20,000 rows minutes and 3 GiB; the regressions have room for a column of each
 # models.scores

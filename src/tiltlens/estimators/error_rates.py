@@ -38,14 +38,14 @@ def false_positive_rate(rows: Rows, score: Floats, outcome: Integers, sums: Cell
     """Return E_g[W | Y = 0]; `sums`, of all rows by outcome, give the values."""
     means = sums.first[:, WITHOUT] / sums.weight[:, WITHOUT]
     errors = [unseen_mean_se(mean, n) for mean, n in zip(means, sums.people[:, WITHOUT], strict=True)]
-    return _mean_pair(rows, score, outcome == WITHOUT, means, errors)
+    return mean_pair(rows, score, outcome == WITHOUT, means, errors)
 
 
 def false_negative_rate(rows: Rows, score: Floats, outcome: Integers, sums: CellSums) -> GroupPair:
     """Return E_g[1 − W | Y = 1]."""
     means = 1.0 - sums.first[:, WITH] / sums.weight[:, WITH]
     errors = [unseen_mean_se(mean, n) for mean, n in zip(means, sums.people[:, WITH], strict=True)]
-    return _mean_pair(rows, 1.0 - score, outcome == WITH, means, errors)
+    return mean_pair(rows, 1.0 - score, outcome == WITH, means, errors)
 
 
 def calibration_in_the_large(rows: Rows, score: Floats, outcome: Integers, sums: CellSums) -> GroupPair:
@@ -55,10 +55,10 @@ def calibration_in_the_large(rows: Rows, score: Floats, outcome: Integers, sums:
     means = (sums.weight[:, WITH] - sums.first[:, known].sum(axis=1)) / weight
     wrong = (sums.first[:, WITHOUT] + sums.weight[:, WITH] - sums.first[:, WITH]) / weight  # E|Y − W|
     errors = [unseen_mean_se(min(mean, 0.5), n) for mean, n in zip(wrong, people, strict=True)]
-    return _mean_pair(rows, (outcome == WITH) - score, outcome != UNKNOWN, means, errors, least=-1.0)
+    return mean_pair(rows, (outcome == WITH) - score, outcome != UNKNOWN, means, errors, least=-1.0)
 
 
-def _mean_pair(
+def mean_pair(
     rows: Rows, x: Floats, chosen: Booleans, means: Floats, errors: Sequence[float], least: float = 0.0
 ) -> GroupPair:
     """Return E_g[x | chosen], IF = [chosen]/P_g(chosen)·(x − E_g[x | chosen])."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -298,6 +299,26 @@ def _flat_se(rows: Rows, scores: Scores, term: OutputTerm) -> float:
     w = scores.column
     k = InfluenceEstimate.of(rows, 0.0, w * term.inv_variance0[0], -w * term.inv_variance1[0])
     return k.se * math.sqrt(float(scores.covariance0[0, 0]))
+
+
+@dataclass(frozen=True, slots=True)
+class EqualGapsTest:
+    """The test of equal gaps: Cochran's Q where they are independent, χ² with `degrees` of freedom."""
+
+    statistic: float
+    degrees: int
+    p_value: float
+
+
+def equal_gaps_test(gaps: Sequence[InfluenceEstimate]) -> EqualGapsTest:
+    """Return the Wald test that several gaps are equal: (Cg)ᵀ(CVCᵀ)⁻¹(Cg), C their differences from the first."""
+    contrast = np.hstack([-np.ones((len(gaps) - 1, 1)), np.eye(len(gaps) - 1)])
+    influence = np.column_stack([one.influence for one in gaps])
+    moved = contrast @ np.array([one.value for one in gaps])
+    errors = contrast @ (influence.T @ influence) @ contrast.T
+    errors += (1e-12 * np.trace(errors) + 1e-300) * np.eye(len(moved))
+    statistic = float(moved @ np.linalg.solve(errors, moved))
+    return EqualGapsTest(statistic, len(moved), float(chdtrc(len(moved), statistic)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,20 @@ from tiltlens.models.features import Feature, feature_of
 from tiltlens.models.groups import ComparedGroups, compared_groups, natural_order
 from tiltlens.models.levels import Levels, feature_levels, value_levels
 from tiltlens.models.outcomes import check_outcome
-from tiltlens.models.roles import CHANCE, CONTENT, GROUP, HASH, LABEL, LOG_ODDS, OUTCOME, SCORE, WEIGHT, ColumnRoles
+from tiltlens.models.periods import check_periods, period_codes
+from tiltlens.models.roles import (
+    CHANCE,
+    CONTENT,
+    GROUP,
+    HASH,
+    LABEL,
+    LOG_ODDS,
+    OUTCOME,
+    PERIOD,
+    SCORE,
+    WEIGHT,
+    ColumnRoles,
+)
 from tiltlens.models.values import ValueCounts, exact_counts
 from tiltlens.models.weights import check_unequal, not_found, scaled_weights
 from tiltlens.paper.checks import Floats
@@ -69,6 +82,8 @@ class ComparedRows:
         Equal for rows of the same cluster; None where each row is one.
     truth
         The code of each row's true outcome; None where none is given.
+    periods, period
+        Those found, and the place of each row's among them; None where none are asked for.
     keys
         The hash of what each row holds beside its scores, by which it is known in another audit.
     is_numbered
@@ -101,10 +116,14 @@ class ComparedRows:
     people: tuple[float, ...]
     soft: SoftRows | None
     truth: Integers | None = None
+    periods: tuple[str, ...] | None = None
+    period: Integers | None = None
 
 
 def who_is_compared(roles: ColumnRoles, survey: Survey, reference: Any, audited: Any) -> ComparedGroups:
     """Return who is compared with whom, after checks that the survey's rows allow it."""
+    if survey.periods is not None:
+        check_periods(survey.periods)
     if survey.outcomes is not None:
         check_outcome(survey.outcomes, len(survey.labels))
     for column, is_present in survey.is_present.items():
@@ -182,6 +201,8 @@ def compared_rows(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) ->
         copies=_copies(hashes, features),
         clusters=_clusters(roles, frame),
         truth=frame[OUTCOME].to_numpy() if OUTCOME in frame.columns else None,
+        periods=survey.periods,
+        period=None if survey.periods is None else period_codes(frame[PERIOD], survey.periods),
         keys=of_rows[order],
         is_numbered=ROW in frame.columns,
         people=tuple(survey.people[label] for label in labels),

@@ -57,6 +57,15 @@ class RowKeys:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Periods:
+    """Periods: their names, each row's place among them (one after the last: missing), and sums over all rows."""
+
+    labels: tuple[str, ...]
+    codes: Integers
+    sums: CellSums
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
     """One audited group and the reference.
 
@@ -93,6 +102,8 @@ class Evidence:
         Whether the score is made from the features alone, by the audited model itself.
     is_sampled, copies
         Whether there are more rows than the sample's; and how many of the sample's repeat another one by no accident.
+    periods
+        Where they are asked for.
     truth, outcomes, criterion
         The code of each row's true outcome, and the sums over all rows by outcome, None where none is given; and the
         error rate whose difference is audited.
@@ -133,6 +144,7 @@ class Evidence:
     row_keys: RowKeys
     people: tuple[float, float]
     truth: Integers | None = None
+    periods: Periods | None = None
     outcomes: CellSums | None = None
     criterion: str | None = None
     soft: SoftRows | None = None

@@ -39,7 +39,7 @@ from tiltlens.models.regressions import Expectations, expectations
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.moments import GroupMoments
 from tiltlens.passes.compared import ComparedRows
-from tiltlens.passes.evidence import NO_MODEL, Evidence, FeatureCells, RowKeys, TiltedMeans
+from tiltlens.passes.evidence import NO_MODEL, Evidence, FeatureCells, Periods, RowKeys, TiltedMeans
 from tiltlens.passes.sample import group_quota
 from tiltlens.passes.sums import GroupSums
 from tiltlens.progress import stage
@@ -111,6 +111,7 @@ def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSe
         is_sampled=not rows.is_complete,
         copies=0 if rows.clusters is not None else rows.copies,
         truth=None if rows.truth is None else rows.truth[index],
+        periods=_periods(rows, sums, code, index),
         criterion=settings.criterion,
         outcomes=None if sums.truth is None else sums.truth.of(code, 0),
         row_keys=_row_keys(rows, index),
@@ -120,6 +121,12 @@ def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSe
         wants_less=rows.unit.is_amount and rows.favourable == 0,
         exempt=settings.exempt,
     )
+
+
+def _periods(rows: ComparedRows, sums: GroupSums, code: int, index: Integers) -> Periods | None:
+    if rows.periods is None or rows.period is None or sums.periods is None:
+        return None
+    return Periods(rows.periods, rows.period[index], sums.periods.of(code, 0))
 
 
 def _row_keys(rows: ComparedRows, index: Integers) -> RowKeys:

@@ -16,6 +16,7 @@ from tiltlens.estimators.error_rates import UNKNOWN as UNKNOWN_OUTCOME
 from tiltlens.estimators.influence import Integers
 from tiltlens.models.groups import UNKNOWN, factorize_groups
 from tiltlens.models.outcomes import CRITERIA, Meant, outcome_codes, outcome_names
+from tiltlens.models.periods import period_texts
 from tiltlens.models.roles import ColumnRoles
 from tiltlens.models.scores import Channel, RowName, channel_of
 from tiltlens.models.soft_groups import group_chances
@@ -48,6 +49,8 @@ class Reading:
         The code of each row's true outcome, and the values it was found to have; None where none is given.
     place, chances
         Where groups are known by probabilities: which row each copy is of, from 0 on, and all chances of that row.
+    period
+        Of each row, as a text; None where none are asked for.
     """
 
     table: pl.DataFrame
@@ -62,6 +65,7 @@ class Reading:
     log_odds: Floats | None
     truth: Integers | None = None
     outcomes: Meant | None = None
+    period: pl.Series | None = None
     place: NDArray[np.intp] | None = None
     chances: Floats | None = None
 
@@ -98,9 +102,9 @@ def reading(roles: ColumnRoles, table: pl.DataFrame) -> Reading:
         kept, scores, weights, group = table.filter(keep), scores[keep], weights[keep], group[keep]
         truth = None if truth is None else truth[keep]
     log_odds = None if roles.membership is None else _logit(numbers_of("membership", kept[roles.membership]))
-    found = Reading(
-        kept, table.height, left_out, unknown, channel, scores, group, labels, weights, log_odds, truth, outcomes
-    )
+    period = None if roles.periods is None else period_texts(kept[roles.periods])
+    counted = (table.height, left_out, unknown)
+    found = Reading(kept, *counted, channel, scores, group, labels, weights, log_odds, truth, outcomes, period)
     return found if chances is None else _copied(found, chances[keep])
 
 
@@ -120,6 +124,7 @@ def _copied(rows: Reading, chances: Floats) -> Reading:
         weights=rows.weights[place] * chances[place, group],
         log_odds=None if rows.log_odds is None else rows.log_odds[place],
         truth=None if rows.truth is None else rows.truth[place],
+        period=None if rows.period is None else rows.period.gather(place),
         place=place,
         chances=chances[place],
     )

@@ -19,6 +19,7 @@ from tiltlens.estimators.feature_gap import CellSums
 from tiltlens.estimators.influence import Integers
 from tiltlens.models.amounts import Unit
 from tiltlens.models.levels import Levels
+from tiltlens.models.periods import period_codes
 from tiltlens.models.roles import ColumnRoles
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.moments import GroupMoments
@@ -41,8 +42,8 @@ class GroupSums:
         Σ w·e^ℓ·(1, ℓ, W_1, …) of each group, the exponent less `shift`; (groups, 0) where no membership is given.
     cells
         Sums by value of each feature that has few, one line for each group.
-    truth
-        Sums by true outcome, 0, 1 and not known; None where none is given.
+    truth, periods
+        Sums by true outcome, 0, 1 and not known; and by period, the last of those without. None where none is given.
     """
 
     moments: tuple[GroupMoments, ...]
@@ -52,6 +53,7 @@ class GroupSums:
     shift: float
     cells: dict[str, CellSums]
     truth: CellSums | None = None
+    periods: CellSums | None = None
 
     def __add__(self, other: GroupSums) -> GroupSums:
         return GroupSums(
@@ -62,6 +64,7 @@ class GroupSums:
             self.shift,
             {name: one + other.cells[name] for name, one in self.cells.items()},
             None if self.truth is None or other.truth is None else self.truth + other.truth,
+            None if self.periods is None or other.periods is None else self.periods + other.periods,
         )
 
 
@@ -77,6 +80,8 @@ class SumRows:
     codes: Mapping[str, Integers]
     truth: Integers | None = None
     is_amount: bool = False
+    period: Integers | None = None
+    periods: int = 0  # how many there are
 
 
 def group_sums(rows: SumRows, groups: int, sizes: Mapping[str, int], shift: float) -> GroupSums:
@@ -97,6 +102,7 @@ def group_sums(rows: SumRows, groups: int, sizes: Mapping[str, int], shift: floa
         shift,
         {name: cell_sums(rows, codes, groups, sizes[name]) for name, codes in rows.codes.items()},
         None if rows.truth is None else cell_sums(rows, rows.truth, groups, UNKNOWN + 1),
+        None if rows.period is None else cell_sums(rows, rows.period, groups, rows.periods + 1),
     )
 
 
@@ -125,6 +131,7 @@ class SumPlan:
     largest_weight: float
     shift: float
     unit: Unit
+    periods: tuple[str, ...] | None = None
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -158,6 +165,8 @@ def summed(plan: SumPlan, table: pl.DataFrame) -> GroupSums:
             {levels.name: levels.codes(kept_table[levels.name]) for levels in plan.levels},
             None if rows.truth is None else kept(rows.truth),
             plan.unit.is_amount,
+            None if plan.periods is None or rows.period is None else period_codes(kept(rows.period), plan.periods),
+            len(plan.periods or ()),
         ),
         len(plan.groups),
         plan.sizes,

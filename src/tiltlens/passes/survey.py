@@ -19,6 +19,7 @@ from tiltlens.errors import DataError
 from tiltlens.limits import FEW_COPIES, LISTED_VALUES
 from tiltlens.models.groups import factorize_groups
 from tiltlens.models.outcomes import Meant
+from tiltlens.models.periods import found_periods
 from tiltlens.models.roles import (
     CHANCE,
     CLUSTER,
@@ -28,6 +29,7 @@ from tiltlens.models.roles import (
     LABEL,
     LOG_ODDS,
     OUTCOME,
+    PERIOD,
     SCORE,
     WEIGHT,
     ColumnRoles,
@@ -73,6 +75,8 @@ class Survey:
     fingerprint, rows_fingerprint
         Σ of hashes of all rows that count, modulo 2^64: the same rows in any order have the same. The second is of rows
         without their scores: two models' audits of the same rows have the same.
+    periods
+        Those found, in their order; None where none are asked for.
     """
 
     read: int
@@ -93,6 +97,7 @@ class Survey:
     people: dict[str, float]
     fingerprint: int
     rows_fingerprint: int
+    periods: tuple[str, ...] | None = None
 
     @property
     def kept(self) -> int:
@@ -125,6 +130,7 @@ class Survey:
             _added(self.people, other.people),
             (self.fingerprint + other.fingerprint) % 2**64,
             (self.rows_fingerprint + other.rows_fingerprint) % 2**64,
+            None if self.periods is None else found_periods((*self.periods, *(other.periods or ()))),
         )
 
 
@@ -181,6 +187,7 @@ def surveyed(roles: ColumnRoles, size: int, threshold: HashThreshold, table: pl.
         people={label: float(count) for label, count in zip(rows.labels, rows.people, strict=True) if count},
         fingerprint=_fingerprint(rows, hashes),
         rows_fingerprint=_fingerprint(rows, of_rows),
+        periods=None if rows.period is None else found_periods(rows.period.drop_nulls().unique()),
     )
 
 
@@ -284,6 +291,8 @@ def _sampled(
     if roles.group_labels is not None:
         codes, texts = factorize_groups(roles.group_labels, [rows.table[roles.group_labels]])
         columns.append(pl.Series(LABEL, [*texts, None], dtype=pl.String).gather(part(codes % (len(texts) + 1))))
+    if rows.period is not None:
+        columns.append((rows.period if drawn is None else rows.period.gather(drawn)).alias(PERIOD))
     kept = [*roles.features, *([ROW] if ROW in rows.table.columns else [])]
     columns += [rows.table[name] if drawn is None else rows.table[name].gather(drawn) for name in kept]
     present = {label: int(count) for label, count in zip(rows.labels, counts, strict=True) if count}

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+import polars as pl
+
 from tiltlens.engines.messages import listed, shown, text_of
 from tiltlens.errors import DataError
 from tiltlens.results.comparison import Comparison
@@ -70,6 +72,17 @@ class Audit:
 
     def __len__(self) -> int:
         return len(self.comparisons)
+
+    @property
+    def periods(self) -> pl.DataFrame | None:
+        """Rates, gap and ratio along time, one row for each group and period; None where none were asked for."""
+        found = {name: one.periods for name, one in self.comparisons.items()}
+        frames = [
+            table.frame.select(pl.lit(name).alias("audited"), pl.all())
+            for name, table in found.items()
+            if table is not None
+        ]
+        return pl.concat(frames) if frames else None
 
     def items(self) -> ItemsView[str, Comparison]:
         """Return the comparisons by name."""

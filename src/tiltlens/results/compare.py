@@ -23,6 +23,7 @@ from tiltlens.results.comparison import Comparison, Output, Rates
 from tiltlens.results.disclosure import part_of_group
 from tiltlens.results.error_rates import error_rates, outcome_notes, rate_pairs
 from tiltlens.results.exempt import ExemptParts, exempt_parts
+from tiltlens.results.periods import period_table
 from tiltlens.results.profiles import Profiles
 from tiltlens.results.proxies import proxy_table
 from tiltlens.results.row_errors import ComparisonErrors, RowErrors, errors_of, known_rows, output_errors, signed
@@ -85,6 +86,7 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
         unexplained=left.estimate,
         criterion=evidence.criterion,
         error_rates=errors,
+        periods=period_table(evidence, partial(_estimate, settings), settings.folds is not None),
         exempt=evidence.exempt,
         through_exempt=None if parts is None else _estimate(settings, parts.through),
         at_equal_exempt=None if parts is None else _estimate(settings, parts.at_equal),

@@ -22,6 +22,7 @@ from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.paper.path import PathPoint
 from tiltlens.paper.world import Projection
 from tiltlens.results.error_rates import ErrorRate, ErrorRates
+from tiltlens.results.periods import PeriodTable
 from tiltlens.results.profiles import Profiles
 from tiltlens.results.row_errors import ComparisonErrors
 from tiltlens.results.soft_groups import SoftGroup
@@ -79,6 +80,8 @@ class Comparison:
         c_all: the difference left between people alike in all features.
     criterion
         "fpr" or "fnr" where the difference of that error rate is audited: `gap` is it.
+    periods
+        Rates, gap and ratio of each period, with a test of equal gaps; None where none were asked for.
     error_rates
         How right the scores are of either group; None without true outcomes, and with a criterion.
     exempt, through_exempt, at_equal_exempt
@@ -127,6 +130,7 @@ class Comparison:
     unexplained: Estimate | None
     criterion: str | None
     error_rates: ErrorRates | None
+    periods: PeriodTable | None
     exempt: tuple[str, ...]
     through_exempt: Estimate | None
     at_equal_exempt: Estimate | None
@@ -255,6 +259,7 @@ class Comparison:
         summary["proxies"] = self.proxies.to_dicts()
         summary["decile_shares"] = self.decile_shares.to_dicts()
         summary["balance"] = None if self.balance is None else balance_dict(self.balance)
+        summary["periods"] = None if self.periods is None else self.periods.to_dict()
         summary["error_rates"] = None if self.error_rates is None else self.error_rates.to_dict()
         summary["soft_group"] = None if self.soft_group is None else self.soft_group.to_dict()
         summary["exempt"] = list(self.exempt)

@@ -55,7 +55,7 @@ class Provenance:
 
 def describe_request(request: Request) -> dict[str, Any]:
     """Return what an audit was asked, as texts."""
-    names = ("scores", "model", "membership", "weights", "exempt", "clusters", "outcome", "labels")
+    names = ("scores", "model", "membership", "weights", "exempt", "clusters", "periods", "outcome", "labels")
     sources = {name: _source(getattr(request, name)) for name in names}
     given = {str(name): text_of(value) for name, value in (request.given or {}).items()}
     asked = {name: getattr(request, name) for name in ("output", "threshold", "criterion")}

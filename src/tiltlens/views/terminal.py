@@ -164,6 +164,8 @@ def _comparison(summary: dict[str, Any], audited: str, c: dict[str, Any]) -> Ren
         parts += [Text(typed(line)) for line in two_by_two_words(c["two_by_two"], settings["confidence"])]
     if c["error_rates"] is not None:
         parts += [heading("Error rates"), *_error_rates(summary, c)]
+    if c.get("periods"):
+        parts += [heading("Along time"), *_periods(c["periods"], settings["confidence"])]
     if c["proxies"]:
         title = f"Proxy evidence, in {measure.unit} of the {output_word(c)}"
         parts += [heading(title), proxy_evidence(c, settings)]
@@ -225,6 +227,20 @@ def _deciles(c: dict[str, Any]) -> Table:
         shares = (typed(percent(row[who])) for who in ("audited", "reference"))
         table.add_row(typed(UNITS.level(row["amount"])), *shares, *estimate_cells(found, points))
     return table
+
+
+def _periods(found: dict[str, Any], confidence: float) -> Iterator[RenderableType]:
+    """Yield the table of periods, and the test that their gaps are equal."""
+    table = empty_table("period", ["gap, in points", interval_name(confidence), "rate, audited", "rate, reference"])
+    for row in found["table"]:
+        gap = {"value": row["gap"], "low": row["gap_low"], "high": row["gap_high"]}
+        rates = [percent(row[name]) for name in ("audited_rate", "reference_rate")]
+        table.add_row(Text(row["period"]), *(("–", "few") if row["reason"] else estimate_cells(gap, points)), *rates)
+    yield table
+    if any(row["reason"] for row in found["table"]):
+        yield Text("few: fewer than 10 people of a group, nothing is measured.", "dim")
+    if found["equal_gaps"] is not None:
+        yield Text(f"Test that the gap is the same in all periods: {p_value(found['equal_gaps']['p_value'])}.", "dim")
 
 
 def _test(c: dict[str, Any]) -> Text:

@@ -7,6 +7,7 @@ from tiltlens.views.figures.distributions import outputs, overlap
 from tiltlens.views.figures.error_rates import score_calibration
 from tiltlens.views.figures.features import features
 from tiltlens.views.figures.figure import Figure
+from tiltlens.views.figures.periods import periods
 from tiltlens.views.figures.profile import profile
 from tiltlens.views.figures.proxy_map import proxy_map
 from tiltlens.views.figures.rates import rates
@@ -28,6 +29,7 @@ __all__ = [
     "features",
     "outputs",
     "overlap",
+    "periods",
     "profile",
     "proxy_map",
     "rates",

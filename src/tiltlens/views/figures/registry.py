@@ -12,6 +12,7 @@ from tiltlens.views.figures.distributions import outputs, overlap
 from tiltlens.views.figures.error_rates import score_calibration
 from tiltlens.views.figures.features import features
 from tiltlens.views.figures.figure import Figure
+from tiltlens.views.figures.periods import periods
 from tiltlens.views.figures.profile import profile
 from tiltlens.views.figures.proxy_map import proxy_map
 from tiltlens.views.figures.shares import shares, shares_along_dial
@@ -22,6 +23,7 @@ COMPARISON_FIGURES: dict[str, Callable[[dict[str, Any]], Figure]] = {
     "outputs": outputs,
     "score_calibration": score_calibration,
     "features": features,
+    "periods": periods,
     "waterfall": waterfall,
     "proxy_map": proxy_map,
     "shares": shares,

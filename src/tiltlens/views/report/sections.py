@@ -83,6 +83,8 @@ def _drawings(c: dict[str, Any], place: int) -> dict[str, Drawing]:
     drawn = {"outputs": figures.outputs(c)}
     if c["error_rates"] is not None:
         drawn["score_calibration"] = figures.score_calibration(c)
+    if c.get("periods"):
+        drawn["periods"] = figures.periods(c)
     told: dict[str, Figure] = {}
     if c["proxies"]:  # the numbers of what is told stand in a table beside
         told |= {"map": figures.proxy_map(c), "shares": figures.shares(c)}
