@@ -32,12 +32,20 @@ def gallery() -> dict[str, figures.Figure]:
     summary = found.to_dict()
     c = summary["comparisons"][AUDITED]
     drawn = {name: draw(c) for name, draw in figures.COMPARISON_FIGURES.items()}
+    others = [name for name in COMPAS_FEATURES if name != "PriorCounts"]
+    parts = [f"part {1 + 6 * row // len(data)}" for row in range(len(data))]  # stand for months
+    without = audit(
+        data, group="race", reference=REFERENCE, audited=AUDITED, favourable="low", features=COMPAS_FEATURES,
+        scores=outcome_scores(data, others, OUTCOME), periods=parts,
+    )  # fmt: skip
     return drawn | {
         "simplex": figures.simplex(simplex_paths(WORLD).to_dict()),
         "correction_by_value": figures.correction_by_value(c, "PriorCounts"),
         "profile": figures.profile(c, "PriorCounts"),
         "shares_along_dial": figures.shares_along_dial(c, found[AUDITED].shares_along_dial()),
         "rates": figures.rates(summary),
+        "change": tl.compare(found, without)[AUDITED].plot(),
+        "periods": without[AUDITED].plot("periods"),
     }
 
 

@@ -27,8 +27,13 @@ def found_periods(periods: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(periods), key=natural_order)[: MOST_PERIODS + 1])
 
 
-def check_periods(periods: tuple[str, ...]) -> None:
-    """Raise where there are too few periods to compare, or too many to look at."""
+def check_periods(periods: tuple[str, ...], is_soft: bool) -> None:
+    """Raise where there are too few periods to compare, or too many to look at, or groups are known by chances."""
+    if is_soft:
+        raise DataError(
+            "`periods` must be left out where groups are known by probabilities, got both.",
+            "audit each period by itself, and compare with tl.compare.",
+        )
     if len(periods) > MOST_PERIODS:
         raise DataError(
             f"`periods` must have at most {MOST_PERIODS} values, got more: {listed(periods[:3])}, …",

@@ -123,7 +123,7 @@ class ComparedRows:
 def who_is_compared(roles: ColumnRoles, survey: Survey, reference: Any, audited: Any) -> ComparedGroups:
     """Return who is compared with whom, after checks that the survey's rows allow it."""
     if survey.periods is not None:
-        check_periods(survey.periods)
+        check_periods(survey.periods, bool(roles.soft))
     if survey.outcomes is not None:
         check_outcome(survey.outcomes, len(survey.labels))
     for column, is_present in survey.is_present.items():
