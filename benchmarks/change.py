@@ -83,9 +83,8 @@ def main(arguments: list[str] | None = None) -> int:
         narrower = widths[1] / widths[0]
         is_off |= name == "gap_change" and narrower < NARROWER
         missed += is_off
-        print(
-            f"{'MISS' if is_off else '    '}  {name:22} {100 * coverage:5.1f} % ± {100 * error:.1f}, {narrower:.1f} × narrower"
-        )
+        mark, held = "MISS" if is_off else "    ", f"{100 * coverage:5.1f} % ± {100 * error:.1f}"
+        print(f"{mark}  {name:22} {held}, {narrower:.1f} × narrower")
     return 1 if missed else 0
 
 

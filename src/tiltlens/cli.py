@@ -414,8 +414,7 @@ def _audited(files: tuple[str, ...], **options: Any) -> Audit:
         return run(list(files), scores=named, outcome=outcome, **arguments)
     table = collected(list(files), na_values=arguments.pop("na_values"))
     check_columns("outcome", [outcome], table.columns)
-    columns = ("weights", "membership", "clusters", "labels", "periods")
-    roles = [options[name] for name in columns if options[name]]
+    roles = [options[name] for name in ("weights", "membership", "clusters", "labels", "periods") if options[name]]
     used = [*group_columns, *(arguments["given"] or ()), outcome, *roles]
     arguments["features"] = feature_names(features, table.columns, used, arguments.pop("exclude"))
     check_some(arguments["features"], table.columns, "--outcome")

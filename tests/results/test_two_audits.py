@@ -108,6 +108,19 @@ def test_error_rates_change_by_rows_too():
     assert se(change.auc_difference_change) > 0.0
 
 
+def test_groups_known_by_probabilities_are_paired_by_rows_in_any_order():
+    chance = np.random.default_rng(2).beta(2, 2, models().height)
+    table = models().with_columns(p_a=chance, p_b=1 - chance)
+    options = {"group": {"a": "p_a", "b": "p_b"}, "features": ["x"]}
+    old, new = (audited(table, score, **options) for score in ("old", "new"))
+    change = tl.compare(old, new)["a"].gap_change
+    step = (models()["new"] - models()["old"]).to_numpy()
+    parts = [weight / weight.sum() * (step - np.average(step, weights=weight)) for weight in (chance, 1 - chance)]
+    assert se(change) == pytest.approx(math.sqrt(((parts[0] - parts[1]) ** 2).sum()), rel=0.01)
+    turned = audited(table.reverse(), "new", **options)
+    assert_same_numbers(tl.compare(old, turned)["a"].gap_change.to_dict(), change.to_dict())
+
+
 def test_exempt_parts_change_by_rows_too():
     change = tl.compare(*(audited(models(), score, exempt="area") for score in ("old", "new")))["a"]
     parts = change.through_exempt_change.value + change.at_equal_exempt_change.value
