@@ -30,7 +30,9 @@ def audited(data, **options):
     return tl.audit(data, **question | options)
 
 
-@pytest.mark.parametrize("options", [{}, {"favourable": "low"}, {"weights": "weight"}, {"threshold": 0.5}])
+@pytest.mark.parametrize(
+    "options", [{}, {"favourable": "low"}, {"weights": "weight"}, {"threshold": 0.5}, {"output": "amount"}]
+)
 def test_each_period_has_the_numbers_of_an_audit_of_its_rows(options):
     table = audited(dated(), **options).periods
     assert table["period"].to_list() == [*MONTHS, "2025-1"]

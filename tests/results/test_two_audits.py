@@ -121,6 +121,18 @@ def test_groups_known_by_probabilities_are_paired_by_rows_in_any_order():
     assert_same_numbers(tl.compare(old, turned)["a"].gap_change.to_dict(), change.to_dict())
 
 
+def test_changes_of_amounts_are_in_their_unit():
+    table = models().with_columns(old=3000 * pl.col("old"), new=3000 * pl.col("new"))
+    amounts = tl.compare(*(audited(table, score, output="amount") for score in ("old", "new")))
+    plain = tl.compare(*both())["a"].gap_change
+    found = amounts["a"].gap_change.to_dict()
+    assert_same_numbers(found, {name: 3000 * value for name, value in plain.to_dict().items()}, 1e-9)
+    row = amounts["a"].features.row(0, named=True)
+    assert row["feature"] == "area"
+    assert "units" in row["reason"]
+    assert "units" in str(amounts)
+
+
 def test_exempt_parts_change_by_rows_too():
     change = tl.compare(*(audited(models(), score, exempt="area") for score in ("old", "new")))["a"]
     parts = change.through_exempt_change.value + change.at_equal_exempt_change.value

@@ -59,21 +59,29 @@ def calibration_in_the_large(rows: Rows, score: Floats, outcome: Integers, sums:
 
 
 def mean_pair(
-    rows: Rows, x: Floats, chosen: Booleans, means: Floats, errors: Sequence[float], least: float = 0.0
+    rows: Rows,
+    x: Floats,
+    chosen: Booleans,
+    means: Floats,
+    errors: Sequence[float],
+    least: float = 0.0,
+    most: float = 1.0,
 ) -> GroupPair:
     """Return E_g[x | chosen], IF = [chosen]/P_g(chosen)·(x − E_g[x | chosen])."""
     part = chosen.astype(np.float64)
     own = np.where(rows.audited, means[0], means[1])
     share = np.where(rows.audited, rows.mean0(part), rows.mean1(part))
-    return _pair(rows, means, part * (x - own) / share, errors, least)
+    return _pair(rows, means, part * (x - own) / share, errors, least, most)
 
 
-def _pair(rows: Rows, values: Floats, own: Floats, errors: Sequence[float], least: float = 0.0) -> GroupPair:
+def _pair(
+    rows: Rows, values: Floats, own: Floats, errors: Sequence[float], least: float = 0.0, most: float = 1.0
+) -> GroupPair:
     """Return both groups' estimators from each row's influence on that of its own group."""
     zero = rows.constant(0.0)
     v0, v1 = (float(value) for value in values)
-    audited = InfluenceEstimate.of(rows, v0, own, zero).normal(least, 1.0)
-    reference = InfluenceEstimate.of(rows, v1, zero, own).normal(least, 1.0)
+    audited = InfluenceEstimate.of(rows, v0, own, zero).normal(least, most)
+    reference = InfluenceEstimate.of(rows, v1, zero, own).normal(least, most)
     influence = InfluenceEstimate.of(rows, v0 - v1, own, -own)
     return GroupPair(
         audited.with_extra_se(errors[0]),

@@ -43,6 +43,8 @@ class GroupChange:
     features
         One row a feature, the largest change first: what goes through it in both audits, the change with the band of
         all features at once, and a verdict.
+    materiality
+        The smallest change that counts, in the unit of the gap.
     """
 
     audited: str
@@ -63,6 +65,8 @@ class GroupChange:
     audited_rate_change: Estimate | None
     reference_rate_change: Estimate | None
     features: pl.DataFrame
+    materiality: float
+    channel: str
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -71,6 +75,8 @@ class GroupChange:
             "audited": self.audited,
             "reference": self.reference,
             "rows": self.rows,
+            "channel": self.channel,
+            "materiality": self.materiality,
             "old": {name: _plain(one) for name, one in self.old.items()},
             "new": {name: _plain(one) for name, one in self.new.items()},
             **{name: _plain(getattr(self, name)) for name in CHANGES},
@@ -82,7 +88,7 @@ class GroupChange:
         """Return the figure of old and new by feature: its chart, the numbers behind it, and words for both."""
         from tiltlens.views.figures import change
 
-        return change(self.to_dict())
+        return change(self.to_dict(), self.materiality)
 
     def __repr__(self) -> str:
         moved = "not defined" if self.gap_change is None else f"{self.gap_change.value:+.4f}"

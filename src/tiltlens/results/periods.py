@@ -77,14 +77,16 @@ def _people(evidence: Evidence, chosen: Booleans) -> int:
 
 def _measured(evidence: Evidence, periods: Periods, place: int) -> tuple[dict[str, HasInterval], GroupPair]:
     """Return what is measured of one period, and the gap with its influences; values are of all rows."""
-    outcome, favourable = evidence.outcome.column, evidence.favourable.column
-    means = periods.sums.first[:, place] / periods.sums.weight[:, place]
+    unit, chosen = evidence.unit, periods.codes == place
+    outcome, favourable = (unit.level(one.column) for one in (evidence.outcome, evidence.favourable))
+    means = unit.level(periods.sums.first[:, place] / periods.sums.weight[:, place])
     people = periods.sums.people[:, place]
-    errors = [unseen_mean_se(float(mean), int(n)) for mean, n in zip(means, people, strict=True)]
-    chosen = periods.codes == place
-    pair = mean_pair(evidence.everyone, outcome, chosen, means, errors)
-    is_reversed = not np.array_equal(outcome, favourable)
-    rates = mean_pair(evidence.everyone, favourable, chosen, 1.0 - means, errors) if is_reversed else pair
+    ends, errors = (-math.inf, math.inf), [0.0, 0.0]
+    if not unit.is_amount:
+        ends, errors = (0.0, 1.0), [unseen_mean_se(float(means[k]), int(people[k])) for k in (0, 1)]
+    pair = mean_pair(evidence.everyone, outcome, chosen, means, errors, *ends)
+    is_reversed = not unit.is_amount and not np.array_equal(outcome, favourable)
+    rates = mean_pair(evidence.everyone, favourable, chosen, 1.0 - means, errors, *ends) if is_reversed else pair
     found: dict[str, HasInterval] = {
         "gap": pair.difference,
         "audited_rate": rates.audited,

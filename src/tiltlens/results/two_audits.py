@@ -33,6 +33,7 @@ from tiltlens.estimators.verdicts import (
 from tiltlens.results.audit import Audit
 from tiltlens.results.change import OF_COMPARISONS, OF_ERROR_RATES, OF_RATES, QUANTITIES, Change, GroupChange
 from tiltlens.results.row_errors import ComparisonErrors, Pairs, RowErrors, paired, standard_error
+from tiltlens.views.measures import measure_of
 
 MORE, LESS, TURNED = "carries more than before", "carries less than before", "carries the other way than before"
 NO_CHANGE, SOME_CHANGE = "no material change", "some change"
@@ -128,11 +129,6 @@ def check_comparable(old: Summary, new: Summary) -> None:
     _check_equal("confidence", old["settings"]["confidence"], new["settings"]["confidence"])
     for name in ("given", "exempt", "criterion", "output"):
         _check_equal(name, *(one["provenance"]["question"].get(name) for one in (old, new)))
-    if new["channel"] == "amounts":
-        raise DataError(
-            "`old` and `new` must be audits of scores or decisions, got amounts.",
-            "look at the two side by side: each has its intervals.",
-        )
     if not set(old["comparisons"]) & set(new["comparisons"]):
         raise DataError(
             f"`old` and `new` must have an audited group in common, got {shown(', '.join(old['comparisons']))} and "
@@ -200,8 +196,15 @@ def _group_change(old: Summary, new: Summary, settings: Summary, of_rows: _Paire
         new=after,
         **changes,
         features=_features(old, new, settings, of_rows, groups),
+        materiality=_counted(new, settings),
+        channel=new.get("channel", "scores"),
         notes=_notes(of_rows),
     )
+
+
+def _counted(c: Summary, settings: Summary) -> float:
+    """Return the smallest difference that counts, in the unit of the gap."""
+    return float(c["materiality"] if "materiality" in c else settings["materiality"])
 
 
 def _estimates(c: Summary) -> dict[str, Estimate | None]:
@@ -247,7 +250,7 @@ def _features(old: Summary, new: Summary, settings: Summary, of_rows: _Paired | 
         record = _record(name, before.get(name), after.get(name))
         if name in both:
             record |= _banded(found, name) | _shapley(before[name], after[name], settings, of_rows)
-            record |= _verdict(before[name], after[name], found, settings, sum(new["rows"].values()))
+            record |= _verdict(before[name], after[name], found, settings, new)
         records.append(record)
     records.sort(key=lambda one: (-round(abs(one["gap_change"] or 0.0), 12), one["feature"]))
     return pl.DataFrame(records, schema=SCHEMA, infer_schema_length=None)
@@ -345,15 +348,17 @@ def _shapley(before: Summary, after: Summary, settings: Summary, of_rows: _Paire
     return _columns("gap_shapley", Normal(value, _rounded(standard_error(errors))).estimate(settings["confidence"]))
 
 
-def _verdict(before: Summary, after: Summary, found: dict[Key, Band], settings: Summary, rows: int) -> Summary:
+def _verdict(before: Summary, after: Summary, found: dict[Key, Band], settings: Summary, new: Summary) -> Summary:
     """Return what may be said of the change of a feature, by the rule of an audit's own verdicts."""
     for which, row in (("old", before), ("new", after)):
         if row["verdict"] in (NOT_JUDGED, THE_GROUP, EXEMPT):
             return {"verdict": NOT_JUDGED, "reason": f"{row['verdict']} in the {which} audit: {row['reason']}"}
     gap, joint = (found.get((name, after["feature"])) for name in BANDED)
+    rows = sum(new["rows"].values())
     if gap is None or not math.isfinite(gap.reach):
         return {"verdict": NOT_JUDGED, "reason": "there are no intervals to judge by"}
-    judged = verdict(gap, joint, settings["materiality"], rows)
+    measure = measure_of(new)
+    judged = verdict(gap, joint, _counted(new, settings), rows, size=measure.size, unit=measure.unit)
     if judged.verdict in EVIDENCE:
         number = "gap" if judged.verdict == EVIDENCE[0] else "joint"
         return {"verdict": _way(before[number], after[number]), "reason": judged.reason}

@@ -12,9 +12,10 @@ from rich.text import Text
 
 from tiltlens.views.change_words import MOVED, headline, quantities, source_name
 from tiltlens.views.formats import interval, interval_name, typed
+from tiltlens.views.measures import measure_of
 from tiltlens.views.names import group_name
 from tiltlens.views.terminal import WIDE, WIDEST, printable
-from tiltlens.views.text import DOES_NOT_SHOW, bullets, empty_table, heading, points
+from tiltlens.views.text import DOES_NOT_SHOW, bullets, empty_table, heading
 
 Record = dict[str, Any]
 
@@ -58,7 +59,7 @@ def _group(summary: Record, c: Record) -> RenderableType:
     parts += [Text(typed(line)) for line in headline(summary, c)]
     parts += [Text(), _quantities(summary, c)]
     if c["features"]:
-        parts += [heading("Which features made the change, in points of the score"), _features(c)]
+        parts += [heading(f"Which features made the change, in {measure_of(c).unit}"), _features(c)]
         level = f"{100 * summary['confidence']:g} %"
         parts.append(Text(f"The bands hold for all features at once ({level}): verdicts are read from them.", "dim"))
         parts.append(bullets(f"{row['feature']} – {row['verdict']}: {row['reason']}." for row in c["features"]))
@@ -80,13 +81,14 @@ def _quantities(summary: Record, c: Record) -> Table:
 def _features(c: Record) -> Table:
     table = empty_table("feature", ["old", "new", "change", "with others"], ["verdict"], folds=True)
     for row in c["features"]:
-        values = [points(row[name]) for name in ("gap_old", "gap_new")]
-        moved = [_banded(row, name) for name in ("gap_change", "joint_change")]
+        told = measure_of(c).difference
+        values = [typed(told(row[name])) for name in ("gap_old", "gap_new")]
+        moved = [_banded(row, name, told) for name in ("gap_change", "joint_change")]
         verdict = Text(row["verdict"], "bold" if row["verdict"] in MOVED else "")
         table.add_row(Text(str(row["feature"])), *(Text(cell) for cell in (*values, *moved)), verdict)
     return table
 
 
-def _banded(row: Record, name: str) -> str:
+def _banded(row: Record, name: str, told: Any) -> str:
     value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
-    return points(value) if low is None else f"{points(value)}\n[{points(low)}, {points(high)}]"
+    return typed(told(value) if low is None else f"{told(value)}\n[{told(low)}, {told(high)}]")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tiltlens.views.formats import label, number, percent, points, size, with_interval
+from tiltlens.views.formats import label, number, points, with_interval
+from tiltlens.views.measures import measure_of
 from tiltlens.views.ratios import ratio_name
 
 MORE, LESS, TURNED = "carries more than before", "carries less than before", "carries the other way than before"
@@ -23,15 +24,17 @@ class Quantity(NamedTuple):
 
 def quantities(summary: Record, c: Record) -> list[Quantity]:
     """Return the quantities that both audits have."""
+    measure = measure_of(summary)
+    told, unit = measure.difference, measure.unit
     every = [
-        Quantity("gap, in points", "gap", points, points),
-        Quantity("favourable rate, audited", "audited_rate", percent, points),
-        Quantity("favourable rate, reference", "reference_rate", percent, points),
+        Quantity(f"gap, in {unit}", "gap", told, told),
+        Quantity(f"{measure.rate}, audited", "audited_rate", measure.level, told),
+        Quantity(f"{measure.rate}, reference", "reference_rate", measure.level, told),
         Quantity(ratio_name(summary), "impact_ratio", number, number),
         Quantity("standardised difference", "standardised_difference", number, number),
-        Quantity("through exempt factors", "through_exempt", points, points),
-        Quantity("at equal exempt factors", "at_equal_exempt", points, points),
-        Quantity("unexplained, in points", "unexplained", points, points),
+        Quantity("through exempt factors", "through_exempt", told, told),
+        Quantity("at equal exempt factors", "at_equal_exempt", told, told),
+        Quantity(f"unexplained, in {unit}", "unexplained", told, told),
         Quantity("false positive rates, difference", "fpr_difference", points, points),
         Quantity("false negative rates, difference", "fnr_difference", points, points),
         Quantity("AUC, difference", "auc_difference", points, points),
@@ -51,14 +54,16 @@ def source_name(side: Record) -> str:
 def headline(summary: Record, c: Record) -> list[str]:
     """Return what happened to the gap, how sure that is, and which features made it."""
     old, new, moved = (c["old"]["gap"], c["new"]["gap"], c["gap_change"])
-    audited, reference = label(c["audited"]), label(c["reference"])
+    audited, reference, measure = label(c["audited"]), label(c["reference"]), measure_of(summary)
+    ends = [measure.difference(one["value"]) for one in (old, new)]
     lines = [
-        f"The gap of {audited} against {reference} went from {points(old['value'])} to {points(new['value'])} points, "
-        f"by {with_interval(**moved, shown=points)}: {_how(moved, old, summary['materiality'])}."
+        f"The gap of {audited} against {reference} went from {ends[0]} to {ends[1]} {measure.unit}, "
+        f"by {with_interval(**moved, shown=measure.difference)}: {_how(moved, old, c)}."
     ]
     made = [row for row in c["features"] if row["verdict"] in MOVED]
     if made:
-        parts = [f"{label(row['feature'])} {row['verdict']} ({points(row['gap_change'])})" for row in made[:5]]
+        told = measure.difference
+        parts = [f"{label(row['feature'])} {row['verdict']} ({told(row['gap_change'])})" for row in made[:5]]
         more = f", and {len(made) - 5} more" if len(made) > 5 else ""
         lines.append("; ".join(parts) + more + ".")
     elif c["features"]:
@@ -66,12 +71,12 @@ def headline(summary: Record, c: Record) -> list[str]:
     return lines
 
 
-def _how(moved: Record, old: Record, materiality: float) -> str:
-    low, high = moved["low"], moved["high"]
+def _how(moved: Record, old: Record, c: Record) -> str:
+    low, high, materiality, measure = moved["low"], moved["high"], c["materiality"], measure_of(c)
     if low is None or high is None:
         return "a change without an interval"
     if -materiality <= low and high <= materiality:
-        return f"no material change, less than {size(materiality)} points"
+        return f"no material change, less than {measure.size(materiality)} {measure.unit}"
     if low <= 0.0 <= high:
         return "a change that may be none"
     wider = moved["value"] * old["value"] >= 0.0 or abs(moved["value"]) > 2 * abs(old["value"])

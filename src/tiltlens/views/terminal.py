@@ -165,7 +165,7 @@ def _comparison(summary: dict[str, Any], audited: str, c: dict[str, Any]) -> Ren
     if c["error_rates"] is not None:
         parts += [heading("Error rates"), *_error_rates(summary, c)]
     if c.get("periods"):
-        parts += [heading("Along time"), *_periods(c["periods"], settings["confidence"])]
+        parts += [heading("Along time"), *_periods(c["periods"], measure, settings["confidence"])]
     if c["proxies"]:
         title = f"Proxy evidence, in {measure.unit} of the {output_word(c)}"
         parts += [heading(title), proxy_evidence(c, settings)]
@@ -229,14 +229,17 @@ def _deciles(c: dict[str, Any]) -> Table:
     return table
 
 
-def _periods(found: dict[str, Any], confidence: float) -> Iterator[RenderableType]:
+def _periods(found: dict[str, Any], measure: Measure, confidence: float) -> Iterator[RenderableType]:
     """Yield the table of periods, and the test that their gaps are equal."""
-    table = empty_table("period", ["gap, in points", interval_name(confidence), "rate, audited", "rate, reference"])
+    names = [f"gap, in {measure.unit}", interval_name(confidence), "audited", "reference"]
+    table = empty_table("period", names)
     for row in found["table"]:
         gap = {"value": row["gap"], "low": row["gap_low"], "high": row["gap_high"]}
-        rates = [percent(row[name]) for name in ("audited_rate", "reference_rate")]
-        table.add_row(Text(row["period"]), *(("–", "few") if row["reason"] else estimate_cells(gap, points)), *rates)
+        rates = [typed(measure.level(row[name])) for name in ("audited_rate", "reference_rate")]
+        gaps = ("–", "few") if row["reason"] else map(typed, estimate_cells(gap, measure.difference))
+        table.add_row(Text(row["period"]), *gaps, *rates)
     yield table
+    yield Text(f"audited, reference: each group's {measure.rate}.", "dim")
     if any(row["reason"] for row in found["table"]):
         yield Text("few: fewer than 10 people of a group, nothing is measured.", "dim")
     if found["equal_gaps"] is not None:

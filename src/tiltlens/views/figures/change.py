@@ -8,7 +8,8 @@ from tiltlens.views.figures.figure import Figure, data, figure, nothing
 from tiltlens.views.figures.reading import FULL, SHOWN, Record, span
 from tiltlens.views.figures.theme import AUDITED, FAINT, INK, QUIET, REFERENCE, altair
 from tiltlens.views.figures.words import labels, strongest, versus
-from tiltlens.views.formats import label, points, size, with_interval
+from tiltlens.views.formats import label, with_interval
+from tiltlens.views.measures import Measure, measure_of
 
 STEP = 34  # pixels of a row
 LEFT, RIGHT = 330, 230  # pixels of the two panels
@@ -21,50 +22,61 @@ def change(moved: Record, materiality: float = 0.005, shown: int = SHOWN) -> Fig
     if not rows:
         return nothing(title, "there are no features that both audits have")
     texts = labels(row["feature"] for row in rows)
-    records = [_record(row, text) for row, text in zip(rows, texts, strict=True)]
-    parts = ", ".join(f"{one['label']} {points(row['gap_change'])}" for one, row in zip(records, rows, strict=True))
+    measure = measure_of(moved)
+    records = [_record(row, text, measure) for row, text in zip(rows, texts, strict=True)]
+    said = [measure.difference(row["gap_change"]) for row in rows]
+    parts = ", ".join(f"{one['label']} {text}" for one, text in zip(records, said, strict=True))
     description = (
-        f"{versus(moved)}. One row a feature: the points of the score's difference that go through it by itself in the "
+        f"{versus(moved)}. One row a feature: what goes through it of the difference by itself in the "
         f"old audit and in the new one; beside it the change. {parts}."
     )
     band = (
         "lines: one band for all features at once" if any(one["gap_change_low"] is not None for one in records) else ""
     )
-    counts = f"dashed: ±{size(materiality)} points, what counts"
+    counts = f"dashed: ±{measure.size(materiality)} {measure.unit}, what counts"
     more = strongest(len(moved["features"]), len(rows))
-    return figure(_panels(records, 100 * materiality), records, title, description, "○ old, ● new", band, counts, more)
+    return figure(
+        _panels(records, measure.factor * materiality, measure.unit),
+        records,
+        title,
+        description,
+        "○ old, ● new",
+        band,
+        counts,
+        more,
+    )
 
 
-def _record(row: Record, text: str) -> Record:
+def _record(row: Record, text: str, measure: Measure) -> Record:
     names = ("gap_old", "gap_new", "gap_change", "gap_change_low", "gap_change_high")
-    numbers = {name: None if row[name] is None else 100 * row[name] for name in names}  # points, as the axis has them
+    numbers = {name: None if row[name] is None else measure.factor * row[name] for name in names}
     ends = (row["gap_change"], row["gap_change_low"], row["gap_change_high"])
-    said = {"change_text": with_interval(*ends, points), "verdict": row["verdict"], "reason": row["reason"]}
+    said = {"change_text": with_interval(*ends, measure.difference), "verdict": row["verdict"], "reason": row["reason"]}
     return {"feature": row["feature"], "label": text, "full": label(row["feature"], FULL)} | numbers | said
 
 
-def _panels(records: list[Record], counts: float) -> Any:
+def _panels(records: list[Record], counts: float, unit: str) -> Any:
     alt = altair()
     tooltip = [
         alt.Tooltip("full:N", title="feature"),
-        alt.Tooltip("gap_old:Q", title="points, old", format="+.2f"),
-        alt.Tooltip("gap_new:Q", title="points, new", format="+.2f"),
-        alt.Tooltip("change_text:N", title="change, points"),
+        alt.Tooltip("gap_old:Q", title=f"{unit}, old", format="+.4~g"),
+        alt.Tooltip("gap_new:Q", title=f"{unit}, new", format="+.4~g"),
+        alt.Tooltip("change_text:N", title=f"change, {unit}"),
         alt.Tooltip("verdict:N", title="verdict"),
     ]
     both = [record[name] for record in records for name in ("gap_old", "gap_new")]
     return alt.hconcat(
-        _moved(span([*both, 0.0], 0.08), tooltip).properties(width=LEFT, height=alt.Step(STEP)),
-        _changed(records, counts, tooltip).properties(width=RIGHT, height=alt.Step(STEP)),
+        _moved(span([*both, 0.0], 0.08), tooltip, unit).properties(width=LEFT, height=alt.Step(STEP)),
+        _changed(records, counts, tooltip, unit).properties(width=RIGHT, height=alt.Step(STEP)),
         spacing=24,
     )
 
 
-def _moved(domain: list[float], tooltip: list[Any]) -> Any:
+def _moved(domain: list[float], tooltip: list[Any], unit: str) -> Any:
     """Return the panel of old and new, with a line from the one to the other."""
     alt = altair()
     scale = alt.Scale(domain=domain, nice=False, zero=False)
-    title = ["points through the feature", "(+: audited higher)"]
+    title = [f"{unit} through the feature", "(+: audited higher)"]
     axis = alt.Axis(ticks=False, domain=False, grid=True, labelLimit=210)
     named = alt.Y("label:N", sort=None, title=None, axis=axis)
     zero = alt.Chart(data([{"at": 0.0}], "zero")).mark_rule(color=FAINT).encode(x=alt.X("at:Q", title=title))
@@ -79,13 +91,13 @@ def _moved(domain: list[float], tooltip: list[Any]) -> Any:
     )
 
 
-def _changed(records: list[Record], counts: float, tooltip: list[Any]) -> Any:
+def _changed(records: list[Record], counts: float, tooltip: list[Any], unit: str) -> Any:
     """Return the panel of the change, with its band."""
     alt = altair()
     names = ("gap_change", "gap_change_low", "gap_change_high")
     ends = [record[name] for record in records for name in names if record[name] is not None]
     scale = alt.Scale(domain=span([*ends, -counts, counts], 0.08), nice=False, zero=False)
-    title = ["change, in points", "(new less old)"]
+    title = [f"change, in {unit}", "(new less old)"]
     y = alt.Y("label:N", sort=None, title=None, axis=alt.Axis(labels=False, ticks=False, domain=False, grid=True))
     places = [{"at": -counts, "kind": "counts"}, {"at": 0.0, "kind": "zero"}, {"at": counts, "kind": "counts"}]
     dash = alt.condition("datum.kind == 'counts'", alt.value([5, 3]), alt.value([1, 0]))

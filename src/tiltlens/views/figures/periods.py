@@ -8,7 +8,8 @@ from tiltlens.views.figures.figure import Figure, data, figure, nothing
 from tiltlens.views.figures.reading import Record, span
 from tiltlens.views.figures.theme import AUDITED, FAINT, WIDTH, altair
 from tiltlens.views.figures.words import labels, versus
-from tiltlens.views.formats import count, p_value, percent, points, with_interval
+from tiltlens.views.formats import count, p_value, with_interval
+from tiltlens.views.measures import Measure, measure_of
 
 PERIOD = 16  # letters of a period
 
@@ -20,48 +21,48 @@ def periods(comparison: Record) -> Figure:
     if not found or not found["table"]:
         return nothing(title, "no periods were asked for")
     texts = labels((row["period"] for row in found["table"]), PERIOD)
-    records = [_record(row, text) for row, text in zip(found["table"], texts, strict=True)]
+    records = [_record(row, text, measure_of(comparison)) for row, text in zip(found["table"], texts, strict=True)]
     if all(record["gap"] is None for record in records):
         return nothing(title, "every period has fewer than ten people of a group")
     known = [record for record in records if record["gap"] is not None]
     parts = ", ".join(f"{record['label']} {record['gap_text']}" for record in (known[0], known[-1]))
-    what = "One point a period: the difference of the mean scores."
+    what = "One point a period: the difference of the groups' means."
     description = f"{versus(comparison)}. {what} First and last: {parts}."
     test = found["equal_gaps"]
     said = "" if test is None else f"test of equal gaps: {p_value(test['p_value'])}"
     few = "gaps in the line: too few people" if len(known) < len(records) else ""
     lines = "lines: each period's own interval" if known[0]["gap_low"] is not None else ""
-    return figure(_drawn(records), records, title, description, lines, said, few)
+    return figure(_drawn(records, measure_of(comparison)), records, title, description, lines, said, few)
 
 
-def _record(row: Record, text: str) -> Record:
+def _record(row: Record, text: str, measure: Measure) -> Record:
     names = ("gap", "gap_low", "gap_high")
-    numbers = {name: None if row[name] is None else 100 * row[name] for name in names}  # points, as the axis has them
+    numbers = {name: None if row[name] is None else measure.factor * row[name] for name in names}
     return {
         "label": text,
         **numbers,
-        "gap_text": with_interval(row["gap"], row["gap_low"], row["gap_high"], points),
-        "audited_rate": percent(row["audited_rate"]),
-        "reference_rate": percent(row["reference_rate"]),
+        "gap_text": with_interval(row["gap"], row["gap_low"], row["gap_high"], measure.difference),
+        "audited_rate": measure.level(row["audited_rate"]),
+        "reference_rate": measure.level(row["reference_rate"]),
         "n_audited": count(row["n_audited"]),
         "n_reference": count(row["n_reference"]),
         "reason": row["reason"],
     }
 
 
-def _drawn(records: list[Record]) -> Any:
+def _drawn(records: list[Record], measure: Measure) -> Any:
     alt = altair()
     ends = [record[f"gap{end}"] for record in records for end in ("", "_low", "_high")]
     scale = alt.Scale(domain=span([*(end for end in ends if end is not None), 0.0], 0.06), nice=False, zero=False)
-    title = "gap, in points (+: audited higher)"
+    title = f"gap, in {measure.unit} (+: audited higher)"
     order = [record["label"] for record in records]
     x = alt.X("label:N", sort=order, title=None, axis=alt.Axis(labelAngle=-40 if len(order) > 6 else 0, grid=False))
     y = alt.Y("gap:Q", title=title, scale=scale)
     tooltip = [
         alt.Tooltip("label:N", title="period"),
-        alt.Tooltip("gap_text:N", title="gap, points"),
-        alt.Tooltip("audited_rate:N", title="favourable rate, audited"),
-        alt.Tooltip("reference_rate:N", title="favourable rate, reference"),
+        alt.Tooltip("gap_text:N", title=f"gap, {measure.unit}"),
+        alt.Tooltip("audited_rate:N", title=f"{measure.rate}, audited"),
+        alt.Tooltip("reference_rate:N", title=f"{measure.rate}, reference"),
     ]
     zero = alt.Chart(data([{"at": 0.0}], "zero")).mark_rule(color=FAINT).encode(y=alt.Y("at:Q", title=title))
     band = alt.Chart().transform_filter("datum.gap_low != null").mark_rule(strokeWidth=2, color=AUDITED)

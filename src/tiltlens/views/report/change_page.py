@@ -10,6 +10,7 @@ from tiltlens.views.change_text import named_change
 from tiltlens.views.figures.theme import vl_convert
 from tiltlens.views.formats import label
 from tiltlens.views.json_file import Target, write_text
+from tiltlens.views.measures import measure_of
 from tiltlens.views.report.page import as_json, check_name, environment, own, sha256
 from tiltlens.views.report.sections import PICTURED, Drawing
 
@@ -45,6 +46,7 @@ def change_page(summary: dict[str, Any]) -> str:
             change=summary,
             sections=sections,
             source_name=change_words.source_name,
+            measure=measure_of(summary),
             moved=change_words.MOVED,
             data=as_json({"specs": specs, "comparisons": {}, "withheld": None}),
             scripts=scripts,
@@ -58,7 +60,7 @@ def change_page(summary: dict[str, Any]) -> str:
 def _section(summary: dict[str, Any], place: int, c: dict[str, Any]) -> _Section:
     drawing = None
     if c["features"] and place < PICTURED:
-        drawing = Drawing.of(f"change-{place}", figures.change(c, summary["materiality"]))
+        drawing = Drawing.of(f"change-{place}", figures.change(c, c["materiality"]))
     rows = [row | {"label": label(row["feature"]), "full": label(row["feature"], 200)} for row in c["features"]]
     found = change_words.headline(summary, c)
     return _Section(place, c | {"features": rows}, found, change_words.quantities(summary, c), drawing)
