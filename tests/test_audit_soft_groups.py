@@ -109,6 +109,17 @@ def test_of_three_groups_each_pair_is_compared_by_its_own_chances():
     assert found["c"].rows["audited"] == 450
 
 
+def test_amounts_of_several_groups_are_scores_in_another_unit():
+    table = names().with_columns(premium=600 + 400 * pl.col("score"))
+    found = audited(table, scores="premium", output="amount", labels="race", features=[])
+    score = audited(table, labels="race", features=[])["a"].soft_group
+    for name in ("weighted", "linear", "limits", "bracket"):
+        one, other = (getattr(of, name).to_dict() for of in (found["a"].soft_group, score))
+        assert one == pytest.approx({end: 400 * value for end, value in other.items()}, rel=1e-9)
+    assert "The true difference lies from +" in (text := " ".join(str(found).split()))
+    assert " units if the probabilities" in text
+
+
 def test_the_order_of_rows_and_copies_of_them_are_no_matter():
     table = pl.concat([names(400), names(400)[:30]])
     one, other = (audited(one, labels="race")["a"].to_dict() for one in (table, table.sample(fraction=1, shuffle=True)))

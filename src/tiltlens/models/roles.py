@@ -137,11 +137,6 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
     """Return the roles of a table's columns; an array beside a table in memory gets a reserved name."""
     soft = soft_columns(request.group, names)
     check_labels(request.labels, soft)
-    if soft and request.output == "amount":
-        raise DataError(
-            "`output` must be 'probability' for probabilities of groups, got 'amount'.",
-            "the limits of what they can tell are those of probabilities and decisions.",
-        )
     group = list(soft.values()) or group_columns(request.group, names)
     scores = score_columns(request.scores, names)
     check_one_of_two(request.scores, request.model)

@@ -97,6 +97,7 @@ def in_units(found: Comparison, unit: Unit) -> Comparison:
         output=Output(*means),
         favourable_rates=rates,
         materiality=unit.difference(found.materiality),
+        soft_group=None if found.soft_group is None else found.soft_group.in_units(unit),
         shapley_remainder=None if remainder is None else unit.difference(remainder),
         proxies=found.proxies.with_columns(pl.col(columns) * unit.scale),
     )

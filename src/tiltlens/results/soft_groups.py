@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from tiltlens.estimators.soft_groups import (
     slope_on_chance,
 )
 from tiltlens.limits import CALIBRATED, SUPPRESSED_BELOW
+from tiltlens.models.amounts import Unit
 from tiltlens.paper.checks import Floats
 from tiltlens.passes.evidence import Evidence
 from tiltlens.results.settings import Settings
@@ -63,6 +64,15 @@ class SoftGroup:
     def doubt(self) -> str | None:
         """Why nothing can be said of features, where the checks fail."""
         return f"probabilities of the groups: {self.reason}" if self.status == NOT_JUDGED else None
+
+    def in_units(self, unit: Unit) -> SoftGroup:
+        """Return the same in the unit of an amount."""
+        estimates = {name: getattr(self, name) for name in ("weighted", "linear", "limits", "bracket")}
+        scaled: dict[str, Any] = {
+            name: None if one is None else one.mapped(unit.difference) for name, one in estimates.items()
+        }
+        sides = None if self.signs is None else Signs(*(one.mapped(unit.difference) for one in self.signs))
+        return replace(self, **scaled, signs=sides)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain numbers and texts; few labelled people are not counted."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tiltlens.views.formats import interval, minus, number, points, with_interval
+from tiltlens.views.formats import Shown, interval, minus, number, with_interval
+from tiltlens.views.measures import Measure, measure_of
 
 OWN_ERROR = (
     "The error of the probabilities themselves is in none of these intervals. What is said of features is of the "
@@ -16,56 +17,55 @@ def soft_headline(c: dict[str, Any]) -> list[str]:
     """Return where the difference lies, none of groups that are known: one estimate alone would mislead."""
     if c["soft_group"] is None:
         return []
-    return [_bracket(c["soft_group"])]
+    return [_bracket(c["soft_group"], measure_of(c))]
 
 
 def soft_words(c: dict[str, Any]) -> list[str]:
     """Return what probabilities of groups tell of the difference; nothing of groups that are known."""
-    found = c["soft_group"]
+    found, measure = c["soft_group"], measure_of(c)
     if found is None:
         return []
-    estimates = [f"weighted, each row in both groups by its chances: {_points(found['weighted'])}"]
+    estimates = [f"weighted, each row in both groups by its chances: {_shown(found['weighted'], measure.difference)}"]
     if found["linear"] is not None:
-        estimates.append(f"linear, by the slope of the score on the chance: {_points(found['linear'])}")
+        estimates.append(
+            f"linear, by the slope of the score on the chance: {_shown(found['linear'], measure.difference)}"
+        )
     lines = [
-        "Groups are known by probabilities, so the difference is not known but estimated in two ways, in points: "
-        f"{'; '.join(estimates)}.",
-        _bracket(found),
-        *_checks(found),
+        f"Groups are known by probabilities, so the difference is not known but estimated in two ways, in "
+        f"{measure.unit}: {'; '.join(estimates)}.",
+        _bracket(found, measure),
+        *_checks(found, measure),
     ]
     if found["limits"] is not None:
-        ends = interval(found["limits"]["low"], found["limits"]["high"], points)
-        lines.append(f"Whatever else holds, probabilities that are right on average allow {ends} points.")
+        ends = interval(found["limits"]["low"], found["limits"]["high"], measure.difference)
+        lines.append(f"Whatever else holds, probabilities that are right on average allow {ends} {measure.unit}.")
     return [*lines, OWN_ERROR]
 
 
-def _bracket(found: dict[str, Any]) -> str:
+def _bracket(found: dict[str, Any], measure: Measure) -> str:
     if found["status"] == "not judged":
         return f"Not judged: {minus(found['reason'])}. Where the true difference lies cannot be told."
     if found["bracket"] is None:
         return "Everybody has the same chances: nothing can be told of the difference."
-    ends = interval(found["bracket"]["low"], found["bracket"]["high"], points)
+    ends = interval(found["bracket"]["low"], found["bracket"]["high"], measure.difference)
     return (
-        f"The true difference lies from {ends} points if the probabilities are right on average and the two "
+        f"The true difference lies from {ends} {measure.unit} if the probabilities are right on average and the two "
         f"estimates lie on either side of it ({found['status']}: {found['reason']})."
     )
 
 
-def _checks(found: dict[str, Any]) -> list[str]:
+def _checks(found: dict[str, Any], measure: Measure) -> list[str]:
     if found["calibration"] is None or found["signs"] is None:
         return []
     how_many = "fewer than 10" if found["labelled"] is None else f"{found['labelled']:,}"
-    slope, sides = found["calibration"]["slope"], found["signs"]
+    slope, sides = _shown(found["calibration"]["slope"], lambda value: number(value, 2)), found["signs"]
+    above, below = (_shown(sides[name], measure.difference) for name in ("above_weighted", "below_linear"))
     return [
-        f"On {how_many} labelled rows the group has the slope {_number(slope)} on its probability (1 where that is "
-        f"right), and the difference lies {_points(sides['above_weighted'])} points above the weighted estimate and "
-        f"{_points(sides['below_linear'])} below the linear one: between them where both have one sign."
+        f"On {how_many} labelled rows the group has the slope {slope} on its probability (1 where that is "
+        f"right), and the difference lies {above} {measure.unit} above the weighted estimate and "
+        f"{below} below the linear one: between them where both have one sign."
     ]
 
 
-def _points(found: dict[str, Any]) -> str:
-    return with_interval(found["value"], found["low"], found["high"], points)
-
-
-def _number(found: dict[str, Any]) -> str:
-    return with_interval(found["value"], found["low"], found["high"], lambda value: number(value, 2))
+def _shown(found: dict[str, Any], shown: Shown) -> str:
+    return with_interval(found["value"], found["low"], found["high"], shown)
