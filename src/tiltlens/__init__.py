@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tiltlens.paper.logistic import logistic_case as logistic_case
     from tiltlens.paper.moments import GroupMoments as GroupMoments
     from tiltlens.paper.world import World as World
+    from tiltlens.repair.score_tilt import ScoreTilt as ScoreTilt
+    from tiltlens.repair.score_tilt import read_repair as read_repair
     from tiltlens.results.audit import Audit as Audit
     from tiltlens.results.change import Change as Change
     from tiltlens.results.comparison import Comparison as Comparison
@@ -33,12 +35,14 @@ HOMES = {
     "Estimate": "estimators.estimate",
     "GroupMoments": "paper.moments",
     "RuleTables": "rules.tables",
+    "ScoreTilt": "repair.score_tilt",
     "TiltlensError": "errors",
     "World": "paper.world",
     "audit": "audit",
     "compare": "results.two_audits",
     "correction_function": "paper.correction",
     "logistic_case": "paper.logistic",
+    "read_repair": "repair.score_tilt",
     "rule_tables": "rules.tables",
 }
 __all__ = sorted(HOMES)

@@ -256,6 +256,10 @@ GRAM_WORK = 4e10  # products that Gram matrices may take: rows × columns²
 FEW_COPIES = 1e-4  # of a batch's rows: with more, rows that occur once in it will occur in others too
 LISTED_VALUES = 30  # values of a `given` column that a message may list
 
+# repair.least_change
+LARGEST_MULTIPLIER = 50.0  # of a tilt: beyond it no score is left between 0 and 1
+REPAIRED = 1e-10  # of a score: a gap no larger is closed
+
 # results.bins
 DIAL_POSITIONS = 21  # of the dial, from "align inputs" (0) to "align outputs" (1)
 CALIBRATION_BINS = 10  # of the log-ratio, equally full

@@ -26,7 +26,7 @@ class Feature:
     """One feature: `codes` index `labels`; `values` are its numbers, NaN where missing, if it has any.
 
     `is_ordered` says that neighbouring codes are neighbours in meaning; `is_group` that the feature is the group
-    itself or a one-to-one recoding of it.
+    itself or a one-to-one recoding of it; `levels` how other rows become codes.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Feature:
     notes: tuple[str, ...] = ()
     is_ordered: bool = False
     is_group: bool = False
+    levels: Levels | None = None
 
     @property
     def in_membership(self) -> bool:
@@ -60,6 +61,7 @@ def feature_of(levels: Levels, column: pl.Series) -> Feature:
         levels.notes,
         levels.is_ordered,
         levels.is_group,
+        levels,
     )
 
 

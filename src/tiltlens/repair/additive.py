@@ -1,0 +1,153 @@
+"""A membership model that can be inspected and carried elsewhere: additive logistic, numbers in, numbers out.
+
+log-odds(x) = intercept + Σ_j f_j(x_j), f_j a spline of a number or an effect of each level of a category.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tiltlens.engines.messages import shown
+from tiltlens.errors import DataError
+from tiltlens.estimators.influence import Booleans, Integers
+from tiltlens.limits import RIDGE, WEAK_RIDGE
+from tiltlens.models.design import Encoding, LevelColumns, NumericColumn, Table, encoding
+from tiltlens.models.features import Feature
+from tiltlens.models.levels import numbers_of
+from tiltlens.models.logit import ridge_logit
+from tiltlens.paper.checks import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The levels of a category: their texts, and the codes of missing values and of texts that are none of them."""
+
+    values: tuple[str, ...]
+    missing: int
+    other: int
+
+    def codes(self, column: pl.Series) -> Integers:
+        """Return the code of each entry of a clean column."""
+        known = {text: code for code, text in enumerate(self.values)}
+        texts = column.cast(pl.String)
+        found = texts.replace_strict(list(known), list(known.values()), default=self.other, return_dtype=pl.Int64)
+        return np.where(column.is_null().to_numpy(), self.missing, found.to_numpy())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AdditiveLogit:
+    """The model: how features become columns, which of them are texts, and the coefficients."""
+
+    encoding: Encoding
+    texts: Mapping[str, Texts]
+    intercept: float
+    slopes: Floats
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The columns it needs."""
+        return (*(one.name for one in self.encoding.numeric), *(one.name for one in self.encoding.levels))
+
+    def log_odds(self, table: Table, index: Integers | slice = slice(None)) -> Floats:
+        """Return the log-odds of rows of numbers and codes."""
+        return np.asarray(self.encoding.applied(table, index, self.slopes[:, None])[:, 0] + self.intercept)
+
+    def of_frame(self, frame: pl.DataFrame) -> Floats:
+        """Return the log-odds of the rows of a clean frame, which may be new ones."""
+        missing = [name for name in self.features if name not in frame.columns]
+        if missing:
+            raise DataError(
+                f"`data` must hold every feature of the membership model, got none named {shown(missing[0])}.",
+                f"it needs {', '.join(self.features)}.",
+            )
+        return self.log_odds({name: self._column(frame[name]) for name in self.features})
+
+    def _column(self, column: pl.Series) -> Any:
+        if column.name in self.texts:
+            return self.texts[column.name].codes(column)
+        if column.dtype == pl.String:
+            raise DataError(
+                f"`data` must hold numbers in {shown(column.name)}, as the audited table did, got texts.",
+                "cast the column.",
+            )
+        return numbers_of(column)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the model as plain numbers and texts."""
+        numeric = [
+            {
+                "feature": one.name,
+                "mean": one.mean,
+                "sd": one.sd,
+                "has_missing": one.has_missing,
+                "knots": one.knots.tolist(),
+                "degree": one.degree,
+            }
+            for one in self.encoding.numeric
+        ]
+        levels = [
+            {
+                "feature": one.name,
+                "ranks": one.rank_of.tolist(),
+                "columns": one.count,
+                "texts": list(self.texts[one.name].values),
+                "missing": self.texts[one.name].missing,
+                "other": self.texts[one.name].other,
+            }
+            for one in self.encoding.levels
+        ]
+        return {"intercept": self.intercept, "slopes": self.slopes.tolist(), "numeric": numeric, "levels": levels}
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> AdditiveLogit:
+        """Return the model that `to_dict` wrote."""
+        numeric = tuple(
+            NumericColumn(
+                one["feature"],
+                float(one["mean"]),
+                float(one["sd"]),
+                bool(one["has_missing"]),
+                np.array(one["knots"], dtype=np.float64),
+                int(one["degree"]),
+            )
+            for one in found["numeric"]
+        )
+        levels = tuple(
+            LevelColumns(one["feature"], np.array(one["ranks"], dtype=np.intp), int(one["columns"]))
+            for one in found["levels"]
+        )
+        texts = {one["feature"]: Texts(tuple(one["texts"]), one["missing"], one["other"]) for one in found["levels"]}
+        slopes = np.array(found["slopes"], dtype=np.float64)
+        linear = len(numeric) + sum(one.has_missing for one in numeric) + sum(one.count for one in levels)
+        kinds = np.repeat(["linear", "spline"], [linear, slopes.size - linear])
+        return cls(Encoding(numeric, levels, (), kinds), texts, float(found["intercept"]), slopes)
+
+
+def additive_encoding(features: Sequence[Feature]) -> tuple[Encoding, dict[str, Texts], dict[str, Any]]:
+    """Return how features become columns without products, the texts of categories, and the table of the rows."""
+    table = {one.name: one.codes if one.values is None else one.values for one in features if one.in_membership}
+    whole = encoding(table, np.arange(len(next(iter(table.values())))), multiplied=frozenset(), smooth=None)
+    kinds = whole.kinds[whole.kinds != "bent"]
+    texts = {one.name: _texts(one) for one in features if one.name in table and one.values is None}
+    return Encoding(whole.numeric, whole.levels, (), kinds), texts, table
+
+
+def _texts(feature: Feature) -> Texts:
+    levels = feature.levels
+    if levels is None or levels.values is None:
+        raise DataError(f"column {shown(feature.name)} must have levels, got none.", "leave it out.")
+    return Texts(tuple(levels.values.to_list()), levels.missing, levels.other)
+
+
+def fitted_logit(
+    encoder: Encoding, texts: Mapping[str, Texts], table: Table, rows: Integers, labels: Booleans, weights: Floats
+) -> AdditiveLogit:
+    """Return the model fitted on some rows: splines and rare levels are held back by a ridge penalty."""
+    penalty = np.where(encoder.kinds == "spline", RIDGE, WEAK_RIDGE)
+    found = ridge_logit(encoder.matrix(table, rows), labels[rows], weights[rows], penalty)
+    return AdditiveLogit(encoder, texts, found.intercept, found.slopes)

@@ -1,0 +1,160 @@
+"""The least change of an audit's scores: solved on its rows, applied to others."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.special import expit, logit
+from tests.people import ENGINES, in_files
+
+import tiltlens as tl
+from tiltlens.errors import DataError, TiltlensError
+
+
+def lending(rows=3000, seed=0):
+    """Return people of two groups: income and area differ between them, and the score goes by both."""
+    rng = np.random.default_rng(seed)
+    audited = rng.random(rows) < 0.4
+    income = rng.normal(50 - 5 * audited, 10, rows)
+    area = np.where(rng.random(rows) < 0.2 + 0.4 * audited, "north", np.where(rng.random(rows) < 0.5, "south", "east"))
+    noise = rng.standard_normal(rows)
+    score = expit(0.06 * (income - 48) - 0.8 * (area == "north") + 0.5 * noise)
+    return pl.DataFrame(
+        {
+            "group": np.where(audited, "a", "b"),
+            "income": pl.Series(income).set(pl.Series(rng.random(rows) < 0.03), None),
+            "area": area,
+            "noise": noise,
+            "score": score,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    return tl.audit(lending(), group="group", reference="b", scores="score", folds=None)["a"]
+
+
+def gap(table, scores):
+    mine = (table["group"] == "a").to_numpy()
+    return scores[mine].mean() - scores[~mine].mean()
+
+
+def se(table, scores):
+    mine = (table["group"] == "a").to_numpy()
+    return np.sqrt(sum(scores[who].var() / who.sum() for who in (mine, ~mine)))
+
+
+@pytest.mark.parametrize("use_group", [False, True])
+@pytest.mark.parametrize("limit", [0.0, 0.03])
+def test_the_gap_of_new_rows_is_the_limit(comparison, use_group, limit):
+    tilt, new = comparison.repair(limit=limit, use_group=use_group), lending(20_000, seed=1)
+    group = {"group": "group"} if use_group else {}
+    after = tilt.apply(new, "score", **group)
+    assert tilt.gap_before == pytest.approx(comparison.gap.value)
+    assert tilt.gap_after == pytest.approx(-limit, abs=1e-9)
+    assert gap(new, after) == pytest.approx(
+        -limit, abs=3 * se(new, after) + 3 * se(lending(), lending()["score"].to_numpy())
+    )
+    assert abs(gap(new, new["score"].to_numpy())) > 0.1
+
+
+def test_a_group_aware_tilt_shifts_the_log_odds_of_each_group_by_a_constant(comparison):
+    tilt = comparison.repair(use_group=True)
+    table = lending()
+    moved = logit(tilt.apply(table, "score", group="group")) - logit(table["score"].to_numpy())
+    q, mine = tilt.audited_share, (table["group"] == "a").to_numpy()
+    assert moved[mine] == pytest.approx(-tilt.multiplier / q)
+    assert moved[~mine] == pytest.approx(tilt.multiplier / (1 - q))
+
+
+def test_a_smaller_change_does_not_close_the_gap(comparison):
+    tilt, table = comparison.repair(), lending()
+    steps = [replace(tilt, multiplier=part * tilt.multiplier) for part in (0.5, 0.9, 1.0)]
+    left = [abs(gap(table, one.apply(table, "score"))) for one in steps]
+    assert left[0] > left[1] > left[2]
+
+
+def test_decisions_have_equal_rates_and_lose_little(comparison):
+    tilt, new = comparison.repair(threshold=0.5), lending(20_000, seed=1)
+    decided = tilt.apply(new, "score")
+    assert set(np.unique(decided)) == {0.0, 1.0}
+    plain = (new["score"].to_numpy() > 0.5).astype(float)
+    assert abs(gap(new, plain)) > 0.15
+    assert abs(gap(new, decided)) < 3 * se(new, decided) + 3 * se(lending(), plain[:3000])
+
+
+def test_a_repair_is_written_and_read_without_a_digit_lost(comparison, tmp_path):
+    new = lending(500, seed=2).with_columns(area=pl.when(pl.int_range(500) < 9).then(pl.lit("west")).otherwise("area"))
+    for options in ({}, {"use_group": True}, {"threshold": 0.4}):
+        tilt = comparison.repair(**options)
+        tilt.to_json(tmp_path / "repair.json")
+        again = tl.read_repair(tmp_path / "repair.json")
+        group = {"group": "group"} if tilt.use_group else {}
+        assert again.apply(new, "score", **group).tolist() == tilt.apply(new, "score", **group).tolist()
+        assert again.to_dict() == tilt.to_dict()
+    assert json.loads((tmp_path / "repair.json").read_text())["schema"] == "tiltlens/repair/1"
+
+
+@pytest.mark.parametrize("engine", list(ENGINES))
+def test_every_table_is_repaired_alike(comparison, engine):
+    tilt, new = comparison.repair(), lending(200, seed=3)
+    assert tilt.apply(ENGINES[engine](new), "score") == pytest.approx(tilt.apply(new, "score"), abs=1e-12)
+
+
+def test_files_are_repaired_alike(comparison, tmp_path):
+    tilt, new = comparison.repair(), lending(200, seed=3)
+    found = tilt.apply(in_files(new, tmp_path, "csv"), "score")
+    assert found == pytest.approx(tilt.apply(new, "score"), abs=1e-12)
+
+
+def test_a_gap_within_the_limit_is_left_alone(comparison):
+    tilt, table = comparison.repair(limit=0.5), lending(100)
+    assert tilt.multiplier == 0.0
+    assert tilt.nats == pytest.approx(0.0, abs=1e-15)
+    assert any("nothing to do" in note for note in tilt.notes)
+    assert tilt.apply(table, "score").tolist() == table["score"].to_list()
+
+
+def one(**columns):
+    return tl.audit(lending(400).with_columns(**columns), group="group", reference="b", scores="score", folds=None)["a"]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: one().repair(limit=-0.1), "`limit` must be a number from 0"),
+        (lambda: one().repair(limit=True), "`limit` must be a number from 0"),
+        (lambda: one().repair(threshold=1.5), "`threshold` must lie between 0 and 1"),
+        (lambda: one(score=(pl.col("score") > 0.5).cast(float)).repair(), "must not all be 0 or 1"),
+        (lambda: one(score=0.3).repair(), "must vary, got a constant model"),
+        (lambda: one().repair().apply(lending(9).drop("area"), "score"), "got none named 'area'"),
+        (lambda: one().repair().apply(lending(9), "nobody"), "`scores` must be a column of the data"),
+        (lambda: one().repair().apply(lending(9).with_columns(score=pl.lit(None)), "score"), "must be probabilities"),
+        (lambda: one().repair().apply(lending(9), "score", group="group"), "must be left out"),
+        (lambda: one().repair(use_group=True).apply(lending(9), "score"), "`group` must be given"),
+        (lambda: one().repair(use_group=True).apply(lending(9), "score", group="area"), "must be 'a' or 'b', got"),
+        (lambda: tl.read_repair("nowhere.json"), "`path` must be a file of a repair"),
+    ],
+)
+def test_mistakes_are_named(make, message):
+    with pytest.raises(TiltlensError, match=message):
+        make()
+
+
+def test_features_that_tell_nothing_cannot_close_the_gap():
+    rng = np.random.default_rng(4)
+    table = lending(2000).select("group", "score").with_columns(noise=pl.Series(rng.standard_normal(2000)))
+    c = tl.audit(table, group="group", reference="b", scores="score", folds=None)["a"]
+    with pytest.raises(TiltlensError, match="beyond reach"):
+        c.repair()
+    assert c.repair(use_group=True).gap_after == pytest.approx(0.0, abs=1e-9)
+
+
+def test_amounts_are_not_tilted():
+    table = lending(400).with_columns(score=100 * pl.col("score"))
+    c = tl.audit(table, group="group", reference="b", scores="score", output="amount", folds=None)["a"]
+    with pytest.raises(DataError, match="got amounts"):
+        c.repair()
