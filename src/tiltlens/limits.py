@@ -256,6 +256,12 @@ GRAM_WORK = 4e10  # products that Gram matrices may take: rows × columns²
 FEW_COPIES = 1e-4  # of a batch's rows: with more, rows that occur once in it will occur in others too
 LISTED_VALUES = 30  # values of a `given` column that a message may list
 
+# repair.bill
+BILL_STEPS = 11  # from no repair to the whole of it
+
+# repair.score_tilt
+REPEATED_ROWS = 0.01  # of audited rows that equal another, from which equal rows of a hold-out may be other people
+
 # repair.least_change
 LARGEST_MULTIPLIER = 50.0  # of a tilt: beyond it no score is left between 0 and 1
 REPAIRED = 1e-10  # of a score: a gap no larger is closed

@@ -100,7 +100,7 @@ def area_pair(rows: Rows, score: Floats, outcome: Integers) -> GroupPair:
     _, place = np.unique(score, return_inverse=True)
     areas, influences, errors = [], [], []
     for share in (rows.audited_share, rows.reference_share):
-        area, influence = _area(place, share, outcome)
+        area, influence = area_under_curve(place, share, outcome)
         rarer = min(int(((share > 0) & (outcome == y)).sum()) for y in (WITHOUT, WITH))
         areas.append(area)
         influences.append(influence)
@@ -108,7 +108,7 @@ def area_pair(rows: Rows, score: Floats, outcome: Integers) -> GroupPair:
     return _pair(rows, np.array(areas), influences[0] + influences[1], errors)
 
 
-def _area(place: Integers, share: Floats, outcome: Integers) -> tuple[float, Floats]:
+def area_under_curve(place: Integers, share: Floats, outcome: Integers) -> tuple[float, Floats]:
     """Return one group's AUC and its influence function (Hájek; DeLong, DeLong & Clarke-Pearson 1988).
 
     IF = [Y=1]/P(Y=1)·(P(W' < W | Y'=0) − AUC) + [Y=0]/P(Y=0)·(P(W' > W | Y'=1) − AUC).

@@ -65,7 +65,11 @@ class AdditiveLogit:
                 f"`data` must hold every feature of the membership model, got none named {shown(missing[0])}.",
                 f"it needs {', '.join(self.features)}.",
             )
-        return self.log_odds({name: self._column(frame[name]) for name in self.features})
+        return self.log_odds(self.table(frame))
+
+    def table(self, frame: pl.DataFrame) -> dict[str, Any]:
+        """Return the features of a clean frame as numbers and codes."""
+        return {name: self._column(frame[name]) for name in self.features}
 
     def _column(self, column: pl.Series) -> Any:
         if column.name in self.texts:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from base64 import b64decode, b64encode
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,16 @@ import polars as pl
 from scipy.special import expit
 
 from tiltlens.engines.columns import column_of_values
+from tiltlens.engines.hashing import Hashes, row_hashes
 from tiltlens.engines.messages import listed, shown, text_of
 from tiltlens.engines.sources import collected
 from tiltlens.errors import DataError
+from tiltlens.estimators.influence import Booleans, Integers, Rows
+from tiltlens.limits import MINIMUM_ROWS, REPEATED_ROWS
+from tiltlens.models.design import Table
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.additive import AdditiveLogit
+from tiltlens.repair.bill import Bill, bill_of
 from tiltlens.repair.least_change import tilted_score
 
 SCHEMA = "tiltlens/repair/1"
@@ -50,6 +56,8 @@ class ScoreTilt:
         E[KL(W'‖W)] on the same rows; None of decisions.
     membership
         The model m, fitted on all audited rows; None with the group.
+    seen
+        Hashes of the audited rows, by which they are known again.
     notes
         What was done, and what to know.
     """
@@ -66,6 +74,7 @@ class ScoreTilt:
     gap_after: float
     nats: float | None
     membership: AdditiveLogit | None
+    seen: Hashes
     notes: tuple[str, ...]
 
     def apply(self, data: Any, scores: Any, group: Any = None) -> Floats:
@@ -102,8 +111,7 @@ class ScoreTilt:
             return gradient(expit(self.membership.of_frame(frame)), self.audited_share)
         if group is None:
             raise DataError("`group` must be given to a repair with use_group=True, got none.", "name its column.")
-        column = frame[group] if isinstance(group, str) else column_of_values("group", group, frame.height)
-        texts = [text_of(value) for value in column]
+        texts = _texts(group, frame)
         unknown = sorted({text for text in texts if text not in (self.audited, self.reference)})
         if unknown:
             raise DataError(
@@ -112,14 +120,70 @@ class ScoreTilt:
             )
         return gradient(np.array([text == self.audited for text in texts], dtype=np.float64), self.audited_share)
 
+    def bill(
+        self,
+        holdout: Any,
+        scores: Any,
+        group: Any,
+        outcome: Any = None,
+        threshold: float = 0.5,
+        confidence: float = 0.95,
+    ) -> Bill:
+        """Return what the repair costs on rows that nothing was fitted on.
+
+        Parameters
+        ----------
+        holdout
+            A table in memory, or files: rows of the two groups; others are left out. Audited rows are refused.
+        scores, group
+            The scores before the repair, and the groups: columns or arrays.
+        outcome
+            The true outcome, 0 or 1, where it is known: for error rates, AUC, accuracy, log-loss and Brier score.
+        threshold
+            Of decisions; that of the repair where it has one.
+        """
+        frame = collected(holdout)
+        labels = np.array(_texts(group, frame))
+        keep = np.flatnonzero((labels == self.audited) | (labels == self.reference))
+        frame = frame[pl.Series(keep, dtype=pl.UInt32)]
+        score, audited = _numbers("scores", scores, frame, keep), labels[keep] == self.audited
+        sizes = int(audited.sum()), int((~audited).sum())
+        if min(sizes) < MINIMUM_ROWS:
+            raise DataError(
+                f"`holdout` must have {MINIMUM_ROWS} rows of each group at least, got {sizes[0]} and {sizes[1]}.",
+                f"the groups are {shown(self.audited)} and {shown(self.reference)}: bring more rows of them.",
+            )
+        notes = self._check_unseen(frame, score, audited)
+        a = self._gradient(frame, labels[keep] if self.use_group else None)
+        cut = threshold if self.threshold is None else self.threshold
+        before = score if self.criterion == MEAN else (score > cut).astype(np.float64)
+
+        def step(part: float) -> Floats:
+            return replace(self, multiplier=part * self.multiplier).of(score, a)
+
+        known = None if outcome is None else _outcome_codes(outcome, frame, keep)
+        return bill_of(Rows.of(audited), before, step, known, cut, confidence, notes)
+
+    def _check_unseen(self, frame: pl.DataFrame, score: Floats, audited: Booleans) -> tuple[str, ...]:
+        """Raise where rows were audited; a note where these may be other people that are alike."""
+        table = {} if self.membership is None else self.membership.table(frame)
+        again = int(np.isin(hashed_rows(table, score, audited), self.seen).sum())
+        repeated = 1.0 - np.unique(self.seen).size / max(self.seen.size, 1)
+        if again and repeated <= REPEATED_ROWS:
+            raise DataError(
+                f"`holdout` must hold rows that nothing was fitted on, got {again} that were audited.",
+                "a bill of the rows of the fit is too small.",
+            )
+        return (f"{again} rows equal audited ones: they may be the same people",) if again else ()
+
     def to_dict(self) -> dict[str, Any]:
         """Return the repair as plain numbers and texts."""
-        names = [name for name in self.__slots__ if name not in ("membership", "notes")]
+        names = [name for name in self.__slots__ if name not in ("membership", "seen", "notes")]
         model = None if self.membership is None else self.membership.to_dict()
         return (
             {"schema": SCHEMA}
             | {name: getattr(self, name) for name in names}
-            | {"membership": model, "notes": list(self.notes)}
+            | {"membership": model, "seen": b64encode(self.seen.tobytes()).decode(), "notes": list(self.notes)}
         )
 
     def to_json(self, path: str | Path) -> None:
@@ -138,8 +202,14 @@ def read_repair(path: str | Path) -> ScoreTilt:
     if not isinstance(found, dict) or found.pop("schema", None) != SCHEMA:
         raise DataError(f"`path` must be a repair of the schema {SCHEMA}, got {shown(str(path))}.", "see `to_json`.")
     model = found.pop("membership")
-    notes = tuple(found.pop("notes"))
-    return ScoreTilt(**found, membership=None if model is None else AdditiveLogit.from_dict(model), notes=notes)
+    notes, seen = tuple(found.pop("notes")), np.frombuffer(b64decode(found.pop("seen")), dtype=np.uint64)
+    membership = None if model is None else AdditiveLogit.from_dict(model)
+    return ScoreTilt(**found, membership=membership, seen=seen, notes=notes)
+
+
+def hashed_rows(table: Table, score: Floats, audited: Booleans) -> Hashes:
+    """Return a hash of what each row holds: features of the membership model, score and group."""
+    return row_hashes({**table, "\0score": score, "\0audited": audited.astype(np.float64)})
 
 
 def gradient(chance: Floats, audited_share: float) -> Floats:
@@ -147,12 +217,38 @@ def gradient(chance: Floats, audited_share: float) -> Floats:
     return np.asarray(chance / audited_share - (1.0 - chance) / (1.0 - audited_share))
 
 
-def _numbers(argument: str, values: Any, frame: pl.DataFrame) -> Floats:
-    if isinstance(values, str) and values not in frame.columns:
+def _texts(group: Any, frame: pl.DataFrame) -> list[str]:
+    column = _column("group", group, frame)
+    return ["" if value is None else text_of(value) for value in column]
+
+
+def _outcome_codes(outcome: Any, frame: pl.DataFrame, keep: Integers) -> Integers:
+    """Return 0, 1, or 2 where the outcome is not known."""
+    column = _column("outcome", outcome, frame, keep)
+    numbers = column.cast(pl.Float64, strict=False)
+    bad = (numbers.is_null() & column.is_not_null()) | (numbers.is_not_null() & ~numbers.is_in([0.0, 1.0]))
+    if bad.any():
         raise DataError(
-            f"`{argument}` must be a column of the data, got {shown(values)}.", f"see {listed(frame.columns)}."
+            f"`outcome` must be 0 or 1, got {shown(column.filter(bad)[0])}.", "write the outcome of the scores as 1."
         )
-    column = frame[values] if isinstance(values, str) else column_of_values(argument, values, frame.height)
+    return numbers.fill_null(2.0).cast(pl.Int64).to_numpy()
+
+
+def _column(argument: str, values: Any, frame: pl.DataFrame, keep: Integers | None = None) -> pl.Series:
+    """Return a column of the frame, or an array as long as the table that it is part of."""
+    if isinstance(values, str):
+        if values not in frame.columns:
+            raise DataError(
+                f"`{argument}` must be a column of the data, got {shown(values)}.", f"see {listed(frame.columns)}."
+            )
+        return frame[values]
+    size = frame.height if keep is None else int(np.size(values))
+    column = column_of_values(argument, values, size)
+    return column if keep is None else column[pl.Series(keep, dtype=pl.UInt32)]
+
+
+def _numbers(argument: str, values: Any, frame: pl.DataFrame, keep: Integers | None = None) -> Floats:
+    column = _column(argument, values, frame, keep)
     numbers = column.cast(pl.Float64, strict=False).to_numpy()
     bad = ~((numbers >= 0.0) & (numbers <= 1.0))
     if bad.any():

@@ -17,7 +17,7 @@ from tiltlens.models.membership import row_folds
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.additive import AdditiveLogit, additive_encoding, fitted_logit
 from tiltlens.repair.least_change import multiplier, nats_moved, tilted_score
-from tiltlens.repair.score_tilt import DECISIONS, MEAN, ScoreTilt, gradient
+from tiltlens.repair.score_tilt import DECISIONS, MEAN, ScoreTilt, gradient, hashed_rows
 
 REGULATED = "the group itself is needed for every new row: its use at prediction time may be regulated"
 TOUCHED = "the sensitive attribute was used to fit the membership model and the multiplier, not to repair new rows"
@@ -70,6 +70,7 @@ def score_tilt(
         gap_at(t),
         nats,
         model,
+        hashed_rows({} if use_group else additive_encoding(features)[2], scores, rows.audited),
         tuple(notes),
     )
 
