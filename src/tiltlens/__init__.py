@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tiltlens.paper.logistic import logistic_case as logistic_case
     from tiltlens.paper.moments import GroupMoments as GroupMoments
     from tiltlens.paper.world import World as World
+    from tiltlens.repair.classifier import TiltedClassifier as TiltedClassifier
     from tiltlens.repair.score_tilt import ScoreTilt as ScoreTilt
     from tiltlens.repair.score_tilt import read_repair as read_repair
     from tiltlens.results.audit import Audit as Audit
@@ -36,6 +37,7 @@ HOMES = {
     "GroupMoments": "paper.moments",
     "RuleTables": "rules.tables",
     "ScoreTilt": "repair.score_tilt",
+    "TiltedClassifier": "repair.classifier",
     "TiltlensError": "errors",
     "World": "paper.world",
     "audit": "audit",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ def score_tilt(
 
     The multiplier is solved on the rows' own group means, with chances of models that have not seen the row.
     """
-    target_size = _checked_limit(limit)
+    target_size = checked_limit(limit)
     _check_scores(scores, threshold)
     share = float(np.dot(rows.weights, rows.audited) / rows.weights.sum())
     model, chance = (None, rows.audited.astype(np.float64)) if use_group else _membership(rows, features, seed)
@@ -52,7 +52,7 @@ def score_tilt(
     t = 0.0
     if abs(before) > target_size:
         target = math.copysign(target_size, before)
-        t = multiplier(gap_at, target) if threshold is None else _decision_multiplier(gap_at, target)
+        t = multiplier(gap_at, target) if threshold is None else decision_multiplier(gap_at, target)
     after = _after(scores, t * a, threshold)
     nats = nats_moved(scores, after, rows.weights) if threshold is None else None
     notes = [REGULATED if use_group else TOUCHED]
@@ -100,7 +100,7 @@ def _membership(rows: Rows, features: Sequence[Feature], seed: int) -> tuple[Add
     return fitted_logit(encoder, texts, table, everyone, rows.audited, rows.weights), chance
 
 
-def _decision_multiplier(gap_at: Any, target: float) -> float:
+def decision_multiplier(gap_at: Callable[[float], float], target: float) -> float:
     """Return the t nearest to 0 at which the difference of decision rates is within the limit, by bisection.
 
     The difference falls in jumps: where rows tie, exact equality would take lots.
@@ -123,7 +123,8 @@ def _decision_multiplier(gap_at: Any, target: float) -> float:
     return side * min((near, far), key=lambda t: abs(gap_at(side * t) - target))
 
 
-def _checked_limit(limit: Any) -> float:
+def checked_limit(limit: Any) -> float:
+    """Return the largest gap that is allowed, as a number."""
     is_number = isinstance(limit, (int, float)) and not isinstance(limit, bool)
     if not is_number or not 0.0 <= limit < 1.0:
         raise DataError(f"`limit` must be a number from 0 to below 1, got {limit!r}.", "0 closes the gap.")

@@ -1,0 +1,85 @@
+"""The tilted classifier in scikit-learn's own company."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from scipy.special import expit
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+import tiltlens as tl
+from tiltlens.errors import DataError
+
+
+@pytest.mark.filterwarnings("ignore:TiltedClassifier was fitted without:UserWarning")
+def test_it_is_an_estimator():
+    checked = check_estimator(tl.TiltedClassifier(), on_skip=None)  # a failed check raises
+    assert sum(one["status"] == "passed" for one in checked) > 45
+
+
+def people(rows=3000, seed=0):
+    """Return two columns that differ between the groups, an outcome drawn from them, and the groups."""
+    rng = np.random.default_rng(seed)
+    group = np.where(rng.random(rows) < 0.4, "a", "b")
+    x = rng.standard_normal((rows, 3)) - 0.8 * np.outer(group == "a", [1, 0.5, 0])
+    y = np.where(rng.random(rows) < expit(x @ [1.0, 0.5, 0.7]), "yes", "no")
+    return pd.DataFrame(x, columns=["income", "years", "noise"]), y, group
+
+
+def gap(values, group):
+    return values[group == "a"].mean() - values[group == "b"].mean()
+
+
+@pytest.mark.parametrize("limit", [0.0, 0.05])
+def test_new_rows_have_the_limit_as_their_gap(limit):
+    x, y, group = people()
+    model = tl.TiltedClassifier(limit=limit).fit(x, y, sensitive_features=group)
+    new, _, whose = people(20_000, 1)
+    plain = LogisticRegression().fit(x, y).predict_proba(new)[:, 1]
+    assert gap(plain, whose) < -0.15
+    assert gap(model.predict_proba(new)[:, 1], whose) == pytest.approx(-limit, abs=0.02)
+    assert model.gap_after_ == pytest.approx(-limit, abs=1e-9)
+    assert set(model.predict(new)) == {"yes", "no"}
+
+
+def test_decisions_have_equal_rates_and_scores_stay():
+    x, y, group = people()
+    model = tl.TiltedClassifier(criterion="decisions").fit(x, y, sensitive_features=group)
+    new, _, whose = people(20_000, 1)
+    assert abs(gap(model.predict(new) == "yes", whose)) < 0.03
+    assert model.predict_proba(new) == pytest.approx(LogisticRegression().fit(x, y).predict_proba(new))
+
+
+def test_it_is_searched_over_and_routed_to_in_a_pipeline():
+    x, y, group = people(600)
+    with sklearn.config_context(enable_metadata_routing=True):
+        tilted = tl.TiltedClassifier(LogisticRegression()).set_fit_request(sensitive_features=True)
+        pipe = make_pipeline(StandardScaler(), tilted)
+        search = GridSearchCV(pipe, {"tiltedclassifier__limit": [0.0, 0.1]}, cv=2)
+        search.fit(x, y, sensitive_features=group)
+    assert search.best_params_["tiltedclassifier__limit"] in (0.0, 0.1)
+    assert search.best_estimator_[-1].groups_.tolist() == ["a", "b"]
+
+
+def test_any_classifiers_serve_and_a_clone_is_not_fitted():
+    x, y, group = people(800)
+    trees = HistGradientBoostingClassifier(max_iter=20, random_state=0)
+    model = tl.TiltedClassifier(trees, membership=trees, cv=3).fit(x, y, sensitive_features=group)
+    assert model.gap_after_ == pytest.approx(0.0, abs=1e-9)
+    assert not hasattr(clone(model), "multiplier_")
+
+
+def test_mistakes_are_named():
+    x, y, group = people(200)
+    with pytest.raises(DataError, match="`sensitive_features` must be one of two groups"):
+        tl.TiltedClassifier().fit(x, y, sensitive_features=np.append(group[1:], "c"))
+    with pytest.raises(DataError, match="`criterion` must be"):
+        tl.TiltedClassifier(criterion="fair").fit(x, y, sensitive_features=group)
+    with pytest.warns(UserWarning, match="nothing is repaired"):
+        tl.TiltedClassifier().fit(x, y)
