@@ -37,25 +37,28 @@ class GroupPair:
 def false_positive_rate(rows: Rows, score: Floats, outcome: Integers, sums: CellSums) -> GroupPair:
     """Return E_g[W | Y = 0]; `sums`, of all rows by outcome, give the values."""
     means = sums.first[:, WITHOUT] / sums.weight[:, WITHOUT]
-    errors = [unseen_mean_se(mean, n) for mean, n in zip(means, sums.people[:, WITHOUT], strict=True)]
-    return mean_pair(rows, score, outcome == WITHOUT, means, errors)
+    return mean_pair(rows, score, outcome == WITHOUT, means, unseen_errors(rows, outcome == WITHOUT, means))
 
 
 def false_negative_rate(rows: Rows, score: Floats, outcome: Integers, sums: CellSums) -> GroupPair:
     """Return E_g[1 − W | Y = 1]."""
     means = 1.0 - sums.first[:, WITH] / sums.weight[:, WITH]
-    errors = [unseen_mean_se(mean, n) for mean, n in zip(means, sums.people[:, WITH], strict=True)]
-    return mean_pair(rows, 1.0 - score, outcome == WITH, means, errors)
+    return mean_pair(rows, 1.0 - score, outcome == WITH, means, unseen_errors(rows, outcome == WITH, means))
 
 
 def calibration_in_the_large(rows: Rows, score: Floats, outcome: Integers, sums: CellSums) -> GroupPair:
     """Return E_g[Y − W]: above 0 where the outcome is more frequent than the scores say."""
     known = [WITHOUT, WITH]
-    weight, people = sums.weight[:, known].sum(axis=1), sums.people[:, known].sum(axis=1)
+    weight = sums.weight[:, known].sum(axis=1)
     means = (sums.weight[:, WITH] - sums.first[:, known].sum(axis=1)) / weight
     wrong = (sums.first[:, WITHOUT] + sums.weight[:, WITH] - sums.first[:, WITH]) / weight  # E|Y − W|
-    errors = [unseen_mean_se(min(mean, 0.5), n) for mean, n in zip(wrong, people, strict=True)]
+    errors = unseen_errors(rows, outcome != UNKNOWN, np.minimum(wrong, 0.5))
     return mean_pair(rows, (outcome == WITH) - score, outcome != UNKNOWN, means, errors, least=-1.0)
+
+
+def unseen_errors(rows: Rows, chosen: Booleans, means: Floats) -> list[float]:
+    """Return the error of each group's mean that its chosen rows do not show."""
+    return [unseen_mean_se(float(means[k]), rows.independent(k == 0, chosen)) for k in (0, 1)]
 
 
 def mean_pair(
@@ -99,9 +102,9 @@ def area_pair(rows: Rows, score: Floats, outcome: Integers) -> GroupPair:
     """
     _, place = np.unique(score, return_inverse=True)
     areas, influences, errors = [], [], []
-    for share in (rows.audited_share, rows.reference_share):
-        area, influence = area_under_curve(place, share, outcome)
-        rarer = min(int(((share > 0) & (outcome == y)).sum()) for y in (WITHOUT, WITH))
+    for is_audited in (True, False):
+        area, influence = area_under_curve(place, rows.audited_share if is_audited else rows.reference_share, outcome)
+        rarer = min(rows.independent(is_audited, outcome == y) for y in (WITHOUT, WITH))
         areas.append(area)
         influences.append(influence)
         errors.append(unseen_mean_se(area, rarer))

@@ -108,6 +108,18 @@ class Rows:
         shares = self.reference_share
         return float(shares @ shares) if self.population is None else self.population.square1
 
+    def independent(self, is_audited: bool, chosen: Booleans | None = None) -> float:
+        """Return the independent people that the rows of a group, or some of them, are worth: (Σw)²/Σw², w of clusters.
+
+        Without weights and clusters that is how many there are.
+        """
+        share = self.audited_share if is_audited else self.reference_share
+        scale = self._scales[0 if is_audited else 1]
+        mine = share if chosen is None else np.where(chosen, share, 0.0)
+        of_clusters = mine if self.clusters is None else sums_by(self.clusters, mine)
+        square = float(of_clusters @ of_clusters)
+        return float(mine.sum()) ** 2 / square / scale**2 if square > 0.0 else 0.0
+
     @property
     def single_cell(self) -> Integers:
         """The code 0 for every row."""

@@ -123,11 +123,11 @@ def unseen_se(rows: Rows, outcome: Scores) -> tuple[float, float]:
     if not outcome.is_probability:
         return 0.0, 0.0
     audited, reference = float(outcome.mean0[0]), float(outcome.mean1[0])
-    return unseen_mean_se(audited, 1.0 / rows.square0), unseen_mean_se(reference, 1.0 / rows.square1)
+    return unseen_mean_se(audited, rows.independent(True)), unseen_mean_se(reference, rows.independent(False))
 
 
 def unseen_mean_se(mean: float, size: float) -> float:
-    """Return the standard error of a mean that rows do not show: all have the same decision, 0 or 1.
+    """Return the standard error of a mean that rows do not show: all `size` independent people have one decision.
 
     Its 95 % interval reaches the exact binomial bound; it is 0 for rows that vary.
     """
@@ -174,7 +174,7 @@ def impact_ratio(rows: Rows, favourable: Scores) -> HasInterval:
             "look at the gap, or check `favourable`.",
         )
     if p <= SMALLEST_SHARE and favourable.is_probability:
-        return NoneOf(1.0 / rows.square0, p1)
+        return NoneOf(rows.independent(True), p1)
     log_ratio = InfluenceEstimate.of(rows, math.log(p / p1), favourable.column / p, -favourable.column / p1)
     unseen, unseen1 = unseen_se(rows, favourable)
     return LogNormal(log_ratio.value, math.hypot(log_ratio.se, unseen / p, unseen1 / p1))

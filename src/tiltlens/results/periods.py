@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tiltlens.estimators.error_rates import WITH, WITHOUT, GroupPair, mean_pair
+from tiltlens.estimators.error_rates import WITH, WITHOUT, GroupPair, mean_pair, unseen_errors
 from tiltlens.estimators.estimate import Estimate, HasInterval, LogNormal
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate
-from tiltlens.estimators.outputs import EqualGapsTest, equal_gaps_test, unseen_mean_se
+from tiltlens.estimators.outputs import EqualGapsTest, equal_gaps_test
 from tiltlens.limits import MINIMUM_ROWS, SMALLEST_SHARE
 from tiltlens.passes.evidence import Evidence, Periods
 from tiltlens.results.disclosure import withheld
@@ -80,10 +80,9 @@ def _measured(evidence: Evidence, periods: Periods, place: int) -> tuple[dict[st
     unit, chosen = evidence.unit, periods.codes == place
     outcome, favourable = (unit.level(one.column) for one in (evidence.outcome, evidence.favourable))
     means = unit.level(periods.sums.first[:, place] / periods.sums.weight[:, place])
-    people = periods.sums.people[:, place]
     ends, errors = (-math.inf, math.inf), [0.0, 0.0]
     if not unit.is_amount:
-        ends, errors = (0.0, 1.0), [unseen_mean_se(float(means[k]), int(people[k])) for k in (0, 1)]
+        ends, errors = (0.0, 1.0), unseen_errors(evidence.everyone, chosen, means)
     pair = mean_pair(evidence.everyone, outcome, chosen, means, errors, *ends)
     is_reversed = not unit.is_amount and not np.array_equal(outcome, favourable)
     rates = mean_pair(evidence.everyone, favourable, chosen, 1.0 - means, errors, *ends) if is_reversed else pair
@@ -110,8 +109,7 @@ def _error_rates(evidence: Evidence, chosen: Booleans) -> dict[str, HasInterval]
         if _people(evidence, mine) >= MINIMUM_ROWS:
             part = mine.astype(np.float64)
             means = np.array([rows.mean0(part * x) / rows.mean0(part), rows.mean1(part * x) / rows.mean1(part)])
-            counts = [int((mine & who).sum()) for who in (rows.audited, ~rows.audited)]
-            errors = [unseen_mean_se(float(mean), n) for mean, n in zip(means, counts, strict=True)]
+            errors = unseen_errors(rows, mine, means)
             found[f"{name}_difference"] = mean_pair(rows, x, mine, means, errors).difference
     return found
 
