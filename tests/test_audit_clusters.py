@@ -183,3 +183,27 @@ def test_the_command_line_takes_clusters(tmp_path):
         cwd=tmp_path,
     )
     assert "errors are those of clusters (customer): 400 rows in 200 clusters" in " ".join(result.stdout.split())
+
+
+def test_clusters_that_all_have_one_decision_are_as_many_people_as_there_are_clusters():
+    count, size = 30, 20
+    cluster = np.repeat(np.arange(count), size)
+    group = np.where(cluster < 12, "a", "b")
+    decision = np.where(cluster < 12, 0, np.random.default_rng(0).integers(0, 2, count)[cluster])
+    table = pl.DataFrame(
+        {"group": group, "cluster": cluster, "score": decision, "outcome": np.arange(count * size) % 2}
+    )
+    c = tl.audit(table, "group", reference="b", scores="score", clusters="cluster", outcome="outcome", features=[])["a"]
+    bound = 1 - 0.025 ** (1 / 12)  # exact binomial, of 12 who are independent: it was that of 240
+    assert c.favourable_rates.audited.high == pytest.approx(bound, rel=1e-9)
+    assert c.impact_ratio.high == pytest.approx(bound / c.favourable_rates.reference.value, rel=1e-9)
+    assert c.error_rates.fpr.audited.high == pytest.approx(bound, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_split_of_few_clusters_is_empty(seed):
+    rng = np.random.default_rng(seed)
+    rows = 60
+    table = {"g": rng.integers(0, 2, rows), "c": rng.integers(0, 20, rows), "x": rng.standard_normal(rows)}
+    table |= {"z": rng.integers(0, 6, rows).astype(str), "score": rng.random(rows)}
+    assert tl.audit(pl.DataFrame(table), "g", scores="score", clusters="c", reference="1")["0"].gap.low is not None

@@ -198,7 +198,8 @@ def trial(sample: Sample, offered: Sequence[Candidate], seed: int) -> Trial:
     index = generator.permutation(size)[:CHOICE_ROWS]
     split = np.arange(index.size) % CHOICE_SPLITS
     if sample.clusters is not None:
-        split = generator.permutation(int(sample.clusters.max()) + 1)[sample.clusters[index]] % CHOICE_SPLITS
+        _, own = np.unique(sample.clusters[index], return_inverse=True)  # of these rows, so that no split is empty
+        split = generator.permutation(int(own.max()) + 1)[own] % CHOICE_SPLITS
     is_quick = size > SPLIT_ONCE or len(sample.kinds) > FEW_COLUMNS
     held_out = range(1) if is_quick else range(CHOICE_SPLITS)
     losses: dict[str, float] = {}

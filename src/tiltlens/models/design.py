@@ -130,7 +130,8 @@ class Encoding:
         splined = [(column, v) for column, v in zip(self.numeric, values, strict=True) if column.knots.size]
         widths = [len(linear), *(c.count for c in self.levels), len(bent), *(c.width for c, _ in splined)]
         own = iter(np.split(slopes, np.cumsum(widths)[:-1]))
-        found = _product(linear, next(own))
+        found = np.zeros((len(next(iter(table.values()))[index]), slopes.shape[1]))
+        found = found + _product(linear, next(own))
         for level in self.levels:
             found = found + level.effects(table[level.name][index], next(own))
         found = found + _product(bent, next(own))
