@@ -208,3 +208,75 @@ def test_every_engine_gives_the_same_audit_of_probabilities(held):
     table = pl.concat([names(400), names(400)[:20]]).drop("truth")
     found, expected = (audited(one, labels="race", exclude=[])["a"].to_dict() for one in (held(table), table))
     assert_same_numbers(found, expected)
+
+
+def test_a_sample_with_other_rates_for_each_group_tells_the_same_slope():
+    rng = np.random.default_rng(0)
+    rows = 6000
+    x = rng.standard_normal(rows)
+    chance = np.where(rng.random(rows) < 0.9, 0.0, expit(2 * x))  # nine in ten cannot be of the rare group
+    score = expit(x - 0.8 * (rng.random(rows) < chance))
+    table = pl.DataFrame({"p a": chance, "p b": 1 - chance, "score": score})
+    found = audited(table, exclude=[], sample_rows=1000)["a"].soft_group
+    slope = np.cov(chance, score)[0, 1] / chance.var(ddof=1)
+    assert found.linear.low < slope < found.linear.high  # 0.03; it was 0.13 (0.10 to 0.16)
+    assert found.linear.value == pytest.approx(slope, abs=0.02)
+
+
+def proxy_of_weak_probabilities(rows=4000, seed=0):
+    """Return people whose names tell little of their group, and a club that carries a gap of two points."""
+    rng = np.random.default_rng(seed)
+    chance = expit(0.5 * rng.standard_normal(rows) - 1)
+    audited_ones = rng.random(rows) < chance
+    club = rng.random(rows) < np.where(audited_ones, 0.5, 0.1)
+    score = 0.6 - 0.05 * club + 0.005 * rng.standard_normal(rows)
+    shuffled = rng.permutation(club)
+    return pl.DataFrame({"p a": chance, "p b": 1 - chance, "score": score, "club": club, "noise": shuffled})
+
+
+def test_a_proxy_is_not_cleared_where_probabilities_show_little_of_it():
+    table = proxy_of_weak_probabilities()
+    c = audited(table, exclude=[])["a"]
+    chance = table["p a"].to_numpy()
+    visible = chance.var() / (chance.mean() * (1 - chance.mean()))
+    assert c.soft_group.visible == pytest.approx(visible, rel=1e-9)
+    club = c.proxies.row(by_predicate=pl.col("feature") == "club", named=True)
+    assert max(abs(club["gap_low"]), abs(club["gap_high"])) < 0.005  # all of its band is below what counts
+    assert (club["verdict"], club["reason"].split(" show ")[1]) == (
+        "some evidence",
+        "about 5% of a difference; 0.50 is what counts",
+    )
+
+
+def test_features_that_make_the_probabilities_do_not_show_what_is_left_at_equal_features():
+    rng = np.random.default_rng(1)
+    place = rng.integers(0, 12, 2000)
+    chance = rng.beta(0.6, 0.8, 12)[place]
+    is_audited = rng.random(2000) < chance
+    score = 0.5 - 0.15 * is_audited + 0.02 * rng.standard_normal(2000)  # direct use of 15 points
+    table = pl.DataFrame({"p a": chance, "p b": 1 - chance, "score": score, "place": place.astype(str)})
+    c = audited(table, exclude=[])["a"]
+    assert c.unexplained is None
+    assert any(note.startswith("unexplained is not determined: between people alike") for note in c.notes)
+    assert c.proxies["gap_shapley"].item() == pytest.approx(c.gap.value, abs=1e-3)
+
+
+def test_of_a_difference_at_equal_features_a_note_says_how_much_shows():
+    rng = np.random.default_rng(2)
+    name, x = rng.standard_normal(3000), rng.standard_normal(3000)
+    chance = expit(2.5 * name)
+    score = 0.5 - 0.1 * (rng.random(3000) < chance) + 0.02 * x
+    table = pl.DataFrame({"p a": chance, "p b": 1 - chance, "score": score, "x": x})
+    c = audited(table, exclude=[])["a"]
+    (note,) = (note for note in c.notes if note.startswith("unexplained is of the weighted gap"))
+    shown = float(note.split("about ")[1].rstrip("%")) / 100
+    assert c.unexplained.value / -0.1 == pytest.approx(shown, abs=0.03)
+
+
+def test_chances_that_are_nearly_the_same_for_all_leave_a_model_without_columns():
+    rng = np.random.default_rng(5)
+    chance = 0.3 + 1e-3 * rng.standard_normal(1500)
+    table = pl.DataFrame({"p a": chance, "p b": 1 - chance, "x": rng.standard_normal(1500), "score": rng.random(1500)})
+    c = audited(table, exclude=[])["a"]
+    assert abs(c.gap.value) < 1e-3
+    assert c.proxies["verdict"].to_list() == ["undecided"]

@@ -89,6 +89,7 @@ SMALLEST_EXPECTED = 5  # people in a cell of a 2×2 table, below which a normal 
 CALIBRATED = 0.15  # of the slope of groups on their probabilities, and of the rarer group's share, that they may be off
 CHANCE_BINS = 20  # of probabilities that are taken for equal
 CHANCE_BIN_ROWS = 100  # of each, at least: a quantile is found in it
+LEAST_SEEN = 0.1  # of a difference between people alike in all features, that probabilities of groups must show of it
 
 # estimators.verdicts
 DRAWS = 40_000  # of the largest |t|: its quantile is then known to about 0.01

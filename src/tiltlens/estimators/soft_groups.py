@@ -53,6 +53,16 @@ def slope_on_chance(rows: ChanceRows, y: Floats) -> InfluenceEstimate | None:
     return InfluenceEstimate(value, rows.mean(centred * (rest - value * centred) / spread).parts)
 
 
+def visible_part(rows: ChanceRows) -> float:
+    """Return Var(b)/Var(S̄), the weighted over the linear estimate: how much of a difference weighting by b shows.
+
+    That is of a difference that goes with b as far as the groups do; of what goes with the group alone it shows less.
+    """
+    share = rows.mean(rows.chance).value
+    spread = rows.mean((rows.chance - share) ** 2).value
+    return min(spread / (share * (1.0 - share)), 1.0) if 0.0 < share < 1.0 else 1.0
+
+
 def frechet_limits(rows: ChanceRows) -> tuple[Normal, Normal] | None:
     """Return the least and the largest gap that any calibrated b allows; None where only one group is there.
 

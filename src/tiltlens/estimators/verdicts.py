@@ -78,13 +78,15 @@ def verdict(
     rows: int,
     partner: str | None = None,
     *,
+    visible: float = 1.0,
     size: Callable[[float], str] = points,
     unit: str = "points",
 ) -> Verdict:
     """Return the first verdict that applies; `joint` is None for the only feature, which has nobody to act with.
 
-    `rows` are those that the bands come from: their number is what would have to grow. `size` writes a difference, in
-    the `unit` of that name.
+    `rows` are those that the bands come from: their number is what would have to grow. `visible` is how much of a
+    difference they show: nothing is cleared that may count in full. `size` writes a difference, in the `unit` of that
+    name.
     """
     both = [band for band in (gap, joint) if band is not None]
     m, counts = materiality, f"{size(materiality)} {unit}"
@@ -93,14 +95,27 @@ def verdict(
     if joint is not None and _beyond(joint, m):
         other = f"together with {partner}" if partner else "together with others"
         return Verdict(JOINT, f"at least {size(_nearest(joint))} {unit}, {other}")
-    if all(_within(band, m) for band in both):
+    if all(_within(band, visible * m) for band in both):
         return Verdict(CLEARED, f"less than {counts}, alone and with the others")
+    if all(_within(band, m) for band in both):
+        return _hardly_seen(both, visible, size, f"{unit}, where", f"{size(m)} is what counts")
     for band in both:
         if not _within(band, m) and (band.low > 0.0 or band.high < 0.0):
             ends = sorted((abs(band.low), abs(band.high)))
             return Verdict(SOME, f"between {size(ends[0])} and {size(ends[1])} {unit}; {size(m)} is what counts")
     open_ones = [band for band in both if not _within(band, m)]
     return Verdict(UNDECIDED, _more_rows(max(open_ones, key=lambda band: band.reach), m, rows, counts))
+
+
+def _hardly_seen(
+    both: Sequence[Band], visible: float, size: Callable[[float], str], where: str, counts: str
+) -> Verdict:
+    """Return what may be said of bands that count for little, but would for much if all of it were seen."""
+    most = size(max(abs(end) for band in both for end in (band.low, band.high)))
+    part = f"about {visible:.0%}" if visible >= 0.005 else "next to nothing"
+    is_any = any(band.low > 0.0 or band.high < 0.0 for band in both)
+    reason = f"up to {most} {where} probabilities of the groups show {part} of a difference; {counts}"
+    return Verdict(SOME if is_any else UNDECIDED, reason)
 
 
 def _more_rows(band: Band, materiality: float, rows: int, counts: str) -> str:

@@ -34,6 +34,7 @@ from tiltlens.results.exempt import exempt_places
 from tiltlens.results.partners import Partners
 from tiltlens.results.row_errors import RowErrors, set_errors
 from tiltlens.results.settings import Settings
+from tiltlens.results.soft_groups import SoftGroup
 from tiltlens.results.told import told
 from tiltlens.results.unexplained import Unexplained
 from tiltlens.threads import in_threads
@@ -81,9 +82,13 @@ def carried(
     settings: Settings,
     left: Unexplained,
     pairs: Mapping[str, Partners],
-    doubt: str | None = None,
+    soft: SoftGroup | None = None,
 ) -> Carried:
-    """Return gap(j), its factors, joint(j), Shapley values and the verdict of every feature."""
+    """Return gap(j), its factors, joint(j), Shapley values and the verdict of every feature.
+
+    `soft` says how far features may be judged where groups are known by probabilities.
+    """
+    doubt, visible = (None, 1.0) if soft is None else (soft.doubt, soft.visible)
     at, outcome = _shown(evidence)
     alone = _alone(evidence, at, outcome, settings)
     every = None if evidence.sets is None else evidence.sets.left_out()
@@ -95,7 +100,7 @@ def carried(
     columns: dict[str, dict[str, Any]] = {}
     for feature in evidence.features:
         name = feature.name
-        found = _verdict(evidence, settings, feature, alone_bands.get(name), joint_bands.get(name), pairs)
+        found = _verdict(evidence, settings, feature, alone_bands.get(name), joint_bands.get(name), pairs, visible)
         if doubt is not None and found.verdict not in (EXEMPT, THE_GROUP):
             found = Verdict(NOT_JUDGED, doubt)
         columns[name] = _banded("gap", alone_bands.get(name), settings) | _banded(
@@ -216,7 +221,7 @@ def _shapley(
     """
     if evidence.sets is not None and evidence.sets.pooled:
         return {}, None, [f"gap_shapley is left out: {_too_many(evidence)}"], None
-    if evidence.sets is None or every is None or left.estimate is None:
+    if evidence.sets is None or every is None or left.value is None:
         return {}, None, [], None
     start = exempt_places(evidence)
     whole = (
@@ -227,7 +232,7 @@ def _shapley(
     if len(start) == evidence.sets.features:
         return {}, without_noise(whole), [], None
     found = shapley_gaps(evidence.sets, settings.seed, partial(in_threads, rows=evidence.rows.audited.size), start)
-    target = whole - left.estimate.value
+    target = whole - left.value
     difference = target - float(found.values.sum())
     se, words = _difference_se(every, left), told(evidence, settings)
     if settings.folds is not None and abs(difference) > SHAPLEY_AGREED * se + 0.1 * words.materiality:
@@ -257,7 +262,7 @@ def _shapley(
         for name, value, e in zip(others, values.tolist(), found.se.tolist(), strict=True)
     }
     named = None if found.every is None else _Named(others, found.every)
-    return columns, without_noise(left.estimate.value), notes, named
+    return columns, without_noise(left.value), notes, named
 
 
 def _too_many(evidence: Evidence) -> str:
@@ -284,6 +289,7 @@ def _verdict(
     alone: Band | None,
     joint: Band | None,
     pairs: Mapping[str, Partners],
+    visible: float,
 ) -> Verdict:
     """Return what may be said of a feature, the reasons why nothing may be said first."""
     words = told(evidence, settings)
@@ -300,7 +306,8 @@ def _verdict(
     if alone is None:
         return Verdict(THE_GROUP, "its values tell the two groups apart completely")
     rows, partner = round(sum(evidence.people)), pairs.get(feature.name, Partners()).partner
-    found = verdict(alone, joint, words.materiality, rows, partner, size=words.size, unit=words.measure.unit)
+    size, unit = words.size, words.measure.unit
+    found = verdict(alone, joint, words.materiality, rows, partner, visible=visible, size=size, unit=unit)
     if found.verdict not in EVIDENCE and evidence.sets is not None and feature.name in evidence.sets.pooled:
         return Verdict(NOT_JUDGED, "it has too many values to be looked at with the others: group them")
     cells = evidence.cells.get(feature.name)

@@ -45,7 +45,7 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
     left, of_unexplained = unexplained(evidence, settings)
     parts = exempt_parts(evidence)
     soft = soft_group(evidence, settings)
-    table = proxy_table(evidence, settings, correction, left, None if soft is None else soft.doubt)
+    table = proxy_table(evidence, settings, correction, left, soft)
     found = _outputs(evidence, settings)
     (divergence, of_divergence), (descent, of_descent) = _of_inputs(evidence, settings, checked, correction)
     ratio, of_ratio = found["impact_ratio"]
@@ -150,8 +150,10 @@ def _gap(evidence: Evidence, settings: Settings) -> Estimate:
 
 def _adverse(ratio: Estimate | None) -> Estimate | None:
     """Return the lower rate divided by the higher, whichever group has it."""
-    if ratio is None or ratio.value <= 0.0:
-        return ratio
+    if ratio is None:
+        return None
+    if ratio.value <= 0.0:
+        return Estimate(ratio.value, ratio.low, None if ratio.high is None else min(ratio.high, 1.0))
     value = min(ratio.value, 1.0 / ratio.value)
     if ratio.low is None or ratio.high is None:
         return Estimate(value)

@@ -22,6 +22,7 @@ from tiltlens.results.directions import direction
 from tiltlens.results.partners import Partners, partners
 from tiltlens.results.row_errors import RowErrors
 from tiltlens.results.settings import Settings
+from tiltlens.results.soft_groups import SoftGroup
 from tiltlens.results.unexplained import Unexplained
 
 Records = list[dict[str, Any]]
@@ -45,16 +46,16 @@ def proxy_table(
     settings: Settings,
     correction: CorrectionFunction | None,
     left: Unexplained,
-    doubt: str | None = None,
+    soft: SoftGroup | None = None,
 ) -> ProxyTable:
     """Return one row a feature, the strongest points of the gap first; none where none was listed.
 
-    `doubt` is why no feature may be judged, where there is a reason.
+    `soft` says how far features may be judged where groups are known by probabilities.
     """
     if correction is None or not evidence.features:
         return ProxyTable(pl.DataFrame(schema=SCHEMA), None, None, None, {}, (NO_FEATURES,))
     pairs, of_pairs = _partners(evidence, settings, correction)
-    found: Carried = carried(evidence, settings, left, pairs, doubt)
+    found: Carried = carried(evidence, settings, left, pairs, soft)
     forms, shares, of_shares = correction_shares(evidence, settings, correction)
     records: Records = []
     for feature in evidence.features:

@@ -18,6 +18,7 @@ from tiltlens.estimators.soft_groups import (
     frechet_limits,
     signs,
     slope_on_chance,
+    visible_part,
 )
 from tiltlens.limits import CALIBRATED, SUPPRESSED_BELOW
 from tiltlens.models.amounts import Unit
@@ -48,6 +49,8 @@ class SoftGroup:
         The checks, where there are such rows.
     status, reason
         "checked", "not checked" or "not judged", and why.
+    visible
+        Var(b)/Var(S̄), how much of a difference the weighted estimate shows. No feature is cleared beyond it.
     """
 
     weighted: Estimate
@@ -59,6 +62,7 @@ class SoftGroup:
     signs: Signs | None
     status: str
     reason: str
+    visible: float = 1.0
 
     @property
     def doubt(self) -> str | None:
@@ -83,7 +87,7 @@ class SoftGroup:
             {name: None if one is None else one.to_dict() for name, one in estimates.items()}
             | {"labelled": None if is_few else self.labelled}
             | {name: None if one is None else _plain(one._asdict()) for name, one in checks.items()}
-            | {"status": self.status, "reason": self.reason}
+            | {"status": self.status, "reason": self.reason, "visible": self.visible}
         )
 
 
@@ -96,12 +100,16 @@ def soft_group(evidence: Evidence, settings: Settings) -> SoftGroup | None:
     if evidence.soft is None:
         return None
     rows = _rows(evidence)
-    confidence = settings.confidence
+    return replace(_found(evidence, rows, settings.confidence), visible=visible_part(rows))
+
+
+def _found(evidence: Evidence, rows: ChanceRows, confidence: float) -> SoftGroup:
+    """Return the estimates, and what known groups say of them."""
     weighted = gap(evidence.everyone, evidence.outcome).normal().estimate(confidence)
     slope = slope_on_chance(rows, rows.score)
     linear = None if slope is None else slope.normal().estimate(confidence)
     limits = _limits(rows, confidence)
-    if evidence.soft.known is None:
+    if evidence.soft is None or evidence.soft.known is None:
         bracket = _bracket(weighted, linear, (0.0, 0.0))
         return SoftGroup(weighted, linear, limits, bracket, None, None, None, NOT_CHECKED, "no labels were given")
     labelled, audited = _labelled(evidence)
@@ -134,12 +142,16 @@ def _labelled(evidence: Evidence) -> tuple[ChanceRows, Floats]:
 
 
 def _once(evidence: Evidence) -> tuple[Integers, Floats, Floats]:
-    """Return the place of one copy of each row, the chances of both groups, and the row's own weight."""
-    soft, sample = evidence.soft, evidence.rows
+    """Return the place of one copy of each row, the chances of both groups, and the row's own weight.
+
+    Of a sample, copies in either group may be drawn at different rates: each row stands for as many as its copy does.
+    """
+    soft, sample, everyone = evidence.soft, evidence.rows, evidence.everyone
     chances = np.zeros((0, 2)) if soft is None else soft.chances
     at = np.flatnonzero(sample.audited | (chances[:, 0] == 0.0))
-    both = chances[at]
-    return at, both, sample.weights[at] / np.where(sample.audited[at], both[:, 0], both[:, 1])
+    both, mine = chances[at], sample.audited[at]
+    standing_for = np.where(mine, everyone.weight0 / sample.weight0, everyone.weight1 / sample.weight1)
+    return at, both, standing_for * sample.weights[at] / np.where(mine, both[:, 0], both[:, 1])
 
 
 def _chance_rows(evidence: Evidence, at: Integers, chance: Floats, weights: Floats) -> ChanceRows:

@@ -358,7 +358,8 @@ def _verdict(before: Summary, after: Summary, found: dict[Key, Band], settings: 
     if gap is None or not math.isfinite(gap.reach):
         return {"verdict": NOT_JUDGED, "reason": "there are no intervals to judge by"}
     measure = measure_of(new)
-    judged = verdict(gap, joint, _counted(new, settings), rows, size=measure.size, unit=measure.unit)
+    visible = (new.get("soft_group") or {}).get("visible", 1.0)
+    judged = verdict(gap, joint, _counted(new, settings), rows, visible=visible, size=measure.size, unit=measure.unit)
     if judged.verdict in EVIDENCE:
         number = "gap" if judged.verdict == EVIDENCE[0] else "joint"
         return {"verdict": _way(before[number], after[number]), "reason": judged.reason}

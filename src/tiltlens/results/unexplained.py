@@ -11,17 +11,27 @@ from scipy.special import expit
 from tiltlens.estimators.estimate import Estimate, without_noise
 from tiltlens.estimators.influence import InfluenceEstimate, averaged
 from tiltlens.estimators.sets import CellSets
-from tiltlens.limits import CHECK_SURE, SEPARATED
+from tiltlens.limits import CHECK_SURE, LEAST_SEEN, SEPARATED
 from tiltlens.passes.evidence import Evidence
 from tiltlens.results.settings import Settings
 from tiltlens.results.told import Told, told
 
 
 class Unexplained(NamedTuple):
-    """c_all as it is reported, and as it was measured: the two differ where the score is made from the features."""
+    """c_all as it is reported, and as it was measured.
+
+    The two differ where the score is made from the features, and where features tell the probabilities of groups.
+    """
 
     estimate: Estimate | None
     measured: InfluenceEstimate | None
+
+    @property
+    def value(self) -> float | None:
+        """What the features leave of the gap that they are said to carry."""
+        if self.estimate is not None:
+            return self.estimate.value
+        return None if self.measured is None else self.measured.value
 
 
 def unexplained(evidence: Evidence, settings: Settings) -> tuple[Unexplained, tuple[str, ...]]:
@@ -42,9 +52,36 @@ def unexplained(evidence: Evidence, settings: Settings) -> tuple[Unexplained, tu
         return Unexplained(None, None), ("unexplained is not defined: the features tell the groups apart completely",)
     if evidence.score_is_of_features:
         return Unexplained(Estimate(0.0, 0.0, 0.0), found), _check(found, told(evidence, settings))
+    seen = _seen(evidence)
+    if seen is not None and seen < LEAST_SEEN:
+        return Unexplained(None, found), (f"unexplained is not determined: {_TOLD}",)
     estimate = found.normal().estimate(settings.confidence)
     numbers = [0.0 if end is None else without_noise(end) for end in (estimate.value, estimate.low, estimate.high)]
-    return Unexplained(Estimate(*numbers), found), _dependence(evidence, Estimate(*numbers), told(evidence, settings))
+    notes = _dependence(evidence, Estimate(*numbers), told(evidence, settings))
+    return Unexplained(Estimate(*numbers), found), (*notes, *_parts(seen))
+
+
+_TOLD = "between people alike in all features the probabilities of the groups differ too little to see it"
+_PART = "unexplained is of the weighted gap: of a difference between people alike in all features it shows about {:.0%}"
+
+
+def _parts(seen: float | None) -> tuple[str, ...]:
+    return () if seen is None or f"{seen:.0%}" == "100%" else (_PART.format(seen),)
+
+
+def _seen(evidence: Evidence) -> float | None:
+    """Return how much probabilities of groups show of a difference between people alike in all features.
+
+    Of W = f(X) + c·S̄, and b calibrated at each X, c_all is c·E[(b̃ − e)²]/E[b̃(1 − b̃) + (b̃ − e)²]. None of known groups.
+    """
+    rows, everyone, soft, membership = evidence.rows, evidence.everyone, evidence.soft, evidence.membership
+    if soft is None or membership is None:
+        return None
+    audited, reference = soft.chances[:, 0] / everyone.weight0, soft.chances[:, 1] / everyone.weight1
+    chance = audited / (audited + reference)
+    omega = 0.5 * (rows.audited_share + rows.reference_share)
+    beyond = [float(omega @ ((chance - expit(one.a)) * (chance - expit(one.b)))) for one in membership.pairings]
+    return max(float(np.mean(beyond)), 0.0) / float(omega @ (chance * (1.0 - chance)) + np.mean(beyond))
 
 
 def _plug_in(evidence: Evidence) -> Estimate | None:

@@ -363,6 +363,8 @@ def _unexplained(c: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]:
     is_small = -limit <= left["low"] and left["high"] <= limit
     if is_sure and not is_small:
         yield f"{start}: the {m.output} depends on the group beyond these features{_doubts(c)}."
+    elif is_small and c.get("soft_group"):
+        yield f"{start} of the weighted difference, which shows part of another way in, if there is one."
     elif is_small:
         yield f"{start}, less than what counts: no sign of another way in."
     else:
