@@ -479,7 +479,7 @@ def test_scores_of_one_outcome_have_the_moments_of_its_column(outcomes):
 def test_shortfall_is_of_the_people_in_the_data_whatever_they_weigh():
     d = sample()
     rows = Rows.of(d["audited"], d["weights"])
-    found, missing = shortfall(rows, first(rows, d)), gap(rows, first(rows, d))
+    found, missing = shortfall(rows, first(rows, d), d["audited"].sum()), gap(rows, first(rows, d))
     assert found.value == pytest.approx(-d["audited"].sum() * missing.value)
     assert found.se == pytest.approx(d["audited"].sum() * missing.se)
 
