@@ -136,3 +136,30 @@ def test_missing_outcomes_are_left_out_of_what_needs_them(tilt):
     found, rest = (tilt.bill(one, "score", "group", outcome="repaid") for one in (some, new[1000:]))
     assert found["auc"]["after"].value == pytest.approx(rest["auc"]["after"].value, abs=1e-12)
     assert found["gap"]["after"].value != rest["gap"]["after"].value
+
+
+@pytest.mark.parametrize("use_group", [False, True])
+@pytest.mark.parametrize("criterion", ["fpr", "fnr"])
+def test_error_rates_of_new_rows_are_equal(criterion, use_group):
+    c = tl.audit(borrowers(), group="group", reference="b", scores="score", outcome="repaid", folds=None)["a"]
+    tilt = c.repair(criterion=criterion, use_group=use_group)
+    found = tilt.bill(borrowers(20_000, 1), "score", "group", outcome="repaid")[f"{criterion}_difference"]
+    assert tilt.gap_before == pytest.approx(getattr(c, f"{criterion}_difference").value, abs=1e-12)
+    assert tilt.gap_after == pytest.approx(0.0, abs=1e-9)
+    assert abs(found["before"].value) > 0.08
+    assert abs(found["after"].value) < 0.02
+    again = tl.ScoreTilt(**{name: getattr(tilt, name) for name in tilt.__slots__})
+    assert again.to_dict() == tilt.to_dict()
+
+
+def test_criteria_that_cannot_be(tmp_path):
+    plain = tl.audit(lending(400), group="group", reference="b", scores="score", folds=None)["a"]
+    with pytest.raises(DataError, match="must be of an audit with outcomes"):
+        plain.repair(criterion="fpr")
+    with pytest.raises(DataError, match="`criterion` must be 'mean score', 'fpr' or 'fnr'"):
+        plain.repair(criterion="parity")
+    of_rate = tl.audit(
+        borrowers(400), group="group", reference="b", scores="score", outcome="repaid", criterion="fpr", folds=None
+    )
+    with pytest.raises(DataError, match="without a criterion"):
+        of_rate["a"].repair()

@@ -65,9 +65,10 @@ def test_a_group_aware_tilt_shifts_the_log_odds_of_each_group_by_a_constant(comp
     tilt = comparison.repair(use_group=True)
     table = lending()
     moved = logit(tilt.apply(table, "score", group="group")) - logit(table["score"].to_numpy())
-    q, mine = tilt.audited_share, (table["group"] == "a").to_numpy()
-    assert moved[mine] == pytest.approx(-tilt.multiplier / q)
-    assert moved[~mine] == pytest.approx(tilt.multiplier / (1 - q))
+    (q0, q1), mine = tilt.shares, (table["group"] == "a").to_numpy()
+    assert moved[mine] == pytest.approx(-tilt.multiplier / q0)
+    assert moved[~mine] == pytest.approx(tilt.multiplier / q1)
+    assert (q0, q1) == pytest.approx((mine.mean(), 1 - mine.mean()))
 
 
 def test_a_smaller_change_does_not_close_the_gap(comparison):

@@ -95,8 +95,8 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         score = self._cross_fitted(self.estimator, X, labels)
         chance = self._cross_fitted(self.membership, X, audited)
         self.membership_ = self._classifier(self.membership).fit(X, audited)
-        self.audited_share_ = float(audited.mean())
-        self._solve(score, gradient(chance, self.audited_share_), audited == 1, limit)
+        self.shares_ = float(audited.mean()), 1.0 - float(audited.mean())
+        self._solve(score, gradient(chance, 1.0 - chance, self.shares_), audited == 1, limit)
         return self
 
     def _audited(self, sensitive_features: ArrayLike, rows: int) -> NDArray[np.int64]:
@@ -139,7 +139,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         if self.membership_ is None or not self.multiplier_:
             return score, np.zeros_like(score)
         chance = np.asarray(self.membership_.predict_proba(X)[:, 1], dtype=np.float64)
-        return score, self.multiplier_ * gradient(chance, self.audited_share_)
+        return score, self.multiplier_ * gradient(chance, 1.0 - chance, self.shares_)
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probabilities of both classes, tilted where the criterion is the mean score."""

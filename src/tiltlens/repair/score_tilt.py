@@ -26,36 +26,37 @@ from tiltlens.repair.bill import Bill, bill_of
 from tiltlens.repair.least_change import tilted_score
 
 SCHEMA = "tiltlens/repair/1"
-MEAN, DECISIONS = "mean score", "decisions"
+MEAN, DECISIONS, FPR, FNR = "mean score", "decisions", "fpr", "fnr"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreTilt:
     """The least change of the scores, logit W' = logit W − t·a(x), or of decisions, 1 where W − τ > t·a(x).
 
-    a(x) = m(x)/q − (1 − m(x))/(1 − q), m being the chance of being audited given x: no group is needed. With
-    `use_group` m is 1 or 0.
+    a(x) = p0(x)/q0 − p1(x)/q1, p0 and p1 being the chances of being counted in the audited and in the reference group
+    given x, and q0, q1 their means: no group is needed. All are counted for the mean score and decisions, those without
+    the outcome for the "fpr", those with it for the "fnr". With `use_group` chances of the other group are 0.
 
     Attributes
     ----------
     criterion, threshold
-        "mean score", or "decisions" at a threshold τ.
+        "mean score"; "decisions" at a threshold τ; "fpr" or "fnr": mean scores of people without and with the outcome.
     limit
         The largest gap that is allowed.
     use_group
         Whether the group itself is used, which may be regulated.
     multiplier
         t; 0 where there is nothing to do.
-    audited_share
-        q.
+    shares
+        q0 and q1.
     audited, reference
         The groups.
     gap_before, gap_after
         On the audited rows, by a membership model that has not seen them.
     nats
         E[KL(W'‖W)] on the same rows; None of decisions.
-    membership
-        The model m, fitted on all audited rows; None with the group.
+    models
+        Of p0, and of p1 where it is not 1 − p0, fitted on all audited rows; with the group, of the outcome in either.
     seen
         Hashes of the audited rows, by which they are known again.
     notes
@@ -67,13 +68,13 @@ class ScoreTilt:
     limit: float
     use_group: bool
     multiplier: float
-    audited_share: float
+    shares: tuple[float, float]
     audited: str
     reference: str
     gap_before: float
     gap_after: float
     nats: float | None
-    membership: AdditiveLogit | None
+    models: tuple[AdditiveLogit, ...]
     seen: Hashes
     notes: tuple[str, ...]
 
@@ -91,7 +92,7 @@ class ScoreTilt:
         """
         frame = collected(data)
         score = _numbers("scores", scores, frame)
-        if not self.multiplier and self.criterion == MEAN:
+        if not self.multiplier and self.criterion != DECISIONS:
             return score
         return self.of(score, self._gradient(frame, group))
 
@@ -102,13 +103,14 @@ class ScoreTilt:
         return tilted_score(score, self.multiplier * gradient)
 
     def _gradient(self, frame: pl.DataFrame, group: Any) -> Floats:
-        if self.membership is not None:
+        chances = [expit(model.of_frame(frame)) for model in self.models]
+        if not self.use_group:
             if group is not None:
                 raise DataError(
                     "`group` must be left out of a repair that does not use it, got one.",
                     "use_group=True makes one that does.",
                 )
-            return gradient(expit(self.membership.of_frame(frame)), self.audited_share)
+            return gradient(chances[0], 1.0 - chances[0] if len(chances) == 1 else chances[1], self.shares)
         if group is None:
             raise DataError("`group` must be given to a repair with use_group=True, got none.", "name its column.")
         texts = _texts(group, frame)
@@ -118,7 +120,9 @@ class ScoreTilt:
                 f"`group` must be {shown(self.audited)} or {shown(self.reference)}, got {listed(unknown)}.",
                 "repair the rows of these two groups.",
             )
-        return gradient(np.array([text == self.audited for text in texts], dtype=np.float64), self.audited_share)
+        mine = np.array([text == self.audited for text in texts], dtype=np.float64)
+        p0, p1 = chances or (np.ones_like(mine), np.ones_like(mine))
+        return gradient(mine * p0, (1.0 - mine) * p1, self.shares)
 
     def bill(
         self,
@@ -156,7 +160,7 @@ class ScoreTilt:
         notes = self._check_unseen(frame, score, audited)
         a = self._gradient(frame, labels[keep] if self.use_group else None)
         cut = threshold if self.threshold is None else self.threshold
-        before = score if self.criterion == MEAN else (score > cut).astype(np.float64)
+        before = score if self.criterion != DECISIONS else (score > cut).astype(np.float64)
 
         def step(part: float) -> Floats:
             return replace(self, multiplier=part * self.multiplier).of(score, a)
@@ -166,7 +170,7 @@ class ScoreTilt:
 
     def _check_unseen(self, frame: pl.DataFrame, score: Floats, audited: Booleans) -> tuple[str, ...]:
         """Raise where rows were audited; a note where these may be other people that are alike."""
-        table = {} if self.membership is None else self.membership.table(frame)
+        table = self.models[0].table(frame) if self.models else {}
         again = int(np.isin(hashed_rows(table, score, audited), self.seen).sum())
         repeated = 1.0 - np.unique(self.seen).size / max(self.seen.size, 1)
         if again and repeated <= REPEATED_ROWS:
@@ -178,13 +182,11 @@ class ScoreTilt:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the repair as plain numbers and texts."""
-        names = [name for name in self.__slots__ if name not in ("membership", "seen", "notes")]
-        model = None if self.membership is None else self.membership.to_dict()
-        return (
-            {"schema": SCHEMA}
-            | {name: getattr(self, name) for name in names}
-            | {"membership": model, "seen": b64encode(self.seen.tobytes()).decode(), "notes": list(self.notes)}
-        )
+        names = [name for name in self.__slots__ if name not in ("models", "seen", "notes", "shares")]
+        models = [model.to_dict() for model in self.models]
+        found = {"schema": SCHEMA} | {name: getattr(self, name) for name in names} | {"shares": list(self.shares)}
+        seen = b64encode(self.seen.tobytes()).decode()
+        return found | {"models": models, "seen": seen, "notes": list(self.notes)}
 
     def to_json(self, path: str | Path) -> None:
         """Write the repair to a JSON file that holds numbers and texts only."""
@@ -201,10 +203,10 @@ def read_repair(path: str | Path) -> ScoreTilt:
         ) from None
     if not isinstance(found, dict) or found.pop("schema", None) != SCHEMA:
         raise DataError(f"`path` must be a repair of the schema {SCHEMA}, got {shown(str(path))}.", "see `to_json`.")
-    model = found.pop("membership")
+    models = tuple(AdditiveLogit.from_dict(model) for model in found.pop("models"))
+    q0, q1 = found.pop("shares")
     notes, seen = tuple(found.pop("notes")), np.frombuffer(b64decode(found.pop("seen")), dtype=np.uint64)
-    membership = None if model is None else AdditiveLogit.from_dict(model)
-    return ScoreTilt(**found, membership=membership, seen=seen, notes=notes)
+    return ScoreTilt(**found, shares=(q0, q1), models=models, seen=seen, notes=notes)
 
 
 def hashed_rows(table: Table, score: Floats, audited: Booleans) -> Hashes:
@@ -212,9 +214,9 @@ def hashed_rows(table: Table, score: Floats, audited: Booleans) -> Hashes:
     return row_hashes({**table, "\0score": score, "\0audited": audited.astype(np.float64)})
 
 
-def gradient(chance: Floats, audited_share: float) -> Floats:
-    """Return a = m/q − (1 − m)/(1 − q)."""
-    return np.asarray(chance / audited_share - (1.0 - chance) / (1.0 - audited_share))
+def gradient(p0: Floats, p1: Floats, shares: tuple[float, float]) -> Floats:
+    """Return a = p0/q0 − p1/q1."""
+    return np.asarray(p0 / shares[0] - p1 / shares[1])
 
 
 def _texts(group: Any, frame: pl.DataFrame) -> list[str]:

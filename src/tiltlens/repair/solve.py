@@ -4,75 +4,100 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit
 
 from tiltlens.errors import DataError, SupportError
-from tiltlens.estimators.influence import Rows
-from tiltlens.limits import FOLDS, LARGEST_MULTIPLIER
+from tiltlens.estimators.error_rates import WITH, WITHOUT
+from tiltlens.estimators.influence import Booleans, Integers, Rows
+from tiltlens.limits import FOLDS, LARGEST_MULTIPLIER, MINIMUM_ROWS
 from tiltlens.models.features import Feature
 from tiltlens.models.membership import row_folds
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.additive import AdditiveLogit, additive_encoding, fitted_logit
 from tiltlens.repair.least_change import multiplier, nats_moved, tilted_score
-from tiltlens.repair.score_tilt import DECISIONS, MEAN, ScoreTilt, gradient, hashed_rows
+from tiltlens.repair.score_tilt import DECISIONS, FNR, FPR, MEAN, ScoreTilt, gradient, hashed_rows
 
 REGULATED = "the group itself is needed for every new row: its use at prediction time may be regulated"
 TOUCHED = "the sensitive attribute was used to fit the membership model and the multiplier, not to repair new rows"
 
 
+class AuditedRows(NamedTuple):
+    """What an audit knows of its rows: the names of the groups, scores W(1|x), features, and outcomes where given."""
+
+    groups: tuple[str, str]
+    rows: Rows
+    features: Sequence[Feature]
+    scores: Floats
+    outcome: Integers | None = None
+
+
 def score_tilt(
-    groups: tuple[str, str],
-    rows: Rows,
-    features: Sequence[Feature],
-    scores: Floats,
+    audited: AuditedRows,
+    criterion: str = MEAN,
     limit: float = 0.0,
     use_group: bool = False,
     threshold: float | None = None,
     seed: int = 0,
 ) -> ScoreTilt:
-    """Return the tilt of two outcomes' scores W(1|x) after which the gap of `groups` is no larger than `limit`.
+    """Return the tilt after which the groups' difference is no larger than `limit`.
 
     The multiplier is solved on the rows' own group means, with chances of models that have not seen the row.
     """
-    target_size = checked_limit(limit)
+    size, kind = checked_limit(limit), _checked_criterion(criterion, threshold, audited.outcome)
+    rows, scores = audited.rows, audited.scores
     _check_scores(scores, threshold)
-    share = float(np.dot(rows.weights, rows.audited) / rows.weights.sum())
-    model, chance = (None, rows.audited.astype(np.float64)) if use_group else _membership(rows, features, seed)
-    a = gradient(chance, share)
-    kind = MEAN if threshold is None else DECISIONS
+    counted = _counted(audited, kind)
+    models, p0, p1 = _chances(audited, counted, kind, use_group, seed)
+    shares = float(rows.weights @ (counted & rows.audited)), float(rows.weights @ (counted & ~rows.audited))
+    shares = shares[0] / float(rows.weights.sum()), shares[1] / float(rows.weights.sum())
+    a = gradient(p0, p1, shares)
+    part = counted.astype(np.float64)
 
     def gap_at(t: float) -> float:
-        after = _after(scores, t * a, threshold)
-        return rows.mean0(after) - rows.mean1(after)
+        after = part * _after(scores, t * a, threshold)
+        return rows.mean0(after) / rows.mean0(part) - rows.mean1(after) / rows.mean1(part)
 
-    before = gap_at(0.0)
-    t = 0.0
-    if abs(before) > target_size:
-        target = math.copysign(target_size, before)
+    before, t = gap_at(0.0), 0.0
+    if abs(before) > size:
+        target = math.copysign(size, before)
         t = multiplier(gap_at, target) if threshold is None else decision_multiplier(gap_at, target)
-    after = _after(scores, t * a, threshold)
-    nats = nats_moved(scores, after, rows.weights) if threshold is None else None
+    after, sign = _after(scores, t * a, threshold), -1.0 if kind == FNR else 1.0
     notes = [REGULATED if use_group else TOUCHED]
-    notes += [f"nothing to do: the gap is {before:+.4f}, no larger than the limit"] if not t else []
+    notes += [f"nothing to do: the difference is {sign * before:+.4f}, no larger than the limit"] if not t else []
     return ScoreTilt(
-        kind,
-        threshold,
-        target_size,
-        use_group,
-        t,
-        share,
-        groups[0],
-        groups[1],
-        before,
-        gap_at(t),
-        nats,
-        model,
-        hashed_rows({} if use_group else additive_encoding(features)[2], scores, rows.audited),
-        tuple(notes),
+        criterion=kind,
+        threshold=threshold,
+        limit=size,
+        use_group=use_group,
+        multiplier=t,
+        shares=shares,
+        audited=audited.groups[0],
+        reference=audited.groups[1],
+        gap_before=sign * before,
+        gap_after=sign * gap_at(t),
+        nats=nats_moved(scores, after, rows.weights) if threshold is None else None,
+        models=models,
+        seen=hashed_rows(additive_encoding(audited.features)[2] if models else {}, scores, rows.audited),
+        notes=tuple(notes),
     )
+
+
+def _counted(audited: AuditedRows, kind: str) -> Booleans:
+    """Return which rows a criterion is of: all, or those with the outcome 0 or 1."""
+    if kind not in (FPR, FNR) or audited.outcome is None:
+        return np.ones(audited.scores.size, dtype=np.bool_)
+    counted = np.asarray(audited.outcome == (WITHOUT if kind == FPR else WITH))
+    sizes = [int((counted & who).sum()) for who in (audited.rows.audited, ~audited.rows.audited)]
+    if min(sizes) < MINIMUM_ROWS:
+        raise DataError(
+            f"`criterion` must be of {MINIMUM_ROWS} people of each group at least, got {sizes[0]} and {sizes[1]} with "
+            f"that outcome for {kind!r}.",
+            "bring more rows.",
+        )
+    return counted
 
 
 def _after(scores: Floats, shift: Floats, threshold: float | None) -> Floats:
@@ -81,23 +106,60 @@ def _after(scores: Floats, shift: Floats, threshold: float | None) -> Floats:
     return np.asarray((scores - threshold > shift).astype(np.float64))
 
 
-def _membership(rows: Rows, features: Sequence[Feature], seed: int) -> tuple[AdditiveLogit, Floats]:
-    """Return the model fitted on all rows, and each row's chance by a model of the other folds."""
-    if not any(one.in_membership for one in features):
+def _chances(
+    audited: AuditedRows, counted: Booleans, kind: str, use_group: bool, seed: int
+) -> tuple[tuple[AdditiveLogit, ...], Floats, Floats]:
+    """Return the models, and each row's chances p0, p1 by models that have not seen it."""
+    mine, everyone = audited.rows.audited, np.ones(audited.scores.size, dtype=np.bool_)
+    is_of_all = kind in (MEAN, DECISIONS)
+    if use_group and is_of_all:
+        return (), mine.astype(np.float64), (~mine).astype(np.float64)
+    if is_of_all:
+        model, p0 = _cross_fitted(audited, mine, everyone, seed)
+        return (model,), p0, 1.0 - p0
+    pairs = []
+    for who in (mine, ~mine):
+        labels, among = (counted, who) if use_group else (counted & who, everyone)
+        model, chance = _cross_fitted(audited, labels, among, seed)
+        pairs.append((model, np.where(who, chance, 0.0) if use_group else chance))
+    return (pairs[0][0], pairs[1][0]), pairs[0][1], pairs[1][1]
+
+
+def _cross_fitted(audited: AuditedRows, labels: Booleans, among: Booleans, seed: int) -> tuple[AdditiveLogit, Floats]:
+    """Return the model of `labels` fitted on the rows `among`, and each row's chance by a model of the other folds."""
+    if not any(one.in_membership for one in audited.features):
         raise DataError(
             "`use_group` must be True where no feature tells the groups apart, got False.",
             "a repair without the group needs features.",
         )
-    encoder, texts, table = additive_encoding(features)
+    rows = audited.rows
+    encoder, texts, table = additive_encoding(audited.features)
     fold = row_folds(rows, FOLDS, seed)
-    chance = np.empty(rows.audited.size)
+    chance = np.empty(labels.size)
     for one in range(FOLDS):
-        mine = np.flatnonzero(fold == one)
-        others = np.flatnonzero(fold != one)
-        part = fitted_logit(encoder, texts, table, others, rows.audited, rows.weights)
-        chance[mine] = expit(part.log_odds(table, mine))
-    everyone = np.arange(rows.audited.size)
-    return fitted_logit(encoder, texts, table, everyone, rows.audited, rows.weights), chance
+        part = fitted_logit(encoder, texts, table, np.flatnonzero(among & (fold != one)), labels, rows.weights)
+        held_out = np.flatnonzero(fold == one)
+        chance[held_out] = expit(part.log_odds(table, held_out))
+    return fitted_logit(encoder, texts, table, np.flatnonzero(among), labels, rows.weights), chance
+
+
+def _checked_criterion(criterion: Any, threshold: float | None, outcome: Integers | None) -> str:
+    if criterion not in (MEAN, FPR, FNR):
+        raise DataError(
+            f"`criterion` must be {MEAN!r}, {FPR!r} or {FNR!r}, got {criterion!r}.", "threshold= is for decisions."
+        )
+    if criterion == MEAN:
+        return MEAN if threshold is None else DECISIONS
+    if threshold is not None:
+        raise DataError(
+            f"`threshold` must be left out for {criterion!r}, got {threshold!r}.",
+            "mean scores of those people are made equal.",
+        )
+    if outcome is None:
+        raise DataError(
+            f"`criterion` {criterion!r} must be of an audit with outcomes, got one without.", "audit with outcome=."
+        )
+    return str(criterion)
 
 
 def decision_multiplier(gap_at: Callable[[float], float], target: float) -> float:

@@ -369,6 +369,7 @@ def _profiles(evidence: Evidence, correction: CorrectionFunction | None) -> Prof
         correction,
         evidence.log_odds,
         _log_ratio(evidence),
+        evidence.truth,
     )
 
 

@@ -229,20 +229,35 @@ class Comparison:
         """Return the least change of the audited group's inputs that removes the gap, as weights on its rows."""
         return self._profiles.project()
 
-    def repair(self, limit: float = 0.0, use_group: bool = False, threshold: float | None = None) -> ScoreTilt:
+    def repair(
+        self,
+        limit: float = 0.0,
+        use_group: bool = False,
+        criterion: str = "mean score",
+        threshold: float | None = None,
+    ) -> ScoreTilt:
         """Return the least change of the scores after which the gap is no larger than `limit`.
+
+        The `criterion` is the mean score; or, of an audit with outcomes, that of people without the outcome ("fpr") or
+        with it ("fnr").
 
         It needs the features of a row, and not its group, unless `use_group`, which may be regulated. With a
         `threshold` it is the most accurate rule of decisions with that difference of rates, if scores are calibrated.
         The gap after is measured on the audited rows, by chances of models that have not seen them: look at the repair
         on rows that nothing was fitted on.
         """
-        from tiltlens.repair.solve import score_tilt
+        from tiltlens.repair.solve import AuditedRows, score_tilt
 
         p = self._profiles
         if self.channel == "amounts":
             raise DataError("`repair` must be of scores between 0 and 1, got amounts.", "audit a score.")
-        return score_tilt(p.groups, p.rows, p.features, p.scores, limit, use_group, threshold)
+        if self.criterion is not None:
+            raise DataError(
+                f"`repair` must be of an audit without a criterion, got one of the {self.criterion!r}.",
+                f"audit all rows with outcome=, and repair with criterion={self.criterion!r}.",
+            )
+        audited = AuditedRows(p.groups, p.rows, p.features, p.scores, p.truth)
+        return score_tilt(audited, criterion, limit, use_group, threshold)
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the comparison, keyed by attribute name."""

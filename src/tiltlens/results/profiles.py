@@ -29,7 +29,7 @@ from tiltlens.results.disclosure import may_show, withheld
 class Profiles:
     """The sample's rows, with the correction, the log-odds of one fit on all of them, and the cross-fitted log-ratio.
 
-    `groups` are the names of the two, and `row_numbers` those of the rows in the table.
+    `groups` are the names of the two, `row_numbers` those of the rows in the table, and `truth` the codes of outcomes.
     """
 
     groups: tuple[str, str]
@@ -43,6 +43,7 @@ class Profiles:
     correction: CorrectionFunction | None
     log_odds: Floats
     log_ratio: Floats
+    truth: Integers | None = None
 
     def profile(self, feature: str) -> pl.DataFrame:
         """As of `Comparison`."""
