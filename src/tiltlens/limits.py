@@ -257,6 +257,10 @@ GRAM_WORK = 4e10  # products that Gram matrices may take: rows × columns²
 FEW_COPIES = 1e-4  # of a batch's rows: with more, rows that occur once in it will occur in others too
 LISTED_VALUES = 30  # values of a `given` column that a message may list
 
+# repair.alternatives
+FEWEST_KNOWN = 50  # people of each group whose outcome is known: rules are fitted on four fifths of them
+TRADED_RULES = 41  # from one end of the trade between accuracy and gap to the other
+
 # repair.bill
 BILL_STEPS = 11  # from no repair to the whole of it
 

@@ -10,7 +10,9 @@ import numpy as np
 import polars as pl
 
 if TYPE_CHECKING:
+    from tiltlens.repair.alternatives import Alternatives
     from tiltlens.repair.score_tilt import ScoreTilt
+    from tiltlens.repair.solve import AuditedRows
     from tiltlens.views.figures import Figure
 
 from tiltlens.errors import DataError
@@ -246,18 +248,32 @@ class Comparison:
         The gap after is measured on the audited rows, by chances of models that have not seen them: look at the repair
         on rows that nothing was fitted on.
         """
-        from tiltlens.repair.solve import AuditedRows, score_tilt
+        from tiltlens.repair.solve import score_tilt
+
+        return score_tilt(self._audited_rows("repair"), criterion, limit, use_group, threshold)
+
+    def alternatives(self, tolerance: float = 0.005, threshold: float = 0.5) -> Alternatives:
+        """Return whether a rule of the same features is no less accurate than the audited decisions, and leans less.
+
+        It needs an audit with outcomes. `tolerance` is the loss of accuracy that is held to be none; decisions are 1
+        from the `threshold` on. All rules are measured on rows that they were not fitted on.
+        """
+        from tiltlens.repair.alternatives import alternatives_of
+
+        return alternatives_of(self._audited_rows("alternatives"), tolerance, threshold, self.confidence)
+
+    def _audited_rows(self, asked: str) -> AuditedRows:
+        from tiltlens.repair.solve import AuditedRows
 
         p = self._profiles
         if self.channel == "amounts":
-            raise DataError("`repair` must be of scores between 0 and 1, got amounts.", "audit a score.")
+            raise DataError(f"`{asked}` must be of scores between 0 and 1, got amounts.", "audit a score.")
         if self.criterion is not None:
             raise DataError(
-                f"`repair` must be of an audit without a criterion, got one of the {self.criterion!r}.",
+                f"`{asked}` must be of an audit without a criterion, got one of the {self.criterion!r}.",
                 f"audit all rows with outcome=, and repair with criterion={self.criterion!r}.",
             )
-        audited = AuditedRows(p.groups, p.rows, p.features, p.scores, p.truth)
-        return score_tilt(audited, criterion, limit, use_group, threshold)
+        return AuditedRows(p.groups, p.rows, p.features, p.scores, p.truth)
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the comparison, keyed by attribute name."""

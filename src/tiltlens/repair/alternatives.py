@@ -1,0 +1,213 @@
+"""Is there a rule that is no less accurate, and leans less? Attainable rules, compared with the audited one in pairs.
+
+With η(x) = P(Y=1|x) and m(x) = P(audited|x), both cross-fitted, the rules "1 where 2η(x) − 1 > μ·a(x)" trace the least
+loss of accuracy for each gap as μ moves. On rows that they were not fitted on each is attainable, a mean with an interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from scipy.special import expit
+
+from tiltlens.errors import DataError
+from tiltlens.estimators.error_rates import UNKNOWN, WITH, area_under_curve
+from tiltlens.estimators.estimate import Estimate, Normal, quantile
+from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combined, summed_by_cluster
+from tiltlens.estimators.outputs import Scores, gap
+from tiltlens.limits import FEWEST_KNOWN, FOLDS, SMALLEST_SE, TRADED_RULES
+from tiltlens.models.membership import row_folds
+from tiltlens.paper.checks import Floats
+from tiltlens.repair.additive import additive_encoding, fitted_logit
+from tiltlens.repair.least_change import tilted_score
+from tiltlens.repair.score_tilt import gradient
+from tiltlens.repair.solve import AuditedRows
+
+EXISTS, NOT_FOUND, CANNOT_BE_TOLD = "exists", "was not found", "cannot be told"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alternatives:
+    """What other rules attain.
+
+    Attributes
+    ----------
+    curve
+        One row a rule: μ, gap, accuracy and AUC, with intervals; rules are of other rows than they are measured on.
+    accuracy, gap
+        Of the audited model's decisions on the same rows.
+    accuracy_change, gap_reduction
+        Of the alternative that was chosen on other rows: its accuracy less the model's, and by how much its gap is
+        smaller, both of the same rows.
+    tolerance
+        The loss of accuracy that is held to be none.
+    verdict
+        "exists", "was not found" or "cannot be told".
+    """
+
+    curve: pl.DataFrame
+    accuracy: Estimate
+    gap: Estimate
+    accuracy_change: Estimate
+    gap_reduction: Estimate
+    tolerance: float
+    verdict: str
+
+    def __str__(self) -> str:
+        found = self.gap_reduction
+        ends = f"{100 * (found.low or 0.0):.1f} to {100 * (found.high or 0.0):.1f}"
+        points = f"{100 * self.tolerance:g} points"
+        if self.verdict == EXISTS:
+            return f"A rule no less accurate (within {points}) with a gap smaller by {ends} points exists."
+        if self.verdict == NOT_FOUND:
+            return f"A rule no less accurate (within {points}) with a smaller gap was not found."
+        return f"Whether a rule no less accurate (within {points}) with a smaller gap exists cannot be told."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain numbers."""
+        names = ("accuracy", "gap", "accuracy_change", "gap_reduction")
+        return (
+            {"verdict": self.verdict, "tolerance": self.tolerance, "curve": self.curve.to_dicts()}
+            | {name: getattr(self, name).to_dict() for name in names}
+            | {"words": str(self)}
+        )
+
+
+def alternatives_of(
+    audited: AuditedRows, tolerance: float = 0.005, threshold: float = 0.5, confidence: float = 0.95, seed: int = 0
+) -> Alternatives:
+    """Return what rules of the audited features attain, on the rows whose outcome is known."""
+    at = _known(audited)
+    rows, y = audited.rows.taken(at), audited.outcome[at] == WITH if audited.outcome is not None else at > 0
+    decided = audited.scores[at] >= threshold
+    fold = row_folds(rows, FOLDS, seed)
+    features = [one.rows(at) for one in audited.features]
+    eta, chance = (_cross_fitted(features, rows, fold, labels) for labels in (y, rows.audited))
+    share = float(rows.weights @ rows.audited) / float(rows.weights.sum())
+    a = gradient(chance, 1.0 - chance, (share, 1.0 - share))
+    grid = np.linspace(-1.0, 1.0, TRADED_RULES) * max(share, 1.0 - share)
+    rules = [2.0 * eta - 1.0 > mu * a for mu in grid]
+    chosen = _chosen(rows, rules, decided, y, fold, tolerance, quantile(2.0 * confidence - 1.0))
+    own_gap, own_right = _gap(rows, decided), _mean(rows, decided == y)
+    accuracy = _difference(_mean(rows, chosen == y), own_right)
+    reduction = _reduction(own_gap, _gap(rows, chosen))
+    curve = [
+        _point(rows, mu, rule, tilted_score(eta, mu * a * 4.0), y, confidence)
+        for mu, rule in zip(grid.tolist(), rules, strict=True)
+    ]
+    return Alternatives(
+        pl.DataFrame(curve),
+        own_right.normal(0.0, 1.0).estimate(confidence),
+        own_gap.normal(-1.0, 1.0).estimate(confidence),
+        accuracy.estimate(confidence),
+        reduction.estimate(confidence),
+        tolerance,
+        _verdict(accuracy, reduction, tolerance, confidence),
+    )
+
+
+def _known(audited: AuditedRows) -> Integers:
+    if audited.outcome is None:
+        raise DataError("`outcome` must be given for alternatives, got an audit without one.", "audit with outcome=.")
+    at = np.flatnonzero(audited.outcome != UNKNOWN)
+    mine = audited.rows.audited[at]
+    sizes = int(mine.sum()), int((~mine).sum())
+    if min(sizes) < FEWEST_KNOWN:
+        raise DataError(
+            f"`outcome` must be known for {FEWEST_KNOWN} people of each group at least, got {sizes[0]} and {sizes[1]}.",
+            "bring more rows.",
+        )
+    if not any(one.in_membership for one in audited.features):
+        raise DataError("`features` must hold columns to make other rules of, got none.", "list features.")
+    return at
+
+
+def _cross_fitted(features: Sequence[Any], rows: Rows, fold: Integers, labels: Booleans) -> Floats:
+    """Return P(label|x) of each row by models of the other folds: additive, or trees where their loss is lower."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    encoder, texts, table = additive_encoding(features)
+    raw = encoder.raw(table, slice(None))
+    found = np.empty((2, labels.size))
+    for one in range(FOLDS):
+        mine, others = np.flatnonzero(fold == one), np.flatnonzero(fold != one)
+        additive = fitted_logit(encoder, texts, table, others, labels, rows.weights)
+        found[0, mine] = expit(additive.log_odds(table, mine))
+        trees = HistGradientBoostingClassifier(max_iter=60, max_leaf_nodes=8, l2_regularization=1.0, random_state=0)
+        trees.fit(raw[others], labels[others], sample_weight=rows.weights[others])
+        found[1, mine] = trees.predict_proba(raw[mine])[:, 1]
+    safe = np.clip(found, 1e-9, 1.0 - 1e-9)
+    losses = -(np.where(labels, np.log(safe), np.log1p(-safe)) @ rows.weights)
+    return np.asarray(found[int(np.argmin(losses))])
+
+
+def _chosen(
+    rows: Rows,
+    rules: Sequence[Booleans],
+    decided: Booleans,
+    y: Booleans,
+    fold: Integers,
+    tolerance: float,
+    sure: float,
+) -> Booleans:
+    """Return, fold by fold, the decisions of the rule with the smallest gap that is surely accurate on other folds.
+
+    Where no rule is, that of the largest chance to be.
+    """
+    found = np.zeros_like(decided)
+    for one in range(FOLDS):
+        others = fold != one
+        part = rows.taken(np.flatnonzero(others))
+        own = _mean(part, (decided == y)[others])
+        right = [_difference(_mean(part, (rule == y)[others]), own) for rule in rules]
+        t = np.array([(one.value + tolerance) / max(one.se, SMALLEST_SE) for one in right])
+        gaps = np.array([abs(_gap(part, rule[others]).value) for rule in rules])
+        best = int(np.argmin(np.where(t >= sure, gaps, np.inf))) if (t >= sure).any() else int(np.argmax(t))
+        found[~others] = rules[best][~others]
+    return found
+
+
+def _gap(rows: Rows, decided: Booleans) -> InfluenceEstimate:
+    return gap(rows, Scores.of(rows, decided.astype(np.float64)))
+
+
+def _mean(rows: Rows, x: Booleans) -> InfluenceEstimate:
+    share = rows.weights / rows.weights.sum()
+    value = float(share @ x)
+    return InfluenceEstimate(value, (summed_by_cluster(rows.clusters, share * (x - value)),))
+
+
+def _difference(one: InfluenceEstimate, other: InfluenceEstimate) -> Normal:
+    return combined(one.value - other.value, [(1.0, one), (-1.0, other)]).normal()
+
+
+def _reduction(own: InfluenceEstimate, other: InfluenceEstimate) -> Normal:
+    """Return |gap of the model| − |gap of the alternative|."""
+    signs = [1.0 if one.value >= 0.0 else -1.0 for one in (own, other)]
+    return combined(abs(own.value) - abs(other.value), [(signs[0], own), (-signs[1], other)]).normal()
+
+
+def _verdict(accuracy: Normal, reduction: Normal, tolerance: float, confidence: float) -> str:
+    """Return what can be said, each part by a one-sided test at the level 1 − `confidence`: both must hold."""
+    level = 1.0 - 2.0 * (1.0 - confidence)
+    right, less = accuracy.estimate(level), reduction.estimate(level)
+    if (right.low or 0.0) > -tolerance and (less.low or 0.0) > 0.0:
+        return EXISTS
+    if (right.high or 0.0) < -tolerance or (less.high or 0.0) < 0.0:
+        return NOT_FOUND
+    return CANNOT_BE_TOLD
+
+
+def _point(rows: Rows, mu: float, rule: Booleans, score: Floats, y: Booleans, confidence: float) -> dict[str, Any]:
+    _, place = np.unique(score, return_inverse=True)
+    share = rows.weights / rows.weights.sum()
+    area, _ = area_under_curve(place, share, y.astype(np.int64))
+    record: dict[str, Any] = {"mu": mu}
+    for name, one in (("gap", _gap(rows, rule)), ("accuracy", _mean(rows, rule == y))):
+        found = one.normal(-1.0, 1.0).estimate(confidence)
+        record |= {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
+    return record | {"score_gap": gap(rows, Scores.of(rows, score)).value, "auc": area}

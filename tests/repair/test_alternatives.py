@@ -1,0 +1,77 @@
+"""Whether a rule that is no less accurate leans less, in worlds where that is known."""
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.special import expit
+from sklearn.metrics import roc_auc_score
+
+import tiltlens as tl
+from tiltlens.errors import DataError
+
+
+def applicants(seed=0, rows=1500, is_optimal=False):
+    """Return people whose outcome goes by x alone; the score leans on z too, which tells the group, or is optimal."""
+    rng = np.random.default_rng(seed)
+    mine = rng.random(rows) < 0.4
+    x, z = rng.standard_normal(rows) - 0.8 * mine, rng.standard_normal(rows) - 1.2 * mine
+    eta = expit(1.5 * x)
+    return pl.DataFrame(
+        {
+            "group": np.where(mine, "a", "b"),
+            "x": x,
+            "z": z,
+            "score": eta if is_optimal else expit(1.2 * x + z),
+            "repaid": (rng.random(rows) < eta).astype(int),
+        }
+    )
+
+
+def found(table, **options):
+    c = tl.audit(table, group="group", reference="b", scores="score", outcome="repaid", folds=None)["a"]
+    return c.alternatives(**options)
+
+
+@pytest.fixture(scope="module")
+def leaning():
+    return found(applicants())
+
+
+def test_a_model_that_leans_on_what_predicts_nothing_has_an_alternative(leaning):
+    assert leaning.verdict == "exists"
+    assert leaning.gap_reduction.low > 0.1
+    assert "with a gap smaller by" in str(leaning)
+
+
+def test_the_models_own_point_is_that_of_its_decisions(leaning):
+    table = applicants()
+    decided, y = table["score"].to_numpy() >= 0.5, table["repaid"].to_numpy() == 1
+    mine = (table["group"] == "a").to_numpy()
+    assert leaning.accuracy.value == pytest.approx((decided == y).mean())
+    assert leaning.gap.value == pytest.approx(decided[mine].mean() - decided[~mine].mean())
+
+
+def test_the_curve_trades_accuracy_for_the_gap(leaning):
+    gaps = leaning.curve["gap"].to_numpy()
+    assert (np.diff(gaps) <= 1e-12).all()
+    assert gaps[0] > 0.2 > -0.2 > gaps[-1]
+    best = leaning.curve["accuracy"].arg_max()
+    assert abs(leaning.curve["mu"][best]) < 0.2  # the most accurate rule is hardly tilted
+    middle = leaning.curve.row(len(leaning.curve) // 2, named=True)
+    assert middle["mu"] == pytest.approx(0.0, abs=1e-12)
+    assert middle["auc"] > roc_auc_score(applicants()["repaid"], applicants()["score"])
+
+
+def test_no_rule_is_more_accurate_than_the_best_one():
+    verdicts = [found(applicants(seed, 1000, is_optimal=True), tolerance=0.0).verdict for seed in range(4)]
+    assert "exists" not in verdicts
+
+
+def test_alternatives_need_outcomes_features_and_people():
+    table = applicants(rows=300)
+    plain = tl.audit(table.drop("repaid"), group="group", reference="b", scores="score", folds=None)["a"]
+    with pytest.raises(DataError, match="`outcome` must be given"):
+        plain.alternatives()
+    few = table.with_columns(repaid=pl.when(pl.int_range(300) < 60).then("repaid").otherwise(None))
+    with pytest.raises(DataError, match="must be known for 50 people of each group"):
+        found(few)
