@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tiltlens.audit import alternatives as alternatives
     from tiltlens.audit import audit as audit
     from tiltlens.errors import TiltlensError as TiltlensError
     from tiltlens.estimators.estimate import Estimate as Estimate
@@ -40,6 +41,7 @@ HOMES = {
     "TiltedClassifier": "repair.classifier",
     "TiltlensError": "errors",
     "World": "paper.world",
+    "alternatives": "audit",
     "audit": "audit",
     "compare": "results.two_audits",
     "correction_function": "paper.correction",

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
+
+if TYPE_CHECKING:
+    from tiltlens.repair.alternatives import Alternatives
 
 from tiltlens.engines.batches import Batches, FrameBatches, checked_columns
 from tiltlens.engines.messages import shown
@@ -167,6 +170,26 @@ def audit(
     )
     with told_to(progress):
         return _audited(data, request, na_values, settings, stated)
+
+
+def alternatives(
+    data: Any, group: Any, *, outcome: Any, tolerance: float = 0.005, threshold: float = 0.5, **options: Any
+) -> dict[str, Alternatives]:
+    """Return, for each audited group, whether a rule that is no less accurate leans less.
+
+    Parameters
+    ----------
+    data, group, outcome
+        As of `audit`; the outcome is needed.
+    tolerance
+        The loss of accuracy that is held to be none.
+    threshold
+        Decisions of the audited model are 1 from it on.
+    options
+        Others of `audit`, such as `scores`, `features` and `reference`.
+    """
+    found = audit(data, group, outcome=outcome, folds=None, **options)
+    return {name: c.alternatives(tolerance, threshold) for name, c in found.items()}
 
 
 def _audited(data: Any, request: Request, na_values: Any, settings: Settings, stated: dict[str, str]) -> Audit:

@@ -1,7 +1,7 @@
 """Is there a rule that is no less accurate, and leans less? Attainable rules, compared with the audited one in pairs.
 
 With η(x) = P(Y=1|x) and m(x) = P(audited|x), both cross-fitted, the rules "1 where 2η(x) − 1 > μ·a(x)" trace the least
-loss of accuracy for each gap as μ moves. On rows that they were not fitted on each is attainable, a mean with an interval.
+loss of accuracy for each gap as μ moves. On rows that they were not fitted on each is attainable, and has an interval.
 """
 
 from __future__ import annotations
