@@ -251,3 +251,17 @@ def test_only_audits_are_compared():
     values = tl.compare(*both(folds=None), paired=False)["a"]
     assert values.gap_change.low is None
     assert set(values.features["verdict"]) == {"not judged"}
+
+
+@pytest.mark.parametrize("clusters", [None, "id"])
+def test_rows_of_soft_groups_that_differ_by_their_scores_alone_are_paired_by_number_or_cluster(clusters):
+    rng = np.random.default_rng(3)
+    chance, old = np.round(rng.random(400), 1), rng.random(400)
+    new = np.clip(old + 0.02 * rng.standard_normal(400), 0, 1)
+    table = pl.DataFrame({"p": chance, "q": 1 - chance, "old": old, "new": new, "id": np.arange(400)})
+    options = {"group": {"a": "p", "b": "q"}, "reference": "b", "features": [], "clusters": clusters}
+    change = tl.compare(*(tl.audit(table, scores=name, **options) for name in ("old", "new")))["a"].gap_change
+    share, moved = chance.mean(), new - old
+    parts = chance / share * (moved - chance @ moved / chance.sum())
+    parts -= (1 - chance) / (1 - share) * (moved - (1 - chance) @ moved / (1 - chance).sum())
+    assert change.high - change.low == pytest.approx(2 * 1.96 * np.sqrt((parts**2).sum()) / 400, rel=0.01)

@@ -88,6 +88,8 @@ class ComparedRows:
         The hash of what each row holds beside its scores, by which it is known in another audit.
     is_numbered
         Whether rows have numbers in their table: Spark's have none.
+    has_clusters
+        Whether clusters were named: copies of a row in several groups are one without.
     people
         How many each group has, of all rows.
     soft
@@ -113,6 +115,7 @@ class ComparedRows:
     clusters: Hashes | None
     keys: Hashes
     is_numbered: bool
+    has_clusters: bool
     people: tuple[float, ...]
     soft: SoftRows | None
     truth: Integers | None = None
@@ -205,6 +208,7 @@ def compared_rows(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) ->
         period=None if survey.periods is None else period_codes(frame[PERIOD], survey.periods),
         keys=of_rows[order],
         is_numbered=ROW in frame.columns,
+        has_clusters=roles.clusters is not None,
         people=tuple(survey.people[label] for label in labels),
         soft=_soft_rows(roles, frame, labels),
     )

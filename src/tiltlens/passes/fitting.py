@@ -133,7 +133,7 @@ def _row_keys(rows: ComparedRows, index: Integers) -> RowKeys:
     numbers = rows.row_numbers[index] if rows.is_numbered else None
     if rows.clusters is None:
         return RowKeys(rows.keys[index], numbers)
-    if rows.soft is None:
+    if rows.has_clusters:
         return RowKeys(rows.clusters[index], None)
     return RowKeys(_summed_keys(rows.keys, rows.clusters)[index], numbers)
 

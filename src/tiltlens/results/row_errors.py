@@ -71,11 +71,11 @@ class ComparisonErrors:
 def known_rows(evidence: Evidence, places: Integers) -> KnownRows:
     """Return by what some of the sample's rows are known."""
     keys, taken = evidence.row_keys, evidence.rows.taken(places)
-    hashes = keys.hashes[places]
+    hashes, numbers = keys.hashes[places], None if keys.numbers is None else keys.numbers[places]
     if taken.clusters is not None:
         _, first = np.unique(taken.clusters, return_index=True)
-        return KnownRows(hashes[first], None, None)
-    return KnownRows(hashes, None if keys.numbers is None else keys.numbers[places], taken.audited)
+        return KnownRows(hashes[first], None if numbers is None else numbers[first], None)
+    return KnownRows(hashes, numbers, taken.audited)
 
 
 def errors_of(found: InfluenceEstimate) -> RowErrors:
