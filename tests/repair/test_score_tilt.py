@@ -159,3 +159,19 @@ def test_amounts_are_not_tilted():
     c = tl.audit(table, group="group", reference="b", scores="score", output="amount", folds=None)["a"]
     with pytest.raises(DataError, match="got amounts"):
         c.repair()
+
+
+def test_weights_for_re_training_close_the_gap(comparison):
+    found, table = comparison.reweigh(), lending()
+    mine, score = (table["group"] == "a").to_numpy(), table["score"].to_numpy()
+    assert found.row_numbers.tolist() == list(range(3000))
+    assert np.average(score[mine], weights=found.sample_weight[mine]) == pytest.approx(score[~mine].mean(), abs=1e-9)
+    assert (found.sample_weight[~mine] == 1.0).all()
+    assert found.sample_weight[mine].sum() == pytest.approx(mine.sum())
+    assert found.nats == pytest.approx(comparison.project().cost)
+    weights = found.sample_weight[mine]
+    assert found.effective_rows == pytest.approx((mine.sum(), weights.sum() ** 2 / (weights @ weights)))
+    north = found.changes.filter(feature="area", value="north").row(0, named=True)
+    assert north["before"] == pytest.approx((table.filter(group="a")["area"] == "north").mean())
+    assert north["after"] < north["before"]
+    assert "Commoner in the audited group: " in str(found)

@@ -11,6 +11,7 @@ import polars as pl
 
 if TYPE_CHECKING:
     from tiltlens.repair.alternatives import Alternatives
+    from tiltlens.repair.reweigh import Reweighing
     from tiltlens.repair.score_tilt import ScoreTilt
     from tiltlens.repair.solve import AuditedRows
     from tiltlens.views.figures import Figure
@@ -251,6 +252,14 @@ class Comparison:
         from tiltlens.repair.solve import score_tilt
 
         return score_tilt(self._audited_rows("repair"), criterion, limit, use_group, threshold)
+
+    def reweigh(self) -> Reweighing:
+        """Return sample weights for re-training under which the audited group's mean score is that of the reference.
+
+        They are the least change of its inputs (`project`). A model that is fitted anew with them need not lean as the
+        present one does: audit it.
+        """
+        return self._profiles.reweigh()
 
     def alternatives(self, tolerance: float = 0.005, threshold: float = 0.5) -> Alternatives:
         """Return whether a rule of the same features is no less accurate than the audited decisions, and leans less.

@@ -20,6 +20,7 @@ from tiltlens.paper.divergence import check_divergence
 from tiltlens.paper.figure1 import Figure1Paths, figure1_paths
 from tiltlens.paper.path import Inputs, PathPoint, path_point, projection
 from tiltlens.paper.world import Projection
+from tiltlens.repair.reweigh import Reweighing, reweighing
 from tiltlens.results.bins import QUANTILES, binned, of_scores_alone
 from tiltlens.results.counting import Binned, score_span
 from tiltlens.results.disclosure import may_show, withheld
@@ -132,6 +133,11 @@ class Profiles:
             hint = f"no change of the features of {self.groups[0]!r} alone removes the gap of this model."
             raise self._out_of_reach(inputs, hint) from None
         return Projection(q, check_divergence("kl").between(q, inputs.p0), t)
+
+    def reweigh(self) -> Reweighing:
+        """As of `Comparison`."""
+        found = self.project()
+        return reweighing(self.rows, self.features, self.row_numbers, self._atoms(), found.q, found.cost)
 
     def _feature(self, name: str) -> Feature:
         for feature in self.features:
