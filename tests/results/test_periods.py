@@ -13,6 +13,7 @@ from tests.people import SPARK, assert_same_numbers, people
 import tiltlens as tl
 from tiltlens.errors import DataError
 from tiltlens.limits import MOST_PERIODS
+from tiltlens.models.periods import found_periods
 
 MONTHS = [f"2024-{month}" for month in (9, 10, 11, 12)]
 
@@ -109,3 +110,17 @@ def test_the_command_line_and_the_page_show_the_periods(tmp_path):
     assert_same_numbers(found["comparisons"]["A"]["periods"], expected)
     assert "The gap along time" in (tmp_path / "a.html").read_text()
     assert audited(dated())["A"].plot("periods").table.height == 5
+
+
+def test_names_of_months_are_in_the_calendars_order():
+    assert found_periods(["Mar", "jan", "Feb", "Dec"]) == ("jan", "Feb", "Mar", "Dec")
+    assert found_periods(["March", "January"]) == ("January", "March")
+    assert found_periods(["Market", "Jan"]) == ("Jan", "Market")
+    assert found_periods(["10", "9"]) == ("9", "10")
+
+
+def test_rows_without_a_period_are_told():
+    table = dated().with_columns(month=pl.when(pl.int_range(pl.len()) < 40).then(None).otherwise("month"))
+    assert "40 rows have no period: they are in all numbers but those of periods" in audited(table)["A"].notes
+    few = dated().with_columns(month=pl.when(pl.int_range(pl.len()) < 4).then(None).otherwise("month"))
+    assert any(note.startswith("fewer than 10 rows have no period") for note in audited(few)["A"].notes)

@@ -13,6 +13,22 @@ from tiltlens.estimators.influence import Integers
 from tiltlens.limits import MOST_PERIODS
 from tiltlens.models.groups import level_codes, natural_order
 
+MONTH_NAMES = (
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+)
+MONTHS = tuple(name[:3] for name in MONTH_NAMES)
+
 
 def period_texts(column: pl.Series) -> pl.Series:
     """Return the period of each row as a text, null where it is missing."""
@@ -23,8 +39,15 @@ def period_texts(column: pl.Series) -> pl.Series:
 
 
 def found_periods(periods: Iterable[str]) -> tuple[str, ...]:
-    """Return different periods in their order; of too many, one more than there may be."""
-    return tuple(sorted(set(periods), key=natural_order)[: MOST_PERIODS + 1])
+    """Return different periods in their order, names of months by the calendar; of too many, one more than may be."""
+    different = set(periods)
+    months = {one: one.strip()[:3].casefold() for one in different}
+    are_months = all(
+        short in MONTHS and MONTH_NAMES[MONTHS.index(short)].startswith(one.strip(" .").casefold())
+        for one, short in months.items()
+    )
+    ordered = sorted(different, key=(lambda one: MONTHS.index(months[one])) if are_months else natural_order)
+    return tuple(ordered[: MOST_PERIODS + 1])
 
 
 def check_periods(periods: tuple[str, ...], is_soft: bool) -> None:

@@ -23,7 +23,7 @@ from tiltlens.results.comparison import Comparison, Output, Rates
 from tiltlens.results.disclosure import part_of_group
 from tiltlens.results.error_rates import error_rates, outcome_notes, rate_pairs
 from tiltlens.results.exempt import ExemptParts, exempt_parts
-from tiltlens.results.periods import period_table
+from tiltlens.results.periods import period_notes, period_table
 from tiltlens.results.profiles import Profiles
 from tiltlens.results.proxies import proxy_table
 from tiltlens.results.row_errors import ComparisonErrors, RowErrors, errors_of, known_rows, output_errors, signed
@@ -65,7 +65,7 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
     ]
     notes += [*of_ratio, *of_spread, *of_outcomes, *of_divergence, *of_descent, *of_decisions, *of_counted]
     notes += [*table.notes, *outcome_notes(evidence), *_constant_amounts(evidence)]
-    notes += [*_copy_notes(evidence), *_sample_notes(evidence)]
+    notes += [*_copy_notes(evidence), *_sample_notes(evidence), *period_notes(evidence), *_soft_exempt(evidence)]
     found_here = Comparison(
         audited=evidence.audited,
         reference=evidence.reference,
@@ -335,6 +335,16 @@ def _constant_amounts(evidence: Evidence) -> list[str]:
     if not names:
         return []
     return [f"every amount of {' and of '.join(names)} is the same: the intervals know nothing of its error"]
+
+
+def _soft_exempt(evidence: Evidence) -> list[str]:
+    """Return what the two parts of the gap are of, where groups are known by probabilities."""
+    if evidence.soft is None or not evidence.exempt:
+        return []
+    return [
+        "through_exempt and at_equal_exempt are of the weighted gap: where exempt factors tell the probabilities of "
+        "groups, little of a difference between people equal in them shows"
+    ]
 
 
 def _copy_notes(evidence: Evidence) -> list[str]:

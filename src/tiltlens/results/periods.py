@@ -14,7 +14,7 @@ from tiltlens.estimators.error_rates import WITH, WITHOUT, GroupPair, mean_pair,
 from tiltlens.estimators.estimate import Estimate, HasInterval, LogNormal
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate
 from tiltlens.estimators.outputs import EqualGapsTest, equal_gaps_test
-from tiltlens.limits import MINIMUM_ROWS, SMALLEST_SHARE
+from tiltlens.limits import MINIMUM_ROWS, SMALLEST_SHARE, SUPPRESSED_BELOW
 from tiltlens.passes.evidence import Evidence, Periods
 from tiltlens.results.disclosure import withheld
 
@@ -44,6 +44,17 @@ class PeriodTable:
         test = self.equal_gaps
         plain = None if test is None else {name: getattr(test, name) for name in ("statistic", "degrees", "p_value")}
         return {"table": self.frame.to_dicts(), "equal_gaps": plain}
+
+
+def period_notes(evidence: Evidence) -> list[str]:
+    """Return a note on rows without a period: they are in no row of the table."""
+    if evidence.periods is None:
+        return []
+    missing = int(evidence.periods.sums.people[:, len(evidence.periods.labels) :].sum())
+    if not missing:
+        return []
+    count = f"fewer than {SUPPRESSED_BELOW}" if missing < SUPPRESSED_BELOW else f"{missing:,}"
+    return [f"{count} rows have no period: they are in all numbers but those of periods"]
 
 
 def period_table(evidence: Evidence, reported: Reported, has_intervals: bool) -> PeriodTable | None:
