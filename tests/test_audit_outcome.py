@@ -91,7 +91,9 @@ def test_a_criterion_is_the_audit_of_the_people_it_is_about(name):
         f"false {'positive' if name == 'fpr' else 'negative'} rate", "score"
     )
     found, expected = json.loads(words), json.loads(json.dumps(given["A"].to_dict()))
-    gap = {"criterion": name, f"{name}_difference": found["gap"]}
+    rates = {who: found["criterion_rates"][who]["value"] for who in ("audited", "reference")}
+    assert rates == pytest.approx(found["output"], abs=1e-12)
+    gap = {"criterion": name, "criterion_rates": found["criterion_rates"], f"{name}_difference": found["gap"]}
     assert_same_numbers(found, expected | gap, 1e-12)
     assert whole["A"].error_rates is None
     assert whole.rows["other_outcome"] == (frame["repaid"] != value).sum() == given.rows["not_given_repaid"]
@@ -364,12 +366,23 @@ def test_what_was_not_measured_is_said_so():
     assert "not measured: too few people" in page(summary)
 
 
+def test_no_error_rate_is_cut_on_a_narrow_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    found = str(audited(borrowers(), threshold=0.6, features=[], outcome="repaid"))
+    assert "…" not in found
+
+
 @pytest.mark.parametrize(("name", "words"), [("fpr", "false positive rate"), ("fnr", "false negative rate")])
 def test_a_criterion_is_named_wherever_the_mean_score_was(name, words):
     found = audited(borrowers(), features=["city", "owner"], outcome="repaid", criterion=name)
     text, html = joined(str(found)), page(found.to_dict())
     assert f"audit of scores, their {words}s, by group" in text
-    assert f"difference of the {words}s" in text
+    assert f"{words}, audited" in text
+    for figure in ("features", "waterfall", "proxy_map"):
+        drawn = json.dumps(found["A"].plot(figure).spec())
+        assert words in drawn
+        assert "score" not in drawn
+    assert "score" not in found["A"].plot("profile", "city").description
     assert f"points of the {words}" in text
     assert f"The {words} of group = A is {100 * found['A'].output.audited:.1f} %" in html
     assert f"What is compared is the {words}" in html

@@ -13,6 +13,8 @@ from tests.schemas import SCHEMA, strict
 
 import tiltlens as tl
 from tiltlens.errors import DataError
+from tiltlens.views.formats import points
+from tiltlens.views.report import words
 
 SOFT = {"a": "p a", "b": "p b"}
 OPTIONS = {"group": SOFT, "reference": "b", "scores": "score"}
@@ -82,14 +84,14 @@ def test_calibrated_probabilities_bracket_the_gap():
 def test_over_confident_probabilities_are_not_judged():
     c = audited(names(confidence=2.0), labels="race")["a"]
     assert (c.soft_group.status, c.soft_group.bracket) == ("not judged", None)
-    assert "over-confident: group on probability has slope" in c.soft_group.reason
+    assert "over-confident: the slope of the group on its probability is" in c.soft_group.reason
     assert set(c.proxies["verdict"]) == {"not judged"}
 
 
 def test_few_labelled_rows_show_nothing():
     c = audited(names(labelled=0.05), labels="race")["a"]
     assert c.soft_group.status == "not judged"
-    assert "do not show that they are calibrated" in c.soft_group.reason
+    assert "do not show that the probabilities are calibrated" in c.soft_group.reason
     few = audited(names(labelled=0.005), labels="race", features=[])["a"].soft_group
     assert (few.reason, few.to_dict()["labelled"]) == ("fewer than 10 labelled people of a group", None)
 
@@ -280,3 +282,31 @@ def test_chances_that_are_nearly_the_same_for_all_leave_a_model_without_columns(
     c = audited(table, exclude=[])["a"]
     assert abs(c.gap.value) < 1e-3
     assert c.proxies["verdict"].to_list() == ["undecided"]
+
+
+def test_no_view_shows_one_estimate_alone():
+    found = audited(names(), labels="race", features=["x", "owner"])
+    c = found["a"].to_dict()
+    weighted, linear = (points(c["soft_group"][name]["value"]) for name in ("weighted", "linear"))
+    first, second, *_ = words.headline(found.to_dict(), c)
+    assert "the true difference lies from" in first
+    assert linear in second
+    assert [tile.value for tile in words.tiles(found.to_dict(), c)][:2] == [weighted, linear]
+    for text in (str(found).replace("-", "\u2212"), found._repr_html_()):
+        assert "weighted" in text
+        assert "expected, audited" in text
+        assert weighted in text
+        assert linear in text
+
+
+def test_two_models_are_compared_by_probabilities_of_groups(tmp_path):
+    names().with_columns(new=pl.col("score") ** 2).write_csv(tmp_path / "p.csv")
+    groups = [word for name, column in SOFT.items() for word in ("--soft-group", f"{name}={column}")]
+    asked = [*groups, "--reference", "b", "--features", "x", "--scores", "score", "--scores", "new", "--json", "-"]
+    ran = invoked("compare", "p.csv", *asked, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    c = json.loads(ran.stdout)["comparisons"]["a"]
+    assert c["linear_gap_change"]["value"] == pytest.approx(
+        c["new"]["linear_gap"]["value"] - c["old"]["linear_gap"]["value"], abs=1e-12
+    )
+    assert any("not of the true ones" in note for note in c["notes"])

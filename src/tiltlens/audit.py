@@ -35,6 +35,7 @@ from tiltlens.results.comparison import Comparison
 from tiltlens.results.provenance import check_provenance, describe_request, provenance_of
 from tiltlens.results.settings import Settings, usual_materiality
 from tiltlens.threads import one_thread
+from tiltlens.views.measures import MEASURES, channel_of
 
 SURVEY, SUMS = 0.1, 0.2  # of the time, about, after the first and the second pass
 FITS = 0.7  # of the time of a comparison, about
@@ -294,6 +295,7 @@ def _notes(source: _Source, request: Request, survey: Survey, rows: ComparedRows
             rows.outcome,
             rows.row_numbers,
             model_columns(request.model, source.roles.features),
+            MEASURES[channel_of(survey.is_decisions, rows.unit.is_amount), None].each,
             [*source.roles.given, *([] if source.roles.outcome is None else [source.roles.outcome])],
         ),
     )
@@ -328,9 +330,9 @@ def _comparisons(
     for place, label in enumerate(rows.labels[1:]):
         with stage(place / count, (place + 1) / count, label):
             with stage(0.0, FITS):
-                evidence = replace(evidence_of(rows, sums, label, fits), notes=notes)
+                evidence = replace(evidence_of(rows, sums, label, fits), is_decisions=survey.is_decisions, notes=notes)
             with stage(FITS, 1.0, "comparison"):
-                found[label] = compare(evidence, settings, survey.is_decisions)
+                found[label] = compare(evidence, settings)
     return found
 
 

@@ -294,10 +294,9 @@ def _changed(data: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> 
     from tiltlens.results.two_audits import compare as compare_audits
 
     if scores:
-        if len(scores) != 2 or scores[0] == scores[1] or not options["group"]:
+        if len(scores) != 2 or scores[0] == scores[1]:
             raise TiltlensError(
-                f"`tiltlens compare` must have two --scores and a --group, got {len(set(scores))} and "
-                f"{len(options['group'])}.",
+                f"`tiltlens compare` must have two different --scores, got {' and '.join(map(repr, scores))}.",
                 "for example --group sex --scores old_score --scores new_score.",
             )
         others = options.pop("exclude")

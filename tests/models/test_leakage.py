@@ -40,7 +40,7 @@ HONEST = {
 def notes(values, score=SCORE, name="x", seen=(), given=(), rows=None):
     features = encode_features(read_table({name: values}), [name])
     shuffled = RANDOM.permutation(len(score)) if rows is None else rows
-    return list(leakage_notes(features, score, shuffled, seen, given))
+    return list(leakage_notes(features, score, shuffled, seen, "score", given))
 
 
 @pytest.mark.parametrize("kind", REPEATS)

@@ -24,9 +24,9 @@ def test_evidence_is_all_that_a_comparison_needs(seen, options, tmp_path):
     expected = audited(pattern, **options)["A"].to_dict()
     for file in tmp_path.iterdir():
         file.unlink()
-    ((evidence, settings, is_decisions),) = seen
+    ((evidence, settings),) = seen
     for _ in range(2):
-        assert_same_numbers(compare(evidence, settings, is_decisions).to_dict(), expected, within=0.0)
+        assert_same_numbers(compare(evidence, settings).to_dict(), expected, within=0.0)
 
 
 @pytest.mark.parametrize("sample_rows", [500_000, 1_000])
@@ -34,15 +34,15 @@ def test_other_settings_of_the_same_evidence_are_another_audit(seen, sample_rows
     question = {"group": "group", "reference": "b", "audited": "a", "scores": "score", "membership": "chance"}
     question |= {"features": ["region", "amount"], "sample_rows": sample_rows}
     tl.audit(lending(), **question)
-    ((evidence, settings, is_decisions),) = seen
+    ((evidence, settings),) = seen
     other = {"confidence": 0.8, "materiality": 0.02, "input_weight": 0.5, "output_weight": 2.0}
-    found = compare(evidence, replace(settings, **other), is_decisions).to_dict()
+    found = compare(evidence, replace(settings, **other)).to_dict()
     assert_same_numbers(found, tl.audit(lending(), **question | other)["a"].to_dict())
 
 
 def test_evidence_cannot_be_changed(seen):
     audited(people(), folds=None)
-    ((evidence, settings, _),) = seen
+    ((evidence, settings),) = seen
     for frozen, name in ((evidence, "is_sampled"), (settings, "seed"), (Settings(), "folds")):
         with pytest.raises(FrozenInstanceError):
             setattr(frozen, name, 1)

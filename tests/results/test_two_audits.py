@@ -220,7 +220,7 @@ def test_the_command_line_compares_two_models_on_the_same_rows(tmp_path):
     assert "Which features made the change?" in page
     assert "carries less than before" in page
     mistake = invoked(*question[:4], "--group", "group", cwd=tmp_path)
-    assert (mistake.returncode, "must have two --scores" in mistake.stderr) == (2, True)
+    assert (mistake.returncode, "must have two different --scores" in mistake.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

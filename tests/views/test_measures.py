@@ -34,14 +34,16 @@ def test_amounts_have_three_digits_that_count(value, said):
 
 def test_the_channel_chooses_the_measure():
     assert measure_of(amounts()) is UNITS
-    assert measure_of({"channel": "scores"}) is measure_of({"channel": "decisions"}) is POINTS
+    assert measure_of({"channel": "scores"}) is POINTS
+    assert measure_of({"channel": "decisions"}).output == "decision rate"
+    assert measure_of({"channel": "scores", "criterion": "fpr"}).output == "false positive rate"
 
 
 def test_the_terminal_has_units_where_it_had_points():
     summary = amounts_audit()
     text = audit_text(summary)
     c = summary["comparisons"]["A"]
-    top, deciles = text.split("Beyond the pooled deciles")
+    top, deciles = text.split("Share of each group above the pooled deciles")
     assert "audit of amounts" in top
     assert "points" not in top
     line = next(line for line in top.splitlines() if line.startswith("gap, in units"))
@@ -69,3 +71,8 @@ def test_a_notebook_says_units():
     html = comparison_html(amounts(), is_drawn=False)
     assert "difference, in units" in html
     assert "points" not in html
+
+
+def test_no_number_is_cut_on_a_narrow_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "…" not in audit_text(amounts_audit())

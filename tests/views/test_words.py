@@ -61,7 +61,7 @@ def test_the_gap_in_words(summary, gap, said):
         (estimate(0.03, -0.08, 0.14), "cannot tell whether there is another way in"),
         (estimate(0.03, 0.02, 0.04), "the score depends on the group beyond these features."),
         (estimate(-0.03, -0.04, -0.02), "the score depends on the group beyond these features."),
-        (estimate(0.0, 0.0, 0.0), "nothing is left: the model makes the score from them"),
+        (estimate(0.0, 0.0, 0.0), "nothing is left: the model sees nothing else"),
     ],
 )
 def test_the_unexplained_part_in_words_is_read_from_its_interval(summary, left, said):

@@ -23,12 +23,17 @@ HINT = "leave it out with `exclude` (--exclude)"
 
 
 def leakage_notes(
-    features: Sequence[Feature], score: Floats, row_numbers: Integers, seen: Sequence[str], given: Iterable[str]
+    features: Sequence[Feature],
+    score: Floats,
+    row_numbers: Integers,
+    seen: Sequence[str],
+    output: str,
+    given: Iterable[str],
 ) -> Iterator[str]:
     """Yield a note on each kind of column that is hardly a feature.
 
-    `seen` are the columns from which the audited model makes the score, `given` those that select rows or hold
-    outcomes. The first rows are looked at: their order must tell nothing about them.
+    `seen` are the columns from which the audited model makes the score, which is called `output`; `given` those that
+    select rows or hold outcomes. The first rows are looked at: their order must tell nothing about them.
     """
     at = np.arange(min(score.size, RANKED_ROWS))
     few = [feature.rows(at) for feature in features]
@@ -36,7 +41,8 @@ def leakage_notes(
     is_repeated = in_threads(lambda feature: _repeats(feature, score[at]), own, at.size)
     repeating = [feature.name for feature, found in zip(own, is_repeated, strict=True) if found]
     if repeating:
-        yield f"{listed(repeating)} alone gives the score: if it is a label, an old score or a decision, {HINT}"
+        old = "amount" if output == "amount" else "score or a decision"
+        yield f"{listed(repeating)} alone gives the {output}: if it is a label, an old {old}, {HINT}"
     order = np.argsort(row_numbers[at])
     counting = [feature.name for feature in few if _counts_rows(feature, order)]
     if counting:

@@ -107,6 +107,8 @@ class Evidence:
     truth, outcomes, criterion
         The code of each row's true outcome, and the sums over all rows by outcome, None where none is given; and the
         error rate whose difference is audited.
+    is_decisions
+        Whether scores are decisions, all of them 0 or 1.
     people
         How many each of the two groups has, of all rows.
     soft
@@ -147,6 +149,7 @@ class Evidence:
     periods: Periods | None = None
     outcomes: CellSums | None = None
     criterion: str | None = None
+    is_decisions: bool = False
     soft: SoftRows | None = None
     unit: Unit = PROBABILITY
     wants_less: bool = False

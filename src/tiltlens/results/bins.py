@@ -61,7 +61,8 @@ def described(tallies: Tallies, correction: CorrectionFunction, features: Sequen
         "dial": [_coefficients(position, f) for position, f in dialled],
         "correction": [tally.shares(0) for tally in tallies.correction[: len(dialled)]],
         "profiles": {
-            feature.name: _profile(tallies.profiles[feature.name], feature, len(dialled)) for feature in features
+            feature.name: _profile(tallies.profiles[feature.name], feature, [f for _, f in dialled])
+            for feature in features
         },
     }
 
@@ -126,7 +127,7 @@ def _coefficients(position: float, f: CorrectionFunction) -> dict[str, Any]:
     }
 
 
-def _profile(tally: ValueTally, feature: Feature, positions: int) -> dict[str, Any]:
+def _profile(tally: ValueTally, feature: Feature, dialled: Sequence[CorrectionFunction]) -> dict[str, Any]:
     """Return, per value of a feature: how many people, what they score, and where f~ lies at each dial position."""
     (audited, reference), (weight, weight1) = tally.people.counts, tally.people.weights
     hidden, hidden_reference = withheld(audited), withheld(reference)
@@ -136,7 +137,7 @@ def _profile(tally: ValueTally, feature: Feature, positions: int) -> dict[str, A
     at = None if tally.crowd is None else coarse(tally.crowd[-1], VALUE_BINS)
     quantiles: list[list[list[float | None]]] = []
     if tally.fine is not None and tally.crowd is not None:
-        quantiles = _quantiles(tally.fine[:positions], tally.crowd[:positions])
+        quantiles = _quantiles(tally.fine[: len(dialled)], tally.crowd[: len(dialled)])
     records = []
     for value, label in enumerate(feature.labels):
         is_shown = audited[value] > 0 and not hidden[value]
@@ -152,9 +153,15 @@ def _profile(tally: ValueTally, feature: Feature, positions: int) -> dict[str, A
             "share_moved": None if moved is None or hidden[value] else min(float(moved[value]), 1.0),
             "correction": None if at is None or hidden[value] else _distribution(at[value]),
             "quantiles": quantiles[value] if is_shown and quantiles else None,
+            "mean_correction": [_mean(f, means[value]) for f in dialled] if is_shown else None,
         }
         records.append(record)
     return {"kind": feature.kind, "is_ordered": feature.is_ordered, "values": records}
+
+
+def _mean(f: CorrectionFunction, means: Floats) -> float:
+    """Return E0[f~|value], which is f~ of the means: it is affine."""
+    return float(f.intercept + f.on_log_odds * means[0] + np.asarray(f.on_scores) @ means[1:])
 
 
 def _distribution(counts: Integers) -> list[int | None]:

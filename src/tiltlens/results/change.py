@@ -24,7 +24,8 @@ OF_COMPARISONS = (
 )
 OF_ERROR_RATES = ("fpr_difference", "fnr_difference", "auc_difference", "calibration_difference")
 OF_RATES = ("audited_rate", "reference_rate")
-QUANTITIES = (*OF_COMPARISONS, *OF_ERROR_RATES, *OF_RATES)
+LINEAR = "linear_gap"  # the other estimate, where groups are known by probabilities
+QUANTITIES = (*OF_COMPARISONS, *OF_ERROR_RATES, *OF_RATES, LINEAR)
 CHANGES = tuple(f"{name}_change" for name in QUANTITIES)
 
 
@@ -39,7 +40,8 @@ class GroupChange:
     old, new
         The quantities as the two audits have them, by name; None where one is not defined.
     gap_change, …
-        New less old, with an interval of the difference; `audited_rate` and `reference_rate` are favourable rates.
+        New less old, with an interval of the difference; `audited_rate` and `reference_rate` are favourable
+        rates. Where groups are known by probabilities, `gap` is the weighted one, `linear_gap` the linear estimate.
     features
         One row a feature, the largest change first: what goes through it in both audits, the change with the band of
         all features at once, and a verdict.
@@ -64,9 +66,11 @@ class GroupChange:
     calibration_difference_change: Estimate | None
     audited_rate_change: Estimate | None
     reference_rate_change: Estimate | None
+    linear_gap_change: Estimate | None
     features: pl.DataFrame
     materiality: float
     channel: str
+    criterion: str | None
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -76,6 +80,7 @@ class GroupChange:
             "reference": self.reference,
             "rows": self.rows,
             "channel": self.channel,
+            "criterion": self.criterion,
             "materiality": self.materiality,
             "old": {name: _plain(one) for name, one in self.old.items()},
             "new": {name: _plain(one) for name, one in self.new.items()},

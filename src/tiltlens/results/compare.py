@@ -11,6 +11,7 @@ import numpy as np
 from tiltlens.errors import SupportError, TiltlensError
 from tiltlens.estimators import crossfit, outputs
 from tiltlens.estimators.estimate import Estimate, HasInterval, Normal, without_noise
+from tiltlens.estimators.outputs import Scores
 from tiltlens.limits import FEW_PEOPLE, ROUNDED_SQUARE
 from tiltlens.models.balance import Balance, balance
 from tiltlens.models.membership import prior_log_odds
@@ -32,13 +33,14 @@ from tiltlens.results.soft_groups import soft_group
 from tiltlens.results.told import levels, told
 from tiltlens.results.two_by_two import two_by_two
 from tiltlens.results.unexplained import Unexplained, unexplained
+from tiltlens.views.measures import channel_of
 
 Noted = tuple[Estimate | None, tuple[str, ...]]
 UNKNOWN_INPUTS = "correction, input_divergence and descent_rate need features, or a column of membership"
 OPEN_ENDED = "input_divergence and descent_rate have one end: an inadequate membership model misses part of them"
 
 
-def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Comparison:
+def compare(evidence: Evidence, settings: Settings) -> Comparison:
     """Return the comparison of one audited group with the reference."""
     correction, epsilon_max, of_correction = _correction(evidence, settings)
     checked = _balance(evidence)
@@ -54,7 +56,7 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
     gap = _gap(evidence, settings)
     errors = error_rates(evidence, partial(_estimate, settings))
     decisions, of_decisions = _decisions(evidence, gap)
-    counted, of_counted = two_by_two(evidence, settings) if is_decisions else (None, ())
+    counted, of_counted = two_by_two(evidence, settings) if evidence.is_decisions else (None, ())
     notes = [
         *evidence.notes,
         *of_correction,
@@ -70,13 +72,13 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
         audited=evidence.audited,
         reference=evidence.reference,
         rows=dict(zip(("audited", "reference"), map(round, evidence.people), strict=True)),
-        channel="amounts" if evidence.unit.is_amount else "decisions" if is_decisions else "scores",
+        channel=channel_of(evidence.is_decisions, evidence.unit.is_amount),
         materiality=told(evidence, settings).materiality,
         output=_output(evidence),
-        favourable_rates=_rates(evidence, settings),
+        favourable_rates=_rates(evidence, settings, evidence.favourable),
         gap=gap,
         impact_ratio=ratio,
-        adverse_impact_ratio=_adverse(ratio) if is_decisions else None,
+        adverse_impact_ratio=_adverse(ratio) if evidence.is_decisions else None,
         shortfall=_shortfall(evidence, settings),
         standardised_difference=spread,
         decile_shares=decile_shares(evidence, settings),
@@ -85,6 +87,7 @@ def compare(evidence: Evidence, settings: Settings, is_decisions: bool) -> Compa
         descent_rate=descent,
         unexplained=left.estimate,
         criterion=evidence.criterion,
+        criterion_rates=None if evidence.criterion is None else _rates(evidence, settings, evidence.outcome),
         error_rates=errors,
         periods=period_table(evidence, partial(_estimate, settings), settings.folds is not None),
         exempt=evidence.exempt,
@@ -139,8 +142,8 @@ def _outputs(evidence: Evidence, settings: Settings) -> dict[str, Noted]:
     }
 
 
-def _rates(evidence: Evidence, settings: Settings) -> Rates:
-    return Rates(*(_estimate(settings, one) for one in outputs.group_rates(evidence.everyone, evidence.favourable)))
+def _rates(evidence: Evidence, settings: Settings, outcome: Scores) -> Rates:
+    return Rates(*(_estimate(settings, one) for one in outputs.group_rates(evidence.everyone, outcome)))
 
 
 def _gap(evidence: Evidence, settings: Settings) -> Estimate:

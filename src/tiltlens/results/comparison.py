@@ -43,10 +43,14 @@ class Output(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """The favourable rates of the two groups."""
+    """A rate of the two groups."""
 
     audited: Estimate
     reference: Estimate
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return both as plain numbers."""
+        return {name: one.to_dict() for name, one in self._asdict().items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,8 +86,8 @@ class Comparison:
         The gap over √((Var0(W) + Var1(W))/2).
     unexplained
         c_all: the difference left between people alike in all features.
-    criterion
-        "fpr" or "fnr" where the difference of that error rate is audited: `gap` is it.
+    criterion, criterion_rates
+        "fpr" or "fnr" where the difference of that error rate is audited, `gap` is it; and that rate in both groups.
     periods
         Rates, gap and ratio of each period, with a test of equal gaps; None where none were asked for.
     error_rates
@@ -133,6 +137,7 @@ class Comparison:
     descent_rate: Estimate | None
     unexplained: Estimate | None
     criterion: str | None
+    criterion_rates: Rates | None
     error_rates: ErrorRates | None
     periods: PeriodTable | None
     exempt: tuple[str, ...]
@@ -304,7 +309,8 @@ class Comparison:
         """Return what is known without looking at the sample's rows again."""
         summary = {name: getattr(self, name) for name in PLAIN}
         summary["output"] = self.output._asdict()
-        summary["favourable_rates"] = {k: v.to_dict() for k, v in self.favourable_rates._asdict().items()}
+        summary["favourable_rates"] = self.favourable_rates.to_dict()
+        summary["criterion_rates"] = None if self.criterion_rates is None else self.criterion_rates.to_dict()
         for name in ESTIMATES:
             estimate = getattr(self, name)
             summary[name] = None if estimate is None else estimate.to_dict()

@@ -8,8 +8,7 @@ from tiltlens.limits import NOISE, SUPPRESSED_BELOW
 from tiltlens.models.features import Feature
 from tiltlens.paper.checks import Floats
 from tiltlens.passes.evidence import Evidence
-
-CRITERIA = {"fpr": "false positive rate", "fnr": "false negative rate"}
+from tiltlens.results.told import output_measure
 
 
 def direction(evidence: Evidence, feature: Feature) -> str:
@@ -22,8 +21,7 @@ def direction(evidence: Evidence, feature: Feature) -> str:
     first = _filled(rows.sums0(codes, w), feature) + _filled(rows.sums1(codes, w), feature)
     used = p0 + p1 > 0
     means = np.divide(first, p0 + p1, out=np.zeros_like(first), where=used)
-    of_scores = "amount" if evidence.unit.is_amount else "score"
-    audited, score = evidence.audited, CRITERIA.get(evidence.criterion or "", of_scores)
+    audited, score = evidence.audited, output_measure(evidence).output
     if feature.kind == "identifier":
         return "has no direction: every row has another value"
     if used.sum() < 2:

@@ -67,7 +67,7 @@ class SoftGroup:
     @property
     def doubt(self) -> str | None:
         """Why nothing can be said of features, where the checks fail."""
-        return f"probabilities of the groups: {self.reason}" if self.status == NOT_JUDGED else None
+        return self.reason if self.status == NOT_JUDGED else None
 
     def in_units(self, unit: Unit) -> SoftGroup:
         """Return the same in the unit of an amount."""
@@ -199,8 +199,13 @@ def _checks(
 def _uncalibrated(found: Calibration, labelled: int) -> str:
     slope, difference = found.slope, found.difference
     ends = f"{slope.low:.2f} to {slope.high:.2f}"
-    what = f"group on probability has slope {slope.value:.2f} ({ends}) and differs by {difference.value:+.3f}"
+    way = "more" if difference.value > 0 else "less"
+    what = (
+        f"the slope of the group on its probability is {slope.value:.2f} ({ends}) instead of 1, and the group is "
+        f"{100 * abs(difference.value):.1f} points {way} frequent than they say"
+    )
     if slope.low is not None and slope.high is not None and slope.low <= 1.0 <= slope.high:
-        return f"{labelled:,} labelled rows do not show that they are calibrated within {CALIBRATED:.0%}: {what}"
+        rows = f"{labelled:,} labelled rows"
+        return f"{rows} do not show that the probabilities are calibrated within {CALIBRATED:.0%}: {what}"
     kind = "over-confident" if slope.value < 1.0 else "not confident enough"
-    return f"they are {kind}: {what}"
+    return f"the probabilities are {kind}: {what}"

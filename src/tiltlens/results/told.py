@@ -12,7 +12,7 @@ from tiltlens.models.amounts import Unit
 from tiltlens.passes.evidence import Evidence
 from tiltlens.results.settings import Settings
 from tiltlens.views.formats import typed
-from tiltlens.views.measures import POINTS, UNITS, Measure
+from tiltlens.views.measures import MEASURES, Measure, channel_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,20 @@ def levels(evidence: Evidence) -> Scores:
     return evidence.favourable.mixed(np.array([[unit.scale]]), np.array([unit.centre]))
 
 
+def output_measure(evidence: Evidence) -> Measure:
+    """Return what the outputs of a comparison are called and measured in."""
+    return MEASURES[channel_of(evidence.is_decisions, evidence.unit.is_amount), evidence.criterion]
+
+
 def told(evidence: Evidence, settings: Settings) -> Told:
     """Return how the numbers of a comparison are told.
 
     What counts is a number of points of a probability; of amounts a number of standard deviations, those of the
     standardised difference.
     """
+    measure = output_measure(evidence)
     if not evidence.unit.is_amount:
-        return Told(evidence.unit, POINTS, settings.materiality)
+        return Told(evidence.unit, measure, settings.materiality)
     outcome = evidence.outcome
     spread = math.sqrt(max(float(outcome.covariance0[0, 0] + outcome.covariance1[0, 0]) / 2, 0.0))
-    return Told(evidence.unit, UNITS, settings.materiality * spread)
+    return Told(evidence.unit, measure, settings.materiality * spread)

@@ -31,7 +31,7 @@ from tiltlens.estimators.verdicts import (
     verdict,
 )
 from tiltlens.results.audit import Audit
-from tiltlens.results.change import OF_COMPARISONS, OF_ERROR_RATES, OF_RATES, QUANTITIES, Change, GroupChange
+from tiltlens.results.change import LINEAR, OF_COMPARISONS, OF_ERROR_RATES, OF_RATES, QUANTITIES, Change, GroupChange
 from tiltlens.results.row_errors import ComparisonErrors, Pairs, RowErrors, paired, standard_error
 from tiltlens.views.measures import measure_of
 
@@ -198,7 +198,8 @@ def _group_change(old: Summary, new: Summary, settings: Summary, of_rows: _Paire
         features=_features(old, new, settings, of_rows, groups),
         materiality=_counted(new, settings),
         channel=new.get("channel", "scores"),
-        notes=_notes(of_rows),
+        criterion=new.get("criterion"),
+        notes=(*_notes(of_rows), *_by_chances(old, new)),
     )
 
 
@@ -211,6 +212,7 @@ def _estimates(c: Summary) -> dict[str, Estimate | None]:
     """Return the quantities of a comparison; None where it has none."""
     found: dict[str, Any] = {name: c.get(name) for name in (*OF_COMPARISONS, *OF_ERROR_RATES)}
     found |= dict(zip(OF_RATES, (c["favourable_rates"][who] for who in ("audited", "reference")), strict=True))
+    found[LINEAR] = (c.get("soft_group") or {}).get("linear")
     return {name: None if one is None else Estimate(**one) for name, one in found.items()}
 
 
@@ -372,6 +374,15 @@ def _way(old: float, new: float) -> str:
     if min(abs(old), abs(new)) > abs(new - old) / 4 and old * new < 0.0:
         return TURNED
     return MORE if abs(new) > abs(old) else LESS
+
+
+def _by_chances(old: Summary, new: Summary) -> tuple[str, ...]:
+    """Return what to know of groups that are known by probabilities: what is said of either audit."""
+    found = [(when, one["soft_group"]) for when, one in (("old", old), ("new", new)) if one.get("soft_group")]
+    if not found:
+        return ()
+    told = "; ".join(f"{when}: {soft['status']}, {soft['reason']}" for when, soft in found)
+    return (f"groups are known by probabilities: changes are of weighted differences, not of the true ones ({told})",)
 
 
 def _notes(of_rows: _Paired | None) -> tuple[str, ...]:

@@ -123,7 +123,7 @@ def _check(found: InfluenceEstimate, words: Told) -> tuple[str, ...]:
         return ()
     return (
         f"the regressions on all features leave {words.signed(found.value)} {words.measure.unit} of "
-        f"{words.measure.a_output} that is made from them: "
+        f"the {words.measure.output}, which is made from them: "
         "what they say of features together is to be doubted",
     )
 

@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tiltlens.views.change_words import MOVED, headline, quantities, source_name
+from tiltlens.views.change_words import MOVED, headline, quantities, source_name, subject
 from tiltlens.views.formats import interval, interval_name, typed
 from tiltlens.views.measures import measure_of
 from tiltlens.views.names import group_name
@@ -23,7 +23,7 @@ Record = dict[str, Any]
 def print_change(summary: Record, console: Console) -> None:
     """Print a change: what was compared, what happened to the gap, which features made it, and how sure that is."""
     summary = named_change(printable(summary))
-    text = Text(f"tiltlens: change of {summary['channel']} by {summary['group']}\n", "bold")
+    text = Text(f"tiltlens: change of {subject(summary)} by {summary['group']}\n", "bold")
     text.append(f"old: {source_name(summary['old'])} ({summary['old']['rows']['used']:,} rows)\n")
     text.append(f"new: {source_name(summary['new'])} ({summary['new']['rows']['used']:,} rows)\n")
     text.append(f"{summary['pairing'].capitalize()}.", "dim")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tiltlens.views.formats import label, number, points, with_interval
-from tiltlens.views.measures import measure_of
+from tiltlens.views.error_rates import auc_difference
+from tiltlens.views.formats import label, number, points, signed, with_interval
+from tiltlens.views.measures import Measure, criterion_of, measure_of
 from tiltlens.views.ratios import ratio_name
 
 MORE, LESS, TURNED = "carries more than before", "carries less than before", "carries the other way than before"
@@ -27,20 +28,28 @@ def quantities(summary: Record, c: Record) -> list[Quantity]:
     measure = measure_of(summary)
     told, unit = measure.difference, measure.unit
     every = [
-        Quantity(f"gap, in {unit}", "gap", told, told),
-        Quantity(f"{measure.rate}, audited", "audited_rate", measure.level, told),
-        Quantity(f"{measure.rate}, reference", "reference_rate", measure.level, told),
-        Quantity(ratio_name(summary), "impact_ratio", number, number),
-        Quantity("standardised difference", "standardised_difference", number, number),
+        Quantity(f"{_gap_name(c)}, in {unit}", "gap", told, told),
+        Quantity(f"linear estimate, in {unit}", "linear_gap", told, told),
+        Quantity(f"{measure.rate}, audited{measure.among}", "audited_rate", measure.level, told),
+        Quantity(f"{measure.rate}, reference{measure.among}", "reference_rate", measure.level, told),
+        Quantity(ratio_name(summary), "impact_ratio", number, signed),
+        Quantity("standardised difference", "standardised_difference", number, signed),
         Quantity("through exempt factors", "through_exempt", told, told),
         Quantity("at equal exempt factors", "at_equal_exempt", told, told),
         Quantity(f"unexplained, in {unit}", "unexplained", told, told),
-        Quantity("false positive rates, difference", "fpr_difference", points, points),
-        Quantity("false negative rates, difference", "fnr_difference", points, points),
-        Quantity("AUC, difference", "auc_difference", points, points),
-        Quantity("calibration, difference", "calibration_difference", points, points),
+        Quantity("false positive rates, in points", "fpr_difference", points, points),
+        Quantity("false negative rates, in points", "fnr_difference", points, points),
+        Quantity("area under the curve, difference", "auc_difference", auc_difference, auc_difference),
+        Quantity("calibration, in points", "calibration_difference", points, points),
     ]
-    return [one for one in every if c[f"{one.key}_change"] is not None]
+    told_already = f"{c['criterion']}_difference"  # it is the gap
+    return [one for one in every if c[f"{one.key}_change"] is not None and one.key != told_already]
+
+
+def subject(summary: Record) -> str:
+    """Return what both audits are of: the scores, or an error rate of theirs."""
+    channel = summary["channel"]
+    return f"{channel}, their {measure_of(summary).output}s," if criterion_of(summary) else channel
 
 
 def source_name(side: Record) -> str:
@@ -57,8 +66,8 @@ def headline(summary: Record, c: Record) -> list[str]:
     audited, reference, measure = label(c["audited"]), label(c["reference"]), measure_of(summary)
     ends = [measure.difference(one["value"]) for one in (old, new)]
     lines = [
-        f"The gap of {audited} against {reference} went from {ends[0]} to {ends[1]} {measure.unit}, "
-        f"by {with_interval(**moved, shown=measure.difference)}: {_how(moved, old, c)}."
+        f"The {_gap_name(c)} of {audited} against {reference}{_of_rates(measure)} went from {ends[0]} to {ends[1]} "
+        f"{measure.unit}, by {with_interval(**moved, shown=measure.difference)}: {_how(moved, old, c)}."
     ]
     made = [row for row in c["features"] if row["verdict"] in MOVED]
     if made:
@@ -69,6 +78,14 @@ def headline(summary: Record, c: Record) -> list[str]:
     elif c["features"]:
         lines.append("No feature can be said to carry materially more or less than before.")
     return lines
+
+
+def _gap_name(c: Record) -> str:
+    return "gap" if c["new"]["linear_gap"] is None else "weighted gap"
+
+
+def _of_rates(measure: Measure) -> str:
+    return f" in the {measure.output}" if measure.among else ""
 
 
 def _how(moved: Record, old: Record, c: Record) -> str:

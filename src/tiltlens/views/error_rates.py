@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tiltlens.views.formats import Shown, count, label, percent, points, short_number, signed
-from tiltlens.views.measures import measure_of
+from tiltlens.views.measures import CRITERIA, WHOSE, criterion_of
 
 NAMES = {
-    "fpr": "false positive rate",
-    "fnr": "false negative rate",
+    **CRITERIA,
     "calibration": "outcome less {output}, in points",
     "auc": "area under the curve",
 }
-WHOSE = {"fpr": "people without the outcome", "fnr": "people with the outcome"}
 OF_DECISIONS = {"fpr": "how often they get decision 1", "fnr": "how often they get decision 0"}
 OF_SCORES = {"fpr": "their mean score", "fnr": "1 less their mean score"}
 MEANINGS = {
@@ -47,12 +45,13 @@ def rate_lines(c: dict[str, Any], is_decisions: bool) -> Iterator[RateLine]:
     found = c["error_rates"]
     for key, name in NAMES.items():
         shown, difference = (percent, points) if key in WHOSE else (points, points)
-        shown, difference = (short_number, _signed) if key == "auc" else (shown, difference)
+        shown, difference = (short_number, auc_difference) if key == "auc" else (shown, difference)
         name = name.format(output="decision" if is_decisions else "score")
         yield RateLine(name, meaning(key, is_decisions), found[key], found["reasons"].get(key, ""), shown, difference)
 
 
-def _signed(value: float | None) -> str:
+def auc_difference(value: float | None) -> str:
+    """Return a difference of areas under the curve: it is no rate, and has no points."""
     return signed(value, 3)
 
 
@@ -65,7 +64,7 @@ def meaning(key: str, is_decisions: bool) -> str:
 
 def people_words(c: dict[str, Any]) -> str:
     """Return how many people of each group are without and with the outcome."""
-    parts = []
+    parts = ["expected by chances"] if c["soft_group"] else []
     for group in ("audited", "reference"):
         found = c["error_rates"]["people"][group]
         parts.append(f"{group}: {_counted(found['without'])} without, {_counted(found['with'])} with the outcome")
@@ -75,21 +74,6 @@ def people_words(c: dict[str, Any]) -> str:
 
 def _counted(people: int | None) -> str:
     return "a withheld number" if people is None else count(people)
-
-
-def criterion_of(summary: dict[str, Any]) -> str | None:
-    """Return the error rate whose difference was audited, if one was."""
-    return next((c["criterion"] for c in summary["comparisons"].values()), None)
-
-
-def output_word(c: dict[str, Any]) -> str:
-    """Return what a comparison is of: the score, or an error rate."""
-    return NAMES.get(c["criterion"], measure_of(c).output)
-
-
-def mean_word(c: dict[str, Any]) -> str:
-    """Return what the mean of it is called."""
-    return NAMES.get(c["criterion"], measure_of(c).mean)
 
 
 def criterion_words(summary: dict[str, Any], is_decisions: bool) -> str:

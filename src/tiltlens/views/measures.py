@@ -1,13 +1,14 @@
 """What outputs are measured in, and how they are written: points of a probability, or units of an amount.
 
-Every view, and every sentence that a result holds, takes its numbers and its words from one of the two.
+Every view, and every sentence that a result holds, takes its numbers and its words from here: of scores, of decisions,
+of an error rate that was audited instead (a criterion), or of amounts.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tiltlens.views.formats import NOTHING, Shown, minus, percent, points, size, whole
@@ -23,9 +24,11 @@ class Measure:
         Of a difference, as axes have it.
     unit, long_unit, abbreviation
         What differences are counted in; in full, and where there is little room.
-    output, a_output, mean, rate, predicted, ratio
-        What the model gives a person, one of them, its mean, the mean that is shown for a group, the same where it is
-        no decision, and what the two groups' ratio is called.
+    each, a_low, output, mean, rate, predicted, ratio
+        What the model gives a person, and a low one; what the gap is of, and its mean; the mean that is shown for a
+        group, the same where it is no decision, and what the two groups' ratio is called.
+    among
+        Of whom alone that is: nothing, or those with or without the outcome.
     axis, difference_axis
         How an axis of levels, and one of differences times `factor`, writes its numbers.
     difference, size, level, total
@@ -38,8 +41,9 @@ class Measure:
     unit: str
     long_unit: str
     abbreviation: str
+    each: str
+    a_low: str
     output: str
-    a_output: str
     mean: str
     rate: str
     predicted: str
@@ -52,6 +56,7 @@ class Measure:
     total: Shown
     affected: str
     affected_words: str
+    among: str = ""
 
     def counted(self, c: dict[str, Any], settings: dict[str, Any]) -> str:
         """Return the smallest difference that counts in a comparison, in words."""
@@ -90,8 +95,9 @@ POINTS = Measure(
     unit="points",
     long_unit="percentage points",
     abbreviation="pt",
+    each="score",
+    a_low="a low score",
     output="score",
-    a_output="a score",
     mean="mean score",
     rate="favourable rate",
     predicted="predicted favourable rate",
@@ -110,14 +116,15 @@ UNITS = Measure(
     unit="units",
     long_unit="units of the amount",
     abbreviation="",
+    each="amount",
+    a_low="a low amount",
     output="amount",
-    a_output="an amount",
     mean="mean amount",
     rate="mean amount",
     predicted="mean amount",
     ratio="ratio of mean amounts",
-    axis="~s",
-    difference_axis="~s",
+    axis=",.6~r",
+    difference_axis=",.6~r",
     difference=signed_amount,
     size=amount_size,
     level=amount,
@@ -127,6 +134,29 @@ UNITS = Measure(
 )
 
 
+DECISIONS = replace(POINTS, each="decision", a_low="decision 0", output="decision rate", mean="decision rate")
+CRITERIA = {"fpr": "false positive rate", "fnr": "false negative rate"}
+WHOSE = {"fpr": "people without the outcome", "fnr": "people with the outcome"}
+
+
+def _of_errors(measure: Measure, criterion: str) -> Measure:
+    name, among = CRITERIA[criterion], f", of {WHOSE[criterion]}"
+    found = replace(measure, output=name, mean=name, ratio="ratio of favourable rates")
+    return replace(found, among=among, affected_words=f"{measure.affected_words}{among}")
+
+
+MEASURES: dict[tuple[str, str | None], Measure] = {
+    ("scores", None): POINTS,
+    ("decisions", None): DECISIONS,
+    ("amounts", None): UNITS,
+}
+MEASURES |= {
+    (channel, criterion): _of_errors(MEASURES[channel, None], criterion)
+    for channel in ("scores", "decisions")
+    for criterion in CRITERIA
+}
+
+
 def asked(measure: Measure, settings: dict[str, Any]) -> str:
     """Return the smallest difference that counts as it was asked for: in points, or in standard deviations."""
     if measure is UNITS:
@@ -134,6 +164,18 @@ def asked(measure: Measure, settings: dict[str, Any]) -> str:
     return f"{measure.size(settings['materiality'])} {measure.unit}"
 
 
+def channel_of(is_decisions: bool, is_amount: bool) -> str:
+    """Return what outputs are."""
+    return "amounts" if is_amount else "decisions" if is_decisions else "scores"
+
+
+def criterion_of(summary: dict[str, Any]) -> Any:
+    """Return the error rate whose difference was audited, if one was: of an audit, a change or a comparison."""
+    if "criterion" in summary or not summary.get("comparisons"):
+        return summary.get("criterion")
+    return next(one.get("criterion") for one in summary["comparisons"].values())
+
+
 def measure_of(summary: dict[str, Any]) -> Measure:
-    """Return how the numbers of an audit, or of a comparison, are written."""
-    return UNITS if summary.get("channel") == "amounts" else POINTS
+    """Return how the numbers of an audit, of a change or of a comparison are written."""
+    return MEASURES[summary.get("channel", "scores"), criterion_of(summary)]

@@ -11,15 +11,16 @@ from typing import Any
 from tiltlens.views import rule_lines
 from tiltlens.views.formats import Shown, count, interval, label, minus, ratio
 from tiltlens.views.measures import Measure, measure_of
-from tiltlens.views.soft_groups import soft_words
+from tiltlens.views.soft_groups import expected, gap_name, linear_estimate, soft_words
 
 FEATURES = 10
 
 
-def _shown(m: Measure) -> dict[str, tuple[str, Shown]]:
+def _shown(m: Measure, gap: str) -> dict[str, tuple[str, Shown]]:
     """Return the estimates that are shown: their words, and how they are written."""
     return {
-        "gap": (f"difference, in {m.unit}", m.difference),
+        "gap": (f"{gap}, in {m.unit}", m.difference),
+        "linear": (f"linear estimate, in {m.unit}", m.difference),
         "through_exempt": ("of it, through the exempt factors", m.difference),
         "at_equal_exempt": ("of it, between people equal in the exempt factors", m.difference),
         "impact_ratio": (f"{m.rate}s, audited ÷ reference", ratio),
@@ -37,11 +38,14 @@ def audit_html(title: str, comparisons: Sequence[dict[str, Any]]) -> str:
 
 def comparison_html(c: dict[str, Any], is_drawn: bool = True) -> str:
     """Return a comparison: its estimates, its strongest features and what to know, and a picture of the features."""
-    who = f"{escape(label(c['audited']))} ({count(c['rows']['audited'])}, audited)"
-    other = f"{escape(label(c['reference']))} ({count(c['rows']['reference'])}, reference)"
-    m = measure_of(c)
-    rates = [(f"{m.rate}, {place}", m.level, c["favourable_rates"][place]) for place in ("audited", "reference")]
-    others = [(words, shown, c[name]) for name, (words, shown) in _shown(m).items() if c[name] is not None]
+    who = f"{escape(label(c['audited']))} ({count(c['rows']['audited'])}{expected(c)}, audited)"
+    other = f"{escape(label(c['reference']))} ({count(c['rows']['reference'])}{expected(c)}, reference)"
+    m, c = measure_of(c), c | {"linear": linear_estimate(c)}
+    both = ("audited", "reference")
+    rates = [(f"{m.mean}, {place}", m.level, c["criterion_rates"][place]) for place in both if c["criterion"]]
+    rates += [(f"{m.rate}, {place}{m.among}", m.level, c["favourable_rates"][place]) for place in both]
+    shown_as = _shown(m, gap_name(c).replace("gap", "difference"))
+    others = [(words, shown, c[name]) for name, (words, shown) in shown_as.items() if c[name] is not None]
     estimates = [
         (words, shown(found["value"]), interval(found["low"], found["high"], shown))
         for words, shown, found in (*rates, *others)

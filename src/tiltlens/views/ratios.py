@@ -29,22 +29,23 @@ def against_four_fifths(found: dict[str, Any]) -> str:
     return "above 0.80" if found["low"] > FOUR_FIFTHS else "cannot be told from 0.80"
 
 
-def four_fifths_words(found: dict[str, Any], confidence: float) -> str:
-    """Return the adverse impact ratio and its relation to four fifths, as a sentence."""
+def four_fifths_words(found: dict[str, Any], confidence: float, among: str = "") -> str:
+    """Return the adverse impact ratio and its relation to four fifths, as a sentence; `among` says of whom alone."""
     ends = (
         "" if found["low"] is None else f" ({interval_name(confidence)} {interval(found['low'], found['high'], ratio)})"
     )
-    return f"The lower rate of decisions is {ratio(found['value'])} of the higher{ends}: {against_four_fifths(found)}."
+    start = f"The lower rate of decisions{among} is {ratio(found['value'])} of the higher{ends}"
+    return f"{start}: {against_four_fifths(found)}."
 
 
-def two_by_two_words(found: dict[str, Any], confidence: float) -> list[str]:
+def two_by_two_words(found: dict[str, Any], confidence: float, among: str = "") -> list[str]:
     """Return what the 2×2 table of decisions says: how far apart, how easily by chance, and what would flip that."""
     note = [f"{found['note'][:1].upper()}{found['note'][1:]}."] if found["note"] else []
     if found["z"] is None:
         return note
     odds = found["odds_ratio"]
     words = (
-        f"Audited against reference: {signed(found['z'], 2)} standard deviations (z test, "
+        f"Audited against reference{among}: {signed(found['z'], 2)} standard deviations (z test, "
         f"{p_value(found['z_p_value'])}); Fisher's exact test, {p_value(found['fisher_p_value'])}"
     )
     if odds is not None:

@@ -13,11 +13,32 @@ OWN_ERROR = (
 )
 
 
-def soft_headline(c: dict[str, Any]) -> list[str]:
-    """Return where the difference lies, none of groups that are known: one estimate alone would mislead."""
-    if c["soft_group"] is None:
-        return []
-    return [_bracket(c["soft_group"], measure_of(c))]
+WEIGHTED = "weighted by chances"
+
+
+def expected(c: dict[str, Any]) -> str:
+    """Return what a number of people is followed by: of chances it is an expected one."""
+    return "" if c["soft_group"] is None else " expected"
+
+
+def gap_name(c: dict[str, Any]) -> str:
+    """Return what the gap is called: of chances it is one of two estimates."""
+    return "gap" if c["soft_group"] is None else "weighted gap"
+
+
+def linear_estimate(c: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the other estimate of the difference, where groups are known by probabilities."""
+    return None if c["soft_group"] is None else c["soft_group"]["linear"]
+
+
+def bracket_words(c: dict[str, Any]) -> str:
+    """Return where the difference lies: one estimate alone would mislead."""
+    return _bracket(c["soft_group"], measure_of(c))
+
+
+def soft_doubt(c: dict[str, Any]) -> str:
+    """Return in a few words what stands behind the chances; nothing of groups that are known."""
+    return "" if c["soft_group"] is None else f"probabilities of groups: {c['soft_group']['status']}"
 
 
 def soft_words(c: dict[str, Any]) -> list[str]:
@@ -28,7 +49,7 @@ def soft_words(c: dict[str, Any]) -> list[str]:
     estimates = [f"weighted, each row in both groups by its chances: {_shown(found['weighted'], measure.difference)}"]
     if found["linear"] is not None:
         estimates.append(
-            f"linear, by the slope of the score on the chance: {_shown(found['linear'], measure.difference)}"
+            f"linear, by the slope of the {measure.each} on the chance: {_shown(found['linear'], measure.difference)}"
         )
     lines = [
         f"Groups are known by probabilities, so the difference is not known but estimated in two ways, in "
@@ -44,7 +65,7 @@ def soft_words(c: dict[str, Any]) -> list[str]:
 
 def _bracket(found: dict[str, Any], measure: Measure) -> str:
     if found["status"] == "not judged":
-        return f"Not judged: {minus(found['reason'])}. Where the true difference lies cannot be told."
+        return f"Where the true difference lies cannot be told (not judged): {minus(found['reason'])}."
     if found["bracket"] is None:
         return "Everybody has the same chances: nothing can be told of the difference."
     ends = interval(found["bracket"]["low"], found["bracket"]["high"], measure.difference)

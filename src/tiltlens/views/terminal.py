@@ -16,12 +16,12 @@ from rich.text import Text
 
 from tiltlens.views import rule_lines
 from tiltlens.views.error_rates import DOES_NOT_SHOW as RATES_DO_NOT_SHOW
-from tiltlens.views.error_rates import NAMES, SIGNS, criterion_of, mean_word, output_word, people_words, rate_lines
+from tiltlens.views.error_rates import SIGNS, people_words, rate_lines
 from tiltlens.views.formats import interval_name, p_value, percent, points, typed
-from tiltlens.views.measures import UNITS, Measure, measure_of
+from tiltlens.views.measures import UNITS, Measure, criterion_of, measure_of
 from tiltlens.views.names import named
 from tiltlens.views.ratios import four_fifths_words, is_of_decisions, ratio_name, two_by_two_words
-from tiltlens.views.soft_groups import soft_words
+from tiltlens.views.soft_groups import WEIGHTED, expected, gap_name, linear_estimate, soft_words
 from tiltlens.views.text import (
     DOES_NOT_SHOW,
     bullets,
@@ -134,8 +134,8 @@ def _rows(summary: dict[str, Any]) -> RenderableType:
     kept = [f"{count:,} {reason}" for reason, count in gone.items() if count]
     kept += [f"rows with {reason} (not counted)" for reason, count in gone.items() if count is None]
     text = Text()
-    criterion = criterion_of(summary)
-    what = f"{summary['channel']}, their {NAMES[criterion]}s," if criterion else summary["channel"]
+    what = summary["channel"]
+    what = f"{what}, their {measure_of(summary).output}s," if criterion_of(summary) else what
     text.append(f"tiltlens audit of {what} by {summary['group']}", "bold")
     text.append(
         f"\n{rows['read']:,} rows read, {rows['used']:,} used{'; left out: ' + ', '.join(kept) if kept else ''}."
@@ -147,27 +147,33 @@ def _rows(summary: dict[str, Any]) -> RenderableType:
 
 def _comparison(summary: dict[str, Any], audited: str, c: dict[str, Any]) -> RenderableType:
     title = (
-        f"\n{audited} ({c['rows']['audited']:,}, audited) against {c['reference']} "
-        f"({c['rows']['reference']:,}, reference)"
+        f"\n{audited} ({c['rows']['audited']:,}{expected(c)}, audited) against {c['reference']} "
+        f"({c['rows']['reference']:,}{expected(c)}, reference)"
     )
     settings, measure = summary["settings"], measure_of(c)
     parts: list[RenderableType] = [Text(title, "bold cyan"), _estimates(summary, c), _test(c)]
     if words := soft_words(c):
         parts += [heading("What probabilities of groups can tell"), bullets(typed(one) for one in words)]
     if measure is UNITS:
-        parts += [heading("Beyond the pooled deciles"), _deciles(c)] if c["decile_shares"] else []
+        parts += (
+            [heading("Share of each group above the pooled deciles"), _deciles(c, settings["confidence"])]
+            if c["decile_shares"]
+            else []
+        )
     elif not is_of_decisions(summary):
         parts.append(Text("These are scores: an adverse impact ratio is of decisions, and needs a threshold.", "dim"))
     elif c["adverse_impact_ratio"] is not None:
-        parts.append(Text(typed(four_fifths_words(c["adverse_impact_ratio"], settings["confidence"]))))
+        parts.append(Text(typed(four_fifths_words(c["adverse_impact_ratio"], settings["confidence"], measure.among))))
     if c["two_by_two"] is not None:
-        parts += [Text(typed(line)) for line in two_by_two_words(c["two_by_two"], settings["confidence"])]
+        parts += [
+            Text(typed(line)) for line in two_by_two_words(c["two_by_two"], settings["confidence"], measure.among)
+        ]
     if c["error_rates"] is not None:
         parts += [heading("Error rates"), *_error_rates(summary, c)]
     if c.get("periods"):
         parts += [heading("Along time"), *_periods(c["periods"], measure, settings["confidence"])]
     if c["proxies"]:
-        title = f"Proxy evidence, in {measure.unit} of the {output_word(c)}"
+        title = f"Proxy evidence, in {measure.unit} of the {measure.output}"
         parts += [heading(title), proxy_evidence(c, settings)]
     if c["notes"]:
         parts += [heading("To know"), bullets(typed(note) for note in c["notes"])]
@@ -177,12 +183,16 @@ def _comparison(summary: dict[str, Any], audited: str, c: dict[str, Any]) -> Ren
 def _estimates(summary: dict[str, Any], c: dict[str, Any]) -> Table:
     table = empty_table("quantity", ["value", interval_name(summary["settings"]["confidence"])], ["meaning"])
     m = measure_of(c)
+    for who in ("audited", "reference") if c["criterion_rates"] else ():
+        table.add_row(f"{m.mean}, {who}", *estimate_cells(c["criterion_rates"][who], m.level), "")
     for who in ("audited", "reference"):
-        table.add_row(f"{m.rate}, {who}", *estimate_cells(c["favourable_rates"][who], m.level), "")
-    weighted = "" if c["soft_group"] is None else ", weighted by chances"
-    lacks = m.affected_words if m is UNITS else "more people at the reference's rate"
+        whose = WEIGHTED if c["soft_group"] else m.among.removeprefix(", ")
+        table.add_row(f"{m.rate}, {who}", *estimate_cells(c["favourable_rates"][who], m.level), whose)
+    c = c | {"linear": linear_estimate(c)}
+    lacks = m.affected_words if m is UNITS else f"more people at the reference's rate{m.among}"
     rows: list[tuple[str, str, Callable[[float | None], str], str]] = [
-        (f"gap, in {m.unit}", "gap", m.difference, f"difference of the {mean_word(c)}s{weighted}"),
+        (f"{gap_name(c)}, in {m.unit}", "gap", m.difference, f"difference of the {m.mean}s"),
+        (f"linear estimate, in {m.unit}", "linear", m.difference, f"slope of the {m.each} on the chance"),
         ("through exempt factors", "through_exempt", m.difference, f"{m.unit} of it, through {', '.join(c['exempt'])}"),
         ("at equal exempt factors", "at_equal_exempt", m.difference, f"{m.unit} of it, between people equal in them"),
         (ratio_name(summary), "impact_ratio", number, f"{m.rate}s, audited ÷ reference"),
@@ -204,7 +214,7 @@ def _estimates(summary: dict[str, Any], c: dict[str, Any]) -> Table:
 def _error_rates(summary: dict[str, Any], c: dict[str, Any]) -> Iterator[RenderableType]:
     """Yield the error rates of both groups, their difference, and how to read them."""
     columns = ["audited", "reference", "difference", interval_name(summary["settings"]["confidence"])]
-    table, told = empty_table("quantity", columns, []), [f"People, {people_words(c)}."]
+    table, told = empty_table("quantity", columns), [f"People, {people_words(c)}."]
     for line in rate_lines(c, is_of_decisions(summary)):
         if line.found is None:
             told.append(f"{line.name} is not measured: {line.reason}.")
@@ -219,9 +229,9 @@ def _error_rates(summary: dict[str, Any], c: dict[str, Any]) -> Iterator[Rendera
     yield Text(RATES_DO_NOT_SHOW, "dim")
 
 
-def _deciles(c: dict[str, Any]) -> Table:
-    """Return the share of each group beyond each pooled decile."""
-    table = empty_table("amount", ["audited beyond", "reference beyond", "difference, in points", "interval"])
+def _deciles(c: dict[str, Any], confidence: float) -> Table:
+    """Return the share of each group whose amount lies above each pooled decile."""
+    table = empty_table("above", ["audited", "reference", "difference, in points", interval_name(confidence)])
     for row in c["decile_shares"]:
         found = {"value": row["difference"], "low": row["difference_low"], "high": row["difference_high"]}
         shares = (typed(percent(row[who])) for who in ("audited", "reference"))
@@ -239,7 +249,7 @@ def _periods(found: dict[str, Any], measure: Measure, confidence: float) -> Iter
         gaps = ("–", "few") if row["reason"] else map(typed, estimate_cells(gap, measure.difference))
         table.add_row(Text(row["period"]), *gaps, *rates)
     yield table
-    yield Text(f"audited, reference: each group's {measure.rate}.", "dim")
+    yield Text(f"audited, reference: each group's {measure.rate}{measure.among}.", "dim")
     if any(row["reason"] for row in found["table"]):
         yield Text("few: fewer than 10 people of a group, nothing is measured.", "dim")
     if found["equal_gaps"] is not None:

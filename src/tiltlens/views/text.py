@@ -56,9 +56,13 @@ def heading(title: str) -> Text:
 
 
 def empty_table(first: str, numbers: Sequence[str], words: Sequence[str] = (), folds: bool = False) -> Table:
-    """Return an empty table: what a row is about, its numbers, its words. What is about names from data `folds`."""
+    """Return an empty table: what a row is about, its numbers, its words.
+
+    Where there is little room words give way, or names where there are none, or where these `folds`: they are from
+    data. Numbers are never cut.
+    """
     table = Table(show_edge=False, pad_edge=False, header_style="bold")
-    table.add_column(first, no_wrap=not folds, overflow="fold")
+    table.add_column(first, no_wrap=bool(words) and not folds, overflow="fold")
     for name in numbers:
         table.add_column(name, justify="right", no_wrap=True)
     for name in words:

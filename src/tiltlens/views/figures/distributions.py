@@ -21,8 +21,8 @@ NO_SHAPE = "every bin has fewer than ten people, or would tell of one that has: 
 def outputs(comparison: Record) -> Figure:
     """Return the distributions of the score in both groups, audited above and reference below, with their means."""
     (audited, reference), m = means(comparison), measure_of(comparison)
-    title = f"How the {m.output}s are distributed"
-    word = "1 − score" if comparison["criterion"] == "fnr" else m.output
+    title = f"How the {m.each}s are distributed"
+    word = f"1 − {m.each}" if comparison["criterion"] == "fnr" else m.each
     records = _records(comparison["bins"]["score"])
     if not any(record["share"] for record in records):
         return nothing(title, NO_SHAPE)

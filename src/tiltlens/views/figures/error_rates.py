@@ -9,26 +9,27 @@ from tiltlens.views.figures.reading import Record
 from tiltlens.views.figures.theme import AUDITED, QUIET, REFERENCE, WIDTH, altair
 from tiltlens.views.figures.words import groups, versus
 from tiltlens.views.formats import percent, with_interval
-
-TITLE = "Do scores mean the same in both groups?"
+from tiltlens.views.measures import measure_of
 
 
 def score_calibration(comparison: Record) -> Figure:
     """Return how often people have the outcome against their mean score, by decile of all scores and by group."""
-    found = comparison["error_rates"]
+    found, m = comparison["error_rates"], measure_of(comparison)
+    title = f"Do {m.each}s mean the same in both groups?"
     if found is None:
-        return nothing(TITLE, "no outcome was given beside the scores")
+        return nothing(title, "no outcome was given beside the scores")
     names = dict(zip(("audited", "reference"), groups(comparison), strict=True))
     records = [_record(one, names[one["group"]]) for one in found["by_decile"] if one["observed"] is not None]
     if not records:
-        return nothing(TITLE, "each decile has fewer than ten people whose outcome is known, or would tell of one")
+        return nothing(title, "each decile has fewer than ten people whose outcome is known, or would tell of one")
     description = (
-        f"{versus(comparison)}. One dot a group and decile of all scores: across, the mean score, up, how often people "
-        "have the outcome, with its interval. On the diagonal the two agree."
+        f"{versus(comparison)}. One dot a group and decile of all {m.each}s: across, the {m.mean}, up, how often "
+        "people have the outcome, with its interval. On the diagonal the two agree."
     )
     hidden = any(one["observed"] is None and one["n"] is None for one in found["by_decile"])
     note = "deciles with fewer than ten people of a group are left out" if hidden else ""
-    return figure(_chart(records, names), records, TITLE, description, "on the diagonal, score and outcome agree", note)
+    agree = f"on the diagonal, {m.each} and outcome agree"
+    return figure(_chart(records, names, m.mean), records, title, description, agree, note)
 
 
 def _record(one: Record, name: str) -> Record:
@@ -37,11 +38,11 @@ def _record(one: Record, name: str) -> Record:
     return {key: one[key] for key in one if key != "group"} | {"group": name, "shown": shown}
 
 
-def _chart(records: list[Record], names: dict[str, str]) -> Any:
+def _chart(records: list[Record], names: dict[str, str], mean: str) -> Any:
     alt = altair()
     scale = alt.Scale(domain=[0, 1], nice=False)
     percents = alt.Axis(format=".0%", tickCount=5)
-    x = alt.X("mean_score:Q", title="mean score", scale=scale, axis=percents)
+    x = alt.X("mean_score:Q", title=mean, scale=scale, axis=percents)
     y = alt.Y("observed:Q", title="with the outcome", scale=scale, axis=percents)
     domain = list(names.values())
     colour = alt.Color("group:N", scale=alt.Scale(domain=domain, range=[AUDITED, REFERENCE]))
@@ -56,7 +57,7 @@ def _chart(records: list[Record], names: dict[str, str]) -> Any:
     tooltip = [
         alt.Tooltip("group:N", title="group"),
         alt.Tooltip("decile:O", title="decile"),
-        alt.Tooltip("mean_score:Q", title="mean score", format=".1%"),
+        alt.Tooltip("mean_score:Q", title=mean, format=".1%"),
         alt.Tooltip("shown:N", title="with the outcome"),
         alt.Tooltip("n:Q", title="people", format=","),
     ]

@@ -31,10 +31,18 @@ def rates(audit: Record) -> Figure:
     texts = labels((row["group"] for row in rows[:GROUPS]), GROUP)
     records = [row | {"label": f"{text} ({row['role']})"} for row, text in zip(rows, texts, strict=False)]
     parts = ", ".join(f"{record['label']} {m.level(record['rate'])}" for record in records[:6])
-    description = f"One row a group: its {m.rate} and, beside it, that over the reference's. {parts}."
+    description = f"One row a group: its {m.rate}{m.among} and, beside it, that over the reference's. {parts}."
     more = f"the first {GROUPS} of {len(rows)} groups" if len(rows) > GROUPS else ""
     panels = _panels(records, ratio_name(audit), is_of_decisions(audit), m)
-    return figure(panels, records, title, description, "with intervals" if _has_ends(records) else "", more)
+    return figure(
+        panels,
+        records,
+        title,
+        description,
+        m.among.removeprefix(", "),
+        "with intervals" if _has_ends(records) else "",
+        more,
+    )
 
 
 def _has_ends(records: list[Record]) -> bool:

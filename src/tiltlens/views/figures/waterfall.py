@@ -35,7 +35,7 @@ def waterfall(comparison: Record) -> Figure:
     parts = ", ".join(f"{record['label']} {record['text']}" for record in _labelled(records))
     description = (
         f"{versus(comparison)}. Steps from the reference group's {m.mean}, {m.level(reference)}, to the audited "
-        f"group's, {m.level(audited)}, in {'units' if m is UNITS else 'points (hundredths of the score)'}: {parts}."
+        f"group's, {m.level(audited)}, in {m.long_unit}: {parts}."
     )
     note = f"each part with all features taken together (Shapley value), in {m.long_unit}"
     ends = "lines: intervals" if any(record["low"] is not None for record in records) else ""

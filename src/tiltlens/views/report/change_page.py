@@ -46,6 +46,7 @@ def change_page(summary: dict[str, Any]) -> str:
             change=summary,
             sections=sections,
             source_name=change_words.source_name,
+            subject=change_words.subject(summary),
             measure=measure_of(summary),
             moved=change_words.MOVED,
             data=as_json({"specs": specs, "comparisons": {}, "withheld": None}),

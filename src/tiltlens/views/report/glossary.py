@@ -93,21 +93,43 @@ OF_AMOUNTS: dict[str, tuple[str, str] | None] = {
 }
 
 
+# Only where people's outcomes are known.
+OF_OUTCOMES = ("outcome", "false positive rate", "false negative rate", "area under the curve")
+DECISION_RATE = "How often a group gets decision 1; of decisions with names, the one that a person wants."
+OF_CHANCES = {
+    "chance": "The probability of being in a group, where the group itself is not known. A row counts in each group by "
+    "its chance, so numbers of people are expected ones.",
+    "weighted, linear": "Two estimates of the difference from chances. Each is right only where its own assumption "
+    "holds; where they miss on different sides, the true difference lies between them.",
+}
+
+
 def glossary(summary: dict[str, Any]) -> dict[str, str]:
     """Return what the words that an audit is told in mean."""
-    if measure_of(summary) is not UNITS:
-        return GLOSSARY
-    entries = {name: OF_AMOUNTS.get(name, (name, text)) for name, text in GLOSSARY.items()}
-    return {name: text.replace("the score", "the amount") for name, text in filter(None, entries.values())}
+    m, comparisons = measure_of(summary), list(summary["comparisons"].values())
+    of_chances = OF_CHANCES if any(c["soft_group"] for c in comparisons) else {}
+    if m is UNITS:
+        entries = {name: OF_AMOUNTS.get(name, (name, text)) for name, text in GLOSSARY.items()}
+        found = {name: text.replace("the score", "the amount") for name, text in filter(None, entries.values())}
+        return found | of_chances
+    found = GLOSSARY | {
+        "points": f"Percentage points: hundredths of the {m.output}.",
+        "difference, gap": f"{m.mean.capitalize()} of the audited group minus that of the reference group, in points.",
+    }
+    if not any(c["error_rates"] or c["criterion"] for c in comparisons):
+        found = {name: text for name, text in found.items() if name not in OF_OUTCOMES}
+    return found | ({"decision rate": DECISION_RATE} if m.output == "decision rate" else {}) | of_chances
 
 
 def for_statisticians(summary: dict[str, Any]) -> dict[str, str]:
     """Return the same for statisticians."""
-    if measure_of(summary) is not UNITS:
-        return FOR_STATISTICIANS
-    of_amounts = {
-        name: text.replace("mean score", "mean amount").replace("the score", "the amount").replace("Points", "Units")
+    m = measure_of(summary)
+    found = {
+        name: text.replace("mean score", m.mean).replace("the score", f"the {m.output}")
         for name, text in FOR_STATISTICIANS.items()
     }
+    if m is not UNITS:
+        return found
     deciles = "Of outputs, and of the correction towards them: the pooled decile of the amount."
-    return of_amounts | {"divergence": f"{FOR_STATISTICIANS['divergence']} {deciles}"}
+    units = {"alignment": found["alignment"].replace("Points", "Units")}
+    return found | units | {"divergence": f"{found['divergence']} {deciles}"}

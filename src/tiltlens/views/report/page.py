@@ -19,6 +19,7 @@ from tiltlens.views.measures import asked, measure_of
 from tiltlens.views.names import named
 from tiltlens.views.ratios import against_four_fifths, is_of_decisions, ratio_name, two_by_two_words
 from tiltlens.views.report import glossary, sections, words
+from tiltlens.views.soft_groups import expected, linear_estimate
 from tiltlens.views.verdicts import verdict_of
 
 DATA_LIMIT = 1_600_000  # characters of numbers; with the drawing library the page stays below 3 MB
@@ -40,6 +41,7 @@ FORMATS = (
     formats.p_value,
     formats.label,
 )
+PHRASES = (verdict_of, against_four_fifths, two_by_two_words, expected, linear_estimate)
 
 
 def write_report(summary: dict[str, Any], target: Target) -> None:
@@ -90,7 +92,6 @@ def page(summary: dict[str, Any]) -> str:
             for_statisticians=glossary.for_statisticians(summary),
             is_decisions=is_of_decisions(summary),
             ratio_name=ratio_name(summary),
-            mean_word=error_rates.mean_word,
             rate_lines=error_rates.rate_lines,
             people_words=error_rates.people_words,
             rate_signs=error_rates.SIGNS,
@@ -121,7 +122,7 @@ def environment() -> Any:
     loader = PackageLoader("tiltlens.views.report", "pieces")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     shown = {function.__name__: function for function in FORMATS}
-    phrases = {function.__name__: function for function in (verdict_of, against_four_fifths, two_by_two_words)}
+    phrases = {function.__name__: function for function in PHRASES}
     environment.filters |= shown
     environment.globals |= {**shown, **phrases}
     return environment

@@ -141,13 +141,12 @@ def _shares(c: dict[str, Any]) -> dict[str, list[list[float | None]]]:
 
 def _feature(c: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     profile = c["bins"]["profiles"][row["feature"]]
-    unused = {"correction", "scores"}
+    unused = {"correction", "scores", "log_odds"}
     values = [{key: entry for key, entry in value.items() if key not in unused} for value in profile["values"]]
     texts = labels((value["value"] for value in values), 100)
-    for value, full, text in zip(values, profile["values"], texts, strict=True):
+    for value, text in zip(values, texts, strict=True):
         value["value"] = text
         value["score_text"] = measure_of(c).level(value.pop("score"))
-        value["means"] = None if full["scores"] is None else [full["log_odds"], *full["scores"]]
     return {
         "name": label(row["feature"], FULL),
         "label": row["label"],

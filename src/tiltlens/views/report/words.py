@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tiltlens.views.error_rates import criterion_of, criterion_words, mean_word
+from tiltlens.views.error_rates import criterion_words
 from tiltlens.views.figures.reading import means
 from tiltlens.views.formats import (
     count,
@@ -17,9 +17,9 @@ from tiltlens.views.formats import (
     percent,
     ratio,
 )
-from tiltlens.views.measures import UNITS, measure_of
+from tiltlens.views.measures import UNITS, criterion_of, measure_of
 from tiltlens.views.ratios import against_four_fifths, four_fifths_words, is_of_decisions
-from tiltlens.views.soft_groups import soft_headline, soft_words
+from tiltlens.views.soft_groups import WEIGHTED, bracket_words, expected, linear_estimate, soft_doubt, soft_words
 from tiltlens.views.verdicts import EVIDENCE, EXEMPT, NOTHING, OPEN, PROXY, THE_GROUP, VERDICTS, Verdict, verdict_of
 
 MOST_NAMED = 6
@@ -41,13 +41,25 @@ DOES_NOT_SHOW = (
 
 def does_not_show(summary: dict[str, Any]) -> tuple[str, ...]:
     """Return what an audit does not show."""
-    thing = measure_of(summary).output
-    return tuple(line.replace("the score", f"the {thing}").replace("scores", f"{thing}s") for line in DOES_NOT_SHOW)
+    m = measure_of(summary)
+    return tuple(line.replace("the score", f"the {m.output}").replace("scores", f"{m.each}s") for line in DOES_NOT_SHOW)
 
 
 def headline(summary: dict[str, Any], c: dict[str, Any]) -> list[str]:
-    """Return the answer in a sentence or two: both groups' numbers, and the features that carry most."""
-    return [_numbers(summary, c), *soft_headline(c), *_carriers(c)]
+    """Return the answer in a sentence or two: both groups' numbers, and the features that carry most.
+
+    Of groups that are known by probabilities, where the difference lies comes first: one estimate would mislead.
+    """
+    if c["soft_group"] is None:
+        return [_numbers(summary, c), *_carriers(c)]
+    who, other = label(c["audited"], SHORT), label(c["reference"], SHORT)
+    linear, told = linear_estimate(c), measure_of(c).difference
+    other_way = f" The linear estimate is {told(linear['value'])} {measure_of(c).unit}." if linear else ""
+    return [f"{who} against {other}: {_uncapital(bracket_words(c))}", _numbers(summary, c) + other_way, *_carriers(c)]
+
+
+def _uncapital(text: str) -> str:
+    return f"{text[:1].lower()}{text[1:]}"
 
 
 def _numbers(summary: dict[str, Any], c: dict[str, Any]) -> str:
@@ -56,19 +68,18 @@ def _numbers(summary: dict[str, Any], c: dict[str, Any]) -> str:
     low = "low" if m is UNITS else "0"
     is_low = label(summary["favourable"]) == low and isinstance(c["output"]["audited"], int | float)
     if c["criterion"] is not None:
-        start = f"The {mean_word(c)} of {who} is {m.level(audited)}, that of {other} {m.level(reference)}"
+        start = f"The {m.mean} of {who} is {m.level(audited)}, that of {other} {m.level(reference)}"
     elif is_of_decisions(summary):
         what = "Decision 1" if is_low or label(summary["favourable"]) == "1" else f"“{label(summary['favourable'])}”"
         start = f"{what} is given to {percent(audited)} of {who} and to {percent(reference)} of {other}"
     else:
         start = f"The {m.mean} of {who} is {m.level(audited)}, that of {other} {m.level(reference)}"
-    start = start if c["soft_group"] is None else f"By probabilities of groups: {start[0].lower()}{start[1:]}"
+    start = start if c["soft_group"] is None else f"{WEIGHTED.capitalize()}, {_uncapital(start)}"
     if gap["low"] is not None and gap["low"] <= 0 <= gap["high"]:
         return f"{start}: these data cannot tell whether the two differ."
     is_often = is_of_decisions(summary) and c["criterion"] is None
     more, less = ("more often", "less often") if is_often else ("higher", "lower")
-    thing = "decision 0" if is_of_decisions(summary) else f"a low {m.output}"
-    wanted = f", where {thing} is what a person wants" if is_low and c["criterion"] is None else ""
+    wanted = f", where {m.a_low} is what a person wants" if is_low and c["criterion"] is None else ""
     difference = m.size(gap["value"]) if m is UNITS else f"{m.size(gap['value'])} {m.long_unit}"
     return f"{start}: {difference} {more if gap['value'] > 0 else less}{wanted}."
 
@@ -139,9 +150,14 @@ def tiles(summary: dict[str, Any], c: dict[str, Any]) -> list[Tile]:
     """Return the numbers of the first screen: both rates, their ratio, people affected."""
     who, other, rates = label(c["audited"], SHORT), label(c["reference"], SHORT), c["favourable_rates"]
     m = measure_of(summary)
+    if c["soft_group"] is not None:
+        return list(_estimates_by_chances(c))
     both = f"{m.level(rates['audited']['value'])} · {m.level(rates['reference']['value'])}"
     name = m.rate if is_of_decisions(summary) else m.predicted
     found = [Tile(name, both, f"{who} · {other}; favourable: {favourable_words(summary)}")]
+    if c["criterion_rates"] is not None:
+        both = " · ".join(m.level(c["criterion_rates"][group]["value"]) for group in ("audited", "reference"))
+        found = [Tile(m.mean, both, f"{who} · {other}{m.among}")]
     adverse = c["adverse_impact_ratio"]
     if is_of_decisions(summary) and adverse is not None:
         found.append(
@@ -153,6 +169,23 @@ def tiles(summary: dict[str, Any], c: dict[str, Any]) -> list[Tile]:
     return [*found, _affected(c)]
 
 
+def _estimates_by_chances(c: dict[str, Any]) -> Iterator[Tile]:
+    """Yield both estimates and the limits, none of them alone."""
+    found, m = c["soft_group"], measure_of(c)
+    notes = {"weighted": "each row in both groups by its chances", "linear": f"slope of the {m.each} on the chance"}
+    for name, note in notes.items():
+        if found[name] is not None:
+            ends = (
+                ""
+                if found[name]["low"] is None
+                else f"; {interval(found[name]['low'], found[name]['high'], m.difference)}"
+            )
+            yield Tile(f"{name} estimate, {m.unit}", m.difference(found[name]["value"]), note + ends)
+    if found["limits"] is not None:
+        ends = interval(found["limits"]["low"], found["limits"]["high"], m.difference)
+        yield Tile(f"limits, {m.unit}", ends, "what probabilities that are right on average allow")
+
+
 def _noted(found: dict[str, Any], words: str) -> str:
     return words if found["low"] is None else f"{words}; {interval(found['low'], found['high'], ratio)}"
 
@@ -160,7 +193,8 @@ def _noted(found: dict[str, Any], words: str) -> str:
 def _affected(c: dict[str, Any]) -> Tile:
     found, who, other = c["shortfall"], label(c["audited"], SHORT), label(c["reference"], SHORT)
     is_more, m = found["value"] < 0, measure_of(c)
-    what = f"{'fewer' if is_more else 'more'} of {who} would have the favourable outcome at the rate of {other}"
+    fewer = "fewer" if is_more else "more"
+    what = f"{fewer} of {who} would have the favourable outcome at the rate of {other}{m.among}"
     name = m.affected
     if m is UNITS:
         name = "better off in total" if is_more else name
@@ -184,7 +218,8 @@ class Doubt(NamedTuple):
 def trust(summary: dict[str, Any], c: dict[str, Any]) -> list[Doubt]:
     """Return how far to trust a comparison, a short line each."""
     rows, found = c["proxies"], c["balance"]
-    lines = [Doubt(f"{count(c['rows']['audited'])} and {count(c['rows']['reference'])} people", False)]
+    lines = [Doubt(f"{count(c['rows']['audited'])} and {count(c['rows']['reference'])} people{expected(c)}", False)]
+    lines += [Doubt(soft_doubt(c), c["soft_group"]["status"] != "checked")] if c["soft_group"] else []
     if c["equal_outputs"] is None:
         lines.append(Doubt("plug-in values: no intervals, no verdicts", True))
     else:
@@ -264,8 +299,7 @@ def found_words(summary: dict[str, Any], c: dict[str, Any]) -> list[str]:
     """Return what was found about one audited group, a sentence each."""
     settings = summary["settings"]
     return [
-        _gap(c, settings),
-        *soft_words(c),
+        *(soft_words(c) or [_gap(c, settings)]),
         *_exempt(c, settings),
         *_rates(summary, c),
         *_features(c, settings),
@@ -280,7 +314,7 @@ def _gap(c: dict[str, Any], settings: dict[str, Any]) -> str:
     ends = _ends(c, gap, settings)
     if gap["low"] <= 0 <= gap["high"]:
         return (
-            f"These data cannot tell whether the {mean_word(c)}s of {who} and {reference} differ: the difference is "
+            f"These data cannot tell whether the {m.mean}s of {who} and {reference} differ: the difference is "
             f"{m.difference(gap['value'])} {m.unit} ({ends})."
         )
     return f"{_difference(c)} ({ends})."
@@ -289,9 +323,9 @@ def _gap(c: dict[str, Any], settings: dict[str, Any]) -> str:
 def _difference(c: dict[str, Any]) -> str:
     value, who, reference, m = c["gap"]["value"], label(c["audited"]), label(c["reference"]), measure_of(c)
     if value == 0:
-        return f"The {mean_word(c)}s of {who} and {reference} are equal in these data"
+        return f"The {m.mean}s of {who} and {reference} are equal in these data"
     side = "higher" if value > 0 else "lower"
-    return f"The {mean_word(c)} of {who} is {m.size(value)} {m.unit} {side} than that of {reference}"
+    return f"The {m.mean} of {who} is {m.size(value)} {m.unit} {side} than that of {reference}"
 
 
 def _ends(c: dict[str, Any], estimate: dict[str, Any], settings: dict[str, Any]) -> str:
@@ -300,11 +334,11 @@ def _ends(c: dict[str, Any], estimate: dict[str, Any], settings: dict[str, Any])
 
 
 def _rates(summary: dict[str, Any], c: dict[str, Any]) -> Iterator[str]:
-    found, rates = c["impact_ratio"], c["favourable_rates"]
+    found, rates, m = c["impact_ratio"], c["favourable_rates"], measure_of(summary)
     if found is None:
         return
     ends = "" if found["low"] is None else f" (interval {interval(found['low'], found['high'], percent)})"
-    if measure_of(summary) is UNITS:
+    if m is UNITS:
         yield (
             f"The mean amount of {label(c['audited'])} is {percent(found['value'])} of that of "
             f"{label(c['reference'])}{ends}."
@@ -314,10 +348,10 @@ def _rates(summary: dict[str, Any], c: dict[str, Any]) -> Iterator[str]:
     yield (
         f"The favourable outcome {verb} {percent(found['value'])} as frequent among {label(c['audited'])} as among "
         f"{label(c['reference'])}{ends}: {percent(rates['audited']['value'])} against "
-        f"{percent(rates['reference']['value'])}."
+        f"{percent(rates['reference']['value'])}{m.among}."
     )
     if is_of_decisions(summary) and c["adverse_impact_ratio"] is not None:
-        yield four_fifths_words(c["adverse_impact_ratio"], summary["settings"]["confidence"])
+        yield four_fifths_words(c["adverse_impact_ratio"], summary["settings"]["confidence"], m.among)
 
 
 def _features(c: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]:
@@ -353,7 +387,7 @@ def _unexplained(c: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]:
     if left is None or left["low"] is None:
         return
     if left["low"] == left["high"] == 0:
-        yield f"Between people alike in all listed features nothing is left: the model makes the {m.output} from them."
+        yield "Between people alike in all listed features nothing is left: the model sees nothing else."
         return
     start = (
         f"Between people alike in all listed features {m.difference(left['value'])} {m.unit} "

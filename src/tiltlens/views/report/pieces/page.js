@@ -80,12 +80,10 @@
     view.data("table", rows).run();
   };
 
-  const meanCorrection = (value, at) =>
-    value.means === null ? null
-      : at.intercept + at.on_log_odds * value.means[0] + at.on_scores.reduce((sum, slope, y) => sum + slope * value.means[y + 1], 0);
+  const meanCorrection = (value, position) => (value.mean_correction?.[position] ?? null);
 
   const place4 = (x) => `${100 * clamp((x + 4) / 8)}%`;
-  const box = (value, at, position) => {
+  const box = (value, position) => {
     const track = make("span", { class: "track", "aria-hidden": "true" });
     const zero = make("u"); zero.style.left = "50%"; track.append(zero);
     const spread = value.quantiles ? value.quantiles[position] : [null, null, null, null, null];
@@ -96,7 +94,7 @@
       track.append(part);
     };
     span(spread[0], spread[4]); span(spread[1], spread[3], "half");
-    const mean = meanCorrection(value, at);
+    const mean = meanCorrection(value, position);
     if (mean !== null) { const mark = make("b"); mark.style.left = place4(mean); track.append(mark); }
     return track;
   };
@@ -109,7 +107,7 @@
   };
 
   const showProfile = (section, part, index, position) => {
-    const feature = part.features[index], at = part.dial[position];
+    const feature = part.features[index];
     const panel = section.querySelector(".profile");
     const heading = make("h4"); heading.append("Profile of ", make("bdi", {}, feature.name));
     const close = make("button", { type: "button", class: "close" }, "Close");
@@ -122,13 +120,13 @@
     const head = ["value", `${part.audited} (filled) and ${part.reference} (outlined)`, part.mean, "correction: mean, half and nine tenths of people (−4 to 4)"];
     if (hasMoved) head.push("share after the least change");
     const rows = feature.values.map((value) => {
-      const mean = meanCorrection(value, at);
+      const mean = meanCorrection(value, position);
       const label = make("bdi"); label.textContent = value.value;
       const cells = [
         make("th", { scope: "row" }, label),
         make("td", { class: "pair" }, people(value.share_audited, value.n, "audited"), people(value.share_reference, value.n_reference, "reference")),
         make("td", {}, value.score_text),
-        make("td", { class: "expert", "data-mean": mean === null ? "" : mean }, box(value, at, position), mean === null ? "–" : `mean ${fixed(mean, 2)}`),
+        make("td", { class: "expert", "data-mean": mean === null ? "" : mean }, box(value, position), mean === null ? "–" : `mean ${fixed(mean, 2)}`),
       ];
       if (hasMoved) cells.push(make("td", { class: "expert" }, percent(value.share_moved)));
       return make("tr", {}, ...cells);
