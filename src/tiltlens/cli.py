@@ -7,11 +7,11 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from copy import copy
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from tiltlens import __version__
 from tiltlens.errors import TiltlensError
@@ -187,7 +187,7 @@ def demo(json_target: str | None, report: str | None) -> None:
 def audit(
     data: tuple[str, ...], json_target: str | None, report: str | None, conditions: tuple[str, ...], **options: Any
 ) -> None:
-    """Audit a model's scores or decisions.
+    """Audit a model's scores, decisions or amounts.
 
     DATA: .csv or .parquet files, a quoted pattern of them, or a folder. Rows need not fit in memory: rates and the gap
     come from all of them, models are fitted on a sample.
@@ -232,19 +232,13 @@ def _judge(gates: list[Gate], fired: list[str], result: Audit | Change) -> None:
         sys.exit(GATE_FIRED)
 
 
-NOT_SHARED = {"data", "scores", "json_target", "report", "conditions", "periods"}
+OWN = {"data", "scores", "outcome", "periods", "json_target", "report", "conditions"}  # or none of `compare`
 
 
-def copied(option: click.Parameter) -> click.Parameter:
-    """Return an option of `audit` for another command, where it need not be given."""
-    found = copy(option)
-    found.required = False
-    return found
-
-
-@main.command(params=[copied(one) for one in audit.params if one.name not in NOT_SHARED])
+@main.command(params=[one for one in audit.params if one.name not in OWN])
 @click.argument("data", nargs=-1, required=True)
 @click.option("--scores", multiple=True, metavar="COLUMN", help="Of DATA: the old model's scores, then the new one's.")
+@click.option("--outcome", metavar="COLUMN", help="What came of people, 0 and 1: adds error rates.")
 @click.option("--json", "json_target", metavar="FILE", help="Also write every number as JSON; '-' is standard output.")
 @click.option("--report", "report", metavar="FILE.html", help="Also write the change as one page for people.")
 @click.option(
@@ -271,7 +265,7 @@ def compare(
     from tiltlens.views.change_text import print_change
     from tiltlens.views.json_file import write_json
     from tiltlens.views.report.change_page import write_change
-    from tiltlens.views.terminal import WIDEST
+    from tiltlens.views.terminal import WIDEST, printable
 
     gates = [gate(condition, OF_CHANGES) for condition in conditions]
     _check_targets(json_target, report)
@@ -282,7 +276,7 @@ def compare(
         write_json(summary, json_target)
     if report is not None:
         write_change(summary, report)
-        click.echo(f"The report is in {report}.", err=True)
+        click.echo(f"The report is in {printable(report)}.", err=True)
     if json_target != "-":
         print_change(summary, Console(width=min(Console().width, WIDEST)))
     _judge(gates, fired, result)
@@ -310,6 +304,13 @@ def _changed(data: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> 
             f"`tiltlens compare` must have two saved audits, or data with two --scores, got {len(data)} files.",
             "for example old.json new.json.",
         )
+    context = click.get_current_context()
+    for one in context.command.params:  # of saved audits they would be ignored
+        if one.name in options and context.get_parameter_source(one.name) is ParameterSource.COMMANDLINE:
+            raise TiltlensError(
+                f"`{one.opts[0]}` must come with data and --scores, got it beside two saved audits.",
+                "these are compared as they are: leave it out, or audit again with it.",
+            )
     return saved_change(*data)
 
 
@@ -372,9 +373,10 @@ def _check_targets(json_target: str | None, report: str | None = None) -> None:
 
 def _report(summary: dict[str, Any], target: str) -> None:
     from tiltlens.views.report.page import write_report
+    from tiltlens.views.terminal import printable
 
     write_report(summary, target)
-    click.echo(f"The report is in {target}.", err=True)
+    click.echo(f"The report is in {printable(target)}.", err=True)
 
 
 def _audited(files: tuple[str, ...], **options: Any) -> Audit:
@@ -441,7 +443,8 @@ def _pairs(option: str, form: str, conditions: tuple[str, ...], example: str) ->
     pairs = {}
     for condition in conditions:
         name, sign, value = condition.partition("=")
-        if not sign or not name:
-            raise TiltlensError(f"`{option}` must be {form}, got {condition!r}.", f"for example {example}.")
+        if not sign or not name or name in pairs:
+            rule = f"have the name {name!r} once" if name in pairs else f"be {form}"
+            raise TiltlensError(f"`{option}` must {rule}, got {condition!r}.", f"for example {example}.")
         pairs[name] = value
     return pairs

@@ -330,7 +330,8 @@ class Comparison:
 
     def __repr__(self) -> str:
         gap = typed(signed_amount(self.gap.value)) if self.channel == "amounts" else f"{self.gap.value:+.4f}"
-        return f"Comparison({self.audited!r} against {self.reference!r}: gap {gap}, {len(self.proxies)} features)"
+        name = "gap" if self.soft_group is None else "weighted gap"
+        return f"Comparison({self.audited!r} against {self.reference!r}: {name} {gap}, {len(self.proxies)} features)"
 
 
 PLAIN = (

@@ -10,9 +10,9 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tiltlens.views.change_words import MOVED, headline, quantities, source_name, subject
+from tiltlens.views.change_words import MOVED, headline, quantities, source_name
 from tiltlens.views.formats import interval, interval_name, typed
-from tiltlens.views.measures import measure_of
+from tiltlens.views.measures import measure_of, subject
 from tiltlens.views.names import group_name
 from tiltlens.views.terminal import WIDE, WIDEST, printable
 from tiltlens.views.text import DOES_NOT_SHOW, bullets, empty_table, heading

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from tiltlens.views.error_rates import auc_difference
 from tiltlens.views.formats import label, number, points, signed, with_interval
-from tiltlens.views.measures import Measure, criterion_of, measure_of
+from tiltlens.views.measures import Measure, measure_of
 from tiltlens.views.ratios import ratio_name
 
 MORE, LESS, TURNED = "carries more than before", "carries less than before", "carries the other way than before"
@@ -44,12 +44,6 @@ def quantities(summary: Record, c: Record) -> list[Quantity]:
     ]
     told_already = f"{c['criterion']}_difference"  # it is the gap
     return [one for one in every if c[f"{one.key}_change"] is not None and one.key != told_already]
-
-
-def subject(summary: Record) -> str:
-    """Return what both audits are of: the scores, or an error rate of theirs."""
-    channel = summary["channel"]
-    return f"{channel}, their {measure_of(summary).output}s," if criterion_of(summary) else channel
 
 
 def source_name(side: Record) -> str:

@@ -179,3 +179,9 @@ def criterion_of(summary: dict[str, Any]) -> Any:
 def measure_of(summary: dict[str, Any]) -> Measure:
     """Return how the numbers of an audit, of a change or of a comparison are written."""
     return MEASURES[summary.get("channel", "scores"), criterion_of(summary)]
+
+
+def subject(summary: dict[str, Any]) -> str:
+    """Return what an audit, or a change, is of: the scores, or an error rate of theirs."""
+    channel = str(summary["channel"])
+    return f"{channel}, their {measure_of(summary).output}s," if criterion_of(summary) else channel

@@ -34,7 +34,7 @@ def four_fifths_words(found: dict[str, Any], confidence: float, among: str = "")
     ends = (
         "" if found["low"] is None else f" ({interval_name(confidence)} {interval(found['low'], found['high'], ratio)})"
     )
-    start = f"The lower rate of decisions{among} is {ratio(found['value'])} of the higher{ends}"
+    start = f"The lower rate of decisions{among.removeprefix(',')} is {ratio(found['value'])} of the higher{ends}"
     return f"{start}: {against_four_fifths(found)}."
 
 

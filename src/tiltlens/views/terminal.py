@@ -18,7 +18,7 @@ from tiltlens.views import rule_lines
 from tiltlens.views.error_rates import DOES_NOT_SHOW as RATES_DO_NOT_SHOW
 from tiltlens.views.error_rates import SIGNS, people_words, rate_lines
 from tiltlens.views.formats import interval_name, p_value, percent, points, typed
-from tiltlens.views.measures import UNITS, Measure, criterion_of, measure_of
+from tiltlens.views.measures import UNITS, Measure, measure_of, subject
 from tiltlens.views.names import named
 from tiltlens.views.ratios import four_fifths_words, is_of_decisions, ratio_name, two_by_two_words
 from tiltlens.views.soft_groups import WEIGHTED, expected, gap_name, linear_estimate, soft_words
@@ -134,9 +134,7 @@ def _rows(summary: dict[str, Any]) -> RenderableType:
     kept = [f"{count:,} {reason}" for reason, count in gone.items() if count]
     kept += [f"rows with {reason} (not counted)" for reason, count in gone.items() if count is None]
     text = Text()
-    what = summary["channel"]
-    what = f"{what}, their {measure_of(summary).output}s," if criterion_of(summary) else what
-    text.append(f"tiltlens audit of {what} by {summary['group']}", "bold")
+    text.append(f"tiltlens audit of {subject(summary)} by {summary['group']}", "bold")
     text.append(
         f"\n{rows['read']:,} rows read, {rows['used']:,} used{'; left out: ' + ', '.join(kept) if kept else ''}."
     )
@@ -190,6 +188,8 @@ def _estimates(summary: dict[str, Any], c: dict[str, Any]) -> Table:
         table.add_row(f"{m.rate}, {who}", *estimate_cells(c["favourable_rates"][who], m.level), whose)
     c = c | {"linear": linear_estimate(c)}
     lacks = m.affected_words if m is UNITS else f"more people at the reference's rate{m.among}"
+    if c["shortfall"]["value"] < 0:
+        lacks += f"; below 0: {'better off' if m is UNITS else 'fewer'}"
     rows: list[tuple[str, str, Callable[[float | None], str], str]] = [
         (f"{gap_name(c)}, in {m.unit}", "gap", m.difference, f"difference of the {m.mean}s"),
         (f"linear estimate, in {m.unit}", "linear", m.difference, f"slope of the {m.each} on the chance"),

@@ -12,6 +12,7 @@ from tiltlens.views.formats import count, p_value, with_interval
 from tiltlens.views.measures import Measure, measure_of
 
 PERIOD = 16  # letters of a period
+LEVEL, SHORT = 6, 8  # periods, and letters of each, whose names stand level
 
 
 def periods(comparison: Record) -> Figure:
@@ -56,7 +57,8 @@ def _drawn(records: list[Record], measure: Measure) -> Any:
     scale = alt.Scale(domain=span([*(end for end in ends if end is not None), 0.0], 0.06), nice=False, zero=False)
     title = f"gap, in {measure.unit} (+: audited higher)"
     order = [record["label"] for record in records]
-    x = alt.X("label:N", sort=order, title=None, axis=alt.Axis(labelAngle=-40 if len(order) > 6 else 0, grid=False))
+    angle = -40 if len(order) > LEVEL or any(len(text) > SHORT for text in order) else 0
+    x = alt.X("label:N", sort=order, title=None, axis=alt.Axis(labelAngle=angle, grid=False))
     y = alt.Y("gap:Q", title=title, scale=scale)
     tooltip = [
         alt.Tooltip("label:N", title="period"),

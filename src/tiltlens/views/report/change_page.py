@@ -10,7 +10,7 @@ from tiltlens.views.change_text import named_change
 from tiltlens.views.figures.theme import vl_convert
 from tiltlens.views.formats import label
 from tiltlens.views.json_file import Target, write_text
-from tiltlens.views.measures import measure_of
+from tiltlens.views.measures import measure_of, subject
 from tiltlens.views.report.page import as_json, check_name, environment, own, sha256
 from tiltlens.views.report.sections import PICTURED, Drawing
 
@@ -46,7 +46,7 @@ def change_page(summary: dict[str, Any]) -> str:
             change=summary,
             sections=sections,
             source_name=change_words.source_name,
-            subject=change_words.subject(summary),
+            subject=subject(summary),
             measure=measure_of(summary),
             moved=change_words.MOVED,
             data=as_json({"specs": specs, "comparisons": {}, "withheld": None}),

@@ -15,7 +15,7 @@ from tiltlens.views.figures.distributions import HIDDEN
 from tiltlens.views.figures.reading import dial_place
 from tiltlens.views.figures.theme import altair, vl_convert
 from tiltlens.views.json_file import Target, check_target, write_text
-from tiltlens.views.measures import asked, measure_of
+from tiltlens.views.measures import asked, measure_of, subject
 from tiltlens.views.names import named
 from tiltlens.views.ratios import against_four_fifths, is_of_decisions, ratio_name, two_by_two_words
 from tiltlens.views.report import glossary, sections, words
@@ -86,6 +86,7 @@ def page(summary: dict[str, Any]) -> str:
         .render(
             audit=summary,
             words=words,
+            subject=subject(summary),
             measure=measure_of(summary),
             materiality=asked(measure_of(summary), summary["settings"]),
             glossary=glossary.glossary(summary),

@@ -271,6 +271,8 @@ def audited_words(summary: dict[str, Any]) -> list[str]:
     ]
     if criterion_of(summary) is not None:
         lines.append(criterion_words(summary, is_of_decisions(summary)))
+    if any(c["soft_group"] for c in summary["comparisons"].values()):
+        lines.append("Groups are known by probabilities: each row counts in every group by its chance.")
     if asked["given"]:
         conditions = " and ".join(f"{label(name)} = {label(value)}" for name, value in asked["given"].items())
         lines.append(f"Only rows with {conditions} were looked at: what follows holds for them alone.")
