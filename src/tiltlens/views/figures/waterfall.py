@@ -10,6 +10,7 @@ from tiltlens.views.figures.theme import HIGHER, INK, LOWER, QUIET, WIDTH, altai
 from tiltlens.views.figures.words import groups, labels, versus
 from tiltlens.views.formats import interval, label
 from tiltlens.views.measures import UNITS, Measure, measure_of
+from tiltlens.views.soft_groups import gap_name
 
 STRONGEST = 12
 ROOM = 66  # pixels right of the last bar, for its text, however narrow the page
@@ -23,7 +24,8 @@ NO_PARTS = "there are no Shapley values here, so no parts that add up; see what 
 def waterfall(comparison: Record) -> Figure:
     """Return the gap in parts: the reference mean, what each feature adds (Shapley), the rest, the audited mean."""
     rows, m = features(comparison, None), measure_of(comparison)
-    title = f"What the difference of {m.difference(comparison['gap']['value'])} {m.unit} is made of"
+    name = gap_name(comparison).replace("gap", "difference")
+    title = f"What the {name} of {m.difference(comparison['gap']['value'])} {m.unit} is made of"
     if not rows:
         return nothing(title, "there are no features")
     if all(row["gap_shapley"] is None for row in rows) and comparison["through_exempt"] is None:
