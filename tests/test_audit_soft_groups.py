@@ -13,6 +13,7 @@ from tests.schemas import SCHEMA, strict
 
 import tiltlens as tl
 from tiltlens.errors import DataError
+from tiltlens.gates import gate
 from tiltlens.views.formats import points
 from tiltlens.views.report import words
 
@@ -310,3 +311,22 @@ def test_two_models_are_compared_by_probabilities_of_groups(tmp_path):
         c["new"]["linear_gap"]["value"] - c["old"]["linear_gap"]["value"], abs=1e-12
     )
     assert any("not of the true ones" in note for note in c["notes"])
+
+
+def test_decisions_have_no_ratio_beside_four_fifths_by_probabilities():
+    found = audited(names(), threshold=0.5, features=[])
+    c = found["a"]
+    assert c.adverse_impact_ratio is None
+    assert c.impact_ratio is not None
+    assert any(note.startswith("adverse_impact_ratio is of groups that are known") for note in c.notes)
+    assert "0.80" not in str(found)
+    assert len(gate("adverse_impact_ratio<0.1").fired(found)) == 1  # not knowing is no reason to pass
+
+
+def test_the_bracket_ends_where_the_limits_do():
+    rng = np.random.default_rng(4)
+    chance = np.clip(0.5 + 0.02 * rng.standard_normal(2000), 0, 1)  # a slope on so little reaches far beyond [-1, 1]
+    table = pl.DataFrame({"p a": chance, "p b": 1 - chance, "score": np.clip(0.5 + 9 * (chance - 0.5), 0, 1)})
+    found = audited(table, exclude=[])["a"].soft_group
+    assert found.linear.value > found.limits.high
+    assert found.weighted.low < found.bracket.low + 1e-9 < found.bracket.high == found.limits.high

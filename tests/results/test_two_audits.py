@@ -203,6 +203,14 @@ def test_saved_audits_are_compared_as_independent_ones_and_not_where_rows_are_th
     assert "must be of the schema 'tiltlens/audit/2', got 'tiltlens/audit/1'" in strange.stderr
 
 
+def test_options_beside_saved_audits_are_refused_not_ignored(tmp_path):
+    for option in ("--confidence", "--materiality", "--outcome", "--group"):
+        done = invoked("compare", "a.json", "b.json", option, "0.9", cwd=tmp_path)
+        assert (done.returncode, f"`{option}` must come with data and --scores" in done.stderr) == (2, True)
+    done = invoked("compare", "a.csv", "--scores", "x", "--scores", "y", *("--soft-group", "a=b") * 2, cwd=tmp_path)
+    assert (done.returncode, "must have the name 'a' once" in done.stderr) == (2, True)
+
+
 def test_the_command_line_compares_two_models_on_the_same_rows(tmp_path):
     models().drop("id", "weight").write_csv(tmp_path / "rows.csv")
     question = ("compare", "rows.csv", "--scores", "old", "--scores", "new", "--group", "group", "--reference", "b")

@@ -29,7 +29,7 @@ from tiltlens.results.profiles import Profiles
 from tiltlens.results.proxies import proxy_table
 from tiltlens.results.row_errors import ComparisonErrors, RowErrors, errors_of, known_rows, output_errors, signed
 from tiltlens.results.settings import Settings
-from tiltlens.results.soft_groups import soft_group
+from tiltlens.results.soft_groups import soft_group, soft_notes
 from tiltlens.results.told import levels, told
 from tiltlens.results.two_by_two import two_by_two
 from tiltlens.results.unexplained import Unexplained, unexplained
@@ -66,7 +66,7 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
         *_few_weights(evidence),
     ]
     notes += [*of_ratio, *of_spread, *of_outcomes, *of_divergence, *of_descent, *of_decisions, *of_counted]
-    notes += [*table.notes, *outcome_notes(evidence), *_constant_amounts(evidence)]
+    notes += [*table.notes, *outcome_notes(evidence), *_constant_amounts(evidence), *soft_notes(evidence)]
     notes += [*_copy_notes(evidence), *_sample_notes(evidence), *period_notes(evidence), *_soft_exempt(evidence)]
     found_here = Comparison(
         audited=evidence.audited,
@@ -78,7 +78,7 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
         favourable_rates=_rates(evidence, settings, evidence.favourable),
         gap=gap,
         impact_ratio=ratio,
-        adverse_impact_ratio=_adverse(ratio) if evidence.is_decisions else None,
+        adverse_impact_ratio=_adverse(ratio) if evidence.is_decisions and evidence.soft is None else None,
         shortfall=_shortfall(evidence, settings),
         standardised_difference=spread,
         decile_shares=decile_shares(evidence, settings),

@@ -110,14 +110,14 @@ def _found(evidence: Evidence, rows: ChanceRows, confidence: float) -> SoftGroup
     linear = None if slope is None else slope.normal().estimate(confidence)
     limits = _limits(rows, confidence)
     if evidence.soft is None or evidence.soft.known is None:
-        bracket = _bracket(weighted, linear, (0.0, 0.0))
+        bracket = _bracket(weighted, linear, (0.0, 0.0), limits)
         return SoftGroup(weighted, linear, limits, bracket, None, None, None, NOT_CHECKED, "no labels were given")
     labelled, audited = _labelled(evidence)
     found, sides, reason = _checks(labelled, audited, confidence)
     if reason is not None or sides is None:
         reason = reason or "all labelled rows are of one group"
         return SoftGroup(weighted, linear, limits, None, audited.size, found, sides, NOT_JUDGED, reason)
-    bracket = _bracket(weighted, linear, sides.outside)
+    bracket = _bracket(weighted, linear, sides.outside, limits)
     reason = "calibrated on labelled rows, as far as these stand for all"
     return SoftGroup(weighted, linear, limits, bracket, audited.size, found, sides, CHECKED, reason)
 
@@ -170,14 +170,27 @@ def _limits(rows: ChanceRows, confidence: float) -> Estimate | None:
     return Estimate((low.value + high.value) / 2, low.low, high.high)
 
 
-def _bracket(weighted: Estimate, linear: Estimate | None, outside: tuple[float, float]) -> Estimate | None:
-    """Return the middle of both estimates, and the outer ends of their intervals."""
+def _bracket(
+    weighted: Estimate, linear: Estimate | None, outside: tuple[float, float], limits: Estimate | None
+) -> Estimate | None:
+    """Return the middle of both estimates, and the outer ends of their intervals, as far as the limits allow."""
     if linear is None:
         return None
     both = (weighted, linear)
     low = min(float(one.low or 0.0) for one in both) - outside[0]
     high = max(float(one.high or 0.0) for one in both) + outside[1]
-    return Estimate((weighted.value + linear.value) / 2, low, high)
+    middle = (weighted.value + linear.value) / 2
+    least, most = (None, None) if limits is None else (limits.low, limits.high)
+    if least is not None and most is not None and least <= high and low <= most:
+        low, high = max(low, least), min(high, most)
+    return Estimate(min(max(middle, low), high), low, high)
+
+
+def soft_notes(evidence: Evidence) -> tuple[str, ...]:
+    """Return why decisions have no ratio beside four fifths, where groups are known by probabilities."""
+    if evidence.soft is None or not evidence.is_decisions:
+        return ()
+    return ("adverse_impact_ratio is of groups that are known: by probabilities it would come out too near to 1",)
 
 
 def _checks(

@@ -64,8 +64,11 @@ class Measure:
         return f"{text} ({asked(self, settings)})" if self is UNITS else text
 
 
+LARGE = ((1e12, 1e12, "tn"), (1e9, 1e9, "bn"), (1e7, 1e6, "M"))  # from which on, in which unit, called what
+
+
 def amount(value: float | None) -> str:
-    """Return an amount with three digits that count; of thousands all, of millions four."""
+    """Return an amount with three digits that count; of thousands all, of millions four: 12.35M, 1.235bn."""
     return NOTHING if value is None else minus(_digits(value))
 
 
@@ -85,6 +88,10 @@ def amount_size(value: float) -> str:
 def _digits(value: float) -> str:
     if value == 0.0 or not math.isfinite(value):
         return "0" if value == 0.0 else f"{value}"
+    for least, unit, name in LARGE:
+        if abs(value) >= least:
+            scaled = float(f"{value / unit:.4g}")
+            return f"{scaled:,.{max(3 - math.floor(math.log10(abs(scaled))), 0)}f}{name}"
     rounded = float(f"{value:.3g}") if abs(value) < 1e3 else float(f"{value:.4g}") if abs(value) >= 1e6 else value
     decimals = 2 - math.floor(math.log10(abs(rounded)))
     return f"{rounded:,.{max(decimals, 0)}f}" if decimals <= 6 else f"{rounded:.3g}"

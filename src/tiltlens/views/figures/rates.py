@@ -33,7 +33,8 @@ def rates(audit: Record) -> Figure:
     parts = ", ".join(f"{record['label']} {m.level(record['rate'])}" for record in records[:6])
     description = f"One row a group: its {m.rate}{m.among} and, beside it, that over the reference's. {parts}."
     more = f"the first {GROUPS} of {len(rows)} groups" if len(rows) > GROUPS else ""
-    panels = _panels(records, ratio_name(audit), is_of_decisions(audit), m)
+    is_judged = is_of_decisions(audit) and not any(c.get("soft_group") for c in found)
+    panels = _panels(records, ratio_name(audit), is_judged, m)
     return figure(
         panels,
         records,

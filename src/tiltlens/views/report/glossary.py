@@ -61,7 +61,10 @@ FOR_STATISTICIANS = {
 # Of amounts, in the place of the entry of that name; what has no name is left out.
 OF_AMOUNTS: dict[str, tuple[str, str] | None] = {
     "score": ("amount", "The number a model gives a person: money, days or whatever the data hold, in their unit."),
-    "points": ("units", "Of the amount, as the data have it."),
+    "points": (
+        "units",
+        "Of the amount, as the data have it; M: millions, bn: billions (thousand millions), tn: trillions.",
+    ),
     "favourable rate": ("mean amount", "Of the people of a group."),
     "difference, gap": (
         "difference, gap",

@@ -347,8 +347,9 @@ def _rates(summary: dict[str, Any], c: dict[str, Any]) -> Iterator[str]:
         )
         return
     verb = "is" if is_of_decisions(summary) else "is predicted to be"
+    start = f"{WEIGHTED.capitalize()}, the" if c["soft_group"] else "The"
     yield (
-        f"The favourable outcome {verb} {percent(found['value'])} as frequent among {label(c['audited'])} as among "
+        f"{start} favourable outcome {verb} {percent(found['value'])} as frequent among {label(c['audited'])} as among "
         f"{label(c['reference'])}{ends}: {percent(rates['audited']['value'])} against "
         f"{percent(rates['reference']['value'])}{m.among}."
     )
