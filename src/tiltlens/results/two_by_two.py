@@ -18,8 +18,8 @@ from tiltlens.results.settings import Settings
 
 OUTCOMES = ("favourable", "unfavourable")
 OF_PEOPLE = (
-    "two_by_two (z, Fisher's exact test, odds ratio, flips) counts independent people: there is none with weights or "
-    "clusters"
+    "two_by_two (z, Fisher's exact test, odds ratio, flips) counts independent people: there is none with weights, "
+    "clusters or probabilities of groups"
 )
 
 

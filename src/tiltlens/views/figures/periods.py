@@ -58,7 +58,7 @@ def _drawn(records: list[Record], measure: Measure) -> Any:
     title = f"gap, in {measure.unit} (+: audited higher)"
     order = [record["label"] for record in records]
     angle = -40 if len(order) > LEVEL or any(len(text) > SHORT for text in order) else 0
-    x = alt.X("label:N", sort=order, title=None, axis=alt.Axis(labelAngle=angle, grid=False))
+    x = alt.X("label:N", sort=order, title=None, axis=alt.Axis(labelAngle=angle, labelOverlap=True, grid=False))
     y = alt.Y("gap:Q", title=title, scale=scale)
     tooltip = [
         alt.Tooltip("label:N", title="period"),

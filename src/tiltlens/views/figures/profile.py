@@ -113,7 +113,7 @@ def _scores(records: list[Record], m: Measure) -> Any:
     known = [record["score"] for record in records if record["score"] is not None]
     domain = span(known) if m is UNITS else [0, 1]
     x = alt.X("score:Q", title=[m.mean, "of the audited"], scale=alt.Scale(domain=domain, zero=False))
-    x.axis = alt.Axis(tickCount=3, format="~s") if m is UNITS else alt.Axis(tickCount=3)
+    x.axis = alt.Axis(tickCount=3, format=m.axis) if m is UNITS else alt.Axis(tickCount=3)
     dots = (
         alt.Chart().transform_filter("datum.score != null").mark_point(filled=True, size=90, color=AUDITED, opacity=1)
     )
