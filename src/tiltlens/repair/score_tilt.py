@@ -31,7 +31,7 @@ MEAN, DECISIONS, FPR, FNR = "mean score", "decisions", "fpr", "fnr"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreTilt:
-    """The least change of the scores, logit W' = logit W − t·a(x), or of decisions, 1 where W − τ > t·a(x).
+    """The least change of the scores, logit W' = logit W − t·a(x), or of decisions, 1 where W − τ ≥ t·a(x).
 
     a(x) = p0(x)/q0 − p1(x)/q1, p0 and p1 being the chances of being counted in the audited and in the reference group
     given x, and q0, q1 their means: no group is needed. All are counted for the mean score and decisions, those without
@@ -99,7 +99,7 @@ class ScoreTilt:
     def of(self, score: Floats, gradient: Floats) -> Floats:
         """Return the repaired scores of rows whose a(x) is known."""
         if self.criterion == DECISIONS and self.threshold is not None:
-            return (score - self.threshold > self.multiplier * gradient).astype(np.float64)
+            return (score - self.threshold >= self.multiplier * gradient).astype(np.float64)
         return tilted_score(score, self.multiplier * gradient)
 
     def _gradient(self, frame: pl.DataFrame, group: Any) -> Floats:
@@ -160,7 +160,7 @@ class ScoreTilt:
         notes = self._check_unseen(frame, score, audited)
         a = self._gradient(frame, labels[keep] if self.use_group else None)
         cut = threshold if self.threshold is None else self.threshold
-        before = score if self.criterion != DECISIONS else (score > cut).astype(np.float64)
+        before = score if self.criterion != DECISIONS else (score >= cut).astype(np.float64)
 
         def step(part: float) -> Floats:
             return replace(self, multiplier=part * self.multiplier).of(score, a)

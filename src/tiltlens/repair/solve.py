@@ -103,7 +103,7 @@ def _counted(audited: AuditedRows, kind: str) -> Booleans:
 def _after(scores: Floats, shift: Floats, threshold: float | None) -> Floats:
     if threshold is None:
         return tilted_score(scores, shift)
-    return np.asarray((scores - threshold > shift).astype(np.float64))
+    return np.asarray((scores - threshold >= shift).astype(np.float64))
 
 
 def _chances(
