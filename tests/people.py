@@ -175,3 +175,4 @@ FILES = {
 }
 SPARK = pytest.param("spark", marks=[pytest.mark.java, pytest.mark.filterwarnings("ignore")])  # it warns of much
 SOURCES = [*ENGINES, *FILES, SPARK]  # of the fixture `held`
+ONE_OF_EACH_KIND = ["pandas", "duckdb", "csv files", SPARK]

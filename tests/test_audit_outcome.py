@@ -9,7 +9,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import confusion_matrix, roc_auc_score
 from tests.command import invoked
-from tests.people import SOURCES, assert_same_numbers, audited, lending, people
+from tests.people import ONE_OF_EACH_KIND, assert_same_numbers, audited, lending, people
 from tests.schemas import SCHEMA, strict
 
 import tiltlens as tl
@@ -171,7 +171,7 @@ def test_words_are_matched_with_decisions_in_words():
     assert_same_rates(rates(words, favourable="good"), rates(frame, favourable="good"))
 
 
-@pytest.mark.parametrize("held", SOURCES, indirect=True)
+@pytest.mark.parametrize("held", ONE_OF_EACH_KIND, indirect=True)
 def test_every_engine_has_the_same_error_rates(held):
     frame = borrowers().with_columns(repaid=pl.when(pl.col("income") < 60).then("repaid"))
     options = {"outcome": "repaid", "features": [], "weights": "weight"}

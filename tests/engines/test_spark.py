@@ -91,13 +91,6 @@ def test_no_rows_are_an_error(skewed):
         tl.audit(skewed.where("score > 2"), **PEOPLE)
 
 
-def test_rule_tables_do_not_collect_a_spark_frame(skewed):
-    with pytest.raises(
-        tl.TiltlensError, match=r"`data` of rule tables must be read into memory, got pyspark.*\nHint: "
-    ):
-        tl.rule_tables(skewed, "four-fifths", "group", selected="owner")
-
-
 SCRIPT = """
 import json, os, sys
 os.environ["PYSPARK_PYTHON"] = sys.executable

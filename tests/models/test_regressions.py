@@ -34,6 +34,8 @@ def left(rows, outcome, membership, expected):
     evidence = SimpleNamespace(
         sets=SimpleNamespace(pooled=()),
         rows=rows,
+        everyone=rows,
+        soft=None,
         membership=membership,
         expectations=expected,
         outcome=Scores.of(rows, np.clip(outcome, 0, 1)),

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from tests.command import invoked
 from tests.estimators.test_sets import least_squares
-from tests.people import FEATURES, SOURCES, assert_same_numbers, audited, lending, people
+from tests.people import FEATURES, ONE_OF_EACH_KIND, assert_same_numbers, audited, lending, people
 from tests.schemas import SCHEMA, strict
 
 import tiltlens as tl
@@ -127,7 +127,7 @@ def test_rows_that_belong_together_count_once(features):
         assert two.high - two.low == pytest.approx(one.high - one.low, rel=0.1)
 
 
-@pytest.mark.parametrize("held", SOURCES, indirect=True)
+@pytest.mark.parametrize("held", ONE_OF_EACH_KIND, indirect=True)
 def test_every_engine_gives_the_same_parts(held):
     options = {"features": ["city", "owner", "income"], "exempt": ["income"]}
     assert_same_numbers(audited(held(people()), **options).to_dict(), audited(people(), **options).to_dict())
@@ -231,8 +231,9 @@ def lawful(seed, rows=2_000):
     return pl.DataFrame(table | {"score": score})
 
 
-@pytest.mark.parametrize("draws", [8, pytest.param(100, marks=pytest.mark.slow)])
-def test_both_parts_of_a_known_world_are_covered(draws):
+@pytest.mark.slow
+def test_both_parts_of_a_known_world_are_covered():
+    draws = 100
     # given the group history and place are independent and the score is linear: −.03 through history, −.03 by place
     truth = {"through_exempt": 0.06 * -0.5, "at_equal_exempt": -0.1 * 0.3}
     hits = dict.fromkeys((*truth, "place"), 0)

@@ -110,7 +110,7 @@ def carried(
             name, _numbers("gap_shapley", None, None, None)
         )
         columns[name] |= {"verdict": found.verdict, "reason": found.reason}
-    return Carried(columns, remainder, factor, errors, tuple(notes))
+    return Carried(columns, remainder, None if settings.folds is None else factor, errors, tuple(notes))
 
 
 def _errors(name: str, found: _Named | None) -> dict[tuple[str, str], RowErrors]:
