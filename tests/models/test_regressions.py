@@ -10,6 +10,7 @@ from scipy.special import expit
 
 from tiltlens.estimators.influence import Rows
 from tiltlens.estimators.outputs import Scores
+from tiltlens.models.amounts import PROBABILITY
 from tiltlens.models.candidates import CANDIDATES
 from tiltlens.models.membership import chosen_membership, fold_pairings, known_membership, row_folds
 from tiltlens.models.regressions import Expectations, Regressor, cell_means, expectations, joint_values
@@ -40,6 +41,9 @@ def left(rows, outcome, membership, expected):
         expectations=expected,
         outcome=Scores.of(rows, np.clip(outcome, 0, 1)),
         score_is_of_features=False,
+        is_decisions=False,
+        unit=PROBABILITY,
+        criterion=None,
         features=(),
     )
     return unexplained(evidence, SETTINGS)
