@@ -90,7 +90,7 @@ def test_over_confident_probabilities_are_not_judged():
 
 
 def test_few_labelled_rows_show_nothing():
-    c = audited(names(labelled=0.05), labels="race")["a"]
+    c = audited(names(labelled=0.05), labels="race", features=[])["a"]
     assert c.soft_group.status == "not judged"
     assert "do not show that the probabilities are calibrated" in c.soft_group.reason
     few = audited(names(labelled=0.005), labels="race", features=[])["a"].soft_group
@@ -141,7 +141,7 @@ def test_clusters_of_rows_stay_together_with_their_chances():
 
 def test_a_sample_stands_for_all_rows():
     table = names(4000)
-    few, every = (audited(table, labels="race", sample_rows=size)["a"] for size in (3000, 10_000))
+    few, every = (audited(table, labels="race", features=[], sample_rows=size)["a"] for size in (3000, 10_000))
     assert few.gap.value == pytest.approx(every.gap.value, abs=1e-9)
     assert few.gap.high - few.gap.low == pytest.approx(every.gap.high - every.gap.low, rel=0.2)
     assert few.rows == every.rows

@@ -47,7 +47,7 @@ def test_spark_gives_the_audit_of_memory_on_skewed_and_empty_partitions(skewed, 
     assert_same_numbers(found.to_dict(), in_memory(way))
 
 
-@pytest.mark.parametrize("parts", [1, 7])
+@pytest.mark.parametrize("parts", [7])
 def test_executors_sum_all_rows_and_draw_the_sample_of_memory(spark, parts):
     rows = lending().drop_nans()  # Spark has no NaN that is a missing value
     expected = tl.audit(rows, **QUESTION, sample_rows=1_000)

@@ -10,7 +10,17 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
-from tests.people import FEATURES, SOURCES, SPARK, assert_same_numbers, classed, in_arrays, in_pandas, people
+from tests.people import (
+    FEATURES,
+    ONE_OF_EACH_KIND,
+    SOURCES,
+    SPARK,
+    assert_same_numbers,
+    classed,
+    in_arrays,
+    in_pandas,
+    people,
+)
 
 import tiltlens as tl
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
@@ -47,15 +57,20 @@ def test_many_batches_give_the_audit_of_one(way, small_batches):
 
 
 @pytest.mark.parametrize("held", SOURCES, indirect=True)
-@pytest.mark.parametrize("way", ["fitted", "weights", "classes, plug-in"])
+def test_many_batches_of_every_engine_give_the_plug_in_audit_of_one(held, small_batches):
+    way = "classes, plug-in"
+    assert_same_numbers(tl.audit(held(classed()), **PEOPLE | WAYS[way]).to_dict(), in_one_batch(way))
+
+
+@pytest.mark.parametrize("held", ONE_OF_EACH_KIND, indirect=True)
+@pytest.mark.parametrize("way", ["fitted", "weights"])
 def test_many_batches_of_every_engine_give_the_audit_of_one(held, way, small_batches):
     assert_same_numbers(tl.audit(held(classed()), **PEOPLE | WAYS[way]).to_dict(), in_one_batch(way))
 
 
 @pytest.mark.parametrize("way", list(WAYS))
-@pytest.mark.parametrize("seed", range(2))
-def test_another_order_of_rows_and_columns_gives_the_same_audit(way, seed, small_batches):
-    shuffled = classed().sample(fraction=1, shuffle=True, seed=seed)
+def test_another_order_of_rows_and_columns_gives_the_same_audit(way, small_batches):
+    shuffled = classed().sample(fraction=1, shuffle=True, seed=0)
     turned = shuffled.select(reversed(shuffled.columns))
     found = tl.audit(turned, **PEOPLE | {"features": FEATURES[::-1]} | WAYS[way]).to_dict()
     assert_same_numbers(found, in_one_batch(way))

@@ -78,16 +78,16 @@ def test_the_curve_runs_from_no_repair_to_the_whole(bill):
 
 
 def test_paired_changes_cover_their_truth(tilt):
-    big = borrowers(400_000, 99)
+    big = borrowers(200_000, 99)
     whole = tilt.bill(big, "score", "group", outcome="repaid")
     names = ("gap", "auc", "brier", "accuracy", "fpr_difference")
     truth = {name: whole[name]["change"].value for name in names}
     hits = dict.fromkeys(names, 0)
-    for seed in range(100, 200):
+    for seed in range(100, 160):
         found = tilt.bill(borrowers(800, seed), "score", "group", outcome="repaid")
         for name in names:
             hits[name] += found[name]["change"].low <= truth[name] <= found[name]["change"].high
-    assert all(hits[name] >= 89 for name in names), hits  # of 100 at 95 %: fewer in 1 of 100 tries
+    assert all(hits[name] >= 52 for name in names), hits  # of 60 at 95 %: fewer in 1 of 100 tries
 
 
 def test_audited_rows_are_refused(tilt):

@@ -371,6 +371,7 @@ def test_a_failed_write_leaves_the_old_report(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["audit.html"]
 
 
+@pytest.mark.slow
 def test_two_hundred_features_make_a_small_page():
     random = np.random.default_rng(0)
     audited_rows = random.random(2_000) < 0.5

@@ -171,6 +171,7 @@ def test_the_dial_starts_at_the_audits_own_weights(summary):
         assert int(dial[1]) == place
 
 
+@pytest.mark.slow
 def test_sixty_groups_make_a_small_page_and_all_are_told_of():
     random = np.random.default_rng(0)
     rows = 60 * 40
