@@ -10,7 +10,7 @@ demo: $(VENV)/installed
 	@$(BIN)/tiltlens demo --report compas-report.html
 
 test: lint
-	POLARS_MAX_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal --durations 25
+	POLARS_MAX_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile --durations 25
 
 test-slow: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m slow

@@ -175,4 +175,5 @@ FILES = {
 }
 SPARK = pytest.param("spark", marks=[pytest.mark.java, pytest.mark.filterwarnings("ignore")])  # it warns of much
 SOURCES = [*ENGINES, *FILES, SPARK]  # of the fixture `held`
-ONE_OF_EACH_KIND = ["pandas", "duckdb", "csv files", SPARK]
+IN_PROCESS = ["pandas", "duckdb", "csv files"]
+ONE_OF_EACH_KIND = [*IN_PROCESS, SPARK]

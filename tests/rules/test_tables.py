@@ -11,7 +11,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
-from tests.people import ENGINES, FILES, ONE_OF_EACH_KIND, assert_same_numbers
+from tests.people import IN_PROCESS, SOURCES, assert_same_numbers
 from tests.rules.hiring import HAND, NEVER, applicants
 from tests.schemas import strict
 
@@ -293,13 +293,13 @@ def assert_the_same_tables(data, **outcome):
 
 
 @pytest.mark.usefixtures("small_batches")
-@pytest.mark.parametrize("held", ONE_OF_EACH_KIND, indirect=True)
+@pytest.mark.parametrize("held", IN_PROCESS, indirect=True)
 def test_every_engine_gives_the_same_tables_of_scores(held):
     assert_the_same_tables(held(MESSY), scores="score")
 
 
 @pytest.mark.usefixtures("small_batches")
-@pytest.mark.parametrize("held", [*ENGINES, *FILES], indirect=True)
+@pytest.mark.parametrize("held", SOURCES, indirect=True)
 def test_every_engine_gives_the_same_tables(held):
     assert_the_same_tables(held(MESSY), selected="selected")
 
