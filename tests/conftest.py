@@ -13,7 +13,7 @@ NEEDS = {
 }
 
 settings.register_profile(
-    "tiltlens", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], max_examples=60
+    "tiltlens", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], max_examples=40
 )
 settings.load_profile("tiltlens")
 
