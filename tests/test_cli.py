@@ -9,7 +9,7 @@ import click
 import pytest
 from tests.command import MAIN, invoked, tiltlens
 
-from tiltlens.cli import main
+from tiltlens.cli import COMMANDS, main
 
 
 def test_demo_prints_question_numbers_table_and_caveats():
@@ -64,6 +64,12 @@ def test_version_and_help():
     assert "Which way does a model lean" in tiltlens("--help").stdout
 
 
+def test_help_waits_for_nothing_heavy():
+    heavy = "{'numpy', 'polars', 'rich', 'scipy', 'sklearn'} & set(sys.modules)"
+    code = f"import sys; from tiltlens.cli import main; main(['--help'], standalone_mode=False); assert not {heavy}"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
 def test_a_reader_that_goes_away_is_no_error_of_ours():
     command = f"{sys.executable} -c '{MAIN}' demo --json - | head -c 10"
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
@@ -87,7 +93,7 @@ def test_an_interruption_says_so_from_the_first_moment_on(moment, tmp_path, monk
 
 
 def test_every_option_says_what_it_is_and_no_command_is_cut_short():
-    for command in main.commands.values():
+    for command in (main.get_command(None, name) for name in COMMANDS):
         assert "..." not in command.get_short_help_str(60)
         for option in command.params:
             assert isinstance(option, click.Argument) or option.help, (command.name, option.name)

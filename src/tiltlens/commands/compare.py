@@ -1,0 +1,93 @@
+"""`tiltlens compare`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from tiltlens.commands.auditing import audited
+from tiltlens.commands.options import DATA, JSON, options_of_audits
+from tiltlens.commands.targets import announce_report, check_targets, judge, screen
+from tiltlens.errors import TiltlensError
+
+if TYPE_CHECKING:
+    from tiltlens.results.change import Change
+
+
+@click.command("compare")
+@options_of_audits(but={"scores", "outcome", "periods"})
+@DATA
+@click.option("--scores", multiple=True, metavar="COLUMN", help="Of DATA: the old model's scores, then the new one's.")
+@click.option("--outcome", metavar="COLUMN", help="What came of people, 0 and 1: adds error rates.")
+@JSON
+@click.option("--report", "report", metavar="FILE.html", help="Also write the change as one page for people.")
+@click.option(
+    "--fail-if",
+    "conditions",
+    multiple=True,
+    metavar="CONDITION",
+    help='Exit with 1 where it holds, in quotes: "gap_change.low>0.01". Repeat for more.',
+)
+def command(
+    data: tuple[str, ...], json_target: str | None, report: str | None, conditions: tuple[str, ...], **options: Any
+) -> None:
+    """Compare two models on the same rows, or two saved audits.
+
+    DATA with --scores OLD --scores NEW, --group and other options as of `tiltlens audit`: both models are audited on
+    the same rows, and intervals are of each row's difference. Or two files that `tiltlens audit --json` wrote, the old
+    one first, of different rows, such as two periods: intervals are of independent samples.
+
+    Exit codes: 0 done, 1 a --fail-if condition holds, 2 a mistake in the arguments or the data.
+    """
+    from tiltlens.gates import OF_CHANGES, gate
+    from tiltlens.views.change_text import print_change
+    from tiltlens.views.json_file import write_json
+    from tiltlens.views.report.change_page import write_change
+
+    gates = [gate(condition, OF_CHANGES) for condition in conditions]
+    check_targets(json_target, report)
+    result = _changed(data, **options)
+    fired = [sentence for one in gates for sentence in one.fired(result)]
+    summary = result.to_dict()
+    if json_target is not None:
+        write_json(summary, json_target)
+    if report is not None:
+        write_change(summary, report)
+        announce_report(report)
+    if json_target != "-":
+        print_change(summary, screen())
+    judge(gates, fired, result)
+
+
+def _changed(data: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> Change:
+    """Return the change between two models on the same rows, or between two saved audits."""
+    from tiltlens.results.saved import saved_change
+    from tiltlens.results.two_audits import compare as compare_audits
+
+    if scores:
+        if len(scores) != 2 or scores[0] == scores[1]:
+            raise TiltlensError(
+                f"`tiltlens compare` must have two different --scores, got {' and '.join(map(repr, scores))}.",
+                "for example --group sex --scores old_score --scores new_score.",
+            )
+        others = options.pop("exclude")
+        old, new = (
+            audited(data, scores=(one,), periods=None, exclude=(*others, other), progress=None, **options)
+            for one, other in (scores, scores[::-1])
+        )
+        return compare_audits(old, new)
+    if len(data) != 2:
+        raise TiltlensError(
+            f"`tiltlens compare` must have two saved audits, or data with two --scores, got {len(data)} files.",
+            "for example old.json new.json.",
+        )
+    context = click.get_current_context()
+    for one in context.command.params:  # of saved audits they would be ignored
+        if one.name in options and context.get_parameter_source(one.name) is ParameterSource.COMMANDLINE:
+            raise TiltlensError(
+                f"`{one.opts[0]}` must come with data and --scores, got it beside two saved audits.",
+                "these are compared as they are: leave it out, or audit again with it.",
+            )
+    return saved_change(*data)

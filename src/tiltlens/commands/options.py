@@ -1,0 +1,149 @@
+"""Options that commands share, and what their values mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar
+
+import click
+
+from tiltlens.errors import TiltlensError
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any] | click.Command)
+
+DATA = click.argument("data", nargs=-1, required=True)
+NA = click.option(
+    "--na",
+    "na_values",
+    multiple=True,
+    metavar="TEXT",
+    help="Missing value in a CSV, beside ? - . NA N/A NaN NULL and empty fields. Repeat for more.",
+)
+CONFIDENCE = click.option("--confidence", type=float, default=0.95, show_default=True, help="Of every interval.")
+JSON = click.option(
+    "--json", "json_target", metavar="FILE", help="Also write every number as JSON; '-' is standard output."
+)
+REPORT = click.option("--report", "report", metavar="FILE.html", help="Also write the report, one page for people.")
+
+OF_AUDITS: dict[str, Callable[[Any], Any]] = {
+    "group": click.option(
+        "--group", multiple=True, metavar="COLUMN", help="Who people are, e.g. sex; repeat to cross."
+    ),
+    "soft_group": click.option(
+        "--soft-group",
+        multiple=True,
+        metavar="NAME=COLUMN",
+        help="Instead of --group: a group and the column of its probability. Repeat for each group.",
+    ),
+    "labels": click.option(
+        "--labels", metavar="COLUMN", help="Groups known for some rows: they check the probabilities."
+    ),
+    "reference": click.option(
+        "--reference", metavar="VALUE", help="Group that others are compared with. Default: the largest."
+    ),
+    "audited": click.option(
+        "--audited", multiple=True, metavar="VALUE", help="Group to audit; repeat for more. Default: all others."
+    ),
+    "scores": click.option(
+        "--scores",
+        multiple=True,
+        metavar="COLUMN",
+        help="The model's probabilities from 0 to 1, or decisions: 0 and 1, or two words. Repeat for several classes.",
+    ),
+    "outcome": click.option(
+        "--outcome",
+        metavar="COLUMN",
+        help="What came of people, 0 and 1. With --scores: adds error rates. Without: trains a logistic model, not "
+        "yours, to look at.",
+    ),
+    "criterion": click.option(
+        "--criterion",
+        type=click.Choice(["fpr", "fnr"]),
+        help="Audit the difference of false positive or false negative rates instead; needs --outcome and --scores.",
+    ),
+    "output": click.option(
+        "--output", default="probability", metavar="KIND", help="amount: scores are money, days and such."
+    ),
+    "favourable": click.option(
+        "--favourable",
+        default="high",
+        show_default=True,
+        metavar="OUTCOME",
+        help="What a person wants: high or low where outcomes are 0 and 1, or amounts, else its name, e.g. approved.",
+    ),
+    "threshold": click.option(
+        "--threshold", type=float, help="Score from which on the decision is 1: for rates of decisions."
+    ),
+    "features": click.option(
+        "--features",
+        multiple=True,
+        metavar="COLUMN",
+        help="Inputs of the model; repeat, or use commas. Default: all others. '' is none: rates and gap alone.",
+    ),
+    "exclude": click.option(
+        "--exclude", multiple=True, metavar="COLUMN", help="No input: labels, old scores, row numbers. Repeat."
+    ),
+    "exempt": click.option(
+        "--exempt", multiple=True, metavar="COLUMN", help="Input held to be a lawful reason. Repeat for more."
+    ),
+    "membership": click.option(
+        "--membership", metavar="COLUMN", help="Probability of being in the audited group. Default: estimated."
+    ),
+    "weights": click.option("--weights", metavar="COLUMN", help="How many people a row stands for."),
+    "clusters": click.option("--clusters", metavar="COLUMN", help="Rows that belong together, e.g. customer_id."),
+    "periods": click.option("--periods", metavar="COLUMN", help="When rows are from, e.g. month: the gap along time."),
+    "given": click.option(
+        "--given", multiple=True, metavar="COLUMN=VALUE", help="Only rows with this value, e.g. repaid=1."
+    ),
+    "na_values": NA,
+    "input_weight": click.option(
+        "--input-weight", type=float, default=1.0, show_default=True, help="Of aligning inputs, the paper's λ2."
+    ),
+    "output_weight": click.option(
+        "--output-weight", type=float, default=1.0, show_default=True, help="Of aligning outputs, the paper's λ4."
+    ),
+    "confidence": CONFIDENCE,
+    "materiality": click.option(
+        "--materiality", type=float, help="Smallest difference that counts: 0.005; of amounts 0.02 sd."
+    ),
+    "folds": click.option(
+        "--folds",
+        type=int,
+        default=5,
+        show_default=True,
+        help="5; or 0: the paper's plug-in values, without intervals.",
+    ),
+    "seed": click.option(
+        "--seed", type=int, default=0, show_default=True, help="The same seed gives the same numbers."
+    ),
+    "sample_rows": click.option(
+        "--sample-rows", type=int, default=500_000, show_default=True, help="Rows, at most, that models are fitted on."
+    ),
+    "stated": click.option(
+        "--state", "stated", multiple=True, metavar="NAME=TEXT", help='For readers, e.g. "model=credit 3.1". Repeat.'
+    ),
+}
+
+
+def options_of_audits(*, but: Collection[str] = ()) -> Callable[[Decorated], Decorated]:
+    """Return a decorator that gives a command the options of `tiltlens audit`, in its order, except some."""
+    chosen = [option for name, option in OF_AUDITS.items() if name not in but]
+
+    def decorated(work: Decorated) -> Decorated:
+        for option in reversed(chosen):
+            work = option(work)
+        return work
+
+    return decorated
+
+
+def pairs(option: str, form: str, conditions: tuple[str, ...], example: str) -> dict[str, str]:
+    """Return what NAME=VALUE options say, by name."""
+    found = {}
+    for condition in conditions:
+        name, sign, value = condition.partition("=")
+        if not sign or not name or name in found:
+            rule = f"have the name {name!r} once" if name in found else f"be {form}"
+            raise TiltlensError(f"`{option}` must {rule}, got {condition!r}.", f"for example {example}.")
+        found[name] = value
+    return found

@@ -1,0 +1,56 @@
+"""`tiltlens rule`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tiltlens.commands.options import CONFIDENCE, DATA, JSON, NA, pairs
+from tiltlens.commands.targets import check_targets, screen
+
+
+@click.command("rule")
+@DATA
+@click.option("--rule", "name", required=True, metavar="RULE", help="four-fifths or nyc-local-law-144.")
+@click.option(
+    "--group", required=True, multiple=True, metavar="COLUMN", help="Who people are, e.g. sex; repeat to cross too."
+)
+@click.option("--selected", metavar="COLUMN", help="Decisions: 0 and 1, or two words.")
+@click.option("--scores", metavar="COLUMN", help="Scores on any scale: the rate is the share above their median.")
+@click.option(
+    "--favourable",
+    default="high",
+    show_default=True,
+    metavar="OUTCOME",
+    help="What a person wants: high or low, or of two words the one, e.g. hired.",
+)
+@click.option("--strata", multiple=True, metavar="COLUMN", help="Compare within its values too, e.g. job. Repeat.")
+@click.option("--threshold", type=float, help="Impact ratios below it are pointed out. Default: the rule's.")
+@click.option("--smallest-share", type=float, help="Groups with less of the data have no ratio. Default: the rule's.")
+@NA
+@CONFIDENCE
+@JSON
+@click.option(
+    "--state", "stated", multiple=True, metavar="NAME=TEXT", help='For readers, e.g. "data window=2024". Repeat.'
+)
+def command(data: tuple[str, ...], name: str, json_target: str | None, stated: tuple[str, ...], **options: Any) -> None:
+    """Make the tables that a published rule describes.
+
+    DATA: .csv or .parquet files, a quoted pattern of them, or a folder. One of --selected and --scores is needed.
+
+    Exit codes: 0 done, 2 a mistake in the arguments or the data. The tables decide nothing, so there is no other.
+    """
+    from tiltlens.rules.tables import rule_tables
+    from tiltlens.views.json_file import write_json
+    from tiltlens.views.terminal import print_rule_tables
+
+    check_targets(json_target)
+    provenance = pairs("--state", "NAME=TEXT", stated, '"data window=2024"')
+    lists = {"group": list(options["group"]), "strata": list(options["strata"]) or None}
+    arguments = options | lists | {"provenance": provenance}
+    summary = rule_tables(list(data), name, **arguments).to_dict()
+    if json_target is not None:
+        write_json(summary, json_target)
+    if json_target != "-":
+        print_rule_tables(summary, screen())
