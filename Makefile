@@ -4,10 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-slow lint bench bench-audit pictures format clean
+.PHONY: demo docs test test-slow lint bench bench-audit pictures format clean
 
 demo: $(VENV)/installed
 	@$(BIN)/tiltlens demo --report compas-report.html
+
+docs: $(VENV)/installed-dev  # the site, in docs/_build/html; warnings are errors, nothing is fetched
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
+	@echo "The site is docs/_build/html/index.html" >&2
 
 test: lint
 	POLARS_MAX_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile --durations 25
@@ -61,4 +65,4 @@ $(VENV)/installed-bench: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $(VENV)/installed $(VENV)/installed-dev $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache docs/_build docs/api

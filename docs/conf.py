@@ -1,0 +1,58 @@
+"""How Sphinx builds the site: `make docs`. Nothing is fetched, neither while building nor by the built pages."""
+
+import sys
+from pathlib import Path
+
+from tiltlens import __version__
+
+sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
+
+project = "tiltlens"
+author = "The tiltlens developers"
+version = release = __version__
+language = "en"
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "numpydoc",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "report_words",
+]
+default_role = "py:obj"  # `name` in a docstring is a link where that is a public name
+exclude_patterns = ["_build"]
+templates_path = ["_templates"]
+
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 3
+
+autodoc_typehints = "none"  # the numpydoc sections say the types in words
+autodoc_default_options = {"exclude-members": "set_fit_request, set_score_request, set_partial_fit_request"}
+autosummary_generate = True
+autosummary_filename_map = {"tiltlens.audit": "tiltlens.audit_function"}  # beside Audit on any file system
+numpydoc_show_class_members = False  # the templates list them
+numpydoc_class_members_toctree = False
+add_module_names = False
+
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+html_theme = "pydata_sphinx_theme"
+html_title = "tiltlens"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_show_copyright = False
+html_theme_options = {
+    "show_prev_next": True,
+    "navigation_with_keys": False,
+    "show_toc_level": 2,
+    "header_links_before_dropdown": 8,
+    "navbar_end": ["theme-switcher"],
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["sphinx-version"],
+    "footer_end": [],
+}
+html_sidebars = {"index": [], "start": [], "faq": [], "cite": []}

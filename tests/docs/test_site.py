@@ -1,0 +1,50 @@
+"""The site builds without a warning and without a network, and holds together."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tiltlens
+
+ROOT = Path(__file__).parent.parent.parent
+DOCS = ROOT / "docs"
+PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+LINK = re.compile(r"\]\(([^)\s#]+)(?:#([^)\s]+))?\)")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The built site; a warning of Sphinx, such as a link that leads nowhere, is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet"]
+    done = subprocess.run(
+        [*command, "--doctree-dir", folder / "trees", DOCS, folder / "html"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "html"
+
+
+def test_every_page_is_built_and_fetches_nothing(site):
+    built = {path.relative_to(site).with_suffix("") for path in site.rglob("*.html")}
+    written = {path.relative_to(DOCS).with_suffix("") for path in DOCS.rglob("*.md") if "_build" not in path.parts}
+    assert not written - built
+    for path in site.rglob("*.html"):
+        page = path.read_text()
+        for tag in re.findall(r"<(?:script|link|img|iframe)\b[^>]*>", page):
+            assert not re.search(r"""(?:src|href)=["'](?:https?:)?//""", tag), (path.name, tag)
+    for path in site.rglob("*.css"):
+        assert not re.search(r"url\(\s*[\"']?(?:https?:)?//", path.read_text()), path.name
+
+
+def test_the_reference_names_everything_public(site):
+    listed = set(re.findall(r"^   (\w+)$", (DOCS / "api.md").read_text(), re.MULTILINE))
+    assert listed == set(tiltlens.__all__), "docs/api.md and tiltlens.__all__ must name the same"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_links_beside_the_site_lead_somewhere(page):
+    for target, _ in LINK.findall(page.read_text()):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
