@@ -330,3 +330,9 @@ def test_the_bracket_ends_where_the_limits_do():
     found = audited(table, exclude=[])["a"].soft_group
     assert found.linear.value > found.limits.high
     assert found.weighted.low < found.bracket.low + 1e-9 < found.bracket.high == found.limits.high
+
+
+def test_a_repair_with_the_group_needs_each_persons_group():
+    c = audited(names())["a"]
+    with pytest.raises(DataError, match="`use_group` must be False where groups are known by probabilities"):
+        c.repair(use_group=True)

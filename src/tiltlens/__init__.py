@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from tiltlens.paper.moments import GroupMoments as GroupMoments
     from tiltlens.paper.world import World as World
     from tiltlens.repair.classifier import TiltedClassifier as TiltedClassifier
+    from tiltlens.repair.saved import read_repair as read_repair
     from tiltlens.repair.score_tilt import ScoreTilt as ScoreTilt
-    from tiltlens.repair.score_tilt import read_repair as read_repair
     from tiltlens.results.audit import Audit as Audit
     from tiltlens.results.change import Change as Change
     from tiltlens.results.comparison import Comparison as Comparison
@@ -46,7 +46,7 @@ HOMES = {
     "compare": "results.two_audits",
     "correction_function": "paper.correction",
     "logistic_case": "paper.logistic",
-    "read_repair": "repair.score_tilt",
+    "read_repair": "repair.saved",
     "rule_tables": "rules.tables",
 }
 __all__ = sorted(HOMES)

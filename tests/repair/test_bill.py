@@ -119,10 +119,12 @@ def test_decisions_have_a_bill_of_their_own():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"outcome": "area"}, "`outcome` must be 0 or 1"),
-        ({"outcome": "income"}, "`outcome` must be 0 or 1"),
+        ({"outcome": "area"}, "`outcome` must have two values"),
+        ({"outcome": "income"}, "`outcome` must have two values"),
         ({"outcome": "nobody"}, "`outcome` must be a column"),
         ({"group": "area"}, "rows of each group"),
+        ({"outcome": np.zeros(499)}, "`outcome` must have one value per row, got 499 values for 500 rows"),
+        ({"scores": np.full(300, 0.5)}, "`scores` must have one value per row, got 300 values for 500 rows"),
     ],
 )
 def test_mistakes_are_named(tilt, options, message):
@@ -163,3 +165,18 @@ def test_criteria_that_cannot_be(tmp_path):
     )
     with pytest.raises(DataError, match="without a criterion"):
         of_rate["a"].repair()
+
+
+def test_arrays_beside_the_table_are_matched_before_rows_are_left_out(tilt):
+    new = borrowers(3000, 9)
+    others = pl.concat([new[:1000].with_columns(group=pl.lit("c")), new[1000:]])
+    by_name = tilt.bill(others, "score", "group", outcome="repaid")
+    as_arrays = tilt.bill(others, others["score"].to_numpy(), others["group"].to_list(), outcome=others["repaid"])
+    assert as_arrays.to_dict() == by_name.to_dict()
+    assert by_name.to_dict() == tilt.bill(new[1000:], "score", "group", outcome="repaid").to_dict()
+
+
+def test_a_series_of_another_index_is_refused(tilt):
+    new = borrowers(500, 10).to_pandas()
+    with pytest.raises(DataError, match="`scores` must have the index of `data`"):
+        tilt.bill(new, new["score"].sort_values(), "group")

@@ -99,6 +99,28 @@ def test_a_repair_is_written_and_read_without_a_digit_lost(comparison, tmp_path)
     assert json.loads((tmp_path / "repair.json").read_text())["schema"] == "tiltlens/repair/1"
 
 
+def test_a_repair_is_written_whole_or_not_at_all(comparison, tmp_path, monkeypatch):
+    path = tmp_path / "repair.json"
+    comparison.repair().to_json(path)
+    before = path.read_bytes()
+    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(DataError, match="must be a file that can be written"):
+        comparison.repair(limit=0.02).to_json(path)
+    assert path.read_bytes() == before
+    assert [one.name for one in tmp_path.iterdir()] == ["repair.json"]
+
+
+@pytest.mark.parametrize("missing", ["models", "shares", "multiplier", "seen"])
+def test_an_altered_file_is_refused(comparison, tmp_path, missing):
+    path = tmp_path / "repair.json"
+    comparison.repair().to_json(path)
+    found = json.loads(path.read_text())
+    del found[missing]
+    path.write_text(json.dumps(found))
+    with pytest.raises(DataError, match="`path` must be a whole repair"):
+        tl.read_repair(path)
+
+
 @pytest.mark.parametrize("engine", list(ENGINES))
 def test_every_table_is_repaired_alike(comparison, engine):
     tilt, new = comparison.repair(), lending(200, seed=3)

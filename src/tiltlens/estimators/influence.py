@@ -342,6 +342,13 @@ def covariances(terms: Sequence[InfluenceEstimate]) -> Floats:
     return np.array([[upper[min(i, j), max(i, j)] for j in range(len(terms))] for i in range(len(terms))])
 
 
+def overall_mean(weights: Floats, x: Floats, clusters: Integers | None = None) -> InfluenceEstimate:
+    """Return the weighted mean of a column over all rows, whatever their group."""
+    shares = weights / weights.sum()
+    value = float(shares @ x)
+    return InfluenceEstimate(value, (summed_by_cluster(clusters, shares * (x - value)),))
+
+
 def averaged(terms: Sequence[InfluenceEstimate]) -> InfluenceEstimate:
     """Return the mean of several estimators of the same quantity, such as the pairings of a cross-fit.
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiltlens.estimators.estimate import Estimate, Normal
-from tiltlens.estimators.influence import InfluenceEstimate, Integers, combined, summed_by_cluster
+from tiltlens.estimators.influence import InfluenceEstimate, Integers, combined, overall_mean
 from tiltlens.limits import CALIBRATED, CHANCE_BIN_ROWS, CHANCE_BINS, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats
 
@@ -32,9 +32,7 @@ class ChanceRows:
 
     def mean(self, x: Floats) -> InfluenceEstimate:
         """Return the weighted mean of a column, with its influence function."""
-        shares = self.weights / self.weights.sum()
-        value = float(shares @ x)
-        return InfluenceEstimate(value, (summed_by_cluster(self.clusters, shares * (x - value)),))
+        return overall_mean(self.weights, x, self.clusters)
 
     def at(self, keep: Integers) -> ChanceRows:
         """Return some of the rows."""

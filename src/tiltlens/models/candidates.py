@@ -52,6 +52,7 @@ def _logistic(name: str, **penalties: float) -> Candidate:
     return Candidate(name, MappingProxyType(penalties))
 
 
+TREES = Candidate("trees", None)
 CANDIDATES = (
     _logistic("linear, ridge", linear=RIDGE),
     _logistic("linear", linear=WEAK_RIDGE),
@@ -59,7 +60,7 @@ CANDIDATES = (
     _logistic("smooth, ridge", linear=RIDGE, bent=RIDGE, spline=RIDGE),
     _logistic("smooth", linear=WEAK_RIDGE, bent=WEAK_RIDGE, spline=RIDGE),
     _logistic("splines", linear=WEAK_RIDGE, bent=WEAK_RIDGE, spline=WEAK_RIDGE),
-    Candidate("trees", None),
+    TREES,
 )
 # Of many features most may be noise, and each of their columns a cost: those that survive a test are used.
 WIDE_CANDIDATES = (
@@ -68,7 +69,7 @@ WIDE_CANDIDATES = (
     Candidate(
         "screened splines", MappingProxyType({"linear": WEAK_RIDGE, "bent": RIDGE, "spline": RIDGE}), is_screened=True
     ),
-    CANDIDATES[-1],
+    TREES,
 )
 
 

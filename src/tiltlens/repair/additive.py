@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -132,13 +132,21 @@ class AdditiveLogit:
         return cls(Encoding(numeric, levels, (), kinds), texts, float(found["intercept"]), slopes)
 
 
-def additive_encoding(features: Sequence[Feature]) -> tuple[Encoding, dict[str, Texts], dict[str, Any]]:
-    """Return how features become columns without products, the texts of categories, and the table of the rows."""
+class Design(NamedTuple):
+    """How features become columns without products, the texts of categories, and the table of the rows."""
+
+    encoding: Encoding
+    texts: Mapping[str, Texts]
+    table: dict[str, Any]
+
+
+def additive_design(features: Sequence[Feature]) -> Design:
+    """Return the design of some features, without those that a membership model may not learn from."""
     table = {one.name: one.codes if one.values is None else one.values for one in features if one.in_membership}
-    whole = encoding(table, np.arange(len(next(iter(table.values())))), multiplied=frozenset(), smooth=None)
+    whole = encoding(table, np.arange(len(next(iter(table.values())))), multiplied=frozenset())
     kinds = whole.kinds[whole.kinds != "bent"]
     texts = {one.name: _texts(one) for one in features if one.name in table and one.values is None}
-    return Encoding(whole.numeric, whole.levels, (), kinds), texts, table
+    return Design(Encoding(whole.numeric, whole.levels, (), kinds), texts, table)
 
 
 def _texts(feature: Feature) -> Texts:
@@ -148,10 +156,9 @@ def _texts(feature: Feature) -> Texts:
     return Texts(tuple(levels.values.to_list()), levels.missing, levels.other)
 
 
-def fitted_logit(
-    encoder: Encoding, texts: Mapping[str, Texts], table: Table, rows: Integers, labels: Booleans, weights: Floats
-) -> AdditiveLogit:
+def fitted_logit(design: Design, rows: Integers, labels: Booleans, weights: Floats) -> AdditiveLogit:
     """Return the model fitted on some rows: splines and rare levels are held back by a ridge penalty."""
+    encoder = design.encoding
     penalty = np.where(encoder.kinds == "spline", RIDGE, WEAK_RIDGE)
-    found = ridge_logit(encoder.matrix(table, rows), labels[rows], weights[rows], penalty)
-    return AdditiveLogit(encoder, texts, found.intercept, found.slopes)
+    found = ridge_logit(encoder.matrix(design.table, rows), labels[rows], weights[rows], penalty)
+    return AdditiveLogit(encoder, design.texts, found.intercept, found.slopes)

@@ -17,15 +17,17 @@ from scipy.special import expit
 from tiltlens.errors import DataError
 from tiltlens.estimators.error_rates import UNKNOWN, WITH, area_under_curve
 from tiltlens.estimators.estimate import Estimate, Normal, quantile
-from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combined, summed_by_cluster
+from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combined, overall_mean
 from tiltlens.estimators.outputs import Scores, gap
-from tiltlens.limits import FEWEST_KNOWN, FOLDS, SMALLEST_SE, TRADED_RULES
+from tiltlens.limits import FEWEST_KNOWN, FOLDS, SMALLEST_SE, SMALLEST_SHARE, TRADED_RULES
+from tiltlens.models.candidates import TREES, Sample, fit_candidate
+from tiltlens.models.design import code_columns
 from tiltlens.models.membership import row_folds
 from tiltlens.paper.checks import Floats
-from tiltlens.repair.additive import additive_encoding, fitted_logit
+from tiltlens.repair.additive import Design, additive_design
 from tiltlens.repair.least_change import tilted_score
 from tiltlens.repair.score_tilt import gradient
-from tiltlens.repair.solve import AuditedRows
+from tiltlens.repair.solve import AuditedRows, cross_fitted
 
 EXISTS, NOT_FOUND, CANNOT_BE_TOLD = "exists", "was not found", "cannot be told"
 
@@ -81,12 +83,14 @@ def alternatives_of(
     audited: AuditedRows, tolerance: float = 0.005, threshold: float = 0.5, confidence: float = 0.95, seed: int = 0
 ) -> Alternatives:
     """Return what rules of the audited features attain, on the rows whose outcome is known."""
+    _check(tolerance, threshold, audited.scores)
     at = _known(audited)
     rows, y = audited.rows.taken(at), audited.outcome[at] == WITH if audited.outcome is not None else at > 0
     decided = audited.scores[at] >= threshold
     fold = row_folds(rows, FOLDS, seed)
     features = [one.rows(at) for one in audited.features]
-    eta, chance = (_cross_fitted(features, rows, fold, labels) for labels in (y, rows.audited))
+    design = additive_design(features)
+    eta, chance = (_cross_fitted(design, rows, fold, labels, seed) for labels in (y, rows.audited))
     share = float(rows.weights @ rows.audited) / float(rows.weights.sum())
     a = gradient(chance, 1.0 - chance, (share, 1.0 - share))
     grid = np.linspace(-1.0, 1.0, TRADED_RULES) * max(share, 1.0 - share)
@@ -95,8 +99,9 @@ def alternatives_of(
     own_gap, own_right = _gap(rows, decided), _mean(rows, decided == y)
     accuracy = _difference(_mean(rows, chosen == y), own_right)
     reduction = _reduction(own_gap, _gap(rows, chosen))
+    # logit η ≈ 2·(2η − 1) near ½, so that the scores of a rule are tilted by 2μ·a
     curve = [
-        _point(rows, mu, rule, tilted_score(eta, mu * a * 4.0), y, confidence)
+        _point(rows, mu, rule, tilted_score(eta, 2.0 * mu * a), y, confidence)
         for mu, rule in zip(grid.tolist(), rules, strict=True)
     ]
     return Alternatives(
@@ -108,6 +113,15 @@ def alternatives_of(
         tolerance,
         _verdict(accuracy, reduction, tolerance, confidence),
     )
+
+
+def _check(tolerance: Any, threshold: Any, scores: Floats) -> None:
+    for name, value, least in (("tolerance", tolerance, 0.0), ("threshold", threshold, SMALLEST_SHARE)):
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not is_number or not least <= value < 1.0:
+            raise DataError(f"`{name}` must be a number from 0 to below 1, got {value!r}.", "0.005 is half a point.")
+    if scores.ndim != 1:
+        raise DataError("`scores` must be of two outcomes for alternatives, got more.", "audit one of the outcomes.")
 
 
 def _known(audited: AuditedRows) -> Integers:
@@ -126,23 +140,25 @@ def _known(audited: AuditedRows) -> Integers:
     return at
 
 
-def _cross_fitted(features: Sequence[Any], rows: Rows, fold: Integers, labels: Booleans) -> Floats:
+def _cross_fitted(design: Design, rows: Rows, fold: Integers, labels: Booleans, seed: int) -> Floats:
     """Return P(label|x) of each row by models of the other folds: additive, or trees where their loss is lower."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    encoder, texts, table = additive_encoding(features)
-    raw = encoder.raw(table, slice(None))
-    found = np.empty((2, labels.size))
-    for one in range(FOLDS):
-        mine, others = np.flatnonzero(fold == one), np.flatnonzero(fold != one)
-        additive = fitted_logit(encoder, texts, table, others, labels, rows.weights)
-        found[0, mine] = expit(additive.log_odds(table, mine))
-        trees = HistGradientBoostingClassifier(max_iter=60, max_leaf_nodes=8, l2_regularization=1.0, random_state=0)
-        trees.fit(raw[others], labels[others], sample_weight=rows.weights[others])
-        found[1, mine] = trees.predict_proba(raw[mine])[:, 1]
-    safe = np.clip(found, 1e-9, 1.0 - 1e-9)
+    everyone = np.ones_like(labels)
+    additive = cross_fitted(design, rows, fold, labels, everyone)[1]
+    found = np.array([additive, _of_trees(design, rows, fold, labels, seed)])
+    safe = np.clip(found, SMALLEST_SHARE, 1.0 - SMALLEST_SHARE)
     losses = -(np.where(labels, np.log(safe), np.log1p(-safe)) @ rows.weights)
     return np.asarray(found[int(np.argmin(losses))])
+
+
+def _of_trees(design: Design, rows: Rows, fold: Integers, labels: Booleans, seed: int) -> Floats:
+    raw, none = design.encoding.raw(design.table, slice(None)), np.empty((labels.size, 0))
+    kinds, owners = np.empty(0, dtype=np.str_), np.empty(0, dtype=np.intp)  # trees read the raw columns
+    sample = Sample(none, kinds, owners, raw, code_columns(design.table), labels, rows.weights)
+    found = np.empty(labels.size)
+    for one in range(FOLDS):
+        trees = fit_candidate(TREES, sample.rows(fold != one), seed)
+        found[fold == one] = expit(trees.log_odds(none, raw[fold == one]))
+    return found
 
 
 def _chosen(
@@ -176,9 +192,7 @@ def _gap(rows: Rows, decided: Booleans) -> InfluenceEstimate:
 
 
 def _mean(rows: Rows, x: Booleans) -> InfluenceEstimate:
-    share = rows.weights / rows.weights.sum()
-    value = float(share @ x)
-    return InfluenceEstimate(value, (summed_by_cluster(rows.clusters, share * (x - value)),))
+    return overall_mean(rows.weights, x.astype(np.float64), rows.clusters)
 
 
 def _difference(one: InfluenceEstimate, other: InfluenceEstimate) -> Normal:

@@ -13,7 +13,15 @@ from tiltlens.errors import DataError
 from tiltlens.estimators import error_rates, outputs
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.feature_gap import cell_sums_of
-from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows, combined, summed_by_cluster
+from tiltlens.estimators.influence import (
+    Booleans,
+    InfluenceEstimate,
+    Integers,
+    Rows,
+    combined,
+    overall_mean,
+    summed_by_cluster,
+)
 from tiltlens.limits import BILL_STEPS, SMALLEST_SHARE, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
 
@@ -71,7 +79,6 @@ class Bill:
 
 def bill_of(
     rows: Rows,
-    before: Floats,
     step: Callable[[float], Floats],
     outcome: Integers | None,
     threshold: float,
@@ -79,7 +86,7 @@ def bill_of(
     notes: tuple[str, ...],
 ) -> Bill:
     """Return the bill of rows; `step` gives the scores after a part of the repair, from 0 to 1."""
-    after = step(1.0)
+    before, after = step(0.0), step(1.0)
     old, new = (quantities(rows, scores, outcome, threshold) for scores in (before, after))
     records = [_record(name, old[name], new[name], confidence) for name in old if name in new]
     parts = np.linspace(0.0, 1.0, BILL_STEPS).tolist()
@@ -126,12 +133,9 @@ def _accuracy(rows: Rows, scores: Floats, outcome: Integers, threshold: float) -
     return found
 
 
-def _mean(rows: Rows, x: Floats, chosen: Any) -> InfluenceEstimate:
+def _mean(rows: Rows, x: Floats, chosen: Booleans) -> InfluenceEstimate:
     """Return the mean over chosen rows of both groups."""
-    share = np.where(chosen, rows.weights, 0.0)
-    share = share / share.sum()
-    value = float(share @ x)
-    return InfluenceEstimate(value, (summed_by_cluster(rows.clusters, share * (x - value)),))
+    return overall_mean(np.where(chosen, rows.weights, 0.0), x, rows.clusters)
 
 
 def _ratio(rows: Rows, one: outputs.Scores) -> Quantities:
@@ -155,7 +159,7 @@ def _values(found: Quantities) -> dict[str, float]:
     return {name: one.value for name, one in found.items()}
 
 
-def _changed(rows: Rows, before: Any, after: Any) -> dict[str, dict[str, int | None]]:
+def _changed(rows: Rows, before: Booleans, after: Booleans) -> dict[str, dict[str, int | None]]:
     found: dict[str, dict[str, int | None]] = {}
     for name, mine in (("audited", rows.audited), ("reference", ~rows.audited)):
         up, down = int((mine & ~before & after).sum()), int((mine & before & ~after).sum())

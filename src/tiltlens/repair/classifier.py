@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from tiltlens.errors import DataError
 from tiltlens.paper.checks import Floats
-from tiltlens.repair.least_change import multiplier, tilted_score
+from tiltlens.repair.least_change import multiplier, repaired
 from tiltlens.repair.score_tilt import DECISIONS, MEAN, gradient
 from tiltlens.repair.solve import checked_limit, decision_multiplier
 
@@ -122,7 +122,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         self.gap_after_ = gap_at(self.multiplier_)
 
     def _after(self, score: Floats, shift: Floats) -> Floats:
-        return tilted_score(score, shift) if self.criterion == MEAN else np.asarray((score - 0.5 > shift) * 1.0)
+        return repaired(score, shift, None if self.criterion == MEAN else 0.5)
 
     def _classifier(self, given: Any) -> Any:
         return LogisticRegression() if given is None else clone(given)
@@ -145,17 +145,14 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         """Return the probabilities of both classes, tilted where the criterion is the mean score."""
         score, shift = self._parts(X)
         if self.criterion == MEAN and shift.any():
-            score = tilted_score(score, shift)
+            score = repaired(score, shift)
         return np.column_stack([1.0 - score, score])
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each row."""
         score, shift = self._parts(X)
-        if self.criterion == MEAN:
-            is_second = (tilted_score(score, shift) if shift.any() else score) > 0.5
-        else:
-            is_second = score - 0.5 > shift
-        return np.asarray(self.classes_[is_second.astype(np.intp)])
+        after = self._after(score, shift) if shift.any() else score
+        return np.asarray(self.classes_[(after > 0.5).astype(np.intp)])
 
     def __sklearn_tags__(self) -> Tags:
         """As of scikit-learn: two classes, and what the classifier within can read."""

@@ -43,6 +43,13 @@ def tilted_score(score: Floats, shift: Floats) -> Floats:
         return np.asarray(expit(np.log(score) - np.log1p(-score) - shift))
 
 
+def repaired(score: Floats, shift: Floats, threshold: float | None = None) -> Floats:
+    """Return the tilted scores; with a threshold τ decisions, 1 where W − τ ≥ shift."""
+    if threshold is None:
+        return tilted_score(score, shift)
+    return np.asarray(score - threshold >= shift, dtype=np.float64)
+
+
 def nats_moved(before: Floats, after: Floats, weights: Floats) -> float:
     """Return E[KL(W'‖W)] of (n,) scores of two outcomes, or of (n, K)."""
     if before.ndim == 1:

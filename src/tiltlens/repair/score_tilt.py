@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode, b64encode
-from dataclasses import dataclass, replace
+from base64 import b64encode
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,18 @@ import numpy as np
 import polars as pl
 from scipy.special import expit
 
-from tiltlens.engines.columns import column_of_values
 from tiltlens.engines.hashing import Hashes, row_hashes
-from tiltlens.engines.messages import listed, shown, text_of
-from tiltlens.engines.sources import collected
+from tiltlens.engines.messages import listed, shown
 from tiltlens.errors import DataError
-from tiltlens.estimators.influence import Booleans, Integers, Rows
+from tiltlens.estimators.influence import Booleans, Rows
 from tiltlens.limits import MINIMUM_ROWS, REPEATED_ROWS
 from tiltlens.models.design import Table
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.additive import AdditiveLogit
 from tiltlens.repair.bill import Bill, bill_of
-from tiltlens.repair.least_change import tilted_score
+from tiltlens.repair.columns import RepairTable
+from tiltlens.repair.least_change import repaired
+from tiltlens.views.json_file import write_json
 
 SCHEMA = "tiltlens/repair/1"
 MEAN, DECISIONS, FPR, FNR = "mean score", "decisions", "fpr", "fnr"
@@ -90,20 +89,14 @@ class ScoreTilt:
         group
             The column or array of groups; only where `use_group` is.
         """
-        frame = collected(data)
-        score = _numbers("scores", scores, frame)
+        table = RepairTable(data)
+        score = table.probabilities("scores", scores)
         if not self.multiplier and self.criterion != DECISIONS:
             return score
-        return self.of(score, self._gradient(frame, group))
+        return repaired(score, self.multiplier * self._gradient(table, group), self.threshold)
 
-    def of(self, score: Floats, gradient: Floats) -> Floats:
-        """Return the repaired scores of rows whose a(x) is known."""
-        if self.criterion == DECISIONS and self.threshold is not None:
-            return (score - self.threshold >= self.multiplier * gradient).astype(np.float64)
-        return tilted_score(score, self.multiplier * gradient)
-
-    def _gradient(self, frame: pl.DataFrame, group: Any) -> Floats:
-        chances = [expit(model.of_frame(frame)) for model in self.models]
+    def _gradient(self, table: RepairTable, group: Any) -> Floats:
+        chances = [expit(model.of_frame(table.frame)) for model in self.models]
         if not self.use_group:
             if group is not None:
                 raise DataError(
@@ -113,14 +106,14 @@ class ScoreTilt:
             return gradient(chances[0], 1.0 - chances[0] if len(chances) == 1 else chances[1], self.shares)
         if group is None:
             raise DataError("`group` must be given to a repair with use_group=True, got none.", "name its column.")
-        texts = _texts(group, frame)
-        unknown = sorted({text for text in texts if text not in (self.audited, self.reference)})
+        texts = table.texts("group", group)
+        unknown = sorted(set(texts.tolist()) - {self.audited, self.reference})
         if unknown:
             raise DataError(
                 f"`group` must be {shown(self.audited)} or {shown(self.reference)}, got {listed(unknown)}.",
                 "repair the rows of these two groups.",
             )
-        mine = np.array([text == self.audited for text in texts], dtype=np.float64)
+        mine = (texts == self.audited).astype(np.float64)
         p0, p1 = chances or (np.ones_like(mine), np.ones_like(mine))
         return gradient(mine * p0, (1.0 - mine) * p1, self.shares)
 
@@ -146,27 +139,27 @@ class ScoreTilt:
         threshold
             Of decisions; that of the repair where it has one.
         """
-        frame = collected(holdout)
-        labels = np.array(_texts(group, frame))
-        keep = np.flatnonzero((labels == self.audited) | (labels == self.reference))
-        frame = frame[pl.Series(keep, dtype=pl.UInt32)]
-        score, audited = _numbers("scores", scores, frame, keep), labels[keep] == self.audited
+        table = RepairTable(holdout)
+        labels, score = table.texts("group", group), table.probabilities("scores", scores)
+        known = None if outcome is None else table.outcomes("outcome", outcome)
+        keep = (labels == self.audited) | (labels == self.reference)
+        table.frame, labels, score = table.frame.filter(keep), labels[keep], score[keep]
+        audited = labels == self.audited
         sizes = int(audited.sum()), int((~audited).sum())
         if min(sizes) < MINIMUM_ROWS:
             raise DataError(
                 f"`holdout` must have {MINIMUM_ROWS} rows of each group at least, got {sizes[0]} and {sizes[1]}.",
                 f"the groups are {shown(self.audited)} and {shown(self.reference)}: bring more rows of them.",
             )
-        notes = self._check_unseen(frame, score, audited)
-        a = self._gradient(frame, labels[keep] if self.use_group else None)
+        notes = self._check_unseen(table.frame, score, audited)
+        shift = self.multiplier * self._gradient(table, labels if self.use_group else None)
         cut = threshold if self.threshold is None else self.threshold
-        before = score if self.criterion != DECISIONS else (score >= cut).astype(np.float64)
 
         def step(part: float) -> Floats:
-            return replace(self, multiplier=part * self.multiplier).of(score, a)
+            return repaired(score, part * shift, self.threshold)
 
-        known = None if outcome is None else _outcome_codes(outcome, frame, keep)
-        return bill_of(Rows.of(audited), before, step, known, cut, confidence, notes)
+        known = None if known is None else known[keep]
+        return bill_of(Rows.of(audited), step, known, cut, confidence, notes)
 
     def _check_unseen(self, frame: pl.DataFrame, score: Floats, audited: Booleans) -> tuple[str, ...]:
         """Raise where rows were audited; a note where these may be other people that are alike."""
@@ -190,23 +183,7 @@ class ScoreTilt:
 
     def to_json(self, path: str | Path) -> None:
         """Write the repair to a JSON file that holds numbers and texts only."""
-        Path(path).write_text(json.dumps(self.to_dict(), allow_nan=False, indent=1), encoding="utf-8")
-
-
-def read_repair(path: str | Path) -> ScoreTilt:
-    """Return the repair that `to_json` wrote."""
-    try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"`path` must be a file of a repair, got {shown(str(path))}: {error}.", "see `to_json`."
-        ) from None
-    if not isinstance(found, dict) or found.pop("schema", None) != SCHEMA:
-        raise DataError(f"`path` must be a repair of the schema {SCHEMA}, got {shown(str(path))}.", "see `to_json`.")
-    models = tuple(AdditiveLogit.from_dict(model) for model in found.pop("models"))
-    q0, q1 = found.pop("shares")
-    notes, seen = tuple(found.pop("notes")), np.frombuffer(b64decode(found.pop("seen")), dtype=np.uint64)
-    return ScoreTilt(**found, shares=(q0, q1), models=models, seen=seen, notes=notes)
+        write_json(self.to_dict(), str(path))
 
 
 def hashed_rows(table: Table, score: Floats, audited: Booleans) -> Hashes:
@@ -217,45 +194,3 @@ def hashed_rows(table: Table, score: Floats, audited: Booleans) -> Hashes:
 def gradient(p0: Floats, p1: Floats, shares: tuple[float, float]) -> Floats:
     """Return a = p0/q0 − p1/q1."""
     return np.asarray(p0 / shares[0] - p1 / shares[1])
-
-
-def _texts(group: Any, frame: pl.DataFrame) -> list[str]:
-    column = _column("group", group, frame)
-    return ["" if value is None else text_of(value) for value in column]
-
-
-def _outcome_codes(outcome: Any, frame: pl.DataFrame, keep: Integers) -> Integers:
-    """Return 0, 1, or 2 where the outcome is not known."""
-    column = _column("outcome", outcome, frame, keep)
-    numbers = column.cast(pl.Float64, strict=False)
-    bad = (numbers.is_null() & column.is_not_null()) | (numbers.is_not_null() & ~numbers.is_in([0.0, 1.0]))
-    if bad.any():
-        raise DataError(
-            f"`outcome` must be 0 or 1, got {shown(column.filter(bad)[0])}.", "write the outcome of the scores as 1."
-        )
-    return numbers.fill_null(2.0).cast(pl.Int64).to_numpy()
-
-
-def _column(argument: str, values: Any, frame: pl.DataFrame, keep: Integers | None = None) -> pl.Series:
-    """Return a column of the frame, or an array as long as the table that it is part of."""
-    if isinstance(values, str):
-        if values not in frame.columns:
-            raise DataError(
-                f"`{argument}` must be a column of the data, got {shown(values)}.", f"see {listed(frame.columns)}."
-            )
-        return frame[values]
-    size = frame.height if keep is None else int(np.size(values))
-    column = column_of_values(argument, values, size)
-    return column if keep is None else column[pl.Series(keep, dtype=pl.UInt32)]
-
-
-def _numbers(argument: str, values: Any, frame: pl.DataFrame, keep: Integers | None = None) -> Floats:
-    column = _column(argument, values, frame, keep)
-    numbers = column.cast(pl.Float64, strict=False).to_numpy()
-    bad = ~((numbers >= 0.0) & (numbers <= 1.0))
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise DataError(
-            f"`{argument}` must be probabilities, got {column[row]} in row {row}.", "fill or leave out such rows first."
-        )
-    return np.asarray(numbers)

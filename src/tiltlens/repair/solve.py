@@ -16,8 +16,8 @@ from tiltlens.limits import FOLDS, LARGEST_MULTIPLIER, MINIMUM_ROWS
 from tiltlens.models.features import Feature
 from tiltlens.models.membership import row_folds
 from tiltlens.paper.checks import Floats
-from tiltlens.repair.additive import AdditiveLogit, additive_encoding, fitted_logit
-from tiltlens.repair.least_change import multiplier, nats_moved, tilted_score
+from tiltlens.repair.additive import AdditiveLogit, Design, additive_design, fitted_logit
+from tiltlens.repair.least_change import multiplier, nats_moved, repaired
 from tiltlens.repair.score_tilt import DECISIONS, FNR, FPR, MEAN, ScoreTilt, gradient, hashed_rows
 
 REGULATED = "the group itself is needed for every new row: its use at prediction time may be regulated"
@@ -50,21 +50,23 @@ def score_tilt(
     rows, scores = audited.rows, audited.scores
     _check_scores(scores, threshold)
     counted = _counted(audited, kind)
-    models, p0, p1 = _chances(audited, counted, kind, use_group, seed)
+    is_of_group_alone = use_group and kind in (MEAN, DECISIONS)
+    design = None if is_of_group_alone else _design(audited.features)
+    models, p0, p1 = _chances(audited, counted, kind, design, use_group, seed)
     shares = float(rows.weights @ (counted & rows.audited)), float(rows.weights @ (counted & ~rows.audited))
     shares = shares[0] / float(rows.weights.sum()), shares[1] / float(rows.weights.sum())
     a = gradient(p0, p1, shares)
     part = counted.astype(np.float64)
 
     def gap_at(t: float) -> float:
-        after = part * _after(scores, t * a, threshold)
+        after = part * repaired(scores, t * a, threshold)
         return rows.mean0(after) / rows.mean0(part) - rows.mean1(after) / rows.mean1(part)
 
     before, t = gap_at(0.0), 0.0
     if abs(before) > size:
         target = math.copysign(size, before)
         t = multiplier(gap_at, target) if threshold is None else decision_multiplier(gap_at, target)
-    after, sign = _after(scores, t * a, threshold), -1.0 if kind == FNR else 1.0
+    after, sign = repaired(scores, t * a, threshold), -1.0 if kind == FNR else 1.0
     notes = [REGULATED if use_group else TOUCHED]
     notes += [f"nothing to do: the difference is {sign * before:+.4f}, no larger than the limit"] if not t else []
     return ScoreTilt(
@@ -80,7 +82,7 @@ def score_tilt(
         gap_after=sign * gap_at(t),
         nats=nats_moved(scores, after, rows.weights) if threshold is None else None,
         models=models,
-        seen=hashed_rows(additive_encoding(audited.features)[2] if models else {}, scores, rows.audited),
+        seen=hashed_rows({} if design is None else design.table, scores, rows.audited),
         notes=tuple(notes),
     )
 
@@ -100,47 +102,44 @@ def _counted(audited: AuditedRows, kind: str) -> Booleans:
     return counted
 
 
-def _after(scores: Floats, shift: Floats, threshold: float | None) -> Floats:
-    if threshold is None:
-        return tilted_score(scores, shift)
-    return np.asarray((scores - threshold >= shift).astype(np.float64))
-
-
 def _chances(
-    audited: AuditedRows, counted: Booleans, kind: str, use_group: bool, seed: int
+    audited: AuditedRows, counted: Booleans, kind: str, design: Design | None, use_group: bool, seed: int
 ) -> tuple[tuple[AdditiveLogit, ...], Floats, Floats]:
     """Return the models, and each row's chances p0, p1 by models that have not seen it."""
     mine, everyone = audited.rows.audited, np.ones(audited.scores.size, dtype=np.bool_)
-    is_of_all = kind in (MEAN, DECISIONS)
-    if use_group and is_of_all:
+    if design is None:
         return (), mine.astype(np.float64), (~mine).astype(np.float64)
-    if is_of_all:
-        model, p0 = _cross_fitted(audited, mine, everyone, seed)
+    fold = row_folds(audited.rows, FOLDS, seed)
+    if kind in (MEAN, DECISIONS):
+        model, p0 = cross_fitted(design, audited.rows, fold, mine, everyone)
         return (model,), p0, 1.0 - p0
     pairs = []
     for who in (mine, ~mine):
         labels, among = (counted, who) if use_group else (counted & who, everyone)
-        model, chance = _cross_fitted(audited, labels, among, seed)
+        model, chance = cross_fitted(design, audited.rows, fold, labels, among)
         pairs.append((model, np.where(who, chance, 0.0) if use_group else chance))
     return (pairs[0][0], pairs[1][0]), pairs[0][1], pairs[1][1]
 
 
-def _cross_fitted(audited: AuditedRows, labels: Booleans, among: Booleans, seed: int) -> tuple[AdditiveLogit, Floats]:
-    """Return the model of `labels` fitted on the rows `among`, and each row's chance by a model of the other folds."""
-    if not any(one.in_membership for one in audited.features):
+def _design(features: Sequence[Feature]) -> Design:
+    if not any(one.in_membership for one in features):
         raise DataError(
             "`use_group` must be True where no feature tells the groups apart, got False.",
             "a repair without the group needs features.",
         )
-    rows = audited.rows
-    encoder, texts, table = additive_encoding(audited.features)
-    fold = row_folds(rows, FOLDS, seed)
+    return additive_design(features)
+
+
+def cross_fitted(
+    design: Design, rows: Rows, fold: Integers, labels: Booleans, among: Booleans
+) -> tuple[AdditiveLogit, Floats]:
+    """Return the model of `labels` fitted on the rows `among`, and each row's chance by a model of the other folds."""
     chance = np.empty(labels.size)
     for one in range(FOLDS):
-        part = fitted_logit(encoder, texts, table, np.flatnonzero(among & (fold != one)), labels, rows.weights)
         held_out = np.flatnonzero(fold == one)
-        chance[held_out] = expit(part.log_odds(table, held_out))
-    return fitted_logit(encoder, texts, table, np.flatnonzero(among), labels, rows.weights), chance
+        part = fitted_logit(design, np.flatnonzero(among & (fold != one)), labels, rows.weights)
+        chance[held_out] = expit(part.log_odds(design.table, held_out))
+    return fitted_logit(design, np.flatnonzero(among), labels, rows.weights), chance
 
 
 def _checked_criterion(criterion: Any, threshold: float | None, outcome: Integers | None) -> str:

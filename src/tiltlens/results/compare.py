@@ -12,7 +12,6 @@ from tiltlens.errors import SupportError, TiltlensError
 from tiltlens.estimators import crossfit, outputs
 from tiltlens.estimators.estimate import Estimate, HasInterval, Normal, without_noise
 from tiltlens.estimators.outputs import Scores
-from tiltlens.limits import FEW_PEOPLE, ROUNDED_SQUARE
 from tiltlens.models.balance import Balance, balance
 from tiltlens.models.membership import prior_log_odds
 from tiltlens.paper.checks import Floats
@@ -21,15 +20,15 @@ from tiltlens.paper.exponents import TestPair
 from tiltlens.passes.evidence import NO_MODEL, Evidence, TiltedMeans
 from tiltlens.results.amounts import decile_shares, in_units
 from tiltlens.results.comparison import Comparison, Output, Rates
-from tiltlens.results.disclosure import part_of_group
-from tiltlens.results.error_rates import error_rates, outcome_notes, rate_pairs
+from tiltlens.results.error_rates import error_rates, rate_pairs
 from tiltlens.results.exempt import ExemptParts, exempt_parts
-from tiltlens.results.periods import period_notes, period_table
+from tiltlens.results.notes import evidence_notes
+from tiltlens.results.periods import period_table
 from tiltlens.results.profiles import Profiles
 from tiltlens.results.proxies import proxy_table
 from tiltlens.results.row_errors import ComparisonErrors, RowErrors, errors_of, known_rows, output_errors, signed
 from tiltlens.results.settings import Settings
-from tiltlens.results.soft_groups import soft_group, soft_notes
+from tiltlens.results.soft_groups import soft_group
 from tiltlens.results.told import levels, told
 from tiltlens.results.two_by_two import two_by_two
 from tiltlens.results.unexplained import Unexplained, unexplained
@@ -57,17 +56,8 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
     errors = error_rates(evidence, partial(_estimate, settings))
     decisions, of_decisions = _decisions(evidence, gap)
     counted, of_counted = two_by_two(evidence, settings) if evidence.is_decisions else (None, ())
-    notes = [
-        *evidence.notes,
-        *of_correction,
-        *_balance_notes(checked),
-        *of_unexplained,
-        *_off_support(evidence),
-        *_few_weights(evidence),
-    ]
-    notes += [*of_ratio, *of_spread, *of_outcomes, *of_divergence, *of_descent, *of_decisions, *of_counted]
-    notes += [*table.notes, *outcome_notes(evidence), *_constant_amounts(evidence), *soft_notes(evidence)]
-    notes += [*_copy_notes(evidence), *_sample_notes(evidence), *period_notes(evidence), *_soft_exempt(evidence)]
+    of_numbers = (of_correction, of_unexplained, of_ratio, of_spread, of_outcomes, of_divergence, of_descent)
+    told_of = [note for part in (*of_numbers, of_decisions, of_counted, table.notes) for note in part]
     found_here = Comparison(
         audited=evidence.audited,
         reference=evidence.reference,
@@ -105,7 +95,7 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
         balance=checked,
         membership=evidence.membership_name,
         confidence=settings.confidence,
-        notes=(*dict.fromkeys(notes),),
+        notes=(*dict.fromkeys([*evidence.notes, *told_of, *evidence_notes(evidence, checked)]),),
         band_factor=table.band_factor,
         _profiles=_profiles(evidence, correction),
         _errors=None if settings.folds is None else _errors(evidence, left, parts, table.errors),
@@ -220,12 +210,6 @@ def _balance(evidence: Evidence) -> Balance | None:
     return balance(evidence.rows, evidence.table, evidence.membership, evidence.expectations.mean, labels)
 
 
-def _balance_notes(checked: Balance | None) -> list[str]:
-    if checked is None:
-        return []
-    return [f"the membership model is inadequate: {reason}" for reason in checked.reasons]
-
-
 def _of_inputs(
     evidence: Evidence, settings: Settings, checked: Balance | None, correction: CorrectionFunction | None
 ) -> tuple[Noted, Noted]:
@@ -296,77 +280,6 @@ def _tilted_variance(tilted: TiltedMeans, correction: CorrectionFunction) -> flo
         ratios = correction.log_output_ratio
         on_gradient += correction.output_weight * float((ratios[1:] - ratios[0]) @ missed[1:])
     return correction.descent_rate**2 - 2.0 * correction.input_weight * on_gradient
-
-
-def _off_support(evidence: Evidence) -> list[str]:
-    """Return a note on the audited people with a feature value that nobody in the reference has (positivity)."""
-    alone, names = np.zeros(evidence.rows.audited.size, dtype=np.bool_), []
-    for feature in evidence.features:
-        if feature.name in evidence.table:
-            _, reference = evidence.rows.counts(feature.codes, len(feature.labels))
-            unknown = evidence.rows.audited & (reference == 0)[feature.codes]
-            alone |= unknown
-            names += [feature.name] if unknown.any() else []
-    if not names:
-        return []
-    share = evidence.rows.mean0(alone.astype(np.float64))
-    who = part_of_group(share, int(alone.sum()), evidence.rows.count0)
-    return [
-        f"{who} of the audited group have values that nobody in the reference group has "
-        f"({', '.join(sorted(names))}): what is said of the correction there is extrapolated"
-    ]
-
-
-def _few_weights(evidence: Evidence) -> list[str]:
-    """Return a note on a group whose weights rest on few people: (Σw)²/Σw² of them, by Kish."""
-    rows = evidence.everyone
-    groups = ((evidence.audited, rows.square0, rows.count0), (evidence.reference, rows.square1, rows.count1))
-    return [
-        f"the weights make {name} worth {1.0 / square:.1f} people: no interval can be relied on"
-        for name, square, count in groups
-        if 1.0 / square < FEW_PEOPLE <= count
-    ]
-
-
-def _constant_amounts(evidence: Evidence) -> list[str]:
-    """Return a note on a group whose amounts are all the same: its rows do not show how sure its mean is."""
-    if not evidence.unit.is_amount:
-        return []
-    o = evidence.outcome
-    spreads = {evidence.audited: o.covariance0[0, 0], evidence.reference: o.covariance1[0, 0]}
-    names = [name for name, variance in spreads.items() if variance <= ROUNDED_SQUARE]
-    if not names:
-        return []
-    return [f"every amount of {' and of '.join(names)} is the same: the intervals know nothing of its error"]
-
-
-def _soft_exempt(evidence: Evidence) -> list[str]:
-    """Return what the two parts of the gap are of, where groups are known by probabilities."""
-    if evidence.soft is None or not evidence.exempt:
-        return []
-    return [
-        "through_exempt and at_equal_exempt are of the weighted gap: where exempt factors tell the probabilities of "
-        "groups, little of a difference between people equal in them shows"
-    ]
-
-
-def _copy_notes(evidence: Evidence) -> list[str]:
-    """Return a note on rows that repeat others: intervals take them for as many people."""
-    if not evidence.copies:
-        return []
-    return [f"{evidence.copies:,} rows repeat another in everything: every interval takes them for people of their own"]
-
-
-def _sample_notes(evidence: Evidence) -> list[str]:
-    """Return what comes from a sample of the rows, where there are more."""
-    if not evidence.is_sampled:
-        return []
-    sample, everyone = evidence.rows, evidence.everyone
-    drawn, of_all = sample.audited.size, everyone.count0 + everyone.count1
-    return [
-        f"rates, gap, ratios and the gaps of features with countable values come from all {of_all:,} rows; models, "
-        f"what is made of them, and every standard error from a sample of {drawn:,}"
-    ]
 
 
 def _profiles(evidence: Evidence, correction: CorrectionFunction | None) -> Profiles:

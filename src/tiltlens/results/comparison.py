@@ -256,6 +256,11 @@ class Comparison:
         """
         from tiltlens.repair.solve import score_tilt
 
+        if use_group and self.soft_group is not None:
+            raise DataError(
+                "`use_group` must be False where groups are known by probabilities, got True.",
+                "a repair with the group needs each person's group.",
+            )
         return score_tilt(self._audited_rows("repair"), criterion, limit, use_group, threshold)
 
     def reweigh(self) -> Reweighing:

@@ -1,0 +1,106 @@
+"""What a reader should know of the rows and the models behind a comparison, whatever its numbers say."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tiltlens.limits import FEW_PEOPLE, ROUNDED_SQUARE
+from tiltlens.models.balance import Balance
+from tiltlens.passes.evidence import Evidence
+from tiltlens.results.disclosure import part_of_group
+from tiltlens.results.error_rates import outcome_notes
+from tiltlens.results.periods import period_notes
+from tiltlens.results.soft_groups import soft_notes
+
+
+def evidence_notes(evidence: Evidence, checked: Balance | None) -> list[str]:
+    """Return all notes that follow from the evidence."""
+    return [
+        *_balance_notes(checked),
+        *_off_support(evidence),
+        *_few_weights(evidence),
+        *outcome_notes(evidence),
+        *_constant_amounts(evidence),
+        *soft_notes(evidence),
+        *_soft_exempt(evidence),
+        *period_notes(evidence),
+        *_copy_notes(evidence),
+        *_sample_notes(evidence),
+    ]
+
+
+def _balance_notes(checked: Balance | None) -> list[str]:
+    if checked is None:
+        return []
+    return [f"the membership model is inadequate: {reason}" for reason in checked.reasons]
+
+
+def _off_support(evidence: Evidence) -> list[str]:
+    """Return a note on the audited people with a feature value that nobody in the reference has (positivity)."""
+    alone, names = np.zeros(evidence.rows.audited.size, dtype=np.bool_), []
+    for feature in evidence.features:
+        if feature.name in evidence.table:
+            _, reference = evidence.rows.counts(feature.codes, len(feature.labels))
+            unknown = evidence.rows.audited & (reference == 0)[feature.codes]
+            alone |= unknown
+            names += [feature.name] if unknown.any() else []
+    if not names:
+        return []
+    share = evidence.rows.mean0(alone.astype(np.float64))
+    who = part_of_group(share, int(alone.sum()), evidence.rows.count0)
+    return [
+        f"{who} of the audited group have values that nobody in the reference group has "
+        f"({', '.join(sorted(names))}): what is said of the correction there is extrapolated"
+    ]
+
+
+def _few_weights(evidence: Evidence) -> list[str]:
+    """Return a note on a group whose weights rest on few people: (Σw)²/Σw² of them, by Kish."""
+    rows = evidence.everyone
+    groups = ((evidence.audited, rows.square0, rows.count0), (evidence.reference, rows.square1, rows.count1))
+    return [
+        f"the weights make {name} worth {1.0 / square:.1f} people: no interval can be relied on"
+        for name, square, count in groups
+        if 1.0 / square < FEW_PEOPLE <= count
+    ]
+
+
+def _constant_amounts(evidence: Evidence) -> list[str]:
+    """Return a note on a group whose amounts are all the same: its rows do not show how sure its mean is."""
+    if not evidence.unit.is_amount:
+        return []
+    o = evidence.outcome
+    spreads = {evidence.audited: o.covariance0[0, 0], evidence.reference: o.covariance1[0, 0]}
+    names = [name for name, variance in spreads.items() if variance <= ROUNDED_SQUARE]
+    if not names:
+        return []
+    return [f"every amount of {' and of '.join(names)} is the same: the intervals know nothing of its error"]
+
+
+def _soft_exempt(evidence: Evidence) -> list[str]:
+    """Return what the two parts of the gap are of, where groups are known by probabilities."""
+    if evidence.soft is None or not evidence.exempt:
+        return []
+    return [
+        "through_exempt and at_equal_exempt are of the weighted gap: where exempt factors tell the probabilities of "
+        "groups, little of a difference between people equal in them shows"
+    ]
+
+
+def _copy_notes(evidence: Evidence) -> list[str]:
+    """Return a note on rows that repeat others: intervals take them for as many people."""
+    if not evidence.copies:
+        return []
+    return [f"{evidence.copies:,} rows repeat another in everything: every interval takes them for people of their own"]
+
+
+def _sample_notes(evidence: Evidence) -> list[str]:
+    """Return what comes from a sample of the rows, where there are more."""
+    if not evidence.is_sampled:
+        return []
+    sample, everyone = evidence.rows, evidence.everyone
+    drawn, of_all = sample.audited.size, everyone.count0 + everyone.count1
+    return [
+        f"rates, gap, ratios and the gaps of features with countable values come from all {of_all:,} rows; models, "
+        f"what is made of them, and every standard error from a sample of {drawn:,}"
+    ]
