@@ -1,10 +1,16 @@
-"""The published schema of an audit's JSON, and schemas that forbid what they do not name."""
+"""The published schemas of JSON, and schemas that forbid what they do not name."""
 
 import copy
 import json
 from importlib.resources import files
 
-SCHEMA = json.loads(files("tiltlens.views").joinpath("audit.schema.json").read_text(encoding="utf-8"))
+
+def published(name):
+    """Return a schema that is shipped, such as that of an "audit"."""
+    return json.loads(files("tiltlens.views").joinpath(f"{name}.schema.json").read_text(encoding="utf-8"))
+
+
+SCHEMA = published("audit")
 
 
 def strict(schema):

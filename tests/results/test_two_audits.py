@@ -4,12 +4,14 @@ import json
 import math
 from functools import cache
 
+import jsonschema
 import numpy as np
 import polars as pl
 import pytest
 from scipy.special import expit, ndtri
 from tests.command import invoked
 from tests.people import SPARK, assert_same_numbers
+from tests.schemas import published, strict
 
 import tiltlens as tl
 from tiltlens.errors import DataError, TiltlensError
@@ -222,7 +224,7 @@ def test_the_command_line_compares_two_models_on_the_same_rows(tmp_path):
     assert "area" in done.stdout
     assert "carries less than before" in done.stdout
     found = json.loads((tmp_path / "change.json").read_text())
-    assert found["schema"] == "tiltlens/change/1"
+    jsonschema.Draft202012Validator(strict(published("change"))).validate(found)
     assert_same_numbers(found["comparisons"], tl.compare(*both()).to_dict()["comparisons"], 1e-6)  # digits of the CSV
     page = (tmp_path / "c.html").read_text()
     assert "Which features made the change?" in page
@@ -273,3 +275,9 @@ def test_rows_of_soft_groups_that_differ_by_their_scores_alone_are_paired_by_num
     parts = chance / share * (moved - chance @ moved / chance.sum())
     parts -= (1 - chance) / (1 - share) * (moved - (1 - chance) @ moved / (1 - chance).sum())
     assert change.high - change.low == pytest.approx(2 * 1.96 * np.sqrt((parts**2).sum()) / 400, rel=0.01)
+
+
+@pytest.mark.parametrize("options", [{"threshold": 0.5}, {"features": ()}, {"exempt": "area"}])
+def test_a_change_follows_its_schema(options):
+    found = json.loads(json.dumps(tl.compare(*both(**options)).to_dict(), allow_nan=False))
+    jsonschema.Draft202012Validator(strict(published("change"))).validate(found)
