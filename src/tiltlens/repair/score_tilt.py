@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 from scipy.special import expit
 
 from tiltlens.engines.hashing import Hashes, row_hashes
@@ -91,29 +92,35 @@ class ScoreTilt:
         """
         table = RepairTable(data)
         score = table.probabilities("scores", scores)
-        if not self.multiplier and self.criterion != DECISIONS:
-            return score
-        return repaired(score, self.multiplier * self._gradient(table, group), self.threshold)
+        return self.repaired_batch(table.frame, score, None if group is None else table.texts("group", group))
 
-    def _gradient(self, table: RepairTable, group: Any) -> Floats:
-        chances = [expit(model.of_frame(table.frame)) for model in self.models]
-        if not self.use_group:
-            if group is not None:
-                raise DataError(
-                    "`group` must be left out of a repair that does not use it, got one.",
-                    "use_group=True makes one that does.",
-                )
-            return gradient(chances[0], 1.0 - chances[0] if len(chances) == 1 else chances[1], self.shares)
-        if group is None:
+    def repaired_batch(self, frame: pl.DataFrame, scores: Floats, group: NDArray[np.str_] | None = None) -> Floats:
+        """Return the repaired scores of a clean frame of rows; `group` are its groups as texts, where `use_group`."""
+        self._check_group(group)
+        if not self.multiplier and self.criterion != DECISIONS:
+            return scores
+        return repaired(scores, self.multiplier * self._gradient(frame, group), self.threshold)
+
+    def _check_group(self, group: NDArray[np.str_] | None) -> None:
+        if not self.use_group and group is not None:
+            raise DataError(
+                "`group` must be left out of a repair that does not use it, got one.",
+                "use_group=True makes one that does.",
+            )
+        if self.use_group and group is None:
             raise DataError("`group` must be given to a repair with use_group=True, got none.", "name its column.")
-        texts = table.texts("group", group)
-        unknown = sorted(set(texts.tolist()) - {self.audited, self.reference})
+        unknown = [] if group is None else sorted(set(group.tolist()) - {self.audited, self.reference})
         if unknown:
             raise DataError(
                 f"`group` must be {shown(self.audited)} or {shown(self.reference)}, got {listed(unknown)}.",
                 "repair the rows of these two groups.",
             )
-        mine = (texts == self.audited).astype(np.float64)
+
+    def _gradient(self, frame: pl.DataFrame, group: NDArray[np.str_] | None) -> Floats:
+        chances = [expit(model.of_frame(frame)) for model in self.models]
+        if group is None:
+            return gradient(chances[0], 1.0 - chances[0] if len(chances) == 1 else chances[1], self.shares)
+        mine = (group == self.audited).astype(np.float64)
         p0, p1 = chances or (np.ones_like(mine), np.ones_like(mine))
         return gradient(mine * p0, (1.0 - mine) * p1, self.shares)
 
@@ -152,7 +159,7 @@ class ScoreTilt:
                 f"the groups are {shown(self.audited)} and {shown(self.reference)}: bring more rows of them.",
             )
         notes = self._check_unseen(table.frame, score, audited)
-        shift = self.multiplier * self._gradient(table, labels if self.use_group else None)
+        shift = self.multiplier * self._gradient(table.frame, labels if self.use_group else None)
         cut = threshold if self.threshold is None else self.threshold
 
         def step(part: float) -> Floats:
