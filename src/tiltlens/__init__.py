@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tiltlens.results.audit import Audit as Audit
     from tiltlens.results.change import Change as Change
     from tiltlens.results.comparison import Comparison as Comparison
+    from tiltlens.results.saved import read_audit as read_audit
     from tiltlens.results.two_audits import compare as compare
     from tiltlens.rules.tables import RuleTables as RuleTables
     from tiltlens.rules.tables import rule_tables as rule_tables
@@ -46,6 +47,7 @@ HOMES = {
     "compare": "results.two_audits",
     "correction_function": "paper.correction",
     "logistic_case": "paper.logistic",
+    "read_audit": "results.saved",
     "read_repair": "repair.saved",
     "rule_tables": "rules.tables",
 }

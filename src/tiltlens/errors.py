@@ -43,3 +43,7 @@ class DataError(TiltlensError):
 
 class MissingExtraError(TiltlensError, ImportError):
     """A feature needs packages that a plain installation leaves out."""
+
+
+class NeedsRowsError(DataError, AttributeError):
+    """What only an audit in memory can tell was asked of one that was saved."""

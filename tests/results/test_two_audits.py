@@ -202,7 +202,7 @@ def test_saved_audits_are_compared_as_independent_ones_and_not_where_rows_are_th
     assert "different rows, got the same rows_sha256 twice" in same.stderr
     (tmp_path / "old.json").write_text('{"schema": "tiltlens/audit/1"}')
     strange = invoked("compare", *names[:2], cwd=tmp_path)
-    assert "must be of the schema 'tiltlens/audit/2', got 'tiltlens/audit/1'" in strange.stderr
+    assert "must be an audit of the schema 'tiltlens/audit/2', got 'tiltlens/audit/1'" in strange.stderr
 
 
 def test_options_beside_saved_audits_are_refused_not_ignored(tmp_path):

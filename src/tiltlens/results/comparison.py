@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -320,7 +320,7 @@ class Comparison:
             estimate = getattr(self, name)
             summary[name] = None if estimate is None else estimate.to_dict()
         test = self.equal_outputs
-        summary["equal_outputs"] = None if test is None else {"statistic": test.statistic, "p_value": test.p_value}
+        summary["equal_outputs"] = None if test is None else asdict(test)
         summary["two_by_two"] = None if self.two_by_two is None else self.two_by_two.to_dict()
         summary["correction"] = None if self.correction is None else self.correction.to_dict()
         summary["proxies"] = self.proxies.to_dicts()

@@ -56,7 +56,7 @@ class Side:
         if not isinstance(audit, Audit):
             raise DataError(
                 f"`{argument}` must be an audit, got {shown(audit)}.",
-                "compare what two calls of tl.audit returned; saved ones with `tiltlens compare old.json new.json`.",
+                "compare what two calls of tl.audit returned, or of tl.read_audit.",
             )
         return cls(audit._numbers(), {name: one._errors for name, one in audit.items()})
 
