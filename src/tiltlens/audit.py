@@ -84,8 +84,9 @@ def audit(
     ----------
     data
         A pandas or Polars frame (eager or lazy), a pyarrow table, a DuckDB relation, a Spark data frame, a dict of
-        arrays, or files (CSV, Parquet, Arrow, JSON lines, Excel): a path, a pattern such as "data/*.parquet", a folder,
-        a list of these; or, with a `query`, the URL of a database. It may be larger than memory.
+        arrays, or files (CSV, Parquet, Arrow, JSON lines, Excel): a path, a pattern such as ``"data/*.parquet"``, a
+        folder, a list of these; or, with a `query`, the URL of a database. It may be larger than memory: see
+        `docs/scale.md`.
     group
         A column, several columns (their intersections), or an array as long as the data. Where groups are known by
         probabilities, {group: column of its probability}.
