@@ -284,7 +284,7 @@ def test_na_names_texts_that_stand_for_missing_values_in_a_csv(folder, tmp_path)
     assert "read as text" not in named.stdout
     refused = invoked("audit", "compas.parquet", *options[:4], "--na", "unknown", cwd=folder)
     assert refused.returncode == 2
-    assert "`na_values` must be left out for data that is no CSV file" in refused.stderr
+    assert "`na_values` must be left out for Parquet files" in refused.stderr
 
 
 @pytest.mark.parametrize("words", [("approved", "denied"), ("1", "2")])

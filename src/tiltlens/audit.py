@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 from tiltlens.engines.batches import Batches, FrameBatches, checked_columns
 from tiltlens.engines.messages import shown
+from tiltlens.engines.read_options import ReadOptions, read_options
 from tiltlens.engines.sources import batches_of, frame_of, reading_notes
 from tiltlens.engines.tables import column_names, native_columns
 from tiltlens.errors import DataError
@@ -64,6 +65,9 @@ def audit(
     periods: Any = None,
     given: Mapping[str, Any] | None = None,
     na_values: str | Sequence[str] | None = None,
+    encoding: str | None = None,
+    sheet: str | None = None,
+    query: str | None = None,
     input_weight: float = 1.0,
     output_weight: float = 1.0,
     confidence: float = 0.95,
@@ -80,8 +84,9 @@ def audit(
     ----------
     data
         A pandas or Polars frame (eager or lazy), a pyarrow table, a DuckDB relation, a Spark data frame, a dict of
-        arrays, or files: a path, a pattern such as ``"data/*.parquet"``, a folder, a list of these. It may be larger
-        than memory: see `docs/scale.md`.
+        arrays, or files (CSV, Parquet, Arrow, JSON lines, Excel): a path, a pattern such as ``"data/*.parquet"``, a
+        folder, a list of these; or, with a `query`, the URL of a database. It may be larger than memory: see
+        `docs/scale.md`.
     group
         A column, several columns (their intersections), or an array as long as the data. Where groups are known by
         probabilities, {group: column of its probability}.
@@ -126,6 +131,9 @@ def audit(
         {column: value}: look only at rows with this value.
     na_values
         Texts that stand for missing values in CSV files, beside "", "?", "-", ".", "NA", "N/A", "NaN" and "NULL".
+    encoding, sheet, query
+        Of CSV files their encoding, such as "cp1252" (default: found out, and told in the notes); of an Excel file with
+        several sheets the one; of a database, such as "sqlite:///people.db", the SQL.
     input_weight, output_weight
         λ2 and λ4.
     confidence, materiality, folds, seed
@@ -145,6 +153,7 @@ def audit(
             f"`progress` must be a function of a stage and a fraction, got {shown(progress)}.", "for example print."
         )
     stated = check_provenance(provenance)
+    reading = read_options(na_values, encoding, sheet, query)
     check_output(output, threshold)
     counts = usual_materiality(output) if materiality is None else materiality
     settings = Settings(input_weight, output_weight, confidence, counts, folds, seed, sample_rows)
@@ -170,7 +179,7 @@ def audit(
         given=given,
     )
     with told_to(progress):
-        return _audited(data, request, na_values, settings, stated)
+        return _audited(data, request, reading, settings, stated)
 
 
 def alternatives(
@@ -193,10 +202,10 @@ def alternatives(
     return {name: c.alternatives(tolerance, threshold) for name, c in found.items()}
 
 
-def _audited(data: Any, request: Request, na_values: Any, settings: Settings, stated: dict[str, str]) -> Audit:
+def _audited(data: Any, request: Request, reading: ReadOptions, settings: Settings, stated: dict[str, str]) -> Audit:
     """Return the audit: survey and sample, sums, fits, and then arithmetic."""
     with stage(0.0, SURVEY, "survey"):
-        source = _opened(data, request, na_values)
+        source = _opened(data, request, reading)
         step = partial(surveyed, source.roles, settings.sample_rows, HashThreshold())
         survey: Survey = source.batches.fold(source.columns, step)
         favourable = survey.outcome(request.favourable)
@@ -238,10 +247,10 @@ class _Source:
     score_is_of_features: bool
 
 
-def _opened(data: Any, request: Request, na_values: Any) -> _Source:
+def _opened(data: Any, request: Request, reading: ReadOptions) -> _Source:
     """Return the data, in memory or not, as batches whose columns have roles."""
     estimator = request.membership if hasattr(request.membership, "fit") else None
-    batches = batches_of(data, na_values)
+    batches = batches_of(data, reading)
     if batches is not None:
         roles = resolve_roles(batches.names(), request, may_have_arrays=False)
         columns = checked_columns(batches, roles.columns)

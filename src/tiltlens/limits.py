@@ -110,7 +110,11 @@ MOST_BITS = 16  # of a hash that make its slot: the table stays in the cache
 FIRST_ROWS = 1 << 14  # rows in which most texts are found
 FACTORIZE_CHUNK = 1 << 15  # rows whose codes are found at a time
 
-# engines.csv_files
+# engines.csv_text
+SNIFFED_ROWS = 100  # that tell what separates the fields of a CSV file
+COPIED_CHARACTERS = 1 << 20  # of a text in another encoding, that are copied at a time
+
+# engines.number_texts
 MOSTLY_NUMBERS = 0.9  # of a text column's values, from which it was meant to be numbers
 
 # engines.hashing

@@ -1,12 +1,16 @@
 """What a CSV cannot say of itself: which texts are missing values, which columns were meant to be numbers."""
 
+import re
+
 import polars as pl
 import pytest
-from tests.people import audited, people
+from tests.people import audited, in_files, people
 
 import tiltlens as tl
+from tiltlens.engines import sources
 from tiltlens.engines.csv_files import MISSING_TEXTS
-from tiltlens.engines.sources import batches_of, collected, reading_notes
+from tiltlens.engines.read_options import read_options
+from tiltlens.engines.sources import batches_of, reading_notes
 from tiltlens.errors import DataError
 
 
@@ -15,8 +19,12 @@ def written(path, *lines):
     return path
 
 
+def collected(data, **options):
+    return sources.collected(data, options=read_options(**options))
+
+
 def notes(data, *columns, **options):
-    batches = batches_of(data, **options)
+    batches = batches_of(data, read_options(**options))
     batches.names()
     return reading_notes(batches, columns)
 
@@ -42,14 +50,20 @@ def test_na_values_are_missing_beside_the_usual_texts(tmp_path):
     assert collected(path, na_values="unknown")["x"].to_list() == [1, -9, None, None]
 
 
-@pytest.mark.parametrize("ending", ["parquet", None])
-def test_na_values_of_data_that_is_no_csv_are_refused(tmp_path, ending):
-    data = people(400)
-    if ending:
-        people(400).write_parquet(tmp_path / "a.parquet")
-        data = tmp_path / "a.parquet"
-    with pytest.raises(DataError, match=r"`na_values` must be left out for data that is no CSV.*got '-9'\.\nHint: "):
-        audited(data, na_values="-9")
+@pytest.mark.parametrize(
+    ("options", "ending", "message"),
+    [
+        ({"na_values": "-9"}, "parquet", "`na_values` must be left out for Parquet files, got '-9'."),
+        ({"na_values": "-9"}, None, "`na_values` must be left out for data that is no file, got '-9'."),
+        ({"encoding": "latin-1"}, "parquet", "`encoding` must be left out for Parquet files, got 'iso8859-1'."),
+        ({"sheet": "2024"}, "csv", "`sheet` must be left out for CSV files, got '2024'."),
+        ({"query": "SELECT 1"}, "csv", "`query` must be left out for CSV files, got 'SELECT 1'."),
+    ],
+)
+def test_options_that_say_nothing_of_the_data_are_refused(tmp_path, options, ending, message):
+    data = in_files(people(400), tmp_path, ending, 1) if ending else people(400)
+    with pytest.raises(DataError, match=f"^{re.escape(message)}\nHint: it is for "):
+        audited(data, **options)
 
 
 def test_na_values_must_be_texts(tmp_path):

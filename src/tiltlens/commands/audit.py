@@ -30,8 +30,9 @@ def command(
 ) -> None:
     """Audit a model's scores, decisions or amounts.
 
-    DATA: .csv or .parquet files, a quoted pattern of them, or a folder. Rows need not fit in memory: rates and the gap
-    come from all of them, models are fitted on a sample.
+    DATA: files (.csv, .tsv, .parquet, .arrow, .jsonl, .xlsx; CSV may be zipped: .csv.gz), a quoted pattern of them, a
+    folder, or the URL of a database with --query. Rows need not fit in memory: rates and the gap come from all of them,
+    models are fitted on a sample.
 
     Exit codes: 0 done, 1 a --fail-if condition holds, 2 a mistake in the arguments or the data.
     """

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from tiltlens.commands.options import pairs
 from tiltlens.errors import TiltlensError
 
 if TYPE_CHECKING:
+    import polars as pl
+
+    from tiltlens.engines.read_options import ReadOptions
     from tiltlens.results.audit import Audit
 
 
@@ -15,7 +20,7 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
     """Return the audit that the options of a command ask for."""
     from tiltlens.audit import audit as run
     from tiltlens.engines.messages import check_columns
-    from tiltlens.engines.sources import collected
+    from tiltlens.engines.read_options import read_options
     from tiltlens.models.paper_fit import with_outcome_scores
     from tiltlens.models.roles import check_some, feature_names
 
@@ -46,7 +51,8 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
     if scores:
         named = list(scores) if len(scores) > 1 else scores[0]
         return run(list(files), scores=named, outcome=outcome, **arguments)
-    table = collected(list(files), na_values=arguments.pop("na_values"))
+    reading = {name: arguments.pop(name) for name in ("na_values", "encoding", "sheet", "query")}
+    table = _collected(files, read_options(**reading))
     check_columns("outcome", [outcome], table.columns)
     roles = [options[name] for name in ("weights", "membership", "clusters", "labels", "periods") if options[name]]
     used = [*group_columns, *(arguments["given"] or ()), outcome, *roles]
@@ -55,6 +61,20 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
     wanted = arguments.pop("favourable")
     table, columns, favourable = with_outcome_scores(table, arguments["features"], outcome, wanted)
     return run(table, scores=columns, favourable=favourable, **arguments)
+
+
+def _collected(files: tuple[str, ...], reading: ReadOptions) -> pl.DataFrame:
+    """Return all rows of files, and say how they were read where their owner may not expect it."""
+    from tiltlens.engines.sources import batches_of, collected_rows, reading_notes
+    from tiltlens.views.terminal import printable
+
+    batches = batches_of(list(files), reading)
+    if batches is None:
+        raise TiltlensError("DATA must be files or a database, got neither.", "name a file.")
+    table = collected_rows(batches)
+    for note in reading_notes(batches, table.columns):
+        click.echo(f"Note: {printable(note)}.", err=True)
+    return table
 
 
 def _check_outcome(outcome: str | None, scores: tuple[str, ...], criterion: str | None) -> None:

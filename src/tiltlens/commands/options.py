@@ -19,6 +19,11 @@ NA = click.option(
     metavar="TEXT",
     help="Missing value in a CSV, beside ? - . NA N/A NaN NULL and empty fields. Repeat for more.",
 )
+ENCODING = click.option(
+    "--encoding", metavar="NAME", help="Of a CSV, e.g. cp1252. Default: UTF-8, or what its bytes show; notes say so."
+)
+SHEET = click.option("--sheet", metavar="NAME", help="Of an Excel file with several sheets.")
+QUERY = click.option("--query", metavar="SQL", help="Where DATA is a database, e.g. sqlite:///people.db: its rows.")
 CONFIDENCE = click.option("--confidence", type=float, default=0.95, show_default=True, help="Of every interval.")
 JSON = click.option(
     "--json", "json_target", metavar="FILE", help="Also write every number as JSON; '-' is standard output."
@@ -96,6 +101,9 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
         "--given", multiple=True, metavar="COLUMN=VALUE", help="Only rows with this value, e.g. repaid=1."
     ),
     "na_values": NA,
+    "encoding": ENCODING,
+    "sheet": SHEET,
+    "query": QUERY,
     "input_weight": click.option(
         "--input-weight", type=float, default=1.0, show_default=True, help="Of aligning inputs, the paper's λ2."
     ),

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tiltlens.commands.options import CONFIDENCE, DATA, JSON, NA, pairs
+from tiltlens.commands.options import CONFIDENCE, DATA, ENCODING, JSON, NA, QUERY, SHEET, pairs
 from tiltlens.commands.targets import check_targets, screen
 
 
@@ -29,6 +29,9 @@ from tiltlens.commands.targets import check_targets, screen
 @click.option("--threshold", type=float, help="Impact ratios below it are pointed out. Default: the rule's.")
 @click.option("--smallest-share", type=float, help="Groups with less of the data have no ratio. Default: the rule's.")
 @NA
+@ENCODING
+@SHEET
+@QUERY
 @CONFIDENCE
 @JSON
 @click.option(
@@ -37,7 +40,8 @@ from tiltlens.commands.targets import check_targets, screen
 def command(data: tuple[str, ...], name: str, json_target: str | None, stated: tuple[str, ...], **options: Any) -> None:
     """Make the tables that a published rule describes.
 
-    DATA: .csv or .parquet files, a quoted pattern of them, or a folder. One of --selected and --scores is needed.
+    DATA: files (.csv, .tsv, .parquet, .arrow, .jsonl, .xlsx; CSV may be zipped: .csv.gz), a quoted pattern of them, a
+    folder, or the URL of a database with --query. One of --selected and --scores is needed.
 
     Exit codes: 0 done, 2 a mistake in the arguments or the data. The tables decide nothing, so there is no other.
     """

@@ -1,149 +1,173 @@
 """CSV files as one table: what stands for a missing value, and of which kind a column is by all its rows.
 
-Dates are recognised, fields are separated by commas, and the text is UTF-8.
+Dates are recognised. Of what the text is made, `csv_text` says.
 """
 
 from __future__ import annotations
 
 import csv
-from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-import polars.selectors as cs
 
+from tiltlens.engines.csv_text import CsvText, csv_text, western_text
 from tiltlens.engines.messages import checked_names, first_line, shown
+from tiltlens.engines.number_texts import Counts, NumberTexts, number_texts, points_in_doubt, text_counts
+from tiltlens.engines.read_options import ReadOptions
 from tiltlens.errors import DataError
-from tiltlens.limits import MOSTLY_NUMBERS, SUPPRESSED_BELOW
 
 MISSING_TEXTS = ("", "?", "-", ".", "NA", "na", "N/A", "n/a", "NaN", "nan", "NULL", "null")
 UNREADABLE = (pl.exceptions.PolarsError, UnicodeDecodeError, csv.Error, OSError)
+REMEDY = "what stands for a missing value is named by `na_values` (--na)"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class CsvTable:
     """CSV files as one table: numbers with one word among them, in any row of any file, are text.
 
     Attributes
     ----------
-    kinds
-        Of the columns of each file.
-    padded, mostly_numbers
-        Columns that are read as text but hold numbers, with spaces or a + before them; and those that are text because
-        of a few values.
+    texts, kinds
+        Of each file, and the kinds of its columns.
+    numbers
+        Columns that are read as text but hold numbers.
     index
         Columns without a name that count the rows, as pandas saves an index; they are left out.
     """
 
-    files: Sequence[Path]
+    texts: Sequence[CsvText]
     na_values: Sequence[str]
     kinds: list[dict[str, Any]]
-    padded: list[str]
-    mostly_numbers: list[str]
+    numbers: NumberTexts
     index: list[str]
 
-    def as_texts(self, columns: Collection[str]) -> CsvTable:
-        """Return the table with some columns as they are written: "007" is no 7."""
-        kinds = [{name: pl.String if name in columns else kind for name, kind in file.items()} for file in self.kinds]
-        return replace(self, kinds=kinds, padded=[name for name in self.padded if name not in columns])
-
+    @cached_property
     def scans(self) -> list[pl.LazyFrame]:
-        """Return one lazy frame for each file."""
-        scans = (_read_as(file, self.na_values, kinds) for file, kinds in zip(self.files, self.kinds, strict=True))
-        numbers = cs.by_name(self.padded, require_all=False)
-        return [scan.drop(self.index, strict=False).with_columns(_number(numbers)) for scan in scans]
+        """One lazy frame for each file."""
+        scans = (_read_as(text, self.na_values, kinds) for text, kinds in zip(self.texts, self.kinds, strict=True))
+        return [self.numbers.read(scan.drop(self.index, strict=False)) for scan in scans]
+
+    def check(self, columns: Sequence[str]) -> None:
+        """Raise for a column that cannot be read for what it is."""
+        self.numbers.check(columns)
+
+    def notes(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """Return what became of columns that their owner may not expect."""
+        left_out = [f"the column without a name ({name}) is a saved index: left out" for name in self.index]
+        encodings = [text.note for text in self.texts if text.note is not None]
+        return (*encodings, *left_out, *self.numbers.notes(self.scans, columns, REMEDY))
 
 
-def csv_table(files: Sequence[Path], na_values: Sequence[str]) -> CsvTable:
+def csv_table(files: Sequence[Path], options: ReadOptions) -> CsvTable:
     """Return CSV files as one table."""
-    found = [_csv_columns(file, na_values) for file in files]
+    found = [_csv_columns(file, options) for file in files]
     kinds: dict[str, Any] = {}
     for file in found:
         for name, kind in file.kinds.items():
             kinds[name] = _common_kind(kinds.get(name, kind), kind)
     known = {name: pl.String if kind == pl.Null else kind for name, kind in kinds.items()}
-    numbers, values = (_total([file.counts[which] for file in found]) for which in (0, 1))
-    texts = [name for name, kind in kinds.items() if kind == pl.String]
+    by_file = [{name: known[name] for name in file.kinds} for file in found]
+    texts = [file.text for file in found]
     return CsvTable(
-        files,
-        na_values,
-        [{name: known[name] for name in file.kinds} for file in found],
-        [name for name in texts if numbers[name] == values[name]],
-        [name for name in texts if MOSTLY_NUMBERS * values[name] <= numbers[name] < values[name]],
+        texts,
+        options.na_values,
+        by_file,
+        _number_texts(texts, options.na_values, by_file, [file.counts for file in found], kinds),
         [name for name in kinds if all(name in file.index for file in found if name in file.kinds)],
     )
 
 
-def _total(counts: Sequence[dict[str, int]]) -> Counter[str]:
-    return sum(map(Counter, counts), Counter())
-
-
-def csv_notes(table: CsvTable, scans: Sequence[pl.LazyFrame], columns: Sequence[str]) -> tuple[str, ...]:
-    """Return what became of columns that their owner may not expect."""
-    left_out = [f"the column without a name ({name}) is a saved index: left out" for name in table.index]
-    return (*left_out, *(_text_note(name, scans) for name in table.mostly_numbers if name in columns))
-
-
-def _text_note(name: str, scans: Sequence[pl.LazyFrame]) -> str:
-    column = pl.col(name)
-    strangers = column.filter(_number(column).is_null() & column.is_not_null())
-    counts = (column.count().alias("known"), strangers.len().alias("count"), strangers.first().alias("first"))
-    found = pl.concat(scan.select(counts) for scan in scans if name in scan.collect_schema()).collect()
-    first = found["first"].drop_nulls()[0]
-    known, count = found["known"].sum(), found["count"].sum()
-    rows = f"{count:,}" if count >= SUPPRESSED_BELOW else f"fewer than {SUPPRESSED_BELOW}"
-    return (
-        f"{name} is read as text: no number in {rows} of {known:,} rows that have it, first {shown(first)}; "
-        "what stands for a missing value is named by `na_values` (--na)"
-    )
+def _number_texts(
+    texts: Sequence[CsvText],
+    na_values: Sequence[str],
+    by_file: Sequence[dict[str, Any]],
+    counts: Sequence[tuple[Counts, Counts, Counts]],
+    kinds: dict[str, Any],
+) -> NumberTexts:
+    """Return which columns of texts hold numbers; beside decimal commas, points of other columns are doubted."""
+    named = [name for name, kind in kinds.items() if kind == pl.String]
+    floats = [name for name, kind in kinds.items() if kind == pl.Float64]
+    as_texts = [
+        _read_as(text, na_values, own | {name: pl.String for name in floats if name in own})
+        for text, own in zip(texts, by_file, strict=True)
+    ]
+    found = number_texts(as_texts, counts, named)
+    points = points_in_doubt(as_texts, floats, found.with_commas)
+    return NumberTexts(found.plain, found.with_commas, found.mostly, {**found.doubtful, **points})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _CsvColumns:
-    """What all rows of one CSV file say of its columns; `counts` are of numbers, and of known values."""
+    """What all rows of one CSV file say of its columns.
 
+    `counts` are of numbers among texts, of digits with marks, and of known values.
+    """
+
+    text: CsvText
     kinds: dict[str, Any]
-    counts: tuple[dict[str, int], dict[str, int]]
+    counts: tuple[Counts, Counts, Counts]
     index: list[str]
 
 
-def _csv_columns(file: Path, na_values: Sequence[str]) -> _CsvColumns:
-    """Return the columns of one CSV file, whose rows must have as many fields as the header."""
+def _csv_columns(file: Path, options: ReadOptions) -> _CsvColumns:
+    """Return the columns of one CSV file, which is looked at for another encoding where it is not UTF-8."""
+    text = csv_text(file, options.encoding)
     try:
-        names, unnamed = _header(file)
-        schema = dict(_scanned(file, na_values, names).collect_schema())
-        found = _counted(_read_as(file, na_values, schema), unnamed)
+        return _columns_of(text, options.na_values)
     except UNREADABLE as error:
-        _check_fields(file)
-        _check_dates(file, na_values, error)
-        raise DataError(
-            f"{shown(file.name)} must be a CSV file in UTF-8, got: {first_line(error)}",
-            "look for an unclosed quotation mark, or save it as UTF-8.",
-        ) from None
+        other = None if options.encoding else western_text(file)
+        if other is None:
+            raise _unreadable(text, options.na_values, error) from None
+    try:
+        return _columns_of(other, options.na_values)
+    except UNREADABLE as error:
+        raise _unreadable(other, options.na_values, error) from None
+
+
+def _columns_of(text: CsvText, na_values: Sequence[str]) -> _CsvColumns:
+    """Return the columns of one CSV file, whose rows must have as many fields as the header."""
+    names, unnamed = _header(text)
+    schema = dict(_scanned(text, na_values, names).collect_schema())
+    found = _counted(_read_as(text, na_values, schema), unnamed)
     rows = found["rows"]
     if rows == 0:
-        raise DataError(f"{shown(file.name)} must have rows, got a header only.", "was it written completely?")
+        raise DataError(f"{shown(text.file.name)} must have rows, got a header only.", "was it written completely?")
     known = {name: rows - found[f"gaps {name}"] for name in names}
     if known[names[-1]] < rows:  # Polars fills a row that ends too early; nothing else leaves that trace
-        _check_fields(file)
+        _check_fields(text)
     numbers = {name: found.get(f"numbers {name}", known[name] * kind.is_numeric()) for name, kind in schema.items()}
+    marked = {name: found.get(f"marked {name}") or 0 for name in names}
     return _CsvColumns(
+        text,
         {name: kind if known[name] else pl.Null for name, kind in schema.items()},
-        (numbers, known),
+        (numbers, marked, known),
         [name for name in unnamed if found.get(f"index {name}")],
     )
 
 
-def _scanned(file: Path, na_values: Sequence[str], names: Sequence[str], **options: Any) -> pl.LazyFrame:
+def _unreadable(text: CsvText, na_values: Sequence[str], error: Exception) -> DataError:
+    _check_fields(text)
+    _check_dates(text, na_values, error)
+    return DataError(
+        f"{shown(text.file.name)} must be a CSV file, got: {first_line(error)}",
+        "look for an unclosed quotation mark, or for a file cut short.",
+    )
+
+
+def _scanned(text: CsvText, na_values: Sequence[str], names: Sequence[str], **options: Any) -> pl.LazyFrame:
     options = {"try_parse_dates": True, "infer_schema_length": None} | options
-    return pl.scan_csv(file, null_values=[*MISSING_TEXTS, *na_values], new_columns=names, **options)
+    nulls = [*MISSING_TEXTS, *na_values]
+    return pl.scan_csv(
+        text.source, separator=text.separator, null_values=nulls, new_columns=names, glob=False, **options
+    )
 
 
-def _read_as(file: Path, na_values: Sequence[str], kinds: dict[str, Any]) -> pl.LazyFrame:
-    return _scanned(file, na_values, list(kinds), schema_overrides=kinds, infer_schema_length=0)
+def _read_as(text: CsvText, na_values: Sequence[str], kinds: dict[str, Any]) -> pl.LazyFrame:
+    return _scanned(text, na_values, list(kinds), schema_overrides=kinds, infer_schema_length=0)
 
 
 def _counted(scan: pl.LazyFrame, unnamed: Sequence[str]) -> dict[str, Any]:
@@ -155,14 +179,10 @@ def _counted(scan: pl.LazyFrame, unnamed: Sequence[str]) -> dict[str, Any]:
     counts = scan.select(
         pl.len().alias("rows"),
         pl.all().null_count().name.prefix("gaps "),
-        _number(cs.string()).count().name.prefix("numbers "),
+        *text_counts(),
         (pl.col(whole).diff() == 1).all().name.prefix("index "),
     )
     return counts.collect(engine="streaming").row(0, named=True)
-
-
-def _number(text: pl.Expr) -> pl.Expr:
-    return text.str.strip_chars().cast(pl.Float64, strict=False)
 
 
 def _common_kind(one: Any, other: Any) -> Any:
@@ -176,46 +196,38 @@ def _common_kind(one: Any, other: Any) -> Any:
     return pl.Float64 if one.is_numeric() and other.is_numeric() else pl.String
 
 
-def _header(file: Path) -> tuple[list[str], list[str]]:
+def _header(text: CsvText) -> tuple[list[str], list[str]]:
     """Return the names of the columns, and which of them the header leaves empty, as pandas does for an index.
 
     A header that Polars would mend without a word is an error.
     """
-    with file.open(newline="", encoding="utf-8-sig") as stream:
-        names = next(csv.reader(stream), [])
-    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
-        raise DataError(
-            f"the fields of {shown(file.name)} must be separated by commas, got the header {shown(names[0])}.",
-            "write it with commas.",
-        )
+    names = next((row for _, row in text.rows()), [])
     unnamed = {place: f"column_{place + 1}" for place, name in enumerate(names) if not name}
     return checked_names([unnamed.get(place, name) for place, name in enumerate(names)]), list(unnamed.values())
 
 
-def _check_dates(file: Path, na_values: Sequence[str], error: Exception) -> None:
+def _check_dates(text: CsvText, na_values: Sequence[str], error: Exception) -> None:
     """Raise for dates of several forms: the error is then gone where dates are read as text."""
     try:
-        _counted(_scanned(file, na_values, _header(file)[0], try_parse_dates=False), ())
+        _counted(_scanned(text, na_values, _header(text)[0], try_parse_dates=False), ())
     except UNREADABLE:
         return
     raise DataError(
-        f"dates in a column of {shown(file.name)} must be written alike, got: {first_line(error)}",
+        f"dates in a column of {shown(text.file.name)} must be written alike, got: {first_line(error)}",
         "write all of them like 2020-01-31.",
     ) from None
 
 
-def _check_fields(file: Path) -> None:
+def _check_fields(text: CsvText) -> None:
     """Raise for the first row that has more or fewer fields than the header, with its line."""
-    with file.open(newline="", encoding="utf-8-sig", errors="replace") as stream:
-        reader = csv.reader(stream)
-        try:
-            width = len(next(reader, []))
-            broken = next((row for row in reader if row and len(row) != width), None)
-        except csv.Error:  # a field beyond the reader's limit: there is no line to name
-            return
-        if broken is not None:
-            raise DataError(
-                f"every row of {shown(file.name)} must have {width} fields, "
-                f"got {len(broken)} in line {reader.line_num}.",
-                "look there for a comma that needs quotation marks, or for a row cut short.",
-            )
+    try:
+        rows = text.rows("replace")
+        width = len(next(rows, (0, []))[1])
+        broken = next(((line, row) for line, row in rows if row and len(row) != width), None)
+    except (csv.Error, OSError, EOFError):  # a field beyond the reader's limit, or a broken file: no line to name
+        return
+    if broken is not None:
+        raise DataError(
+            f"every row of {shown(text.file.name)} must have {width} fields, got {len(broken[1])} in line {broken[0]}.",
+            "look there for a comma that needs quotation marks, or for a row cut short.",
+        )

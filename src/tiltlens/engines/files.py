@@ -1,10 +1,10 @@
-"""Parquet and CSV files: found, checked, and read batch by batch by one reader for each format."""
+"""Files: found, checked, and read batch by batch by one reader for each format."""
 
 from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,23 +15,18 @@ import polars as pl
 
 from tiltlens.engines.batches import S, Step, clean_batch, folded, read_in_batches, too_large
 from tiltlens.engines.columns import clean_column
-from tiltlens.engines.csv_files import CsvTable, csv_notes, csv_table
+from tiltlens.engines.formats import FileTable, check_content, ending_of, format_of, listed_endings
 from tiltlens.engines.messages import checked_names, first_line, nearest_name, shown
+from tiltlens.engines.read_options import ReadOptions
 from tiltlens.errors import DataError
-
-ENDINGS = (".parquet", ".csv")
-SIGNATURES = {b"PAR1": "a Parquet file", b"PK\x03\x04": "a ZIP or Excel file", b"\x1f\x8b": "a gzip file"}
 
 
 @dataclass(frozen=True, eq=False)
 class FileBatches:
-    """Parquet or CSV files of the same columns, read one after another.
-
-    `na_values` are texts that stand for missing values in CSV files.
-    """
+    """Files of one format and of the same columns, read one after another."""
 
     files: tuple[Path, ...]
-    na_values: tuple[str, ...] = ()
+    options: ReadOptions
 
     def names(self) -> list[str]:
         """As of `Batches`."""
@@ -39,6 +34,7 @@ class FileBatches:
 
     def fold(self, columns: Sequence[str], step: Step[S]) -> S:
         """As of `Batches`."""
+        self._table.check(columns)
         kinds = self._check_schemas(columns)
         scans = [(repr(str(file)), scan.select(columns)) for file, scan in zip(self.files, self._scans, strict=True)]
         texts = {column: pl.String for name, scan in scans for column in too_large(scan, name)}
@@ -51,30 +47,20 @@ class FileBatches:
 
         return folded(frames(), step)
 
-    def frames(self, columns: Sequence[str], texts: Collection[str] = ()) -> Generator[pl.DataFrame]:
-        """As of `OrderedBatches`."""
-        self._check_schemas([name for name in columns if name not in texts])
-        scans = self._csv.as_texts(texts).scans() if is_csv(self.files) else self._scans
-        named = [(repr(str(file)), scan.select(columns)) for file, scan in zip(self.files, scans, strict=True)]
-        kinds = _common_schema(named)
-        for name, scan in named:
-            with closing(read_in_batches(scan.cast(kinds), name)) as batches:
-                yield from batches
-
     def notes(self, columns: Sequence[str]) -> tuple[str, ...]:
         """Return what the reader of an audit should know of how these columns were read."""
-        return csv_notes(self._csv, self._scans, columns) if is_csv(self.files) else ()
+        return self._table.notes(columns)
 
     @cached_property
-    def _csv(self) -> CsvTable:
-        return csv_table(self.files, self.na_values)
+    def _table(self) -> FileTable:
+        for file in self.files:
+            check_file(file, self.options)
+        return format_of(self.files[0]).table(self.files, self.options)
 
-    @cached_property
+    @property
     def _scans(self) -> list[pl.LazyFrame]:
         """One lazy frame for each file."""
-        for file in self.files:
-            check_file(file)
-        return self._csv.scans() if is_csv(self.files) else [pl.scan_parquet(file) for file in self.files]
+        return self._table.scans
 
     def _check_schemas(self, columns: Sequence[str]) -> dict[str, Any]:
         """Return the clean kinds of the columns, which every file must have."""
@@ -99,35 +85,14 @@ class FileBatches:
         return kinds
 
 
-def _common_schema(scans: Sequence[tuple[str, pl.LazyFrame]]) -> pl.Schema:
-    """Return the kinds that hold the values of all files."""
-    found = scans[0][1].collect_schema()
-    for name, scan in scans[1:]:
-        try:
-            both = [pl.DataFrame(schema=schema) for schema in (found, scan.collect_schema())]
-            found = pl.concat(both, how="vertical_relaxed").schema
-        except pl.exceptions.PolarsError as error:
-            raise DataError(
-                f"every file must have columns of the same kinds as {scans[0][0]}, got others in {name}: "
-                f"{first_line(error)}",
-                "write it again with those kinds.",
-            ) from None
-    return found
-
-
 def _schema(frame: pl.LazyFrame, file: Path) -> pl.Schema:
     try:
         return frame.collect_schema()
     except (pl.exceptions.PolarsError, OSError) as error:
         raise DataError(
-            f"{str(file)!r} must be a complete {file.suffix[1:].title()} file, got: {first_line(error)}",
+            f"{str(file)!r} must be a complete {format_of(file).name} file, got: {first_line(error)}",
             "write it again.",
         ) from None
-
-
-def is_csv(files: Sequence[Path]) -> bool:
-    """Return whether files, which are of one kind, are CSV."""
-    return files[0].suffix.lower() == ".csv"
 
 
 def files_of(data: Any) -> tuple[Path, ...] | None:
@@ -136,10 +101,11 @@ def files_of(data: Any) -> tuple[Path, ...] | None:
     if not all(isinstance(entry, (str, os.PathLike)) for entry in entries):
         return None
     files = [file for entry in entries for file in _files(os.fspath(entry))]
-    endings = {file.suffix.lower() for file in files}
+    endings = {format_of(file).name: ending_of(file) for file in files if ending_of(file)}
     if len(endings) > 1:
         raise DataError(
-            f"the files must be of one kind, got {' and '.join(sorted(endings))}.", "name the Parquet or the CSV files."
+            f"the files must be of one kind, got {' and '.join(map(str, sorted(endings.values())))}.",  # type: ignore[type-var]
+            f"name the {' or the '.join(sorted(endings))} files.",
         )
     return tuple(files)
 
@@ -147,14 +113,15 @@ def files_of(data: Any) -> tuple[Path, ...] | None:
 def _files(entry: str) -> list[Path]:
     path = Path(entry)
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in ENDINGS and _is_data(file, path))
+        files = sorted(file for file in path.rglob("*") if ending_of(file) and _is_data(file, path))
     elif glob.has_magic(entry) and not path.exists():
         files = sorted(Path(file) for file in glob.iglob(entry, recursive=True) if Path(file).is_file())  # noqa: PTH207
     else:
         return [path]
     if not files:
         raise DataError(
-            f"{entry!r} must match .csv or .parquet files, got none.", f"it was looked for in {Path.cwd()}."
+            f"{entry!r} must match files that end in {listed_endings()}, got none.",
+            f"it was looked for in {Path.cwd()}.",
         )
     return files
 
@@ -164,57 +131,22 @@ def _is_data(file: Path, folder: Path) -> bool:
     return not any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
 
 
-def check_file(file: Path) -> None:
+def check_file(file: Path, options: ReadOptions) -> None:
     """Raise for a file that is not there, is empty, or is not what its name says."""
     if not file.is_file():
         raise _missing_file(file)
     if file.stat().st_size == 0:
         raise DataError(f"{shown(file.name)} must hold a table, got an empty file.", "was it written completely?")
-    ending = file.suffix.lower()
-    if ending == ".parquet":
-        _check_parquet(file)
-    elif ending == ".csv":
-        _check_csv(file)
-    else:
-        raise DataError(
-            f"{shown(file.name)} must end in .csv or .parquet, got {shown(ending)}.", "convert it, or rename it."
-        )
+    check_content(file, options)
 
 
 def _missing_file(file: Path) -> DataError:
     given = repr(str(file))  # in full: the end of a long path says most
     if file.is_dir():
-        return DataError(f"{given} must be a file, got a folder.", "name one .csv or .parquet file.")
+        return DataError(f"{given} must be a file, got a folder.", "name one file.")
     neighbours = sorted(entry.name for entry in file.parent.iterdir()) if file.parent.is_dir() else []
     nearest = nearest_name(file.name, neighbours)
     hint = (
         f"did you mean {shown(nearest)}?" if nearest is not None else f"it was looked for in {file.parent.resolve()}."
     )
     return DataError(f"{given} must be an existing file, got none of that name.", hint)
-
-
-def _check_parquet(file: Path) -> None:
-    with file.open("rb") as stream:
-        start = stream.read(4)
-    if start != b"PAR1":
-        raise DataError(
-            f"{shown(file.name)} must be a Parquet file, got {_looks_like(start)}.",
-            "rename it to what it is, for example .csv, or write it again.",
-        )
-
-
-def _looks_like(start: bytes) -> str:
-    for signature, kind in SIGNATURES.items():
-        if start.startswith(signature):
-            return kind
-    return "something else" if b"\0" in start else "what looks like text"
-
-
-def _check_csv(file: Path) -> None:
-    with file.open("rb") as stream:
-        start = stream.read(4096)
-    if b"\0" in start or any(start.startswith(signature) for signature in SIGNATURES):
-        raise DataError(
-            f"{shown(file.name)} must be a CSV file, got {_looks_like(start)}.",
-            "rename it to what it is, for example .parquet, or write it as CSV.",
-        )

@@ -13,7 +13,8 @@ import numpy as np
 import polars as pl
 
 from tiltlens.engines.messages import check_columns, listed, shown
-from tiltlens.engines.sources import names_of
+from tiltlens.engines.read_options import read_options
+from tiltlens.engines.sources import batches_of, names_of, reading_notes
 from tiltlens.errors import DataError
 from tiltlens.estimators.estimate import quantile
 from tiltlens.estimators.two_by_two import Count
@@ -135,6 +136,9 @@ def rule_tables(
     confidence: float = 0.95,
     provenance: Mapping[str, str] | None = None,
     na_values: str | Sequence[str] | None = None,
+    encoding: str | None = None,
+    sheet: str | None = None,
+    query: str | None = None,
 ) -> RuleTables:
     """Return the tables that a published rule describes: rates by group, and their ratios to the highest one.
 
@@ -162,7 +166,7 @@ def rule_tables(
         Of the intervals.
     provenance
         What a reader should know of the data and the model, e.g. {"data window": "2024"}.
-    na_values
+    na_values, encoding, sheet, query
         As of `tiltlens.audit`.
     """
     chosen = rule_named(rule)
@@ -172,12 +176,13 @@ def rule_tables(
         check_probability("confidence", confidence),
     )
     stated = check_provenance(provenance)
-    names = names_of(data)
+    batches = batches_of(data, read_options(na_values, encoding, sheet, query))
+    names = names_of(data, batches)
     attributes = _attributes(chosen, group, names)
     asked = asked_outcome(chosen, selected, scores, favourable, names)
     within = _strata(strata, names)
     _check_apart(group=attributes, strata=within, outcome=asked.columns)
-    source = opened(data, [*attributes, *within, *asked.columns], asked, na_values)
+    source = opened(data, batches, [*attributes, *within, *asked.columns], asked)
     tally, middle = tallied(source, [*attributes, *within], asked)
     outcomes = outcomes_of(asked, tally.people, middle)
     coded = _coded(tally.people.filter(outcomes.known), attributes, within, outcomes)
@@ -198,6 +203,7 @@ def rule_tables(
         strata=tuple(within),
         limits=limits,
         notes=(
+            *reading_notes(source.batches, source.read),
             *notes_of(chosen, frames, outcomes, favourable, limits),
             *test_notes(tests, within, _outside(coded) if within else 0, limits),
         ),

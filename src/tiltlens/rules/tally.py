@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tiltlens.engines.batches import Batches, FrameBatches, checked_columns
 from tiltlens.engines.columns import check_index, column_of_values
-from tiltlens.engines.sources import batches_of, frame_of
+from tiltlens.engines.sources import frame_of
 from tiltlens.errors import DataError
 from tiltlens.limits import MOST_TALLIED
 from tiltlens.models.roles import OUTCOME, PEOPLE, must_be_column
@@ -76,11 +76,10 @@ class Source:
         return list(dict.fromkeys([*self.columns, self.outcome]))
 
 
-def opened(data: Any, columns: Sequence[str], asked: Asked, na_values: Any) -> Source:
+def opened(data: Any, batches: Batches | None, columns: Sequence[str], asked: Asked) -> Source:
     """Return the data as batches; an outcome that is an array becomes a column of data in memory."""
     value = asked.value
     outcome = value if isinstance(value, str) else OUTCOME
-    batches = batches_of(data, na_values)
     if batches is not None:
         if outcome == OUTCOME:
             raise must_be_column(asked.argument, value)

@@ -1,0 +1,83 @@
+"""Excel files, through Polars and fastexcel: one sheet, whose first row names the columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import polars as pl
+
+from tiltlens.engines.messages import first_line, listed, shown
+from tiltlens.engines.number_texts import NumberTexts, counted_texts
+from tiltlens.engines.read_options import ReadOptions
+from tiltlens.errors import DataError, MissingExtraError
+
+LEADING_ZERO = r"^\s*[+-]?0\d"  # of codes, which are no numbers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExcelTable:
+    """Excel files as one table."""
+
+    scans: list[pl.LazyFrame]
+    numbers: NumberTexts
+
+    def check(self, columns: Sequence[str]) -> None:
+        """Raise for a column that cannot be read for what it is."""
+        self.numbers.check(columns)
+
+    def notes(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """Return what became of columns that their owner may not expect."""
+        plain = [name for name in self.numbers.plain if name in columns]
+        told = [f"cells of text that hold numbers were read as numbers: {', '.join(plain)}"] if plain else []
+        return (*told, *self.numbers.notes(self.scans, columns, "missing values are empty cells"))
+
+
+def excel_table(files: Sequence[Path], options: ReadOptions) -> ExcelTable:
+    """Return one sheet of each Excel file as one table; a sheet has a million rows at most, and is held in memory."""
+    if find_spec("fastexcel") is None:
+        raise MissingExtraError(
+            "Excel files must be read by fastexcel, which is not installed.", "pip install 'tiltlens[excel]'"
+        )
+    frames = [_sheet(file, options.sheet).lazy() for file in files]
+    found = counted_texts(frames)
+    codes = {name for name in found.plain for frame in frames if _has_codes(frame, name)}
+    numbers = NumberTexts(
+        [name for name in found.plain if name not in codes], found.with_commas, found.mostly, found.doubtful
+    )
+    return ExcelTable([numbers.read(frame) for frame in frames], numbers)
+
+
+def _has_codes(frame: pl.LazyFrame, name: str) -> bool:
+    if frame.collect_schema().get(name) != pl.String:
+        return False
+    return bool(frame.select(pl.col(name).str.contains(LEADING_ZERO).any()).collect().item())
+
+
+def _sheet(file: Path, name: str | None) -> pl.DataFrame:
+    """Return a sheet of a file, which must have no other where none is named."""
+    import fastexcel
+
+    try:
+        sheets = fastexcel.read_excel(file).sheet_names
+        if name is None and len(sheets) != 1:
+            raise DataError(
+                f"`sheet` (--sheet) must name one of the {len(sheets)} sheets of {shown(file.name)}, got none.",
+                f"they are {listed(sheets)}.",
+            )
+        if name is not None and name not in sheets:
+            raise DataError(
+                f"`sheet` must be a sheet of {shown(file.name)}, got {shown(name)}.", f"they are {listed(sheets)}."
+            )
+        frame = pl.read_excel(
+            file, sheet_name=name or sheets[0], infer_schema_length=None, drop_empty_cols=False, raise_if_empty=False
+        )
+    except (fastexcel.FastExcelError, pl.exceptions.PolarsError, OSError) as error:
+        raise DataError(
+            f"{shown(file.name)} must be a complete Excel file, got: {first_line(error)}", "save it again."
+        ) from None
+    if frame.height == 0:
+        raise DataError(f"{shown(file.name)} must have rows, got none.", "the first row of a sheet names its columns.")
+    return frame
