@@ -7,11 +7,10 @@ from typing import Any
 
 from tiltlens.views import change_words, figures
 from tiltlens.views.change_text import named_change
-from tiltlens.views.figures.theme import vl_convert
 from tiltlens.views.formats import label
 from tiltlens.views.json_file import Target, write_text
 from tiltlens.views.measures import measure_of, subject
-from tiltlens.views.report.page import as_json, check_name, environment, own, sha256
+from tiltlens.views.report.page import check_name, drawn_data, rendered
 from tiltlens.views.report.sections import PICTURED, Drawing
 
 
@@ -37,25 +36,16 @@ def change_page(summary: dict[str, Any]) -> str:
     summary = named_change(summary)
     widest = sorted(summary["comparisons"].values(), key=lambda c: -abs(c["gap_change"]["value"]))
     sections = [_section(summary, place, c) for place, c in enumerate(widest)]
-    specs = {one.drawing.element: one.drawing.spec for one in sections if one.drawing is not None}
-    scripts = [str(vl_convert().javascript_bundle()), own("page.js")]
-    text: str = (
-        environment()
-        .get_template("change.html")
-        .render(
-            change=summary,
-            sections=sections,
-            source_name=change_words.source_name,
-            subject=subject(summary),
-            measure=measure_of(summary),
-            moved=change_words.MOVED,
-            data=as_json({"specs": specs, "comparisons": {}, "withheld": None}),
-            scripts=scripts,
-            hashes=[sha256(script) for script in scripts],
-            style=own("page.css"),
-        )
+    return rendered(
+        "change.html",
+        drawn_data(one.drawing for one in sections),
+        change=summary,
+        sections=sections,
+        source_name=change_words.source_name,
+        subject=subject(summary),
+        measure=measure_of(summary),
+        moved=change_words.MOVED,
     )
-    return text
 
 
 def _section(summary: dict[str, Any], place: int, c: dict[str, Any]) -> _Section:

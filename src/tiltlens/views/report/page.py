@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -79,36 +80,46 @@ def page(summary: dict[str, Any]) -> str:
             *(drawing for one in comparisons for drawing in one.drawings.values()),
         ],
     )
+    return rendered(
+        "page.html",
+        data,
+        audit=summary,
+        words=words,
+        subject=subject(summary),
+        measure=measure_of(summary),
+        materiality=asked(measure_of(summary), summary["settings"]),
+        glossary=glossary.glossary(summary),
+        for_statisticians=glossary.for_statisticians(summary),
+        is_decisions=is_of_decisions(summary),
+        ratio_name=ratio_name(summary),
+        rate_lines=error_rates.rate_lines,
+        people_words=error_rates.people_words,
+        rate_signs=error_rates.SIGNS,
+        rates_do_not_show=error_rates.DOES_NOT_SHOW,
+        pictured=sections.PICTURED,
+        dial_place=dial_place,
+        dial_rows=sections.DIAL_ROWS,
+        overview=overview,
+        comparisons=comparisons,
+    )
+
+
+def rendered(template: str, data: str, **values: Any) -> str:
+    """Return a page: a template filled in, with what its script needs as JSON, the drawing library and the style."""
     scripts = [str(vl_convert().javascript_bundle()), own("page.js")]  # Vega, which draws, and our own
+    hashes = [sha256(script) for script in scripts]
     text: str = (
         environment()
-        .get_template("page.html")
-        .render(
-            audit=summary,
-            words=words,
-            subject=subject(summary),
-            measure=measure_of(summary),
-            materiality=asked(measure_of(summary), summary["settings"]),
-            glossary=glossary.glossary(summary),
-            for_statisticians=glossary.for_statisticians(summary),
-            is_decisions=is_of_decisions(summary),
-            ratio_name=ratio_name(summary),
-            rate_lines=error_rates.rate_lines,
-            people_words=error_rates.people_words,
-            rate_signs=error_rates.SIGNS,
-            rates_do_not_show=error_rates.DOES_NOT_SHOW,
-            pictured=sections.PICTURED,
-            dial_place=dial_place,
-            dial_rows=sections.DIAL_ROWS,
-            overview=overview,
-            comparisons=comparisons,
-            data=data,
-            scripts=scripts,
-            hashes=[sha256(script) for script in scripts],
-            style=own("page.css"),
-        )
+        .get_template(template)
+        .render(values, data=data, scripts=scripts, hashes=hashes, style=own("page.css"))
     )
     return text
+
+
+def drawn_data(drawings: Iterable[sections.Drawing | None]) -> str:
+    """Return what the script of a page needs that holds drawings only."""
+    specs = {one.element: one.spec for one in drawings if one is not None}
+    return as_json({"specs": specs, "comparisons": {}, "withheld": None})
 
 
 def environment() -> Any:
