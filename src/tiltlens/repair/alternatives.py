@@ -6,9 +6,10 @@ loss of accuracy for each gap as μ moves. On rows that they were not fitted on 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 import polars as pl
@@ -29,6 +30,10 @@ from tiltlens.repair.least_change import tilted_score
 from tiltlens.repair.score_tilt import gradient
 from tiltlens.repair.solve import AuditedRows, cross_fitted
 
+if TYPE_CHECKING:
+    from tiltlens.views.figures import Figure
+
+SUMMARY = "tiltlens/alternatives/1"
 EXISTS, NOT_FOUND, CANNOT_BE_TOLD = "exists", "was not found", "cannot be told"
 
 
@@ -49,6 +54,10 @@ class Alternatives:
         The loss of accuracy that is held to be none.
     verdict
         "exists", "was not found" or "cannot be told".
+    audited, reference, rows
+        The groups, and how many people of each have a known outcome.
+    threshold, confidence
+        Of the audited model's decisions, and of the intervals.
     """
 
     curve: pl.DataFrame
@@ -58,6 +67,11 @@ class Alternatives:
     gap_reduction: Estimate
     tolerance: float
     verdict: str
+    audited: str
+    reference: str
+    rows: dict[str, int]
+    threshold: float
+    confidence: float
 
     def __str__(self) -> str:
         found = self.gap_reduction
@@ -71,12 +85,36 @@ class Alternatives:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain numbers."""
+        plain = ("audited", "reference", "rows", "threshold", "confidence", "tolerance", "verdict")
         names = ("accuracy", "gap", "accuracy_change", "gap_reduction")
         return (
-            {"verdict": self.verdict, "tolerance": self.tolerance, "curve": self.curve.to_dicts()}
+            {name: getattr(self, name) for name in plain}
             | {name: getattr(self, name).to_dict() for name in names}
-            | {"words": str(self)}
+            | {"words": str(self), "curve": self.curve.to_dicts()}
         )
+
+    def to_json(self, path: str | Path | TextIO) -> None:
+        """Write every number to a JSON file, whole or not at all; or to a file that is open for text."""
+        from tiltlens.views.json_file import write_json
+
+        write_json(alternatives_summary({self.audited: self}), path)
+
+    def report(self, path: str | Path | TextIO) -> None:
+        """Write the page of the alternatives, one HTML file that needs no network, as `to_json` does."""
+        from tiltlens.views.report.repair_page import write_alternatives
+
+        write_alternatives(alternatives_summary({self.audited: self}), path)
+
+    def plot(self) -> Figure:
+        """Return the figure of what rules attain: its chart, the numbers behind it, and words for both."""
+        from tiltlens.views.figures import attainable
+
+        return attainable(self.to_dict())
+
+
+def alternatives_summary(found: Mapping[str, Alternatives], group: str = "group") -> dict[str, Any]:
+    """Return the alternatives of some audited groups as plain numbers; `group` is the column's name."""
+    return {"schema": SUMMARY, "group": group, "comparisons": {name: one.to_dict() for name, one in found.items()}}
 
 
 def alternatives_of(
@@ -112,6 +150,10 @@ def alternatives_of(
         reduction.estimate(confidence),
         tolerance,
         _verdict(accuracy, reduction, tolerance, confidence),
+        *audited.groups,
+        {"audited": rows.count0, "reference": rows.count1},
+        threshold,
+        confidence,
     )
 
 

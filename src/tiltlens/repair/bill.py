@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 import polars as pl
@@ -25,6 +26,10 @@ from tiltlens.estimators.influence import (
 from tiltlens.limits import BILL_STEPS, SMALLEST_SHARE, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
 
+if TYPE_CHECKING:
+    from tiltlens.views.figures import Figure
+
+SUMMARY = "tiltlens/bill/1"
 Quantities = dict[str, InfluenceEstimate]
 SCHEMA = {
     "quantity": pl.String,
@@ -47,6 +52,17 @@ class Bill:
         Gap, and what it costs, from no repair (0) to the whole (1).
     notes
         What to know.
+    repair
+        Which repair it is of: plain numbers and texts.
+    threshold
+        Of the decisions that are counted.
+    confidence
+        Of the intervals.
+    beside
+        The bill of another repair on the same rows, which uses the group where this one does not, or the reverse.
+    price
+        The price of blindness, where there are both: one row a quantity, after the repair with the group, after that
+        without it, and the second less the first, with an interval of the same rows.
     """
 
     table: pl.DataFrame
@@ -54,6 +70,11 @@ class Bill:
     curve: pl.DataFrame
     rows: dict[str, int]
     notes: tuple[str, ...]
+    repair: dict[str, Any]
+    threshold: float
+    confidence: float
+    beside: Bill | None = None
+    price: pl.DataFrame | None = None
 
     def __getitem__(self, quantity: str) -> dict[str, Estimate]:
         """Return before, after and change of a quantity."""
@@ -69,12 +90,44 @@ class Bill:
     def to_dict(self) -> dict[str, Any]:
         """Return the bill as plain numbers."""
         return {
+            "schema": SUMMARY,
+            "repair": self.repair,
+            "threshold": self.threshold,
+            "confidence": self.confidence,
+            "rows": self.rows,
             "table": self.table.to_dicts(),
             "decisions": self.decisions,
             "curve": self.curve.to_dicts(),
-            "rows": self.rows,
             "notes": list(self.notes),
+            "beside": None if self.beside is None else self.beside.to_dict(),
+            "price": None if self.price is None else self.price.to_dicts(),
         }
+
+    def to_json(self, path: str | Path | TextIO) -> None:
+        """Write every number of the bill to a JSON file, whole or not at all; or to a file that is open for text."""
+        from tiltlens.views.json_file import write_json
+
+        write_json(self.to_dict(), path)
+
+    def report(self, path: str | Path | TextIO) -> None:
+        """Write the page of the bill, one HTML file that needs no network, as `to_json` does."""
+        from tiltlens.views.report.repair_page import write_bill
+
+        write_bill(self.to_dict(), path)
+
+    def plot(self) -> Figure:
+        """Return the figure of the curve, from no repair to the whole: its chart, the numbers behind it, and words."""
+        from tiltlens.views.figures import repair_curve
+
+        return repair_curve(self.to_dict())
+
+    def __str__(self) -> str:
+        from tiltlens.views.repair_text import bill_text
+
+        return bill_text(self.to_dict())
+
+    def __repr__(self) -> str:
+        return f"Bill({self.repair['audited']!r} against {self.repair['reference']!r}: {len(self.table)} quantities)"
 
 
 def bill_of(
@@ -84,6 +137,7 @@ def bill_of(
     threshold: float,
     confidence: float,
     notes: tuple[str, ...],
+    repair: dict[str, Any],
 ) -> Bill:
     """Return the bill of rows; `step` gives the scores after a part of the repair, from 0 to 1."""
     before, after = step(0.0), step(1.0)
@@ -97,7 +151,21 @@ def bill_of(
         pl.DataFrame(curve),
         {"audited": rows.count0, "reference": rows.count1},
         notes,
+        repair,
+        threshold,
+        confidence,
     )
+
+
+def price_of_blindness(
+    rows: Rows, aware: Floats, blind: Floats, outcome: Integers | None, threshold: float, confidence: float
+) -> pl.DataFrame:
+    """Return what scores repaired without the group differ by from those repaired with it, on the same rows."""
+    seeing, unseeing = (quantities(rows, scores, outcome, threshold) for scores in (aware, blind))
+    records = [_record(name, seeing[name], unseeing[name], confidence) for name in seeing if name in unseeing]
+    renamed = {"before": "with_group", "after": "without_group", "change": "price"}
+    ends = {f"{old}{end}": f"{new}{end}" for old, new in renamed.items() for end in ("", "_low", "_high")}
+    return pl.DataFrame(records, schema=SCHEMA).rename(ends)
 
 
 def quantities(rows: Rows, scores: Floats, outcome: Integers | None, threshold: float) -> Quantities:

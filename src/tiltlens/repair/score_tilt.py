@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -15,18 +15,33 @@ from scipy.special import expit
 from tiltlens.engines.hashing import Hashes, row_hashes
 from tiltlens.engines.messages import listed, shown
 from tiltlens.errors import DataError
-from tiltlens.estimators.influence import Booleans, Rows
+from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.limits import MINIMUM_ROWS, REPEATED_ROWS
 from tiltlens.models.design import Table
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.additive import AdditiveLogit
-from tiltlens.repair.bill import Bill, bill_of
+from tiltlens.repair.bill import Bill, bill_of, price_of_blindness
 from tiltlens.repair.columns import RepairTable
 from tiltlens.repair.least_change import repaired
 from tiltlens.views.json_file import write_json
 
 SCHEMA = "tiltlens/repair/1"
 MEAN, DECISIONS, FPR, FNR = "mean score", "decisions", "fpr", "fnr"
+TOLD = (
+    *("criterion", "threshold", "limit", "use_group", "multiplier"),
+    *("audited", "reference", "gap_before", "gap_after", "nats"),
+)
+
+
+class _HeldOut(NamedTuple):
+    """Rows that nothing was fitted on: features, groups, scores, outcomes where known, and what to know."""
+
+    frame: pl.DataFrame
+    labels: NDArray[np.str_]
+    score: Floats
+    outcome: Integers | None
+    of_groups: Rows
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,6 +147,7 @@ class ScoreTilt:
         outcome: Any = None,
         threshold: float = 0.5,
         confidence: float = 0.95,
+        beside: ScoreTilt | None = None,
     ) -> Bill:
         """Return what the repair costs on rows that nothing was fitted on.
 
@@ -145,12 +161,38 @@ class ScoreTilt:
             The true outcome, 0 or 1, where it is known: for error rates, AUC, accuracy, log-loss and Brier score.
         threshold
             Of decisions; that of the repair where it has one.
+        beside
+            A repair of the same rows that uses the group, or does not where this one does: for the price of blindness.
         """
+        self._check_beside(beside)
+        cut = threshold if self.threshold is None else self.threshold
+        rows = self._held_out(holdout, scores, group, outcome)
+        asked = {"group": group if isinstance(group, str) else "group"}
+
+        def billed(tilt: ScoreTilt) -> tuple[Bill, Floats]:
+            shift = tilt.multiplier * tilt._gradient(rows.frame, rows.labels if tilt.use_group else None)
+
+            def step(part: float) -> Floats:
+                return repaired(rows.score, part * shift, tilt.threshold)
+
+            told = asked | tilt.summary()
+            return bill_of(rows.of_groups, step, rows.outcome, cut, confidence, rows.notes, told), step(1.0)
+
+        found, after = billed(self)
+        if beside is None:
+            return found
+        other, otherwise = billed(beside)
+        pair = (after, otherwise) if self.use_group else (otherwise, after)
+        price = price_of_blindness(rows.of_groups, *pair, rows.outcome, cut, confidence)
+        return replace(found, beside=other, price=price)
+
+    def _held_out(self, holdout: Any, scores: Any, group: Any, outcome: Any) -> _HeldOut:
+        """Return the rows of the two groups that nothing was fitted on."""
         table = RepairTable(holdout)
         labels, score = table.texts("group", group), table.probabilities("scores", scores)
         known = None if outcome is None else table.outcomes("outcome", outcome)
         keep = (labels == self.audited) | (labels == self.reference)
-        table.frame, labels, score = table.frame.filter(keep), labels[keep], score[keep]
+        frame, labels, score = table.frame.filter(keep), labels[keep], score[keep]
         audited = labels == self.audited
         sizes = int(audited.sum()), int((~audited).sum())
         if min(sizes) < MINIMUM_ROWS:
@@ -158,15 +200,19 @@ class ScoreTilt:
                 f"`holdout` must have {MINIMUM_ROWS} rows of each group at least, got {sizes[0]} and {sizes[1]}.",
                 f"the groups are {shown(self.audited)} and {shown(self.reference)}: bring more rows of them.",
             )
-        notes = self._check_unseen(table.frame, score, audited)
-        shift = self.multiplier * self._gradient(table.frame, labels if self.use_group else None)
-        cut = threshold if self.threshold is None else self.threshold
+        notes = self._check_unseen(frame, score, audited)
+        return _HeldOut(frame, labels, score, None if known is None else known[keep], Rows.of(audited), notes)
 
-        def step(part: float) -> Floats:
-            return repaired(score, part * shift, self.threshold)
-
-        known = None if known is None else known[keep]
-        return bill_of(Rows.of(audited), step, known, cut, confidence, notes)
+    def _check_beside(self, beside: ScoreTilt | None) -> None:
+        """Raise where another repair is not this one with, or without, the group."""
+        same = ("audited", "reference", "criterion", "threshold")
+        if beside is not None and (
+            beside.use_group is self.use_group or any(getattr(beside, name) != getattr(self, name) for name in same)
+        ):
+            raise DataError(
+                f"`beside` must be the same repair with use_group={not self.use_group}, got another.",
+                "it has the same groups, criterion and threshold.",
+            )
 
     def _check_unseen(self, frame: pl.DataFrame, score: Floats, audited: Booleans) -> tuple[str, ...]:
         """Raise where rows were audited; a note where these may be other people that are alike."""
@@ -180,17 +226,30 @@ class ScoreTilt:
             )
         return (f"{again} rows equal audited ones: they may be the same people",) if again else ()
 
+    def summary(self) -> dict[str, Any]:
+        """Return what a reader is told of the repair: neither its models nor the hashes of rows."""
+        features = sorted({name for model in self.models for name in model.features})
+        return {name: getattr(self, name) for name in TOLD} | {"features": features, "notes": list(self.notes)}
+
     def to_dict(self) -> dict[str, Any]:
         """Return the repair as plain numbers and texts."""
-        names = [name for name in self.__slots__ if name not in ("models", "seen", "notes", "shares")]
         models = [model.to_dict() for model in self.models]
-        found = {"schema": SCHEMA} | {name: getattr(self, name) for name in names} | {"shares": list(self.shares)}
+        found = {"schema": SCHEMA} | {name: getattr(self, name) for name in TOLD} | {"shares": list(self.shares)}
         seen = b64encode(self.seen.tobytes()).decode()
         return found | {"models": models, "seen": seen, "notes": list(self.notes)}
 
     def to_json(self, path: str | Path) -> None:
         """Write the repair to a JSON file that holds numbers and texts only."""
         write_json(self.to_dict(), str(path))
+
+    def __str__(self) -> str:
+        from tiltlens.views.repair_text import repair_text
+
+        return repair_text(self.summary())
+
+    def __repr__(self) -> str:
+        way = "with" if self.use_group else "without"
+        return f"ScoreTilt({self.audited!r} against {self.reference!r}, {way} the group: {self.criterion})"
 
 
 def hashed_rows(table: Table, score: Floats, audited: Booleans) -> Hashes:

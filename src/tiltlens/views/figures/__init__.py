@@ -12,6 +12,7 @@ from tiltlens.views.figures.profile import profile
 from tiltlens.views.figures.proxy_map import proxy_map
 from tiltlens.views.figures.rates import rates
 from tiltlens.views.figures.registry import COMPARISON_FIGURES, FEATURE_FIGURES, comparison_figure
+from tiltlens.views.figures.repair import attainable, repair_curve
 from tiltlens.views.figures.shares import shares, shares_along_dial
 from tiltlens.views.figures.trust import balance, calibration
 from tiltlens.views.figures.waterfall import waterfall
@@ -20,6 +21,7 @@ __all__ = [
     "COMPARISON_FIGURES",
     "FEATURE_FIGURES",
     "Figure",
+    "attainable",
     "balance",
     "calibration",
     "change",
@@ -33,6 +35,7 @@ __all__ = [
     "profile",
     "proxy_map",
     "rates",
+    "repair_curve",
     "score_calibration",
     "shares",
     "shares_along_dial",

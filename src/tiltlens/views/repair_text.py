@@ -1,0 +1,145 @@
+"""Repairs, their bills and alternatives as text for a reader."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from shutil import get_terminal_size
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tiltlens.views import repair_words as words
+from tiltlens.views.formats import interval, interval_name, number, percent, points, typed, whole_percent, with_interval
+from tiltlens.views.names import group_name
+from tiltlens.views.terminal import WIDE, WIDEST, printable
+from tiltlens.views.text import bullets, empty_table, heading
+
+Record = dict[str, Any]
+CURVE = (("gap", points), ("accuracy", percent), ("auc", number), ("log_loss", number))
+SHOWN = 2  # every second point of the curve is printed
+
+
+def print_repair(repair: Record, console: Console) -> None:
+    """Print what a repair was asked to do, what it looks at, and what to know."""
+    repair = words.named_repair(printable(repair))
+    lines = [*words.asked_words(repair), words.audited_words(repair)]
+    console.print(_title(repair, "the least change of the scores"))
+    console.print(_paragraphs(lines))
+    notes = [f"{note[:1].upper()}{note[1:]}." for note in repair["notes"]]
+    console.print(Group(heading("Where the sensitive attribute is used"), bullets([*notes, words.REGULATED])))
+
+
+def print_bill(bill: Record, console: Console) -> None:
+    """Print what a repair did on rows that nothing was fitted on: how far it reaches, what it costs, and whom."""
+    bill = words.named_bill(printable(bill))
+    repair = bill["repair"]
+    parts: list[RenderableType] = [_title(repair, "what a repair does, and what it costs")]
+    parts += [_paragraphs([*words.asked_words(repair), *words.headline(bill)])]
+    parts += [Text(), _quantities(bill)]
+    parts += [heading(f"Who gets another decision at the threshold {bill['threshold']:g}")]
+    parts += [bullets(f"{line}." for line in words.decision_lines(bill))]
+    if bill["price"] is not None:
+        parts += [heading("The price of blindness"), Text(typed(words.price_words(bill))), Text(), _price(bill)]
+    parts += [heading("From no repair to the whole of it"), _curve(bill)]
+    parts += [heading("Where the sensitive attribute was used")]
+    parts += [bullets(f"{typed(line)}." for line in words.sensitive_lines(bill))]
+    if bill["notes"]:
+        parts += [heading("To know"), bullets(f"{typed(note)}." for note in bill["notes"])]
+    console.print(Group(*parts, Text(f"\n{words.IS_NO_FINDING}", "dim")))
+
+
+def print_alternatives(summary: Record, console: Console) -> None:
+    """Print whether a rule that is no less accurate leans less, for each audited group."""
+    summary = named_alternatives(printable(summary))
+    console.print(Text("tiltlens: could another rule do as well, and lean less?", "bold"))
+    for found in summary["comparisons"].values():
+        parts: list[RenderableType] = [
+            heading(f"{found['audited']} (audited) against {found['reference']} (reference)")
+        ]
+        first, *others = words.verdict_words(found, found)
+        parts += [Text(typed(first), "bold"), _paragraphs(others), Text(), _attained(found)]
+        console.print(Group(*parts))
+    console.print(Text(f"\n{words.OF_RULES}", "dim"))
+
+
+def bill_text(bill: Record) -> str:
+    """Return what `print_bill` prints as plain text, as wide as the terminal."""
+    return _plain(print_bill, bill)
+
+
+def repair_text(repair: Record) -> str:
+    """Return what `print_repair` prints as plain text, as wide as the terminal."""
+    return _plain(print_repair, repair)
+
+
+def named_alternatives(summary: Record) -> Record:
+    """Return alternatives with every group called as a reader should read it."""
+    column = summary["group"]
+    found = {}
+    for name, one in summary["comparisons"].items():
+        who = {key: group_name(column, one[key]) for key in ("audited", "reference")}
+        found[group_name(column, name)] = one | who
+    return summary | {"comparisons": found}
+
+
+def _plain(printed: Callable[[Record, Console], None], summary: Record) -> str:
+    text = io.StringIO()
+    width = min(get_terminal_size((WIDE, 24)).columns, WIDEST)
+    printed(summary, Console(file=text, width=width, color_system=None, force_terminal=False, force_jupyter=False))
+    return text.getvalue().rstrip()
+
+
+def _title(repair: Record, what: str) -> Text:
+    text = Text(f"tiltlens: {what}\n", "bold")
+    return text.append(f"{repair['audited']} (audited) against {repair['reference']} (reference)", "not bold")
+
+
+def _paragraphs(lines: list[str]) -> Text:
+    return Text(typed("\n".join(lines)))
+
+
+def _quantities(bill: Record) -> Table:
+    table = empty_table("quantity", ["before", "after", "change", interval_name(bill["confidence"])])
+    for one, row in words.quantities(bill, bill["table"]):
+        ends = interval(row["change_low"], row["change_high"], one.changed)
+        cells = [one.shown(row["before"]), one.shown(row["after"]), one.changed(row["change"]), ends]
+        table.add_row(Text(one.name), *(Text(typed(cell)) for cell in cells))
+    return table
+
+
+def _price(bill: Record) -> Table:
+    table = empty_table("after the repair", ["with group", "without", "price", interval_name(bill["confidence"])])
+    for one, row in words.quantities(bill, bill["price"]):
+        ends = interval(row["price_low"], row["price_high"], one.changed)
+        cells = [one.shown(row["with_group"]), one.shown(row["without_group"]), one.changed(row["price"]), ends]
+        table.add_row(Text(one.name), *(Text(typed(cell)) for cell in cells))
+    return table
+
+
+def _curve(bill: Record) -> Table:
+    known = [(key, shown) for key, shown in CURVE if key in bill["curve"][0]]
+    names = {one.key: one.name for one, _ in words.quantities(bill, bill["table"])}
+    table = empty_table("part of the repair", [names.get(key, key).split(",")[0].split(" (")[0] for key, _ in known])
+    for row in bill["curve"][::SHOWN]:
+        table.add_row(Text(whole_percent(row["part"])), *(Text(typed(shown(row[key]))) for key, shown in known))
+    return table
+
+
+def _attained(found: Record) -> Table:
+    table = empty_table("rule", ["gap, in points", "right decisions"])
+    rows = [("the audited model", found["gap"], found["accuracy"])]
+    rows += [
+        (f"rule {place} of {len(found['curve'])}", _estimate(row, "gap"), _estimate(row, "accuracy"))
+        for place, row in words.some_rules(found["curve"])
+    ]
+    for name, gap, accuracy in rows:
+        cells = with_interval(**gap, shown=points), with_interval(**accuracy, shown=percent)
+        table.add_row(Text(name), *(Text(typed(cell)) for cell in cells))
+    return table
+
+
+def _estimate(row: Record, name: str) -> Record:
+    return {"value": row[name], "low": row[f"{name}_low"], "high": row[f"{name}_high"]}

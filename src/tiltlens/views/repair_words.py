@@ -1,0 +1,206 @@
+"""What a repair does and costs, and what other rules attain, in words: the same on the terminal and on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tiltlens.views.change_words import Quantity
+from tiltlens.views.formats import count, label, number, percent, points, ratio, signed, size, with_interval
+from tiltlens.views.names import group_name
+
+Record = dict[str, Any]
+DECISIONS = "decisions"
+TARGETS = {  # of each criterion: the quantity of a bill that it is about, and what it is called
+    "mean score": ("gap", "mean scores"),
+    DECISIONS: ("gap", "shares of people decided 1"),
+    "fpr": ("fpr_difference", "false positive rates"),
+    "fnr": ("fnr_difference", "false negative rates"),
+}
+QUANTITIES = (
+    Quantity("gap of mean scores, in points", "gap", points, points),
+    Quantity("ratio of mean scores", "impact_ratio", ratio, signed),
+    Quantity("false positive rates, difference in points", "fpr_difference", points, points),
+    Quantity("false negative rates, difference in points", "fnr_difference", points, points),
+    Quantity("calibration, difference in points", "calibration_difference", points, points),
+    Quantity("accuracy of decisions", "accuracy", percent, points),
+    Quantity("area under the curve", "auc", number, signed),
+    Quantity("area under the curve, audited", "auc_audited", number, signed),
+    Quantity("area under the curve, reference", "auc_reference", number, signed),
+    Quantity("log-loss (lower is better)", "log_loss", number, signed),
+    Quantity("Brier score (lower is better)", "brier", number, signed),
+)
+OF_DECISIONS = {"gap": "gap of decision rates, in points", "impact_ratio": "ratio of decision rates"}
+COSTS = {"auc": "area under the curve", "accuracy": "accuracy", "log_loss": "log-loss", "brier": "Brier score"}
+REGULATED = (
+    "Whether the group, or a model that tells it, may be used to decide on people may itself be regulated: ask before "
+    "a repair is put to use."
+)
+IS_NO_FINDING = (
+    "A repair acts on an audit, which is another matter than measuring: whether and how to is not a statistical "
+    "question. The numbers hold for rows like these."
+)
+OF_RULES = (
+    "Each rule is measured on people it was not fitted on, and is one of these features alone. Outcomes known for some "
+    "people only, such as those who were accepted, speak of these. A rule that leans less is a reason to look, not a "
+    "finding of wrongdoing."
+)
+RULES = 9  # of the curve that are printed
+
+
+def some_rules(curve: list[Record]) -> list[tuple[int, Record]]:
+    """Return a few rules from one end of the curve to the other, numbered from 1 on."""
+    step = max(1, (len(curve) - 1) // (RULES - 1))
+    return list(enumerate(curve, 1))[::step]
+
+
+def named_bill(bill: Record) -> Record:
+    """Return a bill with its groups called as a reader should read them."""
+    beside = bill["beside"]
+    named = None if beside is None else beside | {"repair": named_repair(beside["repair"])}
+    return bill | {"repair": named_repair(bill["repair"]), "beside": named}
+
+
+def named_repair(repair: Record) -> Record:
+    """Return a repair with its groups called as a reader should read them."""
+    column = repair.get("group")
+    if column is None:
+        return repair
+    return repair | {who: group_name(column, repair[who]) for who in ("audited", "reference")}
+
+
+def quantities(bill: Record, rows: Iterable[Record]) -> list[tuple[Quantity, Record]]:
+    """Return the quantities of a table, in the order in which they are told, each with its row."""
+    found = {row["quantity"]: row for row in rows}
+    names = OF_DECISIONS if bill["repair"]["criterion"] == DECISIONS else {}
+    known = [one._replace(name=names.get(one.key, one.name)) for one in QUANTITIES if one.key in found]
+    told = {one.key for one in QUANTITIES}
+    others = [Quantity(key.replace("_", " "), key, number, signed) for key in found if key not in told]
+    return [(one, found[one.key]) for one in (*known, *others)]
+
+
+def asked_words(repair: Record) -> list[str]:
+    """Return what a repair was asked to do, and what it looks at."""
+    _, what = TARGETS.get(repair["criterion"], ("gap", repair["criterion"]))
+    at = "" if repair["threshold"] is None else f" at the threshold {repair['threshold']:g}"
+    limit = f"at most {size(repair['limit'])} points apart" if repair["limit"] else "equal"
+    if not repair["multiplier"]:
+        return [f"Asked for: {what}{at} {limit}. That is so already: nothing is changed."]
+    if repair["use_group"]:
+        looks = "It looks at the group of every new person"
+    else:
+        looks = f"It does not look at the group of new people, but at {_listed(repair['features'])}"
+    return [f"Asked for: {what}{at} {limit}, by the least change that does it.", f"{looks}."]
+
+
+def audited_words(repair: Record) -> str:
+    """Return what the repair did to the audited rows."""
+    ends = " to ".join(points(repair[name]) for name in ("gap_before", "gap_after"))
+    what = TARGETS.get(repair["criterion"], ("gap", repair["criterion"]))[1]
+    return (
+        f"On the audited rows the difference of {what} goes from {ends} points. What it costs, and whether it holds, "
+        "is told by rows that nothing was fitted on."
+    )
+
+
+def headline(bill: Record) -> list[str]:
+    """Return what the repair did on the held-out rows, whether its limit is met there, and what it costs."""
+    repair, table = bill["repair"], {row["quantity"]: row for row in bill["table"]}
+    key, what = TARGETS.get(repair["criterion"], ("gap", repair["criterion"]))
+    lines = []
+    if (row := table.get(key)) is not None:
+        ends = " to ".join(points(row[when]) for when in ("before", "after"))
+        moved = with_interval(row["change"], row["change_low"], row["change_high"], points)
+        lines.append(f"The difference of {what} goes from {ends} points, by {moved}.")
+        lines.append(f"That is on {_people(bill)} people that nothing was fitted on. {_limit_words(repair, row)}")
+    lines.append(_cost_words(table))
+    return lines
+
+
+def _people(bill: Record) -> str:
+    sizes = bill["rows"]
+    return " and ".join(f"{count(sizes[who])} {label(bill['repair'].get(who, who))}" for who in sizes)
+
+
+def _limit_words(repair: Record, row: Record) -> str:
+    after = with_interval(row["after"], row["after_low"], row["after_high"], points)
+    asked = f"the limit of {size(repair['limit'])} points" if repair["limit"] else "0"
+    low, high = row["after_low"], row["after_high"]
+    if low is None or high is None:
+        return f"After the repair the difference is {after}."
+    if low > repair["limit"] or high < -repair["limit"]:
+        return f"After the repair the difference is {after}: beyond {asked} on these rows."
+    inside = -repair["limit"] <= low and high <= repair["limit"]
+    found = f"within {asked}" if inside else f"{asked} lies in that interval"
+    return f"After the repair the difference is {after}: {found}."
+
+
+def _cost_words(table: Record) -> str:
+    parts = [
+        f"{name} goes from {shown(row['before'])} to {shown(row['after'])}, by "
+        f"{with_interval(row['change'], row['change_low'], row['change_high'], changed)}{_unit(changed)}"
+        for key, name, shown, changed in (
+            ("auc", "the area under the curve", number, signed),
+            ("accuracy", "accuracy at the threshold", percent, points),
+        )
+        if (row := table.get(key)) is not None
+    ]
+    if not parts:
+        return "What it costs in accuracy is not known: the outcome of these people was not given."
+    return f"What it costs: {'; '.join(parts)}."
+
+
+def _unit(changed: Any) -> str:
+    return " points" if changed is points else ""
+
+
+def decision_lines(bill: Record) -> list[str]:
+    """Return who gets another decision, by group."""
+    repair = bill["repair"]
+    return [
+        f"{label(repair.get(who, who))}: {count(moved['up'])} of {count(bill['rows'][who])} from 0 to 1, "
+        f"{count(moved['down'])} from 1 to 0"
+        for who, moved in bill["decisions"].items()
+    ]
+
+
+def price_words(bill: Record) -> str:
+    """Return the price of blindness in a sentence."""
+    found = {row["quantity"]: row for row in bill["price"]}
+    parts = [
+        f"{name} {with_interval(row['price'], row['price_low'], row['price_high'], changed)}{_unit(changed)}"
+        for key, name, changed in (("auc", "area under the curve", signed), ("accuracy", "accuracy", points))
+        if (row := found.get(key)) is not None
+    ]
+    said = f" Without the group, compared with it: {', '.join(parts)}." if parts else ""
+    return (
+        "A repair that knows everyone's group needs a smaller change than one that must do without: the difference is "
+        f"the price of blindness.{said}"
+    )
+
+
+def sensitive_lines(bill: Record) -> list[str]:
+    """Return where the sensitive attribute was used, and what to ask."""
+    notes = [f"{note[:1].upper()}{note[1:]}" for note in bill["repair"]["notes"]]
+    return [*notes, "On the held-out rows the group was used to measure, not to fit", REGULATED.rstrip(".")]
+
+
+def verdict_words(found: Record, who: Record) -> list[str]:
+    """Return what can be said of alternatives, and the numbers it is said from."""
+    accuracy, gap = found["accuracy"], found["gap"]
+    less, moved = found["gap_reduction"], found["accuracy_change"]
+    return [
+        found["words"],
+        f"The audited decisions are right for {with_interval(**accuracy, shown=percent)} of people whose outcome is "
+        f"known; the gap of {label(who['audited'])} against {label(who['reference'])} is "
+        f"{with_interval(**gap, shown=points)} points.",
+        f"The rule that was chosen on other rows is right for {with_interval(**moved, shown=points)} points more of "
+        f"them; its gap is smaller by {with_interval(**less, shown=points)} points.",
+    ]
+
+
+def _listed(names: list[str], most: int = 6) -> str:
+    if not names:
+        return "nothing else"
+    shown = [label(name, 40) for name in names[:most]]
+    return ", ".join(shown) + (f" and {len(names) - most} more" if len(names) > most else "")
