@@ -15,7 +15,15 @@ import click
 from tiltlens import __version__
 from tiltlens.errors import TiltlensError
 
-COMMANDS = ["audit", "compare", "demo", "rule"]  # modules of commands/, loaded when they are asked for
+# Modules of commands/, loaded when they are asked for.
+COMMANDS = [
+    "alternatives",
+    "audit",
+    "compare",
+    "demo",
+    "repair",
+    "rule",
+]
 
 USERS_MISTAKE = 2
 INTERRUPTED = 130  # as the shell reports Ctrl-C

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Any
 
 import click
 
 from tiltlens.commands.auditing import audited
 from tiltlens.commands.options import DATA, JSON, REPORT, options_of_audits
-from tiltlens.commands.targets import check_targets, judge, screen, write_report_of
+from tiltlens.commands.targets import check_targets, judge, progress_shown, screen, write_report_of
 
 
 @click.command("audit")
@@ -36,17 +35,13 @@ def command(
 
     Exit codes: 0 done, 1 a --fail-if condition holds, 2 a mistake in the arguments or the data.
     """
-    from rich.console import Console
-
     from tiltlens.gates import gate
     from tiltlens.views.json_file import write_json
-    from tiltlens.views.terminal import print_audit, printable, progress_bar
+    from tiltlens.views.terminal import print_audit, printable
 
     gates = [gate(condition) for condition in conditions]
     check_targets(json_target, report)
-    errors = Console(stderr=True)
-    is_watched = errors.is_terminal and json_target != "-"
-    with progress_bar(errors) if is_watched else nullcontext() as progress:
+    with progress_shown(json_target) as progress:
         result = audited(data, progress=progress, **options)
     fired = [sentence for one in gates for sentence in one.fired(result)]  # a mistake in a gate leaves nothing written
     if options["outcome"] is not None:

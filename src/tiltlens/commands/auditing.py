@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from tiltlens.engines.read_options import ReadOptions
     from tiltlens.results.audit import Audit
 
+# What commands leave out that act on an audit: they need its rows, not its intervals.
+NOT_ASKED: dict[str, Any] = {
+    **dict.fromkeys(("soft_group", "exempt", "stated"), ()),
+    **dict.fromkeys(("labels", "criterion", "threshold", "membership", "periods", "materiality", "progress")),
+    **{"output": "probability", "input_weight": 1.0, "output_weight": 1.0, "folds": 0},
+}
+
 
 def audited(files: tuple[str, ...], **options: Any) -> Audit:
     """Return the audit that the options of a command ask for."""
@@ -24,6 +31,7 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
     from tiltlens.models.paper_fit import with_outcome_scores
     from tiltlens.models.roles import check_some, feature_names
 
+    options = NOT_ASKED | options
     outcome, scores, stated = options.pop("outcome"), options.pop("scores"), options.pop("stated")
     _check_outcome(outcome, scores, options["criterion"])
     if outcome is not None and not scores and options["output"] == "amount":

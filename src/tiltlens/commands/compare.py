@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from tiltlens.commands.auditing import audited
-from tiltlens.commands.options import DATA, JSON, options_of_audits
+from tiltlens.commands.options import DATA, JSON, options_of_audits, refuse_options
 from tiltlens.commands.targets import announce_report, check_targets, judge, screen
 from tiltlens.errors import TiltlensError
 
@@ -83,11 +82,6 @@ def _changed(data: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> 
             f"`tiltlens compare` must have two saved audits, or data with two --scores, got {len(data)} files.",
             "for example old.json new.json.",
         )
-    context = click.get_current_context()
-    for one in context.command.params:  # of saved audits they would be ignored
-        if one.name in options and context.get_parameter_source(one.name) is ParameterSource.COMMANDLINE:
-            raise TiltlensError(
-                f"`{one.opts[0]}` must come with data and --scores, got it beside two saved audits.",
-                "these are compared as they are: leave it out, or audit again with it.",
-            )
+    hint = "these are compared as they are: leave it out, or audit again with it."
+    refuse_options(options, "with data and --scores", "beside two saved audits", hint)
     return saved_change(*data)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from tiltlens.errors import TiltlensError
 
@@ -133,6 +134,13 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+# Options of an audit that say nothing of the rows, scores and groups that a repair or an alternative is made of.
+OF_ACTIONS = {
+    *("soft_group", "labels", "criterion", "output", "threshold", "exempt", "membership", "periods"),
+    *("input_weight", "output_weight", "materiality", "folds", "stated"),
+}
+
+
 def options_of_audits(*, but: Collection[str] = ()) -> Callable[[Decorated], Decorated]:
     """Return a decorator that gives a command the options of `tiltlens audit`, in its order, except some."""
     chosen = [option for name, option in OF_AUDITS.items() if name not in but]
@@ -143,6 +151,14 @@ def options_of_audits(*, but: Collection[str] = ()) -> Callable[[Decorated], Dec
         return work
 
     return decorated
+
+
+def refuse_options(names: Collection[str], place: str, found: str, hint: str) -> None:
+    """Raise where one of some options was given on the command line: it would be ignored."""
+    context = click.get_current_context()
+    for one in context.command.params:
+        if one.name in names and context.get_parameter_source(one.name) is ParameterSource.COMMANDLINE:
+            raise TiltlensError(f"`{one.opts[0]}` must come {place}, got it {found}.", hint)
 
 
 def pairs(option: str, form: str, conditions: tuple[str, ...], example: str) -> dict[str, str]:

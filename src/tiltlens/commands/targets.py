@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tiltlens.gates import Gate
+    from tiltlens.progress import Listener
     from tiltlens.results.audit import Audit
     from tiltlens.results.change import Change
 
@@ -26,12 +29,28 @@ def screen() -> Console:
     return Console(width=min(Console().width, WIDEST))
 
 
-def check_targets(json_target: str | None, report: str | None = None) -> None:
+@contextmanager
+def progress_shown(json_target: str | None) -> Iterator[Listener | None]:
+    """Show how far the work is, unless nobody watches or standard output is for JSON."""
+    from rich.console import Console
+
+    from tiltlens.views.terminal import progress_bar
+
+    errors = Console(stderr=True)
+    if errors.is_terminal and json_target != "-":
+        with progress_bar(errors) as progress:
+            yield progress
+    else:
+        yield None
+
+
+def check_targets(json_target: str | None, report: str | None = None, *others: str | None) -> None:
     """Raise where a file could not be written, before the work that would be lost."""
     from tiltlens.views.json_file import check_target
     from tiltlens.views.report.page import check_report
 
-    check_target(json_target)
+    for target in (json_target, *others):
+        check_target(target)
     check_report(report)
 
 

@@ -1,0 +1,63 @@
+"""`tiltlens alternatives`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tiltlens.commands.auditing import audited
+from tiltlens.commands.options import DATA, JSON, OF_ACTIONS, REPORT, options_of_audits
+from tiltlens.commands.targets import announce_report, check_targets, progress_shown, screen
+from tiltlens.errors import TiltlensError
+
+
+@click.command("alternatives")
+@DATA
+@options_of_audits(but=OF_ACTIONS)
+@click.option(
+    "--tolerance", type=float, default=0.005, show_default=True, help="Loss of accuracy that is held to be none."
+)
+@click.option(
+    "--threshold", type=float, default=0.5, show_default=True, help="Score from which on the audited decision is 1."
+)
+@JSON
+@REPORT
+def command(
+    data: tuple[str, ...],
+    json_target: str | None,
+    report: str | None,
+    tolerance: float,
+    threshold: float,
+    **options: Any,
+) -> None:
+    """Look for a rule that is no less accurate and leans less.
+
+    DATA, --group, --scores, --outcome and other options as of `tiltlens audit`; the outcome is needed. Rules of the
+    same features are fitted on some rows and compared on others with the audited decisions.
+
+    Exit codes: 0 done, 2 a mistake in the arguments or the data.
+    """
+    from tiltlens.repair.alternatives import alternatives_summary
+    from tiltlens.views.json_file import write_json
+    from tiltlens.views.repair_text import print_alternatives
+    from tiltlens.views.report.repair_page import write_alternatives
+
+    check_targets(json_target, report)
+    if not options["scores"] or options["outcome"] is None:
+        missing = "--scores" if not options["scores"] else "--outcome"
+        raise TiltlensError(
+            f"`tiltlens alternatives` must have `{missing}`, got none.",
+            "decisions of the audited scores are compared with what came of people.",
+        )
+    with progress_shown(json_target) as progress:
+        result = audited(data, progress=progress, **options)
+    found = {name: c.alternatives(tolerance, threshold) for name, c in result.comparisons.items()}
+    summary = alternatives_summary(found, result.group)
+    if json_target is not None:
+        write_json(summary, json_target)
+    if report is not None:
+        write_alternatives(summary, report)
+        announce_report(report)
+    if json_target != "-":
+        print_alternatives(summary, screen())

@@ -1,0 +1,191 @@
+"""`tiltlens repair`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tiltlens.commands.auditing import audited
+from tiltlens.commands.options import DATA, JSON, OF_ACTIONS, options_of_audits, refuse_options
+from tiltlens.commands.targets import announce_report, check_targets, progress_shown, screen
+from tiltlens.errors import TiltlensError
+
+if TYPE_CHECKING:
+    from tiltlens.repair.bill import Bill
+    from tiltlens.repair.score_tilt import ScoreTilt
+
+OF_FITS = {"reference", "audited", "favourable", "features", "exclude", "weights", "clusters", "given", "seed"}
+OF_FITS |= {"sample_rows", "criterion", "limit", "threshold", "use_group", "save"}
+
+
+@click.command("repair")
+@DATA
+@options_of_audits(but=OF_ACTIONS)
+@click.option(
+    "--criterion",
+    type=click.Choice(["fpr", "fnr"]),
+    help="Make false positive or false negative rates alike instead of mean scores; needs --outcome.",
+)
+@click.option("--limit", type=float, default=0.0, show_default=True, help="Largest difference that may be left.")
+@click.option("--threshold", type=float, help="Repair decisions, 1 from this score on, instead of scores.")
+@click.option("--use-group", is_flag=True, help="Look at the group of every new row; it may be regulated.")
+@click.option(
+    "--holdout", multiple=True, metavar="FILE", help="Rows that nothing was fitted on: what the repair costs. Repeat."
+)
+@click.option("--save", metavar="FILE.json", help="Write the repair, as numbers and texts.")
+@click.option("--apply", "new", multiple=True, metavar="FILE", help="New rows to repair; needs --output. Repeat.")
+@click.option("--output", metavar="FILE", help="Where to write them, with a column more: .csv or .parquet.")
+@JSON
+@click.option("--report", "report", metavar="FILE.html", help="Also write the bill as one page for people.")
+def command(
+    data: tuple[str, ...],
+    holdout: tuple[str, ...],
+    save: str | None,
+    new: tuple[str, ...],
+    output: str | None,
+    json_target: str | None,
+    report: str | None,
+    **options: Any,
+) -> None:
+    """Change the scores as little as closes the gap, and say its price.
+
+    DATA: the audited rows, as of `tiltlens audit`, with one group to audit; or a file that --save wrote. The bill is
+    made of --holdout, other rows with the same columns; where both are there it tells a repair without the group beside
+    one with it. --json and --report are of the bill.
+
+    Exit codes: 0 done, 2 a mistake in the arguments or the data.
+    """
+    from tiltlens.views.json_file import write_json
+    from tiltlens.views.repair_text import print_bill, print_repair
+    from tiltlens.views.report.repair_page import write_bill
+
+    _check_asked(holdout, new, output, json_target or report)
+    check_targets(json_target, report, save, output)
+    tilt, beside = _saved(data, options) if _is_saved(data) else _fitted(data, json_target, bool(holdout), options)
+    bill = _billed(tilt, beside, holdout, options) if holdout else None
+    if new and output is not None:
+        _apply(tilt, new, output, options)
+    if save is not None:
+        tilt.to_json(save)
+    if bill is not None and json_target is not None:
+        write_json(bill.to_dict(), json_target)
+    if bill is not None and report is not None:
+        write_bill(bill.to_dict(), report)
+        announce_report(report)
+    if json_target == "-":
+        return
+    if bill is None:
+        print_repair(tilt.summary() | {"group": " & ".join(options["group"]) or "group"}, screen())
+    else:
+        print_bill(bill.to_dict(), screen())
+
+
+def _check_asked(holdout: tuple[str, ...], new: tuple[str, ...], output: str | None, wanted: str | None) -> None:
+    """Raise where options that go together do not."""
+    if bool(new) != (output is not None):
+        given, missing = ("--apply", "--output") if new else ("--output", "--apply")
+        raise TiltlensError(
+            f"`{given}` must come with `{missing}`, got it alone.", "for example --apply new.csv --output repaired.csv."
+        )
+    if output is not None and not output.lower().endswith((".csv", ".parquet")):
+        raise TiltlensError(f"`--output` must end in .csv or .parquet, got {output!r}.", "for example repaired.csv.")
+    if wanted is not None and not holdout:
+        raise TiltlensError(
+            f"`--json` and `--report` must come with `--holdout`, got {wanted!r} without.",
+            "they are of the bill, which takes rows that nothing was fitted on; --save writes the repair.",
+        )
+
+
+def _is_saved(data: tuple[str, ...]) -> bool:
+    return len(data) == 1 and data[0].lower().endswith(".json")
+
+
+def _saved(data: tuple[str, ...], options: dict[str, Any]) -> tuple[ScoreTilt, None]:
+    """Return a repair that was saved; what it is was decided when it was fitted."""
+    from tiltlens.repair.saved import read_repair
+
+    refuse_options(OF_FITS, "with data", "beside a saved repair", "it is applied as it is: leave it out, or fit anew.")
+    if len(options["scores"]) != 1:
+        raise TiltlensError(
+            "`--scores` must be the column to repair, got none or several.", "for example --scores score."
+        )
+    return read_repair(data[0]), None
+
+
+def _fitted(
+    data: tuple[str, ...], json_target: str | None, is_billed: bool, options: dict[str, Any]
+) -> tuple[ScoreTilt, ScoreTilt | None]:
+    """Return the repair that was asked for; for a bill also the other, with or without the group."""
+    if not options["scores"]:
+        raise TiltlensError(
+            "`--scores` must be the column to repair, got none.", "a repair is of a model's probabilities."
+        )
+    asked = {name: options[name] for name in ("limit", "threshold")}
+    asked["criterion"] = options["criterion"] or "mean score"
+    of_audit = {name: value for name, value in options.items() if name not in (*asked, "use_group")}
+    with progress_shown(json_target) as progress:
+        result = audited(data, progress=progress, **of_audit)
+    names = list(result)
+    if len(names) != 1:
+        raise TiltlensError(
+            f"`tiltlens repair` must have one audited group, got {', '.join(map(repr, names))}.",
+            "name one with --audited, and repair one after the other.",
+        )
+    c, use_group = result[names[0]], options["use_group"]
+    tilt = c.repair(use_group=use_group, **asked)
+    if not is_billed:
+        return tilt, None
+    try:
+        return tilt, c.repair(use_group=not use_group, **asked)
+    except TiltlensError:  # there is no such repair: nothing is told beside
+        return tilt, None
+
+
+def _billed(tilt: ScoreTilt, beside: ScoreTilt | None, holdout: tuple[str, ...], options: dict[str, Any]) -> Bill:
+    from tiltlens.engines.sources import collected
+
+    table = collected(list(holdout), na_values=options["na_values"])
+    return tilt.bill(
+        table,
+        scores=options["scores"][0],
+        group=_group(table, options["group"]),
+        outcome=options["outcome"],
+        confidence=options["confidence"],
+        beside=beside,
+    )
+
+
+def _apply(tilt: ScoreTilt, new: tuple[str, ...], output: str, options: dict[str, Any]) -> None:
+    """Write new rows with a column more: their repaired scores, or decisions."""
+    import io
+    from pathlib import Path
+
+    from tiltlens.engines.sources import collected
+    from tiltlens.views.json_file import write_bytes
+
+    table, score = collected(list(new), na_values=options["na_values"]), options["scores"][0]
+    group = _group(table, options["group"]) if tilt.use_group else None
+    done = table.with_columns(**{f"{score}_repaired": tilt.apply(table, score, group)})
+    content = io.BytesIO()
+    if output.lower().endswith(".csv"):
+        done.write_csv(content)
+    else:
+        done.write_parquet(content)
+    write_bytes(Path(output), content.getvalue())
+
+
+def _group(table: Any, columns: tuple[str, ...]) -> Any:
+    """Return the column of groups; where columns are crossed, the groups themselves."""
+    import numpy as np
+
+    from tiltlens.engines.messages import check_columns
+    from tiltlens.models.groups import factorize_groups
+
+    if not columns:
+        raise TiltlensError("`--group` must be the column of groups, got none.", "for example --group sex.")
+    if len(columns) == 1:
+        return columns[0]
+    check_columns("group", list(columns), table.columns)
+    codes, labels = factorize_groups(" & ".join(columns), [table[name] for name in columns])
+    return np.array([*labels, ""])[codes]
