@@ -180,3 +180,29 @@ def test_a_series_of_another_index_is_refused(tilt):
     new = borrowers(500, 10).to_pandas()
     with pytest.raises(DataError, match="`scores` must have the index of `data`"):
         tilt.bill(new, new["score"].sort_values(), "group")
+
+
+def test_the_price_of_blindness_is_of_the_same_rows():
+    table, new = borrowers(), borrowers(2000, 1)
+    c = tl.audit(table, group="group", reference="b", scores="score", exclude="repaid", folds=None)["a"]
+    blind, aware = c.repair(), c.repair(use_group=True)
+    found = blind.bill(new, "score", "group", outcome="repaid", beside=aware)
+    y = new["repaid"].to_numpy()
+    losses = [
+        -np.where(y, np.log(scores), np.log1p(-scores))
+        for scores in (blind.apply(new, "score"), aware.apply(new, "score", "group"))
+    ]
+    row = found.price.filter(quantity="log_loss").row(0, named=True)
+    moved = losses[0] - losses[1]
+    assert (row["without_group"], row["with_group"]) == pytest.approx((losses[0].mean(), losses[1].mean()), abs=1e-12)
+    assert row["price"] == pytest.approx(moved.mean(), abs=1e-12)
+    half = 1.959964 * moved.std() / np.sqrt(len(moved))
+    assert (row["price_low"], row["price_high"]) == pytest.approx((moved.mean() - half, moved.mean() + half), rel=1e-3)
+    other = aware.bill(new, "score", "group", outcome="repaid", beside=blind)
+    assert other.price.equals(found.price)
+    assert other.beside.table.equals(found.table)
+
+
+def test_a_repair_beside_must_differ_by_the_group_alone(tilt):
+    with pytest.raises(DataError, match="must be the same repair with use_group=True"):
+        tilt.bill(borrowers(500, 1), "score", "group", beside=tilt)

@@ -48,7 +48,7 @@ def command(
     report: str | None,
     **options: Any,
 ) -> None:
-    """Change the scores as little as closes the gap, and say its price.
+    """Close a gap by the least change of scores; say its price.
 
     DATA: the audited rows, as of `tiltlens audit`, with one group to audit; or a file that --save wrote. The bill is
     made of --holdout, other rows with the same columns; where both are there it tells a repair without the group beside
@@ -146,10 +146,11 @@ def _billed(tilt: ScoreTilt, beside: ScoreTilt | None, holdout: tuple[str, ...],
     from tiltlens.engines.sources import collected
 
     table = collected(list(holdout), na_values=options["na_values"])
+    table, group = _with_group(table, options["group"])
     return tilt.bill(
         table,
         scores=options["scores"][0],
-        group=_group(table, options["group"]),
+        group=group,
         outcome=options["outcome"],
         confidence=options["confidence"],
         beside=beside,
@@ -165,8 +166,8 @@ def _apply(tilt: ScoreTilt, new: tuple[str, ...], output: str, options: dict[str
     from tiltlens.views.json_file import write_bytes
 
     table, score = collected(list(new), na_values=options["na_values"]), options["scores"][0]
-    group = _group(table, options["group"]) if tilt.use_group else None
-    done = table.with_columns(**{f"{score}_repaired": tilt.apply(table, score, group)})
+    grouped, group = _with_group(table, options["group"]) if tilt.use_group else (table, None)
+    done = table.with_columns(**{f"{score}_repaired": tilt.apply(grouped, score, group)})
     content = io.BytesIO()
     if output.lower().endswith(".csv"):
         done.write_csv(content)
@@ -175,17 +176,18 @@ def _apply(tilt: ScoreTilt, new: tuple[str, ...], output: str, options: dict[str
     write_bytes(Path(output), content.getvalue())
 
 
-def _group(table: Any, columns: tuple[str, ...]) -> Any:
-    """Return the column of groups; where columns are crossed, the groups themselves."""
-    import numpy as np
+def _with_group(table: Any, columns: tuple[str, ...]) -> tuple[Any, str]:
+    """Return the table and the column of its groups; where columns are crossed, with a column of the crossed groups."""
+    import polars as pl
 
     from tiltlens.engines.messages import check_columns
-    from tiltlens.models.groups import factorize_groups
+    from tiltlens.models.groups import JOINT, factorize_groups
 
     if not columns:
         raise TiltlensError("`--group` must be the column of groups, got none.", "for example --group sex.")
     if len(columns) == 1:
-        return columns[0]
+        return table, columns[0]
     check_columns("group", list(columns), table.columns)
-    codes, labels = factorize_groups(" & ".join(columns), [table[name] for name in columns])
-    return np.array([*labels, ""])[codes]
+    name = JOINT.join(columns)
+    codes, labels = factorize_groups(name, [table[one] for one in columns])
+    return table.with_columns(pl.Series(name, [*labels, None]).gather(codes % (len(labels) + 1))), name

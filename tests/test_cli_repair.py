@@ -1,0 +1,122 @@
+"""`tiltlens repair` and `tiltlens alternatives`: the numbers of Python, in files and on the terminal."""
+
+import json
+
+import polars as pl
+import pytest
+from tests.command import invoked
+from tests.repair.test_bill import borrowers
+
+import tiltlens as tl
+
+COMMON = ("--group", "group", "--reference", "b", "--scores", "score")
+OUTCOME = ("--outcome", "repaid")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("repair")
+    borrowers(1500).write_parquet(path / "audited.parquet")
+    borrowers(1000, 1).write_parquet(path / "held_out.parquet")
+    borrowers(200, 2).drop("group", "repaid").write_csv(path / "new.csv")
+    return path
+
+
+@pytest.fixture(scope="module")
+def repairs(folder):
+    c = tl.audit(
+        pl.read_parquet(folder / "audited.parquet").drop("repaid"), "group", reference="b", scores="score", folds=None
+    )
+    return c["a"].repair(), c["a"].repair(use_group=True)
+
+
+@pytest.fixture(scope="module")
+def done(folder):
+    files = ("--save", "repair.json", "--json", "bill.json", "--report", "bill.html")
+    new = ("--apply", "new.csv", "--output", "repaired.csv")
+    held_out = ("--holdout", "held_out.parquet")
+    return invoked("repair", "audited.parquet", *COMMON, *OUTCOME, *held_out, *files, *new, cwd=folder)
+
+
+def test_the_bill_is_that_of_python_with_the_price_of_blindness(folder, done, repairs):
+    assert (done.returncode, done.stderr) == (0, "The report is in bill.html.\n")
+    blind, aware = repairs
+    held_out = pl.read_parquet(folder / "held_out.parquet")
+    expected = blind.bill(held_out, "score", "group", outcome="repaid", beside=aware)
+    assert json.loads((folder / "bill.json").read_text()) == expected.to_dict()
+    for words in ("The price of blindness", "Who gets another decision", "may itself be regulated", "log-loss"):
+        assert words in done.stdout
+    assert "What does the repair do, and what does it cost?" in (folder / "bill.html").read_text()
+
+
+def test_new_rows_are_repaired_as_in_python(folder, done, repairs):
+    new = pl.read_csv(folder / "new.csv")
+    written = pl.read_csv(folder / "repaired.csv")
+    assert written.drop("score_repaired").columns == new.columns
+    assert written["score_repaired"].to_numpy() == pytest.approx(repairs[0].apply(new, "score"), abs=1e-12)
+
+
+def test_a_saved_repair_is_billed_and_applied_as_it_is(folder, done):
+    first = json.loads((folder / "bill.json").read_text())
+    options = ("--scores", "score", "--group", "group", *OUTCOME, "--holdout", "held_out.parquet", "--json", "-")
+    again = invoked("repair", "repair.json", *options, cwd=folder)
+    assert json.loads(again.stdout) == first | {"beside": None, "price": None}
+    applied = ("--scores", "score", "--apply", "new.csv", "--output", "again.csv")
+    shown = invoked("repair", "repair.json", *applied, cwd=folder)
+    assert "Asked for: mean scores equal" in shown.stdout
+    assert (folder / "again.csv").read_text() == (folder / "repaired.csv").read_text()
+
+
+def test_a_repair_with_the_group_says_that_it_needs_it(folder):
+    options = (*COMMON, "--use-group", "--threshold", "0.5", "--limit", "0.02", "--exclude", "repaid")
+    found = invoked("repair", "audited.parquet", *options, cwd=folder)
+    assert "shares of people decided 1 at the threshold 0.5 at most 2.0 points apart" in " ".join(found.stdout.split())
+    assert "It looks at the group of every new person" in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("audited.parquet", *COMMON, "--apply", "new.csv"), "`--apply` must come with `--output`, got it alone."),
+        (("audited.parquet", *COMMON, "--apply", "new.csv", "--output", "new.txt"), "must end in .csv or .parquet"),
+        (("audited.parquet", *COMMON, "--report", "a.html"), "must come with `--holdout`, got 'a.html' without."),
+        (("audited.parquet", *COMMON, "--save", "nowhere/a.json"), "must be a file that can be written"),
+        (("audited.parquet", "--group", "group"), "`--scores` must be the column to repair, got none."),
+        (("repair.json", *COMMON), "`--reference` must come with data, got it beside a saved repair."),
+        (("repair.json", "--scores", "score", "--holdout", "held_out.parquet"), "`--group` must be the column of"),
+        (("audited.parquet", *COMMON, "--holdout", "audited.parquet"), "must hold rows that nothing was fitted on"),
+        (("audited.parquet", "--group", "area", "--scores", "score"), "must have one audited group, got"),
+    ],
+)
+def test_mistakes_are_named_and_nothing_is_written(folder, done, arguments, message):
+    before = sorted(folder.iterdir())
+    found = invoked("repair", *arguments, cwd=folder)
+    assert found.returncode == 2
+    assert message in found.stderr
+    assert sorted(folder.iterdir()) == before
+
+
+def test_groups_may_be_crossed(folder):
+    for name in ("audited", "held_out"):
+        table = pl.read_parquet(folder / f"{name}.parquet").with_columns(side=pl.lit("x"))
+        table.write_parquet(folder / f"crossed_{name}.parquet")
+    options = ("--group", "group", "--group", "side", "--scores", "score", "--exclude", "repaid", "--use-group")
+    found = invoked("repair", "crossed_audited.parquet", *options, "--holdout", "crossed_held_out.parquet", cwd=folder)
+    assert "group = a & side = x (audited) against group = b & side = x (reference)" in found.stdout
+    assert "What it costs in accuracy is not known" in found.stdout
+
+
+def test_alternatives_are_those_of_python(folder):
+    options = (*COMMON, *OUTCOME, "--json", "found.json", "--report", "found.html", "--tolerance", "0.01")
+    done = invoked("alternatives", "audited.parquet", *options, cwd=folder)
+    assert done.returncode == 0
+    table = pl.read_parquet(folder / "audited.parquet")
+    expected = tl.alternatives(table, "group", reference="b", scores="score", outcome="repaid", tolerance=0.01)["a"]
+    assert json.loads((folder / "found.json").read_text())["comparisons"]["a"] == expected.to_dict()
+    assert str(expected) in " ".join(done.stdout.split())
+    assert "Could another rule do as well, and lean less?" in (folder / "found.html").read_text()
+
+
+def test_alternatives_without_an_outcome_are_refused(folder):
+    found = invoked("alternatives", "audited.parquet", *COMMON, cwd=folder)
+    assert (found.returncode, "must have `--outcome`, got none." in found.stderr) == (2, True)

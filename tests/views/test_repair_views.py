@@ -1,0 +1,99 @@
+"""Bills of repairs and alternatives as text, figures and pages."""
+
+import pytest
+from tests.browser import opened
+from tests.repair.test_alternatives import applicants, found
+from tests.repair.test_bill import borrowers
+
+import tiltlens as tl
+from tiltlens.views import repair_words as words
+from tiltlens.views.figures import attainable, repair_curve
+from tiltlens.views.report.repair_page import alternatives_page, bill_page
+
+HOSTILE = "</script><img src=x onerror='window.hacked = 1'>"
+
+
+@pytest.fixture(scope="module")
+def bill():
+    table = borrowers(1500)
+    c = tl.audit(table, group="group", reference="b", scores="score", outcome="repaid", folds=None)["a"]
+    return c.repair().bill(borrowers(1000, 1), "score", "group", outcome="repaid", beside=c.repair(use_group=True))
+
+
+@pytest.fixture(scope="module")
+def rules():
+    return found(applicants(rows=800))
+
+
+def renamed(bill, name=HOSTILE):
+    """Return the bill's summary with a group of another name."""
+    summary = bill.to_dict()
+    beside = summary["beside"] | {"repair": summary["beside"]["repair"] | {"audited": name}}
+    return summary | {"repair": summary["repair"] | {"audited": name}, "beside": beside}
+
+
+def test_a_bill_prints_what_it_holds(bill):
+    text = str(bill)
+    row = bill.to_dict()["table"][0]
+    assert f"{100 * row['before']:+.2f}" in text
+    assert f"{100 * row['change_low']:+.2f} to {100 * row['change_high']:+.2f}" in text
+    assert f"{bill.decisions['audited']['up']} of {bill.rows['audited']} from 0 to 1" in text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "limit", "said"),
+    [
+        (-0.01, 0.01, 0.0, ": 0 lies in that interval."),
+        (0.01, 0.03, 0.0, ": beyond 0 on these rows."),
+        (-0.01, 0.01, 0.02, ": within the limit of 2.0 points."),
+        (-0.06, -0.03, 0.02, ": beyond the limit of 2.0 points on these rows."),
+        (-0.01, 0.05, 0.02, ": the limit of 2.0 points lies in that interval."),
+    ],
+)
+def test_whether_the_limit_is_met_is_read_from_the_interval(bill, low, high, limit, said):
+    summary = bill.to_dict()
+    row = summary["table"][0] | {"after_low": low, "after_high": high}
+    changed = summary | {"table": [row], "repair": summary["repair"] | {"limit": limit}}
+    assert words.headline(changed)[1].endswith(said)
+    assert "is not known" in words.headline(changed)[2]  # no accuracy without outcomes
+
+
+def test_few_people_are_not_counted(bill):
+    summary = bill.to_dict() | {"decisions": {"audited": {"up": None, "down": 0}}}
+    assert words.decision_lines(summary) == [f"a: fewer than 10 of {bill.rows['audited']} from 0 to 1, 0 from 1 to 0"]
+    assert "fewer than 10" in bill_page(summary)
+
+
+def test_figures_hold_the_numbers_of_the_summary(bill, rules):
+    curve = repair_curve(bill.to_dict())
+    assert curve.table.filter(way="without the group")["gap"].to_list() == [100 * gap for gap in bill.curve["gap"]]
+    assert curve.table["way"].n_unique() == 2
+    attained = attainable(rules.to_dict())
+    assert attained.table["gap"].to_list() == [100 * gap for gap in (rules.gap.value, *rules.curve["gap"])]
+    for figure in (curve, attained, bill.plot(), rules.plot()):
+        figure.chart.to_dict(validate=True)
+
+
+def test_a_bill_without_outcomes_has_no_curve_of_accuracy(bill):
+    summary = bill.to_dict()
+    bare = summary | {"curve": [{"part": row["part"], "gap": row["gap"]} for row in summary["curve"]]}
+    assert "was not given" in repair_curve(bare).description
+    assert "gap of mean scores" in bill_page(bare)
+
+
+def test_names_from_data_stay_text(bill, rules):
+    assert HOSTILE not in bill_page(renamed(bill))
+    summary = {"group": HOSTILE, "comparisons": {HOSTILE: rules.to_dict() | {"audited": HOSTILE}}}
+    assert HOSTILE not in alternatives_page(summary)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [390, 1440])
+def test_pages_open_without_an_error_and_fit_the_window(browser, tmp_path, bill, rules, width):
+    bill.report(tmp_path / "bill.html")
+    rules.report(tmp_path / "rules.html")
+    for name in ("bill.html", "rules.html"):
+        with opened(browser, tmp_path / name, width=width, scheme="dark") as tab:
+            assert tab.evaluate("document.documentElement.scrollWidth") <= width
+            assert tab.locator(".drawing svg").count() == 1
+            assert tab.seen == []
