@@ -24,9 +24,8 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def repairs(folder):
-    c = tl.audit(
-        pl.read_parquet(folder / "audited.parquet").drop("repaid"), "group", reference="b", scores="score", folds=None
-    )
+    table = pl.read_parquet(folder / "audited.parquet").drop("repaid")
+    c = tl.audit(table, "group", reference="b", scores="score", folds=None)
     return c["a"].repair(), c["a"].repair(use_group=True)
 
 
