@@ -6,7 +6,7 @@ and the numbers of its rows, and what a step makes of it must have `+`. Nothing 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -21,6 +21,8 @@ from tiltlens.limits import BATCH_ROWS
 from tiltlens.threads import made_in_order
 
 ROW = "\0row"  # the number of a row in its table; no table has a name with a NUL in it
+
+QUERY = "run the query behind `data` on its own first."
 
 S = TypeVar("S")
 Step = Callable[[pl.DataFrame], S]
@@ -38,18 +40,31 @@ class Batches(Protocol):
         ...
 
 
-def folded(frames: Generator[pl.DataFrame], step: Step[S]) -> S:
-    """Return Σ step(batch) over frames, small ones joined to batches first.
+class OrderedBatches(Batches, Protocol):
+    """A table whose rows have an order, in which they can be read as they are."""
 
-    One thread a core makes the sums; they are added in the order of the batches. Generators are closed by name: an
-    interruption while one is thrown away would be shown, and ignored.
+    def frames(self, columns: Sequence[str], texts: Collection[str] = ()) -> Generator[pl.DataFrame]:
+        """Yield the rows of some columns, before any cleaning; of CSV files, `texts` as they are written."""
+        ...
+
+
+def in_batches(frames: Generator[pl.DataFrame], step: Step[S]) -> Generator[S]:
+    """Yield step(batch) over frames in their order, small ones joined to batches first; one thread a core makes them.
+
+    Generators are closed by name: an interruption while one is thrown away would be shown, and ignored.
     """
-    total: Any = None
     with (
         closing(frames),
         closing(_numbered(regrouped(frames))) as batches,
-        closing(made_in_order(lambda batch: step(clean_batch(batch)), batches)) as parts,
+        closing(made_in_order(step, batches)) as parts,
     ):
+        yield from parts
+
+
+def folded(frames: Generator[pl.DataFrame], step: Step[S]) -> S:
+    """Return Σ step(batch) over frames, added in the order of the batches."""
+    total: Any = None
+    with closing(in_batches(frames, lambda batch: step(clean_batch(batch)))) as parts:
         for part in parts:
             total = part if total is None else total + part
     if total is None:
@@ -109,9 +124,13 @@ class FrameBatches:
             parts_differ = [column for column in selected if depends_on_values(column.dtype)]
             selected = selected.with_columns(clean_column(column) for column in parts_differ)
             return folded(_slices(selected), step)
-        hint = "run the query behind `data` on its own first."
-        texts = dict.fromkeys(too_large(selected, "`data`", hint), pl.String)
-        return folded(read_in_batches(selected.cast(texts), "`data`", hint), step)  # type: ignore[arg-type]
+        kinds: Any = dict.fromkeys(too_large(selected, "`data`", QUERY), pl.String)
+        return folded(read_in_batches(selected.cast(kinds), "`data`", QUERY), step)
+
+    def frames(self, columns: Sequence[str], texts: Collection[str] = ()) -> Generator[pl.DataFrame]:
+        """As of `OrderedBatches`."""
+        selected = self.frame.select(columns)
+        return _slices(selected) if isinstance(selected, pl.DataFrame) else read_in_batches(selected, "`data`", QUERY)
 
 
 def _slices(frame: pl.DataFrame) -> Generator[pl.DataFrame]:

@@ -6,8 +6,8 @@ Dates are recognised. Of what the text is made, `csv_text` says.
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,11 @@ class CsvTable:
     kinds: list[dict[str, Any]]
     numbers: NumberTexts
     index: list[str]
+
+    def as_texts(self, columns: Collection[str]) -> CsvTable:
+        """Return the table with some columns as they are written: "007" is no 7."""
+        kinds = [{name: pl.String if name in columns else kind for name, kind in file.items()} for file in self.kinds]
+        return replace(self, kinds=kinds, numbers=self.numbers.without(columns))
 
     @cached_property
     def scans(self) -> list[pl.LazyFrame]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
-from tiltlens.engines.batches import S, Step, folded
+from tiltlens.engines.batches import QUERY, S, Step, folded
 from tiltlens.engines.messages import first_line
 from tiltlens.engines.tables import column_names, declared_orders
 from tiltlens.errors import DataError, TiltlensError
@@ -32,28 +33,40 @@ class DuckBatches:
 
     def fold(self, columns: Sequence[str], step: Step[S]) -> S:
         """As of `Batches`."""
-        selected = self.relation.project(", ".join(_quoted(name) for name in columns))
-        orders = declared_orders(selected)
-
-        def frames() -> Generator[pl.DataFrame]:
+        selected = self._selected(columns)
+        with _wrapped_errors():
             texts = _too_large(selected)
-            read = "to_arrow_reader" if hasattr(type(selected), "to_arrow_reader") else "fetch_arrow_reader"
-            reader = getattr(selected, read)(BATCH_ROWS)
-            try:
-                for batch in reader:
-                    yield pl.DataFrame(batch).cast({**orders, **texts})  # type: ignore[dict-item]
-            finally:
-                reader.close()
+        return folded(_frames(selected, texts), step)
 
+    def frames(self, columns: Sequence[str], texts: Collection[str] = ()) -> Generator[pl.DataFrame]:
+        """As of `OrderedBatches`."""
+        return _frames(self._selected(columns), {})
+
+    def _selected(self, columns: Sequence[str]) -> Any:
+        return self.relation.project(", ".join(_quoted(name) for name in columns))
+
+
+def _frames(selected: Any, texts: dict[str, Any]) -> Generator[pl.DataFrame]:
+    kinds: Any = {**declared_orders(selected), **texts}
+    read = "to_arrow_reader" if hasattr(type(selected), "to_arrow_reader") else "fetch_arrow_reader"
+    with _wrapped_errors():
+        reader = getattr(selected, read)(BATCH_ROWS)
         try:
-            return folded(frames(), step)
-        except TiltlensError:
-            raise
-        except Exception as error:  # the user's query runs here, and anything may go wrong
-            raise DataError(
-                f"`data` must be readable, got {type(error).__name__}: {first_line(error)}",
-                "run the query behind `data` on its own first.",
-            ) from error
+            for batch in reader:
+                yield pl.DataFrame(batch).cast(kinds)
+        finally:
+            reader.close()
+
+
+@contextmanager
+def _wrapped_errors() -> Iterator[None]:
+    """Raise what the user's query raises as a mistake in the data."""
+    try:
+        yield
+    except TiltlensError:
+        raise
+    except Exception as error:  # the user's query runs here, and anything may go wrong
+        raise DataError(f"`data` must be readable, got {type(error).__name__}: {first_line(error)}", QUERY) from error
 
 
 def _too_large(relation: Any) -> dict[str, Any]:

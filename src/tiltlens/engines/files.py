@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +15,7 @@ import polars as pl
 
 from tiltlens.engines.batches import S, Step, clean_batch, folded, read_in_batches, too_large
 from tiltlens.engines.columns import clean_column
+from tiltlens.engines.csv_files import CsvTable
 from tiltlens.engines.formats import FileTable, check_content, ending_of, format_of, listed_endings
 from tiltlens.engines.messages import checked_names, first_line, nearest_name, shown
 from tiltlens.engines.read_options import ReadOptions
@@ -46,6 +47,18 @@ class FileBatches:
                     yield from (clean_batch(batch).cast(kinds) for batch in batches)  # type: ignore[arg-type]
 
         return folded(frames(), step)
+
+    def frames(self, columns: Sequence[str], texts: Collection[str] = ()) -> Generator[pl.DataFrame]:
+        """As of `OrderedBatches`."""
+        read = [name for name in columns if name not in texts]
+        self._table.check(read)
+        self._check_schemas(read)
+        table = self._table.as_texts(texts) if isinstance(self._table, CsvTable) else self._table
+        named = [(repr(str(file)), scan.select(columns)) for file, scan in zip(self.files, table.scans, strict=True)]
+        kinds = _common_schema(named)
+        for name, scan in named:
+            with closing(read_in_batches(scan.cast(kinds), name)) as batches:
+                yield from batches
 
     def notes(self, columns: Sequence[str]) -> tuple[str, ...]:
         """Return what the reader of an audit should know of how these columns were read."""
@@ -83,6 +96,22 @@ class FileBatches:
                         "write it again with that kind.",
                     )
         return kinds
+
+
+def _common_schema(scans: Sequence[tuple[str, pl.LazyFrame]]) -> pl.Schema:
+    """Return the kinds that hold the values of all files."""
+    found = scans[0][1].collect_schema()
+    for name, scan in scans[1:]:
+        try:
+            both = [pl.DataFrame(schema=schema) for schema in (found, scan.collect_schema())]
+            found = pl.concat(both, how="vertical_relaxed").schema
+        except pl.exceptions.PolarsError as error:
+            raise DataError(
+                f"every file must have columns of the same kinds as {scans[0][0]}, got others in {name}: "
+                f"{first_line(error)}",
+                "write it again with those kinds.",
+            ) from None
+    return found
 
 
 def _schema(frame: pl.LazyFrame, file: Path) -> pl.Schema:

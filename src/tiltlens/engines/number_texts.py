@@ -7,8 +7,8 @@ comma or a point means, the column is refused when it is asked for: 1,234 may be
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
@@ -45,6 +45,11 @@ class NumberTexts:
     with_commas: Sequence[str] = ()
     mostly: Sequence[str] = ()
     doubtful: Mapping[str, DataError] = field(default_factory=dict)
+
+    def without(self, columns: Collection[str]) -> NumberTexts:
+        """Return the same where some columns stay texts."""
+        plain, commas = ([one for one in names if one not in columns] for names in (self.plain, self.with_commas))
+        return replace(self, plain=plain, with_commas=commas)
 
     def read(self, scan: pl.LazyFrame) -> pl.LazyFrame:
         """Return a lazy frame with these numbers as numbers."""

@@ -67,6 +67,34 @@ class _Partition:
         yield from _packed(part)
 
 
+def with_numbers(frame: Any, columns: Sequence[str], names: Sequence[str], step: Step[Any]) -> Any:
+    """Return a data frame with more columns: the numbers that `step` makes of some columns, (n,) or (n, K).
+
+    They are made where the rows lie, when Spark is asked for them, so that a mistake in the data is told then.
+    """
+    from pyspark.sql.types import DoubleType, StructField, StructType
+
+    fields = [StructField(name, DoubleType()) for name in names]
+    return frame.mapInArrow(_MoreColumns(tuple(columns), step), StructType([*frame.schema.fields, *fields]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _MoreColumns:
+    """What a worker does with a partition: its batches as they are, and the numbers beside."""
+
+    columns: tuple[str, ...]
+    step: Any
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for batch in batches:
+            found = self.step(pl.DataFrame(batch.select(self.columns)))
+            made = [pa.array(column) for column in found.reshape(batch.num_rows, -1).T]
+            names = [*batch.schema.names, *("" for _ in made)]  # Spark goes by the places of columns
+            yield pa.RecordBatch.from_arrays([*batch.columns, *made], names)
+
+
 def _merged(batches: Iterator[Any]) -> Iterator[Any]:
     """Yield the sum of many sums: with thousands of partitions they are too much for the driver."""
     yield from _packed(_sum(_unpacked(packed.as_py()) for batch in batches for packed in batch.column(0)))

@@ -14,6 +14,7 @@ from tiltlens.engines.sources import collected
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Integers
 from tiltlens.models.outcomes import PLAIN, check_outcome, outcome_codes
+from tiltlens.models.scores import RowName
 from tiltlens.paper.checks import Floats
 
 
@@ -26,22 +27,11 @@ class RepairTable:
 
     def texts(self, argument: str, values: Any) -> NDArray[np.str_]:
         """Return the values as texts, "" where one is missing."""
-        return np.array(
-            ["" if value is None else text_of(value) for value in self._column(argument, values)], dtype=str
-        )
+        return texts_of(self._column(argument, values))
 
     def probabilities(self, argument: str, values: Any) -> Floats:
         """Return the values as numbers from 0 to 1."""
-        column = self._column(argument, values)
-        numbers = column.cast(pl.Float64, strict=False).to_numpy()
-        bad = ~((numbers >= 0.0) & (numbers <= 1.0))
-        if bad.any():
-            row = int(np.argmax(bad))
-            raise DataError(
-                f"`{argument}` must be probabilities, got {column[row]} in row {row}.",
-                "fill or leave out such rows first.",
-            )
-        return np.asarray(numbers)
+        return probabilities_of(argument, self._column(argument, values))
 
     def outcomes(self, argument: str, values: Any) -> Integers:
         """Return 0 or 1 for each row, or `UNKNOWN`."""
@@ -58,3 +48,22 @@ class RepairTable:
                 f"`{argument}` must be a column of the data, got {shown(values)}.", f"see {listed(self.frame.columns)}."
             )
         return self.frame[values]
+
+
+def texts_of(column: pl.Series) -> NDArray[np.str_]:
+    """Return the values of a clean column as texts, "" where one is missing."""
+    known = column.unique()
+    texts = pl.Series(["" if value is None else text_of(value) for value in known], dtype=pl.String)
+    return column.replace_strict(known, texts, return_dtype=pl.String).to_numpy().astype(str)
+
+
+def probabilities_of(argument: str, column: pl.Series, row_name: RowName = "row {}".format) -> Floats:
+    """Return the values of a clean column as numbers, which must lie between 0 and 1."""
+    numbers = column.cast(pl.Float64, strict=False).to_numpy()
+    if not (numbers.min(initial=0.0) >= 0.0 and numbers.max(initial=0.0) <= 1.0):  # not so where one is NaN
+        row = int(np.argmax(~((numbers >= 0.0) & (numbers <= 1.0))))
+        raise DataError(
+            f"`{argument}` must be probabilities, got {column[row]} in {row_name(row)}.",
+            "fill or leave out such rows first.",
+        )
+    return np.asarray(numbers)

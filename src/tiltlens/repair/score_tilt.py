@@ -20,6 +20,7 @@ from tiltlens.limits import MINIMUM_ROWS, REPEATED_ROWS
 from tiltlens.models.design import Table
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.additive import AdditiveLogit
+from tiltlens.repair.apply import applied
 from tiltlens.repair.bill import Bill, bill_of, price_of_blindness
 from tiltlens.repair.columns import RepairTable
 from tiltlens.repair.least_change import repaired
@@ -93,30 +94,49 @@ class ScoreTilt:
     seen: Hashes
     notes: tuple[str, ...]
 
-    def apply(self, data: Any, scores: Any, group: Any = None) -> Floats:
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The columns that it needs beside the scores."""
+        return tuple(dict.fromkeys(name for model in self.models for name in model.features if self._moves))
+
+    @property
+    def _moves(self) -> bool:
+        return bool(self.multiplier) or self.criterion == DECISIONS
+
+    def apply(self, data: Any, scores: Any, group: Any = None, output: str | Path | None = None) -> Any:
         """Return the repaired scores, or decisions, of the rows of a table.
 
         Parameters
         ----------
         data
-            A table in memory, or files: it holds the features of the membership model.
+            A table in memory, files, a lazy frame, a DuckDB relation or a Spark data frame: it holds the features of
+            the membership model.
         scores
-            The scores to repair: a column, or an array as long as the table.
+            The scores to repair: a column; of a table in memory also an array as long as it.
         group
             The column or array of groups; only where `use_group` is.
+        output
+            A .parquet or .csv file for the table with the repaired scores beside, in a column named like that of the
+            scores with "_repaired" after it. It is written batch by batch, so that files may be larger than memory,
+            and whole or not at all.
+
+        Returns
+        -------
+        An array in the order of the rows; of Spark a data frame with the repaired column, which the executors make when
+        they are asked for it; with `output`, its path.
         """
-        table = RepairTable(data)
-        score = table.probabilities("scores", scores)
-        return self.repaired_batch(table.frame, score, None if group is None else table.texts("group", group))
+        self.check_group_given(group)
+        return applied(self, data, scores, group, output)
 
     def repaired_batch(self, frame: pl.DataFrame, scores: Floats, group: NDArray[np.str_] | None = None) -> Floats:
         """Return the repaired scores of a clean frame of rows; `group` are its groups as texts, where `use_group`."""
         self._check_group(group)
-        if not self.multiplier and self.criterion != DECISIONS:
+        if not self._moves:
             return scores
         return repaired(scores, self.multiplier * self._gradient(frame, group), self.threshold)
 
-    def _check_group(self, group: NDArray[np.str_] | None) -> None:
+    def check_group_given(self, group: Any) -> None:
+        """Raise for a group that is not used, and for none where it is."""
         if not self.use_group and group is not None:
             raise DataError(
                 "`group` must be left out of a repair that does not use it, got one.",
@@ -124,6 +144,9 @@ class ScoreTilt:
             )
         if self.use_group and group is None:
             raise DataError("`group` must be given to a repair with use_group=True, got none.", "name its column.")
+
+    def _check_group(self, group: NDArray[np.str_] | None) -> None:
+        self.check_group_given(group)
         unknown = [] if group is None else sorted(set(group.tolist()) - {self.audited, self.reference})
         if unknown:
             raise DataError(
@@ -138,6 +161,10 @@ class ScoreTilt:
         mine = (group == self.audited).astype(np.float64)
         p0, p1 = chances or (np.ones_like(mine), np.ones_like(mine))
         return gradient(mine * p0, (1.0 - mine) * p1, self.shares)
+
+    def without_rows(self) -> ScoreTilt:
+        """Return the repair as it is sent to where rows lie: without the hashes of those audited."""
+        return replace(self, seen=np.empty(0, dtype=np.uint64))
 
     def bill(
         self,

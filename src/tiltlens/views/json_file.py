@@ -6,6 +6,8 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from errno import EISDIR
 from pathlib import Path
 from typing import Any, TextIO
@@ -56,21 +58,28 @@ def write_bytes(path: Path, content: bytes) -> None:
     if path.exists() and not path.is_file():
         _write_through(path, content)
         return
+    with whole_file(path) as part:
+        part.write_bytes(content)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Give a file to write to, which takes the place of `path` once all is written, and is gone if anything fails."""
+    path = _resolved(path)
     handle, name = _part(path)
     part = Path(name)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            yield part
+            os.fsync(handle)
+        finally:
+            os.close(handle)
         part.chmod(0o666 & ~_umask())
         part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise _cannot_write(path, error) from None
-    except BaseException:
+    finally:  # of its own: a second interruption may come while the first is dealt with
         part.unlink(missing_ok=True)
-        raise
 
 
 def _resolved(path: Path) -> Path:

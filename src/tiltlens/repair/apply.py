@@ -1,0 +1,211 @@
+"""A repair applied to rows wherever they lie: memory, files larger than it, lazy queries, Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from tiltlens.engines.batches import FrameBatches, OrderedBatches, clean_batch, empty_table, in_batches
+from tiltlens.engines.columns import check_index, column_of_values
+from tiltlens.engines.files import FileBatches
+from tiltlens.engines.messages import first_line, listed, shown
+from tiltlens.engines.sources import batches_of, frame_of
+from tiltlens.engines.spark import SparkBatches, with_numbers
+from tiltlens.engines.tables import column_names
+from tiltlens.errors import DataError
+from tiltlens.paper.checks import Floats
+from tiltlens.passes.reading import row_name
+from tiltlens.repair.columns import probabilities_of, texts_of
+from tiltlens.views.json_file import check_target, whole_file
+
+if TYPE_CHECKING:
+    from tiltlens.repair.score_tilt import ScoreTilt
+
+ADDED = "_repaired"  # after the name of a column of scores
+SINKS = {".parquet": "sink_parquet", ".csv": "sink_csv"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowRepair:
+    """What is done with a batch of rows: which columns are the scores and the group, and the tilt of them."""
+
+    tilt: ScoreTilt
+    scores: tuple[str, ...]
+    group: str | None
+
+    @property
+    def columns(self) -> list[str]:
+        """All columns that are needed."""
+        return list(dict.fromkeys([*self.scores, *([self.group] if self.group else []), *self.tilt.features]))
+
+    def __call__(self, batch: pl.DataFrame) -> Floats:
+        """Return the repaired scores of a batch, (n,) or (n, K)."""
+        rows = clean_batch(batch.select(self.columns))
+        named = row_name(batch)
+        found = [probabilities_of("scores", rows[name], named) for name in self.scores]
+        group = None if self.group is None else texts_of(rows[self.group])
+        return self.tilt.repaired_batch(rows, found[0] if len(found) == 1 else np.column_stack(found), group)
+
+
+class _Rows(NamedTuple):
+    """A table whose rows have an order; its own columns, and which columns play which part."""
+
+    table: OrderedBatches
+    names: list[str]
+    repair: RowRepair
+
+
+def applied(tilt: ScoreTilt, data: Any, scores: Any, group: Any, output: str | Path | None) -> Any:
+    """Return the repaired scores: an array, of Spark a data frame, with `output` the file they were written to."""
+    batches = batches_of(data)
+    if isinstance(batches, SparkBatches):
+        return _on_spark(batches, tilt, scores, group, output)
+    if batches is None:
+        rows = _in_memory(data, tilt, scores, group, output is not None)
+    else:
+        rows = _in_turn(batches, tilt, scores, group)
+    if output is not None:
+        return _written(rows, Path(output))
+    columns = rows.repair.columns
+    with closing(in_batches(rows.table.frames(columns, _texts(rows.repair, columns)), rows.repair)) as parts:
+        found = list(parts)
+    if not found:
+        raise empty_table()
+    return np.concatenate(found)
+
+
+def _in_memory(data: Any, tilt: ScoreTilt, scores: Any, group: Any, is_whole: bool) -> _Rows:
+    """Return a table in memory, or what is needed of it; arrays beside it become columns of it."""
+    names = column_names(data)
+    given = [("scores", one) for one in _columns_of(scores)] + ([] if group is None else [("group", group)])
+    arrays = {f"\0{argument} {at}": one for at, (argument, one) in enumerate(given) if not isinstance(one, str)}
+    beside = iter(arrays)
+    roles = [_checked(argument, one, names) if isinstance(one, str) else next(beside) for argument, one in given]
+    repair = _repair(tilt, roles, group is not None, names)
+    wanted = names if is_whole else [name for name in repair.columns if name in names] or names[:1]
+    frame = frame_of(data, wanted)
+    if not frame.height:
+        raise empty_table()
+    columns = []
+    for name, values in arrays.items():
+        argument = name[1:].split()[0]
+        check_index(argument, values, data)
+        columns.append(column_of_values(argument, values, frame.height).alias(name))
+    return _Rows(FrameBatches(frame.with_columns(columns)), names, repair)
+
+
+def _repair(tilt: ScoreTilt, roles: Sequence[str], has_group: bool, names: Sequence[str]) -> RowRepair:
+    found = RowRepair(tilt, tuple(roles[:-1] if has_group else roles), roles[-1] if has_group else None)
+    missing = [name for name in tilt.features if name not in names]
+    if missing:
+        raise DataError(
+            f"`data` must hold every feature of the membership model, got none named {shown(missing[0])}.",
+            f"it needs {', '.join(tilt.features)}.",
+        )
+    return found
+
+
+def _columns_of(scores: Any) -> list[Any]:
+    """Return scores column by column: one, or one for each class."""
+    if isinstance(scores, (list, tuple)) and scores and all(isinstance(one, str) for one in scores):
+        return list(scores)
+    is_matrix = getattr(scores, "ndim", 1) == 2
+    return list(np.asarray(scores).T) if is_matrix else [scores]
+
+
+def _in_turn(batches: Any, tilt: ScoreTilt, scores: Any, group: Any) -> _Rows:
+    """Return a table that is read batch by batch: columns go by their names."""
+    names = batches.names()
+    given = [("scores", one) for one in _columns_of(scores)] + ([] if group is None else [("group", group)])
+    for argument, one in given:
+        if not isinstance(one, str):
+            raise DataError(
+                f"`{argument}` must be the name of a column where rows are read in batches, got {type(one).__name__}.",
+                "put the values into a column of the data.",
+            )
+        _checked(argument, one, names)
+    return _Rows(batches, names, _repair(tilt, [one for _, one in given], group is not None, names))
+
+
+def _checked(argument: str, name: str, names: Sequence[str]) -> str:
+    if name not in names:
+        raise DataError(f"`{argument}` must be a column of the data, got {shown(name)}.", f"see {listed(names)}.")
+    return name
+
+
+def _texts(repair: RowRepair, columns: Sequence[str]) -> list[str]:
+    """Return the columns that are texts to the repair, or nothing: a CSV file may hold "007" in them."""
+    levels = {name for model in repair.tilt.models for name in model.texts}
+    numbers = {*repair.scores, repair.group, *repair.tilt.features} - levels
+    return [name for name in columns if name not in numbers]
+
+
+def _added(repair: RowRepair, names: Sequence[str]) -> list[str]:
+    """Return the names of the repaired columns, which must be new; to Spark letter case does not count."""
+    added = [(name if name in names else name.strip("\0").replace(" 0", "")) + ADDED for name in repair.scores]
+    known = {name.casefold() for name in names}
+    for name in added:
+        if name.casefold() in known:
+            raise DataError(
+                f"`data` must have no column {shown(name)}, which the repaired scores are to have, got one.",
+                "rename or drop it.",
+            )
+    return added
+
+
+def _on_spark(batches: SparkBatches, tilt: ScoreTilt, scores: Any, group: Any, output: Any) -> Any:
+    if output is not None:
+        raise DataError(
+            "`output` must be left out of Spark data, got one.", "write what comes back: .write.parquet(path)."
+        )
+    rows = _in_turn(batches, tilt.without_rows(), scores, group)
+    return with_numbers(batches.frame, rows.repair.columns, _added(rows.repair, rows.names), rows.repair)
+
+
+def _written(rows: _Rows, path: Path) -> Path:
+    """Write the rows with their repaired scores to a file, whole or not at all, and return its path."""
+    sink = SINKS.get(path.suffix.lower())
+    if sink is None:
+        raise DataError(f"`output` must end in .parquet or .csv, got {shown(path.name)}.", "choose one of the two.")
+    check_target(str(path))
+    files = rows.table.files if isinstance(rows.table, FileBatches) else ()
+    if any(path.exists() and path.samefile(file) for file in files):
+        raise DataError(f"`output` must not be a file of `data`, got {shown(path.name)}.", "choose another name.")
+    added, columns, repair = _added(rows.repair, rows.names), rows.names, rows.repair
+
+    def step(batch: pl.DataFrame) -> pl.DataFrame:
+        found = repair(batch).reshape(batch.height, -1).T
+        return batch.select(columns).with_columns(pl.Series(*one) for one in zip(added, found, strict=True))
+
+    wanted = list(dict.fromkeys([*columns, *repair.columns]))
+    with closing(in_batches(rows.table.frames(wanted, _texts(repair, wanted)), step)) as frames:
+        first = next(frames, None)
+        if first is None:
+            raise empty_table()
+        with whole_file(path) as part:
+            try:
+                getattr(_lazy(first, frames), sink)(part, maintain_order=True)
+            except pl.exceptions.PolarsError as error:
+                raise DataError(
+                    f"`output` must be able to hold the columns of `data`, got {type(error).__name__}: "
+                    f"{first_line(error)}",
+                    "a .parquet file holds every kind of column.",
+                ) from None
+    return path
+
+
+def _lazy(first: pl.DataFrame, others: Generator[pl.DataFrame]) -> pl.LazyFrame:
+    """Return frames that are made one by one as a lazy frame, which Polars writes without holding them all."""
+    from polars.io.plugins import register_io_source
+
+    def source(with_columns: Any, predicate: Any, n_rows: Any, batch_size: Any) -> Generator[pl.DataFrame]:
+        yield from chain([first], others)
+
+    return register_io_source(source, schema=first.schema)
