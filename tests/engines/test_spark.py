@@ -6,8 +6,11 @@ import sys
 import textwrap
 from functools import cache
 
+import numpy as np
+import polars as pl
 import pytest
 from tests.people import FEATURES, assert_same_numbers, classed, lending
+from tests.repair.test_apply import expected, many_kinds, new_rows, tilt
 
 import tiltlens as tl
 
@@ -91,6 +94,35 @@ def test_no_rows_are_an_error(skewed):
         tl.audit(skewed.where("score > 2"), **PEOPLE)
 
 
+@pytest.mark.parametrize("options", [{}, {"use_group": True}], ids=["blind", "group"])
+def test_spark_repairs_as_memory_does(spark, options):
+    data = spark.createDataFrame(new_rows().to_arrow()).repartition(3)
+    found = tilt(**options).apply(data, "score", **({"group": "group"} if options else {}))
+    assert found.columns == [*data.columns, "score_repaired"]
+    repaired = pl.DataFrame(found.toArrow()).sort("id")["score_repaired"].to_numpy()
+    assert repaired == pytest.approx(expected(**options), abs=1e-12)
+
+
+def test_columns_that_a_repair_does_not_use_stay_as_they_are(spark):
+    data = spark.createDataFrame(many_kinds().to_arrow()).coalesce(1)
+    assert tilt().apply(data, "score").drop("score_repaired").toArrow() == data.toArrow()
+
+
+def test_mistakes_in_a_repair_are_named(spark, tmp_path):
+    data = spark.createDataFrame(new_rows().head(20).to_arrow()).coalesce(1)
+    with pytest.raises(tl.TiltlensError, match="`output` must be left out of Spark data"):
+        tilt().apply(data, "score", output=tmp_path / "out.parquet")
+    with pytest.raises(tl.TiltlensError, match="`scores` must be the name of a column"):
+        tilt().apply(data, np.ones(20) / 2)
+    with pytest.raises(tl.TiltlensError, match="got none named 'income'"):
+        tilt().apply(data.drop("income"), "score")
+    with pytest.raises(tl.TiltlensError, match="no column 'score_repaired'"):
+        tilt().apply(data.withColumnRenamed("id", "Score_Repaired"), "score")
+    broken = data.withColumn("score", 2 + data["score"])
+    with pytest.raises(Exception, match=r"`scores` must be probabilities, got 2\.\d+ in row 0 of a batch"):
+        tilt().apply(broken, "score").collect()
+
+
 SCRIPT = """
 import json, os, sys
 os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -122,6 +154,29 @@ def test_spark_connect_gives_the_audit_of_memory(tmp_path):
     pytest.importorskip("grpc", reason="needs `pip install 'pyspark[connect]'`")
     found, _ = audited_by(SCRIPT.format(connection='remote("local[2]")', disturbance=""), tmp_path)
     assert_same_numbers(found["comparisons"], as_json(in_memory("fitted")["comparisons"]))
+
+
+@pytest.mark.slow
+def test_spark_connect_repairs_as_memory_does(tmp_path):
+    pytest.importorskip("grpc", reason="needs `pip install 'pyspark[connect]'`")
+    new_rows().write_parquet(tmp_path / "people.parquet")
+    tilt().to_json(tmp_path / "repair.json")
+    script = """
+    import os, sys
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    import polars as pl
+    from pyspark.sql import SparkSession
+    import tiltlens as tl
+    spark = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    frame = spark.createDataFrame(pl.read_parquet("people.parquet").to_arrow()).repartition(2)
+    pl.DataFrame(tl.read_repair("repair.json").apply(frame, "score").toArrow()).write_parquet("repaired.parquet")
+    spark.stop()
+    """
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = pl.read_parquet(tmp_path / "repaired.parquet").sort("id")
+    assert found["score_repaired"].to_numpy() == pytest.approx(expected(), abs=1e-12)
 
 
 @pytest.mark.slow

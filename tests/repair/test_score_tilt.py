@@ -7,7 +7,6 @@ import numpy as np
 import polars as pl
 import pytest
 from scipy.special import expit, logit
-from tests.people import ENGINES, in_files
 
 import tiltlens as tl
 from tiltlens.errors import DataError, TiltlensError
@@ -119,18 +118,6 @@ def test_an_altered_file_is_refused(comparison, tmp_path, missing):
     path.write_text(json.dumps(found))
     with pytest.raises(DataError, match="`path` must be a whole repair"):
         tl.read_repair(path)
-
-
-@pytest.mark.parametrize("engine", list(ENGINES))
-def test_every_table_is_repaired_alike(comparison, engine):
-    tilt, new = comparison.repair(), lending(200, seed=3)
-    assert tilt.apply(ENGINES[engine](new), "score") == pytest.approx(tilt.apply(new, "score"), abs=1e-12)
-
-
-def test_files_are_repaired_alike(comparison, tmp_path):
-    tilt, new = comparison.repair(), lending(200, seed=3)
-    found = tilt.apply(in_files(new, tmp_path, "csv"), "score")
-    assert found == pytest.approx(tilt.apply(new, "score"), abs=1e-12)
 
 
 def test_a_gap_within_the_limit_is_left_alone(comparison):

@@ -18,7 +18,7 @@ from tiltlens.estimators.influence import Booleans, Integers
 from tiltlens.limits import RIDGE, WEAK_RIDGE
 from tiltlens.models.design import Encoding, LevelColumns, NumericColumn, Table, encoding
 from tiltlens.models.features import Feature
-from tiltlens.models.levels import numbers_of
+from tiltlens.models.levels import MISSING, OTHER, numbers_of
 from tiltlens.models.logit import ridge_logit
 from tiltlens.paper.checks import Floats
 
@@ -153,7 +153,9 @@ def _texts(feature: Feature) -> Texts:
     levels = feature.levels
     if levels is None or levels.values is None:
         raise DataError(f"column {shown(feature.name)} must have levels, got none.", "leave it out.")
-    return Texts(tuple(levels.values.to_list()), levels.missing, levels.other)
+    values = tuple(levels.values.to_list())
+    unseen = len(values)  # a level that no audited row has: no effect, as of rare ones
+    return Texts(values, levels.missing if MISSING in values else unseen, levels.other if OTHER in values else unseen)
 
 
 def fitted_logit(design: Design, rows: Integers, labels: Booleans, weights: Floats) -> AdditiveLogit:

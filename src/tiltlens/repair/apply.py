@@ -20,6 +20,7 @@ from tiltlens.engines.sources import batches_of, frame_of
 from tiltlens.engines.spark import SparkBatches, with_numbers
 from tiltlens.engines.tables import column_names
 from tiltlens.errors import DataError
+from tiltlens.models.roles import must_be_column
 from tiltlens.paper.checks import Floats
 from tiltlens.passes.reading import row_name
 from tiltlens.repair.columns import probabilities_of, texts_of
@@ -126,10 +127,7 @@ def _in_turn(batches: Any, tilt: ScoreTilt, scores: Any, group: Any) -> _Rows:
     given = [("scores", one) for one in _columns_of(scores)] + ([] if group is None else [("group", group)])
     for argument, one in given:
         if not isinstance(one, str):
-            raise DataError(
-                f"`{argument}` must be the name of a column where rows are read in batches, got {type(one).__name__}.",
-                "put the values into a column of the data.",
-            )
+            raise must_be_column(argument, one)
         _checked(argument, one, names)
     return _Rows(batches, names, _repair(tilt, [one for _, one in given], group is not None, names))
 

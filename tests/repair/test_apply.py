@@ -1,0 +1,206 @@
+"""A repair applied to rows wherever they lie: the same numbers, in bounded memory, whole or not at all."""
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import cache
+
+import numpy as np
+import polars as pl
+import pytest
+from tests.people import ENGINES, FILES, in_files, in_pandas
+from tests.repair.test_score_tilt import lending
+
+import tiltlens as tl
+from tiltlens.errors import TiltlensError
+
+ROWS = 200
+
+
+@cache
+def comparison():
+    return tl.audit(lending(1500), group="group", reference="b", scores="score", folds=None)["a"]
+
+
+@cache
+def tilt(**options):
+    return comparison().repair(**options)
+
+
+@cache
+def new_rows():
+    """Return rows with an unseen area, a missing one, and ids that are no numbers though they look like it."""
+    area = pl.when(pl.int_range(ROWS) < 9).then(pl.lit("west")).when(pl.int_range(ROWS) > 190).then(None)
+    ids = pl.Series("id", [f"{number:05d}" for number in range(ROWS)])
+    return lending(ROWS, seed=3).with_columns(area.otherwise("area").alias("area"), ids)
+
+
+@cache
+def expected(**options):
+    group = {"group": "group"} if options.get("use_group") else {}
+    return tilt(**options).apply(new_rows(), "score", **group)
+
+
+@pytest.mark.parametrize("held", [*ENGINES, *FILES], indirect=True)
+@pytest.mark.parametrize("options", [{}, {"use_group": True}], ids=["blind", "group"])
+def test_every_engine_repairs_alike(held, options, small_batches):
+    group = {"group": "group"} if options else {}
+    found = tilt(**options).apply(held(new_rows()), "score", **group)
+    assert found == pytest.approx(expected(**options), abs=1e-12)
+    assert np.abs(expected(**options) - new_rows()["score"].to_numpy()).max() > 0.05
+
+
+@pytest.mark.parametrize("held", ["pandas", "polars lazy", "duckdb", "parquet files", "csv files"], indirect=True)
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_a_file_has_the_columns_of_the_data_and_the_repaired_one(held, ending, small_batches, tmp_path):
+    target = tmp_path / f"repaired.{ending}.out.{ending}"
+    assert tilt().apply(held(new_rows()), "score", output=target) == target
+    read = pl.read_parquet if ending == "parquet" else pl.read_csv
+    found = read(target, **({"schema_overrides": {"id": pl.String}} if ending == "csv" else {}))
+    assert found.columns == [*new_rows().columns, "score_repaired"]
+    assert found["id"].to_list() == new_rows()["id"].to_list()  # "00007" is no 7
+    numbers = found["income"].cast(pl.Float64).to_list()
+    assert numbers == pytest.approx(new_rows()["income"].to_list())
+    assert found["score_repaired"].to_numpy() == pytest.approx(expected(), abs=1e-12)
+    assert not list(tmp_path.glob(".*"))
+
+
+def many_kinds():
+    return lending(5).with_columns(
+        id=pl.Series(["a", "b", "c", "d", "e"]),
+        day=pl.lit(date(2020, 2, 29)),
+        moment=pl.lit(datetime(2020, 2, 29, 12, tzinfo=UTC)),
+        price=pl.Series([Decimal("1.10")] * 5),
+        several=pl.Series([[1, 2], [], None, [3], [4]]),
+    )
+
+
+def test_columns_that_the_repair_does_not_use_are_written_as_they_are(tmp_path):
+    many_kinds().write_parquet(tmp_path / "data.parquet")
+    found = tilt().apply(tmp_path / "data.parquet", "score", output=tmp_path / "out.parquet")
+    assert pl.read_parquet(found).drop("score_repaired").equals(many_kinds())
+    with pytest.raises(TiltlensError, match="must be able to hold the columns"):
+        tilt().apply(tmp_path / "data.parquet", "score", output=tmp_path / "out.csv")
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_files_of_other_widths_become_one(tmp_path):
+    for number, kind in enumerate((pl.Int16, pl.Int64)):
+        rows = lending(10, seed=number).with_columns(code=pl.lit(number * 10**6 if number else 7).cast(kind))
+        rows.write_parquet(tmp_path / f"{number}.parquet")
+    found = pl.read_parquet(tilt().apply(str(tmp_path / "?.parquet"), "score", output=tmp_path / "out.parquet"))
+    assert found["code"].to_list() == [7] * 10 + [10**6] * 10
+
+
+def test_arrays_beside_a_table_in_memory_are_scores_and_groups():
+    table = new_rows()
+    plain = tilt().apply(in_pandas(table).drop(columns="score"), table["score"].to_numpy())
+    assert plain.tolist() == expected().tolist()
+    aware = tilt(use_group=True).apply({"a": np.arange(ROWS)}, table["score"].to_numpy(), table["group"].to_list())
+    assert aware.tolist() == expected(use_group=True).tolist()
+
+
+def test_what_is_not_repaired_needs_no_features():
+    idle = tilt(limit=0.5)
+    assert idle.features == ()
+    assert idle.apply(new_rows().select("score"), "score").tolist() == new_rows()["score"].to_list()
+
+
+def test_an_unseen_category_has_the_effect_of_the_most_frequent_one():
+    rows = new_rows().drop_nulls("income")
+    usual = lending(1500)["area"].mode()[0]
+    for area in ("west", None):
+        found = tilt().apply(rows.with_columns(area=pl.lit(area, dtype=pl.String)), "score")
+        assert found.tolist() == tilt().apply(rows.with_columns(area=pl.lit(usual)), "score").tolist()
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, OSError(28, "No space left on device")])
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_an_interruption_leaves_the_old_file_and_nothing_else(failure, ending, small_batches, tmp_path, monkeypatch):
+    from tiltlens.repair.score_tilt import ScoreTilt
+
+    data, target = in_files(new_rows(), tmp_path, "parquet"), tmp_path / "old" / f"old.{ending}"
+    target.parent.mkdir()
+    target.write_text("old")
+    whole, calls = ScoreTilt.repaired_batch, []
+
+    def stops(self, *arguments):
+        calls.append(1)
+        if len(calls) == 4:
+            raise failure
+        return whole(self, *arguments)
+
+    monkeypatch.setattr(ScoreTilt, "repaired_batch", stops)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(KeyboardInterrupt if failure is KeyboardInterrupt else TiltlensError):
+        tilt().apply(data, "score", output=target)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert target.read_text() == "old"
+
+
+def bad(**columns):
+    return new_rows().with_columns(**columns)
+
+
+def in_row(value, row=100):
+    return pl.when(pl.int_range(ROWS) == row).then(value).otherwise("score")
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        (lambda: bad(score=in_row(None)), {}, "`scores` must be probabilities, got None in row 100"),
+        (lambda: bad(score=in_row(float("nan"))), {}, "`scores` must be probabilities, got None in row 100"),
+        (lambda: bad(score=in_row(1.5)), {}, "`scores` must be probabilities, got 1.5 in row 100"),
+        (lambda: bad(score=in_row(-0.1, 199)), {}, "`scores` must be probabilities, got -0.1 in row 199"),
+        (lambda: bad(score=pl.lit("high")), {}, "`scores` must be probabilities, got high in row 0"),
+        (lambda: bad(income=pl.lit("much")), {}, "must hold numbers in 'income'"),
+        (lambda: new_rows().drop("area"), {}, "got none named 'area'"),
+        (lambda: new_rows(), {"scores": "nobody"}, "`scores` must be a column of the data, got 'nobody'"),
+        (lambda: new_rows(), {"scores": np.ones(7) / 2}, "`scores` must have one value per row, got 7"),
+        (lambda: new_rows().lazy(), {"scores": np.ones(ROWS) / 2}, "`scores` must be the name of a column"),
+        (lambda: new_rows().head(0), {}, "`data` must have rows"),
+        (lambda: new_rows().head(0).lazy(), {}, "`data` must have rows"),
+        (lambda: new_rows(), {"group": "group"}, "`group` must be left out"),
+    ],
+)
+def test_mistakes_in_the_data_are_named(data, options, message, small_batches):
+    with pytest.raises(TiltlensError, match=message):
+        tilt().apply(data(), **{"scores": "score"} | options)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (None, "`group` must be given"),
+        ("nobody", "`group` must be a column of the data"),
+        ("area", "`group` must be 'a' or 'b', got"),
+        (["a"] * 199 + [None], "`group` must be 'a' or 'b', got ''"),
+    ],
+)
+def test_mistakes_in_the_group_are_named(values, message):
+    with pytest.raises(TiltlensError, match=message):
+        tilt(use_group=True).apply(new_rows(), "score", group=values)
+
+
+def test_mistakes_in_the_output_are_named_and_write_nothing(tmp_path):
+    source = tmp_path / "data.parquet"
+    new_rows().write_parquet(source)
+    (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "link.parquet").symlink_to(source)
+    before = sorted(tmp_path.rglob("*"))
+    for target, message in {
+        "data.parquet": "`output` must not be a file of `data`",
+        "link.parquet": "`output` must not be a file of `data`",
+        "folder.csv": "must be a file that can be written, got: Is a directory",
+        "nowhere/out.csv": "must be a file that can be written",
+        "out.xlsx": "`output` must end in .parquet or .csv",
+    }.items():
+        with pytest.raises(TiltlensError, match=message):
+            tilt().apply(source, "score", output=tmp_path / target)
+    again = new_rows().with_columns(score_repaired=0.5)
+    with pytest.raises(TiltlensError, match="`data` must have no column 'score_repaired'"):
+        tilt().apply(again, "score", output=tmp_path / "out.csv")
+    with pytest.raises(TiltlensError, match=r"got 1\.5 in row 100"):
+        tilt().apply(bad(score=in_row(1.5)), "score", output=tmp_path / "out.csv")
+    assert sorted(tmp_path.rglob("*")) == before
+    assert pl.read_parquet(source).equals(new_rows())
