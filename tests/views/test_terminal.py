@@ -59,6 +59,17 @@ def test_nothing_is_cut_off_in_the_table_of_features(width):
     assert max(len(line) for line in shown.splitlines()) <= width
 
 
+def test_long_numbers_leave_room_for_names():
+    audit = cross_fitted_audit()
+    c = only(audit)
+    c["channel"] = audit["channel"] = "amounts"
+    for row in c["proxies"]:
+        row |= {f"{name}{end}": -0.01234 for name in ("gap", "joint", "gap_shapley") for end in ("", "_low", "_high")}
+        row |= {"verdict": "no material evidence"}
+    names = [line.split("│")[0].strip() for line in printed(audit, width=100).splitlines() if "│" in line]
+    assert {row["feature"] for row in c["proxies"]} <= set(names)
+
+
 def test_reasons_and_notes_stand_below_and_equal_ones_together():
     audit = cross_fitted_audit()
     rows = only(audit)["proxies"]

@@ -34,6 +34,7 @@ from tiltlens.views.text import (
 from tiltlens.views.verdicts import EVIDENCE, verdict_of
 
 WIDE = 100  # columns from which a number and its band stand on one line
+LEAST_NAME = 8  # columns of a feature's name that a wide table must leave
 WIDEST = 110  # columns of a page: longer lines are hard to read
 NEGLIGIBLE = 0.1  # parts of the materiality that go without saying
 MOST_NAMED = 8  # features that one sentence lists
@@ -271,16 +272,21 @@ class _ProxyTable:
     measure: Measure
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        is_wide = options.max_width >= WIDE
-        join = " " if is_wide else "\n"
+        wide = self._table(is_wide=True)
+        folded = max(max(len(str(row["feature"])) for row in self.rows) - LEAST_NAME, 0)
+        needed = console.measure(wide, options=options.update(max_width=10 * WIDE)).maximum - folded
+        yield wide if max(needed, WIDE) <= options.max_width else self._table(is_wide=False)
+
+    def _table(self, is_wide: bool) -> Table:
         table = empty_table("feature", ["gap", "with others", "Shapley"], ["verdict"], folds=True)
         table.columns[-1].no_wrap = True  # names alone give way
         for row in self.rows:
             words = row["verdict"] if is_wide else "\n".join(row["verdict"].rsplit(" ", 1))
             verdict = Text(words, "bold" if verdict_of(row).kind == EVIDENCE else "")
+            join = " " if is_wide else "\n"
             numbers = (_banded(row, name, join, self.measure) for name in ("gap", "joint", "gap_shapley"))
             table.add_row(Text(str(row["feature"])), *(Text(one) for one in numbers), verdict)
-        yield table
+        return table
 
 
 def _banded(row: dict[str, Any], name: str, join: str, measure: Measure) -> str:
