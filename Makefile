@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo docs test test-slow lint bench bench-audit pictures format clean
+.PHONY: demo docs docs-execute test test-slow lint bench bench-audit pictures format clean
 
 demo: $(VENV)/installed
 	@$(BIN)/tiltlens demo --report compas-report.html
@@ -12,6 +12,9 @@ demo: $(VENV)/installed
 docs: $(VENV)/installed-dev  # the site, in docs/_build/html; warnings are errors, nothing is fetched
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
 	@echo "The site is docs/_build/html/index.html" >&2
+
+docs-execute: $(VENV)/installed-dev  # runs the code of every page, and writes into it what that prints and draws
+	$(BIN)/python scripts/execute_docs.py
 
 test: lint
 	POLARS_MAX_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile --durations 25

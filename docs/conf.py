@@ -18,6 +18,7 @@ extensions = [
     "numpydoc",
     "sphinx_copybutton",
     "sphinx_design",
+    "llms",
     "report_words",
 ]
 default_role = "py:obj"  # `name` in a docstring is a link where that is a public name
@@ -56,3 +57,15 @@ html_theme_options = {
     "footer_end": [],
 }
 html_sidebars = {"index": [], "start": [], "faq": [], "cite": []}
+
+RESULTS = ("Audit", "Change", "Comparison", "CorrectionFunction", "RuleTables", "ScoreTilt")
+
+
+def _signature(_app, _what, name, *_):
+    """Return no signature for results: tiltlens makes them, users do not."""
+    return ("", None) if name.rpartition(".")[2] in RESULTS else None
+
+
+def setup(app):
+    """Register what is said of signatures."""
+    app.connect("autodoc-process-signature", _signature)

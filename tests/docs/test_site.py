@@ -1,5 +1,6 @@
 """The site builds without a warning and without a network, and holds together."""
 
+import contextlib
 import re
 import subprocess
 import sys
@@ -48,3 +49,36 @@ def test_the_reference_names_everything_public(site):
 def test_links_beside_the_site_lead_somewhere(page):
     for target, _ in LINK.findall(page.read_text()):
         assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+@contextlib.contextmanager
+def offline_tab(browser, page):
+    """Yield a tab with the page open and no network; a request, or an error of a script, is a failure.
+
+    From disk the search shows no excerpts: browsers do not let one file fetch another.
+    """
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, offline=True)
+    tab, complaints = context.new_page(), []
+    tab.on("pageerror", lambda error: complaints.append(str(error)) if str(error) != "Failed to fetch" else None)
+    tab.on("request", lambda request: complaints.append(request.url) if not request.url.startswith("file:") else None)
+    tab.goto(page.as_uri())
+    yield tab
+    context.close()
+    assert not complaints
+
+
+@pytest.mark.browser
+def test_a_reader_finds_a_case_and_a_name_with_the_network_off(site, browser):
+    with offline_tab(browser, site / "index.html") as tab:
+        tab.keyboard.press("Control+k")
+        tab.locator("#pst-search-dialog input").fill("mortgage")
+        tab.keyboard.press("Enter")
+        tab.locator("#search-results a", has_text="Lending").first.click()
+        assert "gap -23.3 points" in tab.inner_text("article")
+        assert tab.evaluate("[...document.images].every(one => one.naturalWidth > 0)")
+        tab.locator("header a", has_text="API reference").first.click()
+        tab.locator("article a", has_text="Comparison").first.click()
+        assert "fpr_difference" in tab.inner_text("article")
+        tab.locator("header a", has_text="Guide").first.click()
+        tab.locator("article a", has_text="glossary").first.click()
+        assert "membership model" in tab.inner_text("article")
