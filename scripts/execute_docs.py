@@ -20,6 +20,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 IMG = DOCS / "img"
 BLOCK = re.compile(r"^(?:```(?P<kind>\w*)[^\n]*|<!--)\n(?P<body>.*?)^(?:```|-->)$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ (?P<line>(?:[^\n]*\\\n)*[^\n]*\n)(?P<want>(?:(?!\$ )[^\n]*\n)*)", re.MULTILINE)
+MISTAKE = 2  # the exit code of one
 SHELL = doctest.register_optionflag("SHELL")  # of examples that are commands
 
 
@@ -54,7 +55,10 @@ def _command(line: str) -> None:
     name, *arguments = shlex.split(line)
     if name != "tiltlens":
         raise ValueError(f"a page may run `tiltlens` only, got {line!r}: other commands stand in blocks of kind sh")
-    sys.stdout.write(CliRunner(env={"COLUMNS": "80"}).invoke(main, arguments, catch_exceptions=False).output)
+    done = CliRunner(env={"COLUMNS": "80"}).invoke(main, arguments, catch_exceptions=False)
+    if done.exit_code == MISTAKE:
+        raise ValueError(f"{line!r}: {done.output}")
+    sys.stdout.write(done.output)
 
 
 class Checker(doctest.OutputChecker):
