@@ -60,7 +60,7 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
         named = list(scores) if len(scores) > 1 else scores[0]
         return run(list(files), scores=named, outcome=outcome, **arguments)
     reading = {name: arguments.pop(name) for name in ("na_values", "encoding", "sheet", "query")}
-    table = _collected(files, read_options(**reading))
+    table = rows_of(files, read_options(**reading))
     check_columns("outcome", [outcome], table.columns)
     roles = [options[name] for name in ("weights", "membership", "clusters", "labels", "periods") if options[name]]
     used = [*group_columns, *(arguments["given"] or ()), outcome, *roles]
@@ -71,7 +71,7 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
     return run(table, scores=columns, favourable=favourable, **arguments)
 
 
-def _collected(files: tuple[str, ...], reading: ReadOptions) -> pl.DataFrame:
+def rows_of(files: tuple[str, ...], reading: ReadOptions) -> pl.DataFrame:
     """Return all rows of files, and say how they were read where their owner may not expect it."""
     from tiltlens.engines.sources import batches_of, collected_rows, reading_notes
     from tiltlens.views.terminal import printable

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tiltlens.commands.auditing import audited
+from tiltlens.commands.auditing import audited, rows_of
 from tiltlens.commands.options import DATA, JSON, OF_ACTIONS, options_of_audits, refuse_options
 from tiltlens.commands.targets import announce_report, check_targets, progress_shown, screen
 from tiltlens.errors import TiltlensError
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from tiltlens.repair.bill import Bill
     from tiltlens.repair.score_tilt import ScoreTilt
 
@@ -143,9 +145,7 @@ def _fitted(
 
 
 def _billed(tilt: ScoreTilt, beside: ScoreTilt | None, holdout: tuple[str, ...], options: dict[str, Any]) -> Bill:
-    from tiltlens.engines.sources import collected
-
-    table = collected(list(holdout), na_values=options["na_values"])
+    table = _read(holdout, options)
     table, group = _with_group(table, options["group"])
     return tilt.bill(
         table,
@@ -162,10 +162,9 @@ def _apply(tilt: ScoreTilt, new: tuple[str, ...], output: str, options: dict[str
     import io
     from pathlib import Path
 
-    from tiltlens.engines.sources import collected
     from tiltlens.views.json_file import write_bytes
 
-    table, score = collected(list(new), na_values=options["na_values"]), options["scores"][0]
+    table, score = _read(new, options), options["scores"][0]
     grouped, group = _with_group(table, options["group"]) if tilt.use_group else (table, None)
     done = table.with_columns(**{f"{score}_repaired": tilt.apply(grouped, score, group)})
     content = io.BytesIO()
@@ -176,7 +175,14 @@ def _apply(tilt: ScoreTilt, new: tuple[str, ...], output: str, options: dict[str
     write_bytes(Path(output), content.getvalue())
 
 
-def _with_group(table: Any, columns: tuple[str, ...]) -> tuple[Any, str]:
+def _read(files: tuple[str, ...], options: dict[str, Any]) -> pl.DataFrame:
+    """Return the rows of files beside the audited ones; a query is of the audited ones alone."""
+    from tiltlens.engines.read_options import read_options
+
+    return rows_of(files, read_options(**{name: options[name] for name in ("na_values", "encoding", "sheet")}))
+
+
+def _with_group(table: pl.DataFrame, columns: tuple[str, ...]) -> tuple[pl.DataFrame, str]:
     """Return the table and the column of its groups; where columns are crossed, with a column of the crossed groups."""
     import polars as pl
 
