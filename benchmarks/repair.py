@@ -32,10 +32,8 @@ FIRST_SPLIT = 60_000  # seeds that nobody had looked at
 PARTS = (0.3, 0.8)  # of the rows: where the audited and the held-out part begin
 ERRORS = 2.0  # standard errors within which a gap is at its limit
 LEAST_ADULT, LEAST_COMPAS, MOST_BEHIND = 0.87, 0.705, 0.01  # AUC blind, AUC with the group, accuracy behind fairlearn
-COLUMNS = (
-    "age workclass fnlwgt education education_num marital_status occupation relationship race sex capital_gain "
-    "capital_loss hours_per_week native_country income"
-).split()
+COLUMNS = ["age", "workclass", "fnlwgt", "education", "education_num", "marital_status", "occupation", "relationship"]
+COLUMNS += ["race", "sex", "capital_gain", "capital_loss", "hours_per_week", "native_country", "income"]
 SKEWED = ("capital_gain", "capital_loss")
 
 Numbers = dict[str, float]

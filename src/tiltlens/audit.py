@@ -18,6 +18,7 @@ from tiltlens.engines.read_options import ReadOptions, read_options
 from tiltlens.engines.sources import batches_of, frame_of, reading_notes
 from tiltlens.engines.tables import column_names, native_columns
 from tiltlens.errors import DataError
+from tiltlens.models.asked import asked_model
 from tiltlens.models.clusters import cluster_note, repeated_ids
 from tiltlens.models.groups import ComparedGroups, alike_notes
 from tiltlens.models.leakage import leakage_notes
@@ -243,8 +244,8 @@ class _Source:
     columns: list[str]
     roles: ColumnRoles
     estimator: Any  # of membership, to be cross-fitted
-    native: Any  # the features as the user holds them; None where rows are read in batches
-    score_is_of_features: bool
+    native: Any  # the features as the user holds them, for models; None where rows are read in batches
+    model: Any  # that makes the scores, else None
 
 
 def _opened(data: Any, request: Request, reading: ReadOptions) -> _Source:
@@ -254,17 +255,15 @@ def _opened(data: Any, request: Request, reading: ReadOptions) -> _Source:
     if batches is not None:
         roles = resolve_roles(batches.names(), request, may_have_arrays=False)
         columns = checked_columns(batches, roles.columns)
-        return _Source(batches, columns, roles, estimator, None, request.model is not None)
+        return _Source(batches, columns, roles, estimator, None, request.model)
     roles = resolve_roles(column_names(data), request, may_have_arrays=True)
     named = [name for name in roles.columns if not name.startswith("\0")]
     frame = frame_of(data, named)
     columns = checked_columns(FrameBatches(frame), named)
     frame, roles = with_arrays(frame.select(columns), data, request, roles)
-    native = None
-    if estimator is not None:
-        native = native_columns(data, frame, list(roles.features))
-        native = pl.DataFrame(native) if isinstance(native, Mapping) else native
-    return _Source(FrameBatches(frame), list(frame.columns), roles, estimator, native, request.model is not None)
+    is_native = estimator is not None or request.model is not None
+    native = native_columns(data, frame, list(roles.features)) if is_native else None
+    return _Source(FrameBatches(frame), list(frame.columns), roles, estimator, native, request.model)
 
 
 def _sums(source: _Source, survey: Survey, rows: ComparedRows) -> GroupSums:
@@ -330,8 +329,8 @@ def _comparisons(
         settings.folds,
         settings.seed,
         source.estimator,
-        source.native,
-        source.score_is_of_features,
+        pl.DataFrame(source.native) if isinstance(source.native, Mapping) else source.native,
+        asked_model(source.model, roles, rows.table, source.native, rows.row_numbers),
         roles.exempt,
         roles.criterion,
     )

@@ -265,6 +265,12 @@ LISTED_VALUES = 30  # values of a `given` column that a message may list
 FEWEST_KNOWN = 50  # people of each group whose outcome is known: rules are fitted on four fifths of them
 TRADED_RULES = 41  # from one end of the trade between accuracy and gap to the other
 
+# repair.what_ifs
+WHAT_IF_ROWS = 20_000  # that the model is asked about: a standard error is then a point at most
+WHAT_IF_VALUES = 32  # of a feature that outputs are averaged over: each is a prediction of all those rows
+WHAT_IF_BINS = 4  # of a coarsened number: quartiles
+RARE_LEVEL = 0.05  # of the people, below which a level of a coarsened category is rare
+
 # repair.bill
 BILL_STEPS = 11  # from no repair to the whole of it
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import narwhals as nw
+import numpy as np
 import polars as pl
 
 from tiltlens.engines.columns import clean_column, pandas_column, raw_column, unusable
@@ -78,6 +79,24 @@ def native_columns(data: Any, table: pl.DataFrame, names: Sequence[str]) -> Any:
         return {name: data[name] for name in names}
     frame = nw.from_native(data)
     return table.select(names) if isinstance(frame, nw.LazyFrame) else frame.select(*names).to_native()
+
+
+def taken_rows(table: Any, places: Any) -> Any:
+    """Return some rows of a table in memory, as the same kind of table."""
+    if isinstance(table, Mapping):
+        return {
+            name: values[places] if isinstance(values, pl.Series) else np.asarray(values)[places]
+            for name, values in table.items()
+        }
+    return nw.from_native(table, eager_only=True)[places].to_native()
+
+
+def with_column_of(table: Any, other: Any, name: str) -> Any:
+    """Return a table in memory whose column of this name is that of another one, as long and of the same kind."""
+    if isinstance(table, Mapping):
+        return {**table, name: other[name]}
+    frame, others = (nw.from_native(one, eager_only=True) for one in (table, other))
+    return frame.with_columns(others[name]).to_native()
 
 
 def _raw_columns(data: Any, wanted: Sequence[str]) -> list[pl.Series]:

@@ -13,6 +13,7 @@ from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.estimators.outputs import Scores
 from tiltlens.estimators.sets import CellSets, RidgeSets
 from tiltlens.models.amounts import PROBABILITY, Unit
+from tiltlens.models.asked import AskedModel
 from tiltlens.models.design import Table
 from tiltlens.models.features import Feature
 from tiltlens.models.membership import Membership
@@ -98,8 +99,8 @@ class Evidence:
     expectations, sets, shown
         E[W|X]; the regressions on sets of features; and the places of the rows whose influence these have. None where
         no feature can be regressed on.
-    score_is_of_features
-        Whether the score is made from the features alone, by the audited model itself.
+    model
+        The audited model, which makes the scores from the features alone; None where scores were given.
     is_sampled, copies
         Whether there are more rows than the sample's; and how many of the sample's repeat another one by no accident.
     periods
@@ -140,7 +141,7 @@ class Evidence:
     expectations: Expectations | None
     sets: CellSets | RidgeSets | None
     shown: Integers
-    score_is_of_features: bool
+    model: AskedModel | None
     is_sampled: bool
     copies: int
     row_keys: RowKeys
@@ -155,3 +156,8 @@ class Evidence:
     wants_less: bool = False
     exempt: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def score_is_of_features(self) -> bool:
+        """Whether the score is made from the features alone, by the audited model itself."""
+        return self.model is not None

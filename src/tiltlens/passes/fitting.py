@@ -19,6 +19,7 @@ from tiltlens.estimators.outputs import Scores
 from tiltlens.estimators.ridges import FoldRidges
 from tiltlens.estimators.sets import CellSets, RidgeSets, evenly
 from tiltlens.limits import CELL_SET_ROWS, FEWEST_SHOWN, FOLDS, GRAM_WORK, MOST_CELL_FEATURES, SHOWN_ROWS, WIDE_FEATURES
+from tiltlens.models.asked import AskedModel
 from tiltlens.models.basis import basis_grams, basis_of, pooled_features
 from tiltlens.models.design import Table
 from tiltlens.models.features import check_exempt, design_columns, flag_separating
@@ -56,7 +57,7 @@ class FitSettings:
     seed: int
     membership: Any  # an estimator to cross-fit, else None
     native: Any  # the features as the user gave them, for that estimator; None where they were never together
-    score_is_of_features: bool
+    model: AskedModel | None  # that makes the scores from the features alone; None where these were given
     exempt: tuple[str, ...] = ()
     criterion: str | None = None
 
@@ -107,7 +108,7 @@ def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSe
         expectations=expected,
         sets=sets,
         shown=shown,
-        score_is_of_features=settings.score_is_of_features,
+        model=None if settings.model is None else settings.model.rows(index),
         is_sampled=not rows.is_complete,
         copies=0 if rows.clusters is not None else rows.copies,
         truth=None if rows.truth is None else rows.truth[index],

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import numpy as np
 import polars as pl
 from scipy.special import expit
 
 from tiltlens.errors import DataError
-from tiltlens.estimators.error_rates import UNKNOWN, WITH, area_under_curve
+from tiltlens.estimators.error_rates import UNKNOWN, WITH
 from tiltlens.estimators.estimate import Estimate, Normal, quantile
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combined, overall_mean
 from tiltlens.estimators.outputs import Scores, gap
@@ -27,8 +27,10 @@ from tiltlens.models.membership import row_folds
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.additive import Design, additive_design
 from tiltlens.repair.least_change import tilted_score
+from tiltlens.repair.quantities import area, columns, decision_gap, difference
 from tiltlens.repair.score_tilt import gradient
 from tiltlens.repair.solve import AuditedRows, cross_fitted
+from tiltlens.repair.what_ifs import NEEDS_MODEL, SCHEMA, what_ifs, words_of
 
 if TYPE_CHECKING:
     from tiltlens.views.figures import Figure
@@ -44,9 +46,10 @@ class Alternatives:
     Attributes
     ----------
     curve
-        One row a rule: μ, gap, accuracy and AUC, with intervals; rules are of other rows than they are measured on.
-    accuracy, gap
-        Of the audited model's decisions on the same rows.
+        One row a rule: μ, and its gap, accuracy, AUC and gap of scores, with intervals; rules are of other rows than
+        they are measured on.
+    accuracy, gap, auc, score_gap
+        The audited model's point on the same rows: of its decisions; of its scores, no AUC where these are decisions.
     accuracy_change, gap_reduction
         Of the alternative that was chosen on other rows: its accuracy less the model's, and by how much its gap is
         smaller, both of the same rows.
@@ -54,6 +57,11 @@ class Alternatives:
         The loss of accuracy that is held to be none.
     verdict
         "exists", "was not found" or "cannot be told".
+    what_ifs
+        One row for each feature of the model that is neutralised or coarsened, with what that changes; none where
+        scores were audited without their model.
+    notes
+        What the what-ifs say, and what to know.
     audited, reference, rows
         The groups, and how many people of each have a known outcome.
     threshold, confidence
@@ -63,10 +71,14 @@ class Alternatives:
     curve: pl.DataFrame
     accuracy: Estimate
     gap: Estimate
+    auc: Estimate | None
+    score_gap: Estimate
     accuracy_change: Estimate
     gap_reduction: Estimate
     tolerance: float
     verdict: str
+    what_ifs: pl.DataFrame
+    notes: tuple[str, ...]
     audited: str
     reference: str
     rows: dict[str, int]
@@ -86,11 +98,13 @@ class Alternatives:
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain numbers."""
         plain = ("audited", "reference", "rows", "threshold", "confidence", "tolerance", "verdict")
-        names = ("accuracy", "gap", "accuracy_change", "gap_reduction")
+        names = ("accuracy", "gap", "auc", "score_gap", "accuracy_change", "gap_reduction")
+        estimates = {name: getattr(self, name) for name in names}
         return (
             {name: getattr(self, name) for name in plain}
-            | {name: getattr(self, name).to_dict() for name in names}
+            | {name: None if one is None else one.to_dict() for name, one in estimates.items()}
             | {"words": str(self), "curve": self.curve.to_dicts()}
+            | {"what_ifs": self.what_ifs.to_dicts(), "notes": list(self.notes)}
         )
 
     def to_json(self, path: str | Path | TextIO) -> None:
@@ -117,39 +131,60 @@ def alternatives_summary(found: Mapping[str, Alternatives], group: str = "group"
     return {"schema": SUMMARY, "group": group, "comparisons": {name: one.to_dict() for name, one in found.items()}}
 
 
+class _Known(NamedTuple):
+    """Rows whose outcome is known: the audited scores and decisions, outcomes as codes, folds, and the threshold."""
+
+    rows: Rows
+    scores: Floats
+    decided: Booleans
+    outcome: Integers
+    fold: Integers
+
+    @property
+    def y(self) -> Booleans:
+        return np.asarray(self.outcome == WITH)
+
+    def right(self, decided: Booleans) -> InfluenceEstimate:
+        """Return the accuracy of decisions."""
+        return _mean(self.rows, decided == self.y)
+
+
+class _Rules(NamedTuple):
+    """The rules that trade accuracy for the gap: their μ, decisions and scores on rows that they were not fitted on."""
+
+    grid: Floats
+    decided: list[Booleans]
+    scores: list[Floats]
+
+
 def alternatives_of(
     audited: AuditedRows, tolerance: float = 0.005, threshold: float = 0.5, confidence: float = 0.95, seed: int = 0
 ) -> Alternatives:
     """Return what rules of the audited features attain, on the rows whose outcome is known."""
     _check(tolerance, threshold, audited.scores)
-    at = _known(audited)
-    rows, y = audited.rows.taken(at), audited.outcome[at] == WITH if audited.outcome is not None else at > 0
-    decided = audited.scores[at] >= threshold
-    fold = row_folds(rows, FOLDS, seed)
-    features = [one.rows(at) for one in audited.features]
-    design = additive_design(features)
-    eta, chance = (_cross_fitted(design, rows, fold, labels, seed) for labels in (y, rows.audited))
-    share = float(rows.weights @ rows.audited) / float(rows.weights.sum())
-    a = gradient(chance, 1.0 - chance, (share, 1.0 - share))
-    grid = np.linspace(-1.0, 1.0, TRADED_RULES) * max(share, 1.0 - share)
-    rules = [2.0 * eta - 1.0 > mu * a for mu in grid]
-    chosen = _chosen(rows, rules, decided, y, fold, tolerance, quantile(2.0 * confidence - 1.0))
-    own_gap, own_right = _gap(rows, decided), _mean(rows, decided == y)
-    accuracy = _difference(_mean(rows, chosen == y), own_right)
-    reduction = _reduction(own_gap, _gap(rows, chosen))
-    # logit η ≈ 2·(2η − 1) near ½, so that the scores of a rule are tilted by 2μ·a
-    curve = [
-        _point(rows, mu, rule, tilted_score(eta, 2.0 * mu * a), y, confidence)
-        for mu, rule in zip(grid.tolist(), rules, strict=True)
-    ]
+    at = _known_places(audited)
+    rows, outcome = audited.rows.taken(at), _codes(audited)[at]
+    scores = audited.scores[at]
+    known = _Known(rows, scores, scores >= threshold, outcome, row_folds(rows, FOLDS, seed))
+    rules = _rules(known, additive_design([one.rows(at) for one in audited.features]), seed)
+    chosen = _chosen(known, rules.decided, tolerance, quantile(2.0 * confidence - 1.0))
+    own_gap, own_right = decision_gap(rows, known.decided), known.right(known.decided)
+    accuracy = difference(known.right(chosen), own_right)
+    reduction = _reduction(own_gap, decision_gap(rows, chosen))
+    table, notes = _what_ifs(audited, at, known, threshold, confidence)
+    is_scored = not np.isin(scores, (0.0, 1.0)).all()
     return Alternatives(
-        pl.DataFrame(curve),
+        _curve(known, rules, confidence),
         own_right.normal(0.0, 1.0).estimate(confidence),
         own_gap.normal(-1.0, 1.0).estimate(confidence),
+        _area(known, scores).estimate(confidence) if is_scored else None,
+        gap(rows, Scores.of(rows, scores)).normal(-1.0, 1.0).estimate(confidence),
         accuracy.estimate(confidence),
         reduction.estimate(confidence),
         tolerance,
         _verdict(accuracy, reduction, tolerance, confidence),
+        table,
+        notes,
         *audited.groups,
         {"audited": rows.count0, "reference": rows.count1},
         threshold,
@@ -166,10 +201,15 @@ def _check(tolerance: Any, threshold: Any, scores: Floats) -> None:
         raise DataError("`scores` must be of two outcomes for alternatives, got more.", "audit one of the outcomes.")
 
 
-def _known(audited: AuditedRows) -> Integers:
+def _codes(audited: AuditedRows) -> Integers:
     if audited.outcome is None:
         raise DataError("`outcome` must be given for alternatives, got an audit without one.", "audit with outcome=.")
-    at = np.flatnonzero(audited.outcome != UNKNOWN)
+    return audited.outcome
+
+
+def _known_places(audited: AuditedRows) -> Integers:
+    """Return the rows whose outcome is known, after checks that there are enough of them, and features."""
+    at = np.flatnonzero(_codes(audited) != UNKNOWN)
     mine = audited.rows.audited[at]
     sizes = int(mine.sum()), int((~mine).sum())
     if min(sizes) < FEWEST_KNOWN:
@@ -180,6 +220,28 @@ def _known(audited: AuditedRows) -> Integers:
     if not any(one.in_membership for one in audited.features):
         raise DataError("`features` must hold columns to make other rules of, got none.", "list features.")
     return at
+
+
+def _what_ifs(
+    audited: AuditedRows, at: Integers, known: _Known, threshold: float, confidence: float
+) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    if audited.model is None:
+        return pl.DataFrame(schema=SCHEMA), (NEEDS_MODEL,)
+    asked = audited.model.rows(at)
+    table = what_ifs(asked, known.rows, known.outcome, known.scores, threshold, confidence)
+    return table, (words_of(table),)
+
+
+def _rules(known: _Known, design: Design, seed: int) -> _Rules:
+    """Return the rules "1 where 2η(x) − 1 > μ·a(x)", μ from one end to the other."""
+    rows = known.rows
+    eta, chance = (_cross_fitted(design, rows, known.fold, labels, seed) for labels in (known.y, rows.audited))
+    share = float(rows.weights @ rows.audited) / float(rows.weights.sum())
+    a = gradient(chance, 1.0 - chance, (share, 1.0 - share))
+    grid = np.linspace(-1.0, 1.0, TRADED_RULES) * max(share, 1.0 - share)
+    # logit η ≈ 2·(2η − 1) near ½, so that the scores of a rule are tilted by 2μ·a
+    scores = [tilted_score(eta, 2.0 * mu * a) for mu in grid]
+    return _Rules(grid, [2.0 * eta - 1.0 > mu * a for mu in grid], scores)
 
 
 def _cross_fitted(design: Design, rows: Rows, fold: Integers, labels: Booleans, seed: int) -> Floats:
@@ -203,42 +265,27 @@ def _of_trees(design: Design, rows: Rows, fold: Integers, labels: Booleans, seed
     return found
 
 
-def _chosen(
-    rows: Rows,
-    rules: Sequence[Booleans],
-    decided: Booleans,
-    y: Booleans,
-    fold: Integers,
-    tolerance: float,
-    sure: float,
-) -> Booleans:
+def _chosen(known: _Known, rules: Sequence[Booleans], tolerance: float, sure: float) -> Booleans:
     """Return, fold by fold, the decisions of the rule with the smallest gap that is surely accurate on other folds.
 
     Where no rule is, that of the largest chance to be.
     """
-    found = np.zeros_like(decided)
+    found = np.zeros_like(known.decided)
     for one in range(FOLDS):
-        others = fold != one
-        part = rows.taken(np.flatnonzero(others))
-        own = _mean(part, (decided == y)[others])
-        right = [_difference(_mean(part, (rule == y)[others]), own) for rule in rules]
+        others = known.fold != one
+        part = known.rows.taken(np.flatnonzero(others))
+        y = known.y[others]
+        own = _mean(part, known.decided[others] == y)
+        right = [difference(_mean(part, rule[others] == y), own) for rule in rules]
         t = np.array([(one.value + tolerance) / max(one.se, SMALLEST_SE) for one in right])
-        gaps = np.array([abs(_gap(part, rule[others]).value) for rule in rules])
+        gaps = np.array([abs(decision_gap(part, rule[others]).value) for rule in rules])
         best = int(np.argmin(np.where(t >= sure, gaps, np.inf))) if (t >= sure).any() else int(np.argmax(t))
         found[~others] = rules[best][~others]
     return found
 
 
-def _gap(rows: Rows, decided: Booleans) -> InfluenceEstimate:
-    return gap(rows, Scores.of(rows, decided.astype(np.float64)))
-
-
 def _mean(rows: Rows, x: Booleans) -> InfluenceEstimate:
     return overall_mean(rows.weights, x.astype(np.float64), rows.clusters)
-
-
-def _difference(one: InfluenceEstimate, other: InfluenceEstimate) -> Normal:
-    return combined(one.value - other.value, [(1.0, one), (-1.0, other)]).normal()
 
 
 def _reduction(own: InfluenceEstimate, other: InfluenceEstimate) -> Normal:
@@ -258,12 +305,23 @@ def _verdict(accuracy: Normal, reduction: Normal, tolerance: float, confidence: 
     return CANNOT_BE_TOLD
 
 
-def _point(rows: Rows, mu: float, rule: Booleans, score: Floats, y: Booleans, confidence: float) -> dict[str, Any]:
-    _, place = np.unique(score, return_inverse=True)
-    share = rows.weights / rows.weights.sum()
-    area, _ = area_under_curve(place, share, y.astype(np.int64))
-    record: dict[str, Any] = {"mu": mu}
-    for name, one in (("gap", _gap(rows, rule)), ("accuracy", _mean(rows, rule == y))):
-        found = one.normal(-1.0, 1.0).estimate(confidence)
-        record |= {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
-    return record | {"score_gap": gap(rows, Scores.of(rows, score)).value, "auc": area}
+def _area(known: _Known, scores: Floats) -> Normal:
+    share = known.rows.weights / known.rows.weights.sum()
+    return area(known.rows, scores, known.outcome, share).normal(0.0, 1.0)
+
+
+def _curve(known: _Known, rules: _Rules, confidence: float) -> pl.DataFrame:
+    """Return a row for each rule."""
+    records = []
+    for mu, decided, scores in zip(rules.grid.tolist(), rules.decided, rules.scores, strict=True):
+        points = {
+            "gap": decision_gap(known.rows, decided).normal(-1.0, 1.0),
+            "accuracy": known.right(decided).normal(0.0, 1.0),
+            "score_gap": gap(known.rows, Scores.of(known.rows, scores)).normal(-1.0, 1.0),
+            "auc": _area(known, scores),
+        }
+        record = {"mu": mu}
+        for name, one in points.items():
+            record |= columns(name, one, confidence)
+        records.append(record)
+    return pl.DataFrame(records)

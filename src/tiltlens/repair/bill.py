@@ -11,29 +11,19 @@ import numpy as np
 import polars as pl
 
 from tiltlens.errors import DataError
-from tiltlens.estimators import error_rates, outputs
 from tiltlens.estimators.estimate import Estimate
-from tiltlens.estimators.feature_gap import cell_sums_of
-from tiltlens.estimators.influence import (
-    Booleans,
-    InfluenceEstimate,
-    Integers,
-    Rows,
-    combined,
-    overall_mean,
-    summed_by_cluster,
-)
-from tiltlens.limits import BILL_STEPS, SMALLEST_SHARE, SUPPRESSED_BELOW
+from tiltlens.estimators.influence import Booleans, Integers, Rows
+from tiltlens.limits import BILL_STEPS, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
+from tiltlens.repair.quantities import ENDS, Judged, Measured, Quantities, columns, measured
 
 if TYPE_CHECKING:
     from tiltlens.views.figures import Figure
 
 SUMMARY = "tiltlens/bill/1"
-Quantities = dict[str, InfluenceEstimate]
 SCHEMA = {
     "quantity": pl.String,
-    **{f"{name}{end}": pl.Float64 for name in ("before", "after", "change") for end in ("", "_low", "_high")},
+    **{f"{name}{end}": pl.Float64 for name in ("before", "after", "change") for end in ENDS},
 }
 
 
@@ -84,8 +74,7 @@ class Bill:
                 f"`quantity` must be one of the bill's, got {quantity!r}.", f"see {', '.join(self.table['quantity'])}."
             )
         row = found.row(0, named=True)
-        ends = ("", "_low", "_high")
-        return {name: Estimate(*(row[f"{name}{end}"] for end in ends)) for name in ("before", "after", "change")}
+        return {name: Estimate(*(row[f"{name}{end}"] for end in ENDS)) for name in ("before", "after", "change")}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the bill as plain numbers."""
@@ -140,13 +129,13 @@ def bill_of(
     repair: dict[str, Any],
 ) -> Bill:
     """Return the bill of rows; `step` gives the scores after a part of the repair, from 0 to 1."""
+    judged = Judged(rows, outcome, threshold)
     before, after = step(0.0), step(1.0)
-    old, new = (quantities(rows, scores, outcome, threshold) for scores in (before, after))
-    records = [_record(name, old[name], new[name], confidence) for name in old if name in new]
+    old, new = (measured(judged, scores) for scores in (before, after))
     parts = np.linspace(0.0, 1.0, BILL_STEPS).tolist()
-    curve = [{"part": part} | _values(quantities(rows, step(part), outcome, threshold)) for part in parts]
+    curve = [{"part": part} | _values(measured(judged, step(part)).found) for part in parts]
     return Bill(
-        pl.DataFrame(records, schema=SCHEMA),
+        pl.DataFrame(_records(old, new, confidence), schema=SCHEMA),
         _changed(rows, before >= threshold, after >= threshold),
         pl.DataFrame(curve),
         {"audited": rows.count0, "reference": rows.count1},
@@ -161,66 +150,24 @@ def price_of_blindness(
     rows: Rows, aware: Floats, blind: Floats, outcome: Integers | None, threshold: float, confidence: float
 ) -> pl.DataFrame:
     """Return what scores repaired without the group differ by from those repaired with it, on the same rows."""
-    seeing, unseeing = (quantities(rows, scores, outcome, threshold) for scores in (aware, blind))
-    records = [_record(name, seeing[name], unseeing[name], confidence) for name in seeing if name in unseeing]
+    judged = Judged(rows, outcome, threshold)
+    records = _records(measured(judged, aware), measured(judged, blind), confidence)
     renamed = {"before": "with_group", "after": "without_group", "change": "price"}
-    ends = {f"{old}{end}": f"{new}{end}" for old, new in renamed.items() for end in ("", "_low", "_high")}
+    ends = {f"{old}{end}": f"{new}{end}" for old, new in renamed.items() for end in ENDS}
     return pl.DataFrame(records, schema=SCHEMA).rename(ends)
 
 
-def quantities(rows: Rows, scores: Floats, outcome: Integers | None, threshold: float) -> Quantities:
-    """Return what is on a bill, with influence functions; what is not defined is left out."""
-    one = outputs.Scores.of(rows, scores)
-    found = {"gap": outputs.gap(rows, one)} | _ratio(rows, one)
-    if outcome is None:
-        return found
-    sums = cell_sums_of(rows, scores, outcome, 3)
-    has_both = bool((sums.people[:, : error_rates.UNKNOWN] > 0).all())
-    if has_both:
-        found["fpr_difference"] = error_rates.false_positive_rate(rows, scores, outcome, sums).influence
-        found["fnr_difference"] = error_rates.false_negative_rate(rows, scores, outcome, sums).influence
-        found["calibration_difference"] = error_rates.calibration_in_the_large(rows, scores, outcome, sums).influence
-    return found | _accuracy(rows, scores, outcome, threshold)
-
-
-def _accuracy(rows: Rows, scores: Floats, outcome: Integers, threshold: float) -> Quantities:
-    """Return accuracy at the threshold; of scores also the AUC of all and of each group, log-loss and Brier score."""
-    known, y = outcome != error_rates.UNKNOWN, (outcome == error_rates.WITH).astype(np.float64)
-    found = {"accuracy": _mean(rows, ((scores >= threshold) == y).astype(np.float64), known)}
-    if np.isin(scores, (0.0, 1.0)).all():
-        return found
-    share = rows.weights / rows.weights.sum()
-    _, place = np.unique(scores, return_inverse=True)
-    for name, own in (("auc", share), ("auc_audited", rows.audited_share), ("auc_reference", rows.reference_share)):
-        if all(float(own[outcome == code].sum()) > 0.0 for code in (error_rates.WITHOUT, error_rates.WITH)):
-            area, influence = error_rates.area_under_curve(place, own, outcome)
-            found[name] = InfluenceEstimate(area, (summed_by_cluster(rows.clusters, own * influence),))
-    safe = np.clip(scores, SMALLEST_SHARE, 1.0 - SMALLEST_SHARE)
-    found["log_loss"] = _mean(rows, -np.where(y > 0, np.log(safe), np.log1p(-safe)), known)
-    found["brier"] = _mean(rows, (scores - y) ** 2, known)
-    return found
-
-
-def _mean(rows: Rows, x: Floats, chosen: Booleans) -> InfluenceEstimate:
-    """Return the mean over chosen rows of both groups."""
-    return overall_mean(np.where(chosen, rows.weights, 0.0), x, rows.clusters)
-
-
-def _ratio(rows: Rows, one: outputs.Scores) -> Quantities:
-    p, p1 = (outputs.group_rate(rows, one, who) for who in (True, False))
-    if p1.value <= SMALLEST_SHARE:
-        return {}
-    ratio = p.value / p1.value
-    return {"impact_ratio": combined(ratio, [(1.0 / p1.value, p), (-ratio / p1.value, p1)])}
-
-
-def _record(name: str, old: InfluenceEstimate, new: InfluenceEstimate, confidence: float) -> dict[str, Any]:
-    change = combined(new.value - old.value, [(1.0, new), (-1.0, old)])
-    record: dict[str, Any] = {"quantity": name}
-    for column, one in (("before", old), ("after", new), ("change", change)):
-        found = one.normal().estimate(confidence)
-        record |= {column: found.value, f"{column}_low": found.low, f"{column}_high": found.high}
-    return record
+def _records(old: Measured, new: Measured, confidence: float) -> list[dict[str, Any]]:
+    """Return a row for each quantity: before, after and change; of decisions the gap is that of decisions already."""
+    records = []
+    for name, change in new.change(old).items():
+        if name == "decision_gap" and new.are_decisions and old.are_decisions:
+            continue
+        record: dict[str, Any] = {"quantity": name}
+        for column, one in (("before", old.found[name].normal()), ("after", new.found[name].normal())):
+            record |= columns(column, one, confidence)
+        records.append(record | columns("change", change, confidence))
+    return records
 
 
 def _values(found: Quantities) -> dict[str, float]:

@@ -13,6 +13,7 @@ from tiltlens.errors import DataError, SupportError
 from tiltlens.estimators.error_rates import WITH, WITHOUT
 from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.limits import FOLDS, LARGEST_MULTIPLIER, MINIMUM_ROWS
+from tiltlens.models.asked import AskedModel
 from tiltlens.models.features import Feature
 from tiltlens.models.membership import row_folds
 from tiltlens.paper.checks import Floats
@@ -25,13 +26,14 @@ TOUCHED = "the sensitive attribute was used to fit the membership model and the 
 
 
 class AuditedRows(NamedTuple):
-    """What an audit knows of its rows: the names of the groups, scores W(1|x), features, and outcomes where given."""
+    """What an audit knows of its rows: the names of the groups, scores W(1|x), features, outcomes and model."""
 
     groups: tuple[str, str]
     rows: Rows
     features: Sequence[Feature]
     scores: Floats
     outcome: Integers | None = None
+    model: AskedModel | None = None
 
 
 def score_tilt(

@@ -296,6 +296,7 @@ def _profiles(evidence: Evidence, correction: CorrectionFunction | None) -> Prof
         evidence.log_odds,
         _log_ratio(evidence),
         evidence.truth,
+        evidence.model,
     )
 
 

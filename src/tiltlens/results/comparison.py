@@ -292,7 +292,7 @@ class Comparison:
                 f"`{asked}` must be of an audit without a criterion, got one of the {self.criterion!r}.",
                 f"audit all rows with outcome=, and repair with criterion={self.criterion!r}.",
             )
-        return AuditedRows(p.groups, p.rows, p.features, p.scores, p.truth)
+        return AuditedRows(p.groups, p.rows, p.features, p.scores, p.truth, p.model)
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the comparison, keyed by attribute name."""

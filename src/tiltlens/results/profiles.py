@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tiltlens.errors import DataError, SupportError, WeightsError
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.limits import DISTRIBUTION_BINS, SUPPRESSED_BELOW, TIED
+from tiltlens.models.asked import AskedModel
 from tiltlens.models.features import Feature
 from tiltlens.paper.checks import Floats, check_weights
 from tiltlens.paper.correction import CorrectionFunction
@@ -30,7 +31,8 @@ from tiltlens.results.disclosure import may_show, withheld
 class Profiles:
     """The sample's rows, with the correction, the log-odds of one fit on all of them, and the cross-fitted log-ratio.
 
-    `groups` are the names of the two, `row_numbers` those of the rows in the table, and `truth` the codes of outcomes.
+    `groups` are the names of the two, `row_numbers` those of the rows in the table, `truth` the codes of outcomes,
+    and `model` what made the scores, where these were not given.
     """
 
     groups: tuple[str, str]
@@ -45,6 +47,7 @@ class Profiles:
     log_odds: Floats
     log_ratio: Floats
     truth: Integers | None = None
+    model: AskedModel | None = None
 
     def profile(self, feature: str) -> pl.DataFrame:
         """As of `Comparison`."""
