@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from planted_proxies.grid import soft_coefficient
 from scipy.special import expit
 from scipy.stats import norm
 
@@ -96,21 +97,12 @@ class World:
         found |= {"A": within, "B": beside}
         omega = mass * (b / (2 * mean) + (1 - b) / (2 * (1 - mean)))
         tilde = mass * b / (2 * mean) / omega
-        alone = {axis: _coefficient(omega, tilde, w, (axis,)) for axis in (1, 2)}
-        both = _coefficient(omega, tilde, w, (1, 2))
+        alone = {axis: soft_coefficient(omega, tilde, w, (axis,)) for axis in (1, 2)}
+        both = soft_coefficient(omega, tilde, w, (1, 2))
         for name, axis, other in (("x", 1, 2), ("y", 2, 1)):
             found[f"gap({name})"] = found["weighted"] - alone[axis]
             found[f"joint({name})"] = alone[other] - both
         return found | {"unexplained": both}
-
-
-def _coefficient(omega: Floats, tilde: Floats, w: Floats, features: tuple[int, ...]) -> float:
-    """Return c_A of the axes in `features`, by its definition."""
-    rest = tuple(axis for axis in (0, 1, 2) if axis not in features)
-    total = omega.sum(axis=rest, keepdims=True)
-    e, m = ((omega * one).sum(axis=rest, keepdims=True) / np.maximum(total, 1e-300) for one in (tilde, w))
-    residual = tilde * (1 - tilde) + (tilde - e) ** 2
-    return float((omega * (tilde - e) * (w - m)).sum() / (omega * residual).sum())
 
 
 def measured(task: tuple[int, bool]) -> dict[str, Any]:

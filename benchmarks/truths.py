@@ -10,114 +10,38 @@ import math
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import cache
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from planted_proxies.grid import (
+    Block,
+    Columns,
+    Customers,
+    Floats,
+    Joint,
+    Random,
+    correlated,
+    exclusive_or,
+    levels,
+    noise,
+    normal,
+    values_on_grid,
+)
 from scipy.special import expit, logit, rel_entr
-from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 
-Floats = NDArray[np.float64]
-Random = np.random.Generator
-Columns = dict[str, NDArray[Any]]
-Customers = NDArray[np.intp]
-
 CLIP = 4.0  # |ℓ| beyond this is set to it: the estimators' target is that of the clipped log-ratio
-SMOOTH, FINE, FINEST = 61, 2_001, 20_001  # points of an axis: of a smooth score, and of one with jumps
-REACH = 6.5  # standard deviations that a grid covers
+FINE, FINEST = 2_001, 20_001  # points of an axis along which a score jumps
 OWN_GROUP = 0.8  # of the rows of a customer have the customer's group, the others one of their own
 ALL = ("gap", "impact_ratio", "standardised_difference", "output_divergence", "descent_rate", "input_divergence")
 ALL += ("unexplained", "through_exempt", "at_equal_exempt")
 ALL += ("fpr_difference", "fnr_difference", "calibration_difference", "auc_difference")
 EACH = ("gap", "joint", "share", "gap_shapley")
 MATERIALITY, AMOUNT_MATERIALITY = 0.005, 0.02  # points of scores, standard deviations of amounts
-
-
-@dataclass(frozen=True)
-class Block:
-    """Features that depend on each other, and on no other given the group; `audited` and `reference` are joint."""
-
-    names: tuple[str, ...]
-    points: tuple[Floats, ...]
-    audited: Floats
-    reference: Floats
-    draw: Callable[[NDArray[np.bool_], Customers, Random], Columns]
-    is_text: bool = False
-
-
-def normal(name: str, shift: float = 0.0, points: int = SMOOTH, shared: float = 0.0) -> Block:
-    """Return a feature that is N(shift, 1) among the audited and N(0, 1) in the reference.
-
-    `shared` is the part of its variance that the rows of a customer have in common.
-    """
-    step = (2 * REACH + abs(shift)) / points
-    x = min(shift, 0.0) - REACH + step * (np.arange(points) + 0.5)
-    density = [norm.pdf(x - mean) for mean in (shift, 0.0)]
-    p0, p1 = (one / one.sum() for one in density)
-
-    def draw(s: NDArray[np.bool_], customer: Customers, rng: Random) -> Columns:
-        own = rng.standard_normal(len(s))
-        if shared:
-            own = math.sqrt(1 - shared) * own + math.sqrt(shared) * rng.standard_normal(len(s))[customer]
-        return {name: own + shift * s}
-
-    return Block((name,), (x,), p0, p1, draw)
-
-
-def correlated(left: Block, right: Block, shift: float, correlation: float) -> Block:
-    """Return two normal features, of which the second has a part in common with the first and a shift of its own."""
-    (x,), (y,) = left.points, right.points
-    spread = math.sqrt(1 - correlation**2)
-    joint = []
-    for first, mean in ((left.audited, shift), (left.reference, 0.0)):
-        second = norm.pdf(y - correlation * x[:, None] - mean, scale=spread)
-        joint.append(first[:, None] * second / second.sum(axis=1, keepdims=True))
-
-    def draw(s: NDArray[np.bool_], customer: Customers, rng: Random) -> Columns:
-        found = left.draw(s, customer, rng)
-        own = spread * rng.standard_normal(len(s)) + shift * s
-        return found | {right.names[0]: correlation * found[left.names[0]] + own}
-
-    return Block((*left.names, *right.names), (x, y), joint[0], joint[1], draw)
-
-
-def levels(name: str, audited: Any, reference: Any) -> Block:
-    """Return a feature whose values are texts, from the chances of each in either group."""
-    p0, p1 = (np.asarray(p, dtype=np.float64) / np.sum(p) for p in (audited, reference))
-
-    def draw(s: NDArray[np.bool_], _: Customers, rng: Random) -> Columns:
-        size = len(p0)
-        return {name: np.where(s, rng.choice(size, len(s), p=p0), rng.choice(size, len(s), p=p1))}
-
-    return Block((name,), (np.arange(len(p0), dtype=np.float64),), p0, p1, draw, is_text=True)
-
-
-def exclusive_or(left: str, right: str, audited: float, reference: float) -> Block:
-    """Return two signs that agree with a chance that depends on the group, each alone a fair coin."""
-    joint = [np.array([[p, 1 - p], [1 - p, p]]) / 2 for p in (audited, reference)]
-
-    def draw(s: NDArray[np.bool_], _: Customers, rng: Random) -> Columns:
-        one = rng.choice([-1, 1], len(s))
-        agree = rng.random(len(s)) < np.where(s, audited, reference)
-        return {left: one, right: one * np.where(agree, 1, -1)}
-
-    signs = np.array([-1.0, 1.0])
-    return Block((left, right), (signs, signs), joint[0], joint[1], draw)
-
-
-def noise(j: int, s: NDArray[np.bool_], rng: Random) -> NDArray[Any]:
-    """Return a normal, a skewed, a binary or a four-level column that has nothing to do with anything."""
-    makers = (
-        lambda: rng.standard_normal(len(s)),
-        lambda: rng.exponential(size=len(s)),
-        lambda: rng.integers(0, 2, len(s)),
-        lambda: np.array(["a", "b", "c", "d"])[rng.integers(0, 4, len(s))],
-    )
-    return makers[j % 4]()
 
 
 @dataclass(frozen=True)
@@ -238,28 +162,15 @@ class World:
 
 
 @dataclass(frozen=True)
-class _Joint:
-    """Joint probabilities of both groups on the grid, one axis a feature, and the scores of both there."""
-
-    p0: Floats
-    p1: Floats
-    w0: Floats
-    w1: Floats
+class _Joint(Joint):
+    """The grid of a world, and what an audit should say of it."""
 
     @classmethod
     def of(cls, world: World) -> _Joint:
-        p0 = reduce(np.multiply.outer, [block.audited for block in world.blocks])
-        p1 = reduce(np.multiply.outer, [block.reference for block in world.blocks])
-        points = [axis for block in world.blocks for axis in block.points]
-        at = dict(zip(world.features, np.meshgrid(*points, indexing="ij", sparse=True), strict=True))
-        scores = [np.broadcast_to(world.score(at, s), p0.shape) for s in (1.0, 0.0)]
-        if world.threshold is not None:
-            scores = [(w > world.threshold).astype(np.float64) for w in scores]
-        return cls(p0, p1, *scores)
-
-    @property
-    def means(self) -> tuple[float, float]:
-        return float((self.p0 * self.w0).sum()), float((self.p1 * self.w1).sum())
+        found = cls.of_blocks(world.blocks, world.score)
+        if world.threshold is None:
+            return found
+        return cls(found.p0, found.p1, *((w > world.threshold).astype(np.float64) for w in (found.w0, found.w1)))
 
     def spread(self, of_logs: float) -> float:
         """Return √((Var0(W) + Var1(W))/2) of amounts whose logarithm has this spread around that of their mean."""
@@ -292,9 +203,7 @@ class _Joint:
 
     def error_rates(self, world: World) -> dict[str, float]:
         """Return the differences of error rates: sums over the grid, and over its pairs of points for the AUC."""
-        points = [axis for block in world.blocks for axis in block.points]
-        at = dict(zip(world.features, np.meshgrid(*points, indexing="ij", sparse=True), strict=True))
-        found = []
+        at, found = values_on_grid(world.blocks), []
         for p, w, s in ((self.p0, self.w0, 1.0), (self.p1, self.w1, 0.0)):
             chance = np.broadcast_to(world.outcome(world.score(at, s), s), p.shape)
             having, lacking = p * chance, p * (1.0 - chance)
@@ -305,15 +214,6 @@ class _Joint:
             found.append((fpr, 1.0 - tpr, float((p * (chance - w)).sum()), auc))
         names = ("fpr_difference", "fnr_difference", "calibration_difference", "auc_difference")
         return {name: one - other for name, one, other in zip(names, *found, strict=True)}
-
-    def coefficient(self, kept: tuple[int, ...]) -> float:
-        """Return c_A = E[(S̄ − e)(W − m)]/E[(S̄ − e)²], the means of A's values being known."""
-        gone = tuple(axis for axis in range(self.p0.ndim) if axis not in kept)
-        in0, in1, first0, first1 = (
-            0.5 * part.sum(axis=gone) for part in (self.p0, self.p1, self.p0 * self.w0, self.p1 * self.w1)
-        )
-        e = in0 / np.maximum(in0 + in1, np.finfo(float).tiny)
-        return float((first0 - e * (first0 + first1)).sum() / (in0 * (1.0 - e)).sum())
 
     def shapley(self, j: int, start: tuple[int, ...] = ()) -> float:
         """Return feature j's Shapley value over c_E − c_{E∪A}, E the exempt ones; noise has no part in any set."""
