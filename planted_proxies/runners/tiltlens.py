@@ -1,0 +1,46 @@
+"""Ask tiltlens: gap(j), joint(j) with one band for all of them, and the verdict of its table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from planted_proxies.runners import GAP, Answer
+from planted_proxies.worlds import GROUP, Draw
+
+name = "tiltlens"
+requires = ("tiltlens",)
+page = "docs/guide.md"
+asked = "which features carry the gap, alone or with others; what is left between people alike in all of them"
+given = "the scores"
+rule = "the verdict is proxy evidence or joint proxy evidence; direct use: what is left is surely beyond materiality"
+takes_chances = True
+
+EVIDENCE = ("proxy evidence", "joint proxy evidence")
+
+
+def run(draw: Draw) -> dict[str, Answer]:
+    """Return the larger of gap(j) and joint(j), the band of gap(j), and the verdict."""
+    import tiltlens as tl
+
+    options: dict[str, Any] = {"scores": draw.scores, "output": "amount" if draw.world.is_amount else "probability"}
+    table, group = dict(draw.table), np.where(draw.audited, "audited", "reference")
+    if draw.chance is not None:
+        table |= {"chance": draw.chance, "rest": 1 - draw.chance}
+        group = {"audited": "chance", "reference": "rest"}
+    c = tl.audit(table, group, reference="reference", features=draw.features, seed=draw.seed, **options)["audited"]
+    found = {row["feature"]: _answer(row) for row in c.proxies.to_dicts()}
+    found[GAP] = Answer(c.gap.value, c.gap.low, c.gap.high)
+    if c.unexplained is not None:
+        left, m = c.unexplained, draw.world.materiality
+        found[GROUP] = Answer(left.value, left.low, left.high, bool(left.low > m or left.high < -m))
+    return found
+
+
+def _answer(row: dict[str, Any]) -> Answer:
+    """Return what the table says of a feature: with the copies or the partner that it names."""
+    value = max((row["gap"] or 0.0, row["joint"] or 0.0), key=abs)
+    others = row["redundant_with"] or row["partner"]
+    word = f"{row['verdict']}, with {others}" if others else row["verdict"]
+    return Answer(value, row["gap_low"], row["gap_high"], row["verdict"] in EVIDENCE, word)

@@ -1,0 +1,121 @@
+"""The rows as tables: Markdown for people, CSV and JSON for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from planted_proxies.scoring import ASKED, HARD, QUESTIONS
+from planted_proxies.worlds import WORLDS
+
+NOTHING = "–"
+Row = Mapping[str, Any]
+
+
+def percent(share: float | None) -> str:
+    """Return a share in percent."""
+    return NOTHING if share is None else f"{100 * share:.0f}"
+
+
+def markdown(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """Return a table."""
+    rows = [head, ["---"] * len(head), *lines]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def title(row: Row) -> str:
+    """Return a tool with its version."""
+    return f"{row['name']} {row['version']}".strip()
+
+
+def told_table(rows: Sequence[Row], questions: Sequence[Any] = QUESTIONS) -> str:
+    """Return the share of draws in which each question is answered rightly, by own rule / by the best cut."""
+    lines = []
+    for row in rows:
+        if "failed" in row:
+            lines.append([title(row), row["given"], f"not run: {row['failed']}", *[""] * (len(questions) - 1)])
+            continue
+        cells = [row["questions"][question.name] for question in questions]
+        lines.append([title(row), row["given"], *(f"{percent(c['own'])} / {percent(c['best'])}" for c in cells)])
+    return markdown(["tool", "given", *(question.name for question in questions)], lines)
+
+
+def sure_table(rows: Sequence[Row]) -> str:
+    """Return how many questions are told apart, what is called wrongly, how often intervals hold, and the time."""
+    head = ["tool", "told apart, own rule", "told apart, best", "false evidence", "missed"]
+    head += ["gap held", "parts held", "direct use held", "core-seconds"]
+    lines = []
+    for row in rows:
+        if "failed" in row:
+            lines.append([title(row), f"not run: {row['failed']}", *[""] * (len(head) - 2)])
+            continue
+        apart = NOTHING if row["told_apart"] is None else f"{row['told_apart']} of {len(QUESTIONS)}"
+        rates = [row["false_evidence"], row["missed_evidence"], *row["coverage"].values()]
+        tenths = (NOTHING if rate is None else f"{100 * rate:.1f} %" for rate in rates)
+        lines.append([title(row), apart, f"{row['told_at_best']} of {len(QUESTIONS)}", *tenths, _seconds(row)])
+    return markdown(head, lines)
+
+
+def _seconds(row: Row) -> str:
+    return NOTHING if row["seconds"] is None else f"{row['seconds']:.2f}"
+
+
+def words_table(found: Mapping[str, Any]) -> str:
+    """Return how often a tool said what of each feature, in its own words."""
+    said: dict[tuple[str, str, str], Counter[str]] = {}
+    for draw in found["draws"]:
+        for name, answer in draw.get("answers", {}).items():
+            truth = WORLDS[draw["world"]].truths.get(name)
+            if truth is not None:
+                feature = "noise" if truth.kind == "noise" else name
+                what = "carries" if truth.carries else "does not"
+                said.setdefault((draw["world"], feature, what), Counter())[answer["word"]] += 1
+    lines = []
+    for (world, feature, what), words in said.items():
+        counts = ", ".join(f"{word} {percent(count / words.total())} %" for word, count in words.most_common(4))
+        lines.append([world, feature, what, counts])
+    return markdown(["world", "feature", "carries?", "what was said of it"], lines)
+
+
+def tools_table(rows: Sequence[Row]) -> str:
+    """Return what each tool was asked, given and taken at its word for."""
+    head = ["tool", "asked", "given", "own rule", "draws"]
+    lines = []
+    for row in rows:
+        link = f"[{row['name']}]({row['page']})" if "://" in row["page"] else row["name"]
+        draws = f"{row['seeds']} of each world" if "failed" not in row else NOTHING
+        lines.append([link, row["asked"], row["given"], row["rule"] or "none: best cut only", draws])
+    return markdown(head, lines)
+
+
+def worlds_table() -> str:
+    """Return the worlds with their truths."""
+    lines = []
+    for world in WORLDS.values():
+        known = [(name, truth) for name, truth in world.truths.items() if truth.kind != "noise"]
+        scale = 1.0 if world.is_amount else 100.0
+        parts = "; ".join(f"{name} {scale * t.alone:.2f}, {scale * t.joint:.2f}" for name, t in known)
+        name = world.name if world.name in ASKED else f"{world.name} (hard)"
+        lines.append([name, world.says, f"{scale * world.gap:.2f}", parts.replace("-0.00", "0.00")])
+    return markdown(
+        ["world", "what is planted", "gap", "of it through each feature: alone, and lost without it"], lines
+    )
+
+
+def comma_separated(rows: Sequence[Row]) -> str:
+    """Return one line for each tool and question."""
+    text = io.StringIO()
+    out = csv.writer(text, lineterminator="\n")
+    out.writerow(["tool", "version", "given", "question", "own_rule", "best_cut", "draws", "failed"])
+    for row in rows:
+        start = [row["name"], row["version"], row["given"]]
+        if "failed" in row:
+            out.writerow([*start, "", "", "", 0, row["failed"]])
+            continue
+        for question in (*QUESTIONS, *HARD):
+            cell = row["questions"][question.name]
+            out.writerow([*start, question.name, cell["own"], cell["best"], cell["draws"], ""])
+    return text.getvalue()
