@@ -13,7 +13,7 @@ given = "the scores"
 rule = "its status is amber or red (phi of .10 or more)"
 most_seeds = 5  # it takes half a minute a table at its defaults
 
-PERMUTATIONS, EXPLAINED = 32, 2_000  # fewer than its defaults of 256 and 10,000: phi moves by a few hundredths
+PERMUTATIONS, EXPLAINED = 32, 2_000  # its defaults are 256 and 10,000
 
 
 def run(draw: Draw) -> dict[str, Answer]:
