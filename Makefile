@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo docs docs-execute test test-slow lint bench bench-audit pictures format clean
+.PHONY: demo docs docs-execute test test-slow lint bench bench-audit planted pictures format clean
 
 demo: $(VENV)/installed
 	@$(BIN)/tiltlens demo --report compas-report.html
@@ -31,12 +31,15 @@ lint: $(VENV)/installed-dev
 bench: $(VENV)/installed-bench  # minutes: times and their limits, with the peers, fairlearn and shap
 	$(BIN)/python -m benchmarks
 
-bench-audit: $(VENV)/installed-dev  # minutes to hours: streams, reports, planted truths, coverage
+bench-audit: $(VENV)/installed-dev  # minutes to hours: streams, reports, coverage
 	$(BIN)/python -m benchmarks.stream
 	$(BIN)/python -m benchmarks.stream --fitted --rows 1000000 10000000
 	$(BIN)/python -m benchmarks.report
-	$(BIN)/python -m benchmarks.planted --seeds 50
 	$(BIN)/python -m benchmarks.coverage --repetitions 200 --jobs 2
+
+planted: $(VENV)/installed-dev  # an hour: planted proxies, ours and the peers, each in an environment of its own in .planted
+	$(BIN)/python -m planted_proxies --seeds 20 --rows 5000 --require tiltlens \
+	  --page docs/planted_proxies.md --figure docs/img/planted_proxies.svg
 
 pictures: $(VENV)/installed-dev  # of the docs and the README; needs chromium
 	$(BIN)/python scripts/make_figures.py
@@ -68,4 +71,4 @@ $(VENV)/installed-bench: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $(VENV)/installed $(VENV)/installed-dev $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache docs/_build docs/api
+	rm -rf $(VENV) .planted planted-results .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache docs/_build docs/api

@@ -18,7 +18,7 @@ from planted_proxies import figure, tables
 from planted_proxies.asking import about
 from planted_proxies.environments import environment
 from planted_proxies.runners import files, runner
-from planted_proxies.scoring import HARD, scored
+from planted_proxies.scoring import HARD, scored, untold
 
 ROWS, SEEDS = 5_000, 20
 BLOCK = "(<!-- printed: {} -->\n).*?(<!-- end -->)"
@@ -79,6 +79,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tools", nargs="*", choices=files(), default=files(), metavar="FILE", help=", ".join(files()))
     parser.add_argument("--out", type=Path, default=Path("planted-results"))
     parser.add_argument("--environments", type=Path, default=Path(".planted"))
+    parser.add_argument(
+        "--require", choices=files(), metavar="FILE", help="exit with 1 where its rule fails a question"
+    )
     parser.add_argument("--page", type=Path, help="a Markdown page whose tables are filled in")
     parser.add_argument("--figure", type=Path, help="where the figure goes; default: in --out")
     options = parser.parse_args(arguments)
@@ -99,7 +102,12 @@ def main(arguments: list[str] | None = None) -> int:
         figure.write(rows, options.figure or options.out / "planted_proxies.svg")
     except ImportError as error:
         print(f"no figure: {error}", file=sys.stderr)
-    return 0
+    missed = [
+        name for one, row in zip(found, rows, strict=True) if one["file"] == options.require for name in untold(row)
+    ]
+    if missed:
+        print(f"{options.require} does not tell apart: {', '.join(missed)}", file=sys.stderr)
+    return int(bool(missed))
 
 
 if __name__ == "__main__":

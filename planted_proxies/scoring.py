@@ -149,7 +149,7 @@ def scored(found: Mapping[str, Any]) -> dict[str, Any]:
     easy = [max(questions[q.name][how] or 0.0 for how in ("own", "best")) for q in QUESTIONS]
     return row | {
         "questions": questions,
-        "told_apart": sum((questions[q.name]["own"] or 0.0) >= SURE for q in QUESTIONS) if found["rule"] else None,
+        "told_apart": len(QUESTIONS) - len(untold({"questions": questions})) if found["rule"] else None,
         "told_at_best": sum(one >= SURE for one in easy),
         "false_evidence": false_evidence(draws),
         "missed_evidence": missed_evidence(draws),
@@ -157,6 +157,12 @@ def scored(found: Mapping[str, Any]) -> dict[str, Any]:
         "seconds": float(np.median(seconds)) if seconds else None,
         "errors": sorted({one["error"] for one in found["draws"] if "error" in one}),
     }
+
+
+def untold(row: Mapping[str, Any]) -> list[str]:
+    """Return the questions that a tool's own rule does not tell apart."""
+    asked = row.get("questions", {})
+    return [q.name for q in QUESTIONS if (asked.get(q.name, {}).get("own") or 0.0) < SURE]
 
 
 def answers_of(found: Mapping[str, Any]) -> dict[str, dict[int, dict[str, Answer]]]:

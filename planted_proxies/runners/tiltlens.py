@@ -41,6 +41,9 @@ def run(draw: Draw) -> dict[str, Answer]:
 def _answer(row: dict[str, Any]) -> Answer:
     """Return what the table says of a feature: with the copies or the partner that it names."""
     value = max((row["gap"] or 0.0, row["joint"] or 0.0), key=abs)
-    others = row["redundant_with"] or row["partner"]
-    word = f"{row['verdict']}, with {others}" if others else row["verdict"]
-    return Answer(value, row["gap_low"], row["gap_high"], row["verdict"] in EVIDENCE, word)
+    is_evidence, word = row["verdict"] in EVIDENCE, row["verdict"]
+    if is_evidence and row["redundant_with"]:
+        word += f", the same as {row['redundant_with']}"
+    elif is_evidence and row["partner"]:
+        word += f", with {row['partner']}"
+    return Answer(value, row["gap_low"], row["gap_high"], is_evidence, word)
