@@ -119,3 +119,11 @@ def test_alternatives_are_those_of_python(folder):
 def test_alternatives_without_an_outcome_are_refused(folder):
     found = invoked("alternatives", "audited.parquet", *COMMON, cwd=folder)
     assert (found.returncode, "must have `--outcome`, got none." in found.stderr) == (2, True)
+
+
+def test_a_condition_holds_for_the_held_out_rows_too(folder):
+    options = (*COMMON, "--given", "area=east", "--exclude", "repaid", "--use-group", "--holdout", "held_out.parquet")
+    found = invoked("repair", "audited.parquet", *options, "--json", "-", cwd=folder)
+    held_out = pl.read_parquet(folder / "held_out.parquet").filter(area="east")
+    sizes = {"audited": (held_out["group"] == "a").sum(), "reference": (held_out["group"] == "b").sum()}
+    assert json.loads(found.stdout)["rows"] == sizes

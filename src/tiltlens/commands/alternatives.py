@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from tiltlens.commands.auditing import audited
-from tiltlens.commands.options import DATA, JSON, OF_ACTIONS, REPORT, options_of_audits
+from tiltlens.commands.options import DATA, JSON, OF_ACTIONS, OUTCOME, REPORT, options_of_audits
 from tiltlens.commands.targets import announce_report, check_targets, progress_shown, screen
 from tiltlens.errors import TiltlensError
 
@@ -15,6 +15,7 @@ from tiltlens.errors import TiltlensError
 @click.command("alternatives")
 @DATA
 @options_of_audits(but=OF_ACTIONS)
+@OUTCOME
 @click.option(
     "--tolerance", type=float, default=0.005, show_default=True, help="Loss of accuracy that is held to be none."
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tiltlens.commands.auditing import audited
-from tiltlens.commands.options import DATA, JSON, options_of_audits, refuse_options
+from tiltlens.commands.options import DATA, JSON, OUTCOME, options_of_audits, refuse_options
 from tiltlens.commands.targets import announce_report, check_targets, judge, screen
 from tiltlens.errors import TiltlensError
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @options_of_audits(but={"scores", "outcome", "periods"})
 @DATA
 @click.option("--scores", multiple=True, metavar="COLUMN", help="Of DATA: the old model's scores, then the new one's.")
-@click.option("--outcome", metavar="COLUMN", help="What came of people, 0 and 1: adds error rates.")
+@OUTCOME
 @JSON
 @click.option("--report", "report", metavar="FILE.html", help="Also write the change as one page for people.")
 @click.option(

@@ -25,6 +25,7 @@ ENCODING = click.option(
 )
 SHEET = click.option("--sheet", metavar="NAME", help="Of an Excel file with several sheets.")
 QUERY = click.option("--query", metavar="SQL", help="Where DATA is a database, e.g. sqlite:///people.db: its rows.")
+OUTCOME = click.option("--outcome", metavar="COLUMN", help="What came of people, 0 and 1: adds error rates.")
 CONFIDENCE = click.option("--confidence", type=float, default=0.95, show_default=True, help="Of every interval.")
 JSON = click.option(
     "--json", "json_target", metavar="FILE", help="Also write every number as JSON; '-' is standard output."
@@ -136,7 +137,7 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
 
 # Options of an audit that say nothing of the rows, scores and groups that a repair or an alternative is made of.
 OF_ACTIONS = {
-    *("soft_group", "labels", "criterion", "output", "threshold", "exempt", "membership", "periods"),
+    *("soft_group", "labels", "outcome", "criterion", "output", "threshold", "exempt", "membership", "periods"),
     *("input_weight", "output_weight", "materiality", "folds", "stated"),
 }
 

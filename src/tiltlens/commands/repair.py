@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tiltlens.commands.auditing import audited, rows_of
-from tiltlens.commands.options import DATA, JSON, OF_ACTIONS, options_of_audits, refuse_options
+from tiltlens.commands.options import DATA, JSON, OF_ACTIONS, OUTCOME, options_of_audits, pairs, refuse_options
 from tiltlens.commands.targets import announce_report, check_targets, progress_shown, screen
 from tiltlens.errors import TiltlensError
 
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from tiltlens.repair.score_tilt import ScoreTilt
 
 OF_FITS = {"reference", "audited", "favourable", "features", "exclude", "weights", "clusters", "given", "seed"}
+READING = ("na_values", "encoding", "sheet")
 OF_FITS |= {"sample_rows", "criterion", "limit", "threshold", "use_group", "save"}
 
 
 @click.command("repair")
 @DATA
 @options_of_audits(but=OF_ACTIONS)
+@OUTCOME
 @click.option(
     "--criterion",
     type=click.Choice(["fpr", "fnr"]),
@@ -31,7 +33,7 @@ OF_FITS |= {"sample_rows", "criterion", "limit", "threshold", "use_group", "save
 )
 @click.option("--limit", type=float, default=0.0, show_default=True, help="Largest difference that may be left.")
 @click.option("--threshold", type=float, help="Repair decisions, 1 from this score on, instead of scores.")
-@click.option("--use-group", is_flag=True, help="Look at the group of every new row; it may be regulated.")
+@click.option("--use-group", is_flag=True, help="Look at the group of every new row, which may be regulated.")
 @click.option(
     "--holdout", multiple=True, metavar="FILE", help="Rows that nothing was fitted on: what the repair costs. Repeat."
 )
@@ -145,7 +147,7 @@ def _fitted(
 
 
 def _billed(tilt: ScoreTilt, beside: ScoreTilt | None, holdout: tuple[str, ...], options: dict[str, Any]) -> Bill:
-    table = _read(holdout, options)
+    table = _given(_read(holdout, options), pairs("--given", "COLUMN=VALUE", options["given"], "repaid=1"))
     table, group = _with_group(table, options["group"])
     return tilt.bill(
         table,
@@ -158,31 +160,36 @@ def _billed(tilt: ScoreTilt, beside: ScoreTilt | None, holdout: tuple[str, ...],
 
 
 def _apply(tilt: ScoreTilt, new: tuple[str, ...], output: str, options: dict[str, Any]) -> None:
-    """Write new rows with a column more: their repaired scores, or decisions."""
-    import io
-    from pathlib import Path
-
-    from tiltlens.views.json_file import write_bytes
-
-    table, score = _read(new, options), options["scores"][0]
-    grouped, group = _with_group(table, options["group"]) if tilt.use_group else (table, None)
-    done = table.with_columns(**{f"{score}_repaired": tilt.apply(grouped, score, group)})
-    content = io.BytesIO()
-    if output.lower().endswith(".csv"):
-        done.write_csv(content)
-    else:
-        done.write_parquet(content)
-    write_bytes(Path(output), content.getvalue())
+    """Write new rows with a column more: their repaired scores, or decisions. Plain files may be larger than memory."""
+    rows: Any = list(new)
+    group = options["group"] if tilt.use_group else ()
+    if len(group) > 1 or any(options[name] for name in READING):
+        rows = _read(new, options)
+    name = None
+    if tilt.use_group:
+        rows, name = _with_group(rows, group)
+    tilt.apply(rows, options["scores"][0], name, output=output)
 
 
 def _read(files: tuple[str, ...], options: dict[str, Any]) -> pl.DataFrame:
     """Return the rows of files beside the audited ones; a query is of the audited ones alone."""
     from tiltlens.engines.read_options import read_options
 
-    return rows_of(files, read_options(**{name: options[name] for name in ("na_values", "encoding", "sheet")}))
+    return rows_of(files, read_options(**{name: options[name] for name in READING}))
 
 
-def _with_group(table: pl.DataFrame, columns: tuple[str, ...]) -> tuple[pl.DataFrame, str]:
+def _given(table: pl.DataFrame, wanted: dict[str, str]) -> pl.DataFrame:
+    """Return the rows that an audit with these conditions would look at."""
+    from tiltlens.engines.messages import check_columns
+    from tiltlens.models.weights import equals_mask
+
+    check_columns("given", list(wanted), table.columns)
+    for name, value in wanted.items():
+        table = table.filter(equals_mask(table[name], value))
+    return table
+
+
+def _with_group(table: Any, columns: tuple[str, ...]) -> tuple[Any, str]:
     """Return the table and the column of its groups; where columns are crossed, with a column of the crossed groups."""
     import polars as pl
 
