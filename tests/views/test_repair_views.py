@@ -1,6 +1,9 @@
 """Bills of repairs and alternatives as text, figures and pages."""
 
+from io import StringIO
+
 import pytest
+from rich.console import Console
 from tests.browser import opened
 from tests.repair.test_alternatives import applicants, found
 from tests.repair.test_bill import borrowers
@@ -8,8 +11,10 @@ from tests.repair.test_bill import borrowers
 import tiltlens as tl
 from tiltlens.views import repair_words as words
 from tiltlens.views.figures import attainable, repair_curve
+from tiltlens.views.repair_text import print_alternatives
 from tiltlens.views.report.repair_page import alternatives_page, bill_page
 
+ENDS = (("", -0.05), ("_low", -0.08), ("_high", -0.02))
 HOSTILE = "</script><img src=x onerror='window.hacked = 1'>"
 
 
@@ -79,6 +84,19 @@ def test_a_bill_without_outcomes_has_no_curve_of_accuracy(bill):
     bare = summary | {"curve": [{"part": row["part"], "gap": row["gap"]} for row in summary["curve"]]}
     assert "was not given" in repair_curve(bare).description
     assert "gap of mean scores" in bill_page(bare)
+
+
+def test_what_ifs_are_told_with_the_rules(rules):
+    ends = {f"{name}_change{end}": value for name in ("gap", "accuracy") for end, value in ENDS}
+    what_if = {"feature": "age", "what_if": "neutralised", "gap": 0.1, **ends}
+    one = rules.to_dict() | {"what_ifs": [what_if], "notes": ["look at age"]}
+    summary = {"group": "group", "comparisons": {"a": one}}
+    text = StringIO()
+    print_alternatives(summary, Console(file=text, width=100))
+    for found in (text.getvalue(), alternatives_page(summary)):
+        for part in ("neutralised", "+10.00", "Look at age."):
+            assert part in found
+    assert "-5.00 (-8.00 to -2.00)" in text.getvalue()
 
 
 def test_names_from_data_stay_text(bill, rules):

@@ -28,7 +28,7 @@ def print_repair(repair: Record, console: Console) -> None:
     lines = [*words.asked_words(repair), words.audited_words(repair)]
     console.print(_title(repair, "the least change of the scores"))
     console.print(_paragraphs(lines))
-    notes = [f"{note[:1].upper()}{note[1:]}." for note in repair["notes"]]
+    notes = [words.sentence(note) for note in repair["notes"]]
     console.print(Group(heading("Where the sensitive attribute is used"), bullets([*notes, words.REGULATED])))
 
 
@@ -45,9 +45,9 @@ def print_bill(bill: Record, console: Console) -> None:
         parts += [heading("The price of blindness"), Text(typed(words.price_words(bill))), Text(), _price(bill)]
     parts += [heading("From no repair to the whole of it"), _curve(bill)]
     parts += [heading("Where the sensitive attribute was used")]
-    parts += [bullets(f"{typed(line)}." for line in words.sensitive_lines(bill))]
+    parts += [bullets(map(typed, words.sensitive_lines(bill)))]
     if bill["notes"]:
-        parts += [heading("To know"), bullets(f"{typed(note)}." for note in bill["notes"])]
+        parts += [heading("To know"), bullets(typed(words.sentence(note)) for note in bill["notes"])]
     console.print(Group(*parts, Text(f"\n{words.IS_NO_FINDING}", "dim")))
 
 
@@ -61,6 +61,11 @@ def print_alternatives(summary: Record, console: Console) -> None:
         ]
         first, *others = words.verdict_words(found, found)
         parts += [Text(typed(first), "bold"), _paragraphs(others), Text(), _attained(found)]
+        if found["what_ifs"]:
+            parts += [heading("What if a feature were not used, or less finely?"), _what_ifs(found)]
+            parts.append(Text(words.OF_WHAT_IFS, "dim"))
+        if found["notes"]:
+            parts += [heading("To know"), bullets(typed(words.sentence(note)) for note in found["notes"])]
         console.print(Group(*parts))
     console.print(Text(f"\n{words.OF_RULES}", "dim"))
 
@@ -139,6 +144,19 @@ def _attained(found: Record) -> Table:
         cells = with_interval(**gap, shown=points), with_interval(**accuracy, shown=percent)
         table.add_row(Text(name), *(Text(typed(cell)) for cell in cells))
     return table
+
+
+def _what_ifs(found: Record) -> Table:
+    table = empty_table("what if", ["gap", "change of the gap", "change of accuracy"])
+    for row in found["what_ifs"][: words.WHAT_IFS]:
+        cells = points(row["gap"]), *(_banded(row, f"{name}_change") for name in ("gap", "accuracy"))
+        table.add_row(Text(f"{row['feature']} {row['what_if']}"), *(Text(typed(cell)) for cell in cells))
+    return table
+
+
+def _banded(row: Record, name: str) -> str:
+    value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
+    return points(value) if low is None else f"{points(value)} ({interval(low, high, points)})"
 
 
 def _estimate(row: Record, name: str) -> Record:

@@ -45,6 +45,11 @@ OF_RULES = (
     "people only, such as those who were accepted, speak of these. A rule that leans less is a reason to look, not a "
     "finding of wrongdoing."
 )
+OF_WHAT_IFS = (
+    "The audited model itself, asked again: neutralised is averaged over the reference's values, coarsened to "
+    "quartiles, or rare levels together. In points; the intervals hold for all what-ifs at once."
+)
+WHAT_IFS = 20  # rows that are printed, the smallest gaps first
 RULES = 9  # of the curve that are printed
 
 
@@ -181,8 +186,13 @@ def price_words(bill: Record) -> str:
 
 def sensitive_lines(bill: Record) -> list[str]:
     """Return where the sensitive attribute was used, and what to ask."""
-    notes = [f"{note[:1].upper()}{note[1:]}" for note in bill["repair"]["notes"]]
-    return [*notes, "On the held-out rows the group was used to measure, not to fit", REGULATED.rstrip(".")]
+    notes = [sentence(note) for note in bill["repair"]["notes"]]
+    return [*notes, "On the held-out rows the group was used to measure, not to fit.", REGULATED]
+
+
+def sentence(note: str) -> str:
+    """Return a note as a sentence."""
+    return f"{note[:1].upper()}{note[1:]}."
 
 
 def verdict_words(found: Record, who: Record) -> list[str]:

@@ -140,8 +140,6 @@ def _attained(records: list[Record], own: Record) -> Any:
     band = others.mark_rule(strokeWidth=1, color=QUIET, opacity=0.5)
     cross = mine.mark_rule(strokeWidth=2, color=AUDITED)
     diamond = mine.mark_point(filled=True, shape="diamond", size=180, color=AUDITED, opacity=1)
-    inwards = {"align": "right", "dx": -12} if (own["gap"] or 0.0) > 0.0 else {"align": "left", "dx": 12}
-    style = inwards | {"dy": 18, "fontWeight": 600}
     return alt.layer(
         zero,
         band.encode(x=x, y=low, y2=alt.Y2(field="accuracy_high")),
@@ -150,5 +148,4 @@ def _attained(records: list[Record], own: Record) -> Any:
         cross.encode(x=x, y=low, y2=alt.Y2(field="accuracy_high")),
         cross.encode(x=left, x2=alt.X2(field="gap_high"), y=y),
         diamond.encode(x=x, y=y, tooltip=tooltip),
-        *halo(mine.encode(x=x, y=y, text="rule:N"), **style),
     ).properties(width=WIDTH, height=HEIGHT)

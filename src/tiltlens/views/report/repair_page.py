@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tiltlens.views import figures, repair_words
-from tiltlens.views.formats import percent, points
+from tiltlens.views.formats import number, percent, points
 from tiltlens.views.json_file import Target, write_text
 from tiltlens.views.repair_text import named_alternatives
 from tiltlens.views.report.page import check_name, drawn_data, rendered
@@ -54,6 +54,7 @@ def bill_page(bill: Record) -> str:
         price=None if bill["price"] is None else repair_words.quantities(bill, bill["price"]),
         price_words=None if bill["price"] is None else repair_words.price_words(bill),
         sensitive=repair_words.sensitive_lines(bill),
+        sentence=repair_words.sentence,
         is_no_finding=repair_words.IS_NO_FINDING,
         drawing=drawing,
     )
@@ -70,13 +71,17 @@ def alternatives_page(summary: Record) -> str:
         summary=summary,
         sections=sections,
         of_rules=repair_words.OF_RULES,
+        of_what_ifs=repair_words.OF_WHAT_IFS,
+        sentence=repair_words.sentence,
     )
 
 
 def _section(place: int, found: Record) -> _Section:
-    rows = [
+    rows: list[tuple[str, Record, Any]] = [
         ("right decisions of the audited model", found["accuracy"], percent),
         ("gap of its decision rates, in points", found["gap"], points),
+        ("gap of its mean scores, in points", found["score_gap"], points),
+        *([] if found["auc"] is None else [("area under the curve of its scores", found["auc"], number)]),
         ("right decisions of the alternative, less the model's, in points", found["accuracy_change"], points),
         ("by how much its gap is smaller, in points", found["gap_reduction"], points),
     ]
