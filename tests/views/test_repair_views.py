@@ -93,9 +93,9 @@ def test_what_ifs_are_told_with_the_rules(rules):
     summary = {"group": "group", "comparisons": {"a": one}}
     text = StringIO()
     print_alternatives(summary, Console(file=text, width=100))
-    for found in (text.getvalue(), alternatives_page(summary)):
+    for shown in (text.getvalue(), alternatives_page(summary)):
         for part in ("neutralised", "+10.00", "Look at age."):
-            assert part in found
+            assert part in shown
     assert "-5.00 (-8.00 to -2.00)" in text.getvalue()
 
 
