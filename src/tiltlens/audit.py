@@ -148,6 +148,20 @@ def audit(
         "data window": "2024", "model": "credit 3.1"}.
     progress
         A function that is told, again and again, the stage of the work and the fraction done, up to 1.
+
+    Examples
+    --------
+    >>> import tiltlens as tl
+    >>> people = {
+    ...     "sex": ["women", "men"] * 100,
+    ...     "skill": [0, 1, 1, 2, 2, 2, 3, 3] * 25,
+    ...     "score": [0.4, 0.5, 0.5, 0.6, 0.6, 0.6, 0.7, 0.7] * 25,
+    ... }
+    >>> audit = tl.audit(people, "sex", reference="men", scores="score", features="skill", folds=None)  # no intervals
+    >>> audit["women"]
+    Comparison('women' against 'men': gap -0.0500, 1 features)
+    >>> round(audit["women"].gap, 3)
+    -0.05
     """
     if progress is not None and not callable(progress):
         raise DataError(
@@ -198,6 +212,18 @@ def alternatives(
         Decisions of the audited model are 1 from it on.
     options
         Others of `audit`, such as `scores`, `features` and `reference`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tiltlens as tl
+    >>> rng = np.random.default_rng(0)
+    >>> sex, skill = rng.choice(["men", "women"], 300), rng.integers(0, 4, 300)
+    >>> score = 0.3 + 0.1 * skill
+    >>> people = {"sex": sex, "skill": skill, "score": score, "repaid": (rng.random(300) < score).astype(int)}
+    >>> found = tl.alternatives(people, "sex", reference="men", scores="score", outcome="repaid")
+    >>> found["women"].verdict
+    'cannot be told'
     """
     found = audit(data, group, outcome=outcome, folds=None, **options)
     return {name: c.alternatives(tolerance, threshold) for name, c in found.items()}

@@ -7,7 +7,17 @@ from __future__ import annotations
 
 
 class TiltlensError(ValueError):
-    """Any mistake in what tiltlens was given; the parent of all its errors."""
+    """Any mistake in what tiltlens was given; the parent of all its errors.
+
+    Examples
+    --------
+    >>> import tiltlens as tl
+    >>> try:
+    ...     tl.audit({"sex": ["women", "men"], "score": [40, 60]}, "sex", scores="score")
+    ... except tl.TiltlensError as mistake:
+    ...     print(str(mistake).splitlines()[0])  # the next line is a hint
+    `scores` must give scores between 0 and 1, got 40.0 in row 0.
+    """
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(f"{message}\nHint: {hint}" if hint else message)

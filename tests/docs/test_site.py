@@ -45,6 +45,12 @@ def test_the_reference_names_everything_public(site):
     assert listed == set(tiltlens.__all__), "docs/api.md and tiltlens.__all__ must name the same"
 
 
+@pytest.mark.parametrize("name", tiltlens.__all__)
+def test_every_public_name_has_an_example(name):
+    """Doctest runs them."""
+    assert ">>> " in getattr(tiltlens, name).__doc__, f"the docstring of {name} must have an example"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_links_beside_the_site_lead_somewhere(page):
     for target, _ in LINK.findall(page.read_text()):

@@ -26,6 +26,14 @@ class Estimate:
 
     Beside numbers it is its value: it formats, rounds, compares and converts like it. Two estimates are equal where
     all three numbers are, and neither is the smaller: their intervals may overlap.
+
+    Examples
+    --------
+    >>> gap = Estimate(0.105, 0.095, 0.116)
+    >>> f"{gap:.2f}", gap < 0.2, gap.low
+    ('0.10', True, 0.095)
+    >>> float(gap)
+    0.105
     """
 
     value: float

@@ -40,6 +40,15 @@ class CorrectionFunction:
         Moments of the two groups it was made from.
     log_output_ratio
         log Y0(y)/Y1(y) of each outcome.
+
+    Examples
+    --------
+    >>> import tiltlens as tl
+    >>> audited = tl.GroupMoments.from_rows([0.5, 1.0, -0.2], [0.7, 0.8, 0.4])
+    >>> reference = tl.GroupMoments.from_rows([-0.5, 0.1, -0.2], [0.3, 0.6, 0.4])
+    >>> f = tl.correction_function(audited, reference)
+    >>> f([0.5, -0.2], [0.7, 0.4]).round(2).tolist()
+    [-0.19, 1.31]
     """
 
     intercept: float
@@ -199,6 +208,14 @@ def correction_function(
         Moments of the two groups, under the same log-odds and scores.
     input_weight, output_weight
         λ2 and λ4: how much aligning inputs and aligning outputs count.
+
+    Examples
+    --------
+    >>> import tiltlens as tl
+    >>> audited = tl.GroupMoments.from_rows([0.5, 1.0, -0.2], [0.7, 0.8, 0.4])
+    >>> reference = tl.GroupMoments.from_rows([-0.5, 0.1, -0.2], [0.3, 0.6, 0.4])
+    >>> round(tl.correction_function(audited, reference).descent_rate, 3)
+    -0.629
     """
     if audited.outcomes != reference.outcomes:
         raise DataError(

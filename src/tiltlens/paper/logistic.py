@@ -76,7 +76,23 @@ class LogisticCase:
 def logistic_case(
     theta: ArrayLike, gamma1: float, features: ArrayLike, scores: ArrayLike, p0: ArrayLike | None = None
 ) -> LogisticCase:
-    """Return the logistic case of the paper's Example 1, checked; `p0` defaults to equal weights."""
+    """Return the logistic case of the paper's Example 1, checked.
+
+    Parameters
+    ----------
+    theta, gamma1
+        Coefficients θ of the features and γ1 of the outcome, in the paper's sign.
+    features, scores
+        The audited group's atoms or rows, and W(1|x) on them.
+    p0
+        Their probabilities; equal ones by default.
+
+    Examples
+    --------
+    >>> case = logistic_case([1.0], 0.5, features=[[0.0], [1.0], [2.0]], scores=[0.2, 0.5, 0.7])
+    >>> case.correction().round(3).tolist()
+    [1.234, -0.018, -1.216]
+    """
     t, x = check_array("theta", theta), check_array("features", features, dimensions=(2,))
     w = check_array("scores", scores)
     p = np.full(len(x), 1 / len(x)) if p0 is None else check_distribution("p0", p0)

@@ -30,6 +30,12 @@ class GroupMoments:
         Two parts of the weighted mean of z.
     scatter
         Σ w (z − mean)(z − mean)ᵀ.
+
+    Examples
+    --------
+    >>> parts = GroupMoments.from_rows([0.5], [0.7]) + GroupMoments.from_rows([1.0, -0.2], [0.8, 0.4])
+    >>> parts.rows, parts.mean.round(3).tolist()
+    (3, [0.433, 0.633])
     """
 
     rows: int

@@ -55,6 +55,18 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         The two groups in order: a gap is the mean score of the first less that of the second.
     multiplier_, gap_before_, gap_after_
         Of the tilt, and the gap of cross-fitted scores without it and with it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tiltlens as tl
+    >>> rng = np.random.default_rng(0)
+    >>> sex, skill = rng.choice(["men", "women"], 400), rng.normal(size=(400, 1))
+    >>> y = rng.random(400) < 1 / (1 + np.exp(-skill[:, 0] - (sex == "men")))
+    >>> skill[:, 0] += sex == "men"
+    >>> model = tl.TiltedClassifier(limit=0.0).fit(skill, y, sensitive_features=sex)
+    >>> round(model.gap_before_, 2), abs(round(model.gap_after_, 6))
+    (0.19, 0.0)
     """
 
     def __init__(

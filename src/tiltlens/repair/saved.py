@@ -16,7 +16,21 @@ from tiltlens.repair.score_tilt import SCHEMA, ScoreTilt
 
 
 def read_repair(path: str | Path) -> ScoreTilt:
-    """Return the repair that `to_json` wrote."""
+    """Return the repair that `to_json` wrote.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import tiltlens as tl
+    >>> people = {"sex": ["women", "men"] * 50, "score": [0.4, 0.5, 0.6, 0.8] * 25}
+    >>> tilt = tl.audit(people, "sex", reference="men", scores="score")["women"].repair(use_group=True)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     tilt.to_json(Path(folder, "repair.json"))
+    ...     again = tl.read_repair(Path(folder, "repair.json"))
+    >>> again.multiplier == tilt.multiplier
+    True
+    """
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

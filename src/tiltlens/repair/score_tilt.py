@@ -77,6 +77,21 @@ class ScoreTilt:
         Hashes of the audited rows, by which they are known again.
     notes
         What was done, and what to know.
+
+    Examples
+    --------
+    >>> import tiltlens as tl
+    >>> people = {
+    ...     "sex": ["women", "men"] * 100,
+    ...     "skill": [0, 1, 1, 2, 2, 2, 3, 3] * 25,
+    ...     "score": [0.4, 0.5, 0.5, 0.6, 0.6, 0.6, 0.7, 0.7] * 25,
+    ... }
+    >>> c = tl.audit(people, "sex", reference="men", scores="score", features="skill", folds=None)["women"]
+    >>> tilt = c.repair(limit=0.01)
+    >>> round(tilt.gap_before, 3), round(tilt.gap_after, 3)
+    (-0.05, -0.01)
+    >>> tilt.apply({"skill": [0, 3]}, [0.4, 0.7]).round(3).tolist()
+    [0.527, 0.695]
     """
 
     criterion: str

@@ -41,6 +41,18 @@ class Audit:
         The numbers the audit was asked for with.
     provenance
         When, by which versions, from which data, and what the user said of them.
+
+    Examples
+    --------
+    >>> import tiltlens as tl
+    >>> people = {"sex": ["women", "men"] * 50 + ["unknown"] * 3, "score": [0.4, 0.5, 0.6, 0.8] * 25 + [0.5] * 3}
+    >>> audit = tl.audit(people, "sex", reference="men", scores="score")
+    >>> audit
+    Audit(sex against 'men': 'women')
+    >>> list(audit), audit.too_small
+    (['women'], {'unknown': 3})
+    >>> audit["women"].rows
+    {'audited': 50, 'reference': 50}
     """
 
     comparisons: dict[str, Comparison]

@@ -116,6 +116,15 @@ class Change:
         Groups that only one of the two audits has, and which of them.
     old, new
         Where the two audits come from.
+
+    Examples
+    --------
+    >>> import tiltlens as tl
+    >>> people = {"sex": ["women", "men"] * 50, "old": [0.4, 0.5, 0.6, 0.8] * 25, "new": [0.5, 0.5, 0.6, 0.7] * 25}
+    >>> old, new = (tl.audit(people, "sex", reference="men", scores=name, features=[]) for name in ("old", "new"))
+    >>> found = tl.compare(old, new)["women"].gap_change
+    >>> print(f"{found:+.2f}, {found.low:+.2f} to {found.high:+.2f}")
+    +0.10, +0.08 to +0.12
     """
 
     comparisons: dict[str, GroupChange]

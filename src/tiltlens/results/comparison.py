@@ -117,6 +117,18 @@ class Comparison:
         f~ and the largest valid step along it; None without features or a column of membership.
     balance
         How far the membership model can be trusted; None for plug-in values, and without features.
+
+    Examples
+    --------
+    >>> import tiltlens as tl
+    >>> people = {"sex": ["women", "men"] * 50, "hired": [0, 1, 1, 1, 0, 0, 1, 1, 0, 1] * 10}
+    >>> c = tl.audit(people, "sex", reference="men", scores="hired")["women"]
+    >>> c
+    Comparison('women' against 'men': gap -0.4000, 0 features)
+    >>> print(f"{c.gap:+.2f}, {c.gap.low:+.2f} to {c.gap.high:+.2f}")
+    -0.40, -0.58 to -0.22
+    >>> print(f"{c.adverse_impact_ratio:.2f}, {c.two_by_two.ratio_flips} decisions from four fifths")
+    0.50, 12 decisions from four fifths
     """
 
     audited: str

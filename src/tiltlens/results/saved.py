@@ -47,6 +47,18 @@ def read_audit(path: str | Path) -> Audit:
     ----------
     path
         The JSON file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import tiltlens as tl
+    >>> audit = tl.audit({"sex": ["women", "men"] * 50, "score": [0.4, 0.5, 0.6, 0.8] * 25}, "sex", scores="score")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     audit.to_json(Path(folder, "audit.json"))
+    ...     again = tl.read_audit(Path(folder, "audit.json"))
+    >>> again[0].gap == audit[0].gap
+    True
     """
     summary = _summary(path)
     try:

@@ -72,6 +72,17 @@ def compare(old: Audit, new: Audit, *, paired: bool | None = None) -> Change:
         Whether the rows are the same: intervals are then those of the rows' differences, which are narrower. By default
         they are where the two audits hold the same rows beside their scores (`provenance.rows_sha256`). True where the
         features differ: rows are then known by their numbers in the table, or by `clusters`.
+
+    Examples
+    --------
+    >>> import tiltlens as tl
+    >>> people = {"sex": ["women", "men"] * 50, "old": [0.4, 0.5, 0.6, 0.8] * 25, "new": [0.5, 0.5, 0.6, 0.7] * 25}
+    >>> old, new = (tl.audit(people, "sex", reference="men", scores=name, features=[]) for name in ("old", "new"))
+    >>> change = tl.compare(old, new)
+    >>> change["women"]
+    GroupChange('women' against 'men': gap +0.1000)
+    >>> change.paired
+    True
     """
     if paired is not None and not isinstance(paired, bool):
         raise DataError(f"`paired` must be True, False or None, got {shown(paired)}.", "None looks at the rows.")

@@ -65,6 +65,16 @@ class RuleTables:
         What a reader has to know, in sentences.
     provenance
         When, by which versions, from which data, and what the user said of them.
+
+    Examples
+    --------
+    >>> import tiltlens as tl
+    >>> people = {"sex": ["women", "men"] * 50, "hired": [0, 1, 1, 1, 0, 0, 1, 1, 0, 1] * 10}
+    >>> tables = tl.rule_tables(people, "four-fifths", "sex", selected="hired")
+    >>> tables
+    RuleTables(four-fifths: 'sex')
+    >>> tables["sex"].select("sex", "n", "rate").rows()
+    [('men', 50, 0.8), ('women', 50, 0.4)]
     """
 
     rule: Rule
@@ -168,6 +178,14 @@ def rule_tables(
         What a reader should know of the data and the model, e.g. {"data window": "2024"}.
     na_values, encoding, sheet, query
         As of `tiltlens.audit`.
+
+    Examples
+    --------
+    >>> import tiltlens as tl
+    >>> people = {"sex": ["women", "men"] * 50, "hired": [0, 1, 1, 1, 0, 0, 1, 1, 0, 1] * 10}
+    >>> tables = tl.rule_tables(people, "four-fifths", "sex", selected="hired")
+    >>> tables["sex"]["note"].to_list()[1]
+    'below the threshold of 0.80'
     """
     chosen = rule_named(rule)
     limits = Limits(
