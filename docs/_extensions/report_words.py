@@ -9,7 +9,8 @@ LISTS = {
     "scores": glossary.GLOSSARY,
     "amounts": dict(entry for entry in glossary.OF_AMOUNTS.values() if entry is not None),
     "chances": glossary.OF_CHANCES,
-    "statisticians": glossary.FOR_STATISTICIANS,
+    "statisticians": glossary.with_plain_words(glossary.FOR_STATISTICIANS),
+    "plain": glossary.PLAIN_WORDS,
 }
 
 

@@ -29,7 +29,7 @@ PAPER_NAMES = {
     "b1": "pull of the output difference",
     "n_l": "weight of f_l in f~",
     "n_m": "weight of f_m in f~",
-    "descent_rate": "Delta, how fast f~ lowers the objective",
+    "descent_rate": "pull towards the reference: how fast f~ lowers the objective",
 }
 
 
@@ -75,7 +75,7 @@ def _outputs(audited: str, c: dict[str, Any]) -> RenderableType:
         (f"mean score, {audited}", f"{c['output']['audited']:.3f}", "predicted probability of re-arrest"),
         (f"mean score, {c['reference']}", f"{c['output']['reference']:.3f}", "the same, reference group"),
         ("gap", points(c["gap"]["value"]), "difference of the two means, in points of the score"),
-        ("output divergence", f"{c['output_divergence']['value']:.5f}", "KL of the outcomes, in nats"),
+        ("output divergence", f"{c['output_divergence']['value']:.5f}", "distance of the outcomes, in nats"),
         ("decisions needed", f"{c['decisions_needed']['value']:,.0f}", "to tell the groups apart, errors 5 %"),
         ("least change", f"{c['least_change']['cost']:.4f}", "of inputs that removes the gap, nats"),
     ]

@@ -21,6 +21,7 @@ from tiltlens.views.formats import interval_name, p_value, percent, points, type
 from tiltlens.views.measures import UNITS, Measure, measure_of, subject
 from tiltlens.views.names import named
 from tiltlens.views.ratios import four_fifths_words, is_of_decisions, ratio_name, two_by_two_words
+from tiltlens.views.report.glossary import PLAIN_WORDS
 from tiltlens.views.soft_groups import WEIGHTED, expected, gap_name, linear_estimate, soft_words
 from tiltlens.views.text import (
     DOES_NOT_SHOW,
@@ -36,6 +37,7 @@ from tiltlens.views.verdicts import EVIDENCE, verdict_of
 WIDE = 100  # columns from which a number and its band stand on one line
 LEAST_NAME = 8  # columns of a feature's name that a wide table must leave
 WIDEST = 110  # columns of a page: longer lines are hard to read
+DISTANCES = ("output divergence", "input divergence", "descent rate")  # in nats, but for the last
 NEGLIGIBLE = 0.1  # parts of the materiality that go without saying
 MOST_NAMED = 8  # features that one sentence lists
 
@@ -199,12 +201,10 @@ def _estimates(summary: dict[str, Any], c: dict[str, Any]) -> Table:
         (ratio_name(summary), "impact_ratio", number, f"{m.rate}s, audited ÷ reference"),
         ("adverse impact ratio", "adverse_impact_ratio", number, "lower rate ÷ higher rate"),
         ("worse off in total" if m is UNITS else "shortfall", "shortfall", m.total, lacks),
-        ("standardised difference", "standardised_difference", number, "gap in standard deviations"),
+        ("standardised difference", "standardised_difference", number, PLAIN_WORDS["standardised difference"]),
         (f"unexplained, in {m.unit}", "unexplained", m.difference, "between people alike in all features"),
         ("decisions needed", "decisions_needed", whole, "to tell the groups apart, errors 5 %"),
-        ("output divergence", "output_divergence", number, "KL of the outcomes, nats"),
-        ("input divergence", "input_divergence", number, "KL of the inputs, nats"),
-        ("descent rate", "descent_rate", number, "Delta, pull towards the reference"),
+        *((name, name.replace(" ", "_"), number, PLAIN_WORDS[name]) for name in DISTANCES),
     ]
     for name, key, shown, meaning in rows:
         if c[key] is not None:
@@ -260,7 +260,8 @@ def _periods(found: dict[str, Any], measure: Measure, confidence: float) -> Iter
 def _test(c: dict[str, Any]) -> Text:
     if c["equal_outputs"] is None:
         return Text("Plug-in values, as in the paper: no intervals.", "dim")
-    model = "" if c["correction"] is None else f" Membership model: {c['membership']}."
+    name = f"{PLAIN_WORDS['membership model'].capitalize()} (membership model)"
+    model = "" if c["correction"] is None else f" {name}: {c['membership']}."
     return Text(f"Test of equal outputs: {p_value(c['equal_outputs']['p_value'])}.{model}", "dim")
 
 

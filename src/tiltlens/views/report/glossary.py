@@ -41,6 +41,27 @@ GLOSSARY = {
     "is in which group agrees with the data.",
 }
 
+# Beside a technical term, wherever one is printed: the same words in the report, on the terminal and on the site.
+PLAIN_WORDS = {
+    "alignment": "whether the two go together",
+    "correction": "the shift that would help most",
+    "descent rate": "pull towards the reference",
+    "dial": "what is to be made alike",
+    "divergence": "distance",
+    "drives": "moves the score",
+    "input divergence": "distance of the inputs",
+    "joint": "with the others",
+    "materiality": "what counts",
+    "membership model": "model of who is in which group",
+    "nats": "the unit of that distance",
+    "output divergence": "distance of the outcomes",
+    "reveals": "tells the groups apart",
+    "Shapley value": "adding up",
+    "share": "part of the shift",
+    "standardised difference": "gap in standard deviations",
+    "unexplained": "left between people alike in all listed features",
+}
+
 FOR_STATISTICIANS = {
     "reveals": "2·sd of the chance of being audited given the feature, both groups weighing the same: 0 when it is "
     "distributed alike, 1 when it tells the group.",
@@ -53,8 +74,11 @@ FOR_STATISTICIANS = {
     "share": "The part of the correction to be had by moving this feature's distribution alone.",
     "membership model": "A model of who is in the audited group, from the features; needed to know how far apart the "
     "groups' inputs are.",
-    "descent rate": "How fast a small step along the correction lowers the objective.",
+    "descent rate": "How fast a small step along the correction lowers the objective; 0 where nothing is to align.",
     "divergence": "A distance between two distributions (Kullback–Leibler), in nats; 0 when they are equal.",
+    "nats": "Divergences are in natural logarithms. Small ones are about half the square of a difference in standard "
+    "deviations: 0.005 nats are a tenth of a standard deviation.",
+    "standardised difference": "The gap divided by the root of the mean of both groups' variances.",
     "dial": "Whether the correction is asked to align the inputs of the groups (left), their outputs (right) or both.",
 }
 
@@ -129,10 +153,15 @@ def for_statisticians(summary: dict[str, Any]) -> dict[str, str]:
     m = measure_of(summary)
     found = {
         name: text.replace("mean score", m.mean).replace("the score", f"the {m.output}")
-        for name, text in FOR_STATISTICIANS.items()
+        for name, text in with_plain_words(FOR_STATISTICIANS).items()
     }
     if m is not UNITS:
         return found
     deciles = "Of outputs, and of the correction towards them: the pooled decile of the amount."
     units = {"alignment": found["alignment"].replace("Points", "Units")}
     return found | units | {"divergence": f"{found['divergence']} {deciles}"}
+
+
+def with_plain_words(entries: dict[str, str]) -> dict[str, str]:
+    """Return the entries, each with its plain words before it."""
+    return {name: f"In plain words: {PLAIN_WORDS[name]}. {text}" for name, text in entries.items()}

@@ -90,6 +90,7 @@ def page(summary: dict[str, Any]) -> str:
         materiality=asked(measure_of(summary), summary["settings"]),
         glossary=glossary.glossary(summary),
         for_statisticians=glossary.for_statisticians(summary),
+        plain=glossary.PLAIN_WORDS,
         is_decisions=is_of_decisions(summary),
         ratio_name=ratio_name(summary),
         rate_lines=error_rates.rate_lines,
