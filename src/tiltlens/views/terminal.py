@@ -37,7 +37,7 @@ from tiltlens.views.verdicts import EVIDENCE, verdict_of
 WIDE = 100  # columns from which a number and its band stand on one line
 LEAST_NAME = 8  # columns of a feature's name that a wide table must leave
 WIDEST = 110  # columns of a page: longer lines are hard to read
-DISTANCES = ("output divergence", "input divergence", "descent rate")  # in nats, but for the last
+DISTANCES = {"output divergence": ", nats", "input divergence": ", nats", "descent rate": ""}  # with their units
 NEGLIGIBLE = 0.1  # parts of the materiality that go without saying
 MOST_NAMED = 8  # features that one sentence lists
 
@@ -204,7 +204,7 @@ def _estimates(summary: dict[str, Any], c: dict[str, Any]) -> Table:
         ("standardised difference", "standardised_difference", number, PLAIN_WORDS["standardised difference"]),
         (f"unexplained, in {m.unit}", "unexplained", m.difference, "between people alike in all features"),
         ("decisions needed", "decisions_needed", whole, "to tell the groups apart, errors 5 %"),
-        *((name, name.replace(" ", "_"), number, PLAIN_WORDS[name]) for name in DISTANCES),
+        *((name, name.replace(" ", "_"), number, PLAIN_WORDS[name] + unit) for name, unit in DISTANCES.items()),
     ]
     for name, key, shown, meaning in rows:
         if c[key] is not None:
