@@ -23,6 +23,7 @@ COMMANDS = [
     "demo",
     "repair",
     "rule",
+    "run",
 ]
 
 USERS_MISTAKE = 2

@@ -110,6 +110,9 @@ MOST_BITS = 16  # of a hash that make its slot: the table stays in the cache
 FIRST_ROWS = 1 << 14  # rows in which most texts are found
 FACTORIZE_CHUNK = 1 << 15  # rows whose codes are found at a time
 
+# commands.audit_file
+AUDIT_FILE_BYTES = 1_000_000  # of a file of keys and values: a larger one is data by mistake
+
 # engines.csv_text
 SNIFFED_ROWS = 100  # that tell what separates the fields of a CSV file
 COPIED_CHARACTERS = 1 << 20  # of a text in another encoding, that are copied at a time

@@ -1,18 +1,22 @@
-"""Options of `tiltlens audit` → an audit."""
+"""Options of `tiltlens audit` → an audit, written where they say."""
 
 from __future__ import annotations
 
+from contextlib import chdir, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tiltlens.commands.options import pairs
+from tiltlens.commands.targets import check_targets, screen, told_gates, write_junit, write_report_of
 from tiltlens.errors import TiltlensError
 
 if TYPE_CHECKING:
     import polars as pl
 
     from tiltlens.engines.read_options import ReadOptions
+    from tiltlens.gates import Gate
     from tiltlens.results.audit import Audit
 
 # What commands leave out that act on an audit: they need its rows, not its intervals.
@@ -21,6 +25,69 @@ NOT_ASKED: dict[str, Any] = {
     **dict.fromkeys(("labels", "criterion", "threshold", "membership", "periods", "materiality", "progress")),
     **{"output": "probability", "input_weight": 1.0, "output_weight": 1.0, "folds": 0},
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An audit that is asked for, checked as far as that can be done without the data.
+
+    `folder` is where relative names of data start, None for the present one. An audit that `is_dated` holds when it was
+    made; of another the same question and data give the same bytes.
+    """
+
+    data: tuple[str, ...]
+    options: dict[str, Any]
+    gates: list[Gate]
+    json_target: str | None
+    report: str | None
+    junit: str | None
+    folder: Path | None = None
+    is_dated: bool = True
+
+    @classmethod
+    def of(cls, options: dict[str, Any], folder: Path | None = None, is_dated: bool = True) -> Asked:
+        """Return what the options of `tiltlens audit` ask for."""
+        from tiltlens.gates import gate
+
+        rest = dict(options)
+        data, targets = rest.pop("data"), [rest.pop(name) for name in ("json_target", "report", "junit")]
+        asked = cls(data, rest, [gate(text) for text in rest.pop("conditions")], *targets, folder, is_dated)
+        check_targets(*targets, gates=asked.gates)
+        return asked
+
+    def audited(self, progress: Any = None) -> Audit:
+        """Return the audit."""
+        with chdir(self.folder) if self.folder is not None else nullcontext():
+            found = audited(self.data, progress=progress, **self.options)
+        return found if self.is_dated else replace(found, provenance=found.provenance.undated())
+
+
+def answered(asked: Asked) -> bool:
+    """Carry out an audit, print and write it; return whether a gate fired."""
+    from rich.console import Console
+
+    from tiltlens.views.json_file import write_json
+    from tiltlens.views.terminal import print_audit, printable, progress_bar
+
+    errors, outcome = Console(stderr=True), asked.options["outcome"]
+    is_watched = errors.is_terminal and asked.json_target != "-"
+    with progress_bar(errors) if is_watched else nullcontext() as progress:
+        result = asked.audited(progress)
+    judged = [said for one in asked.gates for said in one.judged(result)]  # a mistake in a gate leaves nothing written
+    if outcome is not None:
+        beside = "what came of people, for error rates of the scores"
+        alone = "a logistic model was trained on it and audited; name yours with --scores"
+        click.echo(f"--outcome {printable(outcome)}: {beside if asked.options['scores'] else alone}.", err=True)
+    summary = result.to_dict()
+    if asked.json_target is not None:
+        write_json(summary, asked.json_target)
+    if asked.report is not None:
+        write_report_of(summary, asked.report)
+    if asked.junit is not None:
+        write_junit(summary, judged, asked.junit)
+    if asked.json_target != "-":
+        print_audit(summary, screen())
+    return told_gates(asked.gates, judged, result)
 
 
 def audited(files: tuple[str, ...], **options: Any) -> Audit:
@@ -33,12 +100,10 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
 
     options = NOT_ASKED | options
     outcome, scores, stated = options.pop("outcome"), options.pop("scores"), options.pop("stated")
+    features, soft = options.pop("features"), options.pop("soft_group")
     _check_outcome(outcome, scores, options["criterion"])
     if outcome is not None and not scores and options["output"] == "amount":
         raise TiltlensError("`--output amount` must come with `--scores`, got `--outcome`.", "it is of amounts.")
-    listed = options.pop("features")
-    features = [name for part in listed for name in part.split(",") if name] if listed else None
-    soft = pairs("--soft-group", "NAME=COLUMN", options.pop("soft_group"), "Black=p_black")
     if bool(soft) == bool(options["group"]):
         raise TiltlensError(
             f"exactly one of `--group` and `--soft-group` must be given, got {'both' if soft else 'neither'}.",
@@ -49,10 +114,10 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
         **options,
         "group": soft or group_columns,
         "audited": list(options["audited"]) or None,
-        "given": pairs("--given", "COLUMN=VALUE", options["given"], "repaid=1") or None,
-        "provenance": pairs("--state", "NAME=TEXT", stated, '"model=credit 3.1"'),
+        "given": options["given"] or None,
+        "provenance": stated,
         "folds": options["folds"] or None,
-        "features": features,
+        "features": None if features is None else list(features),
         "exclude": list(options["exclude"]) or None,
         "exempt": list(options["exempt"]) or None,
     }

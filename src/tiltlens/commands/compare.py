@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tiltlens.commands.auditing import audited
-from tiltlens.commands.options import DATA, JSON, OUTCOME, options_of_audits, refuse_options
-from tiltlens.commands.targets import announce_report, check_targets, judge, screen
+from tiltlens.commands.options import DATA, JSON, JUNIT, OUTCOME, options_of_audits, refuse_options
+from tiltlens.commands.targets import GATE_FIRED, announce_report, check_targets, screen, told_gates, write_junit
 from tiltlens.errors import TiltlensError
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 @OUTCOME
 @JSON
 @click.option("--report", "report", metavar="FILE.html", help="Also write the change as one page for people.")
+@JUNIT
 @click.option(
     "--fail-if",
     "conditions",
@@ -30,7 +32,12 @@ if TYPE_CHECKING:
     help='Exit with 1 where it holds, in quotes: "gap_change.low>0.01". Repeat for more.',
 )
 def command(
-    data: tuple[str, ...], json_target: str | None, report: str | None, conditions: tuple[str, ...], **options: Any
+    data: tuple[str, ...],
+    json_target: str | None,
+    report: str | None,
+    junit: str | None,
+    conditions: tuple[str, ...],
+    **options: Any,
 ) -> None:
     """Compare two models on the same rows, or two saved audits.
 
@@ -46,18 +53,22 @@ def command(
     from tiltlens.views.report.change_page import write_change
 
     gates = [gate(condition, OF_CHANGES) for condition in conditions]
-    check_targets(json_target, report)
+    check_targets(json_target, report, junit)
+    check_gated(junit, gates)
     result = _changed(data, **options)
-    fired = [sentence for one in gates for sentence in one.fired(result)]
+    judged = [said for one in gates for said in one.judged(result)]
     summary = result.to_dict()
     if json_target is not None:
         write_json(summary, json_target)
     if report is not None:
         write_change(summary, report)
         announce_report(report)
+    if junit is not None:
+        write_junit(summary, judged, junit)
     if json_target != "-":
         print_change(summary, screen())
-    judge(gates, fired, result)
+    if told_gates(gates, judged, result):
+        sys.exit(GATE_FIRED)
 
 
 def _changed(data: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> Change:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -31,16 +31,44 @@ JSON = click.option(
     "--json", "json_target", metavar="FILE", help="Also write every number as JSON; '-' is standard output."
 )
 REPORT = click.option("--report", "report", metavar="FILE.html", help="Also write the report, one page for people.")
+JUNIT = click.option("--junit", "junit", metavar="FILE.xml", help="Also write what the gates say, as JUnit XML.")
+
+
+def pairs(option: str, form: str, conditions: Sequence[str], example: str) -> dict[str, str]:
+    """Return what NAME=VALUE options say, by name."""
+    found: dict[str, str] = {}
+    for condition in conditions:
+        name, sign, value = condition.partition("=")
+        if not sign or not name or name in found:
+            rule = f"have the name {name!r} once" if name in found else f"be {form}"
+            raise TiltlensError(f"`{option}` must {rule}, got {condition!r}.", f"for example {example}.")
+        found[name] = value
+    return found
+
+
+def option_of_pairs(name: str, *also: str, metavar: str, example: str, text: str) -> Callable[[Decorated], Decorated]:
+    """Return an option that is repeated, each time NAME=VALUE; its value is a dict."""
+
+    def as_dict(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
+        return pairs(name, metavar, value, example)
+
+    return click.option(name, *also, multiple=True, metavar=metavar, help=text, callback=as_dict)
+
+
+def _names(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) -> list[str] | None:
+    """Return the names of a list that may be written with commas; None where nothing was given."""
+    return [name for part in value for name in part.split(",") if name] if value else None
+
 
 OF_AUDITS: dict[str, Callable[[Any], Any]] = {
     "group": click.option(
         "--group", multiple=True, metavar="COLUMN", help="Who people are, e.g. sex; repeat to cross."
     ),
-    "soft_group": click.option(
+    "soft_group": option_of_pairs(
         "--soft-group",
-        multiple=True,
         metavar="NAME=COLUMN",
-        help="Instead of --group: a group and the column of its probability. Repeat for each group.",
+        example="Black=p_black",
+        text="Instead of --group: a group and the column of its probability. Repeat for each group.",
     ),
     "labels": click.option(
         "--labels", metavar="COLUMN", help="Groups known for some rows: they check the probabilities."
@@ -85,6 +113,7 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
         "--features",
         multiple=True,
         metavar="COLUMN",
+        callback=_names,
         help="Inputs of the model; repeat, or use commas. Default: all others. '' is none: rates and gap alone.",
     ),
     "exclude": click.option(
@@ -99,8 +128,8 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
     "weights": click.option("--weights", metavar="COLUMN", help="How many people a row stands for."),
     "clusters": click.option("--clusters", metavar="COLUMN", help="Rows that belong together, e.g. customer_id."),
     "periods": click.option("--periods", metavar="COLUMN", help="When rows are from, e.g. month: the gap along time."),
-    "given": click.option(
-        "--given", multiple=True, metavar="COLUMN=VALUE", help="Only rows with this value, e.g. repaid=1."
+    "given": option_of_pairs(
+        "--given", metavar="COLUMN=VALUE", example="repaid=1", text="Only rows with this value, e.g. repaid=1."
     ),
     "na_values": NA,
     "encoding": ENCODING,
@@ -129,8 +158,11 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
     "sample_rows": click.option(
         "--sample-rows", type=int, default=500_000, show_default=True, help="Rows, at most, that models are fitted on."
     ),
-    "stated": click.option(
-        "--state", "stated", multiple=True, metavar="NAME=TEXT", help='For readers, e.g. "model=credit 3.1". Repeat.'
+    "stated": option_of_pairs(
+        *("--state", "stated"),
+        metavar="NAME=TEXT",
+        example='"model=credit 3.1"',
+        text='For readers, e.g. "model=credit 3.1". Repeat.',
     ),
 }
 
@@ -160,15 +192,3 @@ def refuse_options(names: Collection[str], place: str, found: str, hint: str) ->
     for one in context.command.params:
         if one.name in names and context.get_parameter_source(one.name) is ParameterSource.COMMANDLINE:
             raise TiltlensError(f"`{one.opts[0]}` must come {place}, got it {found}.", hint)
-
-
-def pairs(option: str, form: str, conditions: tuple[str, ...], example: str) -> dict[str, str]:
-    """Return what NAME=VALUE options say, by name."""
-    found = {}
-    for condition in conditions:
-        name, sign, value = condition.partition("=")
-        if not sign or not name or name in found:
-            rule = f"have the name {name!r} once" if name in found else f"be {form}"
-            raise TiltlensError(f"`{option}` must {rule}, got {condition!r}.", f"for example {example}.")
-        found[name] = value
-    return found

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tiltlens.commands.options import CONFIDENCE, DATA, ENCODING, JSON, NA, QUERY, SHEET, pairs
+from tiltlens.commands.options import CONFIDENCE, DATA, ENCODING, JSON, NA, QUERY, SHEET, option_of_pairs
 from tiltlens.commands.targets import check_targets, screen
 
 
@@ -34,10 +34,13 @@ from tiltlens.commands.targets import check_targets, screen
 @QUERY
 @CONFIDENCE
 @JSON
-@click.option(
-    "--state", "stated", multiple=True, metavar="NAME=TEXT", help='For readers, e.g. "data window=2024". Repeat.'
+@option_of_pairs(
+    *("--state", "stated"),
+    metavar="NAME=TEXT",
+    example='"data window=2024"',
+    text='For readers, e.g. "data window=2024". Repeat.',
 )
-def command(data: tuple[str, ...], name: str, json_target: str | None, stated: tuple[str, ...], **options: Any) -> None:
+def command(data: tuple[str, ...], name: str, json_target: str | None, stated: dict[str, str], **options: Any) -> None:
     """Make the tables that a published rule describes.
 
     DATA: files (.csv, .tsv, .parquet, .arrow, .jsonl, .xlsx; CSV may be zipped: .csv.gz), a quoted pattern of them, a
@@ -50,9 +53,8 @@ def command(data: tuple[str, ...], name: str, json_target: str | None, stated: t
     from tiltlens.views.terminal import print_rule_tables
 
     check_targets(json_target)
-    provenance = pairs("--state", "NAME=TEXT", stated, '"data window=2024"')
     lists = {"group": list(options["group"]), "strata": list(options["strata"]) or None}
-    arguments = options | lists | {"provenance": provenance}
+    arguments = options | lists | {"provenance": stated}
     summary = rule_tables(list(data), name, **arguments).to_dict()
     if json_target is not None:
         write_json(summary, json_target)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tiltlens.errors import TiltlensError
+
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tiltlens.gates import Gate
+    from tiltlens.gates import Gate, Judged
     from tiltlens.progress import Listener
     from tiltlens.results.audit import Audit
     from tiltlens.results.change import Change
@@ -54,6 +57,12 @@ def check_targets(json_target: str | None, report: str | None = None, *others: s
     check_report(report)
 
 
+def check_gated(junit: str | None, gates: Sequence[Gate]) -> None:
+    """Raise where a file of gates is asked for, and no gate."""
+    if junit is not None and not gates:
+        raise TiltlensError("`--junit` must come with a gate, got none.", 'give one with --fail-if "gap.low>0.05".')
+
+
 def announce_report(target: str) -> None:
     """Say where the report is."""
     from tiltlens.views.terminal import printable
@@ -69,12 +78,20 @@ def write_report_of(summary: dict[str, Any], target: str) -> None:
     announce_report(target)
 
 
-def judge(gates: list[Gate], fired: list[str], result: Audit | Change) -> None:
-    """Say which gates fired, and for whom they could not be evaluated; exit where one did."""
+def write_junit(summary: dict[str, Any], judged: Sequence[Judged], target: str) -> None:
+    """Write what gates said as JUnit XML."""
+    from tiltlens.views.json_file import write_text
+    from tiltlens.views.junit import junit
+
+    write_text(sys.stdout if target == "-" else target, junit(summary, [asdict(one) for one in judged]))
+
+
+def told_gates(gates: Sequence[Gate], judged: Sequence[Judged], result: Audit | Change) -> bool:
+    """Say which gates fired, and for whom they could not be evaluated; return whether one did."""
     from tiltlens.views.terminal import printable
 
+    fired = [str(one) for one in judged if one.fails]
     unjudged = [sentence for one in gates if (sentence := one.unjudged(result)) is not None]
     for sentence in (*fired, *unjudged):
         click.echo(f"Gate: {printable(sentence)}.", err=True)
-    if fired:
-        sys.exit(GATE_FIRED)
+    return bool(fired)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
@@ -18,6 +19,7 @@ from tiltlens.engines.messages import shown, text_of
 from tiltlens.errors import DataError
 from tiltlens.models.roles import Request
 
+EPOCH = "SOURCE_DATE_EPOCH"
 LIBRARIES = ("tiltlens", "numpy", "scipy", "scikit-learn", "polars", "narwhals")
 
 
@@ -28,7 +30,7 @@ class Provenance:
     Attributes
     ----------
     created
-        When, in UTC.
+        When, in UTC; where SOURCE_DATE_EPOCH is set, the time that it says; None where bytes must not depend on it.
     versions
         Of Python and of the libraries that made the numbers.
     data_sha256
@@ -44,13 +46,17 @@ class Provenance:
         What the user said of data and model.
     """
 
-    created: str
+    created: str | None
     versions: dict[str, str]
     data_sha256: str
     rows_sha256: str | None
     features: tuple[str, ...]
     question: dict[str, Any]
     stated: dict[str, str]
+
+    def undated(self) -> Provenance:
+        """Return the origin without the time by the clock: the same question and data have the same bytes."""
+        return self if EPOCH in os.environ else replace(self, created=None)
 
 
 def describe_request(request: Request) -> dict[str, Any]:
@@ -82,10 +88,21 @@ def provenance_of(
     rows_fingerprint: int | None = None,
 ) -> Provenance:
     """Return the origin of an audit, from the number of its rows and the sums of their hashes."""
-    created = datetime.now(UTC).isoformat(timespec="seconds")
+    created = _now().isoformat(timespec="seconds")
     of_rows = None if rows_fingerprint is None else _digest(rows, rows_fingerprint)
     digest = _digest(rows, fingerprint)
     return Provenance(created, dict(_versions()), digest, of_rows, tuple(features), question, stated)
+
+
+def _now() -> datetime:
+    """Return the time, or the one that reproducible builds are told (reproducible-builds.org)."""
+    told = os.environ.get(EPOCH)
+    if told is None:
+        return datetime.now(UTC)
+    try:
+        return datetime.fromtimestamp(int(told), UTC)
+    except (ValueError, OverflowError, OSError):
+        raise DataError(f"{EPOCH} must be seconds since 1970, got {shown(told)}.", "unset it.") from None
 
 
 def _digest(rows: int, fingerprint: int) -> str:

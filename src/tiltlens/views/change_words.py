@@ -49,7 +49,7 @@ def quantities(summary: Record, c: Record) -> list[Quantity]:
 def source_name(side: Record) -> str:
     """Return what an audit is called: its model, its scores, or when it was made."""
     asked, stated = side["provenance"]["question"], side["provenance"]["stated"]
-    made = side["provenance"]["created"][:10]
+    made = (side["provenance"]["created"] or "no date")[:10]
     name = stated.get("model") or asked.get("scores") or asked.get("model")
     return f"{label(name, 40)}, {made}" if name else made
 
