@@ -91,7 +91,7 @@ def test_csv_and_parquet_give_the_same_gap(folder):
     ],
 )
 def test_a_file_that_cannot_be_written_is_found_out_before_the_audit(folder, options, message, monkeypatch):
-    monkeypatch.setattr("tiltlens.commands.audit.audited", lambda *_, **__: pytest.fail("the audit ran"))
+    monkeypatch.setattr("tiltlens.commands.auditing.audited", lambda *_, **__: pytest.fail("the audit ran"))
     result = audit(folder, "--scores", "score", *options)
     assert result.returncode == 2
     assert message in result.stderr
@@ -99,7 +99,7 @@ def test_a_file_that_cannot_be_written_is_found_out_before_the_audit(folder, opt
 
 @pytest.mark.parametrize("package", ["altair", "vl_convert", "jinja2"])
 def test_a_report_without_its_packages_is_found_out_before_the_audit(folder, package, monkeypatch):
-    monkeypatch.setattr("tiltlens.commands.audit.audited", lambda *_, **__: pytest.fail("the audit ran"))
+    monkeypatch.setattr("tiltlens.commands.auditing.audited", lambda *_, **__: pytest.fail("the audit ran"))
     monkeypatch.setitem(sys.modules, package, None)
     result = audit(folder, "--scores", "score", "--report", "a.html")
     assert result.returncode == 2
@@ -139,7 +139,7 @@ def test_the_adverse_impact_ratio_of_scores_is_a_mistake_that_leaves_nothing(fol
     asked = ("--fail-if", "adverse_impact_ratio<0.8", "--json", str(target))
     result = audit(folder, "--scores", "score", "--reference", "Caucasian", "--folds", "0", *asked)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith("Error: `--fail-if` must ask for adverse_impact_ratio of decisions")
+    assert result.stderr.startswith("Error: a gate on adverse_impact_ratio must be of decisions")
     assert "--threshold" in result.stderr
     assert not target.exists()
 
@@ -216,9 +216,9 @@ def test_given_conditions_on_the_outcome(folder):
         (("--outcome", "Age"), "`outcome` must have exactly two values, got 3"),
         ((), "`--scores` or `--outcome` must be given, got neither"),
         (("--scores", "score", "--reference", "Martian"), "`reference` must"),
-        (("--scores", "score", "--fail-if", "fairness<1"), "`--fail-if` must be QUANTITY<NUMBER"),
-        (("--scores", "score", "--fail-if", "gap<much"), "`--fail-if` must compare with a number, got 'much'"),
-        (("--scores", "score", "--fail-if", "too_small.low>0"), "`--fail-if` must take too_small as it is, a count"),
+        (("--scores", "score", "--fail-if", "fairness<1"), "a gate must be QUANTITY<NUMBER"),
+        (("--scores", "score", "--fail-if", "gap<much"), "a gate must compare with a number, got 'much'"),
+        (("--scores", "score", "--fail-if", "too_small.low>0"), "a gate must take too_small as it is, a count"),
         (("--scores", "score", "--given", "is_recid"), "`--given` must be COLUMN=VALUE"),
         (("--scores", "score", "--given", "is_recid=7"), "`given` must name a value"),
         (("--scores", "score", "--folds", "2"), "`folds` must be 5 or None (on the command line 0), got 2"),

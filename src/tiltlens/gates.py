@@ -79,7 +79,10 @@ class Gate:
         confidence = audit.confidence if isinstance(audit, Change) else audit.settings.confidence
         found = [self._judged(name, comparison, confidence) for name, comparison in every.items()]
         why = _unjudged_because(audit)
-        return [*found, *(Judged(self.text, name, UNJUDGED, f"not evaluated for {name}, {why}") for name in audit.too_small)]
+        return [
+            *found,
+            *(Judged(self.text, name, UNJUDGED, f"not evaluated for {name}, {why}") for name in audit.too_small),
+        ]
 
     def fired(self, audit: Audit | Change) -> list[str]:
         """Return a sentence for each comparison in which the gate fires."""
@@ -141,13 +144,11 @@ def gate(text: str, names: Sequence[str] = OF_AUDITS) -> Gate:
     match = PATTERN.match(text)
     if match is None or match[1] not in names:
         raise TiltlensError(
-            f"a gate (`--fail-if`) must be QUANTITY<NUMBER, with <, <=, > or >=, got {text!r}.",
+            f"a gate must be QUANTITY<NUMBER, with <, <=, > or >=, got {text!r}.",
             f"the quantities are {', '.join(names)}; add .low or .high for an end of the interval.",
         )
     if match[2] is not None and match[1] in (PROXIES, *COUNTED, TOO_SMALL):
-        raise TiltlensError(
-            f"a gate must take {match[1]} as it is, a count, got {text!r}.", f"leave out .{match[2]}."
-        )
+        raise TiltlensError(f"a gate must take {match[1]} as it is, a count, got {text!r}.", f"leave out .{match[2]}.")
     try:
         limit = float(match[4])
         if not math.isfinite(limit):

@@ -112,6 +112,7 @@ FACTORIZE_CHUNK = 1 << 15  # rows whose codes are found at a time
 
 # commands.audit_file
 AUDIT_FILE_BYTES = 1_000_000  # of a file of keys and values: a larger one is data by mistake
+AUDIT_FILE_DEPTH = 10  # lists and keys within each other: audits need three, and parsers take long for thousands
 
 # engines.csv_text
 SNIFFED_ROWS = 100  # that tell what separates the fields of a CSV file

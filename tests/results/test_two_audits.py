@@ -220,7 +220,7 @@ def test_the_command_line_compares_two_models_on_the_same_rows(tmp_path):
         *question, "--fail-if", "gap_change.low>0.01", "--json", "change.json", "--report", "c.html", cwd=tmp_path
     )
     assert done.returncode == 1
-    assert "gap_change.low>0.01: gap_change of a is" in done.stderr
+    assert "gap_change.low>0.01: gap_change.low of a is" in done.stderr
     assert "area" in done.stdout
     assert "carries less than before" in done.stdout
     found = json.loads((tmp_path / "change.json").read_text())

@@ -17,11 +17,15 @@ from tiltlens.commands.audit import command as audit_command
 from tiltlens.commands.auditing import Asked
 from tiltlens.engines.messages import first_line, nearest_name, shown, text_of
 from tiltlens.errors import DataError, MissingExtraError, TiltlensError
-from tiltlens.limits import AUDIT_FILE_BYTES
+from tiltlens.limits import AUDIT_FILE_BYTES, AUDIT_FILE_DEPTH
 
 OUTPUTS = {"json": "json_target", "report": "report", "junit": "junit"}  # keys within `outputs`, and their options
 RENAMED = {"conditions": "gates", "stated": "provenance"}  # options whose key is another word
 RULES = {"float": "a number", "integer": "a whole number", "text": "a text"}  # of click's types
+OPENS = ("[", "{", "<block mapping start>", "<block sequence start>")  # tokens of YAML
+CLOSES = ("]", "}", "<block end>")
+NOT_READ = {"<anchor>": "an anchor", "<alias>": "an alias", "<tag>": "a tag"}
+WRITE_OUT = "write out what it stands for."
 NOT_A_TEXT = "put it in quotes, as the data have it."
 
 
@@ -37,7 +41,7 @@ def read_audit_file(path: str | Path) -> Asked:
     _check_keys(file, "", found, [*options, "outputs"])
     _check_keys(file, "outputs.", given, list(outputs))
     if "data" not in found:
-        raise DataError(f"`data` must be in {shown(str(file))}, got none.", "name the files to audit.")
+        raise DataError(f"`data` must be in {str(file)!r}, got none.", "name the files to audit.")
     asked = {str(options[key].name): _value(file, key, options[key], value) for key, value in found.items()}
     asked |= {
         str(one.name): _beside(file, _text(file, f"outputs.{key}", given[key]))
@@ -48,7 +52,7 @@ def read_audit_file(path: str | Path) -> Asked:
     try:
         return Asked.of(usual | asked, folder=file.resolve().parent, is_dated=False)
     except TiltlensError as error:
-        raise type(error)(f"in {shown(str(file))}: {error}") from None
+        raise type(error)(f"in {str(file)!r}: {error}") from None
 
 
 def _beside(file: Path, target: str) -> str:
@@ -60,23 +64,23 @@ def _parsed(file: Path) -> dict[str, Any]:
     """Return the keys and values of a file."""
     readers = {".toml": _toml, ".yaml": _yaml, ".yml": _yaml}
     if file.suffix.lower() not in readers:
-        raise DataError(f"an audit file must end in .yaml, .yml or .toml, got {shown(str(file))}.", "rename it.")
+        raise DataError(f"an audit file must end in .yaml, .yml or .toml, got {str(file)!r}.", "rename it.")
     try:
         with file.open("rb") as stream:
             content = stream.read(AUDIT_FILE_BYTES + 1)
         text = content.decode("utf-8-sig")
     except OSError as error:
-        raise DataError(f"an audit file must be readable, got {shown(str(file))}: {error.strerror}.") from None
+        raise DataError(f"an audit file must be readable, got {str(file)!r}: {error.strerror}.") from None
     except UnicodeDecodeError:
-        raise DataError(f"an audit file must be UTF-8, got {shown(str(file))}.", "save it as UTF-8.") from None
+        raise DataError(f"an audit file must be UTF-8, got {str(file)!r}.", "save it as UTF-8.") from None
     if len(content) > AUDIT_FILE_BYTES:
         raise DataError(
-            f"an audit file must have at most {AUDIT_FILE_BYTES:,} bytes, got {shown(str(file))}.",
+            f"an audit file must have at most {AUDIT_FILE_BYTES:,} bytes, got {str(file)!r}.",
             "it names files of data; it does not hold them.",
         )
     found = readers[file.suffix.lower()](file, text)
     if not isinstance(found, dict):
-        raise DataError(f"an audit file must be keys with values, got {shown(str(file))}.", "for example data: a.csv")
+        raise DataError(f"an audit file must be keys with values, got {str(file)!r}.", "for example data: a.csv")
     return found
 
 
@@ -84,7 +88,7 @@ def _toml(file: Path, text: str) -> Any:
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise DataError(f"an audit file must be TOML, got {shown(str(file))}: {first_line(error)}.") from None
+        raise DataError(f"an audit file must be TOML, got {str(file)!r}: {first_line(error)}.") from None
 
 
 def _yaml(file: Path, text: str) -> Any:
@@ -93,22 +97,24 @@ def _yaml(file: Path, text: str) -> Any:
         import yaml
     except ImportError:
         raise MissingExtraError(
-            f"reading {shown(str(file))} must have the package PyYAML, got an installation without it.",
+            f"reading {str(file)!r} must have the package PyYAML, got an installation without it.",
             "pip install 'tiltlens[yaml]', or write it as TOML.",
         ) from None
+    depth = 0
     try:
         for token in yaml.scan(text, Loader=yaml.SafeLoader):
-            if isinstance(token, yaml.AnchorToken | yaml.AliasToken | yaml.TagToken):
-                what = "tags" if isinstance(token, yaml.TagToken) else "anchors and aliases"
-                place = f"line {token.start_mark.line + 1}"
-                raise DataError(f"an audit file must have no {what}, got one in {place} of {shown(str(file))}.")
+            depth += (token.id in OPENS) - (token.id in CLOSES)
+            found = "too many of them within each other" if depth > AUDIT_FILE_DEPTH else NOT_READ.get(token.id)
+            if found is not None:
+                place = f"line {token.start_mark.line + 1} of {str(file)!r}"
+                raise DataError(f"an audit file must be keys, lists and texts, got {found} in {place}.", WRITE_OUT)
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         return None if node is None else _plain(file, node)
     except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         place = "" if mark is None else f" in line {mark.line + 1}"
         why = getattr(error, "problem", None) or first_line(error)
-        raise DataError(f"an audit file must be YAML, got {shown(str(file))}: {why}{place}.") from None
+        raise DataError(f"an audit file must be YAML, got {str(file)!r}: {why}{place}.") from None
 
 
 def _plain(file: Path, node: Any) -> Any:
@@ -123,7 +129,7 @@ def _plain(file: Path, node: Any) -> Any:
         if key.id != "scalar" or name in found:
             rule = "texts" if key.id != "scalar" else "distinct"
             got = "another" if key.id != "scalar" else f"{name!r} twice"
-            raise DataError(f"keys of an audit file must be {rule}, got {got} in line {line} of {shown(str(file))}.")
+            raise DataError(f"keys of an audit file must be {rule}, got {got} in line {line} of {str(file)!r}.")
         found[name] = _plain(file, value)
     return found
 
@@ -135,7 +141,7 @@ def _check_keys(file: Path, within: str, found: Mapping[str, Any], known: list[s
             nearest = nearest_name(key, known)
             suggestion = "" if nearest is None else f"did you mean {within}{nearest}? "
             raise DataError(
-                f"`{within}{key}` must be a key of an audit file, got it in {shown(str(file))}.",
+                f"`{within}{key}` must be a key of an audit file, got it in {str(file)!r}.",
                 f"{suggestion}the keys are {', '.join(known)}.",
             )
 
@@ -173,4 +179,4 @@ def _text(file: Path, key: str, value: Any) -> str:
 
 def _mistake(file: Path, key: str, rule: str, value: Any, hint: str = "") -> DataError:
     got = "keys with values" if isinstance(value, dict) else "a list" if isinstance(value, list) else shown(value)
-    return DataError(f"`{key}` in {shown(str(file))} must be {rule}, got {got}.", hint)
+    return DataError(f"`{key}` in {str(file)!r} must be {rule}, got {got}.", hint)

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tiltlens.commands.targets import check_targets, screen, told_gates, write_junit, write_report_of
+from tiltlens.commands.targets import (
+    check_gated,
+    check_targets,
+    progress_shown,
+    screen,
+    told_gates,
+    write_junit,
+    write_report_of,
+)
 from tiltlens.errors import TiltlensError
 
 if TYPE_CHECKING:
@@ -21,7 +29,7 @@ if TYPE_CHECKING:
 
 # What commands leave out that act on an audit: they need its rows, not its intervals.
 NOT_ASKED: dict[str, Any] = {
-    **dict.fromkeys(("soft_group", "exempt", "stated"), ()),
+    **{"soft_group": {}, "stated": {}, "exempt": ()},
     **dict.fromkeys(("labels", "criterion", "threshold", "membership", "periods", "materiality", "progress")),
     **{"output": "probability", "input_weight": 1.0, "output_weight": 1.0, "folds": 0},
 }
@@ -50,10 +58,11 @@ class Asked:
         from tiltlens.gates import gate
 
         rest = dict(options)
-        data, targets = rest.pop("data"), [rest.pop(name) for name in ("json_target", "report", "junit")]
-        asked = cls(data, rest, [gate(text) for text in rest.pop("conditions")], *targets, folder, is_dated)
-        check_targets(*targets, gates=asked.gates)
-        return asked
+        gates = [gate(text) for text in rest.pop("conditions")]
+        json_target, report, junit = (rest.pop(name) for name in ("json_target", "report", "junit"))
+        check_targets(json_target, report, junit)
+        check_gated(junit, gates)
+        return cls(rest.pop("data"), rest, gates, json_target, report, junit, folder, is_dated)
 
     def audited(self, progress: Any = None) -> Audit:
         """Return the audit."""
@@ -64,16 +73,13 @@ class Asked:
 
 def answered(asked: Asked) -> bool:
     """Carry out an audit, print and write it; return whether a gate fired."""
-    from rich.console import Console
-
     from tiltlens.views.json_file import write_json
-    from tiltlens.views.terminal import print_audit, printable, progress_bar
+    from tiltlens.views.terminal import print_audit, printable
 
-    errors, outcome = Console(stderr=True), asked.options["outcome"]
-    is_watched = errors.is_terminal and asked.json_target != "-"
-    with progress_bar(errors) if is_watched else nullcontext() as progress:
+    with progress_shown(asked.json_target) as progress:
         result = asked.audited(progress)
     judged = [said for one in asked.gates for said in one.judged(result)]  # a mistake in a gate leaves nothing written
+    outcome = asked.options["outcome"]
     if outcome is not None:
         beside = "what came of people, for error rates of the scores"
         alone = "a logistic model was trained on it and audited; name yours with --scores"

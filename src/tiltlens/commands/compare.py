@@ -9,7 +9,15 @@ import click
 
 from tiltlens.commands.auditing import audited
 from tiltlens.commands.options import DATA, JSON, JUNIT, OUTCOME, options_of_audits, refuse_options
-from tiltlens.commands.targets import GATE_FIRED, announce_report, check_targets, screen, told_gates, write_junit
+from tiltlens.commands.targets import (
+    GATE_FIRED,
+    announce_report,
+    check_gated,
+    check_targets,
+    screen,
+    told_gates,
+    write_junit,
+)
 from tiltlens.errors import TiltlensError
 
 if TYPE_CHECKING:

@@ -1,0 +1,196 @@
+"""`tiltlens run`: a file says what is audited, checked before it starts; the same bytes every time."""
+
+import json
+import sys
+
+import polars as pl
+import pytest
+from junitparser import Error, Failure, JUnitXml, Skipped
+from tests.command import invoked
+
+import tiltlens as tl
+from tiltlens.commands.audit import command as audit_command
+from tiltlens.commands.audit_file import read_audit_file
+from tiltlens.errors import DataError, MissingExtraError, TiltlensError
+
+YAML = """
+data: people.csv
+group: sex
+reference: no        # a group of this name, not a boolean
+scores: score
+threshold: 5e-1      # no text
+features: [income, "a, b"]
+confidence: 0.9
+gates: [adverse_impact_ratio<0.8, "gap>0.9"]
+provenance: {model: 3.10, data window: 2024-01-01}
+outputs: {json: out/audit.json, junit: out/gates.xml}
+"""
+TOML = """
+data = "people.csv"
+group = "sex"
+reference = "no"
+scores = "score"
+threshold = 0.5
+features = ["income", "a, b"]
+confidence = 0.9
+gates = ["adverse_impact_ratio<0.8", "gap>0.9"]
+[provenance]
+model = "3.10"
+"data window" = "2024-01-01"
+[outputs]
+json = "out/audit.json"
+junit = "out/gates.xml"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with data, and one beside it to run from."""
+    rows = [("no" if i % 2 else "yes", i % 7, i % 3, ((i % 7) + (i % 2)) / 9) for i in range(120)]
+    pl.DataFrame(rows, schema=["sex", "income", "a, b", "score"], orient="row").write_csv(tmp_path / "people.csv")
+    (tmp_path / "out").mkdir()
+    return tmp_path
+
+
+def write(folder, text, name="audit.yaml"):
+    (folder / name).write_text(text, encoding="utf-8")
+    return folder / name
+
+
+def test_the_same_file_gives_the_same_bytes_twice(folder):
+    outputs = []
+    for _ in range(2):
+        done = invoked("run", write(folder, YAML), cwd="/")  # names are relative to the file
+        assert done.returncode == 1, done.stderr
+        assert "Gate: adverse_impact_ratio<0.8: adverse_impact_ratio of yes is" in done.stderr
+        outputs.append([(folder / "out" / one).read_bytes() for one in ("audit.json", "gates.xml")])
+    assert outputs[0] == outputs[1]
+    found = json.loads(outputs[0][0])
+    assert (found["reference"], found["settings"]["confidence"], found["provenance"]["created"]) == ("no", 0.9, None)
+    assert found["provenance"]["stated"] == {"model": "3.10", "data window": "2024-01-01"}
+    assert found["provenance"]["features"] == ["income", "a, b"]
+    assert tl.read_audit(folder / "out" / "audit.json")["yes"].gap.value == found["comparisons"]["yes"]["gap"]["value"]
+
+
+def test_yaml_toml_and_the_command_line_ask_for_the_same(folder):
+    yaml, toml = (read_audit_file(write(folder, *one)) for one in ((YAML, "a.yaml"), (TOML, "a.toml")))
+    assert yaml == toml
+    options = ["--group", "sex", "--reference", "no", "--scores", "score", "--threshold", "0.5", "--confidence", "0.9"]
+    stated = ("--state", "model=3.10", "--state", "data window=2024-01-01")
+    params = audit_command.make_context("audit", ["people.csv", *options, *stated]).params
+    names = set(yaml.options) - {"features"}  # a name with a comma cannot be written there
+    assert {name: yaml.options[name] for name in names} == {name: params[name] for name in names}
+    assert yaml.data == params["data"] == ("people.csv",)
+
+
+def test_a_date_is_in_the_bytes_where_it_is_told(folder, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
+    asked = read_audit_file(write(folder, "data: people.csv\ngroup: sex\nscores: score\nfolds: 0\nfeatures: []"))
+    assert asked.audited().provenance.created == "1970-01-02T00:00:00+00:00"
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "yesterday")
+    with pytest.raises(DataError, match="SOURCE_DATE_EPOCH must be seconds since 1970, got 'yesterday'"):
+        asked.audited()
+
+
+def test_every_option_of_the_command_line_is_a_key(folder):
+    keys = {"data", "gates", "provenance", "outputs.json", "outputs.report", "outputs.junit"}
+    named = {"conditions", "stated", "json_target", "report", "junit"}
+    known = keys | {one.name for one in audit_command.params} - named
+    with pytest.raises(DataError, match="`x` must be a key") as caught:
+        read_audit_file(write(folder, "x: 1"))
+    for key in known:
+        assert key.split(".")[0] in str(caught.value)
+
+
+BASE = "data: people.csv\ngroup: sex\nscores: score\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (BASE + "scorse: a", r"`scorse` must be a key of an audit file.*\n.*did you mean scores\?"),
+        (
+            BASE + "outputs: {jsn: a}",
+            r"`outputs.jsn` must be.*\n.*did you mean outputs.json\? the keys are json, report",
+        ),
+        (BASE + "outputs: a.json", "`outputs` in .* must be names of files by key, got 'a.json'"),
+        (BASE + "threshold: high", "`threshold` in .* must be a number, got 'high'"),
+        (BASE + "seed: 1.5", "`seed` in .* must be a whole number, got '1.5'"),
+        (BASE + "criterion: fpp", "`criterion` in .* must be one of fpr, fnr, got 'fpp'"),
+        (BASE + "threshold: [1, 2]", "`threshold` in .* must be one value, got a list"),
+        (BASE + "reference:", "`reference` in .* must be given a value, got 'nothing'"),
+        (BASE + "given: repaid", "`given` in .* must be texts by name, got 'repaid'"),
+        (BASE + "group: race", "keys of an audit file must be distinct, got 'group' twice in line 4"),
+        (BASE + "given: {a: 1, a: 2}", "distinct, got 'a' twice in line 4"),
+        (BASE + "? [a]\n: 1", "keys of an audit file must be texts"),
+        (BASE + "gates: [gap=3]", "in .*audit.yaml': a gate must be QUANTITY<NUMBER"),
+        (BASE + "outputs: {json: nowhere/a.json}", "must be a file that can be written"),
+        (BASE + "outputs: {junit: a.xml}", "must come with a gate, got none"),
+        (BASE + "a: &a [x]\nb: [*a, *a]", "keys, lists and texts, got an anchor in line 4"),
+        (BASE + "a: !!python/object/apply:os.system [echo]", "keys, lists and texts, got a tag in line 4"),
+        (BASE + "a: [", "must be YAML, got .* in line"),
+        ("- a\n- b", "must be keys with values"),
+        ("", "must be keys with values"),
+        ("group: sex", "`data` must be in .* got none"),
+        (BASE + "a: b\n---\nc: d", "must be YAML"),
+        ("[" * 30_000, "too many of them within each other in line 1"),
+        ("# " + "x" * 1_000_001, "must have at most 1,000,000 bytes"),
+    ],
+)
+def test_a_mistake_in_a_file_is_told_before_the_audit_starts(folder, text, message, monkeypatch):
+    monkeypatch.setattr("tiltlens.commands.auditing.audited", None)  # nothing is audited
+    with pytest.raises(TiltlensError, match=message):
+        read_audit_file(write(folder, text))
+    done = invoked("run", "--check", "audit.yaml", cwd=folder)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("group = true", "`group` in .* must be a text or a number, got True.*\n.*put it in quotes"),
+        ("group = 2024-01-01", "must be a text or a number"),
+        ("group = 1\ngroup = 2", "must be TOML, got"),
+        ("group = ", "must be TOML"),
+    ],
+)
+def test_a_mistake_in_toml(folder, text, message):
+    with pytest.raises(DataError, match=message):
+        read_audit_file(write(folder, f'data = "a.csv"\n{text}', "audit.toml"))
+
+
+def test_files_that_cannot_be_read(folder, monkeypatch):
+    for name, message in (("none.yaml", "must be readable"), ("people.csv", "must end in .yaml, .yml or .toml")):
+        with pytest.raises(DataError, match=message):
+            read_audit_file(folder / name)
+    (folder / "latin.toml").write_bytes(b'group = "\xe9"')
+    with pytest.raises(DataError, match="must be UTF-8"):
+        read_audit_file(folder / "latin.toml")
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(
+        MissingExtraError, match=r"must have the package PyYAML.*\n.*tiltlens\[yaml\].* or write it as TOML"
+    ):
+        read_audit_file(write(folder, YAML))
+
+
+def test_gates_are_read_by_a_parser_of_junit_and_what_is_not_known_is_no_pass(folder):
+    table = pl.read_csv(folder / "people.csv").with_columns(
+        sex=pl.when(pl.int_range(pl.len()) < 3).then(pl.lit('<x & "y">\x01')).otherwise("sex")
+    )
+    table.write_csv(folder / "people.csv")
+    gates = ("gap>0.9", "gap<0.9", "unexplained>0.5", "too_small>5")
+    options = ("--group", "sex", "--reference", "no", "--scores", "score", "--features", "", "--folds", "0")
+    fail_if = [part for one in gates for part in ("--fail-if", one)]
+    done = invoked("audit", "people.csv", *options, *fail_if, "--junit", "gates.xml", cwd=folder)
+    assert done.returncode == 1, done.stderr
+    suite = next(iter(JUnitXml.fromfile(str(folder / "gates.xml"))))
+    assert (suite.tests, suite.failures, suite.errors, suite.skipped) == (7, 1, 1, 3)
+    found = {(case.name, case.classname): [type(one) for one in case.result] for case in suite}
+    assert found["gap>0.9", "yes against no"] == []
+    assert found["gap<0.9", "yes against no"] == [Failure]
+    assert found["unexplained>0.5", "yes against no"] == [Error]
+    assert found["gap>0.9", '<x & "y">\N{REPLACEMENT CHARACTER} against no'] == [Skipped]
+    assert found["too_small>5", "all groups"] == []
+    messages = [one.message for case in suite for one in case.result]
+    assert "unexplained of yes is not defined, so it cannot pass" in messages
+    assert any("too small to be compared" in one for one in messages)
