@@ -8,6 +8,7 @@ from tests.command import invoked
 from tests.repair.test_bill import borrowers
 
 import tiltlens as tl
+from tiltlens.repair.bill import bills_summary
 
 COMMON = ("--group", "group", "--reference", "b", "--scores", "score")
 OUTCOME = ("--outcome", "repaid")
@@ -42,7 +43,7 @@ def test_the_bill_is_that_of_python_with_the_price_of_blindness(folder, done, re
     blind, aware = repairs
     held_out = pl.read_parquet(folder / "held_out.parquet")
     expected = blind.bill(held_out, "score", "group", outcome="repaid", beside=aware)
-    assert json.loads((folder / "bill.json").read_text()) == expected.to_dict()
+    assert json.loads((folder / "bill.json").read_text()) == bills_summary([expected])
     for words in ("The price of blindness", "Who gets another decision", "may itself be regulated", "log-loss"):
         assert words in done.stdout
     assert "What does the repair do, and what does it cost?" in (folder / "bill.html").read_text()
@@ -56,10 +57,10 @@ def test_new_rows_are_repaired_as_in_python(folder, done, repairs):
 
 
 def test_a_saved_repair_is_billed_and_applied_as_it_is(folder, done):
-    first = json.loads((folder / "bill.json").read_text())
+    first = json.loads((folder / "bill.json").read_text())["bills"]["a"]
     options = ("--scores", "score", "--group", "group", *OUTCOME, "--holdout", "held_out.parquet", "--json", "-")
     again = invoked("repair", "repair.json", *options, cwd=folder)
-    assert json.loads(again.stdout) == first | {"beside": None, "price": None}
+    assert json.loads(again.stdout)["bills"]["a"] == first | {"beside": None, "price": None}
     applied = ("--scores", "score", "--apply", "new.csv", "--output", "again.csv")
     shown = invoked("repair", "repair.json", *applied, cwd=folder)
     assert "Asked for: mean scores equal" in shown.stdout
@@ -126,4 +127,4 @@ def test_a_condition_holds_for_the_held_out_rows_too(folder):
     found = invoked("repair", "audited.parquet", *options, "--json", "-", cwd=folder)
     held_out = pl.read_parquet(folder / "held_out.parquet").filter(area="east")
     sizes = {"audited": (held_out["group"] == "a").sum(), "reference": (held_out["group"] == "b").sum()}
-    assert json.loads(found.stdout)["rows"] == sizes
+    assert json.loads(found.stdout)["bills"]["a"]["rows"] == sizes

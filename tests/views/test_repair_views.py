@@ -12,7 +12,7 @@ import tiltlens as tl
 from tiltlens.views import repair_words as words
 from tiltlens.views.figures import attainable, repair_curve
 from tiltlens.views.repair_text import print_alternatives
-from tiltlens.views.report.repair_page import alternatives_page, bill_page
+from tiltlens.views.report.repair_page import alternatives_page, bills_page
 
 ENDS = (("", -0.05), ("_low", -0.08), ("_high", -0.02))
 HOSTILE = "</script><img src=x onerror='window.hacked = 1'>"
@@ -66,7 +66,7 @@ def test_whether_the_limit_is_met_is_read_from_the_interval(bill, low, high, lim
 def test_few_people_are_not_counted(bill):
     summary = bill.to_dict() | {"decisions": {"audited": {"up": None, "down": 0}}}
     assert words.decision_lines(summary) == [f"a: fewer than 10 of {bill.rows['audited']} from 0 to 1, 0 from 1 to 0"]
-    assert "fewer than 10" in bill_page(summary)
+    assert "fewer than 10" in bills_page({"bills": {"a": summary}})
 
 
 def test_figures_hold_the_numbers_of_the_summary(bill, rules):
@@ -83,7 +83,7 @@ def test_a_bill_without_outcomes_has_no_curve_of_accuracy(bill):
     summary = bill.to_dict()
     bare = summary | {"curve": [{"part": row["part"], "gap": row["gap"]} for row in summary["curve"]]}
     assert "was not given" in repair_curve(bare).description
-    assert "gap of mean scores" in bill_page(bare)
+    assert "gap of mean scores" in bills_page({"bills": {"a": bare}})
 
 
 def test_what_ifs_are_told_with_the_rules(rules):
@@ -100,7 +100,7 @@ def test_what_ifs_are_told_with_the_rules(rules):
 
 
 def test_names_from_data_stay_text(bill, rules):
-    assert HOSTILE not in bill_page(renamed(bill))
+    assert HOSTILE not in bills_page({"bills": {HOSTILE: renamed(bill)}})
     summary = {"group": HOSTILE, "comparisons": {HOSTILE: rules.to_dict() | {"audited": HOSTILE}}}
     assert HOSTILE not in alternatives_page(summary)
 

@@ -14,7 +14,6 @@ from tiltlens.errors import TiltlensError
 if TYPE_CHECKING:
     import polars as pl
 
-    from tiltlens.repair.bill import Bill
     from tiltlens.repair.score_tilt import ScoreTilt
 
 OF_FITS = {"reference", "audited", "favourable", "features", "exclude", "weights", "clusters", "given", "seed"}
@@ -61,28 +60,28 @@ def command(
     Exit codes: 0 done, 2 a mistake in the arguments or the data.
     """
     from tiltlens.views.json_file import write_json
-    from tiltlens.views.repair_text import print_bill, print_repair
-    from tiltlens.views.report.repair_page import write_bill
+    from tiltlens.views.repair_text import print_bills, print_repair
+    from tiltlens.views.report.repair_page import write_bills
 
     _check_asked(holdout, new, output, json_target or report)
     check_targets(json_target, report, save, output)
     tilt, beside = _saved(data, options) if _is_saved(data) else _fitted(data, json_target, bool(holdout), options)
-    bill = _billed(tilt, beside, holdout, options) if holdout else None
+    bills = _billed(tilt, beside, holdout, options) if holdout else None
     if new and output is not None:
         _apply(tilt, new, output, options)
     if save is not None:
         tilt.to_json(save)
-    if bill is not None and json_target is not None:
-        write_json(bill.to_dict(), json_target)
-    if bill is not None and report is not None:
-        write_bill(bill.to_dict(), report)
+    if bills is not None and json_target is not None:
+        write_json(bills, json_target)
+    if bills is not None and report is not None:
+        write_bills(bills, report)
         announce_report(report)
     if json_target == "-":
         return
-    if bill is None:
+    if bills is None:
         print_repair(tilt.summary() | {"group": " & ".join(options["group"]) or "group"}, screen())
     else:
-        print_bill(bill.to_dict(), screen())
+        print_bills(bills, screen())
 
 
 def _check_asked(holdout: tuple[str, ...], new: tuple[str, ...], output: str | None, wanted: str | None) -> None:
@@ -146,10 +145,15 @@ def _fitted(
         return tilt, None
 
 
-def _billed(tilt: ScoreTilt, beside: ScoreTilt | None, holdout: tuple[str, ...], options: dict[str, Any]) -> Bill:
+def _billed(
+    tilt: ScoreTilt, beside: ScoreTilt | None, holdout: tuple[str, ...], options: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the bills of the audited groups on rows that nothing was fitted on."""
+    from tiltlens.repair.bill import bills_summary
+
     table = _given(_read(holdout, options), pairs("--given", "COLUMN=VALUE", options["given"], "repaid=1"))
     table, group = _with_group(table, options["group"])
-    return tilt.bill(
+    bill = tilt.bill(
         table,
         scores=options["scores"][0],
         group=group,
@@ -157,6 +161,7 @@ def _billed(tilt: ScoreTilt, beside: ScoreTilt | None, holdout: tuple[str, ...],
         confidence=options["confidence"],
         beside=beside,
     )
+    return bills_summary([bill])
 
 
 def _apply(tilt: ScoreTilt, new: tuple[str, ...], output: str, options: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -20,7 +20,7 @@ from tiltlens.repair.quantities import ENDS, Judged, Measured, Quantities, colum
 if TYPE_CHECKING:
     from tiltlens.views.figures import Figure
 
-SUMMARY = "tiltlens/bill/1"
+SUMMARY = "tiltlens/bills/1"
 SCHEMA = {
     "quantity": pl.String,
     **{f"{name}{end}": pl.Float64 for name in ("before", "after", "change") for end in ENDS},
@@ -79,7 +79,6 @@ class Bill:
     def to_dict(self) -> dict[str, Any]:
         """Return the bill as plain numbers."""
         return {
-            "schema": SUMMARY,
             "repair": self.repair,
             "threshold": self.threshold,
             "confidence": self.confidence,
@@ -96,13 +95,13 @@ class Bill:
         """Write every number of the bill to a JSON file, whole or not at all; or to a file that is open for text."""
         from tiltlens.views.json_file import write_json
 
-        write_json(self.to_dict(), path)
+        write_json(bills_summary([self]), path)
 
     def report(self, path: str | Path | TextIO) -> None:
         """Write the page of the bill, one HTML file that needs no network, as `to_json` does."""
-        from tiltlens.views.report.repair_page import write_bill
+        from tiltlens.views.report.repair_page import write_bills
 
-        write_bill(self.to_dict(), path)
+        write_bills(bills_summary([self]), path)
 
     def plot(self) -> Figure:
         """Return the figure of the curve, from no repair to the whole: its chart, the numbers behind it, and words."""
@@ -111,12 +110,17 @@ class Bill:
         return repair_curve(self.to_dict())
 
     def __str__(self) -> str:
-        from tiltlens.views.repair_text import bill_text
+        from tiltlens.views.repair_text import bills_text
 
-        return bill_text(self.to_dict())
+        return bills_text(bills_summary([self]))
 
     def __repr__(self) -> str:
         return f"Bill({self.repair['audited']!r} against {self.repair['reference']!r}: {len(self.table)} quantities)"
+
+
+def bills_summary(bills: Iterable[Bill]) -> dict[str, Any]:
+    """Return the bills of a repair, one for each audited group, as plain numbers."""
+    return {"schema": SUMMARY, "bills": {one.repair["audited"]: one.to_dict() for one in bills}}
 
 
 def bill_of(

@@ -26,29 +26,34 @@ def print_repair(repair: Record, console: Console) -> None:
     """Print what a repair was asked to do, what it looks at, and what to know."""
     repair = words.named_repair(printable(repair))
     lines = [*words.asked_words(repair), words.audited_words(repair)]
-    console.print(_title(repair, "the least change of the scores"))
-    console.print(_paragraphs(lines))
+    console.print(Text("tiltlens: the least change of the scores", "bold"))
+    console.print(Group(_who(repair), _paragraphs(lines)))
     notes = [words.sentence(note) for note in repair["notes"]]
     console.print(Group(heading("Where the sensitive attribute is used"), bullets([*notes, words.REGULATED])))
 
 
-def print_bill(bill: Record, console: Console) -> None:
-    """Print what a repair did on rows that nothing was fitted on: how far it reaches, what it costs, and whom."""
-    bill = words.named_bill(printable(bill))
-    repair = bill["repair"]
-    parts: list[RenderableType] = [_title(repair, "what a repair does, and what it costs")]
-    parts += [_paragraphs([*words.asked_words(repair), *words.headline(bill)])]
-    parts += [Text(), _quantities(bill)]
+def print_bills(summary: Record, console: Console) -> None:
+    """Print what a repair did on rows that nothing was fitted on, for each audited group: its reach, its cost, whom."""
+    bills = [words.named_bill(one) for one in printable(summary)["bills"].values()]
+    console.print(Text("tiltlens: what a repair does, and what it costs", "bold"))
+    console.print(_paragraphs(words.asked_words(bills[0]["repair"])))
+    for bill in bills:
+        console.print(_bill(bill))
+    lines = map(typed, words.sensitive_lines(bills[0]))
+    console.print(Group(heading("Where the sensitive attribute was used"), bullets(lines)))
+    console.print(Text(f"\n{words.IS_NO_FINDING}", "dim"))
+
+
+def _bill(bill: Record) -> RenderableType:
+    parts: list[RenderableType] = [_who(bill["repair"]), _paragraphs(words.headline(bill)), Text(), _quantities(bill)]
     parts += [heading(f"Who gets another decision at the threshold {bill['threshold']:g}")]
     parts += [bullets(f"{line}." for line in words.decision_lines(bill))]
     if bill["price"] is not None:
         parts += [heading("The price of blindness"), Text(typed(words.price_words(bill))), Text(), _price(bill)]
     parts += [heading("From no repair to the whole of it"), _curve(bill)]
-    parts += [heading("Where the sensitive attribute was used")]
-    parts += [bullets(map(typed, words.sensitive_lines(bill)))]
     if bill["notes"]:
         parts += [heading("To know"), bullets(typed(words.sentence(note)) for note in bill["notes"])]
-    console.print(Group(*parts, Text(f"\n{words.IS_NO_FINDING}", "dim")))
+    return Group(*parts)
 
 
 def print_alternatives(summary: Record, console: Console) -> None:
@@ -56,9 +61,7 @@ def print_alternatives(summary: Record, console: Console) -> None:
     summary = named_alternatives(printable(summary))
     console.print(Text("tiltlens: could another rule do as well, and lean less?", "bold"))
     for found in summary["comparisons"].values():
-        parts: list[RenderableType] = [
-            heading(f"{found['audited']} (audited) against {found['reference']} (reference)")
-        ]
+        parts: list[RenderableType] = [_who(found)]
         first, *others = words.verdict_words(found, found)
         parts += [Text(typed(first), "bold"), _paragraphs(others), Text(), _attained(found)]
         if found["what_ifs"]:
@@ -70,9 +73,9 @@ def print_alternatives(summary: Record, console: Console) -> None:
     console.print(Text(f"\n{words.OF_RULES}", "dim"))
 
 
-def bill_text(bill: Record) -> str:
-    """Return what `print_bill` prints as plain text, as wide as the terminal."""
-    return _plain(print_bill, bill)
+def bills_text(summary: Record) -> str:
+    """Return what `print_bills` prints as plain text, as wide as the terminal."""
+    return _plain(print_bills, summary)
 
 
 def repair_text(repair: Record) -> str:
@@ -97,9 +100,8 @@ def _plain(printed: Callable[[Record, Console], None], summary: Record) -> str:
     return text.getvalue().rstrip()
 
 
-def _title(repair: Record, what: str) -> Text:
-    text = Text(f"tiltlens: {what}\n", "bold")
-    return text.append(f"{repair['audited']} (audited) against {repair['reference']} (reference)", "not bold")
+def _who(found: Record) -> Text:
+    return heading(f"{found['audited']} (audited) against {found['reference']} (reference)")
 
 
 def _paragraphs(lines: list[str]) -> Text:

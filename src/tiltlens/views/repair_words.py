@@ -20,6 +20,7 @@ TARGETS = {  # of each criterion: the quantity of a bill that it is about, and w
 QUANTITIES = (
     Quantity("gap of mean scores, in points", "gap", points, points),
     Quantity("ratio of mean scores", "impact_ratio", ratio, signed),
+    Quantity("gap of decision rates, in points", "decision_gap", points, points),
     Quantity("false positive rates, difference in points", "fpr_difference", points, points),
     Quantity("false negative rates, difference in points", "fnr_difference", points, points),
     Quantity("calibration, difference in points", "calibration_difference", points, points),
@@ -76,8 +77,10 @@ def named_repair(repair: Record) -> Record:
 
 def quantities(bill: Record, rows: Iterable[Record]) -> list[tuple[Quantity, Record]]:
     """Return the quantities of a table, in the order in which they are told, each with its row."""
-    found = {row["quantity"]: row for row in rows}
-    names = OF_DECISIONS if bill["repair"]["criterion"] == DECISIONS else {}
+    found, names = {row["quantity"]: row for row in rows}, {}
+    if bill["repair"]["criterion"] == DECISIONS:
+        names = OF_DECISIONS
+        found.pop("decision_gap", None)  # it is the gap
     known = [one._replace(name=names.get(one.key, one.name)) for one in QUANTITIES if one.key in found]
     told = {one.key for one in QUANTITIES}
     others = [Quantity(key.replace("_", " "), key, number, signed) for key in found if key not in told]

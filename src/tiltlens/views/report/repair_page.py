@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tiltlens.views import figures, repair_words
+from tiltlens.views.change_words import Quantity
 from tiltlens.views.formats import number, percent, points
 from tiltlens.views.json_file import Target, write_text
 from tiltlens.views.repair_text import named_alternatives
@@ -14,6 +15,19 @@ from tiltlens.views.report.sections import PICTURED, Drawing
 
 Record = dict[str, Any]
 CODES = ["gap", "worth", "part"]  # of a curve's figure: told as texts beside them
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _BillSection:
+    """One audited group on the page of bills."""
+
+    place: int
+    bill: Record
+    headline: list[str]
+    quantities: list[tuple[Quantity, Record]]
+    price: list[tuple[Quantity, Record]]
+    price_words: str
+    drawing: Drawing | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,10 +41,10 @@ class _Section:
     drawing: Drawing | None
 
 
-def write_bill(bill: Record, target: Target) -> None:
-    """Write the page of a bill, whole or not at all; to an open file, as it is."""
+def write_bills(summary: Record, target: Target) -> None:
+    """Write the page of bills, whole or not at all; to an open file, as it is."""
     check_name(target)
-    write_text(target, bill_page(bill))
+    write_text(target, bills_page(summary))
 
 
 def write_alternatives(summary: Record, target: Target) -> None:
@@ -39,24 +53,42 @@ def write_alternatives(summary: Record, target: Target) -> None:
     write_text(target, alternatives_page(summary))
 
 
-def bill_page(bill: Record) -> str:
-    """Return the page of a bill as one HTML text."""
-    bill = repair_words.named_bill(bill)
-    drawing = Drawing.of("curve-drawn", figures.repair_curve(bill))
-    drawing = replace(drawing, table=None if drawing.table is None else drawing.table.drop(CODES, strict=False))
+def bills_page(summary: Record) -> str:
+    """Return the page of bills as one HTML text, the widest gaps first."""
+    bills = sorted(map(repair_words.named_bill, summary["bills"].values()), key=_width)
+    sections = [_bill_section(place, bill) for place, bill in enumerate(bills)]
+    repair = bills[0]["repair"]
     return rendered(
         "bill.html",
-        drawn_data([drawing]),
-        bill=bill,
-        asked=repair_words.asked_words(bill["repair"]),
-        headline=repair_words.headline(bill),
-        quantities=repair_words.quantities(bill, bill["table"]),
-        price=None if bill["price"] is None else repair_words.quantities(bill, bill["price"]),
-        price_words=None if bill["price"] is None else repair_words.price_words(bill),
-        sensitive=repair_words.sensitive_lines(bill),
+        drawn_data(one.drawing for one in sections),
+        bills=bills,
+        sections=sections,
+        asked=repair_words.asked_words(repair),
+        audited_words=repair_words.audited_words(repair),
+        sensitive=repair_words.sensitive_lines(bills[0]),
         sentence=repair_words.sentence,
         is_no_finding=repair_words.IS_NO_FINDING,
-        drawing=drawing,
+    )
+
+
+def _width(bill: Record) -> float:
+    return -max((abs(row["before"]) for row in bill["table"] if row["quantity"] == "gap"), default=0.0)
+
+
+def _bill_section(place: int, bill: Record) -> _BillSection:
+    has_price = bill["price"] is not None
+    drawing = None
+    if place < PICTURED:
+        drawn = Drawing.of(f"curve-{place}", figures.repair_curve(bill))
+        drawing = replace(drawn, table=None if drawn.table is None else drawn.table.drop(CODES, strict=False))
+    return _BillSection(
+        place,
+        bill,
+        repair_words.headline(bill),
+        repair_words.quantities(bill, bill["table"]),
+        repair_words.quantities(bill, bill["price"]) if has_price else [],
+        repair_words.price_words(bill) if has_price else "",
+        drawing,
     )
 
 
