@@ -12,7 +12,7 @@ import sys
 
 from benchmarks.timing import printed
 
-QUICK = ("moments", "audits", "path", "scale", "peers")
+QUICK = ("moments", "audits", "path", "scale", "apply", "peers")
 
 
 def run(name: str) -> int:

@@ -157,6 +157,8 @@ def pandas_column(name: str, series: Any) -> pl.Series:
     if hasattr(series, "cat"):
         return _pandas_levels(name, series)
     dtype = nw.from_native(series, series_only=True).dtype
+    if isinstance(dtype, nw.String) and getattr(series.dtype, "storage", None) == "pyarrow":  # which is there, then
+        return pl.Series(name, series).cast(pl.String)
     mask = series.isna().to_numpy(dtype=bool)
     if isinstance(dtype, nw.Datetime):
         plain = series if dtype.time_zone is None else series.dt.tz_convert("UTC").dt.tz_localize(None)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from tiltlens.engines.factorize import text_codes
 from tiltlens.engines.messages import shown
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Booleans, Integers
@@ -33,10 +34,9 @@ class Texts:
 
     def codes(self, column: pl.Series) -> Integers:
         """Return the code of each entry of a clean column."""
-        known = {text: code for code, text in enumerate(self.values)}
-        texts = column.cast(pl.String)
-        found = texts.replace_strict(list(known), list(known.values()), default=self.other, return_dtype=pl.Int64)
-        return np.where(column.is_null().to_numpy(), self.missing, found.to_numpy())
+        values = pl.Series(self.values, dtype=pl.String)
+        found = text_codes(column.cast(pl.String), values, first=0, other=self.other)
+        return np.where(column.is_null().to_numpy(), self.missing, found) if column.null_count() else found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
