@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tiltlens.audit import audit as audit
     from tiltlens.errors import TiltlensError as TiltlensError
     from tiltlens.estimators.estimate import Estimate as Estimate
+    from tiltlens.model_files.load import load_model as load_model
     from tiltlens.paper.correction import CorrectionFunction as CorrectionFunction
     from tiltlens.paper.correction import correction_function as correction_function
     from tiltlens.paper.logistic import logistic_case as logistic_case
@@ -46,6 +47,7 @@ HOMES = {
     "audit": "audit",
     "compare": "results.two_audits",
     "correction_function": "paper.correction",
+    "load_model": "model_files.load",
     "logistic_case": "paper.logistic",
     "read_audit": "results.saved",
     "read_repair": "repair.saved",

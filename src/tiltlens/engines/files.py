@@ -162,11 +162,18 @@ def _is_data(file: Path, folder: Path) -> bool:
 
 def check_file(file: Path, options: ReadOptions) -> None:
     """Raise for a file that is not there, is empty, or is not what its name says."""
-    if not file.is_file():
-        raise _missing_file(file)
+    existing_file(file)
     if file.stat().st_size == 0:
         raise DataError(f"{shown(file.name)} must hold a table, got an empty file.", "was it written completely?")
     check_content(file, options)
+
+
+def existing_file(path: str | os.PathLike[str]) -> Path:
+    """Return a file that is there."""
+    file = Path(path)
+    if not file.is_file():
+        raise _missing_file(file)
+    return file
 
 
 def _missing_file(file: Path) -> DataError:

@@ -10,7 +10,7 @@ import polars as pl
 
 from tiltlens.engines.messages import first_line, listed, text_of
 from tiltlens.engines.tables import native_columns
-from tiltlens.errors import DataError, DistributionError
+from tiltlens.errors import DataError, DistributionError, TiltlensError
 from tiltlens.paper.checks import Floats
 
 METHODS = {"probability": "predict_proba", "amount": "predict"}  # of a model, by what its output is
@@ -44,6 +44,8 @@ def model_matrix(
     inputs = _model_inputs(model, data, table, features, method)
     try:
         raw = predict(inputs)
+    except TiltlensError:  # a model from a file, which knows its columns
+        raise
     except Exception as error:  # the user's code: whatever it raises, the audit could not ask it
         raise DataError(
             f"`model` must score the features, got {type(error).__name__}: {first_line(error)}",

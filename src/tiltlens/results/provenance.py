@@ -75,7 +75,7 @@ def _source(value: Any) -> str | None:
     if isinstance(value, (list, tuple)) and value and all(isinstance(part, str) for part in value):
         return ", ".join(value)
     if any(hasattr(value, name) for name in ("fit", "predict", "predict_proba")):
-        return type(value).__name__
+        return str(getattr(value, "origin", type(value).__name__))
     return "a function" if callable(value) else "an array"
 
 

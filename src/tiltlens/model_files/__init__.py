@@ -1,0 +1,1 @@
+"""Models read from files: fixed, without running code that a file brings."""

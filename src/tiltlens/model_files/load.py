@@ -1,0 +1,77 @@
+"""Which model a file holds, by its name and its first bytes; a pickle is never opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tiltlens.engines.files import existing_file
+from tiltlens.engines.messages import shown
+from tiltlens.errors import DataError
+from tiltlens.model_files.catboost_file import open_catboost
+from tiltlens.model_files.file_model import OpenModel, file_model
+from tiltlens.model_files.lightgbm_file import open_lightgbm
+from tiltlens.model_files.onnx_file import open_onnx
+from tiltlens.model_files.skops_file import open_skops
+from tiltlens.model_files.xgboost_file import open_xgboost
+
+PICKLES = (".pkl", ".pickle", ".joblib", ".dill", ".cloudpickle", ".sav", ".p")
+PICKLE = b"\x80"  # opens every pickle since Python 2.3; older ones are refused as unknown
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFormat:
+    """A format of model files; `starts` are its possible first bytes, none where they say nothing."""
+
+    name: str
+    endings: tuple[str, ...]
+    starts: tuple[bytes, ...]
+    reader: Callable[[bytes], OpenModel] | None  # None: skops, which gives the model itself
+
+
+FORMATS = (
+    ModelFormat("skops", (".skops",), (b"PK\x03\x04",), None),
+    ModelFormat("ONNX", (".onnx",), (), open_onnx),
+    ModelFormat("XGBoost", (".json", ".ubj"), (b'{"learner"', b"{L"), open_xgboost),
+    ModelFormat("LightGBM", (".txt", ".lgb"), (b"tree\n", b"tree\r\n"), open_lightgbm),
+    ModelFormat("CatBoost", (".cbm",), (b"CBM1",), open_catboost),
+)
+
+
+def load_model(path: str | os.PathLike[str], trusted: str | Sequence[str] = ()) -> Any:
+    """Return the fixed model of a file, as `audit(model=…)` takes it.
+
+    Parameters
+    ----------
+    path
+        A skops file (.skops), an ONNX graph (.onnx), or a model in the own format of XGBoost (.json, .ubj), LightGBM
+        (.txt, .lgb) or CatBoost (.cbm). A pickle is refused: opening one runs whatever code it brings.
+    trusted
+        Types in a skops file, by name, that may be built though skops does not know them.
+    """
+    file = existing_file(path)
+    content = file.read_bytes()
+    if file.suffix.lower() in PICKLES or content.startswith(PICKLE):
+        raise DataError(
+            f"{shown(file.name)} must be a model that can be opened without running its code, got a pickle.",
+            "where you trust it, save it anew with skops.io.dump(model, 'model.skops') or as ONNX; or load it yourself "
+            "and pass model=….",
+        )
+    found = next((one for one in FORMATS if file.suffix.lower() in one.endings), None)
+    if found is None or not (not found.starts or content.startswith(found.starts)):
+        endings = ", ".join(f"{', '.join(one.endings)} ({one.name})" for one in FORMATS)
+        raise DataError(
+            f"{shown(file.name)} must be a model file of a known format, by its name and content, got "
+            f"{'an unknown name' if found is None else f'no {found.name} file'}.",
+            f"known are {endings}.",
+        )
+    names = (trusted,) if isinstance(trusted, str) else tuple(trusted)
+    if found.reader is None:
+        return open_skops(file.name, content, names)
+    if names:
+        raise DataError(
+            f"`trusted` must be left out for {found.name} files, got {shown(names[0])}.", "only skops files have types."
+        )
+    return file_model(file.name, content, found.reader)

@@ -1,0 +1,122 @@
+"""ONNX files, run by onnxruntime on the processor. A graph holds no code of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tiltlens.engines.messages import first_line, shown
+from tiltlens.errors import DataError, MissingExtraError
+from tiltlens.model_files.columns import Kind, ModelColumn, number_matrix_of
+from tiltlens.model_files.file_model import OpenModel
+
+KINDS: dict[str, tuple[Kind, Any, bool]] = {  # of a tensor: what it holds, of which type, and whether it may be missing
+    "tensor(float)": ("number", np.float32, True),
+    "tensor(double)": ("number", np.float64, True),
+    "tensor(int64)": ("whole number", np.int64, False),
+    "tensor(int32)": ("whole number", np.int32, False),
+    "tensor(bool)": ("whole number", np.bool_, False),
+    "tensor(string)": ("text", np.object_, False),
+}
+NUMBERS = ("tensor(float)", "tensor(double)")
+
+
+def open_onnx(content: bytes) -> OpenModel:
+    """Return the model of an ONNX file: one matrix of all columns, or one tensor for each column by name."""
+    try:
+        import onnxruntime as ort
+    except ImportError:
+        raise MissingExtraError(
+            "ONNX files must be run by onnxruntime, which is not installed.", "pip install 'tiltlens[models]'"
+        ) from None
+    options = ort.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 1, 4
+    try:
+        session = ort.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime has classes of errors, but no common one
+        raise DataError(
+            f"an .onnx file must hold a complete ONNX graph, got: {first_line(error)}",
+            "export it again; weights in a second file are not read.",
+        ) from None
+    columns = _columns(session)
+    output, place = _output(session)
+
+    def answer(table: pl.DataFrame) -> Any:
+        return _matrix(session.run(None, _tensors(session, table))[place])
+
+    return OpenModel(columns, output, _classes(session, columns, place), answer)
+
+
+def _columns(session: Any) -> tuple[ModelColumn, ...]:
+    """Return the columns of a graph; those of one matrix have no names."""
+    inputs = session.get_inputs()
+    for one in inputs:
+        if one.type not in KINDS or len(one.shape) != 2:
+            raise DataError(
+                f"an ONNX graph must have tables of numbers or texts as inputs, got {shown(one.name)} of type "
+                f"{one.type} with shape {one.shape}.",
+                "export it with one input for each column, or with one matrix.",
+            )
+    if len(inputs) > 1:
+        several = [one.name for one in inputs if one.shape[1] not in (1, None)]
+        if several:
+            raise DataError(
+                f"inputs of an ONNX graph must hold one column each, got several in {shown(several[0])}.",
+                "export it with one input for each column, or with one matrix.",
+            )
+        return tuple(ModelColumn(one.name, KINDS[one.type][0], (), KINDS[one.type][2]) for one in inputs)
+    if not isinstance(inputs[0].shape[1], int):
+        raise DataError(
+            "an ONNX graph must say how many columns it takes, got one matrix of any width.",
+            "export it with the number of columns, or with one input for each.",
+        )
+    kind, _, may_be_missing = KINDS[inputs[0].type]
+    return (ModelColumn(None, kind, (), may_be_missing),) * inputs[0].shape[1]
+
+
+def _tensors(session: Any, table: pl.DataFrame) -> dict[str, Any]:
+    inputs = session.get_inputs()
+    if len(inputs) == 1:
+        return {inputs[0].name: _tensor(table, inputs[0].type)}
+    return {one.name: _tensor(table.select(one.name), one.type) for one in inputs}
+
+
+def _tensor(table: pl.DataFrame, type_name: str) -> Any:
+    kind, dtype, _ = KINDS[type_name]
+    if kind == "text":
+        return np.array(table.rows(), dtype=object).reshape(table.shape)
+    return number_matrix_of(table).astype(dtype)
+
+
+def _output(session: Any) -> tuple[Any, int]:
+    """Return what the graph gives, and which of its outputs that is.
+
+    Converters give a class and then probabilities, as a matrix or as one map a row; a graph with one output of numbers
+    does not say what they are.
+    """
+    outputs = session.get_outputs()
+    maps = [place for place, one in enumerate(outputs) if one.type.startswith("seq(map(")]
+    numbers = [place for place, one in enumerate(outputs) if one.type in NUMBERS]
+    if maps or (len(outputs) > 1 and numbers):
+        return "probability", (maps or numbers)[-1]
+    if not numbers:
+        given = ", ".join(f"{one.name} of type {one.type}" for one in outputs)
+        raise DataError(f"an ONNX graph must give numbers, got {given}.", "export it with probabilities.")
+    return None, numbers[0]
+
+
+def _matrix(found: Any) -> Any:
+    return np.array([list(row.values()) for row in found]) if isinstance(found, list) else np.asarray(found)
+
+
+def _classes(session: Any, columns: tuple[ModelColumn, ...], place: int) -> tuple[Any, ...]:
+    """Return the outcomes that maps name: they are seen in an answer, to a row of zeros and empty texts."""
+    if not session.get_outputs()[place].type.startswith("seq(map("):
+        return ()
+    row = {column.name or f"column {at}": [""] if column.kind == "text" else [0.0] for at, column in enumerate(columns)}
+    try:
+        return tuple(session.run(None, _tensors(session, pl.DataFrame(row)))[place][0])
+    except Exception:  # the graph refuses such a row; its outcomes are then known by their numbers
+        return ()

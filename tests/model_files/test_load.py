@@ -1,0 +1,232 @@
+"""Model files: what they hold is what was fitted, columns are checked, and a pickle is never opened."""
+
+import pickle
+import zipfile
+from functools import cache
+
+import joblib
+import numpy as np
+import polars as pl
+import pytest
+import skops.io
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from tests.people import assert_same_numbers, in_pandas, people
+
+import tiltlens as tl
+from tiltlens.errors import DataError
+
+COLUMNS = ["income", "city"]
+
+
+@cache
+def known():
+    """Return people whose income is known: ONNX and scikit-learn agree on these."""
+    return people().with_columns(pl.col("income").fill_null(48.0), decision=(pl.col("score") > 0.5).cast(pl.Int64))
+
+
+@cache
+def pipeline():
+    """Return a pipeline of numbers and texts, by names."""
+    columns = make_column_transformer((StandardScaler(), ["income"]), (OneHotEncoder(sparse_output=False), ["city"]))
+    return make_pipeline(columns, LogisticRegression()).fit(known().select(COLUMNS), known()["decision"])
+
+
+def audit(model, data=None, **options):
+    options = {"reference": "B", "features": COLUMNS, "folds": None} | options
+    return tl.audit(known() if data is None else data, "group", model=model, **options)
+
+
+@pytest.fixture
+def skops_file(tmp_path):
+    skops.io.dump(pipeline(), tmp_path / "model.skops")
+    return tmp_path / "model.skops"
+
+
+def onnx_file(folder, model, initial_types, **options):
+    import skl2onnx
+
+    graph = skl2onnx.convert_sklearn(model, initial_types=initial_types, **options)
+    (folder / "model.onnx").write_bytes(graph.SerializeToString())
+    return folder / "model.onnx"
+
+
+def by_column():
+    from skl2onnx.common.data_types import FloatTensorType, StringTensorType
+
+    return [("income", FloatTensorType([None, 1])), ("city", StringTensorType([None, 1]))]
+
+
+def matrix(width=2):
+    from skl2onnx.common.data_types import FloatTensorType
+
+    return [("X", FloatTensorType([None, width]))]
+
+
+def test_a_skops_file_gives_the_audit_of_its_pipeline(skops_file):
+    assert_same_numbers(audit(tl.load_model(skops_file)).to_dict(), audit(pipeline()).to_dict())
+
+
+@pytest.mark.parametrize("zipmap", [True, False])
+@pytest.mark.parametrize("held", ["polars", "pandas", "csv"])
+def test_an_onnx_file_gives_the_probabilities_of_its_pipeline(tmp_path, zipmap, held):
+    path = onnx_file(tmp_path, pipeline(), by_column(), options={"zipmap": zipmap})
+    model = tl.load_model(str(path))
+    expected = pipeline().predict_proba(known().select(COLUMNS))
+    np.testing.assert_allclose(model.predict_proba(known()), expected, atol=1e-6)
+    data = in_pandas(known()) if held == "pandas" else known()
+    if held == "csv":
+        known().write_csv(tmp_path / "people.csv")
+        data = tmp_path / "people.csv"
+    found = audit(model, data, features=["owner", "city", "income"])  # another order, and one more
+    assert found["A"].gap.value == pytest.approx(audit(pipeline())["A"].gap.value, abs=1e-6)
+    assert found.provenance.question["model"] == "model.onnx (model file)"
+
+
+def test_classes_of_an_onnx_file_keep_their_names(tmp_path):
+    words = np.where(known()["decision"], "approved", "denied")
+    numbers = known().select("income", "weight").to_numpy()
+    fitted = LogisticRegression().fit(numbers, words)
+    model = tl.load_model(onnx_file(tmp_path, fitted, matrix()))
+    assert model.classes_ == ("approved", "denied")
+    found = audit(model, features=["income", "weight"], favourable="approved")
+    expected = audit(fitted, features=["income", "weight"], favourable="approved")
+    assert found["A"].gap.value == pytest.approx(expected["A"].gap.value, abs=1e-6)
+    assert "the model knows no column names: it was given 'income', 'weight' in this order" in found["A"].notes
+
+
+def test_an_onnx_regressor_gives_amounts_or_where_they_are_some_probabilities(tmp_path):
+    fitted = LinearRegression().fit(known().select("income", "weight").to_numpy(), known()["score"].to_numpy())
+    model = tl.load_model(onnx_file(tmp_path, fitted, matrix()))
+    expected = fitted.predict(known().select("income", "weight").to_numpy())
+    for output in ("amount", "probability"):
+        found = audit(model, features=["income", "weight"], output=output)
+        gap = np.mean(expected[known()["group"] == "A"]) - np.mean(expected[known()["group"] == "B"])
+        assert found["A"].gap.value == pytest.approx(gap, abs=1e-5)
+
+
+def test_a_model_from_a_file_travels_as_its_bytes(tmp_path):
+    model = tl.load_model(onnx_file(tmp_path, pipeline(), by_column()))
+    copy = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copy.predict_proba(known()), model.predict_proba(known()))
+    assert repr(copy) == "FileClassifier('model.onnx')"
+
+
+@pytest.mark.parametrize(
+    ("change", "features", "message"),
+    [
+        ({}, ["income"], r"`features` must hold every column that `model` was fitted on, got none named 'city'"),
+        (
+            {"income": pl.lit("much")},
+            COLUMNS,
+            r"must have numbers in 'income', as it was fitted on, got text, first 'much'",
+        ),
+        ({"city": pl.lit(3)}, COLUMNS, r"must have texts in 'city', as it was fitted on, got int64, first 3"),
+        (
+            {"income": pl.col("since")},
+            COLUMNS,
+            r"must have numbers in 'income', as it was fitted on, got date, first dat",
+        ),
+        ({"city": pl.lit(None, pl.String)}, COLUMNS, r"must have a text in every row of 'city', got missing values"),
+    ],
+)
+def test_columns_that_are_not_the_models_are_refused(tmp_path, change, features, message):
+    model = tl.load_model(onnx_file(tmp_path, pipeline(), by_column()))
+    with pytest.raises(DataError, match=rf"{message}.*\nHint: "):
+        audit(model, known().with_columns(**change), features=features)
+
+
+def test_a_model_without_names_needs_as_many_columns(tmp_path):
+    model = tl.load_model(onnx_file(tmp_path, LogisticRegression().fit(np.eye(3), [0, 1, 1]), matrix(3)))
+    with pytest.raises(
+        DataError, match=r"`features` must name the 3 columns that the model was fitted on, .* got 2\.\n"
+    ):
+        audit(model, features=["income", "weight"])
+    with pytest.raises(DataError, match=r"must have numbers in 'column 2', .* got text, first '"):
+        audit(model, features=["income", "city", "weight"])
+
+
+class Own(ClassifierMixin, BaseEstimator):
+    """A classifier that skops does not know."""
+
+    def fit(self, X, y):
+        self.classes_, self.feature_names_in_ = np.unique(y), np.array(["income"], dtype=object)
+        return self
+
+    def predict_proba(self, X):
+        chance = np.clip(np.asarray(X)[:, 0].astype(float) / 100, 0, 1)
+        return np.column_stack([1 - chance, chance])
+
+
+def test_types_that_skops_does_not_know_are_listed_and_built_only_where_they_are_named(tmp_path):
+    path = tmp_path / "own.skops"
+    skops.io.dump(Own().fit(None, [0, 1]), path)
+    name = f"{Own.__module__}.Own"
+    with pytest.raises(DataError, match=rf"got '{name}'\.\nHint: .*trusted=\['{name}'\] \(--trust {name}\)"):
+        tl.load_model(path)
+    with pytest.raises(DataError, match="must hold types that skops knows"):
+        tl.load_model(path, trusted=["other.Type"])
+    assert isinstance(tl.load_model(path, trusted=name), Own)
+
+
+class Trap:
+    """A pickle that leaves a mark where it is opened."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return exec, (f"open({str(self.mark)!r}, 'w').close()",)
+
+
+@pytest.mark.parametrize("name", ["m.pkl", "m.joblib", "m.onnx", "m.skops", "m.json", "m.txt", "m.cbm", "m.model"])
+@pytest.mark.parametrize("protocol", [0, 2, 5, "joblib", "zlib"])
+def test_a_pickle_is_refused_and_not_opened(tmp_path, name, protocol):
+    mark, path = tmp_path / "opened", tmp_path / name
+    if isinstance(protocol, int):
+        path.write_bytes(pickle.dumps(Trap(mark), protocol=protocol))
+    else:
+        joblib.dump(Trap(mark), path, compress=3 if protocol == "zlib" else 0)
+    with pytest.raises(DataError, match=r"must be .*\nHint: ") as raised:
+        tl.load_model(path)
+    assert not mark.exists()
+    if name in ("m.pkl", "m.joblib") or protocol in (2, 5):
+        assert "got a pickle" in str(raised.value)
+        assert "skops.io.dump(model, 'model.skops')" in str(raised.value)
+    joblib.load(path) if protocol == "zlib" else pickle.loads(path.read_bytes())
+    assert mark.exists()  # it would have run
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("m.skops", b"PK\x03\x04 cut short", r"'m.skops' must be a complete skops file, got "),
+        ("m.skops", b"{}", r"'m.skops' must be a model file of a known format, .* got no skops file"),
+        ("m.onnx", b"\x08\x07 no graph", r"must hold a complete ONNX graph, got: "),
+        ("m.onnx", b"", r"must hold a complete ONNX graph, got: "),
+        ("m.json", b'{"a": 1}', r"got no XGBoost file\.\nHint: known are \.skops \(skops\), \.onnx"),
+        ("m.pmml", b"<PMML/>", r"'m.pmml' must be a model file of a known format, .* got an unknown name"),
+    ],
+)
+def test_a_file_that_holds_no_model_is_refused(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        tl.load_model(tmp_path / name)
+
+
+def test_a_zip_that_is_no_skops_file_and_a_file_that_is_not_there_are_refused(tmp_path, skops_file):
+    with zipfile.ZipFile(tmp_path / "other.skops", "w") as archive:
+        archive.writestr("data.pkl", b"")
+    with pytest.raises(DataError, match=r"'other.skops' must be a complete skops file, got KeyError: "):
+        tl.load_model(tmp_path / "other.skops")
+    with pytest.raises(DataError, match=r"must be an existing file, .*\nHint: did you mean 'model.skops'\?"):
+        tl.load_model(tmp_path / "modle.skops")
+    skops.io.dump({"a": 1}, tmp_path / "dict.skops")
+    with pytest.raises(DataError, match=r"'dict.skops' must hold a model that predicts, got dict"):
+        tl.load_model(tmp_path / "dict.skops")
+    (tmp_path / "m.cbm").write_bytes(b"CBM1")
+    with pytest.raises(DataError, match=r"`trusted` must be left out for CatBoost files, got 'a\.B'"):
+        tl.load_model(tmp_path / "m.cbm", trusted="a.B")
