@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo docs docs-execute test test-slow lint bench bench-audit planted pictures format clean
+.PHONY: demo docs docs-execute test test-slow test-models lint bench bench-audit planted pictures format clean
 
 demo: $(VENV)/installed
 	@$(BIN)/tiltlens demo --report compas-report.html
@@ -21,6 +21,9 @@ test: lint
 
 test-slow: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m slow
+
+test-models: $(VENV)/installed-boosters  # model files of XGBoost, LightGBM and CatBoost
+	$(BIN)/python -m pytest -m boosters tests/model_files
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
@@ -64,6 +67,11 @@ $(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing tiltlens and its development tools ..." >&2
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	@touch $(VENV)/installed $@
+
+$(VENV)/installed-boosters: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing tiltlens, its development tools, XGBoost, LightGBM and CatBoost ..." >&2
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,boosters]'
+	@touch $(VENV)/installed $(VENV)/installed-dev $@
 
 $(VENV)/installed-bench: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing tiltlens, its development tools and the peers it is measured against ..." >&2

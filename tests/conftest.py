@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 
 NEEDS = {
     "browser": ("chromium", "Debian's package `chromium`"),
+    "postgres": ("initdb", "Debian's package `postgresql`"),
     "java": ("java", "Debian's package `openjdk-17-jre-headless`"),
 }
 

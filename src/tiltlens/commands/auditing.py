@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import chdir, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
 # What commands leave out that act on an audit: they need its rows, not its intervals.
 NOT_ASKED: dict[str, Any] = {
-    **{"soft_group": {}, "stated": {}, "exempt": ()},
-    **dict.fromkeys(("labels", "criterion", "threshold", "membership", "periods", "materiality", "progress")),
+    **{"soft_group": {}, "stated": {}, "exempt": (), "trusted": ()},
+    **dict.fromkeys(("model", "labels", "criterion", "threshold", "membership", "periods", "materiality", "progress")),
     **{"output": "probability", "input_weight": 1.0, "output_weight": 1.0, "folds": 0},
 }
 
@@ -82,8 +83,9 @@ def answered(asked: Asked) -> bool:
     outcome = asked.options["outcome"]
     if outcome is not None:
         beside = "what came of people, for error rates of the scores"
-        alone = "a logistic model was trained on it and audited; name yours with --scores"
-        click.echo(f"--outcome {printable(outcome)}: {beside if asked.options['scores'] else alone}.", err=True)
+        alone = "a logistic model was trained on it and audited; name yours with --scores or --model"
+        has_model = asked.options["scores"] or asked.options["model"]
+        click.echo(f"--outcome {printable(outcome)}: {beside if has_model else alone}.", err=True)
     summary = result.to_dict()
     if asked.json_target is not None:
         write_json(summary, asked.json_target)
@@ -101,14 +103,17 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
     from tiltlens.audit import audit as run
     from tiltlens.engines.messages import check_columns
     from tiltlens.engines.read_options import read_options
+    from tiltlens.model_files.load import load_model
     from tiltlens.models.paper_fit import with_outcome_scores
     from tiltlens.models.roles import check_some, feature_names
 
     options = NOT_ASKED | options
     outcome, scores, stated = options.pop("outcome"), options.pop("scores"), options.pop("stated")
     features, soft = options.pop("features"), options.pop("soft_group")
-    _check_outcome(outcome, scores, options["criterion"])
-    if outcome is not None and not scores and options["output"] == "amount":
+    path, trusted = options.pop("model"), options.pop("trusted")
+    _check_outputs(scores, path, trusted)
+    _check_outcome(outcome, scores or path, options["criterion"])
+    if outcome is not None and not scores and not path and options["output"] == "amount":
         raise TiltlensError("`--output amount` must come with `--scores`, got `--outcome`.", "it is of amounts.")
     if bool(soft) == bool(options["group"]):
         raise TiltlensError(
@@ -127,6 +132,10 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
         "exclude": list(options["exclude"]) or None,
         "exempt": list(options["exempt"]) or None,
     }
+    if path:
+        model = load_model(path, trusted)
+        arguments["provenance"] = {"model file": _described(path)} | arguments["provenance"]
+        return run(list(files), model=model, outcome=outcome, **arguments)
     if scores:
         named = list(scores) if len(scores) > 1 else scores[0]
         return run(list(files), scores=named, outcome=outcome, **arguments)
@@ -156,15 +165,36 @@ def rows_of(files: tuple[str, ...], reading: ReadOptions) -> pl.DataFrame:
     return table
 
 
-def _check_outcome(outcome: str | None, scores: tuple[str, ...], criterion: str | None) -> None:
+def _check_outputs(scores: tuple[str, ...], path: str | None, trusted: tuple[str, ...]) -> None:
+    """Raise where outputs come from two places, or types are trusted of no file."""
+    if scores and path:
+        raise TiltlensError(
+            f"one of `--scores` and `--model` must be given, got --scores {scores[0]} and --model {path}.",
+            "scores are a column that a model made; a model makes them anew.",
+        )
+    if trusted and not path:
+        raise TiltlensError(
+            f"`--trust` must come with `--model`, got {trusted[0]!r}.", "it is of types in a model file."
+        )
+
+
+def _described(path: str) -> str:
+    """Return a model file's name and fingerprint, for the record."""
+    from hashlib import sha256
+
+    file = Path(path)
+    return f"{file.name}, SHA-256 {sha256(file.read_bytes()).hexdigest()}"
+
+
+def _check_outcome(outcome: str | None, scores: Sequence[str] | None, criterion: str | None) -> None:
     """Raise unless there is something to audit."""
     if not scores and outcome is None:
         raise TiltlensError(
-            "`--scores` or `--outcome` must be given, got neither.",
-            "scores are a column of the model's probabilities; an outcome alone trains a model to look at.",
+            "`--scores`, `--model` or `--outcome` must be given, got none of them.",
+            "scores are a column of the model's probabilities, --model is its file; an outcome alone trains a model.",
         )
     if criterion is not None and (outcome is None or not scores):
-        missing = "--scores" if outcome is not None else "--outcome"
+        missing = "--outcome" if scores else "--scores"
         raise TiltlensError(
             f"`--criterion` must come with `{missing}`, got {criterion!r} without.",
             "an error rate is of a model's scores, or decisions, and what came of people.",

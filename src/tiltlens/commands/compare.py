@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command("compare")
-@options_of_audits(but={"scores", "outcome", "periods"})
+@options_of_audits(but={"scores", "model", "trusted", "outcome", "periods"})
 @DATA
 @click.option("--scores", multiple=True, metavar="COLUMN", help="Of DATA: the old model's scores, then the new one's.")
 @OUTCOME

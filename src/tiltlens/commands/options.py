@@ -85,11 +85,20 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
         metavar="COLUMN",
         help="The model's probabilities from 0 to 1, or decisions: 0 and 1, or two words. Repeat for several classes.",
     ),
+    "model": click.option(
+        "--model",
+        metavar="FILE",
+        help="Instead of --scores: the model itself, applied to the features: .skops, .onnx, or of XGBoost (.json, "
+        ".ubj), LightGBM (.txt) or CatBoost (.cbm). No pickle.",
+    ),
+    "trusted": click.option(
+        "--trust", "trusted", multiple=True, metavar="TYPE", help="Type in a .skops file that may be built. Repeat."
+    ),
     "outcome": click.option(
         "--outcome",
         metavar="COLUMN",
-        help="What came of people, 0 and 1. With --scores: adds error rates. Without: trains a logistic model, not "
-        "yours, to look at.",
+        help="What came of people, 0 and 1. With --scores or --model: adds error rates. Without: trains a logistic "
+        "model, not yours, to look at.",
     ),
     "criterion": click.option(
         "--criterion",
@@ -169,6 +178,7 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
 
 # Options of an audit that say nothing of the rows, scores and groups that a repair or an alternative is made of.
 OF_ACTIONS = {
+    *("model", "trusted"),
     *("soft_group", "labels", "outcome", "criterion", "output", "threshold", "exempt", "membership", "periods"),
     *("input_weight", "output_weight", "materiality", "folds", "stated"),
 }

@@ -13,6 +13,8 @@ from tiltlens.model_files.file_model import OpenModel
 
 PROBABILITIES = ("Logloss", "CrossEntropy", "MultiClass", "MultiClassOneVsAll")
 
+LOGARITHMS = ("Poisson", "Tweedie")  # of amounts, that such models add up
+
 
 def open_catboost(content: bytes) -> OpenModel:
     """Return the model of a CatBoost file; its categories are texts, of which the file has hashes only."""
@@ -22,7 +24,10 @@ def open_catboost(content: bytes) -> OpenModel:
         raise MissingExtraError(
             "CatBoost files must be read by catboost, which is not installed.", "pip install catboost"
         ) from None
+    size = int.from_bytes(content[4:8], "little")  # CatBoost believes it, beyond the end of the file
     try:
+        if size == 0 or len(content) < 8 + size:
+            raise catboost.CatBoostError("the file is cut short")
         model = catboost.CatBoost().load_model(blob=content)
     except catboost.CatBoostError as error:
         raise DataError(
@@ -30,10 +35,10 @@ def open_catboost(content: bytes) -> OpenModel:
         ) from None
     loss = str(model.get_all_params().get("loss_function")).split(":")[0]
     is_probability = loss in PROBABILITIES
+    kind = "Probability" if is_probability else "Exponent" if loss in LOGARITHMS else "RawFormulaVal"
     columns = _columns(model)
 
     def answer(table: pl.DataFrame) -> Any:
-        kind = "Probability" if is_probability else "RawFormulaVal"
         return model.predict(table.to_pandas(), prediction_type=kind)
 
     classes = tuple(model.classes_) if is_probability else ()
