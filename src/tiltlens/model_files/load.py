@@ -50,6 +50,18 @@ def load_model(path: str | os.PathLike[str], trusted: str | Sequence[str] = ()) 
         (.txt, .lgb) or CatBoost (.cbm). A pickle is refused: opening one runs whatever code it brings.
     trusted
         Types in a skops file, by name, that may be built though skops does not know them.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import skops.io
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> import tiltlens as tl
+    >>> path = Path(tempfile.mkdtemp()) / "credit.skops"
+    >>> skops.io.dump(LogisticRegression().fit([[0.0], [1.0]], [0, 1]), path)
+    >>> tl.load_model(path)
+    LogisticRegression()
     """
     file = existing_file(path)
     content = file.read_bytes()
