@@ -1,0 +1,249 @@
+"""How often do the intervals of a bill hold the truth, and how often do alternatives exist that do not?
+
+Run `python -m benchmarks.repair_coverage bills --repetitions 200 --seed 60000`, and the same with `alternatives`. A
+bill's truth is that of the same repair on a million rows. For alternatives the best rule is known: where no rule of the
+features is both no less accurate and of a smaller gap, "exists" is false, and should be said in 5 % at most; where one
+does, it should be found. Quantities outside 92 to 98 %, or 5 %, by more than two Monte Carlo errors are marked MISS.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy.special import expit
+
+import tiltlens as tl
+from benchmarks.coverage import share
+
+LARGE = 1_000_000  # rows of the truth: its own error is a thirtieth of that of a thousand
+FITTED = 4_000  # rows that a repair is made on
+FALSE = 0.05  # of the worlds without an alternative, at most
+
+Generator = np.random.Generator
+Floats = NDArray[np.float64]
+
+
+class People(NamedTuple):
+    """Who is audited, the features, P(Y = 1|x), and the score."""
+
+    audited: NDArray[np.bool_]
+    features: dict[str, Any]
+    eta: Floats
+    score: Floats
+
+    def table(self, rng: Generator, columns: dict[str, Any] | None = None) -> pl.DataFrame:
+        """Return the table of an audit, with outcomes drawn anew."""
+        drawn = (rng.random(self.eta.size) < self.eta).astype(int)
+        group = np.where(self.audited, "a", "b")
+        return pl.DataFrame({"group": group, **self.features, "score": self.score, "repaid": drawn, **(columns or {})})
+
+
+def smooth(rng: Generator, rows: int, is_best: bool = False) -> People:
+    """Outcomes go by x; the score leans on z too, which tells the group, or is the best there is."""
+    mine = rng.random(rows) < 0.4
+    x, z = rng.standard_normal(rows) - 0.8 * mine, rng.standard_normal(rows) - 1.2 * mine
+    eta = expit(1.5 * x)
+    return People(mine, {"x": x, "z": z}, eta, eta if is_best else expit(1.2 * x + z))
+
+
+def xor(rng: Generator, rows: int, is_best: bool = False) -> People:
+    """The outcome goes by two features together, and so does the group; neither tells anything alone."""
+    mine = rng.random(rows) < 0.4
+    u, v = rng.random(rows) < 0.5, rng.random(rows) < 0.5
+    flipped = rng.random(rows) < np.where(mine, 0.3, 0.6)  # of the audited fewer differ
+    v = np.where(flipped, ~u, u)
+    z = rng.standard_normal(rows) - 1.2 * mine
+    eta = np.where(u ^ v, 0.75, 0.3)
+    return People(mine, {"u": u, "v": v, "z": z}, eta, eta if is_best else expit(1.2 * (u ^ v) - 0.6 + z))
+
+
+def many(rng: Generator, rows: int, is_best: bool = False) -> People:
+    """Forty features, of which one predicts, one tells the group, and the others are noise."""
+    found = smooth(rng, rows, is_best)
+    noise = {f"n{k}": rng.standard_normal(rows) for k in range(38)}
+    return found._replace(features=found.features | noise)
+
+
+def apart(rng: Generator, rows: int, is_best: bool = False) -> People:
+    """A level that hardly anybody audited has sets part of the outcome."""
+    mine = rng.random(rows) < 0.4
+    served = rng.random(rows) < np.where(mine, 0.002, 0.4)
+    x, z = rng.standard_normal(rows), rng.standard_normal(rows) - 1.2 * mine
+    eta = expit(x + 1.0 * served - 0.3)
+    features = {"served": np.where(served, "yes", "no"), "x": x, "z": z}
+    return People(mine, features, eta, eta if is_best else expit(x + 1.0 * served + z))
+
+
+def edge(rng: Generator, rows: int, is_best: bool = False) -> People:
+    """Three kinds of people; to decide otherwise on one loses exactly 0.5 points, and closes part of the gap."""
+    mine = rng.random(rows) < 0.5
+    kind = np.where(mine, rng.choice(3, rows, p=[0.5, 0.15, 0.35]), rng.choice(3, rows, p=[0.4, 0.05, 0.55]))
+    eta = np.array([0.2, 0.475, 0.85])[kind]  # P(kind = 1) = 0.1, and 2·0.475 − 1 = −0.05
+    return People(mine, {"kind": np.array(["low", "mid", "high"])[kind]}, eta, eta)
+
+
+WORLDS: dict[str, Callable[..., People]] = {"smooth": smooth, "xor": xor, "many": many, "apart": apart, "edge": edge}
+
+
+def copies(rng: Generator, rows: int) -> tuple[People, dict[str, Any]]:
+    """Return customers with two to five rows each, alike in everything but the outcome, and whose row is whose."""
+    customers = smooth(rng, rows // 2)
+    own = np.repeat(np.arange(customers.eta.size), rng.integers(2, 6, customers.eta.size))
+    features = {name: values[own] for name, values in customers.features.items()}
+    return People(customers.audited[own], features, customers.eta[own], customers.score[own]), {"customer": own}
+
+
+def weighted(rng: Generator, rows: int) -> tuple[People, dict[str, Any]]:
+    """Return people with weights from 1 to 9 that go with what they hold."""
+    found = smooth(rng, rows)
+    return found, {"weight": 1.0 + 8.0 * expit(found.features["x"] + rng.standard_normal(rows))}
+
+
+class Setting(NamedTuple):
+    """One table of bills: where rows come from, how many, the repair, and what else the bill is told."""
+
+    name: str
+    draw: Callable[[Generator, int], tuple[People, dict[str, Any]]]
+    rows: int
+    repair: Mapping[str, Any] = MappingProxyType({})
+    options: Mapping[str, Any] = MappingProxyType({})
+
+
+def plain(world: Callable[..., People]) -> Callable[[Generator, int], tuple[People, dict[str, Any]]]:
+    return lambda rng, rows: (world(rng, rows), {})
+
+
+SETTINGS = (
+    Setting("smooth, blind", plain(smooth), 1000),
+    Setting("smooth, with the group", plain(smooth), 1000, {"use_group": True}),
+    Setting("smooth, decisions", plain(smooth), 1000, {"threshold": 0.5}),
+    Setting("smooth, blind, few rows", plain(smooth), 200),
+    Setting("smooth, decisions, few rows", plain(smooth), 200, {"threshold": 0.5}),
+    Setting("xor, blind", plain(xor), 1000),
+    Setting("forty features, blind", plain(many), 1000),
+    Setting("a level that one group hardly has, blind", plain(apart), 1000),
+    Setting("weights, blind", weighted, 1000, {}, {"weights": "weight"}),
+    Setting("clusters of 2 to 5 rows, blind", copies, 600, {}, {"clusters": "customer"}),
+)
+
+
+def drawn(setting: Setting, seed: int, rows: int) -> pl.DataFrame:
+    rng = np.random.default_rng(seed)
+    people, columns = setting.draw(rng, rows)
+    return people.table(rng, columns)
+
+
+def bills(repetitions: int, seed: int, names: list[str]) -> Iterator[str]:
+    """Yield a line for each setting and quantity."""
+    for setting in SETTINGS:
+        if names and setting.name not in names:
+            continue
+        first = drawn(setting, seed - 1, FITTED)
+        unused = ["customer", "weight", "repaid"]
+        question = {
+            "reference": "b",
+            "scores": "score",
+            "folds": None,
+            "exclude": [u for u in unused if u in first.columns],
+        }
+        c = tl.audit(first, "group", **question)["a"]
+        tilt = c.repair(**setting.repair)
+        options = {"outcome": "repaid", **setting.options}
+        truth = tilt.bill(drawn(setting, seed - 2, LARGE), "score", "group", **options)
+        found = [
+            tilt.bill(drawn(setting, one, setting.rows), "score", "group", **options)
+            for one in range(seed, seed + repetitions)
+        ]
+        for name in truth.table["quantity"]:
+            yield covered(setting, name, truth, found)
+
+
+def covered(setting: Setting, name: str, truth: Any, found: list[Any]) -> str:
+    """Return how often before, after and change of a quantity hold the truth."""
+    parts, is_off = [], False
+    given = [bill[name] for bill in found if name in bill.table["quantity"]]
+    for part in ("before", "after", "change"):
+        right = truth[name][part].value
+        hits = sum(one[part].low <= right <= one[part].high for one in given)
+        coverage, error = share(hits, len(given))
+        parts.append(f"{part} {100 * coverage:5.1f}")
+        is_off |= part == "change" and not 0.92 - 2 * error <= coverage <= 0.98 + 2 * error
+    mark = "MISS  " if is_off else "      "
+    of = "" if len(given) == len(found) else f", given in {len(given)}"
+    return f"{mark}{setting.name}, n = {setting.rows:,} | {name} | {' '.join(parts)} % of {len(found)}{of}"
+
+
+class Search(NamedTuple):
+    """A world where it is known whether an alternative exists."""
+
+    name: str
+    world: str
+    rows: int
+    exists: bool
+    tolerance: float = 0.0
+    copies: int = 1
+
+
+SEARCHES = (
+    Search("smooth", "smooth", 1000, False),
+    Search("smooth", "smooth", 1000, True),
+    Search("smooth, few rows", "smooth", 200, False),
+    Search("smooth, few rows", "smooth", 200, True),
+    Search("xor", "xor", 1000, False),
+    Search("xor", "xor", 1000, True),
+    Search("forty features", "many", 1000, False),
+    Search("forty features", "many", 1000, True),
+    Search("a level that one group hardly has", "apart", 1000, False),
+    Search("a level that one group hardly has", "apart", 1000, True),
+    Search("at the edge of the tolerance", "edge", 2000, False, 0.005),
+    Search("each row three times, in clusters", "smooth", 1500, False, 0.0, 3),
+    Search("each row three times, in clusters", "smooth", 1500, True, 0.0, 3),
+)
+
+
+def alternatives(repetitions: int, seed: int, names: list[str]) -> Iterator[str]:
+    """Yield a line for each world: what was said how often."""
+    for search in SEARCHES:
+        if names and search.name not in names:
+            continue
+        said: Counter[str] = Counter()
+        for one in range(seed, seed + repetitions):
+            rng = np.random.default_rng(one)
+            table = WORLDS[search.world](rng, search.rows // search.copies, not search.exists).table(rng)
+            options: dict[str, Any] = {"reference": "b", "scores": "score", "outcome": "repaid"}
+            if search.copies > 1:
+                table = pl.concat([table.with_row_index("customer")] * search.copies)
+                options |= {"clusters": "customer"}
+            said[tl.alternatives(table, "group", tolerance=search.tolerance, **options)["a"].verdict] += 1
+        rate, error = share(said["exists"], repetitions)
+        is_off = not search.exists and rate - 2 * error > FALSE
+        words = ", ".join(f"{verdict} {count}" for verdict, count in said.most_common())
+        truth = "one exists" if search.exists else "none exists"
+        mark = "MISS  " if is_off else "      "
+        found = f"said to exist in {100 * rate:.1f} % ± {100 * error:.1f} ({words})"
+        yield f"{mark}{search.name}, n = {search.rows:,}, {truth} | {found}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("bills", "alternatives"))
+    parser.add_argument("--repetitions", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=60_000, help="the first of them")
+    parser.add_argument("--only", nargs="*", default=[], help="names of settings or worlds")
+    asked = parser.parse_args(arguments)
+    missed = 0
+    for line in {"bills": bills, "alternatives": alternatives}[asked.what](asked.repetitions, asked.seed, asked.only):
+        print(line, flush=True)
+        missed += line.startswith("MISS")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
