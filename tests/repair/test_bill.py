@@ -206,3 +206,57 @@ def test_the_price_of_blindness_is_of_the_same_rows():
 def test_a_repair_beside_must_differ_by_the_group_alone(tilt):
     with pytest.raises(DataError, match="must be the same repair with use_group=True"):
         tilt.bill(borrowers(500, 1), "score", "group", beside=tilt)
+
+
+def test_weights_count_as_repeated_rows(tilt):
+    new = borrowers(1500, 11).with_columns(weight=pl.int_range(1500) % 3)
+    weighted = tilt.bill(new, "score", "group", outcome="repaid", weights="weight")
+    repeated = tilt.bill(
+        new.select(pl.exclude("weight").repeat_by("weight").explode()), "score", "group", outcome="repaid"
+    )
+    for name in weighted.table["quantity"]:
+        for part in ("before", "after", "change"):
+            assert weighted[name][part].value == pytest.approx(repeated[name][part].value, abs=1e-12), name
+    assert weighted.rows["audited"] + weighted.rows["reference"] == 1000  # a weight of 0 counts for nothing
+    with pytest.raises(DataError, match="`weights` must be finite and not negative, got -1 in row 0"):
+        tilt.bill(new, "score", "group", weights=[-1] * 1500)
+
+
+def test_rows_of_one_customer_are_one(tilt):
+    new = borrowers(600, 12)
+    once = tilt.bill(new, "score", "group", outcome="repaid")
+    own = np.tile(np.arange(600), 4)
+    often = tilt.bill(pl.concat([new] * 4), "score", "group", outcome="repaid", clusters=own)
+    for name in once.table["quantity"]:
+        ours, theirs = often[name]["change"], once[name]["change"]
+        assert ours.value == pytest.approx(theirs.value, abs=1e-12), name
+        assert ours.high - ours.low == pytest.approx(theirs.high - theirs.low, rel=0.01), name
+
+
+def test_what_would_be_of_few_people_is_not_told(tilt):
+    new = borrowers(300, 13)
+    mine = new["group"] == "a"
+    few = new.with_columns(
+        repaid=pl.when(mine & (pl.col("repaid") == 1) & (mine.cum_sum() > 15)).then(0).otherwise("repaid")
+    )
+    found = tilt.bill(few, "score", "group", outcome="repaid")
+    assert {"fpr_difference", "auc_audited"}.isdisjoint(found.table["quantity"])
+    assert {"auc", "auc_reference", "accuracy"} <= set(found.table["quantity"])
+    assert "fewer than 10 people of a group have one of the outcomes" in found.notes[-1]
+
+
+def test_missing_outcomes_are_counted(tilt):
+    new = borrowers(600, 14).with_columns(repaid=pl.when(pl.int_range(600) < 100).then(None).otherwise("repaid"))
+    found = tilt.bill(new, "score", "group", outcome="repaid")
+    assert found.missing_outcome == 100
+    assert "the outcome of 100 of 600 rows is not known" in found.notes[0]
+
+
+def test_no_changed_decision_is_not_surely_none(tilt):
+    new = borrowers(4000, 15)
+    same = (tilt.apply(new, "score") >= 0.5) == (new["score"] >= 0.5).to_numpy()
+    bill = tilt.bill(new.filter(same), "score", "group", outcome="repaid")
+    for name in ("decision_gap", "accuracy"):
+        found = bill[name]["change"]
+        assert found.value == 0.0
+        assert found.high > 0.0005  # about three over the number of people

@@ -11,11 +11,12 @@ import numpy as np
 import polars as pl
 
 from tiltlens.errors import DataError
+from tiltlens.estimators.error_rates import UNKNOWN
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.influence import Booleans, Integers, Rows
-from tiltlens.limits import BILL_STEPS, SUPPRESSED_BELOW
+from tiltlens.limits import BILL_STEPS, MINIMUM_ROWS, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
-from tiltlens.repair.quantities import ENDS, Judged, Measured, Quantities, columns, measured
+from tiltlens.repair.quantities import ENDS, Judged, Measured, Quantities, columns, measured, people_with_outcomes
 
 if TYPE_CHECKING:
     from tiltlens.views.figures import Figure
@@ -40,6 +41,8 @@ class Bill:
         would be told.
     curve
         Gap, and what it costs, from no repair (0) to the whole (1).
+    rows, missing_outcome
+        How many rows of each group there are, and of how many the outcome is not known; None where none was given.
     notes
         What to know.
     repair
@@ -65,6 +68,7 @@ class Bill:
     confidence: float
     beside: Bill | None = None
     price: pl.DataFrame | None = None
+    missing_outcome: int | None = None
 
     def __getitem__(self, quantity: str) -> dict[str, Estimate]:
         """Return before, after and change of a quantity."""
@@ -83,6 +87,7 @@ class Bill:
             "threshold": self.threshold,
             "confidence": self.confidence,
             "rows": self.rows,
+            "missing_outcome": self.missing_outcome,
             "table": self.table.to_dicts(),
             "decisions": self.decisions,
             "curve": self.curve.to_dicts(),
@@ -143,11 +148,25 @@ def bill_of(
         _changed(rows, before >= threshold, after >= threshold),
         pl.DataFrame(curve),
         {"audited": rows.count0, "reference": rows.count1},
-        notes,
+        (*notes, *_few_notes(rows, outcome)),
         repair,
         threshold,
         confidence,
+        missing_outcome=None if outcome is None else int((outcome == UNKNOWN).sum()),
     )
+
+
+def _few_notes(rows: Rows, outcome: Integers | None) -> list[str]:
+    """Return what to know where outcomes are missing, or where few people have one of them."""
+    if outcome is None:
+        return []
+    missing, few = int((outcome == UNKNOWN).sum()), people_with_outcomes(rows, outcome).min() < MINIMUM_ROWS
+    notes = [f"the outcome of {missing:,} of {outcome.size:,} rows is not known: they count for what needs none"]
+    few_note = (
+        f"fewer than {MINIMUM_ROWS} people of a group have one of the outcomes: error rates and areas under the curve "
+        "of so few are not told"
+    )
+    return (notes if missing else []) + ([few_note] if few else [])
 
 
 def price_of_blindness(

@@ -15,6 +15,7 @@ from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Integers
 from tiltlens.models.outcomes import PLAIN, check_outcome, outcome_codes
 from tiltlens.models.scores import RowName
+from tiltlens.models.weights import check_sample_weight
 from tiltlens.paper.checks import Floats
 
 
@@ -38,6 +39,21 @@ class RepairTable:
         codes, found = outcome_codes(self._column(argument, values), PLAIN)
         check_outcome(found, 2)
         return codes
+
+    def weights(self, argument: str, values: Any) -> Floats:
+        """Return the weight of each row, 1 where none are given."""
+        if values is None:
+            return np.ones(self.frame.height)
+        column = self._column(argument, values).alias(argument)
+        return check_sample_weight(argument, column.to_frame(), "row {}".format)
+
+    def clusters(self, argument: str, values: Any) -> Integers | None:
+        """Return the number of each row's cluster, None where none are given; a row without one is one of its own."""
+        if values is None:
+            return None
+        texts = self.texts(argument, values)
+        found = np.unique(texts, return_inverse=True)[1]
+        return np.where(texts == "", found.max() + 1 + np.arange(found.size), found)
 
     def _column(self, argument: str, values: Any) -> pl.Series:
         if not isinstance(values, str):

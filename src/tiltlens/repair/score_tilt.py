@@ -190,6 +190,8 @@ class ScoreTilt:
         threshold: float = 0.5,
         confidence: float = 0.95,
         beside: ScoreTilt | None = None,
+        weights: Any = None,
+        clusters: Any = None,
     ) -> Bill:
         """Return what the repair costs on rows that nothing was fitted on.
 
@@ -205,10 +207,12 @@ class ScoreTilt:
             Of decisions; that of the repair where it has one.
         beside
             A repair of the same rows that uses the group, or does not where this one does: for the price of blindness.
+        weights, clusters
+            Row weights, and which rows belong together, such as those of one customer: columns or arrays.
         """
         self._check_beside(beside)
         cut = threshold if self.threshold is None else self.threshold
-        rows = self._held_out(holdout, scores, group, outcome)
+        rows = self._held_out(holdout, scores, group, outcome, weights, clusters)
         asked = {"group": group if isinstance(group, str) else "group"}
 
         def billed(tilt: ScoreTilt) -> tuple[Bill, Floats]:
@@ -228,12 +232,13 @@ class ScoreTilt:
         price = price_of_blindness(rows.of_groups, *pair, rows.outcome, cut, confidence)
         return replace(found, beside=other, price=price)
 
-    def _held_out(self, holdout: Any, scores: Any, group: Any, outcome: Any) -> _HeldOut:
+    def _held_out(self, holdout: Any, scores: Any, group: Any, outcome: Any, weights: Any, clusters: Any) -> _HeldOut:
         """Return the rows of the two groups that nothing was fitted on."""
         table = RepairTable(holdout)
         labels, score = table.texts("group", group), table.probabilities("scores", scores)
         known = None if outcome is None else table.outcomes("outcome", outcome)
-        keep = (labels == self.audited) | (labels == self.reference)
+        own, together = table.weights("weights", weights), table.clusters("clusters", clusters)
+        keep = ((labels == self.audited) | (labels == self.reference)) & (own > 0.0)
         frame, labels, score = table.frame.filter(keep), labels[keep], score[keep]
         audited = labels == self.audited
         sizes = int(audited.sum()), int((~audited).sum())
@@ -243,7 +248,8 @@ class ScoreTilt:
                 f"the groups are {shown(self.audited)} and {shown(self.reference)}: bring more rows of them.",
             )
         notes = self._check_unseen(frame, score, audited)
-        return _HeldOut(frame, labels, score, None if known is None else known[keep], Rows.of(audited), notes)
+        rows = Rows.of(audited, own[keep], None if together is None else together[keep])
+        return _HeldOut(frame, labels, score, None if known is None else known[keep], rows, notes)
 
     def _check_beside(self, beside: ScoreTilt | None) -> None:
         """Raise where another repair is not this one with, or without, the group."""
