@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tiltlens.commands.auditing import audited, rows_of
-from tiltlens.commands.options import DATA, JSON, OF_ACTIONS, OUTCOME, options_of_audits, pairs, refuse_options
+from tiltlens.commands.options import DATA, JSON, OF_ACTIONS, OUTCOME, options_of_audits, refuse_options
 from tiltlens.commands.targets import announce_report, check_targets, progress_shown, screen
 from tiltlens.errors import TiltlensError
 
@@ -151,7 +151,7 @@ def _billed(
     """Return the bills of the audited groups on rows that nothing was fitted on."""
     from tiltlens.repair.bill import bills_summary
 
-    table = _given(_read(holdout, options), pairs("--given", "COLUMN=VALUE", options["given"], "repaid=1"))
+    table = _given(_read(holdout, options), options["given"])
     table, group = _with_group(table, options["group"])
     bill = tilt.bill(
         table,
