@@ -96,6 +96,16 @@ def test_mistakes_are_named_and_nothing_is_written(folder, done, arguments, mess
     assert sorted(folder.iterdir()) == before
 
 
+def test_weights_hold_for_the_held_out_rows_too(folder, repairs):
+    held_out = pl.read_parquet(folder / "held_out.parquet").with_columns(people=1.0 + (pl.col("area") == "east"))
+    held_out.write_parquet(folder / "weighted.parquet")
+    expected = repairs[0].bill(held_out, "score", "group", weights="people")
+    options = ("--scores", "score", "--group", "group", "--weights", "people", "--holdout", "weighted.parquet")
+    repairs[0].to_json(folder / "again.json")
+    found = invoked("repair", "again.json", *options, "--json", "-", cwd=folder)
+    assert json.loads(found.stdout) == bills_summary([expected])
+
+
 def test_groups_may_be_crossed(folder):
     for name in ("audited", "held_out"):
         table = pl.read_parquet(folder / f"{name}.parquet").with_columns(side=pl.lit("x"))

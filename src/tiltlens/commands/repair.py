@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tiltlens.repair.score_tilt import ScoreTilt
 
-OF_FITS = {"reference", "audited", "favourable", "features", "exclude", "weights", "clusters", "given", "seed"}
+OF_FITS = {"reference", "audited", "favourable", "features", "exclude", "seed"}
 READING = ("na_values", "encoding", "sheet")
 OF_FITS |= {"sample_rows", "criterion", "limit", "threshold", "use_group", "save"}
 
@@ -160,6 +160,8 @@ def _billed(
         outcome=options["outcome"],
         confidence=options["confidence"],
         beside=beside,
+        weights=options["weights"],
+        clusters=options["clusters"],
     )
     return bills_summary([bill])
 
