@@ -89,7 +89,8 @@ def _check(tilt: tl.ScoreTilt, rows: pd.DataFrame, found: np.ndarray) -> None:
     some = pl.from_pandas(rows.head(1000))
     m = tilt.models[0]
     chance = expit(m.encoding.matrix(m.table(some), slice(None)) @ m.slopes + m.intercept)
-    a = chance / tilt.shares[0] - (1 - chance) / tilt.shares[1]
+    shares = tilt.constraints[0].shares
+    a = chance / shares[0] - (1 - chance) / shares[1]
     np.testing.assert_allclose(found[:1000], expit(logit(before[:1000]) - tilt.multiplier * a), rtol=0, atol=1e-9)
 
 

@@ -31,6 +31,7 @@ from tiltlens.passes.sample import HashThreshold
 from tiltlens.passes.sums import GroupSums, SumPlan, SumRows, group_sums, summed
 from tiltlens.passes.survey import Survey, surveyed
 from tiltlens.progress import Listener, stage, told_to
+from tiltlens.repair.rows import AuditedRows
 from tiltlens.results.audit import Audit
 from tiltlens.results.compare import compare
 from tiltlens.results.comparison import Comparison
@@ -259,7 +260,17 @@ def _audited(data: Any, request: Request, reading: ReadOptions, settings: Settin
             stated,
             survey.rows_fingerprint,
         ),
+        _rows=_audited_rows(rows, comparisons),
     )
+
+
+def _audited_rows(rows: ComparedRows, comparisons: Mapping[str, Comparison]) -> AuditedRows:
+    """Return the rows of all groups, with the features that tell no group from the reference without fail."""
+    separating = {one.name for c in comparisons.values() for one in c._profiles.features if one.is_group}
+    features = [replace(one, is_group=one.is_group or one.name in separating) for one in rows.features]
+    codes = (rows.group - 1) % len(rows.labels)  # the reference last
+    groups = (*rows.labels[1:], rows.labels[0])
+    return AuditedRows(groups, codes, rows.weights, rows.clusters, features, rows.channel, rows.truth)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -278,12 +278,18 @@ RARE_LEVEL = 0.05  # of the people, below which a level of a coarsened category 
 # repair.bill
 BILL_STEPS = 11  # from no repair to the whole of it
 
+# repair.solve
+FEW_REPAIRED = 100  # people of a group that a difference is of: of fewer, chance moves it by points
+
 # repair.score_tilt
 REPEATED_ROWS = 0.01  # of audited rows that equal another, from which equal rows of a hold-out may be other people
 
-# repair.least_change
+# repair.multipliers
 LARGEST_MULTIPLIER = 50.0  # of a tilt: beyond it no score is left between 0 and 1
 REPAIRED = 1e-10  # of a score: a gap no larger is closed
+SWEEPS = 20  # of all constraints, one by one: two or three do, unless no tilt meets them all
+WIDEST_DECISION = 0.1  # of a score: over how much of it decisions are blurred at first
+FEW_UNDECIDED = 2.0  # Σ of W'(1 − W'): blurred decisions of so few rows are decisions
 
 # results.bins
 DIAL_POSITIONS = 21  # of the dial, from "align inputs" (0) to "align outputs" (1)

@@ -14,6 +14,7 @@ import tiltlens as tl
 from tiltlens.errors import TiltlensError
 
 ROWS = 200
+pytestmark = pytest.mark.filterwarnings("ignore:.*has not learnt:UserWarning")
 
 
 @cache
@@ -38,6 +39,15 @@ def new_rows():
 def expected(**options):
     group = {"group": "group"} if options.get("use_group") else {}
     return tilt(**options).apply(new_rows(), "score", **group)
+
+
+@pytest.mark.parametrize("held", ["pandas", "csv files"], indirect=True)
+def test_values_that_the_model_has_not_learnt_are_counted(held, small_batches, tmp_path):
+    told = "18 of 200 rows have a value of 'area' that the membership model has not learnt"
+    with pytest.warns(UserWarning, match=told):
+        tilt().apply(held(new_rows()), "score")
+    with pytest.warns(UserWarning, match=told):
+        tilt().apply(held(new_rows()), "score", output=tmp_path / "repaired.parquet")
 
 
 @pytest.mark.parametrize("held", [*ENGINES, *FILES], indirect=True)

@@ -158,7 +158,7 @@ def test_criteria_that_cannot_be(tmp_path):
     plain = tl.audit(lending(400), group="group", reference="b", scores="score", folds=None)["a"]
     with pytest.raises(DataError, match="must be of an audit with outcomes"):
         plain.repair(criterion="fpr")
-    with pytest.raises(DataError, match="`criterion` must be 'mean score', 'fpr' or 'fnr'"):
+    with pytest.raises(DataError, match="`criterion` must be 'mean score', 'fpr', 'fnr' or 'equalized odds'"):
         plain.repair(criterion="parity")
     of_rate = tl.audit(
         borrowers(400), group="group", reference="b", scores="score", outcome="repaid", criterion="fpr", folds=None

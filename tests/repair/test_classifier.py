@@ -77,8 +77,17 @@ def test_any_classifiers_serve_and_a_clone_is_not_fitted():
 
 def test_mistakes_are_named():
     x, y, group = people(200)
-    with pytest.raises(DataError, match="`sensitive_features` must be one of two groups"):
-        tl.TiltedClassifier().fit(x, y, sensitive_features=np.append(group[1:], "c"))
+    for given, message in (
+        (np.append(group[1:], "c"), "10 rows of each group at least, got fewer for 'mean score' of 'a' against 'c'"),
+        (np.full(200, "a"), "two groups at least, got shape"),
+        (group[1:], "for each of 200 rows"),
+    ):
+        with pytest.raises(DataError, match=message):
+            tl.TiltedClassifier().fit(x, y, sensitive_features=given)
+    with pytest.raises(DataError, match="`reference` must be one of the groups, got 'z'"):
+        tl.TiltedClassifier(reference="z").fit(x, y, sensitive_features=group)
+    with pytest.raises(DataError, match="`criterion` must be 'mean score' for 3 classes"):
+        tl.TiltedClassifier(criterion="fpr").fit(x, np.arange(200) % 3, sensitive_features=group)
     with pytest.raises(DataError, match="`criterion` must be"):
         tl.TiltedClassifier(criterion="fair").fit(x, y, sensitive_features=group)
     with pytest.warns(UserWarning, match="nothing is repaired"):

@@ -1,69 +1,114 @@
-"""The tilt of the scores against a conic solver, and its laws."""
+"""The tilt of the scores against a conic solver and a linear program, and its laws."""
 
 import cvxpy as cp
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 from tiltlens.errors import SupportError
-from tiltlens.repair.least_change import least_change, multiplier, nats_moved, tilted, tilted_score
+from tiltlens.repair.least_change import log_scores, nats_moved, repaired, shifted, tilted_score
+from tiltlens.repair.multipliers import GapProblem, decision_multipliers, left_over, score_multipliers
 
 
-def problem(classes, constraints, seed, rows=60):
-    """Return scores, gradients, targets that can be reached, and weights."""
+def problem(classes, groups, limit, seed, rows=80):
+    """Return scores and the gaps of every class of some groups, of known chances, whose means are the rows' own."""
     rng = np.random.default_rng(seed)
-    scores = rng.dirichlet(np.full(classes, 1.5), rows)
-    gradients = rng.standard_normal((constraints, rows, classes))
-    weights = rng.uniform(0.5, 2.0, rows)
-    goal = rng.dirichlet(np.full(classes, 3.0), rows)
-    targets = np.einsum("ny,cny,n->c", 0.5 * (scores + goal), gradients, weights / weights.sum())
-    return scores, gradients, targets, weights
+    x, weights = rng.standard_normal((rows, 2)), rng.uniform(0.5, 2.0, rows)
+    chances = np.exp(x @ rng.standard_normal((2, groups + 1)))
+    chances /= chances.sum(axis=1, keepdims=True)
+    scores = np.exp(x @ rng.standard_normal((2, classes)) + 0.3 * rng.standard_normal((rows, classes)))
+    scores /= scores.sum(axis=1, keepdims=True)
+    share = weights / weights.sum()
+    shares = share @ chances
+    of = range(1 if classes == 2 or limit == 0.0 else 0, classes)
+    a = np.array([chances[:, g] / shares[g] - chances[:, 0] / shares[0] for g in range(1, groups + 1) for _ in of])
+    y = np.array([y for _ in range(groups) for y in of])
+    wholes = np.arange(y.size).reshape(-1, classes) if classes > 2 and limit > 0.0 else ()
+    scores = scores[:, 1] if classes == 2 else scores
+    names = [f"gap {one}" for one in range(y.size)]
+    return scores, weights, GapProblem(log_scores(scores), a, y, share * a, limit, names, tuple(wholes))
 
 
-def conic(scores, gradients, targets, weights):
+def conic(scores, weights, asked):
     """Return the least change by Clarabel: its objective and the multipliers of the constraints."""
     share = weights / weights.sum()
-    w = cp.Variable(scores.shape, nonneg=True)
-    rules = [cp.sum(cp.multiply(share[:, None] * g, w)) == a for g, a in zip(gradients, targets, strict=True)]
-    cost = cp.sum(cp.multiply(share[:, None], cp.rel_entr(w, scores)))
+    table = np.column_stack([1.0 - scores, scores]) if scores.ndim == 1 else scores
+    w = cp.Variable(table.shape, nonneg=True)
+    gaps = [cp.sum(cp.multiply(u, w[:, y])) for u, y in zip(asked.measures, asked.classes, strict=True)]
+    if asked.limit == 0.0:
+        rules = [gap == 0 for gap in gaps]
+    else:
+        rules = [gap <= asked.limit for gap in gaps] + [-gap <= asked.limit for gap in gaps]
+    cost = cp.sum(cp.multiply(share[:, None], cp.rel_entr(w, table)))
     found = cp.Problem(cp.Minimize(cost), [*rules, cp.sum(w, axis=1) == 1])
-    tight = {f"tol_{name}": 1e-12 for name in ("gap_abs", "gap_rel", "feas", "ktratio")}
-    found.solve(solver=cp.CLARABEL, **tight)
-    return found.value, np.array([float(rule.dual_value) for rule in rules]), w.value
+    found.solve(solver=cp.CLARABEL, **{f"tol_{name}": 1e-12 for name in ("gap_abs", "gap_rel", "feas", "ktratio")})
+    duals = np.array([float(rule.dual_value) for rule in rules])
+    return found.value, duals if asked.limit == 0.0 else duals[: len(gaps)] - duals[len(gaps) :]
 
 
-@pytest.mark.parametrize(("classes", "constraints"), [(2, 1), (2, 2), (3, 1), (3, 3)])
-def test_least_change_is_that_of_a_conic_solver(classes, constraints):
-    parts = problem(classes, constraints, seed=classes + 10 * constraints)
-    found, (cost, multipliers, scores) = least_change(*parts), conic(*parts)
-    assert found.nats == pytest.approx(cost, abs=1e-8)
-    assert found.multipliers == pytest.approx(multipliers, abs=1e-8)
-    assert found.scores == pytest.approx(scores, abs=1e-8)
-    means = np.einsum("ny,cny,n->c", found.scores, parts[1], parts[3] / parts[3].sum())
-    assert means == pytest.approx(parts[2], abs=1e-10)
+@pytest.mark.parametrize("limit", [0.0, 0.02, 0.08])
+@pytest.mark.parametrize(("classes", "groups"), [(2, 1), (2, 3), (3, 1), (3, 2)])
+def test_least_change_is_that_of_a_conic_solver(classes, groups, limit):
+    scores, weights, asked = problem(classes, groups, limit, seed=3 * classes + groups)
+    t, (cost, multipliers) = score_multipliers(asked), conic(scores, weights, asked)
+    assert nats_moved(scores, asked.scores(t), weights) == pytest.approx(cost, abs=1e-8)
+    assert np.abs(asked.gaps(t)).max() <= limit + 1e-10
+    assert t == pytest.approx(multipliers, abs=1e-6 if limit else 1e-8)
+
+
+def test_some_constraints_are_slack_and_some_bind():
+    _, _, asked = problem(2, 3, 0.08, seed=9)
+    t = score_multipliers(asked)
+    gaps = asked.gaps(t)
+    assert set(np.sign(t)) >= {0.0}
+    assert (t != 0.0).any()
+    assert gaps[t != 0.0] == pytest.approx(0.08 * np.sign(t[t != 0.0]), abs=1e-10)
+    assert (np.abs(gaps[t == 0.0]) < 0.08).all()
+
+
+@pytest.mark.parametrize("limit", [0.0, 0.03])
+def test_decisions_are_those_of_a_linear_program(limit):
+    scores, weights, asked = problem(2, 3, limit, seed=1, rows=400)
+    share, t = weights / weights.sum(), decision_multipliers(asked, scores, 0.5)
+    rules = np.vstack([asked.measures, -asked.measures])
+    best = linprog(-share * (scores - 0.5), A_ub=rules, b_ub=np.full(6, limit), bounds=(0, 1))
+    dual = share @ np.maximum(scores - 0.5 - t @ asked.gradients, 0.0) + limit * np.abs(t).sum()
+    assert dual == pytest.approx(-best.fun, abs=2e-5)  # the dual is never below the best rule with lots
+    decided = repaired(scores, t @ asked.gradients, 0.5)
+    a_row = np.abs(asked.measures).max()
+    assert np.abs(asked.measures @ decided).max() <= limit + 3 * a_row
+    assert share @ (decided * (scores - 0.5)) >= -best.fun - 3 * share.max()
 
 
 def test_two_outcomes_are_a_shift_of_the_logit():
-    scores, gradients, targets, weights = problem(2, 1, seed=4)
-    found = least_change(scores, gradients, targets, weights)
-    shift = found.multipliers[0] * (gradients[0, :, 1] - gradients[0, :, 0])
-    assert tilted_score(scores[:, 1], shift) == pytest.approx(found.scores[:, 1], abs=1e-12)
-    assert nats_moved(scores[:, 1], found.scores[:, 1], weights) == pytest.approx(found.nats, abs=1e-12)
+    score, shift = np.array([0.2, 0.5, 0.9]), np.array([1.0, -2.0, 0.3])
+    logs = log_scores(np.column_stack([1.0 - score, score]))
+    both = shifted(logs, np.column_stack([np.zeros(3), shift]))
+    assert tilted_score(score, shift) == pytest.approx(both[:, 1], abs=1e-15)
 
 
-def test_a_target_beyond_reach_is_named():
-    scores, gradients, _, weights = problem(2, 1, seed=5)
-    most = float((weights / weights.sum()) @ gradients[0].max(axis=1))
+def test_a_limit_beyond_reach_is_named():
+    scores, _, asked = problem(2, 1, 0.0, seed=5)
+    fixed = np.where(scores > 0.5, 1.0, 0.0)  # nothing can move
+    stuck = GapProblem(log_scores(fixed), asked.gradients, asked.classes, asked.measures, 0.0, asked.names)
+    with pytest.raises(SupportError, match="beyond reach: gap 0 stays at"):
+        score_multipliers(stuck)
+
+
+def test_constraints_that_fit_alone_and_not_together_are_named():
+    scores, _, asked = problem(2, 2, 0.0, seed=6)
+    u = np.array([asked.measures[0], asked.measures[0] + 0.05 / scores.size / scores])  # gaps that differ by 0.05
     with pytest.raises(SupportError, match="beyond reach"):
-        least_change(scores, gradients, np.array([1.1 * most]), weights)
+        score_multipliers(GapProblem(asked.logs, asked.gradients[[0, 0]], asked.classes, u, 0.0, asked.names))
 
 
 def test_scores_of_0_and_1_do_not_move():
     assert tilted_score(np.array([0.0, 0.5, 1.0]), np.full(3, 2.0))[[0, 2]].tolist() == [0.0, 1.0]
-    assert tilted(np.array([[0.0, 1.0, 0.0]]), np.array([[-5.0, 3.0, 0.0]])).tolist() == [[0.0, 1.0, 0.0]]
+    after = tilted_score(np.array([[0.0, 1.0, 0.0]]), np.array([[-5.0, 3.0, 0.0]]))
+    assert after.tolist() == [[0.0, 1.0, 0.0]]
 
 
-def test_the_multiplier_of_one_constraint_is_a_root_of_the_gap():
-    assert multiplier(lambda t: 0.3 - np.tanh(t), 0.1) == pytest.approx(np.arctanh(0.2), abs=1e-12)
-    assert multiplier(lambda t: -0.3 - np.tanh(t), 0.0) == pytest.approx(-np.arctanh(0.3), abs=1e-12)
-    with pytest.raises(SupportError, match="membership model is too weak"):
-        multiplier(lambda t: 0.3 - 0.1 * np.tanh(t), 0.0)
+def test_the_conditions_are_those_of_karush_kuhn_and_tucker():
+    gaps = np.array([0.3, 0.1, -0.1, -0.3, 0.05])
+    left = left_over(np.array([0.0, 2.0, -2.0, 0.0, 0.0]), gaps, 0.1)
+    assert left == pytest.approx([0.2, 0.0, 0.0, -0.2, 0.0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -175,7 +176,11 @@ def _apply(tilt: ScoreTilt, new: tuple[str, ...], output: str, options: dict[str
     name = None
     if tilt.use_group:
         rows, name = _with_group(rows, group)
-    tilt.apply(rows, options["scores"][0], name, output=output)
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always", UserWarning)
+        tilt.apply(rows, options["scores"][0], name, output=output)
+    for note in notes:
+        click.echo(f"Note: {note.message}.", err=True)
 
 
 def _read(files: tuple[str, ...], options: dict[str, Any]) -> pl.DataFrame:

@@ -97,19 +97,26 @@ class Membership:
 
 def row_folds(rows: Rows, folds: int = 5, seed: int = 0) -> Integers:
     """Return each row's fold, by row index and seed: equally many rows, or clusters, of each group in every fold."""
-    own = np.arange(rows.audited.size) if rows.clusters is None else rows.clusters
-    has_audited, has_reference = (np.bincount(own, who) > 0 for who in (rows.audited, ~rows.audited))
-    smaller = min(int(has_audited.sum()), int(has_reference.sum()))
-    if smaller < 2 * folds:
-        what = "rows" if rows.clusters is None else "clusters"
+    return group_folds(np.where(rows.audited, 0, 1), rows.clusters, folds, seed)
+
+
+def group_folds(groups: Integers, clusters: Integers | None, folds: int = 5, seed: int = 0) -> Integers:
+    """Return the same for the codes of any number of groups."""
+    own = np.arange(groups.size) if clusters is None else np.unique(clusters, return_inverse=True)[1]
+    has = [np.bincount(own, groups == code) > 0 for code in range(int(groups.max()) + 1)]
+    smallest = min(int(one.sum()) for one in has)
+    if smallest < 2 * folds:
+        what = "rows" if clusters is None else "clusters"
         raise DataError(
-            f"`folds` must leave two {what} of each group in every fold, got {smaller} {what} for {folds} folds.",
+            f"`folds` must leave two {what} of each group in every fold, got {smallest} {what} for {folds} folds.",
             "use fewer folds, or a larger group.",
         )
     generator = np.random.default_rng(seed)
-    fold = np.empty(has_audited.size, dtype=np.intp)
-    for kind in (has_audited & ~has_reference, ~has_audited & has_reference, has_audited & has_reference):
-        members = np.flatnonzero(kind)
+    # by which groups a cluster is of
+    kinds = groups if clusters is None else np.unique(np.array(has)[::-1].T, axis=0, return_inverse=True)[1]
+    fold = np.empty(kinds.size, dtype=np.intp)
+    for kind in range(int(kinds.max()) + 1):
+        members = np.flatnonzero(kinds == kind)
         fold[members] = generator.permutation(np.arange(members.size) % folds)
     return fold[own]
 

@@ -38,6 +38,11 @@ class Texts:
         found = text_codes(column.cast(pl.String), values, first=0, other=self.other)
         return np.where(column.is_null().to_numpy(), self.missing, found) if column.null_count() else found
 
+    def unseen(self, column: pl.Series) -> int:
+        """Return how many entries are none of the texts, or missing where none was."""
+        unlisted = column.is_not_null() & ~column.cast(pl.String).is_in(self.values)
+        return int(unlisted.sum()) + (column.null_count() if self.missing == len(self.values) else 0)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AdditiveLogit:
@@ -59,13 +64,24 @@ class AdditiveLogit:
 
     def of_frame(self, frame: pl.DataFrame) -> Floats:
         """Return the log-odds of the rows of a clean frame, which may be new ones."""
+        return self.log_odds(self.checked_table(frame))
+
+    def checked_table(self, frame: pl.DataFrame) -> dict[str, Any]:
+        """Return the features of a clean frame as numbers and codes, where it has them all."""
         missing = [name for name in self.features if name not in frame.columns]
         if missing:
             raise DataError(
                 f"`data` must hold every feature of the membership model, got none named {shown(missing[0])}.",
                 f"it needs {', '.join(self.features)}.",
             )
-        return self.log_odds(self.table(frame))
+        return self.table(frame)
+
+    def unseen(self, frame: pl.DataFrame) -> dict[str, int]:
+        """Return, by feature, how many rows hold a value that the model has not learnt: new, rare or missing."""
+        found = {name: one.unseen(frame[name]) for name, one in self.texts.items()}
+        for one in self.encoding.numeric:
+            found[one.name] = 0 if one.has_missing else frame[one.name].null_count()
+        return {name: found[name] for name in self.features if found[name]}
 
     def table(self, frame: pl.DataFrame) -> dict[str, Any]:
         """Return the features of a clean frame as numbers and codes."""

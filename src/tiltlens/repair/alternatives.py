@@ -26,10 +26,10 @@ from tiltlens.models.design import code_columns
 from tiltlens.models.membership import row_folds
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.additive import Design, additive_design
-from tiltlens.repair.least_change import tilted_score
+from tiltlens.repair.least_change import gradient, tilted_score
 from tiltlens.repair.quantities import area, columns, decision_gap, difference
-from tiltlens.repair.score_tilt import gradient
-from tiltlens.repair.solve import AuditedRows, cross_fitted
+from tiltlens.repair.rows import AuditedRows
+from tiltlens.repair.solve import cross_fitted
 from tiltlens.repair.what_ifs import NEEDS_MODEL, SCHEMA, what_ifs, words_of
 
 if TYPE_CHECKING:
@@ -185,7 +185,8 @@ def alternatives_of(
         _verdict(accuracy, reduction, tolerance, confidence),
         table,
         notes,
-        *audited.groups,
+        audited.groups[0],
+        audited.reference,
         {"audited": rows.count0, "reference": rows.count1},
         threshold,
         confidence,
@@ -247,7 +248,7 @@ def _rules(known: _Known, design: Design, seed: int) -> _Rules:
 def _cross_fitted(design: Design, rows: Rows, fold: Integers, labels: Booleans, seed: int) -> Floats:
     """Return P(label|x) of each row by models of the other folds: additive, or trees where their loss is lower."""
     everyone = np.ones_like(labels)
-    additive = cross_fitted(design, rows, fold, labels, everyone)[1]
+    additive = cross_fitted(design, rows.weights, fold, labels, everyone)[1]
     found = np.array([additive, _of_trees(design, rows, fold, labels, seed)])
     safe = np.clip(found, SMALLEST_SHARE, 1.0 - SMALLEST_SHARE)
     losses = -(np.where(labels, np.log(safe), np.log1p(-safe)) @ rows.weights)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,12 +26,20 @@ from tiltlens.errors import DataError
 from tiltlens.models.roles import must_be_column
 from tiltlens.paper.checks import Floats
 from tiltlens.passes.reading import row_name
-from tiltlens.repair.columns import probabilities_of, texts_of
+from tiltlens.repair.columns import (
+    check_classes,
+    class_scores,
+    probabilities_of,
+    score_columns_of,
+    texts_of,
+    unseen_notes,
+)
 from tiltlens.views.json_file import check_target, whole_file
 
 if TYPE_CHECKING:
     from tiltlens.repair.score_tilt import ScoreTilt
 
+ROWS = "\0rows"
 ADDED = "_repaired"  # after the name of a column of scores
 SINKS = {".parquet": "sink_parquet", ".csv": "sink_csv"}
 
@@ -46,13 +57,15 @@ class RowRepair:
         """All columns that are needed."""
         return list(dict.fromkeys([*self.scores, *([self.group] if self.group else []), *self.tilt.features]))
 
-    def __call__(self, batch: pl.DataFrame) -> Floats:
-        """Return the repaired scores of a batch, (n,) or (n, K)."""
+    def __call__(self, batch: pl.DataFrame, unseen: list[Counter[str]] | None = None) -> Floats:
+        """Return the repaired scores of a batch, (n,) or (n, K); values that the model has not learnt are counted."""
         rows = clean_batch(batch.select(self.columns))
+        if unseen is not None:
+            unseen.append(Counter(self.tilt.unseen(rows) | {ROWS: rows.height}))
         named = row_name(batch)
         found = [probabilities_of("scores", rows[name], named) for name in self.scores]
         group = None if self.group is None else texts_of(rows[self.group])
-        return self.tilt.repaired_batch(rows, found[0] if len(found) == 1 else np.column_stack(found), group)
+        return self.tilt.repaired_batch(rows, class_scores("scores", found, self.tilt.classes, named), group)
 
 
 class _Rows(NamedTuple):
@@ -74,18 +87,27 @@ def applied(tilt: ScoreTilt, data: Any, scores: Any, group: Any, output: str | P
         rows = _in_turn(batches, tilt, scores, group)
     if output is not None:
         return _written(rows, Path(output))
-    columns = rows.repair.columns
-    with closing(in_batches(rows.table.frames(columns, _texts(rows.repair, columns)), rows.repair)) as parts:
+    columns, unseen = rows.repair.columns, list[Counter[str]]()
+    step = partial(rows.repair, unseen=unseen)
+    with closing(in_batches(rows.table.frames(columns, _texts(rows.repair, columns)), step)) as parts:
         found = list(parts)
     if not found:
         raise empty_table()
+    _warn(unseen)
     return np.concatenate(found)
+
+
+def _warn(unseen: list[Counter[str]]) -> None:
+    """Warn of values that the membership model has not learnt, counted batch by batch."""
+    total = sum(unseen, Counter[str]())
+    for note in unseen_notes({name: count for name, count in total.items() if name != ROWS}, total[ROWS]):
+        warnings.warn(note, UserWarning, stacklevel=4)
 
 
 def _in_memory(data: Any, tilt: ScoreTilt, scores: Any, group: Any, is_whole: bool) -> _Rows:
     """Return a table in memory, or what is needed of it; arrays beside it become columns of it."""
     names = column_names(data)
-    given = [("scores", one) for one in _columns_of(scores)] + ([] if group is None else [("group", group)])
+    given = [("scores", one) for one in score_columns_of(scores)] + ([] if group is None else [("group", group)])
     arrays = {f"\0{argument} {at}": one for at, (argument, one) in enumerate(given) if not isinstance(one, str)}
     beside = iter(arrays)
     roles = [_checked(argument, one, names) if isinstance(one, str) else next(beside) for argument, one in given]
@@ -104,6 +126,7 @@ def _in_memory(data: Any, tilt: ScoreTilt, scores: Any, group: Any, is_whole: bo
 
 def _repair(tilt: ScoreTilt, roles: Sequence[str], has_group: bool, names: Sequence[str]) -> RowRepair:
     found = RowRepair(tilt, tuple(roles[:-1] if has_group else roles), roles[-1] if has_group else None)
+    check_classes("scores", len(found.scores), tilt.classes)
     missing = [name for name in tilt.features if name not in names]
     if missing:
         raise DataError(
@@ -113,18 +136,10 @@ def _repair(tilt: ScoreTilt, roles: Sequence[str], has_group: bool, names: Seque
     return found
 
 
-def _columns_of(scores: Any) -> list[Any]:
-    """Return scores column by column: one, or one for each class."""
-    if isinstance(scores, (list, tuple)) and scores and all(isinstance(one, str) for one in scores):
-        return list(scores)
-    is_matrix = getattr(scores, "ndim", 1) == 2
-    return list(np.asarray(scores).T) if is_matrix else [scores]
-
-
 def _in_turn(batches: Any, tilt: ScoreTilt, scores: Any, group: Any) -> _Rows:
     """Return a table that is read batch by batch: columns go by their names."""
     names = batches.names()
-    given = [("scores", one) for one in _columns_of(scores)] + ([] if group is None else [("group", group)])
+    given = [("scores", one) for one in score_columns_of(scores)] + ([] if group is None else [("group", group)])
     for argument, one in given:
         if not isinstance(one, str):
             raise must_be_column(argument, one)
@@ -140,7 +155,7 @@ def _checked(argument: str, name: str, names: Sequence[str]) -> str:
 
 def _texts(repair: RowRepair, columns: Sequence[str]) -> list[str]:
     """Return the columns that are texts to the repair, or nothing: a CSV file may hold "007" in them."""
-    levels = {name for model in repair.tilt.models for name in model.texts}
+    levels = {name for one in repair.tilt.models for name in one.model.texts}
     numbers = {*repair.scores, repair.group, *repair.tilt.features} - levels
     return [name for name in columns if name not in numbers]
 
@@ -176,10 +191,10 @@ def _written(rows: _Rows, path: Path) -> Path:
     files = rows.table.files if isinstance(rows.table, FileBatches) else ()
     if any(path.exists() and path.samefile(file) for file in files):
         raise DataError(f"`output` must not be a file of `data`, got {shown(path.name)}.", "choose another name.")
-    added, columns, repair = _added(rows.repair, rows.names), rows.names, rows.repair
+    added, columns, repair, unseen = _added(rows.repair, rows.names), rows.names, rows.repair, list[Counter[str]]()
 
     def step(batch: pl.DataFrame) -> pl.DataFrame:
-        found = repair(batch).reshape(batch.height, -1).T
+        found = repair(batch, unseen).reshape(batch.height, -1).T
         return batch.select(columns).with_columns(pl.Series(*one) for one in zip(added, found, strict=True))
 
     wanted = list(dict.fromkeys([*columns, *repair.columns]))
@@ -196,6 +211,7 @@ def _written(rows: _Rows, path: Path) -> Path:
                     f"{first_line(error)}",
                     "a .parquet file holds every kind of column.",
                 ) from None
+    _warn(unseen)
     return path
 
 

@@ -1,8 +1,7 @@
-"""A scikit-learn classifier whose scores are tilted until two groups' gap is no larger than a limit."""
+"""A scikit-learn classifier whose scores are tilted until groups' gaps are no larger than a limit."""
 
 from __future__ import annotations
 
-import math
 import warnings
 from typing import Any
 
@@ -15,11 +14,24 @@ from sklearn.utils import Tags, check_array, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from tiltlens.engines.messages import listed, shown
 from tiltlens.errors import DataError
+from tiltlens.limits import MINIMUM_ROWS
 from tiltlens.paper.checks import Floats
-from tiltlens.repair.least_change import multiplier, repaired
-from tiltlens.repair.score_tilt import DECISIONS, MEAN, gradient
-from tiltlens.repair.solve import checked_limit, decision_multiplier
+from tiltlens.repair.constraints import (
+    ALL,
+    DECISIONS,
+    EVENTS,
+    MEAN,
+    OUTCOMES,
+    Cell,
+    Constraint,
+    asked_classes,
+    gradients,
+    only,
+)
+from tiltlens.repair.least_change import repaired, shifts
+from tiltlens.repair.solve import checked_limit, measures_of, solved
 
 NO_GROUPS = (
     "TiltedClassifier was fitted without sensitive_features: nothing is repaired. With metadata routing, "
@@ -28,10 +40,10 @@ NO_GROUPS = (
 
 
 class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier of two classes with the least change of its scores that closes the gap between two groups.
+    """A classifier with the least change of its scores that closes the gaps between groups.
 
-    The group is needed to fit, not to predict: a model of it from the same columns says whose scores move. Multiplier
-    and models behind it are cross-fitted, so that the gap of new rows is the limit up to chance.
+    The group is needed to fit, not to predict: a model of it from the same columns says whose scores move. Multipliers
+    and models behind them are cross-fitted, so that the gaps of new rows are within the limit up to chance.
 
     Parameters
     ----------
@@ -40,21 +52,27 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     limit
         The largest gap that is allowed.
     criterion
-        "mean score": `predict_proba` is tilted. "decisions": `predict` has equal rates, and `predict_proba` is that of
-        `estimator`.
+        "mean score": `predict_proba` of every class is tilted. Of two classes also "fpr", "fnr" or "equalized odds":
+        mean scores of people of the first class, of the second, and of either; and "decisions": `predict` has equal
+        rates, and `predict_proba` is that of `estimator`.
     membership
-        A classifier of the group from the same columns; logistic regression by default.
+        A classifier of the group, of error rates of group and class together, from the same columns; logistic
+        regression by default.
     cv
-        How many folds the multiplier is cross-fitted with, or a splitter.
+        How many folds the multipliers are cross-fitted with, or a splitter.
+    reference
+        The group that others are compared with; the last in order by default.
 
     Attributes
     ----------
     estimator_, membership_
         Fitted on all rows; `membership_` is None without groups.
     groups_
-        The two groups in order: a gap is the mean score of the first less that of the second.
+        The groups, the reference last: a gap is the mean score of one less that of the last.
+    constraints_
+        One for each group, event and class: its multiplier, and the gap of cross-fitted scores before and after.
     multiplier_, gap_before_, gap_after_
-        Of the tilt, and the gap of cross-fitted scores without it and with it.
+        Of the only constraint; None where there are several, or no groups.
 
     Examples
     --------
@@ -77,100 +95,158 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         criterion: str = MEAN,
         membership: Any = None,
         cv: Any = 5,
+        reference: Any = None,
     ) -> None:
         self.estimator = estimator
         self.limit = limit
         self.criterion = criterion
         self.membership = membership
         self.cv = cv
+        self.reference = reference
 
     def fit(self, X: Any, y: ArrayLike, sensitive_features: ArrayLike | None = None) -> TiltedClassifier:
-        """Fit the classifier, the model of the group, and the multiplier."""
+        """Fit the classifier, the model of the group, and the multipliers."""
         limit = checked_limit(self.limit)
-        if self.criterion not in (MEAN, DECISIONS):
-            raise DataError(f"`criterion` must be {MEAN!r} or {DECISIONS!r}, got {self.criterion!r}.", "see its docs.")
+        if self.criterion not in EVENTS:
+            raise DataError(
+                f"`criterion` must be one of {listed(list(EVENTS))}, got {self.criterion!r}.", "see its docs."
+            )
         validate_data(self, X, skip_check_array=True)
         labels = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype=None, input_name="y")
         check_classification_targets(labels)
-        self.classes_ = np.unique(labels)
-        if self.classes_.size != 2:
-            noun = "class" if self.classes_.size == 1 else "classes"
-            raise ValueError(
-                f"Only binary classification is supported: y has {self.classes_.size} {noun}; the estimator needs two."
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        if self.classes_.size < 2:
+            raise ValueError("y has one class; the estimator needs two or more.")
+        if self.classes_.size > 2 and self.criterion != MEAN:
+            raise DataError(
+                f"`criterion` must be {MEAN!r} for {self.classes_.size} classes, got {self.criterion!r}.",
+                "fit one class against the others.",
             )
         self.estimator_ = self._classifier(self.estimator).fit(X, labels)
+        self.constraints_: tuple[Constraint, ...] = ()
         if sensitive_features is None:
             warnings.warn(NO_GROUPS, UserWarning, stacklevel=2)
-            self.membership_, self.groups_, self.multiplier_ = None, np.empty(0), 0.0
+            self.membership_, self.groups_ = None, np.empty(0)
             return self
-        audited = self._audited(sensitive_features, labels.size)
-        score = self._cross_fitted(self.estimator, X, labels)
-        chance = self._cross_fitted(self.membership, X, audited)
-        self.membership_ = self._classifier(self.membership).fit(X, audited)
-        self.shares_ = float(audited.mean()), 1.0 - float(audited.mean())
-        self._solve(score, gradient(chance, 1.0 - chance, self.shares_), audited == 1, limit)
+        group = self._group(sensitive_features, labels.size)
+        cells = group if EVENTS[self.criterion] == (ALL,) else 2 * group + codes
+        asked, measures = self._asked(group, codes, limit)
+        score = self._scores(self._cross_fitted(self.estimator, X, labels))
+        a = self._gradients(asked, self._cross_fitted(self.membership, X, cells))
+        self.membership_ = self._classifier(self.membership).fit(X, cells)
+        self.constraints_, _ = solved(asked, a, measures, score, limit, self._threshold)
         return self
 
-    def _audited(self, sensitive_features: ArrayLike, rows: int) -> NDArray[np.int64]:
+    def _group(self, sensitive_features: ArrayLike, rows: int) -> NDArray[np.int64]:
+        """Return the place of each row's group, the reference last."""
         values = np.asarray(sensitive_features)
-        self.groups_ = np.unique(values)
-        if values.shape != (rows,) or self.groups_.size != 2:
+        found = np.unique(values)
+        if values.shape != (rows,) or found.size < 2:
             raise DataError(
-                f"`sensitive_features` must be one of two groups for each of {rows} rows, got shape {values.shape} and "
-                f"{self.groups_.size} groups.",
-                "compare two groups at a time.",
+                f"`sensitive_features` must be a group for each of {rows} rows, two groups at least, got shape "
+                f"{values.shape} and {found.size} groups.",
+                "pass one column.",
             )
-        return np.asarray(values == self.groups_[0], dtype=np.int64)
+        last = found[-1] if self.reference is None else self.reference
+        if last not in found:
+            raise DataError(
+                f"`reference` must be one of the groups, got {shown(last)}.", f"they are {listed(found.tolist())}."
+            )
+        self.groups_ = np.append(found[found != last], last)
+        return np.asarray((values[:, None] == self.groups_).argmax(axis=1))
 
-    def _solve(self, score: Floats, a: Floats, audited: Any, limit: float) -> None:
-        def gap_at(t: float) -> float:
-            after = self._after(score, t * a)
-            return float(after[audited].mean() - after[~audited].mean())
+    def _asked(
+        self, group: NDArray[np.int64], codes: NDArray[np.int64], limit: float
+    ) -> tuple[list[Constraint], Floats]:
+        """Return what is to be within the limit, and the rows' parts in each difference."""
+        asked, members, last = [], [], len(self.groups_) - 1
+        for place in range(last):
+            for event in EVENTS[self.criterion]:
+                counted = np.ones_like(group) > 0 if event == ALL else codes == OUTCOMES[event]
+                pair = counted & (group == place), counted & (group == last)
+                names = str(self.groups_[place]), str(self.groups_[last])
+                if min(int(who.sum()) for who in pair) < MINIMUM_ROWS:
+                    raise DataError(
+                        f"`sensitive_features` must have {MINIMUM_ROWS} rows of each group at least, got fewer for "
+                        f"{self.criterion!r} of {names[0]!r} against {names[1]!r}.",
+                        "join groups, or bring more rows.",
+                    )
+                shares = [float(who.mean()) for who in pair]
+                for y in asked_classes(len(self.classes_), limit):
+                    asked.append(Constraint(*names, event, y, (shares[0], shares[1])))
+                    members.append(pair)
+        return asked, measures_of(members, np.ones(group.size))
 
-        self.gap_before_, self.multiplier_ = gap_at(0.0), 0.0
-        if abs(self.gap_before_) > limit:
-            solve = multiplier if self.criterion == MEAN else decision_multiplier
-            self.multiplier_ = solve(gap_at, math.copysign(limit, self.gap_before_))
-        self.gap_after_ = gap_at(self.multiplier_)
+    def _gradients(self, asked: Any, chances: Floats) -> Floats:
+        """Return a of each constraint from the chances of groups, or of groups and classes in this order."""
+        names = [str(one) for one in self.groups_]
+        if EVENTS[self.criterion] == (ALL,):
+            cells: list[Cell] = [(name, ALL) for name in names]
+        else:
+            cells = [(name, event) for name in names for event in OUTCOMES]
+        return gradients(asked, dict(zip(cells, chances.T, strict=True)), None)
 
-    def _after(self, score: Floats, shift: Floats) -> Floats:
-        return repaired(score, shift, None if self.criterion == MEAN else 0.5)
+    @property
+    def multiplier_(self) -> float | None:
+        """The multiplier of the only constraint."""
+        return only(self.constraints_, "multiplier")
+
+    @property
+    def gap_before_(self) -> float | None:
+        """The gap of cross-fitted scores before."""
+        return only(self.constraints_, "gap_before")
+
+    @property
+    def gap_after_(self) -> float | None:
+        """The same, after."""
+        return only(self.constraints_, "gap_after")
+
+    @property
+    def _threshold(self) -> float | None:
+        return 0.5 if self.criterion == DECISIONS else None
 
     def _classifier(self, given: Any) -> Any:
         return LogisticRegression() if given is None else clone(given)
 
     def _cross_fitted(self, given: Any, X: Any, labels: Any) -> Floats:
         found = cross_val_predict(self._classifier(given), X, labels, cv=self.cv, method="predict_proba")
-        return np.asarray(found[:, 1], dtype=np.float64)
+        return np.asarray(found, dtype=np.float64)
 
-    def _parts(self, X: Any) -> tuple[Floats, Floats]:
-        """Return the scores before the tilt, and by how much they are shifted."""
+    def _scores(self, probabilities: Floats) -> Floats:
+        """Return W(1|x) of two classes, all of more."""
+        return probabilities[:, 1] if len(self.classes_) == 2 else probabilities
+
+    def _parts(self, X: Any) -> tuple[Floats, Floats | None]:
+        """Return the scores before the tilt, and by how much they are shifted; None where they are not."""
         check_is_fitted(self)
-        score = np.asarray(self.estimator_.predict_proba(X)[:, 1], dtype=np.float64)
+        score = self._scores(np.asarray(self.estimator_.predict_proba(X), dtype=np.float64))
         validate_data(self, X, reset=False, skip_check_array=True)
-        if self.membership_ is None or not self.multiplier_:
-            return score, np.zeros_like(score)
-        chance = np.asarray(self.membership_.predict_proba(X)[:, 1], dtype=np.float64)
-        return score, self.multiplier_ * gradient(chance, 1.0 - chance, self.shares_)
+        t = np.array([one.multiplier for one in self.constraints_])
+        if self.membership_ is None or not t.any():
+            return score, None
+        a = self._gradients(self.constraints_, np.asarray(self.membership_.predict_proba(X), dtype=np.float64))
+        classes = np.array([one.score_class for one in self.constraints_])
+        return score, shifts(t, a, classes, len(self.classes_))
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return the probabilities of both classes, tilted where the criterion is the mean score."""
+        """Return the probabilities of the classes, tilted unless the criterion is decisions."""
         score, shift = self._parts(X)
-        if self.criterion == MEAN and shift.any():
+        if shift is not None and self.criterion != DECISIONS:
             score = repaired(score, shift)
-        return np.column_stack([1.0 - score, score])
+        return np.column_stack([1.0 - score, score]) if score.ndim == 1 else score
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each row."""
         score, shift = self._parts(X)
-        after = self._after(score, shift) if shift.any() else score
-        return np.asarray(self.classes_[(after > 0.5).astype(np.intp)])
+        after = score if shift is None else repaired(score, shift, self._threshold)
+        places = (after > 0.5).astype(np.intp) if after.ndim == 1 else after.argmax(axis=1)
+        return np.asarray(self.classes_[places])
 
     def __sklearn_tags__(self) -> Tags:
-        """As of scikit-learn: two classes, and what the classifier within can read."""
+        """As of scikit-learn: what the classifier within can read and tell apart."""
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
         within = get_tags(self._classifier(self.estimator))
         tags.input_tags.sparse = within.input_tags.sparse
         tags.input_tags.allow_nan = within.input_tags.allow_nan
+        tags.classifier_tags.multi_class = within.classifier_tags is None or within.classifier_tags.multi_class
         return tags

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from tiltlens.engines.messages import listed, shown, text_of
 from tiltlens.engines.sources import collected
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Integers
+from tiltlens.limits import SCORE_ROUNDING
 from tiltlens.models.outcomes import PLAIN, check_outcome, outcome_codes
 from tiltlens.models.scores import RowName
 from tiltlens.models.weights import check_sample_weight
@@ -33,6 +35,13 @@ class RepairTable:
     def probabilities(self, argument: str, values: Any) -> Floats:
         """Return the values as numbers from 0 to 1."""
         return probabilities_of(argument, self._column(argument, values))
+
+    def scores(self, argument: str, values: Any, classes: int) -> Floats:
+        """Return probabilities: (n,) of two classes, (n, K) of more, whose rows add up to 1."""
+        if getattr(values, "ndim", 1) == 2:
+            check_index(argument, values, self._given)
+        found = [self.probabilities(argument, one) for one in score_columns_of(values)]
+        return class_scores(argument, found, classes)
 
     def outcomes(self, argument: str, values: Any) -> Integers:
         """Return 0 or 1 for each row, or `UNKNOWN`."""
@@ -83,3 +92,47 @@ def probabilities_of(argument: str, column: pl.Series, row_name: RowName = "row 
             "fill or leave out such rows first.",
         )
     return np.asarray(numbers)
+
+
+def score_columns_of(scores: Any) -> list[Any]:
+    """Return scores column by column, names or arrays: one, or one for each class."""
+    if isinstance(scores, (list, tuple)) and scores and all(isinstance(one, str) for one in scores):
+        return list(scores)
+    is_matrix = getattr(scores, "ndim", 1) == 2
+    return list(np.asarray(scores).T) if is_matrix else [scores]
+
+
+def class_scores(argument: str, columns: Sequence[Floats], classes: int, row_name: RowName = "row {}".format) -> Floats:
+    """Return probabilities as a repair takes them: (n,) of two classes, (n, K) of more, whose rows add up to 1."""
+    check_classes(argument, len(columns), classes)
+    if classes == 2:
+        return columns[0]
+    found = np.column_stack(list(columns))
+    total = found.sum(axis=1)
+    wrong = np.abs(total - 1.0) > SCORE_ROUNDING
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(
+            f"`{argument}` must add up to 1 in each row, got {total[row]:.6g} in {row_name(row)}.",
+            "pass the probability of every class.",
+        )
+    return np.asarray(found / total[:, None])
+
+
+def check_classes(argument: str, columns: int, classes: int) -> None:
+    """Raise unless there are as many columns of scores as the repair is of."""
+    if columns != (1 if classes == 2 else classes):
+        needs = "one column, of W(1|x)" if classes == 2 else f"{classes} columns, one for each class"
+        raise DataError(
+            f"`{argument}` must be {needs}, as the audited scores were, got {columns}.",
+            "a repair is of scores of the same classes.",
+        )
+
+
+def unseen_notes(counts: Mapping[str, int], rows: int) -> list[str]:
+    """Return what to say of values that the model has not learnt, by feature."""
+    return [
+        f"{count} of {rows} rows have a value of {shown(name)} that the membership model has not learnt (new, rare or "
+        "missing): they are repaired like the commonest, or like other rare ones"
+        for name, count in counts.items()
+    ]

@@ -11,8 +11,10 @@ import numpy as np
 
 from tiltlens.engines.messages import shown
 from tiltlens.errors import DataError
-from tiltlens.repair.additive import AdditiveLogit
-from tiltlens.repair.score_tilt import SCHEMA, ScoreTilt
+from tiltlens.repair.constraints import EVENTS, CellModel, Constraint
+from tiltlens.repair.score_tilt import PLAIN, SCHEMA, ScoreTilt
+
+FIRST_SCHEMA = "tiltlens/repair/1"
 
 
 def read_repair(path: str | Path) -> ScoreTilt:
@@ -37,10 +39,11 @@ def read_repair(path: str | Path) -> ScoreTilt:
         raise DataError(
             f"`path` must be a file of a repair, got {shown(str(path))}: {error}.", "see `to_json`."
         ) from None
-    if not isinstance(found, dict) or found.pop("schema", None) != SCHEMA:
+    schema = found.pop("schema", None) if isinstance(found, dict) else None
+    if schema not in (FIRST_SCHEMA, SCHEMA):
         raise DataError(f"`path` must be a repair of the schema {SCHEMA}, got {shown(str(path))}.", "see `to_json`.")
     try:
-        return _tilt(found)
+        return _tilt(found if schema == SCHEMA else _of_one_constraint(found))
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"`path` must be a whole repair, got {shown(str(path))} with a part missing or altered: {error}.",
@@ -49,7 +52,25 @@ def read_repair(path: str | Path) -> ScoreTilt:
 
 
 def _tilt(found: dict[str, Any]) -> ScoreTilt:
-    models = tuple(AdditiveLogit.from_dict(model) for model in found.pop("models"))
-    q0, q1 = found.pop("shares")
+    models = tuple(CellModel.from_dict(model) for model in found.pop("models"))
+    constraints = tuple(Constraint(**one | {"shares": _pair(one["shares"])}) for one in found.pop("constraints"))
+    if not constraints:
+        raise ValueError("no constraints")
     notes, seen = tuple(found.pop("notes")), np.frombuffer(b64decode(found.pop("seen")), dtype=np.uint64)
-    return ScoreTilt(**found, shares=(q0, q1), models=models, seen=seen, notes=notes)
+    plain = {name: found[name] for name in PLAIN}
+    return ScoreTilt(**plain, constraints=constraints, models=models, seen=seen, notes=notes)
+
+
+def _pair(shares: Any) -> tuple[float, float]:
+    q0, q1 = shares
+    return float(q0), float(q1)
+
+
+def _of_one_constraint(found: dict[str, Any]) -> dict[str, Any]:
+    """Return a repair of the first schema, which had one constraint of two outcomes, as one of the present one."""
+    names = ("audited", "reference", "multiplier", "gap_before", "gap_after", "shares")
+    (event,) = EVENTS[found["criterion"]]
+    constraint = {name: found.pop(name) for name in names} | {"event": event, "score_class": 1}
+    groups = (constraint["audited"], constraint["reference"])
+    models = [{"group": group, "event": event} | one for group, one in zip(groups, found["models"], strict=False)]
+    return found | {"classes": 2, "constraints": [constraint], "models": models}

@@ -3,43 +3,40 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from tiltlens.engines.hashing import Hashes, row_hashes
 from tiltlens.engines.messages import listed, shown
 from tiltlens.errors import DataError
-from tiltlens.estimators.influence import Booleans, Integers, Rows
+from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.limits import MINIMUM_ROWS, REPEATED_ROWS
 from tiltlens.models.design import Table
 from tiltlens.paper.checks import Floats
-from tiltlens.repair.additive import AdditiveLogit
 from tiltlens.repair.apply import applied
 from tiltlens.repair.bill import Bill, bill_of, price_of_blindness
-from tiltlens.repair.columns import RepairTable
-from tiltlens.repair.least_change import repaired
+from tiltlens.repair.columns import RepairTable, unseen_notes
+from tiltlens.repair.constraints import CellModel, Constraint, gradients, only
+from tiltlens.repair.least_change import repaired, shifts
 from tiltlens.views.json_file import write_json
 
-SCHEMA = "tiltlens/repair/1"
-MEAN, DECISIONS, FPR, FNR = "mean score", "decisions", "fpr", "fnr"
-TOLD = (
-    *("criterion", "threshold", "limit", "use_group", "multiplier"),
-    *("audited", "reference", "gap_before", "gap_after", "nats"),
-)
+SCHEMA = "tiltlens/repair/2"
+PLAIN = ("criterion", "threshold", "limit", "use_group", "classes", "nats")
+TOLD = (*PLAIN, "multiplier", "audited", "reference", "gap_before", "gap_after")
+Texts = NDArray[np.str_]
 
 
 class _HeldOut(NamedTuple):
     """Rows that nothing was fitted on: features, groups, scores, outcomes where known, and what to know."""
 
     frame: pl.DataFrame
-    labels: NDArray[np.str_]
-    score: Floats
+    labels: Texts
+    scores: Floats
     outcome: Integers | None
     of_groups: Rows
     notes: tuple[str, ...]
@@ -47,32 +44,31 @@ class _HeldOut(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreTilt:
-    """The least change of the scores, logit W' = logit W − t·a(x), or of decisions, 1 where W − τ ≥ t·a(x).
+    """The least change of the scores, W'_y ∝ W_y·exp(−Σ_c t_c·a_c(x)·[y = y_c]), or of decisions.
 
+    Of two outcomes logit W' = logit W − Σ_c t_c·a_c(x); decisions are 1 where W − τ ≥ Σ_c t_c·a_c(x). Of a constraint
     a(x) = p0(x)/q0 − p1(x)/q1, p0 and p1 being the chances of being counted in the audited and in the reference group
     given x, and q0, q1 their means: no group is needed. All are counted for the mean score and decisions, those without
-    the outcome for the "fpr", those with it for the "fnr". With `use_group` chances of the other group are 0.
+    the outcome for the "fpr", those with it for the "fnr". With `use_group` chances of other groups are 0.
 
     Attributes
     ----------
     criterion, threshold
-        "mean score"; "decisions" at a threshold τ; "fpr" or "fnr": mean scores of people without and with the outcome.
+        "mean score"; "decisions" at a threshold τ; "fpr" or "fnr": mean scores of people without and with the outcome,
+        or their decisions at a threshold; "equalized odds": both.
     limit
-        The largest gap that is allowed.
+        The largest difference that is allowed.
     use_group
         Whether the group itself is used, which may be regulated.
-    multiplier
-        t; 0 where there is nothing to do.
-    shares
-        q0 and q1.
-    audited, reference
-        The groups.
-    gap_before, gap_after
-        On the audited rows, by a membership model that has not seen them.
+    classes
+        How many the scores are of.
+    constraints
+        One for each audited group, event and class: its multiplier, and the difference before and after.
     nats
-        E[KL(W'‖W)] on the same rows; None of decisions.
+        E[KL(W'‖W)] on the audited rows; None of decisions.
     models
-        Of p0, and of p1 where it is not 1 − p0, fitted on all audited rows; with the group, of the outcome in either.
+        Of the chances p, fitted on all audited rows; that of the reference among all people is what others leave. With
+        the group, of the outcome within each.
     seen
         Hashes of the audited rows, by which they are known again.
     notes
@@ -98,16 +94,48 @@ class ScoreTilt:
     threshold: float | None
     limit: float
     use_group: bool
-    multiplier: float
-    shares: tuple[float, float]
-    audited: str
-    reference: str
-    gap_before: float
-    gap_after: float
+    classes: int
+    constraints: tuple[Constraint, ...]
     nats: float | None
-    models: tuple[AdditiveLogit, ...]
+    models: tuple[CellModel, ...]
     seen: Hashes
     notes: tuple[str, ...]
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The audited groups."""
+        return tuple(dict.fromkeys(one.audited for one in self.constraints))
+
+    @property
+    def audited(self) -> str | None:
+        """The audited group; None where there are several."""
+        return self.groups[0] if len(self.groups) == 1 else None
+
+    @property
+    def reference(self) -> str:
+        """The group that others are compared with."""
+        return self.constraints[0].reference
+
+    @property
+    def multiplier(self) -> float | None:
+        """The multiplier t of the only constraint; None where there are several."""
+        return only(self.constraints, "multiplier")
+
+    @property
+    def gap_before(self) -> float | None:
+        """The difference of the only constraint on the audited rows, before; None where there are several."""
+        return only(self.constraints, "gap_before")
+
+    @property
+    def gap_after(self) -> float | None:
+        """The same, after."""
+        return only(self.constraints, "gap_after")
+
+    def part(self, fraction: float) -> ScoreTilt:
+        """Return a part of the repair, from nothing (0) to the whole (1)."""
+        return replace(
+            self, constraints=tuple(replace(one, multiplier=fraction * one.multiplier) for one in self.constraints)
+        )
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -116,10 +144,13 @@ class ScoreTilt:
 
     @property
     def _moves(self) -> bool:
-        return bool(self.multiplier) or self.criterion == DECISIONS
+        return self.threshold is not None or any(one.multiplier for one in self.constraints)
 
     def apply(self, data: Any, scores: Any, group: Any = None, output: str | Path | None = None) -> Any:
         """Return the repaired scores, or decisions, of the rows of a table.
+
+        Values of features that the membership model has not learnt (new, rare or missing) are counted and warned of;
+        on Spark they are not.
 
         Parameters
         ----------
@@ -127,7 +158,8 @@ class ScoreTilt:
             A table in memory, files, a lazy frame, a DuckDB relation or a Spark data frame: it holds the features of
             the membership model.
         scores
-            The scores to repair: a column; of a table in memory also an array as long as it.
+            The scores to repair: a column, of several classes one for each; of a table in memory also an array as long
+            as it.
         group
             The column or array of groups; only where `use_group` is.
         output
@@ -143,12 +175,14 @@ class ScoreTilt:
         self.check_group_given(group)
         return applied(self, data, scores, group, output)
 
-    def repaired_batch(self, frame: pl.DataFrame, scores: Floats, group: NDArray[np.str_] | None = None) -> Floats:
+    def repaired_batch(self, frame: pl.DataFrame, scores: Floats, group: Texts | None = None) -> Floats:
         """Return the repaired scores of a clean frame of rows; `group` are its groups as texts, where `use_group`."""
         self._check_group(group)
-        if not self._moves:
-            return scores
-        return repaired(scores, self.multiplier * self._gradient(frame, group), self.threshold)
+        return repaired(scores, self._shift(frame, group), self.threshold) if self._moves else scores
+
+    def unseen(self, frame: pl.DataFrame) -> dict[str, int]:
+        """Return, by feature, how many rows of a clean frame hold a value that the model has not learnt."""
+        return self.models[0].model.unseen(frame) if self.models and self._moves else {}
 
     def check_group_given(self, group: Any) -> None:
         """Raise for a group that is not used, and for none where it is."""
@@ -160,22 +194,24 @@ class ScoreTilt:
         if self.use_group and group is None:
             raise DataError("`group` must be given to a repair with use_group=True, got none.", "name its column.")
 
-    def _check_group(self, group: NDArray[np.str_] | None) -> None:
+    def _check_group(self, group: Texts | None) -> None:
         self.check_group_given(group)
-        unknown = [] if group is None else sorted(set(group.tolist()) - {self.audited, self.reference})
+        known = [*self.groups, self.reference]
+        unknown = [] if group is None else sorted(set(group.tolist()) - set(known))
         if unknown:
             raise DataError(
-                f"`group` must be {shown(self.audited)} or {shown(self.reference)}, got {listed(unknown)}.",
-                "repair the rows of these two groups.",
+                f"`group` must be {' or '.join(map(shown, known))}, got {listed(unknown)}.",
+                "repair the rows of these groups.",
             )
 
-    def _gradient(self, frame: pl.DataFrame, group: NDArray[np.str_] | None) -> Floats:
-        chances = [expit(model.of_frame(frame)) for model in self.models]
-        if group is None:
-            return gradient(chances[0], 1.0 - chances[0] if len(chances) == 1 else chances[1], self.shares)
-        mine = (group == self.audited).astype(np.float64)
-        p0, p1 = chances or (np.ones_like(mine), np.ones_like(mine))
-        return gradient(mine * p0, (1.0 - mine) * p1, self.shares)
+    def _shift(self, frame: pl.DataFrame, group: Texts | None) -> Floats:
+        """Return by how much the log-odds, or log-scores, of rows are shifted."""
+        table = self.models[0].model.checked_table(frame) if self.models else {}  # all are of the same features
+        chances = {one.cell: one.chance(table) for one in self.models}
+        mine = None if group is None else {name: group == name for name in (*self.groups, self.reference)}
+        t = np.array([one.multiplier for one in self.constraints])
+        classes = np.array([one.score_class for one in self.constraints])
+        return shifts(t, gradients(self.constraints, chances, mine), classes, self.classes)
 
     def without_rows(self) -> ScoreTilt:
         """Return the repair as it is sent to where rows lie: without the hashes of those audited."""
@@ -192,6 +228,8 @@ class ScoreTilt:
         beside: ScoreTilt | None = None,
         weights: Any = None,
         clusters: Any = None,
+        audited: str | None = None,
+        score_class: int | None = None,
     ) -> Bill:
         """Return what the repair costs on rows that nothing was fitted on.
 
@@ -209,19 +247,25 @@ class ScoreTilt:
             A repair of the same rows that uses the group, or does not where this one does: for the price of blindness.
         weights, clusters
             Row weights, and which rows belong together, such as those of one customer: columns or arrays.
+        audited
+            Which group is compared with the reference, where several were audited: see `bills`.
+        score_class
+            Of several classes, the one whose score the bill is of; `outcome` is then whether it came true.
         """
         self._check_beside(beside)
+        who, column = self._billed_group(audited), self._billed_class(score_class)
         cut = threshold if self.threshold is None else self.threshold
-        rows = self._held_out(holdout, scores, group, outcome, weights, clusters)
+        rows = self._held_out(holdout, scores, group, outcome, weights, clusters, who)
         asked = {"group": group if isinstance(group, str) else "group"}
 
         def billed(tilt: ScoreTilt) -> tuple[Bill, Floats]:
-            shift = tilt.multiplier * tilt._gradient(rows.frame, rows.labels if tilt.use_group else None)
+            shift = tilt._shift(rows.frame, rows.labels if tilt.use_group else None)
 
             def step(part: float) -> Floats:
-                return repaired(rows.score, part * shift, tilt.threshold)
+                after = repaired(rows.scores, part * shift, tilt.threshold)
+                return after if after.ndim == 1 else after[:, column]
 
-            told = asked | tilt.summary()
+            told = asked | tilt.summary() | {"audited": who}
             return bill_of(rows.of_groups, step, rows.outcome, cut, confidence, rows.notes, told), step(1.0)
 
         found, after = billed(self)
@@ -232,28 +276,30 @@ class ScoreTilt:
         price = price_of_blindness(rows.of_groups, *pair, rows.outcome, cut, confidence)
         return replace(found, beside=other, price=price)
 
-    def _held_out(self, holdout: Any, scores: Any, group: Any, outcome: Any, weights: Any, clusters: Any) -> _HeldOut:
-        """Return the rows of the two groups that nothing was fitted on."""
+    def _held_out(
+        self, holdout: Any, scores: Any, group: Any, outcome: Any, weights: Any, clusters: Any, who: str
+    ) -> _HeldOut:
+        """Return the rows of a group and of the reference that nothing was fitted on."""
         table = RepairTable(holdout)
-        labels, score = table.texts("group", group), table.probabilities("scores", scores)
+        labels, found = table.texts("group", group), table.scores("scores", scores, self.classes)
         known = None if outcome is None else table.outcomes("outcome", outcome)
         own, together = table.weights("weights", weights), table.clusters("clusters", clusters)
-        keep = ((labels == self.audited) | (labels == self.reference)) & (own > 0.0)
-        frame, labels, score = table.frame.filter(keep), labels[keep], score[keep]
-        audited = labels == self.audited
-        sizes = int(audited.sum()), int((~audited).sum())
+        keep = ((labels == who) | (labels == self.reference)) & (own > 0.0)
+        frame, labels, found = table.frame.filter(keep), labels[keep], found[keep]
+        mine = labels == who
+        sizes = int(mine.sum()), int((~mine).sum())
         if min(sizes) < MINIMUM_ROWS:
             raise DataError(
                 f"`holdout` must have {MINIMUM_ROWS} rows of each group at least, got {sizes[0]} and {sizes[1]}.",
-                f"the groups are {shown(self.audited)} and {shown(self.reference)}: bring more rows of them.",
+                f"the groups are {shown(who)} and {shown(self.reference)}: bring more rows of them.",
             )
-        notes = self._check_unseen(frame, score, audited)
-        rows = Rows.of(audited, own[keep], None if together is None else together[keep])
-        return _HeldOut(frame, labels, score, None if known is None else known[keep], rows, notes)
+        notes = (*self._check_unseen(frame, found, labels), *unseen_notes(self.unseen(frame), frame.height))
+        rows = Rows.of(mine, own[keep], None if together is None else together[keep])
+        return _HeldOut(frame, labels, found, None if known is None else known[keep], rows, notes)
 
     def _check_beside(self, beside: ScoreTilt | None) -> None:
         """Raise where another repair is not this one with, or without, the group."""
-        same = ("audited", "reference", "criterion", "threshold")
+        same = ("groups", "reference", "criterion", "threshold", "classes")
         if beside is not None and (
             beside.use_group is self.use_group or any(getattr(beside, name) != getattr(self, name) for name in same)
         ):
@@ -262,10 +308,31 @@ class ScoreTilt:
                 "it has the same groups, criterion and threshold.",
             )
 
-    def _check_unseen(self, frame: pl.DataFrame, score: Floats, audited: Booleans) -> tuple[str, ...]:
+    def bills(self, holdout: Any, scores: Any, group: Any, **options: Any) -> dict[str, Bill]:
+        """Return the bill of each audited group against the reference; `options` are those of `bill`."""
+        return {one: self.bill(holdout, scores, group, audited=one, **options) for one in self.groups}
+
+    def _billed_group(self, audited: str | None) -> str:
+        who = self.audited if audited is None else audited
+        if who is None or who not in self.groups:
+            got = "none" if audited is None else shown(audited)
+            raise DataError(f"`audited` must be one of {listed(self.groups)}, got {got}.", "`bills` has one for each.")
+        return who
+
+    def _billed_class(self, score_class: int | None) -> int:
+        if self.classes > 2 and score_class not in range(self.classes):
+            raise DataError(
+                f"`score_class` must be a class from 0 to {self.classes - 1}, got {score_class!r}.",
+                "a bill is of the score of one class.",
+            )
+        return 1 if score_class is None else score_class
+
+    def _check_unseen(self, frame: pl.DataFrame, scores: Floats, labels: Texts) -> tuple[str, ...]:
         """Raise where rows were audited; a note where these may be other people that are alike."""
-        table = self.models[0].table(frame) if self.models else {}
-        again = int(np.isin(hashed_rows(table, score, audited), self.seen).sum())
+        table = self.models[0].model.table(frame) if self.models else {}
+        names = [self.reference, *self.groups[::-1]]
+        place = np.select([labels == name for name in names], np.arange(len(names), dtype=np.float64))
+        again = int(np.isin(hashed_rows(table, scores, place), self.seen).sum())
         repeated = 1.0 - np.unique(self.seen).size / max(self.seen.size, 1)
         if again and repeated <= REPEATED_ROWS:
             raise DataError(
@@ -277,14 +344,16 @@ class ScoreTilt:
     def summary(self) -> dict[str, Any]:
         """Return what a reader is told of the repair: neither its models nor the hashes of rows."""
         features = sorted({name for model in self.models for name in model.features})
-        return {name: getattr(self, name) for name in TOLD} | {"features": features, "notes": list(self.notes)}
+        return {name: getattr(self, name) for name in TOLD} | {
+            "constraints": [asdict(one) | {"shares": list(one.shares)} for one in self.constraints],
+            "features": features,
+            "notes": list(self.notes),
+        }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the repair as plain numbers and texts."""
-        models = [model.to_dict() for model in self.models]
-        found = {"schema": SCHEMA} | {name: getattr(self, name) for name in TOLD} | {"shares": list(self.shares)}
+        """Return the repair as plain numbers and texts: what `summary` has, its models, and the hashes of rows."""
         seen = b64encode(self.seen.tobytes()).decode()
-        return found | {"models": models, "seen": seen, "notes": list(self.notes)}
+        return {"schema": SCHEMA} | self.summary() | {"models": [one.to_dict() for one in self.models], "seen": seen}
 
     def to_json(self, path: str | Path) -> None:
         """Write the repair to a JSON file that holds numbers and texts only."""
@@ -297,14 +366,12 @@ class ScoreTilt:
 
     def __repr__(self) -> str:
         way = "with" if self.use_group else "without"
-        return f"ScoreTilt({self.audited!r} against {self.reference!r}, {way} the group: {self.criterion})"
+        who = ", ".join(map(repr, self.groups))
+        return f"ScoreTilt({who} against {self.reference!r}, {way} the group: {self.criterion})"
 
 
-def hashed_rows(table: Table, score: Floats, audited: Booleans) -> Hashes:
-    """Return a hash of what each row holds: features of the membership model, score and group."""
-    return row_hashes({**table, "\0score": score, "\0audited": audited.astype(np.float64)})
-
-
-def gradient(p0: Floats, p1: Floats, shares: tuple[float, float]) -> Floats:
-    """Return a = p0/q0 − p1/q1."""
-    return np.asarray(p0 / shares[0] - p1 / shares[1])
+def hashed_rows(table: Table, scores: Floats, place: Floats) -> Hashes:
+    """Return a hash of what each row holds: features of the membership model, scores and the place of its group."""
+    columns = {"": scores} if scores.ndim == 1 else {str(y): one for y, one in enumerate(scores.T)}
+    named = {f"\0score{name}": np.ascontiguousarray(one) for name, one in columns.items()}
+    return row_hashes({**table, **named, "\0audited": place})

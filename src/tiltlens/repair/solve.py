@@ -3,37 +3,44 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
 
-from tiltlens.errors import DataError, SupportError
-from tiltlens.estimators.error_rates import WITH, WITHOUT
-from tiltlens.estimators.influence import Booleans, Integers, Rows
-from tiltlens.limits import FOLDS, LARGEST_MULTIPLIER, MINIMUM_ROWS
-from tiltlens.models.asked import AskedModel
+from tiltlens.engines.messages import shown
+from tiltlens.errors import DataError
+from tiltlens.estimators.error_rates import UNKNOWN
+from tiltlens.estimators.influence import Booleans, Integers, Rows, cluster_codes, summed_by_cluster, sums_by
+from tiltlens.limits import FEW_REPAIRED, FOLDS, MINIMUM_ROWS, REPAIRED
 from tiltlens.models.features import Feature
-from tiltlens.models.membership import row_folds
+from tiltlens.models.membership import area_under_curve, check_overlap, group_folds
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.additive import AdditiveLogit, Design, additive_design, fitted_logit
-from tiltlens.repair.least_change import multiplier, nats_moved, repaired
-from tiltlens.repair.score_tilt import DECISIONS, FNR, FPR, MEAN, ScoreTilt, gradient, hashed_rows
+from tiltlens.repair.constraints import (
+    ALL,
+    DECISIONS,
+    EVENTS,
+    FNR,
+    FPR,
+    MEAN,
+    ODDS,
+    Cell,
+    CellModel,
+    Constraint,
+    asked_classes,
+    gradients,
+    modelled_cells,
+)
+from tiltlens.repair.least_change import log_scores, nats_moved, repaired, shifts
+from tiltlens.repair.multipliers import GapProblem, decision_multipliers, gaps_of, score_multipliers
+from tiltlens.repair.rows import AuditedRows
+from tiltlens.repair.score_tilt import ScoreTilt, hashed_rows
 
 REGULATED = "the group itself is needed for every new row: its use at prediction time may be regulated"
 TOUCHED = "the sensitive attribute was used to fit the membership model and the multiplier, not to repair new rows"
-
-
-class AuditedRows(NamedTuple):
-    """What an audit knows of its rows: the names of the groups, scores W(1|x), features, outcomes and model."""
-
-    groups: tuple[str, str]
-    rows: Rows
-    features: Sequence[Feature]
-    scores: Floats
-    outcome: Integers | None = None
-    model: AskedModel | None = None
 
 
 def score_tilt(
@@ -44,83 +51,124 @@ def score_tilt(
     threshold: float | None = None,
     seed: int = 0,
 ) -> ScoreTilt:
-    """Return the tilt after which the groups' difference is no larger than `limit`.
+    """Return the tilt after which no difference between the groups is larger than `limit`.
 
-    The multiplier is solved on the rows' own group means, with chances of models that have not seen the row.
+    The multipliers are solved on the rows' own group means, with chances of models that have not seen the row.
     """
-    size, kind = checked_limit(limit), _checked_criterion(criterion, threshold, audited.outcome)
-    rows, scores = audited.rows, audited.scores
-    _check_scores(scores, threshold)
-    counted = _counted(audited, kind)
-    is_of_group_alone = use_group and kind in (MEAN, DECISIONS)
-    design = None if is_of_group_alone else _design(audited.features)
-    models, p0, p1 = _chances(audited, counted, kind, design, use_group, seed)
-    shares = float(rows.weights @ (counted & rows.audited)), float(rows.weights @ (counted & ~rows.audited))
-    shares = shares[0] / float(rows.weights.sum()), shares[1] / float(rows.weights.sum())
-    a = gradient(p0, p1, shares)
-    part = counted.astype(np.float64)
-
-    def gap_at(t: float) -> float:
-        after = part * repaired(scores, t * a, threshold)
-        return rows.mean0(after) / rows.mean0(part) - rows.mean1(after) / rows.mean1(part)
-
-    before, t = gap_at(0.0), 0.0
-    if abs(before) > size:
-        target = math.copysign(size, before)
-        t = multiplier(gap_at, target) if threshold is None else decision_multiplier(gap_at, target)
-    after, sign = repaired(scores, t * a, threshold), -1.0 if kind == FNR else 1.0
-    notes = [REGULATED if use_group else TOUCHED]
-    notes += [f"nothing to do: the difference is {sign * before:+.4f}, no larger than the limit"] if not t else []
+    size, kind = checked_limit(limit), _checked_criterion(criterion, threshold, audited)
+    _check_scores(audited.scores, threshold)
+    asked = _asked(audited, kind, size)
+    design, models, chances = _chances(audited, asked, use_group, seed)
+    mine = {group: audited.codes == code for code, group in enumerate(audited.groups)} if use_group else None
+    a = gradients(asked, chances, mine)
+    if not use_group:
+        _check_overlap(audited, asked, a)
+    measures = _measures(audited, asked)
+    constraints, after = solved(asked, a, measures, audited.scores, size, threshold, audited.clusters)
     return ScoreTilt(
         criterion=kind,
         threshold=threshold,
         limit=size,
         use_group=use_group,
-        multiplier=t,
-        shares=shares,
-        audited=audited.groups[0],
-        reference=audited.groups[1],
-        gap_before=sign * before,
-        gap_after=sign * gap_at(t),
-        nats=nats_moved(scores, after, rows.weights) if threshold is None else None,
+        classes=audited.outcomes,
+        constraints=constraints,
+        nats=nats_moved(audited.scores, after, audited.weights) if threshold is None else None,
         models=models,
-        seen=hashed_rows({} if design is None else design.table, scores, rows.audited),
-        notes=tuple(notes),
+        seen=hashed_rows({} if design is None else design.table, audited.scores, _place(audited)),
+        notes=tuple(_notes(audited, constraints, measures, use_group, size)),
     )
 
 
-def _counted(audited: AuditedRows, kind: str) -> Booleans:
-    """Return which rows a criterion is of: all, or those with the outcome 0 or 1."""
-    if kind not in (FPR, FNR) or audited.outcome is None:
-        return np.ones(audited.scores.size, dtype=np.bool_)
-    counted = np.asarray(audited.outcome == (WITHOUT if kind == FPR else WITH))
-    sizes = [int((counted & who).sum()) for who in (audited.rows.audited, ~audited.rows.audited)]
+def solved(
+    asked: Sequence[Constraint],
+    a: Floats,
+    measures: Floats,
+    scores: Floats,
+    limit: float,
+    threshold: float | None,
+    clusters: Integers | None = None,
+) -> tuple[tuple[Constraint, ...], Floats]:
+    """Return the constraints with their multipliers, and the scores after; gradients and measures are (C, n)."""
+    classes, outcomes = np.array([one.score_class for one in asked]), 2 if scores.ndim == 1 else scores.shape[1]
+    names = [one.named(outcomes > 2) for one in asked]
+    wholes = np.arange(len(asked)).reshape(-1, outcomes) if outcomes > 2 and limit > 0.0 else ()
+    problem = GapProblem(log_scores(scores), a, classes, measures, limit, names, tuple(wholes))
+    t = score_multipliers(problem) if threshold is None else decision_multipliers(problem, scores, threshold)
+    before, after = (repaired(scores, shifts(part * t, a, classes, outcomes), threshold) for part in (0.0, 1.0))
+    gaps = [gaps_of(one, measures, classes) for one in (before, after)]
+    errors = [
+        _error(after if after.ndim == 1 else after[:, y], u, clusters)
+        for u, y in zip(measures, classes.tolist(), strict=True)
+    ]
+    ends = [[one.sign * float(found[c]) for found in gaps] for c, one in enumerate(asked)]
+    found = [
+        replace(one, multiplier=float(t[c]), gap_before=ends[c][0], gap_after=ends[c][1], se=errors[c])
+        for c, one in enumerate(asked)
+    ]
+    return tuple(found), after
+
+
+def measures_of(members: Sequence[tuple[Booleans, Booleans]], weights: Floats) -> Floats:
+    """Return the rows' parts in each difference of two means: w over its sum in the first, less that in the second."""
+    shares = [[weights * who / float(weights @ who) for who in pair] for pair in members]
+    return np.array([first - second for first, second in shares])
+
+
+def _measures(audited: AuditedRows, asked: Sequence[Constraint]) -> Floats:
+    members = [tuple(audited.members(cell) for cell in one.cells) for one in asked]
+    return measures_of([(first, second) for first, second in members], audited.weights)
+
+
+def _error(scores: Floats, measure: Floats, clusters: Integers | None) -> float:
+    """Return the standard error of Σ measure·scores, a difference of two means."""
+    centred = scores - np.where(measure > 0.0, *(float(np.abs(measure * who) @ scores) for who in _sides(measure)))
+    influence = summed_by_cluster(cluster_codes(clusters), measure * centred)
+    return float(math.sqrt(influence @ influence))
+
+
+def _sides(measure: Floats) -> tuple[Booleans, Booleans]:
+    return measure > 0.0, measure < 0.0
+
+
+def _asked(audited: AuditedRows, kind: str, limit: float) -> list[Constraint]:
+    """Return what is to be within the limit, without multipliers: group by group, event by event, class by class."""
+    total = float(audited.weights.sum())
+    found = []
+    for group in audited.groups[:-1]:
+        for event in EVENTS[kind]:
+            members = [audited.members((one, event)) for one in (group, audited.reference)]
+            _check_people([int(who.sum()) for who in members], kind, group)
+            shares = [float(audited.weights @ who) / total for who in members]
+            pair = (shares[0], shares[1])
+            classes = asked_classes(audited.outcomes, limit)
+            found += [Constraint(group, audited.reference, event, y, pair) for y in classes]
+    return found
+
+
+def _check_people(sizes: Sequence[int], kind: str, group: str) -> None:
     if min(sizes) < MINIMUM_ROWS:
         raise DataError(
-            f"`criterion` must be of {MINIMUM_ROWS} people of each group at least, got {sizes[0]} and {sizes[1]} with "
-            f"that outcome for {kind!r}.",
+            f"`criterion` must be of {MINIMUM_ROWS} people of each group at least, got {sizes[0]} of {shown(group)} "
+            f"and {sizes[1]} of the reference for {kind!r}.",
             "bring more rows.",
         )
-    return counted
 
 
 def _chances(
-    audited: AuditedRows, counted: Booleans, kind: str, design: Design | None, use_group: bool, seed: int
-) -> tuple[tuple[AdditiveLogit, ...], Floats, Floats]:
-    """Return the models, and each row's chances p0, p1 by models that have not seen it."""
-    mine, everyone = audited.rows.audited, np.ones(audited.scores.size, dtype=np.bool_)
-    if design is None:
-        return (), mine.astype(np.float64), (~mine).astype(np.float64)
-    fold = row_folds(audited.rows, FOLDS, seed)
-    if kind in (MEAN, DECISIONS):
-        model, p0 = cross_fitted(design, audited.rows, fold, mine, everyone)
-        return (model,), p0, 1.0 - p0
-    pairs = []
-    for who in (mine, ~mine):
-        labels, among = (counted, who) if use_group else (counted & who, everyone)
-        model, chance = cross_fitted(design, audited.rows, fold, labels, among)
-        pairs.append((model, np.where(who, chance, 0.0) if use_group else chance))
-    return (pairs[0][0], pairs[1][0]), pairs[0][1], pairs[1][1]
+    audited: AuditedRows, asked: Sequence[Constraint], use_group: bool, seed: int
+) -> tuple[Design | None, tuple[CellModel, ...], Mapping[Cell, Floats]]:
+    """Return the models of cells, and each row's chances of these by models that have not seen it."""
+    cells = modelled_cells([cell for one in asked for cell in one.cells], audited.reference, use_group)
+    if not cells:
+        return None, (), {}
+    design = _design(audited.features)
+    fold = group_folds(audited.codes, audited.clusters, FOLDS, seed)
+    models, chances = [], {}
+    for cell in cells:
+        among = audited.members((cell[0], ALL)) if use_group else np.ones(audited.codes.size, dtype=np.bool_)
+        model, chances[cell] = cross_fitted(design, audited.weights, fold, audited.members(cell), among)
+        models.append(CellModel(*cell, model))
+    return design, tuple(models), chances
 
 
 def _design(features: Sequence[Feature]) -> Design:
@@ -133,57 +181,77 @@ def _design(features: Sequence[Feature]) -> Design:
 
 
 def cross_fitted(
-    design: Design, rows: Rows, fold: Integers, labels: Booleans, among: Booleans
+    design: Design, weights: Floats, fold: Integers, labels: Booleans, among: Booleans
 ) -> tuple[AdditiveLogit, Floats]:
     """Return the model of `labels` fitted on the rows `among`, and each row's chance by a model of the other folds."""
     chance = np.empty(labels.size)
     for one in range(FOLDS):
         held_out = np.flatnonzero(fold == one)
-        part = fitted_logit(design, np.flatnonzero(among & (fold != one)), labels, rows.weights)
+        part = fitted_logit(design, np.flatnonzero(among & (fold != one)), labels, weights)
         chance[held_out] = expit(part.log_odds(design.table, held_out))
-    return fitted_logit(design, np.flatnonzero(among), labels, rows.weights), chance
+    return fitted_logit(design, np.flatnonzero(among), labels, weights), chance
 
 
-def _checked_criterion(criterion: Any, threshold: float | None, outcome: Integers | None) -> str:
-    if criterion not in (MEAN, FPR, FNR):
-        raise DataError(
-            f"`criterion` must be {MEAN!r}, {FPR!r} or {FNR!r}, got {criterion!r}.", "threshold= is for decisions."
+def _check_overlap(audited: AuditedRows, asked: Sequence[Constraint], a: Floats) -> None:
+    """Raise where features tell two groups apart without fail: a repair without the group would be one with it."""
+    for one, found in zip(asked, a, strict=True):
+        members = [audited.members(cell) for cell in one.cells]
+        at = np.flatnonzero(members[0] | members[1])
+        check_overlap(area_under_curve(Rows.of(members[0][at], audited.weights[at]), found[at]))
+
+
+def _place(audited: AuditedRows) -> Floats:
+    """Return the group of each row as a number, by which audited rows are known again: 0 of the reference."""
+    return np.asarray(len(audited.groups) - 1 - audited.codes, dtype=np.float64)
+
+
+def _notes(
+    audited: AuditedRows, found: Sequence[Constraint], measures: Floats, use_group: bool, limit: float
+) -> list[str]:
+    """Return what was done, and what to know."""
+    notes = [REGULATED if use_group else TOUCHED]
+    if not any(one.multiplier for one in found):
+        largest = max((one.gap_before for one in found), key=abs)
+        what = "the difference" if len(found) == 1 else f"the largest of {len(found)} differences"
+        notes.append(f"nothing to do: {what} is {largest:+.4f}, no larger than the limit")
+    if any(one.event != ALL for one in found) and audited.outcome is not None:
+        known = int((audited.outcome != UNKNOWN).sum())
+        if known < audited.codes.size:
+            notes.append(f"the outcome is known for {known} of {audited.codes.size} rows: error rates are of these")
+    people = min(_people(who * measures[c], audited.clusters) for c in range(len(found)) for who in _sides(measures[c]))
+    if people < FEW_REPAIRED:
+        error = max(one.se or 0.0 for one in found)
+        notes.append(
+            f"a difference is of {people:.0f} people of a group: that of new people may lie {2.0 * error:.3f} or more "
+            "from the limit by chance"
         )
+    over = max(abs(one.gap_after) for one in found) - limit
+    if over > REPAIRED + len(found) * float(np.abs(measures).max()):
+        notes.append(
+            f"rows that are alike are decided alike: the largest difference after is {over:.4f} beyond the limit"
+        )
+    return notes
+
+
+def _people(shares: Floats, clusters: Integers | None) -> float:
+    """Return how many independent people some shares of rows are worth: (Σw)²/Σw², w of clusters."""
+    codes = cluster_codes(clusters)
+    of_clusters = shares if codes is None else sums_by(codes, shares)
+    return float(of_clusters.sum() ** 2 / (of_clusters @ of_clusters))
+
+
+def _checked_criterion(criterion: Any, threshold: float | None, audited: AuditedRows) -> str:
+    known = (MEAN, FPR, FNR, ODDS)
+    if criterion not in known:
+        names = ", ".join(map(repr, known[:-1]))
+        raise DataError(f"`criterion` must be {names} or {ODDS!r}, got {criterion!r}.", "threshold= is for decisions.")
     if criterion == MEAN:
         return MEAN if threshold is None else DECISIONS
-    if threshold is not None:
-        raise DataError(
-            f"`threshold` must be left out for {criterion!r}, got {threshold!r}.",
-            "mean scores of those people are made equal.",
-        )
-    if outcome is None:
+    if audited.outcome is None:
         raise DataError(
             f"`criterion` {criterion!r} must be of an audit with outcomes, got one without.", "audit with outcome=."
         )
     return str(criterion)
-
-
-def decision_multiplier(gap_at: Callable[[float], float], target: float) -> float:
-    """Return the t nearest to 0 at which the difference of decision rates is within the limit, by bisection.
-
-    The difference falls in jumps: where rows tie, exact equality would take lots.
-    """
-    start = gap_at(0.0)
-    side, near, far = math.copysign(1.0, start), 0.0, 0.01
-    while (gap_at(side * far) - target) * start > 0.0:
-        near, far = far, 2.0 * far
-        if far > LARGEST_MULTIPLIER:
-            raise SupportError(
-                "The limit is beyond reach: no rule of these scores and features meets it.",
-                "allow a larger gap, or use_group=True.",
-            )
-    for _ in range(60):
-        middle = 0.5 * (near + far)
-        if (gap_at(side * middle) - target) * start > 0.0:
-            near = middle
-        else:
-            far = middle
-    return side * min((near, far), key=lambda t: abs(gap_at(side * t) - target))
 
 
 def checked_limit(limit: Any) -> float:
@@ -195,8 +263,11 @@ def checked_limit(limit: Any) -> float:
 
 
 def _check_scores(scores: Floats, threshold: float | None) -> None:
-    if scores.ndim != 1:
-        raise DataError("the scores to repair must be of two outcomes, got more.", "repair one of the outcomes.")
+    if threshold is not None and scores.ndim == 2:
+        raise DataError(
+            f"`threshold` must be left out for scores of {scores.shape[1]} classes, got {threshold!r}.",
+            "audit the score of one class to repair decisions.",
+        )
     if threshold is not None and not 0.0 < threshold < 1.0:
         raise DataError(f"`threshold` must lie between 0 and 1, got {threshold!r}.", "0.5 is accuracy.")
     if np.isin(scores, (0.0, 1.0)).all():
@@ -204,5 +275,5 @@ def _check_scores(scores: Floats, threshold: float | None) -> None:
             "the scores to repair must not all be 0 or 1: decisions cannot be tilted.",
             "audit the scores behind them, and repair with threshold=.",
         )
-    if scores.min() == scores.max():
+    if (scores.min(axis=0) == scores.max(axis=0)).all():
         raise DataError("the scores to repair must vary, got a constant model.", "there is nothing to repair.")

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import ItemsView, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import polars as pl
+
+if TYPE_CHECKING:
+    from tiltlens.repair.rows import AuditedRows
+    from tiltlens.repair.score_tilt import ScoreTilt
 
 from tiltlens.engines.messages import listed, shown, text_of
 from tiltlens.errors import DataError
@@ -64,6 +68,7 @@ class Audit:
     too_small: dict[str, int]
     settings: Settings
     provenance: Provenance
+    _rows: AuditedRows
 
     def __getitem__(self, audited: Any) -> Comparison:
         """Return the comparison of a group, by its name or its position; where names are numbers, by its name."""
@@ -99,6 +104,22 @@ class Audit:
     def items(self) -> ItemsView[str, Comparison]:
         """Return the comparisons by name."""
         return self.comparisons.items()
+
+    def repair(
+        self,
+        limit: float = 0.0,
+        use_group: bool = False,
+        criterion: str = "mean score",
+        threshold: float | None = None,
+    ) -> ScoreTilt:
+        """Return the least change of the scores after which no audited group's gap is larger than `limit`.
+
+        As of `Comparison`, for all audited groups against the reference at once.
+        """
+        from tiltlens.repair.solve import score_tilt
+
+        next(iter(self.comparisons.values())).check_repair("repair", use_group)
+        return score_tilt(self._rows, criterion, limit, use_group, threshold)
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the audit, keyed by attribute name; the sizes of groups too small are withheld."""

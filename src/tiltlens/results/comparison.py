@@ -12,8 +12,8 @@ import polars as pl
 if TYPE_CHECKING:
     from tiltlens.repair.alternatives import Alternatives
     from tiltlens.repair.reweigh import Reweighing
+    from tiltlens.repair.rows import AuditedRows
     from tiltlens.repair.score_tilt import ScoreTilt
-    from tiltlens.repair.solve import AuditedRows
     from tiltlens.views.figures import Figure
 
 from tiltlens.errors import DataError
@@ -258,21 +258,17 @@ class Comparison:
     ) -> ScoreTilt:
         """Return the least change of the scores after which the gap is no larger than `limit`.
 
-        The `criterion` is the mean score; or, of an audit with outcomes, that of people without the outcome ("fpr") or
-        with it ("fnr").
+        The `criterion` is the mean score, of several classes that of each; or, of an audit with outcomes, that of
+        people without the outcome ("fpr"), with it ("fnr"), or both ("equalized odds").
 
         It needs the features of a row, and not its group, unless `use_group`, which may be regulated. With a
         `threshold` it is the most accurate rule of decisions with that difference of rates, if scores are calibrated.
         The gap after is measured on the audited rows, by chances of models that have not seen them: look at the repair
-        on rows that nothing was fitted on.
+        on rows that nothing was fitted on. `Audit.repair` does the same for all audited groups at once.
         """
         from tiltlens.repair.solve import score_tilt
 
-        if use_group and self.soft_group is not None:
-            raise DataError(
-                "`use_group` must be False where groups are known by probabilities, got True.",
-                "a repair with the group needs each person's group.",
-            )
+        self.check_repair("repair", use_group)
         return score_tilt(self._audited_rows("repair"), criterion, limit, use_group, threshold)
 
     def reweigh(self) -> Reweighing:
@@ -291,12 +287,11 @@ class Comparison:
         """
         from tiltlens.repair.alternatives import alternatives_of
 
+        self.check_repair("alternatives")
         return alternatives_of(self._audited_rows("alternatives"), tolerance, threshold, self.confidence)
 
-    def _audited_rows(self, asked: str) -> AuditedRows:
-        from tiltlens.repair.solve import AuditedRows
-
-        p = self._profiles
+    def check_repair(self, asked: str, use_group: bool = False) -> None:
+        """Raise where there are no scores of all people that could be changed, or no group that could be used."""
         if self.channel == "amounts":
             raise DataError(f"`{asked}` must be of scores between 0 and 1, got amounts.", "audit a score.")
         if self.criterion is not None:
@@ -304,7 +299,18 @@ class Comparison:
                 f"`{asked}` must be of an audit without a criterion, got one of the {self.criterion!r}.",
                 f"audit all rows with outcome=, and repair with criterion={self.criterion!r}.",
             )
-        return AuditedRows(p.groups, p.rows, p.features, p.scores, p.truth, p.model)
+        if use_group and self.soft_group is not None:
+            raise DataError(
+                "`use_group` must be False where groups are known by probabilities, got True.",
+                "a repair with the group needs each person's group.",
+            )
+
+    def _audited_rows(self, asked: str) -> AuditedRows:
+        from tiltlens.repair.rows import AuditedRows
+
+        p = self._profiles
+        codes = np.where(p.rows.audited, 0, 1)
+        return AuditedRows(p.groups, codes, p.rows.weights, p.rows.clusters, p.features, p.scores, p.truth, p.model)
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the comparison, keyed by attribute name."""

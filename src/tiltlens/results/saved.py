@@ -120,6 +120,10 @@ class _Rows:
         raise needs_rows(name)
 
 
+def _no_rows() -> Any:
+    return _Rows()
+
+
 def needs_rows(asked: str) -> NeedsRowsError:
     """Return the error for what only an audit in memory can tell."""
     return NeedsRowsError(f"`{asked}` must be asked of an audit in memory, got a saved one: it holds no rows.", AGAIN)
@@ -175,6 +179,10 @@ class SavedAudit(Audit):
         """As of `Audit`."""
         return copy.deepcopy(self._saved)
 
+    def repair(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise, as it needs rows."""
+        raise needs_rows("repair")
+
     def _numbers(self) -> Record:
         return self.to_dict() | {"comparisons": {name: one._numbers() for name, one in self.comparisons.items()}}
 
@@ -217,20 +225,21 @@ class SavedCorrection(CorrectionFunction):
 
 
 def _audit(summary: Record) -> SavedAudit:
-    settings = Settings(**summary["settings"])
+    settings, rows = Settings(**summary["settings"]), _no_rows()
     origin = summary["provenance"]
     return SavedAudit(
         comparisons={name: _comparison(c, settings) for name, c in summary["comparisons"].items()},
         **{name: summary[name] for name in ("group", "reference", "channel", "favourable", "rows", "too_small")},
         settings=settings,
         provenance=Provenance(**origin | {"features": tuple(origin["features"])}),
+        _rows=rows,
         _saved=summary,
     )
 
 
 def _comparison(c: Record, settings: Settings) -> SavedComparison:
     """Return one comparison; the inverse of `Comparison.to_dict`."""
-    rows: Any = _Rows()
+    rows = _no_rows()
     derived = {name for name in ESTIMATES if isinstance(getattr(Comparison, name), property)}
     estimates: Record = {name: _estimate(c[name]) for name in ESTIMATES if name not in derived}
     return SavedComparison(
@@ -312,7 +321,7 @@ def _balance(found: Record) -> Balance:
 
 
 def _correction(found: Record) -> SavedCorrection:
-    moments: Any = _Rows()
+    moments = _no_rows()
     names = ("intercept", "on_log_odds", "descent_rate", "input_weight", "output_weight")
     on_scores = [found[name] for name in found if name.startswith("on_score")]
     return SavedCorrection(

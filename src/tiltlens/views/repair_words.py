@@ -11,12 +11,15 @@ from tiltlens.views.names import group_name
 
 Record = dict[str, Any]
 DECISIONS = "decisions"
-TARGETS = {  # of each criterion: the quantity of a bill that it is about, and what it is called
-    "mean score": ("gap", "mean scores"),
-    DECISIONS: ("gap", "shares of people decided 1"),
-    "fpr": ("fpr_difference", "false positive rates"),
-    "fnr": ("fnr_difference", "false negative rates"),
+FALSE_POSITIVES, FALSE_NEGATIVES = "false positive rates", "false negative rates"
+TARGETS = {  # of each criterion: the quantities of a bill that it is about, and what they are called
+    "mean score": (("gap", "mean scores"),),
+    DECISIONS: (("gap", "shares of people decided 1"),),
+    "fpr": (("fpr_difference", FALSE_POSITIVES),),
+    "fnr": (("fnr_difference", FALSE_NEGATIVES),),
+    "equalized odds": (("fpr_difference", FALSE_POSITIVES), ("fnr_difference", FALSE_NEGATIVES)),
 }
+DIFFERENCES = {"without the outcome": FALSE_POSITIVES, "with the outcome": FALSE_NEGATIVES}  # of people of an event
 QUANTITIES = (
     Quantity("gap of mean scores, in points", "gap", points, points),
     Quantity("ratio of mean scores", "impact_ratio", ratio, signed),
@@ -69,10 +72,17 @@ def named_bill(bill: Record) -> Record:
 
 def named_repair(repair: Record) -> Record:
     """Return a repair with its groups called as a reader should read them."""
+    several = ", ".join(dict.fromkeys(str(one["audited"]) for one in repair["constraints"]))
+    repair = repair | {"audited": repair["audited"] or several}
     column = repair.get("group")
     if column is None:
         return repair
-    return repair | {who: group_name(column, repair[who]) for who in ("audited", "reference")}
+    named = repair | {"constraints": [_named_groups(column, one) for one in repair["constraints"]]}
+    return _named_groups(column, named)
+
+
+def _named_groups(column: str, one: Record) -> Record:
+    return one | {who: group_name(column, one[who]) for who in ("audited", "reference")}
 
 
 def quantities(bill: Record, rows: Iterable[Record]) -> list[tuple[Quantity, Record]]:
@@ -89,10 +99,10 @@ def quantities(bill: Record, rows: Iterable[Record]) -> list[tuple[Quantity, Rec
 
 def asked_words(repair: Record) -> list[str]:
     """Return what a repair was asked to do, and what it looks at."""
-    _, what = TARGETS.get(repair["criterion"], ("gap", repair["criterion"]))
+    what = " and ".join(name for _, name in TARGETS.get(repair["criterion"], (("gap", repair["criterion"]),)))
     at = "" if repair["threshold"] is None else f" at the threshold {repair['threshold']:g}"
     limit = f"at most {size(repair['limit'])} points apart" if repair["limit"] else "equal"
-    if not repair["multiplier"]:
+    if not any(one["multiplier"] for one in repair["constraints"]):
         return [f"Asked for: {what}{at} {limit}. That is so already: nothing is changed."]
     if repair["use_group"]:
         looks = "It looks at the group of every new person"
@@ -103,24 +113,32 @@ def asked_words(repair: Record) -> list[str]:
 
 def audited_words(repair: Record) -> str:
     """Return what the repair did to the audited rows."""
-    ends = " to ".join(points(repair[name]) for name in ("gap_before", "gap_after"))
-    what = TARGETS.get(repair["criterion"], ("gap", repair["criterion"]))[1]
+    found = [_constraint_words(repair, one) for one in repair["constraints"]]
     return (
-        f"On the audited rows the difference of {what} goes from {ends} points. What it costs, and whether it holds, "
-        "is told by rows that nothing was fitted on."
+        f"On the audited rows {'; '.join(found)}. What it costs, and whether it holds, is told by rows that nothing "
+        "was fitted on."
     )
+
+
+def _constraint_words(repair: Record, one: Record) -> str:
+    ends = " to ".join(points(one[name]) for name in ("gap_before", "gap_after"))
+    what = DIFFERENCES.get(one["event"], TARGETS.get(repair["criterion"], TARGETS["mean score"])[0][1])
+    of_class = "" if repair["classes"] == 2 else f" of class {one['score_class']}"
+    several = len({other["audited"] for other in repair["constraints"]}) > 1
+    whose = f" for {label(one['audited'])}" if several else ""
+    return f"the difference of {what}{of_class}{whose} goes from {ends} points"
 
 
 def headline(bill: Record) -> list[str]:
     """Return what the repair did on the held-out rows, whether its limit is met there, and what it costs."""
     repair, table = bill["repair"], {row["quantity"]: row for row in bill["table"]}
-    key, what = TARGETS.get(repair["criterion"], ("gap", repair["criterion"]))
     lines = []
-    if (row := table.get(key)) is not None:
-        ends = " to ".join(points(row[when]) for when in ("before", "after"))
-        moved = with_interval(row["change"], row["change_low"], row["change_high"], points)
-        lines.append(f"The difference of {what} goes from {ends} points, by {moved}.")
-        lines.append(f"That is on {_people(bill)} people that nothing was fitted on. {_limit_words(repair, row)}")
+    for key, what in TARGETS.get(repair["criterion"], (("gap", repair["criterion"]),)):
+        if (row := table.get(key)) is not None:
+            ends = " to ".join(points(row[when]) for when in ("before", "after"))
+            moved = with_interval(row["change"], row["change_low"], row["change_high"], points)
+            lines.append(f"The difference of {what} goes from {ends} points, by {moved}.")
+            lines.append(f"That is on {_people(bill)} people that nothing was fitted on. {_limit_words(repair, row)}")
     lines.append(_cost_words(table))
     return lines
 

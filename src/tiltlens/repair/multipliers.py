@@ -1,0 +1,225 @@
+"""The multipliers of a tilt: |gap_c| ≤ limit for every constraint c, at the least change of the scores.
+
+They minimise the dual E[log Σ_y W_y·exp(−Σ_c t_c·a_c·[y = y_c])] + limit·|t|₁, that is: gap_c = ±limit where t_c is
+above or below 0, and |gap_c| ≤ limit where it is 0. These conditions are solved as they stand, with the gaps of the
+rows' own groups, as the chances in a_c come from models that may be wrong. Decisions, 1 where W − τ ≥ Σ_c t_c·a_c, are
+the limit of tilted scores of log-odds (W − τ)/h as h falls to 0: E[max(W − τ − Σ_c t_c·a_c, 0)] + limit·|t|₁.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import brentq
+
+from tiltlens.errors import SupportError
+from tiltlens.estimators.influence import Integers
+from tiltlens.limits import DAMPED_STEPS, FEW_UNDECIDED, LARGEST_MULTIPLIER, REPAIRED, SWEEPS, WIDEST_DECISION
+from tiltlens.paper.checks import Floats
+from tiltlens.repair.least_change import repaired, shifted, shifts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GapProblem:
+    """Scores, and the gaps that a tilt of them is to bring within a limit.
+
+    Attributes
+    ----------
+    logs
+        As of `log_scores`: (n,), or (n, K).
+    gradients, classes
+        a_c of each constraint, (C, n), and the class whose score it is of.
+    measures
+        (C, n): gap_c = Σ_n measures_cn·W'_n of that class.
+    names
+        Of the gaps, for messages.
+    wholes
+        Places of constraints of all classes with the same a: as their gaps add up to 0, t may be shifted there.
+    """
+
+    logs: Floats
+    gradients: Floats
+    classes: Integers
+    measures: Floats
+    limit: float
+    names: Sequence[str]
+    wholes: Sequence[Integers] = ()
+
+    def scores(self, t: Floats) -> Floats:
+        """Return the tilted scores."""
+        return shifted(self.logs, shifts(t, self.gradients, self.classes, self.outcomes))
+
+    @property
+    def outcomes(self) -> int:
+        """How many classes there are."""
+        return 2 if self.logs.ndim == 1 else self.logs.shape[1]
+
+    def gaps(self, t: Floats) -> Floats:
+        """Return the gaps of the tilted scores."""
+        return gaps_of(self.scores(t), self.measures, self.classes)
+
+    def gaps_and_slopes(self, t: Floats) -> tuple[Floats, Floats]:
+        """Return the gaps and ∂gap_c/∂t_d = −Σ measures_c·W'_yc·([yc = yd] − W'_yd)·a_d."""
+        after = self.scores(t)
+        gaps = gaps_of(after, self.measures, self.classes)
+        if after.ndim == 1:
+            return gaps, -(self.measures * (after * (1.0 - after))) @ self.gradients.T
+        own = after.T[self.classes]  # (C, n): the score that each constraint is of
+        moved = (self.measures * own) @ (self.gradients * own).T
+        same = self.classes[:, None] == self.classes[None, :]
+        return gaps, moved - np.where(same, (self.measures * own) @ self.gradients.T, 0.0)
+
+
+def gaps_of(scores: Floats, measures: Floats, classes: Integers) -> Floats:
+    """Return the gap of each constraint."""
+    if scores.ndim == 1:
+        return np.asarray(measures @ scores)
+    return np.asarray((measures * scores.T[classes]).sum(axis=1))
+
+
+def score_multipliers(problem: GapProblem, start: Floats | None = None) -> Floats:
+    """Return the multipliers of a tilt of scores: one constraint after the other, then all by Newton's method."""
+    t = np.zeros(len(problem.names)) if start is None else start
+    for _ in range(SWEEPS):
+        t = _newton(problem, _swept(problem, t)) if start is None or t.size == 1 else _newton(problem, t)
+        start = None
+        if np.abs(left_over(t, problem.gaps(t), problem.limit)).max() <= REPAIRED:
+            return t
+    worst = int(np.argmax(np.abs(left_over(t, problem.gaps(t), problem.limit))))
+    raise beyond_reach(problem.names[worst], float(problem.gaps(t)[worst]), problem.limit)
+
+
+def decision_multipliers(problem: GapProblem, scores: Floats, threshold: float) -> Floats:
+    """Return the multipliers of decisions: of one constraint where its gap, which falls in jumps, is nearest the limit.
+
+    Several are followed from the tilt of blurred decisions to that of few that are undecided; where rows tie, exact
+    equality would take lots.
+    """
+
+    def gaps(t: Floats) -> Floats:
+        after = repaired(scores, shifts(t, problem.gradients, problem.classes, 2), threshold)
+        return gaps_of(after, problem.measures, problem.classes)
+
+    def size(t: Floats) -> float:
+        return float(np.abs(left_over(t, gaps(t), problem.limit)).max())
+
+    if len(problem.names) == 1:
+        name = problem.names[0]
+        return np.array([_root(lambda t: float(gaps(np.array([t]))[0]), problem.limit, name, is_stepped=True)])
+    if size(np.zeros(len(problem.names))) <= REPAIRED:
+        return np.zeros(len(problem.names))
+    found: list[Floats] = []
+    width = WIDEST_DECISION
+    while True:
+        logs, gradients = (scores - threshold) / width, problem.gradients / width
+        blurred = replace(problem, logs=logs, gradients=gradients)
+        try:
+            found.append(score_multipliers(blurred, found[-1] if found else None))
+        except SupportError:
+            if not found:
+                raise
+            break
+        after = blurred.scores(found[-1])
+        if float((after * (1.0 - after)).sum()) < FEW_UNDECIDED:
+            break
+        width /= 3.0
+    return min(found[::-1], key=size)
+
+
+def left_over(t: Floats, gaps: Floats, limit: float) -> Floats:
+    """Return by how much each condition fails: the gap is ±limit by the sign of t_c, within both where t_c = 0."""
+    at_zero = gaps - np.clip(gaps, -limit, limit)
+    return np.where(t == 0.0, at_zero, gaps - limit * np.sign(t))
+
+
+def beyond_reach(name: str, nearest: float, limit: float) -> SupportError:
+    """Return the error of a limit that no tilt reaches."""
+    return SupportError(
+        f"The limit is beyond reach: {name} stays at {nearest:+.3g}, beyond {limit:.3g}, however far the scores are "
+        "moved.",
+        "the membership model is too weak to tell whose scores to move, or too many scores are 0 or 1; allow a larger "
+        "gap, or use_group=True.",
+    )
+
+
+def _swept(problem: GapProblem, start: Floats) -> Floats:
+    """Return the multipliers after each in turn was solved, the others held."""
+    t = start.copy()
+    for c, name in enumerate(problem.names):
+
+        def gap_at(value: float, c: int = c) -> float:
+            t[c] = value
+            return float(problem.gaps(t)[c])
+
+        t[c] = _root(gap_at, problem.limit, name, is_stepped=False)
+    return _centred(problem, t)
+
+
+def _centred(problem: GapProblem, t: Floats) -> Floats:
+    """Return multipliers of the same tilt with the least |t|₁: of all classes the middle one is 0."""
+    found = t.copy()
+    for whole in problem.wholes:
+        found[whole] -= np.sort(found[whole])[(whole.size - 1) // 2]
+    return found
+
+
+def _root(gap_at: Callable[[float], float], limit: float, name: str, is_stepped: bool) -> float:
+    """Return the t nearest to 0 with |gap(t)| ≤ `limit`, the gap falling in t as far as the membership model is right.
+
+    The sign of t is known from the gap without it; it is bracketed by doubling. A gap that falls in jumps is taken at
+    the nearer side of one.
+    """
+    start = gap_at(0.0)
+    if abs(start) - limit <= REPAIRED:
+        return 0.0
+    side, near, far = math.copysign(1.0, start), 0.0, 0.01 if is_stepped else 0.125
+    target, nearest = side * limit, start
+    while (value := gap_at(side * far) - target) * side > 0.0:
+        near, far, nearest = far, 2.0 * far, min(nearest, value + target, key=abs)
+        if far > LARGEST_MULTIPLIER:
+            raise beyond_reach(name, nearest, limit)
+    if not is_stepped:
+        low, high = min(side * near, side * far), max(side * near, side * far)
+        return float(brentq(lambda t: gap_at(t) - target, low, high, xtol=1e-14, rtol=1e-14))
+    for _ in range(60):
+        middle = 0.5 * (near + far)
+        near, far = (middle, far) if (gap_at(side * middle) - target) * side > 0.0 else (near, middle)
+    return side * min((near, far), key=lambda t: abs(gap_at(side * t) - target))
+
+
+def _newton(problem: GapProblem, start: Floats) -> Floats:
+    """Return multipliers nearer to all conditions at once, by steps on those that bind; signs stay, or become 0."""
+    t, limit = start, problem.limit
+    gaps, slopes = problem.gaps_and_slopes(t)
+    left = left_over(t, gaps, limit)
+    for _ in range(DAMPED_STEPS if t.size > 1 else 0):
+        binds = np.flatnonzero((t != 0.0) | (left != 0.0))
+        if not binds.size or np.abs(left).max() <= 1e-15:
+            break
+        step = np.zeros_like(t)
+        step[binds] = -np.linalg.lstsq(slopes[np.ix_(binds, binds)], left[binds])[0]
+        moved = _halved(problem, t, step, float(np.abs(left).max()))
+        if moved is None:
+            break
+        t = moved
+        gaps, slopes = problem.gaps_and_slopes(t)
+        left = left_over(t, gaps, limit)
+    return t
+
+
+def _halved(problem: GapProblem, t: Floats, step: Floats, worst: float) -> Floats | None:
+    """Return the first of step, step/2, … after which the worst condition fails by less, or None."""
+    size = 1.0
+    while size > 1e-4:
+        new = t + size * step
+        if problem.limit > 0.0:
+            new = _centred(problem, np.where(t * new < 0.0, 0.0, new))
+        if np.abs(new).max() <= LARGEST_MULTIPLIER:
+            left = np.abs(left_over(new, problem.gaps(new), problem.limit)).max()
+            if left < (1.0 - 1e-4 * size) * worst:
+                return new
+        size /= 2.0
+    return None
