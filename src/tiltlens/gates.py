@@ -176,4 +176,4 @@ def assert_gate(audit: Audit | Change, *conditions: str) -> None:
     fired = [sentence for text in conditions for sentence in gate(text, names).fired(audit)]
     if fired:
         who = f"{audit.group} against {audit.reference}"
-        raise AssertionError("\n".join([f"{len(fired)} of the gates' conditions hold ({who}):", *fired]))
+        raise AssertionError("\n".join([f"{len(fired)} gates fired ({who}):", *fired]))

@@ -1,0 +1,119 @@
+"""An evaluator of MLflow: `mlflow.models.evaluate(…, evaluators="tiltlens")` logs an audit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from inspect import signature
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from mlflow.models.evaluation.artifacts import JsonEvaluationArtifact, TextEvaluationArtifact
+from mlflow.models.evaluation.base import EvaluationResult, ModelEvaluator
+from mlflow.tracking import MlflowClient
+
+from tiltlens.engines.messages import nearest_name, shown
+from tiltlens.errors import DataError
+
+if TYPE_CHECKING:
+    from tiltlens.results.audit import Audit
+
+FOLDER = "tiltlens"  # of the run's artifacts
+JSON, PAGE = "audit.json", "audit.html"
+NOT_IN_NAMES = re.compile(r"[^\w\-. /]")  # of metrics, as MLflow allows them
+BINARY = 2
+
+
+class TiltlensEvaluator(ModelEvaluator):  # type: ignore[misc]
+    """Audits the model's predictions; `evaluator_config` are arguments of `tl.audit`, at least `group`.
+
+    Labels are taken as outcomes where there are two of them. Estimates with their ends are logged as metrics, and
+    `tiltlens/audit.json` and `tiltlens/audit.html` as artifacts.
+    """
+
+    @classmethod
+    def can_evaluate(cls, *, model_type: str, evaluator_config: Mapping[str, Any], **kwargs: Any) -> bool:
+        """Return whether a group is named: without one there is nothing to compare, and other users are left alone."""
+        return "group" in (evaluator_config or {})
+
+    def evaluate(
+        self,
+        *,
+        model_type: str,
+        dataset: Any,
+        run_id: str,
+        evaluator_config: Mapping[str, Any],
+        model: Any = None,
+        **kwargs: Any,
+    ) -> EvaluationResult:
+        """As of MLflow."""
+        from tiltlens.audit import audit
+        from tiltlens.views.report.page import check_report
+
+        options = _checked(evaluator_config)
+        check_report(PAGE)
+        found = audit(dataset.features_data, **_arguments(dataset, model, model_type, options))
+        client = MlflowClient()
+        metrics = _metrics(found)
+        for name, value in metrics.items():
+            client.log_metric(run_id, name, value)
+        return EvaluationResult(metrics, _logged(client, run_id, found), run_id)
+
+
+def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration, whose keys must be arguments of `tl.audit`."""
+    from tiltlens.audit import audit
+
+    known = [name for name in signature(audit).parameters if name not in ("data", "model", "progress")]
+    for name in config:
+        if name not in known:
+            nearest = nearest_name(name, known)
+            raise DataError(
+                f"`evaluator_config` must be arguments of tl.audit, got {shown(name)}.",
+                f"{'' if nearest is None else f'did you mean {nearest}? '}they are {', '.join(known)}.",
+            )
+    return dict(config)
+
+
+def _arguments(dataset: Any, model: Any, model_type: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the audit: what MLflow knows, where the configuration does not say otherwise."""
+    usual: dict[str, Any] = {}
+    if "scores" not in options:
+        usual["scores"] = dataset.predictions_data if model is None else model.predict(dataset.features_data)
+    if model_type == "regressor":
+        usual["output"] = "amount"
+    elif dataset.has_targets and len(set(dataset.labels_data)) == BINARY:
+        usual["outcome"] = dataset.labels_data
+    return usual | options
+
+
+def _metrics(found: Audit) -> dict[str, float]:
+    """Return the estimates and their ends, by group."""
+    from tiltlens.results.comparison import ESTIMATES
+
+    metrics = {}
+    for group, comparison in found.items():
+        for quantity in ESTIMATES:
+            estimate = getattr(comparison, quantity)
+            for end, value in ({} if estimate is None else estimate.to_dict()).items():
+                if value is not None:
+                    suffix = "" if end == "value" else f"_{end}"
+                    metrics[f"tiltlens.{NOT_IN_NAMES.sub('_', group)}.{quantity}{suffix}"] = float(value)
+    return metrics
+
+
+def _logged(client: MlflowClient, run_id: str, found: Audit) -> dict[str, Any]:
+    """Log the files, and return them as artifacts."""
+    from tiltlens.views.report.page import page
+
+    place = f"{client.get_run(run_id).info.artifact_uri}/{FOLDER}"
+    summary = found.to_dict()
+    with TemporaryDirectory() as folder:
+        found.to_json(Path(folder) / JSON)
+        Path(folder, PAGE).write_text(text := page(summary), encoding="utf-8")
+        client.log_artifacts(run_id, folder, FOLDER)
+    return {
+        "tiltlens_audit": JsonEvaluationArtifact(f"{place}/{JSON}", summary),
+        "tiltlens_report": TextEvaluationArtifact(f"{place}/{PAGE}", text),
+    }

@@ -1,0 +1,58 @@
+"""A plugin of pytest: audits in tests, and gates that fail with a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tiltlens.results.audit import Audit
+
+
+@pytest.fixture(scope="session")
+def tiltlens_audit(pytestconfig: pytest.Config) -> Callable[..., Audit]:
+    """Return a function that audits: `tl.audit` of data, the audit that a file asks for, or one that was saved.
+
+    `tiltlens_audit("audit.yaml")` runs the file, and `tiltlens_audit("audit.json")` reads it, each once a session;
+    names are relative to pytest's root. Anything else goes to `tl.audit` as it is.
+    """
+    known: dict[Path, Audit] = {}
+
+    def audited(data: Any, *arguments: Any, **options: Any) -> Audit:
+        from tiltlens.audit import audit
+
+        is_path = isinstance(data, str | Path) and not arguments and not options
+        if not is_path or Path(data).suffix.lower() not in READERS:
+            return audit(data, *arguments, **options)
+        path = (pytestconfig.rootpath / data).resolve()
+        if path not in known:
+            known[path] = READERS[path.suffix.lower()](path)
+        return known[path]
+
+    return audited
+
+
+@pytest.fixture(scope="session")
+def assert_gate() -> Callable[..., None]:
+    """Return `assert_gate(audit, "gap.low>0.05", …)`, which fails where a condition holds, and says of whom."""
+    from tiltlens.gates import assert_gate as check
+
+    return check
+
+
+def _run(path: Path) -> Audit:
+    from tiltlens.commands.audit_file import read_audit_file
+
+    return read_audit_file(path).audited()
+
+
+def _read(path: Path) -> Audit:
+    from tiltlens.results.saved import read_audit
+
+    return read_audit(path)
+
+
+READERS: dict[str, Callable[[Path], Audit]] = {".yaml": _run, ".yml": _run, ".toml": _run, ".json": _read}
