@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo docs docs-execute test test-slow test-models lint bench bench-audit planted pictures format clean
+.PHONY: demo docs docs-execute test test-slow test-models test-integrations lint bench bench-audit planted pictures format clean
 
 demo: $(VENV)/installed
 	@$(BIN)/tiltlens demo --report compas-report.html
@@ -24,6 +24,9 @@ test-slow: $(VENV)/installed-dev
 
 test-models: $(VENV)/installed-boosters  # model files of XGBoost, LightGBM and CatBoost
 	$(BIN)/python -m pytest -m boosters tests/model_files
+
+test-integrations: $(VENV)/installed-integrations  # MLflow's evaluator, with a local file store
+	$(BIN)/python -m pytest -m integration tests/integrations
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
@@ -71,6 +74,11 @@ $(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 $(VENV)/installed-boosters: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing tiltlens, its development tools, XGBoost, LightGBM and CatBoost ..." >&2
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,boosters]'
+	@touch $(VENV)/installed $(VENV)/installed-dev $@
+
+$(VENV)/installed-integrations: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing tiltlens, its development tools and MLflow ..." >&2
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,integrations]'
 	@touch $(VENV)/installed $(VENV)/installed-dev $@
 
 $(VENV)/installed-bench: pyproject.toml constraints.txt | $(VENV)/bin/python

@@ -1,5 +1,7 @@
 """MLflow's evaluator, with a local file store: numbers, JSON and page of the audit are in the run."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -57,10 +59,11 @@ def test_a_model_is_audited_and_logged(mlflow, people, tmp_path):
     assert logged[name] == found.metrics[name]
     assert logged[f"{name}_low"] == pytest.approx(expected["women <3"].gap.low, abs=1e-9)
     assert "tiltlens.women _3.fpr_difference" in logged  # labels are the outcomes
-    saved = mlflow.artifacts.download_artifacts(run_id=run.info.run_id, artifact_path="tiltlens", dst_path=str(tmp_path))
+    saved = mlflow.artifacts.download_artifacts(
+        run_id=run.info.run_id, artifact_path="tiltlens", dst_path=str(tmp_path)
+    )
     assert tl.read_audit(f"{saved}/audit.json")["women <3"].gap.value == pytest.approx(gap, abs=1e-12)
-    with open(f"{saved}/audit.html") as page:
-        assert "Which way does the model lean" in page.read()
+    assert "Which way does the model lean" in Path(saved, "audit.html").read_text()
     assert found.artifacts["tiltlens_audit"].content["schema"] == "tiltlens/audit/2"
 
 
