@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tiltlens.commands.auditing import Asked, answered
-from tiltlens.commands.options import DATA, JSON, JUNIT, REPORT, options_of_audits
+from tiltlens.commands.options import DATA, JSON, JUNIT, REPORT, TABLES, options_of_audits
 from tiltlens.commands.targets import GATE_FIRED
 
 
@@ -17,6 +17,7 @@ from tiltlens.commands.targets import GATE_FIRED
 @options_of_audits()
 @JSON
 @REPORT
+@TABLES
 @JUNIT
 @click.option(
     "--fail-if",

@@ -19,7 +19,12 @@ from tiltlens.engines.messages import first_line, nearest_name, shown, text_of
 from tiltlens.errors import DataError, MissingExtraError, TiltlensError
 from tiltlens.limits import AUDIT_FILE_BYTES, AUDIT_FILE_DEPTH
 
-OUTPUTS = {"json": "json_target", "report": "report", "junit": "junit"}  # keys within `outputs`, and their options
+OUTPUTS = {
+    "json": "json_target",
+    "report": "report",
+    "junit": "junit",
+    "tables": "tables",
+}  # keys within `outputs`, and their options
 RENAMED = {"conditions": "gates", "stated": "provenance"}  # options whose key is another word
 RULES = {"float": "a number", "integer": "a whole number", "text": "a text"}  # of click's types
 OPENS = ("[", "{", "<block mapping start>", "<block sequence start>")  # tokens of YAML

@@ -18,6 +18,7 @@ from tiltlens.commands.targets import (
     told_gates,
     write_junit,
     write_report_of,
+    write_tables_of,
 )
 from tiltlens.errors import TiltlensError
 
@@ -50,6 +51,7 @@ class Asked:
     json_target: str | None
     report: str | None
     junit: str | None
+    tables: str | None
     folder: Path | None = None
     is_dated: bool = True
 
@@ -57,13 +59,15 @@ class Asked:
     def of(cls, options: dict[str, Any], folder: Path | None = None, is_dated: bool = True) -> Asked:
         """Return what the options of `tiltlens audit` ask for."""
         from tiltlens.gates import gate
+        from tiltlens.views.table_files import check_tables
 
         rest = dict(options)
         gates = [gate(text) for text in rest.pop("conditions")]
-        json_target, report, junit = (rest.pop(name) for name in ("json_target", "report", "junit"))
+        json_target, report, junit, tables = (rest.pop(name) for name in ("json_target", "report", "junit", "tables"))
         check_targets(json_target, report, junit)
+        check_tables(tables)
         check_gated(junit, gates)
-        return cls(rest.pop("data"), rest, gates, json_target, report, junit, folder, is_dated)
+        return cls(rest.pop("data"), rest, gates, json_target, report, junit, tables, folder, is_dated)
 
     def audited(self, progress: Any = None) -> Audit:
         """Return the audit."""
@@ -91,6 +95,8 @@ def answered(asked: Asked) -> bool:
         write_json(summary, asked.json_target)
     if asked.report is not None:
         write_report_of(summary, asked.report)
+    if asked.tables is not None:
+        write_tables_of(summary, asked.tables)
     if asked.junit is not None:
         write_junit(summary, judged, asked.junit)
     if asked.json_target != "-":

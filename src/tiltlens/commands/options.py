@@ -31,6 +31,11 @@ JSON = click.option(
     "--json", "json_target", metavar="FILE", help="Also write every number as JSON; '-' is standard output."
 )
 REPORT = click.option("--report", "report", metavar="FILE.html", help="Also write the report, one page for people.")
+TABLES = click.option(
+    "--tables",
+    metavar="PLACE",
+    help="Also write rates and proxy evidence as tables: FILE.xlsx, .md or .tex; or a folder, for CSV too.",
+)
 JUNIT = click.option("--junit", "junit", metavar="FILE.xml", help="Also write what the gates say, as JUnit XML.")
 
 

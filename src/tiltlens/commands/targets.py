@@ -78,6 +78,15 @@ def write_report_of(summary: dict[str, Any], target: str) -> None:
     announce_report(target)
 
 
+def write_tables_of(summary: dict[str, Any], target: str) -> None:
+    """Write the tables of an audit, and say where they are."""
+    from tiltlens.views.table_files import write_tables
+    from tiltlens.views.terminal import printable
+
+    write_tables(summary, target)
+    click.echo(f"The tables are in {printable(target)}.", err=True)
+
+
 def write_junit(summary: dict[str, Any], judged: Sequence[Judged], target: str) -> None:
     """Write what gates said as JUnit XML."""
     from tiltlens.views.json_file import write_text

@@ -153,6 +153,15 @@ class Audit:
 
         write_report(self.to_dict(), path)
 
+    def to_tables(self, target: str | Path) -> None:
+        """Write the groups' rates and the proxy evidence as tables to hand on, small counts withheld.
+
+        A file that ends in .xlsx, .md or .tex holds all of them; a folder gets each as CSV, Markdown and LaTeX.
+        """
+        from tiltlens.views.table_files import write_tables
+
+        write_tables(self.to_dict(), target)
+
     def _repr_html_(self) -> str:
         from tiltlens.views.notebook import audit_html
 
