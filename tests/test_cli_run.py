@@ -23,7 +23,7 @@ features: [income, "a, b"]
 confidence: 0.9
 gates: [adverse_impact_ratio<0.8, "gap>0.9"]
 provenance: {model: 3.10, data window: 2024-01-01}
-outputs: {json: out/audit.json, junit: out/gates.xml}
+outputs: {json: out/audit.json, junit: out/gates.xml, tables: out/tables.xlsx}
 """
 TOML = """
 data = "people.csv"
@@ -40,6 +40,7 @@ model = "3.10"
 [outputs]
 json = "out/audit.json"
 junit = "out/gates.xml"
+tables = "out/tables.xlsx"
 """
 
 
@@ -63,7 +64,7 @@ def test_the_same_file_gives_the_same_bytes_twice(folder):
         done = invoked("run", write(folder, YAML), cwd="/")  # names are relative to the file
         assert done.returncode == 1, done.stderr
         assert "Gate: adverse_impact_ratio<0.8: adverse_impact_ratio of yes is" in done.stderr
-        outputs.append([(folder / "out" / one).read_bytes() for one in ("audit.json", "gates.xml")])
+        outputs.append([(folder / "out" / one).read_bytes() for one in ("audit.json", "gates.xml", "tables.xlsx")])
     assert outputs[0] == outputs[1]
     found = json.loads(outputs[0][0])
     assert (found["reference"], found["settings"]["confidence"], found["provenance"]["created"]) == ("no", 0.9, None)
@@ -93,8 +94,8 @@ def test_a_date_is_in_the_bytes_where_it_is_told(folder, monkeypatch):
 
 
 def test_every_option_of_the_command_line_is_a_key(folder):
-    keys = {"data", "gates", "provenance", "outputs.json", "outputs.report", "outputs.junit"}
-    named = {"conditions", "stated", "json_target", "report", "junit"}
+    keys = {"data", "gates", "provenance", "outputs.json", "outputs.report", "outputs.junit", "outputs.tables"}
+    named = {"conditions", "stated", "json_target", "report", "junit", "tables"}
     known = keys | {one.name for one in audit_command.params} - named
     with pytest.raises(DataError, match="`x` must be a key") as caught:
         read_audit_file(write(folder, "x: 1"))
