@@ -27,8 +27,10 @@ def applicants(seed=0, rows=1500, is_optimal=False):
     )
 
 
-def found(table, **options):
-    c = tl.audit(table, group="group", reference="b", scores="score", outcome="repaid", folds=None)["a"]
+def found(table, clusters=None, **options):
+    c = tl.audit(table, group="group", reference="b", scores="score", outcome="repaid", clusters=clusters, folds=None)[
+        "a"
+    ]
     return c.alternatives(**options)
 
 
@@ -81,3 +83,13 @@ def test_alternatives_need_outcomes_features_and_people():
     few = table.with_columns(repaid=pl.when(pl.int_range(300) < 60).then("repaid").otherwise(None))
     with pytest.raises(DataError, match="must be known for 50 people of each group"):
         found(few)
+
+
+def test_copies_of_rows_do_not_tell_their_own_outcome():
+    table = applicants(3, 300, is_optimal=True)
+    often = found(pl.concat([table] * 4), tolerance=0.0)
+    assert often.verdict != "exists"
+    assert "900 rows equal another one in every feature" in often.notes[-1]
+    right = often.accuracy.value
+    error = 1.96 * np.sqrt(right * (1 - right) / 300)  # of so many people, not of 1,200
+    assert (often.accuracy.high - often.accuracy.low) / 2 == pytest.approx(error, rel=0.01)

@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import tiltlens as tl
+from tiltlens.repair import what_ifs as module
 from tiltlens.repair.what_ifs import what_ifs
 
 TOWNS = ["big", "mid", "small", "tiny", "hamlet"]
@@ -71,7 +72,7 @@ def found(table):
 def asked(data, model):
     """Return the what-ifs alone: no rule is fitted."""
     p = tl.audit(data, model=model, folds=None, **QUESTION)["a"]._profiles
-    return what_ifs(p.model, p.rows, p.truth, p.scores, 0.5, 0.95)
+    return what_ifs(p.model, p.rows, p.truth, p.scores, 0.5, 0.95)[0]
 
 
 def test_neutralised_is_the_mean_over_the_values_of_the_reference(table, found):
@@ -157,3 +158,49 @@ def test_scores_alone_say_that_the_model_is_needed(table):
 def test_columns_that_the_model_does_not_see_are_not_asked_about(table):
     model = LogisticRegression().fit(table[["x", "z"]], table["repaid"])
     assert set(asked(table, model)["feature"]) == {"x", "z"}
+
+
+def test_values_of_every_kind_are_asked_about():
+    table = people(400, 2)
+    table = table.assign(
+        day=pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(400) % 90, unit="D"),
+        owner=np.arange(400) % 3 == 0,
+        rate=np.where(np.arange(400) % 7 == 0, np.nan, table["x"]),
+    )
+    names = ["x", "day", "owner", "rate"]
+
+    def model(rows):
+        days = (rows["day"] - pd.Timestamp("2024-01-01")).dt.days
+        return expit(rows["x"] + 0.01 * days + rows["owner"] + rows["rate"].fillna(0.3)).to_numpy()
+
+    c = tl.audit(table, model=model, folds=None, **QUESTION | {"features": names})["a"]
+    found = what_ifs(c._profiles.model, c._profiles.rows, c._profiles.truth, c._profiles.scores, 0.5, 0.95)[0]
+    assert sorted(found.select("feature", "what_if").rows()) == sorted(
+        [(name, "neutralised") for name in names] + [(name, "coarsened") for name in ("x", "day", "rate")]
+    )
+    shares = table.loc[table["group"] == "b", "owner"].value_counts(normalize=True)
+    score = sum(share * model(table.assign(owner=value)) for value, share in shares.items())
+    row = found.filter(feature="owner").row(0, named=True)
+    assert row["score_gap"] == pytest.approx(gap(table, score), abs=1e-12)
+
+
+def test_what_the_model_refuses_is_noted(table):
+    def model(rows):
+        if (pd.Series(rows["town"]) == "big").all():
+            raise ValueError("nobody lives there")
+        return scored(rows)
+
+    p = tl.audit(table[:500], model=model, folds=None, **QUESTION)["a"]._profiles
+    found, notes = what_ifs(p.model, p.rows, p.truth, p.scores, 0.5, 0.95)
+    assert ("town", "neutralised") not in found.select("feature", "what_if").rows()
+    assert "what if town were neutralised cannot be told" in notes[0]
+
+
+def test_many_rows_are_asked_about_in_part(table, monkeypatch):
+    monkeypatch.setattr(module, "WHAT_IF_ROWS", 600)
+    p = tl.audit(table, model=scored, folds=None, **QUESTION)["a"]._profiles
+    some, weights = module._some(p.rows)
+    mine = p.rows.audited
+    assert mine[some].sum() == 300 == (~mine[some]).sum()
+    assert weights[mine[some]].sum() == pytest.approx(mine.sum())
+    assert "asked again about 600 of the rows" in what_ifs(p.model, p.rows, p.truth, p.scores, 0.5, 0.95)[1][0]

@@ -15,14 +15,16 @@ import numpy as np
 import polars as pl
 from scipy.special import expit
 
+from tiltlens.engines.hashing import row_hashes
 from tiltlens.errors import DataError
 from tiltlens.estimators.error_rates import UNKNOWN, WITH
 from tiltlens.estimators.estimate import Estimate, Normal, quantile
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combined, overall_mean
 from tiltlens.estimators.outputs import Scores, gap
-from tiltlens.limits import FEWEST_KNOWN, FOLDS, SMALLEST_SE, SMALLEST_SHARE, TRADED_RULES
+from tiltlens.limits import CONTINUOUS, FEWEST_KNOWN, FOLDS, SMALLEST_SE, SMALLEST_SHARE, TRADED_RULES
 from tiltlens.models.candidates import TREES, Sample, fit_candidate
 from tiltlens.models.design import code_columns
+from tiltlens.models.features import Feature
 from tiltlens.models.membership import row_folds
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.additive import Design, additive_design
@@ -163,10 +165,10 @@ def alternatives_of(
     """Return what rules of the audited features attain, on the rows whose outcome is known."""
     _check(tolerance, threshold, audited.scores)
     at = _known_places(audited)
-    rows, outcome = audited.rows.taken(at), _codes(audited)[at]
-    scores = audited.scores[at]
-    known = _Known(rows, scores, scores >= threshold, outcome, row_folds(rows, FOLDS, seed))
-    rules = _rules(known, additive_design([one.rows(at) for one in audited.features]), seed)
+    features, scores = [one.rows(at) for one in audited.features], audited.scores[at]
+    rows, of_copies = _with_copies(audited.rows.taken(at), features)
+    known = _Known(rows, scores, scores >= threshold, _codes(audited)[at], row_folds(rows, FOLDS, seed))
+    rules = _rules(known, additive_design(features), seed)
     chosen = _chosen(known, rules.decided, tolerance, quantile(2.0 * confidence - 1.0))
     own_gap, own_right = decision_gap(rows, known.decided), known.right(known.decided)
     accuracy = difference(known.right(chosen), own_right)
@@ -184,7 +186,7 @@ def alternatives_of(
         tolerance,
         _verdict(accuracy, reduction, tolerance, confidence),
         table,
-        notes,
+        (*notes, *of_copies),
         audited.groups[0],
         audited.reference,
         {"audited": rows.count0, "reference": rows.count1},
@@ -223,14 +225,29 @@ def _known_places(audited: AuditedRows) -> Integers:
     return at
 
 
+def _with_copies(rows: Rows, features: Sequence[Feature]) -> tuple[Rows, tuple[str, ...]]:
+    """Return rows that are equal in every feature, where chance does not make them so, as clusters; and a note.
+
+    A rule that has seen a copy of a row knows its outcome.
+    """
+    table = {one.name: one.codes if one.values is None else one.values for one in features}
+    distinct, own = np.unique(row_hashes(table), return_inverse=True)
+    copies = own.size - distinct.size
+    is_continuous = any(np.unique(one).size > CONTINUOUS * distinct.size for one in table.values())
+    if rows.clusters is not None or not copies or not is_continuous:
+        return rows, ()
+    note = f"{copies:,} rows equal another one in every feature: such rows are taken for one person's"
+    return Rows.of(rows.audited, rows.weights, own), (note,)
+
+
 def _what_ifs(
     audited: AuditedRows, at: Integers, known: _Known, threshold: float, confidence: float
 ) -> tuple[pl.DataFrame, tuple[str, ...]]:
     if audited.model is None:
         return pl.DataFrame(schema=SCHEMA), (NEEDS_MODEL,)
     asked = audited.model.rows(at)
-    table = what_ifs(asked, known.rows, known.outcome, known.scores, threshold, confidence)
-    return table, (words_of(table),)
+    table, notes = what_ifs(asked, known.rows, known.outcome, known.scores, threshold, confidence)
+    return table, (words_of(table), *notes)
 
 
 def _rules(known: _Known, design: Design, seed: int) -> _Rules:

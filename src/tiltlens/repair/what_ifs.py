@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from tiltlens.engines.messages import first_line
+from tiltlens.errors import TiltlensError
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.estimators.sets import evenly
 from tiltlens.limits import RARE_LEVEL, WHAT_IF_BINS, WHAT_IF_ROWS, WHAT_IF_VALUES
@@ -43,8 +45,8 @@ WhatIf = tuple[str, str, list[Borrowed]]
 
 def what_ifs(
     asked: AskedModel, rows: Rows, outcome: Integers, scores: Floats, threshold: float, confidence: float
-) -> pl.DataFrame:
-    """Return one row for each what-if, those that make the gap of decisions smallest first.
+) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """Return one row for each what-if, those that make the gap of decisions smallest first, and what to know.
 
     Intervals hold for all what-ifs at once (Šidák): whoever picks one of many may read its interval.
     """
@@ -57,8 +59,15 @@ def what_ifs(
     before, asked = measured(judged, scores[some]), asked.rows(some)
     asks = [one for name in asked.features for one in _asks(name, asked.table[name], judged.rows)]
     level = confidence ** (1.0 / max(len(asks), 1))
-    records = [_record(ask, before, measured(judged, _answer(asked, ask)), level) for ask in asks]
-    return pl.DataFrame(sorted(records, key=lambda one: abs(one["gap"])), schema=SCHEMA)
+    records, notes = [], []
+    for ask in asks:
+        try:
+            records.append(_record(ask, before, measured(judged, _answer(asked, ask)), level))
+        except TiltlensError as error:  # the model may not take values that it never saw together
+            notes.append(f"what if {ask[0]} were {ask[1]} cannot be told: {first_line(error)}")
+    if some.size < rows.audited.size:
+        notes.append(f"the model was asked again about {some.size:,} of the rows")
+    return pl.DataFrame(sorted(records, key=lambda one: abs(one["gap"])), schema=SCHEMA), tuple(notes)
 
 
 def words_of(table: pl.DataFrame) -> str:
