@@ -281,8 +281,8 @@ BILL_STEPS = 11  # from no repair to the whole of it
 # repair.solve
 FEW_REPAIRED = 100  # people of a group that a difference is of: of fewer, chance moves it by points
 
-# repair.score_tilt
-REPEATED_ROWS = 0.01  # of audited rows that equal another, from which equal rows of a hold-out may be other people
+# repair.copies
+MORE_ALIKE = 2.0  # times as many rows that equal an audited one as audited rows do: others are the same people's
 
 # repair.multipliers
 LARGEST_MULTIPLIER = 50.0  # of a tilt: beyond it no score is left between 0 and 1

@@ -95,6 +95,24 @@ def test_audited_rows_are_refused(tilt):
         tilt.bill(pl.concat([borrowers(2000, 5), borrowers()[:40]]), "score", "group")
 
 
+def test_a_few_people_who_are_alike_are_no_reason_to_refuse():
+    audited = pl.concat([borrowers(), borrowers()[:60]])  # two in a hundred rows equal another
+    c = tl.audit(audited, group="group", reference="b", scores="score", exclude="repaid", folds=None)["a"]
+    found = c.repair().bill(pl.concat([borrowers(1000, 5), borrowers()[:30]]), "score", "group")
+    assert "30 rows equal audited ones" in found.notes[0]
+    with pytest.raises(DataError, match="got 300 that were audited"):
+        c.repair().bill(pl.concat([borrowers(1000, 5), borrowers()[:300]]), "score", "group")
+
+
+def test_rows_that_repeat_are_noted(tilt):
+    often = pl.concat([borrowers(300, 6)] * 3)
+    assert (
+        "600 rows equal another one: if these are one person's, name `clusters`"
+        in tilt.bill(often, "score", "group").notes[0]
+    )
+    assert not tilt.bill(often, "score", "group", clusters=np.tile(np.arange(300), 3)).notes
+
+
 def test_rows_that_are_alike_by_nature_are_noted():
     def coarse(rows, seed):
         rng = np.random.default_rng(seed)

@@ -21,13 +21,14 @@ from tiltlens.estimators.error_rates import UNKNOWN, WITH
 from tiltlens.estimators.estimate import Estimate, Normal, quantile
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combined, overall_mean
 from tiltlens.estimators.outputs import Scores, gap
-from tiltlens.limits import CONTINUOUS, FEWEST_KNOWN, FOLDS, SMALLEST_SE, SMALLEST_SHARE, TRADED_RULES
+from tiltlens.limits import FEWEST_KNOWN, FOLDS, SMALLEST_SE, SMALLEST_SHARE, TRADED_RULES
 from tiltlens.models.candidates import TREES, Sample, fit_candidate
 from tiltlens.models.design import code_columns
 from tiltlens.models.features import Feature
 from tiltlens.models.membership import row_folds
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.additive import Design, additive_design
+from tiltlens.repair.copies import copies_of
 from tiltlens.repair.least_change import gradient, tilted_score
 from tiltlens.repair.quantities import area, columns, decision_gap, difference
 from tiltlens.repair.rows import AuditedRows
@@ -231,10 +232,8 @@ def _with_copies(rows: Rows, features: Sequence[Feature]) -> tuple[Rows, tuple[s
     A rule that has seen a copy of a row knows its outcome.
     """
     table = {one.name: one.codes if one.values is None else one.values for one in features}
-    distinct, own = np.unique(row_hashes(table), return_inverse=True)
-    copies = own.size - distinct.size
-    is_continuous = any(np.unique(one).size > CONTINUOUS * distinct.size for one in table.values())
-    if rows.clusters is not None or not copies or not is_continuous:
+    own, copies = copies_of(row_hashes(table), max(np.unique(one).size for one in table.values()))
+    if rows.clusters is not None or not copies:
         return rows, ()
     note = f"{copies:,} rows equal another one in every feature: such rows are taken for one person's"
     return Rows.of(rows.audited, rows.weights, own), (note,)

@@ -15,13 +15,14 @@ from tiltlens.engines.hashing import Hashes, row_hashes
 from tiltlens.engines.messages import listed, shown
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Integers, Rows
-from tiltlens.limits import MINIMUM_ROWS, REPEATED_ROWS
+from tiltlens.limits import MINIMUM_ROWS
 from tiltlens.models.design import Table
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.apply import applied
 from tiltlens.repair.bill import Bill, bill_of, price_of_blindness
 from tiltlens.repair.columns import RepairTable, unseen_notes
 from tiltlens.repair.constraints import CellModel, Constraint, gradients, only
+from tiltlens.repair.copies import repeated_notes, seen_notes
 from tiltlens.repair.least_change import repaired, shifts
 from tiltlens.views.json_file import write_json
 
@@ -293,7 +294,8 @@ class ScoreTilt:
                 f"`holdout` must have {MINIMUM_ROWS} rows of each group at least, got {sizes[0]} and {sizes[1]}.",
                 f"the groups are {shown(who)} and {shown(self.reference)}: bring more rows of them.",
             )
-        notes = (*self._check_unseen(frame, found, labels), *unseen_notes(self.unseen(frame), frame.height))
+        of_rows = self._check_unseen(frame, found, labels, together is not None)
+        notes = (*of_rows, *unseen_notes(self.unseen(frame), frame.height))
         rows = Rows.of(mine, own[keep], None if together is None else together[keep])
         return _HeldOut(frame, labels, found, None if known is None else known[keep], rows, notes)
 
@@ -327,19 +329,14 @@ class ScoreTilt:
             )
         return 1 if score_class is None else score_class
 
-    def _check_unseen(self, frame: pl.DataFrame, scores: Floats, labels: Texts) -> tuple[str, ...]:
-        """Raise where rows were audited; a note where these may be other people that are alike."""
+    def _check_unseen(self, frame: pl.DataFrame, scores: Floats, labels: Texts, has_clusters: bool) -> list[str]:
+        """Raise where rows were audited; notes on rows that equal others."""
         table = self.models[0].model.table(frame) if self.models else {}
         names = [self.reference, *self.groups[::-1]]
         place = np.select([labels == name for name in names], np.arange(len(names), dtype=np.float64))
-        again = int(np.isin(hashed_rows(table, scores, place), self.seen).sum())
-        repeated = 1.0 - np.unique(self.seen).size / max(self.seen.size, 1)
-        if again and repeated <= REPEATED_ROWS:
-            raise DataError(
-                f"`holdout` must hold rows that nothing was fitted on, got {again} that were audited.",
-                "a bill of the rows of the fit is too small.",
-            )
-        return (f"{again} rows equal audited ones: they may be the same people",) if again else ()
+        hashes = hashed_rows(table, scores, place)
+        repeated = [] if has_clusters else repeated_notes(hashes, np.atleast_2d(scores.T)[-1])
+        return [*seen_notes(hashes, self.seen), *repeated]
 
     def summary(self) -> dict[str, Any]:
         """Return what a reader is told of the repair: neither its models nor the hashes of rows."""
