@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -21,7 +22,17 @@ import tiltlens as tl
 from benchmarks.timing import Row, best_of, printed
 
 ROWS, AUDITED = 1_400_000, 20_000
+COPIES = 8  # of the file: more rows than one batch has for each thread
 MOST_PREDICTIONS = 5
+MOST_MEMORY = 1.5  # times: it must not grow with the rows
+SCRIPT = """
+import resource, sys, time
+import tiltlens as tl
+tilt = tl.read_repair("repair.json")
+start = time.perf_counter()
+tilt.apply(["rows.parquet"] * int(sys.argv[1]), "score", output="repaired.parquet")
+print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+"""
 NUMBERS, TEXTS = ["age", "hours", "income", "debt"], ["school", "job", "region", "family"]
 LEVELS = [16, 25, 9, 6]  # as many as of census tables
 
@@ -53,7 +64,7 @@ def fitted(features: list[str]) -> tuple[Any, tl.ScoreTilt, pd.DataFrame]:
 
 
 def measured() -> Iterator[Row]:
-    """Yield how many predictions a repair takes, of a pandas frame and of a file."""
+    """Yield how many predictions a repair takes, of a pandas frame and of a file, and the memory of many files."""
     for what, features in {"numbers and texts": NUMBERS + TEXTS, "numbers": NUMBERS}.items():
         model, tilt, rows = fitted(features)
         found = tilt.apply(rows, "score")
@@ -65,18 +76,27 @@ def measured() -> Iterator[Row]:
         yield Row(f"{name}, pandas", ours / predicted, "predictions", most=MOST_PREDICTIONS, detail=detail)
         if features == NUMBERS:
             return
-        ours = _file_time(tilt, rows, found)
-        detail = f"{ours:.2f} s, read and written"
-        yield Row(f"{name}, Parquet file", ours / predicted, "predictions", most=MOST_PREDICTIONS, detail=detail)
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder, "rows.parquet")
+            pl.from_pandas(rows).write_parquet(source)
+            tilt.to_json(Path(folder, "repair.json"))
+            ours, once = _of_files(folder, 1, found)
+            detail = f"{ours:.2f} s, read and written"
+            yield Row(f"{name}, Parquet file", ours / predicted, "predictions", most=MOST_PREDICTIONS, detail=detail)
+            _, often = _of_files(folder, COPIES, found)
+        detail = f"{once:.2f} GiB of one file, {often:.2f} GiB of {COPIES}, in a process of its own"
+        yield Row("peak memory, many files over one", often / once, "times", most=MOST_MEMORY, detail=detail)
 
 
-def _file_time(tilt: tl.ScoreTilt, rows: pd.DataFrame, expected: np.ndarray) -> float:
-    with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder, "rows.parquet"), Path(folder, "repaired.parquet")
-        pl.from_pandas(rows).write_parquet(source)
-        seconds = best_of(3, lambda: tilt.apply(source, "score", output=target))
-        np.testing.assert_allclose(pl.read_parquet(target)["score_repaired"].to_numpy(), expected, rtol=0, atol=1e-9)
-    return seconds
+def _of_files(folder: str, copies: int, expected: np.ndarray) -> tuple[float, float]:
+    """Return the seconds and the peak memory in GiB of a process that repairs some copies of a file."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(copies)], cwd=folder, capture_output=True, text=True, check=True
+    )
+    found = pl.read_parquet(Path(folder, "repaired.parquet"), columns=["score_repaired"]).to_series().to_numpy()
+    np.testing.assert_allclose(found, np.tile(expected, copies), rtol=0, atol=1e-9)
+    seconds, memory = map(float, done.stdout.split())
+    return seconds, memory
 
 
 def _check(tilt: tl.ScoreTilt, rows: pd.DataFrame, found: np.ndarray) -> None:
