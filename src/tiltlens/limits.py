@@ -265,6 +265,9 @@ GRAM_WORK = 4e10  # products that Gram matrices may take: rows × columns²
 FEW_COPIES = 1e-4  # of a batch's rows: with more, rows that occur once in it will occur in others too
 LISTED_VALUES = 30  # values of a `given` column that a message may list
 
+# repair.additive
+LOOKED_UP = 1 << 15  # rows whose log-odds are made at a time: what they need stays in the cache
+
 # repair.alternatives
 FEWEST_KNOWN = 50  # people of each group whose outcome is known: rules are fitted on four fifths of them
 TRADED_RULES = 41  # from one end of the trade between accuracy and gap to the other

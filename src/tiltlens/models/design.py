@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import BSpline
 
+from tiltlens.engines.arrays import below
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Booleans, Integers
 from tiltlens.limits import (
@@ -68,12 +69,16 @@ class NumericColumn:
     def _interpolated(self, values: Floats, table: Floats) -> Floats:
         """Return the rows of a table over the grid at each value, and 0 where it is missing."""
         missing = np.isnan(values)
-        place = np.interp(np.where(missing, self.knots[0], values), self.knots, np.arange(len(self.knots)) * GRID)
-        cell = np.minimum(place.astype(np.intp), (len(self.knots) - 1) * GRID - 1)
-        between = (place - cell)[:, None]
-        found, more = np.take(table, cell, axis=0), np.take(table, cell + 1, axis=0)
-        found *= 1.0 - between
-        more *= between
+        x = np.where(missing, self.knots[0], values) if missing.any() else values
+        start = below(self.knots[1:-1], x, or_equal=True)
+        between = x - self.knots.take(start)
+        between *= (GRID / np.diff(self.knots)).take(start)
+        np.clip(between, 0.0, GRID, out=between)
+        cell = np.minimum(between.astype(np.intp), GRID - 1)
+        between -= cell
+        cell += start * GRID
+        found, more = np.take(table, cell, axis=0), np.take(np.diff(table, axis=0), cell, axis=0)
+        more *= between[:, None]
         found += more
         found[missing] = 0.0
         return found

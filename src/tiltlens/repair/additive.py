@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from tiltlens.engines.arrays import chunks
 from tiltlens.engines.factorize import text_codes
 from tiltlens.engines.messages import shown
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Booleans, Integers
-from tiltlens.limits import RIDGE, WEAK_RIDGE
+from tiltlens.limits import LOOKED_UP, RIDGE, WEAK_RIDGE
 from tiltlens.models.design import Encoding, LevelColumns, NumericColumn, Table, encoding
 from tiltlens.models.features import Feature
 from tiltlens.models.levels import MISSING, OTHER, numbers_of
@@ -59,8 +60,13 @@ class AdditiveLogit:
         return (*(one.name for one in self.encoding.numeric), *(one.name for one in self.encoding.levels))
 
     def log_odds(self, table: Table, index: Integers | slice = slice(None)) -> Floats:
-        """Return the log-odds of rows of numbers and codes."""
-        return np.asarray(self.encoding.applied(table, index, self.slopes[:, None])[:, 0] + self.intercept)
+        """Return the log-odds of rows of numbers and codes, as many at a time as fit the cache."""
+        rows = {name: column[index] for name, column in table.items()}
+        found = np.empty(len(next(iter(rows.values()))))
+        for part in chunks(found.size, LOOKED_UP):
+            found[part] = self.encoding.applied(rows, part, self.slopes[:, None])[:, 0]
+        found += self.intercept
+        return found
 
     def of_frame(self, frame: pl.DataFrame) -> Floats:
         """Return the log-odds of the rows of a clean frame, which may be new ones."""
