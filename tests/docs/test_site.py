@@ -13,6 +13,7 @@ import tiltlens
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+HOSTS = {"doi.colorado.gov", "github.com", "pypi.org", "www.osc.ny.gov", "www.reginfo.gov"}
 LINK = re.compile(r"\]\(([^)\s#]+)(?:#([^)\s]+))?\)")
 
 
@@ -49,6 +50,12 @@ def test_the_reference_names_everything_public(site):
 def test_every_public_name_has_an_example(name):
     """Doctest runs them."""
     assert ">>> " in getattr(tiltlens, name).__doc__, f"the docstring of {name} must have an example"
+
+
+def test_links_that_leave_the_site_are_known():
+    """They are not followed: nothing here needs a network."""
+    texts = [path.read_text() for path in [*PAGES, *DOCS.rglob("*.md")] if "_build" not in path.parts]
+    assert {host for text in texts for host in re.findall(r"\]\(https?://([^/)]+)", text)} == HOSTS
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)

@@ -43,7 +43,7 @@ GLOSSARY = {
 
 # Beside a technical term, wherever one is printed: the same words in the report, on the terminal and on the site.
 PLAIN_WORDS = {
-    "alignment": "whether the two go together",
+    "alignment": "whether what tells the groups apart also moves the score",
     "correction": "the shift that would help most",
     "descent rate": "pull towards the reference",
     "dial": "what is to be made alike",
