@@ -8,7 +8,7 @@ import click
 
 from tiltlens.commands.auditing import audited
 from tiltlens.commands.options import DATA, JSON, OF_ACTIONS, OUTCOME, REPORT, options_of_audits
-from tiltlens.commands.targets import announce_report, check_targets, progress_shown, screen
+from tiltlens.commands.targets import announce, check_targets, progress_shown, screen
 from tiltlens.errors import TiltlensError
 
 
@@ -59,6 +59,6 @@ def command(
         write_json(summary, json_target)
     if report is not None:
         write_alternatives(summary, report)
-        announce_report(report)
+        announce("report", report)
     if json_target != "-":
         print_alternatives(summary, screen())

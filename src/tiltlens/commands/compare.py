@@ -11,7 +11,7 @@ from tiltlens.commands.auditing import audited
 from tiltlens.commands.options import DATA, JSON, JUNIT, OUTCOME, options_of_audits, refuse_options
 from tiltlens.commands.targets import (
     GATE_FIRED,
-    announce_report,
+    announce,
     check_gated,
     check_targets,
     screen,
@@ -70,7 +70,7 @@ def command(
         write_json(summary, json_target)
     if report is not None:
         write_change(summary, report)
-        announce_report(report)
+        announce("report", report)
     if junit is not None:
         write_junit(summary, judged, junit)
     if json_target != "-":

@@ -9,7 +9,7 @@ import click
 
 from tiltlens.commands.auditing import audited, rows_of
 from tiltlens.commands.options import DATA, JSON, OF_ACTIONS, OUTCOME, options_of_audits, refuse_options
-from tiltlens.commands.targets import announce_report, check_targets, progress_shown, screen
+from tiltlens.commands.targets import announce, check_targets, progress_shown, screen
 from tiltlens.errors import TiltlensError
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def command(
         write_json(bills, json_target)
     if bills is not None and report is not None:
         write_bills(bills, report)
-        announce_report(report)
+        announce("report", report)
     if json_target == "-":
         return
     if bills is None:

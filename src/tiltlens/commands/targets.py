@@ -63,11 +63,11 @@ def check_gated(junit: str | None, gates: Sequence[Gate]) -> None:
         raise TiltlensError("`--junit` must come with a gate, got none.", 'give one with --fail-if "gap.low>0.05".')
 
 
-def announce_report(target: str) -> None:
-    """Say where the report is."""
+def announce(what: str, target: str) -> None:
+    """Say where something was written."""
     from tiltlens.views.terminal import printable
 
-    click.echo(f"The report is in {printable(target)}.", err=True)
+    click.echo(f"The {what} is in {printable(target)}.", err=True)
 
 
 def write_report_of(summary: dict[str, Any], target: str) -> None:
@@ -75,7 +75,7 @@ def write_report_of(summary: dict[str, Any], target: str) -> None:
     from tiltlens.views.report.page import write_report
 
     write_report(summary, target)
-    announce_report(target)
+    announce("report", target)
 
 
 def write_tables_of(summary: dict[str, Any], target: str) -> None:

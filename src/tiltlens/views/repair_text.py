@@ -18,7 +18,13 @@ from tiltlens.views.terminal import WIDE, WIDEST, printable
 from tiltlens.views.text import bullets, empty_table, heading
 
 Record = dict[str, Any]
-CURVE = (("gap", points), ("accuracy", percent), ("auc", number), ("log_loss", number))
+CURVE = {
+    "gap": ("gap, in points", points),
+    "accuracy": ("accuracy", percent),
+    "auc": ("area under the curve", number),
+    "log_loss": ("log-loss", number),
+}
+PRICED = {"gap", "decision_gap", "accuracy", "auc", "log_loss", "brier"}  # the page has the others too
 SHOWN = 2  # every second point of the curve is printed
 
 
@@ -119,7 +125,7 @@ def _quantities(bill: Record) -> Table:
 
 def _price(bill: Record) -> Table:
     table = empty_table("after the repair", ["with group", "without", "price", interval_name(bill["confidence"])])
-    for one, row in words.quantities(bill, bill["price"]):
+    for one, row in words.quantities(bill, [row for row in bill["price"] if row["quantity"] in PRICED]):
         ends = interval(row["price_low"], row["price_high"], one.changed)
         cells = [one.shown(row["with_group"]), one.shown(row["without_group"]), one.changed(row["price"]), ends]
         table.add_row(Text(one.name), *(Text(typed(cell)) for cell in cells))
@@ -127,11 +133,10 @@ def _price(bill: Record) -> Table:
 
 
 def _curve(bill: Record) -> Table:
-    known = [(key, shown) for key, shown in CURVE if key in bill["curve"][0]]
-    names = {one.key: one.name for one, _ in words.quantities(bill, bill["table"])}
-    table = empty_table("part of the repair", [names.get(key, key).split(",")[0].split(" (")[0] for key, _ in known])
+    known = [(key, *CURVE[key]) for key in CURVE if key in bill["curve"][0]]
+    table = empty_table("part of it", [name for _, name, _ in known])
     for row in bill["curve"][::SHOWN]:
-        table.add_row(Text(whole_percent(row["part"])), *(Text(typed(shown(row[key]))) for key, shown in known))
+        table.add_row(Text(whole_percent(row["part"])), *(Text(typed(shown(row[key]))) for key, _, shown in known))
     return table
 
 

@@ -35,7 +35,6 @@ QUANTITIES = (
     Quantity("Brier score (lower is better)", "brier", number, signed),
 )
 OF_DECISIONS = {"gap": "gap of decision rates, in points", "impact_ratio": "ratio of decision rates"}
-COSTS = {"auc": "area under the curve", "accuracy": "accuracy", "log_loss": "log-loss", "brier": "Brier score"}
 REGULATED = (
     "Whether the group, or a model that tells it, may be used to decide on people may itself be regulated: ask before "
     "a repair is put to use."
