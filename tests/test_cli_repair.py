@@ -39,7 +39,8 @@ def done(folder):
 
 
 def test_the_bill_is_that_of_python_with_the_price_of_blindness(folder, done, repairs):
-    assert (done.returncode, done.stderr) == (0, "The report is in bill.html.\n")
+    written = (("repaired table", "repaired.csv"), ("repair", "repair.json"), ("report", "bill.html"))
+    assert done.stderr == "".join(f"The {what} is in {name}.\n" for what, name in written)
     blind, aware = repairs
     held_out = pl.read_parquet(folder / "held_out.parquet")
     expected = blind.bill(held_out, "score", "group", outcome="repaid", beside=aware)
@@ -85,7 +86,10 @@ def test_a_repair_with_the_group_says_that_it_needs_it(folder):
         (("repair.json", *COMMON), "`--reference` must come with data, got it beside a saved repair."),
         (("repair.json", "--scores", "score", "--holdout", "held_out.parquet"), "`--group` must be the column of"),
         (("audited.parquet", *COMMON, "--holdout", "audited.parquet"), "must hold rows that nothing was fitted on"),
-        (("audited.parquet", "--group", "area", "--scores", "score"), "must have one audited group, got"),
+        (
+            ("audited.parquet", *COMMON, "--scores", "other", "--apply", "new.csv", "--output", "a.csv"),
+            "`scores`",
+        ),
     ],
 )
 def test_mistakes_are_named_and_nothing_is_written(folder, done, arguments, message):
@@ -94,6 +98,19 @@ def test_mistakes_are_named_and_nothing_is_written(folder, done, arguments, mess
     assert found.returncode == 2
     assert message in found.stderr
     assert sorted(folder.iterdir()) == before
+
+
+def test_several_groups_are_repaired_at_once_and_billed_one_by_one(folder):
+    options = ("--group", "area", "--scores", "score", "--features", "income,noise", "--use-group", "--limit", "0.01")
+    found = invoked("repair", "audited.parquet", *options, "--holdout", "held_out.parquet", "--json", "-", cwd=folder)
+    bills = json.loads(found.stdout)["bills"]
+    assert len(bills) == 2
+    for name, bill in bills.items():
+        assert bill["repair"]["audited"] == name
+        gap = next(row for row in bill["table"] if row["quantity"] == "gap")
+        assert abs(gap["after"] - 0.01) < 3 * 0.5 * (gap["after_high"] - gap["after_low"]) / 1.96
+    shown = invoked("repair", "audited.parquet", *options, "--holdout", "held_out.parquet", cwd=folder).stdout
+    assert all(f"{name} (audited)" in shown for name in bills)
 
 
 def test_weights_hold_for_the_held_out_rows_too(folder, repairs):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tiltlens.repair.score_tilt import ScoreTilt
 
-OF_FITS = {"reference", "audited", "favourable", "features", "exclude", "seed"}
+OF_FITS = {"reference", "audited", "features", "exclude", "seed"}
 READING = ("na_values", "encoding", "sheet")
 OF_FITS |= {"sample_rows", "criterion", "limit", "threshold", "use_group", "save"}
 
@@ -28,8 +28,8 @@ OF_FITS |= {"sample_rows", "criterion", "limit", "threshold", "use_group", "save
 @OUTCOME
 @click.option(
     "--criterion",
-    type=click.Choice(["fpr", "fnr"]),
-    help="Make false positive or false negative rates alike instead of mean scores; needs --outcome.",
+    type=click.Choice(["fpr", "fnr", "equalized-odds"]),
+    help="Make false positive or false negative rates alike, or both, instead of mean scores; needs --outcome.",
 )
 @click.option("--limit", type=float, default=0.0, show_default=True, help="Largest difference that may be left.")
 @click.option("--threshold", type=float, help="Repair decisions, 1 from this score on, instead of scores.")
@@ -54,9 +54,9 @@ def command(
 ) -> None:
     """Close a gap by the least change of scores; say its price.
 
-    DATA: the audited rows, as of `tiltlens audit`, with one group to audit; or a file that --save wrote. The bill is
-    made of --holdout, other rows with the same columns; where both are there it tells a repair without the group beside
-    one with it. --json and --report are of the bill.
+    DATA: the audited rows, as of `tiltlens audit`; or a file that --save wrote. The bill is made of --holdout, other
+    rows with the same columns; it tells a repair without the group beside one with it. --json and --report are of the
+    bill. Of several classes it is that of the class --favourable names.
 
     Exit codes: 0 done, 2 a mistake in the arguments or the data.
     """
@@ -70,8 +70,10 @@ def command(
     bills = _billed(tilt, beside, holdout, options) if holdout else None
     if new and output is not None:
         _apply(tilt, new, output, options)
+        announce("repaired table", output)
     if save is not None:
         tilt.to_json(save)
+        announce("repair", save)
     if bills is not None and json_target is not None:
         write_json(bills, json_target)
     if bills is not None and report is not None:
@@ -110,10 +112,8 @@ def _saved(data: tuple[str, ...], options: dict[str, Any]) -> tuple[ScoreTilt, N
     from tiltlens.repair.saved import read_repair
 
     refuse_options(OF_FITS, "with data", "beside a saved repair", "it is applied as it is: leave it out, or fit anew.")
-    if len(options["scores"]) != 1:
-        raise TiltlensError(
-            "`--scores` must be the column to repair, got none or several.", "for example --scores score."
-        )
+    if not options["scores"]:
+        raise TiltlensError("`--scores` must be the column to repair, got none.", "for example --scores score.")
     return read_repair(data[0]), None
 
 
@@ -126,23 +126,19 @@ def _fitted(
             "`--scores` must be the column to repair, got none.", "a repair is of a model's probabilities."
         )
     asked = {name: options[name] for name in ("limit", "threshold")}
-    asked["criterion"] = options["criterion"] or "mean score"
+    asked["criterion"] = (options["criterion"] or "mean score").replace("-", " ")
     of_audit = {name: value for name, value in options.items() if name not in (*asked, "use_group")}
     with progress_shown(json_target) as progress:
         result = audited(data, progress=progress, **of_audit)
-    names = list(result)
-    if len(names) != 1:
-        raise TiltlensError(
-            f"`tiltlens repair` must have one audited group, got {', '.join(map(repr, names))}.",
-            "name one with --audited, and repair one after the other.",
-        )
-    c, use_group = result[names[0]], options["use_group"]
-    tilt = c.repair(use_group=use_group, **asked)
+    use_group = options["use_group"]
+    tilt = result.repair(use_group=use_group, **asked)
     if not is_billed:
         return tilt, None
     try:
-        return tilt, c.repair(use_group=not use_group, **asked)
-    except TiltlensError:  # there is no such repair: nothing is told beside
+        return tilt, result.repair(use_group=not use_group, **asked)
+    except TiltlensError as error:
+        way = "without" if use_group else "with"
+        click.echo(f"Note: there is no repair {way} the group to tell beside: {str(error).splitlines()[0]}", err=True)
         return tilt, None
 
 
@@ -154,17 +150,31 @@ def _billed(
 
     table = _given(_read(holdout, options), options["given"])
     table, group = _with_group(table, options["group"])
-    bill = tilt.bill(
+    scores = list(options["scores"])
+    found = tilt.bills(
         table,
-        scores=options["scores"][0],
-        group=group,
+        scores if len(scores) > 1 else scores[0],
+        group,
+        score_class=_class_of(scores, options["favourable"]),
         outcome=options["outcome"],
         confidence=options["confidence"],
         beside=beside,
         weights=options["weights"],
         clusters=options["clusters"],
     )
-    return bills_summary([bill])
+    return bills_summary(found.values())
+
+
+def _class_of(scores: list[str], favourable: str) -> int | None:
+    """Return which of several classes a bill is of."""
+    if len(scores) == 1:
+        return None
+    if favourable not in scores:
+        raise TiltlensError(
+            f"`--favourable` must name one of several --scores for a bill, got {favourable!r}.",
+            f"the bill is of that class: one of {', '.join(scores)}.",
+        )
+    return scores.index(favourable)
 
 
 def _apply(tilt: ScoreTilt, new: tuple[str, ...], output: str, options: dict[str, Any]) -> None:

@@ -131,13 +131,14 @@ def _constraint_words(repair: Record, one: Record) -> str:
 def headline(bill: Record) -> list[str]:
     """Return what the repair did on the held-out rows, whether its limit is met there, and what it costs."""
     repair, table = bill["repair"], {row["quantity"]: row for row in bill["table"]}
-    lines = []
+    lines: list[str] = []
     for key, what in TARGETS.get(repair["criterion"], (("gap", repair["criterion"]),)):
         if (row := table.get(key)) is not None:
             ends = " to ".join(points(row[when]) for when in ("before", "after"))
             moved = with_interval(row["change"], row["change_low"], row["change_high"], points)
+            whose = "" if lines else f"That is on {_people(bill)} people that nothing was fitted on. "
             lines.append(f"The difference of {what} goes from {ends} points, by {moved}.")
-            lines.append(f"That is on {_people(bill)} people that nothing was fitted on. {_limit_words(repair, row)}")
+            lines.append(f"{whose}{_limit_words(repair, row)}")
     lines.append(_cost_words(table))
     return lines
 
