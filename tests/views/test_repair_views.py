@@ -1,12 +1,16 @@
 """Bills of repairs and alternatives as text, figures and pages."""
 
+import json
 from io import StringIO
 
+import jsonschema
 import pytest
 from rich.console import Console
+from sklearn.linear_model import LogisticRegression
 from tests.browser import opened
 from tests.repair.test_alternatives import applicants, found
 from tests.repair.test_bill import borrowers
+from tests.schemas import published, strict
 
 import tiltlens as tl
 from tiltlens.views import repair_words as words
@@ -59,7 +63,7 @@ def test_whether_the_limit_is_met_is_read_from_the_interval(bill, low, high, lim
     summary = bill.to_dict()
     row = summary["table"][0] | {"after_low": low, "after_high": high}
     changed = summary | {"table": [row], "repair": summary["repair"] | {"limit": limit}}
-    assert words.headline(changed)[1].endswith(said)
+    assert said in words.headline(changed)[1]
     assert "is not known" in words.headline(changed)[2]  # no accuracy without outcomes
 
 
@@ -97,6 +101,18 @@ def test_what_ifs_are_told_with_the_rules(rules):
         for part in ("neutralised", "+10.00", "Look at age."):
             assert part in shown
     assert "-5.00 (-8.00 to -2.00)" in text.getvalue()
+
+
+def test_what_is_written_follows_its_schema(bill, rules, tmp_path):
+    table = applicants(rows=400)
+    model = LogisticRegression().fit(table.select("x", "z").to_numpy(), table["repaid"].to_numpy())
+    options = {"model": lambda rows: model.predict_proba(rows.to_numpy())[:, 1], "features": ["x", "z"]}
+    asked = tl.alternatives(table, "group", outcome="repaid", **options)["a"]
+    assert len(asked.what_ifs) > 0
+    for name, one in (("bills", bill), ("alternatives", rules), ("alternatives", asked)):
+        one.to_json(tmp_path / "found.json")
+        found = json.loads((tmp_path / "found.json").read_text())
+        jsonschema.Draft202012Validator(strict(published(name))).validate(found)
 
 
 def test_names_from_data_stay_text(bill, rules):

@@ -14,7 +14,7 @@ from tiltlens.errors import TiltlensError
 
 @click.command("alternatives")
 @DATA
-@options_of_audits(but=OF_ACTIONS)
+@options_of_audits(but=OF_ACTIONS - {"model", "trusted"})
 @OUTCOME
 @click.option(
     "--tolerance", type=float, default=0.005, show_default=True, help="Loss of accuracy that is held to be none."
@@ -35,7 +35,8 @@ def command(
     """Look for a rule that is no less accurate and leans less.
 
     DATA, --group, --scores, --outcome and other options as of `tiltlens audit`; the outcome is needed. Rules of the
-    same features are fitted on some rows and compared on others with the audited decisions.
+    same features are fitted on some rows and compared on others with the audited decisions. With --model it also tells
+    what would change were a feature not used, or less finely.
 
     Exit codes: 0 done, 2 a mistake in the arguments or the data.
     """
@@ -45,10 +46,11 @@ def command(
     from tiltlens.views.report.repair_page import write_alternatives
 
     check_targets(json_target, report)
-    if not options["scores"] or options["outcome"] is None:
-        missing = "--scores" if not options["scores"] else "--outcome"
+    has_model = options["scores"] or options["model"]
+    if not has_model or options["outcome"] is None:
+        missing = "`--outcome`" if has_model else "`--scores` or `--model`"
         raise TiltlensError(
-            f"`tiltlens alternatives` must have `{missing}`, got none.",
+            f"`tiltlens alternatives` must have {missing}, got none.",
             "decisions of the audited scores are compared with what came of people.",
         )
     with progress_shown(json_target) as progress:

@@ -138,7 +138,7 @@ def headline(bill: Record) -> list[str]:
             moved = with_interval(row["change"], row["change_low"], row["change_high"], points)
             whose = "" if lines else f"That is on {_people(bill)} people that nothing was fitted on. "
             lines.append(f"The difference of {what} goes from {ends} points, by {moved}.")
-            lines.append(f"{whose}{_limit_words(repair, row)}")
+            lines.append(f"{whose}{_limit_words(repair, row)}{_fit_words(repair, what)}")
     lines.append(_cost_words(table))
     return lines
 
@@ -159,6 +159,17 @@ def _limit_words(repair: Record, row: Record) -> str:
     inside = -repair["limit"] <= low and high <= repair["limit"]
     found = f"within {asked}" if inside else f"{asked} lies in that interval"
     return f"After the repair the difference is {after}: {found}."
+
+
+def _fit_words(repair: Record, what: str) -> str:
+    """Return how sure the fit is, which intervals of the held-out rows do not hold."""
+    errors = [
+        one["se"]
+        for one in repair["constraints"]
+        if one["audited"] == repair["audited"] and DIFFERENCES.get(one["event"], what) == what
+    ]
+    known = len(errors) == 1 and errors[0] is not None
+    return f" The fit, on other rows, has a standard error of {size(errors[0])} points of its own." if known else ""
 
 
 def _cost_words(table: Record) -> str:
