@@ -2,8 +2,10 @@
 
 import json
 
+import numpy as np
 import polars as pl
 import pytest
+from scipy.special import softmax
 from tests.command import invoked
 from tests.repair.test_bill import borrowers
 
@@ -111,6 +113,27 @@ def test_several_groups_are_repaired_at_once_and_billed_one_by_one(folder):
         assert abs(gap["after"] - 0.01) < 3 * 0.5 * (gap["after_high"] - gap["after_low"]) / 1.96
     shown = invoked("repair", "audited.parquet", *options, "--holdout", "held_out.parquet", cwd=folder).stdout
     assert all(f"{name} (audited)" in shown for name in bills)
+
+
+def test_scores_of_several_classes_are_repaired_together(folder):
+    for name, seed in (("classes", 0), ("other_classes", 1)):
+        rng = np.random.default_rng(seed)
+        mine = rng.random(600) < 0.4
+        x = rng.normal(size=600) - 0.6 * mine
+        scores = softmax(np.column_stack([np.zeros(600), x, 0.3 * rng.normal(size=600) - x]), axis=1)
+        columns = dict(zip(("low", "mid", "high"), scores.T, strict=True))
+        pl.DataFrame({"group": np.where(mine, "a", "b"), "x": x, **columns}).write_csv(folder / f"{name}.csv")
+    scores = ("--scores", "low", "--scores", "mid", "--scores", "high")
+    options = ("--group", "group", *scores, "--features", "x", "--favourable", "mid", "--save", "classes.json")
+    found = invoked("repair", "classes.csv", *options, "--holdout", "other_classes.csv", "--json", "-", cwd=folder)
+    gap = json.loads(found.stdout)["bills"]["a"]["table"][0]
+    assert abs(gap["after"]) < 0.03 < abs(gap["before"])
+    applied = ("--apply", "other_classes.csv", "--output", "new_classes.csv")
+    invoked("repair", "classes.json", *scores, *applied, cwd=folder)
+    repaired = pl.read_csv(folder / "new_classes.csv").select("low_repaired", "mid_repaired", "high_repaired")
+    assert repaired.sum_horizontal().to_numpy() == pytest.approx(np.ones(600), abs=1e-12)
+    few = invoked("repair", "classes.json", *scores[:2], *applied, cwd=folder)
+    assert "`--scores` must be 3 columns, one for each class of the repair, got 1." in few.stderr
 
 
 def test_weights_hold_for_the_held_out_rows_too(folder, repairs):

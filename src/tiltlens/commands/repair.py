@@ -112,9 +112,12 @@ def _saved(data: tuple[str, ...], options: dict[str, Any]) -> tuple[ScoreTilt, N
     from tiltlens.repair.saved import read_repair
 
     refuse_options(OF_FITS, "with data", "beside a saved repair", "it is applied as it is: leave it out, or fit anew.")
-    if not options["scores"]:
-        raise TiltlensError("`--scores` must be the column to repair, got none.", "for example --scores score.")
-    return read_repair(data[0]), None
+    tilt, given = read_repair(data[0]), len(options["scores"])
+    wanted = tilt.classes if tilt.classes > 2 else 1
+    if given != wanted:
+        rule = "the column to repair" if wanted == 1 else f"{wanted} columns, one for each class of the repair"
+        raise TiltlensError(f"`--scores` must be {rule}, got {given or 'none'}.", "repeat it for more.")
+    return tilt, None
 
 
 def _fitted(
@@ -150,12 +153,11 @@ def _billed(
 
     table = _given(_read(holdout, options), options["given"])
     table, group = _with_group(table, options["group"])
-    scores = list(options["scores"])
     found = tilt.bills(
         table,
-        scores if len(scores) > 1 else scores[0],
+        _columns(options["scores"]),
         group,
-        score_class=_class_of(scores, options["favourable"]),
+        score_class=_class_of(options["scores"], options["favourable"]),
         outcome=options["outcome"],
         confidence=options["confidence"],
         beside=beside,
@@ -165,7 +167,11 @@ def _billed(
     return bills_summary(found.values())
 
 
-def _class_of(scores: list[str], favourable: str) -> int | None:
+def _columns(scores: tuple[str, ...]) -> str | list[str]:
+    return scores[0] if len(scores) == 1 else list(scores)
+
+
+def _class_of(scores: tuple[str, ...], favourable: str) -> int | None:
     """Return which of several classes a bill is of."""
     if len(scores) == 1:
         return None
@@ -188,7 +194,7 @@ def _apply(tilt: ScoreTilt, new: tuple[str, ...], output: str, options: dict[str
         rows, name = _with_group(rows, group)
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", UserWarning)
-        tilt.apply(rows, options["scores"][0], name, output=output)
+        tilt.apply(rows, _columns(options["scores"]), name, output=output)
     for note in notes:
         click.echo(f"Note: {note.message}.", err=True)
 
