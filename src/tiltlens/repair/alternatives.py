@@ -232,7 +232,7 @@ def _with_copies(rows: Rows, features: Sequence[Feature]) -> tuple[Rows, tuple[s
     A rule that has seen a copy of a row knows its outcome.
     """
     table = {one.name: one.codes if one.values is None else one.values for one in features}
-    own, copies = copies_of(row_hashes(table), max(np.unique(one).size for one in table.values()))
+    own, copies = copies_of(table, row_hashes(table))
     if rows.clusters is not None or not copies:
         return rows, ()
     note = f"{copies:,} rows equal another one in every feature: such rows are taken for one person's"

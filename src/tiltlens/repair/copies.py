@@ -10,16 +10,17 @@ from tiltlens.engines.hashing import Hashes
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Integers
 from tiltlens.limits import CONTINUOUS, MORE_ALIKE
-from tiltlens.paper.checks import Floats
+from tiltlens.models.design import Table
 
 
-def copies_of(hashes: Hashes, most_values: int) -> tuple[Integers, int]:
+def copies_of(table: Table, hashes: Hashes) -> tuple[Integers, int]:
     """Return a number for each distinct row, and how many rows repeat another; none where chance may make them equal.
 
-    `most_values` are the distinct values of the column that has most: where these are few, people are alike by chance.
+    People are alike by chance where no feature has nearly as many values as there are distinct rows.
     """
     distinct, own = np.unique(hashes, return_inverse=True)
-    return own, own.size - distinct.size if most_values > CONTINUOUS * distinct.size else 0
+    is_continuous = any(np.unique(values).size > CONTINUOUS * distinct.size for values in table.values())
+    return own, own.size - distinct.size if is_continuous else 0
 
 
 def seen_notes(hashes: Hashes, seen: Hashes) -> list[str]:
@@ -38,8 +39,8 @@ def seen_notes(hashes: Hashes, seen: Hashes) -> list[str]:
     return [f"{again} rows equal audited ones: they may be the same people"] if again else []
 
 
-def repeated_notes(hashes: Hashes, scores: Floats) -> list[str]:
+def repeated_notes(table: Table, hashes: Hashes) -> list[str]:
     """Return a note where rows of a hold-out repeat another one by no accident."""
-    copies = copies_of(hashes, np.unique(scores).size)[1]
+    copies = copies_of(table, hashes)[1]
     note = f"{copies:,} rows equal another one: if these are one person's, name `clusters`, or intervals are too narrow"
     return [note] if copies else []

@@ -335,7 +335,7 @@ class ScoreTilt:
         names = [self.reference, *self.groups[::-1]]
         place = np.select([labels == name for name in names], np.arange(len(names), dtype=np.float64))
         hashes = hashed_rows(table, scores, place)
-        repeated = [] if has_clusters else repeated_notes(hashes, np.atleast_2d(scores.T)[-1])
+        repeated = [] if has_clusters else repeated_notes(table, hashes)
         return [*seen_notes(hashes, self.seen), *repeated]
 
     def summary(self) -> dict[str, Any]:
