@@ -1,9 +1,13 @@
 """The same table in any format of files, or in a database, gives the same numbers as in memory; doubts are told."""
 
 import gzip
+import os
 import re
+import shutil
 import sqlite3
+import subprocess
 from datetime import date
+from pathlib import Path
 
 import duckdb
 import polars as pl
@@ -176,6 +180,11 @@ def test_a_header_that_two_marks_could_separate_is_refused(tmp_path):
         collected(path)
 
 
+def test_a_line_that_names_the_separator_is_no_header(tmp_path):
+    with pytest.raises(DataError, match=r"first line of 'a.csv' must name the columns, got 'sep='\.\nHint: delete"):
+        collected(written(tmp_path / "a.csv", "sep=;\nx;y\n1;2\n"))
+
+
 @pytest.mark.parametrize(("row", "fields"), [("3;4;5", 3), ("3", 1)])
 def test_a_ragged_row_between_semicolons_is_refused_with_its_line(tmp_path, row, fields):
     path = written(tmp_path / "a.csv", f"x;y\n1,5;2\n{row}\n")
@@ -303,6 +312,13 @@ def test_cells_of_text_among_numbers_are_told_or_refused(tmp_path):
         collected(path)
 
 
+def test_columns_of_a_sheet_that_are_named_twice_are_refused_and_empty_ones_left_out(tmp_path):
+    with pytest.raises(DataError, match=r"column names must be distinct, got 'x' 2 times"):
+        collected(workbook(tmp_path / "a.xlsx", {"a": [["x", "x"], [1, 2]]}))
+    path = workbook(tmp_path / "a.xlsx", {"a": [["x", None, 2024, "y"], [1, None, 3, None], [2, None, 4, None]]})
+    assert collected(path).to_dict(as_series=False) == {"x": [1, 2], "2024": [3, 4], "y": [None, None]}
+
+
 def test_an_empty_sheet_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"'a.xlsx' must have rows, got none"):
         collected(workbook(tmp_path / "a.xlsx", {"a": [["x", "y"]]}))
@@ -357,3 +373,50 @@ def test_the_command_line_reads_them_too(tmp_path):
     url = in_sqlite(people(), tmp_path / "a.db")
     found = invoked("audit", url, "--query", "SELECT * FROM people", *options, cwd=tmp_path)
     assert (found.returncode, found.stderr) == (0, "")
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory):
+    """A PostgreSQL server of its own, which must not be run by root."""
+    folder = tmp_path_factory.mktemp("postgres")
+    for path in (folder, *list(folder.parents)[:2]):
+        path.chmod(0o755)
+    user = {"user": "nobody"} if os.geteuid() == 0 else {}
+    if user:
+        shutil.chown(folder, "nobody")
+    place = folder / "data"
+    programs = Path(shutil.which("initdb")).resolve().parent
+    create = [programs / "initdb", "-D", place, "-U", "people", "--auth=trust", "-E", "UTF8"]
+    subprocess.run(create, check=True, capture_output=True, cwd="/", **user)
+    serve = [
+        programs / "pg_ctl",
+        "-D",
+        place,
+        "-w",
+        "-l",
+        folder / "log",
+        "-o",
+        f"-F -k {folder} -c listen_addresses=''",
+    ]
+    subprocess.run([*serve, "start"], check=True, capture_output=True, cwd="/", **user)
+    yield f"postgresql://people:secret@/postgres?host={folder}"
+    subprocess.run(
+        [programs / "pg_ctl", "-D", place, "-m", "fast", "stop"], check=True, capture_output=True, cwd="/", **user
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+def test_postgresql_gives_the_audit_of_the_table_in_memory(postgres, in_memory):
+    people().write_database("people", postgres, engine="adbc")
+    found = audited(postgres, membership="chance", **SELECT).to_dict()
+    assert_same_numbers(found, in_memory)
+    query = 'SELECT income::numeric(20, 12) AS income, "group" FROM people'
+    assert collected(postgres, query=query)["income"].to_list() == pytest.approx(
+        people()["income"].to_list(), nan_ok=True
+    )
+    for refused in ("DROP TABLE people", "DELETE FROM people", "SELECT * FROM nobody"):
+        with pytest.raises(DataError, match=r"`query` must be readable, got ") as raised:
+            collected(postgres, query=refused)
+        assert "secret" not in str(raised.value)
+    assert collected(postgres, query="SELECT count(*) AS n FROM people")["n"].to_list() == [400]

@@ -207,6 +207,11 @@ def _header(text: CsvText) -> tuple[list[str], list[str]]:
     A header that Polars would mend without a word is an error.
     """
     names = next((row for _, row in text.rows()), [])
+    if names and names[0].startswith("sep="):
+        raise DataError(
+            f"the first line of {shown(text.file.name)} must name the columns, got {shown(names[0])}.",
+            "delete that line, which Excel put there: what separates fields is found out.",
+        )
     unnamed = {place: f"column_{place + 1}" for place, name in enumerate(names) if not name}
     return checked_names([unnamed.get(place, name) for place, name in enumerate(names)]), list(unnamed.values())
 

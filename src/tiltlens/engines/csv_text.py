@@ -155,6 +155,11 @@ def _copied(file: Path, encoding: str, why: str) -> CsvText:
                 stream.write(part)
     except UnicodeError as error:
         raise _not_in(file, encoding, str(error)) from None
+    except OSError as error:
+        raise DataError(
+            f"{shown(file.name)} must be copied as UTF-8 to be read, got: {error.strerror or error}.",
+            "save it as UTF-8, or make room in the folder for temporary files (TMPDIR).",
+        ) from None
     return _separated(file, copy, f"{file.name} was read as {encoding}, {why}", folder)
 
 

@@ -1,7 +1,7 @@
 """Databases: a query on a URL, read by the database's own driver.
 
 DuckDB files are read by DuckDB, SQLite files by Python's driver through Polars, PostgreSQL by its Arrow driver.
-Nothing is written: files are opened for reading only.
+Nothing is written: files and transactions are opened for reading only.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tiltlens.engines.read_options import ReadOptions
 from tiltlens.errors import DataError, MissingExtraError, TiltlensError
 
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
+READ_ONLY = "options=-c%20default_transaction_read_only%3Don"  # of PostgreSQL's URLs
 SECRET = re.compile(r"://[^\s/@]*@|password=\S+", re.IGNORECASE)
 
 
@@ -82,7 +83,10 @@ def _duckdb(rest: str, url: str, query: str) -> Batches:
             "duckdb:// must be read by DuckDB, which is not installed.", "pip install 'tiltlens[sql]'"
         ) from None
     connection = duckdb.connect(str(_file(rest)), read_only=True, config={"autoinstall_known_extensions": False})
-    return DuckBatches(connection.sql(query))
+    relation = connection.sql(query)
+    if relation is None:
+        raise DataError("`query` must give rows, got a statement without any.", "for example 'SELECT * FROM loans'.")
+    return DuckBatches(relation)
 
 
 def _sqlite(rest: str, url: str, query: str) -> Batches:
@@ -98,7 +102,19 @@ def _postgresql(rest: str, url: str, query: str) -> Batches:
         raise MissingExtraError(
             "postgresql:// must be read by its Arrow driver, which is not installed.", "pip install 'tiltlens[sql]'"
         )
-    return _in_memory(pl.read_database_uri(query, url, engine="adbc"))
+    if "options=" not in url:
+        url += f"{'&' if '?' in url else '?'}{READ_ONLY}"
+    return _in_memory(_with_decimals(pl.read_database_uri(query, url, engine="adbc")))
+
+
+def _with_decimals(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return a frame with PostgreSQL's `numeric`, which the driver gives as texts of a type of its own, as numbers."""
+    decimals = [
+        column.ext.storage().cast(pl.Float64)
+        for column in frame
+        if '"type_name": "numeric"' in (getattr(column.dtype, "ext_metadata", str)() or "")
+    ]
+    return frame.with_columns(decimals)
 
 
 def _in_memory(frame: pl.DataFrame) -> Batches:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 import polars as pl
 
-from tiltlens.engines.messages import first_line, listed, shown
+from tiltlens.engines.messages import checked_names, first_line, listed, shown
 from tiltlens.engines.number_texts import NumberTexts, counted_texts
 from tiltlens.engines.read_options import ReadOptions
 from tiltlens.errors import DataError, MissingExtraError
 
+UNNAMED = "__UNNAMED__"  # what the reader calls a column without a name
 LEADING_ZERO = r"^\s*[+-]?0\d"  # of codes, which are no numbers
 
 
@@ -61,23 +64,49 @@ def _sheet(file: Path, name: str | None) -> pl.DataFrame:
     import fastexcel
 
     try:
-        sheets = fastexcel.read_excel(file).sheet_names
-        if name is None and len(sheets) != 1:
-            raise DataError(
-                f"`sheet` (--sheet) must name one of the {len(sheets)} sheets of {shown(file.name)}, got none.",
-                f"they are {listed(sheets)}.",
+        with _quiet():
+            book = fastexcel.read_excel(file)
+            sheet = _chosen(file, book.sheet_names, name)
+            _check_header(book.load_sheet(sheet, header_row=None, n_rows=1, dtypes="string").to_polars())
+            frame = pl.read_excel(
+                file, sheet_name=sheet, infer_schema_length=None, drop_empty_cols=False, raise_if_empty=False
             )
-        if name is not None and name not in sheets:
-            raise DataError(
-                f"`sheet` must be a sheet of {shown(file.name)}, got {shown(name)}.", f"they are {listed(sheets)}."
-            )
-        frame = pl.read_excel(
-            file, sheet_name=name or sheets[0], infer_schema_length=None, drop_empty_cols=False, raise_if_empty=False
-        )
     except (fastexcel.FastExcelError, pl.exceptions.PolarsError, OSError) as error:
         raise DataError(
             f"{shown(file.name)} must be a complete Excel file, got: {first_line(error)}", "save it again."
         ) from None
     if frame.height == 0:
         raise DataError(f"{shown(file.name)} must have rows, got none.", "the first row of a sheet names its columns.")
-    return frame
+    return frame.drop(one.name for one in frame if one.name.startswith(UNNAMED) and one.null_count() == frame.height)
+
+
+def _chosen(file: Path, sheets: list[str], name: str | None) -> str:
+    if name is None and len(sheets) != 1:
+        raise DataError(
+            f"`sheet` (--sheet) must name one of the {len(sheets)} sheets of {shown(file.name)}, got none.",
+            f"they are {listed(sheets)}.",
+        )
+    if name is not None and name not in sheets:
+        raise DataError(
+            f"`sheet` must be a sheet of {shown(file.name)}, got {shown(name)}.", f"they are {listed(sheets)}."
+        )
+    return sheets[0] if name is None else name
+
+
+def _check_header(first: pl.DataFrame) -> None:
+    """Raise for names that a sheet has twice, which the reader would mend without a word."""
+    names = [one for one in first.row(0) if one is not None] if first.height else []
+    if names:
+        checked_names(names)
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Keep the reader from logging that it takes a column for text."""
+    log = logging.getLogger("fastexcel")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
