@@ -17,6 +17,7 @@ from tiltlens.errors import DataError, MissingExtraError
 from tiltlens.views import table_files
 from tiltlens.views.table_files import latex, markdown, write_tables
 from tiltlens.views.tables import handed_tables
+from tiltlens.views.text import DOES_NOT_SHOW
 
 HOSTILE = [
     '=HYPERLINK("http://x","y")',
@@ -34,12 +35,11 @@ HOSTILE = [
 @cache
 def result():
     """Return an audit of decisions by names that could be formulas, links and commands."""
-    names = {"a": HOSTILE[0], "b": HOSTILE[7], "c": HOSTILE[8]}
-    few = pl.DataFrame({"group": ["-few"] * 7})
-    frame = pl.concat([lending(800).with_columns(pl.col("group").replace(names)), few], how="diagonal")
-    frame = frame.with_columns(pl.col("score", "amount").fill_null(0.5)).rename({"region": HOSTILE[3]})
-    options = {"threshold": 0.5, "features": [HOSTILE[3], "amount"], "reference": HOSTILE[7]}
-    return tl.audit(frame, "group", scores="score", **options)
+    frame = lending(800).filter(pl.col("group") != "c").rename({"region": HOSTILE[3], "job": HOSTILE[8]})
+    frame = frame.with_columns(pl.col("group").replace({"a": HOSTILE[0], "b": HOSTILE[7]}))
+    few = frame.head(7).with_columns(group=pl.lit("-few"))
+    options = {"threshold": 0.5, "features": [HOSTILE[3], HOSTILE[8]], "reference": HOSTILE[7], "membership": "chance"}
+    return tl.audit(pl.concat([frame, few]), "group", scores="score", **options)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_a_workbook_holds_every_number_and_no_formula(folder):
 def test_csv_holds_every_number_and_an_apostrophe_before_what_could_be_a_formula(folder):
     with (folder / "tables" / "rates.csv").open(newline="", encoding="utf-8") as stream:
         rows = {row["group"]: row for row in csv.DictReader(stream)}
-    assert list(rows) == [HOSTILE[7], f"'{HOSTILE[0]}", HOSTILE[8], "'-few"]
+    assert list(rows) == [HOSTILE[7], f"'{HOSTILE[0]}", "'-few"]
     c = result()[HOSTILE[0]]
     row = rows[f"'{HOSTILE[0]}"]
     assert (row["role"], int(row["people"])) == ("audited", c.rows["audited"])
@@ -88,7 +88,7 @@ def test_csv_holds_every_number_and_an_apostrophe_before_what_could_be_a_formula
     assert rows[HOSTILE[7]]["gap"] == ""
     with (folder / "tables" / "proxies.csv").open(newline="", encoding="utf-8") as stream:
         features = [row["feature"] for row in csv.DictReader(stream)]
-    assert set(features) == {f"'{HOSTILE[3]}", "amount"}
+    assert set(features) == {f"'{HOSTILE[3]}", HOSTILE[8]}
 
 
 def test_a_count_below_ten_is_withheld_everywhere(folder):
@@ -158,6 +158,14 @@ def test_tables_of_every_kind_of_audit(tmp_path, options):
     assert audited["gap"] == pytest.approx(found["A"].gap.value)
     if "outcome" in options:
         assert audited["fpr"] == pytest.approx(found["A"].error_rates.fpr.audited.value)
+
+
+def test_several_audited_groups_are_told_apart():
+    options = {"scores": "score", "reference": "b", "features": ["region"], "folds": None}
+    rates, proxies = handed_tables(tl.audit(lending(), "group", **options).to_dict())
+    assert [row[:2] for row in rates.records] == [["b", "reference"], ["a", "audited"], ["c", "audited"]]
+    assert [row[:2] for row in proxies.lines] == [["group = a", "region"], ["group = c", "region"]]
+    assert (proxies.head[0], proxies.notes) == ("audited", (DOES_NOT_SHOW,))  # plug-in values have no bands
 
 
 def test_the_same_audit_has_the_same_bytes_from_a_saved_one_too(tmp_path, folder):
