@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 demo: $(VENV)/installed
 	@$(BIN)/tiltlens demo --report compas-report.html
 
-docs: $(VENV)/installed-dev  # the site, in docs/_build/html; warnings are errors, nothing is fetched
+docs: $(VENV)/installed-docs  # the site, in docs/_build/html; warnings are errors, nothing is fetched
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
 	@echo "The site is docs/_build/html/index.html" >&2
 
@@ -66,10 +66,15 @@ $(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[report]'
 	@touch $@
 
+$(VENV)/installed-docs: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing tiltlens and what builds its site ..." >&2
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
+	@touch $(VENV)/installed $@
+
 $(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing tiltlens and its development tools ..." >&2
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
-	@touch $(VENV)/installed $@
+	@touch $(VENV)/installed $(VENV)/installed-docs $@
 
 $(VENV)/installed-boosters: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing tiltlens, its development tools, XGBoost, LightGBM and CatBoost ..." >&2

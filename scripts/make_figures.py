@@ -18,8 +18,6 @@ from tiltlens.views import figures
 
 WORLD = tl.World([0.70, 0.21, 0.09], [0.24, 0.34, 0.42], channel=[0.85, 0.55, 0.15])
 
-ALSO_PNG = ("proxy_map", "simplex", "correction_by_value", "waterfall")
-
 
 def gallery() -> dict[str, figures.Figure]:
     """Return every figure by the name of its file."""
@@ -50,13 +48,11 @@ def gallery() -> dict[str, figures.Figure]:
 
 
 def main() -> None:
-    """Write every figure as .svg, and those that stand in the README as .png too."""
+    """Write every figure as .svg."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[1] / "docs" / "img")
     folder.mkdir(parents=True, exist_ok=True)
     for name, figure in gallery().items():
         figure.save(folder / f"{name}.svg")
-        if name in ALSO_PNG:
-            figure.save(folder / f"{name}.png")
 
 
 if __name__ == "__main__":

@@ -164,7 +164,7 @@ def ways(comparison: Record) -> Figure:
     )
     rate = measure_of(comparison).rate
     records = [{name.replace("favourable_rate", _key(rate)): value for name, value in one.items()} for one in records]
-    note = "KL divergences, in nats; plug-in values"
+    note = "distances are KL divergences, in nats; plug-in values"
     return figure(_plane(records, start["value"], least, rate), records, title, description, note, cost)
 
 
@@ -198,12 +198,12 @@ def _plane(records: list[Record], start: float, least: Record | None, rate: str)
     top = max(record["output_divergence"] for record in records) or 1e-3
     x = alt.X(
         "input_change:Q",
-        title="change of the audited group's inputs, KL(Q‖P0) in nats →",
+        title="distance that the audited group's inputs move, KL(Q‖P0) in nats →",
         scale=alt.Scale(domain=[0, 1.22 * right], nice=False),
     )
     y = alt.Y(
         "output_divergence:Q",
-        title="output divergence left, in nats",
+        title="distance of outcomes left, in nats",
         scale=alt.Scale(domain=[0, 1.1 * top], nice=False),
     )
     fields = [("weight", "weight t"), ("input_change", "input change"), ("output_divergence", "divergence left")]

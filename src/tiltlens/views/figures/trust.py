@@ -15,7 +15,7 @@ WITHIN = 0.1  # standard deviations
 
 def calibration(comparison: Record) -> Figure:
     """Return the expected against the observed log-ratio, by tenths of the people, with the diagonal."""
-    title = "Is the membership model calibrated?"
+    title = "Is the model of who is in which group right?"
     records = [dict(one) for one in comparison["bins"]["calibration"]]
     if not records:
         return nothing(title, "a group has fewer than ten people")
@@ -50,7 +50,7 @@ def _diagonal(records: list[Record]) -> Any:
 
 def balance(comparison: Record) -> Figure:
     """Return how well the reference group, reweighted, reproduces the audited group's means."""
-    title = "Does the membership model balance the groups?"
+    title = "Does that model make the groups look alike?"
     found = comparison["balance"]
     if found is None:
         return nothing(title, "plug-in values have no balance")
