@@ -13,7 +13,7 @@ import tiltlens
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")]
-HOSTS = {"doi.colorado.gov", "github.com", "pypi.org", "www.osc.ny.gov", "www.reginfo.gov"}
+HOSTS = {"doi.colorado.gov", "github.com", "pre-commit.com", "pypi.org", "www.osc.ny.gov", "www.reginfo.gov"}
 LINK = re.compile(r"\]\(([^)\s#]+)(?:#([^)\s]+))?\)")
 
 
