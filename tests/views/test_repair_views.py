@@ -77,6 +77,9 @@ def test_figures_hold_the_numbers_of_the_summary(bill, rules):
     curve = repair_curve(bill.to_dict())
     assert curve.table.filter(way="without the group")["gap"].to_list() == [100 * gap for gap in bill.curve["gap"]]
     assert curve.table["way"].n_unique() == 2
+    odds = bill.to_dict() | {"repair": bill.repair | {"criterion": "fpr"}}
+    rates = repair_curve(odds).table.filter(way="without the group")["gap"].to_list()
+    assert rates == [100 * rate for rate in bill.curve["fpr_difference"]]
     attained = attainable(rules.to_dict())
     assert attained.table["gap"].to_list() == [100 * gap for gap in (rules.gap.value, *rules.curve["gap"])]
     for figure in (curve, attained, bill.plot(), rules.plot()):

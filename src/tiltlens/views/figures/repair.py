@@ -9,6 +9,7 @@ from tiltlens.views.figures.reading import Record, span
 from tiltlens.views.figures.theme import AUDITED, FAINT, INK, QUIET, REFERENCE, WIDTH, altair, halo
 from tiltlens.views.figures.words import versus
 from tiltlens.views.formats import number, percent, points, whole_percent, with_interval
+from tiltlens.views.repair_words import TARGETS
 
 HEIGHT = 320
 WITHOUT, WITH = "without the group", "with the group"
@@ -21,15 +22,17 @@ def repair_curve(bill: Record) -> Figure:
     if name is None:
         return nothing(title, "the outcome of these people was not given")
     both = [bill, *([] if bill["beside"] is None else [bill["beside"]])]
-    records = [record for one in both for record in _steps(one, name)]
+    key, rates = TARGETS.get(bill["repair"]["criterion"], TARGETS["mean score"])[0]
+    records = [record for one in both for record in _steps(one, name, key if key in bill["curve"][0] else "gap")]
     what = "area under the curve" if name == "auc" else "accuracy, in per cent"
     ends = records[0], records[len(bill["curve"]) - 1]
-    said = " to ".join(f"a gap of {one['gap_text']} points and {one['worth_text']}" for one in ends)
+    said = " to ".join(f"{one['gap_text']} points and {one['worth_text']}" for one in ends)
     way = "one line with the group, one without" if len(both) > 1 else "one line"
-    description = f"{versus(bill['repair'])}. The {what} against the gap, {way}: {records[0]['way']} from {said}."
+    axis = f"difference of {rates}, in points (+: audited higher)"
+    description = f"{versus(bill['repair'])}. The {what} against the {axis}, {way}: {records[0]['way']} from {said}."
     price = "between the lines: the price of blindness" if len(both) > 1 else ""
     notes = "◆ before", "each dot a tenth of the repair", price
-    return figure(_traded(records, what), records, title, description, *notes)
+    return figure(_traded(records, what, axis), records, title, description, *notes)
 
 
 def attainable(found: Record) -> Figure:
@@ -54,16 +57,16 @@ def attainable(found: Record) -> Figure:
 ENDS = (("value", ""), ("low", "_low"), ("high", "_high"))
 
 
-def _steps(bill: Record, name: str) -> list[Record]:
+def _steps(bill: Record, name: str, key: str) -> list[Record]:
     factor, shown = (1.0, number) if name == "auc" else (100.0, percent)
     way = WITH if bill["repair"]["use_group"] else WITHOUT
     return [
         {
             "way": way,
             "part": row["part"],
-            "gap": 100.0 * row["gap"],
+            "gap": 100.0 * row[key],
             "worth": factor * row[name],
-            "gap_text": points(row["gap"]),
+            "gap_text": points(row[key]),
             "worth_text": shown(row[name]),
             "part_text": whole_percent(row["part"]),
         }
@@ -71,9 +74,8 @@ def _steps(bill: Record, name: str) -> list[Record]:
     ]
 
 
-def _traded(records: list[Record], what: str) -> Any:
+def _traded(records: list[Record], what: str, title: str) -> Any:
     alt = altair()
-    title = "gap, in points (+: audited higher)"
     x = alt.X(
         "gap:Q",
         title=title,
@@ -87,7 +89,7 @@ def _traded(records: list[Record], what: str) -> Any:
     tooltip = [
         alt.Tooltip("way:N", title="repair"),
         alt.Tooltip("part_text:N", title="part of it"),
-        alt.Tooltip("gap_text:N", title="gap, points"),
+        alt.Tooltip("gap_text:N", title="difference, points"),
         alt.Tooltip("worth_text:N", title=what),
     ]
     zero = alt.Chart(data([{"at": 0.0}], "zero")).mark_rule(color=FAINT).encode(x=alt.X("at:Q", title=title))
@@ -97,9 +99,10 @@ def _traded(records: list[Record], what: str) -> Any:
     before = start.mark_point(filled=True, shape="diamond", size=160, color=INK, opacity=1).encode(
         x=x, y=y, tooltip=tooltip
     )
-    names = []
+    names: list[Any] = []
     inwards = "left" if records[0]["gap"] > 0.0 else "right"
-    for way, dy in ((WITHOUT, 16), (WITH, -12)):  # with the group less is lost: its line is the upper one
+    has_both = len({one["way"] for one in records}) > 1
+    for way, dy in ((WITHOUT, 16), (WITH, -12)) if has_both else ():  # with the group less is lost: the upper line
         end = alt.Chart().transform_filter(f"datum.part == 1 && datum.way == '{way}'").encode(x=x, y=y, text="way:N")
         names += halo(end, dy=dy, align=inwards, fontWeight=600)
     return alt.layer(zero, line, dots, before, *names).properties(width=WIDTH, height=HEIGHT)
