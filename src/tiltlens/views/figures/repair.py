@@ -28,8 +28,10 @@ def repair_curve(bill: Record) -> Figure:
     ends = records[0], records[len(bill["curve"]) - 1]
     said = " to ".join(f"{one['gap_text']} points and {one['worth_text']}" for one in ends)
     way = "one line with the group, one without" if len(both) > 1 else "one line"
-    axis = f"difference of {rates}, in points (+: audited higher)"
-    description = f"{versus(bill['repair'])}. The {what} against the {axis}, {way}: {records[0]['way']} from {said}."
+    axis = [f"difference of {rates},", "in points (+: audited higher)"]
+    description = (
+        f"{versus(bill['repair'])}. The {what} against the {' '.join(axis)}, {way}: {records[0]['way']} from {said}."
+    )
     price = "between the lines: the price of blindness" if len(both) > 1 else ""
     notes = "◆ before", "each dot a tenth of the repair", price
     return figure(_traded(records, what, axis), records, title, description, *notes)
@@ -74,7 +76,7 @@ def _steps(bill: Record, name: str, key: str) -> list[Record]:
     ]
 
 
-def _traded(records: list[Record], what: str, title: str) -> Any:
+def _traded(records: list[Record], what: str, title: list[str]) -> Any:
     alt = altair()
     x = alt.X(
         "gap:Q",
