@@ -335,14 +335,19 @@ def fitted_log_odds(rows: Rows, estimator: Any, inputs: Any, train: Booleans) ->
 
 def fitted_estimator(rows: Rows, estimator: Any, inputs: Any, train: Booleans) -> Any:
     """Return a clone of `estimator` fitted on the rows `train`."""
-    from sklearn.base import clone
     from sklearn.utils import _safe_indexing
 
-    model = clone(estimator)
-    labels, weights = rows.audited[train], rows.weights[train]
+    return fitted_clone(
+        estimator, _safe_indexing(inputs, np.flatnonzero(train)), rows.audited[train], rows.weights[train]
+    )
+
+
+def fitted_clone(estimator: Any, inputs: Any, labels: Booleans, weights: Floats) -> Any:
+    """Return a clone of `estimator` fitted on all of some rows, with weights where they differ."""
+    from sklearn.base import clone
+
     keywords = {} if (weights == weights[0]).all() else {"sample_weight": weights / weights.mean()}
-    model.fit(_safe_indexing(inputs, np.flatnonzero(train)), labels, **keywords)
-    return model
+    return clone(estimator).fit(inputs, labels, **keywords)
 
 
 def estimator_log_odds(model: Any, inputs: Any) -> Floats:

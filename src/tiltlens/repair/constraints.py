@@ -15,6 +15,8 @@ from tiltlens.estimators.influence import Booleans
 from tiltlens.models.design import Table
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.additive import AdditiveLogit
+from tiltlens.repair.coded import CodedModel
+from tiltlens.repair.estimator import EstimatorLogit
 from tiltlens.repair.least_change import gradient
 
 MEAN, DECISIONS, FPR, FNR, ODDS = "mean score", "decisions", "fpr", "fnr", "equalized odds"
@@ -90,7 +92,7 @@ class CellModel:
 
     group: str
     event: str
-    model: AdditiveLogit
+    model: CodedModel
 
     @property
     def cell(self) -> Cell:
@@ -111,9 +113,11 @@ class CellModel:
         return {"group": self.group, "event": self.event} | self.model.to_dict()
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> CellModel:
-        """Return the model that `to_dict` wrote."""
-        return cls(str(found["group"]), str(found["event"]), AdditiveLogit.from_dict(found))
+    def from_dict(cls, found: Mapping[str, Any], trusted: Sequence[str] = ()) -> CellModel:
+        """Return the model that `to_dict` wrote; `trusted` are types of a classifier that skops does not know."""
+        is_given = "skops" in found
+        model = EstimatorLogit.from_dict(found, trusted) if is_given else AdditiveLogit.from_dict(found)
+        return cls(str(found["group"]), str(found["event"]), model)
 
 
 def only(constraints: Sequence[Constraint], name: str) -> float | None:

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tiltlens.engines.messages import shown
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, TiltlensError
 from tiltlens.repair.constraints import EVENTS, CellModel, Constraint
 from tiltlens.repair.score_tilt import PLAIN, SCHEMA, ScoreTilt
 
 FIRST_SCHEMA = "tiltlens/repair/1"
 
 
-def read_repair(path: str | Path) -> ScoreTilt:
+def read_repair(path: str | Path, trusted: str | Sequence[str] = ()) -> ScoreTilt:
     """Return the repair that `to_json` wrote.
+
+    Parameters
+    ----------
+    path
+        The file.
+    trusted
+        Types of a membership model of the user's, by name, that may be built though skops does not know them: building
+        them runs their code.
 
     Examples
     --------
@@ -43,7 +52,10 @@ def read_repair(path: str | Path) -> ScoreTilt:
     if schema not in (FIRST_SCHEMA, SCHEMA):
         raise DataError(f"`path` must be a repair of the schema {SCHEMA}, got {shown(str(path))}.", "see `to_json`.")
     try:
-        return _tilt(found if schema == SCHEMA else _of_one_constraint(found))
+        names = (trusted,) if isinstance(trusted, str) else tuple(trusted)
+        return _tilt(found if schema == SCHEMA else _of_one_constraint(found), names)
+    except TiltlensError:
+        raise
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"`path` must be a whole repair, got {shown(str(path))} with a part missing or altered: {error}.",
@@ -51,8 +63,8 @@ def read_repair(path: str | Path) -> ScoreTilt:
         ) from None
 
 
-def _tilt(found: dict[str, Any]) -> ScoreTilt:
-    models = tuple(CellModel.from_dict(model) for model in found.pop("models"))
+def _tilt(found: dict[str, Any], trusted: Sequence[str]) -> ScoreTilt:
+    models = tuple(CellModel.from_dict(model, trusted) for model in found.pop("models"))
     constraints = tuple(Constraint(**one | {"shares": _pair(one["shares"])}) for one in found.pop("constraints"))
     if not constraints:
         raise ValueError("no constraints")

@@ -18,7 +18,8 @@ from tiltlens.limits import FEW_REPAIRED, FOLDS, MINIMUM_ROWS, REPAIRED
 from tiltlens.models.features import Feature
 from tiltlens.models.membership import area_under_curve, check_overlap, group_folds
 from tiltlens.paper.checks import Floats
-from tiltlens.repair.additive import AdditiveLogit, Design, additive_design, fitted_logit
+from tiltlens.repair.additive import Design, additive_design
+from tiltlens.repair.coded import CodedModel
 from tiltlens.repair.constraints import (
     ALL,
     DECISIONS,
@@ -34,6 +35,7 @@ from tiltlens.repair.constraints import (
     gradients,
     modelled_cells,
 )
+from tiltlens.repair.estimator import fitted_model
 from tiltlens.repair.least_change import log_scores, nats_moved, repaired, shifts
 from tiltlens.repair.multipliers import GapProblem, decision_multipliers, gaps_of, score_multipliers
 from tiltlens.repair.rows import AuditedRows
@@ -50,6 +52,7 @@ def score_tilt(
     use_group: bool = False,
     threshold: float | None = None,
     seed: int = 0,
+    estimator: Any = None,
 ) -> ScoreTilt:
     """Return the tilt after which no difference between the groups is larger than `limit`.
 
@@ -58,7 +61,7 @@ def score_tilt(
     size, kind = checked_limit(limit), _checked_criterion(criterion, threshold, audited)
     _check_scores(audited.scores, threshold)
     asked = _asked(audited, kind, size)
-    design, models, chances = _chances(audited, asked, use_group, seed)
+    design, models, chances = _chances(audited, asked, use_group, seed, estimator)
     mine = {group: audited.codes == code for code, group in enumerate(audited.groups)} if use_group else None
     a = gradients(asked, chances, mine)
     if not use_group:
@@ -155,13 +158,18 @@ def _check_people(sizes: Sequence[int], kind: str, group: str) -> None:
 
 
 def _chances(
-    audited: AuditedRows, asked: Sequence[Constraint], use_group: bool, seed: int
+    audited: AuditedRows, asked: Sequence[Constraint], use_group: bool, seed: int, estimator: Any
 ) -> tuple[Design | None, tuple[CellModel, ...], Mapping[Cell, Floats]]:
     """Return the models of cells, and each row's chances of these by models that have not seen it."""
     cells = modelled_cells([cell for one in asked for cell in one.cells], audited.reference, use_group)
+    if not cells and estimator is not None:
+        raise DataError(
+            f"`membership_model` must be left out of a repair that knows the group, got {type(estimator).__name__}.",
+            "it needs no model.",
+        )
     if not cells:
         return None, (), {}
-    design = _design(audited.features)
+    design = _design(audited.features, estimator)
     fold = group_folds(audited.codes, audited.clusters, FOLDS, seed)
     models, chances = [], {}
     for cell in cells:
@@ -171,25 +179,25 @@ def _chances(
     return design, tuple(models), chances
 
 
-def _design(features: Sequence[Feature]) -> Design:
+def _design(features: Sequence[Feature], estimator: Any) -> Design:
     if not any(one.in_membership for one in features):
         raise DataError(
             "`use_group` must be True where no feature tells the groups apart, got False.",
             "a repair without the group needs features.",
         )
-    return additive_design(features)
+    return additive_design(features, estimator)
 
 
 def cross_fitted(
     design: Design, weights: Floats, fold: Integers, labels: Booleans, among: Booleans
-) -> tuple[AdditiveLogit, Floats]:
+) -> tuple[CodedModel, Floats]:
     """Return the model of `labels` fitted on the rows `among`, and each row's chance by a model of the other folds."""
     chance = np.empty(labels.size)
     for one in range(FOLDS):
         held_out = np.flatnonzero(fold == one)
-        part = fitted_logit(design, np.flatnonzero(among & (fold != one)), labels, weights)
+        part = fitted_model(design, np.flatnonzero(among & (fold != one)), labels, weights)
         chance[held_out] = expit(part.log_odds(design.table, held_out))
-    return fitted_logit(design, np.flatnonzero(among), labels, weights), chance
+    return fitted_model(design, np.flatnonzero(among), labels, weights), chance
 
 
 def _check_overlap(audited: AuditedRows, asked: Sequence[Constraint], a: Floats) -> None:

@@ -255,6 +255,7 @@ class Comparison:
         use_group: bool = False,
         criterion: str = "mean score",
         threshold: float | None = None,
+        membership_model: Any = None,
     ) -> ScoreTilt:
         """Return the least change of the scores after which the gap is no larger than `limit`.
 
@@ -265,11 +266,17 @@ class Comparison:
         `threshold` it is the most accurate rule of decisions with that difference of rates, if scores are calibrated.
         The gap after is measured on the audited rows, by chances of models that have not seen them: look at the repair
         on rows that nothing was fitted on. `Audit.repair` does the same for all audited groups at once.
+
+        A `membership_model` is a scikit-learn classifier of the features (a Polars frame of numbers and texts) that is
+        fitted, and cross-fitted, in place of the additive logistic model. It is written by skops, and can be inspected
+        only as far as it lets one.
         """
         from tiltlens.repair.solve import score_tilt
 
         self.check_repair("repair", use_group)
-        return score_tilt(self._audited_rows("repair"), criterion, limit, use_group, threshold)
+        return score_tilt(
+            self._audited_rows("repair"), criterion, limit, use_group, threshold, estimator=membership_model
+        )
 
     def reweigh(self) -> Reweighing:
         """Return sample weights for re-training under which the audited group's mean score is that of the reference.
