@@ -214,3 +214,25 @@ def test_mistakes_in_the_output_are_named_and_write_nothing(tmp_path):
         tilt().apply(bad(score=in_row(1.5)), "score", output=tmp_path / "out.csv")
     assert sorted(tmp_path.rglob("*")) == before
     assert pl.read_parquet(source).equals(new_rows())
+
+
+def test_groups_may_be_intersections_of_columns(tmp_path):
+    def halved(rows):
+        return rows.with_columns(sex=pl.when(pl.col("noise") > 0).then(pl.lit("f")).otherwise(pl.lit("m")))
+
+    audited = halved(lending(1500))
+    c = tl.audit(audited, ["group", "sex"], reference="b & m", audited="a & f", scores="score", folds=None)["a & f"]
+    aware, rows = c.repair(use_group=True), halved(new_rows())
+    rows = rows.filter((pl.col("group") == "a") == (pl.col("sex") == "f"))
+    joint = rows.with_columns(who=pl.concat_str("group", "sex", separator=" & "))
+    expected = aware.apply(joint, "score", "who")
+    assert aware.apply(rows, "score", ["group", "sex"]).tolist() == expected.tolist()
+    rows.write_parquet(tmp_path / "rows.parquet")
+    assert aware.apply(tmp_path / "rows.parquet", "score", ["group", "sex"]).tolist() == expected.tolist()
+
+
+def test_what_stands_for_a_missing_value_is_named(tmp_path):
+    income = pl.Series("income", [-9 if one is None else one for one in new_rows()["income"]])
+    new_rows().with_columns(income).write_csv(tmp_path / "rows.csv")
+    found = tilt().apply(tmp_path / "rows.csv", "score", na_values="-9.0")
+    assert found == pytest.approx(expected(), abs=1e-12)

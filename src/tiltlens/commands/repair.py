@@ -24,7 +24,7 @@ OF_FITS |= {"sample_rows", "criterion", "limit", "threshold", "use_group", "save
 
 @click.command("repair")
 @DATA
-@options_of_audits(but=OF_ACTIONS)
+@options_of_audits(but=OF_ACTIONS - {"trusted"})
 @OUTCOME
 @click.option(
     "--criterion",
@@ -112,7 +112,7 @@ def _saved(data: tuple[str, ...], options: dict[str, Any]) -> tuple[ScoreTilt, N
     from tiltlens.repair.saved import read_repair
 
     refuse_options(OF_FITS, "with data", "beside a saved repair", "it is applied as it is: leave it out, or fit anew.")
-    tilt, given = read_repair(data[0]), len(options["scores"])
+    tilt, given = read_repair(data[0], options["trusted"]), len(options["scores"])
     wanted = tilt.classes if tilt.classes > 2 else 1
     if given != wanted:
         rule = "the column to repair" if wanted == 1 else f"{wanted} columns, one for each class of the repair"
@@ -184,17 +184,15 @@ def _class_of(scores: tuple[str, ...], favourable: str) -> int | None:
 
 
 def _apply(tilt: ScoreTilt, new: tuple[str, ...], output: str, options: dict[str, Any]) -> None:
-    """Write new rows with a column more: their repaired scores, or decisions. Plain files may be larger than memory."""
-    rows: Any = list(new)
-    group = options["group"] if tilt.use_group else ()
-    if len(group) > 1 or any(options[name] for name in READING):
-        rows = _read(new, options)
-    name = None
-    if tilt.use_group:
-        rows, name = _with_group(rows, group)
+    """Write new rows with a column more: their repaired scores, or decisions. They may be larger than memory."""
+    group = list(options["group"])
+    if tilt.use_group and not group:
+        raise _no_group()
+    reading = {name: options[name] for name in READING}
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", UserWarning)
-        tilt.apply(rows, _columns(options["scores"]), name, output=output)
+        named, who = _columns(options["scores"]), group if tilt.use_group else None
+        tilt.apply(list(new), named, who, output, **reading)
     for note in notes:
         click.echo(f"Note: {note.message}.", err=True)
 
@@ -217,6 +215,10 @@ def _given(table: pl.DataFrame, wanted: dict[str, str]) -> pl.DataFrame:
     return table
 
 
+def _no_group() -> TiltlensError:
+    return TiltlensError("`--group` must be the column of groups, got none.", "for example --group sex.")
+
+
 def _with_group(table: Any, columns: tuple[str, ...]) -> tuple[Any, str]:
     """Return the table and the column of its groups; where columns are crossed, with a column of the crossed groups."""
     import polars as pl
@@ -225,7 +227,7 @@ def _with_group(table: Any, columns: tuple[str, ...]) -> tuple[Any, str]:
     from tiltlens.models.groups import JOINT, factorize_groups
 
     if not columns:
-        raise TiltlensError("`--group` must be the column of groups, got none.", "for example --group sex.")
+        raise _no_group()
     if len(columns) == 1:
         return table, columns[0]
     check_columns("group", list(columns), table.columns)

@@ -19,6 +19,7 @@ from tiltlens.engines.batches import FrameBatches, OrderedBatches, clean_batch, 
 from tiltlens.engines.columns import check_index, column_of_values
 from tiltlens.engines.files import FileBatches
 from tiltlens.engines.messages import first_line, listed, shown
+from tiltlens.engines.read_options import ReadOptions
 from tiltlens.engines.sources import batches_of, frame_of
 from tiltlens.engines.spark import SparkBatches, with_numbers
 from tiltlens.engines.tables import column_names
@@ -29,9 +30,9 @@ from tiltlens.passes.reading import row_name
 from tiltlens.repair.columns import (
     check_classes,
     class_scores,
+    crossed_texts,
     probabilities_of,
     score_columns_of,
-    texts_of,
     unseen_notes,
 )
 from tiltlens.views.json_file import check_target, whole_file
@@ -50,12 +51,12 @@ class RowRepair:
 
     tilt: ScoreTilt
     scores: tuple[str, ...]
-    group: str | None
+    group: tuple[str, ...]  # several are crossed
 
     @property
     def columns(self) -> list[str]:
         """All columns that are needed."""
-        return list(dict.fromkeys([*self.scores, *([self.group] if self.group else []), *self.tilt.features]))
+        return list(dict.fromkeys([*self.scores, *self.group, *self.tilt.features]))
 
     def __call__(self, batch: pl.DataFrame, unseen: list[Counter[str]] | None = None) -> Floats:
         """Return the repaired scores of a batch, (n,) or (n, K); values that the model has not learnt are counted."""
@@ -64,7 +65,7 @@ class RowRepair:
             unseen.append(Counter(self.tilt.unseen(rows) | {ROWS: rows.height}))
         named = row_name(batch)
         found = [probabilities_of("scores", rows[name], named) for name in self.scores]
-        group = None if self.group is None else texts_of(rows[self.group])
+        group = crossed_texts([rows[name] for name in self.group]) if self.group else None
         return self.tilt.repaired_batch(rows, class_scores("scores", found, self.tilt.classes, named), group)
 
 
@@ -76,9 +77,11 @@ class _Rows(NamedTuple):
     repair: RowRepair
 
 
-def applied(tilt: ScoreTilt, data: Any, scores: Any, group: Any, output: str | Path | None) -> Any:
+def applied(
+    tilt: ScoreTilt, data: Any, scores: Any, group: Any, output: str | Path | None, options: ReadOptions
+) -> Any:
     """Return the repaired scores: an array, of Spark a data frame, with `output` the file they were written to."""
-    batches = batches_of(data)
+    batches = batches_of(data, options)
     if isinstance(batches, SparkBatches):
         return _on_spark(batches, tilt, scores, group, output)
     if batches is None:
@@ -107,11 +110,11 @@ def _warn(unseen: list[Counter[str]]) -> None:
 def _in_memory(data: Any, tilt: ScoreTilt, scores: Any, group: Any, is_whole: bool) -> _Rows:
     """Return a table in memory, or what is needed of it; arrays beside it become columns of it."""
     names = column_names(data)
-    given = [("scores", one) for one in score_columns_of(scores)] + ([] if group is None else [("group", group)])
+    given = _given(scores, group, names)
     arrays = {f"\0{argument} {at}": one for at, (argument, one) in enumerate(given) if not isinstance(one, str)}
     beside = iter(arrays)
     roles = [_checked(argument, one, names) if isinstance(one, str) else next(beside) for argument, one in given]
-    repair = _repair(tilt, roles, group is not None, names)
+    repair = _repair(tilt, roles, given, names)
     wanted = names if is_whole else [name for name in repair.columns if name in names] or names[:1]
     frame = frame_of(data, wanted)
     if not frame.height:
@@ -124,8 +127,20 @@ def _in_memory(data: Any, tilt: ScoreTilt, scores: Any, group: Any, is_whole: bo
     return _Rows(FrameBatches(frame.with_columns(columns)), names, repair)
 
 
-def _repair(tilt: ScoreTilt, roles: Sequence[str], has_group: bool, names: Sequence[str]) -> RowRepair:
-    found = RowRepair(tilt, tuple(roles[:-1] if has_group else roles), roles[-1] if has_group else None)
+def _given(scores: Any, group: Any, names: Sequence[str]) -> list[tuple[str, Any]]:
+    """Return each column that is given by its name or as an array, after the argument that gives it."""
+    is_crossed = isinstance(group, (list, tuple)) and all(isinstance(one, str) and one in names for one in group)
+    groups = list(group) if is_crossed else [group]
+    named = [("group", one) for one in groups if one is not None]
+    return [("scores", one) for one in score_columns_of(scores)] + named
+
+
+def _repair(tilt: ScoreTilt, roles: Sequence[str], given: Sequence[tuple[str, Any]], names: Sequence[str]) -> RowRepair:
+    by_argument = {
+        argument: tuple(role for role, (one, _) in zip(roles, given, strict=True) if one == argument)
+        for argument in ("scores", "group")
+    }
+    found = RowRepair(tilt, **by_argument)
     check_classes("scores", len(found.scores), tilt.classes)
     missing = [name for name in tilt.features if name not in names]
     if missing:
@@ -139,12 +154,12 @@ def _repair(tilt: ScoreTilt, roles: Sequence[str], has_group: bool, names: Seque
 def _in_turn(batches: Any, tilt: ScoreTilt, scores: Any, group: Any) -> _Rows:
     """Return a table that is read batch by batch: columns go by their names."""
     names = batches.names()
-    given = [("scores", one) for one in score_columns_of(scores)] + ([] if group is None else [("group", group)])
+    given = _given(scores, group, names)
     for argument, one in given:
         if not isinstance(one, str):
             raise must_be_column(argument, one)
         _checked(argument, one, names)
-    return _Rows(batches, names, _repair(tilt, [one for _, one in given], group is not None, names))
+    return _Rows(batches, names, _repair(tilt, [one for _, one in given], given, names))
 
 
 def _checked(argument: str, name: str, names: Sequence[str]) -> str:
@@ -156,7 +171,7 @@ def _checked(argument: str, name: str, names: Sequence[str]) -> str:
 def _texts(repair: RowRepair, columns: Sequence[str]) -> list[str]:
     """Return the columns that are texts to the repair, or nothing: a CSV file may hold "007" in them."""
     levels = {name for one in repair.tilt.models for name in one.model.texts}
-    numbers = {*repair.scores, repair.group, *repair.tilt.features} - levels
+    numbers = {*repair.scores, *repair.group, *repair.tilt.features} - levels
     return [name for name in columns if name not in numbers]
 
 

@@ -15,6 +15,7 @@ from tiltlens.engines.sources import collected
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Integers
 from tiltlens.limits import SCORE_ROUNDING
+from tiltlens.models.groups import factorize_groups
 from tiltlens.models.outcomes import PLAIN, check_outcome, outcome_codes
 from tiltlens.models.scores import RowName
 from tiltlens.models.weights import check_sample_weight
@@ -80,6 +81,14 @@ def texts_of(column: pl.Series) -> NDArray[np.str_]:
     known = column.unique()
     texts = pl.Series(["" if value is None else text_of(value) for value in known], dtype=pl.String)
     return column.replace_strict(known, texts, return_dtype=pl.String).to_numpy().astype(str)
+
+
+def crossed_texts(columns: Sequence[pl.Series]) -> NDArray[np.str_]:
+    """Return the groups of rows as texts, of several columns their intersections; "" where one is missing."""
+    if len(columns) == 1:
+        return texts_of(columns[0])
+    codes, labels = factorize_groups("group", columns)
+    return np.array([*labels, ""])[codes]  # an unknown one is −1, the last
 
 
 def probabilities_of(argument: str, column: pl.Series, row_name: RowName = "row {}".format) -> Floats:

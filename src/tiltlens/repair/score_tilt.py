@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from tiltlens.engines.hashing import Hashes, row_hashes
 from tiltlens.engines.messages import listed, shown
+from tiltlens.engines.read_options import read_options
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.limits import MINIMUM_ROWS
@@ -147,7 +149,18 @@ class ScoreTilt:
     def _moves(self) -> bool:
         return self.threshold is not None or any(one.multiplier for one in self.constraints)
 
-    def apply(self, data: Any, scores: Any, group: Any = None, output: str | Path | None = None) -> Any:
+    def apply(
+        self,
+        data: Any,
+        scores: Any,
+        group: Any = None,
+        output: str | Path | None = None,
+        *,
+        na_values: str | Sequence[str] | None = None,
+        encoding: str | None = None,
+        sheet: str | None = None,
+        query: str | None = None,
+    ) -> Any:
         """Return the repaired scores, or decisions, of the rows of a table.
 
         Values of features that the membership model has not learnt (new, rare or missing) are counted and warned of;
@@ -162,11 +175,13 @@ class ScoreTilt:
             The scores to repair: a column, of several classes one for each; of a table in memory also an array as long
             as it.
         group
-            The column or array of groups; only where `use_group` is.
+            The column or array of groups, or columns whose intersections they are; only where `use_group` is.
         output
             A .parquet or .csv file for the table with the repaired scores beside, in a column named like that of the
             scores with "_repaired" after it. It is written batch by batch, so that files may be larger than memory,
             and whole or not at all.
+        na_values, encoding, sheet, query
+            How files and databases are read, as of `tiltlens.audit`.
 
         Returns
         -------
@@ -174,7 +189,7 @@ class ScoreTilt:
         they are asked for it; with `output`, its path.
         """
         self.check_group_given(group)
-        return applied(self, data, scores, group, output)
+        return applied(self, data, scores, group, output, read_options(na_values, encoding, sheet, query))
 
     def repaired_batch(self, frame: pl.DataFrame, scores: Floats, group: Texts | None = None) -> Floats:
         """Return the repaired scores of a clean frame of rows; `group` are its groups as texts, where `use_group`."""
@@ -353,7 +368,7 @@ class ScoreTilt:
         return {"schema": SCHEMA} | self.summary() | {"models": [one.to_dict() for one in self.models], "seen": seen}
 
     def to_json(self, path: str | Path) -> None:
-        """Write the repair to a JSON file that holds numbers and texts only."""
+        """Write the repair to a JSON file: numbers and texts, and a given membership model as skops writes it."""
         write_json(self.to_dict(), str(path))
 
     def __str__(self) -> str:
