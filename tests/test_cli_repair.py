@@ -5,7 +5,9 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+import skops.io
 from scipy.special import softmax
+from sklearn.linear_model import LogisticRegression
 from tests.command import invoked
 from tests.repair.test_bill import borrowers
 
@@ -178,3 +180,14 @@ def test_a_condition_holds_for_the_held_out_rows_too(folder):
     held_out = pl.read_parquet(folder / "held_out.parquet").filter(area="east")
     sizes = {"audited": (held_out["group"] == "a").sum(), "reference": (held_out["group"] == "b").sum()}
     assert json.loads(found.stdout)["bills"]["a"]["rows"] == sizes
+
+
+def test_with_the_model_alternatives_tell_what_ifs(folder):
+    table = borrowers(600)[["group", "noise", "repaid"]].with_columns(other=pl.col("noise").shuffle(0))
+    table.write_parquet(folder / "asked.parquet")
+    x = table.select("noise", "other").to_pandas()
+    skops.io.dump(LogisticRegression().fit(x, table["repaid"].to_numpy()), folder / "model.skops")
+    options = ("--group", "group", "--model", "model.skops", *OUTCOME, "--json", "-")
+    found = invoked("alternatives", "asked.parquet", *options, cwd=folder)
+    comparison = json.loads(found.stdout)["comparisons"]["a"]
+    assert {row["feature"] for row in comparison["what_ifs"]} == {"noise", "other"}
