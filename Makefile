@@ -1,6 +1,7 @@
 # Each target does its own set-up: a clean clone, Python >= 3.11 with venv, and make are enough.
 PYTHON ?= python3
 VENV := .venv
+INTEGRATIONS := .venv-integrations
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -25,8 +26,8 @@ test-slow: $(VENV)/installed-dev
 test-models: $(VENV)/installed-boosters  # model files of XGBoost, LightGBM and CatBoost
 	$(BIN)/python -m pytest -m boosters tests/model_files
 
-test-integrations: $(VENV)/installed-integrations  # MLflow's evaluator, with a local file store
-	$(BIN)/python -m pytest -m integration tests/integrations
+test-integrations: $(INTEGRATIONS)/installed  # MLflow's evaluator, with a local file store
+	$(INTEGRATIONS)/bin/python -m pytest -m integration tests/integrations/test_mlflow_evaluator.py
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
@@ -81,10 +82,12 @@ $(VENV)/installed-boosters: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,boosters]'
 	@touch $(VENV)/installed $(VENV)/installed-dev $@
 
-$(VENV)/installed-integrations: pyproject.toml constraints.txt | $(VENV)/bin/python
-	@echo "Installing tiltlens, its development tools and MLflow ..." >&2
-	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,integrations]'
-	@touch $(VENV)/installed $(VENV)/installed-dev $@
+$(INTEGRATIONS)/installed: pyproject.toml constraints-integrations.txt
+	@echo "Installing tiltlens and MLflow in $(INTEGRATIONS) ..." >&2
+	@$(PYTHON) -m venv $(INTEGRATIONS)
+	@$(INTEGRATIONS)/bin/python -m pip install --quiet -c constraints-integrations.txt \
+	  -e '.[report,integrations]' hypothesis pytest
+	@touch $@
 
 $(VENV)/installed-bench: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing tiltlens, its development tools and the peers it is measured against ..." >&2
@@ -92,4 +95,4 @@ $(VENV)/installed-bench: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $(VENV)/installed $(VENV)/installed-dev $@
 
 clean:
-	rm -rf $(VENV) .planted planted-results .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache docs/_build docs/api
+	rm -rf $(VENV) $(INTEGRATIONS) .planted planted-results .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache docs/_build docs/api

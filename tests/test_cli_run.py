@@ -1,7 +1,9 @@
 """`tiltlens run`: a file says what is audited, checked before it starts; the same bytes every time."""
 
 import json
+import re
 import sys
+from dataclasses import asdict, replace
 
 import polars as pl
 import pytest
@@ -12,6 +14,9 @@ import tiltlens as tl
 from tiltlens.commands.audit import command as audit_command
 from tiltlens.commands.audit_file import read_audit_file
 from tiltlens.errors import DataError, MissingExtraError, TiltlensError
+from tiltlens.estimators.verdicts import UNDECIDED
+from tiltlens.gates import gate
+from tiltlens.views.junit import junit
 
 YAML = """
 data: people.csv
@@ -42,13 +47,14 @@ json = "out/audit.json"
 junit = "out/gates.xml"
 tables = "out/tables.xlsx"
 """
+ROWS = [("no" if i % 2 else "yes", i % 7, i % 3, ((i % 7) + (i % 2)) / 9) for i in range(120)]
+PEOPLE = pl.DataFrame(ROWS, schema=["sex", "income", "a, b", "score"], orient="row")
 
 
 @pytest.fixture
 def folder(tmp_path):
     """A folder with data, and one beside it to run from."""
-    rows = [("no" if i % 2 else "yes", i % 7, i % 3, ((i % 7) + (i % 2)) / 9) for i in range(120)]
-    pl.DataFrame(rows, schema=["sex", "income", "a, b", "score"], orient="row").write_csv(tmp_path / "people.csv")
+    PEOPLE.write_csv(tmp_path / "people.csv")
     (tmp_path / "out").mkdir()
     return tmp_path
 
@@ -172,6 +178,34 @@ def test_files_that_cannot_be_read(folder, monkeypatch):
         MissingExtraError, match=r"must have the package PyYAML.*\n.*tiltlens\[yaml\].* or write it as TOML"
     ):
         read_audit_file(write(folder, YAML))
+
+
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [
+        (
+            "{json: people.csv}",
+            r"`outputs.json` in 'audit.yaml' must be a file of its own, got .* it is 'people.csv' too",
+        ),
+        ("{json: audit.yaml}", "it is 'audit.yaml' too"),
+        ("{json: a.json, junit: out/../a.json}\ngates: [gap>1]", "it is 'outputs.json of audit.yaml' too"),
+    ],
+)
+def test_nothing_is_written_over_data_or_another_file(folder, outputs, message):
+    write(folder, f"{BASE}outputs: {outputs}")
+    done = invoked("run", "audit.yaml", cwd=folder)
+    assert (done.returncode, bool(re.search(message, done.stderr))) == (2, True), done.stderr
+
+
+def test_features_that_are_undecided_are_no_pass(folder):
+    frame = pl.DataFrame({"feature": ["a", "b"], "verdict": [UNDECIDED, "no material evidence"]})
+    c = replace(tl.audit(PEOPLE, "sex", scores="score", folds=None)["yes"], proxies=frame)
+    audit = replace(tl.audit(PEOPLE, "sex", scores="score", folds=None), comparisons={"yes": c})
+    (said,) = gate("proxies>0").judged(audit)
+    assert (said.status, said.fails, str(said)) == ("undecided", False, "proxies>0: proxies of yes is 0, 1 undecided")
+    assert [gate(text).judged(audit)[0].status for text in ("proxies>1", "proxies<1")] == ["passed", "fired"]
+    suite = next(iter(JUnitXml.fromstring(junit({"group": "sex", "reference": "no"}, [asdict(said)]))))
+    assert [type(one) for one in next(iter(suite)).result] == [Skipped]
 
 
 def test_gates_are_read_by_a_parser_of_junit_and_what_is_not_known_is_no_pass(folder):

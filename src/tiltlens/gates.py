@@ -30,7 +30,8 @@ OF_AUDITS = (*ESTIMATES, PROXIES, *COUNTED, TOO_SMALL)
 OF_CHANGES = CHANGES
 
 
-PASSED, FIRED, UNDEFINED, UNJUDGED = "passed", "fired", "not defined", "not evaluated"
+PASSED, FIRED = "passed", "fired"
+UNDEFINED, OPEN, UNJUDGED = "not defined", "undecided", "not evaluated"  # of which only the first fails a run
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,8 @@ class Gate:
     """A condition such as "adverse_impact_ratio<0.8" or "gap.low>0.05"; it fires where the condition holds.
 
     A quantity that is not defined fires too: not knowing is no reason to pass. Groups too small to be compared have a
-    quantity of their own, their number.
+    quantity of their own, their number. A number of features that might be larger, were those decided that are not, is
+    said to be undecided.
     """
 
     text: str
@@ -100,16 +102,21 @@ class Gate:
         return Judged(self.text, None, FIRED if COMPARE[self.compare](count, self.limit) else PASSED, sentence)
 
     def _judged(self, name: str, comparison: Comparison | GroupChange, confidence: float) -> Judged:
+        open_cases, beside = 0, ""  # features that may show evidence in more data
         if isinstance(comparison, Comparison) and self.quantity in (PROXIES, *COUNTED):
-            value, interval = self._counted(comparison), ""
+            value = self._counted(comparison)
+            if self.quantity == PROXIES:
+                open_cases = int((comparison.proxies["verdict"] == UNDECIDED).sum())
+                beside = f", {open_cases} undecided" if open_cases else ""
         else:
             estimate: Estimate | None = getattr(comparison, self.quantity)
             value = None if estimate is None else getattr(estimate, self.part)
-            interval = "" if estimate is None else _interval(estimate, confidence)
+            beside = "" if estimate is None else _interval(estimate, confidence)
         if value is None:
             return Judged(self.text, name, UNDEFINED, f"{self._name} of {name} is not defined, so it cannot pass")
-        status = FIRED if COMPARE[self.compare](float(value), self.limit) else PASSED
-        return Judged(self.text, name, status, f"{self._name} of {name} is {value:.6g}{interval}")
+        holds, might = (COMPARE[self.compare](float(one), self.limit) for one in (value, value + open_cases))
+        status = FIRED if holds else OPEN if might else PASSED
+        return Judged(self.text, name, status, f"{self._name} of {name} is {value:.6g}{beside}")
 
     @property
     def _name(self) -> str:

@@ -336,6 +336,9 @@ TIED = 1e-9  # corrections, and shares of people, no further apart are equal up 
 MOST_CROSSED = 40  # features whose pairs are all looked at
 PARTNER_ROWS = 20_000  # from which partners are found
 
+# results.saved
+SAVED_SLACK = 1e-6  # of a number, up to which two that should be equal are: an edited file differs by more
+
 # results.settings
 MATERIALITY = 0.005  # points of probabilities that matter, unless the user says otherwise
 AMOUNT_MATERIALITY = 0.02  # standard deviations of amounts: a tenth of what is called a small effect (Cohen's d of 0.2)

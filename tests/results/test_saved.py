@@ -159,6 +159,8 @@ def altered(change, path):
         (lambda s: s["comparisons"]["women"].pop("balance"), "'balance'"),
         (lambda s: s["comparisons"]["women"]["gap"].update(value="low"), r"gap.value is \"low\" instead of number"),
         (lambda s: s["comparisons"]["women"]["gap"].update(value=0.3), "0.3 lies outside of its interval"),
+        (lambda s: s["comparisons"]["women"]["gap"].update(value=-0.2), "lies outside of its interval"),
+        (lambda s: s["comparisons"]["women"]["proxies"][0].update(joint_low=0.5), "lies outside of its interval, 0.5"),
         (lambda s: s["comparisons"]["women"].update(fpr_difference=None), "fpr_difference is not as an audit writes"),
         (
             lambda s: s["comparisons"].update(girls=s["comparisons"].pop("women")),

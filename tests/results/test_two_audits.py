@@ -217,8 +217,18 @@ def test_the_command_line_compares_two_models_on_the_same_rows(tmp_path):
     models().drop("id", "weight").write_csv(tmp_path / "rows.csv")
     question = ("compare", "rows.csv", "--scores", "old", "--scores", "new", "--group", "group", "--reference", "b")
     done = invoked(
-        *question, "--fail-if", "gap_change.low>0.01", "--json", "change.json", "--report", "c.html", cwd=tmp_path
+        *question,
+        "--fail-if",
+        "gap_change.low>0.01",
+        "--json",
+        "change.json",
+        "--report",
+        "c.html",
+        "--junit",
+        "g.xml",
+        cwd=tmp_path,
     )
+    assert 'failures="1"' in (tmp_path / "g.xml").read_text()
     assert done.returncode == 1
     assert "gap_change.low>0.01: gap_change.low of a is" in done.stderr
     assert "area" in done.stdout

@@ -60,6 +60,24 @@ def read_audit_file(path: str | Path) -> Asked:
         raise type(error)(f"in {str(file)!r}: {error}") from None
 
 
+def check_distinct(asked: Mapping[str, Asked]) -> None:
+    """Raise where a file would be written over another, over data, or over the file that asks for it."""
+    seen = {Path(name).resolve(): name for name in asked}
+    for name, one in asked.items():
+        seen |= {(Path(name).resolve().parent / data).resolve(): data for data in one.data}
+    for name, one in asked.items():
+        for key, target in (("json", one.json_target), ("report", one.report), ("junit", one.junit)):
+            if target is None or target == "-":
+                continue
+            path = Path(target).resolve()
+            if path in seen:
+                raise DataError(
+                    f"`outputs.{key}` in {name!r} must be a file of its own, got {target!r}: it is {seen[path]!r} too.",
+                    "choose another name.",
+                )
+            seen[path] = f"outputs.{key} of {name}"
+
+
 def _beside(file: Path, target: str) -> str:
     """Return a file to write, beside the audit file where its name is relative."""
     return target if target == "-" else str(file.parent / target)

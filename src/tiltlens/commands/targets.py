@@ -96,11 +96,13 @@ def write_junit(summary: dict[str, Any], judged: Sequence[Judged], target: str) 
 
 
 def told_gates(gates: Sequence[Gate], judged: Sequence[Judged], result: Audit | Change) -> bool:
-    """Say which gates fired, and for whom they could not be evaluated; return whether one did."""
+    """Say which gates fired, and which could not be decided or evaluated; return whether one fired."""
+    from tiltlens.gates import OPEN
     from tiltlens.views.terminal import printable
 
     fired = [str(one) for one in judged if one.fails]
+    undecided = [str(one) for one in judged if one.status == OPEN]
     unjudged = [sentence for one in gates if (sentence := one.unjudged(result)) is not None]
-    for sentence in (*fired, *unjudged):
+    for sentence in (*fired, *undecided, *unjudged):
         click.echo(f"Gate: {printable(sentence)}.", err=True)
     return bool(fired)

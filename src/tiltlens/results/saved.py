@@ -16,7 +16,7 @@ from tiltlens.errors import DataError, NeedsRowsError
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.outputs import EqualGapsTest, EqualOutputsTest
 from tiltlens.estimators.soft_groups import Calibration, Signs
-from tiltlens.limits import DIAL_POSITIONS
+from tiltlens.limits import DIAL_POSITIONS, SAVED_SLACK
 from tiltlens.models.balance import Balance, Mismatch
 from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.results import error_rates, periods, proxies
@@ -276,10 +276,17 @@ def _estimate(found: Any) -> Any:
     if found is None:
         return None
     one = Estimate(**found)
-    low, high = (one.value if end is None else end for end in (one.low, one.high))
-    if not low <= one.value <= high:
-        raise ValueError(f"the value {one.value} lies outside of its interval, {low} to {high}")
+    _check_within(one.value, one.low, one.high)
     return one
+
+
+def _check_within(value: float | None, low: float | None, high: float | None) -> None:
+    """Raise where a value lies outside of its interval, by more than rounding."""
+    if value is None:
+        return
+    slack = SAVED_SLACK * max(1.0, abs(value))
+    if (low is not None and low > value + slack) or (high is not None and high < value - slack):
+        raise ValueError(f"the value {value} lies outside of its interval, {low} to {high}")
 
 
 def _outputs(found: Any) -> Any:
@@ -343,7 +350,18 @@ def _check_agreement(found: SavedAudit, summary: Record) -> None:
         c = summary["comparisons"][name]
         if (c["audited"], c["reference"], c["channel"]) != (name, found.reference, found.channel):
             raise ValueError(f"comparisons.{name} is of other groups, or another kind of output, than it says")
+        _check_numbers(c)
         again = json.loads(json.dumps(Comparison._numbers(one)))
         for part, value in again.items():
             if part not in c or c[part] != value:
                 raise ValueError(f"comparisons.{name}.{part} is not as an audit writes it")
+
+
+def _check_numbers(c: Record) -> None:
+    """Raise where numbers contradict each other: the gap is the difference of the outputs, and lies in its band."""
+    outputs = [c["output"][who] for who in Output._fields]
+    if not any(isinstance(one, list) for one in outputs):
+        _check_within(abs(c["gap"]["value"]), *[abs(outputs[0] - outputs[1])] * 2)
+    for row in c["proxies"]:
+        for name in ("gap", "joint"):
+            _check_within(*(row[f"{name}{end}"] for end in ("", "_low", "_high")))

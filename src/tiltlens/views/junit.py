@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 # A gate that could not be evaluated is no pass: it has an element of its own.
-ELEMENTS = {"fired": "failure", "not defined": "error", "not evaluated": "skipped"}
+ELEMENTS = {"fired": "failure", "not defined": "error", "undecided": "skipped", "not evaluated": "skipped"}
 COUNTED = {"failure": "failures", "error": "errors", "skipped": "skipped"}
 NOT_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 
