@@ -1,5 +1,7 @@
 """The tilt of the scores against a conic solver and a linear program, and its laws."""
 
+from dataclasses import replace
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -26,7 +28,7 @@ def problem(classes, groups, limit, seed, rows=80):
     wholes = np.arange(y.size).reshape(-1, classes) if classes > 2 and limit > 0.0 else ()
     scores = scores[:, 1] if classes == 2 else scores
     names = [f"gap {one}" for one in range(y.size)]
-    return scores, weights, GapProblem(log_scores(scores), a, y, share * a, limit, names, tuple(wholes))
+    return scores, weights, GapProblem(log_scores(scores), a, y, share * a, share * a, limit, names, tuple(wholes))
 
 
 def conic(scores, weights, asked):
@@ -90,7 +92,7 @@ def test_two_outcomes_are_a_shift_of_the_logit():
 def test_a_limit_beyond_reach_is_named():
     scores, _, asked = problem(2, 1, 0.0, seed=5)
     fixed = np.where(scores > 0.5, 1.0, 0.0)  # nothing can move
-    stuck = GapProblem(log_scores(fixed), asked.gradients, asked.classes, asked.measures, 0.0, asked.names)
+    stuck = replace(asked, logs=log_scores(fixed))
     with pytest.raises(SupportError, match="beyond reach: gap 0 stays at"):
         score_multipliers(stuck)
 
@@ -99,7 +101,7 @@ def test_constraints_that_fit_alone_and_not_together_are_named():
     scores, _, asked = problem(2, 2, 0.0, seed=6)
     u = np.array([asked.measures[0], asked.measures[0] + 0.05 / scores.size / scores])  # gaps that differ by 0.05
     with pytest.raises(SupportError, match="beyond reach"):
-        score_multipliers(GapProblem(asked.logs, asked.gradients[[0, 0]], asked.classes, u, 0.0, asked.names))
+        score_multipliers(replace(asked, gradients=asked.gradients[[0, 0]], measures=u, modelled=u))
 
 
 def test_scores_of_0_and_1_do_not_move():

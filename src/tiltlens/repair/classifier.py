@@ -134,7 +134,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         score = self._scores(self._cross_fitted(self.estimator, X, labels))
         a = self._gradients(asked, self._cross_fitted(self.membership, X, cells))
         self.membership_ = self._classifier(self.membership).fit(X, cells)
-        self.constraints_, _ = solved(asked, a, measures, score, limit, self._threshold)
+        self.constraints_, _ = solved(asked, a, measures, score, np.ones(labels.size), limit, self._threshold)
         return self
 
     def _group(self, sensitive_features: ArrayLike, rows: int) -> NDArray[np.int64]:

@@ -17,7 +17,15 @@ from scipy.optimize import brentq
 
 from tiltlens.errors import SupportError
 from tiltlens.estimators.influence import Integers
-from tiltlens.limits import DAMPED_STEPS, FEW_UNDECIDED, LARGEST_MULTIPLIER, REPAIRED, SWEEPS, WIDEST_DECISION
+from tiltlens.limits import (
+    DAMPED_STEPS,
+    DECISION_WIDTHS,
+    FEW_UNDECIDED,
+    LARGEST_MULTIPLIER,
+    REPAIRED,
+    SWEEPS,
+    WIDEST_DECISION,
+)
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.least_change import repaired, shifted, shifts
 
@@ -32,8 +40,8 @@ class GapProblem:
         As of `log_scores`: (n,), or (n, K).
     gradients, classes
         a_c of each constraint, (C, n), and the class whose score it is of.
-    measures
-        (C, n): gap_c = Σ_n measures_cn·W'_n of that class.
+    measures, modelled
+        (C, n): gap_c = Σ_n measures_cn·W'_n of that class, by the rows' own groups; and the same by their chances.
     names
         Of the gaps, for messages.
     wholes
@@ -44,6 +52,7 @@ class GapProblem:
     gradients: Floats
     classes: Integers
     measures: Floats
+    modelled: Floats
     limit: float
     names: Sequence[str]
     wholes: Sequence[Integers] = ()
@@ -81,15 +90,36 @@ def gaps_of(scores: Floats, measures: Floats, classes: Integers) -> Floats:
 
 
 def score_multipliers(problem: GapProblem, start: Floats | None = None) -> Floats:
-    """Return the multipliers of a tilt of scores: one constraint after the other, then all by Newton's method."""
-    t = np.zeros(len(problem.names)) if start is None else start
+    """Return the multipliers of a tilt of scores.
+
+    One has a bracket. Several start from the minimum of the dual, where all conditions hold as far as the chances are
+    right; Newton's method takes them to where they hold for the rows' own groups. Where it does not get there they
+    stay at the start: whether that is near enough is to be judged by the errors of the gaps.
+    """
+    zeros = np.zeros(len(problem.names))
+    if len(problem.names) == 1:
+        return _swept(problem, zeros)
+    if _worst(problem, zeros) <= REPAIRED:
+        return zeros
+    first = _solved(replace(problem, measures=problem.modelled), zeros if start is None else start)
+    found = _newton(problem, first)
+    return found if _worst(problem, found) <= REPAIRED else first
+
+
+def _solved(problem: GapProblem, start: Floats) -> Floats:
+    """Return where all conditions hold: by Newton's method, and one constraint after the other where it stops short."""
+    t = _newton(problem, start)
     for _ in range(SWEEPS):
-        t = _newton(problem, _swept(problem, t)) if start is None or t.size == 1 else _newton(problem, t)
-        start = None
-        if np.abs(left_over(t, problem.gaps(t), problem.limit)).max() <= REPAIRED:
+        if _worst(problem, t) <= REPAIRED:
             return t
-    worst = int(np.argmax(np.abs(left_over(t, problem.gaps(t), problem.limit))))
-    raise beyond_reach(problem.names[worst], float(problem.gaps(t)[worst]), problem.limit)
+        t = _newton(problem, _swept(problem, t))
+    gaps = problem.gaps(t)
+    at = int(np.argmax(np.abs(left_over(t, gaps, problem.limit))))
+    raise beyond_reach(problem.names[at], float(gaps[at]), problem.limit)
+
+
+def _worst(problem: GapProblem, t: Floats) -> float:
+    return float(np.abs(left_over(t, problem.gaps(t), problem.limit)).max())
 
 
 def decision_multipliers(problem: GapProblem, scores: Floats, threshold: float) -> Floats:
@@ -112,10 +142,8 @@ def decision_multipliers(problem: GapProblem, scores: Floats, threshold: float) 
     if size(np.zeros(len(problem.names))) <= REPAIRED:
         return np.zeros(len(problem.names))
     found: list[Floats] = []
-    width = WIDEST_DECISION
-    while True:
-        logs, gradients = (scores - threshold) / width, problem.gradients / width
-        blurred = replace(problem, logs=logs, gradients=gradients)
+    for width in WIDEST_DECISION / 3.0 ** np.arange(DECISION_WIDTHS):
+        blurred = replace(problem, logs=(scores - threshold) / width, gradients=problem.gradients / width)
         try:
             found.append(score_multipliers(blurred, found[-1] if found else None))
         except SupportError:
@@ -125,7 +153,6 @@ def decision_multipliers(problem: GapProblem, scores: Floats, threshold: float) 
         after = blurred.scores(found[-1])
         if float((after * (1.0 - after)).sum()) < FEW_UNDECIDED:
             break
-        width /= 3.0
     return min(found[::-1], key=size)
 
 

@@ -14,7 +14,7 @@ from tiltlens.engines.messages import shown
 from tiltlens.errors import DataError
 from tiltlens.estimators.error_rates import UNKNOWN
 from tiltlens.estimators.influence import Booleans, Integers, Rows, cluster_codes, summed_by_cluster, sums_by
-from tiltlens.limits import FEW_REPAIRED, FOLDS, MINIMUM_ROWS, REPAIRED
+from tiltlens.limits import FEW_REPAIRED, FOLDS, MINIMUM_ROWS, REPAIRED, SURELY_BEYOND
 from tiltlens.models.features import Feature
 from tiltlens.models.membership import area_under_curve, check_overlap, group_folds
 from tiltlens.paper.checks import Floats
@@ -37,7 +37,14 @@ from tiltlens.repair.constraints import (
 )
 from tiltlens.repair.estimator import fitted_model
 from tiltlens.repair.least_change import log_scores, nats_moved, repaired, shifts
-from tiltlens.repair.multipliers import GapProblem, decision_multipliers, gaps_of, score_multipliers
+from tiltlens.repair.multipliers import (
+    GapProblem,
+    beyond_reach,
+    decision_multipliers,
+    gaps_of,
+    left_over,
+    score_multipliers,
+)
 from tiltlens.repair.rows import AuditedRows
 from tiltlens.repair.score_tilt import ScoreTilt, hashed_rows
 
@@ -67,7 +74,7 @@ def score_tilt(
     if not use_group:
         _check_overlap(audited, asked, a)
     measures = _measures(audited, asked)
-    constraints, after = solved(asked, a, measures, audited.scores, size, threshold, audited.clusters)
+    constraints, after = solved(asked, a, measures, audited.scores, audited.weights, size, threshold, audited.clusters)
     return ScoreTilt(
         criterion=kind,
         threshold=threshold,
@@ -87,15 +94,18 @@ def solved(
     a: Floats,
     measures: Floats,
     scores: Floats,
+    weights: Floats,
     limit: float,
     threshold: float | None,
     clusters: Integers | None = None,
 ) -> tuple[tuple[Constraint, ...], Floats]:
     """Return the constraints with their multipliers, and the scores after; gradients and measures are (C, n)."""
+    share = weights / weights.sum()
     classes, outcomes = np.array([one.score_class for one in asked]), 2 if scores.ndim == 1 else scores.shape[1]
     names = [one.named(outcomes > 2) for one in asked]
     wholes = np.arange(len(asked)).reshape(-1, outcomes) if outcomes > 2 and limit > 0.0 else ()
-    problem = GapProblem(log_scores(scores), a, classes, measures, limit, names, tuple(wholes))
+    modelled = (a - (a @ share)[:, None]) * share
+    problem = GapProblem(log_scores(scores), a, classes, measures, modelled, limit, names, tuple(wholes))
     t = score_multipliers(problem) if threshold is None else decision_multipliers(problem, scores, threshold)
     before, after = (repaired(scores, shifts(part * t, a, classes, outcomes), threshold) for part in (0.0, 1.0))
     gaps = [gaps_of(one, measures, classes) for one in (before, after)]
@@ -103,12 +113,22 @@ def solved(
         _error(after if after.ndim == 1 else after[:, y], u, clusters)
         for u, y in zip(measures, classes.tolist(), strict=True)
     ]
+    if threshold is None:
+        _check_reached(problem, t, gaps[1], errors)
     ends = [[one.sign * float(found[c]) for found in gaps] for c, one in enumerate(asked)]
     found = [
         replace(one, multiplier=float(t[c]), gap_before=ends[c][0], gap_after=ends[c][1], se=errors[c])
         for c, one in enumerate(asked)
     ]
     return tuple(found), after
+
+
+def _check_reached(problem: GapProblem, t: Floats, gaps: Floats, errors: Sequence[float]) -> None:
+    """Raise where a gap of the rows' own groups is beyond the limit by more than chance."""
+    left = np.abs(left_over(t, gaps, problem.limit))
+    for name, gap, by, error in zip(problem.names, gaps.tolist(), left.tolist(), errors, strict=True):
+        if by > max(REPAIRED, SURELY_BEYOND * error):
+            raise beyond_reach(name, gap, problem.limit)
 
 
 def measures_of(members: Sequence[tuple[Booleans, Booleans]], weights: Floats) -> Floats:
@@ -235,8 +255,10 @@ def _notes(
         )
     over = max(abs(one.gap_after) for one in found) - limit
     if over > REPAIRED + len(found) * float(np.abs(measures).max()):
+        error = max(one.se or 0.0 for one in found)
         notes.append(
-            f"rows that are alike are decided alike: the largest difference after is {over:.4f} beyond the limit"
+            f"the largest difference after is {over:.4f} beyond the limit on the audited rows (standard error "
+            f"{error:.4f}): people who are alike are treated alike, and no change nearer to the limit was found"
         )
     return notes
 
