@@ -2,7 +2,7 @@
 
 Run `python -m benchmarks.repair_limits --draws 60 --seed 70000`. Each draw audits 3,000 people, repairs them in every
 way and measures the gaps of 20,000 others. A line for each way and constraint: the mean gap after, its standard error
-over the draws, and how often the repair's own gap_after ± 1.96·√(se² + that of the hold-out) holds the gap of the others.
+over the draws, and how often the repair's own gap_after ± 1.96·√(se² + that of the hold-out) holds that of the others.
 A mean more than `--most` standard errors beyond the limit is a MISS, and the exit code 1.
 """
 

@@ -282,7 +282,6 @@ RARE_LEVEL = 0.05  # of the people, below which a level of a coarsened category 
 BILL_STEPS = 11  # from no repair to the whole of it
 
 # repair.solve
-SURELY_BEYOND = 2.0  # standard errors by which a difference is beyond its limit, not by chance
 FEW_REPAIRED = 100  # people of a group that a difference is of: of fewer, chance moves it by points
 
 # repair.copies
@@ -291,6 +290,8 @@ MORE_ALIKE = 2.0  # times as many rows that equal an audited one as audited rows
 # repair.multipliers
 LARGEST_MULTIPLIER = 50.0  # of a tilt: beyond it no score is left between 0 and 1
 REPAIRED = 1e-10  # of a score: a gap no larger is closed
+MOST_CHANGE = 2.0  # times the change that would do if chances were right: beyond it own groups' means chase chance
+SURELY_BEYOND = 3.0  # standard errors by which a difference is beyond its limit, not by chance
 SWEEPS = 20  # of all constraints, one by one: two or three do, unless no tilt meets them all
 WIDEST_DECISION = 0.1  # of a score: over how much of it decisions are blurred at first
 DECISION_WIDTHS = 12  # each a third of the one before: less than a score is told apart by at the end

@@ -28,7 +28,11 @@ def problem(classes, groups, limit, seed, rows=80):
     wholes = np.arange(y.size).reshape(-1, classes) if classes > 2 and limit > 0.0 else ()
     scores = scores[:, 1] if classes == 2 else scores
     names = [f"gap {one}" for one in range(y.size)]
-    return scores, weights, GapProblem(log_scores(scores), a, y, share * a, share * a, limit, names, tuple(wholes))
+    return (
+        scores,
+        weights,
+        GapProblem(log_scores(scores), a, y, share * a, share * a, share, limit, names, tuple(wholes)),
+    )
 
 
 def conic(scores, weights, asked):
@@ -54,6 +58,7 @@ def test_least_change_is_that_of_a_conic_solver(classes, groups, limit):
     scores, weights, asked = problem(classes, groups, limit, seed=3 * classes + groups)
     t, (cost, multipliers) = score_multipliers(asked), conic(scores, weights, asked)
     assert nats_moved(scores, asked.scores(t), weights) == pytest.approx(cost, abs=1e-8)
+    assert asked.cost(t) == pytest.approx(cost, abs=1e-8)
     assert np.abs(asked.gaps(t)).max() <= limit + 1e-10
     assert t == pytest.approx(multipliers, abs=1e-6 if limit else 1e-8)
 

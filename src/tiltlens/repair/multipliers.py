@@ -14,15 +14,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import brentq
+from scipy.special import logsumexp
 
 from tiltlens.errors import SupportError
-from tiltlens.estimators.influence import Integers
+from tiltlens.estimators.influence import Integers, summed_by_cluster
 from tiltlens.limits import (
     DAMPED_STEPS,
     DECISION_WIDTHS,
     FEW_UNDECIDED,
     LARGEST_MULTIPLIER,
+    MOST_CHANGE,
     REPAIRED,
+    SURELY_BEYOND,
     SWEEPS,
     WIDEST_DECISION,
 )
@@ -44,8 +47,12 @@ class GapProblem:
         (C, n): gap_c = Σ_n measures_cn·W'_n of that class, by the rows' own groups; and the same by their chances.
     names
         Of the gaps, for messages.
+    shares
+        Of each row in all, (n,).
     wholes
         Places of constraints of all classes with the same a: as their gaps add up to 0, t may be shifted there.
+    clusters
+        Equal for rows that err together, numbered from 0 on; None where each is one.
     """
 
     logs: Floats
@@ -53,9 +60,11 @@ class GapProblem:
     classes: Integers
     measures: Floats
     modelled: Floats
+    shares: Floats
     limit: float
     names: Sequence[str]
     wholes: Sequence[Integers] = ()
+    clusters: Integers | None = None
 
     def scores(self, t: Floats) -> Floats:
         """Return the tilted scores."""
@@ -69,6 +78,28 @@ class GapProblem:
     def gaps(self, t: Floats) -> Floats:
         """Return the gaps of the tilted scores."""
         return gaps_of(self.scores(t), self.measures, self.classes)
+
+    def errors(self, scores: Floats) -> Floats:
+        """Return the standard errors of the gaps of some scores: of differences of two means."""
+        found = []
+        for measure, y in zip(self.measures, self.classes.tolist(), strict=True):
+            own, first = scores if scores.ndim == 1 else scores[:, y], measure > 0.0
+            means = [float(np.abs(measure * who) @ own) for who in (first, ~first)]
+            influence = summed_by_cluster(self.clusters, measure * (own - np.where(first, *means)))
+            found.append(math.sqrt(influence @ influence))
+        return np.array(found)
+
+    def cost(self, t: Floats) -> float:
+        """Return E[KL(W'‖W)] = −E[Σ_y W'_y·shift_y + log Σ_y W_y·exp(−shift_y)]."""
+        shift = shifts(t, self.gradients, self.classes, self.outcomes)
+        after = shifted(self.logs, shift)
+        if after.ndim == 1:
+            moves = np.isfinite(self.logs)
+            logs = np.where(moves, self.logs, 0.0)
+            mass = np.logaddexp(0.0, logs - shift) - np.logaddexp(0.0, logs)
+            return float(self.shares @ np.where(moves, -after * shift - mass, 0.0))
+        mass = logsumexp(self.logs - shift, axis=1) - logsumexp(self.logs, axis=1)
+        return float(-self.shares @ ((after * shift).sum(axis=1) + mass))
 
     def gaps_and_slopes(self, t: Floats) -> tuple[Floats, Floats]:
         """Return the gaps and ∂gap_c/∂t_d = −Σ measures_c·W'_yc·([yc = yd] − W'_yd)·a_d."""
@@ -93,8 +124,9 @@ def score_multipliers(problem: GapProblem, start: Floats | None = None) -> Float
     """Return the multipliers of a tilt of scores.
 
     One has a bracket. Several start from the minimum of the dual, where all conditions hold as far as the chances are
-    right; Newton's method takes them to where they hold for the rows' own groups. Where it does not get there they
-    stay at the start: whether that is near enough is to be judged by the errors of the gaps.
+    right, and Newton's method takes them to where they hold for the rows' own groups. Some mixtures of differences
+    hardly answer to any multiplier: where own groups would take twice the change, or cannot be had, the dual's
+    multipliers stay, if the own gaps are then within chance.
     """
     zeros = np.zeros(len(problem.names))
     if len(problem.names) == 1:
@@ -103,7 +135,18 @@ def score_multipliers(problem: GapProblem, start: Floats | None = None) -> Float
         return zeros
     first = _solved(replace(problem, measures=problem.modelled), zeros if start is None else start)
     found = _newton(problem, first)
-    return found if _worst(problem, found) <= REPAIRED else first
+    is_solved = _worst(problem, found) <= REPAIRED
+    if is_solved and problem.cost(found) <= MOST_CHANGE * problem.cost(first):
+        return found
+    scores = problem.scores(first)
+    gaps = gaps_of(scores, problem.measures, problem.classes)
+    beyond = np.abs(left_over(first, gaps, problem.limit)) - SURELY_BEYOND * problem.errors(scores)
+    if beyond.max() <= 0.0:
+        return first
+    if is_solved:
+        return found
+    at = int(np.argmax(beyond))
+    raise beyond_reach(problem.names[at], float(gaps[at]), problem.limit)
 
 
 def _solved(problem: GapProblem, start: Floats) -> Floats:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,8 +12,8 @@ from scipy.special import expit
 from tiltlens.engines.messages import shown
 from tiltlens.errors import DataError
 from tiltlens.estimators.error_rates import UNKNOWN
-from tiltlens.estimators.influence import Booleans, Integers, Rows, cluster_codes, summed_by_cluster, sums_by
-from tiltlens.limits import FEW_REPAIRED, FOLDS, MINIMUM_ROWS, REPAIRED, SURELY_BEYOND
+from tiltlens.estimators.influence import Booleans, Integers, Rows, cluster_codes, sums_by
+from tiltlens.limits import FEW_REPAIRED, FOLDS, MINIMUM_ROWS, REPAIRED
 from tiltlens.models.features import Feature
 from tiltlens.models.membership import area_under_curve, check_overlap, group_folds
 from tiltlens.paper.checks import Floats
@@ -39,10 +38,8 @@ from tiltlens.repair.estimator import fitted_model
 from tiltlens.repair.least_change import log_scores, nats_moved, repaired, shifts
 from tiltlens.repair.multipliers import (
     GapProblem,
-    beyond_reach,
     decision_multipliers,
     gaps_of,
-    left_over,
     score_multipliers,
 )
 from tiltlens.repair.rows import AuditedRows
@@ -102,33 +99,28 @@ def solved(
     """Return the constraints with their multipliers, and the scores after; gradients and measures are (C, n)."""
     share = weights / weights.sum()
     classes, outcomes = np.array([one.score_class for one in asked]), 2 if scores.ndim == 1 else scores.shape[1]
-    names = [one.named(outcomes > 2) for one in asked]
     wholes = np.arange(len(asked)).reshape(-1, outcomes) if outcomes > 2 and limit > 0.0 else ()
-    modelled = (a - (a @ share)[:, None]) * share
-    problem = GapProblem(log_scores(scores), a, classes, measures, modelled, limit, names, tuple(wholes))
+    problem = GapProblem(
+        logs=log_scores(scores),
+        gradients=a,
+        classes=classes,
+        measures=measures,
+        modelled=(a - (a @ share)[:, None]) * share,
+        shares=share,
+        limit=limit,
+        names=[one.named(outcomes > 2) for one in asked],
+        wholes=tuple(wholes),
+        clusters=cluster_codes(clusters),
+    )
     t = score_multipliers(problem) if threshold is None else decision_multipliers(problem, scores, threshold)
     before, after = (repaired(scores, shifts(part * t, a, classes, outcomes), threshold) for part in (0.0, 1.0))
-    gaps = [gaps_of(one, measures, classes) for one in (before, after)]
-    errors = [
-        _error(after if after.ndim == 1 else after[:, y], u, clusters)
-        for u, y in zip(measures, classes.tolist(), strict=True)
-    ]
-    if threshold is None:
-        _check_reached(problem, t, gaps[1], errors)
-    ends = [[one.sign * float(found[c]) for found in gaps] for c, one in enumerate(asked)]
+    gaps = [gaps_of(one, measures, classes).tolist() for one in (before, after)]
+    errors = problem.errors(after).tolist()
     found = [
-        replace(one, multiplier=float(t[c]), gap_before=ends[c][0], gap_after=ends[c][1], se=errors[c])
-        for c, one in enumerate(asked)
+        replace(one, multiplier=float(t[c]), gap_before=one.sign * old, gap_after=one.sign * new, se=error)
+        for c, (one, old, new, error) in enumerate(zip(asked, *gaps, errors, strict=True))
     ]
     return tuple(found), after
-
-
-def _check_reached(problem: GapProblem, t: Floats, gaps: Floats, errors: Sequence[float]) -> None:
-    """Raise where a gap of the rows' own groups is beyond the limit by more than chance."""
-    left = np.abs(left_over(t, gaps, problem.limit))
-    for name, gap, by, error in zip(problem.names, gaps.tolist(), left.tolist(), errors, strict=True):
-        if by > max(REPAIRED, SURELY_BEYOND * error):
-            raise beyond_reach(name, gap, problem.limit)
 
 
 def measures_of(members: Sequence[tuple[Booleans, Booleans]], weights: Floats) -> Floats:
@@ -140,13 +132,6 @@ def measures_of(members: Sequence[tuple[Booleans, Booleans]], weights: Floats) -
 def _measures(audited: AuditedRows, asked: Sequence[Constraint]) -> Floats:
     members = [tuple(audited.members(cell) for cell in one.cells) for one in asked]
     return measures_of([(first, second) for first, second in members], audited.weights)
-
-
-def _error(scores: Floats, measure: Floats, clusters: Integers | None) -> float:
-    """Return the standard error of Σ measure·scores, a difference of two means."""
-    centred = scores - np.where(measure > 0.0, *(float(np.abs(measure * who) @ scores) for who in _sides(measure)))
-    influence = summed_by_cluster(cluster_codes(clusters), measure * centred)
-    return float(math.sqrt(influence @ influence))
 
 
 def _sides(measure: Floats) -> tuple[Booleans, Booleans]:
@@ -202,8 +187,8 @@ def _chances(
 def _design(features: Sequence[Feature], estimator: Any) -> Design:
     if not any(one.in_membership for one in features):
         raise DataError(
-            "`use_group` must be True where no feature tells the groups apart, got False.",
-            "a repair without the group needs features.",
+            "`use_group` must be True where no feature may tell the groups apart, got False.",
+            "a repair without the group needs features that vary and are neither the group itself nor identifiers.",
         )
     return additive_design(features, estimator)
 

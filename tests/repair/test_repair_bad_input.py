@@ -1,0 +1,160 @@
+"""What a repair says of rows that it can do little with, or nothing: each is named, none is silent."""
+
+import numpy as np
+import polars as pl
+import pytest
+from benchmarks.repair_limits import CLASSES, town
+from scipy.special import expit
+from tests.repair.test_bill import borrowers
+from tests.repair.test_score_tilt import gap, lending
+
+import tiltlens as tl
+from tiltlens.errors import DataError, SupportError
+
+COMMON = {"group": "group", "reference": "b", "scores": "score", "folds": None}
+
+
+def test_a_limit_beyond_reach_says_how_near_it_comes():
+    table = lending(1000).with_columns(
+        score=pl.when(pl.col("noise") > -1.5).then(pl.col("score").round()).otherwise("score")
+    )
+    c = tl.audit(table, **COMMON)["a"]
+    with pytest.raises(SupportError, match=r"beyond reach: the gap of 'a' against 'b' stays at -0\.\d+, beyond 0,"):
+        c.repair()
+
+
+def test_nothing_to_repair_is_noted():
+    tilt = tl.audit(borrowers(800), outcome="repaid", **COMMON)["a"].repair(criterion="equalized odds", limit=0.9)
+    assert not any(one.multiplier for one in tilt.constraints)
+    assert any(note.startswith("nothing to do: the largest of 2 differences is") for note in tilt.notes)
+    assert tilt.nats == pytest.approx(0.0, abs=1e-15)
+
+
+def test_features_that_separate_the_groups_together_are_refused():
+    rng = np.random.default_rng(0)
+    x, y = rng.uniform(-1, 1, (2, 800))
+    mine = x + y > 0
+    table = pl.DataFrame({"group": np.where(mine, "a", "b"), "x": x, "y": y, "score": expit(x + rng.normal(size=800))})
+    table = table.filter((pl.col("x") + pl.col("y")).abs() > 0.15)
+    c = tl.audit(table, membership=np.full(table.height, 0.5), **COMMON)["a"]  # an audit without it refuses as well
+    with pytest.raises(SupportError, match="separate the two groups completely"):
+        c.repair()
+    assert c.repair(use_group=True).gap_after == pytest.approx(0.0, abs=1e-9)
+
+
+def test_scores_alone_can_be_repaired_with_the_group_only():
+    c = tl.audit(lending(400), features=[], **COMMON)["a"]
+    with pytest.raises(DataError, match="`use_group` must be True where no feature may tell the groups apart"):
+        c.repair()
+    assert c.repair(use_group=True).gap_after == pytest.approx(0.0, abs=1e-9)
+
+
+def test_twenty_people_are_repaired_with_a_warning_of_chance():
+    table = pl.concat([lending(3000).filter(group="a")[:20], lending(3000).filter(group="b")[:400]])
+    tilt = tl.audit(table, **COMMON)["a"].repair()
+    (one,) = tilt.constraints
+    assert one.gap_after == pytest.approx(0.0, abs=1e-9)
+    assert one.se > 0.02
+    assert any(note.startswith("a difference is of 20 people of a group") for note in tilt.notes)
+
+
+@pytest.mark.parametrize("known", [1.0, 0.6])
+def test_error_rates_are_of_people_whose_outcome_is_known(known):
+    table = borrowers(2000)
+    some = table.with_columns(repaid=pl.when(pl.int_range(2000) < known * 2000).then("repaid"))
+    tilt = tl.audit(some, outcome="repaid", **COMMON)["a"].repair(criterion="fpr")
+    mine = some.filter(repaid=0)
+    assert tilt.gap_before == pytest.approx(gap(mine, mine["score"].to_numpy()), abs=1e-12)
+    told = [note for note in tilt.notes if "outcome is known" in note]
+    assert told == ([] if known == 1.0 else ["the outcome is known for 1200 of 2000 rows: error rates are of these"])
+
+
+def test_too_few_people_with_an_outcome_are_named():
+    table = borrowers(600).with_columns(repaid=pl.when(pl.col("group") == "a").then(1).otherwise("repaid"))
+    with pytest.raises(DataError, match=r"10 people of each group at least, got 0 of 'a' and .* for 'equalized odds'"):
+        tl.audit(table, outcome="repaid", **COMMON)["a"].repair(criterion="equalized odds")
+
+
+def test_classes_cannot_be_decided_by_a_threshold_nor_be_constant():
+    common = {"group": "group", "reference": "a", "features": ["income", "area"], "folds": None}
+    audit = tl.audit(town(600, 0), scores=CLASSES, favourable="large", **common)
+    with pytest.raises(DataError, match="`threshold` must be left out for scores of 3 classes"):
+        audit.repair(threshold=0.5)
+    even = town(600, 0).with_columns(pl.lit(1 / 3).alias(name) for name in CLASSES)
+    with pytest.raises(DataError, match="must vary, got a constant model"):
+        tl.audit(even, scores=CLASSES, favourable="large", **common).repair()
+
+
+def test_scores_of_other_classes_are_refused():
+    common = {"group": "group", "reference": "a", "features": ["income", "area"], "folds": None}
+    of_classes, new = tl.audit(town(600, 0), scores=CLASSES, favourable="large", **common).repair(), town(50, 1)
+    of_two = tl.audit(town(600, 0), scores="score", **common).repair()
+    for tilt, scores, message in (
+        (of_classes, "score", "`scores` must be 3 columns, one for each class, as the audited scores were, got 1"),
+        (of_classes, CLASSES[:2], "got 2"),
+        (of_two, CLASSES, r"`scores` must be one column, of W\(1\|x\), as the audited scores were, got 3"),
+        (of_classes, ["score", *CLASSES[:2]], "`scores` must add up to 1 in each row, got .* in row 0"),
+    ):
+        with pytest.raises(DataError, match=message):
+            tilt.apply(new, scores)
+
+
+def test_integer_weights_are_repeated_rows():
+    table = lending(1000)
+    weighted = table.with_columns(times=pl.when(pl.col("area") == "north").then(3).otherwise(1))
+    repeated = pl.concat([table, *[table.filter(area="north")] * 2])
+    options = COMMON | {"features": ["income"]}
+    one, other = tl.audit(weighted, weights="times", **options), tl.audit(repeated, **options)
+    for asked in ({}, {"threshold": 0.5}):
+        found, expected = (audit["a"].repair(use_group=True, **asked) for audit in (one, other))
+        assert found.multiplier == pytest.approx(expected.multiplier, abs=1e-9)
+        assert found.gap_before == pytest.approx(expected.gap_before, abs=1e-12)
+
+
+def test_rows_of_a_cluster_err_together_and_stay_together():
+    table = lending(600).with_row_index("customer")
+    twice = pl.concat([table, table])
+    options = COMMON | {"exclude": "customer"}
+    apart, joined = tl.audit(twice, **options), tl.audit(twice, clusters="customer", **options)
+    single = tl.audit(table, **options)["a"].repair().constraints[0].se
+    assert joined["a"].repair().constraints[0].se == pytest.approx(single, rel=0.02)
+    assert apart["a"].repair().constraints[0].se == pytest.approx(single / np.sqrt(2), rel=0.02)
+
+
+def test_groups_known_by_probabilities_are_repaired_without_the_group():
+    rng = np.random.default_rng(1)
+    table = lending(2000)
+    mine = (table["group"] == "a").to_numpy()
+    b = np.clip(np.where(mine, 0.9, 0.1) + rng.uniform(-0.05, 0.05, 2000), 0, 1)
+    soft = table.drop("group").with_columns(p=pl.Series(b), q=pl.Series(1 - b))
+    audit = tl.audit(soft, {"a": "p", "b": "q"}, reference="b", scores="score", folds=None)
+    tilt = audit["a"].repair()
+    after, weight = tilt.apply(table, "score"), b / b.sum() - (1 - b) / (1 - b).sum()
+    assert tilt.gap_before == pytest.approx(weight @ table["score"].to_numpy(), abs=1e-12)
+    assert weight @ after == pytest.approx(0.0, abs=4 * tilt.constraints[0].se)
+    for asked in (audit, audit["a"]):
+        with pytest.raises(DataError, match="`use_group` must be False where groups are known by probabilities"):
+            asked.repair(use_group=True)
+
+
+def test_decisions_of_few_kinds_of_people_are_noted_where_they_miss_the_limit():
+    rng = np.random.default_rng(2)
+    mine, owner = rng.random(1000) < 0.4, rng.random(1000)
+    owner = owner < np.where(mine, 0.3, 0.6)
+    table = pl.DataFrame({"group": np.where(mine, "a", "b"), "owner": owner, "score": np.where(owner, 0.7, 0.4)})
+    tilt = tl.audit(table, **COMMON)["a"].repair(threshold=0.5, limit=0.1)
+    assert abs(tilt.gap_after) < 0.1 or any("people who are alike are treated alike" in note for note in tilt.notes)
+
+
+def test_what_new_rows_lack_is_told_on_the_bill_too():
+    tilt, new = tl.audit(lending(), **COMMON)["a"].repair(), lending(600, 5)
+    odd = new.with_columns(
+        area=pl.when(pl.int_range(600) < 30).then(pl.lit("west")).otherwise("area"),
+        noise=pl.when(pl.int_range(600) < 12).then(None).otherwise("noise"),
+    )
+    notes = tilt.bill(odd, "score", "group").notes
+    assert [note.split(" that ")[0] for note in notes] == [
+        "12 of 600 rows have a value of 'noise'",
+        "30 of 600 rows have a value of 'area'",
+    ]
+    assert not tilt.bill(new, "score", "group").notes

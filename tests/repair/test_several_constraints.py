@@ -1,0 +1,197 @@
+"""Several constraints at once: groups, classes, both error rates; and whether new people keep to them."""
+
+import json
+from functools import cache
+
+import numpy as np
+import polars as pl
+import pytest
+from benchmarks.repair_limits import CLASSES, WAYS, lines, measured, town
+from sklearn.linear_model import LogisticRegression
+
+import tiltlens as tl
+from tiltlens.errors import DataError
+
+COMMON = {"group": "group", "reference": "a", "features": ["income", "area"], "folds": None}
+
+
+@cache
+def audit():
+    return tl.audit(town(3000, 0), scores="score", outcome="repaid", **COMMON)
+
+
+@cache
+def of_classes():
+    return tl.audit(town(3000, 0), scores=CLASSES, favourable="large", **COMMON)
+
+
+def gap_of(table, after, one):
+    """Return the difference that a constraint is about, of rows and their scores."""
+    counted = {"all": [0, 1], "without the outcome": [0], "with the outcome": [1]}[one.event]
+    own = after if after.ndim == 1 else after[:, one.score_class]
+    among = table["repaid"].is_in(counted).to_numpy()
+    means = [own[among & (table["group"] == who).to_numpy()].mean() for who in (one.audited, one.reference)]
+    return (means[0] - means[1]) * (-1.0 if one.event == "with the outcome" else 1.0)
+
+
+@pytest.mark.parametrize("way", ["mean score", "mean score, at most 3 points", "decisions", "equalized odds"])
+def test_all_groups_are_repaired_at_once(way):
+    tilt = audit().repair(**WAYS[way])
+    new = town(20_000, 1)
+    after = tilt.apply(new, "score")
+    assert tilt.groups == ("b", "c")
+    assert (tilt.audited, tilt.multiplier, tilt.gap_after) == (None, None, None)
+    for one in tilt.constraints:
+        before = new["score"].to_numpy() if tilt.threshold is None else (new["score"].to_numpy() >= 0.5) * 1.0
+        assert abs(gap_of(new, before, one)) > 0.07
+        exact = 1e-9 if tilt.threshold is None else 0.005
+        assert abs(one.gap_after) <= tilt.limit + (3 * one.se if way == "equalized odds" else exact)
+        assert gap_of(new, after, one) == pytest.approx(one.gap_after, abs=4 * one.se)
+
+
+def test_the_least_change_for_two_groups_is_larger_than_for_one():
+    together, alone = audit().repair(), audit()["b"].repair()
+    assert len(together.constraints) == 2
+    assert together.nats > alone.nats > 0.0
+    assert alone.constraints[0].gap_before == pytest.approx(together.constraints[0].gap_before, abs=1e-12)
+
+
+def test_the_group_itself_shifts_each_by_a_constant_of_its_own():
+    tilt, table = audit().repair(use_group=True), town(500, 3)
+    after, before = tilt.apply(table, "score", group="group"), table["score"].to_numpy()
+    moved = np.log(after / (1 - after)) - np.log(before / (1 - before))
+    for one in tilt.constraints:
+        mine = (table["group"] == one.audited).to_numpy()
+        assert moved[mine] == pytest.approx(-one.multiplier / one.shares[0])
+    back = sum(one.multiplier / one.shares[1] for one in tilt.constraints)
+    assert moved[(table["group"] == "a").to_numpy()] == pytest.approx(back)
+
+
+def test_equalized_odds_close_what_each_error_rate_alone_leaves_open():
+    c = audit()["b"]
+    both, fpr = c.repair(criterion="equalized odds"), c.repair(criterion="fpr")
+    assert [one.event for one in both.constraints] == ["without the outcome", "with the outcome"]
+    assert [one.gap_after for one in both.constraints] == pytest.approx([0.0, 0.0], abs=1e-9)
+    assert both.constraints[0].gap_before == pytest.approx(c.fpr_difference.value, abs=1e-12)
+    assert both.constraints[1].gap_before == pytest.approx(c.fnr_difference.value, abs=1e-12)
+    assert fpr.gap_after == pytest.approx(0.0, abs=1e-9)
+    assert both.nats > fpr.nats
+
+
+def test_constraints_that_hold_by_themselves_have_no_multiplier():
+    tilt = audit().repair(criterion="equalized odds", limit=0.09)
+    slack = [one for one in tilt.constraints if not one.multiplier]
+    assert 0 < len(slack) < 4
+    assert all(abs(one.gap_after) <= 0.09 for one in slack)
+    assert all(abs(one.gap_after) == pytest.approx(0.09) for one in tilt.constraints if one.multiplier)
+
+
+@pytest.mark.parametrize("limit", [0.0, 0.03])
+def test_every_class_is_within_the_limit(limit):
+    tilt, new = of_classes().repair(limit=limit), town(20_000, 1)
+    after = tilt.apply(new, CLASSES)
+    assert after.sum(axis=1) == pytest.approx(1.0)
+    assert tilt.apply(new, new.select(CLASSES).to_numpy()) == pytest.approx(after, abs=1e-12)
+    errors = {(one.audited, one.score_class): one.se for one in tilt.constraints}
+    for who in ("b", "c"):
+        mine, others = (after[(new["group"] == one).to_numpy()].mean(axis=0) for one in (who, "a"))
+        for y in range(3):
+            assert abs(mine[y] - others[y]) <= limit + 4 * errors.get((who, y), max(errors.values()))
+
+
+def test_a_repair_of_many_constraints_is_written_and_read(tmp_path):
+    new = town(300, 4)
+    for tilt, scores in (
+        (audit().repair(criterion="equalized odds"), "score"),
+        (audit().repair(threshold=0.4), "score"),
+        (of_classes().repair(limit=0.02), CLASSES),
+    ):
+        tilt.to_json(tmp_path / "repair.json")
+        again = tl.read_repair(tmp_path / "repair.json")
+        assert again.to_dict() == tilt.to_dict()
+        assert again.apply(new, scores).tolist() == tilt.apply(new, scores).tolist()
+        assert "'b', 'c' against 'a'" in repr(again)
+    assert "goes from" in str(audit().repair(criterion="equalized odds"))
+
+
+def test_a_repair_of_the_first_schema_is_read(tmp_path):
+    c, path = audit()["b"], tmp_path / "repair.json"
+    for tilt in (c.repair(), c.repair(criterion="fnr"), c.repair(use_group=True)):
+        (one,) = tilt.constraints
+        old = {name: value for name, value in tilt.to_dict().items() if name not in ("constraints", "classes")}
+        old |= {"schema": "tiltlens/repair/1", "shares": list(one.shares)}
+        path.write_text(json.dumps(old | {"models": [model.model.to_dict() for model in tilt.models]}))
+        again, new = tl.read_repair(path), town(200, 5)
+        group = {"group": "group"} if tilt.use_group else {}
+        new = new.filter(pl.col("group") != "c")
+        assert again.apply(new, "score", **group).tolist() == tilt.apply(new, "score", **group).tolist()
+        assert (again.multiplier, again.gap_after) == (tilt.multiplier, tilt.gap_after)
+
+
+def test_every_group_has_its_bill():
+    tilt, new = audit().repair(), town(4000, 6)
+    bills = tilt.bills(new, "score", "group", outcome="repaid")
+    after = tilt.apply(new, "score")
+    assert list(bills) == ["b", "c"]
+    for one in tilt.constraints:
+        assert bills[one.audited]["gap"]["after"].value == pytest.approx(gap_of(new, after, one), abs=1e-12)
+    with pytest.raises(DataError, match="`audited` must be one of 'b', 'c', got none"):
+        tilt.bill(new, "score", "group")
+    with pytest.raises(DataError, match="that were audited"):
+        tilt.bill(town(3000, 0), "score", "group", audited="c")
+
+
+def test_a_bill_of_several_classes_is_of_one():
+    tilt, new = of_classes().repair(), town(4000, 6)
+    found = tilt.bill(new, CLASSES, "group", audited="b", score_class=2)
+    after = tilt.apply(new, CLASSES)[:, 2]
+    expected = gap_of(new, after, next(one for one in tilt.constraints if one.audited == "b"))
+    assert found["gap"]["after"].value == pytest.approx(expected, abs=1e-12)
+    with pytest.raises(DataError, match="`score_class` must be a class from 0 to 2, got None"):
+        tilt.bill(new, CLASSES, "group", audited="b")
+
+
+def test_one_audited_group_is_the_comparison():
+    two = tl.audit(town(800, 7).filter(pl.col("group") != "c"), scores="score", exclude=CLASSES, **COMMON)
+    assert two.repair().to_dict() == two["b"].repair().to_dict()
+
+
+@pytest.mark.parametrize("criterion", ["mean score", "equalized odds"])
+def test_a_classifier_of_three_groups(criterion):
+    def columns(table):
+        return table.select("income", (pl.col("area") == "north").cast(float)).to_numpy(), table["repaid"].to_numpy()
+
+    table, new = town(4000, 8), town(20_000, 9)
+    x, y = columns(table)
+    model = tl.TiltedClassifier(LogisticRegression(max_iter=1000), criterion=criterion, reference="a")
+    model.set_params(membership=LogisticRegression(max_iter=1000)).fit(x, y, table["group"].to_numpy())
+    assert model.groups_.tolist() == ["b", "c", "a"]
+    after = model.predict_proba(columns(new)[0])[:, 1]
+    for one in model.constraints_:
+        assert abs(one.gap_before) > 0.05
+        assert one.gap_after == pytest.approx(0.0, abs=1e-9)
+        assert gap_of(new, after, one) == pytest.approx(0.0, abs=4 * one.se)
+
+
+def test_a_classifier_of_three_classes():
+    table = town(4000, 10).filter(pl.col("group") != "c")
+    x = np.column_stack([table["income"].to_numpy(), (table["area"] == "north").to_numpy()])
+    y = np.array(CLASSES)[table.select(CLASSES).to_numpy().argmax(axis=1)]
+    model = tl.TiltedClassifier(LogisticRegression(max_iter=2000)).fit(x, y, table["group"].to_numpy())
+    assert set(model.predict(x)) <= set(CLASSES)
+    assert [one.score_class for one in model.constraints_] == [1, 2]
+    assert [one.gap_after for one in model.constraints_] == pytest.approx([0.0, 0.0], abs=1e-9)
+    assert model.predict_proba(x).sum(axis=1) == pytest.approx(1.0)
+
+
+def test_gaps_of_new_people_lie_at_the_limit():
+    ways = {name: WAYS[name] for name in ("mean score, at most 3 points", "equalized odds")}
+    found = list(lines(measured(5, 90_000, 2000, 5000, ways), most=6.0))  # of six gaps, by t of 4 degrees
+    assert not [line for line, missed in found if missed]
+
+
+@pytest.mark.slow
+def test_gaps_of_new_people_lie_at_the_limit_in_sixty_draws():
+    found = list(lines(measured(60, 80_000), most=3.5))  # of 34 gaps: by chance in 1 of 60 runs
+    assert len(found) == 34
+    assert not [line for line, missed in found if missed]
