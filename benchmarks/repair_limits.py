@@ -3,7 +3,8 @@
 Run `python -m benchmarks.repair_limits --draws 60 --seed 70000`. Each draw audits 3,000 people, repairs them in every
 way and measures the gaps of 20,000 others. A line for each way and constraint: the mean gap after, its standard error
 over the draws, and how often the repair's own gap_after ± 1.96·√(se² + that of the hold-out) holds that of the others.
-A mean more than `--most` standard errors beyond the limit is a MISS, and the exit code 1.
+A mean more than `--most` standard errors beyond the limit (3.5: of 34 gaps by chance in 1 of 60 runs) is a MISS, and the
+exit code 1.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=60)
     parser.add_argument("--seed", type=int, default=70_000)
-    parser.add_argument("--most", type=float, default=2.0, metavar="STANDARD ERRORS")
+    parser.add_argument("--most", type=float, default=3.5, metavar="STANDARD ERRORS")
     options = parser.parse_args(arguments)
     told = list(lines(measured(options.draws, options.seed), options.most))
     print("\n".join(line for line, _ in told))

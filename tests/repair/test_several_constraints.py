@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 from benchmarks.repair_limits import CLASSES, WAYS, lines, measured, town
+from scipy.special import expit, softmax
 from sklearn.linear_model import LogisticRegression
 
 import tiltlens as tl
@@ -182,6 +183,26 @@ def test_a_classifier_of_three_classes():
     assert [one.score_class for one in model.constraints_] == [1, 2]
     assert [one.gap_after for one in model.constraints_] == pytest.approx([0.0, 0.0], abs=1e-9)
     assert model.predict_proba(x).sum(axis=1) == pytest.approx(1.0)
+
+
+def crossed(rows, seed):
+    """Return three groups that differ by whether two numbers have the same sign, which an additive model cannot see."""
+    rng = np.random.default_rng(seed)
+    x, y, noise = rng.standard_normal((3, rows))
+    same = x * y > 0
+    chances = softmax(np.column_stack([np.zeros(rows), 0.6 * x + 1.2 * same, 0.6 * y - 0.8 * same + 0.3]), axis=1)
+    group = (rng.random((rows, 1)) > chances.cumsum(axis=1)).sum(axis=1)
+    score = expit(0.7 * x + 0.5 * y + same - 0.5 + 0.3 * noise)
+    return pl.DataFrame({"group": np.array(["a", "b", "c"])[group], "x": x, "y": y, "score": score})
+
+
+def test_a_membership_model_that_misses_something_still_closes_the_gaps():
+    tilt = tl.audit(crossed(4000, 0), "group", reference="a", scores="score", folds=None).repair()
+    new = crossed(20_000, 1).with_columns(repaid=0)
+    after = tilt.apply(new, "score")
+    for one in tilt.constraints:
+        assert one.gap_after == pytest.approx(0.0, abs=1e-9)
+        assert gap_of(new, after, one) == pytest.approx(0.0, abs=4 * one.se)
 
 
 def test_gaps_of_new_people_lie_at_the_limit():
