@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 from benchmarks.repair_limits import CLASSES, WAYS, lines, measured, town
 from scipy.special import expit, softmax
-from sklearn.linear_model import LogisticRegression
 
 import tiltlens as tl
 from tiltlens.errors import DataError
@@ -160,12 +159,12 @@ def test_one_audited_group_is_the_comparison():
 @pytest.mark.parametrize("criterion", ["mean score", "equalized odds"])
 def test_a_classifier_of_three_groups(criterion):
     def columns(table):
-        return table.select("income", (pl.col("area") == "north").cast(float)).to_numpy(), table["repaid"].to_numpy()
+        income, north = (table["income"].to_numpy() - 50.0) / 10.0, (table["area"] == "north").to_numpy()
+        return np.column_stack([income, north]), table["repaid"].to_numpy()
 
-    table, new = town(4000, 8), town(20_000, 9)
+    table, new = town(3000, 8), town(20_000, 9)
     x, y = columns(table)
-    model = tl.TiltedClassifier(LogisticRegression(max_iter=1000), criterion=criterion, reference="a")
-    model.set_params(membership=LogisticRegression(max_iter=1000)).fit(x, y, table["group"].to_numpy())
+    model = tl.TiltedClassifier(criterion=criterion, reference="a").fit(x, y, table["group"].to_numpy())
     assert model.groups_.tolist() == ["b", "c", "a"]
     after = model.predict_proba(columns(new)[0])[:, 1]
     for one in model.constraints_:
@@ -176,9 +175,9 @@ def test_a_classifier_of_three_groups(criterion):
 
 def test_a_classifier_of_three_classes():
     table = town(4000, 10).filter(pl.col("group") != "c")
-    x = np.column_stack([table["income"].to_numpy(), (table["area"] == "north").to_numpy()])
+    x = np.column_stack([(table["income"].to_numpy() - 50.0) / 10.0, (table["area"] == "north").to_numpy()])
     y = np.array(CLASSES)[table.select(CLASSES).to_numpy().argmax(axis=1)]
-    model = tl.TiltedClassifier(LogisticRegression(max_iter=2000)).fit(x, y, table["group"].to_numpy())
+    model = tl.TiltedClassifier().fit(x, y, table["group"].to_numpy())
     assert set(model.predict(x)) <= set(CLASSES)
     assert [one.score_class for one in model.constraints_] == [1, 2]
     assert [one.gap_after for one in model.constraints_] == pytest.approx([0.0, 0.0], abs=1e-9)
@@ -207,7 +206,7 @@ def test_a_membership_model_that_misses_something_still_closes_the_gaps():
 
 def test_gaps_of_new_people_lie_at_the_limit():
     ways = {name: WAYS[name] for name in ("mean score, at most 3 points", "equalized odds")}
-    found = list(lines(measured(5, 90_000, 2000, 5000, ways), most=6.0))  # of six gaps, by t of 4 degrees
+    found = list(lines(measured(4, 90_000, 2000, 5000, ways), most=8.0))  # of six gaps, by t of 3 degrees
     assert not [line for line, missed in found if missed]
 
 
