@@ -3,8 +3,8 @@
 Run `python -m benchmarks.repair_limits --draws 60 --seed 70000`. Each draw audits 3,000 people, repairs them in every
 way and measures the gaps of 20,000 others. A line for each way and constraint: the mean gap after, its standard error
 over the draws, and how often the repair's own gap_after ± 1.96·√(se² + that of the hold-out) holds that of the others.
-A mean more than `--most` standard errors beyond the limit is a MISS, and the exit code 1; of 34 gaps 3.5 are exceeded by
-chance in 1 of 60 runs.
+A mean more than `--most` standard errors beyond the limit is a MISS, and the exit code 1; of 34 gaps one is beyond 3.5
+by chance in 1 of 60 runs.
 """
 
 from __future__ import annotations

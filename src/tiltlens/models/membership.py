@@ -100,8 +100,10 @@ def row_folds(rows: Rows, folds: int = 5, seed: int = 0) -> Integers:
     return group_folds(np.where(rows.audited, 0, 1), rows.clusters, folds, seed)
 
 
-def group_folds(groups: Integers, clusters: Integers | None, folds: int = 5, seed: int = 0) -> Integers:
-    """Return the same for the codes of any number of groups."""
+def group_folds(
+    groups: Integers, clusters: Integers | None, folds: int = 5, seed: int = 0, strata: Integers | None = None
+) -> Integers:
+    """Return the same for the codes of any number of groups; and of `strata` within them, as far as these go round."""
     own = np.arange(groups.size) if clusters is None else np.unique(clusters, return_inverse=True)[1]
     has = [np.bincount(own, groups == code) > 0 for code in range(int(groups.max()) + 1)]
     smallest = min(int(one.sum()) for one in has)
@@ -112,8 +114,10 @@ def group_folds(groups: Integers, clusters: Integers | None, folds: int = 5, see
             "use fewer folds, or a larger group.",
         )
     generator = np.random.default_rng(seed)
-    # by which groups a cluster is of
-    kinds = groups if clusters is None else np.unique(np.array(has)[::-1].T, axis=0, return_inverse=True)[1]
+    # by which groups, or strata, a cluster is of
+    codes = groups if strata is None else np.unique(strata, return_inverse=True)[1]
+    has = has if strata is None else [np.bincount(own, codes == code) > 0 for code in range(int(codes.max()) + 1)]
+    kinds = codes if clusters is None else np.unique(np.array(has)[::-1].T, axis=0, return_inverse=True)[1]
     fold = np.empty(kinds.size, dtype=np.intp)
     for kind in range(int(kinds.max()) + 1):
         members = np.flatnonzero(kinds == kind)

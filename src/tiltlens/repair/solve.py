@@ -175,7 +175,9 @@ def _chances(
     if not cells:
         return None, (), {}
     design = _design(audited.features, estimator)
-    fold = group_folds(audited.codes, audited.clusters, FOLDS, seed)
+    # folds that differ in how many people have the outcome would be told apart by models that leave one out
+    strata = None if audited.outcome is None else audited.codes * (UNKNOWN + 1) + audited.outcome
+    fold = group_folds(audited.codes, audited.clusters, FOLDS, seed, strata)
     models, chances = [], {}
     for cell in cells:
         among = audited.members((cell[0], ALL)) if use_group else np.ones(audited.codes.size, dtype=np.bool_)
@@ -198,7 +200,7 @@ def cross_fitted(
 ) -> tuple[CodedModel, Floats]:
     """Return the model of `labels` fitted on the rows `among`, and each row's chance by a model of the other folds."""
     chance = np.empty(labels.size)
-    for one in range(FOLDS):
+    for one in range(int(fold.max()) + 1):
         held_out = np.flatnonzero(fold == one)
         part = fitted_model(design, np.flatnonzero(among & (fold != one)), labels, weights)
         chance[held_out] = expit(part.log_odds(design.table, held_out))
