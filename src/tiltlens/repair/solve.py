@@ -175,15 +175,23 @@ def _chances(
     if not cells:
         return None, (), {}
     design = _design(audited.features, estimator)
-    # folds that differ in how many people have the outcome would be told apart by models that leave one out
-    strata = None if audited.outcome is None else audited.codes * (UNKNOWN + 1) + audited.outcome
-    fold = group_folds(audited.codes, audited.clusters, FOLDS, seed, strata)
+    fold = group_folds(audited.codes, audited.clusters, FOLDS, seed, _strata(audited, asked))
     models, chances = [], {}
     for cell in cells:
         among = audited.members((cell[0], ALL)) if use_group else np.ones(audited.codes.size, dtype=np.bool_)
         model, chances[cell] = cross_fitted(design, audited.weights, fold, audited.members(cell), among)
         models.append(CellModel(*cell, model))
     return design, tuple(models), chances
+
+
+def _strata(audited: AuditedRows, asked: Sequence[Constraint]) -> Integers | None:
+    """Return the outcome within each group, where it counts.
+
+    Where a fold has more people with the outcome than others, a model of the others finds it rarer than it is there.
+    """
+    if audited.outcome is None or all(one.event == ALL for one in asked):
+        return None
+    return np.asarray(audited.codes * (UNKNOWN + 1) + audited.outcome)
 
 
 def _design(features: Sequence[Feature], estimator: Any) -> Design:
@@ -200,7 +208,7 @@ def cross_fitted(
 ) -> tuple[CodedModel, Floats]:
     """Return the model of `labels` fitted on the rows `among`, and each row's chance by a model of the other folds."""
     chance = np.empty(labels.size)
-    for one in range(int(fold.max()) + 1):
+    for one in range(FOLDS):
         held_out = np.flatnonzero(fold == one)
         part = fitted_model(design, np.flatnonzero(among & (fold != one)), labels, weights)
         chance[held_out] = expit(part.log_odds(design.table, held_out))
