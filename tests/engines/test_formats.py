@@ -241,6 +241,14 @@ def test_decimal_commas_with_a_word_among_them_are_text_and_told(tmp_path):
     assert collected(path, na_values="none")["x"].sum() == sum(row + 0.5 for row in range(30))
 
 
+@pytest.mark.parametrize("value", ["{},5%", "€ {}", "{} $", "{}.5 %"])
+def test_numbers_with_a_unit_are_text_and_told(tmp_path, value):
+    path = written(tmp_path / "a.csv", "x;y\n" + "".join(f"{value.format(row)};1\n" for row in range(30)))
+    assert collected(path).schema == {"x": pl.String, "y": pl.Int64}
+    (note,) = notes(path)
+    assert note.startswith(f"x is read as text: no number in 30 of 30 rows that have it, first '{value.format(0)}'")
+
+
 def test_decimal_marks_may_not_differ_between_files(tmp_path):
     written(tmp_path / "a.csv", "x;y\n1,5;1\n")
     written(tmp_path / "b.csv", "x,y\n2.5,1\n")

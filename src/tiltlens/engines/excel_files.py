@@ -40,9 +40,10 @@ class ExcelTable:
 
 def excel_table(files: Sequence[Path], options: ReadOptions) -> ExcelTable:
     """Return one sheet of each Excel file as one table; a sheet has a million rows at most, and is held in memory."""
-    if find_spec("fastexcel") is None:
+    missing = [name for name in ("fastexcel", "pyarrow") if find_spec(name) is None]
+    if missing:
         raise MissingExtraError(
-            "Excel files must be read by fastexcel, which is not installed.", "pip install 'tiltlens[excel]'"
+            f"Excel files must be read by {missing[0]}, which is not installed.", "pip install 'tiltlens[excel]'"
         )
     frames = [_sheet(file, options.sheet).lazy() for file in files]
     found = counted_texts(frames)

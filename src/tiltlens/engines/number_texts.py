@@ -18,7 +18,9 @@ from tiltlens.engines.messages import listed, shown
 from tiltlens.errors import DataError
 from tiltlens.limits import MOSTLY_NUMBERS, SUPPRESSED_BELOW
 
-MARKED = r"^\s*[+-]?(\d[\d.,'’\s]*)?[.,'’\s]\d"  # digits with marks between them, which plain numbers are not
+UNITS = "%€$£¥"
+MARKED = rf"^\s*([+-]?(\d[\d.,'’\s]*)?[.,'’\s]\d|[+-]?\d[\d.,'’\s]*[{UNITS}]|[{UNITS}]\s*[+-]?\d)"  # digits, with marks
+WITH_UNIT = rf"^\s*([+-]?\d[\d.,'’\s]*[{UNITS}]|[{UNITS}]\s*[+-]?\d[\d.,'’\s]*)\s*$"
 COMMA = r"^\s*[+-]?(\d+,\d*|,\d+)([eE][+-]?\d+)?\s*$"
 GROUPED = r"^\s*[+-]?\d{1,3}([.,'’\s]\d{3})+([.,]\d+)?\s*$"
 COMMA_OR_THOUSANDS = r"^\s*[+-]?[1-9]\d{0,2},\d{3}\s*$"
@@ -75,7 +77,9 @@ class NumberTexts:
 
 def number(text: pl.Expr, decimal: str = ".") -> pl.Expr:
     """Return texts as numbers, null where they are none."""
-    return text.str.strip_chars().str.replace(decimal, ".", literal=True).cast(pl.Float64, strict=False)
+    stripped = text.str.strip_chars()
+    pointed = stripped if decimal == "." else stripped.str.replace(decimal, ".", literal=True)
+    return pointed.cast(pl.Float64, strict=False)
 
 
 def text_counts() -> list[pl.Expr]:
@@ -100,8 +104,8 @@ def number_texts(
     others = [name for name in texts if name not in plain]
     looked = [name for name in others if marked[name] and _mostly(numbers[name] + marked[name], known[name])]
     found = {name: _marks(name, scans) for name in looked}
-    found = {name: one for name, one in found.items() if one.commas or one.grouped}
-    numeric = {name: one for name, one in found.items() if one.numbers == one.known}
+    found = {name: one for name, one in found.items() if one.commas or one.grouped or one.units}
+    numeric = {name: one for name, one in found.items() if one.numbers == one.known and not one.units}
     is_told = any(one.commas > one.commas_or_thousands for one in numeric.values())
     doubts = {name: one.doubt(name, is_told) for name, one in numeric.items()}
     almost = {name: found[name].numbers if name in found else numbers[name] for name in others if name not in numeric}
@@ -132,13 +136,14 @@ def _mostly(count: int, known: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Marks:
-    """Of a column: known values, numbers of any form, and those with a point, a comma, or marks between thousands."""
+    """Of a column: known values, numbers of any form, those with a point, a comma, marks between thousands, a unit."""
 
     known: int
     numbers: int
     points: int
     commas: int
     grouped: int
+    units: int
     commas_or_thousands: int
     first_point: str | None
     first_comma: str | None
@@ -177,7 +182,8 @@ def _mark_counts(column: pl.Expr) -> list[pl.Expr]:
     has_point = is_number & column.str.contains(".", literal=True)
     is_comma = column.str.contains(COMMA)
     is_grouped = column.str.contains(GROUPED) & ~is_number & ~is_comma
-    is_any = is_number | is_comma | is_grouped
+    has_unit = column.str.contains(WITH_UNIT)
+    is_any = is_number | is_comma | is_grouped | has_unit
     firsts = {"point": has_point, "comma": is_comma, "grouped": is_grouped}
     return [
         column.count().alias("known"),
@@ -185,6 +191,7 @@ def _mark_counts(column: pl.Expr) -> list[pl.Expr]:
         has_point.sum().alias("points"),
         is_comma.sum().alias("commas"),
         is_grouped.sum().alias("grouped"),
+        has_unit.sum().alias("units"),
         column.str.contains(COMMA_OR_THOUSANDS).sum().alias("commas_or_thousands"),
         *(column.filter(one).first().alias(f"first_{what}") for what, one in firsts.items()),
     ]
