@@ -114,6 +114,11 @@ FACTORIZE_CHUNK = 1 << 15  # rows whose codes are found at a time
 AUDIT_FILE_BYTES = 1_000_000  # of a file of keys and values: a larger one is data by mistake
 AUDIT_FILE_DEPTH = 10  # lists and keys within each other: audits need three, and parsers take long for thousands
 
+# engines.csv_files
+INFERRED_ROWS = (
+    10_000  # whose kinds are tried on all others: looking at every row for its kind takes sixty times as long
+)
+
 # engines.csv_text
 SNIFFED_ROWS = 100  # that tell what separates the fields of a CSV file
 COPIED_CHARACTERS = 1 << 20  # of a text in another encoding, that are copied at a time

@@ -7,7 +7,7 @@ import pytest
 from tests.people import audited, in_files, people
 
 import tiltlens as tl
-from tiltlens.engines import sources
+from tiltlens.engines import csv_files, sources
 from tiltlens.engines.csv_files import MISSING_TEXTS
 from tiltlens.engines.read_options import read_options
 from tiltlens.engines.sources import batches_of, reading_notes
@@ -91,6 +91,25 @@ def test_a_column_that_another_file_makes_text_is_noted(tmp_path):
 def test_a_column_of_texts_of_which_some_are_numbers_is_not_noted(tmp_path):
     path = written(tmp_path / "a.csv", "x,y", *(f"{row % 10 if row % 10 < 8 else 'word'},1" for row in range(100)))
     assert notes(path, "x", "y") == ()
+
+
+FORMS = ["1", "2.5", "+4", " 5", "9999999999999999999", "true", "2020-01-01", "31/01/2020", "2020-01-01T10:00:00"]
+FORMS += ["word", "NA", "007", "1e5", "1,5"]
+
+
+@pytest.mark.parametrize("first", FORMS)
+def test_kinds_by_the_first_rows_are_those_by_all_rows(tmp_path, monkeypatch, first):
+    for last in FORMS:
+        path = written(tmp_path / "a.csv", "x;y", f"{first};1", f"{first};1", f"{last};2", f"{first};3")
+        found = []
+        for rows in (1, 1_000):
+            monkeypatch.setattr(csv_files, "INFERRED_ROWS", rows)
+            try:
+                table = collected(path)
+                found.append((table.schema, table.rows()))
+            except DataError as error:
+                found.append(str(error))
+        assert found[0] == found[1], last
 
 
 def test_numbers_after_spaces_are_numbers(tmp_path):

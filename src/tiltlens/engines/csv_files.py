@@ -19,6 +19,7 @@ from tiltlens.engines.messages import checked_names, first_line, shown
 from tiltlens.engines.number_texts import Counts, NumberTexts, number_texts, points_in_doubt, text_counts
 from tiltlens.engines.read_options import ReadOptions
 from tiltlens.errors import DataError
+from tiltlens.limits import INFERRED_ROWS
 
 MISSING_TEXTS = ("", "?", "-", ".", "NA", "na", "N/A", "n/a", "NaN", "nan", "NULL", "null")
 UNREADABLE = (pl.exceptions.PolarsError, UnicodeDecodeError, csv.Error, OSError)
@@ -136,8 +137,7 @@ def _csv_columns(file: Path, options: ReadOptions) -> _CsvColumns:
 def _columns_of(text: CsvText, na_values: Sequence[str]) -> _CsvColumns:
     """Return the columns of one CSV file, whose rows must have as many fields as the header."""
     names, unnamed = _header(text)
-    schema = dict(_scanned(text, na_values, names).collect_schema())
-    found = _counted(_read_as(text, na_values, schema), unnamed)
+    schema, found = _kinds(text, na_values, names, unnamed)
     rows = found["rows"]
     if rows == 0:
         raise DataError(f"{shown(text.file.name)} must have rows, got a header only.", "was it written completely?")
@@ -152,6 +152,36 @@ def _columns_of(text: CsvText, na_values: Sequence[str]) -> _CsvColumns:
         (numbers, marked, known),
         [name for name in unnamed if found.get(f"index {name}")],
     )
+
+
+def _kinds(
+    text: CsvText, na_values: Sequence[str], names: Sequence[str], unnamed: Sequence[str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the kinds of columns by all rows, and what was counted.
+
+    A kind that the first rows have is that of all where all can be read as it: Polars looks for kinds far more slowly
+    than it reads rows. What is unknown in the first rows tells nothing.
+    """
+    first = _scanned(text, na_values, names, infer_schema_length=INFERRED_ROWS)
+    try:
+        seen = first.head(INFERRED_ROWS).select(pl.all().count() > 0).collect()
+        schema = dict(first.collect_schema())
+        if all(seen.row(0)) and _is_plain(text, na_values, schema):
+            return schema, _counted(_read_as(text, na_values, schema), unnamed)
+    except pl.exceptions.PolarsError as error:
+        if "utf-8" in str(error):
+            raise
+    schema = dict(_scanned(text, na_values, names).collect_schema())
+    return schema, _counted(_read_as(text, na_values, schema), unnamed)
+
+
+def _is_plain(text: CsvText, na_values: Sequence[str], schema: dict[str, Any]) -> bool:
+    """Return whether whole numbers and moments are written plainly in all rows: " 5", "+5" and dates pass for them."""
+    forms = {name: r"^-?\d+$" for name, kind in schema.items() if kind.is_integer()}
+    forms |= {name: ":" for name, kind in schema.items() if kind == pl.Datetime}
+    texts = _read_as(text, na_values, schema | dict.fromkeys(forms, pl.String))
+    found = texts.select(pl.col(name).str.contains(form).all() for name, form in forms.items())
+    return all(found.collect(engine="streaming").row(0)) if forms else True
 
 
 def _unreadable(text: CsvText, na_values: Sequence[str], error: Exception) -> DataError:
