@@ -90,7 +90,7 @@ def test_parts_of_a_saved_audit_are_what_they_were(saved):
     assert (new.periods.equal_gaps, new.equal_outputs) == (old.periods.equal_gaps, old.equal_outputs)
     soft, again = audited("probabilities")["women"].soft_group, saved("probabilities")["women"].soft_group
     assert (again.bracket, again.calibration, again.signs) == (soft.bracket, soft.calibration, soft.signs)
-    assert "women" in page(saved("decisions").to_dict())
+    assert "women" in page(saved("outputs alone").to_dict())
     for kind, point in (("decisions", (0.3, 1.0)), ("classes", (np.array([0.3]), np.array([[0.2, 0.3, 0.5]])))):
         f, g = saved(kind)["women"].correction, audited(kind)["women"].correction
         assert f(*point) == pytest.approx(g(*point), rel=1e-15)
