@@ -143,7 +143,7 @@ def test_decisions_of_few_kinds_of_people_are_noted_where_they_miss_the_limit():
     owner = owner < np.where(mine, 0.3, 0.6)
     table = pl.DataFrame({"group": np.where(mine, "a", "b"), "owner": owner, "score": np.where(owner, 0.7, 0.4)})
     tilt = tl.audit(table, **COMMON)["a"].repair(threshold=0.5, limit=0.1)
-    assert abs(tilt.gap_after) < 0.1 or any("people who are alike are treated alike" in note for note in tilt.notes)
+    assert abs(tilt.gap_after) < 0.1 or any("people who are alike are decided alike" in note for note in tilt.notes)
 
 
 def test_what_new_rows_lack_is_told_on_the_bill_too():

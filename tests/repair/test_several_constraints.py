@@ -78,6 +78,14 @@ def test_equalized_odds_close_what_each_error_rate_alone_leaves_open():
     assert both.nats > fpr.nats
 
 
+def test_a_limit_that_is_missed_by_no_more_than_chance_is_noted():
+    tilt = audit().repair(criterion="equalized odds")
+    over = max(abs(one.gap_after) for one in tilt.constraints)
+    assert 1e-9 < over < 3 * max(one.se for one in tilt.constraints)
+    assert any(f"the largest difference after is {over:.4f} beyond the limit" in note for note in tilt.notes)
+    assert not any("beyond the limit" in note for note in audit().repair().notes)
+
+
 def test_constraints_that_hold_by_themselves_have_no_multiplier():
     tilt = audit().repair(criterion="equalized odds", limit=0.09)
     slack = [one for one in tilt.constraints if not one.multiplier]

@@ -82,7 +82,7 @@ def score_tilt(
         nats=nats_moved(audited.scores, after, audited.weights) if threshold is None else None,
         models=models,
         seen=hashed_rows({} if design is None else design.table, audited.scores, _place(audited)),
-        notes=tuple(_notes(audited, constraints, measures, use_group, size)),
+        notes=tuple(_notes(audited, constraints, measures, use_group, size, threshold)),
     )
 
 
@@ -229,7 +229,12 @@ def _place(audited: AuditedRows) -> Floats:
 
 
 def _notes(
-    audited: AuditedRows, found: Sequence[Constraint], measures: Floats, use_group: bool, limit: float
+    audited: AuditedRows,
+    found: Sequence[Constraint],
+    measures: Floats,
+    use_group: bool,
+    limit: float,
+    threshold: float | None,
 ) -> list[str]:
     """Return what was done, and what to know."""
     notes = [REGULATED if use_group else TOUCHED]
@@ -248,14 +253,21 @@ def _notes(
             f"a difference is of {people:.0f} people of a group: that of new people may lie {2.0 * error:.3f} or more "
             "from the limit by chance"
         )
-    over = max(abs(one.gap_after) for one in found) - limit
-    if over > REPAIRED + len(found) * float(np.abs(measures).max()):
-        error = max(one.se or 0.0 for one in found)
-        notes.append(
-            f"the largest difference after is {over:.4f} beyond the limit on the audited rows (standard error "
-            f"{error:.4f}): people who are alike are treated alike, and no change nearer to the limit was found"
-        )
-    return notes
+    return notes + _missed(found, limit, 0.0 if threshold is None else len(found) * float(np.abs(measures).max()))
+
+
+def _missed(found: Sequence[Constraint], limit: float, step: float) -> list[str]:
+    """Return by how much differences miss the limit; decisions may, by a `step` that one person makes."""
+    over, error = max(abs(one.gap_after) for one in found) - limit, max(one.se or 0.0 for one in found)
+    if over <= REPAIRED + step:
+        return []
+    why = (
+        "people who are alike are decided alike"
+        if step
+        else "to close it exactly would take more than twice the change, or cannot be done"
+    )
+    size = f"{over:.4f} beyond the limit on the audited rows (standard error {error:.4f})"
+    return [f"the largest difference after is {size}: {why}"]
 
 
 def _people(shares: Floats, clusters: Integers | None) -> float:

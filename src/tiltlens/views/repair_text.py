@@ -31,7 +31,7 @@ SHOWN = 2  # every second point of the curve is printed
 def print_repair(repair: Record, console: Console) -> None:
     """Print what a repair was asked to do, what it looks at, and what to know."""
     repair = words.named_repair(printable(repair))
-    lines = [*words.asked_words(repair), words.audited_words(repair)]
+    lines = [*words.asked_words(repair), *words.audited_words(repair)]
     console.print(Text("tiltlens: the least change of the scores", "bold"))
     console.print(Group(_who(repair), _paragraphs(lines)))
     notes = [words.sentence(note) for note in repair["notes"]]

@@ -110,13 +110,13 @@ def asked_words(repair: Record) -> list[str]:
     return [f"Asked for: {what}{at} {limit}, by the least change that does it.", f"{looks}."]
 
 
-def audited_words(repair: Record) -> str:
-    """Return what the repair did to the audited rows."""
+def audited_words(repair: Record) -> list[str]:
+    """Return what the repair did to the audited rows: a line for each difference, and where to look on."""
     found = [_constraint_words(repair, one) for one in repair["constraints"]]
-    return (
-        f"On the audited rows {'; '.join(found)}. What it costs, and whether it holds, is told by rows that nothing "
-        "was fitted on."
-    )
+    holds = "What it costs, and whether it holds, is told by rows that nothing was fitted on."
+    if len(found) == 1:
+        return [f"On the audited rows the difference of {found[0]}. {holds}"]
+    return ["On the audited rows the difference of", *(f"- {one}" for one in found), holds]
 
 
 def _constraint_words(repair: Record, one: Record) -> str:
@@ -125,7 +125,7 @@ def _constraint_words(repair: Record, one: Record) -> str:
     of_class = "" if repair["classes"] == 2 else f" of class {one['score_class']}"
     several = len({other["audited"] for other in repair["constraints"]}) > 1
     whose = f" for {label(one['audited'])}" if several else ""
-    return f"the difference of {what}{of_class}{whose} goes from {ends} points"
+    return f"{what}{of_class}{whose} goes from {ends} points"
 
 
 def headline(bill: Record) -> list[str]:
