@@ -1,7 +1,8 @@
 """Ask every tool about every world, and print the table: `python -m planted_proxies --seeds 20 --rows 5000`.
 
 Each tool runs in an environment of its own, made in `--environments` at the first run. Answers are kept in `--out`, one
-file of JSON lines for each tool; `--tools` asks some tools anew and reads the others from there.
+file of JSON lines for each tool, and no seed is asked again that is there already: a run that was stopped goes on, and
+`--tools` asks some tools and reads the others. Remove the folder to begin anew.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,31 +21,45 @@ from planted_proxies.asking import about
 from planted_proxies.environments import environment
 from planted_proxies.runners import files, runner
 from planted_proxies.scoring import HARD, scored, untold
+from planted_proxies.worlds import WORLDS
 
 ROWS, SEEDS = 5_000, 20
 BLOCK = "(<!-- printed: {} -->\n).*?(<!-- end -->)"
 
 
 def ask(file: str, options: argparse.Namespace) -> None:
-    """Ask a tool in its environment and keep what it says, or why it cannot be asked."""
-    place = environment(runner(file).requires, options.environments)
-    target = options.out / f"{file}.jsonl"
-    if place.python is None:
-        target.write_text(json.dumps({**about(file), "failed": place.reason}) + "\n", encoding="utf-8")
-        return
-    command = [place.python, "-m", "planted_proxies.asking", file]
-    command += ["--seeds", str(options.seeds), "--first", str(options.first), "--rows", str(options.rows)]
-    with target.open("w", encoding="utf-8") as out:
-        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, check=False, env=place.variables)
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or [f"it ended with code {done.returncode}"])[-1]
-        target.write_text(json.dumps({**about(file), "failed": reason}) + "\n", encoding="utf-8")
+    """Ask a tool in its environment what it was not asked before, and keep what it says, or why it cannot be asked."""
+    place, target = environment(runner(file).requires, options.environments), options.out / f"{file}.jsonl"
+    before = read(target) if target.exists() else {}
+    if before and ("failed" in before or before.get("rows") != options.rows):
+        target.unlink()
+        before = {}
+    done = Counter(draw["seed"] for draw in before.get("draws", []))
+    seeds = [str(seed) for seed in wanted(file, options) if done[seed] < len(WORLDS)]
+    reason = place.reason if place.python is None else ""
+    if seeds and not reason:
+        command = [place.python, "-m", "planted_proxies.asking", file, "--rows", str(options.rows), "--seeds", *seeds]
+        with target.open("a", encoding="utf-8") as out:
+            ended = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, env=place.variables)
+        lines = ended.stderr.strip().splitlines() or [f"it ended with code {ended.returncode}"]
+        reason = lines[-1] if ended.returncode else ""
+    if reason:
+        with target.open("a", encoding="utf-8") as out:
+            out.write(json.dumps({**about(file), "rows": options.rows, "failed": reason}) + "\n")
+
+
+def wanted(file: str, options: argparse.Namespace) -> range:
+    """Return the seeds of a tool: fewer of others than the required one where that is asked for."""
+    seeds = options.seeds if options.others is None or file == options.require else options.others
+    return range(options.first, options.first + seeds)
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return what a tool said."""
-    words, *draws = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    return {**words, "draws": draws, "seeds": len({draw["seed"] for draw in draws})}
+    """Return what a tool said: words about it, and the draws it was asked about."""
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    words = [line for line in lines if "world" not in line]
+    draws = {(line["world"], line["seed"]): line for line in lines if "world" in line}
+    return {**words[-1], "draws": list(draws.values()), "seeds": len({seed for _, seed in draws})}
 
 
 def printed(found: list[dict[str, Any]], rows: list[dict[str, Any]]) -> dict[str, str]:
@@ -74,6 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
         prog="planted_proxies", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=int, default=SEEDS, help="draws of each world")
+    parser.add_argument("--others", type=int, help="draws of each world for other tools than --require")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--tools", nargs="*", choices=files(), default=files(), metavar="FILE", help=", ".join(files()))

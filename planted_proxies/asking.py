@@ -44,15 +44,13 @@ def main(arguments: list[str] | None = None) -> None:
     """Print what a tool says."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file")
-    parser.add_argument("--seeds", type=int, required=True)
-    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seeds", type=int, nargs="+", required=True)
     parser.add_argument("--rows", type=int, required=True)
     parser.add_argument("--worlds", nargs="+", default=list(WORLDS))
     options = parser.parse_args(arguments)
-    print(json.dumps(about(options.file)), flush=True)
-    asked(options.file, options.worlds[0], options.first, 500)  # imports and compilation are not timed
-    seeds = min(options.seeds, getattr(runner(options.file), "most_seeds", options.seeds))
-    for seed in range(options.first, options.first + seeds):
+    print(json.dumps({**about(options.file), "rows": options.rows}), flush=True)
+    asked(options.file, options.worlds[0], options.seeds[0], 500)  # imports and compilation are not timed
+    for seed in options.seeds:
         for world in options.worlds:
             print(json.dumps(asked(options.file, world, seed, options.rows)), flush=True)
 

@@ -11,6 +11,7 @@ The second is the most that anybody could get out of the tool's numbers.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -144,7 +145,7 @@ def scored(found: Mapping[str, Any]) -> dict[str, Any]:
     if found.get("failed"):
         return row | {"failed": found["failed"]}
     draws = answers_of(found)
-    seconds = [one["seconds"] for one in found["draws"] if one["world"] in ASKED]
+    seconds = [one["seconds"] for one in found["draws"] if "seconds" in one and one["world"] in ASKED]
     questions = {q.name: told(q, draws)._asdict() for q in (*QUESTIONS, *HARD)}
     easy = [max(questions[q.name][how] or 0.0 for how in ("own", "best")) for q in QUESTIONS]
     return row | {
@@ -155,7 +156,7 @@ def scored(found: Mapping[str, Any]) -> dict[str, Any]:
         "missed_evidence": missed_evidence(draws),
         "coverage": coverage(draws, found["takes_chances"]),
         "seconds": float(np.median(seconds)) if seconds else None,
-        "errors": sorted({one["error"] for one in found["draws"] if "error" in one}),
+        "errors": dict(Counter(one["error"] for one in found["draws"] if "error" in one)),
     }
 
 

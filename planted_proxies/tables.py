@@ -56,7 +56,12 @@ def sure_table(rows: Sequence[Row]) -> str:
         rates = [row["false_evidence"], row["missed_evidence"], *row["coverage"].values()]
         tenths = (NOTHING if rate is None else f"{100 * rate:.1f} %" for rate in rates)
         lines.append([title(row), apart, f"{row['told_at_best']} of {len(QUESTIONS)}", *tenths, _seconds(row)])
-    return markdown(head, lines)
+    failed = [
+        f"{row['name']} failed in {count} draws, which are not counted: {error}"
+        for row in rows
+        for error, count in row.get("errors", {}).items()
+    ]
+    return "\n\n".join([markdown(head, lines), *failed])
 
 
 def _seconds(row: Row) -> str:

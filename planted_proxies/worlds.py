@@ -34,7 +34,7 @@ from planted_proxies.grid import (
 
 GROUP = "group"  # the name of the group where a model takes it as an input
 SHIFT = 0.8  # standard deviations between the groups: beyond the thresholds that tools set to associations
-POINTS = 41  # of an axis; twice as many change no truth by 1e-9
+POINTS = 41  # of an axis; half as many again change no truth by 1e-9
 MATERIALITY, AMOUNT_MATERIALITY = 0.005, 0.02  # points of scores; standard deviations of amounts
 CARRIERS = ("used", "pair", "triple", "copy")
 
@@ -274,7 +274,7 @@ def _worlds() -> list[World]:
         ),
         World(
             "soft groups",
-            "the group is known by a probability (area under its curve .81)",
+            "the group is known by a probability (area under its curve .86)",
             (x.used, x.ignored, x.neutral),
             lambda at, s: expit(-0.2 + 0.6 * at["used"] + 0.4 * at["neutral"]),
             x.plain,

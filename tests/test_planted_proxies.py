@@ -1,6 +1,7 @@
 """The planted-proxy benchmark: its truths against other computations, its rule by hand, its protocol."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -173,3 +174,25 @@ def test_a_row_has_every_column():
     tables = command.printed([words], [row])
     assert "| 100 / 100 |" in tables["told"]
     assert "word 100 %" in tables["words"]
+
+
+def test_no_seed_is_asked_twice_and_failures_are_told(monkeypatch, tmp_path, capsys):
+    calls = []
+
+    def run(arguments, stdout, **_):
+        seeds = arguments[arguments.index("--seeds") + 1 :]
+        calls.append(seeds)
+        stdout.write(json.dumps({**about("oaxaca_each"), "rows": 500}) + "\n")
+        lines = [{"world": world, "seed": int(seed), "error": "singular"} for seed in seeds for world in WORLDS]
+        stdout.writelines(json.dumps(line) + "\n" for line in lines)
+        return SimpleNamespace(returncode=0, stderr="")
+
+    monkeypatch.setattr(command, "environment", lambda *_: environments.Environment("python", {}))
+    monkeypatch.setattr(command.subprocess, "run", run)
+    monkeypatch.setattr(figure, "write", lambda *_: None)
+    options = ["--tools", "oaxaca_each", "--out", str(tmp_path), "--rows", "500", "--require", "tiltlens"]
+    for seeds in (["--seeds", "2"], ["--seeds", "9", "--others", "3"], ["--seeds", "3"]):
+        assert command.main([*options, *seeds]) == 0
+    assert calls == [["0", "1"], ["2"]]
+    assert f"failed in {3 * len(WORLDS)} draws, which are not counted: singular" in capsys.readouterr().out
+    assert command.read(tmp_path / "oaxaca_each.jsonl")["seeds"] == 3
