@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from planted_proxies.scoring import ASKED, HARD, QUESTIONS
 from planted_proxies.worlds import WORLDS
 
@@ -69,20 +71,22 @@ def _seconds(row: Row) -> str:
 
 
 def words_table(found: Mapping[str, Any]) -> str:
-    """Return how often a tool said what of each feature, in its own words."""
-    said: dict[tuple[str, str, str], Counter[str]] = {}
+    """Return what a tool said of each feature, in its own words, beside what is true; noise features as one."""
+    said: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for draw in found["draws"]:
         for name, answer in draw.get("answers", {}).items():
             truth = WORLDS[draw["world"]].truths.get(name)
             if truth is not None:
-                feature = "noise" if truth.kind == "noise" else name
-                what = "carries" if truth.carries else "does not"
-                said.setdefault((draw["world"], feature, what), Counter())[answer["word"]] += 1
+                said.setdefault((draw["world"], "noise" if truth.kind == "noise" else name), []).append(answer)
     lines = []
-    for (world, feature, what), words in said.items():
-        counts = ", ".join(f"{word} {percent(count / words.total())} %" for word, count in words.most_common(4))
-        lines.append([world, feature, what, counts])
-    return markdown(["world", "feature", "carries?", "what was said of it"], lines)
+    for (world, feature), answers in sorted(said.items(), key=lambda one: list(WORLDS).index(one[0][0])):
+        truth = WORLDS[world].truths["noise 1" if feature == "noise" else feature]
+        points = [max(truth.alone, truth.joint, key=abs), float(np.median([one["value"] for one in answers]))]
+        counts = Counter(one["word"] for one in answers).most_common(4)
+        words = "; ".join(f"{word} {percent(count / len(answers))} %" for word, count in counts)
+        numbers = [f"{one if WORLDS[world].is_amount else 100 * one:.1f}".replace("-0.0", "0.0") for one in points]
+        lines.append([world, feature, "yes" if truth.carries else "no", *numbers, words])
+    return markdown(["world", "feature", "carries", "truth", "median", "what was said of it"], lines)
 
 
 def tools_table(rows: Sequence[Row]) -> str:

@@ -170,7 +170,8 @@ def test_a_row_has_every_column():
     assert row["told_apart"] == row["told_at_best"] == len(QUESTIONS)
     assert row["questions"]["stand-in"] == {"own": None, "best": None, "draws": 0}
     assert row["seconds"] == 1.0
-    assert figure.chart([row]).to_dict()["layer"][1]["mark"]["type"] == "text"
+    assert [one["text"] for one in figure.squares([row], (QUESTIONS[0], HARD[0]))] == ["100", "–"]
+    assert len(figure.chart([row]).to_dict()["hconcat"]) == 2
     tables = command.printed([words], [row])
     assert "| 100 / 100 |" in tables["told"]
     assert "word 100 %" in tables["words"]

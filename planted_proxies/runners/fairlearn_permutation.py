@@ -1,4 +1,7 @@
-"""Ask fairlearn for the difference between groups, and scikit-learn how it changes where an input is permuted."""
+"""Ask fairlearn for the difference between groups, and scikit-learn how it changes where an input is permuted.
+
+The rule is that of https://scikit-learn.org/stable/modules/permutation_importance.html.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from planted_proxies.worlds import Draw
 
 name = "fairlearn + permutation importance"
 requires = ("fairlearn==0.15.0", "pandas", "scikit-learn")
-page = "https://fairlearn.org/main/user_guide/assessment/confidence_interval_estimation.html"
+page = "https://fairlearn.org/main/api_reference/generated/fairlearn.metrics.MetricFrame.html"
 asked = "by how much the difference of mean predictions falls where an input is permuted"
 given = "the model"
 rule = "mean − 2 sd of the importances is above 0, as in scikit-learn's guide of permutation importance"
