@@ -28,36 +28,31 @@ def markdown(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
-def title(row: Row) -> str:
-    """Return a tool with its version."""
-    return f"{row['name']} {row['version']}".strip()
-
-
 def told_table(rows: Sequence[Row], questions: Sequence[Any] = QUESTIONS) -> str:
     """Return the share of draws in which each question is answered rightly, by own rule / by the best cut."""
     lines = []
     for row in rows:
         if "failed" in row:
-            lines.append([title(row), row["given"], f"not run: {row['failed']}", *[""] * (len(questions) - 1)])
+            lines.append([row["name"], row["given"], f"not run: {row['failed']}", *[""] * (len(questions) - 1)])
             continue
         cells = [row["questions"][question.name] for question in questions]
-        lines.append([title(row), row["given"], *(f"{percent(c['own'])} / {percent(c['best'])}" for c in cells)])
+        lines.append([row["name"], row["given"], *(f"{percent(c['own'])}/{percent(c['best'])}" for c in cells)])
     return markdown(["tool", "given", *(question.name for question in questions)], lines)
 
 
 def sure_table(rows: Sequence[Row]) -> str:
     """Return how many questions are told apart, what is called wrongly, how often intervals hold, and the time."""
-    head = ["tool", "told apart, own rule", "told apart, best", "false evidence", "missed"]
-    head += ["gap held", "parts held", "direct use held", "core-seconds"]
+    head = ["tool", "told apart, own rule", "told apart, best", "false evidence, %", "missed, %"]
+    head += ["gap held, %", "parts held, %", "direct use held, %", "core-seconds"]
     lines = []
     for row in rows:
         if "failed" in row:
-            lines.append([title(row), f"not run: {row['failed']}", *[""] * (len(head) - 2)])
+            lines.append([row["name"], f"not run: {row['failed']}", *[""] * (len(head) - 2)])
             continue
         apart = NOTHING if row["told_apart"] is None else f"{row['told_apart']} of {len(QUESTIONS)}"
         rates = [row["false_evidence"], row["missed_evidence"], *row["coverage"].values()]
-        tenths = (NOTHING if rate is None else f"{100 * rate:.1f} %" for rate in rates)
-        lines.append([title(row), apart, f"{row['told_at_best']} of {len(QUESTIONS)}", *tenths, _seconds(row)])
+        tenths = (NOTHING if rate is None else f"{100 * rate:.1f}" for rate in rates)
+        lines.append([row["name"], apart, f"{row['told_at_best']} of {len(QUESTIONS)}", *tenths, _seconds(row)])
     failed = [
         f"{row['name']} failed in {count} draws, which are not counted: {error}"
         for row in rows
@@ -90,13 +85,13 @@ def words_table(found: Mapping[str, Any]) -> str:
 
 
 def tools_table(rows: Sequence[Row]) -> str:
-    """Return what each tool was asked, given and taken at its word for."""
-    head = ["tool", "asked", "given", "own rule", "draws"]
+    """Return what each tool was asked, its rule, and how many draws of each world it was asked about."""
+    head = ["tool", "version", "asked", "own rule", "draws"]
     lines = []
     for row in rows:
         link = f"[{row['name']}]({row['page']})" if "://" in row["page"] else row["name"]
-        draws = f"{row['seeds']} of each world" if "failed" not in row else NOTHING
-        lines.append([link, row["asked"], row["given"], row["rule"] or "none: best cut only", draws])
+        draws = str(row["seeds"]) if "failed" not in row else NOTHING
+        lines.append([link, row["version"], row["asked"], row["rule"] or "none: best cut only", draws])
     return markdown(head, lines)
 
 

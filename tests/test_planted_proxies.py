@@ -173,7 +173,7 @@ def test_a_row_has_every_column():
     assert [one["text"] for one in figure.squares([row], (QUESTIONS[0], HARD[0]))] == ["100", "–"]
     assert len(figure.chart([row]).to_dict()["hconcat"]) == 2
     tables = command.printed([words], [row])
-    assert "| 100 / 100 |" in tables["told"]
+    assert "| 100/100 |" in tables["told"]
     assert "word 100 %" in tables["words"]
 
 

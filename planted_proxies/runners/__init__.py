@@ -4,7 +4,7 @@
     requires  what pip installs for it
     page      the page of its documentation that says how it is used
     asked     what it was asked, in a sentence
-    given     what it is given beside the table and the groups: "the scores", "the model" or "nothing"
+    given     what it is given beside the table and the groups: "scores", "model" or "nothing"
     rule      its own rule for calling a feature evidence, or None
     run       Draw → {feature: Answer}; under "group" what it says of direct use, under "(gap)" the gap, with interval
 

@@ -16,7 +16,7 @@ name = "fairlearn + permutation importance"
 requires = ("fairlearn==0.15.0", "pandas", "scikit-learn")
 page = "https://fairlearn.org/main/api_reference/generated/fairlearn.metrics.MetricFrame.html"
 asked = "by how much the difference of mean predictions falls where an input is permuted"
-given = "the model"
+given = "model"
 rule = "mean − 2 sd of the importances is above 0, as in scikit-learn's guide of permutation importance"
 
 REPEATS, REPLICATES = 5, 100  # as by default; of the bootstrap

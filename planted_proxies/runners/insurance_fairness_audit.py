@@ -9,7 +9,7 @@ name = "insurance-fairness, ProxyDiscriminationAudit"
 requires = ("insurance-fairness==1.2.2", "pandas")
 page = "https://burning-cost.github.io/libraries/insurance-fairness/"
 asked = "which rating factors drive proxy discrimination: Shapley effects phi and their status"
-given = "the scores"
+given = "scores"
 rule = "its status is amber or red (phi of .10 or more)"
 
 PERMUTATIONS, EXPLAINED = 32, 2_000  # its defaults are 256 and 10,000

@@ -13,7 +13,7 @@ name = "insurance-fairness, SHAP proxy score"
 requires = ("insurance-fairness==1.2.2", "pandas")
 page = "https://burning-cost.github.io/libraries/insurance-fairness/"
 asked = "shap_proxy_scores of a CatBoost model of the scores, and counterfactual_fairness for direct use"
-given = "the scores"
+given = "scores"
 rule = None
 takes_chances = True
 

@@ -11,7 +11,7 @@ name = "Oaxaca–Blinder, in detail"
 requires = ("statsmodels==0.15.0",)
 page = "https://www.statsmodels.org/stable/generated/statsmodels.stats.oaxaca.OaxacaBlinder.html"
 asked = "each feature's part of what a linear regression with the group explains, and what it does not"
-given = "the scores"
+given = "scores"
 rule = None
 
 

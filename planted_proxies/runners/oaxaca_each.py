@@ -13,7 +13,7 @@ name = "Oaxaca–Blinder, one by one"
 requires = ("statsmodels==0.15.0",)
 page = "https://www.statsmodels.org/stable/generated/statsmodels.stats.oaxaca.OaxacaBlinder.two_fold.html"
 asked = "the explained effect of each feature alone, the unexplained effect of all of them, with standard errors"
-given = "the scores"
+given = "scores"
 rule = "the effect is more than 1.96 standard errors from 0"
 
 REPLICATES = 100  # its default of 5,000 takes two minutes a table

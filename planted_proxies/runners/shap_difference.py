@@ -11,7 +11,7 @@ name = "shap, group difference"
 requires = ("shap==0.51.0",)
 page = "https://shap.readthedocs.io/en/latest/generated/shap.plots.group_difference.html"
 asked = "the difference of mean SHAP values between the groups, input by input"
-given = "the model"
+given = "model"
 rule = None
 
 BACKGROUND = 100  # rows, as many as a masker takes by default

@@ -11,7 +11,7 @@ name = "shap, of trees fitted to the scores"
 requires = ("shap==0.51.0",)
 page = "https://shap.readthedocs.io/en/latest/generated/shap.TreeExplainer.html"
 asked = "the difference of mean SHAP values between the groups, of a model of the scores by the features"
-given = "the scores"
+given = "scores"
 rule = None
 
 

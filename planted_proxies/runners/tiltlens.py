@@ -13,7 +13,7 @@ name = "tiltlens"
 requires = ("tiltlens",)
 page = "docs/guide.md"
 asked = "which features carry the gap, alone or with others; what is left between people alike in all of them"
-given = "the scores"
+given = "scores"
 rule = "the verdict is proxy evidence or joint proxy evidence; direct use: what is left is surely beyond materiality"
 takes_chances = True
 

@@ -9,7 +9,7 @@ name = "vfairness, fairness_decomposition"
 requires = ("vfairness==0.2.0",)
 page = "https://vfairness.validant.ai/api-reference/"
 asked = "each input's contribution to the demographic parity disparity, and the flagged proxies"
-given = "the model"
+given = "model"
 rule = "its list of flagged proxies: correlation with the group of .30 or more, and a tenth of the disparity"
 
 
