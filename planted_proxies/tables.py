@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from planted_proxies.scoring import ASKED, HARD, QUESTIONS
-from planted_proxies.worlds import WORLDS
+from planted_proxies.worlds import GROUP, WORLDS
 
 NOTHING = "–"
 Row = Mapping[str, Any]
@@ -69,19 +69,27 @@ def words_table(found: Mapping[str, Any]) -> str:
     """Return what a tool said of each feature, in its own words, beside what is true; noise features as one."""
     said: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for draw in found["draws"]:
+        known = _known(draw["world"])
         for name, answer in draw.get("answers", {}).items():
-            truth = WORLDS[draw["world"]].truths.get(name)
-            if truth is not None:
-                said.setdefault((draw["world"], "noise" if truth.kind == "noise" else name), []).append(answer)
+            feature = "noise" if name.startswith("noise ") else name
+            if feature in known:
+                said.setdefault((draw["world"], feature), []).append(answer)
     lines = []
     for (world, feature), answers in sorted(said.items(), key=lambda one: list(WORLDS).index(one[0][0])):
-        truth = WORLDS[world].truths["noise 1" if feature == "noise" else feature]
-        points = [max(truth.alone, truth.joint, key=abs), float(np.median([one["value"] for one in answers]))]
-        counts = Counter(one["word"] for one in answers).most_common(4)
-        words = "; ".join(f"{word} {percent(count / len(answers))} %" for word, count in counts)
+        carries, truth = _known(world)[feature]
+        points = [truth, float(np.median([one["value"] for one in answers]))]
+        counts = Counter(one["word"] or ("claimed" if one["verdict"] else "not claimed") for one in answers)
+        words = "; ".join(f"{word} {percent(count / len(answers))} %" for word, count in counts.most_common(4))
         numbers = [f"{one if WORLDS[world].is_amount else 100 * one:.1f}".replace("-0.0", "0.0") for one in points]
-        lines.append([world, feature, "yes" if truth.carries else "no", *numbers, words])
+        lines.append([world, feature, "yes" if carries else "no", *numbers, words])
     return markdown(["world", "feature", "carries", "truth", "median", "what was said of it"], lines)
+
+
+def _known(world: str) -> dict[str, tuple[bool, float]]:
+    """Return of every feature, of noise and of the group whether it carries, and how much."""
+    known = {name: (t.carries, max(t.alone, t.joint, key=abs)) for name, t in WORLDS[world].truths.items()}
+    left = WORLDS[world].unexplained
+    return known | {"noise": (False, 0.0), GROUP: (abs(left) > WORLDS[world].materiality, left)}
 
 
 def tools_table(rows: Sequence[Row]) -> str:
