@@ -45,7 +45,7 @@ bench-audit: $(VENV)/installed-dev  # minutes to hours: streams, reports, covera
 	$(BIN)/python -m benchmarks.coverage --repetitions 200 --jobs 2
 
 planted: $(VENV)/installed-dev  # an hour: planted proxies, ours and the peers, each in an environment of its own in .planted
-	$(BIN)/python -m planted_proxies --seeds 20 --others 10 --rows 5000 --require tiltlens \
+	$(BIN)/python -m planted_proxies --seeds 20 --others 5 --rows 5000 --require tiltlens \
 	  --page docs/planted_proxies.md --figure docs/img/planted_proxies.svg
 
 pictures: $(VENV)/installed-dev  # of the docs and the README; needs chromium

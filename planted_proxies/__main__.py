@@ -49,9 +49,9 @@ def ask(file: str, options: argparse.Namespace) -> None:
 
 
 def wanted(file: str, options: argparse.Namespace) -> range:
-    """Return the seeds of a tool: fewer of others than the required one where that is asked for, and of slow ones."""
+    """Return the seeds of a tool: fewer of others than the required one where that is asked for."""
     seeds = options.seeds if options.others is None or file == options.require else options.others
-    return range(options.first, options.first + min(seeds, getattr(runner(file), "most_seeds", seeds)))
+    return range(options.first, options.first + seeds)
 
 
 def read(path: Path) -> dict[str, Any]:

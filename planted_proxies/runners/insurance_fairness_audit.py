@@ -11,7 +11,6 @@ page = "https://burning-cost.github.io/libraries/insurance-fairness/"
 asked = "which rating factors drive proxy discrimination: Shapley effects phi and their status"
 given = "scores"
 rule = "its status is amber or red (phi of .10 or more)"
-most_seeds = 5  # it is the slowest
 
 PERMUTATIONS, EXPLAINED = 32, 2_000  # its defaults are 256 and 10,000
 
