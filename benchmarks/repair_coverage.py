@@ -1,9 +1,10 @@
 """How often do the intervals of a bill hold the truth, and how often do alternatives exist that do not?
 
-Run `python -m benchmarks.repair_coverage bills --repetitions 200 --seed 60000`, and the same with `alternatives`. A
-bill's truth is that of the same repair on a million rows. For alternatives the best rule is known: where no rule of the
-features is both no less accurate and of a smaller gap, "exists" is false, and should be said in 5 % at most; where one
-does, it should be found. Quantities outside 92 to 98 %, or 5 %, by more than two Monte Carlo errors are marked MISS.
+Run `python -m benchmarks.repair_coverage bills --repetitions 200 --seed 60000`, and the same with `alternatives` and
+`what-ifs`. A bill's truth is that of the same repair on a million rows. For alternatives the best rule is known: where
+no rule of the features is both no less accurate and of a smaller gap, "exists" is false, and should be said in 5 % at
+most; where one does, it should be found. Quantities outside 92 to 98 %, or 5 %, by more than two Monte Carlo errors are
+marked MISS.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, ndtri
+from sklearn.metrics import roc_auc_score
 
 import tiltlens as tl
 from benchmarks.coverage import share
@@ -231,15 +233,64 @@ def alternatives(repetitions: int, seed: int, names: list[str]) -> Iterator[str]
         yield f"{mark}{search.name}, n = {search.rows:,}, {truth} | {found}"
 
 
+def leaning(rows: Any) -> Floats:
+    """Return the scores of a model that leans on z."""
+    return np.asarray(expit(1.2 * rows["x"].to_numpy() + rows["z"].to_numpy()))
+
+
+def neutralised(rng: Generator) -> dict[tuple[str, str], float]:
+    """Return by how much gaps, accuracy and AUC of many people change where x or z is neutralised."""
+    people = smooth(rng, LARGE)
+    table = people.table(rng)
+    quantiles = ndtri((np.arange(200) + 0.5) / 200)  # both are standard normal in the reference
+    found = {}
+    for name in ("x", "z"):
+        after = np.mean([leaning(table.with_columns(pl.lit(value).alias(name))) for value in quantiles], axis=0)
+        old, new = (points(table, scores) for scores in (people.score, after))
+        found |= {(name, quantity): new[quantity] - old[quantity] for quantity in new}
+    return found
+
+
+def points(table: pl.DataFrame, scores: Floats) -> dict[str, float]:
+    mine, y = (table["group"] == "a").to_numpy(), table["repaid"].to_numpy()
+    decided = scores >= 0.5
+    return {
+        "gap": decided[mine].mean() - decided[~mine].mean(),
+        "score_gap": scores[mine].mean() - scores[~mine].mean(),
+        "accuracy": (decided == y).mean(),
+        "auc": roc_auc_score(y, scores),
+    }
+
+
+def what_ifs(repetitions: int, seed: int, names: list[str]) -> Iterator[str]:
+    """Yield how often the interval of each change, which are of all what-ifs at once, holds its truth."""
+    truth, hits = neutralised(np.random.default_rng(seed - 2)), Counter[tuple[str, str]]()
+    for one in range(seed, seed + repetitions):
+        rng = np.random.default_rng(one)
+        table = smooth(rng, 1000).table(rng).drop("score")
+        options: dict[str, Any] = {"reference": "b", "model": leaning, "outcome": "repaid"}
+        found = tl.alternatives(table, "group", **options)["a"].what_ifs
+        rows = {row["feature"]: row for row in found.filter(what_if="neutralised").iter_rows(named=True)}
+        for (name, quantity), right in truth.items():
+            ends = [rows[name][f"{quantity}_change{end}"] for end in ("_low", "_high")]
+            hits[name, quantity] += ends[0] <= right <= ends[1]
+    for (name, quantity), right in truth.items():
+        coverage, error = share(hits[name, quantity], repetitions)
+        mark = "MISS  " if coverage + 2 * error < 0.95 else "      "  # one alone holds more often
+        held = f"truth {right:+.4f}, holds {100 * coverage:.1f} % ± {100 * error:.1f} of {repetitions}"
+        yield f"{mark}{name} neutralised, n = 1,000 | {quantity} change | {held}"
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("bills", "alternatives"))
+    kinds = {"bills": bills, "alternatives": alternatives, "what-ifs": what_ifs}
+    parser.add_argument("what", choices=tuple(kinds))
     parser.add_argument("--repetitions", type=int, default=200)
     parser.add_argument("--seed", type=int, default=60_000, help="the first of them")
     parser.add_argument("--only", nargs="*", default=[], help="names of settings or worlds")
     asked = parser.parse_args(arguments)
     missed = 0
-    for line in {"bills": bills, "alternatives": alternatives}[asked.what](asked.repetitions, asked.seed, asked.only):
+    for line in kinds[asked.what](asked.repetitions, asked.seed, asked.only):
         print(line, flush=True)
         missed += line.startswith("MISS")
     return 1 if missed else 0

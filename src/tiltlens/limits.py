@@ -290,6 +290,7 @@ BILL_STEPS = 11  # from no repair to the whole of it
 FEW_REPAIRED = 100  # people of a group that a difference is of: of fewer, chance moves it by points
 
 # repair.copies
+EQUAL_SCORES = 3e-9  # the chance that two people's scores, spread as they mostly are, agree to nine decimals
 MORE_ALIKE = 2.0  # times as many rows that equal an audited one as audited rows do: others are the same people's
 
 # repair.multipliers

@@ -9,6 +9,7 @@ from tests.repair.test_score_tilt import gap, lending
 
 import tiltlens as tl
 from tiltlens.errors import DataError
+from tiltlens.repair.copies import seen_notes
 
 
 def borrowers(rows=3000, seed=0):
@@ -102,6 +103,15 @@ def test_a_few_people_who_are_alike_are_no_reason_to_refuse():
     assert "30 rows equal audited ones" in found.notes[0]
     with pytest.raises(DataError, match="got 300 that were audited"):
         c.repair().bill(pl.concat([borrowers(1000, 5), borrowers()[:300]]), "score", "group")
+
+
+def test_scores_that_agree_to_nine_decimals_are_no_reason_to_refuse():
+    rng = np.random.default_rng(0)
+    seen = rng.integers(0, 10**9, 4000).astype(np.uint64)
+    others = rng.integers(0, 10**9, 1_000_000).astype(np.uint64)
+    assert "rows equal audited ones" in seen_notes(others, seen)[0]
+    with pytest.raises(DataError, match="that were audited"):
+        seen_notes(np.concatenate([others, seen]), seen)
 
 
 def test_rows_that_repeat_are_noted(tilt):

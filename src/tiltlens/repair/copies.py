@@ -9,7 +9,7 @@ import numpy as np
 from tiltlens.engines.hashing import Hashes
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Integers
-from tiltlens.limits import CONTINUOUS, MORE_ALIKE
+from tiltlens.limits import CONTINUOUS, EQUAL_SCORES, MORE_ALIKE
 from tiltlens.models.design import Table
 
 
@@ -26,12 +26,13 @@ def copies_of(table: Table, hashes: Hashes) -> tuple[Integers, int]:
 def seen_notes(hashes: Hashes, seen: Hashes) -> list[str]:
     """Raise where rows were audited; else return a note where some equal audited ones, as other people's may.
 
-    Of other people as many would, in proportion, as audited rows equal another audited one.
+    Of other people as many would, in proportion, as audited rows equal another audited one; and some by chance, where
+    rows are known by little more than their scores.
     """
     again = int(np.isin(hashes, seen).sum())
     _, counts = np.unique(seen, return_counts=True)
-    alike = hashes.size * float(counts[counts > 1].sum()) / max(seen.size, 1)
-    if again > MORE_ALIKE * alike + 3.0 * math.sqrt(alike):
+    alike = hashes.size * (float(counts[counts > 1].sum()) / max(seen.size, 1) + EQUAL_SCORES * seen.size)
+    if again > round(MORE_ALIKE * alike + 3.0 * math.sqrt(alike)):
         raise DataError(
             f"`holdout` must hold rows that nothing was fitted on, got {again} that were audited.",
             "a bill of the rows of the fit is too small.",
