@@ -270,7 +270,8 @@ def _audited_rows(rows: ComparedRows, comparisons: Mapping[str, Comparison]) -> 
     features = [replace(one, is_group=one.is_group or one.name in separating) for one in rows.features]
     codes = (rows.group - 1) % len(rows.labels)  # the reference last
     groups = (*rows.labels[1:], rows.labels[0])
-    return AuditedRows(groups, codes, rows.weights, rows.clusters, features, rows.channel, rows.truth)
+    weights = rows.weights if rows.standing is None else rows.standing
+    return AuditedRows(groups, codes, weights, rows.clusters, features, rows.channel, rows.truth)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

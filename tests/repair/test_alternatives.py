@@ -93,3 +93,17 @@ def test_copies_of_rows_do_not_tell_their_own_outcome():
     right = often.accuracy.value
     error = 1.96 * np.sqrt(right * (1 - right) / 300)  # of so many people, not of 1,200
     assert (often.accuracy.high - often.accuracy.low) / 2 == pytest.approx(error, rel=0.01)
+
+
+def test_a_sample_stands_for_all_rows():
+    table = applicants(4, 6000)
+    rare = pl.concat([table.filter(group="b"), table.filter(group="a")[:300]])
+    question = {"group": "group", "reference": "b", "scores": "score", "outcome": "repaid", "folds": None}
+    c = tl.audit(rare, **question, sample_rows=1000)["a"]
+    decided, y = rare["score"].to_numpy() >= 0.5, rare["repaid"].to_numpy() == 1
+    model = c.alternatives()
+    assert model.rows == {"audited": 300, "reference": 700}
+    error = (model.accuracy.high - model.accuracy.low) / 2
+    assert model.accuracy.value == pytest.approx((decided == y).mean(), abs=error)
+    share = c._audited_rows("test").rows
+    assert share.weight0 / (share.weight0 + share.weight1) == pytest.approx(300 / rare.height)

@@ -94,6 +94,8 @@ class ComparedRows:
         How many each group has, of all rows.
     soft
         The chances of these groups where they are known by probabilities.
+    standing
+        For how much of all rows each stands, where the sample has other shares of the groups; None where `weights` say.
     """
 
     labels: tuple[str, ...]
@@ -118,6 +120,7 @@ class ComparedRows:
     has_clusters: bool
     people: tuple[float, ...]
     soft: SoftRows | None
+    standing: Floats | None = None
     truth: Integers | None = None
     periods: tuple[str, ...] | None = None
     period: Integers | None = None
@@ -211,6 +214,7 @@ def compared_rows(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) ->
         has_clusters=roles.clusters is not None,
         people=tuple(survey.people[label] for label in labels),
         soft=_soft_rows(roles, frame, labels),
+        standing=None if is_complete else _standing_for(frame, survey),
     )
 
 

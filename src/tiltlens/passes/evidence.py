@@ -114,6 +114,8 @@ class Evidence:
         How many each of the two groups has, of all rows.
     soft
         The chances of the two groups where they are known by probabilities.
+    standing
+        For how much of all rows each stands, where the sample has other shares of the groups; None where weights say.
     exempt
         The features that were named as lawful factors.
     notes
@@ -152,6 +154,7 @@ class Evidence:
     criterion: str | None = None
     is_decisions: bool = False
     soft: SoftRows | None = None
+    standing: Floats | None = None
     unit: Unit = PROBABILITY
     wants_less: bool = False
     exempt: tuple[str, ...] = ()

@@ -118,6 +118,7 @@ def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSe
         row_keys=_row_keys(rows, index),
         people=(rows.people[code], rows.people[0]),
         soft=None if rows.soft is None else rows.soft.of(index, code),
+        standing=None if rows.standing is None else rows.standing[index],
         unit=rows.unit,
         wants_less=rows.unit.is_amount and rows.favourable == 0,
         exempt=settings.exempt,

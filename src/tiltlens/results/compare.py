@@ -297,6 +297,7 @@ def _profiles(evidence: Evidence, correction: CorrectionFunction | None) -> Prof
         _log_ratio(evidence),
         evidence.truth,
         evidence.model,
+        evidence.standing,
     )
 
 

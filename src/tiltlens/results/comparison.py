@@ -317,7 +317,8 @@ class Comparison:
 
         p = self._profiles
         codes = np.where(p.rows.audited, 0, 1)
-        return AuditedRows(p.groups, codes, p.rows.weights, p.rows.clusters, p.features, p.scores, p.truth, p.model)
+        weights = p.rows.weights if p.standing is None else p.standing
+        return AuditedRows(p.groups, codes, weights, p.rows.clusters, p.features, p.scores, p.truth, p.model)
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the comparison, keyed by attribute name."""

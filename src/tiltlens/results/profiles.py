@@ -32,7 +32,8 @@ class Profiles:
     """The sample's rows, with the correction, the log-odds of one fit on all of them, and the cross-fitted log-ratio.
 
     `groups` are the names of the two, `row_numbers` those of the rows in the table, `truth` the codes of outcomes,
-    and `model` what made the scores, where these were not given.
+    `model` what made the scores, where these were not given, and `standing` for how much of all rows each stands, where
+    weights do not say.
     """
 
     groups: tuple[str, str]
@@ -48,6 +49,7 @@ class Profiles:
     log_ratio: Floats
     truth: Integers | None = None
     model: AskedModel | None = None
+    standing: Floats | None = None
 
     def profile(self, feature: str) -> pl.DataFrame:
         """As of `Comparison`."""
