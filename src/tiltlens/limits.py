@@ -290,7 +290,8 @@ BILL_STEPS = 11  # from no repair to the whole of it
 FEW_REPAIRED = 100  # people of a group that a difference is of: of fewer, chance moves it by points
 
 # repair.copies
-EQUAL_SCORES = 3e-9  # the chance that two people's scores, spread as they mostly are, agree to nine decimals
+EQUAL_SCORES = 1e-8  # the chance that two people's scores agree to nine decimals, at most
+FEWEST_ALIKE = 2  # rows whose scores alone agree with audited ones: so few may be chance
 MORE_ALIKE = 2.0  # times as many rows that equal an audited one as audited rows do: others are the same people's
 
 # repair.multipliers

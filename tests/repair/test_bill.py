@@ -109,9 +109,9 @@ def test_scores_that_agree_to_nine_decimals_are_no_reason_to_refuse():
     rng = np.random.default_rng(0)
     seen = rng.integers(0, 10**9, 4000).astype(np.uint64)
     others = rng.integers(0, 10**9, 1_000_000).astype(np.uint64)
-    assert "rows equal audited ones" in seen_notes(others, seen)[0]
+    assert "rows equal audited ones" in seen_notes(others, seen, has_features=False)[0]
     with pytest.raises(DataError, match="that were audited"):
-        seen_notes(np.concatenate([others, seen]), seen)
+        seen_notes(np.concatenate([others, seen]), seen, has_features=False)
 
 
 def test_rows_that_repeat_are_noted(tilt):

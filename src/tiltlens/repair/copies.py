@@ -9,7 +9,7 @@ import numpy as np
 from tiltlens.engines.hashing import Hashes
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Integers
-from tiltlens.limits import CONTINUOUS, EQUAL_SCORES, MORE_ALIKE
+from tiltlens.limits import CONTINUOUS, EQUAL_SCORES, FEWEST_ALIKE, MORE_ALIKE
 from tiltlens.models.design import Table
 
 
@@ -23,16 +23,17 @@ def copies_of(table: Table, hashes: Hashes) -> tuple[Integers, int]:
     return own, own.size - distinct.size if is_continuous else 0
 
 
-def seen_notes(hashes: Hashes, seen: Hashes) -> list[str]:
+def seen_notes(hashes: Hashes, seen: Hashes, has_features: bool) -> list[str]:
     """Raise where rows were audited; else return a note where some equal audited ones, as other people's may.
 
     Of other people as many would, in proportion, as audited rows equal another audited one; and some by chance, where
-    rows are known by little more than their scores.
+    rows are known by their scores and groups alone, without features.
     """
     again = int(np.isin(hashes, seen).sum())
     _, counts = np.unique(seen, return_counts=True)
-    alike = hashes.size * (float(counts[counts > 1].sum()) / max(seen.size, 1) + EQUAL_SCORES * seen.size)
-    if again > round(MORE_ALIKE * alike + 3.0 * math.sqrt(alike)):
+    alike = hashes.size * float(counts[counts > 1].sum()) / max(seen.size, 1)
+    by_chance = 0.0 if has_features else FEWEST_ALIKE + EQUAL_SCORES * hashes.size * seen.size
+    if again > MORE_ALIKE * alike + 3.0 * math.sqrt(alike) + by_chance:
         raise DataError(
             f"`holdout` must hold rows that nothing was fitted on, got {again} that were audited.",
             "a bill of the rows of the fit is too small.",

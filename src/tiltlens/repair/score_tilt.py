@@ -351,7 +351,7 @@ class ScoreTilt:
         place = np.select([labels == name for name in names], np.arange(len(names), dtype=np.float64))
         hashes = hashed_rows(table, scores, place)
         repeated = [] if has_clusters else repeated_notes(table, hashes)
-        return [*seen_notes(hashes, self.seen), *repeated]
+        return [*seen_notes(hashes, self.seen, bool(table)), *repeated]
 
     def summary(self) -> dict[str, Any]:
         """Return what a reader is told of the repair: neither its models nor the hashes of rows."""
