@@ -509,6 +509,19 @@ def test_a_score_that_uses_the_group_is_found_out():
     assert "mean of score" not in faults  # the score's own dependence on the group is no fault of the membership model
 
 
+def test_a_parity_of_three_numbers_is_not_found_and_clears_nobody():
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(size=(2_000, 4))
+    parity = np.sign(numbers[:, :3]).prod(axis=1)
+    mine = rng.random(2_000) < 0.5 + 0.3 * parity
+    table = pl.DataFrame(numbers, schema=["x", "y", "z", "noise"]).with_columns(
+        group=pl.Series(np.where(mine, "A", "B")), score=pl.Series(0.5 + 0.2 * parity)
+    )
+    c = tl.audit(table, "group", reference="B", scores="score", audited="A")["A"]
+    assert "no material evidence" not in c.proxies["verdict"]
+    assert all("no feature is cleared of that" in note for note in dependence(c))
+
+
 def test_a_score_of_the_features_alone_is_not_accused():
     c = dependent(0.0)
     assert abs(c.unexplained.value) < 2e-4

@@ -140,7 +140,8 @@ def number_is_evidence(c):
 def use_is_found_out(c):
     assert c.unexplained.value == pytest.approx(-0.05, abs=0.01)
     assert c.unexplained.high < 0
-    assert any("depends on the group beyond these features" in note for note in c.notes)
+    said = [note for note in c.notes if "depends on the group beyond these features" in note]
+    assert ["no feature is cleared of that" in note for note in said] == [c.proxies.height > 2]
 
 
 class Case(NamedTuple):

@@ -16,10 +16,12 @@ from tiltlens.estimators.outputs import Scores, gap
 from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance
 from tiltlens.estimators.shapley import shapley_gaps
 from tiltlens.estimators.verdicts import (
+    CLEARED,
     EVIDENCE,
     EXEMPT,
     NOT_JUDGED,
     THE_GROUP,
+    UNDECIDED,
     Band,
     Verdict,
     bands,
@@ -36,7 +38,7 @@ from tiltlens.results.row_errors import RowErrors, set_errors
 from tiltlens.results.settings import Settings
 from tiltlens.results.soft_groups import SoftGroup
 from tiltlens.results.told import told
-from tiltlens.results.unexplained import Unexplained
+from tiltlens.results.unexplained import Unexplained, is_material, may_act_together
 from tiltlens.threads import in_threads
 
 FACTORS = ("reveals", "drives", "alignment")
@@ -101,6 +103,8 @@ def carried(
     for feature in evidence.features:
         name = feature.name
         found = _verdict(evidence, settings, feature, alone_bands.get(name), joint_bands.get(name), pairs, visible)
+        if found.verdict == CLEARED and feature.kind != "constant":
+            found = _unless_hidden(evidence, settings, left, found)
         if doubt is not None and found.verdict not in (EXEMPT, THE_GROUP):
             found = Verdict(NOT_JUDGED, doubt)
         columns[name] = _banded("gap", alone_bands.get(name), settings) | _banded(
@@ -111,6 +115,15 @@ def carried(
         )
         columns[name] |= {"verdict": found.verdict, "reason": found.reason}
     return Carried(columns, remainder, None if settings.folds is None else factor, errors, tuple(notes))
+
+
+def _unless_hidden(evidence: Evidence, settings: Settings, left: Unexplained, found: Verdict) -> Verdict:
+    """Return the verdict of a cleared feature: undecided where something is unexplained that it may take part in."""
+    words = told(evidence, settings)
+    if left.estimate is None or not is_material(left.estimate, words.materiality) or not may_act_together(evidence):
+        return found
+    rest = f"{words.signed(left.estimate.value)} {words.measure.unit} are unexplained"
+    return Verdict(UNDECIDED, f"{found.reason}, two at a time; {rest}, which several features together may carry")
 
 
 def _errors(name: str, found: _Named | None) -> dict[tuple[str, str], RowErrors]:

@@ -62,7 +62,19 @@ def unexplained(evidence: Evidence, settings: Settings) -> tuple[Unexplained, tu
 
 
 _TOLD = "between people alike in all features the probabilities of the groups differ too little to see it"
+_INTERPLAY = "; or three or more features act together in a way that was not found: no feature is cleared of that"
+MOST_FITTED = 2  # features that share a column of the regressions on sets
 _PART = "unexplained is of the weighted gap: of a difference between people alike in all features it shows about {:.0%}"
+
+
+def is_material(estimate: Estimate, materiality: float) -> bool:
+    """Return whether an estimate surely exceeds what counts."""
+    return (estimate.low or 0.0) > materiality or (estimate.high or 0.0) < -materiality
+
+
+def may_act_together(evidence: Evidence) -> bool:
+    """Return whether features may act together in a way that no column stands for; joint values hold every way."""
+    return len(evidence.features) > MOST_FITTED and not isinstance(evidence.sets, CellSets)
 
 
 def _parts(seen: float | None) -> tuple[str, ...]:
@@ -130,13 +142,13 @@ def _check(found: InfluenceEstimate, words: Told) -> tuple[str, ...]:
 
 def _dependence(evidence: Evidence, estimate: Estimate, words: Told) -> tuple[str, ...]:
     """Return a note on a score that knows the group beyond the features, when that is both sure and material."""
-    low, high = estimate.low or 0.0, estimate.high or 0.0
-    if low > words.materiality or high < -words.materiality:
+    if is_material(estimate, words.materiality):
+        low, high = estimate.low or 0.0, estimate.high or 0.0
         apart = [feature.name for feature in evidence.features if feature.is_group]
         besides = f", or on {', '.join(apart)}, which tells the groups apart" if apart else ""
         return (
             f"the {words.measure.output} depends on the group beyond these features{besides}: between people alike in "
             f"all of them {words.signed(estimate.value)} {words.measure.unit} of the gap are left "
-            f"({words.signed(low)} to {words.signed(high)})",
+            f"({words.signed(low)} to {words.signed(high)}){_INTERPLAY if may_act_together(evidence) else ''}",
         )
     return ()
