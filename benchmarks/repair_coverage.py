@@ -191,6 +191,7 @@ class Search(NamedTuple):
     exists: bool
     tolerance: float = 0.0
     copies: int = 1
+    is_told: bool = True
 
 
 SEARCHES = (
@@ -200,6 +201,7 @@ SEARCHES = (
     Search("xor", "xor", 1000, False),
     Search("a level that one group hardly has", "apart", 1000, False),
     Search("each row three times, in clusters", "smooth", 1500, False, 0.0, 3),
+    Search("each row three times, without clusters", "smooth", 1500, False, 0.0, 3, is_told=False),
     Search("forty features", "many", 1000, False),
     Search("smooth", "smooth", 1000, True),
     Search("smooth, few rows", "smooth", 200, True),
@@ -222,9 +224,9 @@ def alternatives(repetitions: int, seed: int, names: list[str]) -> Iterator[str]
             rng = np.random.default_rng(one)
             table = WORLDS[search.world](rng, search.rows // search.copies, not search.exists).table(rng)
             options: dict[str, Any] = {"reference": "b", "scores": "score", "outcome": "repaid"}
-            if search.copies > 1:
-                table = pl.concat([table.with_row_index("customer")] * search.copies)
-                options |= {"clusters": "customer"}
+            if search.copies > 1 and search.is_told:
+                table, options = table.with_row_index("customer"), options | {"clusters": "customer"}
+            table = pl.concat([table] * search.copies)
             said[tl.alternatives(table, "group", tolerance=search.tolerance, **options)["a"].verdict] += 1
         rate, error = share(said["exists"], draws)
         is_off = not search.exists and rate - 2 * error > FALSE
