@@ -43,6 +43,9 @@ bench-audit: $(VENV)/installed-dev  # minutes to hours: streams, reports, covera
 	$(BIN)/python -m benchmarks.stream --fitted --rows 1000000 10000000
 	$(BIN)/python -m benchmarks.report
 	$(BIN)/python -m benchmarks.coverage --repetitions 200 --jobs 2
+	$(BIN)/python -m benchmarks.repair_coverage bills
+	$(BIN)/python -m benchmarks.repair_coverage alternatives --repetitions 100
+	$(BIN)/python -m benchmarks.repair_coverage what-ifs
 
 planted: $(VENV)/installed-dev  # an hour: planted proxies, ours and the peers, each in an environment of its own in .planted
 	$(BIN)/python -m planted_proxies --seeds 20 --others 5 --rows 5000 --require tiltlens \
