@@ -79,7 +79,7 @@ def test_the_curve_runs_from_no_repair_to_the_whole(bill):
 
 
 def test_paired_changes_cover_their_truth(tilt):
-    big = borrowers(200_000, 99)
+    big = borrowers(60_000, 99)
     whole = tilt.bill(big, "score", "group", outcome="repaid")
     names = ("gap", "auc", "brier", "accuracy", "fpr_difference")
     truth = {name: whole[name]["change"].value for name in names}
