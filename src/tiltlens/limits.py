@@ -286,6 +286,9 @@ RARE_LEVEL = 0.05  # of the people, below which a level of a coarsened category 
 # repair.bill
 BILL_STEPS = 11  # from no repair to the whole of it
 
+# repair.rows
+ALIKE_DIFFER = 0.05  # of rows that repeat another, how many sets may be of several groups and still be copies
+
 # repair.solve
 FEW_REPAIRED = 100  # people of a group that a difference is of: of fewer, chance moves it by points
 

@@ -236,3 +236,10 @@ def test_what_stands_for_a_missing_value_is_named(tmp_path):
     new_rows().with_columns(income).write_csv(tmp_path / "rows.csv")
     found = tilt().apply(tmp_path / "rows.csv", "score", na_values="-9.0")
     assert found == pytest.approx(expected(), abs=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:.*missing:UserWarning")
+def test_a_column_without_any_value_is_missing_numbers(tmp_path):
+    rows = new_rows()[:20].with_columns(income=pl.lit(None, dtype=pl.Float64))
+    rows.write_csv(tmp_path / "rows.csv")
+    assert tilt().apply(tmp_path / "rows.csv", "score") == pytest.approx(tilt().apply(rows, "score"))

@@ -81,6 +81,9 @@ def test_mistakes_are_named():
         (np.append(group[1:], "c"), "10 rows of each group at least, got fewer for 'mean score' of 'a' against 'c'"),
         (np.full(200, "a"), "two groups at least, got shape"),
         (group[1:], "for each of 200 rows"),
+        (np.where(np.arange(200) < 3, None, group), "got 3 that are missing"),
+        (np.where(np.arange(200) < 3, np.nan, np.arange(200) % 2), "got 3 that are missing"),
+        (pd.Series(group)[::-1], "must have the index of `X`"),
     ):
         with pytest.raises(DataError, match=message):
             tl.TiltedClassifier().fit(x, y, sensitive_features=given)

@@ -118,7 +118,9 @@ def test_rows_of_a_cluster_err_together_and_stay_together():
     apart, joined = tl.audit(twice, **options), tl.audit(twice, clusters="customer", **options)
     single = tl.audit(table, **options)["a"].repair().constraints[0].se
     assert joined["a"].repair().constraints[0].se == pytest.approx(single, rel=0.02)
-    assert apart["a"].repair().constraints[0].se == pytest.approx(single / np.sqrt(2), rel=0.02)
+    copied = apart["a"].repair()
+    assert copied.constraints[0].se == pytest.approx(single, rel=0.02)
+    assert "600 rows equal another one in every feature: such rows are taken for one person's" in copied.notes
 
 
 def test_groups_known_by_probabilities_are_repaired_without_the_group():
@@ -158,3 +160,14 @@ def test_what_new_rows_lack_is_told_on_the_bill_too():
         "30 of 600 rows have a value of 'area'",
     ]
     assert not tilt.bill(new, "score", "group").notes
+
+
+def test_options_of_another_kind_are_named():
+    comparison = tl.audit(lending(300), **COMMON)["a"]
+    for asked, message in (
+        ({"threshold": "a"}, "`threshold` must be a number between 0 and 1, got 'a'"),
+        ({"threshold": float("nan")}, "`threshold` must be a number between 0 and 1, got nan"),
+        ({"use_group": "yes"}, "`use_group` must be True or False, got 'yes'"),
+    ):
+        with pytest.raises(DataError, match=message):
+            comparison.repair(**asked)

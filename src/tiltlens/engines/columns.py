@@ -45,15 +45,15 @@ def column_of_values(argument: str, values: Any, rows: int) -> pl.Series:
     return column
 
 
-def check_index(argument: str, values: Any, data: Any) -> None:
+def check_index(argument: str, values: Any, data: Any, of: str = "data") -> None:
     """Raise for a pandas object beside a pandas frame that has another index: by position, rows would be mixed up."""
     mine, theirs = (one.index if hasattr(one, "iloc") else None for one in (values, data))
     if mine is None or theirs is None or len(mine) != len(theirs) or mine.equals(theirs):
         return
     label, other = next((pair for pair in zip(mine, theirs, strict=True) if pair[0] != pair[1]), (mine[0], theirs[0]))
     raise DataError(
-        f"`{argument}` must have the index of `data`, in its order, got {shown(label)} for {shown(other)}.",
-        "match the rows with .loc[data.index]; or pass .to_numpy() where they are in the order of the data.",
+        f"`{argument}` must have the index of `{of}`, in its order, got {shown(label)} for {shown(other)}.",
+        f"match the rows with .loc[{of}.index]; or pass .to_numpy() where they are in the order of the data.",
     )
 
 

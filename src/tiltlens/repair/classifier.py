@@ -14,6 +14,7 @@ from sklearn.utils import Tags, check_array, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from tiltlens.engines.columns import check_index, clean_column, raw_column
 from tiltlens.engines.messages import listed, shown
 from tiltlens.errors import DataError
 from tiltlens.limits import MINIMUM_ROWS
@@ -128,6 +129,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
             warnings.warn(NO_GROUPS, UserWarning, stacklevel=2)
             self.membership_, self.groups_ = None, np.empty(0)
             return self
+        check_index("sensitive_features", sensitive_features, X, "X")
         group = self._group(sensitive_features, labels.size)
         cells = group if EVENTS[self.criterion] == (ALL,) else 2 * group + codes
         asked, measures = self._asked(group, codes, limit)
@@ -140,6 +142,12 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     def _group(self, sensitive_features: ArrayLike, rows: int) -> NDArray[np.int64]:
         """Return the place of each row's group, the reference last."""
         values = np.asarray(sensitive_features)
+        empty = clean_column(raw_column("sensitive_features", values)).null_count() if values.ndim == 1 else 0
+        if empty:
+            raise DataError(
+                f"`sensitive_features` must be a group for each row, got {empty} that are missing.",
+                "leave these rows out, or give them a group of their own.",
+            )
         found = np.unique(values)
         if values.shape != (rows,) or found.size < 2:
             raise DataError(

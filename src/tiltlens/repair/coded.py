@@ -107,6 +107,8 @@ class CodedModel:
     def _column(self, column: pl.Series) -> Any:
         if column.name in self.texts:
             return self.texts[column.name].codes(column)
+        if column.dtype == pl.String and column.null_count() == column.len():
+            return np.full(column.len(), np.nan)  # a batch without any value has no kind of its own
         if column.dtype == pl.String:
             raise DataError(
                 f"`data` must hold numbers in {shown(column.name)}, as the audited table did, got texts.",

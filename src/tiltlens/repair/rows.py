@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tiltlens.engines.hashing import row_hashes
 from tiltlens.estimators.influence import Booleans, Integers, Rows
+from tiltlens.limits import ALIKE_DIFFER
 from tiltlens.models.asked import AskedModel
 from tiltlens.models.features import Feature
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.constraints import ALL, OUTCOMES, Cell
+from tiltlens.repair.copies import copies_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +56,25 @@ class AuditedRows:
     def outcomes(self) -> int:
         """How many classes the scores are of."""
         return 2 if self.scores.ndim == 1 else self.scores.shape[1]
+
+    def with_copies(self) -> tuple[AuditedRows, list[str]]:
+        """Return rows that are equal in every feature, where chance does not make them so, as clusters; and a note.
+
+        A model that has seen a copy of a row knows its group.
+        """
+        table = {one.name: one.codes if one.values is None else one.values for one in self.features}
+        if self.clusters is not None or not table:
+            return self, []
+        own, copies = copies_of(table, row_hashes(table))
+        note = f"{copies:,} rows equal another one in every feature: such rows are taken for one person's"
+        is_copied = copies > 0 and not self._differ(own)
+        return (replace(self, clusters=own), [note]) if is_copied else (self, [])
+
+    def _differ(self, own: Integers) -> bool:
+        """Return whether rows that are alike are often of several groups: they are then people, not copies."""
+        groups = np.unique(own * len(self.groups) + self.codes) // len(self.groups)
+        repeated = np.bincount(own) > 1
+        return float((np.bincount(groups)[repeated] > 1).mean()) > ALIKE_DIFFER
 
     def members(self, cell: Cell) -> Booleans:
         """Return which rows are of a group and an event."""

@@ -63,7 +63,10 @@ def score_tilt(
     The multipliers are solved on the rows' own group means, with chances of models that have not seen the row.
     """
     size, kind = checked_limit(limit), _checked_criterion(criterion, threshold, audited)
+    if not isinstance(use_group, (bool, np.bool_)):
+        raise DataError(f"`use_group` must be True or False, got {use_group!r}.", "True looks at the group itself.")
     _check_scores(audited.scores, threshold)
+    audited, of_copies = audited.with_copies()
     asked = _asked(audited, kind, size)
     design, models, chances = _chances(audited, asked, use_group, seed, estimator)
     mine = {group: audited.codes == code for code, group in enumerate(audited.groups)} if use_group else None
@@ -76,13 +79,13 @@ def score_tilt(
         criterion=kind,
         threshold=threshold,
         limit=size,
-        use_group=use_group,
+        use_group=bool(use_group),
         classes=audited.outcomes,
         constraints=constraints,
         nats=nats_moved(audited.scores, after, audited.weights) if threshold is None else None,
         models=models,
         seen=hashed_rows({} if design is None else design.table, audited.scores, _place(audited)),
-        notes=tuple(_notes(audited, constraints, measures, use_group, size, threshold)),
+        notes=(*_notes(audited, constraints, measures, use_group, size, threshold), *of_copies),
     )
 
 
@@ -305,8 +308,9 @@ def _check_scores(scores: Floats, threshold: float | None) -> None:
             f"`threshold` must be left out for scores of {scores.shape[1]} classes, got {threshold!r}.",
             "audit the score of one class to repair decisions.",
         )
-    if threshold is not None and not 0.0 < threshold < 1.0:
-        raise DataError(f"`threshold` must lie between 0 and 1, got {threshold!r}.", "0.5 is accuracy.")
+    is_number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
+    if threshold is not None and not (is_number and 0.0 < threshold < 1.0):
+        raise DataError(f"`threshold` must be a number between 0 and 1, got {threshold!r}.", "0.5 is accuracy.")
     if np.isin(scores, (0.0, 1.0)).all():
         raise DataError(
             "the scores to repair must not all be 0 or 1: decisions cannot be tilted.",
