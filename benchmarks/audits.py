@@ -14,18 +14,24 @@ import tiltlens as tl
 from benchmarks.tables import like_adult, many_features
 from benchmarks.timing import Row, best_of, printed
 
-MOST_IMPORT, MOST_ADULT, MOST_WIDE = 0.6, 15.0, 30.0  # seconds
+MOST_IMPORT, MOST_HELP, MOST_ADULT, MOST_WIDE = 0.6, 0.4, 15.0, 30.0  # seconds
 
 
 def imported() -> Iterator[Row]:
-    """Yield the time of the import in a process of its own, less that of starting Python, and of the first use."""
+    """Yield the times of the import in a process of its own, less that of starting Python, of the first use, of help.
 
-    def run(code: str) -> float:
-        return best_of(5, lambda: subprocess.run([sys.executable, "-c", code], check=True))
+    Beside them the import of what every audit needs.
+    """
+
+    def run(code: str, *arguments: str) -> float:
+        command = [sys.executable, "-c", code, *arguments]
+        return best_of(5, lambda: subprocess.run(command, check=True, capture_output=True))
 
     start = run("pass")
     yield Row("import tiltlens", run("import tiltlens") - start, "s", most=MOST_IMPORT)
     yield Row("import tiltlens and name tiltlens.audit", run("import tiltlens; tiltlens.audit") - start, "s")
+    yield Row("import polars, sklearn", run("import polars, sklearn") - start, "s")
+    yield Row("tiltlens --help", run("from tiltlens.cli import main; main()", "--help"), "s", most=MOST_HELP)
 
 
 def audited(table: pl.DataFrame, **options: Any) -> tuple[float, tl.Comparison]:
