@@ -286,15 +286,14 @@ RARE_LEVEL = 0.05  # of the people, below which a level of a coarsened category 
 # repair.bill
 BILL_STEPS = 11  # from no repair to the whole of it
 
-# repair.rows
-ALIKE_DIFFER = 0.05  # of rows that repeat another, how many sets may be of several groups and still be copies
-
 # repair.solve
 FEW_REPAIRED = 100  # people of a group that a difference is of: of fewer, chance moves it by points
 
 # repair.copies
 EQUAL_SCORES = 1e-8  # the chance that two people's scores agree to nine decimals, at most
 FEWEST_ALIKE = 2  # rows whose scores alone agree with audited ones: so few may be chance
+MOST_TOLD = 0.75  # of the variance of group and outcome that features tell, at most: more, and groups hardly overlap
+SURE_COPIES = 0.999  # the chance with which people alike would have differed more often than rows held for copies
 MORE_ALIKE = 2.0  # times as many rows that equal an audited one as audited rows do: others are the same people's
 
 # repair.multipliers

@@ -95,6 +95,18 @@ def test_copies_of_rows_do_not_tell_their_own_outcome():
     assert (often.accuracy.high - often.accuracy.low) / 2 == pytest.approx(error, rel=0.01)
 
 
+def test_copies_are_known_where_features_are_whole_numbers():
+    rng = np.random.default_rng(0)
+    mine, x = rng.random(300) < 0.5, rng.integers(0, 10, (300, 8))
+    x[:, 0] += 2 * ~mine
+    eta = expit(0.5 * (x[:, 0] - 5.5) + 0.2 * (x[:, 1] - 4.5))
+    table = pl.DataFrame({"group": np.where(mine, "a", "b"), "score": eta, "repaid": (rng.random(300) < eta) * 1})
+    often = pl.concat([table.hstack(pl.DataFrame(x))] * 5)
+    best = found(often, tolerance=0.0)
+    assert best.verdict != "exists"
+    assert "1,200 rows equal another one in every feature" in best.notes[-1]
+
+
 def test_a_sample_stands_for_all_rows():
     table = applicants(4, 6000)
     rare = pl.concat([table.filter(group="b"), table.filter(group="a")[:300]])

@@ -96,13 +96,57 @@ def test_audited_rows_are_refused(tilt):
         tilt.bill(pl.concat([borrowers(2000, 5), borrowers()[:40]]), "score", "group")
 
 
+def plain(table, **options):
+    return tl.audit(table, group="group", reference="b", scores="score", exclude="repaid", folds=None)["a"].repair(
+        **options
+    )
+
+
+def visitors(people, seed, rows=1):
+    """Return people of whole numbers, some alike by chance, each with several equal rows."""
+    rng = np.random.default_rng(seed)
+    mine = rng.random(people) < 0.5
+    x = rng.integers(0, 8, (people, 5))
+    x[:, 0] += 2 * ~mine
+    score = expit(0.4 * (x[:, 0] - 4.5) + 0.2 * (x[:, 1] - 3.5))
+    repaid = (rng.random(people) < score).astype(int)
+    table = pl.DataFrame({"group": np.where(mine, "a", "b"), "score": score.round(3), "repaid": repaid})
+    return table.hstack(pl.DataFrame(x, schema=list("vwxyz")))[np.repeat(np.arange(people), rows)]
+
+
 def test_a_few_people_who_are_alike_are_no_reason_to_refuse():
-    audited = pl.concat([borrowers(), borrowers()[:60]])  # two in a hundred rows equal another
-    c = tl.audit(audited, group="group", reference="b", scores="score", exclude="repaid", folds=None)["a"]
-    found = c.repair().bill(pl.concat([borrowers(1000, 5), borrowers()[:30]]), "score", "group")
-    assert "30 rows equal audited ones" in found.notes[0]
+    seen = np.repeat(np.arange(3000), 1 + (np.arange(3000) < 60)).astype(np.uint64)  # two in a hundred equal another
+    fresh = np.arange(10_000, 11_000).astype(np.uint64)
+    assert "30 rows equal audited ones" in seen_notes(np.concatenate([fresh, seen[:30]]), seen, has_features=True)[0]
     with pytest.raises(DataError, match="got 300 that were audited"):
-        c.repair().bill(pl.concat([borrowers(1000, 5), borrowers()[:300]]), "score", "group")
+        seen_notes(np.concatenate([fresh, seen[-300:]]), seen, has_features=True)
+
+
+@pytest.mark.parametrize("use_group", [False, True])
+def test_audited_rows_are_refused_however_often_they_were_audited(use_group):
+    table = borrowers(500).with_columns(pl.col("score").round(2))
+    tilt = plain(pl.concat([table, table[:250]]), use_group=use_group)
+    others = borrowers(400, 6).with_columns(pl.col("score").round(2))
+    for again in (table, table[:250], pl.concat([table[:200], others])):
+        with pytest.raises(DataError, match="that were audited"):
+            tilt.bill(again, "score", "group")
+    assert not tilt.bill(others, "score", "group").notes
+    if use_group:  # without the features, scores of two decimals tell nobody apart
+        assert "may be the same people" in tilt.bill(others.select("score", "group"), "score", "group").notes[0]
+
+
+def test_rows_of_one_person_are_one_among_those_who_may_have_been_audited():
+    tilt, refused = plain(visitors(1000, 0)), 0
+    for seed in range(1, 21):
+        people = np.repeat(np.arange(100), 5)
+        for clusters in (people, None):
+            try:
+                tilt.bill(visitors(100, seed, 5), "score", "group", outcome="repaid", clusters=clusters)
+            except DataError:
+                refused += 1
+    assert refused <= 1
+    with pytest.raises(DataError, match="got 60 that were audited"):
+        tilt.bill(pl.concat([visitors(1000, 0)[:60], visitors(100, 99)]), "score", "group", outcome="repaid")
 
 
 def test_scores_that_agree_to_nine_decimals_are_no_reason_to_refuse():

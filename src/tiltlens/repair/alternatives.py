@@ -167,8 +167,9 @@ def alternatives_of(
     _check(tolerance, threshold, audited.scores)
     at = _known_places(audited)
     features, scores = [one.rows(at) for one in audited.features], audited.scores[at]
-    rows, of_copies = _with_copies(audited.rows.taken(at), features)
-    known = _Known(rows, scores, scores >= threshold, _codes(audited)[at], row_folds(rows, FOLDS, seed))
+    outcome = _codes(audited)[at]
+    rows, of_copies = _with_copies(audited.rows.taken(at), features, outcome)
+    known = _Known(rows, scores, scores >= threshold, outcome, row_folds(rows, FOLDS, seed))
     rules = _rules(known, additive_design(features), seed)
     chosen = _chosen(known, rules.decided, tolerance, quantile(2.0 * confidence - 1.0))
     own_gap, own_right = decision_gap(rows, known.decided), known.right(known.decided)
@@ -226,13 +227,13 @@ def _known_places(audited: AuditedRows) -> Integers:
     return at
 
 
-def _with_copies(rows: Rows, features: Sequence[Feature]) -> tuple[Rows, tuple[str, ...]]:
+def _with_copies(rows: Rows, features: Sequence[Feature], outcome: Integers) -> tuple[Rows, tuple[str, ...]]:
     """Return rows that are equal in every feature, where chance does not make them so, as clusters; and a note.
 
     A rule that has seen a copy of a row knows its outcome.
     """
     table = {one.name: one.codes if one.values is None else one.values for one in features}
-    own, copies = copies_of(table, row_hashes(table))
+    own, copies = copies_of(table, row_hashes(table), rows.audited.astype(np.intp), outcome)
     if rows.clusters is not None or not copies:
         return rows, ()
     note = f"{copies:,} rows equal another one in every feature: such rows are taken for one person's"

@@ -9,7 +9,6 @@ import numpy as np
 
 from tiltlens.engines.hashing import row_hashes
 from tiltlens.estimators.influence import Booleans, Integers, Rows
-from tiltlens.limits import ALIKE_DIFFER
 from tiltlens.models.asked import AskedModel
 from tiltlens.models.features import Feature
 from tiltlens.paper.checks import Floats
@@ -53,6 +52,11 @@ class AuditedRows:
         return self.groups[-1]
 
     @property
+    def places(self) -> Integers:
+        """The group of each row as a number, 0 of the reference."""
+        return np.asarray(len(self.groups) - 1 - self.codes)
+
+    @property
     def outcomes(self) -> int:
         """How many classes the scores are of."""
         return 2 if self.scores.ndim == 1 else self.scores.shape[1]
@@ -65,16 +69,9 @@ class AuditedRows:
         table = {one.name: one.codes if one.values is None else one.values for one in self.features}
         if self.clusters is not None or not table:
             return self, []
-        own, copies = copies_of(table, row_hashes(table))
+        own, copies = copies_of(table, row_hashes(table), self.codes, self.outcome)
         note = f"{copies:,} rows equal another one in every feature: such rows are taken for one person's"
-        is_copied = copies > 0 and not self._differ(own)
-        return (replace(self, clusters=own), [note]) if is_copied else (self, [])
-
-    def _differ(self, own: Integers) -> bool:
-        """Return whether rows that are alike are often of several groups: they are then people, not copies."""
-        groups = np.unique(own * len(self.groups) + self.codes) // len(self.groups)
-        repeated = np.bincount(own) > 1
-        return float((np.bincount(groups)[repeated] > 1).mean()) > ALIKE_DIFFER
+        return (replace(self, clusters=own), [note]) if copies else (self, [])
 
     def members(self, cell: Cell) -> Booleans:
         """Return which rows are of a group and an event."""

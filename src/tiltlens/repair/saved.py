@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from base64 import b64decode
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tiltlens.engines.messages import shown
 from tiltlens.errors import DataError, TiltlensError
 from tiltlens.repair.constraints import EVENTS, CellModel, Constraint
+from tiltlens.repair.copies import Seen, decoded
 from tiltlens.repair.score_tilt import PLAIN, SCHEMA, ScoreTilt
 
 FIRST_SCHEMA = "tiltlens/repair/1"
@@ -68,9 +66,17 @@ def _tilt(found: dict[str, Any], trusted: Sequence[str]) -> ScoreTilt:
     constraints = tuple(Constraint(**one | {"shares": _pair(one["shares"])}) for one in found.pop("constraints"))
     if not constraints:
         raise ValueError("no constraints")
-    notes, seen = tuple(found.pop("notes")), np.frombuffer(b64decode(found.pop("seen")), dtype=np.uint64)
+    notes, seen = tuple(found.pop("notes")), _seen(found.pop("seen"), models)
     plain = {name: found[name] for name in PLAIN}
     return ScoreTilt(**plain, constraints=constraints, models=models, seen=seen, notes=notes)
+
+
+def _seen(found: Any, models: Sequence[CellModel]) -> Seen:
+    """Return the hashes of audited rows; files that do not say what they are of have those of the models' features."""
+    if not isinstance(found, str):
+        return Seen.from_dict(found)
+    features = {name: one.model.texts.get(name) for one in models[:1] for name in one.features}
+    return Seen(features, decoded(found), decoded(found))
 
 
 def _pair(shares: Any) -> tuple[float, float]:

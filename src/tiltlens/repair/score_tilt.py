@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -12,19 +11,17 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.engines.hashing import Hashes, row_hashes
 from tiltlens.engines.messages import listed, shown
 from tiltlens.engines.read_options import read_options
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.limits import MINIMUM_ROWS
-from tiltlens.models.design import Table
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.apply import applied
 from tiltlens.repair.bill import Bill, bill_of, price_of_blindness
 from tiltlens.repair.columns import RepairTable, unseen_notes
 from tiltlens.repair.constraints import CellModel, Constraint, gradients, only
-from tiltlens.repair.copies import repeated_notes, seen_notes
+from tiltlens.repair.copies import Seen
 from tiltlens.repair.least_change import repaired, shifts
 from tiltlens.views.json_file import write_json
 
@@ -73,7 +70,7 @@ class ScoreTilt:
         Of the chances p, fitted on all audited rows; that of the reference among all people is what others leave. With
         the group, of the outcome within each.
     seen
-        Hashes of the audited rows, by which they are known again.
+        Hashes of the audited rows, by which they are known again, and the features that these are of.
     notes
         What was done, and what to know.
 
@@ -101,7 +98,7 @@ class ScoreTilt:
     constraints: tuple[Constraint, ...]
     nats: float | None
     models: tuple[CellModel, ...]
-    seen: Hashes
+    seen: Seen
     notes: tuple[str, ...]
 
     @property
@@ -231,7 +228,8 @@ class ScoreTilt:
 
     def without_rows(self) -> ScoreTilt:
         """Return the repair as it is sent to where rows lie: without the hashes of those audited."""
-        return replace(self, seen=np.empty(0, dtype=np.uint64))
+        none = np.empty(0, dtype=np.uint64)
+        return replace(self, seen=Seen({}, none, none))
 
     def bill(
         self,
@@ -309,10 +307,10 @@ class ScoreTilt:
                 f"`holdout` must have {MINIMUM_ROWS} rows of each group at least, got {sizes[0]} and {sizes[1]}.",
                 f"the groups are {shown(who)} and {shown(self.reference)}: bring more rows of them.",
             )
-        of_rows = self._check_unseen(frame, found, labels, together is not None)
+        known, together = (None if one is None else one[keep] for one in (known, together))
+        of_rows = self._check_unseen(frame, found, labels, known, together)
         notes = (*of_rows, *unseen_notes(self.unseen(frame), frame.height))
-        rows = Rows.of(mine, own[keep], None if together is None else together[keep])
-        return _HeldOut(frame, labels, found, None if known is None else known[keep], rows, notes)
+        return _HeldOut(frame, labels, found, known, Rows.of(mine, own[keep], together), notes)
 
     def _check_beside(self, beside: ScoreTilt | None) -> None:
         """Raise where another repair is not this one with, or without, the group."""
@@ -344,14 +342,15 @@ class ScoreTilt:
             )
         return 1 if score_class is None else score_class
 
-    def _check_unseen(self, frame: pl.DataFrame, scores: Floats, labels: Texts, has_clusters: bool) -> list[str]:
+    def _check_unseen(
+        self, frame: pl.DataFrame, scores: Floats, labels: Texts, outcome: Integers | None, clusters: Integers | None
+    ) -> list[str]:
         """Raise where rows were audited; notes on rows that equal others."""
-        table = self.models[0].model.table(frame) if self.models else {}
+        if self.models:
+            self.models[0].model.checked_table(frame)
         names = [self.reference, *self.groups[::-1]]
-        place = np.select([labels == name for name in names], np.arange(len(names), dtype=np.float64))
-        hashes = hashed_rows(table, scores, place)
-        repeated = [] if has_clusters else repeated_notes(table, hashes)
-        return [*seen_notes(hashes, self.seen, bool(table)), *repeated]
+        place = np.select([labels == name for name in names], np.arange(len(names)))
+        return self.seen.notes(frame, scores, place, outcome, clusters)
 
     def summary(self) -> dict[str, Any]:
         """Return what a reader is told of the repair: neither its models nor the hashes of rows."""
@@ -364,8 +363,8 @@ class ScoreTilt:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the repair as plain numbers and texts: what `summary` has, its models, and the hashes of rows."""
-        seen = b64encode(self.seen.tobytes()).decode()
-        return {"schema": SCHEMA} | self.summary() | {"models": [one.to_dict() for one in self.models], "seen": seen}
+        models = [one.to_dict() for one in self.models]
+        return {"schema": SCHEMA} | self.summary() | {"models": models, "seen": self.seen.to_dict()}
 
     def to_json(self, path: str | Path) -> None:
         """Write the repair to a JSON file: numbers and texts, and a given membership model as skops writes it."""
@@ -380,10 +379,3 @@ class ScoreTilt:
         way = "with" if self.use_group else "without"
         who = ", ".join(map(repr, self.groups))
         return f"ScoreTilt({who} against {self.reference!r}, {way} the group: {self.criterion})"
-
-
-def hashed_rows(table: Table, scores: Floats, place: Floats) -> Hashes:
-    """Return a hash of what each row holds: features of the membership model, scores and the place of its group."""
-    columns = {"": scores} if scores.ndim == 1 else {str(y): one for y, one in enumerate(scores.T)}
-    named = {f"\0score{name}": np.ascontiguousarray(one) for name, one in columns.items()}
-    return row_hashes({**table, **named, "\0audited": place})

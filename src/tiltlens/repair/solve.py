@@ -34,6 +34,7 @@ from tiltlens.repair.constraints import (
     gradients,
     modelled_cells,
 )
+from tiltlens.repair.copies import Seen
 from tiltlens.repair.estimator import fitted_model
 from tiltlens.repair.least_change import log_scores, nats_moved, repaired, shifts
 from tiltlens.repair.multipliers import (
@@ -43,7 +44,7 @@ from tiltlens.repair.multipliers import (
     score_multipliers,
 )
 from tiltlens.repair.rows import AuditedRows
-from tiltlens.repair.score_tilt import ScoreTilt, hashed_rows
+from tiltlens.repair.score_tilt import ScoreTilt
 
 REGULATED = "the group itself is needed for every new row: its use at prediction time may be regulated"
 TOUCHED = "the sensitive attribute was used to fit the membership model and the multiplier, not to repair new rows"
@@ -68,7 +69,7 @@ def score_tilt(
     _check_scores(audited.scores, threshold)
     audited, of_copies = audited.with_copies()
     asked = _asked(audited, kind, size)
-    design, models, chances = _chances(audited, asked, use_group, seed, estimator)
+    models, chances = _chances(audited, asked, use_group, seed, estimator)
     mine = {group: audited.codes == code for code, group in enumerate(audited.groups)} if use_group else None
     a = gradients(asked, chances, mine)
     if not use_group:
@@ -84,7 +85,7 @@ def score_tilt(
         constraints=constraints,
         nats=nats_moved(audited.scores, after, audited.weights) if threshold is None else None,
         models=models,
-        seen=hashed_rows({} if design is None else design.table, audited.scores, _place(audited)),
+        seen=Seen.of(audited.features, audited.scores, audited.places, audited.outcome, audited.clusters),
         notes=(*_notes(audited, constraints, measures, use_group, size, threshold), *of_copies),
     )
 
@@ -167,7 +168,7 @@ def _check_people(sizes: Sequence[int], kind: str, group: str) -> None:
 
 def _chances(
     audited: AuditedRows, asked: Sequence[Constraint], use_group: bool, seed: int, estimator: Any
-) -> tuple[Design | None, tuple[CellModel, ...], Mapping[Cell, Floats]]:
+) -> tuple[tuple[CellModel, ...], Mapping[Cell, Floats]]:
     """Return the models of cells, and each row's chances of these by models that have not seen it."""
     cells = modelled_cells([cell for one in asked for cell in one.cells], audited.reference, use_group)
     if not cells and estimator is not None:
@@ -176,7 +177,7 @@ def _chances(
             "it needs no model.",
         )
     if not cells:
-        return None, (), {}
+        return (), {}
     design = _design(audited.features, estimator)
     fold = group_folds(audited.codes, audited.clusters, FOLDS, seed, _strata(audited, asked))
     models, chances = [], {}
@@ -184,7 +185,7 @@ def _chances(
         among = audited.members((cell[0], ALL)) if use_group else np.ones(audited.codes.size, dtype=np.bool_)
         model, chances[cell] = cross_fitted(design, audited.weights, fold, audited.members(cell), among)
         models.append(CellModel(*cell, model))
-    return design, tuple(models), chances
+    return tuple(models), chances
 
 
 def _strata(audited: AuditedRows, asked: Sequence[Constraint]) -> Integers | None:
@@ -224,11 +225,6 @@ def _check_overlap(audited: AuditedRows, asked: Sequence[Constraint], a: Floats)
         members = [audited.members(cell) for cell in one.cells]
         at = np.flatnonzero(members[0] | members[1])
         check_overlap(area_under_curve(Rows.of(members[0][at], audited.weights[at]), found[at]))
-
-
-def _place(audited: AuditedRows) -> Floats:
-    """Return the group of each row as a number, by which audited rows are known again: 0 of the reference."""
-    return np.asarray(len(audited.groups) - 1 - audited.codes, dtype=np.float64)
 
 
 def _notes(
