@@ -287,6 +287,7 @@ RARE_LEVEL = 0.05  # of the people, below which a level of a coarsened category 
 BILL_STEPS = 11  # from no repair to the whole of it
 
 # repair.solve
+ALIKE = 10  # people who are alike in every feature: of so many a model hardly knows one by the others
 FEW_REPAIRED = 100  # people of a group that a difference is of: of fewer, chance moves it by points
 
 # repair.copies
@@ -298,6 +299,7 @@ MORE_ALIKE = 2.0  # times as many rows that equal an audited one as audited rows
 
 # repair.multipliers
 LARGEST_MULTIPLIER = 50.0  # of a tilt: beyond it no score is left between 0 and 1
+ONE_JUMP = 1e-9  # relative: multipliers at which people change over together, but for rounding
 REPAIRED = 1e-10  # of a score: a gap no larger is closed
 MOST_CHANGE = 2.0  # times the change that would do if chances were right: beyond it own groups' means chase chance
 SURELY_BEYOND = 3.0  # standard errors by which a difference is beyond its limit, not by chance

@@ -56,8 +56,8 @@ class Constraint:
     gap_before, gap_after
         On the audited rows, by models that have not seen them.
     se
-        The standard error of the latter: how far from it chance may take the difference of new people. None where it
-        is not known.
+        The standard error of the latter: how far from it chance may take the difference of new people, the membership
+        model being as it is: the chance in its fit is left out. None where it is not known.
     """
 
     audited: str

@@ -24,6 +24,7 @@ from tiltlens.limits import (
     FEW_UNDECIDED,
     LARGEST_MULTIPLIER,
     MOST_CHANGE,
+    ONE_JUMP,
     REPAIRED,
     SURELY_BEYOND,
     SWEEPS,
@@ -180,8 +181,8 @@ def decision_multipliers(problem: GapProblem, scores: Floats, threshold: float) 
         return float(np.abs(left_over(t, gaps(t), problem.limit)).max())
 
     if len(problem.names) == 1:
-        name = problem.names[0]
-        return np.array([_root(lambda t: float(gaps(np.array([t]))[0]), problem.limit, name, is_stepped=True)])
+        one = problem.gradients[0], problem.measures[0]
+        return np.array([_stepped_root(scores - threshold, *one, problem.limit, problem.names[0])])
     if size(np.zeros(len(problem.names))) <= REPAIRED:
         return np.zeros(len(problem.names))
     found: list[Floats] = []
@@ -224,7 +225,7 @@ def _swept(problem: GapProblem, start: Floats) -> Floats:
             t[c] = value
             return float(problem.gaps(t)[c])
 
-        t[c] = _root(gap_at, problem.limit, name, is_stepped=False)
+        t[c] = _root(gap_at, problem.limit, name)
     return _centred(problem, t)
 
 
@@ -236,28 +237,62 @@ def _centred(problem: GapProblem, t: Floats) -> Floats:
     return found
 
 
-def _root(gap_at: Callable[[float], float], limit: float, name: str, is_stepped: bool) -> float:
+def _root(gap_at: Callable[[float], float], limit: float, name: str) -> float:
     """Return the t nearest to 0 with |gap(t)| ≤ `limit`, the gap falling in t as far as the membership model is right.
 
-    The sign of t is known from the gap without it; it is bracketed by doubling. A gap that falls in jumps is taken at
-    the nearer side of one.
+    The sign of t is known from the gap without it; it is bracketed by doubling.
     """
     start = gap_at(0.0)
     if abs(start) - limit <= REPAIRED:
         return 0.0
-    side, near, far = math.copysign(1.0, start), 0.0, 0.01 if is_stepped else 0.125
+    side, near, far = math.copysign(1.0, start), 0.0, 0.125
     target, nearest = side * limit, start
     while (value := gap_at(side * far) - target) * side > 0.0:
         near, far, nearest = far, 2.0 * far, min(nearest, value + target, key=abs)
         if far > LARGEST_MULTIPLIER:
             raise beyond_reach(name, nearest, limit)
-    if not is_stepped:
-        low, high = min(side * near, side * far), max(side * near, side * far)
-        return float(brentq(lambda t: gap_at(t) - target, low, high, xtol=1e-14, rtol=1e-14))
-    for _ in range(60):
-        middle = 0.5 * (near + far)
-        near, far = (middle, far) if (gap_at(side * middle) - target) * side > 0.0 else (near, middle)
-    return side * min((near, far), key=lambda t: abs(gap_at(side * t) - target))
+    low, high = min(side * near, side * far), max(side * near, side * far)
+    return float(brentq(lambda t: gap_at(t) - target, low, high, xtol=1e-14, rtol=1e-14))
+
+
+def _stepped_root(margin: Floats, a: Floats, measure: Floats, limit: float, name: str) -> float:
+    """Return the same for decisions, 1 where margin ≥ t·a: their gap moves in jumps, where t is margin/a of some rows.
+
+    The first jump that takes the gap to the limit is made, unless the gap misses the limit by less before it; t is in
+    the middle between two jumps, where rounding changes no decision.
+    """
+    start = float(measure @ (margin >= 0.0))
+    if abs(start) - limit <= REPAIRED:
+        return 0.0
+    side = math.copysign(1.0, start)
+    jumps, moved = _jumps(margin, side * a, measure)
+    gaps = start + np.cumsum(moved)
+    reached = np.flatnonzero(side * gaps <= limit + REPAIRED)
+    if not reached.size:
+        raise beyond_reach(name, min([start, *gaps.tolist()], key=abs), limit)
+    k = int(reached[0])
+    before = start if k == 0 else float(gaps[k - 1])
+    if abs(before) - limit <= max(abs(float(gaps[k])) - limit, 0.0):
+        k -= 1
+    if k < 0:
+        return 0.0
+    following = float(jumps[k + 1]) if k + 1 < jumps.size else LARGEST_MULTIPLIER
+    if jumps[k] > 0.0:
+        following = min(following, 2.0 * float(jumps[k]))
+    return side * 0.5 * (float(jumps[k]) + following)
+
+
+def _jumps(margin: Floats, a: Floats, measure: Floats) -> tuple[Floats, Floats]:
+    """Return the multipliers from 0 on at which decisions change, in order, and by how much the gap moves at each."""
+    falls, rises = (a > 0.0) & (margin >= 0.0), (a < 0.0) & (margin < 0.0)
+    at = np.flatnonzero(falls | rises)
+    at = at[margin[at] / a[at] <= LARGEST_MULTIPLIER]
+    if not at.size:
+        return np.empty(0), np.empty(0)
+    at = at[np.argsort(margin[at] / a[at], kind="stable")]
+    jump = margin[at] / a[at]
+    first = np.flatnonzero(np.diff(jump, prepend=-1.0) > ONE_JUMP * np.maximum(jump, ONE_JUMP))
+    return jump[first], np.add.reduceat(np.where(rises[at], measure[at], -measure[at]), first)
 
 
 def _newton(problem: GapProblem, start: Floats) -> Floats:

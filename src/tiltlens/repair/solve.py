@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
+from tiltlens.engines.hashing import row_hashes
 from tiltlens.engines.messages import shown
-from tiltlens.errors import DataError
-from tiltlens.estimators.error_rates import UNKNOWN
+from tiltlens.errors import DataError, SupportError
+from tiltlens.estimators.error_rates import UNKNOWN, WITH, WITHOUT
+from tiltlens.estimators.estimate import Normal
 from tiltlens.estimators.influence import Booleans, Integers, Rows, cluster_codes, sums_by
-from tiltlens.limits import FEW_REPAIRED, FOLDS, MINIMUM_ROWS, REPAIRED
+from tiltlens.limits import ALIKE, FEW_REPAIRED, FOLDS, MINIMUM_ROWS, REPAIRED, SURELY_BEYOND
 from tiltlens.models.features import Feature
-from tiltlens.models.membership import area_under_curve, check_overlap, group_folds
+from tiltlens.models.membership import check_overlap, group_folds
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.additive import Design, additive_design
 from tiltlens.repair.coded import CodedModel
@@ -43,6 +45,7 @@ from tiltlens.repair.multipliers import (
     gaps_of,
     score_multipliers,
 )
+from tiltlens.repair.quantities import area
 from tiltlens.repair.rows import AuditedRows
 from tiltlens.repair.score_tilt import ScoreTilt
 
@@ -69,13 +72,16 @@ def score_tilt(
     _check_scores(audited.scores, threshold)
     audited, of_copies = audited.with_copies()
     asked = _asked(audited, kind, size)
-    models, chances = _chances(audited, asked, use_group, seed, estimator)
+    design, models, chances = _chances(audited, asked, use_group, seed, estimator)
     mine = {group: audited.codes == code for code, group in enumerate(audited.groups)} if use_group else None
-    a = gradients(asked, chances, mine)
-    if not use_group:
-        _check_overlap(audited, asked, a)
+    unseen = gradients(asked, chances, mine)
+    told = () if use_group else tuple(_told(audited, one, unseen[c]) for c, one in enumerate(asked))
+    a = unseen
+    if design is not None and threshold is not None:
+        a = gradients(asked, _of_alike(audited, design, models, chances), mine)
     measures = _measures(audited, asked)
     constraints, after = solved(asked, a, measures, audited.scores, audited.weights, size, threshold, audited.clusters)
+    _check_told(constraints, told)
     return ScoreTilt(
         criterion=kind,
         threshold=threshold,
@@ -86,7 +92,7 @@ def score_tilt(
         nats=nats_moved(audited.scores, after, audited.weights) if threshold is None else None,
         models=models,
         seen=Seen.of(audited.features, audited.scores, audited.places, audited.outcome, audited.clusters),
-        notes=(*_notes(audited, constraints, measures, use_group, size, threshold), *of_copies),
+        notes=(*_notes(audited, constraints, measures, use_group, size, threshold), *_constant(after), *of_copies),
     )
 
 
@@ -168,7 +174,7 @@ def _check_people(sizes: Sequence[int], kind: str, group: str) -> None:
 
 def _chances(
     audited: AuditedRows, asked: Sequence[Constraint], use_group: bool, seed: int, estimator: Any
-) -> tuple[tuple[CellModel, ...], Mapping[Cell, Floats]]:
+) -> tuple[Design | None, tuple[CellModel, ...], Mapping[Cell, Floats]]:
     """Return the models of cells, and each row's chances of these by models that have not seen it."""
     cells = modelled_cells([cell for one in asked for cell in one.cells], audited.reference, use_group)
     if not cells and estimator is not None:
@@ -177,7 +183,7 @@ def _chances(
             "it needs no model.",
         )
     if not cells:
-        return (), {}
+        return None, (), {}
     design = _design(audited.features, estimator)
     fold = group_folds(audited.codes, audited.clusters, FOLDS, seed, _strata(audited, asked))
     models, chances = [], {}
@@ -185,7 +191,7 @@ def _chances(
         among = audited.members((cell[0], ALL)) if use_group else np.ones(audited.codes.size, dtype=np.bool_)
         model, chances[cell] = cross_fitted(design, audited.weights, fold, audited.members(cell), among)
         models.append(CellModel(*cell, model))
-    return tuple(models), chances
+    return design, tuple(models), chances
 
 
 def _strata(audited: AuditedRows, asked: Sequence[Constraint]) -> Integers | None:
@@ -219,12 +225,45 @@ def cross_fitted(
     return fitted_model(design, np.flatnonzero(among), labels, weights), chance
 
 
-def _check_overlap(audited: AuditedRows, asked: Sequence[Constraint], a: Floats) -> None:
-    """Raise where features tell two groups apart without fail: a repair without the group would be one with it."""
-    for one, found in zip(asked, a, strict=True):
-        members = [audited.members(cell) for cell in one.cells]
-        at = np.flatnonzero(members[0] | members[1])
-        check_overlap(area_under_curve(Rows.of(members[0][at], audited.weights[at]), found[at]))
+def _of_alike(
+    audited: AuditedRows, design: Design, models: Sequence[CellModel], chances: Mapping[Cell, Floats]
+) -> Mapping[Cell, Floats]:
+    """Return chances with which people who are alike are decided alike, as those of new rows are.
+
+    Models of the other folds give them five chances, and so decide some of them otherwise than the model of all rows.
+    Where many people are alike in every feature its own chances serve: none of them counts for much in it.
+    """
+    _, own = np.unique(row_hashes(design.table), return_inverse=True)
+    codes = cluster_codes(audited.clusters)
+    people = own if codes is None else np.unique(np.stack([own, codes]), axis=1)[0]
+    alike = np.bincount(people)[own] >= ALIKE
+    return {one.cell: np.where(alike, one.chance(design.table), chances[one.cell]) for one in models}
+
+
+def _told(audited: AuditedRows, asked: Constraint, a: Floats) -> Normal:
+    """Return how well features tell two groups apart, the area under the curve; raise where they do without fail.
+
+    A repair without the group would then be one with it.
+    """
+    members = [audited.members(cell) for cell in asked.cells]
+    at = np.flatnonzero(members[0] | members[1])
+    clusters = None if audited.clusters is None else audited.clusters[at]
+    rows = Rows.of(members[0][at], audited.weights[at], clusters)
+    found = area(rows, a[at], np.where(rows.audited, WITH, WITHOUT), rows.weights / rows.weights.sum()).normal()
+    check_overlap(found.value)
+    return found
+
+
+def _check_told(found: Sequence[Constraint], told: Sequence[Normal]) -> None:
+    """Raise where a multiplier rests on features that may tell nothing of the group: it is then one of chance."""
+    for one, auc in zip(found, told, strict=False):
+        if one.multiplier and auc.value - 0.5 < SURELY_BEYOND * auc.se:
+            raise SupportError(
+                f"The features do not surely tell {shown(one.audited)} from {shown(one.reference)}: on rows that the "
+                f"membership model has not seen its area under the curve is {auc.value:.3f}, with a standard error of "
+                f"{auc.se:.3f}. A repair without the group would move scores by chance.",
+                "use_group=True needs no features; or audit with other features, or more rows.",
+            )
 
 
 def _notes(
@@ -237,7 +276,7 @@ def _notes(
 ) -> list[str]:
     """Return what was done, and what to know."""
     notes = [REGULATED if use_group else TOUCHED]
-    if not any(one.multiplier for one in found):
+    if max(abs(one.gap_before) for one in found) <= limit + REPAIRED:
         largest = max((one.gap_before for one in found), key=abs)
         what = "the difference" if len(found) == 1 else f"the largest of {len(found)} differences"
         notes.append(f"nothing to do: {what} is {largest:+.4f}, no larger than the limit")
@@ -255,13 +294,19 @@ def _notes(
     return notes + _missed(found, limit, 0.0 if threshold is None else len(found) * float(np.abs(measures).max()))
 
 
+def _constant(after: Floats) -> list[str]:
+    """Return a note where scores that were not are the same for everybody."""
+    is_constant = after.ndim == 1 and after.min() == after.max()
+    return [f"the rule decides everybody alike: all {after[0]:.0f}"] if is_constant else []
+
+
 def _missed(found: Sequence[Constraint], limit: float, step: float) -> list[str]:
     """Return by how much differences miss the limit; decisions may, by a `step` that one person makes."""
     over, error = max(abs(one.gap_after) for one in found) - limit, max(one.se or 0.0 for one in found)
     if over <= REPAIRED + step:
         return []
     why = (
-        "people who are alike are decided alike"
+        "people who are alike are decided alike, so that it moves in jumps"
         if step
         else "to close it exactly would take more than twice the change, or cannot be done"
     )

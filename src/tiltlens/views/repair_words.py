@@ -169,7 +169,10 @@ def _fit_words(repair: Record, what: str) -> str:
         if one["audited"] == repair["audited"] and DIFFERENCES.get(one["event"], what) == what
     ]
     known = len(errors) == 1 and errors[0] is not None
-    return f" The fit, on other rows, has a standard error of {size(errors[0])} points of its own." if known else ""
+    if not known:
+        return ""
+    besides = "" if repair["use_group"] else ", beside the chance in the membership model"
+    return f" The fit, on other rows, has a standard error of {size(errors[0])} points of its own{besides}."
 
 
 def _cost_words(table: Record) -> str:
