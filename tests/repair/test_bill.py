@@ -8,7 +8,7 @@ from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 from tests.repair.test_score_tilt import gap, lending
 
 import tiltlens as tl
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, TiltlensError
 from tiltlens.repair.copies import seen_notes
 
 
@@ -197,10 +197,15 @@ def test_decisions_have_a_bill_of_their_own():
         ({"group": "area"}, "rows of each group"),
         ({"outcome": np.zeros(499)}, "`outcome` must have one value per row, got 499 values for 500 rows"),
         ({"scores": np.full(300, 0.5)}, "`scores` must have one value per row, got 300 values for 500 rows"),
+        *(({"threshold": bad}, "`threshold` must") for bad in (50, -1, float("nan"), True, "0.5", None)),
+        *(({"confidence": bad}, "`confidence` must") for bad in (95, 1.0, "a", None)),
+        ({"score_class": 0}, "`score_class` must be left out, or 1, of two classes, got 0"),
+        ({"clusters": np.zeros(500)}, "`clusters` must be two or more of each group, got 1 of 'a'"),
+        ({"clusters": "group"}, "`clusters` must be two or more of each group, got 1 of 'a'"),
     ],
 )
 def test_mistakes_are_named(tilt, options, message):
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(TiltlensError, match=message):
         tilt.bill(borrowers(500, 7), **{"scores": "score", "group": "group"} | options)
 
 
@@ -254,6 +259,16 @@ def test_a_series_of_another_index_is_refused(tilt):
         tilt.bill(new, new["score"].sort_values(), "group")
 
 
+def test_a_series_in_another_order_than_a_table_without_an_index_is_refused(tilt):
+    new = borrowers(500, 10)
+    repaid = new["repaid"].to_pandas()
+    tilt.bill(new, "score", "group", outcome=repaid)
+    mixed = repaid.sample(frac=1.0, random_state=0)
+    with pytest.raises(DataError, match="`outcome` must have an index from 0 on, as its table is none of pandas, got"):
+        tilt.bill(new, "score", "group", outcome=mixed)
+    assert tilt.bill(new, "score", "group", outcome=mixed.to_numpy()).notes == ()
+
+
 def test_the_price_of_blindness_is_of_the_same_rows():
     table, new = borrowers(), borrowers(2000, 1)
     c = tl.audit(table, group="group", reference="b", scores="score", exclude="repaid", folds=None)["a"]
@@ -278,6 +293,11 @@ def test_the_price_of_blindness_is_of_the_same_rows():
 def test_a_repair_beside_must_differ_by_the_group_alone(tilt):
     with pytest.raises(DataError, match="must be the same repair with use_group=True"):
         tilt.bill(borrowers(500, 1), "score", "group", beside=tilt)
+    with pytest.raises(DataError, match="same groups, criterion, threshold and limit"):
+        tilt.bill(borrowers(500, 1), "score", "group", beside=plain(borrowers(), use_group=True, limit=0.05))
+    new = borrowers(500, 1)
+    with pytest.raises(DataError, match="got 500 that were audited"):
+        tilt.bill(new, "score", "group", beside=plain(new, use_group=True))
 
 
 def test_weights_count_as_repeated_rows(tilt):

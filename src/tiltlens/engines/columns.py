@@ -46,13 +46,26 @@ def column_of_values(argument: str, values: Any, rows: int) -> pl.Series:
 
 
 def check_index(argument: str, values: Any, data: Any, of: str = "data") -> None:
-    """Raise for a pandas object beside a pandas frame that has another index: by position, rows would be mixed up."""
+    """Raise for a pandas object whose index is not that of the data: by position, rows would be mixed up.
+
+    Beside a table of another kind the index must be 0, 1, 2, …; arrays have no rows by name.
+    """
     mine, theirs = (one.index if hasattr(one, "iloc") else None for one in (values, data))
-    if mine is None or theirs is None or len(mine) != len(theirs) or mine.equals(theirs):
+    if mine is None or isinstance(data, np.ndarray):
         return
-    label, other = next((pair for pair in zip(mine, theirs, strict=True) if pair[0] != pair[1]), (mine[0], theirs[0]))
+    if theirs is None:
+        if np.array_equal(np.asarray(mine), np.arange(len(mine))):
+            return
+        first = next(shown(label) for place, label in enumerate(mine) if label != place)
+        rule, got = "an index from 0 on, as its table is none of pandas,", first
+    elif len(mine) != len(theirs) or mine.equals(theirs):
+        return
+    else:
+        pairs = zip(mine, theirs, strict=True)
+        label, other = next((pair for pair in pairs if pair[0] != pair[1]), (mine[0], theirs[0]))
+        rule, got = f"the index of `{of}`, in its order,", f"{shown(label)} for {shown(other)}"
     raise DataError(
-        f"`{argument}` must have the index of `{of}`, in its order, got {shown(label)} for {shown(other)}.",
+        f"`{argument}` must have {rule} got {got}.",
         f"match the rows with .loc[{of}.index]; or pass .to_numpy() where they are in the order of the data.",
     )
 

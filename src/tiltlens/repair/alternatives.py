@@ -171,7 +171,7 @@ def alternatives_of(
     rows, of_copies = _with_copies(audited.rows.taken(at), features, outcome)
     known = _Known(rows, scores, scores >= threshold, outcome, row_folds(rows, FOLDS, seed))
     rules = _rules(known, additive_design(features), seed)
-    chosen = _chosen(known, rules.decided, tolerance, quantile(2.0 * confidence - 1.0))
+    chosen, is_sure = _chosen(known, rules.decided, tolerance, quantile(2.0 * confidence - 1.0))
     own_gap, own_right = decision_gap(rows, known.decided), known.right(known.decided)
     accuracy = difference(known.right(chosen), own_right)
     reduction = _reduction(own_gap, decision_gap(rows, chosen))
@@ -186,7 +186,7 @@ def alternatives_of(
         accuracy.estimate(confidence),
         reduction.estimate(confidence),
         tolerance,
-        _verdict(accuracy, reduction, tolerance, confidence),
+        _verdict(accuracy, reduction, tolerance, confidence, is_sure),
         table,
         (*notes, *of_copies),
         audited.groups[0],
@@ -283,12 +283,12 @@ def _of_trees(design: Design, rows: Rows, fold: Integers, labels: Booleans, seed
     return found
 
 
-def _chosen(known: _Known, rules: Sequence[Booleans], tolerance: float, sure: float) -> Booleans:
+def _chosen(known: _Known, rules: Sequence[Booleans], tolerance: float, sure: float) -> tuple[Booleans, bool]:
     """Return, fold by fold, the decisions of the rule with the smallest gap that is surely accurate on other folds.
 
-    Where no rule is, that of the largest chance to be.
+    Where no rule is, that of the largest chance to be; and whether there was one of every fold.
     """
-    found = np.zeros_like(known.decided)
+    found, is_sure = np.zeros_like(known.decided), True
     for one in range(FOLDS):
         others = known.fold != one
         part = known.rows.taken(np.flatnonzero(others))
@@ -297,9 +297,11 @@ def _chosen(known: _Known, rules: Sequence[Booleans], tolerance: float, sure: fl
         right = [difference(_mean(part, rule[others] == y), own) for rule in rules]
         t = np.array([(one.value + tolerance) / max(one.se, SMALLEST_SE) for one in right])
         gaps = np.array([abs(decision_gap(part, rule[others]).value) for rule in rules])
-        best = int(np.argmin(np.where(t >= sure, gaps, np.inf))) if (t >= sure).any() else int(np.argmax(t))
+        has_one = bool((t >= sure).any())
+        best = int(np.argmin(np.where(t >= sure, gaps, np.inf))) if has_one else int(np.argmax(t))
         found[~others] = rules[best][~others]
-    return found
+        is_sure = is_sure and has_one
+    return found, is_sure
 
 
 def _mean(rows: Rows, x: Booleans) -> InfluenceEstimate:
@@ -312,13 +314,16 @@ def _reduction(own: InfluenceEstimate, other: InfluenceEstimate) -> Normal:
     return combined(abs(own.value) - abs(other.value), [(signs[0], own), (-signs[1], other)]).normal()
 
 
-def _verdict(accuracy: Normal, reduction: Normal, tolerance: float, confidence: float) -> str:
-    """Return what can be said, each part by a one-sided test at the level 1 − `confidence`: both must hold."""
+def _verdict(accuracy: Normal, reduction: Normal, tolerance: float, confidence: float, is_sure: bool) -> str:
+    """Return what can be said, each part by a one-sided test at the level 1 − `confidence`: both must hold.
+
+    Unless rules that were surely accurate were tried, nothing is said of such rules where this one fails.
+    """
     level = 1.0 - 2.0 * (1.0 - confidence)
     right, less = accuracy.estimate(level), reduction.estimate(level)
     if (right.low or 0.0) > -tolerance and (less.low or 0.0) > 0.0:
         return EXISTS
-    if (right.high or 0.0) < -tolerance or (less.high or 0.0) < 0.0:
+    if is_sure and ((right.high or 0.0) < -tolerance or (less.high or 0.0) < 0.0):
         return NOT_FOUND
     return CANNOT_BE_TOLD
 

@@ -16,7 +16,7 @@ from tiltlens.engines.read_options import read_options
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.limits import MINIMUM_ROWS
-from tiltlens.paper.checks import Floats
+from tiltlens.paper.checks import Floats, check_probability
 from tiltlens.repair.apply import applied
 from tiltlens.repair.bill import Bill, bill_of, price_of_blindness
 from tiltlens.repair.columns import RepairTable, unseen_notes
@@ -267,9 +267,13 @@ class ScoreTilt:
             Of several classes, the one whose score the bill is of; `outcome` is then whether it came true.
         """
         self._check_beside(beside)
+        for name, value in (("threshold", threshold), ("confidence", confidence)):
+            check_probability(name, value)
         who, column = self._billed_group(audited), self._billed_class(score_class)
         cut = threshold if self.threshold is None else self.threshold
         rows = self._held_out(holdout, scores, group, outcome, weights, clusters, who)
+        if beside is not None:
+            beside._check_unseen(rows)
         asked = {"group": group if isinstance(group, str) else "group"}
 
         def billed(tilt: ScoreTilt) -> tuple[Bill, Floats]:
@@ -308,19 +312,19 @@ class ScoreTilt:
                 f"the groups are {shown(who)} and {shown(self.reference)}: bring more rows of them.",
             )
         known, together = (None if one is None else one[keep] for one in (known, together))
-        of_rows = self._check_unseen(frame, found, labels, known, together)
-        notes = (*of_rows, *unseen_notes(self.unseen(frame), frame.height))
-        return _HeldOut(frame, labels, found, known, Rows.of(mine, own[keep], together), notes)
+        rows = _HeldOut(frame, labels, found, known, Rows.of(mine, own[keep], together), ())
+        _check_clusters(rows.of_groups, (who, self.reference))
+        return rows._replace(notes=(*self._check_unseen(rows), *unseen_notes(self.unseen(frame), frame.height)))
 
     def _check_beside(self, beside: ScoreTilt | None) -> None:
         """Raise where another repair is not this one with, or without, the group."""
-        same = ("groups", "reference", "criterion", "threshold", "classes")
+        same = ("groups", "reference", "criterion", "threshold", "limit", "classes")
         if beside is not None and (
             beside.use_group is self.use_group or any(getattr(beside, name) != getattr(self, name) for name in same)
         ):
             raise DataError(
                 f"`beside` must be the same repair with use_group={not self.use_group}, got another.",
-                "it has the same groups, criterion and threshold.",
+                "it has the same groups, criterion, threshold and limit.",
             )
 
     def bills(self, holdout: Any, scores: Any, group: Any, **options: Any) -> dict[str, Bill]:
@@ -335,22 +339,23 @@ class ScoreTilt:
         return who
 
     def _billed_class(self, score_class: int | None) -> int:
-        if self.classes > 2 and score_class not in range(self.classes):
+        if self.classes == 2 and score_class is None:
+            return 1
+        known = range(self.classes)[1 if self.classes == 2 else 0 :]
+        if score_class is None or score_class not in known:
+            rule = "left out, or 1, of two classes" if self.classes == 2 else f"a class from 0 to {self.classes - 1}"
             raise DataError(
-                f"`score_class` must be a class from 0 to {self.classes - 1}, got {score_class!r}.",
-                "a bill is of the score of one class.",
+                f"`score_class` must be {rule}, got {score_class!r}.", "a bill is of the score of one class."
             )
-        return 1 if score_class is None else score_class
+        return score_class
 
-    def _check_unseen(
-        self, frame: pl.DataFrame, scores: Floats, labels: Texts, outcome: Integers | None, clusters: Integers | None
-    ) -> list[str]:
+    def _check_unseen(self, rows: _HeldOut) -> list[str]:
         """Raise where rows were audited; notes on rows that equal others."""
         if self.models:
-            self.models[0].model.checked_table(frame)
+            self.models[0].model.checked_table(rows.frame)
         names = [self.reference, *self.groups[::-1]]
-        place = np.select([labels == name for name in names], np.arange(len(names)))
-        return self.seen.notes(frame, scores, place, outcome, clusters)
+        place = np.select([rows.labels == name for name in names], np.arange(len(names)))
+        return self.seen.notes(rows.frame, rows.scores, place, rows.outcome, rows.of_groups.clusters)
 
     def summary(self) -> dict[str, Any]:
         """Return what a reader is told of the repair: neither its models nor the hashes of rows."""
@@ -379,3 +384,15 @@ class ScoreTilt:
         way = "with" if self.use_group else "without"
         who = ", ".join(map(repr, self.groups))
         return f"ScoreTilt({who} against {self.reference!r}, {way} the group: {self.criterion})"
+
+
+def _check_clusters(rows: Rows, groups: tuple[str, str]) -> None:
+    """Raise where all rows of a group belong together: how far chance may move its mean cannot be told."""
+    if rows.clusters is None:
+        return
+    for name, mine in zip(groups, (rows.audited, ~rows.audited), strict=True):
+        if np.unique(rows.clusters[mine]).size < 2:
+            raise DataError(
+                f"`clusters` must be two or more of each group, got 1 of {shown(name)}.",
+                "they are which rows belong together, such as those of one customer: leave them out if none do.",
+            )
