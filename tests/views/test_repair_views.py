@@ -49,6 +49,9 @@ def test_a_bill_prints_what_it_holds(bill):
     assert f"{bill.decisions['audited']['up']} of {bill.rows['audited']} from 0 to 1" in text
 
 
+ESTIMATE = {"value": 0.1, "low": 0.0, "high": 0.2}
+
+
 @pytest.mark.parametrize(
     ("low", "high", "limit", "said"),
     [
@@ -57,6 +60,12 @@ def test_a_bill_prints_what_it_holds(bill):
         (-0.01, 0.01, 0.02, ": within the limit of 2.0 points."),
         (-0.06, -0.03, 0.02, ": beyond the limit of 2.0 points on these rows."),
         (-0.01, 0.05, 0.02, ": the limit of 2.0 points lies in that interval."),
+        (
+            -0.11,
+            0.07,
+            0.0,
+            ": 0 lies in that interval, but half of the difference before may be left, or more: these rows",
+        ),
     ],
 )
 def test_whether_the_limit_is_met_is_read_from_the_interval(bill, low, high, limit, said):
@@ -65,6 +74,17 @@ def test_whether_the_limit_is_met_is_read_from_the_interval(bill, low, high, lim
     changed = summary | {"table": [row], "repair": summary["repair"] | {"limit": limit}}
     assert said in words.headline(changed)[1]
     assert "is not known" in words.headline(changed)[2]  # no accuracy without outcomes
+
+
+def test_what_a_rule_does_is_told_without_signs():
+    found = {"words": "", "accuracy": ESTIMATE, "gap": ESTIMATE} | {
+        "accuracy_change": {"value": -0.0011, "low": -0.0158, "high": 0.0135},
+        "gap_reduction": {"value": -0.0299, "low": -0.06, "high": 0.0002},
+    }
+    assert words.verdict_words(found, {"audited": "a", "reference": "b"})[2] == (
+        "The rule that was chosen on other rows is right for 0.11 points fewer of them (1.58 fewer to 1.35 more); its "
+        "gap is 2.99 points larger (6.00 larger to 0.02 smaller)."
+    )
 
 
 def test_few_people_are_not_counted(bill):

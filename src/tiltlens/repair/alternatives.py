@@ -90,7 +90,8 @@ class Alternatives:
 
     def __str__(self) -> str:
         found = self.gap_reduction
-        ends = f"{100 * (found.low or 0.0):.1f} to {100 * (found.high or 0.0):.1f}"
+        low, high = (100 * (end or 0.0) for end in (found.low, found.high))
+        ends = f"{low:.1f} to {high:.1f}" if low > 0.0 else f"{100 * found.value:.1f}"
         points = f"{100 * self.tolerance:g} points"
         if self.verdict == EXISTS:
             return f"A rule no less accurate (within {points}) with a gap smaller by {ends} points exists."

@@ -23,6 +23,7 @@ class Reweighing:
     ----------
     sample_weight
         One for each row of the sample, in the order of the table; `row_numbers` are theirs. The reference has its own.
+        All are of one scale: the largest weight of the audit's rows is 1.
     nats
         KL(Q‖P0) of the change.
     effective_rows

@@ -157,8 +157,17 @@ def _limit_words(repair: Record, row: Record) -> str:
     if low > repair["limit"] or high < -repair["limit"]:
         return f"After the repair the difference is {after}: beyond {asked} on these rows."
     inside = -repair["limit"] <= low and high <= repair["limit"]
-    found = f"within {asked}" if inside else f"{asked} lies in that interval"
+    found = f"within {asked}" if inside else f"{asked} lies in that interval{_too_few(repair, row)}"
     return f"After the repair the difference is {after}: {found}."
+
+
+def _too_few(repair: Record, row: Record) -> str:
+    """Return that rows do not tell whether the repair holds, where half of what it was to take away may be left."""
+    left = max(-row["after_low"], row["after_high"]) - repair["limit"]
+    asked = abs(row["before"]) - repair["limit"]
+    if asked <= 0.0 or left <= 0.5 * asked:
+        return ""
+    return ", but half of the difference before may be left, or more: these rows are too few to tell"
 
 
 def _fit_words(repair: Record, what: str) -> str:
@@ -239,9 +248,20 @@ def verdict_words(found: Record, who: Record) -> list[str]:
         f"The audited decisions are right for {with_interval(**accuracy, shown=percent)} of people whose outcome is "
         f"known; the gap of {label(who['audited'])} against {label(who['reference'])} is "
         f"{with_interval(**gap, shown=points)} points.",
-        f"The rule that was chosen on other rows is right for {with_interval(**moved, shown=points)} points more of "
-        f"them; its gap is smaller by {with_interval(**less, shown=points)} points.",
+        f"The rule that was chosen on other rows is right for {_either(moved, 'more of them', 'fewer of them')}; its "
+        f"gap is {_either(less, 'smaller', 'larger')}.",
     ]
+
+
+def _either(found: Record, more: str, less: str) -> str:
+    """Return by how many points something is more or less, and its interval, without signs."""
+
+    def told(value: float, unit: str = "") -> str:
+        return f"{abs(100 * value):.2f}{unit} {more if value >= 0.0 else less}"
+
+    value, *ends = (found[name] for name in ("value", "low", "high"))
+    behind = "no interval" if None in ends else " to ".join(told(end).removesuffix(" of them") for end in ends)
+    return f"{told(value, ' points')} ({behind})"
 
 
 def _listed(names: list[str], most: int = 6) -> str:

@@ -115,7 +115,7 @@ def _section(place: int, found: Record) -> _Section:
         ("gap of its mean scores, in points", found["score_gap"], points),
         *([] if found["auc"] is None else [("area under the curve of its scores", found["auc"], number)]),
         ("right decisions of the alternative, less the model's, in points", found["accuracy_change"], points),
-        ("by how much its gap is smaller, in points", found["gap_reduction"], points),
+        ("size of the model's gap, less that of the alternative's, in points", found["gap_reduction"], points),
     ]
     drawing = Drawing.of(f"attained-{place}", figures.attainable(found)) if place < PICTURED else None
     return _Section(place, found, repair_words.verdict_words(found, found), rows, drawing)
