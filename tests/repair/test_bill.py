@@ -264,7 +264,7 @@ def test_a_series_in_another_order_than_a_table_without_an_index_is_refused(tilt
     repaid = new["repaid"].to_pandas()
     tilt.bill(new, "score", "group", outcome=repaid)
     mixed = repaid.sample(frac=1.0, random_state=0)
-    with pytest.raises(DataError, match="`outcome` must have an index from 0 on, as its table is none of pandas, got"):
+    with pytest.raises(DataError, match="`outcome` must have an index from 0 on beside a table that has none"):
         tilt.bill(new, "score", "group", outcome=mixed)
     assert tilt.bill(new, "score", "group", outcome=mixed.to_numpy()).notes == ()
 

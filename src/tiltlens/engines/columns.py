@@ -54,18 +54,18 @@ def check_index(argument: str, values: Any, data: Any, of: str = "data") -> None
     if mine is None or isinstance(data, np.ndarray):
         return
     if theirs is None:
-        if np.array_equal(np.asarray(mine), np.arange(len(mine))):
-            return
-        first = next(shown(label) for place, label in enumerate(mine) if label != place)
-        rule, got = "an index from 0 on, as its table is none of pandas,", first
-    elif len(mine) != len(theirs) or mine.equals(theirs):
+        if not np.array_equal(np.asarray(mine), np.arange(len(mine))):
+            raise DataError(
+                f"`{argument}` must have an index from 0 on beside a table that has none, got one in another order, "
+                f"{shown(mine[0])} first.",
+                "pass .to_numpy() where its rows are in the order of the data, or the name of a column.",
+            )
         return
-    else:
-        pairs = zip(mine, theirs, strict=True)
-        label, other = next((pair for pair in pairs if pair[0] != pair[1]), (mine[0], theirs[0]))
-        rule, got = f"the index of `{of}`, in its order,", f"{shown(label)} for {shown(other)}"
+    if len(mine) != len(theirs) or mine.equals(theirs):
+        return
+    label, other = next((pair for pair in zip(mine, theirs, strict=True) if pair[0] != pair[1]), (mine[0], theirs[0]))
     raise DataError(
-        f"`{argument}` must have {rule} got {got}.",
+        f"`{argument}` must have the index of `{of}`, in its order, got {shown(label)} for {shown(other)}.",
         f"match the rows with .loc[{of}.index]; or pass .to_numpy() where they are in the order of the data.",
     )
 
