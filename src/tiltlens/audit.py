@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tiltlens.repair.alternatives import Alternatives
 
 from tiltlens.engines.batches import Batches, FrameBatches, checked_columns
-from tiltlens.engines.messages import shown
+from tiltlens.engines.messages import shown, text_of
 from tiltlens.engines.read_options import ReadOptions, read_options
 from tiltlens.engines.sources import batches_of, frame_of, reading_notes
 from tiltlens.engines.tables import column_names, native_columns
@@ -260,18 +260,22 @@ def _audited(data: Any, request: Request, reading: ReadOptions, settings: Settin
             stated,
             survey.rows_fingerprint,
         ),
-        _rows=_audited_rows(rows, comparisons),
+        _rows=_audited_rows(rows, comparisons, _conditions(source.roles)),
     )
 
 
-def _audited_rows(rows: ComparedRows, comparisons: Mapping[str, Comparison]) -> AuditedRows:
+def _conditions(roles: ColumnRoles) -> dict[str, str]:
+    return {name: text_of(value) for name, value in roles.given.items()}
+
+
+def _audited_rows(rows: ComparedRows, comparisons: Mapping[str, Comparison], given: Mapping[str, str]) -> AuditedRows:
     """Return the rows of all groups, with the features that tell no group from the reference without fail."""
     separating = {one.name for c in comparisons.values() for one in c._profiles.features if one.is_group}
     features = [replace(one, is_group=one.is_group or one.name in separating) for one in rows.features]
     codes = (rows.group - 1) % len(rows.labels)  # the reference last
     groups = (*rows.labels[1:], rows.labels[0])
     weights = rows.weights if rows.standing is None else rows.standing
-    return AuditedRows(groups, codes, weights, rows.clusters, features, rows.channel, rows.truth)
+    return AuditedRows(groups, codes, weights, rows.clusters, features, rows.channel, rows.truth, given=given)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -376,7 +380,12 @@ def _comparisons(
     for place, label in enumerate(rows.labels[1:]):
         with stage(place / count, (place + 1) / count, label):
             with stage(0.0, FITS):
-                evidence = replace(evidence_of(rows, sums, label, fits), is_decisions=survey.is_decisions, notes=notes)
+                evidence = replace(
+                    evidence_of(rows, sums, label, fits),
+                    is_decisions=survey.is_decisions,
+                    notes=notes,
+                    given=_conditions(roles),
+                )
             with stage(FITS, 1.0, "comparison"):
                 found[label] = compare(evidence, settings)
     return found

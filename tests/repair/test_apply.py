@@ -243,3 +243,42 @@ def test_a_column_without_any_value_is_missing_numbers(tmp_path):
     rows = new_rows()[:20].with_columns(income=pl.lit(None, dtype=pl.Float64))
     rows.write_csv(tmp_path / "rows.csv")
     assert tilt().apply(tmp_path / "rows.csv", "score") == pytest.approx(tilt().apply(rows, "score"))
+
+
+@cache
+def conditional(**options):
+    """Return a repair of people in the north or south alone."""
+    table = lending(2500).with_columns(is_near=pl.col("area") != "east")
+    return tl.audit(table, group="group", reference="b", scores="score", folds=None, given={"is_near": True})[
+        "a"
+    ].repair(**options)
+
+
+@pytest.mark.parametrize("options", [{}, {"threshold": 0.5}, {"use_group": True}])
+@pytest.mark.parametrize("held", ["pandas", "csv files"], indirect=True)
+def test_rows_that_break_a_condition_keep_their_scores(held, options, small_batches, tmp_path):
+    made = conditional(**options)
+    made.to_json(tmp_path / "repair.json")
+    again, rows = tl.read_repair(tmp_path / "repair.json"), lending(300, seed=4)
+    assert again.given == {"is_near": "True"}
+    assert "fitted on rows with 'is_near' = 'True' alone: other rows are neither repaired nor billed" in again.notes
+    rows = rows.with_columns(is_near=pl.col("area") != "east")
+    near, score = rows["is_near"].to_numpy(), rows["score"].to_numpy()
+    group = {"group": "group"} if "use_group" in options else {}
+    with pytest.warns(UserWarning, match=f"{(~near).sum()} of 300 rows do not meet 'is_near' = 'True'"):
+        found = again.apply(held(rows), "score", **group)
+    assert found[~near].tolist() == (score if "threshold" not in options else score >= 0.5)[~near].tolist()
+    assert found[near] == pytest.approx(again.apply(rows.filter("is_near"), "score", **group), abs=1e-12)
+    with pytest.warns(UserWarning, match="cannot be checked: there is no such column"):
+        again.apply(rows.drop("is_near"), "score", **group)
+
+
+def test_a_bill_is_of_rows_that_meet_the_condition():
+    rows = lending(900, seed=4).with_columns(is_near=pl.col("area") != "east")
+    near = rows.filter("is_near")
+    bill = conditional().bill(rows, "score", "group")
+    assert bill.table.equals(conditional().bill(near, "score", "group").table)
+    assert bill.notes[0] == (
+        f"{900 - near.height} of 900 rows do not meet 'is_near' = 'True', the repair's condition: they are left out"
+    )
+    assert bill.repair["given"] == {"is_near": "True"}

@@ -5,7 +5,8 @@ Every number of a comparison is a pure function of this.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tiltlens.engines.hashing import Hashes
 from tiltlens.estimators.feature_gap import CellSums
@@ -114,6 +115,8 @@ class Evidence:
         How many each of the two groups has, of all rows.
     soft
         The chances of the two groups where they are known by probabilities.
+    given
+        The conditions that all rows meet, as texts by column.
     standing
         For how much of all rows each stands, where the sample has other shares of the groups; None where weights say.
     exempt
@@ -155,6 +158,7 @@ class Evidence:
     is_decisions: bool = False
     soft: SoftRows | None = None
     standing: Floats | None = None
+    given: Mapping[str, str] = field(default_factory=dict)
     unit: Unit = PROBABILITY
     wants_less: bool = False
     exempt: tuple[str, ...] = ()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Generator, Sequence
-from contextlib import closing
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from time import sleep
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -30,7 +31,9 @@ from tiltlens.passes.reading import row_name
 from tiltlens.repair.columns import (
     check_classes,
     class_scores,
+    condition_notes,
     crossed_texts,
+    meets,
     probabilities_of,
     score_columns_of,
     unseen_notes,
@@ -40,7 +43,7 @@ from tiltlens.views.json_file import check_target, whole_file
 if TYPE_CHECKING:
     from tiltlens.repair.score_tilt import ScoreTilt
 
-ROWS = "\0rows"
+ROWS, OUTSIDE = "\0rows", "\0outside"
 ADDED = "_repaired"  # after the name of a column of scores
 SINKS = {".parquet": "sink_parquet", ".csv": "sink_csv"}
 
@@ -53,20 +56,31 @@ class RowRepair:
     scores: tuple[str, ...]
     group: tuple[str, ...]  # several are crossed
 
+    conditions: tuple[str, ...] = ()  # columns of those of the audit, where the data has them
+
     @property
     def columns(self) -> list[str]:
         """All columns that are needed."""
-        return list(dict.fromkeys([*self.scores, *self.group, *self.tilt.features]))
+        return list(dict.fromkeys([*self.scores, *self.group, *self.tilt.features, *self.conditions]))
 
     def __call__(self, batch: pl.DataFrame, unseen: list[Counter[str]] | None = None) -> Floats:
         """Return the repaired scores of a batch, (n,) or (n, K); values that the model has not learnt are counted."""
         rows = clean_batch(batch.select(self.columns))
-        if unseen is not None:
-            unseen.append(Counter(self.tilt.unseen(rows) | {ROWS: rows.height}))
         named = row_name(batch)
         found = [probabilities_of("scores", rows[name], named) for name in self.scores]
+        scores = class_scores("scores", found, self.tilt.classes, named)
         group = crossed_texts([rows[name] for name in self.group]) if self.group else None
-        return self.tilt.repaired_batch(rows, class_scores("scores", found, self.tilt.classes, named), group)
+        meeting = meets(rows.select(self.conditions), self.tilt.given) if self.conditions else np.full(len(rows), True)
+        if not meeting.all():
+            rows, group = rows.filter(meeting), None if group is None else group[meeting]
+        if unseen is not None:
+            counts = {ROWS: batch.height, OUTSIDE: batch.height - rows.height}
+            unseen.append(Counter(self.tilt.unseen(rows) | counts))
+        threshold = self.tilt.threshold
+        after = scores.copy() if threshold is None else np.asarray(scores >= threshold, dtype=np.float64)
+        if rows.height:
+            after[meeting] = self.tilt.repaired_batch(rows, scores[meeting], group)
+        return after
 
 
 class _Rows(NamedTuple):
@@ -96,14 +110,17 @@ def applied(
         found = list(parts)
     if not found:
         raise empty_table()
-    _warn(unseen)
+    _warn(rows.repair, unseen)
     return np.concatenate(found)
 
 
-def _warn(unseen: list[Counter[str]]) -> None:
-    """Warn of values that the membership model has not learnt, counted batch by batch."""
+def _warn(repair: RowRepair, unseen: list[Counter[str]]) -> None:
+    """Warn of rows that break a condition, and of values that the model has not learnt, counted batch by batch."""
     total = sum(unseen, Counter[str]())
-    for note in unseen_notes({name: count for name, count in total.items() if name != ROWS}, total[ROWS]):
+    rows, outside = total.pop(ROWS), total.pop(OUTSIDE, 0)
+    what = "they keep their scores" if repair.tilt.threshold is None else "they are decided by their own scores"
+    notes = condition_notes(repair.tilt.given, repair.conditions, outside, rows, what)
+    for note in [*notes, *unseen_notes(total, rows - outside)]:
         warnings.warn(note, UserWarning, stacklevel=4)
 
 
@@ -140,7 +157,7 @@ def _repair(tilt: ScoreTilt, roles: Sequence[str], given: Sequence[tuple[str, An
         argument: tuple(role for role, (one, _) in zip(roles, given, strict=True) if one == argument)
         for argument in ("scores", "group")
     }
-    found = RowRepair(tilt, **by_argument)
+    found = RowRepair(tilt, **by_argument, conditions=tuple(name for name in tilt.given if name in names))
     check_classes("scores", len(found.scores), tilt.classes)
     missing = [name for name in tilt.features if name not in names]
     if missing:
@@ -171,7 +188,7 @@ def _checked(argument: str, name: str, names: Sequence[str]) -> str:
 def _texts(repair: RowRepair, columns: Sequence[str]) -> list[str]:
     """Return the columns that are texts to the repair, or nothing: a CSV file may hold "007" in them."""
     levels = {name for one in repair.tilt.models for name in one.model.texts}
-    numbers = {*repair.scores, *repair.group, *repair.tilt.features} - levels
+    numbers = {*repair.scores, *repair.group, *repair.tilt.features, *repair.conditions} - levels
     return [name for name in columns if name not in numbers]
 
 
@@ -213,7 +230,7 @@ def _written(rows: _Rows, path: Path) -> Path:
         return batch.select(columns).with_columns(pl.Series(*one) for one in zip(added, found, strict=True))
 
     wanted = list(dict.fromkeys([*columns, *repair.columns]))
-    with closing(in_batches(rows.table.frames(wanted, _texts(repair, wanted)), step)) as frames:
+    with _ended(in_batches(rows.table.frames(wanted, _texts(repair, wanted)), step)) as frames:
         first = next(frames, None)
         if first is None:
             raise empty_table()
@@ -226,8 +243,24 @@ def _written(rows: _Rows, path: Path) -> Path:
                     f"{first_line(error)}",
                     "a .parquet file holds every kind of column.",
                 ) from None
-    _warn(unseen)
+    _warn(repair, unseen)
     return path
+
+
+@contextmanager
+def _ended(frames: Generator[pl.DataFrame]) -> Iterator[Generator[pl.DataFrame]]:
+    """Close a generator at the end, as `closing` does; a thread of Polars may still be at a batch after an error."""
+    try:
+        yield frames
+    finally:
+        while True:
+            try:
+                frames.close()
+                break
+            except ValueError as error:
+                if "already executing" not in str(error):
+                    raise
+                sleep(0.01)
 
 
 def _lazy(first: pl.DataFrame, others: Generator[pl.DataFrame]) -> pl.LazyFrame:

@@ -13,12 +13,12 @@ from tiltlens.engines.columns import check_index, column_of_values
 from tiltlens.engines.messages import listed, shown, text_of
 from tiltlens.engines.sources import collected
 from tiltlens.errors import DataError
-from tiltlens.estimators.influence import Integers
+from tiltlens.estimators.influence import Booleans, Integers
 from tiltlens.limits import SCORE_ROUNDING
 from tiltlens.models.groups import factorize_groups
 from tiltlens.models.outcomes import PLAIN, check_outcome, outcome_codes
 from tiltlens.models.scores import RowName
-from tiltlens.models.weights import check_sample_weight
+from tiltlens.models.weights import check_sample_weight, equals_mask
 from tiltlens.paper.checks import Floats
 
 
@@ -136,6 +136,30 @@ def check_classes(argument: str, columns: int, classes: int) -> None:
             f"`{argument}` must be {needs}, as the audited scores were, got {columns}.",
             "a repair is of scores of the same classes.",
         )
+
+
+def condition_words(given: Mapping[str, str]) -> str:
+    """Return conditions as a reader reads them."""
+    return " and ".join(f"{shown(name)} = {shown(value)}" for name, value in given.items())
+
+
+def meets(frame: pl.DataFrame, given: Mapping[str, str]) -> Booleans:
+    """Return which rows of a clean frame meet those of the conditions whose column it has."""
+    found = np.ones(frame.height, dtype=np.bool_)
+    for name in given.keys() & set(frame.columns):
+        found &= equals_mask(frame[name], given[name])
+    return found
+
+
+def condition_notes(given: Mapping[str, str], names: Sequence[str], outside: int, rows: int, what: str) -> list[str]:
+    """Return what to say of rows that do not meet the conditions, and of conditions that cannot be checked."""
+    unknown = {name: value for name, value in given.items() if name not in names}
+    notes = [f"{outside:,} of {rows:,} rows do not meet {condition_words(given)}, the repair's condition: {what}"]
+    unchecked = (
+        f"whether rows meet {condition_words(unknown)}, the repair's condition, cannot be checked: there is no such "
+        "column, and all are held to do"
+    )
+    return (notes if outside else []) + ([unchecked] if unknown else [])
 
 
 def unseen_notes(counts: Mapping[str, int], rows: int) -> list[str]:

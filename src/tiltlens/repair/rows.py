@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -30,6 +30,8 @@ class AuditedRows:
         Scores are W(1|x), or (n, K); outcomes None where none are given.
     model
         The audited model, where it can be asked again.
+    given
+        The conditions that all rows meet, as texts by column.
     """
 
     groups: tuple[str, ...]
@@ -40,6 +42,7 @@ class AuditedRows:
     scores: Floats
     outcome: Integers | None = None
     model: AskedModel | None = None
+    given: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rows(self) -> Rows:

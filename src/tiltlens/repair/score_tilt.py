@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from tiltlens.limits import MINIMUM_ROWS
 from tiltlens.paper.checks import Floats, check_probability
 from tiltlens.repair.apply import applied
 from tiltlens.repair.bill import Bill, bill_of, price_of_blindness
-from tiltlens.repair.columns import RepairTable, unseen_notes
+from tiltlens.repair.columns import RepairTable, condition_notes, meets, unseen_notes
 from tiltlens.repair.constraints import CellModel, Constraint, gradients, only
 from tiltlens.repair.copies import Seen
 from tiltlens.repair.least_change import repaired, shifts
@@ -73,6 +73,8 @@ class ScoreTilt:
         Hashes of the audited rows, by which they are known again, and the features that these are of.
     notes
         What was done, and what to know.
+    given
+        The conditions that audited rows met, as texts by column: other rows are neither repaired nor billed.
 
     Examples
     --------
@@ -100,6 +102,7 @@ class ScoreTilt:
     models: tuple[CellModel, ...]
     seen: Seen
     notes: tuple[str, ...]
+    given: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -161,7 +164,7 @@ class ScoreTilt:
         """Return the repaired scores, or decisions, of the rows of a table.
 
         Values of features that the membership model has not learnt (new, rare or missing) are counted and warned of;
-        on Spark they are not.
+        on Spark they are not. Rows that do not meet the conditions of the audit keep their scores, with a warning too.
 
         Parameters
         ----------
@@ -250,7 +253,8 @@ class ScoreTilt:
         Parameters
         ----------
         holdout
-            A table in memory, or files: rows of the two groups; others are left out. Audited rows are refused.
+            A table in memory, or files: rows of the two groups that meet the conditions of the audit; others are left
+            out. Audited rows are refused.
         scores, group
             The scores before the repair, and the groups: columns or arrays.
         outcome
@@ -302,7 +306,10 @@ class ScoreTilt:
         labels, found = table.texts("group", group), table.scores("scores", scores, self.classes)
         known = None if outcome is None else table.outcomes("outcome", outcome)
         own, together = table.weights("weights", weights), table.clusters("clusters", clusters)
-        keep = ((labels == who) | (labels == self.reference)) & (own > 0.0)
+        meeting, compared = meets(table.frame, self.given), (labels == who) | (labels == self.reference)
+        keep = compared & (own > 0.0) & meeting
+        outside = int((compared & ~meeting).sum())
+        of_given = condition_notes(self.given, table.frame.columns, outside, int(compared.sum()), "they are left out")
         frame, labels, found = table.frame.filter(keep), labels[keep], found[keep]
         mine = labels == who
         sizes = int(mine.sum()), int((~mine).sum())
@@ -314,7 +321,8 @@ class ScoreTilt:
         known, together = (None if one is None else one[keep] for one in (known, together))
         rows = _HeldOut(frame, labels, found, known, Rows.of(mine, own[keep], together), ())
         _check_clusters(rows.of_groups, (who, self.reference))
-        return rows._replace(notes=(*self._check_unseen(rows), *unseen_notes(self.unseen(frame), frame.height)))
+        of_rows = (*self._check_unseen(rows), *unseen_notes(self.unseen(frame), frame.height))
+        return rows._replace(notes=(*of_given, *of_rows))
 
     def _check_beside(self, beside: ScoreTilt | None) -> None:
         """Raise where another repair is not this one with, or without, the group."""
@@ -363,6 +371,7 @@ class ScoreTilt:
         return {name: getattr(self, name) for name in TOLD} | {
             "constraints": [asdict(one) | {"shares": list(one.shares)} for one in self.constraints],
             "features": features,
+            "given": dict(self.given),
             "notes": list(self.notes),
         }
 

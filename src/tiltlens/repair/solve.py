@@ -21,6 +21,7 @@ from tiltlens.models.membership import check_overlap, group_folds
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.additive import Design, additive_design
 from tiltlens.repair.coded import CodedModel
+from tiltlens.repair.columns import condition_words
 from tiltlens.repair.constraints import (
     ALL,
     DECISIONS,
@@ -91,8 +92,14 @@ def score_tilt(
         constraints=constraints,
         nats=nats_moved(audited.scores, after, audited.weights) if threshold is None else None,
         models=models,
+        given=dict(audited.given),
         seen=Seen.of(audited.features, audited.scores, audited.places, audited.outcome, audited.clusters),
-        notes=(*_notes(audited, constraints, measures, use_group, size, threshold), *_constant(after), *of_copies),
+        notes=(
+            *_notes(audited, constraints, measures, use_group, size, threshold),
+            *_constant(after),
+            *of_copies,
+            *_conditions(audited),
+        ),
     )
 
 
@@ -292,6 +299,11 @@ def _notes(
             "from the limit by chance"
         )
     return notes + _missed(found, limit, 0.0 if threshold is None else len(found) * float(np.abs(measures).max()))
+
+
+def _conditions(audited: AuditedRows) -> list[str]:
+    which = condition_words(audited.given)
+    return [f"fitted on rows with {which} alone: other rows are neither repaired nor billed"] if audited.given else []
 
 
 def _constant(after: Floats) -> list[str]:

@@ -298,6 +298,7 @@ def _profiles(evidence: Evidence, correction: CorrectionFunction | None) -> Prof
         evidence.truth,
         evidence.model,
         evidence.standing,
+        evidence.given,
     )
 
 

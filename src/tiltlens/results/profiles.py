@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ class Profiles:
 
     `groups` are the names of the two, `row_numbers` those of the rows in the table, `truth` the codes of outcomes,
     `model` what made the scores, where these were not given, and `standing` for how much of all rows each stands, where
-    weights do not say.
+    weights do not say; `given` are the conditions that all rows meet.
     """
 
     groups: tuple[str, str]
@@ -50,6 +50,7 @@ class Profiles:
     truth: Integers | None = None
     model: AskedModel | None = None
     standing: Floats | None = None
+    given: Mapping[str, str] = field(default_factory=dict)
 
     def profile(self, feature: str) -> pl.DataFrame:
         """As of `Comparison`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from tiltlens.limits import REPAIRED
 from tiltlens.views.change_words import Quantity
 from tiltlens.views.formats import count, label, number, percent, points, ratio, signed, size, with_interval
 from tiltlens.views.names import group_name
@@ -102,7 +103,9 @@ def asked_words(repair: Record) -> list[str]:
     at = "" if repair["threshold"] is None else f" at the threshold {repair['threshold']:g}"
     limit = f"at most {size(repair['limit'])} points apart" if repair["limit"] else "equal"
     if not any(one["multiplier"] for one in repair["constraints"]):
-        return [f"Asked for: {what}{at} {limit}. That is so already: nothing is changed."]
+        is_so = all(abs(one["gap_after"]) <= repair["limit"] + REPAIRED for one in repair["constraints"])
+        why = "That is so already" if is_so else "No change of the rule comes nearer to it"
+        return [f"Asked for: {what}{at} {limit}. {why}: nothing is changed."]
     if repair["use_group"]:
         looks = "It looks at the group of every new person"
     else:
