@@ -37,6 +37,22 @@ def test_copies_are_found_where_no_feature_is_continuous(changed):
     assert copies_of(table, row_hashes(table))[1] == 0  # without groups and outcomes it cannot be told
 
 
+def test_copies_are_found_where_people_are_alike_by_chance_as_well():
+    table, *labels = whole_numbers(1000, 5, 5, 4)
+    own, copies = copies_of(table, row_hashes(table), *labels)
+    assert copies == 4000
+    assert (np.bincount(own) == 5).all()
+    assert all(np.unique([own, x], axis=1).shape[1] == 1000 for x in (*table.values(), *labels))
+
+
+def test_people_alike_whose_rare_outcome_is_of_few_cells_are_no_copies():
+    rng = np.random.default_rng(1)
+    cell = rng.integers(0, 1000, 30_000)
+    outcome = ((cell < 50) & (rng.random(30_000) < 0.2)).astype(int)
+    table = {"x": (cell // 32).astype(float), "y": (cell % 32).astype(float)}
+    assert copies_of(table, row_hashes(table), np.zeros(30_000, dtype=int), outcome)[1] == 0
+
+
 @pytest.mark.parametrize("changed", [dict, one_hot, twice])
 @pytest.mark.parametrize(("people", "columns"), [(1500, 8), (2000, 4), (5000, 2), (400, 1)])
 def test_people_alike_by_chance_are_no_copies(people, columns, changed):

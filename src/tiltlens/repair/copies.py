@@ -29,21 +29,26 @@ def copies_of(
 
     Rows that are equal by their `hashes`, which are of the table alone, are copies where one feature has nearly as many
     values as there are distinct rows, unless they differ in their `group` as people who are alike do. Where no feature
-    has, they are copies if they agree in group and outcome: of people who are alike by chance some differ.
+    has, they are copies if they agree in group and outcome: of people who are alike by chance some differ; and if every
+    row, group and outcome included, is there twice, or three times as often as it would be, and so on.
     """
     cells, own = np.unique(hashes, return_inverse=True)
     if is_continuous(table, cells.size):
-        differ, expected = (0, 0.0) if group is None else _differing(own, group)
+        differ, expected = (0.0, 0.0) if group is None else _differing(own, group)
         is_chance = differ > (1.0 - MOST_TOLD) * expected
         return own, 0 if is_chance else own.size - cells.size
     if group is None:
         return own, 0
     labels = group if outcome is None else group * (int(outcome.max()) + 1) + outcome
+    _, alike, counts = np.unique(own * (int(labels.max()) + 1) + labels, return_inverse=True, return_counts=True)
+    times = int(np.gcd.reduce(counts))
+    if times > 1 and 0.5**counts.size < 1.0 - SURE_COPIES:  # by chance half of the counts are odd
+        order = np.argsort(alike, kind="stable")
+        own[order] = np.arange(own.size) // times
+        return own, own.size - own.size // times
     differ, expected = _differing(own, labels)
-    if gammaincinv(differ + 1.0, SURE_COPIES) >= (1.0 - MOST_TOLD) * expected:
-        return own, 0
-    people, own = np.unique(own * (int(labels.max()) + 1) + labels, return_inverse=True)
-    return own, own.size - people.size
+    is_chance = bool(gammaincinv(differ + 1.0, SURE_COPIES) >= (1.0 - MOST_TOLD) * expected)
+    return (own, 0) if is_chance else (alike, alike.size - counts.size)
 
 
 def is_continuous(table: Table, distinct: int) -> bool:
@@ -51,22 +56,22 @@ def is_continuous(table: Table, distinct: int) -> bool:
     return any(np.unique(values).size > CONTINUOUS * distinct for values in table.values())
 
 
-def _differing(cell: Integers, labels: Integers) -> tuple[int, float]:
-    """Return in how many cells of several rows these differ in their labels, and in how many people would.
+def _differing(cell: Integers, labels: Integers) -> tuple[float, float]:
+    """Return in how many cells two of their rows differ in their labels, on average, and in how many people would.
 
-    With π the labels' shares, m people differ with the chance 1 − Σπ^m if features tell nothing of their labels, and
-    with at least a part of it, 1 − `MOST_TOLD`, whatever they tell.
+    With π the labels' shares, two people differ with the chance 1 − Σπ² if features tell nothing of their labels, and
+    with at least a part of it, 1 − `MOST_TOLD`, if features tell no more than that of the labels' variance.
     """
     often = np.bincount(cell)[cell] > 1
     if not often.any():
-        return 0, 0.0
+        return 0.0, 0.0
     _, cell = np.unique(cell[often], return_inverse=True)
     label, m = labels[often], np.bincount(cell)
     shares = np.bincount(label, 1.0 / m[cell]) / m.size
-    kinds = np.unique(cell * shares.size + label) // shares.size  # of each cell as often as it has labels
-    sizes, cells = np.unique(m, return_counts=True)
-    expected = float(cells @ (1.0 - (shares[:, None] ** sizes).sum(axis=0)))
-    return m.size - int((np.bincount(kinds) == 1).sum()), expected
+    kinds, n = np.unique(cell * shares.size + label, return_counts=True)
+    of = m[kinds // shares.size]
+    agree = float((n * (n - 1.0) / (of * (of - 1.0))).sum())
+    return m.size - agree, m.size * (1.0 - float(shares @ shares))
 
 
 class Seen(NamedTuple):
