@@ -295,7 +295,7 @@ UNWEIGHTED = [way for way in WAYS if "weights" not in WAYS[way]]
 
 
 @pytest.mark.parametrize("way", UNWEIGHTED)
-@pytest.mark.parametrize("factor", [1 / 3, 1e300])
+@pytest.mark.parametrize("factor", [pytest.param(1 / 3, marks=pytest.mark.slow), 1e300])
 def test_a_common_factor_of_the_weights_changes_nothing(way, factor):
     data = people()
     plain, scaled = (audited(data, weights=data["weight"] * c, **WAYS[way]).to_dict() for c in (1.0, factor))

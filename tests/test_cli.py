@@ -22,8 +22,8 @@ def test_demo_prints_question_numbers_table_and_caveats():
         assert word not in result.stdout
 
 
-def test_demo_json_to_standard_output_is_all_there_is():
-    result = tiltlens("demo", "--json", "-")
+def test_demo_json_to_standard_output_is_all_there_is(tmp_path):
+    result = invoked("demo", "--json", "-", cwd=tmp_path)
     summary = json.loads(result.stdout)
     c = summary["comparisons"]["African-American"]
     assert c["output"].keys() == {"audited", "reference"}
@@ -37,7 +37,7 @@ def test_demo_json_to_standard_output_is_all_there_is():
 
 
 def test_demo_json_to_a_file_leaves_the_text_on_the_terminal(tmp_path):
-    result = tiltlens("demo", "--json", "out.json", cwd=tmp_path)
+    result = invoked("demo", "--json", "out.json", cwd=tmp_path)
     assert "PriorCounts" in result.stdout
     assert json.loads((tmp_path / "out.json").read_text())["rows"]["used"] == 5278
     assert [p.name for p in tmp_path.iterdir()] == ["out.json"]
