@@ -253,6 +253,12 @@ MISTAKES = {
         "`outcome` must be 0 and 1, or name what the score is",
         "0 and 1",
     ),
+    "one and two": (  # nobody knows which of them is the outcome
+        borrowers().with_columns(pl.col("repaid") + 1),
+        {},
+        "`outcome` must be 0 and 1, or name what the score is the probability of, got '1', '2'.",
+        "1 is what a score of 1 predicts",
+    ),
     "nothing": (borrowers().with_columns(repaid=pl.lit(None)), {}, "got only missing values", "write it as 0 and 1"),
     "no column": (borrowers(), {"outcome": "repayed"}, "`outcome` must name", "did you mean 'repaid'"),
     "no outcome": (

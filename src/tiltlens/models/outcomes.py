@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,14 @@ def outcome_codes(column: pl.Series, names: dict[str, int]) -> tuple[Integers, M
     return codes, {text_of(value): names.get(text_of(value).casefold()) for value in values[:LISTED_VALUES]}
 
 
+def _is_number(value: str) -> bool:
+    """Return whether a value is a number: of 1 and 2 nobody knows which is the outcome."""
+    try:
+        return math.isfinite(float(value))
+    except ValueError:
+        return False
+
+
 def check_outcome(found: Meant, classes: int) -> None:
     """Raise unless the values that were found are two outcomes of which one is known to be 1; or one of these."""
     if classes > 2:
@@ -71,7 +80,7 @@ def check_outcome(found: Meant, classes: int) -> None:
     if len(values) > 2:
         few = listed(values) if len(values) <= FEW_LISTED else f"{listed(values[:FEW_LISTED])} and more"
         raise DataError(f"`outcome` must have two values, got {few}.", "make a column of 0 and 1 first.")
-    has_one_name = set(meant) == {None, WITH}
+    has_one_name = set(meant) == {None, WITH} and not any(_is_number(value) for value in values if value not in PLAIN)
     if not has_one_name and (None in meant or len(set(meant)) < len(values) or not values):
         got = listed(values) if values else "only missing values"
         raise DataError(
