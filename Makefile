@@ -17,8 +17,8 @@ docs: $(VENV)/installed-docs  # the site, in docs/_build/html; warnings are erro
 docs-execute: $(VENV)/installed-dev  # runs the code of every page, and writes into it what that prints and draws
 	$(BIN)/python scripts/execute_docs.py
 
-test: lint
-	POLARS_MAX_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile --durations 25
+test: lint  # three workers on two cores: some wait for a browser or for Spark
+	POLARS_MAX_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --durations 25
 
 test-slow: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m slow

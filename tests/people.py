@@ -174,6 +174,7 @@ FILES = {
     "csv files": ("csv", 3),
 }
 SPARK = pytest.param("spark", marks=[pytest.mark.java, pytest.mark.filterwarnings("ignore")])  # it warns of much
+SLOW_SPARK = pytest.param("spark", marks=[*SPARK.marks, pytest.mark.slow])  # where another test goes the same road
 SOURCES = [*ENGINES, *FILES, SPARK]  # of the fixture `held`
 IN_PROCESS = ["pandas", "duckdb", "csv files"]
 ONE_OF_EACH_KIND = [*IN_PROCESS, SPARK]
