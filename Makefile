@@ -5,7 +5,7 @@ INTEGRATIONS := .venv-integrations
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo docs docs-execute test test-slow test-models test-integrations lint bench bench-audit planted pictures format clean
+.PHONY: demo docs docs-execute test tests test-slow test-models test-integrations lint bench bench-audit planted pictures format clean
 
 demo: $(VENV)/installed
 	@$(BIN)/tiltlens demo --report compas-report.html
@@ -17,7 +17,10 @@ docs: $(VENV)/installed-docs  # the site, in docs/_build/html; warnings are erro
 docs-execute: $(VENV)/installed-dev  # runs the code of every page, and writes into it what that prints and draws
 	$(BIN)/python scripts/execute_docs.py
 
-test: lint  # three workers on two cores: some wait for a browser or for Spark
+test: $(VENV)/installed-dev  # both at once: tests wait at times for a browser or for Spark
+	@$(MAKE) --no-print-directory -j2 lint tests
+
+tests: $(VENV)/installed-dev  # three workers on two cores, for the same reason
 	POLARS_MAX_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --durations 25
 
 test-slow: $(VENV)/installed-dev

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from scipy.special import ndtri, stdtrit
 from tests.command import invoked
-from tests.people import SPARK, assert_same_numbers
+from tests.people import SLOW_SPARK, assert_same_numbers
 
 import tiltlens as tl
 from tiltlens.errors import DataError
@@ -112,7 +112,7 @@ def expected():
 
 
 @pytest.mark.usefixtures("small_batches")
-@pytest.mark.parametrize("held", ["pandas", "csv files", "parquet files", "duckdb", SPARK], indirect=True)
+@pytest.mark.parametrize("held", ["pandas", "csv files", "parquet files", "duckdb", SLOW_SPARK], indirect=True)
 def test_every_engine_gives_the_same_of_clusters_and_exempt_factors(held):
     found = tl.audit(held(mixed()), **BOTH).to_dict()
     assert_same_numbers(found, expected())

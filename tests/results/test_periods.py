@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from scipy.stats import chi2
 from tests.command import invoked
-from tests.people import SPARK, assert_same_numbers, people
+from tests.people import SLOW_SPARK, assert_same_numbers, people
 
 import tiltlens as tl
 from tiltlens.errors import DataError
@@ -74,7 +74,7 @@ def test_error_rates_are_told_along_time_too():
     assert (row["fpr_difference_high"] - row["fpr_difference_low"]) / 2 == pytest.approx(1.959963984540054 * se)
 
 
-@pytest.mark.parametrize("held", ["duckdb", "csv files", SPARK], indirect=True)
+@pytest.mark.parametrize("held", ["duckdb", "csv files", SLOW_SPARK], indirect=True)
 def test_every_engine_has_the_same_periods(held):
     found = audited(held(dated().drop("since"))).periods
     assert_same_numbers(found.to_dicts(), audited(dated()).periods.to_dicts())
