@@ -21,7 +21,7 @@ test: $(VENV)/installed-dev  # both at once: tests wait at times for a browser o
 	@$(MAKE) --no-print-directory -j2 lint tests
 
 tests: $(VENV)/installed-dev  # three workers on two cores, for the same reason
-	POLARS_MAX_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --durations 25
+	POLARS_MAX_THREADS=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --durations 25
 
 test-slow: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m slow
@@ -70,34 +70,34 @@ $(VENV)/bin/python:
 
 $(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing tiltlens ..." >&2
-	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[report]'
+	@$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[report]'
 	@touch $@
 
 $(VENV)/installed-docs: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing tiltlens and what builds its site ..." >&2
-	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
+	@$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[docs]'
 	@touch $(VENV)/installed $@
 
 $(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing tiltlens and its development tools ..." >&2
-	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[dev]'
 	@touch $(VENV)/installed $(VENV)/installed-docs $@
 
 $(VENV)/installed-boosters: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing tiltlens, its development tools, XGBoost, LightGBM and CatBoost ..." >&2
-	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,boosters]'
+	@$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[dev,boosters]'
 	@touch $(VENV)/installed $(VENV)/installed-dev $@
 
 $(INTEGRATIONS)/installed: pyproject.toml constraints-integrations.txt
 	@echo "Installing tiltlens and MLflow in $(INTEGRATIONS) ..." >&2
 	@$(PYTHON) -m venv $(INTEGRATIONS)
-	@$(INTEGRATIONS)/bin/python -m pip install --quiet -c constraints-integrations.txt \
+	@$(INTEGRATIONS)/bin/python -m pip install --quiet --no-compile -c constraints-integrations.txt \
 	  -e '.[report,integrations]' hypothesis pytest
 	@touch $@
 
 $(VENV)/installed-bench: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing tiltlens, its development tools and the peers it is measured against ..." >&2
-	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,bench]'
+	@$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[dev,bench]'
 	@touch $(VENV)/installed $(VENV)/installed-dev $@
 
 clean:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import _thread
 import io
 import os
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from importlib import import_module
+from types import FrameType
 from typing import Any
 
 import click
@@ -29,6 +34,42 @@ COMMANDS = [
 USERS_MISTAKE = 2
 INTERRUPTED = 130  # as the shell reports Ctrl-C
 READER_GONE = 141  # as the shell reports a broken pipe
+
+RETRY = 0.02  # seconds until an interruption that had to wait tries again
+IMPORT = "<frozen importlib"
+POLARS = f"{os.sep}polars{os.sep}"
+
+
+def _must_wait(frame: FrameType | None) -> bool:
+    """Return whether compiled code may have called this frame that swallows what is raised there, or panics at it."""
+    if frame is not None and POLARS in frame.f_code.co_filename:
+        return True  # polars ends its long work at Ctrl-C by itself
+    while frame is not None and not frame.f_code.co_filename.startswith(IMPORT):
+        frame = frame.f_back
+    return frame is not None
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C end the work inside with `KeyboardInterrupt`, at whatever moment it comes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    retries: list[threading.Timer] = []
+
+    def interrupt(_: int, frame: FrameType | None) -> None:
+        if not _must_wait(frame):
+            raise KeyboardInterrupt
+        retries.append(threading.Timer(RETRY, _thread.interrupt_main))
+        retries[-1].start()
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        for retry in retries:
+            retry.cancel()
+        signal.signal(signal.SIGINT, before)
 
 
 def one_line_errors(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -67,6 +108,11 @@ class Commands(click.Group):
             return None
         command: click.Command = import_module(f"tiltlens.commands.{cmd_name}").command
         return command
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """As of click."""
+        with interruptible():
+            return super().main(*args, **kwargs)
 
     @one_line_errors
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:

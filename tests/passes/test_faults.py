@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 
 import numpy as np
 import polars as pl
@@ -14,6 +15,7 @@ from tests.command import MAIN, tiltlens
 from tests.people import FEATURES, assert_same_numbers, classed, in_files
 
 import tiltlens as tl
+from tiltlens.cli import interruptible
 from tiltlens.errors import TiltlensError
 
 PEOPLE = {"group": "group", "reference": "B", "scores": "score", "features": FEATURES, "membership": "chance"}
@@ -242,6 +244,29 @@ def test_ctrl_c_ends_cleanly_and_leaves_nothing(tmp_path, script, seconds):
     assert stdout == ""
     assert stderr.strip() == "Error: interrupted; nothing was written."
     assert not out.exists()
+
+
+SWALLOWS = """
+import os, signal, time
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.1)
+except BaseException:
+    pass
+"""
+
+
+def test_ctrl_c_amid_an_import_that_swallows_everything_comes_after_it(tmp_path, monkeypatch):
+    (tmp_path / "swallows.py").write_text(SWALLOWS)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def work():
+        import_module("swallows")
+        time.sleep(10)
+
+    with interruptible(), pytest.raises(KeyboardInterrupt):
+        work()
+    assert "swallows" in sys.modules
 
 
 def with_small_files(limit=2_000):

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tiltlens.commands.auditing import Asked, answered
-from tiltlens.commands.options import DATA, JSON, JUNIT, REPORT, TABLES, options_of_audits
+from tiltlens.commands.options import DATA, JSON, JUNIT, REPORT, TABLES, fail_if, options_of_audits
 from tiltlens.commands.targets import GATE_FIRED
 
 
@@ -19,14 +19,7 @@ from tiltlens.commands.targets import GATE_FIRED
 @REPORT
 @TABLES
 @JUNIT
-@click.option(
-    "--fail-if",
-    "conditions",
-    multiple=True,
-    metavar="CONDITION",
-    help='Exit with 1 where it holds, in quotes: "adverse_impact_ratio<0.8", "proxies>0", or "too_small>0" for groups '
-    "too small to compare. Repeat for more.",
-)
+@fail_if('"adverse_impact_ratio<0.8", "proxies>0", or "too_small>0" for groups too small to compare')
 def command(**options: Any) -> None:
     """Audit a model's scores, decisions or amounts.
 

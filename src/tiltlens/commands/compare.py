@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tiltlens.commands.auditing import audited
-from tiltlens.commands.options import DATA, JSON, JUNIT, OUTCOME, options_of_audits, refuse_options
+from tiltlens.commands.options import DATA, JSON, JUNIT, OUTCOME, fail_if, options_of_audits, refuse_options
 from tiltlens.commands.targets import (
     GATE_FIRED,
     announce,
@@ -32,13 +32,7 @@ if TYPE_CHECKING:
 @JSON
 @click.option("--report", "report", metavar="FILE.html", help="Also write the change as one page for people.")
 @JUNIT
-@click.option(
-    "--fail-if",
-    "conditions",
-    multiple=True,
-    metavar="CONDITION",
-    help='Exit with 1 where it holds, in quotes: "gap_change.low>0.01". Repeat for more.',
-)
+@fail_if('"gap_change.low>0.01"')
 def command(
     data: tuple[str, ...],
     json_target: str | None,

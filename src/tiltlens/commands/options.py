@@ -207,3 +207,14 @@ def refuse_options(names: Collection[str], place: str, found: str, hint: str) ->
     for one in context.command.params:
         if one.name in names and context.get_parameter_source(one.name) is ParameterSource.COMMANDLINE:
             raise TiltlensError(f"`{one.opts[0]}` must come {place}, got it {found}.", hint)
+
+
+def fail_if(examples: str) -> Callable[..., Any]:
+    """Return the option of conditions for pipelines, with examples of them."""
+    return click.option(
+        "--fail-if",
+        "conditions",
+        multiple=True,
+        metavar="CONDITION",
+        help=f"Exit with 1 where it holds, in quotes: {examples}. Repeat for more.",
+    )

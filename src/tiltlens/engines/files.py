@@ -38,13 +38,13 @@ class FileBatches:
         self._table.check(columns)
         kinds = self._check_schemas(columns)
         scans = [(repr(str(file)), scan.select(columns)) for file, scan in zip(self.files, self._scans, strict=True)]
-        texts = {column: pl.String for name, scan in scans for column in too_large(scan, name)}
+        texts: dict[str, Any] = {column: pl.String for name, scan in scans for column in too_large(scan, name)}
         kinds |= texts
 
         def frames() -> Generator[pl.DataFrame]:
             for name, scan in scans:
-                with closing(read_in_batches(scan.cast(texts), name)) as batches:  # type: ignore[arg-type]
-                    yield from (clean_batch(batch).cast(kinds) for batch in batches)  # type: ignore[arg-type]
+                with closing(read_in_batches(scan.cast(texts), name)) as batches:
+                    yield from (clean_batch(batch).cast(kinds) for batch in batches)
 
         return folded(frames(), step)
 
@@ -130,10 +130,10 @@ def files_of(data: Any) -> tuple[Path, ...] | None:
     if not all(isinstance(entry, (str, os.PathLike)) for entry in entries):
         return None
     files = [file for entry in entries for file in _files(os.fspath(entry))]
-    endings = {format_of(file).name: ending_of(file) for file in files if ending_of(file)}
+    endings = {format_of(file).name: ending for file in files if (ending := ending_of(file))}
     if len(endings) > 1:
         raise DataError(
-            f"the files must be of one kind, got {' and '.join(map(str, sorted(endings.values())))}.",  # type: ignore[type-var]
+            f"the files must be of one kind, got {' and '.join(sorted(endings.values()))}.",
             f"name the {' or the '.join(sorted(endings))} files.",
         )
     return tuple(files)

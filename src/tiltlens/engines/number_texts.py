@@ -119,15 +119,17 @@ def number_texts(
 
 def counted_texts(scans: Sequence[pl.LazyFrame]) -> NumberTexts:
     """Return which columns of texts hold numbers, of frames that were not counted yet."""
-    counts = []
+    counts: list[tuple[Counts, Counts, Counts]] = []
     for scan in scans:
         texts = [name for name, kind in scan.collect_schema().items() if kind == pl.String]
         found = scan.select(*text_counts(), cs.string().count().name.prefix("known ")).collect(engine="streaming")
         row = found.row(0, named=True) if texts else {}
-        of_texts = ({name: row[f"{what} {name}"] or 0 for name in texts} for what in ("numbers", "marked", "known"))
-        counts.append((*of_texts,))
+        numbers, marked, filled = (
+            {name: row[f"{what} {name}"] or 0 for name in texts} for what in ("numbers", "marked", "known")
+        )
+        counts.append((numbers, marked, filled))
     known = dict.fromkeys(name for one in counts for name, count in one[2].items() if count)
-    return number_texts(scans, counts, list(known))  # type: ignore[arg-type]
+    return number_texts(scans, counts, list(known))
 
 
 def _mostly(count: int, known: int) -> bool:
