@@ -38,8 +38,8 @@ class FileBatches:
         self._table.check(columns)
         kinds = self._check_schemas(columns)
         scans = [(repr(str(file)), scan.select(columns)) for file, scan in zip(self.files, self._scans, strict=True)]
-        texts: dict[str, Any] = {column: pl.String for name, scan in scans for column in too_large(scan, name)}
-        kinds |= texts
+        texts = pl.Schema({column: pl.String for name, scan in scans for column in too_large(scan, name)})
+        kinds.update(texts)
 
         def frames() -> Generator[pl.DataFrame]:
             for name, scan in scans:
@@ -75,9 +75,9 @@ class FileBatches:
         """One lazy frame for each file."""
         return self._table.scans
 
-    def _check_schemas(self, columns: Sequence[str]) -> dict[str, Any]:
+    def _check_schemas(self, columns: Sequence[str]) -> pl.Schema:
         """Return the clean kinds of the columns, which every file must have."""
-        kinds: dict[str, Any] = {}
+        kinds = pl.Schema()
         for file, scan in zip(self.files, self._scans, strict=True):
             schema = _schema(scan, file)
             missing = [name for name in columns if name not in schema]
