@@ -19,6 +19,14 @@ settings.register_profile(
 settings.load_profile("tiltlens")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """With several workers, one of them starts Spark, at once; other tests stay with those of their file."""
+    items.sort(key=lambda item: item.get_closest_marker("java") is None)
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("spark" if item.get_closest_marker("java") else str(item.path)))
+
+
 def pytest_runtest_setup(item):
     for mark, (command, package) in NEEDS.items():
         if item.get_closest_marker(mark) and shutil.which(command) is None:

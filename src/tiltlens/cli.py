@@ -49,27 +49,38 @@ def _must_wait(frame: FrameType | None) -> bool:
     return frame is not None
 
 
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Let Ctrl-C end the work inside with `KeyboardInterrupt`, at whatever moment it comes."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    retries: list[threading.Timer] = []
+class CtrlC:
+    """Ends the work with `KeyboardInterrupt` at whatever moment Ctrl-C comes; none is raised once one was answered."""
 
-    def interrupt(_: int, frame: FrameType | None) -> None:
+    def __init__(self) -> None:
+        self.answered = False
+
+    def __call__(self, _: int, frame: FrameType | None) -> None:
+        """As a handler of signals."""
+        if self.answered:
+            return
         if not _must_wait(frame):
             raise KeyboardInterrupt
-        retries.append(threading.Timer(RETRY, _thread.interrupt_main))
-        retries[-1].start()
+        retry = threading.Timer(RETRY, _thread.interrupt_main)
+        retry.daemon = True
+        retry.start()
 
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        for retry in retries:
-            retry.cancel()
-        signal.signal(signal.SIGINT, before)
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """Listen while the work inside is done."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        self.answered = False
+        before = signal.signal(signal.SIGINT, self)
+        try:
+            yield
+        finally:
+            self.answered = True
+            signal.signal(signal.SIGINT, before)
+
+
+CTRL_C = CtrlC()
 
 
 def one_line_errors(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -83,6 +94,7 @@ def one_line_errors(work: Callable[..., Any]) -> Callable[..., Any]:
             click.echo(f"Error: {' '.join(str(error).splitlines())}", err=True)
             sys.exit(USERS_MISTAKE)
         except KeyboardInterrupt:
+            CTRL_C.answered = True
             click.echo("Error: interrupted; nothing was written.", err=True)
             sys.exit(INTERRUPTED)
         except BrokenPipeError:
@@ -109,9 +121,10 @@ class Commands(click.Group):
         command: click.Command = import_module(f"tiltlens.commands.{cmd_name}").command
         return command
 
+    @one_line_errors
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """As of click."""
-        with interruptible():
+        with CTRL_C.heard():
             return super().main(*args, **kwargs)
 
     @one_line_errors
