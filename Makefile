@@ -21,7 +21,7 @@ test: $(VENV)/installed-dev  # both at once: tests wait at times for a browser o
 	@$(MAKE) --no-print-directory -j2 lint tests
 
 tests: $(VENV)/installed-dev  # three workers on two cores, for the same reason
-	POLARS_MAX_THREADS=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder --durations 25
+	POLARS_MAX_THREADS=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --no-loadscope-reorder --durations 25
 
 test-slow: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m slow

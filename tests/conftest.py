@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,18 +14,45 @@ NEEDS = {
     "java": ("java", "Debian's package `openjdk-17-jre-headless`"),
 }
 
+HERE = Path(__file__).parent
+CHOOSING = [HERE / name for name in ("models", "docs", "test_planted.py", "test_audit_peers.py", "test_readme.py")]
+
 settings.register_profile(
     "tiltlens", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], max_examples=40
 )
 settings.load_profile("tiltlens")
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """With several workers, one of them starts Spark, at once; other tests stay with those of their file."""
+    """Spark takes longest, and comes first."""
     items.sort(key=lambda item: item.get_closest_marker("java") is None)
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("spark" if item.get_closest_marker("java") else str(item.path)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """With several workers, one of them starts Spark; other tests stay with those of their file."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneSpark(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            return "spark" if "spark" in nodeid.rpartition("/")[2] else super()._split_scope(nodeid)
+
+    return OneSpark(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Choose the model of membership on one split of the rows, as of many rows, where its choice is not the matter.
+
+    Most of the time of an audit of few rows goes into that choice.
+    """
+    from tiltlens.models import candidates
+
+    is_quick = item.path.is_relative_to(HERE) and not any(map(item.path.is_relative_to, CHOOSING))
+    with pytest.MonkeyPatch.context() as patch:
+        if is_quick:
+            patch.setattr(candidates, "SPLIT_ONCE", 0)
+        return (yield)
 
 
 def pytest_runtest_setup(item):
