@@ -48,7 +48,8 @@ def pytest_runtest_protocol(item):
     """
     from tiltlens.models import candidates
 
-    is_quick = item.path.is_relative_to(HERE) and not any(map(item.path.is_relative_to, CHOOSING))
+    is_about_choice = item.get_closest_marker("slow") or any(map(item.path.is_relative_to, CHOOSING))
+    is_quick = item.path.is_relative_to(HERE) and not is_about_choice
     with pytest.MonkeyPatch.context() as patch:
         if is_quick:
             patch.setattr(candidates, "SPLIT_ONCE", 0)
