@@ -70,6 +70,17 @@ def test_long_numbers_leave_room_for_names():
     assert {row["feature"] for row in c["proxies"]} <= set(names)
 
 
+def test_a_name_stays_whole_where_a_verdict_can_give_way():
+    audit = cross_fitted_audit()
+    rows = only(audit)["proxies"]
+    for number, row in enumerate(rows):
+        row |= {"feature": f"EDUCATION_{number}", "verdict": "no material evidence"}
+    lines = [line for line in printed(audit, width=100).splitlines() if line.startswith("EDUCATION_")]
+    assert [line.split("│")[0].strip() for line in lines] == [row["feature"] for row in rows]
+    assert all(line.count("[") == 3 for line in lines)  # number and band on one line still
+    assert all(line.endswith("no material") for line in map(str.rstrip, lines))
+
+
 def test_reasons_and_notes_stand_below_and_equal_ones_together():
     audit = cross_fitted_audit()
     rows = only(audit)["proxies"]

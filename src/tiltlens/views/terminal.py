@@ -273,18 +273,23 @@ class _ProxyTable:
     measure: Measure
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        wide = self._table(is_wide=True)
+        """Keep names whole if only verdicts of three words must give way for it."""
         folded = max(max(len(str(row["feature"])) for row in self.rows) - LEAST_NAME, 0)
-        needed = console.measure(wide, options=options.update(max_width=10 * WIDE)).maximum - folded
-        yield wide if max(needed, WIDE) <= options.max_width else self._table(is_wide=False)
+        for most_words, given_up in ((3, 0), (2, 0), (3, folded)):
+            wide = self._table(" ", most_words)
+            needed = console.measure(wide, options=options.update(max_width=10 * WIDE)).maximum - given_up
+            if max(needed, WIDE) <= options.max_width:
+                yield wide
+                return
+        yield self._table("\n", most_words=1)
 
-    def _table(self, is_wide: bool) -> Table:
+    def _table(self, join: str, most_words: int) -> Table:
         table = empty_table("feature", ["gap", "with others", "Shapley"], ["verdict"], folds=True)
         table.columns[-1].no_wrap = True  # names alone give way
         for row in self.rows:
-            words = row["verdict"] if is_wide else "\n".join(row["verdict"].rsplit(" ", 1))
-            verdict = Text(words, "bold" if verdict_of(row).kind == EVIDENCE else "")
-            join = " " if is_wide else "\n"
+            words = row["verdict"].split()
+            broken = row["verdict"] if len(words) <= most_words else f"{' '.join(words[:-1])}\n{words[-1]}"
+            verdict = Text(broken, "bold" if verdict_of(row).kind == EVIDENCE else "")
             numbers = (_banded(row, name, join, self.measure) for name in ("gap", "joint", "gap_shapley"))
             table.add_row(Text(str(row["feature"])), *(Text(one) for one in numbers), verdict)
         return table
