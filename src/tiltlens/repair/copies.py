@@ -185,7 +185,8 @@ def seen_notes(hashes: Hashes, seen: Hashes, has_features: bool, is_sure: bool =
             f"`holdout` must hold rows that nothing was fitted on, got {again} that were audited.",
             "a bill of the rows of the fit is too small.",
         )
-    return [f"{again} rows equal audited ones: they may be the same people"] if again else []
+    rows = "1 row equals an audited one" if again == 1 else f"{again:,} rows equal audited ones"
+    return [f"{rows}: they may be the same people"] if again else []
 
 
 def _repeated(copies: int) -> str:

@@ -91,7 +91,8 @@ def _copy_notes(evidence: Evidence) -> list[str]:
     """Return a note on rows that repeat others: intervals take them for as many people."""
     if not evidence.copies:
         return []
-    return [f"{evidence.copies:,} rows repeat another in everything: every interval takes them for people of their own"]
+    copies = "1 row repeats" if evidence.copies == 1 else f"{evidence.copies:,} rows repeat"
+    return [f"{copies} another in everything: every interval takes such rows for people of their own"]
 
 
 def _sample_notes(evidence: Evidence) -> list[str]:
