@@ -112,6 +112,16 @@ def test_kinds_by_the_first_rows_are_those_by_all_rows(tmp_path, monkeypatch, fi
         assert found[0] == found[1], last
 
 
+def test_digits_that_begin_with_a_zero_are_codes(tmp_path):
+    path = written(tmp_path / "a.csv", "code,x,y", "01,0,0.5", "10,10,00.25", "2,20,1")
+    assert collected(path).to_dict(as_series=False) == {
+        "code": ["01", "10", "2"],
+        "x": [0, 10, 20],
+        "y": [0.5, 0.25, 1.0],
+    }
+    assert notes(path, "code", "x", "y") == ("code is read as text: some of its numbers begin with 0",)
+
+
 def test_numbers_after_spaces_are_numbers(tmp_path):
     path = written(tmp_path / "a.csv", "x,y", "1, 5", "2,6", "3,+7.5")
     assert collected(path)["y"].to_list() == [5.0, 6.0, 7.5]

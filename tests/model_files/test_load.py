@@ -11,8 +11,9 @@ import numpy as np
 import polars as pl
 import pytest
 import skops.io
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -93,11 +94,24 @@ def test_classes_of_an_onnx_file_keep_their_names(tmp_path):
     numbers = known().select("income", "weight").to_numpy()
     fitted = LogisticRegression().fit(numbers, words)
     model = tl.load_model(onnx_file(tmp_path, fitted, matrix()))
-    assert model.classes_ == ("approved", "denied")
     found = audit(model, features=["income", "weight"], favourable="approved")
+    assert model.classes_ == ("approved", "denied")
     expected = audit(fitted, features=["income", "weight"], favourable="approved")
     assert found["A"].gap.value == pytest.approx(expected["A"].gap.value, abs=1e-6)
     assert "the model knows no column names: it was given 'income', 'weight' in this order" in found["A"].notes
+
+
+def test_words_are_known_where_the_graph_answers_to_known_categories_only(tmp_path):
+    words = np.where(known()["decision"], "approved", "denied")
+    fitted = clone(pipeline()).fit(known().select(COLUMNS), words)
+    model = tl.load_model(onnx_file(tmp_path, fitted, by_column()))
+    with pytest.raises(DataError, match=r"`favourable` must be the name of an outcome .*\nHint: .* 'approved', "):
+        audit(model)
+    expected = audit(fitted, favourable="approved")["A"].gap.value
+    assert audit(model, favourable="approved")["A"].gap.value == pytest.approx(expected, abs=1e-6)
+    path = onnx_file(tmp_path, fitted, by_column(), options={"zipmap": False})
+    with pytest.raises(DataError, match=r"whose outcomes are words must say which probability .*\nHint: .*zipmap"):
+        tl.load_model(path)
 
 
 def test_an_onnx_regressor_gives_amounts_or_where_they_are_some_probabilities(tmp_path):
@@ -245,6 +259,34 @@ def test_the_command_line_audits_a_model_file_and_says_which(tmp_path, skops_fil
     assert_same_numbers(summary["comparisons"]["A"]["error_rates"], expected["comparisons"]["A"]["error_rates"])
     digest = hashlib.sha256(skops_file.read_bytes()).hexdigest()
     assert summary["provenance"]["stated"] == {"model file": f"model.skops, SHA-256 {digest}"}
+
+
+def coded(encoder):
+    """Return people with codes such as "01", and a pipeline that was fitted on them."""
+    table = known().with_columns(code=pl.col("city").replace_strict({"North": "01", "East": "02", "Süd": "10"}))
+    columns = make_column_transformer((StandardScaler(), ["income"]), (encoder, ["code"]))
+    return table, make_pipeline(columns, LogisticRegression()).fit(table.select("income", "code"), table["decision"])
+
+
+def encoders():
+    ignoring = OneHotEncoder(sparse_output=False, handle_unknown="ignore")
+    return [ignoring, make_pipeline(SimpleImputer(strategy="most_frequent"), ignoring)]
+
+
+@pytest.mark.parametrize("encoder", encoders(), ids=["encoder", "after an imputer"])
+def test_codes_reach_an_encoder_that_ignores_what_it_does_not_know(tmp_path, encoder):
+    table, fitted = coded(encoder)
+    table.write_csv(tmp_path / "people.csv")
+    expected = audit(fitted, table, features=["income", "code"])
+    found = audit(fitted, tmp_path / "people.csv", features=["income", "code"])
+    assert found["A"].gap.value == pytest.approx(expected["A"].gap.value, abs=1e-12)
+    numbers = table.with_columns(pl.col("code").cast(pl.Int64))
+    with pytest.raises(DataError, match=r"must have texts in 'code', .* got numbers, first \d+\.\nHint: it knows '01'"):
+        audit(fitted, numbers, features=["income", "code"])
+    _, of_numbers = coded(encoder)
+    of_numbers.fit(numbers.select("income", "code"), numbers["decision"])
+    with pytest.raises(DataError, match=r"numbers in 'code', .* got texts, first '\d+'\.\nHint: it knows 1, 2"):
+        audit(of_numbers, table, features=["income", "code"])
 
 
 def test_the_command_line_refuses_a_pickle(tmp_path):

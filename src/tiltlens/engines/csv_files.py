@@ -16,7 +16,7 @@ import polars as pl
 
 from tiltlens.engines.csv_text import CsvText, csv_text, western_text
 from tiltlens.engines.messages import checked_names, first_line, shown
-from tiltlens.engines.number_texts import Counts, NumberTexts, number_texts, points_in_doubt, text_counts
+from tiltlens.engines.number_texts import LEADING_ZERO, Counts, NumberTexts, number_texts, points_in_doubt, text_counts
 from tiltlens.engines.read_options import ReadOptions
 from tiltlens.errors import DataError
 from tiltlens.limits import INFERRED_ROWS
@@ -103,7 +103,7 @@ def _number_texts(
     ]
     found = number_texts(as_texts, counts, named)
     points = points_in_doubt(as_texts, floats, found.with_commas)
-    return NumberTexts(found.plain, found.with_commas, found.mostly, {**found.doubtful, **points})
+    return replace(found, doubtful={**found.doubtful, **points})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,13 +171,23 @@ def _kinds(
     except pl.exceptions.PolarsError as error:
         if "utf-8" in str(error):
             raise
-    schema = dict(_scanned(text, na_values, names).collect_schema())
+    schema = _with_codes(text, na_values, dict(_scanned(text, na_values, names).collect_schema()))
     return schema, _counted(_read_as(text, na_values, schema), unnamed)
 
 
+def _with_codes(text: CsvText, na_values: Sequence[str], schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the kinds of columns with whole numbers as texts where some begin with a zero: 01 is a code."""
+    whole = dict.fromkeys((name for name, kind in schema.items() if kind.is_integer()), pl.String)
+    if not whole:
+        return schema
+    texts = _read_as(text, na_values, schema | whole)
+    found = texts.select(pl.col(list(whole)).str.contains(LEADING_ZERO).any()).collect(engine="streaming")
+    return schema | {name: kind for name, kind in whole.items() if found[name].item()}
+
+
 def _is_plain(text: CsvText, na_values: Sequence[str], schema: dict[str, Any]) -> bool:
-    """Return whether whole numbers and moments are written plainly in all rows: " 5", "+5" and dates pass for them."""
-    forms = {name: r"^-?\d+$" for name, kind in schema.items() if kind.is_integer()}
+    """Return whether whole numbers and moments are written plainly in all rows: " 5", "+5", "05" and dates pass."""
+    forms = {name: r"^-?(0|[1-9]\d*)$" for name, kind in schema.items() if kind.is_integer()}
     forms |= {name: ":" for name, kind in schema.items() if kind == pl.Datetime}
     texts = _read_as(text, na_values, schema | dict.fromkeys(forms, pl.String))
     found = texts.select(pl.col(name).str.contains(form).all() for name, form in forms.items())

@@ -17,7 +17,6 @@ from tiltlens.engines.read_options import ReadOptions
 from tiltlens.errors import DataError, MissingExtraError
 
 UNNAMED = "__UNNAMED__"  # what the reader calls a column without a name
-LEADING_ZERO = r"^\s*[+-]?0\d"  # of codes, which are no numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,18 +45,8 @@ def excel_table(files: Sequence[Path], options: ReadOptions) -> ExcelTable:
             f"Excel files must be read by {missing[0]}, which is not installed.", "pip install 'tiltlens[excel]'"
         )
     frames = [_sheet(file, options.sheet).lazy() for file in files]
-    found = counted_texts(frames)
-    codes = {name for name in found.plain for frame in frames if _has_codes(frame, name)}
-    numbers = NumberTexts(
-        [name for name in found.plain if name not in codes], found.with_commas, found.mostly, found.doubtful
-    )
+    numbers = counted_texts(frames)
     return ExcelTable([numbers.read(frame) for frame in frames], numbers)
-
-
-def _has_codes(frame: pl.LazyFrame, name: str) -> bool:
-    if frame.collect_schema().get(name) != pl.String:
-        return False
-    return bool(frame.select(pl.col(name).str.contains(LEADING_ZERO).any()).collect().item())
 
 
 def _sheet(file: Path, name: str | None) -> pl.DataFrame:

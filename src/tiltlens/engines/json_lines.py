@@ -27,8 +27,8 @@ class JsonTable:
 
     def notes(self, columns: Sequence[str]) -> tuple[str, ...]:
         """Return what became of columns that their owner may not expect."""
-        quoted = [name for name in (*self.numbers.plain, *self.numbers.with_commas) if name in columns]
-        told = [f"{name} is read as text: its numbers are in quotation marks" for name in quoted]
+        quoted = (*self.numbers.plain, *self.numbers.codes, *self.numbers.with_commas)
+        told = [f"{name} is read as text: its numbers are in quotation marks" for name in quoted if name in columns]
         return (*told, *self.numbers.mostly_notes(self.scans, columns, "missing values are null"))
 
 

@@ -2,6 +2,7 @@
 
 A column of texts is taken for numbers where every value is one, by one decimal mark. Where it cannot be told what a
 comma or a point means, the column is refused when it is asked for: 1,234 may be one and a quarter, or a thousand.
+Digits of which some begin with a zero, such as 01, are codes: they stay texts.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ WITH_UNIT = rf"^\s*([+-]?\d[\d.,'’\s]*[{UNITS}]|[{UNITS}]\s*[+-]?\d[\d.,'’\s
 COMMA = r"^\s*[+-]?(\d+,\d*|,\d+)([eE][+-]?\d+)?\s*$"
 GROUPED = r"^\s*[+-]?\d{1,3}([.,'’\s]\d{3})+([.,]\d+)?\s*$"
 COMMA_OR_THOUSANDS = r"^\s*[+-]?[1-9]\d{0,2},\d{3}\s*$"
+DIGITS, LEADING_ZERO = r"^\s*\d+\s*$", r"^\s*0\d"  # what codes are made of, and what shows them
 POINT_OR_THOUSANDS = r"^\s*[+-]?[1-9]\d{0,2}\.\d{3}\s*$"
 
 Counts = Mapping[str, int]
@@ -41,12 +43,15 @@ class NumberTexts:
         Columns that are text because of a few values.
     doubtful
         Why a column cannot be read, with the next step.
+    codes
+        Columns of digits of which some begin with a zero: they are texts.
     """
 
     plain: Sequence[str] = ()
     with_commas: Sequence[str] = ()
     mostly: Sequence[str] = ()
     doubtful: Mapping[str, DataError] = field(default_factory=dict)
+    codes: Sequence[str] = ()
 
     def without(self, columns: Collection[str]) -> NumberTexts:
         """Return the same where some columns stay texts."""
@@ -68,7 +73,8 @@ class NumberTexts:
         """Return what became of columns that their owner may not expect."""
         commas = [name for name in self.with_commas if name in columns]
         read = [f"commas in numbers were read as decimal commas: {', '.join(commas)}"] if commas else []
-        return (*read, *self.mostly_notes(scans, columns, remedy))
+        codes = [f"{name} is read as text: some of its numbers begin with 0" for name in self.codes if name in columns]
+        return (*read, *codes, *self.mostly_notes(scans, columns, remedy))
 
     def mostly_notes(self, scans: Sequence[pl.LazyFrame], columns: Sequence[str], remedy: str) -> tuple[str, ...]:
         """Return which columns are text because of a few values."""
@@ -102,6 +108,7 @@ def number_texts(
     numbers, marked, known = (_total(one[which] for one in counts) for which in range(3))
     plain = [name for name in texts if numbers[name] == known[name]]
     others = [name for name in texts if name not in plain]
+    codes = [name for name in plain if _are_codes(name, scans)]
     looked = [name for name in others if marked[name] and _mostly(numbers[name] + marked[name], known[name])]
     found = {name: _marks(name, scans) for name in looked}
     found = {name: one for name, one in found.items() if one.commas or one.grouped or one.units}
@@ -110,11 +117,19 @@ def number_texts(
     doubts = {name: one.doubt(name, is_told) for name, one in numeric.items()}
     almost = {name: found[name].numbers if name in found else numbers[name] for name in others if name not in numeric}
     return NumberTexts(
-        plain,
+        [name for name in plain if name not in codes],
         [name for name, doubt in doubts.items() if doubt is None],
         [name for name, count in almost.items() if _mostly(count, known[name])],
         {name: doubt for name, doubt in doubts.items() if doubt is not None},
+        codes,
     )
+
+
+def _are_codes(name: str, scans: Sequence[pl.LazyFrame]) -> bool:
+    column = pl.col(name)
+    tests = (column.str.contains(DIGITS).all().alias("digits"), column.str.contains(LEADING_ZERO).any().alias("zeros"))
+    found = pl.concat(scan.select(tests) for scan in _having(name, scans)).collect(engine="streaming")
+    return bool(found["digits"].all() and found["zeros"].any())
 
 
 def counted_texts(scans: Sequence[pl.LazyFrame]) -> NumberTexts:

@@ -25,7 +25,7 @@ class OpenModel:
     classes
         The outcomes, where they are known.
     answer
-        What it says of a table of these columns.
+        What it says of a table of these columns: numbers, or for each row a map of outcomes to their probabilities.
     """
 
     columns: tuple[ModelColumn, ...]
@@ -40,6 +40,7 @@ class FileModel:
     def __init__(self, name: str, content: bytes, reader: Callable[[bytes], OpenModel], model: OpenModel) -> None:
         self.name, self.content, self.reader = name, content, reader
         self._model: OpenModel | None = model
+        self._named: tuple[Any, ...] = ()  # outcomes, as an answer named them
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_model": None}
@@ -63,7 +64,11 @@ class FileModel:
         return names or None
 
     def _answer(self, inputs: Any) -> Any:
-        return np.asarray(self.model.answer(checked_table(self.model.columns, inputs)), dtype=np.float64)
+        found = self.model.answer(checked_table(self.model.columns, inputs))
+        if isinstance(found, list):
+            self._named = tuple(found[0]) if found else ()
+            found = [list(row.values()) for row in found]
+        return np.asarray(found, dtype=np.float64)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -74,8 +79,8 @@ class FileClassifier(FileModel):
 
     @property
     def classes_(self) -> tuple[Any, ...]:
-        """The outcomes, where they are known."""
-        return self.model.classes
+        """The outcomes, where they are known; a graph of ONNX names them with its first answer."""
+        return self.model.classes or self._named
 
     def predict_proba(self, inputs: Any) -> Any:
         """Return the probabilities of the outcomes per row; of two, that of the second may stand alone."""

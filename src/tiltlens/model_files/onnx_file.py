@@ -44,9 +44,9 @@ def open_onnx(content: bytes) -> OpenModel:
     output, place = _output(session)
 
     def answer(table: pl.DataFrame) -> Any:
-        return _matrix(session.run(None, _tensors(session, table))[place])
+        return session.run(None, _tensors(session, table))[place]
 
-    return OpenModel(columns, output, _classes(session, columns, place), answer)
+    return OpenModel(columns, output, (), answer)
 
 
 def _columns(session: Any) -> tuple[ModelColumn, ...]:
@@ -99,24 +99,14 @@ def _output(session: Any) -> tuple[Any, int]:
     outputs = session.get_outputs()
     maps = [place for place, one in enumerate(outputs) if one.type.startswith("seq(map(")]
     numbers = [place for place, one in enumerate(outputs) if one.type in NUMBERS]
+    if not maps and any(one.type == "tensor(string)" for one in outputs):
+        raise DataError(
+            "an ONNX graph whose outcomes are words must say which probability is of which, got a matrix of them.",
+            "export it with one map of outcomes to probabilities a row: skl2onnx does where zipmap is not turned off.",
+        )
     if maps or (len(outputs) > 1 and numbers):
         return "probability", (maps or numbers)[-1]
     if not numbers:
         given = ", ".join(f"{one.name} of type {one.type}" for one in outputs)
         raise DataError(f"an ONNX graph must give numbers, got {given}.", "export it with probabilities.")
     return None, numbers[0]
-
-
-def _matrix(found: Any) -> Any:
-    return np.array([list(row.values()) for row in found]) if isinstance(found, list) else np.asarray(found)
-
-
-def _classes(session: Any, columns: tuple[ModelColumn, ...], place: int) -> tuple[Any, ...]:
-    """Return the outcomes that maps name: they are seen in an answer, to a row of zeros and empty texts."""
-    if not session.get_outputs()[place].type.startswith("seq(map("):
-        return ()
-    row = {column.name or f"column {at}": [""] if column.kind == "text" else [0.0] for at, column in enumerate(columns)}
-    try:
-        return tuple(session.run(None, _tensors(session, pl.DataFrame(row)))[place][0])
-    except Exception:  # the graph refuses such a row; its outcomes are then known by their numbers
-        return ()

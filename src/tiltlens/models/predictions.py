@@ -11,6 +11,7 @@ import polars as pl
 from tiltlens.engines.messages import first_line, listed, text_of
 from tiltlens.engines.tables import native_columns
 from tiltlens.errors import DataError, DistributionError, TiltlensError
+from tiltlens.models.encoders import check_categories
 from tiltlens.paper.checks import Floats
 
 METHODS = {"probability": "predict_proba", "amount": "predict"}  # of a model, by what its output is
@@ -41,6 +42,7 @@ def model_matrix(
     method = METHODS[output]
     _check_model(model, features, output)
     predict = getattr(model, method, model)
+    check_categories(model, model_columns(model, features), table)
     inputs = _model_inputs(model, data, table, features, method)
     try:
         raw = predict(inputs)
