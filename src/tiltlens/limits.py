@@ -79,8 +79,8 @@ SET_BLOCK = 32  # sets whose rows are looked at together
 # estimators.shapley
 EXACT_SHAPLEY_FEATURES = 8  # features: 2^8 sets
 ORDERS = 24  # of the features, where they are more
-MANY_SHARING = 40  # features, beyond which fewer orders are looked at
-FEWEST_ORDERS = 8  # of those: the spread between orders is part of the error
+MANY_SHARING = 40  # features, beyond which the influence of rows is worked out along fewer orders
+FEWEST_ORDERS = 8  # of those
 SHAPLEY_ROWS = 4_000  # whose influence is worked out in every order: a standard error is then known to two per cent
 
 # estimators.two_by_two

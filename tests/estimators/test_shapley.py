@@ -170,6 +170,29 @@ def test_orders_give_the_values_of_all_sets_with_the_error_between_them(kind, mo
     assert (np.abs(sampled.values - exact.values) < 4 * between + 0.05 * exact.se).all()
 
 
+@pytest.mark.parametrize("kind", ["cells", "ridges"])
+def test_of_very_many_features_some_orders_give_errors_and_all_give_values(kind, monkeypatch):
+    audited, score, codes = draw(11)
+    sets = cell_sets(Rows.of(audited), score, codes, leaves_one_out=True) if kind == "cells" else ridge_sets(12)
+    monkeypatch.setattr(module, "EXACT_SHAPLEY_FEATURES", 0)
+    all_looked = shapley_gaps(sets, 0)
+    monkeypatch.setattr(module, "MANY_SHARING", 0)
+    some_looked = shapley_gaps(sets, 0)
+    np.testing.assert_allclose(some_looked.values, all_looked.values, atol=1e-12)
+    np.testing.assert_allclose(some_looked.se, all_looked.se, rtol=0.15)
+
+
+def test_the_error_between_orders_covers(monkeypatch):
+    """Of copies the first in an order takes all: few orders differ much, or by chance not at all."""
+    audited, score, codes = draw(12)
+    sets = cell_sets(Rows.of(audited), score, [*codes, codes[0], codes[1]], leaves_one_out=True)
+    exact = shapley_gaps(sets, 0).values
+    monkeypatch.setattr(module, "EXACT_SHAPLEY_FEATURES", 0)
+    monkeypatch.setattr(module, "_se", lambda found: 0.0)  # of rows: the same rows in every draw
+    draws = [shapley_gaps(sets, seed) for seed in range(100)]  # 95 % of 200; 92 % without Student's quantile
+    assert np.mean([np.abs(one.values - exact) <= 1.96 * one.se + 1e-12 for one in draws]) >= 0.93
+
+
 def test_nine_features_take_orders_and_eight_take_every_set():
     audited, score, codes = draw(12)
     assert values(audited, score, [*codes, *codes, *codes[:2]]).orders == 0

@@ -98,6 +98,10 @@ class CellSets:
         """Return c of ∅, {1st}, {1st, 2nd}, … along an order of the features."""
         return self.sets([order[:size] for size in range(len(order) + 1)])
 
+    def values_along(self, order: Sequence[int]) -> Floats:
+        """Return the values of the same."""
+        return self.along(order).values
+
 
 def _stacked(at: Rows, found: Sequence[Coefficient], between: Floats) -> SetCoefficients:
     influence = np.column_stack([one.estimate(at).influence for one in found])
@@ -156,6 +160,10 @@ class RidgeSets:
     def along(self, order: Sequence[int]) -> SetCoefficients:
         """Return c of ∅, {1st}, {1st, 2nd}, … along an order of the features."""
         return self._made(self.ridges.leading_sets(order))
+
+    def values_along(self, order: Sequence[int]) -> Floats:
+        """Return the values of the same."""
+        return self.ridges.means(self.ridges.leading_sets(order)).value
 
     def _made(self, vectors: list[Floats]) -> SetCoefficients:
         means = self.ridges.means(vectors)

@@ -1,7 +1,7 @@
 """The gap shared out among features so that the parts add up: Shapley values of gap(A) = gap − c_A.
 
 Few features take every set; many take orders of the features, half of them the other half reversed, and the spread
-between orders is a further error.
+between orders is a further error. Of very many, the influence of rows is worked out along some of the orders only.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri, stdtrit
 
 from tiltlens.estimators.influence import Integers
 from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance
@@ -65,16 +66,27 @@ def subset_weights(count: int) -> Floats:
 def _sampled(sets: CellSets | RidgeSets, seed: int, apply: Apply, start: Sequence[int]) -> ShapleyGaps:
     generator = np.random.default_rng(seed)
     others = np.setdiff1d(np.arange(sets.features), start)
-    count = ORDERS if others.size <= MANY_SHARING else FEWEST_ORDERS
-    orders = [generator.permutation(others.size) for _ in range(count // 2)]
+    orders = [generator.permutation(others.size) for _ in range(ORDERS // 2)]
+    looked = len(orders) if others.size <= MANY_SHARING else FEWEST_ORDERS // 2
 
     def halved(order: Integers) -> SetCoefficients:
         return _mean([_contributions(sets, others, one, start) for one in (order, order[::-1])])
 
-    halves = list(apply(halved, orders))
-    found = _mean(halves)
-    spread = np.var([half.values for half in halves], axis=0, ddof=1) / len(halves)
-    return ShapleyGaps(found.values, np.sqrt(_se(found) ** 2 + spread), count, None)
+    def valued(order: Integers) -> Floats:
+        return 0.5 * (_values(sets, others, order, start) + _values(sets, others, order[::-1], start))
+
+    found = list(apply(halved, orders[:looked]))
+    halves = np.array([*(half.values for half in found), *apply(valued, orders[looked:])])
+    spread = _few(len(halves)) * halves.var(axis=0, ddof=1) / len(halves)
+    return ShapleyGaps(halves.mean(axis=0), np.sqrt(_se(_mean(found)) ** 2 + spread), 2 * len(orders), None)
+
+
+def _few(count: int) -> float:
+    """Return by how much a variance of the mean of few numbers, seen between them, is too small for a normal law.
+
+    It is the square of Student's quantile over that of the normal law, at 95 %.
+    """
+    return float(stdtrit(count - 1, 0.975) / ndtri(0.975)) ** 2
 
 
 def _contributions(
@@ -87,6 +99,14 @@ def _contributions(
     weights[steps, order] = 1.0
     weights[steps + 1, order] = -1.0
     return along.combined(weights)
+
+
+def _values(sets: CellSets | RidgeSets, others: Integers, order: Integers, start: Sequence[int]) -> Floats:
+    """Return the same without the influence of rows."""
+    along = sets.values_along([*start, *others[order].tolist()])[len(start) :]
+    found = np.empty(order.size)
+    found[order] = along[:-1] - along[1:]
+    return found
 
 
 def _mean(parts: list[SetCoefficients]) -> SetCoefficients:
