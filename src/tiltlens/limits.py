@@ -288,6 +288,7 @@ BILL_STEPS = 11  # from no repair to the whole of it
 
 # repair.solve
 ALIKE = 10  # people who are alike in every feature: of so many a model hardly knows one by the others
+FEW_DECIDED = 0.01  # share of people: a rule that decides fewer otherwise than the rest hardly decides
 FEW_REPAIRED = 100  # people of a group that a difference is of: of fewer, chance moves it by points
 
 # repair.copies

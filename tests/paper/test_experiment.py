@@ -246,3 +246,14 @@ def test_other_encodings_give_other_numbers():
     assert rate(codes, is_recid, C=1.0)[0] == pytest.approx(-0.623, abs=5e-4)
     assert rate(one_hot, is_recid, C=np.inf)[0] == pytest.approx(-0.657, abs=5e-4)
     assert rate(codes, two_year, C=np.inf)[1:] == (pytest.approx(0.511, abs=5e-4), pytest.approx(0.409, abs=5e-4))
+
+
+def test_a_solver_that_stops_short_is_polished_without_a_word(monkeypatch):
+    data, audited, _, columns = rows()
+
+    def hurried(**options):
+        return LogisticRegression(**options | {"max_iter": 8})
+
+    monkeypatch.setattr("sklearn.linear_model.LogisticRegression", hurried)  # warns, and a warning is an error here
+    found = logistic_log_odds(encode_features(data, COMPAS_FEATURES), audited)
+    assert found == pytest.approx(columns.log_odds, abs=1e-8)

@@ -10,11 +10,12 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import check_estimator
 
 import tiltlens as tl
-from tiltlens.errors import DataError
+from tiltlens.errors import DataError, SupportError
 
 
 @pytest.mark.filterwarnings("ignore:TiltedClassifier was fitted without:UserWarning")
@@ -54,6 +55,50 @@ def test_decisions_have_equal_rates_and_scores_stay():
     new, _, whose = people(20_000, 1)
     assert abs(gap(model.predict(new) == "yes", whose)) < 0.03
     assert model.predict_proba(new) == pytest.approx(LogisticRegression().fit(x, y).predict_proba(new))
+
+
+@pytest.mark.parametrize("criterion", ["mean score", "decisions"])
+def test_the_order_of_rows_does_not_matter(criterion):
+    x, y, group = people()
+    order = np.argsort(x["income"].to_numpy())
+    fitted = tl.TiltedClassifier(criterion=criterion).fit(x.iloc[order], y[order], sensitive_features=group[order])
+    new, _, whose = people(20_000, 1)
+    after = fitted.predict_proba(new)[:, 1] if criterion == "mean score" else fitted.predict(new) == "yes"
+    assert abs(gap(after, whose)) < 0.03
+
+
+def test_rows_that_are_copies_are_in_one_fold():
+    x, y, group = people(500)
+    copied = np.arange(2500) % 500
+    trees = HistGradientBoostingClassifier(max_iter=30, max_leaf_nodes=8)
+    options = {"estimator": LogisticRegression(), "membership": trees}
+    model = tl.TiltedClassifier(**options).fit(x.iloc[copied], y[copied], sensitive_features=group[copied])
+    once = tl.TiltedClassifier(**options).fit(x, y, sensitive_features=group)
+    assert model.multiplier_ == pytest.approx(once.multiplier_, rel=0.4)
+    assert model.constraints_[0].se == pytest.approx(once.constraints_[0].se, rel=0.3)
+
+
+def test_people_who_are_alike_are_decided_alike_and_half_is_not_enough():
+    rng = np.random.default_rng(0)
+    group = rng.choice(["a", "b"], 3000)
+    x = pd.DataFrame({"place": np.where(rng.random(3000) < 0.3 + 0.4 * (group == "a"), "east", "west")})
+    x["level"] = rng.integers(0, 4, 3000)
+    y = np.arange(3000) % 2
+    y[np.lexsort((y, x["level"], x["place"]))] = np.arange(3000) % 2  # half of the people of each cell
+    y[(x["level"] == 2) & (x["place"] == "east")] = 1
+    y[(x["level"] == 3) & (x["place"] == "west")] = 0
+    model = make_pipeline(OneHotEncoder(), DecisionTreeClassifier())
+    fitted = tl.TiltedClassifier(model, membership=clone(model), criterion="decisions")
+    fitted.fit(x, y, sensitive_features=group)
+    assert fitted.gap_before_ == pytest.approx(gap(fitted.estimator_.predict(x), group), abs=1e-12)
+    assert fitted.gap_after_ == pytest.approx(gap(fitted.predict(x), group), abs=1e-12)
+
+
+def test_columns_that_tell_nothing_of_the_group_are_refused():
+    x, y, _ = people()
+    group = np.random.default_rng(5).choice(["a", "b"], 3000)
+    with pytest.raises(SupportError, match="do not surely tell 'a' from 'b'"):
+        tl.TiltedClassifier(criterion="decisions").fit(x, y, sensitive_features=group)
 
 
 def test_it_is_searched_over_and_routed_to_in_a_pipeline():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,11 +37,14 @@ def logistic_design(features: Sequence[Feature]) -> Floats:
 
 def logistic_log_odds(features: Sequence[Feature], target: NDArray[Any], weights: Floats | None = None) -> Floats:
     """Return the log-odds of `target` by an unpenalised logistic regression on all rows."""
+    from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
     matrix = logistic_design(features)
     model = LogisticRegression(C=np.inf, tol=1e-8, max_iter=1000)
-    fitted = model.fit(matrix, target, sample_weight=weights)
+    with warnings.catch_warnings():  # a level that one group alone has has no finite coefficient
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fitted = model.fit(matrix, target, sample_weight=weights)
     design = np.column_stack([np.ones(len(matrix)), matrix])
     start = np.concatenate([fitted.intercept_, fitted.coef_[0]])
     w = np.ones(len(matrix)) if weights is None else weights / weights.mean()

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import warnings
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import cross_val_predict
+from sklearn.model_selection import PredefinedSplit, check_cv, cross_val_predict
 from sklearn.utils import Tags, check_array, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from tiltlens.engines.columns import check_index, clean_column, raw_column
+from tiltlens.engines.hashing import row_hashes
 from tiltlens.engines.messages import listed, shown
 from tiltlens.errors import DataError
+from tiltlens.estimators.influence import Booleans, Integers
 from tiltlens.limits import MINIMUM_ROWS
+from tiltlens.models.membership import group_folds
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.constraints import (
     ALL,
@@ -31,8 +36,9 @@ from tiltlens.repair.constraints import (
     gradients,
     only,
 )
+from tiltlens.repair.copies import copies_of
 from tiltlens.repair.least_change import repaired, shifts
-from tiltlens.repair.solve import checked_limit, measures_of, solved
+from tiltlens.repair.solve import check_told, checked_limit, many_alike, measures_of, solved, told_apart
 
 NO_GROUPS = (
     "TiltedClassifier was fitted without sensitive_features: nothing is repaired. With metadata routing, "
@@ -60,7 +66,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         A classifier of the group, of error rates of group and class together, from the same columns; logistic
         regression by default.
     cv
-        How many folds the multipliers are cross-fitted with, or a splitter.
+        How many folds, drawn by chance, the multipliers are cross-fitted with; or a splitter.
     reference
         The group that others are compared with; the last in order by default.
 
@@ -132,14 +138,43 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         check_index("sensitive_features", sensitive_features, X, "X")
         group = self._group(sensitive_features, labels.size)
         cells = group if EVENTS[self.criterion] == (ALL,) else 2 * group + codes
-        asked, measures = self._asked(group, codes, limit)
-        score = self._scores(self._cross_fitted(self.estimator, X, labels))
-        a = self._gradients(asked, self._cross_fitted(self.membership, X, cells))
         self.membership_ = self._classifier(self.membership).fit(X, cells)
-        self.constraints_, _ = solved(asked, a, measures, score, np.ones(labels.size), limit, self._threshold)
+        self.constraints_ = self._solved(X, labels, codes, group, cells, limit)
         return self
 
-    def _group(self, sensitive_features: ArrayLike, rows: int) -> NDArray[np.int64]:
+    def _solved(
+        self, X: Any, labels: Any, codes: Integers, group: Integers, cells: Integers, limit: float
+    ) -> tuple[Constraint, ...]:
+        """Return the constraints with their multipliers, by models that have not seen the row, or hardly."""
+        asked, pairs = self._asked(group, codes, limit)
+        table, weights = columns_of(X), np.ones(group.size)
+        hashes = row_hashes(table)
+        people, copies = copies_of(table, hashes, group, codes)
+        clusters = people if copies else None
+        folds = self._folds(group, codes, clusters)
+        found = [
+            cross_val_predict(self._classifier(given), X, target, cv=folds, method="predict_proba")
+            for given, target in ((self.estimator, labels), (self.membership, cells))
+        ]
+        told = told_apart(pairs, self._gradients(asked, found[1]), weights, clusters)
+        if self.criterion == DECISIONS:
+            alike = many_alike(hashes, clusters)[:, None]
+            shipped = (self.estimator_, self.membership_)
+            found = [np.where(alike, one.predict_proba(X), own) for one, own in zip(shipped, found, strict=True)]
+        a, score = self._gradients(asked, found[1]), self._scores(np.asarray(found[0], dtype=np.float64))
+        constraints, _ = solved(asked, a, measures_of(pairs, weights), score, weights, limit, self._threshold, clusters)
+        check_told(constraints, told, "bring columns that tell it, or more rows.")
+        return constraints
+
+    def _folds(self, group: Integers, codes: Integers, clusters: Integers | None) -> Any:
+        """Return a splitter; a number of folds is drawn by chance, as rows may be sorted, and keeps copies together."""
+        splitter = check_cv(self.cv)
+        if self.cv is not None and not isinstance(self.cv, Integral):
+            return splitter
+        strata = group * len(self.classes_) + codes
+        return PredefinedSplit(group_folds(group, clusters, splitter.get_n_splits(), 0, strata))
+
+    def _group(self, sensitive_features: ArrayLike, rows: int) -> Integers:
         """Return the place of each row's group, the reference last."""
         values = np.asarray(sensitive_features)
         empty = clean_column(raw_column("sensitive_features", values)).null_count() if values.ndim == 1 else 0
@@ -164,9 +199,9 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return np.asarray((values[:, None] == self.groups_).argmax(axis=1))
 
     def _asked(
-        self, group: NDArray[np.int64], codes: NDArray[np.int64], limit: float
-    ) -> tuple[list[Constraint], Floats]:
-        """Return what is to be within the limit, and the rows' parts in each difference."""
+        self, group: Integers, codes: Integers, limit: float
+    ) -> tuple[list[Constraint], list[tuple[Booleans, Booleans]]]:
+        """Return what is to be within the limit, and the rows whose means are compared."""
         asked, members, last = [], [], len(self.groups_) - 1
         for place in range(last):
             for event in EVENTS[self.criterion]:
@@ -183,7 +218,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
                 for y in asked_classes(len(self.classes_), limit):
                     asked.append(Constraint(*names, event, y, (shares[0], shares[1])))
                     members.append(pair)
-        return asked, measures_of(members, np.ones(group.size))
+        return asked, members
 
     def _gradients(self, asked: Any, chances: Floats) -> Floats:
         """Return a of each constraint from the chances of groups, or of groups and classes in this order."""
@@ -211,14 +246,11 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
 
     @property
     def _threshold(self) -> float | None:
-        return 0.5 if self.criterion == DECISIONS else None
+        """Decisions are 1 above ½, as scikit-learn's are, not at it."""
+        return float(np.nextafter(0.5, 1.0)) if self.criterion == DECISIONS else None
 
     def _classifier(self, given: Any) -> Any:
         return LogisticRegression() if given is None else clone(given)
-
-    def _cross_fitted(self, given: Any, X: Any, labels: Any) -> Floats:
-        found = cross_val_predict(self._classifier(given), X, labels, cv=self.cv, method="predict_proba")
-        return np.asarray(found, dtype=np.float64)
 
     def _scores(self, probabilities: Floats) -> Floats:
         """Return W(1|x) of two classes, all of more."""
@@ -258,3 +290,15 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         tags.input_tags.allow_nan = within.input_tags.allow_nan
         tags.classifier_tags.multi_class = within.classifier_tags is None or within.classifier_tags.multi_class
         return tags
+
+
+def columns_of(X: Any) -> dict[str, Floats]:
+    """Return the columns of any X as numbers, by which rows that are alike are known: texts by their codes."""
+    is_sparse = bool(issparse(X))
+    if is_sparse:  # equal rows have equal sums
+        return {"": np.asarray(X @ np.random.default_rng(0).standard_normal(X.shape[1]), dtype=np.float64)}
+    values = np.asarray(X)
+    found = values.reshape(len(values), -1).T
+    if values.dtype.kind not in "biuf":
+        found = np.array([np.unique(column.astype(str), return_inverse=True)[1] for column in found])
+    return {str(place): column for place, column in enumerate(np.ascontiguousarray(found, dtype=np.float64))}

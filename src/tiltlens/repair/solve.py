@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from tiltlens.engines.hashing import row_hashes
+from tiltlens.engines.hashing import Hashes, row_hashes
 from tiltlens.engines.messages import shown
 from tiltlens.errors import DataError, SupportError
 from tiltlens.estimators.error_rates import UNKNOWN, WITH, WITHOUT
 from tiltlens.estimators.estimate import Normal
 from tiltlens.estimators.influence import Booleans, Integers, Rows, cluster_codes, sums_by
-from tiltlens.limits import ALIKE, FEW_REPAIRED, FOLDS, MINIMUM_ROWS, REPAIRED, SURELY_BEYOND
+from tiltlens.limits import ALIKE, FEW_DECIDED, FEW_REPAIRED, FOLDS, MINIMUM_ROWS, REPAIRED, SURELY_BEYOND
 from tiltlens.models.features import Feature
 from tiltlens.models.membership import check_overlap, group_folds
 from tiltlens.paper.checks import Floats
@@ -76,13 +76,13 @@ def score_tilt(
     design, models, chances = _chances(audited, asked, use_group, seed, estimator)
     mine = {group: audited.codes == code for code, group in enumerate(audited.groups)} if use_group else None
     unseen = gradients(asked, chances, mine)
-    told = () if use_group else tuple(_told(audited, one, unseen[c]) for c, one in enumerate(asked))
+    told = [] if use_group else _told(audited, asked, unseen)
     a = unseen
     if design is not None and threshold is not None:
         a = gradients(asked, _of_alike(audited, design, models, chances), mine)
     measures = _measures(audited, asked)
     constraints, after = solved(asked, a, measures, audited.scores, audited.weights, size, threshold, audited.clusters)
-    _check_told(constraints, told)
+    check_told(constraints, told, "use_group=True needs no features; or audit with other features, or more rows.")
     return ScoreTilt(
         criterion=kind,
         threshold=threshold,
@@ -96,7 +96,7 @@ def score_tilt(
         seen=Seen.of(audited.features, audited.scores, audited.places, audited.outcome, audited.clusters),
         notes=(
             *_notes(audited, constraints, measures, use_group, size, threshold),
-            *_constant(after),
+            *_nearly_constant(audited, after, threshold),
             *of_copies,
             *_conditions(audited),
         ),
@@ -240,28 +240,44 @@ def _of_alike(
     Models of the other folds give them five chances, and so decide some of them otherwise than the model of all rows.
     Where many people are alike in every feature its own chances serve: none of them counts for much in it.
     """
-    _, own = np.unique(row_hashes(design.table), return_inverse=True)
-    codes = cluster_codes(audited.clusters)
-    people = own if codes is None else np.unique(np.stack([own, codes]), axis=1)[0]
-    alike = np.bincount(people)[own] >= ALIKE
+    alike = many_alike(row_hashes(design.table), audited.clusters)
     return {one.cell: np.where(alike, one.chance(design.table), chances[one.cell]) for one in models}
 
 
-def _told(audited: AuditedRows, asked: Constraint, a: Floats) -> Normal:
-    """Return how well features tell two groups apart, the area under the curve; raise where they do without fail.
+def many_alike(hashes: Hashes, clusters: Integers | None) -> Booleans:
+    """Return which rows equal, by the `hashes` of their features, those of nine other people at least."""
+    _, own = np.unique(hashes, return_inverse=True)
+    codes = cluster_codes(clusters)
+    people = own if codes is None else np.unique(np.stack([own, codes]), axis=1)[0]
+    return np.asarray(np.bincount(people)[own] >= ALIKE)
+
+
+def _told(audited: AuditedRows, asked: Sequence[Constraint], a: Floats) -> list[Normal]:
+    """Return how well features tell the groups of each constraint apart; raise where they do without fail.
 
     A repair without the group would then be one with it.
     """
-    members = [audited.members(cell) for cell in asked.cells]
-    at = np.flatnonzero(members[0] | members[1])
-    clusters = None if audited.clusters is None else audited.clusters[at]
-    rows = Rows.of(members[0][at], audited.weights[at], clusters)
-    found = area(rows, a[at], np.where(rows.audited, WITH, WITHOUT), rows.weights / rows.weights.sum()).normal()
-    check_overlap(found.value)
+    pairs = [tuple(audited.members(cell) for cell in one.cells) for one in asked]
+    found = told_apart([(first, second) for first, second in pairs], a, audited.weights, audited.clusters)
+    for one in found:
+        check_overlap(one.value)
     return found
 
 
-def _check_told(found: Sequence[Constraint], told: Sequence[Normal]) -> None:
+def told_apart(
+    pairs: Sequence[tuple[Booleans, Booleans]], a: Floats, weights: Floats, clusters: Integers | None
+) -> list[Normal]:
+    """Return how well the gradients `a`, (C, n), tell the people of each pair apart: the area under the curve."""
+    found = []
+    for (first, second), own in zip(pairs, a, strict=True):
+        at = np.flatnonzero(first | second)
+        rows = Rows.of(first[at], weights[at], None if clusters is None else clusters[at])
+        share = rows.weights / rows.weights.sum()
+        found.append(area(rows, own[at], np.where(rows.audited, WITH, WITHOUT), share).normal())
+    return found
+
+
+def check_told(found: Sequence[Constraint], told: Sequence[Normal], hint: str) -> None:
     """Raise where a multiplier rests on features that may tell nothing of the group: it is then one of chance."""
     for one, auc in zip(found, told, strict=False):
         if one.multiplier and auc.value - 0.5 < SURELY_BEYOND * auc.se:
@@ -269,7 +285,7 @@ def _check_told(found: Sequence[Constraint], told: Sequence[Normal]) -> None:
                 f"The features do not surely tell {shown(one.audited)} from {shown(one.reference)}: on rows that the "
                 f"membership model has not seen its area under the curve is {auc.value:.3f}, with a standard error of "
                 f"{auc.se:.3f}. A repair without the group would move scores by chance.",
-                "use_group=True needs no features; or audit with other features, or more rows.",
+                hint,
             )
 
 
@@ -306,10 +322,19 @@ def _conditions(audited: AuditedRows) -> list[str]:
     return [f"fitted on rows with {which} alone: other rows are neither repaired nor billed"] if audited.given else []
 
 
-def _constant(after: Floats) -> list[str]:
-    """Return a note where scores that were not are the same for everybody."""
-    is_constant = after.ndim == 1 and after.min() == after.max()
-    return [f"the rule decides everybody alike: all {after[0]:.0f}"] if is_constant else []
+def _nearly_constant(audited: AuditedRows, after: Floats, threshold: float | None) -> list[str]:
+    """Return a note where decisions that were not are the same for nearly everybody."""
+    if threshold is None:
+        return []
+    decisions = (audited.scores >= threshold).astype(np.float64), after
+    old, new = (float(audited.weights @ one) / float(audited.weights.sum()) for one in decisions)
+    fewest = min(new, 1.0 - new)
+    if fewest >= min(FEW_DECIDED, old, 1.0 - old):
+        return []
+    if after.min() == after.max():
+        return [f"the rule decides everybody alike: all {after[0]:.0f}"]
+    kind = 1 if new < 0.5 else 0
+    return [f"the rule decides nearly everybody alike: fewer than {100.0 * FEW_DECIDED:.0f} % of people {kind}"]
 
 
 def _missed(found: Sequence[Constraint], limit: float, step: float) -> list[str]:
@@ -317,11 +342,9 @@ def _missed(found: Sequence[Constraint], limit: float, step: float) -> list[str]
     over, error = max(abs(one.gap_after) for one in found) - limit, max(one.se or 0.0 for one in found)
     if over <= REPAIRED + step:
         return []
-    why = (
-        "people who are alike are decided alike, so that it moves in jumps"
-        if step
-        else "to close it exactly would take more than twice the change, or cannot be done"
-    )
+    jumps = "people who are alike are decided alike, so that it moves in jumps"
+    far = "to close it exactly would take more than twice the change, or cannot be done"
+    why = (jumps if len(found) == 1 else f"{jumps}; or {far}") if step else far
     size = f"{over:.4f} beyond the limit on the audited rows (standard error {error:.4f})"
     return [f"the largest difference after is {size}: {why}"]
 
