@@ -3,6 +3,7 @@
 import re
 from functools import cache
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -20,6 +21,7 @@ from tests.people import (
     people,
 )
 
+import tiltlens as tl
 from tiltlens.errors import TiltlensError
 
 
@@ -104,3 +106,11 @@ def test_the_users_table_is_left_as_it_was():
     pd.testing.assert_frame_equal(frame, before)
     for name, values in columns.items():
         np.testing.assert_array_equal(values, arrays[name])
+
+
+def test_rows_that_are_drawn_by_chance_each_time_are_refused():
+    people_drawn = "FROM range(3000) t(i) WHERE random() < 0.5"
+    drawn = duckdb.sql(f"SELECT chr(65 + i::INT % 2) AS sex, i % 97 / 97 AS score {people_drawn}")
+    message = r"must have the same rows each time it is read, got [\d,]+ and then [\d,]+ of '[AB]'\.\nHint: write"
+    with pytest.raises(TiltlensError, match=message):
+        tl.audit(drawn, "sex", scores="score", features=[], folds=None, sample_rows=1_000)

@@ -330,7 +330,20 @@ def _sums(source: _Source, survey: Survey, rows: ComparedRows) -> GroupSums:
     levels = tuple(rows.levels.values())
     among = (rows.unit, rows.periods)
     plan = SumPlan(source.roles, rows.labels, levels, survey.favourable, rows.largest_weight, shift, *among)
-    return source.batches.fold(source.columns, partial(summed, plan))
+    sums: GroupSums = source.batches.fold(source.columns, partial(summed, plan))
+    _check_same_rows(survey, rows.labels, sums)
+    return sums
+
+
+def _check_same_rows(survey: Survey, labels: Sequence[str], sums: GroupSums) -> None:
+    """Raise for data that had other rows when it was read again, as a query that draws them by chance has."""
+    for label, found in zip(labels, sums.moments, strict=True):
+        if found.rows != survey.sample.counts[label]:
+            raise DataError(
+                f"`data` must have the same rows each time it is read, got {survey.sample.counts[label]:,} and then "
+                f"{found.rows:,} of {shown(label)}.",
+                "write what a query draws by chance, or what others still write to, to a file first.",
+            )
 
 
 def _notes(source: _Source, request: Request, survey: Survey, rows: ComparedRows) -> tuple[str, ...]:

@@ -104,6 +104,16 @@ def test_every_format_gives_the_audit_of_the_table_in_memory(tmp_path, in_memory
     assert found["provenance"]["data_sha256"] == in_memory["provenance"]["data_sha256"]
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252", "utf-16"])
+def test_a_gzip_file_that_is_cut_short_or_damaged_is_refused(tmp_path, encoding):
+    zipped = gzip.compress(people().write_csv().encode(encoding))
+    for content in (zipped[: len(zipped) // 2], zipped[:-8] + bytes(8)):
+        path = written(tmp_path / "a.csv.gz", content)
+        for options in ({}, {"encoding": "latin-1"}):
+            with pytest.raises(DataError, match=r"'a.csv.gz' must be a complete gzip file, got: .*\nHint: write it"):
+                collected(path, **options)
+
+
 def test_letters_of_a_group_survive_their_encoding(tmp_path):
     frame = people().select("city", "income", "score")
     for encoding in ("cp1252", "latin-1", "utf-16", "utf-8-sig", "utf-32"):

@@ -58,6 +58,8 @@ def test_assert_gate_is_silent_where_nothing_fires():
     assert_gate(audit, "gap>0.5", "gap<-0.5")
     with pytest.raises(tiltlens.TiltlensError, match="a gate must be QUANTITY<NUMBER"):
         assert_gate(audit, "gap is large")
+    with pytest.raises(tiltlens.TiltlensError, match="`conditions` must name a gate, got none"):
+        assert_gate(audit)
     with pytest.raises(tiltlens.TiltlensError, match="the quantities are gap_change"):
         assert_gate(tiltlens.compare(audit, audit, paired=False), "gap>0.5")
 

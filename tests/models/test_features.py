@@ -174,6 +174,13 @@ def test_many_levels_keep_the_fifty_most_frequent_and_the_rest_are_other():
     assert feature.notes[0] == "has 60 levels: the 50 most frequent are kept, the rest are '(other)'"
 
 
+def test_numbers_written_as_text_are_told():
+    many = encode([f"{number}.5" for number in range(60) for _ in range(9)])
+    assert many.notes[0].startswith("has 60 levels (all numbers, written as text): the 50 most frequent")
+    (note,) = encode([f"{number}.5" for number in range(600)]).notes
+    assert "600 distinct texts (all numbers, written as text); not used" in note
+
+
 def test_weights_say_which_levels_are_frequent():
     texts = [f"t{number}" for number in range(60)] * 2
     weights = np.ones(120)

@@ -157,6 +157,7 @@ def altered(change, path):
         (lambda s: s.update(schema="tiltlens/audit/1"), r"of the schema 'tiltlens/audit/2', got 'tiltlens/audit/1'"),
         (lambda s: s.pop("settings"), "it has no 'settings'"),
         (lambda s: s["comparisons"]["women"].pop("balance"), "'balance'"),
+        (lambda s: s.update(comparisons={}), r"comparisons has 0 parts"),
         (lambda s: s["comparisons"]["women"]["gap"].update(value="low"), r"gap.value is \"low\" instead of number"),
         (lambda s: s["comparisons"]["women"]["gap"].update(value=0.3), "0.3 lies outside of its interval"),
         (lambda s: s["comparisons"]["women"]["gap"].update(value=-0.2), "lies outside of its interval"),

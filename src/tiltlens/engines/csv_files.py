@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from tiltlens.engines.csv_text import CsvText, csv_text, western_text
+from tiltlens.engines.csv_text import CsvText, csv_text, western_text, whole_zip
 from tiltlens.engines.messages import checked_names, first_line, shown
 from tiltlens.engines.number_texts import LEADING_ZERO, Counts, NumberTexts, number_texts, points_in_doubt, text_counts
 from tiltlens.engines.read_options import ReadOptions
@@ -70,7 +70,10 @@ class CsvTable:
 
 def csv_table(files: Sequence[Path], options: ReadOptions) -> CsvTable:
     """Return CSV files as one table."""
-    found = [_csv_columns(file, options) for file in files]
+    found = []
+    for path in files:
+        with whole_zip(path):
+            found.append(_csv_columns(path, options))
     kinds: dict[str, Any] = {}
     for file in found:
         for name, kind in file.kinds.items():

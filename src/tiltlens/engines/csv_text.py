@@ -13,7 +13,9 @@ import io
 import re
 import shutil
 import weakref
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -35,6 +37,7 @@ WESTERN = "cp1252"
 NOT_WESTERN = re.compile(rb"[\x80-\xff]{3}")  # Western European words have no three such letters in a row
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 GZIP = b"\x1f\x8b"
+BROKEN = (gzip.BadGzipFile, EOFError, zlib.error)  # what Python says of a gzip file cut short, or damaged
 
 
 class _Folder:
@@ -111,11 +114,17 @@ def western_text(file: Path) -> CsvText | None:
 
 def start_of(file: Path) -> bytes:
     """Return the first bytes of a file's text, unzipped."""
+    with whole_zip(file), _opened_bytes(file) as stream:
+        return stream.read(4096)
+
+
+@contextmanager
+def whole_zip(file: Path) -> Generator[None]:
+    """Raise what reading a broken gzip file raises as a mistake in the data."""
     try:
-        with _opened_bytes(file) as stream:
-            return stream.read(4096)
-    except (OSError, EOFError) as error:
-        raise DataError(f"{shown(file.name)} must be a gzip file, got: {error}.", "write it again.") from None
+        yield
+    except BROKEN as error:
+        raise DataError(f"{shown(file.name)} must be a complete gzip file, got: {error}.", "write it again.") from None
 
 
 def is_zipped(file: Path) -> bool:
@@ -155,6 +164,8 @@ def _copied(file: Path, encoding: str, why: str) -> CsvText:
                 stream.write(part)
     except UnicodeError as error:
         raise _not_in(file, encoding, str(error)) from None
+    except BROKEN:
+        raise
     except OSError as error:
         raise DataError(
             f"{shown(file.name)} must be copied as UTF-8 to be read, got: {error.strerror or error}.",

@@ -92,6 +92,7 @@ FORMATS = (
     FileFormat("Excel", (".xlsx", ".xlsm"), b"PK\x03\x04", excel_table, ("sheet",)),
 )
 ENDINGS = tuple(ending for one in FORMATS for ending in one.endings)
+UNKNOWN = "something else"
 OTHERS = {GZIP: "a gzip file", b"FEA1": "an old Feather file", b"\xd0\xcf\x11\xe0": "an old Excel file"}
 OTHERS |= {one.signature: f"{_a(one.name)} file" for one in FORMATS if one.signature}
 
@@ -128,10 +129,10 @@ def check_content(file: Path, options: ReadOptions) -> None:
         kind, start = found.name, start_of(file)
         is_right = _is_text(start) or options.encoding is not None
     if not is_right:
-        hint = "rename it to what it is, or write it again."
-        if "encoding" in found.options and b"\0" in start:
+        hint, looks_like = "rename it to what it is, or write it again.", _looks_like(start)
+        if "encoding" in found.options and looks_like == UNKNOWN:
             hint = "where it is text in UTF-16, name that with `encoding` (--encoding); else rename it to what it is."
-        raise DataError(f"{shown(file.name)} must be {_a(kind)} file, got {_looks_like(start)}.", hint)
+        raise DataError(f"{shown(file.name)} must be {_a(kind)} file, got {looks_like}.", hint)
 
 
 def _is_text(start: bytes) -> bool:
@@ -142,4 +143,4 @@ def _is_text(start: bytes) -> bool:
 
 def _looks_like(start: bytes) -> str:
     kind = next((kind for signature, kind in OTHERS.items() if start.startswith(signature)), None)
-    return kind or ("something else" if b"\0" in start else "what looks like text")
+    return kind or (UNKNOWN if b"\0" in start else "what looks like text")

@@ -235,13 +235,13 @@ def _categorical(name: str, values: pl.DataFrame, ranges: pl.DataFrame, is_sampl
     distinct, people = text.n_unique() - (text.null_count() > 0), int(ranges[PEOPLE].sum()) - missing
     seen = int(values.filter(pl.col(name).is_not_null())[PEOPLE].sum()) if is_sampled else people
     if column.dtype != pl.Enum and is_text_identifier(seen, distinct):
-        count = f"at least {distinct}" if is_sampled else f"{distinct}"
-        note = f"looks like an identifier: {count} distinct texts; not used to tell the groups apart"
+        count = f"{'at least ' if is_sampled else ''}{distinct} distinct texts{_numbers_told(text)}"
+        note = f"looks like an identifier: {count}; not used to tell the groups apart"
         return Levels(name, "identifier", ("(all different)",), (note,))
     labels, ordered = category_labels(text.fill_null(MISSING), values[WEIGHT].to_numpy(), column.dtype, distinct)
     if missing and MISSING not in labels:
         labels = [*labels, MISSING]
-    notes = level_notes(distinct, ordered, missing > 0)
+    notes = level_notes(f"{distinct} levels{_numbers_told(text)}", distinct, ordered, missing > 0)
     if is_sampled:
         notes = ("levels and their order by a sample of rows", *notes)
     other = labels.index(OTHER) if OTHER in labels else 0
@@ -300,9 +300,16 @@ def _ordered(kept: set[str], dtype: Any) -> list[str]:
     return sorted(plain, key=natural_order)
 
 
-def level_notes(distinct: int, kept: int, is_missing: bool) -> tuple[str, ...]:
-    """Return what was done to the levels of a category."""
-    many = f"has {distinct} levels: the {kept} most frequent are kept, the rest are {OTHER!r}"
+def _numbers_told(text: pl.Series) -> str:
+    """Return a remark on texts that are all numbers: whoever gave them may have meant numbers."""
+    known = text.drop_nulls()
+    is_number = known.len() and known.cast(pl.Float64, strict=False).null_count() == 0
+    return " (all numbers, written as text)" if is_number else ""
+
+
+def level_notes(levels: str, distinct: int, kept: int, is_missing: bool) -> tuple[str, ...]:
+    """Return what was done to the levels of a category; `levels` says how many there are."""
+    many = f"has {levels}: the {kept} most frequent are kept, the rest are {OTHER!r}"
     return (*((many,) if distinct > SHOWN_LEVELS else ()), *missing_notes(is_missing))
 
 

@@ -81,6 +81,8 @@ def _misfits_of_object(value: dict[str, Any], schema: Schema, root: Schema, plac
     for name in schema.get("required", ()):
         if name not in value:
             yield f"{place or 'it'} has no {name!r}"
+    if len(value) < schema.get("minProperties", 0):
+        yield f"{place or 'it'} has {len(value)} parts"
     known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
     for name, part in value.items():
         here = f"{place}.{name}" if place else name
