@@ -38,7 +38,7 @@ from tiltlens.repair.constraints import (
 )
 from tiltlens.repair.copies import copies_of
 from tiltlens.repair.least_change import repaired, shifts
-from tiltlens.repair.solve import check_told, checked_limit, many_alike, measures_of, solved, told_apart
+from tiltlens.repair.solve import check_told, checked_limit, many_alike, measures_of, missed_notes, solved, told_apart
 
 NO_GROUPS = (
     "TiltedClassifier was fitted without sensitive_features: nothing is repaired. With metadata routing, "
@@ -162,8 +162,11 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
             shipped = (self.estimator_, self.membership_)
             found = [np.where(alike, one.predict_proba(X), own) for one, own in zip(shipped, found, strict=True)]
         a, score = self._gradients(asked, found[1]), self._scores(np.asarray(found[0], dtype=np.float64))
-        constraints, _ = solved(asked, a, measures_of(pairs, weights), score, weights, limit, self._threshold, clusters)
+        measures = measures_of(pairs, weights)
+        constraints, _ = solved(asked, a, measures, score, weights, limit, self._threshold, clusters)
         check_told(constraints, told, "bring columns that tell it, or more rows.")
+        for note in missed_notes(constraints, measures, limit, self._threshold):
+            warnings.warn(f"TiltedClassifier: {note}", UserWarning, stacklevel=3)
         return constraints
 
     def _folds(self, group: Integers, codes: Integers, clusters: Integers | None) -> Any:

@@ -314,7 +314,7 @@ def _notes(
             f"a difference is of {people:.0f} people of a group: that of new people may lie {2.0 * error:.3f} or more "
             "from the limit by chance"
         )
-    return notes + _missed(found, limit, 0.0 if threshold is None else len(found) * float(np.abs(measures).max()))
+    return notes + missed_notes(found, measures, limit, threshold)
 
 
 def _conditions(audited: AuditedRows) -> list[str]:
@@ -337,14 +337,15 @@ def _nearly_constant(audited: AuditedRows, after: Floats, threshold: float | Non
     return [f"the rule decides nearly everybody alike: fewer than {100.0 * FEW_DECIDED:.0f} % of people {kind}"]
 
 
-def _missed(found: Sequence[Constraint], limit: float, step: float) -> list[str]:
-    """Return by how much differences miss the limit; decisions may, by a `step` that one person makes."""
+def missed_notes(found: Sequence[Constraint], measures: Floats, limit: float, threshold: float | None) -> list[str]:
+    """Return by how much differences miss the limit; decisions may, by a step that one person makes."""
+    step = 0.0 if threshold is None else len(found) * float(np.abs(measures).max())
     over, error = max(abs(one.gap_after) for one in found) - limit, max(one.se or 0.0 for one in found)
     if over <= REPAIRED + step:
         return []
     jumps = "people who are alike are decided alike, so that it moves in jumps"
     far = "to close it exactly would take more than twice the change, or cannot be done"
-    why = (jumps if len(found) == 1 else f"{jumps}; or {far}") if step else far
+    why = far if threshold is None else jumps if len(found) == 1 else f"{jumps}; or {far}"
     size = f"{over:.4f} beyond the limit on the audited rows (standard error {error:.4f})"
     return [f"the largest difference after is {size}: {why}"]
 
