@@ -254,6 +254,12 @@ def conditional(**options):
     ].repair(**options)
 
 
+def test_a_group_that_files_do_not_have_is_named(tmp_path):
+    new_rows().drop("group").write_csv(tmp_path / "new.csv")
+    with pytest.raises(TiltlensError, match="`group` must be a column of the data, got 'group'"):
+        tilt(use_group=True).apply(tmp_path / "new.csv", "score", group=["group"])
+
+
 @pytest.mark.parametrize("options", [{}, {"threshold": 0.5}, {"use_group": True}])
 @pytest.mark.parametrize("held", ["pandas", "csv files"], indirect=True)
 def test_rows_that_break_a_condition_keep_their_scores(held, options, small_batches, tmp_path):

@@ -144,9 +144,13 @@ def _in_memory(data: Any, tilt: ScoreTilt, scores: Any, group: Any, is_whole: bo
     return _Rows(FrameBatches(frame.with_columns(columns)), names, repair)
 
 
-def _given(scores: Any, group: Any, names: Sequence[str]) -> list[tuple[str, Any]]:
-    """Return each column that is given by its name or as an array, after the argument that gives it."""
-    is_crossed = isinstance(group, (list, tuple)) and all(isinstance(one, str) and one in names for one in group)
+def _given(scores: Any, group: Any, names: Sequence[str] | None = None) -> list[tuple[str, Any]]:
+    """Return each column that is given by its name or as an array, after the argument that gives it.
+
+    A list of texts is one of columns where all are `names`, or where no array could be given.
+    """
+    is_texts = isinstance(group, (list, tuple)) and all(isinstance(one, str) for one in group)
+    is_crossed = is_texts and (names is None or all(one in names for one in group))
     groups = list(group) if is_crossed else [group]
     named = [("group", one) for one in groups if one is not None]
     return [("scores", one) for one in score_columns_of(scores)] + named
@@ -171,7 +175,7 @@ def _repair(tilt: ScoreTilt, roles: Sequence[str], given: Sequence[tuple[str, An
 def _in_turn(batches: Any, tilt: ScoreTilt, scores: Any, group: Any) -> _Rows:
     """Return a table that is read batch by batch: columns go by their names."""
     names = batches.names()
-    given = _given(scores, group, names)
+    given = _given(scores, group)
     for argument, one in given:
         if not isinstance(one, str):
             raise must_be_column(argument, one)

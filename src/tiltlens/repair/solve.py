@@ -82,6 +82,7 @@ def score_tilt(
         a = gradients(asked, _of_alike(audited, design, models, chances), mine)
     measures = _measures(audited, asked)
     constraints, after = solved(asked, a, measures, audited.scores, audited.weights, size, threshold, audited.clusters)
+    shipped = a if design is None else gradients(asked, {one.cell: one.chance(design.table) for one in models}, mine)
     check_told(constraints, told, "use_group=True needs no features; or audit with other features, or more rows.")
     return ScoreTilt(
         criterion=kind,
@@ -96,7 +97,7 @@ def score_tilt(
         seen=Seen.of(audited.features, audited.scores, audited.places, audited.outcome, audited.clusters),
         notes=(
             *_notes(audited, constraints, measures, use_group, size, threshold),
-            *_nearly_constant(audited, after, threshold),
+            *(_nearly_constant(audited, constraints, shipped, threshold) if threshold is not None else ()),
             *of_copies,
             *_conditions(audited),
         ),
@@ -322,14 +323,12 @@ def _conditions(audited: AuditedRows) -> list[str]:
     return [f"fitted on rows with {which} alone: other rows are neither repaired nor billed"] if audited.given else []
 
 
-def _nearly_constant(audited: AuditedRows, after: Floats, threshold: float | None) -> list[str]:
-    """Return a note where decisions that were not are the same for nearly everybody."""
-    if threshold is None:
-        return []
+def _nearly_constant(audited: AuditedRows, found: Sequence[Constraint], a: Floats, threshold: float) -> list[str]:
+    """Return a note where decisions that were not are the same for nearly everybody; `a` are as new rows have them."""
+    after = repaired(audited.scores, np.array([one.multiplier for one in found]) @ a, threshold)
     decisions = (audited.scores >= threshold).astype(np.float64), after
     old, new = (float(audited.weights @ one) / float(audited.weights.sum()) for one in decisions)
-    fewest = min(new, 1.0 - new)
-    if fewest >= min(FEW_DECIDED, old, 1.0 - old):
+    if min(new, 1.0 - new) >= min(FEW_DECIDED, old, 1.0 - old):
         return []
     if after.min() == after.max():
         return [f"the rule decides everybody alike: all {after[0]:.0f}"]
