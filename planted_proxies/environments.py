@@ -30,7 +30,7 @@ def environment(requires: tuple[str, ...], folder: Path) -> Environment:
         is_here = importlib.util.find_spec("tiltlens") is not None
         path = os.pathsep.join(filter(None, [str(HERE.parent), os.environ.get("PYTHONPATH", "")]))
         found = Environment(sys.executable, {**os.environ, **ONE_THREAD, "PYTHONPATH": path})
-        return found if is_here else Environment(None, {}, "not installed in this environment: pip install tiltlens")
+        return found if is_here else Environment(None, {}, "not installed here: pip install . in its repository")
     home = folder / re.sub(r"[^\w.-]+", "_", "_".join(requires))
     python = home / ("Scripts" if os.name == "nt" else "bin") / "python"
     reason = "" if (home / "installed").exists() else _install(requires, home, python)

@@ -152,6 +152,38 @@ def test_indices_saved_in_several_files_are_left_out(tmp_path):
     assert collected(tmp_path).rows() == [(1,), (2,), (3,), (4,), (5,), (6,)]
 
 
+def test_a_mark_at_the_end_of_every_line_makes_no_column(tmp_path):
+    path = written(tmp_path / "a.csv", "x,y,", "1,2,", "3,4,")
+    assert collected(path).to_dict(as_series=False) == {"x": [1, 3], "y": [2, 4]}
+    written(tmp_path / "b.csv", "x,y,", "5,6,word")
+    assert collected(tmp_path)["column_3"].to_list() == [None, None, "word"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "message"),
+    [
+        ("a.csv", b"x,y\r1,2\r3,4\r", {}, r"lines of 'a.csv' must end in a line feed, .*\nHint: save it again"),
+        ("a.tsv", b"x,y\n1,2\n", {}, r"must be separated by tabs, got a header with commas\.\nHint: name it \.csv"),
+        (
+            "a.csv",
+            b"x,S\xfcd\n1,2\n",
+            {"encoding": "utf-8"},
+            r"must be written in UTF-8, got: .*\nHint: leave out",
+        ),
+        (
+            "a.csv",
+            b"x,y\n1,S\xfcd\n",
+            {"encoding": "utf-8"},
+            r"must be written in UTF-8, got: .*\nHint: leave out",
+        ),
+    ],
+)
+def test_texts_of_another_make_are_named(tmp_path, name, content, options, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        collected(tmp_path / name, **options)
+
+
 def test_other_columns_without_a_name_get_one(tmp_path):
     path = written(tmp_path / "a.csv", ",x,", "5,1,a", "3,2,b")
     assert collected(path).to_dict(as_series=False) == {"column_1": [5, 3], "x": [1, 2], "column_3": ["a", "b"]}

@@ -84,7 +84,7 @@ ZIPPED = gzip.compress(b"x,y\n1,2\n" * 99, mtime=0)
         ("a.arrow", b"ARROW1 cut short", r"/a.arrow' must be a complete Arrow file, got: .*\nHint: write"),
         ("a.feather", b"FEA1....", r"'a.feather' must be an Arrow file, got an old Feather file\."),
         ("a.csv.gz", b"x,y\n1,2\n", r"'a.csv.gz' must be a gzip file, got what looks like text\."),
-        ("a.csv.gz", ZIPPED[:30], r"'a.csv.gz' must be a gzip file, got: .*\nHint: write"),
+        ("a.csv.gz", ZIPPED[:30], r"'a.csv.gz' must be a complete gzip file, got: .*\nHint: write"),
         ("a.csv.gz", gzip.compress(b"PAR1....PAR1", mtime=0), r"'a.csv.gz' must be a CSV file, got a Parquet file"),
         ("a.jsonl", '[{"x": 1}]\n', r"'a.jsonl' must hold one JSON object in each line, .* got: .*\nHint: write"),
         ("a.jsonl", '{"x": 1}\n{"x": \n', r"'a.jsonl' must hold one JSON object in each line"),

@@ -155,7 +155,7 @@ def test_a_file_of_two_encodings_is_refused_with_a_line_of_each(tmp_path):
     ("encoding", "message"),
     [
         ("ascii", r"'a.csv' must be written in ascii, got: 'ascii' codec .*\nHint: name"),
-        ("utf-8", r"'a.csv' must be a CSV file, got: "),
+        ("utf-8", r"'a.csv' must be written in UTF-8, got: .*\nHint: leave out"),
         ("utf-16", r"'a.csv' must be written in utf-16, got: "),
         ("hex", r"`encoding` must be the name of an encoding, got 'hex'\.\nHint: for example 'cp1252'"),
         ("latin-99", r"`encoding` must be the name of an encoding, got 'latin-99'\."),
@@ -310,6 +310,25 @@ def test_a_workbook_of_two_sheets_needs_the_name_of_one(tmp_path):
     ):
         collected(path, sheet="2025")
     assert collected(path, sheet="2024").rows() == [(2, "Süd")]
+
+
+def test_cells_without_a_value_are_told(tmp_path):
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    rows = [["x", "word", "sum", "y"], [1.5, "a", "=A2+1", 1], ["#N/A", "b", "=A3+1", 2], [2.5, "#DIV/0!", "=A4+1", 3]]
+    for row in rows:
+        book.active.append(row)
+    book.save(tmp_path / "a.xlsx")
+    assert collected(tmp_path / "a.xlsx").select("x", "word", "sum").rows() == [
+        (1.5, "a", None),
+        (None, "b", None),
+        (2.5, None, None),
+    ]
+    errors = "has cells that are errors, such as #N/A or #DIV/0!: they are missing values"
+    first, second, third = notes(tmp_path / "a.xlsx")
+    assert (first, second) == (f"x {errors}", f"word {errors}")
+    assert third.startswith("sum has no value in any row; formulas whose values were not saved")
 
 
 def test_cells_of_text_among_numbers_are_told_or_refused(tmp_path):

@@ -36,8 +36,9 @@ class CsvTable:
         Of each file, and the kinds of its columns.
     numbers
         Columns that are read as text but hold numbers.
-    index
-        Columns without a name that count the rows, as pandas saves an index; they are left out.
+    index, unused
+        Columns without a name that are left out: those that count the rows, as pandas saves an index, and those without
+        any value, as a mark at the end of every line makes one.
     """
 
     texts: Sequence[CsvText]
@@ -45,6 +46,7 @@ class CsvTable:
     kinds: list[dict[str, Any]]
     numbers: NumberTexts
     index: list[str]
+    unused: list[str]
 
     def as_texts(self, columns: Collection[str]) -> CsvTable:
         """Return the table with some columns as they are written: "007" is no 7."""
@@ -55,7 +57,7 @@ class CsvTable:
     def scans(self) -> list[pl.LazyFrame]:
         """One lazy frame for each file."""
         scans = (_read_as(text, self.na_values, kinds) for text, kinds in zip(self.texts, self.kinds, strict=True))
-        return [self.numbers.read(scan.drop(self.index, strict=False)) for scan in scans]
+        return [self.numbers.read(scan.drop(*self.index, *self.unused, strict=False)) for scan in scans]
 
     def check(self, columns: Sequence[str]) -> None:
         """Raise for a column that cannot be read for what it is."""
@@ -81,12 +83,14 @@ def csv_table(files: Sequence[Path], options: ReadOptions) -> CsvTable:
     known = {name: pl.String if kind == pl.Null else kind for name, kind in kinds.items()}
     by_file = [{name: known[name] for name in file.kinds} for file in found]
     texts = [file.text for file in found]
+    left_out = [name for name in kinds if all(name in file.left_out for file in found if name in file.kinds)]
     return CsvTable(
         texts,
         options.na_values,
         by_file,
         _number_texts(texts, options.na_values, by_file, [file.counts for file in found], kinds),
-        [name for name in kinds if all(name in file.index for file in found if name in file.kinds)],
+        [name for name in left_out if kinds[name] != pl.Null],
+        [name for name in left_out if kinds[name] == pl.Null],
     )
 
 
@@ -113,13 +117,14 @@ def _number_texts(
 class _CsvColumns:
     """What all rows of one CSV file say of its columns.
 
-    `counts` are of numbers among texts, of digits with marks, and of known values.
+    `counts` are of numbers among texts, of digits with marks, and of known values; `left_out` are columns without a
+    name that are an index, or empty.
     """
 
     text: CsvText
     kinds: dict[str, Any]
     counts: tuple[Counts, Counts, Counts]
-    index: list[str]
+    left_out: list[str]
 
 
 def _csv_columns(file: Path, options: ReadOptions) -> _CsvColumns:
@@ -153,7 +158,7 @@ def _columns_of(text: CsvText, na_values: Sequence[str]) -> _CsvColumns:
         text,
         {name: kind if known[name] else pl.Null for name, kind in schema.items()},
         (numbers, marked, known),
-        [name for name in unnamed if found.get(f"index {name}")],
+        [name for name in unnamed if found.get(f"index {name}") or not known[name]],
     )
 
 
@@ -198,6 +203,11 @@ def _is_plain(text: CsvText, na_values: Sequence[str], schema: dict[str, Any]) -
 
 
 def _unreadable(text: CsvText, na_values: Sequence[str], error: Exception) -> DataError:
+    if "utf-8" in str(error):
+        return DataError(
+            f"{shown(text.file.name)} must be written in UTF-8, got: {first_line(error)}",
+            "leave out `encoding` (--encoding) to have it found out, or name the one it was saved in.",
+        )
     _check_fields(text)
     _check_dates(text, na_values, error)
     return DataError(

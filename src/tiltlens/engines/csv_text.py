@@ -82,6 +82,11 @@ class CsvText:
 def csv_text(file: Path, encoding: str | None = None) -> CsvText:
     """Return the text of a CSV file; without a named encoding it is UTF-8, unless its first bytes say otherwise."""
     start = start_of(file)
+    if b"\r" in start and b"\n" not in start:
+        raise DataError(
+            f"lines of {shown(file.name)} must end in a line feed, got carriage returns only.",
+            "save it again, as “CSV UTF-8” rather than as the CSV of old Macintoshes.",
+        )
     if encoding is not None:
         is_utf_8 = codecs.lookup(encoding).name in ("utf-8", UTF_8)
         return _separated(file) if is_utf_8 else _copied(file, encoding, "as named")
@@ -182,10 +187,16 @@ def _separated(file: Path, source: Path | None = None, note: str | None = None, 
     """
     texts = {mark: CsvText(file, source or file, mark, note, copy) for mark in SEPARATORS}
     named = Path(file.stem if is_zipped(file) else file.name).suffix.lower()
-    if named == ".tsv":
-        return texts["\t"]
     widths = {mark: _widths(text) for mark, text in texts.items()}
     several = {mark: counts for mark, counts in widths.items() if counts and counts[0] > 1}
+    if named == ".tsv":
+        if several and "\t" not in several:
+            given = " and ".join(SEPARATORS[mark] for mark in several)
+            raise DataError(
+                f"the fields of {shown(file.name)} must be separated by tabs, got a header with {given}.",
+                "name it .csv: what separates its fields is then found out.",
+            )
+        return texts["\t"]
     even = [mark for mark, counts in several.items() if len(set(counts)) == 1]
     if len(even) > 1:
         given = " and ".join(SEPARATORS[mark] for mark in even)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -21,10 +22,12 @@ UNNAMED = "__UNNAMED__"  # what the reader calls a column without a name
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExcelTable:
-    """Excel files as one table."""
+    """Excel files as one table; `errors` are columns with cells such as #N/A, `empty` those without any value."""
 
     scans: list[pl.LazyFrame]
     numbers: NumberTexts
+    errors: Collection[str]
+    empty: Collection[str]
 
     def check(self, columns: Sequence[str]) -> None:
         """Raise for a column that cannot be read for what it is."""
@@ -34,6 +37,16 @@ class ExcelTable:
         """Return what became of columns that their owner may not expect."""
         plain = [name for name in self.numbers.plain if name in columns]
         told = [f"cells of text that hold numbers were read as numbers: {', '.join(plain)}"] if plain else []
+        told += [
+            f"{name} has cells that are errors, such as #N/A or #DIV/0!: they are missing values"
+            for name in columns
+            if name in self.errors
+        ]
+        told += [
+            f"{name} has no value in any row; formulas whose values were not saved look so: save the file in Excel"
+            for name in columns
+            if name in self.empty
+        ]
         return (*told, *self.numbers.notes(self.scans, columns, "missing values are empty cells"))
 
 
@@ -44,13 +57,17 @@ def excel_table(files: Sequence[Path], options: ReadOptions) -> ExcelTable:
         raise MissingExtraError(
             f"Excel files must be read by {missing[0]}, which is not installed.", "pip install 'tiltlens[excel]'"
         )
-    frames = [_sheet(file, options.sheet).lazy() for file in files]
+    found = [_sheet(file, options.sheet) for file in files]
+    frames = [frame.lazy() for frame, _ in found]
     numbers = counted_texts(frames)
-    return ExcelTable([numbers.read(frame) for frame in frames], numbers)
+    errors = {name for _, names in found for name in names}
+    filled = {one.name for frame, _ in found for one in frame if one.null_count() < frame.height}
+    empty = {name for frame, _ in found for name in frame.columns if name not in filled | errors}
+    return ExcelTable([numbers.read(frame) for frame in frames], numbers, errors, empty)
 
 
-def _sheet(file: Path, name: str | None) -> pl.DataFrame:
-    """Return a sheet of a file, which must have no other where none is named."""
+def _sheet(file: Path, name: str | None) -> tuple[pl.DataFrame, set[str]]:
+    """Return a sheet of a file, which must have no other where none is named, and which columns hold errors."""
     import fastexcel
 
     try:
@@ -61,13 +78,23 @@ def _sheet(file: Path, name: str | None) -> pl.DataFrame:
             frame = pl.read_excel(
                 file, sheet_name=sheet, infer_schema_length=None, drop_empty_cols=False, raise_if_empty=False
             )
+            has_gaps = any(one.null_count() for one in frame)
+            errors = _errors(book.load_sheet(sheet, schema_sample_rows=None)) if has_gaps else set()
     except (fastexcel.FastExcelError, pl.exceptions.PolarsError, OSError) as error:
         raise DataError(
             f"{shown(file.name)} must be a complete Excel file, got: {first_line(error)}", "save it again."
         ) from None
     if frame.height == 0:
         raise DataError(f"{shown(file.name)} must have rows, got none.", "the first row of a sheet names its columns.")
-    return frame.drop(one.name for one in frame if one.name.startswith(UNNAMED) and one.null_count() == frame.height)
+    unused = [one.name for one in frame if one.name.startswith(UNNAMED) and one.null_count() == frame.height]
+    return frame.drop(unused), errors
+
+
+def _errors(sheet: Any) -> set[str]:
+    """Return the columns with cells that Excel could not work out, which the reader leaves empty."""
+    _, found = sheet.to_arrow_with_errors()
+    names = {column.index: column.name for column in sheet.available_columns()}
+    return set() if found is None else {names[cell.position[1]] for cell in found.errors}
 
 
 def _chosen(file: Path, sheets: list[str], name: str | None) -> str:

@@ -311,7 +311,7 @@ def _verdict(
     if feature.is_group:
         return Verdict(THE_GROUP, "it is the group or a copy of it, or its values tell the groups apart completely")
     if settings.folds is None:
-        return Verdict(NOT_JUDGED, "plug-in values have no intervals: leave out folds=None")
+        return Verdict(NOT_JUDGED, "plug-in values have no intervals (folds=None, --folds 0)")
     if feature.kind == "identifier":
         return Verdict(NOT_JUDGED, "it looks like an identifier: leave it out, or group its values")
     if feature.kind == "constant":
