@@ -312,6 +312,11 @@ def test_a_workbook_of_two_sheets_needs_the_name_of_one(tmp_path):
     assert collected(path, sheet="2024").rows() == [(2, "Süd")]
 
 
+def test_cells_of_text_that_are_dates_are_dates(tmp_path):
+    path = workbook(tmp_path / "a.xlsx", {"a": [["x", "day"], [1, "2020-01-31"], [2, "2021-12-01"], [3, None]]})
+    assert collected(path)["day"].to_list() == [date(2020, 1, 31), date(2021, 12, 1), None]
+
+
 def test_cells_without_a_value_are_told(tmp_path):
     import openpyxl
 

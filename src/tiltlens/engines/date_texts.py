@@ -1,4 +1,4 @@
-"""Dates of sources that have texts for them: JSON and SQLite."""
+"""Dates of sources that have texts for them: JSON, SQLite, and cells of text in Excel."""
 
 from __future__ import annotations
 

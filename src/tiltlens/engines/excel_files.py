@@ -12,6 +12,7 @@ from typing import Any
 
 import polars as pl
 
+from tiltlens.engines.date_texts import with_dates
 from tiltlens.engines.messages import checked_names, first_line, listed, shown
 from tiltlens.engines.number_texts import NumberTexts, counted_texts
 from tiltlens.engines.read_options import ReadOptions
@@ -58,7 +59,7 @@ def excel_table(files: Sequence[Path], options: ReadOptions) -> ExcelTable:
             f"Excel files must be read by {missing[0]}, which is not installed.", "pip install 'tiltlens[excel]'"
         )
     found = [_sheet(file, options.sheet) for file in files]
-    frames = [frame.lazy() for frame, _ in found]
+    frames = with_dates([frame.lazy() for frame, _ in found])
     numbers = counted_texts(frames)
     errors = {name for _, names in found for name in names}
     filled = {one.name for frame, _ in found for one in frame if one.null_count() < frame.height}
