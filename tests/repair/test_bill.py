@@ -91,6 +91,14 @@ def test_paired_changes_cover_their_truth(tilt):
     assert all(hits[name] >= 52 for name in names), hits  # of 60 at 95 %: fewer in 1 of 100 tries
 
 
+def test_audited_rows_are_refused_whose_scores_were_rounded(tilt, tmp_path):
+    tilt.to_json(tmp_path / "repair.json")
+    rounded = pl.concat([borrowers()[:60], borrowers(1000, 1)]).with_columns(pl.col("score").round(3))
+    for one in (tilt, tl.read_repair(tmp_path / "repair.json")):
+        with pytest.raises(DataError, match="got 60 that were audited"):
+            one.bill(rounded, "score", "group")
+
+
 def test_audited_rows_are_refused(tilt):
     with pytest.raises(DataError, match="got 40 that were audited"):
         tilt.bill(pl.concat([borrowers(2000, 5), borrowers()[:40]]), "score", "group")

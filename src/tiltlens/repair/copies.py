@@ -21,6 +21,9 @@ from tiltlens.models.levels import numbers_of
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.coded import Texts
 
+HASHED = ("rows", "alone", "unscored")
+NONE: Hashes = np.empty(0, dtype=np.uint64)
+
 
 def copies_of(
     table: Table, hashes: Hashes, group: Integers | None = None, outcome: Integers | None = None
@@ -77,12 +80,14 @@ def _differing(cell: Integers, labels: Integers) -> tuple[float, float]:
 class Seen(NamedTuple):
     """Hashes by which audited rows are known again: of features, scores and groups; and without the features.
 
-    `features` are those that were hashed, with the levels of those that are texts.
+    `features` are those that were hashed, with the levels of those that are texts. `unscored` are of features and
+    groups, where features tell people apart: the same people may have been scored anew, or have rounded scores.
     """
 
     features: Mapping[str, Texts | None]
     rows: Hashes
     alone: Hashes
+    unscored: Hashes = NONE
 
     @classmethod
     def of(
@@ -99,19 +104,19 @@ class Seen(NamedTuple):
         texts = {one.name: Texts.of(one) if one.values is None else None for one in used}
         rows, alone = (hashed_rows(columns, scores, place) for columns in (table, {}))
         people = _people(table, scores, (place, outcome), clusters, rows)
-        return cls(texts, rows[people], alone[people])
+        tells = bool(table) and is_continuous(table, people.size)
+        return cls(texts, rows[people], alone[people], hashed_rows(table, None, place)[people] if tells else NONE)
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Seen:
         """Return what `to_dict` wrote."""
         texts = {name: None if one is None else Texts.from_dict(one) for name, one in found["features"].items()}
-        return cls(texts, decoded(found["rows"]), decoded(found["alone"]))
+        return cls(texts, *(decoded(found.get(name, "")) for name in HASHED))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the hashes as texts, and the features that they are of."""
         texts = {name: None if one is None else one.to_dict() for name, one in self.features.items()}
-        rows, alone = (b64encode(one.tobytes()).decode() for one in (self.rows, self.alone))
-        return {"features": texts, "rows": rows, "alone": alone}
+        return {"features": texts} | {name: b64encode(getattr(self, name).tobytes()).decode() for name in HASHED}
 
     def notes(
         self,
@@ -134,6 +139,8 @@ class Seen(NamedTuple):
         people = _people(table, scores, (place, outcome), clusters, hashes)
         sure = bool(table) and is_continuous(table, people.size)
         found = seen_notes(hashes[people], self.rows if has_features else self.alone, bool(table), sure)
+        if sure:
+            seen_notes(hashed_rows(table, None, place)[people], self.unscored, True, False)
         if clusters is not None or people.size == hashes.size:
             return found
         return [*found, _repeated(hashes.size - people.size)]
@@ -150,9 +157,10 @@ def score_columns(scores: Floats) -> dict[str, Floats]:
     return {f"\0score{name}": np.ascontiguousarray(one) for name, one in columns.items()}
 
 
-def hashed_rows(table: Table, scores: Floats, place: Integers) -> Hashes:
-    """Return a hash of what each row holds: features, scores and the place of its group."""
-    return row_hashes({**table, **score_columns(scores), "\0audited": place.astype(np.float64)})
+def hashed_rows(table: Table, scores: Floats | None, place: Integers) -> Hashes:
+    """Return a hash of what each row holds: features, scores where they count, and the place of its group."""
+    of_scores = {} if scores is None else score_columns(scores)
+    return row_hashes({**table, **of_scores, "\0audited": place.astype(np.float64)})
 
 
 def _people(
