@@ -42,11 +42,12 @@ POLARS = f"{os.sep}polars{os.sep}"
 
 def _must_wait(frame: FrameType | None) -> bool:
     """Return whether compiled code may have called this frame that swallows what is raised there, or panics at it."""
-    if frame is not None and POLARS in frame.f_code.co_filename:
-        return True  # polars ends its long work at Ctrl-C by itself
-    while frame is not None and not frame.f_code.co_filename.startswith(IMPORT):
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name.startswith(IMPORT) or POLARS in name:  # polars ends its long work at Ctrl-C by itself
+            return True
         frame = frame.f_back
-    return frame is not None
+    return False
 
 
 class CtrlC:

@@ -15,6 +15,7 @@ from tests.command import MAIN, tiltlens
 from tests.people import FEATURES, assert_same_numbers, classed, in_files
 
 import tiltlens as tl
+from tiltlens import cli
 from tiltlens.cli import CTRL_C
 from tiltlens.errors import TiltlensError
 
@@ -245,6 +246,13 @@ def test_ctrl_c_ends_cleanly_and_leaves_nothing(tmp_path, seconds, script):
     assert stdout == ""
     assert stderr.strip() == "Error: interrupted; nothing was written."
     assert not out.exists()
+
+
+def test_ctrl_c_waits_for_what_polars_calls():
+    scope = {"called": lambda: cli._must_wait(sys._getframe())}
+    exec(compile("waits = called()", f"site-packages{os.sep}polars{os.sep}series.py", "exec"), scope)
+    assert scope["waits"]
+    assert not cli._must_wait(sys._getframe())
 
 
 SWALLOWS = """
