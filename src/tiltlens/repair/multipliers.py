@@ -125,9 +125,9 @@ def score_multipliers(problem: GapProblem, start: Floats | None = None) -> Float
     """Return the multipliers of a tilt of scores.
 
     One has a bracket. Several start from the minimum of the dual, where all conditions hold as far as the chances are
-    right, or from `start`, near which they hold; Newton's method takes them to where they do for the rows' own groups.
-    Some mixtures of differences hardly answer to any multiplier: where own groups would take twice the change, or
-    cannot be had, the dual's multipliers stay, if the own gaps are then within chance.
+    right, and Newton's method takes them to where they hold for the rows' own groups. Some mixtures of differences
+    hardly answer to any multiplier: where own groups would take twice the change, or cannot be had, the dual's
+    multipliers stay, if the own gaps are then within chance.
     """
     zeros = np.zeros(len(problem.names))
     if len(problem.names) == 1:
@@ -135,7 +135,7 @@ def score_multipliers(problem: GapProblem, start: Floats | None = None) -> Float
     if _worst(problem, zeros) <= REPAIRED:
         return zeros
     first = _solved(replace(problem, measures=problem.modelled), zeros if start is None else start)
-    found = _newton(problem, first if start is None else start)
+    found = _newton(problem, first)
     is_solved = _worst(problem, found) <= REPAIRED
     if is_solved and problem.cost(found) <= MOST_CHANGE * problem.cost(first):
         return found
