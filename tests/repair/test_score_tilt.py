@@ -9,6 +9,7 @@ from scipy.special import expit, logit
 
 import tiltlens as tl
 from tiltlens.errors import DataError, TiltlensError
+from tiltlens.repair.solve import checked_limit
 
 
 def lending(rows=3000, seed=0):
@@ -184,3 +185,8 @@ def test_weights_for_re_training_close_the_gap(comparison):
     assert north["before"] == pytest.approx((table.filter(group="a")["area"] == "north").mean())
     assert north["after"] < north["before"]
     assert "Commoner in the audited group: " in str(found)
+
+
+@pytest.mark.parametrize("limit", [0, 0.25, np.float32(0.25), np.int64(0)])
+def test_a_limit_may_be_any_kind_of_number(limit):
+    assert checked_limit(limit) == float(limit)

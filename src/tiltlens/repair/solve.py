@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -370,10 +371,13 @@ def _checked_criterion(criterion: Any, threshold: float | None, audited: Audited
     return str(criterion)
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def checked_limit(limit: Any) -> float:
     """Return the largest gap that is allowed, as a number."""
-    is_number = isinstance(limit, (int, float)) and not isinstance(limit, bool)
-    if not is_number or not 0.0 <= limit < 1.0:
+    if not _is_number(limit) or not 0.0 <= float(limit) < 1.0:
         raise DataError(f"`limit` must be a number from 0 to below 1, got {limit!r}.", "0 closes the gap.")
     return float(limit)
 
@@ -384,8 +388,7 @@ def _check_scores(scores: Floats, threshold: float | None) -> None:
             f"`threshold` must be left out for scores of {scores.shape[1]} classes, got {threshold!r}.",
             "audit the score of one class to repair decisions.",
         )
-    is_number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
-    if threshold is not None and not (is_number and 0.0 < threshold < 1.0):
+    if threshold is not None and not (_is_number(threshold) and 0.0 < threshold < 1.0):
         raise DataError(f"`threshold` must be a number between 0 and 1, got {threshold!r}.", "0.5 is accuracy.")
     if np.isin(scores, (0.0, 1.0)).all():
         raise DataError(
