@@ -20,7 +20,8 @@ docs-execute: $(VENV)/installed-dev  # runs the code of every page, and writes i
 test: $(VENV)/installed-dev  # both at once: tests wait at times for a browser or for Spark
 	@$(MAKE) --no-print-directory -j2 lint tests
 
-tests: $(VENV)/installed-dev  # three workers on two cores, for the same reason
+tests: $(VENV)/installed-dev  # three workers on two cores, for the same reason; what all import is compiled once, before
+	@$(BIN)/python -m pytest --collect-only --quiet >/dev/null 2>&1 || true
 	POLARS_MAX_THREADS=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --no-loadscope-reorder --durations 25
 
 test-slow: $(VENV)/installed-dev

@@ -24,8 +24,9 @@ settings.load_profile("tiltlens")
 
 
 def pytest_collection_modifyitems(items):
-    """Spark takes longest, and comes first."""
-    items.sort(key=lambda item: item.get_closest_marker("java") is None)
+    """Spark takes longest, and comes first; then the files that wait for a browser."""
+    in_browser = {item.path for item in items if item.get_closest_marker("browser")}
+    items.sort(key=lambda item: (item.get_closest_marker("java") is None, item.path not in in_browser))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -11,7 +11,7 @@ from importlib import import_module
 import numpy as np
 import polars as pl
 import pytest
-from tests.command import MAIN, tiltlens
+from tests.command import MAIN, invoked
 from tests.people import FEATURES, assert_same_numbers, classed, in_files
 
 import tiltlens as tl
@@ -213,7 +213,7 @@ OPTIONS += ["--features", ",".join(FEATURES)]
 def test_the_command_line_takes_patterns_many_files_and_folders(parts, tmp_path):
     pattern, folder = parts
     for files in ([pattern], sorted(map(str, folder.glob("*.parquet"))), [str(folder)]):
-        done = tiltlens("audit", *files, *OPTIONS, "--folds", "0")
+        done = invoked("audit", *files, *OPTIONS, "--folds", "0", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert "400 rows read, 400 used" in done.stdout
 
@@ -285,7 +285,7 @@ def with_small_files(limit=2_000):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
 
-@pytest.mark.parametrize("option", ["--json", "--report"])
+@pytest.mark.parametrize("option", ["--json", pytest.param("--report", marks=pytest.mark.slow)])
 def test_a_full_disk_is_one_clear_line_and_leaves_nothing(parts, option):
     pattern, folder = parts
     out = folder / "result"

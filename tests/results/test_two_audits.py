@@ -110,6 +110,7 @@ def test_error_rates_change_by_rows_too():
     assert se(change.auc_difference_change) > 0.0
 
 
+@pytest.mark.slow
 def test_groups_known_by_probabilities_are_paired_by_rows_in_any_order():
     chance = np.random.default_rng(2).beta(2, 2, models().height)
     table = models().with_columns(p_a=chance, p_b=1 - chance)
