@@ -178,3 +178,8 @@ SLOW_SPARK = pytest.param("spark", marks=[*SPARK.marks, pytest.mark.slow])  # wh
 SOURCES = [*ENGINES, *FILES, SPARK]  # of the fixture `held`
 IN_PROCESS = ["pandas", "duckdb", "csv files"]
 ONE_OF_EACH_KIND = [*IN_PROCESS, SPARK]
+
+
+def some_slow(ways):
+    """Return the parameters with every other one marked as slow: what they share is seen in the others."""
+    return [pytest.param(way, marks=[pytest.mark.slow] if place % 2 else []) for place, way in enumerate(ways)]

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from scipy.special import expit
 from tests.command import invoked
-from tests.people import SLOW_SPARK, assert_same_numbers
+from tests.people import SLOW_SPARK, assert_same_numbers, some_slow
 from tests.schemas import SCHEMA, strict
 
 import tiltlens as tl
@@ -206,7 +206,7 @@ def test_two_models_are_compared_on_the_same_rows_of_several_groups():
 
 
 @pytest.mark.usefixtures("small_batches")
-@pytest.mark.parametrize("held", ["csv files", "duckdb", SLOW_SPARK], indirect=True)
+@pytest.mark.parametrize("held", [*some_slow(["csv files", "duckdb"]), SLOW_SPARK], indirect=True)
 def test_every_engine_gives_the_same_audit_of_probabilities(held):
     table = pl.concat([names(400), names(400)[:20]]).drop("truth")
     found, expected = (audited(one, labels="race", exclude=[])["a"].to_dict() for one in (held(table), table))

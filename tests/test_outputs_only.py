@@ -6,7 +6,7 @@ import jsonschema
 import polars as pl
 import pytest
 from tests.command import invoked
-from tests.people import FEATURES, SOURCES, assert_same_numbers, audited, lending, people
+from tests.people import FEATURES, SOURCES, assert_same_numbers, audited, lending, people, some_slow
 from tests.schemas import SCHEMA, strict
 
 import tiltlens as tl
@@ -22,7 +22,7 @@ def outputs(**options):
 
 
 @pytest.mark.parametrize("held", SOURCES, indirect=True)
-@pytest.mark.parametrize("columns", [(), ("weight",), ("chance",)], ids=["alone", "weights", "membership"])
+@pytest.mark.parametrize("columns", some_slow([(), ("weight",), ("chance",)]))
 def test_a_table_of_group_and_score_is_enough_on_every_engine(held, columns):
     table = people().select("group", "score", *columns)
     options = {"weights": "weight"} if "weight" in columns else {"membership": "chance"} if columns else {}

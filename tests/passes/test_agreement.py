@@ -49,6 +49,7 @@ def in_one_batch(way):
     return tl.audit(classed(), **PEOPLE | WAYS[way]).to_dict()
 
 
+@pytest.mark.slow  # another order in many batches, below, says it too
 @pytest.mark.parametrize("way", list(WAYS))
 def test_many_batches_give_the_audit_of_one(way, small_batches):
     found = tl.audit(classed(), **PEOPLE | WAYS[way]).to_dict()

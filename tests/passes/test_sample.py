@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.people import SPARK, assert_same_numbers, lending
+from tests.people import SPARK, assert_same_numbers, lending, some_slow
 
 import tiltlens as tl
 from tiltlens.engines import batches
@@ -51,7 +51,7 @@ def width(estimate):
     return estimate.high - estimate.low
 
 
-@pytest.mark.parametrize("way", list(WAYS))
+@pytest.mark.parametrize("way", some_slow(WAYS))
 def test_what_needs_sums_only_comes_from_all_rows(way):
     found, expected = sampled(way), complete(way)
     for name in OF_SUMS if way != "classes" else OF_SUMS[:-1]:
@@ -72,7 +72,7 @@ def test_with_a_given_membership_the_correction_comes_from_all_rows_too(way):
     assert_same_numbers(found.correction.to_dict(), expected.correction.to_dict())
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if "plug-in" not in way])
+@pytest.mark.parametrize("way", some_slow([way for way in WAYS if "plug-in" not in way]))
 def test_standard_errors_of_the_sample_are_those_of_all_rows_within_a_few_per_cent(way):
     """The spread of a score is known to 1/√(2n) from n rows of a group, here 450: to 3 %."""
     found, expected = sampled(way), complete(way)

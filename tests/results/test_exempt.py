@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from tests.command import invoked
 from tests.estimators.test_sets import least_squares
-from tests.people import FEATURES, IN_PROCESS, SLOW_SPARK, assert_same_numbers, audited, lending, people
+from tests.people import FEATURES, IN_PROCESS, SLOW_SPARK, assert_same_numbers, audited, lending, people, some_slow
 from tests.schemas import SCHEMA, strict
 
 import tiltlens as tl
@@ -127,7 +127,7 @@ def test_rows_that_belong_together_count_once(features):
         assert two.high - two.low == pytest.approx(one.high - one.low, rel=0.1)
 
 
-@pytest.mark.parametrize("held", [*IN_PROCESS, SLOW_SPARK], indirect=True)
+@pytest.mark.parametrize("held", [*some_slow(IN_PROCESS), SLOW_SPARK], indirect=True)
 def test_every_engine_gives_the_same_parts(held):
     options = {"features": ["city", "owner", "income"], "exempt": ["income"]}
     assert_same_numbers(audited(held(people()), **options).to_dict(), audited(people(), **options).to_dict())
