@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 import polars as pl
 import pytest
 import vl_convert
+from tests.people import some_slow
 from tests.views.summaries import (
     HOSTILE,
     SUMMARIES,
@@ -91,7 +92,7 @@ def test_every_figure_draws_every_summary(name):
         json.dumps(spec, allow_nan=False)
 
 
-@pytest.mark.parametrize("name", SUMMARIES)
+@pytest.mark.parametrize("name", some_slow(SUMMARIES))
 def test_specifications_compile_without_complaint(name):
     for figure, spec in drawn(name).values():
         assert vl_convert.vegalite_to_vega(spec)["marks"], figure.title

@@ -228,7 +228,7 @@ def test_a_screen_reader_finds_names_for_pictures_tables_and_controls(shown):
 
 
 @pytest.mark.parametrize("width", [390, 1440])
-@pytest.mark.parametrize("maker", [cross_fitted, hostile])
+@pytest.mark.parametrize("maker", some_slow([hostile, cross_fitted]))
 def test_nothing_is_wider_than_the_window(browser, tmp_path, width, maker):
     maker().report(tmp_path / "audit.html")
     with opened(browser, tmp_path / "audit.html", width=width) as tab:
