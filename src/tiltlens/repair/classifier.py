@@ -147,7 +147,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     ) -> tuple[Constraint, ...]:
         """Return the constraints with their multipliers, by models that have not seen the row, or hardly."""
         asked, pairs = self._asked(group, codes, limit)
-        table, weights = columns_of(X), np.ones(group.size)
+        table, weights = _columns_of(X), np.ones(group.size)
         hashes = row_hashes(table)
         people, copies = copies_of(table, hashes, group, codes)
         clusters = people if copies else None
@@ -295,7 +295,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return tags
 
 
-def columns_of(X: Any) -> dict[str, Floats]:
+def _columns_of(X: Any) -> dict[str, Floats]:
     """Return the columns of any X as numbers, by which rows that are alike are known: texts by their codes."""
     is_sparse = bool(issparse(X))
     if is_sparse:  # equal rows have equal sums
