@@ -1,17 +1,12 @@
 """Summaries to draw: the demo's, the same made many, hostile or poor, and those of a small table of people."""
 
 from copy import deepcopy
-from datetime import date, timedelta
 from functools import cache
 
 import numpy as np
-import polars as pl
-from scipy.special import expit
+from tests.people import audited, people
 
-from tiltlens.audit import audit
 from tiltlens.demo import AUDITED, paper_experiment
-
-FEATURES = ["income", "city", "owner", "since"]
 
 HOSTILE = [
     "</script><script>alert(1)</script>",
@@ -20,35 +15,6 @@ HOSTILE = [
     "x" * 10_000,
     "x" * 9_999 + "y",
 ]
-
-
-@cache
-def people(rows=400, seed=3):
-    """Return numbers with gaps, texts, booleans and dates that differ between two groups, with a score of them."""
-    random = np.random.default_rng(seed)
-    audited = random.random(rows) < 0.45
-    income = random.normal(50 - 6 * audited, 10, rows)
-    north = random.random(rows) < 0.3 + 0.25 * audited
-    city = np.where(north, "North", np.where(random.random(rows) < 0.5, "Süd", "East"))
-    owner = random.random(rows) < 0.5 - 0.15 * audited
-    days = random.integers(0, 700, rows) + 30 * audited
-    score = expit(0.05 * (income - 48) + 0.5 * owner - 0.4 * north + 0.3 * random.normal(size=rows))
-    return pl.DataFrame(
-        {
-            "group": np.where(audited, "A", "B"),
-            "income": pl.Series(np.where(random.random(rows) < 0.05, np.nan, income)).fill_nan(None),
-            "city": city,
-            "owner": owner,
-            "since": [date(2020, 1, 1) + timedelta(days=int(day)) for day in days],
-            "score": score,
-            "weight": random.integers(1, 4, rows),
-            "chance": expit(0.7 * north - 0.06 * (income - 47) - 0.5 * owner - 0.3),
-        }
-    )
-
-
-def audited(data, **options):
-    return audit(data, **{"group": "group", "reference": "B", "scores": "score", "features": FEATURES} | options)
 
 
 @cache
@@ -211,7 +177,8 @@ def _outputs_only():
 @cache
 def _with_outcome():
     repaid = (people()["score"] > np.random.default_rng(0).random(people().height)).cast(int)
-    return audited(people().with_columns(repaid=repaid), features=["city", "owner"], outcome="repaid").to_dict()
+    options = {"features": ["city", "owner"], "membership": "chance", "outcome": "repaid"}
+    return audited(people().with_columns(repaid=repaid), **options).to_dict()
 
 
 def with_outcome_audit():

@@ -11,17 +11,15 @@ from xml.etree import ElementTree as ET
 import polars as pl
 import pytest
 import vl_convert
-from tests.people import some_slow
+from tests.people import audited, people
 from tests.views.summaries import (
     HOSTILE,
     SUMMARIES,
-    audited,
     cross_fitted,
     cross_fitted_audit,
     decisions_audit,
     hostile,
     many,
-    people,
     plug_in,
 )
 
@@ -92,7 +90,7 @@ def test_every_figure_draws_every_summary(name):
         json.dumps(spec, allow_nan=False)
 
 
-@pytest.mark.parametrize("name", some_slow(SUMMARIES))
+@pytest.mark.parametrize("name", SUMMARIES)
 def test_specifications_compile_without_complaint(name):
     for figure, spec in drawn(name).values():
         assert vl_convert.vegalite_to_vega(spec)["marks"], figure.title

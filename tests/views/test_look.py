@@ -5,7 +5,8 @@ from importlib.resources import files
 
 import pytest
 from tests.browser import opened
-from tests.views.summaries import audited, cross_fitted_audit, people
+from tests.people import audited, people
+from tests.views.summaries import cross_fitted_audit
 
 from tiltlens.views.figures import theme
 from tiltlens.views.figures.words import labels
@@ -31,7 +32,7 @@ TEXTS = """() => [...document.querySelectorAll("main *, nav a")].filter((one) =>
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     path = tmp_path_factory.mktemp("look") / "audit.html"
-    audited(people(1200, 1)).report(path)
+    audited(people(1200, 1), membership="chance").report(path)
     return path
 
 

@@ -1,13 +1,15 @@
 """What to_dict returns is what its schema says, and the schema knows every key."""
 
 import json
+from functools import cache
 
 import jsonschema
 import numpy as np
 import polars as pl
 import pytest
+from tests.people import FEATURES, audited, people
 from tests.schemas import SCHEMA, strict
-from tests.views.summaries import FEATURES, audited, demo, people
+from tests.views.summaries import demo
 
 from tiltlens.estimators import verdicts
 
@@ -21,13 +23,13 @@ def odd_features():
     """Return an audit of an identifier, a constant and a copy of the group."""
     rows = people(1200, 1)
     odd = rows.with_columns(id=pl.int_range(pl.len()).cast(pl.String), one=pl.lit("x"), copy=pl.col("group"))
-    return audited(odd, features=[*FEATURES, "id", "one", "copy"])
+    return audited(odd, features=[*FEATURES, "id", "one", "copy"], membership="chance")
 
 
 MAKERS = {
-    "cross-fitted": lambda: audited(people(1200, 1)),
+    "cross-fitted": lambda: audited(people()),
     "plug-in": lambda: audited(people(), folds=None, provenance={"model": "m 1"}),
-    "decisions": lambda: audited(people(1200, 1), threshold=0.5),
+    "decisions": lambda: audited(people(), threshold=0.5, membership="chance"),
     "odd features": odd_features,
     "three classes": three_classes,
     "amounts": lambda: audited(people(), output="amount", membership="chance"),
@@ -35,15 +37,20 @@ MAKERS = {
 }
 
 
+@cache
+def written(maker):
+    """Return what the JSON of an audit says."""
+    return json.loads(json.dumps(MAKERS[maker]().to_dict(), allow_nan=False))
+
+
 @pytest.mark.parametrize("maker", MAKERS)
 def test_a_summary_follows_the_schema_and_has_no_other_keys(maker):
-    summary = json.loads(json.dumps(MAKERS[maker]().to_dict(), allow_nan=False))
-    jsonschema.Draft202012Validator(strict(SCHEMA)).validate(summary)
+    jsonschema.Draft202012Validator(strict(SCHEMA)).validate(written(maker))
 
 
 def test_the_schema_is_valid_and_refuses_other_versions():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    summary = json.loads(json.dumps(MAKERS["plug-in"]().to_dict())) | {"schema": "tiltlens/audit/1"}
+    summary = written("plug-in") | {"schema": "tiltlens/audit/1"}
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(summary, SCHEMA)
 
@@ -55,8 +62,8 @@ def test_the_demo_follows_the_schema(part):
 
 
 def test_decisions_alone_have_an_adverse_impact_ratio():
-    found = {name: MAKERS[name]().to_dict() for name in ("cross-fitted", "decisions")}
-    ratios = {summary["channel"]: summary["comparisons"]["A"]["adverse_impact_ratio"] for summary in found.values()}
+    found = map(written, ("cross-fitted", "decisions"))
+    ratios = {summary["channel"]: summary["comparisons"]["A"]["adverse_impact_ratio"] for summary in found}
     assert ratios["scores"] is None
     assert 0 <= ratios["decisions"]["low"] <= ratios["decisions"]["value"] <= ratios["decisions"]["high"] <= 1
 
