@@ -360,3 +360,49 @@ def test_no_changed_decision_is_not_surely_none(tilt):
         found = bill[name]["change"]
         assert found.value == 0.0
         assert found.high > 0.0005  # about three over the number of people
+
+
+def scarce(rows, seed):
+    """Return people of whom one in thirty has the outcome, and one in a hundred a score above ½."""
+    rng = np.random.default_rng(seed)
+    mine = rng.random(rows) < 0.4
+    x, z = rng.normal(size=rows) - 0.5 * mine, rng.normal(size=rows) - mine
+    score = expit(-4.6 + 2.0 * x)
+    repaid = (rng.random(rows) < score).astype(int)
+    return pl.DataFrame({"group": np.where(mine, "a", "b"), "x": x, "z": z, "score": score, "repaid": repaid})
+
+
+def test_intervals_have_a_width_where_few_are_decided_1():
+    question = {"reference": "b", "scores": "score", "exclude": "repaid", "folds": None}
+    tilt = tl.audit(scarce(4000, 0), "group", **question)["a"].repair(threshold=0.5, use_group=True)
+    truth = tilt.bill(scarce(100_000, 1), "score", "group", outcome="repaid")
+    hits = dict.fromkeys([(name, part) for name in ("gap", "accuracy") for part in ("before", "after", "change")], 0)
+    for seed in range(100, 130):
+        found = tilt.bill(scarce(300, seed), "score", "group", outcome="repaid")
+        for name, part in hits:
+            hits[name, part] += found[name][part].low <= truth[name][part].value <= found[name][part].high
+    assert all(count >= 25 for count in hits.values()), hits  # of 30 at 95 %: fewer in 1 of 100 tries
+
+
+def test_an_interval_of_few_decisions_is_newcombes():
+    tilt = plain(borrowers(800), threshold=0.5, limit=0.5)  # nothing to do: decisions are those of the scores
+    score = np.repeat([0.9, 0.1, 0.9, 0.1], [7, 27, 1, 33])  # 7 of 34 and 1 of 34
+    group = np.repeat(["a", "b"], 34)
+    found = tilt.bill(borrowers(68, 3), score, group)["gap"]["after"]
+    assert (found.low, found.high) == pytest.approx((0.019, 0.340), abs=0.001)  # Newcombe (1998), method 10
+    assert tilt.bill(borrowers(68, 3), score, group)["gap"]["change"].high == 0.0
+
+
+@pytest.mark.parametrize("options", [{}, {"threshold": 0.5}], ids=["scores", "decisions"])
+def test_ratios_are_those_of_the_favourable_outcome(options, tmp_path):
+    question = {"reference": "b", "scores": "score", "exclude": "repaid", "folds": None, "favourable": "low"}
+    new = borrowers(900, 1)
+    audit = tl.audit(borrowers(800), "group", **question)
+    tilt = audit["a"].repair(**options)
+    tilt.to_json(tmp_path / "repair.json")
+    score = (new["score"] >= 0.5).cast(float) if options else new["score"]
+    expected = tl.audit(new.with_columns(score=score), "group", **question)["a"].impact_ratio.value
+    for one in (tilt, audit.repair(**options), tl.read_repair(tmp_path / "repair.json")):
+        bill = one.bill(new, "score", "group")
+        assert bill["impact_ratio"]["before"].value == pytest.approx(expected, abs=1e-12)
+    assert "ratio of favourable (low)" in str(bill)

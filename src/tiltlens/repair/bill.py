@@ -138,7 +138,8 @@ def bill_of(
     repair: dict[str, Any],
 ) -> Bill:
     """Return the bill of rows; `step` gives the scores after a part of the repair, from 0 to 1."""
-    judged = Judged(rows, outcome, threshold)
+    moves = any(one["multiplier"] for one in repair["constraints"])
+    judged = Judged(rows, outcome, threshold, repair["favours_low"], moves)
     before, after = step(0.0), step(1.0)
     old, new = (measured(judged, scores) for scores in (before, after))
     parts = np.linspace(0.0, 1.0, BILL_STEPS).tolist()
@@ -169,11 +170,8 @@ def _few_notes(rows: Rows, outcome: Integers | None) -> list[str]:
     return (notes if missing else []) + ([few_note] if few else [])
 
 
-def price_of_blindness(
-    rows: Rows, aware: Floats, blind: Floats, outcome: Integers | None, threshold: float, confidence: float
-) -> pl.DataFrame:
+def price_of_blindness(judged: Judged, aware: Floats, blind: Floats, confidence: float) -> pl.DataFrame:
     """Return what scores repaired without the group differ by from those repaired with it, on the same rows."""
-    judged = Judged(rows, outcome, threshold)
     records = _records(measured(judged, aware), measured(judged, blind), confidence)
     renamed = {"before": "with_group", "after": "without_group", "change": "price"}
     ends = {f"{old}{end}": f"{new}{end}" for old, new in renamed.items() for end in ENDS}
@@ -182,14 +180,14 @@ def price_of_blindness(
 
 def _records(old: Measured, new: Measured, confidence: float) -> list[dict[str, Any]]:
     """Return a row for each quantity: before, after and change; of decisions the gap is that of decisions already."""
-    records = []
+    records, before, after = [], old.estimates(), new.estimates()
     for name, change in new.change(old).items():
         if name == "decision_gap" and new.are_decisions and old.are_decisions:
             continue
         record: dict[str, Any] = {"quantity": name}
-        for column, one in (("before", old.found[name].normal()), ("after", new.found[name].normal())):
+        for column, one in (("before", before[name]), ("after", after[name]), ("change", change)):
             record |= columns(column, one, confidence)
-        records.append(record | columns("change", change, confidence))
+        records.append(record)
     return records
 
 

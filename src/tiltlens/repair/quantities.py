@@ -5,12 +5,14 @@ All have influence functions, so that any two scores of the same rows can be com
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tiltlens.estimators import error_rates, outputs
-from tiltlens.estimators.estimate import HasInterval, Normal
+from tiltlens.estimators.estimate import Estimate, HasInterval, Normal, Proportion, quantile
 from tiltlens.estimators.feature_gap import cell_sums_of
 from tiltlens.estimators.influence import (
     Booleans,
@@ -34,6 +36,32 @@ class Judged(NamedTuple):
     rows: Rows
     outcome: Integers | None
     threshold: float
+    favours_low: bool = False  # people want the outcome 0: ratios are of it
+    moves: bool = True  # other people's decisions may change, where those of these rows do not
+
+
+@dataclass(frozen=True, slots=True)
+class RateSum:
+    """A sum of rates, each times a factor: value ± z·se, where Wilson's interval replaces the normal one of each rate.
+
+    Of two independent rates it is Newcombe's interval of their difference (1998, method 10).
+    """
+
+    value: float
+    se: float
+    rates: Sequence[tuple[float, Proportion]]
+
+    def estimate(self, confidence: float = 0.95) -> Estimate:
+        """Return the value with its two-sided interval, which has a width where nobody, or everybody, is counted."""
+        z = quantile(confidence)
+        squares = np.full(2, (z * self.se) ** 2)
+        for factor, rate in self.rates:
+            found = rate.estimate(confidence)
+            reach = np.array([rate.value - (found.low or 0.0), (found.high or 0.0) - rate.value])
+            normal = z * z * rate.value * (1.0 - rate.value) / rate.size
+            squares += factor**2 * ((reach if factor > 0.0 else reach[::-1]) ** 2 - normal)
+        below, above = np.sqrt(np.maximum(squares, 0.0)).tolist()
+        return Estimate(self.value, self.value - below, self.value + above)
 
 
 class Measured(NamedTuple):
@@ -48,37 +76,65 @@ class Measured(NamedTuple):
         """Whether all scores are 0 or 1."""
         return _are_decisions(self.scores)
 
-    def change(self, old: Measured) -> dict[str, Normal]:
-        """Return what both have, less that of `old`: errors are of the same rows."""
-        unseen = self._unseen(old)
-        return {
-            name: difference(new, old.found[name]).with_extra_se(*unseen.get(name, ()))
-            for name, new in self.found.items()
-            if name in old.found
-        }
+    def estimates(self) -> dict[str, HasInterval]:
+        """Return every quantity with its interval."""
+        found: dict[str, HasInterval] = {}
+        for name, one in self.found.items():
+            counted = self._counted(name)
+            rates = [(factor, self._rate(who, counted)) for factor, who in self._cells(name)]
+            found[name] = RateSum(one.value, one.se, rates)
+        return found
 
-    def _unseen(self, old: Measured) -> dict[str, tuple[float, ...]]:
-        """Return errors of changed decisions that rows do not show, where nobody's has changed but somebody's might."""
-        if (self.scores == old.scores).all():
-            return {}
-        rows, tau = self.judged.rows, self.judged.threshold
-        changed = ((self.scores >= tau) != (old.scores >= tau)).astype(np.float64)
-        of_groups = [
-            outputs.unseen_mean_se(mean, rows.independent(who))
-            for who, mean in ((True, rows.mean0(changed)), (False, rows.mean1(changed)))
-        ]
-        found = {"decision_gap": tuple(of_groups)}
-        if self.are_decisions and old.are_decisions:
-            found["gap"] = found["decision_gap"]
-        share = float(rows.weights @ rows.audited) / float(rows.weights.sum())
-        return found | {"accuracy": (share * of_groups[0], (1.0 - share) * of_groups[1])}
+    def change(self, old: Measured) -> dict[str, HasInterval]:
+        """Return what both have, less that of `old`: errors are of the same rows."""
+        found: dict[str, HasInterval] = {}
+        for name, one in self.found.items():
+            if name in old.found:
+                moved = difference(one, old.found[name])
+                now, then = self._counted(name), old._counted(name)
+                cells = self._cells(name) if self.judged.moves and old._cells(name) else []
+                rates = [(factor, self._rate(who, now & ~then)) for factor, who in cells]
+                rates += [(-factor, self._rate(who, then & ~now)) for factor, who in cells]
+                found[name] = RateSum(moved.value, moved.se, rates)
+        return found
+
+    def _counted(self, name: str) -> Booleans:
+        """Return which rows are decided 1; for accuracy which decisions are right."""
+        decided = np.asarray(self.scores >= self.judged.threshold)
+        if name != "accuracy" or self.judged.outcome is None:
+            return decided
+        return np.asarray(decided == (self.judged.outcome == error_rates.WITH))
+
+    def _rate(self, who: Booleans, counted: Booleans) -> Proportion:
+        rows = self.judged.rows
+        weights = np.where(who, rows.weights, 0.0)
+        return Proportion(float(weights @ counted / weights.sum()), rows.independent(bool(rows.audited[who][0]), who))
+
+    def _cells(self, name: str) -> list[tuple[float, Booleans]]:
+        """Return whose rates of decisions a quantity is a sum of, with their factors; none of mean scores."""
+        rows = self.judged.rows
+        outcome = rows.single_cell if self.judged.outcome is None else self.judged.outcome
+        factors, who = (1.0, -1.0), np.ones(rows.audited.size, dtype=np.bool_)
+        if name == "calibration_difference" or not (name in ("accuracy", "decision_gap") or self.are_decisions):
+            return []
+        if name == "impact_ratio":
+            slope = (-1.0 if self.judged.favours_low else 1.0) / rows.mean1(_favourable(self.judged, self.scores))
+            factors = (slope, -slope * self.found[name].value)
+        elif name == "fpr_difference":
+            who = outcome == error_rates.WITHOUT
+        elif name == "fnr_difference":
+            factors, who = (-1.0, 1.0), outcome == error_rates.WITH
+        elif name == "accuracy":
+            who, share = outcome != error_rates.UNKNOWN, float(rows.weights @ rows.audited / rows.weights.sum())
+            factors = (share, 1.0 - share)
+        return [(factor, who & mine) for factor, mine in zip(factors, (rows.audited, ~rows.audited), strict=True)]
 
 
 def measured(judged: Judged, scores: Floats) -> Measured:
     """Return what is measured of scores; what is not defined, or would be of fewer than ten people, is left out."""
     rows, outcome = judged.rows, judged.outcome
     one = outputs.Scores.of(rows, scores)
-    found = {"gap": outputs.gap(rows, one)} | _ratio(rows, one)
+    found = {"gap": outputs.gap(rows, one)} | _ratio(rows, outputs.Scores.of(rows, _favourable(judged, scores)))
     found["decision_gap"] = decision_gap(rows, scores >= judged.threshold)
     if outcome is None:
         return Measured(judged, scores, found)
@@ -145,6 +201,11 @@ def columns(name: str, one: HasInterval | None, confidence: float) -> dict[str, 
 
 def _are_decisions(scores: Floats) -> bool:
     return bool(np.isin(scores, (0.0, 1.0)).all())
+
+
+def _favourable(judged: Judged, scores: Floats) -> Floats:
+    """Return the scores of the outcome that people want."""
+    return 1.0 - scores if judged.favours_low else scores
 
 
 def _mean(rows: Rows, x: Floats, chosen: Booleans) -> InfluenceEstimate:

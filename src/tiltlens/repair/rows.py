@@ -32,6 +32,8 @@ class AuditedRows:
         The audited model, where it can be asked again.
     given
         The conditions that all rows meet, as texts by column.
+    favours_low
+        Whether people want the outcome 0: ratios are then those of low scores.
     """
 
     groups: tuple[str, ...]
@@ -43,6 +45,7 @@ class AuditedRows:
     outcome: Integers | None = None
     model: AskedModel | None = None
     given: Mapping[str, str] = field(default_factory=dict)
+    favours_low: bool = False
 
     @property
     def rows(self) -> Rows:

@@ -67,7 +67,8 @@ def _tilt(found: dict[str, Any], trusted: Sequence[str]) -> ScoreTilt:
     if not constraints:
         raise ValueError("no constraints")
     notes, seen = tuple(found.pop("notes")), _seen(found.pop("seen"), models)
-    plain = {name: found[name] for name in PLAIN} | {"given": dict(found.get("given", {}))}
+    plain = {name: found[name] for name in PLAIN}
+    plain |= {"given": dict(found.get("given", {})), "favours_low": bool(found.get("favours_low", False))}
     return ScoreTilt(**plain, constraints=constraints, models=models, seen=seen, notes=notes)
 
 

@@ -23,6 +23,7 @@ from tiltlens.repair.columns import RepairTable, condition_notes, meets, unseen_
 from tiltlens.repair.constraints import CellModel, Constraint, gradients, only
 from tiltlens.repair.copies import Seen
 from tiltlens.repair.least_change import repaired, shifts
+from tiltlens.repair.quantities import Judged
 from tiltlens.views.json_file import write_json
 
 SCHEMA = "tiltlens/repair/2"
@@ -75,6 +76,8 @@ class ScoreTilt:
         What was done, and what to know.
     given
         The conditions that audited rows met, as texts by column: other rows are neither repaired nor billed.
+    favours_low
+        Whether people want low scores: ratios of a bill are then those of 1 − score.
 
     Examples
     --------
@@ -103,6 +106,7 @@ class ScoreTilt:
     seen: Seen
     notes: tuple[str, ...]
     given: Mapping[str, str] = field(default_factory=dict)
+    favours_low: bool = False
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -295,7 +299,7 @@ class ScoreTilt:
             return found
         other, otherwise = billed(beside)
         pair = (after, otherwise) if self.use_group else (otherwise, after)
-        price = price_of_blindness(rows.of_groups, *pair, rows.outcome, cut, confidence)
+        price = price_of_blindness(Judged(rows.of_groups, rows.outcome, cut, self.favours_low), *pair, confidence)
         return replace(found, beside=other, price=price)
 
     def _held_out(
@@ -372,6 +376,7 @@ class ScoreTilt:
             "constraints": [asdict(one) | {"shares": list(one.shares)} for one in self.constraints],
             "features": features,
             "given": dict(self.given),
+            "favours_low": self.favours_low,
             "notes": list(self.notes),
         }
 

@@ -95,6 +95,7 @@ def score_tilt(
         nats=nats_moved(audited.scores, after, audited.weights) if threshold is None else None,
         models=models,
         given=dict(audited.given),
+        favours_low=audited.favours_low,
         seen=Seen.of(audited.features, audited.scores, audited.places, audited.outcome, audited.clusters),
         notes=(
             *_notes(audited, constraints, measures, use_group, size, threshold),

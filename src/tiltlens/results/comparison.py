@@ -318,7 +318,9 @@ class Comparison:
         p = self._profiles
         codes = np.where(p.rows.audited, 0, 1)
         weights = p.rows.weights if p.standing is None else p.standing
-        return AuditedRows(p.groups, codes, weights, p.rows.clusters, p.features, p.scores, p.truth, p.model, p.given)
+        low = not np.array_equal(p.favourable, p.outcome)
+        rest = p.rows.clusters, p.features, p.scores, p.truth, p.model, p.given, low
+        return AuditedRows(p.groups, codes, weights, *rest)
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the comparison, keyed by attribute name."""

@@ -91,6 +91,8 @@ def quantities(bill: Record, rows: Iterable[Record]) -> list[tuple[Quantity, Rec
     if bill["repair"]["criterion"] == DECISIONS:
         names = OF_DECISIONS
         found.pop("decision_gap", None)  # it is the gap
+    if bill["repair"].get("favours_low"):
+        names = names | {"impact_ratio": "ratio of favourable (low) scores or decisions"}
     known = [one._replace(name=names.get(one.key, one.name)) for one in QUANTITIES if one.key in found]
     told = {one.key for one in QUANTITIES}
     others = [Quantity(key.replace("_", " "), key, number, signed) for key in found if key not in told]
