@@ -291,6 +291,10 @@ ALIKE = 10  # people who are alike in every feature: of so many a model hardly k
 FEW_DECIDED = 0.01  # share of people: a rule that decides fewer otherwise than the rest hardly decides
 FEW_REPAIRED = 100  # people of a group that a difference is of: of fewer, chance moves it by points
 
+# repair.unlike
+UNLIKE = 0.5  # of the gap that a repair closed: where so much of it is back, rows are unlike the audited ones
+LOOKED_ROWS = 10_000  # of a Spark table that are looked at before it is repaired: the rest is computed later
+
 # repair.copies
 EQUAL_SCORES = 1e-8  # the chance that two people's scores agree to nine decimals, at most
 FEWEST_ALIKE = 2  # rows whose scores alone agree with audited ones: so few may be chance

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import textwrap
+from contextlib import nullcontext
 from functools import cache
 
 import numpy as np
@@ -97,7 +98,9 @@ def test_no_rows_are_an_error(skewed):
 @pytest.mark.parametrize("options", [{}, {"use_group": True}], ids=["blind", "group"])
 def test_spark_repairs_as_memory_does(spark, options):
     data = spark.createDataFrame(new_rows().to_arrow()).repartition(3)
-    found = tilt(**options).apply(data, "score", **({"group": "group"} if options else {}))
+    group = {"group": "group"} if options else {}
+    with nullcontext() if options else pytest.warns(UserWarning, match="18 of 200 rows have a value of 'area'"):
+        found = tilt(**options).apply(data, "score", **group)
     assert found.columns == [*data.columns, "score_repaired"]
     repaired = pl.DataFrame(found.toArrow()).sort("id")["score_repaired"].to_numpy()
     assert repaired == pytest.approx(expected(**options), abs=1e-12)
@@ -106,6 +109,12 @@ def test_spark_repairs_as_memory_does(spark, options):
 def test_columns_that_a_repair_does_not_use_stay_as_they_are(spark):
     data = spark.createDataFrame(many_kinds().to_arrow()).coalesce(1)
     assert tilt().apply(data, "score").drop("score_repaired").toArrow() == data.toArrow()
+
+
+def test_rows_unlike_the_audited_ones_are_warned_of(spark):
+    turned = new_rows().with_columns(score=1 - pl.col("score"))
+    with pytest.warns(UserWarning, match="by the membership model, the gap of 'a' against 'b' is"):
+        tilt().apply(spark.createDataFrame(turned.to_arrow()), "score")
 
 
 def test_mistakes_in_a_repair_are_named(spark, tmp_path):

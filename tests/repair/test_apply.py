@@ -1,5 +1,6 @@
 """A repair applied to rows wherever they lie: the same numbers, in bounded memory, whole or not at all."""
 
+import warnings
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cache
@@ -48,6 +49,42 @@ def test_values_that_the_model_has_not_learnt_are_counted(held, small_batches, t
         tilt().apply(held(new_rows()), "score")
     with pytest.warns(UserWarning, match=told):
         tilt().apply(held(new_rows()), "score", output=tmp_path / "repaired.parquet")
+
+
+SCORE = pl.col("score")
+UNLIKE = {
+    "turned": ((1 - SCORE).alias("score"), "by the membership model, the gap of 'a' against 'b' is"),
+    "decisions": ((SCORE >= 0.5).cast(pl.Float64), "by the membership model, the gap of 'a' against 'b' is"),
+    "units": (pl.col("income") * 100, "rows have a value of 'income' beyond the audited range, 2"),
+    "shifted": (pl.col("income") + 100, "197 of 200 rows have a value of 'income' beyond the audited range, 2"),
+    "codes": (
+        pl.when(pl.int_range(ROWS) < 30).then(-999).otherwise("income").alias("income"),
+        "rows have a value of 'income' beyond",
+    ),
+    "infinite": (
+        pl.when(pl.int_range(ROWS) < 7).then(np.inf).otherwise("noise").alias("noise"),
+        "7 of 200 rows have a value of 'noise'",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", UNLIKE)
+def test_rows_unlike_the_audited_ones_are_warned_of(what, tmp_path):
+    change, told = UNLIKE[what]
+    unlike = new_rows().with_columns(change)
+    tilt().to_json(tmp_path / "repair.json")
+    for data in (unlike, in_files(unlike, tmp_path, "parquet")):
+        with warnings.catch_warnings(record=True) as notes:
+            warnings.simplefilter("always")
+            tl.read_repair(tmp_path / "repair.json").apply(data, "score")
+        assert any(told in str(one.message) for one in notes)
+
+
+def test_rows_like_the_audited_ones_are_not_warned_of(recwarn):
+    for rows, seed in ((150, 4), (400, 5), (5000, 6)):
+        tilt().apply(lending(rows, seed), "score")
+        tilt(threshold=0.5).apply(lending(rows, seed), "score")
+    assert not [one for one in recwarn if "learnt" not in str(one.message)]
 
 
 @pytest.mark.parametrize("held", [*ENGINES, *FILES], indirect=True)

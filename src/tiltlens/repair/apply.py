@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from tiltlens.engines.sources import batches_of, frame_of
 from tiltlens.engines.spark import SparkBatches, with_numbers
 from tiltlens.engines.tables import column_names
 from tiltlens.errors import DataError
+from tiltlens.limits import LOOKED_ROWS
 from tiltlens.models.roles import must_be_column
 from tiltlens.paper.checks import Floats
 from tiltlens.passes.reading import row_name
@@ -36,14 +36,13 @@ from tiltlens.repair.columns import (
     meets,
     probabilities_of,
     score_columns_of,
-    unseen_notes,
 )
+from tiltlens.repair.unlike import Looked, beyond_notes, gap_notes, unseen_notes
 from tiltlens.views.json_file import check_target, whole_file
 
 if TYPE_CHECKING:
     from tiltlens.repair.score_tilt import ScoreTilt
 
-ROWS, OUTSIDE = "\0rows", "\0outside"
 ADDED = "_repaired"  # after the name of a column of scores
 SINKS = {".parquet": "sink_parquet", ".csv": "sink_csv"}
 
@@ -63,8 +62,14 @@ class RowRepair:
         """All columns that are needed."""
         return list(dict.fromkeys([*self.scores, *self.group, *self.tilt.features, *self.conditions]))
 
-    def __call__(self, batch: pl.DataFrame, unseen: list[Counter[str]] | None = None) -> Floats:
-        """Return the repaired scores of a batch, (n,) or (n, K); values that the model has not learnt are counted."""
+    def looked_at(self, batch: pl.DataFrame) -> Looked:
+        """Return what tells whether rows are like the audited ones."""
+        looked: list[Looked] = []
+        self(batch, looked)
+        return sum(looked, Looked())
+
+    def __call__(self, batch: pl.DataFrame, looked: list[Looked] | None = None) -> Floats:
+        """Return the repaired scores of a batch, (n,) or (n, K), and what is seen of its rows in `looked`."""
         rows = clean_batch(batch.select(self.columns))
         named = row_name(batch)
         found = [probabilities_of("scores", rows[name], named) for name in self.scores]
@@ -73,13 +78,12 @@ class RowRepair:
         meeting = meets(rows.select(self.conditions), self.tilt.given) if self.conditions else np.full(len(rows), True)
         if not meeting.all():
             rows, group = rows.filter(meeting), None if group is None else group[meeting]
-        if unseen is not None:
-            counts = {ROWS: batch.height, OUTSIDE: batch.height - rows.height}
-            unseen.append(Counter(self.tilt.unseen(rows) | counts))
+        if looked is not None:
+            looked.append(Looked(batch.height, batch.height - rows.height))
         threshold = self.tilt.threshold
         after = scores.copy() if threshold is None else np.asarray(scores >= threshold, dtype=np.float64)
         if rows.height:
-            after[meeting] = self.tilt.repaired_batch(rows, scores[meeting], group)
+            after[meeting] = self.tilt.repaired_batch(rows, scores[meeting], group, looked)
         return after
 
 
@@ -104,23 +108,23 @@ def applied(
         rows = _in_turn(batches, tilt, scores, group)
     if output is not None:
         return _written(rows, Path(output))
-    columns, unseen = rows.repair.columns, list[Counter[str]]()
-    step = partial(rows.repair, unseen=unseen)
+    columns, looked = rows.repair.columns, list[Looked]()
+    step = partial(rows.repair, looked=looked)
     with closing(in_batches(rows.table.frames(columns, _texts(rows.repair, columns)), step)) as parts:
         found = list(parts)
     if not found:
         raise empty_table()
-    _warn(rows.repair, unseen)
+    _warn(rows.repair, sum(looked, Looked()))
     return np.concatenate(found)
 
 
-def _warn(repair: RowRepair, unseen: list[Counter[str]]) -> None:
-    """Warn of rows that break a condition, and of values that the model has not learnt, counted batch by batch."""
-    total = sum(unseen, Counter[str]())
-    rows, outside = total.pop(ROWS), total.pop(OUTSIDE, 0)
-    what = "they keep their scores" if repair.tilt.threshold is None else "they are decided by their own scores"
-    notes = condition_notes(repair.tilt.given, repair.conditions, outside, rows, what)
-    for note in [*notes, *unseen_notes(total, rows - outside)]:
+def _warn(repair: RowRepair, looked: Looked) -> None:
+    """Warn of rows that break a condition, and of those that are unlike the audited ones."""
+    tilt, rows = repair.tilt, looked.rows - looked.outside
+    what = "they keep their scores" if tilt.threshold is None else "they are decided by their own scores"
+    notes = condition_notes(tilt.given, repair.conditions, looked.outside, looked.rows, what)
+    notes += unseen_notes(looked.unlearnt, rows) + beyond_notes(looked.beyond, rows, tilt.ranges)
+    for note in notes + gap_notes(looked.sums, tilt.constraints, tilt.limit):
         warnings.warn(note, UserWarning, stacklevel=4)
 
 
@@ -215,6 +219,8 @@ def _on_spark(batches: SparkBatches, tilt: ScoreTilt, scores: Any, group: Any, o
             "`output` must be left out of Spark data, got one.", "write what comes back: .write.parquet(path)."
         )
     rows = _in_turn(batches, tilt.without_rows(), scores, group)
+    few = SparkBatches(batches.frame.limit(LOOKED_ROWS))
+    _warn(rows.repair, few.fold(rows.repair.columns, rows.repair.looked_at))
     return with_numbers(batches.frame, rows.repair.columns, _added(rows.repair, rows.names), rows.repair)
 
 
@@ -227,10 +233,10 @@ def _written(rows: _Rows, path: Path) -> Path:
     files = rows.table.files if isinstance(rows.table, FileBatches) else ()
     if any(path.exists() and path.samefile(file) for file in files):
         raise DataError(f"`output` must not be a file of `data`, got {shown(path.name)}.", "choose another name.")
-    added, columns, repair, unseen = _added(rows.repair, rows.names), rows.names, rows.repair, list[Counter[str]]()
+    added, columns, repair, looked = _added(rows.repair, rows.names), rows.names, rows.repair, list[Looked]()
 
     def step(batch: pl.DataFrame) -> pl.DataFrame:
-        found = repair(batch, unseen).reshape(batch.height, -1).T
+        found = repair(batch, looked).reshape(batch.height, -1).T
         return batch.select(columns).with_columns(pl.Series(*one) for one in zip(added, found, strict=True))
 
     wanted = list(dict.fromkeys([*columns, *repair.columns]))
@@ -247,7 +253,7 @@ def _written(rows: _Rows, path: Path) -> Path:
                     f"{first_line(error)}",
                     "a .parquet file holds every kind of column.",
                 ) from None
-    _warn(repair, unseen)
+    _warn(repair, sum(looked, Looked()))
     return path
 
 

@@ -86,10 +86,6 @@ class CodedModel:
         """Return the model as what JSON can hold."""
         raise NotImplementedError
 
-    def of_frame(self, frame: pl.DataFrame) -> Floats:
-        """Return the log-odds of the rows of a clean frame, which may be new ones."""
-        return self.log_odds(self.checked_table(frame))
-
     def checked_table(self, frame: pl.DataFrame) -> dict[str, Any]:
         """Return the features of a clean frame as numbers and codes, where it has them all."""
         missing = [name for name in self.features if name not in frame.columns]
@@ -117,11 +113,12 @@ class CodedModel:
         return numbers_of(column)
 
     def unseen(self, frame: pl.DataFrame) -> dict[str, int]:
-        """Return, by feature, how many rows hold a value that the model has not learnt: new, rare or missing."""
+        """Return, by feature, how many rows hold a value that the model has not learnt, such as a new one."""
         found = {}
         for name in self.features:
             if name in self.texts:
                 found[name] = self.texts[name].unseen(frame[name])
             else:
-                found[name] = 0 if self.learnt_missing(name) else frame[name].null_count()
+                infinite = int(np.isinf(numbers_of(frame[name])).sum())  # an audit has none
+                found[name] = infinite + (0 if self.learnt_missing(name) else frame[name].null_count())
         return {name: count for name, count in found.items() if count}

@@ -160,12 +160,3 @@ def condition_notes(given: Mapping[str, str], names: Sequence[str], outside: int
         "column, and all are held to do"
     )
     return (notes if outside else []) + ([unchecked] if unknown else [])
-
-
-def unseen_notes(counts: Mapping[str, int], rows: int) -> list[str]:
-    """Return what to say of values that the model has not learnt, by feature."""
-    return [
-        f"{count} of {rows} rows have a value of {shown(name)} that the membership model has not learnt (new, rare or "
-        "missing): they are repaired like the commonest, or like other rare ones"
-        for name, count in counts.items()
-    ]

@@ -69,6 +69,7 @@ def _tilt(found: dict[str, Any], trusted: Sequence[str]) -> ScoreTilt:
     notes, seen = tuple(found.pop("notes")), _seen(found.pop("seen"), models)
     plain = {name: found[name] for name in PLAIN}
     plain |= {"given": dict(found.get("given", {})), "favours_low": bool(found.get("favours_low", False))}
+    plain["ranges"] = {name: (float(a), float(b), int(n)) for name, (a, b, n) in found.get("ranges", {}).items()}
     return ScoreTilt(**plain, constraints=constraints, models=models, seen=seen, notes=notes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -19,11 +20,12 @@ from tiltlens.limits import MINIMUM_ROWS
 from tiltlens.paper.checks import Floats, check_probability
 from tiltlens.repair.apply import applied
 from tiltlens.repair.bill import Bill, bill_of, price_of_blindness
-from tiltlens.repair.columns import RepairTable, condition_notes, meets, unseen_notes
+from tiltlens.repair.columns import RepairTable, condition_notes, meets
 from tiltlens.repair.constraints import CellModel, Constraint, gradients, only
 from tiltlens.repair.copies import Seen
 from tiltlens.repair.least_change import repaired, shifts
 from tiltlens.repair.quantities import Judged
+from tiltlens.repair.unlike import Looked, Range, beyond_notes, moments, unseen_notes, values_beyond
 from tiltlens.views.json_file import write_json
 
 SCHEMA = "tiltlens/repair/2"
@@ -78,6 +80,8 @@ class ScoreTilt:
         The conditions that audited rows met, as texts by column: other rows are neither repaired nor billed.
     favours_low
         Whether people want low scores: ratios of a bill are then those of 1 − score.
+    ranges
+        Of each number in the audited rows, without ten people at either end: values beyond it are counted in new rows.
 
     Examples
     --------
@@ -107,6 +111,7 @@ class ScoreTilt:
     notes: tuple[str, ...]
     given: Mapping[str, str] = field(default_factory=dict)
     favours_low: bool = False
+    ranges: Mapping[str, Range] = field(default_factory=dict)
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -167,8 +172,9 @@ class ScoreTilt:
     ) -> Any:
         """Return the repaired scores, or decisions, of the rows of a table.
 
-        Values of features that the membership model has not learnt (new, rare or missing) are counted and warned of;
-        on Spark they are not. Rows that do not meet the conditions of the audit keep their scores, with a warning too.
+        A warning counts values that the membership model has not learnt (new, rare, missing, infinite) and numbers
+        beyond the audited range. Another says if, by that model, half of the gap is left. On Spark both look at 10,000
+        rows. Rows that do not meet the conditions of the audit keep their scores, with a warning too.
 
         Parameters
         ----------
@@ -195,10 +201,23 @@ class ScoreTilt:
         self.check_group_given(group)
         return applied(self, data, scores, group, output, read_options(na_values, encoding, sheet, query))
 
-    def repaired_batch(self, frame: pl.DataFrame, scores: Floats, group: Texts | None = None) -> Floats:
-        """Return the repaired scores of a clean frame of rows; `group` are its groups as texts, where `use_group`."""
+    def repaired_batch(
+        self, frame: pl.DataFrame, scores: Floats, group: Texts | None = None, looked: list[Looked] | None = None
+    ) -> Floats:
+        """Return the repaired scores of a clean frame of rows; `group` are its groups as texts, where `use_group`.
+
+        What tells whether rows are like the audited ones is added to `looked`.
+        """
         self._check_group(group)
-        return repaired(scores, self._shift(frame, group), self.threshold) if self._moves else scores
+        if not self._moves:
+            return scores
+        table = self._table(frame)
+        a = self._gradients(table, group)
+        after = repaired(scores, self._shift(a), self.threshold)
+        if looked is not None:
+            sums, beyond = moments(a, after, self.constraints), values_beyond(table, self.ranges)
+            looked.append(Looked(0, 0, Counter(self.unseen(frame)), beyond, sums))
+        return after
 
     def unseen(self, frame: pl.DataFrame) -> dict[str, int]:
         """Return, by feature, how many rows of a clean frame hold a value that the model has not learnt."""
@@ -224,14 +243,19 @@ class ScoreTilt:
                 "repair the rows of these groups.",
             )
 
-    def _shift(self, frame: pl.DataFrame, group: Texts | None) -> Floats:
-        """Return by how much the log-odds, or log-scores, of rows are shifted."""
-        table = self.models[0].model.checked_table(frame) if self.models else {}  # all are of the same features
+    def _table(self, frame: pl.DataFrame) -> dict[str, Any]:
+        return self.models[0].model.checked_table(frame) if self.models else {}  # all are of the same features
+
+    def _gradients(self, table: Mapping[str, Any], group: Texts | None) -> Floats:
         chances = {one.cell: one.chance(table) for one in self.models}
         mine = None if group is None else {name: group == name for name in (*self.groups, self.reference)}
+        return gradients(self.constraints, chances, mine)
+
+    def _shift(self, a: Floats) -> Floats:
+        """Return by how much the log-odds, or log-scores, of rows are shifted."""
         t = np.array([one.multiplier for one in self.constraints])
         classes = np.array([one.score_class for one in self.constraints])
-        return shifts(t, gradients(self.constraints, chances, mine), classes, self.classes)
+        return shifts(t, a, classes, self.classes)
 
     def without_rows(self) -> ScoreTilt:
         """Return the repair as it is sent to where rows lie: without the hashes of those audited."""
@@ -285,7 +309,7 @@ class ScoreTilt:
         asked = {"group": group if isinstance(group, str) else "group"}
 
         def billed(tilt: ScoreTilt) -> tuple[Bill, Floats]:
-            shift = tilt._shift(rows.frame, rows.labels if tilt.use_group else None)
+            shift = tilt._shift(tilt._gradients(tilt._table(rows.frame), rows.labels if tilt.use_group else None))
 
             def step(part: float) -> Floats:
                 after = repaired(rows.scores, part * shift, tilt.threshold)
@@ -325,7 +349,8 @@ class ScoreTilt:
         known, together = (None if one is None else one[keep] for one in (known, together))
         rows = _HeldOut(frame, labels, found, known, Rows.of(mine, own[keep], together), ())
         _check_clusters(rows.of_groups, (who, self.reference))
-        of_rows = (*self._check_unseen(rows), *unseen_notes(self.unseen(frame), frame.height))
+        beyond = beyond_notes(values_beyond(self._table(frame), self.ranges), frame.height, self.ranges)
+        of_rows = (*self._check_unseen(rows), *unseen_notes(self.unseen(frame), frame.height), *beyond)
         return rows._replace(notes=(*of_given, *of_rows))
 
     def _check_beside(self, beside: ScoreTilt | None) -> None:
@@ -363,8 +388,7 @@ class ScoreTilt:
 
     def _check_unseen(self, rows: _HeldOut) -> list[str]:
         """Raise where rows were audited; notes on rows that equal others."""
-        if self.models:
-            self.models[0].model.checked_table(rows.frame)
+        self._table(rows.frame)
         names = [self.reference, *self.groups[::-1]]
         place = np.select([rows.labels == name for name in names], np.arange(len(names)))
         return self.seen.notes(rows.frame, rows.scores, place, rows.outcome, rows.of_groups.clusters)
@@ -383,7 +407,8 @@ class ScoreTilt:
     def to_dict(self) -> dict[str, Any]:
         """Return the repair as plain numbers and texts: what `summary` has, its models, and the hashes of rows."""
         models = [one.to_dict() for one in self.models]
-        return {"schema": SCHEMA} | self.summary() | {"models": models, "seen": self.seen.to_dict()}
+        ranges = {name: list(one) for name, one in self.ranges.items()}
+        return {"schema": SCHEMA} | self.summary() | {"models": models, "seen": self.seen.to_dict(), "ranges": ranges}
 
     def to_json(self, path: str | Path) -> None:
         """Write the repair to a JSON file: numbers and texts, and a given membership model as skops writes it."""

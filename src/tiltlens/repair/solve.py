@@ -50,6 +50,7 @@ from tiltlens.repair.multipliers import (
 from tiltlens.repair.quantities import area
 from tiltlens.repair.rows import AuditedRows
 from tiltlens.repair.score_tilt import ScoreTilt
+from tiltlens.repair.unlike import ranges_of
 
 REGULATED = "the group itself is needed for every new row: its use at prediction time may be regulated"
 TOUCHED = "the sensitive attribute was used to fit the membership model and the multiplier, not to repair new rows"
@@ -96,6 +97,7 @@ def score_tilt(
         models=models,
         given=dict(audited.given),
         favours_low=audited.favours_low,
+        ranges=ranges_of([one for one in audited.features if one.in_membership]) if models else {},
         seen=Seen.of(audited.features, audited.scores, audited.places, audited.outcome, audited.clusters),
         notes=(
             *_notes(audited, constraints, measures, use_group, size, threshold),
