@@ -230,8 +230,8 @@ BY_TENS = "from tiltlens.engines import batches; batches.BATCH_ROWS = 10"
 
 @pytest.mark.parametrize(
     ("seconds", "script"),
-    [(0.0, STARTED), (0.05, STARTED), (0.3, STARTED), (0.9, STARTED), (2.0, BY_TENS + STARTED)],
-    ids=["at once", "0.05", "0.3", "0.9", "amid many batches"],
+    [(0.0, STARTED), (0.4, STARTED), (2.0, BY_TENS + STARTED)],
+    ids=["at once", "amid imports", "amid many batches"],
 )
 def test_ctrl_c_ends_cleanly_and_leaves_nothing(tmp_path, seconds, script):
     pattern = in_files(pl.concat([classed()] * 100), tmp_path, "parquet")
@@ -285,12 +285,13 @@ def with_small_files(limit=2_000):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
 
-@pytest.mark.parametrize("option", ["--json", pytest.param("--report", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("option", ["--json", "--report"])
 def test_a_full_disk_is_one_clear_line_and_leaves_nothing(parts, option):
     pattern, folder = parts
     out = folder / "result"
     out.mkdir()
-    command = [sys.executable, "-c", MAIN, "audit", pattern, *OPTIONS, "--folds", "0", option, str(out / "audit.html")]
+    asked = ["--group", "group", "--scores", "score", "--features", ""]
+    command = [sys.executable, "-c", MAIN, "audit", pattern, *asked, option, str(out / "audit.html")]
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, capture_output=True, text=True, preexec_fn=with_small_files, env=environment)
     assert done.returncode == 2, done.stderr
