@@ -91,7 +91,23 @@ def level(rng: Generator, rows: int, is_best: bool = False) -> People:
     return found._replace(features={"x": x, "z": found.features["z"]}, eta=expit(1.5 * x), score=expit(1.2 * x))
 
 
-WORLDS: dict[str, Callable[..., People]] = {"smooth": smooth, "xor": xor, "many": many, "apart": apart, "level": level}
+def rare(rng: Generator, rows: int, is_best: bool = False) -> People:
+    """One person in eight has the outcome; the score is P(Y = 1|x), or leans on z too, which tells the group."""
+    mine = rng.random(rows) < 0.4
+    x, v, z = rng.standard_normal(rows) - 0.6 * mine, rng.standard_normal(rows), rng.standard_normal(rows) - 1.2 * mine
+    eta = expit(-2.2 + x + 0.8 * v)
+    features = {"x": x, "v": v} | ({} if is_best else {"z": z})
+    return People(mine, features, eta, eta if is_best else expit(-1.9 + x + 0.8 * v + z))
+
+
+WORLDS: dict[str, Callable[..., People]] = {
+    "smooth": smooth,
+    "xor": xor,
+    "many": many,
+    "apart": apart,
+    "level": level,
+    "rare": rare,
+}
 
 
 def copies(rng: Generator, rows: int) -> tuple[People, dict[str, Any]]:
@@ -215,6 +231,7 @@ class Search(NamedTuple):
     tolerance: float = 0.0
     copies: int = 1
     is_told: bool = True
+    threshold: float = 0.5
 
 
 SEARCHES = (
@@ -226,12 +243,14 @@ SEARCHES = (
     Search("each row three times, in clusters", "smooth", 1500, False, 0.0, 3),
     Search("each row three times, without clusters", "smooth", 1500, False, 0.0, 3, is_told=False),
     Search("forty features", "many", 1000, False),
+    *(Search(f"rare, threshold {tau:g}", "rare", 2000, False, threshold=tau) for tau in (0.1, 0.15, 0.3, 0.5)),
     Search("smooth", "smooth", 1000, True),
     Search("smooth, few rows", "smooth", 200, True),
     Search("xor", "xor", 1000, True),
     Search("a level that one group hardly has", "apart", 1000, True),
     Search("each row three times, in clusters", "smooth", 1500, True, 0.0, 3),
     Search("forty features", "many", 1000, True),
+    *(Search(f"rare, threshold {tau:g}", "rare", 2000, True, threshold=tau) for tau in (0.15, 0.3)),
 )
 POWER = 4  # times fewer draws, where an alternative exists
 
@@ -250,7 +269,8 @@ def alternatives(repetitions: int, seed: int, names: list[str]) -> Iterator[str]
             if search.copies > 1 and search.is_told:
                 table, options = table.with_row_index("customer"), options | {"clusters": "customer"}
             table = pl.concat([table] * search.copies)
-            said[tl.alternatives(table, "group", tolerance=search.tolerance, **options)["a"].verdict] += 1
+            asked = {"tolerance": search.tolerance, "threshold": search.threshold}
+            said[tl.alternatives(table, "group", **asked, **options)["a"].verdict] += 1
         rate, error = share(said["exists"], draws)
         is_off = not search.exists and rate - 2 * error > FALSE
         words = ", ".join(f"{verdict} {count}" for verdict, count in said.most_common())

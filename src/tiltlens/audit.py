@@ -208,9 +208,10 @@ def alternatives(
     data, group, outcome
         As of `audit`; the outcome is needed.
     tolerance
-        The loss of accuracy that is held to be none.
+        The loss of accuracy that counts as none, 0.005 by default.
     threshold
-        Decisions of the audited model are 1 from it on.
+        Decisions of the audited model are 1 from this score on, 0.5 by default. It also says what errors cost: a missed
+        outcome (1 − threshold)/threshold times a false alarm.
     options
         Others of `audit`, such as `scores`, `features` and `reference`.
 

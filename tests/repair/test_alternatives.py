@@ -8,6 +8,7 @@ from sklearn.metrics import roc_auc_score
 
 import tiltlens as tl
 from tiltlens.errors import DataError
+from tiltlens.repair.solve import nearly_constant
 
 
 def applicants(seed=0, rows=1500, is_optimal=False):
@@ -43,6 +44,7 @@ def test_a_model_that_leans_on_what_predicts_nothing_has_an_alternative(leaning)
     assert leaning.verdict == "exists"
     assert leaning.gap_reduction.low > 0.1
     assert "with a gap smaller by" in str(leaning)
+    assert f"It selects {leaning.rates['alternative']['selected'].value:.1%} (the model " in str(leaning)
 
 
 def test_the_models_own_point_is_that_of_its_decisions(leaning):
@@ -51,6 +53,53 @@ def test_the_models_own_point_is_that_of_its_decisions(leaning):
     mine = (table["group"] == "a").to_numpy()
     assert leaning.accuracy.value == pytest.approx((decided == y).mean())
     assert leaning.gap.value == pytest.approx(decided[mine].mean() - decided[~mine].mean())
+
+
+@pytest.fixture(scope="module")
+def seldom():
+    """People of whom one in eight has the outcome, and P(Y = 1|x) as the score: at any threshold's cost it is best."""
+    rng = np.random.default_rng(1)
+    mine, x, v = rng.random(900) < 0.4, rng.standard_normal(900), rng.standard_normal(900)
+    eta = expit(-2.2 + x - 0.6 * mine + 0.8 * v)
+    table = {
+        "group": np.where(mine, "a", "b"),
+        "x": x - 0.6 * mine,
+        "v": v,
+        "score": eta,
+        "repaid": rng.random(900) < eta,
+    }
+    return pl.DataFrame(table)
+
+
+def test_no_rule_beats_the_best_score_at_the_cost_of_its_threshold(seldom):
+    best = found(seldom, threshold=0.15, tolerance=0.0)
+    assert best.verdict != "exists"
+    decided, y = (seldom["score"] >= 0.15).to_numpy(), seldom["repaid"].to_numpy()
+    cost = np.where(y, 0.85, 0.15)
+    assert best.accuracy.value == pytest.approx(np.average(decided == y, weights=cost))
+    own, other = best.rates["model"], best.rates["alternative"]
+    mine = (seldom["group"] == "a").to_numpy()
+    assert own["selected"].value == pytest.approx(decided.mean())
+    assert own["true_positive_rate"].value == pytest.approx(decided[y].mean())
+    assert own["impact_ratio"].value == pytest.approx(decided[mine].mean() / decided[~mine].mean())
+    assert other["selected"].value > 0.15  # at ½ it would be 0.004
+    assert best.curve["accuracy"].arg_max() in range(10, 31)  # and nobody selected is far from the best
+
+
+def test_the_ratio_is_of_the_favourable_decisions(seldom):
+    c = tl.audit(seldom, "group", reference="b", scores="score", outcome="repaid", folds=None, favourable="low")["a"]
+    decided, mine = (seldom["score"] >= 0.15).to_numpy(), (seldom["group"] == "a").to_numpy()
+    ratio = c.alternatives(threshold=0.15).rates["model"]["impact_ratio"]
+    assert ratio.value == pytest.approx((1 - decided[mine].mean()) / (1 - decided[~mine].mean()))
+
+
+def test_a_rule_that_selects_hardly_anybody_is_noted():
+    weights, some = np.ones(1000), np.arange(1000) < 300
+    assert nearly_constant(some, some, weights) == []
+    assert nearly_constant(some, np.arange(1000) < 4, weights) == [
+        "the rule selects fewer than 1% of people (the model 30.0%)"
+    ]
+    assert nearly_constant(some, ~np.zeros_like(some), weights) == ["the rule selects everybody (the model 30.0%)"]
 
 
 def test_the_curve_trades_accuracy_for_the_gap(leaning):

@@ -77,14 +77,17 @@ def test_whether_the_limit_is_met_is_read_from_the_interval(bill, low, high, lim
 
 
 def test_what_a_rule_does_is_told_without_signs():
-    found = {"words": "", "accuracy": ESTIMATE, "gap": ESTIMATE} | {
+    found = {"words": "", "accuracy": ESTIMATE, "gap": ESTIMATE, "threshold": 0.2} | {
         "accuracy_change": {"value": -0.0011, "low": -0.0158, "high": 0.0135},
         "gap_reduction": {"value": -0.0299, "low": -0.06, "high": 0.0002},
     }
-    assert words.verdict_words(found, {"audited": "a", "reference": "b"})[2] == (
-        "The rule that was chosen on other rows is right for 0.11 points fewer of them (1.58 fewer to 1.35 more); its "
-        "gap is 2.99 points larger (6.00 larger to 0.02 smaller)."
-    )
+    lines = words.verdict_words(found, {"audited": "a", "reference": "b"})
+    assert lines[2:] == [
+        "The alternative, chosen on other rows: accuracy 0.11 points lower (1.58 lower to 1.35 higher); gap 2.99 "
+        "points larger (6.00 larger to 0.02 smaller).",
+        "At the threshold 0.2 a missed outcome costs 4.00 times a false alarm.",
+    ]
+    assert "cost-weighted accuracy" in lines[1]
 
 
 def test_few_people_are_not_counted(bill):

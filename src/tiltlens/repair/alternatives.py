@@ -1,7 +1,8 @@
 """Is there a rule that is no less accurate, and leans less? Attainable rules, compared with the audited one in pairs.
 
-With η(x) = P(Y=1|x) and m(x) = P(audited|x), both cross-fitted, the rules "1 where 2η(x) − 1 > μ·a(x)" trace the least
-loss of accuracy for each gap as μ moves. On rows that they were not fitted on each is attainable, and has an interval.
+With η(x) = P(Y=1|x) and m(x) = P(audited|x), both cross-fitted, the rules "1 where η(x) − τ > μ·a(x)" trace the least
+loss of accuracy for each gap as μ moves. Errors cost what the threshold τ says, so that no rule beats η(x) > τ. On rows
+that they were not fitted on each is attainable, and has an interval.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from scipy.special import expit
 from tiltlens.engines.hashing import row_hashes
 from tiltlens.errors import DataError
 from tiltlens.estimators.error_rates import UNKNOWN, WITH
-from tiltlens.estimators.estimate import Estimate, Normal, quantile
+from tiltlens.estimators.estimate import Estimate, HasInterval, Normal, quantile
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combined, overall_mean
-from tiltlens.estimators.outputs import Scores, gap
+from tiltlens.estimators.outputs import Scores, gap, impact_ratio
 from tiltlens.limits import FEWEST_KNOWN, FOLDS, SMALLEST_SE, SMALLEST_SHARE, TRADED_RULES
 from tiltlens.models.candidates import TREES, Sample, fit_candidate
 from tiltlens.models.design import code_columns
@@ -30,9 +31,9 @@ from tiltlens.paper.checks import Floats
 from tiltlens.repair.additive import Design, additive_design
 from tiltlens.repair.copies import copies_of
 from tiltlens.repair.least_change import gradient, tilted_score
-from tiltlens.repair.quantities import area, columns, decision_gap, difference
+from tiltlens.repair.quantities import accuracy_at, area, columns, decision_gap, difference
 from tiltlens.repair.rows import AuditedRows
-from tiltlens.repair.solve import cross_fitted
+from tiltlens.repair.solve import cross_fitted, nearly_constant
 from tiltlens.repair.what_ifs import NEEDS_MODEL, SCHEMA, what_ifs, words_of
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "tiltlens/alternatives/1"
 EXISTS, NOT_FOUND, CANNOT_BE_TOLD = "exists", "was not found", "cannot be told"
+AT_HALF = ("the scores are decisions, so both kinds of error cost the same unless `threshold` says otherwise",)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,10 +51,14 @@ class Alternatives:
     Attributes
     ----------
     curve
-        One row a rule: μ, and its gap, accuracy, AUC and gap of scores, with intervals; rules are of other rows than
+        One row per rule: μ, and its gap, accuracy, AUC and gap of scores, with intervals; rules are of other rows than
         they are measured on.
     accuracy, gap, auc, score_gap
         The audited model's point on the same rows: of its decisions; of its scores, no AUC where these are decisions.
+        In the accuracy people with the outcome count 1 − `threshold`, others `threshold`: the same at 0.5.
+    rates
+        Of the "model" and the "alternative": the share of people "selected" (decision 1), the "impact_ratio" of
+        favourable decisions, and the "true_positive_rate", the share selected among people with the outcome.
     accuracy_change, gap_reduction
         Of the alternative that was chosen on other rows: its accuracy less the model's, and by how much its gap is
         smaller, both of the same rows.
@@ -68,7 +74,7 @@ class Alternatives:
     audited, reference, rows
         The groups, and how many people of each have a known outcome.
     threshold, confidence
-        Of the audited model's decisions, and of the intervals.
+        Of the audited model's decisions and of what errors cost; and of the intervals.
     """
 
     curve: pl.DataFrame
@@ -78,6 +84,7 @@ class Alternatives:
     score_gap: Estimate
     accuracy_change: Estimate
     gap_reduction: Estimate
+    rates: dict[str, dict[str, Estimate | None]]
     tolerance: float
     verdict: str
     what_ifs: pl.DataFrame
@@ -89,12 +96,13 @@ class Alternatives:
     confidence: float
 
     def __str__(self) -> str:
-        found = self.gap_reduction
-        low, high = (100 * (end or 0.0) for end in (found.low, found.high))
-        ends = f"{low:.1f} to {high:.1f}" if low > 0.0 else f"{100 * found.value:.1f}"
+        less = self.gap_reduction
+        low, high = (100 * (end or 0.0) for end in (less.low, less.high))
+        ends = f"{low:.1f} to {high:.1f}" if low > 0.0 else f"{100 * less.value:.1f}"
         points = f"{100 * self.tolerance:g} points"
         if self.verdict == EXISTS:
-            return f"A rule no less accurate (within {points}) with a gap smaller by {ends} points exists."
+            found = f"A rule no less accurate (within {points}) with a gap smaller by {ends} points exists."
+            return f"{found} {_rates_words(**self.rates)}"
         if self.verdict == NOT_FOUND:
             return f"A rule no less accurate (within {points}) with a smaller gap was not found."
         return f"Whether a rule no less accurate (within {points}) with a smaller gap exists cannot be told."
@@ -106,7 +114,8 @@ class Alternatives:
         estimates = {name: getattr(self, name) for name in names}
         return (
             {name: getattr(self, name) for name in plain}
-            | {name: None if one is None else one.to_dict() for name, one in estimates.items()}
+            | _plain(estimates)
+            | {"rates": {rule: _plain(rates) for rule, rates in self.rates.items()}}
             | {"words": str(self), "curve": self.curve.to_dicts()}
             | {"what_ifs": self.what_ifs.to_dicts(), "notes": list(self.notes)}
         )
@@ -130,27 +139,60 @@ class Alternatives:
         return attainable(self.to_dict())
 
 
+def _plain(estimates: Mapping[str, Estimate | None]) -> dict[str, Any]:
+    return {name: None if one is None else one.to_dict() for name, one in estimates.items()}
+
+
+def _rates_words(model: Mapping[str, Any], alternative: Mapping[str, Any]) -> str:
+    """Return what both decide: a rule may be accurate because it selects hardly anybody."""
+    selected, found, ratio = (
+        f"{alternative[name]:{form}} (the model {model[name]:{form}})"
+        if None not in (alternative[name], model[name])
+        else ""
+        for name, form in (("selected", ".1%"), ("true_positive_rate", ".1%"), ("impact_ratio", ".2f"))
+    )
+    words = f"It selects {selected} of people and {found} of those with the outcome"
+    return f"{words}; its impact ratio is {ratio}." if ratio else f"{words}."
+
+
 def alternatives_summary(found: Mapping[str, Alternatives], group: str = "group") -> dict[str, Any]:
     """Return the alternatives of some audited groups as plain numbers; `group` is the column's name."""
     return {"schema": SUMMARY, "group": group, "comparisons": {name: one.to_dict() for name, one in found.items()}}
 
 
 class _Known(NamedTuple):
-    """Rows whose outcome is known: the audited scores and decisions, outcomes as codes, folds, and the threshold."""
+    """Rows whose outcome is known: the audited scores, outcomes as codes, folds, and the threshold."""
 
     rows: Rows
     scores: Floats
-    decided: Booleans
     outcome: Integers
     fold: Integers
+    threshold: float
+    favours_low: bool
+
+    @property
+    def decided(self) -> Booleans:
+        return np.asarray(self.scores >= self.threshold)
 
     @property
     def y(self) -> Booleans:
         return np.asarray(self.outcome == WITH)
 
     def right(self, decided: Booleans) -> InfluenceEstimate:
-        """Return the accuracy of decisions."""
-        return _mean(self.rows, decided == self.y)
+        """Return the accuracy of decisions at the threshold's cost."""
+        return accuracy_at(self.threshold, self.rows, decided, self.outcome)
+
+    def rates(self, decided: Booleans, confidence: float) -> dict[str, Estimate | None]:
+        """Return the share selected, the impact ratio and the true positive rate of decisions."""
+        selected = decided.astype(np.float64)
+        favourable = Scores.of(self.rows, 1.0 - selected if self.favours_low else selected)
+        has_ratio, weights = favourable.mean1[0] > SMALLEST_SHARE, self.rows.weights
+        found: dict[str, HasInterval | None] = {
+            "selected": overall_mean(weights, selected, self.rows.clusters).normal(0.0, 1.0),
+            "impact_ratio": impact_ratio(self.rows, favourable) if has_ratio else None,
+            "true_positive_rate": overall_mean(weights * self.y, selected, self.rows.clusters).normal(0.0, 1.0),
+        }
+        return {name: None if one is None else one.estimate(confidence) for name, one in found.items()}
 
 
 class _Rules(NamedTuple):
@@ -170,14 +212,15 @@ def alternatives_of(
     features, scores = [one.rows(at) for one in audited.features], audited.scores[at]
     outcome = _codes(audited)[at]
     rows, of_copies = _with_copies(audited.rows.taken(at), features, outcome)
-    known = _Known(rows, scores, scores >= threshold, outcome, row_folds(rows, FOLDS, seed))
+    known = _Known(rows, scores, outcome, row_folds(rows, FOLDS, seed), threshold, audited.favours_low)
     rules = _rules(known, additive_design(features), seed)
     chosen, is_sure = _chosen(known, rules.decided, tolerance, quantile(2.0 * confidence - 1.0))
     own_gap, own_right = decision_gap(rows, known.decided), known.right(known.decided)
     accuracy = difference(known.right(chosen), own_right)
     reduction = _reduction(own_gap, decision_gap(rows, chosen))
-    table, notes = _what_ifs(audited, at, known, threshold, confidence)
+    table, notes = _what_ifs(audited, at, known, confidence)
     is_scored = not np.isin(scores, (0.0, 1.0)).all()
+    decisions = {"model": known.decided, "alternative": chosen}
     return Alternatives(
         _curve(known, rules, confidence),
         own_right.normal(0.0, 1.0).estimate(confidence),
@@ -186,10 +229,11 @@ def alternatives_of(
         gap(rows, Scores.of(rows, scores)).normal(-1.0, 1.0).estimate(confidence),
         accuracy.estimate(confidence),
         reduction.estimate(confidence),
+        {name: known.rates(one, confidence) for name, one in decisions.items()},
         tolerance,
         _verdict(accuracy, reduction, tolerance, confidence, is_sure),
         table,
-        (*notes, *of_copies),
+        (*nearly_constant(known.decided, chosen, rows.weights), *notes, *of_copies, *(() if is_scored else AT_HALF)),
         audited.groups[0],
         audited.reference,
         {"audited": rows.count0, "reference": rows.count1},
@@ -242,25 +286,26 @@ def _with_copies(rows: Rows, features: Sequence[Feature], outcome: Integers) -> 
 
 
 def _what_ifs(
-    audited: AuditedRows, at: Integers, known: _Known, threshold: float, confidence: float
+    audited: AuditedRows, at: Integers, known: _Known, confidence: float
 ) -> tuple[pl.DataFrame, tuple[str, ...]]:
     if audited.model is None:
         return pl.DataFrame(schema=SCHEMA), (NEEDS_MODEL,)
     asked = audited.model.rows(at)
-    table, notes = what_ifs(asked, known.rows, known.outcome, known.scores, threshold, confidence)
+    table, notes = what_ifs(asked, known.rows, known.outcome, known.scores, known.threshold, confidence)
     return table, (words_of(table), *notes)
 
 
 def _rules(known: _Known, design: Design, seed: int) -> _Rules:
-    """Return the rules "1 where 2η(x) − 1 > μ·a(x)", μ from one end to the other."""
+    """Return the rules "1 where η(x) − τ > μ·a(x)", μ from where one group surely is all 1, or 0, to the other's."""
     rows = known.rows
     eta, chance = (_cross_fitted(design, rows, known.fold, labels, seed) for labels in (known.y, rows.audited))
     share = float(rows.weights @ rows.audited) / float(rows.weights.sum())
     a = gradient(chance, 1.0 - chance, (share, 1.0 - share))
-    grid = np.linspace(-1.0, 1.0, TRADED_RULES) * max(share, 1.0 - share)
-    # logit η ≈ 2·(2η − 1) near ½, so that the scores of a rule are tilted by 2μ·a
-    scores = [tilted_score(eta, 2.0 * mu * a) for mu in grid]
-    return _Rules(grid, [2.0 * eta - 1.0 > mu * a for mu in grid], scores)
+    tau = known.threshold
+    grid = np.linspace(-1.0, 1.0, TRADED_RULES) * max(share, 1.0 - share) * min(tau, 1.0 - tau)
+    # logit η − logit τ ≈ (η − τ)/(τ(1 − τ)) near τ, so that the scores of a rule are tilted by as much
+    scores = [tilted_score(eta, mu * a / (tau * (1.0 - tau))) for mu in grid]
+    return _Rules(grid, [eta - tau > mu * a for mu in grid], scores)
 
 
 def _cross_fitted(design: Design, rows: Rows, fold: Integers, labels: Booleans, seed: int) -> Floats:
@@ -289,13 +334,12 @@ def _chosen(known: _Known, rules: Sequence[Booleans], tolerance: float, sure: fl
 
     Where no rule is, that of the largest chance to be; and whether there was one of every fold.
     """
-    found, is_sure = np.zeros_like(known.decided), True
+    found, is_sure, every = np.zeros_like(known.decided), True, [known.decided, *rules]
     for one in range(FOLDS):
         others = known.fold != one
         part = known.rows.taken(np.flatnonzero(others))
-        y = known.y[others]
-        own = _mean(part, known.decided[others] == y)
-        right = [difference(_mean(part, rule[others] == y), own) for rule in rules]
+        all_right = [accuracy_at(known.threshold, part, rule[others], known.outcome[others]) for rule in every]
+        right = [difference(one, all_right[0]) for one in all_right[1:]]
         t = np.array([(one.value + tolerance) / max(one.se, SMALLEST_SE) for one in right])
         gaps = np.array([abs(decision_gap(part, rule[others]).value) for rule in rules])
         has_one = bool((t >= sure).any())
@@ -303,10 +347,6 @@ def _chosen(known: _Known, rules: Sequence[Booleans], tolerance: float, sure: fl
         found[~others] = rules[best][~others]
         is_sure = is_sure and has_one
     return found, is_sure
-
-
-def _mean(rows: Rows, x: Booleans) -> InfluenceEstimate:
-    return overall_mean(rows.weights, x.astype(np.float64), rows.clusters)
 
 
 def _reduction(own: InfluenceEstimate, other: InfluenceEstimate) -> Normal:

@@ -179,6 +179,17 @@ def decision_gap(rows: Rows, decided: Booleans) -> InfluenceEstimate:
     return outputs.gap(rows, outputs.Scores.of(rows, decided.astype(np.float64)))
 
 
+def accuracy_at(threshold: float, rows: Rows, decided: Booleans, outcome: Integers) -> InfluenceEstimate:
+    """Return the share of right decisions, people with the outcome counting 1 − τ and others τ.
+
+    A missed outcome then costs (1 − τ)/τ times a false alarm, as decisions from the score τ on are best at; at ½ it is
+    the plain accuracy.
+    """
+    y = outcome == error_rates.WITH
+    cost = np.where(y, 1.0 - threshold, threshold) * (outcome != error_rates.UNKNOWN)
+    return overall_mean(rows.weights * cost, (decided == y).astype(np.float64), rows.clusters)
+
+
 def area(rows: Rows, scores: Floats, outcome: Integers, share: Floats) -> InfluenceEstimate:
     """Return the area under the curve of people who have these shares."""
     _, place = np.unique(scores, return_inverse=True)

@@ -328,16 +328,20 @@ def _conditions(audited: AuditedRows) -> list[str]:
 
 
 def _nearly_constant(audited: AuditedRows, found: Sequence[Constraint], a: Floats, threshold: float) -> list[str]:
-    """Return a note where decisions that were not are the same for nearly everybody; `a` are as new rows have them."""
+    """Return a note where decisions have become nearly the same for all; `a` are as new rows have them."""
     after = repaired(audited.scores, np.array([one.multiplier for one in found]) @ a, threshold)
-    decisions = (audited.scores >= threshold).astype(np.float64), after
-    old, new = (float(audited.weights @ one) / float(audited.weights.sum()) for one in decisions)
+    return nearly_constant(audited.scores >= threshold, after == 1.0, audited.weights)
+
+
+def nearly_constant(before: Booleans, after: Booleans, weights: Floats) -> list[str]:
+    """Return a note where a rule selects nearly nobody, or nearly everybody, and the rule before did not."""
+    old, new = (float(weights @ one) / float(weights.sum()) for one in (before, after))
     if min(new, 1.0 - new) >= min(FEW_DECIDED, old, 1.0 - old):
         return []
-    if after.min() == after.max():
-        return [f"the rule decides everybody alike: all {after[0]:.0f}"]
-    kind = 1 if new < 0.5 else 0
-    return [f"the rule decides nearly everybody alike: fewer than {100.0 * FEW_DECIDED:.0f} % of people {kind}"]
+    if after.all() or not after.any():
+        return [f"the rule selects {'everybody' if after.all() else 'nobody'} (the model {100.0 * old:.1f}%)"]
+    ends = f"fewer than {100.0 * FEW_DECIDED:.0f}%" if new < 0.5 else f"more than {100.0 - 100.0 * FEW_DECIDED:.0f}%"
+    return [f"the rule selects {ends} of people (the model {100.0 * old:.1f}%)"]
 
 
 def missed_notes(found: Sequence[Constraint], measures: Floats, limit: float, threshold: float | None) -> list[str]:

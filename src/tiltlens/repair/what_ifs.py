@@ -21,7 +21,7 @@ from tiltlens.limits import RARE_LEVEL, WHAT_IF_BINS, WHAT_IF_ROWS, WHAT_IF_VALU
 from tiltlens.models.asked import AskedModel
 from tiltlens.models.levels import numbers_of
 from tiltlens.paper.checks import Floats
-from tiltlens.repair.quantities import ENDS, Judged, Measured, columns, measured
+from tiltlens.repair.quantities import ENDS, Judged, Measured, accuracy_at, columns, measured
 
 NEUTRALISED, COARSENED = "neutralised", "coarsened"
 QUANTITIES = {"gap": "decision_gap", "score_gap": "gap", "accuracy": "accuracy", "auc": "auc"}  # column: measured as
@@ -56,13 +56,13 @@ def what_ifs(
         outcome[some],
         threshold,
     )
-    before, asked = measured(judged, scores[some]), asked.rows(some)
+    before, asked = _measured(judged, scores[some]), asked.rows(some)
     asks = [one for name in asked.features for one in _asks(name, asked.table[name], judged.rows)]
     level = confidence ** (1.0 / max(len(asks), 1))
     records, notes = [], []
     for ask in asks:
         try:
-            records.append(_record(ask, before, measured(judged, _answer(asked, ask)), level))
+            records.append(_record(ask, before, _measured(judged, _answer(asked, ask)), level))
         except TiltlensError as error:  # the model may not take values that it never saw together
             notes.append(f"what if {ask[0]} were {ask[1]} cannot be told: {first_line(error)}")
     if some.size < rows.audited.size:
@@ -171,6 +171,15 @@ def _of_levels(codes: Integers, rows: Rows) -> list[Borrowed]:
 def _answer(asked: AskedModel, ask: WhatIf) -> Floats:
     name, _, borrowed = ask
     return np.asarray(sum(one.share * asked.scores(name, one.source) for one in borrowed))
+
+
+def _measured(judged: Judged, scores: Floats) -> Measured:
+    """Return what is measured of scores, with the accuracy at the threshold's cost."""
+    found = measured(judged, scores)
+    if judged.outcome is None:
+        return found
+    right = accuracy_at(judged.threshold, judged.rows, scores >= judged.threshold, judged.outcome)
+    return found._replace(found=found.found | {"accuracy": right})
 
 
 def _record(ask: WhatIf, before: Measured, after: Measured, level: float) -> dict[str, Any]:

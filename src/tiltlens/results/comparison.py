@@ -289,8 +289,9 @@ class Comparison:
     def alternatives(self, tolerance: float = 0.005, threshold: float = 0.5) -> Alternatives:
         """Return whether a rule of the same features is no less accurate than the audited decisions, and leans less.
 
-        It needs an audit with outcomes. `tolerance` is the loss of accuracy that is held to be none; decisions are 1
-        from the `threshold` on. All rules are measured on rows that they were not fitted on.
+        It needs an audit with outcomes. `tolerance` is the loss of accuracy that counts as none. Decisions are 1 from
+        the `threshold` on, and errors cost what it says: a missed outcome (1 − threshold)/threshold times a false
+        alarm. All rules are measured on rows that they were not fitted on.
         """
         from tiltlens.repair.alternatives import alternatives_of
 

@@ -69,7 +69,7 @@ def print_alternatives(summary: Record, console: Console) -> None:
     for found in summary["comparisons"].values():
         parts: list[RenderableType] = [_who(found)]
         first, *others = words.verdict_words(found, found)
-        parts += [Text(typed(first), "bold"), _paragraphs(others), Text(), _attained(found)]
+        parts += [Text(typed(first), "bold"), _paragraphs(others), Text(), _rates(found), Text(), _attained(found)]
         if found["what_ifs"]:
             parts += [heading("What if a feature were not used, or less finely?"), _what_ifs(found)]
             parts.append(Text(words.OF_WHAT_IFS, "dim"))
@@ -140,8 +140,15 @@ def _curve(bill: Record) -> Table:
     return table
 
 
+def _rates(found: Record) -> Table:
+    table = empty_table("decisions", ["the audited model", "the alternative"])
+    for name, both, shown in words.rates(found):
+        table.add_row(Text(name), *(Text(typed(with_interval(**one, shown=shown))) for one in both))
+    return table
+
+
 def _attained(found: Record) -> Table:
-    table = empty_table("rule", ["gap, in points", "right decisions"])
+    table = empty_table("rule", ["gap, in points", words.accuracy_name(found)])
     rows = [("the audited model", found["gap"], found["accuracy"])]
     rows += [
         (f"rule {place} of {len(found['curve'])}", _estimate(row, "gap"), _estimate(row, "accuracy"))

@@ -53,6 +53,11 @@ OF_WHAT_IFS = (
     "The audited model itself, asked again: neutralised is averaged over the reference's values, coarsened to "
     "quartiles, or rare levels together. In points; the intervals hold for all what-ifs at once."
 )
+RATES = {  # of decisions: the model's beside the alternative's
+    "selected": ("people selected (decision 1)", percent),
+    "impact_ratio": ("impact ratio", ratio),
+    "true_positive_rate": ("true positive rate", percent),
+}
 WHAT_IFS = 20  # rows that are printed, the smallest gaps first
 RULES = 9  # of the curve that are printed
 
@@ -247,15 +252,28 @@ def sentence(note: str) -> str:
 def verdict_words(found: Record, who: Record) -> list[str]:
     """Return what can be said of alternatives, and the numbers it is said from."""
     accuracy, gap = found["accuracy"], found["gap"]
-    less, moved = found["gap_reduction"], found["accuracy_change"]
+    less, moved, tau = found["gap_reduction"], found["accuracy_change"], found["threshold"]
+    times = number((1.0 - tau) / tau, 2)
     return [
         found["words"],
-        f"The audited decisions are right for {with_interval(**accuracy, shown=percent)} of people whose outcome is "
-        f"known; the gap of {label(who['audited'])} against {label(who['reference'])} is "
+        f"The audited decisions: {accuracy_name(found)} {with_interval(**accuracy, shown=percent)} among people whose "
+        f"outcome is known; gap of {label(who['audited'])} against {label(who['reference'])} "
         f"{with_interval(**gap, shown=points)} points.",
-        f"The rule that was chosen on other rows is right for {_either(moved, 'more of them', 'fewer of them')}; its "
-        f"gap is {_either(less, 'smaller', 'larger')}.",
+        f"The alternative, chosen on other rows: accuracy {_either(moved, 'higher', 'lower')}; gap "
+        f"{_either(less, 'smaller', 'larger')}.",
+        *([] if tau == 0.5 else [f"At the threshold {tau:g} a missed outcome costs {times} times a false alarm."]),
     ]
+
+
+def rates(found: Record) -> list[tuple[str, list[Record], Any]]:
+    """Return what the model and the alternative decide, as far as it is defined: name, both, and how it is shown."""
+    both = {key: [found["rates"][rule][key] for rule in ("model", "alternative")] for key in RATES}
+    return [(RATES[key][0], pair, RATES[key][1]) for key, pair in both.items() if None not in pair]
+
+
+def accuracy_name(found: Record) -> str:
+    """Return what the accuracy of alternatives is called: the threshold may weigh errors differently."""
+    return "accuracy" if found["threshold"] == 0.5 else "cost-weighted accuracy"
 
 
 def _either(found: Record, more: str, less: str) -> str:
@@ -265,7 +283,7 @@ def _either(found: Record, more: str, less: str) -> str:
         return f"{abs(100 * value):.2f}{unit} {more if value >= 0.0 else less}"
 
     value, *ends = (found[name] for name in ("value", "low", "high"))
-    behind = "no interval" if None in ends else " to ".join(told(end).removesuffix(" of them") for end in ends)
+    behind = "no interval" if None in ends else " to ".join(map(told, ends))
     return f"{told(value, ' points')} ({behind})"
 
 

@@ -9,7 +9,7 @@ from tiltlens.views.figures.reading import Record, span
 from tiltlens.views.figures.theme import AUDITED, FAINT, INK, QUIET, REFERENCE, WIDTH, altair, halo
 from tiltlens.views.figures.words import versus
 from tiltlens.views.formats import number, percent, points, whole_percent, with_interval
-from tiltlens.views.repair_words import TARGETS
+from tiltlens.views.repair_words import TARGETS, accuracy_name
 
 HEIGHT = 320
 WITHOUT, WITH = "without the group", "with the group"
@@ -49,11 +49,11 @@ def attainable(found: Record) -> Figure:
         "the audited model",
     )
     description = (
-        f"{versus(found)}. One dot a rule: the share of right decisions against the gap of decision rates, with "
+        f"{versus(found)}. One dot per rule: {accuracy_name(found)} against the gap of decision rates, with "
         f"intervals. The audited model has {own['accuracy_text']} at a gap of {own['gap_text']} points."
     )
     notes = "◆ the audited model", "● other rules", "lines: intervals"
-    return figure(_attained(records, own), [own, *records], title, description, *notes)
+    return figure(_attained(records, own, accuracy_name(found)), [own, *records], title, description, *notes)
 
 
 ENDS = (("value", ""), ("low", "_low"), ("high", "_high"))
@@ -121,7 +121,7 @@ def _rule(row: Record, kind: str) -> Record:
     return record
 
 
-def _attained(records: list[Record], own: Record) -> Any:
+def _attained(records: list[Record], own: Record, accuracy: str) -> Any:
     alt = altair()
     every = [own, *records]
     gaps, rights = (
@@ -130,14 +130,14 @@ def _attained(records: list[Record], own: Record) -> Any:
     )
     domains = span([*gaps, 0.0], 0.05), span(rights, 0.08)
     scales = [alt.Scale(domain=domain, nice=False, zero=False) for domain in domains]
-    titles = "gap of decision rates, in points (+: audited higher)", "right decisions, in per cent"
+    titles = "gap of decision rates, in points (+: audited higher)", f"{accuracy}, in per cent"
     x, y = alt.X("gap:Q", title=titles[0], scale=scales[0]), alt.Y("accuracy:Q", title=titles[1], scale=scales[1])
     low = alt.Y("accuracy_low:Q", title=titles[1], scale=scales[1])
     left = alt.X("gap_low:Q", title=titles[0], scale=scales[0])
     tooltip = [
         alt.Tooltip("rule:N", title="rule"),
         alt.Tooltip("gap_text:N", title="gap, points"),
-        alt.Tooltip("accuracy_text:N", title="right decisions"),
+        alt.Tooltip("accuracy_text:N", title=accuracy),
     ]
     zero = alt.Chart(data([{"at": 0.0}], "zero")).mark_rule(color=FAINT).encode(x=alt.X("at:Q", title=titles[0]))
     others = alt.Chart().transform_filter("datum.rule == 'another rule'")

@@ -109,13 +109,16 @@ def alternatives_page(summary: Record) -> str:
 
 
 def _section(place: int, found: Record) -> _Section:
+    name = repair_words.accuracy_name(found)
     rows: list[tuple[str, Record, Any]] = [
-        ("right decisions of the audited model", found["accuracy"], percent),
+        (f"{name} of the audited model", found["accuracy"], percent),
         ("gap of its decision rates, in points", found["gap"], points),
         ("gap of its mean scores, in points", found["score_gap"], points),
         *([] if found["auc"] is None else [("area under the curve of its scores", found["auc"], number)]),
-        ("right decisions of the alternative, less the model's, in points", found["accuracy_change"], points),
+        (f"{name} of the alternative minus the model's, in points", found["accuracy_change"], points),
         ("size of the model's gap, less that of the alternative's, in points", found["gap_reduction"], points),
     ]
+    for what, (own, other), shown in repair_words.rates(found):
+        rows += [(f"{what}, audited model", own, shown), (f"{what}, alternative", other, shown)]
     drawing = Drawing.of(f"attained-{place}", figures.attainable(found)) if place < PICTURED else None
     return _Section(place, found, repair_words.verdict_words(found, found), rows, drawing)
