@@ -1,4 +1,4 @@
-"""The tilt of the inputs as sample weights for re-training: what changes, and what it costs in rows."""
+"""Sample weights for re-training: the tilt of the inputs, or of group and outcome; and what they cost in rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tiltlens.estimators.influence import Integers, Rows
+from tiltlens.errors import DataError
+from tiltlens.estimators.error_rates import WITH
+from tiltlens.estimators.influence import Booleans, Integers
 from tiltlens.limits import SUPPRESSED_BELOW
 from tiltlens.models.features import Feature
 from tiltlens.paper.checks import Floats
@@ -17,15 +19,15 @@ from tiltlens.paper.checks import Floats
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reweighing:
-    """Weights under which the audited group's outputs are those of the reference, by the least change of its inputs.
+    """Weights under which the groups' mean scores are equal, or the outcome is independent of the group.
 
     Attributes
     ----------
     sample_weight
-        One for each row of the sample, in the order of the table; `row_numbers` are theirs. The reference has its own.
-        All are of one scale: the largest weight of the audit's rows is 1.
+        One per row of the sample, in the order of the table; `row_numbers` are theirs. Weights of the outcome leave out
+        rows without one; the others leave the reference's as they are. The largest weight of the audit's rows is 1.
     nats
-        KL(Q‖P0) of the change.
+        KL(Q‖P) of the change: of the audited group's rows, or of all rows with an outcome.
     effective_rows
         (Σw)²/Σw² of the audited group before and after: how many rows its weights are worth.
     changes
@@ -51,16 +53,30 @@ class Reweighing:
         )
 
 
+def independent_weights(weights: Floats, audited: Booleans, outcome: Integers) -> tuple[Floats, float]:
+    """Return w·P(s)·P(y)/P(s, y) of rows with group s and outcome y (Kamiran and Calders 2012), and KL(Q‖P).
+
+    Of all laws Q in which Y is independent of S, this one has the least KL(P‖Q). Of those that also keep the shares of
+    groups and of outcomes, it has the least KL(Q‖P).
+    """
+    cell = 2 * audited + (outcome == WITH)
+    mass = np.bincount(cell, weights, 4).reshape(2, 2) / weights.sum()
+    if not mass.all():
+        raise DataError(
+            "`outcome` must be 0 for some people and 1 for others in each group, got a group with one of them only.",
+            "no weights make it independent of the group; bring more rows.",
+        )
+    ratio = np.outer(mass.sum(axis=1), mass.sum(axis=0)) / mass
+    return weights * ratio.ravel()[cell], float((mass * ratio * np.log(ratio)).sum())
+
+
 def reweighing(
-    rows: Rows, features: Sequence[Feature], row_numbers: Integers, audited: Integers, q: Floats, nats: float
+    old: Floats, new: Floats, features: Sequence[Feature], row_numbers: Integers, audited: Integers, nats: float
 ) -> Reweighing:
-    """Return the weights under which the rows at the places `audited` have the shares `q` of their group."""
-    old, total = rows.weights, float(rows.weights[audited].sum())
-    new = old.astype(np.float64)
-    new[audited] = total * q
-    worth = [total**2 / float(one[audited] @ one[audited]) for one in (old, new)]
-    order = np.argsort(row_numbers, kind="stable")
-    records = [record for one in features for record in _changes(one, audited, old / total, new / total)]
+    """Return what `new` weights change for the rows at the places `audited`, and what they are worth there."""
+    worth = [float(one[audited].sum() ** 2 / (one[audited] @ one[audited])) for one in (old, new)]
+    order, shares = np.argsort(row_numbers, kind="stable"), [one / one[audited].sum() for one in (old, new)]
+    records = [record for one in features for record in _changes(one, audited, *shares)]
     schema = {"feature": pl.String, "value": pl.String, "before": pl.Float64, "after": pl.Float64}
     table = pl.DataFrame(records, schema=schema).with_columns(change=pl.col("after") - pl.col("before"))
     changes = table.sort(pl.col("change").abs().round(12), "feature", "value", descending=[True, False, False])

@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tiltlens.errors import DataError, SupportError, WeightsError
+from tiltlens.estimators.error_rates import UNKNOWN
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.limits import DISTRIBUTION_BINS, SUPPRESSED_BELOW, TIED
 from tiltlens.models.asked import AskedModel
@@ -21,7 +22,7 @@ from tiltlens.paper.divergence import check_divergence
 from tiltlens.paper.figure1 import Figure1Paths, figure1_paths
 from tiltlens.paper.path import Inputs, PathPoint, path_point, projection
 from tiltlens.paper.world import Projection
-from tiltlens.repair.reweigh import Reweighing, reweighing
+from tiltlens.repair.reweigh import Reweighing, independent_weights, reweighing
 from tiltlens.results.bins import QUANTILES, binned, of_scores_alone
 from tiltlens.results.counting import Binned, score_span
 from tiltlens.results.disclosure import may_show, withheld
@@ -140,10 +141,24 @@ class Profiles:
             raise self._out_of_reach(inputs, hint) from None
         return Projection(q, check_divergence("kl").between(q, inputs.p0), t)
 
-    def reweigh(self) -> Reweighing:
+    def reweigh(self, outcome: bool) -> Reweighing:
         """As of `Comparison`."""
-        found = self.project()
-        return reweighing(self.rows, self.features, self.row_numbers, self._atoms(), found.q, found.cost)
+        if outcome:
+            return self._independent()
+        found, mine, old = self.project(), self._atoms(), self.rows.weights
+        new = old.astype(np.float64)
+        new[mine] = old[mine].sum() * found.q
+        return reweighing(old, new, self.features, self.row_numbers, mine, found.cost)
+
+    def _independent(self) -> Reweighing:
+        if self.truth is None:
+            raise DataError("`outcome` must be False for an audit without outcomes, got True.", "audit with outcome=.")
+        at = np.flatnonzero(self.truth != UNKNOWN)
+        old = (self.rows.weights if self.standing is None else self.standing)[at]
+        mine = self.rows.audited[at]
+        new, nats = independent_weights(old, mine, self.truth[at])
+        features = [one.rows(at) for one in self.features]
+        return reweighing(old, new, features, self.row_numbers[at], np.flatnonzero(mine), nats)
 
     def _feature(self, name: str) -> Feature:
         for feature in self.features:
