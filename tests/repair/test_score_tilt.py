@@ -165,6 +165,49 @@ def test_features_that_tell_nothing_cannot_close_the_gap():
     assert c.repair(use_group=True).gap_after == pytest.approx(0.0, abs=1e-9)
 
 
+@pytest.fixture(scope="module")
+def skilled():
+    """People whose score goes by skill, which may differ, and a little by z; both tell the group."""
+    rng = np.random.default_rng(3)
+    mine = rng.random(4000) < 0.4
+    skill, z = rng.standard_normal((2, 4000)) - 0.8 * mine
+    skill = (2 * skill).round() / 2
+    columns = {"skill": skill, "z": z, "score": expit(1.1 * skill + 0.2 * z), "y": rng.integers(0, 2, 4000)}
+    return pl.DataFrame({"group": np.where(mine, "a", "b"), **columns})
+
+
+def at_equal_skill(table, score):
+    """Return the coefficient of the group beside every value of skill in least squares."""
+    columns = np.column_stack([table["group"] == "a", table["skill"].to_dummies().to_numpy()])
+    return np.linalg.lstsq(columns.astype(float), np.asarray(score, dtype=float))[0][0]
+
+
+@pytest.mark.parametrize("options", [{}, {"use_group": True}, {"threshold": 0.5}, {"limit": 0.01}])
+def test_a_repair_closes_the_gap_at_equal_exempt_factors_and_leaves_what_they_account_for(skilled, options, tmp_path):
+    old, new, limit = skilled[:2000], skilled[2000:], options.get("limit", 0.0)
+    question = {"reference": "b", "features": ["skill", "z"], "exempt": "skill", "folds": None}
+    tilt = tl.audit(old, "group", scores="score", **question)["a"].repair(**options)
+    before = old["score"] if tilt.threshold is None else old["score"] >= 0.5
+    assert tilt.gap_before == pytest.approx(at_equal_skill(old, before), abs=0.003)
+    assert abs(tilt.gap_after) <= limit + 0.002  # decisions move in steps
+    tilt.to_json(tmp_path / "repair.json")
+    again = tl.read_repair(tmp_path / "repair.json")
+    after = again.apply(new, "score", "group" if tilt.use_group else None)
+    left, near = at_equal_skill(new, after), 0.005 if tilt.threshold is None else 0.025
+    assert left == pytest.approx(-limit, abs=near)
+    mine = (new["group"] == "a").to_numpy()
+    assert after[mine].mean() - after[~mine].mean() < -0.15  # of the whole gap what goes through skill stays
+    found = again.bill(new, "score", "group")["exempt_gap"]["after"]
+    assert found.low < left < found.high < found.low + 8 * near
+    assert "people equal in skill" in str(again)
+
+
+def test_error_rates_do_not_hold_exempt_factors_equal(skilled):
+    options = {"reference": "b", "features": ["skill", "z"], "exempt": "skill", "scores": "score", "outcome": "y"}
+    tilt = tl.audit(skilled[:500], "group", folds=None, **options)["a"].repair(criterion="fpr", use_group=True)
+    assert any("the exempt factors 'skill' are not held equal" in note for note in tilt.notes)
+
+
 def test_amounts_are_not_tilted():
     table = lending(400).with_columns(score=100 * pl.col("score"))
     c = tl.audit(table, group="group", reference="b", scores="score", output="amount", folds=None)["a"]

@@ -16,20 +16,18 @@ import numpy as np
 import polars as pl
 from scipy.special import expit
 
-from tiltlens.engines.hashing import row_hashes
 from tiltlens.errors import DataError
 from tiltlens.estimators.error_rates import UNKNOWN, WITH
 from tiltlens.estimators.estimate import Estimate, HasInterval, Normal, quantile
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combined, overall_mean
 from tiltlens.estimators.outputs import Scores, gap, impact_ratio
 from tiltlens.limits import FEWEST_KNOWN, FOLDS, SMALLEST_SE, SMALLEST_SHARE, TRADED_RULES
+from tiltlens.models.asked import AskedModel
 from tiltlens.models.candidates import TREES, Sample, fit_candidate
 from tiltlens.models.design import code_columns
-from tiltlens.models.features import Feature
 from tiltlens.models.membership import row_folds
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.additive import Design, additive_design
-from tiltlens.repair.copies import copies_of
 from tiltlens.repair.least_change import gradient, tilted_score
 from tiltlens.repair.quantities import accuracy_at, area, columns, decision_gap, difference
 from tiltlens.repair.rows import AuditedRows
@@ -208,17 +206,15 @@ def alternatives_of(
 ) -> Alternatives:
     """Return what rules of the audited features attain, on the rows whose outcome is known."""
     _check(tolerance, threshold, audited.scores)
-    at = _known_places(audited)
-    features, scores = [one.rows(at) for one in audited.features], audited.scores[at]
-    outcome = _codes(audited)[at]
-    rows, of_copies = _with_copies(audited.rows.taken(at), features, outcome)
-    known = _Known(rows, scores, outcome, row_folds(rows, FOLDS, seed), threshold, audited.favours_low)
-    rules = _rules(known, additive_design(features), seed)
+    audited, of_copies = audited.taken(_known_places(audited)).with_copies()
+    rows, scores = audited.rows, audited.scores
+    known = _Known(rows, scores, _codes(audited), row_folds(rows, FOLDS, seed), threshold, audited.favours_low)
+    rules = _rules(known, additive_design(audited.features), seed)
     chosen, is_sure = _chosen(known, rules.decided, tolerance, quantile(2.0 * confidence - 1.0))
     own_gap, own_right = decision_gap(rows, known.decided), known.right(known.decided)
     accuracy = difference(known.right(chosen), own_right)
     reduction = _reduction(own_gap, decision_gap(rows, chosen))
-    table, notes = _what_ifs(audited, at, known, confidence)
+    table, notes = _what_ifs(audited.model, known, confidence)
     is_scored = not np.isin(scores, (0.0, 1.0)).all()
     decisions = {"model": known.decided, "alternative": chosen}
     return Alternatives(
@@ -272,25 +268,9 @@ def _known_places(audited: AuditedRows) -> Integers:
     return at
 
 
-def _with_copies(rows: Rows, features: Sequence[Feature], outcome: Integers) -> tuple[Rows, tuple[str, ...]]:
-    """Return rows that are equal in every feature, where chance does not make them so, as clusters; and a note.
-
-    A rule that has seen a copy of a row knows its outcome.
-    """
-    table = {one.name: one.codes if one.values is None else one.values for one in features}
-    own, copies = copies_of(table, row_hashes(table), rows.audited.astype(np.intp), outcome)
-    if rows.clusters is not None or not copies:
-        return rows, ()
-    note = f"{copies:,} rows equal another one in every feature: such rows are taken for one person's"
-    return Rows.of(rows.audited, rows.weights, own), (note,)
-
-
-def _what_ifs(
-    audited: AuditedRows, at: Integers, known: _Known, confidence: float
-) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    if audited.model is None:
+def _what_ifs(asked: AskedModel | None, known: _Known, confidence: float) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    if asked is None:
         return pl.DataFrame(schema=SCHEMA), (NEEDS_MODEL,)
-    asked = audited.model.rows(at)
     table, notes = what_ifs(asked, known.rows, known.outcome, known.scores, known.threshold, confidence)
     return table, (words_of(table), *notes)
 

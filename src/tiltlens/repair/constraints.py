@@ -21,6 +21,8 @@ from tiltlens.repair.least_change import gradient
 
 MEAN, DECISIONS, FPR, FNR, ODDS = "mean score", "decisions", "fpr", "fnr", "equalized odds"
 ALL, WITHOUT_OUTCOME, WITH_OUTCOME = "all", "without the outcome", "with the outcome"
+EQUAL = "all, at equal exempt factors"  # weighted by overlap, as c_E of the audit is
+GIVEN_EXEMPT = "given exempt factors"  # of a model: P(group|E)
 EVENTS = {
     MEAN: (ALL,),
     DECISIONS: (ALL,),
@@ -31,6 +33,7 @@ EVENTS = {
 OUTCOMES = {WITHOUT_OUTCOME: WITHOUT, WITH_OUTCOME: WITH}  # the outcome of the people of an event
 DIFFERENCES = {
     ALL: "the gap",
+    EQUAL: "the gap at equal exempt factors",
     WITHOUT_OUTCOME: "the difference of false positive rates",
     WITH_OUTCOME: "the difference of false negative rates",
 }
@@ -46,11 +49,12 @@ class Constraint:
     audited, reference
         The groups: a difference is the audited group's rate less that of the reference.
     event
-        Of which people: "all", "without the outcome" (false positives) or "with the outcome" (false negatives).
+        Of which people: "all", "all, at equal exempt factors", "without the outcome" (false positives) or "with the
+        outcome" (false negatives).
     score_class
         Of which class's score; 1 of two.
     shares
-        q0 and q1: of all rows, how many are such people of either group.
+        q0 and q1: of all rows, how many are such people of either group; at equal exempt factors, by overlap.
     multiplier
         t; 0 where the difference is within the limit by itself.
     gap_before, gap_after
@@ -78,7 +82,8 @@ class Constraint:
     @property
     def cells(self) -> tuple[Cell, Cell]:
         """The people whose means are compared."""
-        return (self.audited, self.event), (self.reference, self.event)
+        event = ALL if self.event == EQUAL else self.event
+        return (self.audited, event), (self.reference, event)
 
     def named(self, is_of_classes: bool) -> str:
         """Return what the difference is called in a message."""
@@ -150,16 +155,31 @@ def gradients(
 
     `mine` tells which rows are of each group, where the group is used.
     """
-
-    def chance(cell: Cell) -> Floats:
-        if mine is not None:
-            return np.asarray(mine[cell[0]] * chances.get(cell, 1.0))
-        if cell in chances:
-            return chances[cell]
-        return np.maximum(1.0 - sum(one for (_, event), one in chances.items() if event == cell[1]), 0.0)
-
     found: dict[tuple[Cell, Cell], Floats] = {}
     for one in constraints:
         if one.cells not in found:
-            found[one.cells] = gradient(chance(one.cells[0]), chance(one.cells[1]), one.shares)
+            if mine is None:
+                pair = [_chance(cell, chances) for cell in one.cells]
+            else:
+                pair = [np.asarray(mine[cell[0]] * chances.get(cell, 1.0)) for cell in one.cells]
+            p0, p1 = (p * e for p, e in zip(pair, overlaps(one, chances), strict=True))
+            found[one.cells] = gradient(p0, p1, one.shares)
     return np.array([found[one.cells] for one in constraints])
+
+
+def overlaps(one: Constraint, chances: Mapping[Cell, Floats]) -> tuple[Floats, Floats]:
+    """Return how much rows of the audited group and of the reference count: at equal exempt factors, as overlap.
+
+    With e = P(audited|E) among the two groups that is 1 − e and e: E[(S̄ − e)·W]/E[e(1 − e)] is then the difference of
+    two means, and c_E of the audit.
+    """
+    if one.event != EQUAL:
+        return np.ones(1), np.ones(1)
+    p0, p1 = (_chance((group, GIVEN_EXEMPT), chances) for group in (one.audited, one.reference))
+    return p1 / (p0 + p1), p0 / (p0 + p1)
+
+
+def _chance(cell: Cell, chances: Mapping[Cell, Floats]) -> Floats:
+    if cell in chances:
+        return chances[cell]
+    return np.maximum(1.0 - sum(one for (_, event), one in chances.items() if event == cell[1]), 0.0)

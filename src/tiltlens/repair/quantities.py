@@ -38,6 +38,7 @@ class Judged(NamedTuple):
     threshold: float
     favours_low: bool = False  # people want the outcome 0: ratios are of it
     moves: bool = True  # other people's decisions may change, where those of these rows do not
+    exempt_chance: Floats | None = None  # P(audited|exempt factors) among the two groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,8 @@ def measured(judged: Judged, scores: Floats) -> Measured:
     one = outputs.Scores.of(rows, scores)
     found = {"gap": outputs.gap(rows, one)} | _ratio(rows, outputs.Scores.of(rows, _favourable(judged, scores)))
     found["decision_gap"] = decision_gap(rows, scores >= judged.threshold)
+    if judged.exempt_chance is not None:
+        found["exempt_gap"] = equal_gap(rows, judged.exempt_chance, scores)
     if outcome is None:
         return Measured(judged, scores, found)
     if (people_with_outcomes(rows, outcome) >= MINIMUM_ROWS).all():
@@ -177,6 +180,19 @@ def _accuracy(judged: Judged, scores: Floats, outcome: Integers) -> Quantities:
 def decision_gap(rows: Rows, decided: Booleans) -> InfluenceEstimate:
     """Return the difference of the groups' decision rates."""
     return outputs.gap(rows, outputs.Scores.of(rows, decided.astype(np.float64)))
+
+
+def equal_gap(rows: Rows, chance: Floats, scores: Floats) -> InfluenceEstimate:
+    """Return the gap at equal exempt factors E: the coefficient of the group beside e = P(audited|E) in least squares.
+
+    Where e is right that is E[(S̄ − e)·W]/E[e(1 − e)] for any W (Rosenbaum and Rubin 1983), c_E of the audit.
+    """
+    root = np.sqrt(rows.weights)
+    others, mine = np.column_stack([root, root * chance]), root * rows.audited
+    left, score = (y - others @ np.linalg.lstsq(others, y)[0] for y in (mine, root * scores))
+    spread = float(left @ left)
+    value = float(left @ score) / spread
+    return InfluenceEstimate(value, (summed_by_cluster(rows.clusters, left * (score - value * left) / spread),))
 
 
 def accuracy_at(threshold: float, rows: Rows, decided: Booleans, outcome: Integers) -> InfluenceEstimate:

@@ -32,6 +32,8 @@ class AuditedRows:
         The audited model, where it can be asked again.
     given
         The conditions that all rows meet, as texts by column.
+    exempt
+        The features that the audit named as exempt factors.
     favours_low
         Whether people want the outcome 0: ratios are then those of low scores.
     """
@@ -46,6 +48,7 @@ class AuditedRows:
     model: AskedModel | None = None
     given: Mapping[str, str] = field(default_factory=dict)
     favours_low: bool = False
+    exempt: tuple[str, ...] = ()
 
     @property
     def rows(self) -> Rows:
@@ -66,6 +69,13 @@ class AuditedRows:
     def outcomes(self) -> int:
         """How many classes the scores are of."""
         return 2 if self.scores.ndim == 1 else self.scores.shape[1]
+
+    def taken(self, at: Integers) -> AuditedRows:
+        """Return some of the rows."""
+        clusters, outcome = (None if one is None else one[at] for one in (self.clusters, self.outcome))
+        features, model = [one.rows(at) for one in self.features], None if self.model is None else self.model.rows(at)
+        some = replace(self, clusters=clusters, outcome=outcome, features=features, model=model)
+        return replace(some, codes=self.codes[at], weights=self.weights[at], scores=self.scores[at])
 
     def with_copies(self) -> tuple[AuditedRows, list[str]]:
         """Return rows that are equal in every feature, where chance does not make them so, as clusters; and a note.

@@ -21,7 +21,7 @@ from tiltlens.paper.checks import Floats, check_probability
 from tiltlens.repair.apply import applied
 from tiltlens.repair.bill import Bill, bill_of, price_of_blindness
 from tiltlens.repair.columns import RepairTable, condition_notes, meets
-from tiltlens.repair.constraints import CellModel, Constraint, gradients, only
+from tiltlens.repair.constraints import GIVEN_EXEMPT, CellModel, Constraint, gradients, only, overlaps
 from tiltlens.repair.copies import Seen
 from tiltlens.repair.least_change import repaired, shifts
 from tiltlens.repair.quantities import Judged
@@ -257,6 +257,17 @@ class ScoreTilt:
         classes = np.array([one.score_class for one in self.constraints])
         return shifts(t, a, classes, self.classes)
 
+    @property
+    def exempt(self) -> tuple[str, ...]:
+        """The exempt factors at equal values of which the gap is closed."""
+        return next((one.features for one in self.models if one.event == GIVEN_EXEMPT), ())
+
+    def _exempt_chance(self, frame: pl.DataFrame, who: str) -> Floats | None:
+        """Return P(audited|exempt factors) of rows, among the two groups; None where there are no such factors."""
+        table = self._table(frame) if self.exempt else {}
+        chances = {one.cell: one.chance(table) for one in self.models if one.event == GIVEN_EXEMPT}
+        return overlaps(next(one for one in self.constraints if one.audited == who), chances)[1] if chances else None
+
     def without_rows(self) -> ScoreTilt:
         """Return the repair as it is sent to where rows lie: without the hashes of those audited."""
         none = np.empty(0, dtype=np.uint64)
@@ -315,8 +326,8 @@ class ScoreTilt:
                 after = repaired(rows.scores, part * shift, tilt.threshold)
                 return after if after.ndim == 1 else after[:, column]
 
-            told = asked | tilt.summary() | {"audited": who}
-            return bill_of(rows.of_groups, step, rows.outcome, cut, confidence, rows.notes, told), step(1.0)
+            told, given = asked | tilt.summary() | {"audited": who}, tilt._exempt_chance(rows.frame, who)
+            return bill_of(rows.of_groups, step, rows.outcome, cut, confidence, rows.notes, told, given), step(1.0)
 
         found, after = billed(self)
         if beside is None:
@@ -399,6 +410,7 @@ class ScoreTilt:
         return {name: getattr(self, name) for name in TOLD} | {
             "constraints": [asdict(one) | {"shares": list(one.shares)} for one in self.constraints],
             "features": features,
+            "exempt": list(self.exempt),
             "given": dict(self.given),
             "favours_low": self.favours_low,
             "notes": list(self.notes),

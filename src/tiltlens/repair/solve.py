@@ -26,9 +26,11 @@ from tiltlens.repair.columns import condition_words
 from tiltlens.repair.constraints import (
     ALL,
     DECISIONS,
+    EQUAL,
     EVENTS,
     FNR,
     FPR,
+    GIVEN_EXEMPT,
     MEAN,
     ODDS,
     Cell,
@@ -37,6 +39,7 @@ from tiltlens.repair.constraints import (
     asked_classes,
     gradients,
     modelled_cells,
+    overlaps,
 )
 from tiltlens.repair.copies import Seen
 from tiltlens.repair.estimator import fitted_model
@@ -47,7 +50,7 @@ from tiltlens.repair.multipliers import (
     gaps_of,
     score_multipliers,
 )
-from tiltlens.repair.quantities import area
+from tiltlens.repair.quantities import area, equal_gap
 from tiltlens.repair.rows import AuditedRows
 from tiltlens.repair.score_tilt import ScoreTilt
 from tiltlens.repair.unlike import ranges_of
@@ -76,15 +79,16 @@ def score_tilt(
     audited, of_copies = audited.with_copies()
     asked = _asked(audited, kind, size)
     design, models, chances = _chances(audited, asked, use_group, seed, estimator)
+    asked, measures = _measures(audited, asked, chances)
     mine = {group: audited.codes == code for code, group in enumerate(audited.groups)} if use_group else None
     unseen = gradients(asked, chances, mine)
     told = [] if use_group else _told(audited, asked, unseen)
     a = unseen
     if design is not None and threshold is not None:
         a = gradients(asked, _of_alike(audited, design, models, chances), mine)
-    measures = _measures(audited, asked)
     constraints, after = solved(asked, a, measures, audited.scores, audited.weights, size, threshold, audited.clusters)
     shipped = a if design is None else gradients(asked, {one.cell: one.chance(design.table) for one in models}, mine)
+    constraints = tuple(replace(one, se=_se(audited, one, chances, after)) for one in constraints)
     check_told(constraints, told, "use_group=True needs no features; or audit with other features, or more rows.")
     return ScoreTilt(
         criterion=kind,
@@ -104,6 +108,7 @@ def score_tilt(
             *(_nearly_constant(audited, constraints, shipped, threshold) if threshold is not None else ()),
             *of_copies,
             *_conditions(audited),
+            *_exempt_notes(audited, kind),
         ),
     )
 
@@ -151,9 +156,28 @@ def measures_of(members: Sequence[tuple[Booleans, Booleans]], weights: Floats) -
     return np.array([first - second for first, second in shares])
 
 
-def _measures(audited: AuditedRows, asked: Sequence[Constraint]) -> Floats:
-    members = [tuple(audited.members(cell) for cell in one.cells) for one in asked]
-    return measures_of([(first, second) for first, second in members], audited.weights)
+def _measures(
+    audited: AuditedRows, asked: Sequence[Constraint], chances: Mapping[Cell, Floats]
+) -> tuple[list[Constraint], Floats]:
+    """Return the constraints with the shares of the people they count, and the rows' parts in each difference."""
+    found, measures, total = [], [], float(audited.weights.sum())
+    for one in asked:
+        first, second = (audited.members(cell) for cell in one.cells)
+        own, other = overlaps(one, chances)
+        weights = audited.weights * np.where(first, own, other)
+        found.append(replace(one, shares=(float(weights @ first) / total, float(weights @ second) / total)))
+        measures.append(measures_of([(first, second)], weights)[0])
+    return found, np.array(measures)
+
+
+def _se(audited: AuditedRows, one: Constraint, chances: Mapping[Cell, Floats], after: Floats) -> float | None:
+    """Return the error of a gap; at equal exempt factors it is smaller than that of two means."""
+    if one.event != EQUAL:
+        return one.se
+    first, second = (audited.members(cell) for cell in one.cells)
+    rows = Rows.of(first, audited.weights * (first | second), audited.clusters)
+    own = after if after.ndim == 1 else after[:, one.score_class]
+    return equal_gap(rows, overlaps(one, chances)[1], own).se
 
 
 def _sides(measure: Floats) -> tuple[Booleans, Booleans]:
@@ -162,16 +186,14 @@ def _sides(measure: Floats) -> tuple[Booleans, Booleans]:
 
 def _asked(audited: AuditedRows, kind: str, limit: float) -> list[Constraint]:
     """Return what is to be within the limit, without multipliers: group by group, event by event, class by class."""
-    total = float(audited.weights.sum())
     found = []
     for group in audited.groups[:-1]:
         for event in EVENTS[kind]:
             members = [audited.members((one, event)) for one in (group, audited.reference)]
             _check_people([int(who.sum()) for who in members], kind, group)
-            shares = [float(audited.weights @ who) / total for who in members]
-            pair = (shares[0], shares[1])
+            which = EQUAL if event == ALL and audited.exempt else event
             classes = asked_classes(audited.outcomes, limit)
-            found += [Constraint(group, audited.reference, event, y, pair) for y in classes]
+            found += [Constraint(group, audited.reference, which, y, (0.0, 0.0)) for y in classes]
     return found
 
 
@@ -194,14 +216,19 @@ def _chances(
             f"`membership_model` must be left out of a repair that knows the group, got {type(estimator).__name__}.",
             "it needs no model.",
         )
-    if not cells:
-        return None, (), {}
-    design = _design(audited.features, estimator)
+    design = _design(audited.features, estimator) if cells else None
+    designs = {} if design is None else dict.fromkeys(cells, design)
+    if any(one.event == EQUAL for one in asked):
+        exempt = additive_design([one for one in audited.features if one.name in audited.exempt])
+        design = exempt if design is None else design
+        designs |= {(group, GIVEN_EXEMPT): exempt for group in audited.groups[:-1]}
     fold = group_folds(audited.codes, audited.clusters, FOLDS, seed, _strata(audited, asked))
-    models, chances = [], {}
-    for cell in cells:
-        among = audited.members((cell[0], ALL)) if use_group else np.ones(audited.codes.size, dtype=np.bool_)
-        model, chances[cell] = cross_fitted(design, audited.weights, fold, audited.members(cell), among)
+    models, chances, everyone = [], {}, np.ones(audited.codes.size, dtype=np.bool_)
+    for cell, own in designs.items():
+        is_given = cell[1] == GIVEN_EXEMPT
+        among = audited.members((cell[0], ALL)) if use_group and not is_given else everyone
+        who = audited.members((cell[0], ALL) if is_given else cell)
+        model, chances[cell] = cross_fitted(own, audited.weights, fold, who, among)
         models.append(CellModel(*cell, model))
     return design, tuple(models), chances
 
@@ -325,6 +352,16 @@ def _notes(
 def _conditions(audited: AuditedRows) -> list[str]:
     which = condition_words(audited.given)
     return [f"fitted on rows with {which} alone: other rows are neither repaired nor billed"] if audited.given else []
+
+
+def _exempt_notes(audited: AuditedRows, kind: str) -> list[str]:
+    """Return what a repair makes of the exempt factors of the audit."""
+    if not audited.exempt:
+        return []
+    named = ", ".join(map(shown, audited.exempt))
+    if kind in (MEAN, DECISIONS):
+        return [f"the repair closes the gap at equal {named}: what these exempt factors account for stays"]
+    return [f"error rates are compared among all people: the exempt factors {named} are not held equal"]
 
 
 def _nearly_constant(audited: AuditedRows, found: Sequence[Constraint], a: Floats, threshold: float) -> list[str]:

@@ -260,7 +260,8 @@ class Comparison:
         """Return the least change of the scores after which the gap is no larger than `limit`.
 
         The `criterion` is the mean score, of several classes that of each; or, of an audit with outcomes, that of
-        people without the outcome ("fpr"), with it ("fnr"), or both ("equalized odds").
+        people without the outcome ("fpr"), with it ("fnr"), or both ("equalized odds"). Of an audit with exempt factors
+        the gap is that at equal exempt factors: what these account for stays.
 
         It needs the features of a row, and not its group, unless `use_group`, which may be regulated. With a
         `threshold` it is the most accurate rule of decisions with that difference of rates, if scores are calibrated.
@@ -283,8 +284,8 @@ class Comparison:
 
         By default they are the least change of the audited group's inputs after which its mean score is that of the
         reference (`project`). They depend on the features alone, so a model of the outcome that is trained with them
-        keeps most of its gap: −.178 stays −.178 on Adult. With `outcome` they are of group and outcome, and make the
-        audit's outcome independent of the group: −.178 becomes ADULT. Audit the new model.
+        keeps most of its gap: on Adult, −18.1 points become −18.0. With `outcome` they are of group and outcome, and
+        make the audit's outcome independent of the group: −18.1 points become −11.3. Audit the new model.
         """
         return self._profiles.reweigh(outcome)
 
@@ -322,7 +323,7 @@ class Comparison:
         codes = np.where(p.rows.audited, 0, 1)
         weights = p.rows.weights if p.standing is None else p.standing
         low = not np.array_equal(p.favourable, p.outcome)
-        rest = p.rows.clusters, p.features, p.scores, p.truth, p.model, p.given, low
+        rest = p.rows.clusters, p.features, p.scores, p.truth, p.model, p.given, low, self.exempt
         return AuditedRows(p.groups, codes, weights, *rest)
 
     def to_dict(self) -> dict[str, Any]:

@@ -23,6 +23,7 @@ TARGETS = {  # of each criterion: the quantities of a bill that it is about, and
 DIFFERENCES = {"without the outcome": FALSE_POSITIVES, "with the outcome": FALSE_NEGATIVES}  # of people of an event
 QUANTITIES = (
     Quantity("gap of mean scores, in points", "gap", points, points),
+    Quantity("gap at equal exempt factors, in points", "exempt_gap", points, points),
     Quantity("ratio of mean scores", "impact_ratio", ratio, signed),
     Quantity("gap of decision rates, in points", "decision_gap", points, points),
     Quantity("false positive rates, difference in points", "fpr_difference", points, points),
@@ -104,9 +105,17 @@ def quantities(bill: Record, rows: Iterable[Record]) -> list[tuple[Quantity, Rec
     return [(one, found[one.key]) for one in (*known, *others)]
 
 
+def targets(repair: Record) -> tuple[tuple[str, str], ...]:
+    """Return the quantities of a bill that a repair is about, and what they are called."""
+    found = TARGETS.get(repair["criterion"], (("gap", repair["criterion"]),))
+    if not repair.get("exempt"):
+        return found
+    return (("exempt_gap", f"{found[0][1]} (people equal in {_listed(repair['exempt'])})"),)
+
+
 def asked_words(repair: Record) -> list[str]:
     """Return what a repair was asked to do, and what it looks at."""
-    what = " and ".join(name for _, name in TARGETS.get(repair["criterion"], (("gap", repair["criterion"]),)))
+    what = " and ".join(name for _, name in targets(repair))
     at = "" if repair["threshold"] is None else f" at the threshold {repair['threshold']:g}"
     limit = f"at most {size(repair['limit'])} points apart" if repair["limit"] else "equal"
     if not any(one["multiplier"] for one in repair["constraints"]):
@@ -131,7 +140,7 @@ def audited_words(repair: Record) -> list[str]:
 
 def _constraint_words(repair: Record, one: Record) -> str:
     ends = " to ".join(points(one[name]) for name in ("gap_before", "gap_after"))
-    what = DIFFERENCES.get(one["event"], TARGETS.get(repair["criterion"], TARGETS["mean score"])[0][1])
+    what = DIFFERENCES.get(one["event"], targets(repair)[0][1])
     of_class = "" if repair["classes"] == 2 else f" of class {one['score_class']}"
     several = len({other["audited"] for other in repair["constraints"]}) > 1
     whose = f" for {label(one['audited'])}" if several else ""
@@ -142,7 +151,7 @@ def headline(bill: Record) -> list[str]:
     """Return what the repair did on the held-out rows, whether its limit is met there, and what it costs."""
     repair, table = bill["repair"], {row["quantity"]: row for row in bill["table"]}
     lines: list[str] = []
-    for key, what in TARGETS.get(repair["criterion"], (("gap", repair["criterion"]),)):
+    for key, what in targets(repair):
         if (row := table.get(key)) is not None:
             ends = " to ".join(points(row[when]) for when in ("before", "after"))
             moved = with_interval(row["change"], row["change_low"], row["change_high"], points)

@@ -9,7 +9,7 @@ from tiltlens.views.figures.reading import Record, span
 from tiltlens.views.figures.theme import AUDITED, FAINT, INK, QUIET, REFERENCE, WIDTH, altair, halo
 from tiltlens.views.figures.words import versus
 from tiltlens.views.formats import number, percent, points, whole_percent, with_interval
-from tiltlens.views.repair_words import TARGETS, accuracy_name
+from tiltlens.views.repair_words import accuracy_name, targets
 
 HEIGHT = 320
 WITHOUT, WITH = "without the group", "with the group"
@@ -22,7 +22,7 @@ def repair_curve(bill: Record) -> Figure:
     if name is None:
         return nothing(title, "the outcome of these people was not given")
     both = [bill, *([] if bill["beside"] is None else [bill["beside"]])]
-    key, rates = TARGETS.get(bill["repair"]["criterion"], TARGETS["mean score"])[0]
+    key, rates = targets(bill["repair"])[0]
     records = [record for one in both for record in _steps(one, name, key if key in bill["curve"][0] else "gap")]
     what = "area under the curve" if name == "auc" else "accuracy, in per cent"
     ends = records[0], records[len(bill["curve"]) - 1]
