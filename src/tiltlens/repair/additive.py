@@ -44,6 +44,10 @@ class AdditiveLogit(CodedModel):
         found += self.intercept
         return found
 
+    def columns(self, table: Table) -> Floats:
+        """As of `CodedModel`."""
+        return self.encoding.matrix(table, slice(None))
+
     def learnt_missing(self, name: str) -> bool:
         """As of `CodedModel`."""
         return any(one.name == name and one.has_missing for one in self.encoding.numeric)

@@ -136,11 +136,11 @@ def bill_of(
     confidence: float,
     notes: tuple[str, ...],
     repair: dict[str, Any],
-    exempt_chance: Floats | None = None,
+    factors: Floats | None = None,
 ) -> Bill:
     """Return the bill of rows; `step` gives the scores after a part of the repair, from 0 to 1."""
     moves = any(one["multiplier"] for one in repair["constraints"])
-    judged = Judged(rows, outcome, threshold, repair["favours_low"], moves, exempt_chance)
+    judged = Judged(rows, outcome, threshold, repair["favours_low"], moves, factors)
     before, after = step(0.0), step(1.0)
     old, new = (measured(judged, scores) for scores in (before, after))
     parts = np.linspace(0.0, 1.0, BILL_STEPS).tolist()

@@ -78,6 +78,10 @@ class CodedModel:
         """Return the log-odds of rows of numbers and codes."""
         raise NotImplementedError
 
+    def columns(self, table: Table) -> Floats:
+        """Return the columns that the features become."""
+        raise NotImplementedError
+
     def learnt_missing(self, name: str) -> bool:
         """Return whether it has learnt from missing numbers of a feature."""
         raise NotImplementedError

@@ -38,7 +38,7 @@ class Judged(NamedTuple):
     threshold: float
     favours_low: bool = False  # people want the outcome 0: ratios are of it
     moves: bool = True  # other people's decisions may change, where those of these rows do not
-    exempt_chance: Floats | None = None  # P(audited|exempt factors) among the two groups
+    factors: Floats | None = None  # the exempt factors as columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +137,8 @@ def measured(judged: Judged, scores: Floats) -> Measured:
     one = outputs.Scores.of(rows, scores)
     found = {"gap": outputs.gap(rows, one)} | _ratio(rows, outputs.Scores.of(rows, _favourable(judged, scores)))
     found["decision_gap"] = decision_gap(rows, scores >= judged.threshold)
-    if judged.exempt_chance is not None:
-        found["exempt_gap"] = equal_gap(rows, judged.exempt_chance, scores)
+    if judged.factors is not None:
+        found["exempt_gap"] = equal_gap(rows, judged.factors, scores)
     if outcome is None:
         return Measured(judged, scores, found)
     if (people_with_outcomes(rows, outcome) >= MINIMUM_ROWS).all():
@@ -182,13 +182,13 @@ def decision_gap(rows: Rows, decided: Booleans) -> InfluenceEstimate:
     return outputs.gap(rows, outputs.Scores.of(rows, decided.astype(np.float64)))
 
 
-def equal_gap(rows: Rows, chance: Floats, scores: Floats) -> InfluenceEstimate:
-    """Return the gap at equal exempt factors E: the coefficient of the group beside e = P(audited|E) in least squares.
+def equal_gap(rows: Rows, factors: Floats, scores: Floats) -> InfluenceEstimate:
+    """Return the gap at equal exempt factors: the coefficient of the group beside their columns in least squares.
 
-    Where e is right that is E[(S̄ − e)·W]/E[e(1 − e)] for any W (Rosenbaum and Rubin 1983), c_E of the audit.
+    It is c_E of the audit, E[(S̄ − e)·W]/E[e(1 − e)] with e = P(audited|E), where the columns hold e or E[W|E].
     """
     root = np.sqrt(rows.weights)
-    others, mine = np.column_stack([root, root * chance]), root * rows.audited
+    others, mine = root[:, None] * np.column_stack([np.ones(root.size), factors]), root * rows.audited
     left, score = (y - others @ np.linalg.lstsq(others, y)[0] for y in (mine, root * scores))
     spread = float(left @ left)
     value = float(left @ score) / spread

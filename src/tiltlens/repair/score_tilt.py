@@ -21,7 +21,7 @@ from tiltlens.paper.checks import Floats, check_probability
 from tiltlens.repair.apply import applied
 from tiltlens.repair.bill import Bill, bill_of, price_of_blindness
 from tiltlens.repair.columns import RepairTable, condition_notes, meets
-from tiltlens.repair.constraints import GIVEN_EXEMPT, CellModel, Constraint, gradients, only, overlaps
+from tiltlens.repair.constraints import GIVEN_EXEMPT, CellModel, Constraint, gradients, only
 from tiltlens.repair.copies import Seen
 from tiltlens.repair.least_change import repaired, shifts
 from tiltlens.repair.quantities import Judged
@@ -262,11 +262,10 @@ class ScoreTilt:
         """The exempt factors at equal values of which the gap is closed."""
         return next((one.features for one in self.models if one.event == GIVEN_EXEMPT), ())
 
-    def _exempt_chance(self, frame: pl.DataFrame, who: str) -> Floats | None:
-        """Return P(audited|exempt factors) of rows, among the two groups; None where there are no such factors."""
-        table = self._table(frame) if self.exempt else {}
-        chances = {one.cell: one.chance(table) for one in self.models if one.event == GIVEN_EXEMPT}
-        return overlaps(next(one for one in self.constraints if one.audited == who), chances)[1] if chances else None
+    def _factors(self, frame: pl.DataFrame) -> Floats | None:
+        """Return the exempt factors of rows as columns; None where there are none."""
+        models = [one.model for one in self.models if one.event == GIVEN_EXEMPT]
+        return models[0].columns(models[0].checked_table(frame)) if models else None
 
     def without_rows(self) -> ScoreTilt:
         """Return the repair as it is sent to where rows lie: without the hashes of those audited."""
@@ -326,8 +325,8 @@ class ScoreTilt:
                 after = repaired(rows.scores, part * shift, tilt.threshold)
                 return after if after.ndim == 1 else after[:, column]
 
-            told, given = asked | tilt.summary() | {"audited": who}, tilt._exempt_chance(rows.frame, who)
-            return bill_of(rows.of_groups, step, rows.outcome, cut, confidence, rows.notes, told, given), step(1.0)
+            told, factors = asked | tilt.summary() | {"audited": who}, tilt._factors(rows.frame)
+            return bill_of(rows.of_groups, step, rows.outcome, cut, confidence, rows.notes, told, factors), step(1.0)
 
         found, after = billed(self)
         if beside is None:

@@ -88,7 +88,10 @@ def score_tilt(
         a = gradients(asked, _of_alike(audited, design, models, chances), mine)
     constraints, after = solved(asked, a, measures, audited.scores, audited.weights, size, threshold, audited.clusters)
     shipped = a if design is None else gradients(asked, {one.cell: one.chance(design.table) for one in models}, mine)
-    constraints = tuple(replace(one, se=_se(audited, one, chances, after)) for one in constraints)
+    if design is not None and asked[0].event == EQUAL:
+        constraints = tuple(
+            _with_se(audited, one, models[-1].model.columns(design.table), after) for one in constraints
+        )
     check_told(constraints, told, "use_group=True needs no features; or audit with other features, or more rows.")
     return ScoreTilt(
         criterion=kind,
@@ -170,14 +173,13 @@ def _measures(
     return found, np.array(measures)
 
 
-def _se(audited: AuditedRows, one: Constraint, chances: Mapping[Cell, Floats], after: Floats) -> float | None:
-    """Return the error of a gap; at equal exempt factors it is smaller than that of two means."""
+def _with_se(audited: AuditedRows, one: Constraint, factors: Floats, after: Floats) -> Constraint:
+    """Return a constraint with the error of its gap at equal exempt factors, smaller than that of two means."""
     if one.event != EQUAL:
-        return one.se
+        return one
     first, second = (audited.members(cell) for cell in one.cells)
     rows = Rows.of(first, audited.weights * (first | second), audited.clusters)
-    own = after if after.ndim == 1 else after[:, one.score_class]
-    return equal_gap(rows, overlaps(one, chances)[1], own).se
+    return replace(one, se=equal_gap(rows, factors, after if after.ndim == 1 else after[:, one.score_class]).se)
 
 
 def _sides(measure: Floats) -> tuple[Booleans, Booleans]:
