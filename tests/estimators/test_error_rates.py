@@ -145,7 +145,6 @@ def test_wilson_covers_a_small_rate():
     assert binom.pmf(have, 40, 0.06) @ np.array(covered) > 0.93
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", MAKERS)
 def test_intervals_of_differences_cover_the_truth(name):
     truth = numbers(MAKERS[name](*_drawn(2_000_000, 99)))[2][0]

@@ -165,7 +165,6 @@ def test_one_decision_more_is_the_whole_finding():
     assert ratio_flips(Count(10, 1), Count(20, 3), 0.8) == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("size", "top_size"), [(12, 30), (40, 40), (150, 60)])
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.8])
 @pytest.mark.parametrize("psi", [0.2, 0.6, 1.0])
@@ -184,7 +183,6 @@ def test_the_odds_ratios_interval_covers(size, top_size, rate, psi):
     assert 0.94 < covered / defined < 0.975
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("strata", "size"), [(4, 100), (150, 4)])
 def test_the_common_odds_ratios_interval_covers(strata, size):
     """Few large strata or many small ones, whose rates differ: 95 % of 4,000 draws, give or take 1.4 (four s.e.)."""

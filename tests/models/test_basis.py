@@ -119,7 +119,7 @@ def joint_values(sets):
     return found.values, np.sqrt(np.diag(covariance(found.influence, found.between)))
 
 
-@pytest.mark.parametrize("direct", [pytest.param(0.0, marks=pytest.mark.slow), -0.05])
+@pytest.mark.parametrize("direct", [0.0, -0.05])
 def test_planted_gaps_go_through_the_features_they_were_planted_in(direct):
     truth = {"left": OF_PAIR, "right": OF_PAIR}
     alone = {"proxy": OF_PROXY, "copy": OF_PROXY}

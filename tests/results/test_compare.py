@@ -18,7 +18,7 @@ def seen(monkeypatch):
     return given
 
 
-@pytest.mark.parametrize("options", [{}, {"membership": "chance"}, {"folds": None}, {"threshold": 0.5}])
+@pytest.mark.parametrize("options", [{}, {"membership": "chance", "threshold": 0.5}, {"folds": None}])
 def test_evidence_is_all_that_a_comparison_needs(seen, options, tmp_path):
     pattern = in_files(people(), tmp_path, "parquet")
     expected = audited(pattern, **options)["A"].to_dict()

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from tests.command import invoked
 from tests.estimators.test_sets import least_squares
-from tests.people import FEATURES, IN_PROCESS, SLOW_SPARK, assert_same_numbers, audited, lending, people, some_slow
+from tests.people import FEATURES, IN_PROCESS, assert_same_numbers, audited, lending, people
 from tests.schemas import SCHEMA, strict
 
 import tiltlens as tl
@@ -54,7 +54,7 @@ def test_both_parts_and_their_table_are_coefficients_of_least_squares():
 @pytest.mark.parametrize("features", [CODES, [*FEATURES, "home"]], ids=["cells", "ridges"])
 @pytest.mark.parametrize("exempt", ["owner", ["owner", "city"]])
 def test_parts_add_up_and_so_does_what_other_features_carry(features, exempt):
-    c = audited(coded(), features=features, exempt=exempt)["A"]
+    c = audited(coded(), features=features, exempt=exempt, membership="chance")["A"]
     assert c.through_exempt.value + c.at_equal_exempt.value == pytest.approx(c.gap.value, abs=1e-12)
     for part in (c.through_exempt, c.at_equal_exempt):
         assert part.low < part.value < part.high
@@ -68,7 +68,7 @@ def test_parts_add_up_and_so_does_what_other_features_carry(features, exempt):
 
 
 def test_without_exempt_factors_nothing_changes():
-    plain, none = audited(people()), audited(people(), exempt=[])
+    plain, none = (audited(people(), membership="chance", **options) for options in ({}, {"exempt": []}))
     assert none["A"].to_dict() == plain["A"].to_dict()
     assert plain["A"].through_exempt is plain["A"].at_equal_exempt is None
 
@@ -79,7 +79,7 @@ def test_with_all_features_exempt_the_rest_is_what_the_same_sets_leave(features,
 
     seen = []
     monkeypatch.setattr(compare, "exempt_parts", lambda e, found=compare.exempt_parts: (seen.append(e), found(e))[1])
-    c = audited(coded(), features=features, exempt=features)["A"]
+    c = audited(coded(), features=features, exempt=features, membership="chance")["A"]
     every = float(seen[0].sets.left_out().values[0])
     assert c.at_equal_exempt.value == pytest.approx(every, abs=1e-9)
     assert c.through_exempt.value == pytest.approx(c.gap.value - every, abs=1e-9)
@@ -89,15 +89,16 @@ def test_with_all_features_exempt_the_rest_is_what_the_same_sets_leave(features,
 
 def test_a_copy_of_an_exempt_factor_carries_nothing_more():
     data = coded().with_columns(copy=pl.col("city"))
-    c = audited(data, features=["city", "copy", "owner"], exempt="city")["A"]
+    c = audited(data, features=["city", "copy", "owner"], exempt="city", membership="chance")["A"]
     row = c.proxies.filter(feature="copy").row(0, named=True)
     assert row["gap"] == pytest.approx(0.0, abs=1e-9)
     assert row["verdict"] == "no material evidence"
 
 
 def test_swapping_the_groups_flips_both_parts():
-    one = audited(coded(), features=CODES, exempt="owner")["A"]
-    two = audited(coded(), features=CODES, exempt="owner", reference="A")["B"]
+    turned = coded().with_columns(chance=1 - pl.col("chance"))
+    one = audited(coded(), features=CODES, exempt="owner", membership="chance")["A"]
+    two = audited(turned, features=CODES, exempt="owner", reference="A", membership="chance")["B"]
     for name in ("through_exempt", "at_equal_exempt"):
         mine, other = getattr(one, name), getattr(two, name)
         assert (mine.value, mine.low) == pytest.approx((-other.value, -other.high), abs=1e-9)
@@ -106,6 +107,7 @@ def test_swapping_the_groups_flips_both_parts():
 @pytest.mark.parametrize("exempt", ["amount", ["region", "years"]])
 def test_a_sample_leaves_the_gap_of_all_rows(exempt):
     options = {"scores": "score", "features": ["region", "amount", "years"], "exempt": exempt, "audited": "a"}
+    options |= {"membership": "chance"}
     c = tl.audit(lending(9_000), "group", **options, sample_rows=2_000)["a"]
     whole = tl.audit(lending(9_000), "group", **options)["a"]
     assert c.through_exempt.value + c.at_equal_exempt.value == pytest.approx(whole.gap.value, abs=1e-12)
@@ -119,17 +121,17 @@ def test_a_sample_leaves_the_gap_of_all_rows(exempt):
 def test_rows_that_belong_together_count_once(features):
     single = coded().with_row_index("person")
     double = pl.concat([single, single])
-    once = audited(single, features=features, exempt="owner")["A"]
-    twice = audited(double, features=features, exempt="owner", clusters="person")["A"]
+    options = {"features": features, "exempt": "owner", "membership": "chance"}
+    once, twice = audited(single, **options)["A"], audited(double, **options, clusters="person")["A"]
     for name in ("through_exempt", "at_equal_exempt"):
         one, two = getattr(once, name), getattr(twice, name)
         assert two.value == pytest.approx(one.value, abs=0.005)
         assert two.high - two.low == pytest.approx(one.high - one.low, rel=0.1)
 
 
-@pytest.mark.parametrize("held", [*some_slow(IN_PROCESS), SLOW_SPARK], indirect=True)
+@pytest.mark.parametrize("held", IN_PROCESS, indirect=True)
 def test_every_engine_gives_the_same_parts(held):
-    options = {"features": ["city", "owner", "income"], "exempt": ["income"]}
+    options = {"features": ["city", "owner", "income"], "exempt": ["income"], "membership": "chance"}
     assert_same_numbers(audited(held(people()), **options).to_dict(), audited(people(), **options).to_dict())
 
 
@@ -149,15 +151,15 @@ MISTAKES = {
 def test_mistakes_are_named(name):
     exempt, rule, hint = MISTAKES[name]
     with pytest.raises(DataError) as raised:
-        audited(ODD, features=[*FEATURES, "one", "id", "twin"], exempt=exempt)
+        audited(ODD, features=[*FEATURES, "one", "id", "twin"], exempt=exempt, membership="chance")
     assert rule in str(raised.value)
     assert hint in str(raised.value)
 
 
 def test_people_must_be_able_to_be_equal_in_an_exempt_factor():
-    town = np.random.default_rng(0).integers(0, 250, 600).astype(str)
+    data = coded().with_columns(town=pl.Series(np.random.default_rng(0).integers(0, 250, 600).astype(str)))
     with pytest.raises(DataError, match="few enough values for people to be equal in them, got 'town'"):
-        audited(coded().with_columns(town=pl.Series(town)), features=["town", "owner"], exempt="town")
+        audited(data, features=["town", "owner"], exempt="town", membership="chance")
 
 
 def test_exempt_factors_must_not_tell_the_groups_apart_together():
@@ -167,8 +169,8 @@ def test_exempt_factors_must_not_tell_the_groups_apart_together():
         audited(data, features=["coin", "other", "city"], exempt=["coin", "other"], membership="chance")
 
 
-@pytest.mark.parametrize("options", [{"membership": "chance"}, {"scores": ["low", "score"], "favourable": "score"}])
-def test_parts_add_up_with_a_given_membership_and_with_classes(options):
+@pytest.mark.parametrize("options", [{}, {"membership": "chance", "scores": ["low", "score"], "favourable": "score"}])
+def test_parts_add_up_with_a_fitted_membership_and_with_classes(options):
     data = people().with_columns(low=1 - pl.col("score"))
     c = audited(data, exempt="income", **options)["A"]
     assert c.through_exempt.value + c.at_equal_exempt.value == pytest.approx(c.gap.value, abs=1e-12)
@@ -176,14 +178,14 @@ def test_parts_add_up_with_a_given_membership_and_with_classes(options):
 
 def test_a_model_of_the_features_leaves_to_the_others_all_that_is_left():
     c = audited(coded(), scores=None, model=lambda table: 0.3 + 0.3 * table["owner"] + 0.2 * table["home"],
-                features=["owner", "home"], exempt="owner")["A"]  # fmt: skip
+                features=["owner", "home"], exempt="owner", membership="chance")["A"]  # fmt: skip
     assert c.shapley_remainder == pytest.approx(0.0, abs=1e-12)
     assert numbers_of(c, "gap_shapley")["home"] == pytest.approx(c.at_equal_exempt.value, abs=1e-9)
 
 
 @pytest.mark.parametrize("folds", [5, None])
 def test_every_view_shows_both_parts(folds, tmp_path):
-    audit = audited(people(), exempt=["owner"], folds=folds)
+    audit = audited(people(), exempt=["owner"], folds=folds, membership="chance")
     summary = json.loads(json.dumps(audit.to_dict()))
     jsonschema.validate(summary, strict(SCHEMA))
     assert summary["provenance"]["question"]["exempt"] == "owner"
@@ -197,7 +199,7 @@ def test_every_view_shows_both_parts(folds, tmp_path):
 
 @pytest.mark.parametrize("exempt", [["owner"], FEATURES], ids=["one", "all"])
 def test_the_waterfall_begins_with_the_exempt_factors_and_ends_at_the_audited_mean(exempt):
-    c = audited(people(), exempt=exempt)["A"]
+    c = audited(people(), exempt=exempt, membership="chance")["A"]
     steps = c.plot("waterfall").table
     assert steps["feature"][1] == "through the exempt factors"
     assert steps["contribution"][1] == pytest.approx(c.through_exempt.value)
@@ -209,12 +211,12 @@ def test_the_command_line_takes_exempt_factors_and_gates_on_the_rest(tmp_path):
     options = ("--group", "group", "--reference", "B", "--scores", "score", "--features", ",".join(FEATURES))
     found = invoked(
         "audit", "people.csv", *options, "--exempt", "owner", "--exempt", "city", "--json", "audit.json",
-        "--fail-if", "at_equal_exempt<0", cwd=tmp_path,
+        "--membership", "chance", "--fail-if", "at_equal_exempt<0", cwd=tmp_path,
     )  # fmt: skip
     assert found.returncode == 1
     assert "at_equal_exempt of A is -" in found.stderr
     c = json.loads((tmp_path / "audit.json").read_text())["comparisons"]["A"]
-    expected = audited(people(), exempt=["owner", "city"])["A"]
+    expected = audited(people(), exempt=["owner", "city"], membership="chance")["A"]
     assert c["exempt"] == ["owner", "city"]
     assert c["through_exempt"]["value"] == pytest.approx(expected.through_exempt.value, abs=1e-9)
 

@@ -135,7 +135,6 @@ def test_other_questions_of_a_saved_audit(saved):
         assert one.gap == c.gap
 
 
-@pytest.mark.slow
 def test_the_demo_can_be_read_again(tmp_path):
     from tests.command import invoked
 
