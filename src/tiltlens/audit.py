@@ -18,11 +18,12 @@ from tiltlens.engines.read_options import ReadOptions, read_options
 from tiltlens.engines.sources import batches_of, frame_of, reading_notes
 from tiltlens.engines.tables import column_names, native_columns
 from tiltlens.errors import DataError
-from tiltlens.models.asked import asked_model
+from tiltlens.models.asked import AskedModel
 from tiltlens.models.clusters import cluster_note, repeated_ids
+from tiltlens.models.declared import one_hot_notes
 from tiltlens.models.groups import ComparedGroups, alike_notes
 from tiltlens.models.leakage import leakage_notes
-from tiltlens.models.predictions import model_columns, model_notes
+from tiltlens.models.predictions import model_notes
 from tiltlens.models.roles import ColumnRoles, Request, resolve_roles, with_arrays
 from tiltlens.models.scores import check_output
 from tiltlens.passes.compared import ComparedRows, compared_rows, who_is_compared
@@ -61,6 +62,8 @@ def audit(
     features: str | Sequence[str] | None = None,
     exclude: str | Sequence[str] | None = None,
     exempt: str | Sequence[str] | None = None,
+    categorical: str | Sequence[str] | None = None,
+    blocks: Mapping[str, str | Sequence[str]] | None = None,
     membership: Any = None,
     weights: Any = None,
     clusters: Any = None,
@@ -118,6 +121,11 @@ def audit(
     exempt
         Features that you hold to be lawful factors: the gap is told apart into what goes through them and what is left
         between people equal in them, and what other features carry is of the latter.
+    categorical
+        Features whose numbers are codes, such as those of branches: each value is a category.
+    blocks
+        {feature: columns}: several columns that are one feature, such as {"region": ["region_*"]}. Names may be
+        patterns. Columns of 0 and 1 become the name of the one that is 1; others become their joint value.
     membership
         P(audited|x): None to choose a model, a scikit-learn classifier to cross-fit, or a column or array that a model
         of other rows gave.
@@ -188,6 +196,8 @@ def audit(
         features=features,
         exclude=exclude,
         exempt=exempt,
+        categorical=categorical,
+        blocks=blocks,
         membership=membership,
         weights=weights,
         clusters=clusters,
@@ -243,7 +253,9 @@ def _audited(data: Any, request: Request, reading: ReadOptions, settings: Settin
     with stage(SURVEY, SUMS, "sums"):
         sums = _sums(source, survey, rows)
     with stage(SUMS, 1.0), one_thread():
-        comparisons = _comparisons(source, survey, rows, sums, settings, _notes(source, request, survey, rows))
+        model, of_model = _asked(source, rows)
+        notes = (*of_model, *_notes(source, request, survey, rows))
+        comparisons = _comparisons(source, survey, rows, sums, settings, model, notes)
     return Audit(
         comparisons=comparisons,
         rows=_accounted(survey, groups, bool(source.roles.soft)),
@@ -307,7 +319,7 @@ def _opened(data: Any, request: Request, reading: ReadOptions) -> _Source:
     columns = checked_columns(FrameBatches(frame), named)
     frame, roles = with_arrays(frame.select(columns), data, request, roles)
     is_native = estimator is not None or request.model is not None
-    native = native_columns(data, frame, list(roles.features)) if is_native else None
+    native = native_columns(data, frame, roles.sources) if is_native else None
     return _Source(FrameBatches(frame), list(frame.columns), roles, estimator, native, request.model)
 
 
@@ -353,14 +365,15 @@ def _notes(source: _Source, request: Request, survey: Survey, rows: ComparedRows
     """Return what to know of the data and the model, whoever is compared."""
     return (
         *reading_notes(source.batches, source.columns),
-        *model_notes(request.model, source.roles.features),
+        *model_notes(request.model, source.roles.sources),
         *alike_notes(survey.sample.counts),
         *_cluster_notes(source.roles, rows),
+        *one_hot_notes(rows.table),
         *leakage_notes(
             rows.features,
             rows.outcome,
             rows.row_numbers,
-            model_columns(request.model, source.roles.features),
+            source.roles.features_of(request.model),
             MEASURES[channel_of(survey.is_decisions, rows.unit.is_amount), None].each,
             [*source.roles.given, *([] if source.roles.outcome is None else [source.roles.outcome])],
         ),
@@ -373,12 +386,28 @@ def _cluster_notes(roles: ColumnRoles, rows: ComparedRows) -> Iterable[str]:
     return [cluster_note(roles.clusters.lstrip("\0"), rows.clusters, rows.group)]
 
 
+def _asked(source: _Source, rows: ComparedRows) -> tuple[AskedModel | None, tuple[str, ...]]:
+    """Return the model to ask again; none, and a note, where its scores are not made of the features alone."""
+    if source.model is None:
+        return None, ()
+    place = None if source.native is None else rows.row_numbers
+    model = AskedModel(source.model, source.roles, rows.table, rows.inputs, source.native, place)
+    before = rows.unit.level(rows.outcome) if rows.unit.is_amount else rows.channel
+    if not model.changes(1.0 - before if source.roles.criterion == "fnr" else before, rows.unit.scale):
+        return model, ()
+    return None, (
+        "the model gave other answers for the same rows in another order, so its output is not made of the listed "
+        "features alone: the adjusted gap (`unexplained`) is estimated as for given scores",
+    )
+
+
 def _comparisons(
     source: _Source,
     survey: Survey,
     rows: ComparedRows,
     sums: GroupSums,
     settings: Settings,
+    model: AskedModel | None,
     notes: tuple[str, ...],
 ) -> dict[str, Comparison]:
     """Return the comparisons, each an equal part of the work."""
@@ -388,7 +417,7 @@ def _comparisons(
         settings.seed,
         source.estimator,
         pl.DataFrame(source.native) if isinstance(source.native, Mapping) else source.native,
-        asked_model(source.model, roles, rows.table, source.native, rows.row_numbers),
+        model,
         roles.exempt,
         roles.criterion,
     )

@@ -232,6 +232,9 @@ FEW_LISTED = 6  # values of an outcome in a message: more tell nothing more
 # models.periods
 MOST_PERIODS = 60  # five years of months: more cannot be told apart in a picture
 
+# models.asked
+ASKED_AGAIN = 500  # rows that a model is asked about twice: a term of the group in one row of a hundred shows
+SAME_ANSWERS = 1e-3  # mean difference, in points or sd, below which answers are equal: rounding may turn a decision
 # models.roles
 MOST_FEATURES = 500  # of an audit: with 20,000 rows minutes and 3 GiB; the regressions have room for a column of each
 # models.scores

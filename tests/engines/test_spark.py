@@ -210,3 +210,10 @@ threading.Thread(target=kill, daemon=True).start()
 
 def as_json(summary):
     return json.loads(json.dumps(summary))
+
+
+def test_blocks_of_columns_on_spark_are_those_of_memory(spark):
+    codes = lending().drop_nans().to_dummies("region").drop("job").cast({pl.UInt8: pl.Int64})
+    asked = {**QUESTION, "features": ["region", "years"], "blocks": {"region": ["region_*"]}, "categorical": "years"}
+    found = tl.audit(spark.createDataFrame(codes.to_arrow()).repartition(3), **asked, folds=None)
+    assert_same_numbers(found.to_dict(), tl.audit(codes, **asked, folds=None).to_dict())

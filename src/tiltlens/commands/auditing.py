@@ -111,7 +111,7 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
     from tiltlens.engines.read_options import read_options
     from tiltlens.model_files.load import load_model
     from tiltlens.models.paper_fit import with_outcome_scores
-    from tiltlens.models.roles import check_some, feature_names
+    from tiltlens.models.roles import Request, check_some, declared_features
 
     options = NOT_ASKED | options
     outcome, scores, stated = options.pop("outcome"), options.pop("scores"), options.pop("stated")
@@ -150,7 +150,10 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
     check_columns("outcome", [outcome], table.columns)
     roles = [options[name] for name in ("weights", "membership", "clusters", "labels", "periods") if options[name]]
     used = [*group_columns, *(arguments["given"] or ()), outcome, *roles]
-    arguments["features"] = feature_names(features, table.columns, used, arguments.pop("exclude"))
+    asked = {name: arguments.pop(name) for name in ("exclude", "categorical", "blocks")}
+    request = Request(group=group_columns, features=arguments["features"], **asked)
+    arguments["features"], declared = declared_features(request, table.columns, used)
+    table = declared.applied(table)
     check_some(arguments["features"], table.columns, "--outcome")
     wanted = arguments.pop("favourable")
     table, columns, favourable = with_outcome_scores(table, arguments["features"], outcome, wanted)

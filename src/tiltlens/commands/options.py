@@ -60,6 +60,15 @@ def option_of_pairs(name: str, *also: str, metavar: str, example: str, text: str
     return click.option(name, *also, multiple=True, metavar=metavar, help=text, callback=as_dict)
 
 
+def _blocks(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) -> dict[str, list[str]]:
+    """Return the columns of each block; a name that is repeated gets more of them."""
+    found: dict[str, list[str]] = {}
+    for one in value:
+        for name, columns in pairs("--block", "NAME=COLUMNS", [one], "region=region_*").items():
+            found.setdefault(name, []).extend(part for part in columns.split(",") if part)
+    return found
+
+
 def _names(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) -> list[str] | None:
     """Return the names of a list that may be written with commas; None where nothing was given."""
     return [name for part in value for name in part.split(",") if name] if value else None
@@ -128,13 +137,29 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
         multiple=True,
         metavar="COLUMN",
         callback=_names,
-        help="Inputs of the model; repeat, or use commas. Default: all others. '' is none: rates and gap alone.",
+        help="Inputs of the model; repeat, or use commas. Default: those that --model lists, or all others. '' is "
+        "none: rates and gap alone.",
     ),
     "exclude": click.option(
         "--exclude", multiple=True, metavar="COLUMN", help="No input: labels, old scores, row numbers. Repeat."
     ),
     "exempt": click.option(
         "--exempt", multiple=True, metavar="COLUMN", help="Input held to be a lawful reason. Repeat for more."
+    ),
+    "categorical": click.option(
+        "--categorical",
+        multiple=True,
+        metavar="COLUMN",
+        callback=_names,
+        help="Feature whose numbers are codes, such as a branch: each value is a category. Repeat, or use commas.",
+    ),
+    "blocks": click.option(
+        "--block",
+        "blocks",
+        multiple=True,
+        metavar="NAME=COLUMNS",
+        callback=_blocks,
+        help="Columns that are one feature: region=region_*. Repeat, or use commas.",
     ),
     "membership": click.option(
         "--membership", metavar="COLUMN", help="Probability of being in the audited group. Default: estimated."

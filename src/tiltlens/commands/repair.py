@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 OF_FITS = {"reference", "audited", "features", "exclude", "seed"}
 READING = ("na_values", "encoding", "sheet")
-OF_FITS |= {"sample_rows", "criterion", "limit", "threshold", "use_group", "save"}
+OF_FITS |= {"categorical", "blocks", "sample_rows", "criterion", "limit", "threshold", "use_group", "save"}
 
 
 @click.command("repair")

@@ -82,21 +82,21 @@ def native_columns(data: Any, table: pl.DataFrame, names: Sequence[str]) -> Any:
 
 
 def taken_rows(table: Any, places: Any) -> Any:
-    """Return some rows of a table in memory, as the same kind of table."""
+    """Return some rows of a table in memory, as the same kind of table; an index of pandas starts anew."""
     if isinstance(table, Mapping):
         return {
             name: values[places] if isinstance(values, pl.Series) else np.asarray(values)[places]
             for name, values in table.items()
         }
-    return nw.from_native(table, eager_only=True)[places].to_native()
+    return nw.maybe_reset_index(nw.from_native(table, eager_only=True)[places]).to_native()
 
 
-def with_column_of(table: Any, other: Any, name: str) -> Any:
-    """Return a table in memory whose column of this name is that of another one, as long and of the same kind."""
+def with_columns_of(table: Any, other: Any, names: Sequence[str]) -> Any:
+    """Return a table in memory whose columns of these names are another's, as long and of the same kind."""
     if isinstance(table, Mapping):
-        return {**table, name: other[name]}
+        return {**table, **{name: other[name] for name in names}}
     frame, others = (nw.from_native(one, eager_only=True) for one in (table, other))
-    return frame.with_columns(others[name]).to_native()
+    return frame.with_columns(*(others[name] for name in names)).to_native()
 
 
 def _raw_columns(data: Any, wanted: Sequence[str]) -> list[pl.Series]:

@@ -59,6 +59,8 @@ class Levels:
         The codes of missing values and of values that are not among `values`.
     has_numbers, is_binned
         Whether the feature has numbers beside its levels, and whether these are bins of them.
+    made_of
+        The columns that a declared feature is made of.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Levels:
     is_group: bool = False
     has_numbers: bool = False
     is_binned: bool = False
+    made_of: tuple[str, ...] = ()
 
     def codes(self, column: pl.Series) -> Integers:
         """Return the code of each entry of a clean column."""

@@ -81,7 +81,7 @@ def _check_model(model: Any, features: Sequence[str], output: str) -> None:
         )
     if not features:
         raise DataError("`features` must name the columns that `model` sees, got none.", "list them in its order.")
-    unknown = [name for name in _fitted_names(model) if name not in set(features)]
+    unknown = [name for name in fitted_names(model) if name not in set(features)]
     if unknown:
         raise DataError(
             f"`features` must hold every column that `model` was fitted on, got none named {listed(unknown)}.",
@@ -89,7 +89,7 @@ def _check_model(model: Any, features: Sequence[str], output: str) -> None:
         )
 
 
-def _fitted_names(model: Any) -> list[str]:
+def fitted_names(model: Any) -> list[str]:
     """Return the names of the columns a model was fitted on, none where it was fitted on an array."""
     for attribute in ("feature_names_in_", "feature_name_", "feature_names_"):
         try:
@@ -105,12 +105,12 @@ def _fitted_names(model: Any) -> list[str]:
 
 def model_columns(model: Any, features: Sequence[str]) -> list[str]:
     """Return the columns that a model sees, none where there is no model."""
-    return [] if model is None else _fitted_names(model) or list(features)
+    return [] if model is None else fitted_names(model) or list(features)
 
 
 def model_notes(model: Any, features: Sequence[str]) -> list[str]:
     """Return a note on the order of columns where a model knows them by their place alone."""
-    if not any(hasattr(model, method) for method in METHODS.values()) or _fitted_names(model):
+    if not any(hasattr(model, method) for method in METHODS.values()) or fitted_names(model):
         return []
     return [f"the model knows no column names: it was given {listed(features)} in this order"]
 
@@ -123,7 +123,7 @@ def _model_inputs(model: Any, data: Any, table: pl.DataFrame, features: Sequence
     """
     if not hasattr(model, method):
         return native_columns(data, table, features)
-    names = _fitted_names(model)
+    names = fitted_names(model)
     if not names:
         return _feature_matrix(table.select(features))
     inputs = native_columns(data, table, names)

@@ -6,7 +6,7 @@ Arrays that are given beside a table become columns of it, so that one reader se
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
@@ -15,9 +15,10 @@ from tiltlens.engines.columns import check_index, column_of_values
 from tiltlens.engines.messages import check_columns, listed, shown
 from tiltlens.errors import DataError
 from tiltlens.limits import MOST_FEATURES
+from tiltlens.models.declared import Declared, declared_of
 from tiltlens.models.groups import JOINT, group_columns
 from tiltlens.models.outcomes import check_criterion
-from tiltlens.models.predictions import model_matrix
+from tiltlens.models.predictions import fitted_names, model_columns, model_matrix
 from tiltlens.models.scores import (
     check_one_of_two,
     check_output,
@@ -62,6 +63,8 @@ class Request:
     features: str | Sequence[str] | None = None
     exclude: str | Sequence[str] | None = None
     exempt: str | Sequence[str] | None = None
+    categorical: str | Sequence[str] | None = None
+    blocks: Mapping[str, str | Sequence[str]] | None = None
     membership: Any = None
     weights: Any = None
     clusters: Any = None
@@ -98,6 +101,8 @@ class ColumnRoles:
         The groups that are known by their probabilities, which are the columns `group`; none where one column has them.
     group_labels
         The column of groups that are known beside their probabilities.
+    declared, keeps_inputs
+        What columns are declared to be; and whether the sample keeps them as a model saw them, to ask it again.
     """
 
     name: str
@@ -119,6 +124,18 @@ class ColumnRoles:
     group_labels: str | None = None
     soft: tuple[str, ...] = ()
     output: str = "probability"
+    declared: Declared = field(default_factory=Declared)
+    keeps_inputs: bool = False
+
+    @property
+    def sources(self) -> list[str]:
+        """The columns that features are made of, as models see them."""
+        return self.declared.sources(self.features)
+
+    def features_of(self, model: Any) -> list[str]:
+        """Return the features that a model sees, at least in part."""
+        seen = set(model_columns(model, self.sources))
+        return [name for name in self.features if seen.intersection(self.declared.sources([name]))]
 
     @property
     def is_weighted(self) -> bool:
@@ -130,7 +147,7 @@ class ColumnRoles:
         """All that is read."""
         optional = (self.membership, self.weights, self.clusters, self.outcome, self.periods, self.group_labels)
         others = [*self.group, *self.scores, *self.given, *optional]
-        return list(dict.fromkeys([*self.features, *(name for name in others if name is not None)]))
+        return list(dict.fromkeys([*self.sources, *(name for name in others if name is not None)]))
 
 
 def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool) -> ColumnRoles:
@@ -157,7 +174,7 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
     optional = {
         name: _column(getattr(request, name), is_column[name], reserved) for name, reserved in ONE_COLUMN.items()
     }
-    features = feature_names(request.features, names, used, request.exclude)
+    features, declared = declared_features(request, names, used)
     for argument, is_used in (("model", request.model), ("membership", hasattr(request.membership, "fit"))):
         if is_used is not None and is_used is not False:
             check_some(features, names, argument)
@@ -168,7 +185,7 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
         labels=(),
         model=request.model,
         features=tuple(features),
-        exempt=_exempt_names(request.exempt, names, features, group),
+        exempt=_exempt_names(request.exempt, [*names, *features], features, group),
         favourable=request.favourable,
         threshold=request.threshold,
         weights=optional["weights"],
@@ -181,7 +198,21 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
         group_labels=optional["labels"],
         soft=tuple(soft),
         output=request.output,
+        declared=declared,
+        keeps_inputs=request.model is not None or hasattr(request.membership, "fit"),
     )
+
+
+def declared_features(request: Any, names: Sequence[str], used: Sequence[str]) -> tuple[list[str], Declared]:
+    """Return the features, by default the columns that a model lists, and what is declared of them."""
+    left_out = [request.exclude] if isinstance(request.exclude, str) else request.exclude or []
+    declared = declared_of(request.categorical, request.blocks, names, [*used, *left_out])
+    known, asked, own = [*names, *(one for one in declared.blocks if one not in names)], request.features, []
+    if asked is None and request.model is not None:
+        own = [name for name in fitted_names(request.model) if name not in left_out]
+    if own and set(own) <= set(names):
+        asked = own
+    return declared.of_features(feature_names(asked, known, used, left_out))
 
 
 def _column(value: Any, is_column: bool, reserved: str) -> str | None:
@@ -287,7 +318,7 @@ def with_arrays(
     if roles.scores:
         return table.with_columns(columns), roles
     if request.model is not None:
-        matrix, labels = model_matrix(request.model, data, table, roles.features, request.output)
+        matrix, labels = model_matrix(request.model, data, table, roles.sources, request.output)
     elif request.output == "amount":
         matrix, labels = given_amounts(request.scores, table.height), ()
     else:

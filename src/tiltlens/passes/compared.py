@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from tiltlens.errors import DataError, DistributionError
 from tiltlens.estimators.influence import Integers
 from tiltlens.limits import CONTINUOUS
 from tiltlens.models.amounts import PROBABILITY, Unit, unit_of
+from tiltlens.models.declared import INPUT
 from tiltlens.models.features import Feature, feature_of
 from tiltlens.models.groups import ComparedGroups, compared_groups, natural_order
 from tiltlens.models.levels import Levels, feature_levels, value_levels
@@ -74,8 +75,8 @@ class ComparedRows:
         As given; None where a model is to be fitted.
     features, levels
         The features on these rows; and how those with countable values are coded by all of them, with their codes.
-    table
-        Their features as they were read.
+    table, inputs
+        Their features; and, where a model is asked again, the columns that it saw.
     copies
         How many rows are equal to another one in everything, where chance does not make them so.
     clusters
@@ -111,6 +112,7 @@ class ComparedRows:
     codes: dict[str, Integers]
     row_numbers: Integers
     table: pl.DataFrame
+    inputs: pl.DataFrame
     is_complete: bool
     largest_weight: float
     copies: int
@@ -177,6 +179,7 @@ def compared_rows(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) ->
     def encoded(name: str) -> tuple[Feature, Levels | None, Levels]:
         is_counted = is_complete or survey.values[name].frame is not None
         levels = feature_levels(name, counts[name], labels, is_weighted, not is_counted)
+        levels = replace(levels, made_of=roles.declared.made_of(name))
         fine = value_levels(name, counts[name], labels, levels) if is_counted else None
         return feature_of(levels, frame[name]), fine, levels
 
@@ -202,6 +205,7 @@ def compared_rows(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) ->
         codes={name: levels.codes(frame[name]) for name, levels in fine.items()},
         row_numbers=numbers,
         table=frame.select(roles.features),
+        inputs=frame.select(pl.col(f"{INPUT}{one}").alias(one) for one in roles.sources if roles.keeps_inputs),
         is_complete=is_complete,
         largest_weight=largest,
         copies=_copies(hashes, features),

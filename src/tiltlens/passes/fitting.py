@@ -235,7 +235,7 @@ def _of_estimator(
 
     estimator = settings.membership
     if settings.native is None:
-        inputs: Any = rows.table[pl.Series(index, dtype=pl.UInt32)]
+        inputs: Any = rows.inputs[pl.Series(index, dtype=pl.UInt32)]
     else:
         inputs = _safe_indexing(settings.native, rows.row_numbers[index])
     with wrap_estimator_errors(estimator):

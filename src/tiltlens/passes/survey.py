@@ -17,6 +17,7 @@ from tiltlens.engines.hashing import Hashes, mixed_hashes, nested_hashes, row_ha
 from tiltlens.engines.messages import shown
 from tiltlens.errors import DataError
 from tiltlens.limits import FEW_COPIES, LISTED_VALUES
+from tiltlens.models.declared import INPUT
 from tiltlens.models.groups import factorize_groups
 from tiltlens.models.outcomes import Meant
 from tiltlens.models.periods import found_periods
@@ -293,7 +294,7 @@ def _sampled(
         columns.append(pl.Series(LABEL, [*texts, None], dtype=pl.String).gather(part(codes % (len(texts) + 1))))
     if rows.period is not None:
         columns.append((rows.period if drawn is None else rows.period.gather(drawn)).alias(PERIOD))
-    kept = [*roles.features, *([ROW] if ROW in rows.table.columns else [])]
+    kept = [*roles.features, *(name for name in rows.table.columns if name == ROW or name.startswith(INPUT))]
     columns += [rows.table[name] if drawn is None else rows.table[name].gather(drawn) for name in kept]
     present = {label: int(count) for label, count in zip(rows.labels, counts, strict=True) if count}
     return RowSample((pl.DataFrame({one.name: one for one in columns}),), present, size, threshold)

@@ -70,7 +70,7 @@ class RowRepair:
 
     def __call__(self, batch: pl.DataFrame, looked: list[Looked] | None = None) -> Floats:
         """Return the repaired scores of a batch, (n,) or (n, K), and what is seen of its rows in `looked`."""
-        rows = clean_batch(batch.select(self.columns))
+        rows = self.tilt.declared.applied(clean_batch(batch.select(self.columns)))
         named = row_name(batch)
         found = [probabilities_of("scores", rows[name], named) for name in self.scores]
         scores = class_scores("scores", found, self.tilt.classes, named)
@@ -195,7 +195,7 @@ def _checked(argument: str, name: str, names: Sequence[str]) -> str:
 
 def _texts(repair: RowRepair, columns: Sequence[str]) -> list[str]:
     """Return the columns that are texts to the repair, or nothing: a CSV file may hold "007" in them."""
-    levels = {name for one in repair.tilt.models for name in one.model.texts}
+    levels = {name for one in repair.tilt.models for name in one.model.texts} - {*repair.tilt.declared.categorical}
     numbers = {*repair.scores, *repair.group, *repair.tilt.features, *repair.conditions} - levels
     return [name for name in columns if name not in numbers]
 

@@ -17,6 +17,7 @@ from tiltlens.engines.read_options import read_options
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.limits import MINIMUM_ROWS
+from tiltlens.models.declared import Declared
 from tiltlens.paper.checks import Floats, check_probability
 from tiltlens.repair.apply import applied
 from tiltlens.repair.bill import Bill, bill_of, price_of_blindness
@@ -82,6 +83,8 @@ class ScoreTilt:
         Whether people want low scores: ratios of a bill are then those of 1 − score.
     ranges
         Of each number in the audited rows, without ten people at either end: values beyond it are counted in new rows.
+    declared
+        The features that are categories, or blocks of columns, by declaration.
 
     Examples
     --------
@@ -112,6 +115,7 @@ class ScoreTilt:
     given: Mapping[str, str] = field(default_factory=dict)
     favours_low: bool = False
     ranges: Mapping[str, Range] = field(default_factory=dict)
+    declared: Declared = field(default_factory=Declared)
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -152,7 +156,8 @@ class ScoreTilt:
     @property
     def features(self) -> tuple[str, ...]:
         """The columns that it needs beside the scores."""
-        return tuple(dict.fromkeys(name for model in self.models for name in model.features if self._moves))
+        names = dict.fromkeys(name for model in self.models for name in model.features if self._moves)
+        return tuple(self.declared.sources(list(names)))
 
     @property
     def _moves(self) -> bool:
@@ -348,7 +353,7 @@ class ScoreTilt:
         keep = compared & (own > 0.0) & meeting
         outside = int((compared & ~meeting).sum())
         of_given = condition_notes(self.given, table.frame.columns, outside, int(compared.sum()), "they are left out")
-        frame, labels, found = table.frame.filter(keep), labels[keep], found[keep]
+        frame, labels, found = self.declared.applied(table.frame.filter(keep)), labels[keep], found[keep]
         mine = labels == who
         sizes = int(mine.sum()), int((~mine).sum())
         if min(sizes) < MINIMUM_ROWS:
@@ -418,8 +423,13 @@ class ScoreTilt:
     def to_dict(self) -> dict[str, Any]:
         """Return the repair as plain numbers and texts: what `summary` has, its models, and the hashes of rows."""
         models = [one.to_dict() for one in self.models]
-        ranges = {name: list(one) for name, one in self.ranges.items()}
-        return {"schema": SCHEMA} | self.summary() | {"models": models, "seen": self.seen.to_dict(), "ranges": ranges}
+        kept = {
+            "models": models,
+            "seen": self.seen.to_dict(),
+            "ranges": {name: list(one) for name, one in self.ranges.items()},
+        }
+        kept["declared"] = {name: list(self.declared.made_of(name)) for name in self.seen.features}
+        return {"schema": SCHEMA} | self.summary() | kept
 
     def to_json(self, path: str | Path) -> None:
         """Write the repair to a JSON file: numbers and texts, and a given membership model as skops writes it."""

@@ -17,6 +17,7 @@ from tiltlens.estimators.error_rates import UNKNOWN, WITH, WITHOUT
 from tiltlens.estimators.estimate import Normal
 from tiltlens.estimators.influence import Booleans, Integers, Rows, cluster_codes, sums_by
 from tiltlens.limits import ALIKE, FEW_DECIDED, FEW_REPAIRED, FOLDS, MINIMUM_ROWS, REPAIRED, SURELY_BEYOND
+from tiltlens.models.declared import declared_in
 from tiltlens.models.features import Feature
 from tiltlens.models.membership import check_overlap, group_folds
 from tiltlens.paper.checks import Floats
@@ -105,6 +106,7 @@ def score_tilt(
         given=dict(audited.given),
         favours_low=audited.favours_low,
         ranges=ranges_of([one for one in audited.features if one.in_membership]) if models else {},
+        declared=declared_in({one.name: one.levels.made_of for one in audited.features if one.levels is not None}),
         seen=Seen.of(audited.features, audited.scores, audited.places, audited.outcome, audited.clusters),
         notes=(
             *_notes(audited, constraints, measures, use_group, size, threshold),

@@ -61,11 +61,12 @@ class Provenance:
 
 def describe_request(request: Request) -> dict[str, Any]:
     """Return what an audit was asked, as texts."""
-    names = ("scores", "model", "membership", "weights", "exempt", "clusters", "periods", "outcome", "labels")
-    sources = {name: _source(getattr(request, name)) for name in names}
+    names = ("scores", "model", "membership", "weights", "exempt", "categorical", "clusters", "periods", "outcome")
+    sources = {name: _source(getattr(request, name)) for name in (*names, "labels")}
+    blocks = [f"{name} = {_source(columns)}" for name, columns in (request.blocks or {}).items()]
     given = {str(name): text_of(value) for name, value in (request.given or {}).items()}
     asked = {name: getattr(request, name) for name in ("output", "threshold", "criterion")}
-    return sources | asked | {"given": given}
+    return sources | asked | {"given": given, "blocks": "; ".join(blocks) or None}
 
 
 def _source(value: Any) -> str | None:
