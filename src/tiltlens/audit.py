@@ -18,7 +18,7 @@ from tiltlens.engines.read_options import ReadOptions, read_options
 from tiltlens.engines.sources import batches_of, frame_of, reading_notes
 from tiltlens.engines.tables import column_names, native_columns
 from tiltlens.errors import DataError
-from tiltlens.models.asked import AskedModel
+from tiltlens.models.asked import OTHER_ANSWERS, AskedModel
 from tiltlens.models.clusters import cluster_note, repeated_ids
 from tiltlens.models.declared import one_hot_notes
 from tiltlens.models.groups import ComparedGroups, alike_notes
@@ -386,19 +386,15 @@ def _cluster_notes(roles: ColumnRoles, rows: ComparedRows) -> Iterable[str]:
     return [cluster_note(roles.clusters.lstrip("\0"), rows.clusters, rows.group)]
 
 
-def _asked(source: _Source, rows: ComparedRows) -> tuple[AskedModel | None, tuple[str, ...]]:
+def _asked(source: _Source, rows: ComparedRows) -> tuple[AskedModel | None, list[str]]:
     """Return the model to ask again; none, and a note, where its scores are not made of the features alone."""
     if source.model is None:
-        return None, ()
+        return None, []
     place = None if source.native is None else rows.row_numbers
     model = AskedModel(source.model, source.roles, rows.table, rows.inputs, source.native, place)
     before = rows.unit.level(rows.outcome) if rows.unit.is_amount else rows.channel
-    if not model.changes(1.0 - before if source.roles.criterion == "fnr" else before, rows.unit.scale):
-        return model, ()
-    return None, (
-        "the model gave other answers for the same rows in another order, so its output is not made of the listed "
-        "features alone: the adjusted gap (`unexplained`) is estimated as for given scores",
-    )
+    changes = model.changes(1.0 - before if source.roles.criterion == "fnr" else before, rows.unit.scale)
+    return (None, [OTHER_ANSWERS]) if changes else (model, [])
 
 
 def _comparisons(

@@ -94,6 +94,7 @@ LEAST_SEEN = 0.1  # of a difference between people alike in all features, that p
 # estimators.verdicts
 DRAWS = 40_000  # of the largest |t|: its quantile is then known to about 0.01
 SMALLEST_SE = 1e-9  # points: what is surer than this has no part in the largest |t|
+MOST_TIMES = 100  # the rows that there are: more will hardly be brought to settle a verdict
 
 # engines.arrays
 MOST_COUNTED_EDGES = 64  # that are counted one by one, faster than any search
@@ -323,6 +324,7 @@ VALUE_BINS = 80  # of f~ from −4 to 4 for one value of a feature
 
 # results.carried
 SHAPLEY_AGREED = 3.0  # standard errors within which Shapley values must add up to the gap less what is unexplained
+WIDE_BANDS = 10.0  # times what counts: bands that reach further say nothing
 
 # results.correction_shares
 POOLED_AUDITED = 0.1  # of the audited people, whose values were joined, from which a feature has no share

@@ -1,4 +1,4 @@
-"""A model asked again: only answers that follow from its columns make the adjusted gap 0, and its columns are audited."""
+"""A model asked again: only answers that follow from its columns make the adjusted gap 0; these are the features."""
 
 import numpy as np
 import pandas as pd

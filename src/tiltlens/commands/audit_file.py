@@ -174,12 +174,11 @@ def _value(file: Path, key: str, option: click.Parameter, value: Any) -> Any:
     if "=" in (option.metavar or ""):
         if not isinstance(value, dict):
             raise _mistake(file, key, "texts by name", value, f"for example {key}: {{name: text}}.")
-        return {
-            str(name): [_text(file, f"{key}.{name}", part) for part in one]
-            if key == "blocks" and isinstance(one, list)
-            else _text(file, f"{key}.{name}", one)
+        texts = {
+            name: ",".join(map(str, one)) if key == "blocks" and isinstance(one, list) else one
             for name, one in value.items()
         }
+        return {str(name): _text(file, f"{key}.{name}", one) for name, one in texts.items()}
     if option.multiple or option.nargs == -1:
         values = value if isinstance(value, list) else [value]
         return tuple(_text(file, key, one) for one in values)

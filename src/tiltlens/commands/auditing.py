@@ -137,6 +137,7 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
         "features": None if features is None else list(features),
         "exclude": list(options["exclude"]) or None,
         "exempt": list(options["exempt"]) or None,
+        "blocks": {name: columns.split(",") for name, columns in options["blocks"].items()},
     }
     if path:
         model = load_model(path, trusted)

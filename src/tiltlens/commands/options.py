@@ -60,15 +60,6 @@ def option_of_pairs(name: str, *also: str, metavar: str, example: str, text: str
     return click.option(name, *also, multiple=True, metavar=metavar, help=text, callback=as_dict)
 
 
-def _blocks(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) -> dict[str, list[str]]:
-    """Return the columns of each block; a name that is repeated gets more of them."""
-    found: dict[str, list[str]] = {}
-    for one in value:
-        for name, columns in pairs("--block", "NAME=COLUMNS", [one], "region=region_*").items():
-            found.setdefault(name, []).extend(part for part in columns.split(",") if part)
-    return found
-
-
 def _names(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) -> list[str] | None:
     """Return the names of a list that may be written with commas; None where nothing was given."""
     return [name for part in value for name in part.split(",") if name] if value else None
@@ -151,15 +142,13 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
         multiple=True,
         metavar="COLUMN",
         callback=_names,
-        help="Feature whose numbers are codes, such as a branch: each value is a category. Repeat, or use commas.",
+        help="Feature whose numbers are codes. Repeat.",
     ),
-    "blocks": click.option(
-        "--block",
-        "blocks",
-        multiple=True,
+    "blocks": option_of_pairs(
+        *("--block", "blocks"),
         metavar="NAME=COLUMNS",
-        callback=_blocks,
-        help="Columns that are one feature: region=region_*. Repeat, or use commas.",
+        example="region=region_*",
+        text="Columns that are one feature, as names with commas or a pattern, e.g. region=region_*. Repeat.",
     ),
     "membership": click.option(
         "--membership", metavar="COLUMN", help="Probability of being in the audited group. Default: estimated."

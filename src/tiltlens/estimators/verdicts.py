@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiltlens.estimators.estimate import quantile
-from tiltlens.limits import DRAWS, SMALLEST_SE
+from tiltlens.limits import DRAWS, MOST_TIMES, SMALLEST_SE
 from tiltlens.paper.checks import Floats
 
 PROXY = "proxy evidence"
@@ -81,20 +81,21 @@ def verdict(
     visible: float = 1.0,
     size: Callable[[float], str] = points,
     unit: str = "points",
+    way: Callable[[float], str] = lambda value: "",
 ) -> Verdict:
     """Return the first verdict that applies; `joint` is None for the only feature, which has nobody to act with.
 
     `rows` are those that the bands come from: their number is what would have to grow. `visible` is how much of a
     difference they show: nothing is cleared that may count in full. `size` writes a difference, in the `unit` of that
-    name.
+    name, and `way` which way it goes.
     """
     both = [band for band in (gap, joint) if band is not None]
     m, counts = materiality, f"{size(materiality)} {unit}"
     if _beyond(gap, m):
-        return Verdict(PROXY, f"at least {size(_nearest(gap))} {unit}, by itself")
+        return Verdict(PROXY, f"at least {size(_nearest(gap))} {unit}, by itself{way(gap.value)}")
     if joint is not None and _beyond(joint, m):
         other = f"together with {partner}" if partner else "together with others"
-        return Verdict(JOINT, f"at least {size(_nearest(joint))} {unit}, {other}")
+        return Verdict(JOINT, f"at least {size(_nearest(joint))} {unit}, {other}{way(joint.value)}")
     if all(_within(band, visible * m) for band in both):
         return Verdict(CLEARED, f"less than {counts}, alone and with the others")
     if all(_within(band, m) for band in both):
@@ -102,7 +103,8 @@ def verdict(
     for band in both:
         if not _within(band, m) and (band.low > 0.0 or band.high < 0.0):
             ends = sorted((abs(band.low), abs(band.high)))
-            return Verdict(SOME, f"between {size(ends[0])} and {size(ends[1])} {unit}; {size(m)} is what counts")
+            ends_told = f"between {size(ends[0])} and {size(ends[1])} {unit}{way(band.value)}"
+            return Verdict(SOME, f"{ends_told}; {size(m)} is what counts")
     open_ones = [band for band in both if not _within(band, m)]
     return Verdict(UNDECIDED, _more_rows(max(open_ones, key=lambda band: band.reach), m, rows, counts))
 
@@ -119,11 +121,13 @@ def _hardly_seen(
 
 
 def _more_rows(band: Band, materiality: float, rows: int, counts: str) -> str:
-    """Return how many rows would settle it, N = n·(κ·se/(m − |value|))²; none where the value sits on the line."""
+    """Return how many rows would settle it, N = n·(κ·se/(m − |value|))²; none where nobody could bring so many."""
     distance = abs(materiality - abs(band.value))
     if distance <= 0.02 * materiality:
         return f"the value sits on the line of {counts}: no number of rows would settle it"
     needed = rows * (band.reach / distance) ** 2
+    if needed > MOST_TIMES * rows:
+        return f"it may be 0 or more than {counts}; no realistic number of rows would settle it"
     digits = max(math.floor(math.log10(max(needed, 1.0))) - 1, 0)
     rounded = math.ceil(needed / 10**digits) * 10**digits
     return f"it may be 0 or more than {counts}; about {rounded:,} rows would settle it"

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from tiltlens.engines.messages import listed, shown, text_of
+from tiltlens.engines.messages import check_columns, listed, shown, text_of
 from tiltlens.errors import DataError
 
 INPUT = "\0input "  # before the name of a column as the model sees it
@@ -32,12 +32,12 @@ class Declared:
         """Return the columns that a declared feature is made of; none of a feature that is as it was read."""
         return (feature,) if feature in self.categorical else self.blocks.get(feature, ())
 
-    def applied(self, table: pl.DataFrame) -> pl.DataFrame:
-        """Return a clean table with the declared features as texts, as far as it has their columns."""
+    def applied(self, table: pl.DataFrame, inputs: Sequence[str] = ()) -> pl.DataFrame:
+        """Return a clean table with declared features as texts, where it has their columns, and a copy of `inputs`."""
         known = set(table.columns)
         made = [_category(table[name]) for name in self.categorical if name in known]
         made += [_joint(name, table.select(own)) for name, own in self.blocks.items() if known.issuperset(own)]
-        return table.with_columns(made)
+        return table.with_columns(*made, *(table[name].alias(f"{INPUT}{name}") for name in inputs))
 
     def of_features(self, features: Sequence[str]) -> tuple[list[str], Declared]:
         """Return the features with each block in place of its columns, and blocks of those columns that are listed."""
@@ -45,13 +45,8 @@ class Declared:
         blocks = {name: own if name in features else some[name] for name, own in self.blocks.items()}
         owner = {column: name for name, own in self.blocks.items() for column in own}
         chosen = list(dict.fromkeys(owner.get(one, one) for one in features))
-        plain = [one for one in chosen if one not in blocks]
-        for argument, names, known in (("blocks", blocks, chosen), ("categorical", self.categorical, plain)):
-            unknown = [name for name in names if name not in known]
-            if unknown:
-                raise DataError(
-                    f"`{argument}` must name features, got {shown(unknown[0])}.", f"the features are {listed(known)}."
-                )
+        check_columns("blocks", blocks, chosen)
+        check_columns("categorical", self.categorical, [one for one in chosen if one not in blocks])
         return chosen, replace(self, blocks=blocks)
 
 
@@ -68,18 +63,12 @@ def declared_of(categorical: Any, blocks: Any, names: Sequence[str], taken: Sequ
     found: dict[str, tuple[str, ...]] = {}
     for name, patterns in (blocks or {}).items():
         used = {*taken, *(column for own in found.values() for column in own)}
-        free = [one for one in names if one not in used]
         wanted = _names("blocks", patterns)
-        columns = [one for one in free if one in wanted or any(fnmatchcase(one, pattern) for pattern in wanted)]
-        if len(columns) < 2:
-            raise DataError(
-                f"`blocks` must have two columns or more for {shown(name)}, got {len(columns)} that match "
-                f"{listed(wanted)}.",
-                f"the columns without another role are {listed(free)}.",
-            )
-        if name in names and name not in columns:
-            raise DataError(f"`blocks` must have new names, got {shown(name)}, which is a column.", "rename the block.")
-        found[str(name)] = tuple(columns)
+        matched = {one for one in names for pattern in wanted if one == pattern or fnmatchcase(one, pattern)} - used
+        if len(matched) < 2 or (name in names and name not in matched):
+            rule = "new names" if len(matched) > 1 else f"two or more columns that are not used otherwise in {wanted}"
+            raise DataError(f"`blocks` must have {rule}, got {shown(name)}.", f"the columns are {listed(names)}.")
+        found[str(name)] = tuple(one for one in names if one in matched)
     return Declared(tuple(dict.fromkeys(_names("categorical", categorical))), found)
 
 

@@ -52,10 +52,13 @@ class RowKeys:
         Of what each row holds beside its scores; of its cluster, where clusters were given.
     numbers
         In the table; None where rows have none, or belong to clusters.
+    are_ids
+        Whether hashes are of named clusters.
     """
 
     hashes: Hashes
     numbers: Integers | None
+    are_ids: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

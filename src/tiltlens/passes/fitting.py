@@ -136,7 +136,7 @@ def _row_keys(rows: ComparedRows, index: Integers) -> RowKeys:
     if rows.clusters is None:
         return RowKeys(rows.keys[index], numbers)
     if rows.has_clusters:
-        return RowKeys(rows.clusters[index], None)
+        return RowKeys(rows.clusters[index], None, are_ids=True)
     return RowKeys(_summed_keys(rows.keys, rows.clusters)[index], numbers)
 
 

@@ -14,7 +14,6 @@ from tiltlens.engines.batches import ROW
 from tiltlens.engines.factorize import factorize_texts
 from tiltlens.estimators.error_rates import UNKNOWN as UNKNOWN_OUTCOME
 from tiltlens.estimators.influence import Integers
-from tiltlens.models.declared import INPUT
 from tiltlens.models.groups import UNKNOWN, factorize_groups
 from tiltlens.models.outcomes import CRITERIA, Meant, outcome_codes, outcome_names
 from tiltlens.models.periods import period_texts
@@ -102,18 +101,12 @@ def reading(roles: ColumnRoles, table: pl.DataFrame) -> Reading:
     if not keep.all():
         kept, scores, weights, group = table.filter(keep), scores[keep], weights[keep], group[keep]
         truth = None if truth is None else truth[keep]
-    kept = _with_declared(roles, kept)
+    kept = roles.declared.applied(kept, roles.sources if roles.keeps_inputs else ())
     log_odds = None if roles.membership is None else _logit(numbers_of("membership", kept[roles.membership]))
     period = None if roles.periods is None else period_texts(kept[roles.periods])
     counted = (table.height, left_out, unknown)
     found = Reading(kept, *counted, channel, scores, group, labels, weights, log_odds, truth, outcomes, period)
     return found if chances is None else _copied(found, chances[keep])
-
-
-def _with_declared(roles: ColumnRoles, table: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows with the declared features, and where a model is asked again with the columns as it saw them."""
-    inputs = [table[name].alias(f"{INPUT}{name}") for name in roles.sources] if roles.keeps_inputs else []
-    return roles.declared.applied(table).with_columns(inputs)
 
 
 def _known(chances: Floats) -> NDArray[np.int64]:

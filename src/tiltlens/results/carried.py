@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ from tiltlens.estimators.verdicts import (
     simultaneous_factor,
     verdict,
 )
-from tiltlens.limits import HIDDEN, SHAPLEY_AGREED
+from tiltlens.limits import HIDDEN, SHAPLEY_AGREED, WIDE_BANDS
 from tiltlens.models.features import Feature
 from tiltlens.paper.checks import Floats
 from tiltlens.passes.evidence import Evidence
@@ -37,7 +37,7 @@ from tiltlens.results.partners import Partners
 from tiltlens.results.row_errors import RowErrors, set_errors
 from tiltlens.results.settings import Settings
 from tiltlens.results.soft_groups import SoftGroup
-from tiltlens.results.told import told
+from tiltlens.results.told import Told, told
 from tiltlens.results.unexplained import Unexplained, is_material, may_act_together
 from tiltlens.threads import in_threads
 
@@ -100,9 +100,12 @@ def carried(
     shapley, remainder, notes, every_set = _shapley(evidence, settings, left, every)
     errors = _errors("gap", own) | _errors("joint", joint) | _errors("gap_shapley", every_set)
     columns: dict[str, dict[str, Any]] = {}
+    whole = _whole(evidence)
+    notes += _wide(joint_bands.values(), told(evidence, settings)) if settings.folds is not None else []
     for feature in evidence.features:
         name = feature.name
-        found = _verdict(evidence, settings, feature, alone_bands.get(name), joint_bands.get(name), pairs, visible)
+        both = alone_bands.get(name), joint_bands.get(name)
+        found = _verdict(evidence, settings, feature, *both, pairs, visible, whole)
         if found.verdict == CLEARED and feature.kind != "constant":
             found = _unless_hidden(evidence, settings, left, found)
         if doubt is not None and found.verdict not in (EXEMPT, THE_GROUP):
@@ -115,6 +118,13 @@ def carried(
         )
         columns[name] |= {"verdict": found.verdict, "reason": found.reason}
     return Carried(columns, remainder, None if settings.folds is None else factor, errors, tuple(notes))
+
+
+def _wide(joint: Collection[Band], words: Told) -> list[str]:
+    """Return a note where most bands of joint(j) are so wide that they say nothing."""
+    middle = float(np.median([band.reach for band in joint])) if joint else 0.0
+    wide = f"half of the bands of contributions beyond the others reach further than ±{words.size(middle)}"
+    return [f"the rows are too few: {wide} {words.measure.unit}"] if middle > WIDE_BANDS * words.materiality else []
 
 
 def _unless_hidden(evidence: Evidence, settings: Settings, left: Unexplained, found: Verdict) -> Verdict:
@@ -237,11 +247,7 @@ def _shapley(
     if evidence.sets is None or every is None or left.value is None:
         return {}, None, [], None
     start = exempt_places(evidence)
-    whole = (
-        float(evidence.sets.sets([start]).values[0])
-        if start
-        else gap(evidence.rows, _sampled_scores(evidence, evidence.outcome)).value
-    )
+    whole = _whole(evidence)
     if len(start) == evidence.sets.features:
         return {}, without_noise(whole), [], None
     found = shapley_gaps(evidence.sets, settings.seed, partial(in_threads, rows=evidence.rows.audited.size), start)
@@ -278,6 +284,21 @@ def _shapley(
     return columns, without_noise(left.value), notes, named
 
 
+def _whole(evidence: Evidence) -> float:
+    """Return what features have parts in: the gap, or what is left of it at equal exempt factors."""
+    start = exempt_places(evidence)
+    if start and evidence.sets is not None:
+        return float(evidence.sets.sets([start]).values[0])
+    return gap(evidence.rows, _sampled_scores(evidence, evidence.outcome)).value
+
+
+def _way(value: float, whole: float, materiality: float, audited: str) -> str:
+    """Return which way a part goes: against the whole, or, where that is about 0, for whom it is higher or lower."""
+    if abs(whole) <= materiality:
+        return f", {'higher' if value > 0.0 else 'lower'} for {audited}"
+    return "; it narrows the gap" if value * whole < 0.0 else ""
+
+
 def _too_many(evidence: Evidence) -> str:
     pooled = () if evidence.sets is None else evidence.sets.pooled
     return f"{', '.join(pooled)} has too many values for the rows to be looked at with the others"
@@ -303,6 +324,7 @@ def _verdict(
     joint: Band | None,
     pairs: Mapping[str, Partners],
     visible: float,
+    whole: float,
 ) -> Verdict:
     """Return what may be said of a feature, the reasons why nothing may be said first."""
     words = told(evidence, settings)
@@ -320,7 +342,8 @@ def _verdict(
         return Verdict(THE_GROUP, "its values tell the two groups apart completely")
     rows, partner = round(sum(evidence.people)), pairs.get(feature.name, Partners()).partner
     size, unit = words.size, words.measure.unit
-    found = verdict(alone, joint, words.materiality, rows, partner, visible=visible, size=size, unit=unit)
+    way = partial(_way, whole=whole, materiality=words.materiality, audited=evidence.audited)
+    found = verdict(alone, joint, words.materiality, rows, partner, visible=visible, size=size, unit=unit, way=way)
     if found.verdict not in EVIDENCE and evidence.sets is not None and feature.name in evidence.sets.pooled:
         return Verdict(NOT_JUDGED, "it has too many values to be looked at with the others: group them")
     cells = evidence.cells.get(feature.name)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tiltlens.engines.messages import listed
 from tiltlens.errors import SupportError
 from tiltlens.estimators import crossfit
 from tiltlens.estimators.dial import CORNERS, ShareForm, plug_in_form, share_form
@@ -55,6 +56,7 @@ def correction_shares(
     forms: dict[str, ShareForm] = {}
     columns: dict[str, dict[str, float | None]] = {}
     notes: list[str] = []
+    pooled: list[str] = []
     weights = (correction.input_weight, correction.output_weight)
     for feature, (form, of_outputs) in zip(
         features, steps_in_threads(shared, features, rows.audited.size), strict=True
@@ -62,12 +64,17 @@ def correction_shares(
         forms[feature.name] = form
         ratios = {"share": form.at(*weights), "share_inputs": form.at(1.0, 0.0), "share_outputs": of_outputs}
         is_pooled = _pooled_share(evidence, feature) > POOLED_AUDITED
-        notes += [f"{feature.name}: too few people for any of its values to have a share"] if is_pooled else []
+        pooled += [feature.name] if is_pooled else []
         columns[feature.name] = {}
         for name, ratio in ratios.items():
             if not ratio.is_determined(settings.confidence):
                 notes.append(f"{name} is not determined: what it is a share of cannot be told from 0")
             columns[feature.name] |= estimated(name, None if is_pooled else ratio, settings)
+    if pooled:
+        notes.append(
+            f"share is left out for {listed(pooled)}: more than {POOLED_AUDITED:.0%} of the audited people have values "
+            "that too few people have, and that were joined with others"
+        )
     return forms, columns, notes
 
 

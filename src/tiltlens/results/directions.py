@@ -11,10 +11,11 @@ from tiltlens.passes.evidence import Evidence
 from tiltlens.results.told import output_measure
 
 
-def direction(evidence: Evidence, feature: Feature) -> str:
+def direction(evidence: Evidence, feature: Feature, part: float | None = None) -> str:
     """Return in words how the score and the group follow the feature.
 
-    Nothing is said of levels with fewer than ten people of a group, unless nobody has them.
+    It is a way of the feature's `part` in the gap: what goes the other way is not named. Nothing is said of levels with
+    fewer than ten people of a group, unless nobody has them.
     """
     rows, w, codes = evidence.rows, evidence.outcome.column, feature.codes
     p0, p1 = _filled(rows.sums0(codes), feature), _filled(rows.sums1(codes), feature)
@@ -34,15 +35,19 @@ def direction(evidence: Evidence, feature: Feature) -> str:
         level = np.arange(len(p0), dtype=np.float64)
         higher = _trend(p0 + p1, level, means) > 0
         commoner = float(p0 @ level) > float(p1 @ level)
-        return (
-            f"more {feature.name} → {'higher' if higher else 'lower'} {score}, and "
-            f"{'more' if commoner else 'less'} common among {audited}"
-        )
+        if not part or (part > 0.0) == (higher == commoner):
+            return (
+                f"more {feature.name} → {'higher' if higher else 'lower'} {score}, and "
+                f"{'more' if commoner else 'less'} common among {audited}"
+            )
     people = rows.counts(codes, len(feature.labels))
     told = used & ~np.any([(n > 0) & (n < SUPPRESSED_BELOW) for n in people], axis=0)
     if not told.any():
         return "too few people have each of its levels to describe one"
     pull = (p0 - p1) * (means - 0.5 * float((p0 + p1) @ means))
+    told &= (pull * part > 0.0) if part else told
+    if not told.any():
+        return "no level that enough people have goes the way of its part in the gap"
     top = int(np.argmax(np.where(told, np.abs(pull), -1.0)))
     is_higher = means[top] > 0.5 * float((p0 + p1) @ means)
     return (

@@ -61,7 +61,7 @@ def proxy_table(
     for feature in evidence.features:
         record = {"feature": feature.name} | found.columns[feature.name] | shares[feature.name]
         record |= pairs.get(feature.name, Partners())._asdict()
-        record |= {"direction": direction(evidence, feature), "notes": "; ".join(feature.notes)}
+        record |= {"direction": direction(evidence, feature, record["gap"]), "notes": "; ".join(feature.notes)}
         records.append(record)
     records.sort(key=lambda record: (-round(abs(record["gap"] or 0.0), 12), record["feature"]))
     frame = pl.DataFrame(records, schema=SCHEMA, infer_schema_length=None)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tiltlens.engines.hashing import Hashes, mixed_hashes
+from tiltlens.engines.hashing import Hashes, mixed_hashes, row_hashes
 from tiltlens.errors import DataError, SupportError
 from tiltlens.estimators import outputs
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, tail_factor
@@ -47,11 +47,23 @@ class RowErrors:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownRows:
-    """The rows, or clusters, behind some errors, by what they are known in another audit."""
+    """The rows, or clusters, behind some errors, by what they are known in another audit.
+
+    `columns` are fingerprints of each feature with the rows' numbers and groups: the rows are the same where these are.
+    """
 
     hashes: Hashes
     numbers: Integers | None
     audited: Booleans | None
+    are_ids: bool = False
+    columns: dict[str, int] = field(default_factory=dict)
+
+    def shares_people(self, other: KnownRows) -> bool:
+        """Return whether others have some of the same ids, or are surely the same rows."""
+        if self.are_ids and other.are_ids:
+            return bool(np.isin(self.hashes, other.hashes).any())
+        common = self.columns.keys() & other.columns.keys()
+        return bool(common) and all(self.columns[name] == other.columns[name] for name in common)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,8 +86,13 @@ def known_rows(evidence: Evidence, places: Integers) -> KnownRows:
     hashes, numbers = keys.hashes[places], None if keys.numbers is None else keys.numbers[places]
     if taken.clusters is not None:
         _, first = np.unique(taken.clusters, return_index=True)
-        return KnownRows(hashes[first], None if numbers is None else numbers[first], None)
-    return KnownRows(hashes, numbers, taken.audited)
+        return KnownRows(hashes[first], None if numbers is None else numbers[first], None, keys.are_ids)
+    if numbers is None:
+        return KnownRows(hashes, None, None if keys.are_ids else taken.audited, keys.are_ids)
+    own = {"number": numbers, "group": taken.audited.astype(np.int64)}
+    values = {one.name: (one.codes if one.values is None else one.values)[places] for one in evidence.features}
+    columns = {name: int(row_hashes(own | {"value": column}).sum()) for name, column in values.items()}
+    return KnownRows(hashes, numbers, taken.audited, columns=columns)
 
 
 def errors_of(found: InfluenceEstimate) -> RowErrors:
@@ -165,11 +182,15 @@ def _square(values: tuple[float, float]) -> float:
 
 
 def paired(old: KnownRows, new: KnownRows, same_rows: bool, scores: tuple[RowErrors, RowErrors] | None) -> Pairs:
-    """Return the rows side by side: by their numbers where both tables are in one order, else by what they hold.
+    """Return the rows side by side: by ids, by their numbers where both tables are in one order, or by what they hold.
 
     Rows alike in everything but their scores are told apart by their numbers alone; where these do not help, it is no
     matter as long as one of the two models gives all of them the same score (`scores` are the gap's errors).
     """
+    if old.are_ids != new.are_ids:
+        raise DataError("`paired` must be of audits that both name `clusters`, got one that does.", NAME_AN_ID)
+    if old.are_ids:
+        return _side_by_side(old.hashes, new.hashes)
     if old.numbers is not None and new.numbers is not None:
         _, at_old, at_new = np.intersect1d(old.numbers, new.numbers, assume_unique=True, return_indices=True)
         if _are_same(old, new, at_old, at_new, same_rows):

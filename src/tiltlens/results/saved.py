@@ -79,7 +79,7 @@ def saved_change(old: str, new: str) -> Change:
                 f"two saved audits must be of different rows, got the same {name} twice.",
                 "compare two models on the same rows with `tiltlens compare DATA --scores OLD --scores NEW`.",
             )
-    return compare(before, after, paired=False)
+    return compare(before, after)
 
 
 def _summary(path: str | Path) -> Record:

@@ -39,6 +39,10 @@ MORE, LESS, TURNED = "carries more than before", "carries less than before", "ca
 NO_CHANGE, SOME_CHANGE = "no material change", "some change"
 BANDED = ("gap", "joint")
 NUMBERS = (*BANDED, "gap_shapley")
+UNKNOWN_PEOPLE = (
+    "nothing shows that both audits hold the same people, so they are taken as independent samples: if they share "
+    "people, name an id with `clusters` in both"
+)
 
 Summary = dict[str, Any]
 
@@ -69,9 +73,8 @@ def compare(old: Audit, new: Audit, *, paired: bool | None = None) -> Change:
     old, new
         Two models on the same rows, or one model on two periods or samples.
     paired
-        Whether the rows are the same: intervals are then those of the rows' differences, which are narrower. By default
-        they are where the two audits hold the same rows beside their scores (`provenance.rows_sha256`). True where the
-        features differ: rows are then known by their numbers in the table, or by `clusters`.
+        Whether the people are the same: intervals are then those of their differences, which are narrower. By default
+        they are where both audits name `clusters` and share some, or hold the same rows in the features that both have.
 
     Examples
     --------
@@ -95,8 +98,10 @@ def change_of(old: Side, new: Side, is_paired: bool | None) -> Change:
     before, after = old.summary["comparisons"], new.summary["comparisons"]
     names = [name for name in after if name in before]
     same_rows = _same_rows(old.summary, new.summary)
+    known = [[one.sample for side in (old, new) if (one := side.errors.get(name)) is not None] for name in names]
+    are_ids, is_asked = any(one.are_ids for pair in known for one in pair), is_paired is not None
     if is_paired is None:
-        is_paired = same_rows
+        is_paired = same_rows or any(len(pair) == 2 and pair[0].shares_people(pair[1]) for pair in known)
     found = {}
     for name in names:
         of_rows = _Paired.of(old.errors.get(name), new.errors.get(name), same_rows) if is_paired else None
@@ -106,7 +111,7 @@ def change_of(old: Side, new: Side, is_paired: bool | None) -> Change:
     return Change(
         comparisons=found,
         paired=is_paired,
-        pairing=_pairing(is_paired, same_rows),
+        pairing=_pairing(is_paired, same_rows, are_ids) if is_paired or is_asked else UNKNOWN_PEOPLE,
         **{name: new.summary[name] for name in plain},
         confidence=new.summary["settings"]["confidence"],
         materiality=new.summary["settings"]["materiality"],
@@ -121,12 +126,14 @@ def _same_rows(old: Summary, new: Summary) -> bool:
     return of_rows[0] is not None and of_rows[0] == of_rows[1]
 
 
-def _pairing(is_paired: bool, same_rows: bool) -> str:
+def _pairing(is_paired: bool, same_rows: bool, are_ids: bool) -> str:
+    if is_paired and are_ids:
+        return "`clusters` of both audits are paired: intervals are those of each one's difference"
     if is_paired:
         return "the same rows in both audits: intervals are those of each row's difference"
     if same_rows:
         return "the same rows in both audits, taken as independent as asked: intervals are too wide"
-    return "different rows in the two audits, taken as independent samples"
+    return "the two audits are taken as independent samples, as asked"
 
 
 def _origin(summary: Summary) -> Summary:
