@@ -235,3 +235,22 @@ def test_plug_in_values_are_not_judged():
     for name in ("used", "noise"):
         assert found[name][0] == NOT_JUDGED
         assert "plug-in values have no intervals" in found[name][1]
+
+
+def test_more_than_a_hundred_times_the_rows_are_no_advice():
+    reach = 0.005 * np.sqrt(100.0)
+    near, far = (Band(0.0, -one, one, one) for one in (0.99 * reach, 1.01 * reach))
+    assert "about 990,000 rows would settle it" in judged(near).reason
+    assert judged(far).reason.endswith("no realistic number of rows would settle it")
+
+
+def test_reasons_say_which_way_a_feature_goes():
+    def way(value):
+        return "; up" if value > 0 else "; down"
+
+    for gap, joint in ((BEYOND, NOTHING), (NOTHING, BEYOND), (ACROSS, NOTHING)):
+        told = [
+            verdict(*(sign(one) for one in (gap, joint)), MATERIALITY, ROWS, way=way).reason
+            for sign in (Band._make, mirrored)
+        ]
+        assert ["; up" in told[0], "; down" in told[1]] == [True, True]

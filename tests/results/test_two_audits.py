@@ -175,10 +175,10 @@ def test_rows_that_differ_by_their_scores_alone_need_a_name_where_their_order_is
     assert_same_numbers(tl.compare(*named).to_dict()["comparisons"], tl.compare(old, new).to_dict()["comparisons"])
 
 
-def test_models_of_other_features_are_paired_by_row_numbers_where_asked():
+def test_models_of_other_features_are_paired_by_row_numbers_where_a_feature_is_the_same():
     old, new = audited(models(), "old"), audited(models(), "new", features=["x"])
-    assert not tl.compare(old, new).paired
-    found = tl.compare(old, new, paired=True)["a"]
+    assert tl.compare(old, new).paired
+    found = tl.compare(old, new)["a"]
     assert_same_numbers(found.gap_change.to_dict(), tl.compare(*both())["a"].gap_change.to_dict())
     assert dict(found.features.select("feature", "reason").iter_rows())["area"].startswith("only the old audit")
     fewer = models().with_columns(new=pl.when(pl.col("id") < 30).then(None).otherwise("new"))
@@ -186,6 +186,31 @@ def test_models_of_other_features_are_paired_by_row_numbers_where_asked():
     assert partly.notes == ("30 rows are in one of the two audits only: they count as independent",)
     with pytest.raises(DataError, match="rows are known in each other"):
         tl.compare(old, audited(models().reverse(), "new", features=["x"]), paired=True)
+    for unknown in (models().reverse(), models(700, 1)):  # the same people, in another order; and other people
+        change = tl.compare(old, audited(unknown, "new", features=["x"]))
+        assert change.pairing.startswith("nothing shows that both audits hold the same people")
+    assert tl.compare(old, new, paired=False).pairing == "the two audits are taken as independent samples, as asked"
+
+
+def test_a_panel_of_one_row_for_each_id_is_paired_by_its_ids():
+    rng = np.random.default_rng(2)
+    base, noise = rng.uniform(0.3, 0.6, 400), rng.normal(0, 0.01, 400)
+    first = pl.DataFrame({"id": np.arange(400), "group": rng.choice(["a", "b"], 400), "score": base})
+    panel = first.with_columns(score=pl.Series(base + noise), x=pl.Series(rng.normal(size=400)))
+    later = panel.sample(fraction=1.0, shuffle=True, seed=1)
+    asked = {"group": "group", "reference": "b", "scores": "score", "clusters": "id"}
+    old = tl.audit(first, **asked, features=[])
+    change = tl.compare(old, tl.audit(later, **asked, features=[], weights=None))
+    joined = tl.compare(old, tl.audit(later.filter(pl.col("id") >= 150), **asked, features=[]))
+    by_hand = [noise[first["group"].to_numpy() == name] for name in ("a", "b")]
+    assert change.paired
+    assert change.pairing.startswith("`clusters` of both audits are paired")
+    assert float(change["a"].gap_change) == pytest.approx(by_hand[0].mean() - by_hand[1].mean())
+    se = np.sqrt(sum(part.var() / part.size for part in by_hand))
+    assert change["a"].gap_change.high - change["a"].gap_change.low == pytest.approx(2 * 1.96 * se, rel=0.02)
+    assert joined["a"].notes == ("150 rows are in one of the two audits only: they count as independent",)
+    with pytest.raises(DataError, match="both name `clusters`"):
+        tl.compare(old, tl.audit(later, **asked | {"clusters": None}, features=[]), paired=True)
 
 
 def test_saved_audits_are_compared_as_independent_ones_and_not_where_rows_are_the_same(tmp_path):

@@ -49,15 +49,15 @@ def nearest_name(name: object, names: Sequence[str]) -> str | None:
     return folded[close[0]] if close else None
 
 
-def check_columns(argument: str, wanted: Iterable[str], names: Sequence[str]) -> None:
+def check_columns(argument: str, wanted: Iterable[str], names: Sequence[str], what: str = "columns") -> None:
     """Raise for the first wanted column that the table does not have, with the nearest name that it has."""
     known = set(names)
     for name in wanted:
         if name not in known:
-            rule = "must have the columns asked for, but has no" if argument == "data" else "must name columns, got"
+            rule = "must have the columns asked for, but has no" if argument == "data" else f"must name {what}, got"
             nearest = nearest_name(name, names)
             suggestion = f"did you mean {shown(nearest)}? " if nearest is not None else ""
-            raise DataError(f"`{argument}` {rule} {shown(name)}.", f"{suggestion}the columns are {listed(names)}.")
+            raise DataError(f"`{argument}` {rule} {shown(name)}.", f"{suggestion}the {what} are {listed(names)}.")
 
 
 def check_case(wanted: Sequence[str], names: Sequence[str]) -> None:

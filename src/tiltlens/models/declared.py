@@ -45,8 +45,8 @@ class Declared:
         blocks = {name: own if name in features else some[name] for name, own in self.blocks.items()}
         owner = {column: name for name, own in self.blocks.items() for column in own}
         chosen = list(dict.fromkeys(owner.get(one, one) for one in features))
-        check_columns("blocks", blocks, chosen)
-        check_columns("categorical", self.categorical, [one for one in chosen if one not in blocks])
+        check_columns("blocks", blocks, chosen, "features")
+        check_columns("categorical", self.categorical, [one for one in chosen if one not in blocks], "features")
         return chosen, replace(self, blocks=blocks)
 
 
@@ -65,9 +65,13 @@ def declared_of(categorical: Any, blocks: Any, names: Sequence[str], taken: Sequ
         used = {*taken, *(column for own in found.values() for column in own)}
         wanted = _names("blocks", patterns)
         matched = {one for one in names for pattern in wanted if one == pattern or fnmatchcase(one, pattern)} - used
-        if len(matched) < 2 or (name in names and name not in matched):
-            rule = "new names" if len(matched) > 1 else f"two or more columns that are not used otherwise in {wanted}"
-            raise DataError(f"`blocks` must have {rule}, got {shown(name)}.", f"the columns are {listed(names)}.")
+        if len(matched) < 2:
+            got = f"{len(matched)} without another role that match {listed(wanted)}"
+            raise DataError(
+                f"`blocks` must have two or more columns for {shown(name)}, got {got}.", f"see {listed(names)}."
+            )
+        if name in names and name not in matched:
+            raise DataError(f"`blocks` must have new names, got {shown(name)}, which is a column.", "rename the block.")
         found[str(name)] = tuple(one for one in names if one in matched)
     return Declared(tuple(dict.fromkeys(_names("categorical", categorical))), found)
 
