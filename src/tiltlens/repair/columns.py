@@ -13,7 +13,7 @@ from tiltlens.engines.columns import check_index, column_of_values
 from tiltlens.engines.messages import listed, shown, text_of
 from tiltlens.engines.sources import collected
 from tiltlens.errors import DataError
-from tiltlens.estimators.influence import Booleans, Integers
+from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.limits import SCORE_ROUNDING
 from tiltlens.models.groups import factorize_groups
 from tiltlens.models.outcomes import PLAIN, check_outcome, outcome_codes
@@ -160,3 +160,15 @@ def condition_notes(given: Mapping[str, str], names: Sequence[str], outside: int
         "column, and all are held to do"
     )
     return (notes if outside else []) + ([unchecked] if unknown else [])
+
+
+def check_clusters(rows: Rows, groups: tuple[str, str]) -> None:
+    """Raise where all rows of a group belong together: how far chance may move its mean cannot be told."""
+    if rows.clusters is None:
+        return
+    for name, mine in zip(groups, (rows.audited, ~rows.audited), strict=True):
+        if np.unique(rows.clusters[mine]).size < 2:
+            raise DataError(
+                f"`clusters` must be two or more of each group, got 1 of {shown(name)}.",
+                "they are which rows belong together, such as those of one customer: leave them out if none do.",
+            )

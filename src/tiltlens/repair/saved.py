@@ -9,7 +9,7 @@ from typing import Any
 
 from tiltlens.engines.messages import shown
 from tiltlens.errors import DataError, TiltlensError
-from tiltlens.models.declared import declared_in
+from tiltlens.models.declared import Declared
 from tiltlens.repair.constraints import EVENTS, CellModel, Constraint
 from tiltlens.repair.copies import Seen, decoded
 from tiltlens.repair.score_tilt import PLAIN, SCHEMA, ScoreTilt
@@ -71,7 +71,9 @@ def _tilt(found: dict[str, Any], trusted: Sequence[str]) -> ScoreTilt:
     plain = {name: found[name] for name in PLAIN}
     plain |= {"given": dict(found.get("given", {})), "favours_low": bool(found.get("favours_low", False))}
     plain["ranges"] = {name: (float(a), float(b), int(n)) for name, (a, b, n) in found.get("ranges", {}).items()}
-    plain["declared"] = declared_in(found.get("declared", {}))
+    declared = found.get("declared", {})
+    blocks = {name: tuple(own) for name, own in declared.get("blocks", {}).items()}
+    plain["declared"] = Declared(tuple(declared.get("categorical", ())), blocks)
     return ScoreTilt(**plain, constraints=constraints, models=models, seen=seen, notes=notes)
 
 

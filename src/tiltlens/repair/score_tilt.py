@@ -21,7 +21,7 @@ from tiltlens.models.declared import Declared
 from tiltlens.paper.checks import Floats, check_probability
 from tiltlens.repair.apply import applied
 from tiltlens.repair.bill import Bill, bill_of, price_of_blindness
-from tiltlens.repair.columns import RepairTable, condition_notes, meets
+from tiltlens.repair.columns import RepairTable, check_clusters, condition_notes, meets
 from tiltlens.repair.constraints import GIVEN_EXEMPT, CellModel, Constraint, gradients, only
 from tiltlens.repair.copies import Seen
 from tiltlens.repair.least_change import repaired, shifts
@@ -363,7 +363,7 @@ class ScoreTilt:
             )
         known, together = (None if one is None else one[keep] for one in (known, together))
         rows = _HeldOut(frame, labels, found, known, Rows.of(mine, own[keep], together), ())
-        _check_clusters(rows.of_groups, (who, self.reference))
+        check_clusters(rows.of_groups, (who, self.reference))
         beyond = beyond_notes(values_beyond(self._table(frame), self.ranges), frame.height, self.ranges)
         of_rows = (*self._check_unseen(rows), *unseen_notes(self.unseen(frame), frame.height), *beyond)
         return rows._replace(notes=(*of_given, *of_rows))
@@ -423,12 +423,8 @@ class ScoreTilt:
     def to_dict(self) -> dict[str, Any]:
         """Return the repair as plain numbers and texts: what `summary` has, its models, and the hashes of rows."""
         models = [one.to_dict() for one in self.models]
-        kept = {
-            "models": models,
-            "seen": self.seen.to_dict(),
-            "ranges": {name: list(one) for name, one in self.ranges.items()},
-        }
-        kept["declared"] = {name: list(self.declared.made_of(name)) for name in self.seen.features}
+        ranges, declared = {name: list(one) for name, one in self.ranges.items()}, asdict(self.declared)
+        kept = {"models": models, "seen": self.seen.to_dict(), "ranges": ranges, "declared": declared}
         return {"schema": SCHEMA} | self.summary() | kept
 
     def to_json(self, path: str | Path) -> None:
@@ -444,15 +440,3 @@ class ScoreTilt:
         way = "with" if self.use_group else "without"
         who = ", ".join(map(repr, self.groups))
         return f"ScoreTilt({who} against {self.reference!r}, {way} the group: {self.criterion})"
-
-
-def _check_clusters(rows: Rows, groups: tuple[str, str]) -> None:
-    """Raise where all rows of a group belong together: how far chance may move its mean cannot be told."""
-    if rows.clusters is None:
-        return
-    for name, mine in zip(groups, (rows.audited, ~rows.audited), strict=True):
-        if np.unique(rows.clusters[mine]).size < 2:
-            raise DataError(
-                f"`clusters` must be two or more of each group, got 1 of {shown(name)}.",
-                "they are which rows belong together, such as those of one customer: leave them out if none do.",
-            )
