@@ -299,6 +299,9 @@ FEW_REPAIRED = 100  # people of a group that a difference is of: of fewer, chanc
 UNLIKE = 0.5  # of the gap that a repair closed: where so much of it is back, rows are unlike the audited ones
 LOOKED_ROWS = 10_000  # of a Spark table that are looked at before it is repaired: the rest is computed later
 
+# repair.notes
+SURELY_OFF = 0.9999  # confidence of each of ten intervals of outcomes: together 0.999
+
 # repair.copies
 EQUAL_SCORES = 1e-8  # the chance that two people's scores agree to nine decimals, at most
 FEWEST_ALIKE = 2  # rows whose scores alone agree with audited ones: so few may be chance

@@ -8,6 +8,7 @@ from scipy.special import expit
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -67,6 +68,7 @@ def test_the_order_of_rows_does_not_matter(criterion):
     assert abs(gap(after, whose)) < 0.03
 
 
+@pytest.mark.filterwarnings("ignore:.*A constant score also:UserWarning")
 def test_rows_that_are_copies_are_in_one_fold():
     x, y, group = people(500)
     copied = np.arange(2500) % 500
@@ -113,6 +115,7 @@ def test_it_is_searched_over_and_routed_to_in_a_pipeline():
     assert search.best_estimator_[-1].groups_.tolist() == ["a", "b"]
 
 
+@pytest.mark.filterwarnings("ignore:.*A constant score also:UserWarning")
 def test_any_classifiers_serve_and_a_clone_is_not_fitted():
     x, y, group = people(800)
     trees = HistGradientBoostingClassifier(max_iter=20, random_state=0)
@@ -124,7 +127,7 @@ def test_any_classifiers_serve_and_a_clone_is_not_fitted():
 def test_mistakes_are_named():
     x, y, group = people(200)
     for given, message in (
-        (np.append(group[1:], "c"), "10 rows of each group at least, got fewer for 'mean score' of 'a' against 'c'"),
+        (np.append(group[1:], "c"), "10 rows of each group at least, got fewer for 'mean score' of 'c' against 'b'"),
         (np.full(200, "a"), "two groups at least, got shape"),
         (group[1:], "for each of 200 rows"),
         (np.where(np.arange(200) < 3, None, group), "got 3 that are missing"),
@@ -135,9 +138,86 @@ def test_mistakes_are_named():
             tl.TiltedClassifier().fit(x, y, sensitive_features=given)
     with pytest.raises(DataError, match="`reference` must be one of the groups, got 'z'"):
         tl.TiltedClassifier(reference="z").fit(x, y, sensitive_features=group)
-    with pytest.raises(DataError, match="`criterion` must be 'mean score' for 3 classes"):
+    with pytest.raises(DataError, match="`criterion` must be 'mean score' without a threshold for 3 classes"):
         tl.TiltedClassifier(criterion="fpr").fit(x, np.arange(200) % 3, sensitive_features=group)
     with pytest.raises(DataError, match="`criterion` must be"):
         tl.TiltedClassifier(criterion="fair").fit(x, y, sensitive_features=group)
     with pytest.warns(UserWarning, match="nothing is repaired"):
         tl.TiltedClassifier().fit(x, y)
+
+
+@pytest.mark.parametrize(("criterion", "of"), [("fpr", "no"), ("fnr", "yes"), ("equalized odds", "yes")])
+def test_decisions_have_equal_error_rates(criterion, of):
+    x, y, group = people()
+    plain = tl.TiltedClassifier(criterion=criterion, threshold=0.4)
+    model = plain.fit(x, y, sensitive_features=pd.DataFrame({"group": group}))
+    new, truth, whose = people(20_000, 1)
+    among = truth == of
+    before = LogisticRegression().fit(x, y).predict_proba(new)[:, 1]
+    assert abs(gap(before[among] > 0.4, whose[among])) > 0.15
+    assert abs(gap(model.predict(new)[among] == "yes", whose[among])) < 0.06
+    assert model.predict_proba(new)[:, 1] == pytest.approx(before)
+
+
+@pytest.mark.filterwarnings("ignore:.*A constant score also:UserWarning")
+def test_weights_are_rows_written_out():
+    x, y, group = people(400)
+    weights = np.random.default_rng(0).integers(1, 4, 400)
+    often = np.repeat(np.arange(400), weights)
+    folds = [(np.flatnonzero(np.arange(400) % 2 == k), np.flatnonzero(np.arange(400) % 2 != k)) for k in (0, 1)]
+    repeated = [tuple(np.flatnonzero(np.isin(often, one)) for one in pair) for pair in folds]
+    pipe = make_pipeline(StandardScaler(with_mean=False, with_std=False), LogisticRegression())
+    model = tl.TiltedClassifier(pipe, cv=folds).fit(x, y, sensitive_features=group, sample_weight=weights)
+    other = tl.TiltedClassifier(pipe, cv=repeated).fit(x.iloc[often], y[often], sensitive_features=group[often])
+    assert model.gap_before_ == pytest.approx(other.gap_before_, abs=1e-5)
+    assert model.multiplier_ == pytest.approx(other.multiplier_, abs=1e-4)
+
+
+def test_an_evaluation_is_that_of_a_repair_on_new_rows():
+    x, y, group = people(800)
+    model = tl.TiltedClassifier().fit(x, y, sensitive_features=group)
+    new, truth, whose = people(600, 1)
+    found = model.evaluate(new, truth, whose)
+    assert found["gap"]["after"].value == pytest.approx(gap(model.predict_proba(new)[:, 1], whose), abs=1e-12)
+    assert found["accuracy"]["after"].value == pytest.approx((model.predict(new) == truth).mean(), abs=1e-12)
+    assert found["auc"]["before"].value == pytest.approx(
+        roc_auc_score(truth, model.estimator_.predict_proba(new)[:, 1]), abs=1e-12
+    )
+    assert "group = a (audited) against group = b (reference)" in str(found)
+    with pytest.raises(DataError, match="`audited` must be one of 'a', of a classifier of two classes, got 'z'"):
+        model.evaluate(new, truth, whose, audited="z")
+
+
+def test_columns_that_hold_the_group_are_refused():
+    x, y, group = people(400)
+    with pytest.raises(SupportError, match="separate the two groups completely"):
+        tl.TiltedClassifier().fit(x.assign(is_a=1.0 * (group == "a")), y, sensitive_features=group)
+
+
+@pytest.mark.filterwarnings("ignore:.*A constant score also:UserWarning")
+def test_texts_are_read_by_the_steps_of_the_estimator():
+    x, y, group = people(400)
+    texts = pd.DataFrame(
+        {"income": np.where(x["income"] > 0, "high", "low"), "years": np.where(x["years"] > 0, "u", "v")}
+    )
+    pipe = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression())
+    model = tl.TiltedClassifier(pipe).fit(texts, y, sensitive_features=group)
+    assert model.groups_.tolist() == ["a", "b"]  # the largest is the reference
+    trees = HistGradientBoostingClassifier(max_iter=2, categorical_features="from_dtype")
+    with pytest.raises(DataError, match="`membership` must be a classifier that can fit X, got the default"):
+        tl.TiltedClassifier(trees).fit(texts.astype("category"), y, sensitive_features=group)
+
+
+def test_scores_that_a_repair_leaves_useless_are_warned_of():
+    rng = np.random.default_rng(0)
+    group = np.where(rng.random(4000) < 0.25, "a", "b")
+    x = rng.standard_normal((4000, 2)) - np.outer(group == "a", [1.6, 0.2])
+    x[:, 1] += 0.3 * x[:, 0]
+    y = rng.random(4000) < expit(0.5 * x[:, 0])
+    told = r"area under the curve is 0\.\d+ \(95% CI .* log-loss .* A constant score also meets this limit"
+    with pytest.warns(UserWarning, match=told):
+        model = tl.TiltedClassifier(criterion="equalized odds").fit(x, y, sensitive_features=group)
+    people = {"x": x[:, 0], "z": x[:, 1], "group": group, "y": y, "score": model.estimator_.predict_proba(x)[:, 1]}
+    question = {"reference": "b", "scores": "score", "outcome": "y", "folds": None}
+    notes = tl.audit(people, "group", **question)["a"].repair(criterion="equalized odds").notes
+    assert any("A constant score also meets this limit, and predicts no worse" in note for note in notes)

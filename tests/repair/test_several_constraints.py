@@ -1,6 +1,5 @@
 """Several constraints at once: groups, classes, both error rates; and whether new people keep to them."""
 
-import json
 from functools import cache
 
 import numpy as np
@@ -127,20 +126,6 @@ def test_a_repair_of_many_constraints_is_written_and_read(tmp_path):
         assert again.apply(new, scores).tolist() == tilt.apply(new, scores).tolist()
         assert "'b', 'c' against 'a'" in repr(again)
     assert "goes from" in str(audit().repair(criterion="equalized odds"))
-
-
-def test_a_repair_of_the_first_schema_is_read(tmp_path):
-    c, path = audit()["b"], tmp_path / "repair.json"
-    for tilt in (c.repair(), c.repair(criterion="fnr"), c.repair(use_group=True)):
-        (one,) = tilt.constraints
-        old = {name: value for name, value in tilt.to_dict().items() if name not in ("constraints", "classes")}
-        old |= {"schema": "tiltlens/repair/1", "shares": list(one.shares)}
-        path.write_text(json.dumps(old | {"models": [model.model.to_dict() for model in tilt.models]}))
-        again, new = tl.read_repair(path), town(200, 5)
-        group = {"group": "group"} if tilt.use_group else {}
-        new = new.filter(pl.col("group") != "c")
-        assert again.apply(new, "score", **group).tolist() == tilt.apply(new, "score", **group).tolist()
-        assert (again.multiplier, again.gap_after) == (tilt.multiplier, tilt.gap_after)
 
 
 def test_every_group_has_its_bill():

@@ -149,14 +149,17 @@ def _billed(
     tilt: ScoreTilt, beside: ScoreTilt | None, holdout: tuple[str, ...], options: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the bills of the audited groups on rows that nothing was fitted on."""
+    from tiltlens.engines.messages import check_columns
     from tiltlens.repair.bill import bills_summary
 
     table = _given(_read(holdout, options), options["given"])
-    table, group = _with_group(table, options["group"])
+    if not options["group"]:
+        raise _no_group()
+    check_columns("group", list(options["group"]), table.columns)
     found = tilt.bills(
         table,
         _columns(options["scores"]),
-        group,
+        _columns(options["group"]),
         score_class=_class_of(options["scores"], options["favourable"]),
         outcome=options["outcome"],
         confidence=options["confidence"],
@@ -167,8 +170,8 @@ def _billed(
     return bills_summary(found.values())
 
 
-def _columns(scores: tuple[str, ...]) -> str | list[str]:
-    return scores[0] if len(scores) == 1 else list(scores)
+def _columns(names: tuple[str, ...]) -> str | list[str]:
+    return names[0] if len(names) == 1 else list(names)
 
 
 def _class_of(scores: tuple[str, ...], favourable: str) -> int | None:
@@ -217,20 +220,3 @@ def _given(table: pl.DataFrame, wanted: dict[str, str]) -> pl.DataFrame:
 
 def _no_group() -> TiltlensError:
     return TiltlensError("`--group` must be the column of groups, got none.", "for example --group sex.")
-
-
-def _with_group(table: Any, columns: tuple[str, ...]) -> tuple[Any, str]:
-    """Return the table and the column of its groups; where columns are crossed, with a column of the crossed groups."""
-    import polars as pl
-
-    from tiltlens.engines.messages import check_columns
-    from tiltlens.models.groups import JOINT, factorize_groups
-
-    if not columns:
-        raise _no_group()
-    if len(columns) == 1:
-        return table, columns[0]
-    check_columns("group", list(columns), table.columns)
-    name = JOINT.join(columns)
-    codes, labels = factorize_groups(name, [table[one] for one in columns])
-    return table.with_columns(pl.Series(name, [*labels, None]).gather(codes % (len(labels) + 1))), name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import asdict
 from numbers import Integral
 from typing import Any
 
@@ -12,18 +13,20 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import PredefinedSplit, check_cv, cross_val_predict
+from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, check_array, get_tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
 from tiltlens.engines.columns import check_index, clean_column, raw_column
 from tiltlens.engines.hashing import row_hashes
-from tiltlens.engines.messages import listed, shown
+from tiltlens.engines.messages import first_line, listed, shown
 from tiltlens.errors import DataError
-from tiltlens.estimators.influence import Booleans, Integers
+from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.limits import MINIMUM_ROWS
 from tiltlens.models.membership import group_folds
-from tiltlens.paper.checks import Floats
+from tiltlens.paper.checks import Floats, check_probability
+from tiltlens.repair.bill import Bill, bill_of
 from tiltlens.repair.constraints import (
     ALL,
     DECISIONS,
@@ -38,7 +41,8 @@ from tiltlens.repair.constraints import (
 )
 from tiltlens.repair.copies import copies_of
 from tiltlens.repair.least_change import repaired, shifts
-from tiltlens.repair.solve import check_told, checked_limit, many_alike, measures_of, missed_notes, solved, told_apart
+from tiltlens.repair.notes import Fitted, fit_notes
+from tiltlens.repair.solve import check_told, checked_limit, many_alike, measures_of, solved, told_apart
 
 NO_GROUPS = (
     "TiltedClassifier was fitted without sensitive_features: nothing is repaired. With metadata routing, "
@@ -60,15 +64,17 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         The largest gap that is allowed.
     criterion
         "mean score": `predict_proba` of every class is tilted. Of two classes also "fpr", "fnr" or "equalized odds":
-        mean scores of people of the first class, of the second, and of either; and "decisions": `predict` has equal
-        rates, and `predict_proba` is that of `estimator`.
+        mean scores of people of the first class, of the second, and of either; and "decisions", at the threshold ½.
+    threshold
+        Decisions, 1 above it, meet the criterion in place of scores: `predict` has equal rates of all people, or equal
+        error rates, and `predict_proba` is that of `estimator`. Of two classes.
     membership
         A classifier of the group, of error rates of group and class together, from the same columns; logistic
-        regression by default.
+        regression by default, after the steps of `estimator` if that is a pipeline.
     cv
         How many folds, drawn by chance, the multipliers are cross-fitted with; or a splitter.
     reference
-        The group that others are compared with; the last in order by default.
+        The group that others are compared with; the largest by default, as of an audit.
 
     Attributes
     ----------
@@ -103,6 +109,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         membership: Any = None,
         cv: Any = 5,
         reference: Any = None,
+        threshold: float | None = None,
     ) -> None:
         self.estimator = estimator
         self.limit = limit
@@ -110,62 +117,92 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         self.membership = membership
         self.cv = cv
         self.reference = reference
+        self.threshold = threshold
 
-    def fit(self, X: Any, y: ArrayLike, sensitive_features: ArrayLike | None = None) -> TiltedClassifier:
-        """Fit the classifier, the model of the group, and the multipliers."""
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sensitive_features: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> TiltedClassifier:
+        """Fit the classifier, the model of the group, and the multipliers; gaps are those of weighted rows."""
         limit = checked_limit(self.limit)
         if self.criterion not in EVENTS:
             raise DataError(
                 f"`criterion` must be one of {listed(list(EVENTS))}, got {self.criterion!r}.", "see its docs."
             )
+        if self.threshold is not None:
+            check_probability("threshold", self.threshold)
         validate_data(self, X, skip_check_array=True)
         labels = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype=None, input_name="y")
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if self.classes_.size < 2:
             raise ValueError("y has one class; the estimator needs two or more.")
-        if self.classes_.size > 2 and self.criterion != MEAN:
+        if self.classes_.size > 2 and (self.criterion != MEAN or self.threshold is not None):
             raise DataError(
-                f"`criterion` must be {MEAN!r} for {self.classes_.size} classes, got {self.criterion!r}.",
+                f"`criterion` must be {MEAN!r} without a threshold for {self.classes_.size} classes, got "
+                f"{self.criterion!r}.",
                 "fit one class against the others.",
             )
-        self.estimator_ = self._classifier(self.estimator).fit(X, labels)
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        self.estimator_ = self._fitted(self.estimator, X, labels, weights)
         self.constraints_: tuple[Constraint, ...] = ()
         if sensitive_features is None:
             warnings.warn(NO_GROUPS, UserWarning, stacklevel=2)
             self.membership_, self.groups_ = None, np.empty(0)
             return self
-        check_index("sensitive_features", sensitive_features, X, "X")
-        group = self._group(sensitive_features, labels.size)
+        group = self._group(sensitive_features, X, labels.size)
         cells = group if EVENTS[self.criterion] == (ALL,) else 2 * group + codes
-        self.membership_ = self._classifier(self.membership).fit(X, cells)
-        self.constraints_ = self._solved(X, labels, codes, group, cells, limit)
+        try:
+            self.membership_ = self._fitted(self._member(), X, cells, weights)
+        except (TypeError, ValueError) as error:
+            name = "the default" if self.membership is None else type(self.membership).__name__
+            raise DataError(
+                f"`membership` must be a classifier that can fit X, got {name}: {first_line(error)}",
+                "pass membership=, such as a pipeline that encodes texts.",
+            ) from error
+        self.constraints_ = self._solved(X, labels, codes, group, cells, limit, weights)
         return self
 
+    def _fitted(self, given: Any, X: Any, target: Any, weights: Floats | None) -> Any:
+        return self._classifier(given).fit(X, target, **_weighted(given, weights))
+
+    def _member(self) -> Any:
+        """Return the model of the group; by default it reads X as `estimator` does, texts too."""
+        if self.membership is not None or not isinstance(self.estimator, Pipeline):
+            return self.membership
+        return Pipeline([*self.estimator.steps[:-1], ("membership", LogisticRegression())])
+
     def _solved(
-        self, X: Any, labels: Any, codes: Integers, group: Integers, cells: Integers, limit: float
+        self, X: Any, labels: Any, codes: Integers, group: Integers, cells: Integers, limit: float, given: Floats | None
     ) -> tuple[Constraint, ...]:
         """Return the constraints with their multipliers, by models that have not seen the row, or hardly."""
-        asked, pairs = self._asked(group, codes, limit)
-        table, weights = _columns_of(X), np.ones(group.size)
+        weights = np.ones(group.size) if given is None else given
+        asked, pairs = self._asked(group, codes, limit, weights)
+        table = _columns_of(X)
         hashes = row_hashes(table)
         people, copies = copies_of(table, hashes, group, codes)
         clusters = people if copies else None
         folds = self._folds(group, codes, clusters)
         found = [
-            cross_val_predict(self._classifier(given), X, target, cv=folds, method="predict_proba")
-            for given, target in ((self.estimator, labels), (self.membership, cells))
+            cross_val_predict(
+                self._classifier(one), X, target, cv=folds, method="predict_proba", params=_weighted(one, given)
+            )
+            for one, target in ((self.estimator, labels), (self._member(), cells))
         ]
         told = told_apart(pairs, self._gradients(asked, found[1]), weights, clusters)
-        if self.criterion == DECISIONS:
+        if self._threshold is not None:
             alike = many_alike(hashes, clusters)[:, None]
             shipped = (self.estimator_, self.membership_)
             found = [np.where(alike, one.predict_proba(X), own) for one, own in zip(shipped, found, strict=True)]
         a, score = self._gradients(asked, found[1]), self._scores(np.asarray(found[0], dtype=np.float64))
         measures = measures_of(pairs, weights)
-        constraints, _ = solved(asked, a, measures, score, weights, limit, self._threshold, clusters)
+        constraints, after = solved(asked, a, measures, score, weights, limit, self._threshold, clusters)
         check_told(constraints, told, "bring columns that tell it, or more rows.")
-        for note in missed_notes(constraints, measures, limit, self._threshold):
+        fitted = Fitted(score, after, codes if score.ndim == 1 else None, weights, clusters)
+        for note in fit_notes(constraints, measures, limit, self._threshold, fitted):
             warnings.warn(f"TiltedClassifier: {note}", UserWarning, stacklevel=3)
         return constraints
 
@@ -177,23 +214,17 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         strata = group * len(self.classes_) + codes
         return PredefinedSplit(group_folds(group, clusters, splitter.get_n_splits(), 0, strata))
 
-    def _group(self, sensitive_features: ArrayLike, rows: int) -> Integers:
+    def _group(self, sensitive_features: ArrayLike, X: Any, rows: int) -> Integers:
         """Return the place of each row's group, the reference last."""
-        values = np.asarray(sensitive_features)
-        empty = clean_column(raw_column("sensitive_features", values)).null_count() if values.ndim == 1 else 0
-        if empty:
-            raise DataError(
-                f"`sensitive_features` must be a group for each row, got {empty} that are missing.",
-                "leave these rows out, or give them a group of their own.",
-            )
-        found = np.unique(values)
+        values = self._groups_of(sensitive_features, X)
+        found, counts = np.unique(values, return_counts=True)
         if values.shape != (rows,) or found.size < 2:
             raise DataError(
                 f"`sensitive_features` must be a group for each of {rows} rows, two groups at least, got shape "
                 f"{values.shape} and {found.size} groups.",
                 "pass one column.",
             )
-        last = found[-1] if self.reference is None else self.reference
+        last = found[counts.argmax()] if self.reference is None else self.reference
         if last not in found:
             raise DataError(
                 f"`reference` must be one of the groups, got {shown(last)}.", f"they are {listed(found.tolist())}."
@@ -201,8 +232,61 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         self.groups_ = np.append(found[found != last], last)
         return np.asarray((values[:, None] == self.groups_).argmax(axis=1))
 
+    def _groups_of(self, sensitive_features: ArrayLike, X: Any) -> NDArray[Any]:
+        """Return the groups as an array, of a table of one column too."""
+        check_index("sensitive_features", sensitive_features, X, "X")
+        values = np.asarray(sensitive_features)
+        values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+        empty = clean_column(raw_column("sensitive_features", values)).null_count() if values.ndim == 1 else 0
+        if empty:
+            raise DataError(
+                f"`sensitive_features` must be a group for each row, got {empty} that are missing.",
+                "leave these rows out, or give them a group of their own.",
+            )
+        return values
+
+    def evaluate(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sensitive_features: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        audited: Any = None,
+        confidence: float = 0.95,
+    ) -> Bill:
+        """Return gaps, error rates and accuracy before and after, as `ScoreTilt.bill`, on rows it was not fitted on.
+
+        `audited` is the group that is compared with the reference, where there are several. Of two classes.
+        """
+        score, shift = self._parts(X)
+        known = [str(one) for one in self.groups_]
+        who = known[0] if audited is None and len(known) == 2 else str(audited)
+        if len(self.classes_) > 2 or who not in known[:-1]:
+            raise DataError(
+                f"`audited` must be one of {listed(known[:-1])}, of a classifier of two classes, got {who!r} and "
+                f"{len(self.classes_)} classes.",
+                "name a group that the classifier was fitted on.",
+            )
+        labels = np.asarray(self._groups_of(sensitive_features, X)).astype(str)
+        compared = np.isin(labels, (who, known[-1]))
+        weights = np.ones(score.size) if sample_weight is None else _check_sample_weight(sample_weight, X)
+        rows = Rows.of(labels[compared] == who, weights[compared])
+        outcome = (np.asarray(y)[compared] == self.classes_[1]).astype(np.intp)
+        moved = np.zeros(score.size) if shift is None else shift
+
+        def step(part: float) -> Floats:
+            return repaired(score[compared], part * moved[compared], self._threshold)
+
+        asked = ("criterion", "limit", "threshold")
+        told = {name: getattr(self, name) for name in asked} | {"use_group": False, "classes": 2, "group": "group"}
+        told |= {"audited": who, "reference": known[-1], "constraints": [asdict(one) for one in self.constraints_]}
+        names = getattr(self, "feature_names_in_", [f"x{place}" for place in range(self.n_features_in_)])
+        told |= {"features": [str(one) for one in names], "notes": [], "given": {}, "favours_low": False}
+        return bill_of(rows, step, outcome, self._threshold or 0.5, confidence, (), told)
+
     def _asked(
-        self, group: Integers, codes: Integers, limit: float
+        self, group: Integers, codes: Integers, limit: float, weights: Floats
     ) -> tuple[list[Constraint], list[tuple[Booleans, Booleans]]]:
         """Return what is to be within the limit, and the rows whose means are compared."""
         asked, members, last = [], [], len(self.groups_) - 1
@@ -217,7 +301,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
                         f"{self.criterion!r} of {names[0]!r} against {names[1]!r}.",
                         "join groups, or bring more rows.",
                     )
-                shares = [float(who.mean()) for who in pair]
+                shares = [float(weights @ who / weights.sum()) for who in pair]
                 for y in asked_classes(len(self.classes_), limit):
                     asked.append(Constraint(*names, event, y, (shares[0], shares[1])))
                     members.append(pair)
@@ -250,7 +334,8 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     @property
     def _threshold(self) -> float | None:
         """Decisions are 1 above ½, as scikit-learn's are, not at it."""
-        return float(np.nextafter(0.5, 1.0)) if self.criterion == DECISIONS else None
+        given = 0.5 if self.threshold is None and self.criterion == DECISIONS else self.threshold
+        return None if given is None else float(np.nextafter(given, 1.0))
 
     def _classifier(self, given: Any) -> Any:
         return LogisticRegression() if given is None else clone(given)
@@ -272,16 +357,17 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return score, shifts(t, a, classes, len(self.classes_))
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return the probabilities of the classes, tilted unless the criterion is decisions."""
+        """Return the probabilities of the classes, tilted unless decisions meet the criterion."""
         score, shift = self._parts(X)
-        if shift is not None and self.criterion != DECISIONS:
+        if shift is not None and self._threshold is None:
             score = repaired(score, shift)
         return np.column_stack([1.0 - score, score]) if score.ndim == 1 else score
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each row."""
         score, shift = self._parts(X)
-        after = score if shift is None else repaired(score, shift, self._threshold)
+        moves = shift is not None or self._threshold is not None
+        after = repaired(score, np.zeros_like(score) if shift is None else shift, self._threshold) if moves else score
         places = (after > 0.5).astype(np.intp) if after.ndim == 1 else after.argmax(axis=1)
         return np.asarray(self.classes_[places])
 
@@ -293,6 +379,12 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         tags.input_tags.allow_nan = within.input_tags.allow_nan
         tags.classifier_tags.multi_class = within.classifier_tags is None or within.classifier_tags.multi_class
         return tags
+
+
+def _weighted(model: Any, weights: Floats | None) -> dict[str, Floats]:
+    """Return how weights are passed to a classifier; a pipeline hands them to its last step."""
+    name = f"{model.steps[-1][0]}__sample_weight" if isinstance(model, Pipeline) else "sample_weight"
+    return {} if weights is None else {name: weights}
 
 
 def _columns_of(X: Any) -> dict[str, Floats]:

@@ -30,8 +30,9 @@ class RepairTable:
         self.frame = collected(data)
 
     def texts(self, argument: str, values: Any) -> NDArray[np.str_]:
-        """Return the values as texts, "" where one is missing."""
-        return texts_of(self._column(argument, values))
+        """Return the values as texts, "" where one is missing; of several columns their intersections."""
+        is_crossed = isinstance(values, (list, tuple)) and all(one in self.frame.columns for one in values)
+        return crossed_texts([self._column(argument, one) for one in (values if is_crossed else [values])])
 
     def probabilities(self, argument: str, values: Any) -> Floats:
         """Return the values as numbers from 0 to 1."""

@@ -62,6 +62,8 @@ class Constraint:
     se
         The standard error of the latter: how far from it chance may take the difference of new people, the membership
         model being as it is: the chance in its fit is left out. None where it is not known.
+    se_before
+        The standard error of the difference before.
     """
 
     audited: str
@@ -73,6 +75,7 @@ class Constraint:
     gap_before: float = 0.0
     gap_after: float = 0.0
     se: float | None = None
+    se_before: float | None = None
 
     @property
     def sign(self) -> float:

@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tiltlens.engines.messages import shown
 from tiltlens.errors import DataError, TiltlensError
 from tiltlens.models.declared import Declared
-from tiltlens.repair.constraints import EVENTS, CellModel, Constraint
-from tiltlens.repair.copies import Seen, decoded
+from tiltlens.paper.checks import check_number
+from tiltlens.repair.constraints import CellModel, Constraint
+from tiltlens.repair.copies import Seen
 from tiltlens.repair.score_tilt import PLAIN, SCHEMA, ScoreTilt
-
-FIRST_SCHEMA = "tiltlens/repair/1"
+from tiltlens.repair.solve import checked_limit
 
 
 def read_repair(path: str | Path, trusted: str | Sequence[str] = ()) -> ScoreTilt:
@@ -48,11 +50,11 @@ def read_repair(path: str | Path, trusted: str | Sequence[str] = ()) -> ScoreTil
             f"`path` must be a file of a repair, got {shown(str(path))}: {error}.", "see `to_json`."
         ) from None
     schema = found.pop("schema", None) if isinstance(found, dict) else None
-    if schema not in (FIRST_SCHEMA, SCHEMA):
+    if schema != SCHEMA:
         raise DataError(f"`path` must be a repair of the schema {SCHEMA}, got {shown(str(path))}.", "see `to_json`.")
     try:
         names = (trusted,) if isinstance(trusted, str) else tuple(trusted)
-        return _tilt(found if schema == SCHEMA else _of_one_constraint(found), names)
+        return _tilt(found, names)
     except TiltlensError:
         raise
     except (KeyError, TypeError, ValueError) as error:
@@ -64,37 +66,25 @@ def read_repair(path: str | Path, trusted: str | Sequence[str] = ()) -> ScoreTil
 
 def _tilt(found: dict[str, Any], trusted: Sequence[str]) -> ScoreTilt:
     models = tuple(CellModel.from_dict(model, trusted) for model in found.pop("models"))
+    for model in models:  # a slope or a level that is missing shows in any row
+        kinds = {name: np.intp if name in model.model.texts else np.float64 for name in model.features}
+        model.chance({name: np.zeros(1, dtype=kind) for name, kind in kinds.items()})
     constraints = tuple(Constraint(**one | {"shares": _pair(one["shares"])}) for one in found.pop("constraints"))
     if not constraints:
         raise ValueError("no constraints")
-    notes, seen = tuple(found.pop("notes")), _seen(found.pop("seen"), models)
+    checked_limit(found["limit"])
+    for one in constraints:
+        check_number("multiplier", one.multiplier)
     plain = {name: found[name] for name in PLAIN}
     plain |= {"given": dict(found.get("given", {})), "favours_low": bool(found.get("favours_low", False))}
     plain["ranges"] = {name: (float(a), float(b), int(n)) for name, (a, b, n) in found.get("ranges", {}).items()}
     declared = found.get("declared", {})
     blocks = {name: tuple(own) for name, own in declared.get("blocks", {}).items()}
     plain["declared"] = Declared(tuple(declared.get("categorical", ())), blocks)
+    seen, notes = Seen.from_dict(found["seen"]), tuple(found["notes"])
     return ScoreTilt(**plain, constraints=constraints, models=models, seen=seen, notes=notes)
-
-
-def _seen(found: Any, models: Sequence[CellModel]) -> Seen:
-    """Return the hashes of audited rows; files that do not say what they are of have those of the models' features."""
-    if not isinstance(found, str):
-        return Seen.from_dict(found)
-    features = {name: one.model.texts.get(name) for one in models[:1] for name in one.features}
-    return Seen(features, decoded(found), decoded(found))
 
 
 def _pair(shares: Any) -> tuple[float, float]:
     q0, q1 = shares
     return float(q0), float(q1)
-
-
-def _of_one_constraint(found: dict[str, Any]) -> dict[str, Any]:
-    """Return a repair of the first schema, which had one constraint of two outcomes, as one of the present one."""
-    names = ("audited", "reference", "multiplier", "gap_before", "gap_after", "shares")
-    (event,) = EVENTS[found["criterion"]]
-    constraint = {name: found.pop(name) for name in names} | {"event": event, "score_class": 1}
-    groups = (constraint["audited"], constraint["reference"])
-    models = [{"group": group, "event": event} | one for group, one in zip(groups, found["models"], strict=False)]
-    return found | {"classes": 2, "constraints": [constraint], "models": models}

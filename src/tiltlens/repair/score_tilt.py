@@ -18,6 +18,7 @@ from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.limits import MINIMUM_ROWS
 from tiltlens.models.declared import Declared
+from tiltlens.models.groups import JOINT
 from tiltlens.paper.checks import Floats, check_probability
 from tiltlens.repair.apply import applied
 from tiltlens.repair.bill import Bill, bill_of, price_of_blindness
@@ -299,7 +300,7 @@ class ScoreTilt:
             A table in memory, or files: rows of the two groups that meet the conditions of the audit; others are left
             out. Audited rows are refused.
         scores, group
-            The scores before the repair, and the groups: columns or arrays.
+            The scores before the repair, and the groups: columns or arrays; of intersections a list of columns.
         outcome
             The true outcome, 0 or 1, where it is known: for error rates, AUC, accuracy, log-loss and Brier score.
         threshold
@@ -321,7 +322,8 @@ class ScoreTilt:
         rows = self._held_out(holdout, scores, group, outcome, weights, clusters, who)
         if beside is not None:
             beside._check_unseen(rows)
-        asked = {"group": group if isinstance(group, str) else "group"}
+        is_crossed = isinstance(group, (list, tuple)) and all(one in rows.frame.columns for one in group)
+        asked = {"group": group if isinstance(group, str) else JOINT.join(group) if is_crossed else "group"}
 
         def billed(tilt: ScoreTilt) -> tuple[Bill, Floats]:
             shift = tilt._shift(tilt._gradients(tilt._table(rows.frame), rows.labels if tilt.use_group else None))

@@ -51,6 +51,7 @@ from tiltlens.repair.multipliers import (
     gaps_of,
     score_multipliers,
 )
+from tiltlens.repair.notes import Fitted, fit_notes
 from tiltlens.repair.quantities import area, equal_gap
 from tiltlens.repair.rows import AuditedRows
 from tiltlens.repair.score_tilt import ScoreTilt
@@ -93,6 +94,7 @@ def score_tilt(
         constraints = tuple(
             _with_se(audited, one, models[-1].model.columns(design.table), after) for one in constraints
         )
+    truth = audited.outcome, audited.weights, audited.clusters
     check_told(constraints, told, "use_group=True needs no features; or audit with other features, or more rows.")
     return ScoreTilt(
         criterion=kind,
@@ -109,7 +111,8 @@ def score_tilt(
         declared=declared_in({one.name: one.levels.made_of for one in audited.features if one.levels is not None}),
         seen=Seen.of(audited.features, audited.scores, audited.places, audited.outcome, audited.clusters),
         notes=(
-            *_notes(audited, constraints, measures, use_group, size, threshold),
+            *_notes(audited, constraints, measures, use_group, size),
+            *fit_notes(constraints, measures, size, threshold, Fitted(audited.scores, after, *truth)),
             *(_nearly_constant(audited, constraints, shipped, threshold) if threshold is not None else ()),
             *of_copies,
             *_conditions(audited),
@@ -147,10 +150,12 @@ def solved(
     t = score_multipliers(problem) if threshold is None else decision_multipliers(problem, scores, threshold)
     before, after = (repaired(scores, shifts(part * t, a, classes, outcomes), threshold) for part in (0.0, 1.0))
     gaps = [gaps_of(one, measures, classes).tolist() for one in (before, after)]
-    errors = problem.errors(after).tolist()
+    errors = [problem.errors(one).tolist() for one in (before, after)]
     found = [
-        replace(one, multiplier=float(t[c]), gap_before=one.sign * old, gap_after=one.sign * new, se=error)
-        for c, (one, old, new, error) in enumerate(zip(asked, *gaps, errors, strict=True))
+        replace(
+            one, multiplier=float(t[c]), gap_before=one.sign * old, gap_after=one.sign * new, se=se, se_before=first
+        )
+        for c, (one, old, new, first, se) in enumerate(zip(asked, *gaps, *errors, strict=True))
     ]
     return tuple(found), after
 
@@ -294,22 +299,23 @@ def _told(audited: AuditedRows, asked: Sequence[Constraint], a: Floats) -> list[
     A repair without the group would then be one with it.
     """
     pairs = [tuple(audited.members(cell) for cell in one.cells) for one in asked]
-    found = told_apart([(first, second) for first, second in pairs], a, audited.weights, audited.clusters)
-    for one in found:
-        check_overlap(one.value)
-    return found
+    return told_apart([(first, second) for first, second in pairs], a, audited.weights, audited.clusters)
 
 
 def told_apart(
     pairs: Sequence[tuple[Booleans, Booleans]], a: Floats, weights: Floats, clusters: Integers | None
 ) -> list[Normal]:
-    """Return how well the gradients `a`, (C, n), tell the people of each pair apart: the area under the curve."""
+    """Return how well the gradients `a`, (C, n), tell the people of each pair apart: the area under the curve.
+
+    Raise where they do without fail: the features then hold the group.
+    """
     found = []
     for (first, second), own in zip(pairs, a, strict=True):
         at = np.flatnonzero(first | second)
         rows = Rows.of(first[at], weights[at], None if clusters is None else clusters[at])
         share = rows.weights / rows.weights.sum()
         found.append(area(rows, own[at], np.where(rows.audited, WITH, WITHOUT), share).normal())
+        check_overlap(found[-1].value)
     return found
 
 
@@ -331,7 +337,6 @@ def _notes(
     measures: Floats,
     use_group: bool,
     limit: float,
-    threshold: float | None,
 ) -> list[str]:
     """Return what was done, and what to know."""
     notes = [REGULATED if use_group else TOUCHED]
@@ -350,7 +355,7 @@ def _notes(
             f"a difference is of {people:.0f} people of a group: that of new people may lie {2.0 * error:.3f} or more "
             "from the limit by chance"
         )
-    return notes + missed_notes(found, measures, limit, threshold)
+    return notes
 
 
 def _conditions(audited: AuditedRows) -> list[str]:
@@ -383,19 +388,6 @@ def nearly_constant(before: Booleans, after: Booleans, weights: Floats) -> list[
         return [f"the rule selects {'everybody' if after.all() else 'nobody'} (the model {100.0 * old:.1f}%)"]
     ends = f"fewer than {100.0 * FEW_DECIDED:.0f}%" if new < 0.5 else f"more than {100.0 - 100.0 * FEW_DECIDED:.0f}%"
     return [f"the rule selects {ends} of people (the model {100.0 * old:.1f}%)"]
-
-
-def missed_notes(found: Sequence[Constraint], measures: Floats, limit: float, threshold: float | None) -> list[str]:
-    """Return by how much differences miss the limit; decisions may, by a step that one person makes."""
-    step = 0.0 if threshold is None else len(found) * float(np.abs(measures).max())
-    over, error = max(abs(one.gap_after) for one in found) - limit, max(one.se or 0.0 for one in found)
-    if over <= REPAIRED + step:
-        return []
-    jumps = "people who are alike are decided alike, so that it moves in jumps"
-    far = "to close it exactly would take more than twice the change, or cannot be done"
-    why = far if threshold is None else jumps if len(found) == 1 else f"{jumps}; or {far}"
-    size = f"{over:.4f} beyond the limit on the audited rows (standard error {error:.4f})"
-    return [f"the largest difference after is {size}: {why}"]
 
 
 def _people(shares: Floats, clusters: Integers | None) -> float:
