@@ -406,3 +406,21 @@ def test_ratios_are_those_of_the_favourable_outcome(options, tmp_path):
         bill = one.bill(new, "score", "group")
         assert bill["impact_ratio"]["before"].value == pytest.approx(expected, abs=1e-12)
     assert "ratio of favourable (low)" in str(bill)
+
+
+def test_groups_may_be_intersections():
+    def crossed(rows, seed):
+        return borrowers(rows, seed).with_columns(sex=pl.Series(["f", "m"] * (rows // 2)))
+
+    question = {"reference": "b & m", "scores": "score", "exclude": "repaid", "folds": None}
+    tilt = tl.audit(crossed(800, 0), ["group", "sex"], **question)["a & f"].repair()
+    found = tilt.bill(crossed(600, 1), "score", ["group", "sex"])
+    joined = crossed(600, 1).with_columns(both=pl.concat_str("group", "sex", separator=" & "))
+    assert found.table.equals(tilt.bill(joined, "score", "both").table)
+    assert found.repair["group"] == "group & sex"
+
+
+def test_audited_rows_are_refused_whose_features_were_rounded(tilt):
+    rounded = borrowers()[:300].with_columns(pl.col("income", "noise").round(3))
+    with pytest.raises(DataError, match="got 300 that were audited"):
+        tilt.bill(rounded, "score", "group")

@@ -268,3 +268,57 @@ def test_weights_of_the_outcome_need_it(comparison):
 @pytest.mark.parametrize("limit", [0, 0.25, np.float32(0.25), np.int64(0)])
 def test_a_limit_may_be_any_kind_of_number(limit):
     assert checked_limit(limit) == float(limit)
+
+
+def two_kinds(rows=4000, seed=0):
+    """Return people of whom few kinds exist, with scores that are calibrated, and outcomes."""
+    rng = np.random.default_rng(seed)
+    mine = rng.random(rows) < 0.4
+    u = np.where(mine, rng.choice(4, rows, p=[0.4, 0.3, 0.2, 0.1]), rng.choice(4, rows, p=[0.1, 0.2, 0.3, 0.4]))
+    score = expit(0.9 * (u - 1.4))
+    drawn = (rng.random(rows) < score).astype(int)
+    return pl.DataFrame({"group": np.where(mine, "a", "b"), "u": u.astype(str), "score": score, "y": drawn})
+
+
+def noted(table, words, **options):
+    question = {"reference": "b", "scores": "score", "outcome": "y", "folds": None}
+    notes = tl.audit(table, "group", **question)["a"].repair(**options).notes
+    return any(words in note for note in notes)
+
+
+def test_decisions_that_close_a_gap_further_than_asked_are_noted():
+    closer = "is closed further than asked"
+    assert noted(two_kinds(), closer, threshold=0.5, limit=0.35)
+    assert not noted(lending().with_columns(y=pl.lit(1)).with_columns(y=pl.int_range(3000) % 2), closer, threshold=0.5)
+
+
+def test_a_gap_that_may_be_chance_is_noted():
+    rng = np.random.default_rng(1)
+    table = lending().with_columns(score=pl.Series(rng.random(3000)), y=pl.int_range(3000) % 2)
+    told = "is not significantly beyond the limit: the repair may follow chance"
+    assert noted(table, told, threshold=0.5)
+    assert not noted(two_kinds(), told)
+    gap = tl.audit(two_kinds(), "group", reference="b", scores="score", exclude="y", folds=None)["a"].gap.value
+    assert noted(two_kinds(), told, limit=abs(gap) - 0.005)
+
+
+def test_scores_that_are_not_calibrated_are_noted_for_decisions():
+    sharp = two_kinds().with_columns(score=pl.Series(expit(3 * logit(two_kinds()["score"].to_numpy()))))
+    told = "the scores are not calibrated: where they are 0."
+    assert noted(sharp, told, threshold=0.5)
+    assert not noted(sharp, told)
+    assert not noted(two_kinds(), told, threshold=0.5)
+
+
+@pytest.mark.parametrize("part", ["slope", "limit", "multiplier", "schema"])
+def test_a_file_that_was_altered_is_refused(comparison, part, tmp_path):
+    found = comparison.repair().to_dict()
+    if part == "slope":
+        found["models"][0]["slopes"].pop()
+    elif part == "multiplier":
+        found["constraints"][0]["multiplier"] = float("nan")
+    else:
+        found[part] = {"limit": 5, "schema": "tiltlens/repair/1"}[part]
+    (tmp_path / "repair.json").write_text(json.dumps(found))
+    with pytest.raises(TiltlensError, match=r"whole repair|`limit` must|`multiplier` must|of the schema"):
+        tl.read_repair(tmp_path / "repair.json")
