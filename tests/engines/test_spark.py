@@ -113,7 +113,7 @@ def test_columns_that_a_repair_does_not_use_stay_as_they_are(spark):
 
 def test_rows_unlike_the_audited_ones_are_warned_of(spark):
     turned = new_rows().with_columns(score=1 - pl.col("score"))
-    with pytest.warns(UserWarning, match="by the membership model, the gap of 'a' against 'b' is"):
+    with pytest.warns(UserWarning, match="by the membership model, the gap of 'a' against 'b' after the repair is"):
         tilt().apply(spark.createDataFrame(turned.to_arrow()), "score")
 
 

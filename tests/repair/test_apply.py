@@ -53,8 +53,11 @@ def test_values_that_the_model_has_not_learnt_are_counted(held, small_batches, t
 
 SCORE = pl.col("score")
 UNLIKE = {
-    "turned": ((1 - SCORE).alias("score"), "by the membership model, the gap of 'a' against 'b' is"),
-    "decisions": ((SCORE >= 0.5).cast(pl.Float64), "by the membership model, the gap of 'a' against 'b' is"),
+    "turned": ((1 - SCORE).alias("score"), "the gap of 'a' against 'b' after the repair is"),
+    "decisions": (
+        (SCORE >= 0.5).cast(pl.Float64),
+        "the gap of 'a' against 'b' after the repair is",
+    ),
     "units": (pl.col("income") * 100, "rows have a value of 'income' beyond the audited range, 2"),
     "shifted": (pl.col("income") + 100, "197 of 200 rows have a value of 'income' beyond the audited range, 2"),
     "codes": (

@@ -118,6 +118,7 @@ def test_a_category_that_the_classifier_cannot_encode_is_named():
         repair.apply(new_rows(), "score")
 
 
+@pytest.mark.filterwarnings("ignore:.*A constant score also:UserWarning")
 def test_a_tilted_classifier_is_saved_with_skops():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 3))

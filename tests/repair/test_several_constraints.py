@@ -156,6 +156,7 @@ def test_one_audited_group_is_the_comparison():
     assert two.repair().to_dict() == two["b"].repair().to_dict()
 
 
+@pytest.mark.filterwarnings("ignore:.*A constant score also:UserWarning")
 @pytest.mark.parametrize("criterion", ["mean score", "equalized odds"])
 def test_a_classifier_of_three_groups(criterion):
     def columns(table):

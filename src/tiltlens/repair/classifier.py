@@ -92,12 +92,12 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     >>> import numpy as np
     >>> import tiltlens as tl
     >>> rng = np.random.default_rng(0)
-    >>> sex, skill = rng.choice(["men", "women"], 400), rng.normal(size=(400, 1))
-    >>> y = rng.random(400) < 1 / (1 + np.exp(-skill[:, 0] - (sex == "men")))
-    >>> skill[:, 0] += sex == "men"
-    >>> model = tl.TiltedClassifier(limit=0.0).fit(skill, y, sensitive_features=sex)
+    >>> sex, X = rng.choice(["men", "women"], 400), rng.normal(size=(400, 2))
+    >>> X[:, 1] += sex == "men"
+    >>> y = rng.random(400) < 1 / (1 + np.exp(-2 * X[:, 0] - X[:, 1]))
+    >>> model = tl.TiltedClassifier(limit=0.0, reference="women").fit(X, y, sensitive_features=sex)
     >>> round(model.gap_before_, 2), abs(round(model.gap_after_, 6))
-    (0.19, 0.0)
+    (0.17, 0.0)
     """
 
     def __init__(

@@ -64,6 +64,8 @@ class Constraint:
         model being as it is: the chance in its fit is left out. None where it is not known.
     se_before
         The standard error of the difference before.
+    modelled
+        The difference after as the membership model has it, without groups: new rows are compared with it.
     """
 
     audited: str
@@ -76,6 +78,7 @@ class Constraint:
     gap_after: float = 0.0
     se: float | None = None
     se_before: float | None = None
+    modelled: float | None = None
 
     @property
     def sign(self) -> float:

@@ -149,10 +149,9 @@ class ScoreTilt:
         return only(self.constraints, "gap_after")
 
     def part(self, fraction: float) -> ScoreTilt:
-        """Return a part of the repair, from nothing (0) to the whole (1); its limit is as far on the way."""
-        largest = max(self.limit, *(abs(one.gap_before) for one in self.constraints))
-        constraints = tuple(replace(one, multiplier=fraction * one.multiplier) for one in self.constraints)
-        return replace(self, constraints=constraints, limit=fraction * self.limit + (1.0 - fraction) * largest)
+        """Return a part of the repair, from nothing (0) to the whole (1)."""
+        parts = [replace(one, multiplier=fraction * one.multiplier, modelled=None) for one in self.constraints]
+        return replace(self, constraints=tuple(parts))
 
     @property
     def features(self) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ from tiltlens.repair.notes import Fitted, fit_notes
 from tiltlens.repair.quantities import area, equal_gap
 from tiltlens.repair.rows import AuditedRows
 from tiltlens.repair.score_tilt import ScoreTilt
-from tiltlens.repair.unlike import ranges_of
+from tiltlens.repair.unlike import modelled_gap, moments, ranges_of
 
 REGULATED = "the group itself is needed for every new row: its use at prediction time may be regulated"
 TOUCHED = "the sensitive attribute was used to fit the membership model and the multiplier, not to repair new rows"
@@ -94,6 +94,7 @@ def score_tilt(
         constraints = tuple(
             _with_se(audited, one, models[-1].model.columns(design.table), after) for one in constraints
         )
+    constraints = _with_modelled(audited, constraints, shipped, threshold)
     truth = audited.outcome, audited.weights, audited.clusters
     check_told(constraints, told, "use_group=True needs no features; or audit with other features, or more rows.")
     return ScoreTilt(
@@ -160,6 +161,16 @@ def solved(
     return tuple(found), after
 
 
+def _with_modelled(
+    audited: AuditedRows, found: Sequence[Constraint], a: Floats, threshold: float | None
+) -> tuple[Constraint, ...]:
+    """Return the constraints with the gaps after that the shipped membership model, with gradients `a`, has."""
+    t, classes = np.array([(one.multiplier, one.score_class) for one in found]).T
+    after = repaired(audited.scores, shifts(t, a, classes.astype(np.intp), audited.outcomes), threshold)
+    gaps = map(modelled_gap, moments(a, after, found, audited.weights))
+    return tuple(replace(one, modelled=gap.value) for one, gap in zip(found, gaps, strict=True))
+
+
 def measures_of(members: Sequence[tuple[Booleans, Booleans]], weights: Floats) -> Floats:
     """Return the rows' parts in each difference of two means: w over its sum in the first, less that in the second."""
     shares = [[weights * who / float(weights @ who) for who in pair] for pair in members]
@@ -186,7 +197,8 @@ def _with_se(audited: AuditedRows, one: Constraint, factors: Floats, after: Floa
         return one
     first, second = (audited.members(cell) for cell in one.cells)
     rows = Rows.of(first, audited.weights * (first | second), audited.clusters)
-    return replace(one, se=equal_gap(rows, factors, after if after.ndim == 1 else after[:, one.score_class]).se)
+    error = equal_gap(rows, factors, after if after.ndim == 1 else after[:, one.score_class]).se
+    return replace(one, se=error, se_before=None)
 
 
 def _sides(measure: Floats) -> tuple[Booleans, Booleans]:

@@ -48,11 +48,11 @@ def values_beyond(table: Table, ranges: Mapping[str, Range]) -> Counter[str]:
     return Counter({name: int(((table[name] < a) | (table[name] > b)).sum()) for name, (a, b) in ends.items()})
 
 
-def moments(a: Floats, after: Floats, constraints: Sequence[Constraint]) -> Floats:
+def moments(a: Floats, after: Floats, constraints: Sequence[Constraint], weights: Floats | float = 1.0) -> Floats:
     """Return the sums of which `modelled_gap` is made, of repaired scores and gradients, (C, n)."""
     scores = [after if after.ndim == 1 else after[:, one.score_class] for one in constraints]
     powers = [[np.stack([np.ones_like(x), x, x * x]) for x in pair] for pair in zip(a, scores, strict=True)]
-    return np.array([first @ second.T for first, second in powers])
+    return np.array([(weights * first) @ second.T for first, second in powers])
 
 
 def modelled_gap(sums: Floats) -> Normal:
@@ -65,21 +65,20 @@ def modelled_gap(sums: Floats) -> Normal:
 
 
 def gap_notes(sums: Floats, constraints: Sequence[Constraint], limit: float) -> list[str]:
-    """Return what to say where half of the gap that was closed is back, by the membership model, and not by chance."""
+    """Return what to say where, by the membership model, half of the gap that was closed is back, not by chance."""
     if sums.ndim < 3 or sums[0, 0, 0] < FEW_REPAIRED:
         return []
     closed = max(abs(one.gap_before) for one in constraints) - limit
-    found = [modelled_gap(one) for one in sums]
-    at = max(range(len(found)), key=lambda c: abs(found[c].value))
-    gap, one = found[at], constraints[at]
-    if abs(gap.value) - limit <= max(SURELY_BEYOND * gap.se, UNLIKE * closed):
-        return []
-    what, size = one.named(any(c.score_class != 1 for c in constraints)), 100.0 * one.sign * gap.value
-    return [
-        f"by the membership model, {what} is {size:+.1f} points on these rows after the repair (limit "
-        f"{100.0 * limit:g}). These rows or scores differ from the audited ones: check units, codes of missing values, "
-        "and that scores are probabilities of the same outcome"
-    ]
+    for one, gap in zip(constraints, map(modelled_gap, sums), strict=True):
+        known = gap.value if one.modelled is None else one.modelled
+        if abs(gap.value - known) > max(SURELY_BEYOND * gap.se, UNLIKE * closed):
+            what = one.named(any(c.score_class != 1 for c in constraints))
+            new, old = (f"{100.0 * one.sign * value:+.1f}" for value in (gap.value, known))
+            return [
+                f"by the membership model, {what} after the repair is {new} points on these rows and {old} on the "
+                "audited ones. Check units, missing-value codes, and that scores are probabilities of the same outcome"
+            ]
+    return []
 
 
 def beyond_notes(counts: Mapping[str, int], rows: int, ranges: Mapping[str, Range]) -> list[str]:
