@@ -84,7 +84,8 @@ def score_tilt(
     asked, measures = _measures(audited, asked, chances)
     mine = {group: audited.codes == code for code, group in enumerate(audited.groups)} if use_group else None
     unseen = gradients(asked, chances, mine)
-    told = [] if use_group else _told(audited, asked, unseen)
+    pairs = [(audited.members(one.cells[0]), audited.members(one.cells[1])) for one in asked]
+    told = [] if use_group else told_apart(pairs, unseen, audited.weights, audited.clusters)
     a = unseen
     if design is not None and threshold is not None:
         a = gradients(asked, _of_alike(audited, design, models, chances), mine)
@@ -305,21 +306,12 @@ def many_alike(hashes: Hashes, clusters: Integers | None) -> Booleans:
     return np.asarray(np.bincount(people)[own] >= ALIKE)
 
 
-def _told(audited: AuditedRows, asked: Sequence[Constraint], a: Floats) -> list[Normal]:
-    """Return how well features tell the groups of each constraint apart; raise where they do without fail.
-
-    A repair without the group would then be one with it.
-    """
-    pairs = [tuple(audited.members(cell) for cell in one.cells) for one in asked]
-    return told_apart([(first, second) for first, second in pairs], a, audited.weights, audited.clusters)
-
-
 def told_apart(
     pairs: Sequence[tuple[Booleans, Booleans]], a: Floats, weights: Floats, clusters: Integers | None
 ) -> list[Normal]:
     """Return how well the gradients `a`, (C, n), tell the people of each pair apart: the area under the curve.
 
-    Raise where they do without fail: the features then hold the group.
+    Raise where they do without fail: a repair without the group would be one with it.
     """
     found = []
     for (first, second), own in zip(pairs, a, strict=True):
