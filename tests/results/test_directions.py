@@ -1,8 +1,14 @@
 """Sentences beside a feature have the sign of its contribution."""
 
 import numpy as np
+import pytest
 
 import tiltlens as tl
+from tiltlens.estimators.verdicts import Band
+from tiltlens.models.amounts import PROBABILITY
+from tiltlens.results.carried import _wide
+from tiltlens.results.told import Told
+from tiltlens.views.measures import MEASURES
 
 
 def test_a_feature_that_narrows_the_gap_is_said_to_with_a_level_of_that_sign():
@@ -44,3 +50,14 @@ def test_features_without_a_share_have_one_note():
     (note,) = [one for one in notes if one.startswith("share is left out for")]
     assert all(f"'{name}'" in note for name in rare)
     assert "'x'" not in note
+
+
+@pytest.mark.parametrize(("reaches", "is_said"), [([0.02, 0.06, 0.07], True), ([0.02, 0.04, 0.2], False), ([], False)])
+def test_a_table_that_is_too_small_for_contributions_beyond_the_others_is_said_to_be(reaches, is_said):
+    words = Told(PROBABILITY, MEASURES["scores", None], 0.005)
+    found = _wide([Band(0.0, -one, one, one) for one in reaches], words)
+    assert found == (
+        ["the rows are too few: half of the bands of contributions beyond the others reach further than ±6.0 points"]
+        if is_said
+        else []
+    )

@@ -41,8 +41,8 @@ class Declared:
 
     def of_features(self, features: Sequence[str]) -> tuple[list[str], Declared]:
         """Return the features with each block in place of its columns, and blocks of those columns that are listed."""
-        some = {name: tuple(one for one in own if one in features) for name, own in self.blocks.items()}
-        blocks = {name: own if name in features else some[name] for name, own in self.blocks.items()}
+        kept = {name: own if name in features else features for name, own in self.blocks.items()}
+        blocks = {name: tuple(one for one in own if one in kept[name]) for name, own in self.blocks.items()}
         owner = {column: name for name, own in self.blocks.items() for column in own}
         chosen = list(dict.fromkeys(owner.get(one, one) for one in features))
         check_columns("blocks", blocks, chosen, "features")
@@ -53,7 +53,7 @@ class Declared:
 def declared_in(made_of: Mapping[str, Sequence[str]]) -> Declared:
     """Return what was declared of features, by the columns that each is made of; none of one that is as it was read."""
     categorical = tuple(name for name, own in made_of.items() if list(own) == [name])
-    return Declared(categorical, {name: tuple(own) for name, own in made_of.items() if len(own) > 1})
+    return Declared(categorical, {name: tuple(own) for name, own in made_of.items() if own and list(own) != [name]})
 
 
 def declared_of(categorical: Any, blocks: Any, names: Sequence[str], taken: Sequence[str]) -> Declared:

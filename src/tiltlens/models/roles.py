@@ -207,11 +207,9 @@ def declared_features(request: Any, names: Sequence[str], used: Sequence[str]) -
     """Return the features, by default the columns that a model lists, and what is declared of them."""
     left_out = [request.exclude] if isinstance(request.exclude, str) else request.exclude or []
     declared = declared_of(request.categorical, request.blocks, names, [*used, *left_out])
-    known, asked, own = [*names, *(one for one in declared.blocks if one not in names)], request.features, []
-    if asked is None and request.model is not None:
-        own = [name for name in fitted_names(request.model) if name not in left_out]
-    if own and set(own) <= set(names):
-        asked = own
+    known = [*names, *(one for one in declared.blocks if one not in names)]
+    own = [name for name in fitted_names(request.model) if name not in left_out]
+    asked = own if request.features is None and own and set(own) <= set(names) else request.features
     return declared.of_features(feature_names(asked, known, used, left_out))
 
 
