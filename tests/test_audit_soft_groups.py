@@ -14,8 +14,10 @@ from tests.schemas import SCHEMA, strict
 import tiltlens as tl
 from tiltlens.errors import DataError
 from tiltlens.gates import gate
-from tiltlens.views.formats import points
+from tiltlens.results.soft_groups import NOT_REPORTED
+from tiltlens.views.formats import interval, points, typed
 from tiltlens.views.report import words
+from tiltlens.views.tables import handed_tables
 
 SOFT = {"a": "p a", "b": "p b"}
 OPTIONS = {"group": SOFT, "reference": "b", "scores": "score"}
@@ -53,7 +55,9 @@ def test_probabilities_of_0_and_1_are_groups_that_are_known():
     )
     soft = audited(table.drop("race"))["a"].to_dict() | {"soft_group": None}
     hard = tl.audit(table.drop("race", "p a", "p b"), group="truth", reference="b", scores="score")["a"].to_dict()
-    assert_same_numbers(soft, hard)
+    assert soft["notes"] == hard["notes"] + [soft["notes"][-1]]
+    assert {name: soft[name] for name in NOT_REPORTED} == NOT_REPORTED
+    assert_same_numbers(soft | NOT_REPORTED, hard | NOT_REPORTED | {"notes": soft["notes"]})
 
 
 def test_the_gap_is_the_weighted_one_and_people_are_sums_of_chances():
@@ -106,7 +110,7 @@ def test_without_labels_the_bracket_says_that_it_was_not_checked():
 def test_of_three_groups_each_pair_is_compared_by_its_own_chances():
     table = names().with_columns(pl.col("p a") * 0.7, pl.col("p b") * 0.7, pl.lit(0.3).alias("p c"))
     found = audited(table.drop("race"), group=SOFT | {"c": "p c"}, features=[])
-    alone = audited(names().drop("race"), features=[])
+    alone = audited(names().drop("race"), features=[], confidence=0.95**0.5)  # two intervals that hold at once
     assert list(found.comparisons) == ["a", "c"]
     assert_same_numbers(found["a"].soft_group.to_dict(), alone["a"].soft_group.to_dict())
     assert found["c"].rows["audited"] == 450
@@ -177,7 +181,7 @@ def test_the_command_line_takes_a_column_for_each_group(tmp_path):
     soft = ("--soft-group", "a=p a", "--soft-group", "b=p b")
     found = invoked("audit", path, *soft, "--labels", "race", "--scores", "score", "--reference", "b", cwd=tmp_path)
     assert "What probabilities of groups can tell" in found.stdout
-    assert "weighted by chances" in " ".join(found.stdout.split())
+    assert "weighted by group probability" in " ".join(found.stdout.split())
     both = invoked("audit", path, *soft, "--group", "race", "--scores", "score", cwd=tmp_path)
     assert both.returncode == 2
     assert "exactly one of `--group` and `--soft-group`" in both.stderr
@@ -293,7 +297,13 @@ def test_no_view_shows_one_estimate_alone():
     assert "the true difference lies from" in first
     assert linear in second
     assert [tile.value for tile in words.tiles(found.to_dict(), c)][:2] == [weighted, linear]
+    rates = handed_tables(found.to_dict())[0]
+    assert {"linear", "bracket_low", "limits_high"} < set(rates.columns)
+    assert rates.lines[1][-1] == typed(interval(*(c["soft_group"]["bracket"][end] for end in ("low", "high")), points))
+    alone = c["favourable_rates"]["audited"]["value"] / c["favourable_rates"]["reference"]["value"]
     for text in (str(found).replace("-", "\u2212"), found._repr_html_()):
+        assert f"{alone:.2f}" not in text
+        assert "p = " not in text  # no test of weighted outputs
         assert "weighted" in text
         assert "expected, audited" in text
         assert weighted in text
@@ -316,11 +326,10 @@ def test_two_models_are_compared_by_probabilities_of_groups(tmp_path):
 def test_decisions_have_no_ratio_beside_four_fifths_by_probabilities():
     found = audited(names(), threshold=0.5, features=[])
     c = found["a"]
-    assert c.adverse_impact_ratio is None
-    assert c.impact_ratio is not None
-    assert any(note.startswith("adverse_impact_ratio is of groups that are known") for note in c.notes)
+    assert (c.adverse_impact_ratio, c.impact_ratio, c.two_by_two) == (None, None, None)
+    assert any(note.startswith("not reported for unobserved groups: ratios, shortfall") for note in c.notes)
     assert "0.80" not in str(found)
-    assert len(gate("adverse_impact_ratio<0.1").fired(found)) == 1  # not knowing is no reason to pass
+    assert gate("adverse_impact_ratio<0.1").judged(found)[0].fails  # not knowing is no reason to pass
 
 
 def test_the_bracket_ends_where_the_limits_do():

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import operator
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tiltlens.engines.messages import nearest_name, shown
 from tiltlens.errors import TiltlensError
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import EVIDENCE, NOT_JUDGED, UNDECIDED
 from tiltlens.results.audit import Audit
-from tiltlens.results.change import CHANGES, Change, GroupChange
+from tiltlens.results.change import CHANGES, LINEAR, OF_ERROR_RATES, OF_RATES, Change, GroupChange
 from tiltlens.results.comparison import ESTIMATES, Comparison
 
 COMPARE: dict[str, Callable[[float, float], bool]] = {
@@ -26,11 +28,21 @@ PROXIES = "proxies"  # how many features show proxy evidence
 COUNTED = {"undecided": UNDECIDED, "not_judged": NOT_JUDGED}  # how many features have this verdict
 DECISIONS_ONLY = "adverse_impact_ratio"
 TOO_SMALL = "too_small"  # how many groups have too few rows to be compared
-OF_AUDITS = (*ESTIMATES, PROXIES, *COUNTED, TOO_SMALL)
+ENDS_ONLY = ("bracket", "limits")  # of unobserved groups: what lies between the two ends is not estimated
+OF_UNOBSERVED = (*ENDS_ONLY, "linear")
+OF_AUDITS = (*ESTIMATES, *OF_UNOBSERVED, PROXIES, *COUNTED, TOO_SMALL)
 OF_CHANGES = CHANGES
-
-
+IN_UNITS = (
+    "gap",
+    "unexplained",
+    "through_exempt",
+    "at_equal_exempt",
+    *OF_RATES,
+    LINEAR,
+    *OF_UNOBSERVED,
+)  # or in points
 PASSED, FIRED = "passed", "fired"
+KNOWN = ("gap", f"{LINEAR}_change", *OF_UNOBSERVED, PROXIES, *COUNTED)  # also of unobserved groups
 UNDEFINED, OPEN, UNJUDGED = "not defined", "undecided", "not evaluated"  # of which only the first fails a run
 
 
@@ -58,7 +70,8 @@ class Gate:
 
     A quantity that is not defined fires too: not knowing is no reason to pass. Groups too small to be compared have a
     quantity of their own, their number. A number of features that might be larger, were those decided that are not, is
-    said to be undecided.
+    said to be undecided. Where groups are unobserved, the gap is read at the worse end of its bracket, and what is
+    known only weighted by group probabilities cannot pass.
     """
 
     text: str
@@ -67,10 +80,21 @@ class Gate:
     compare: str
     limit: float
 
+    def check_range(self, is_amount: bool) -> None:
+        """Raise where the number lies beyond all possible values, as points do that are meant for parts of one."""
+        name, limit = self.quantity.removesuffix("_change"), self.limit
+        is_difference = name in OF_ERROR_RATES or (name in IN_UNITS and not is_amount)
+        if (is_difference and abs(limit) >= 1.0) or (name == DECISIONS_ONLY and not 0.0 <= limit <= 1.0):
+            raise TiltlensError(
+                f"{name} lies between {-1 if is_difference else 0} and 1, got {self.text!r}.",
+                f"did you mean {limit / 100:g}? gates are in parts of one, where 10 points are 0.1.",
+            )
+
     def judged(self, audit: Audit | Change) -> list[Judged]:
         """Return what the gate says of each group, also of those that it could not be evaluated for."""
         if self.quantity == TOO_SMALL:
             return [self._judged_by_size(audit)]
+        self.check_range(audit.channel == "amounts")
         if self.quantity == DECISIONS_ONLY and audit.channel != "decisions":
             cut = "give `--threshold`, the cut that makes decisions; or " if audit.channel == "scores" else ""
             raise TiltlensError(
@@ -86,10 +110,6 @@ class Gate:
             *(Judged(self.text, name, UNJUDGED, f"not evaluated for {name}, {why}") for name in audit.too_small),
         ]
 
-    def fired(self, audit: Audit | Change) -> list[str]:
-        """Return a sentence for each comparison in which the gate fires."""
-        return [str(one) for one in self.judged(audit) if one.fails]
-
     def unjudged(self, audit: Audit | Change) -> str | None:
         """Return a sentence that names the groups which the gate could not be evaluated for, if there are any."""
         if self.quantity == TOO_SMALL or not audit.too_small:
@@ -103,20 +123,28 @@ class Gate:
 
     def _judged(self, name: str, comparison: Comparison | GroupChange, confidence: float) -> Judged:
         open_cases, beside = 0, ""  # features that may show evidence in more data
+        is_unobserved = comparison.new[LINEAR] if isinstance(comparison, GroupChange) else comparison.soft_group
         if isinstance(comparison, Comparison) and self.quantity in (PROXIES, *COUNTED):
             value = self._counted(comparison)
             if self.quantity == PROXIES:
                 open_cases = int((comparison.proxies["verdict"] == UNDECIDED).sum())
                 beside = f", {open_cases} undecided" if open_cases else ""
         else:
-            estimate: Estimate | None = getattr(comparison, self.quantity)
-            value = None if estimate is None else getattr(estimate, self.part)
-            beside = "" if estimate is None else _interval(estimate, confidence)
+            estimate, part, is_bracket = _read(comparison, self.quantity), self.part, self.quantity in ENDS_ONLY
+            if is_unobserved and self.quantity == "gap":
+                worse = "low" if self.compare.startswith("<") else "high"
+                part, is_bracket = worse if part == "value" else part, True
+            value = None if estimate is None else getattr(estimate, part)
+            what = "from" if is_bracket else f"{100 * confidence:g} % interval"
+            beside = "" if estimate is None else _interval(estimate, what)
         if value is None:
-            return Judged(self.text, name, UNDEFINED, f"{self._name} of {name} is not defined, so it cannot pass")
+            why = "is not reported for unobserved groups" if is_unobserved else "is not defined"
+            return Judged(self.text, name, UNDEFINED, f"{self._name} of {name} {why}, so it cannot pass")
         holds, might = (COMPARE[self.compare](float(one), self.limit) for one in (value, value + open_cases))
-        status = FIRED if holds else OPEN if might else PASSED
-        return Judged(self.text, name, status, f"{self._name} of {name} is {value:.6g}{beside}")
+        sentence = f"{self._name} of {name} is {value:.6g}{beside}"
+        if is_unobserved and not holds and self.quantity not in KNOWN:
+            return Judged(self.text, name, UNDEFINED, f"{sentence}, weighted by group probabilities, so it cannot pass")
+        return Judged(self.text, name, FIRED if holds else OPEN if might else PASSED, sentence)
 
     @property
     def _name(self) -> str:
@@ -131,11 +159,19 @@ class Gate:
         return float((verdicts == COUNTED[self.quantity]).sum())
 
 
-def _interval(estimate: Estimate, confidence: float) -> str:
+def _read(comparison: Comparison | GroupChange, quantity: str) -> Estimate | None:
+    """Return an estimate; the gap of unobserved groups is its bracket."""
+    soft = getattr(comparison, "soft_group", None)
+    place = "bracket" if soft is not None and quantity == "gap" else quantity
+    found: Estimate | None = getattr(soft if place in OF_UNOBSERVED else comparison, place, None)
+    return found
+
+
+def _interval(estimate: Estimate, name: str) -> str:
     """Return the interval beside a value; nothing where it has none, or an open one."""
     if estimate.low is None or estimate.high is None:
         return ""
-    return f" ({100 * confidence:g} % interval {estimate.low:.6g} to {estimate.high:.6g})"
+    return f" ({name} {estimate.low:.6g} to {estimate.high:.6g})"
 
 
 def _unjudged_because(audit: Audit | Change) -> str:
@@ -148,12 +184,16 @@ def _names(audit: Audit | Change) -> str:
 
 def gate(text: str, names: Sequence[str] = OF_AUDITS) -> Gate:
     """Return the gate that a condition on one of some quantities describes."""
-    match = PATTERN.match(text)
+    match = PATTERN.match(text) if isinstance(text, str) else None
     if match is None or match[1] not in names:
+        nearest = None if match is None else nearest_name(match[1], names)
         raise TiltlensError(
-            f"a gate must be QUANTITY<NUMBER, with <, <=, > or >=, got {text!r}.",
-            f"the quantities are {', '.join(names)}; add .low or .high for an end of the interval.",
+            f"a gate must be QUANTITY<NUMBER, with <, <=, > or >=, got {shown(text)}.",
+            f"{'' if nearest is None else f'did you mean {nearest}? '}the quantities are {', '.join(names)}; add .low "
+            "or .high for an end of the interval.",
         )
+    if match[1] in ENDS_ONLY and match[2] not in ("low", "high"):
+        raise TiltlensError(f"A gate on {match[1]} needs one of its ends, got {text!r}.", f"write {match[1]}.low.")
     if match[2] is not None and match[1] in (PROXIES, *COUNTED, TOO_SMALL):
         raise TiltlensError(f"a gate must take {match[1]} as it is, a count, got {text!r}.", f"leave out .{match[2]}.")
     try:
@@ -171,6 +211,8 @@ def gate(text: str, names: Sequence[str] = OF_AUDITS) -> Gate:
 def assert_gate(audit: Audit | Change, *conditions: str) -> None:
     """Raise an AssertionError that names every condition that holds, and of whom; for tests.
 
+    Warn of conditions that could not be decided, or not be evaluated for some group.
+
     Parameters
     ----------
     audit
@@ -182,7 +224,10 @@ def assert_gate(audit: Audit | Change, *conditions: str) -> None:
     if not conditions:
         raise TiltlensError("`conditions` must name a gate, got none.", 'for example "adverse_impact_ratio<0.8".')
     names = OF_CHANGES if isinstance(audit, Change) else OF_AUDITS
-    fired = [sentence for text in conditions for sentence in gate(text, names).fired(audit)]
+    judged = [one for text in conditions for one in gate(text, names).judged(audit)]
+    fired = [str(one) for one in judged if one.fails]
+    if unknown := [str(one) for one in judged if one.status in (OPEN, UNJUDGED)]:
+        warnings.warn(f"Gates that did not pass, nor fail: {'; '.join(unknown)}.", UserWarning, stacklevel=2)
     if fired:
         who = f"{audit.group} against {audit.reference}"
         raise AssertionError("\n".join([f"{len(fired)} gates fired ({who}):", *fired]))

@@ -23,7 +23,8 @@ from tiltlens.rules.ratios import Limits, measured
 
 Z = 1.959963984540054
 MEASURES = ["n", "share", "rate", "impact_ratio", "impact_ratio_low", "impact_ratio_high"]
-MEASURES += ["is_excluded", "is_below_threshold", "note"]
+OPEN = "inconclusive, because the interval includes it"
+MEASURES += ["is_excluded", "is_below_threshold", "is_surely_below_threshold", "note"]
 
 
 def column(frame, name):
@@ -158,16 +159,18 @@ def test_intersections_that_nobody_is_known_to_be_in_are_an_empty_table():
     [
         (Count(1000, 300), Count(1000, 500), True, "below the threshold of 0.80"),
         (Count(1000, 480), Count(1000, 500), False, "at or above the threshold of 0.80"),
-        (Count(60, 18), Count(60, 26), None, "cannot be told: the ratio is below the threshold of 0.80, but"),
-        (Count(60, 24), Count(60, 26), None, "cannot be told: the ratio is at or above the threshold of 0.80, but"),
-        (Count(60, 24), Count(60, 30), None, "cannot be told: the ratio is at or above the threshold of 0.80, but"),
+        (Count(60, 18), Count(60, 26), None, f"below the threshold of 0.80; {OPEN}"),
+        (Count(60, 24), Count(60, 26), None, f"at or above the threshold of 0.80; {OPEN}"),
+        (Count(60, 24), Count(60, 30), None, f"at or above the threshold of 0.80; {OPEN}"),
         (Count(100, 0), Count(100, 50), True, "below the threshold of 0.80"),
-        (Count(10, 0), Count(10, 3), None, "cannot be told: the ratio is below"),
+        (Count(10, 0), Count(10, 3), None, f"below the threshold of 0.80; {OPEN}"),
+        (Count(40, 12), Count(80, 48), None, f"below the threshold of 0.80; {OPEN}"),  # the textbook's: ratio .50
     ],
 )
 def test_what_the_interval_allows_to_be_said(group, highest, answer, words):
     entry = measured([group, highest], Limits(0.8, 0.0, 0.95))[0]
-    assert entry["is_below_threshold"] is answer
+    assert entry["is_surely_below_threshold"] is answer
+    assert entry["is_below_threshold"] is words.startswith("below")  # what the text asks
     assert entry["note"].startswith(words)
 
 
@@ -176,8 +179,9 @@ def test_ten_of_ten_is_no_proof():
     found = rate_ratio(Count(10, 10), Count(12, 12), 0.95)
     assert found.value == pytest.approx(1.0)
     assert found.low < 0.025**0.1 < 0.025 ** (-1 / 12) < found.high, "the exact bounds of either group are inside"
-    assert measured([Count(10, 10), Count(12, 12)], Limits(0.8, 0.0, 0.95))[0]["is_below_threshold"] is None
-    assert measured([Count(1000, 1000), Count(1200, 1200)], Limits(0.8, 0.0, 0.95))[0]["is_below_threshold"] is False
+    assert measured([Count(10, 10), Count(12, 12)], Limits(0.8, 0.0, 0.95))[0]["is_surely_below_threshold"] is None
+    many = measured([Count(1000, 1000), Count(1200, 1200)], Limits(0.8, 0.0, 0.95))[0]
+    assert many["is_surely_below_threshold"] is False
 
 
 def test_every_interval_of_small_groups_is_finite_and_holds_its_value():

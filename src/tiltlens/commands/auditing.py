@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import chdir, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,13 +59,18 @@ class Asked:
     def of(cls, options: dict[str, Any], folder: Path | None = None, is_dated: bool = True) -> Asked:
         """Return what the options of `tiltlens audit` ask for."""
         from tiltlens.gates import gate
+        from tiltlens.views.report.page import check_name
         from tiltlens.views.table_files import check_tables
 
         rest = dict(options)
         gates = [gate(text) for text in rest.pop("conditions")]
+        for one in gates:
+            one.check_range(is_amount=rest["output"] == "amount")
         json_target, report, junit, tables = (rest.pop(name) for name in ("json_target", "report", "junit", "tables"))
-        check_targets(json_target, report, junit)
+        check_targets(json_target, None, junit, report)
+        check_name(report)
         check_tables(tables)
+        _check_values(rest)
         check_gated(junit, gates)
         return cls(rest.pop("data"), rest, gates, json_target, report, junit, tables, folder, is_dated)
 
@@ -79,8 +84,10 @@ class Asked:
 def answered(asked: Asked) -> bool:
     """Carry out an audit, print and write it; return whether a gate fired."""
     from tiltlens.views.json_file import write_json
+    from tiltlens.views.report.page import check_report
     from tiltlens.views.terminal import print_audit, printable
 
+    check_report(asked.report)
     with progress_shown(asked.json_target) as progress:
         result = asked.audited(progress)
     judged = [said for one in asked.gates for said in one.judged(result)]  # a mistake in a gate leaves nothing written
@@ -114,18 +121,10 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
     from tiltlens.models.roles import Request, check_some, declared_features
 
     options = NOT_ASKED | options
+    _check_values(options)
     outcome, scores, stated = options.pop("outcome"), options.pop("scores"), options.pop("stated")
     features, soft = options.pop("features"), options.pop("soft_group")
     path, trusted = options.pop("model"), options.pop("trusted")
-    _check_outputs(scores, path, trusted)
-    _check_outcome(outcome, scores or path, options["criterion"])
-    if outcome is not None and not scores and not path and options["output"] == "amount":
-        raise TiltlensError("`--output amount` must come with `--scores`, got `--outcome`.", "it is of amounts.")
-    if bool(soft) == bool(options["group"]):
-        raise TiltlensError(
-            f"exactly one of `--group` and `--soft-group` must be given, got {'both' if soft else 'neither'}.",
-            "--group is a column of groups; --soft-group NAME=COLUMN a group and the column of its probability.",
-        )
     group_columns = list(soft.values()) or list(options["group"])
     arguments = {
         **options,
@@ -173,6 +172,26 @@ def rows_of(files: tuple[str, ...], reading: ReadOptions) -> pl.DataFrame:
     for note in reading_notes(batches, table.columns):
         click.echo(f"Note: {printable(note)}.", err=True)
     return table
+
+
+def _check_values(options: dict[str, Any]) -> None:
+    """Raise where options contradict each other, or a number is none that an audit can be asked with."""
+    from tiltlens.models.scores import check_output
+    from tiltlens.results.settings import Settings
+
+    outcome, scores, path, soft = (options[name] for name in ("outcome", "scores", "model", "soft_group"))
+    _check_outputs(scores, path, options["trusted"])
+    _check_outcome(outcome, scores or path, options["criterion"])
+    if outcome is not None and not scores and not path and options["output"] == "amount":
+        raise TiltlensError("`--output amount` must come with `--scores`, got `--outcome`.", "it is of amounts.")
+    if bool(soft) == bool(options["group"]):
+        raise TiltlensError(
+            f"exactly one of `--group` and `--soft-group` must be given, got {'both' if soft else 'neither'}.",
+            "--group is a column of groups; --soft-group NAME=COLUMN a group and the column of its probability.",
+        )
+    check_output(options["output"], options["threshold"])
+    named = [one.name for one in fields(Settings) if options.get(one.name) is not None]
+    Settings(**{name: options[name] for name in named} | {"folds": options["folds"] or None})
 
 
 def _check_outputs(scores: tuple[str, ...], path: str | None, trusted: tuple[str, ...]) -> None:

@@ -23,12 +23,15 @@ def command(files: tuple[str, ...], check: bool) -> None:
     """
     from tiltlens.commands.audit_file import check_distinct, read_audit_file
     from tiltlens.commands.auditing import answered
+    from tiltlens.views.report.page import check_report
 
     asked = {name: read_audit_file(name) for name in files}  # all are checked before the first starts
     check_distinct(asked)
     if check:
         click.echo(f"{len(asked)} checked: every key and value, gate and place to write.", err=True)
         return
+    for one in asked.values():
+        check_report(one.report)
     fired = [answered(one) for one in asked.values()]
     if any(fired):
         sys.exit(GATE_FIRED)

@@ -23,6 +23,7 @@ FOLDER = "tiltlens"  # of the run's artifacts
 JSON, PAGE = "audit.json", "audit.html"
 NOT_IN_NAMES = re.compile(r"[^\w\-. /]")  # of metrics, as MLflow allows them
 BINARY = 2
+ROLES = ("group", "labels", "weights", "clusters", "periods", "membership", "exclude", "outcome")  # that are no inputs
 
 
 class TiltlensEvaluator(ModelEvaluator):  # type: ignore[misc]
@@ -80,12 +81,23 @@ def _arguments(dataset: Any, model: Any, model_type: str, options: dict[str, Any
     """Return the arguments of the audit: what MLflow knows, where the configuration does not say otherwise."""
     usual: dict[str, Any] = {}
     if "scores" not in options:
-        usual["scores"] = dataset.predictions_data if model is None else model.predict(dataset.features_data)
+        data = dataset.features_data
+        usual["scores"] = dataset.predictions_data if model is None else model.predict(_asked(data, model, options))
     if model_type == "regressor":
         usual["output"] = "amount"
     elif dataset.has_targets and len(set(dataset.labels_data)) == BINARY:
         usual["outcome"] = dataset.labels_data
     return usual | options
+
+
+def _asked(data: Any, model: Any, options: Mapping[str, Any]) -> Any:
+    """Return what the model is asked with: without a signature, which picks columns, all that have no role."""
+    metadata = getattr(model, "metadata", None)
+    if metadata is None or metadata.get_input_schema() is not None or not hasattr(data, "columns"):
+        return data
+    named = [value if isinstance(value, list) else [value] for value in map(options.get, ROLES)]
+    taken = {name for one in named for name in one if isinstance(name, str)}
+    return data[[name for name in data.columns if name not in taken]]
 
 
 def _metrics(found: Audit) -> dict[str, float]:
@@ -94,8 +106,8 @@ def _metrics(found: Audit) -> dict[str, float]:
 
     metrics = {}
     for group, comparison in found.items():
-        for quantity in ESTIMATES:
-            estimate = getattr(comparison, quantity)
+        for quantity in (*ESTIMATES, "bracket", "limits", "linear"):  # these of unobserved groups
+            estimate = getattr(comparison if quantity in ESTIMATES else comparison.soft_group, quantity, None)
             for end, value in ({} if estimate is None else estimate.to_dict()).items():
                 if value is not None:
                     suffix = "" if end == "value" else f"_{end}"

@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 def tiltlens_audit(pytestconfig: pytest.Config) -> Callable[..., Audit]:
     """Return a function that audits: `tl.audit` of data, the audit that a file asks for, or one that was saved.
 
-    `tiltlens_audit("audit.yaml")` runs the file, and `tiltlens_audit("audit.json")` reads it, each once a session;
-    names are relative to pytest's root. Anything else goes to `tl.audit` as it is.
+    `tiltlens_audit("audit.yaml")` runs the file and fails where one of its gates fires; `tiltlens_audit("audit.json")`
+    reads a saved audit. Each is done once a session; names are relative to pytest's root. Anything else goes to
+    `tl.audit` as it is.
     """
     known: dict[Path, Audit] = {}
 
     def audited(data: Any, *arguments: Any, **options: Any) -> Audit:
         from tiltlens.audit import audit
 
+        __tracebackhide__ = True
         is_path = isinstance(data, str | Path) and not arguments and not options
         if not is_path or Path(data).suffix.lower() not in READERS:
             return audit(data, *arguments, **options)
@@ -45,8 +47,14 @@ def assert_gate() -> Callable[..., None]:
 
 def _run(path: Path) -> Audit:
     from tiltlens.commands.audit_file import read_audit_file
+    from tiltlens.gates import assert_gate
 
-    return read_audit_file(path).audited()
+    __tracebackhide__ = True
+    asked = read_audit_file(path)
+    found = asked.audited()
+    if asked.gates:
+        assert_gate(found, *(one.text for one in asked.gates))
+    return found
 
 
 def _read(path: Path) -> Audit:

@@ -222,7 +222,7 @@ def _bands(
     between = [_padded(column) for one in both for column in one.numbers.between.T]
     influence = np.column_stack([column for one in both for column in one.numbers.influence.T])
     errors = covariance(influence, np.column_stack(between))
-    confidence = settings.confidence ** (1.0 / evidence.comparisons)
+    confidence = settings.for_all(evidence.comparisons).confidence
     factor = simultaneous_factor(errors, confidence, settings.seed)
     every = bands(values, np.sqrt(np.maximum(np.diag(errors), 0.0)), factor)
     others = [] if joint is None else joint.names

@@ -28,7 +28,7 @@ from tiltlens.results.profiles import Profiles
 from tiltlens.results.proxies import proxy_table
 from tiltlens.results.row_errors import ComparisonErrors, RowErrors, errors_of, known_rows, output_errors, signed
 from tiltlens.results.settings import Settings
-from tiltlens.results.soft_groups import soft_group
+from tiltlens.results.soft_groups import NOT_REPORTED, soft_group
 from tiltlens.results.told import levels, told
 from tiltlens.results.two_by_two import two_by_two
 from tiltlens.results.unexplained import Unexplained, unexplained
@@ -43,16 +43,17 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
     """Return the comparison of one audited group with the reference."""
     correction, epsilon_max, of_correction = _correction(evidence, settings)
     checked = _balance(evidence)
-    left, of_unexplained = unexplained(evidence, settings)
+    every = settings.for_all(evidence.comparisons)  # gap and adjusted gap: judged for all audited groups at once
+    left, of_unexplained = unexplained(evidence, every)
     parts = exempt_parts(evidence)
-    soft = soft_group(evidence, settings)
+    soft = soft_group(evidence, every)
     table = proxy_table(evidence, settings, correction, left, soft)
     found = _outputs(evidence, settings)
     (divergence, of_divergence), (descent, of_descent) = _of_inputs(evidence, settings, checked, correction)
     ratio, of_ratio = found["impact_ratio"]
     spread, of_spread = found["standardised_difference"]
     outcome_divergence, of_outcomes = found["output_divergence"]
-    gap = _gap(evidence, settings)
+    gap = _gap(evidence, every)
     errors = error_rates(evidence, partial(_estimate, settings))
     decisions, of_decisions = _decisions(evidence, gap)
     counted, of_counted = two_by_two(evidence, settings) if evidence.is_decisions else (None, ())
@@ -68,7 +69,7 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
         favourable_rates=_rates(evidence, settings, evidence.favourable),
         gap=gap,
         impact_ratio=ratio,
-        adverse_impact_ratio=_adverse(ratio) if evidence.is_decisions and evidence.soft is None else None,
+        adverse_impact_ratio=_adverse(ratio) if evidence.is_decisions else None,
         shortfall=_shortfall(evidence, settings),
         standardised_difference=spread,
         decile_shares=decile_shares(evidence, settings),
@@ -81,8 +82,8 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
         error_rates=errors,
         periods=period_table(evidence, partial(_estimate, settings), settings.folds is not None),
         exempt=evidence.exempt,
-        through_exempt=None if parts is None else _estimate(settings, parts.through),
-        at_equal_exempt=None if parts is None else _estimate(settings, parts.at_equal),
+        through_exempt=None if parts is None else _estimate(every, parts.through),
+        at_equal_exempt=None if parts is None else _estimate(every, parts.at_equal),
         decisions_needed=decisions,
         equal_outputs=_test(evidence, settings),
         two_by_two=counted,
@@ -100,7 +101,7 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
         _profiles=_profiles(evidence, correction),
         _errors=None if settings.folds is None else _errors(evidence, left, parts, table.errors),
     )
-    return in_units(found_here, evidence.unit)
+    return in_units(found_here if soft is None else replace(found_here, **NOT_REPORTED), evidence.unit)
 
 
 def _estimate(settings: Settings, measured: HasInterval) -> Estimate:

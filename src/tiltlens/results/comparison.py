@@ -103,7 +103,8 @@ class Comparison:
         Of decisions, the 2×2 table: z, Fisher's exact test, odds ratio, decisions that would flip the finding; None of
         scores, with weights or clusters, and for plug-in values.
     soft_group
-        Where groups are known by probabilities: what the gap may be; `gap` is then the weighted one.
+        Where groups are known by probabilities: what the gap may be; `gap` is then the weighted one, and ratios,
+        shortfall, standardised difference, output divergence, decisions needed and the test are None.
     proxies
         One row a feature, strongest points of the gap first; gap and joint have the band of all features at once.
     band_factor
@@ -141,7 +142,7 @@ class Comparison:
     gap: Estimate
     impact_ratio: Estimate | None
     adverse_impact_ratio: Estimate | None
-    shortfall: Estimate
+    shortfall: Estimate | None
     standardised_difference: Estimate | None
     decile_shares: pl.DataFrame
     output_divergence: Estimate | None

@@ -88,7 +88,10 @@ def rate_pairs(evidence: Evidence) -> tuple[dict[str, rates.GroupPair], dict[str
         "calibration": lambda: rates.calibration_in_the_large(everyone, score, outcome, sums),
         "auc": lambda: rates.area_pair(evidence.rows, score, outcome),
     }
-    reasons = {name: why for name in makers if (why := _too_few(name, evidence.rows, outcome, sums))}
+    # As a fraction, a rate of decisions would reveal numbers of people that are suppressed.
+    few = [group for group, one in _people(sums).items() if evidence.is_decisions and one["with"] is None]
+    told = f"it would reveal how few people of the {few[0]} group are with, or without, the outcome" if few else None
+    reasons = {name: why for name in makers if (why := _too_few(name, evidence.rows, outcome, sums) or told)}
     return {name: make() for name, make in makers.items() if name not in reasons}, reasons
 
 
@@ -103,7 +106,7 @@ def error_rates(evidence: Evidence, reported: Reported) -> ErrorRates | None:
         **found,
         reasons=reasons,
         people=_people(sums),
-        by_decile=_by_decile(evidence, outcome, reported),
+        by_decile=_by_decile(evidence, outcome, reported, sums),
     )
 
 
@@ -141,8 +144,8 @@ def _people(sums: CellSums) -> dict[str, dict[str, int | None]]:
     return found
 
 
-def _by_decile(evidence: Evidence, outcome: Integers, reported: Reported) -> pl.DataFrame:
-    """Return calibration by decile of the scores of both groups together; equal scores are in one decile."""
+def _by_decile(evidence: Evidence, outcome: Integers, reported: Reported, sums: CellSums) -> pl.DataFrame:
+    """Return calibration by decile of all scores, equal ones in one; of groups whose outcomes may be counted."""
     rows, score = evidence.rows, evidence.outcome.column
     chances = None if evidence.soft is None else evidence.soft.chances
     people = None if chances is None else np.where(rows.audited, chances[:, 0], chances[:, 1])
@@ -154,7 +157,8 @@ def _by_decile(evidence: Evidence, outcome: Integers, reported: Reported) -> pl.
         decile = np.searchsorted(edges, score, side="left")
         for group, who in zip(GROUPS, (rows.audited, ~rows.audited), strict=True):
             cells = rates.calibration_cells(rows, score, outcome, np.where(who & known, decile, -1), people)
-            records += _cell_records(group, cells, reported)
+            if _people(sums)[group]["with"] is not None:
+                records += _cell_records(group, cells, reported)
     return pl.DataFrame(records, schema=DECILE_SCHEMA)
 
 

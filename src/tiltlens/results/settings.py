@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tiltlens.errors import TiltlensError
@@ -55,6 +55,10 @@ class Settings:
             raise TiltlensError(
                 "`input_weight` and `output_weight` must not both be 0, got 0 and 0.", "leave both at 1."
             )
+
+    def for_all(self, comparisons: int) -> Settings:
+        """Return settings whose intervals hold for so many audited groups at once (Šidák 1967)."""
+        return replace(self, confidence=self.confidence ** (1.0 / comparisons))
 
 
 def usual_materiality(output: str) -> float:

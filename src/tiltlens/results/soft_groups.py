@@ -27,6 +27,12 @@ from tiltlens.passes.evidence import Evidence
 from tiltlens.results.settings import Settings
 
 NOT_CHECKED, CHECKED, NOT_JUDGED = "not checked", "checked", "not judged"
+NOT_REPORTED: dict[str, Any] = dict.fromkeys(
+    (
+        *("impact_ratio", "adverse_impact_ratio", "shortfall", "standardised_difference", "output_divergence"),
+        *("decisions_needed", "equal_outputs"),
+    )
+)  # of unobserved groups: weighted by probabilities, each would show a part of the disparity as if it were all
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -187,10 +193,13 @@ def _bracket(
 
 
 def soft_notes(evidence: Evidence) -> tuple[str, ...]:
-    """Return why decisions have no ratio beside four fifths, where groups are known by probabilities."""
-    if evidence.soft is None or not evidence.is_decisions:
+    """Return what is not reported where groups are known by probabilities."""
+    if evidence.soft is None:
         return ()
-    return ("adverse_impact_ratio is of groups that are known: by probabilities it would come out too near to 1",)
+    return (
+        "not reported for unobserved groups: ratios, shortfall, standardised difference, output divergence, decisions "
+        "needed and the test of equal outputs; weighted by group probabilities they may understate the disparity",
+    )
 
 
 def _checks(

@@ -43,6 +43,7 @@ UNKNOWN_PEOPLE = (
     "nothing shows that both audits hold the same people, so they are taken as independent samples: if they share "
     "people, name an id with `clusters` in both"
 )
+AT_ONCE = ("gap", "unexplained", "through_exempt", "at_equal_exempt", LINEAR)  # for all groups, as audits have them
 
 Summary = dict[str, Any]
 
@@ -204,8 +205,8 @@ class _Paired:
 def _group_change(old: Summary, new: Summary, settings: Summary, of_rows: _Paired | None, groups: int) -> GroupChange:
     """Return what changed for one audited group."""
     before, after = _estimates(old), _estimates(new)
-    confidence = settings["confidence"]
-    changes = {f"{name}_change": _change(before[name], after[name], confidence, name, of_rows) for name in QUANTITIES}
+    levels = {name: settings["confidence"] ** (1.0 / (groups if name in AT_ONCE else 1)) for name in QUANTITIES}
+    changes = {f"{name}_change": _change(before[name], after[name], levels[name], name, of_rows) for name in QUANTITIES}
     return GroupChange(
         audited=new["audited"],
         reference=new["reference"],

@@ -19,8 +19,10 @@ MEASURES = {
     "impact_ratio_high": float,
     "is_excluded": bool,
     "is_below_threshold": bool,
+    "is_surely_below_threshold": bool,
     "note": str,
 }
+BELOW = ("is_below_threshold", "is_surely_below_threshold")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,30 +77,25 @@ def _compared(group: Count, highest: Count, is_highest: bool, is_alone: bool, li
         return {"note": "not defined: the highest rate is 0"}
     if is_highest:
         others = "no other group can be compared with it" if is_alone else "the others are divided by it"
-        is_below = None if limits.threshold is None else False
-        return {"impact_ratio": 1.0, "is_below_threshold": is_below, "note": f"highest rate: {others}"}
+        is_below = dict.fromkeys(BELOW, None if limits.threshold is None else False)
+        return {"impact_ratio": 1.0, **is_below, "note": f"highest rate: {others}"}
     ratio = rate_ratio(group, highest, limits.confidence)
-    is_below, note = _side(ratio, limits.threshold)
-    return {
-        "impact_ratio": ratio.value,
-        "impact_ratio_low": ratio.low,
-        "impact_ratio_high": ratio.high,
-        "is_below_threshold": is_below,
-        "note": note,
-    }
+    ends = {"impact_ratio": ratio.value, "impact_ratio_low": ratio.low, "impact_ratio_high": ratio.high}
+    return ends | _side(ratio, limits.threshold)
 
 
-def _side(ratio: Estimate, threshold: float | None) -> tuple[bool | None, str]:
-    """Return whether the ratio is below the threshold, None where its interval holds both answers, and the words."""
+def _side(ratio: Estimate, threshold: float | None) -> dict[str, Any]:
+    """Return whether the ratio is below the threshold, as texts ask; whether its whole interval is; and the words."""
     if threshold is None:
-        return None, ""
-    low, high, limit = ratio.low or 0.0, ratio.high or 0.0, f"the threshold of {decimals(threshold)}"
-    if high < threshold:
-        return True, f"below {limit}"
-    if low >= threshold:
-        return False, f"at or above {limit}"
-    side = "below" if ratio.value < threshold - NOISE else "at or above"
-    return None, f"cannot be told: the ratio is {side} {limit}, but its interval spans it"
+        return {"note": ""}
+    low, high, is_below = ratio.low or 0.0, ratio.high or 0.0, ratio.value < threshold - NOISE
+    is_sure = high < threshold or low >= threshold
+    words = f"{'below' if is_below else 'at or above'} the threshold of {decimals(threshold)}"
+    return {
+        "is_below_threshold": is_below,
+        "is_surely_below_threshold": is_below if is_sure else None,
+        "note": words if is_sure else f"{words}; inconclusive, because the interval includes it",
+    }
 
 
 def decimals(value: float) -> str:

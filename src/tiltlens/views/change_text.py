@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tiltlens.views.change_words import MOVED, headline, quantities, source_name
-from tiltlens.views.formats import interval, interval_name, typed
+from tiltlens.views.formats import interval, interval_name, simultaneous_words, typed
 from tiltlens.views.measures import measure_of, subject
 from tiltlens.views.names import group_name
 from tiltlens.views.terminal import WIDE, WIDEST, printable
@@ -27,6 +27,8 @@ def print_change(summary: Record, console: Console) -> None:
     text.append(f"old: {source_name(summary['old'])} ({summary['old']['rows']['used']:,} rows)\n")
     text.append(f"new: {source_name(summary['new'])} ({summary['new']['rows']['used']:,} rows)\n")
     text.append(f"{summary['pairing'].capitalize()}.", "dim")
+    if words := simultaneous_words(summary, summary["confidence"]):
+        text.append(f"\n{words}", "dim")
     console.print(text)
     for c in summary["comparisons"].values():
         console.print(_group(summary, c))

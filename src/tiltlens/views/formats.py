@@ -117,3 +117,10 @@ def label(name: Any, longest: int = LONGEST) -> str:
     text = "".join(one if one.isprintable() or one in JOINERS else "�" for one in text)
     is_from_right = any(bidirectional(one) in ("R", "AL") for one in text)
     return f"{ISOLATE}{text}{END}" if is_from_right else text
+
+
+def simultaneous_words(summary: dict[str, Any], confidence: float) -> str:
+    """Return which intervals cover all groups together; nothing where one group is compared."""
+    groups, level = len(summary["comparisons"]), f"{100 * confidence:g}%"
+    which = f"The intervals of the gap and of what is unexplained cover all {groups} groups together ({level})"
+    return "" if groups == 1 else f"{which}; other intervals cover one group each."

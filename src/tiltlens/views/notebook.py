@@ -11,7 +11,7 @@ from typing import Any
 from tiltlens.views import rule_lines
 from tiltlens.views.formats import Shown, count, interval, label, minus, ratio
 from tiltlens.views.measures import Measure, measure_of
-from tiltlens.views.soft_groups import expected, gap_name, linear_estimate, soft_words
+from tiltlens.views.soft_groups import expected, gap_name, soft_estimates, soft_words
 
 FEATURES = 10
 
@@ -24,7 +24,7 @@ def _shown(m: Measure, gap: str) -> dict[str, tuple[str, Shown]]:
         "through_exempt": ("of it, through the exempt factors", m.difference),
         "at_equal_exempt": ("of it, between people equal in the exempt factors", m.difference),
         "impact_ratio": (f"{m.rate}s, audited ÷ reference", ratio),
-        "adverse_impact_ratio": ("adverse impact ratio of decisions", ratio),
+        "adverse_impact_ratio": ("lower ÷ higher rate of decisions", ratio),
         "shortfall": (m.affected, m.total),
         "unexplained": (f"left between people alike in all listed features, in {m.unit}", m.difference),
     }
@@ -40,7 +40,7 @@ def comparison_html(c: dict[str, Any], is_drawn: bool = True) -> str:
     """Return a comparison: its estimates, its strongest features and what to know, and a picture of the features."""
     who = f"{escape(label(c['audited']))} ({count(c['rows']['audited'])}{expected(c)}, audited)"
     other = f"{escape(label(c['reference']))} ({count(c['rows']['reference'])}{expected(c)}, reference)"
-    m, c = measure_of(c), c | {"linear": linear_estimate(c)}
+    m, c = measure_of(c), c | soft_estimates(c)
     both = ("audited", "reference")
     rates = [(f"{m.mean}, {place}", m.level, c["criterion_rates"][place]) for place in both if c["criterion"]]
     rates += [(f"{m.rate}, {place}{m.among}", m.level, c["favourable_rates"][place]) for place in both]

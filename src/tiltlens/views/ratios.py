@@ -1,4 +1,4 @@
-"""The ratio of two rates in words: of decisions it stands beside four fifths, of scores it does not."""
+"""The ratio of two rates in words; "impact ratio" is what published rules call a rate ÷ the highest of all groups."""
 
 from __future__ import annotations
 
@@ -10,17 +10,25 @@ from tiltlens.views.measures import measure_of
 
 
 def is_of_decisions(audit: dict[str, Any]) -> bool:
-    """Return whether decisions were audited: of scores there is no adverse impact ratio."""
+    """Return whether decisions were audited: four fifths is a line for their rates, not for scores."""
     return bool(audit["channel"] == "decisions")
 
 
 def ratio_name(audit: dict[str, Any]) -> str:
     """Return what the ratio of the two favourable rates is called."""
-    return "impact ratio" if is_of_decisions(audit) else measure_of(audit).ratio
+    return "rate ratio" if is_of_decisions(audit) else measure_of(audit).ratio
+
+
+def unfavourable_words(c: dict[str, Any]) -> str:
+    """Return the ratio of unfavourable rates, which tells more where favourable ones are near 1."""
+    audited, reference = (1.0 - c["favourable_rates"][who]["value"] for who in ("audited", "reference"))
+    return (
+        "" if measure_of(c).unit == "units" or reference <= 0.0 else f"unfavourable rates {ratio(audited / reference)}"
+    )
 
 
 def against_four_fifths(found: dict[str, Any]) -> str:
-    """Return on which side of four fifths an adverse impact ratio lies, anywhere within its interval."""
+    """Return on which side of four fifths the lower ÷ higher rate lies, anywhere within its interval."""
     if found["low"] is None or found["high"] is None:
         side = "below" if found["value"] < FOUR_FIFTHS else "not below"
         return f"{side} 0.80; no interval"
@@ -30,7 +38,7 @@ def against_four_fifths(found: dict[str, Any]) -> str:
 
 
 def four_fifths_words(found: dict[str, Any], confidence: float, among: str = "") -> str:
-    """Return the adverse impact ratio and its relation to four fifths, as a sentence; `among` says of whom alone."""
+    """Return the lower ÷ higher rate and its relation to four fifths, as a sentence; `among` says of whom alone."""
     ends = (
         "" if found["low"] is None else f" ({interval_name(confidence)} {interval(found['low'], found['high'], ratio)})"
     )

@@ -13,7 +13,7 @@ OWN_ERROR = (
 )
 
 
-WEIGHTED = "weighted by chances"
+WEIGHTED = "weighted by group probability"
 
 
 def expected(c: dict[str, Any]) -> str:
@@ -23,12 +23,12 @@ def expected(c: dict[str, Any]) -> str:
 
 def gap_name(c: dict[str, Any]) -> str:
     """Return what the gap is called: of chances it is one of two estimates."""
-    return "gap" if c["soft_group"] is None else "weighted gap"
+    return "weighted gap" if c.get("soft_group") else "gap"
 
 
-def linear_estimate(c: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the other estimate of the difference, where groups are known by probabilities."""
-    return None if c["soft_group"] is None else c["soft_group"]["linear"]
+def soft_estimates(c: dict[str, Any]) -> dict[str, dict[str, Any] | None]:
+    """Return what stands beside the weighted gap; None each where groups are observed."""
+    return {name: (c.get("soft_group") or {}).get(name) for name in ("linear", "bracket", "limits")}
 
 
 def bracket_words(c: dict[str, Any]) -> str:

@@ -6,17 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tiltlens.views.formats import NOTHING, Shown, count, interval_name, number, typed, with_interval
+from tiltlens.views import formats
+from tiltlens.views.formats import NOTHING, Shown, count, interval, interval_name, number, typed, with_interval
 from tiltlens.views.measures import measure_of
 from tiltlens.views.names import group_name, named
 from tiltlens.views.ratios import ratio_name
-from tiltlens.views.soft_groups import expected, gap_name
+from tiltlens.views.soft_groups import expected, gap_name, soft_estimates
 from tiltlens.views.text import DOES_NOT_SHOW
 
 ENDS = ("", "_low", "_high")
 AGAINST_REFERENCE = (  # estimates of an audited group, beside its rate
     *("gap", "impact_ratio", "adverse_impact_ratio", "shortfall", "standardised_difference", "unexplained"),
-    *("through_exempt", "at_equal_exempt"),
+    *("through_exempt", "at_equal_exempt", "linear", "bracket", "limits"),
 )
 ERROR_RATES = ("fpr", "fnr", "calibration", "auc")
 BANDS = "Bands of the gap and with others hold for all features at once, and verdicts are read from them."
@@ -74,7 +75,7 @@ def about(summary: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _rates(summary: dict[str, Any]) -> HandedTable:
     """Return one row for each group: the reference, the audited ones, and those too small to say anything of."""
-    comparisons = list(summary["comparisons"].values())
+    comparisons = [c | soft_estimates(c) for c in summary["comparisons"].values()]
     first, m = comparisons[0], measure_of(summary)
     rated = ["favourable_rate", *(["criterion_rate"] if first["criterion_rates"] else [])]
     rated += [name for name in ERROR_RATES if any(_error_rate(c, name) for c in comparisons)]
@@ -84,15 +85,17 @@ def _rates(summary: dict[str, Any]) -> HandedTable:
     records = [[name, role, c["rows"][role], *_estimates(c, role, rated, kept)] for c, role, name in who] + [
         [name, "too small", *[None] * (len(columns) - 2)] for name in summary["too_small"]
     ]
-    ratio = ratio_name(summary)
+    ratio = f"bracket of the gap, in {m.unit}" if first["soft_group"] else ratio_name(summary)
     head = ("group", f"people{expected(first)}", m.rate, f"{gap_name(first)}, in {m.unit}", ratio)
     lines = [_rate_line(summary, c, role, name) for c, role, name in who]
     lines += [[group_name(summary["group"], name), count(None), *[NOTHING] * 3] for name in summary["too_small"]]
     level = interval_name(summary["settings"]["confidence"])
     against = group_name(summary["group"], summary["reference"])
-    notes = (f"In brackets the {level}. Gap and ratio are against {against}{m.among}.", DOES_NOT_SHOW)
+    words = formats.simultaneous_words(summary, summary["settings"]["confidence"])
+    notes = (f"In brackets the {level}. Gap and ratio are against {against}{m.among}.", *filter(None, [words]))
     title = f"{m.rate.capitalize()}s by {summary['group']}"
-    return HandedTable("rates", title, columns, records, head, [[typed(one) for one in line] for line in lines], notes)
+    texts = [[typed(one) for one in line] for line in lines]
+    return HandedTable("rates", title, columns, records, head, texts, (*notes, DOES_NOT_SHOW))
 
 
 def _error_rate(c: dict[str, Any], name: str) -> Any:
@@ -115,12 +118,14 @@ def _ends(found: dict[str, Any] | None) -> tuple[Any, Any, Any]:
 def _rate_line(summary: dict[str, Any], c: dict[str, Any], role: str, name: str) -> list[str]:
     m = measure_of(c)
     is_audited = role == "audited"
+    bracket = c["bracket"] if is_audited else None
+    last = _shown(c["impact_ratio"] if is_audited else None, number)
     return [
         group_name(summary["group"], name),
         count(c["rows"][role]),
         _shown(c["favourable_rates"][role], m.level),
         _shown(c["gap"] if is_audited else None, m.difference),
-        _shown(c["impact_ratio"] if is_audited else None, number),
+        last if bracket is None else interval(bracket["low"], bracket["high"], m.difference),
     ]
 
 

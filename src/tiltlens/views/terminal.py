@@ -17,12 +17,12 @@ from rich.text import Text
 from tiltlens.views import rule_lines
 from tiltlens.views.error_rates import DOES_NOT_SHOW as RATES_DO_NOT_SHOW
 from tiltlens.views.error_rates import SIGNS, people_words, rate_lines
-from tiltlens.views.formats import interval_name, p_value, percent, points, typed
+from tiltlens.views.formats import interval_name, p_value, percent, points, simultaneous_words, typed
 from tiltlens.views.measures import UNITS, Measure, measure_of, subject
 from tiltlens.views.names import named
 from tiltlens.views.ratios import four_fifths_words, is_of_decisions, ratio_name, two_by_two_words
 from tiltlens.views.report.glossary import PLAIN_WORDS
-from tiltlens.views.soft_groups import WEIGHTED, expected, gap_name, linear_estimate, soft_words
+from tiltlens.views.soft_groups import WEIGHTED, expected, gap_name, soft_estimates, soft_words
 from tiltlens.views.text import (
     DOES_NOT_SHOW,
     bullets,
@@ -46,6 +46,8 @@ def print_audit(summary: dict[str, Any], console: Console) -> None:
     """Print an audit: who was compared, how far apart they are, what carries it, and how sure that is."""
     summary = named(printable(summary))
     console.print(_rows(summary))
+    if words := simultaneous_words(summary, summary["settings"]["confidence"]):
+        console.print(Text(words, "dim"))
     for audited, comparison in summary["comparisons"].items():
         console.print(_comparison(summary, audited, comparison))
     if summary["too_small"]:
@@ -162,7 +164,7 @@ def _comparison(summary: dict[str, Any], audited: str, c: dict[str, Any]) -> Ren
             else []
         )
     elif not is_of_decisions(summary):
-        parts.append(Text("These are scores: an adverse impact ratio is of decisions, and needs a threshold.", "dim"))
+        parts.append(Text("Four fifths is a line for rates of decisions; for these scores, give a threshold.", "dim"))
     elif c["adverse_impact_ratio"] is not None:
         parts.append(Text(typed(four_fifths_words(c["adverse_impact_ratio"], settings["confidence"], measure.among))))
     if c["two_by_two"] is not None:
@@ -172,7 +174,7 @@ def _comparison(summary: dict[str, Any], audited: str, c: dict[str, Any]) -> Ren
     if c["error_rates"] is not None:
         parts += [heading("Error rates"), *_error_rates(summary, c)]
     if c.get("periods"):
-        parts += [heading("Along time"), *_periods(c["periods"], measure, settings["confidence"])]
+        parts += [heading("Along time"), *_periods(c, measure, settings["confidence"])]
     if c["proxies"]:
         title = f"Proxy evidence, in {measure.unit} of the {measure.output}"
         parts += [heading(title), proxy_evidence(c, settings)]
@@ -189,9 +191,9 @@ def _estimates(summary: dict[str, Any], c: dict[str, Any]) -> Table:
     for who in ("audited", "reference"):
         whose = WEIGHTED if c["soft_group"] else m.among.removeprefix(", ")
         table.add_row(f"{m.rate}, {who}", *estimate_cells(c["favourable_rates"][who], m.level), whose)
-    c = c | {"linear": linear_estimate(c)}
+    c = c | soft_estimates(c)
     lacks = m.affected_words if m is UNITS else f"more people at the reference's rate{m.among}"
-    if c["shortfall"]["value"] < 0:
+    if c["shortfall"] and c["shortfall"]["value"] < 0:
         lacks += f"; below 0: {'better off' if m is UNITS else 'fewer'}"
     rows: list[tuple[str, str, Callable[[float | None], str], str]] = [
         (f"{gap_name(c)}, in {m.unit}", "gap", m.difference, f"difference of the {m.mean}s"),
@@ -199,7 +201,7 @@ def _estimates(summary: dict[str, Any], c: dict[str, Any]) -> Table:
         ("through exempt factors", "through_exempt", m.difference, f"{m.unit} of it, through {', '.join(c['exempt'])}"),
         ("at equal exempt factors", "at_equal_exempt", m.difference, f"{m.unit} of it, between people equal in them"),
         (ratio_name(summary), "impact_ratio", number, f"{m.rate}s, audited ÷ reference"),
-        ("adverse impact ratio", "adverse_impact_ratio", number, "lower rate ÷ higher rate"),
+        ("lower ÷ higher rate", "adverse_impact_ratio", number, "of the two compared"),
         ("worse off in total" if m is UNITS else "shortfall", "shortfall", m.total, lacks),
         ("standardised difference", "standardised_difference", number, PLAIN_WORDS["standardised difference"]),
         (f"unexplained, in {m.unit}", "unexplained", m.difference, "between people alike in all features"),
@@ -240,9 +242,10 @@ def _deciles(c: dict[str, Any], confidence: float) -> Table:
     return table
 
 
-def _periods(found: dict[str, Any], measure: Measure, confidence: float) -> Iterator[RenderableType]:
+def _periods(c: dict[str, Any], measure: Measure, confidence: float) -> Iterator[RenderableType]:
     """Yield the table of periods, and the test that their gaps are equal."""
-    names = [f"gap, in {measure.unit}", interval_name(confidence), "audited", "reference"]
+    found = c["periods"]
+    names = [f"{gap_name(c)}, in {measure.unit}", interval_name(confidence), "audited", "reference"]
     table = empty_table("period", names)
     for row in found["table"]:
         gap = {"value": row["gap"], "low": row["gap_low"], "high": row["gap_high"]}
@@ -258,11 +261,12 @@ def _periods(found: dict[str, Any], measure: Measure, confidence: float) -> Iter
 
 
 def _test(c: dict[str, Any]) -> Text:
-    if c["equal_outputs"] is None:
+    if c["gap"]["low"] is None:
         return Text("Plug-in values, as in the paper: no intervals.", "dim")
     name = f"{PLAIN_WORDS['membership model'].capitalize()} (membership model)"
     model = "" if c["correction"] is None else f" {name}: {c['membership']}."
-    return Text(f"Test of equal outputs: {p_value(c['equal_outputs']['p_value'])}.{model}", "dim")
+    test = f"Test of equal outputs: {p_value(c['equal_outputs']['p_value'])}." if c["equal_outputs"] else ""
+    return Text(f"{test}{model}".strip(), "dim")
 
 
 @dataclass(frozen=True, slots=True)

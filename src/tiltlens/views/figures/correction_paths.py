@@ -145,6 +145,8 @@ def ways(comparison: Record) -> Figure:
     title = "What it takes to remove the disparity"
     found, least = comparison["bins"]["path"], comparison["bins"]["least_change"]
     start = comparison["output_divergence"]
+    if comparison.get("soft_group"):
+        return nothing(title, "the output divergence of unobserved groups is not reported")
     if start is None or not (found["green"] or found["red"]):
         return nothing(title, "outputs have no finite divergence: there is no way to draw")
     if start["value"] == 0:

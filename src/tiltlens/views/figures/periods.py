@@ -10,6 +10,7 @@ from tiltlens.views.figures.theme import AUDITED, FAINT, WIDTH, altair
 from tiltlens.views.figures.words import labels, versus
 from tiltlens.views.formats import count, p_value, with_interval
 from tiltlens.views.measures import Measure, measure_of
+from tiltlens.views.soft_groups import gap_name
 
 PERIOD = 16  # letters of a period
 LEVEL, SHORT = 6, 8  # periods, and letters of each, whose names stand level
@@ -17,7 +18,7 @@ LEVEL, SHORT = 6, 8  # periods, and letters of each, whose names stand level
 
 def periods(comparison: Record) -> Figure:
     """Return the gap of each period with its interval, in the order of time."""
-    title = "The gap along time"
+    title = f"The {gap_name(comparison)} along time"
     found = comparison.get("periods")
     if not found or not found["table"]:
         return nothing(title, "no periods were asked for")

@@ -12,6 +12,7 @@ from tiltlens.views.figures.words import GROUP, labels
 from tiltlens.views.formats import NOTHING, short_number, with_interval
 from tiltlens.views.measures import UNITS, Measure, measure_of
 from tiltlens.views.ratios import is_of_decisions, ratio_name
+from tiltlens.views.soft_groups import WEIGHTED
 
 GROUPS = 30
 OTHER_WAY = 1 / FOUR_FIFTHS  # the audited group's rate is the higher one
@@ -21,9 +22,9 @@ NEAR = 1.1  # ratios from which on the other way is drawn
 def rates(audit: Record) -> Figure:
     """Return the favourable rate of every group with its interval, and its ratio to the reference's beside it."""
     m = measure_of(audit)
-    start = f"{m.rate.capitalize()}s and"
-    title = f"{start} impact ratios" if is_of_decisions(audit) else f"{start} their ratios"
     found = list(audit["comparisons"].values())
+    is_soft = any(c.get("soft_group") for c in found)
+    title = f"{m.rate.capitalize()}s {WEIGHTED}" if is_soft else f"{m.rate.capitalize()}s and their ratios"
     if not found:
         return nothing(title, "there is no group to compare")
     rows = [_row(found[0]["reference"], "reference", found[0]["favourable_rates"]["reference"], None, m)]
@@ -31,12 +32,12 @@ def rates(audit: Record) -> Figure:
     texts = labels((row["group"] for row in rows[:GROUPS]), GROUP)
     records = [row | {"label": f"{text} ({row['role']})"} for row, text in zip(rows, texts, strict=False)]
     parts = ", ".join(f"{record['label']} {m.level(record['rate'])}" for record in records[:6])
-    description = f"One row a group: its {m.rate}{m.among} and, beside it, that over the reference's. {parts}."
+    beside = "" if is_soft else " and, beside it, that over the reference's"
+    description = f"One row a group: its {m.rate}{m.among}{beside}. {parts}."
     more = f"the first {GROUPS} of {len(rows)} groups" if len(rows) > GROUPS else ""
-    is_judged = is_of_decisions(audit) and not any(c.get("soft_group") for c in found)
-    panels = _panels(records, ratio_name(audit), is_judged, m)
+    panels = _panels(records, ratio_name(audit), is_of_decisions(audit), m)
     return figure(
-        panels,
+        panels.hconcat[0] if is_soft else panels,
         records,
         title,
         description,

@@ -7,7 +7,7 @@ from typing import Any
 
 from tiltlens.views import change_words, figures
 from tiltlens.views.change_text import named_change
-from tiltlens.views.formats import label
+from tiltlens.views.formats import label, simultaneous_words
 from tiltlens.views.json_file import Target, write_text
 from tiltlens.views.measures import measure_of, subject
 from tiltlens.views.report.page import check_name, drawn_data, rendered
@@ -45,6 +45,7 @@ def change_page(summary: dict[str, Any]) -> str:
         subject=subject(summary),
         measure=measure_of(summary),
         moved=change_words.MOVED,
+        simultaneous=simultaneous_words(summary, summary["confidence"]),
     )
 
 

@@ -16,10 +16,11 @@ GLOSSARY = {
     "false positive rate": "Of people without the outcome, how often they get decision 1; of scores, their mean score.",
     "false negative rate": "Of people with the outcome, how often they get decision 0; of scores, 1 less their mean.",
     "area under the curve": "How often, of two people of one group, the one with the outcome has the higher score.",
-    "impact ratio": "Favourable rate of the audited group divided by that of the reference group; of scores, a ratio "
+    "rate ratio": "Favourable rate of the audited group divided by that of the reference group; of scores, a ratio "
     "of mean scores.",
-    "adverse impact ratio": "The lower of two rates of decisions divided by the higher. Four fifths (0.80) is a line "
-    "drawn for it, not for scores.",
+    "lower ÷ higher rate": "The lower of the two compared rates of decisions divided by the higher, beside the line of "
+    "four fifths (0.80). The adverse impact ratio of a published rule divides by the highest rate of all groups: see "
+    "`tiltlens rule`.",
     "people affected, shortfall": "How many more audited people would have the favourable outcome at the reference "
     "group's rate.",
     "interval": "A range that holds the true value in the stated share of samples such as this one.",
@@ -98,11 +99,11 @@ OF_AMOUNTS: dict[str, tuple[str, str] | None] = {
     "false positive rate": None,
     "false negative rate": None,
     "area under the curve": None,
-    "impact ratio": (
+    "rate ratio": (
         "ratio of mean amounts",
         "Mean amount of the audited group divided by that of the reference group; only where both are above 0.",
     ),
-    "adverse impact ratio": (
+    "lower ÷ higher rate": (
         "beyond the deciles",
         "The share of each group whose amount lies beyond a value that a tenth, two tenths and so on of all compared "
         "people do not exceed.",

@@ -20,7 +20,7 @@ from tiltlens.views.measures import asked, measure_of, subject
 from tiltlens.views.names import named
 from tiltlens.views.ratios import against_four_fifths, is_of_decisions, ratio_name, two_by_two_words
 from tiltlens.views.report import glossary, sections, words
-from tiltlens.views.soft_groups import expected, linear_estimate
+from tiltlens.views.soft_groups import expected, soft_estimates
 from tiltlens.views.verdicts import verdict_of
 
 DATA_LIMIT = 1_600_000  # characters of numbers; with the drawing library the page stays below 3 MB
@@ -42,7 +42,7 @@ FORMATS = (
     formats.p_value,
     formats.label,
 )
-PHRASES = (verdict_of, against_four_fifths, two_by_two_words, expected, linear_estimate)
+PHRASES = (verdict_of, against_four_fifths, two_by_two_words, expected, soft_estimates)
 
 
 def write_report(summary: dict[str, Any], target: Target) -> None:
@@ -59,7 +59,7 @@ def check_report(target: str | None) -> None:
         check_target(target)
 
 
-def check_name(target: Target) -> None:
+def check_name(target: Target | None) -> None:
     """Raise where a page would not be an HTML file."""
     if isinstance(target, str | Path) and Path(target).suffix.lower() == ".pdf":
         raise DataError(
@@ -98,9 +98,11 @@ def page(summary: dict[str, Any]) -> str:
         rate_signs=error_rates.SIGNS,
         rates_do_not_show=error_rates.DOES_NOT_SHOW,
         pictured=sections.PICTURED,
+        fares_worse=sections.fares_worse,
         dial_place=dial_place,
         dial_rows=sections.DIAL_ROWS,
         overview=overview,
+        simultaneous=formats.simultaneous_words(summary, summary["settings"]["confidence"]),
         comparisons=comparisons,
     )
 

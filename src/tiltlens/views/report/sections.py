@@ -111,9 +111,15 @@ def _turning(c: dict[str, Any], place: int) -> Drawing:
 
 
 def by_gap(summary: dict[str, Any]) -> dict[str, Any]:
-    """Return the summary with the widest gaps first."""
+    """Return the summary with those first who surely fare worse than the reference; the widest gaps before others."""
     widest = sorted(summary["comparisons"].items(), key=lambda pair: -abs(pair[1]["gap"]["value"]))
-    return summary | {"comparisons": dict(widest)}
+    return summary | {"comparisons": dict(sorted(widest, key=lambda pair: not fares_worse(pair[1])))}
+
+
+def fares_worse(c: dict[str, Any]) -> bool:
+    """Return whether the audited group surely has less of what a person wants; unobserved groups have no shortfall."""
+    found = c["shortfall"] or {"value": 0.0, "low": None}
+    return bool((found["value"] if found["low"] is None else found["low"]) > 0.0)
 
 
 def moving(c: dict[str, Any]) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from tiltlens.views.formats import (
     ratio,
 )
 from tiltlens.views.measures import UNITS, criterion_of, measure_of
-from tiltlens.views.ratios import against_four_fifths, four_fifths_words, is_of_decisions
-from tiltlens.views.soft_groups import WEIGHTED, bracket_words, expected, linear_estimate, soft_doubt, soft_words
+from tiltlens.views.ratios import against_four_fifths, four_fifths_words, is_of_decisions, unfavourable_words
+from tiltlens.views.soft_groups import WEIGHTED, bracket_words, expected, soft_doubt, soft_estimates, soft_words
 from tiltlens.views.verdicts import EVIDENCE, EXEMPT, NOTHING, OPEN, PROXY, THE_GROUP, VERDICTS, Verdict, verdict_of
 
 MOST_NAMED = 6
@@ -53,7 +53,7 @@ def headline(summary: dict[str, Any], c: dict[str, Any]) -> list[str]:
     if c["soft_group"] is None:
         return [_numbers(summary, c), *_carriers(c)]
     who, other = label(c["audited"], SHORT), label(c["reference"], SHORT)
-    linear, told = linear_estimate(c), measure_of(c).difference
+    linear, told = soft_estimates(c)["linear"], measure_of(c).difference
     other_way = f" The linear estimate is {told(linear['value'])} {measure_of(c).unit}." if linear else ""
     return [f"{who} against {other}: {_uncapital(bracket_words(c))}", _numbers(summary, c) + other_way, *_carriers(c)]
 
@@ -161,11 +161,13 @@ def tiles(summary: dict[str, Any], c: dict[str, Any]) -> list[Tile]:
     adverse = c["adverse_impact_ratio"]
     if is_of_decisions(summary) and adverse is not None:
         found.append(
-            Tile("adverse impact ratio", ratio(adverse["value"]), _noted(adverse, against_four_fifths(adverse)))
+            Tile("lower ÷ higher rate", ratio(adverse["value"]), _noted(adverse, against_four_fifths(adverse)))
         )
     elif not is_of_decisions(summary) and c["impact_ratio"] is not None:
         note = _noted(c["impact_ratio"], f"of the {m.predicted}s, {who} ÷ {other}")
         found.append(Tile(m.ratio, ratio(c["impact_ratio"]["value"]), note))
+    if len(found) > 1 and (words := unfavourable_words(c)):
+        found[-1] = found[-1]._replace(note=f"{found[-1].note}; {words}")
     return [*found, _affected(c)]
 
 
@@ -220,11 +222,11 @@ def trust(summary: dict[str, Any], c: dict[str, Any]) -> list[Doubt]:
     rows, found = c["proxies"], c["balance"]
     lines = [Doubt(f"{count(c['rows']['audited'])} and {count(c['rows']['reference'])} people{expected(c)}", False)]
     lines += [Doubt(soft_doubt(c), c["soft_group"]["status"] != "checked")] if c["soft_group"] else []
-    if c["equal_outputs"] is None:
+    if c["gap"]["low"] is None:
         lines.append(Doubt("plug-in values: no intervals, no verdicts", True))
-    else:
+    elif c["equal_outputs"]:
         p = c["equal_outputs"]["p_value"]
-        is_chance = p >= 1 - summary["settings"]["confidence"]
+        is_chance = p >= 1 - summary["settings"]["confidence"] ** (1 / len(summary["comparisons"]))
         lines.append(Doubt(f"{'may be chance' if is_chance else 'more than chance'} ({p_value(p)})", is_chance))
     if found is not None:
         text = "comparability check passed" if found["is_adequate"] else "comparability check failed"
@@ -347,9 +349,8 @@ def _rates(summary: dict[str, Any], c: dict[str, Any]) -> Iterator[str]:
         )
         return
     verb = "is" if is_of_decisions(summary) else "is predicted to be"
-    start = f"{WEIGHTED.capitalize()}, the" if c["soft_group"] else "The"
     yield (
-        f"{start} favourable outcome {verb} {percent(found['value'])} as frequent among {label(c['audited'])} as among "
+        f"The favourable outcome {verb} {percent(found['value'])} as frequent among {label(c['audited'])} as among "
         f"{label(c['reference'])}{ends}: {percent(rates['audited']['value'])} against "
         f"{percent(rates['reference']['value'])}{m.among}."
     )
@@ -418,9 +419,9 @@ def _doubts(c: dict[str, Any]) -> str:
 def sure_words(c: dict[str, Any]) -> list[str]:
     """Return how sure the findings about one audited group are."""
     lines = []
-    if c["equal_outputs"] is None:
+    if c["gap"]["low"] is None:
         lines.append("These are plug-in values, as in the paper: they have no intervals and no verdicts.")
-    else:
+    elif c["equal_outputs"]:
         tested = p_value(c["equal_outputs"]["p_value"])
         lines.append(f"Test of equal outputs: {tested} (how often chance alone would make a difference as large).")
     found = c["balance"]

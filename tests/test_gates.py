@@ -1,0 +1,134 @@
+"""Gates: what they read of unobserved groups, which numbers they refuse, and what a test says that cannot decide."""
+
+import json
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+
+import tiltlens as tl
+from tiltlens.errors import TiltlensError
+from tiltlens.gates import OF_AUDITS, OF_CHANGES, assert_gate, gate
+
+PEOPLE = {"sex": ["women", "men"] * 60, "score": [0.2, 0.6, 0.3, 0.5] * 30, "x": ["a", "b", "c"] * 40}
+
+
+def hired(rows=3000, seed=1):
+    """Return decisions at rates of 45 and 65 %, a ratio of .7, of groups that are known by calibrated probabilities."""
+    rng = np.random.default_rng(seed)
+    chance = rng.beta(0.5, 0.7, rows)
+    black = rng.random(rows) < chance
+    decided = rng.random(rows) < np.where(black, 0.45, 0.65)
+    return {"p": chance, "q": 1 - chance, "hired": decided.astype(int), "black": np.where(black, "yes", "no")}
+
+
+@pytest.fixture(scope="module")
+def unobserved():
+    options = {"reference": "White", "scores": "hired", "features": [], "exclude": ["black"]}
+    return tl.audit(hired(), {"Black": "p", "White": "q"}, **options)
+
+
+@pytest.mark.parametrize(
+    ("condition", "status"),
+    [
+        ("impact_ratio<0.8", "not defined"),
+        ("adverse_impact_ratio<0.8", "not defined"),
+        ("shortfall>200", "not defined"),
+        ("standardised_difference<-0.9", "not defined"),
+        ("gap<-0.15", "fired"),
+        ("gap.low<-0.15", "fired"),
+        ("gap<-0.3", "passed"),
+        ("gap>0.1", "passed"),
+        ("bracket.low<-0.15", "fired"),
+        ("bracket.high>-0.01", "passed"),
+        ("limits.high>0.1", "fired"),
+        ("linear<-0.15", "fired"),
+    ],
+)
+def test_a_true_ratio_of_seven_tenths_does_not_pass_weighted_by_probabilities(unobserved, condition, status):
+    table = hired()
+    black, decided = table["black"] == "yes", table["hired"]
+    assert decided[black].mean() / decided[~black].mean() < 0.73
+    assert (unobserved["Black"].gap.low > -0.15, unobserved["Black"].soft_group.bracket.low < -0.15) == (True, True)
+    (said,) = gate(condition).judged(unobserved)
+    assert (said.status, said.fails) == (status, status != "passed")
+
+
+def test_what_is_known_only_weighted_cannot_pass(unobserved):
+    c = unobserved["Black"]
+    left = replace(unobserved, comparisons={"Black": replace(c, unexplained=c.gap)})
+    holds, not_so = (gate(text).judged(left)[0] for text in ("unexplained<-0.01", "unexplained<-0.5"))
+    assert (holds.status, not_so.status) == ("fired", "not defined")
+    assert str(not_so).endswith("weighted by group probabilities, so it cannot pass")
+    change = tl.compare(unobserved, unobserved)
+    for text, status in (("gap_change<-0.5", "not defined"), ("linear_gap_change<-0.5", "passed")):
+        assert gate(text, OF_CHANGES).judged(change)[0].status == status
+
+
+def test_of_observed_groups_there_is_no_bracket():
+    audit = tl.audit(PEOPLE, "sex", scores="score", features=[], folds=None)
+    (said,) = gate("bracket.low<-0.1").judged(audit)
+    assert (said.fails, said.sentence) == (True, "bracket.low of women is not defined, so it cannot pass")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gap<-10", r"gap lies between -1 and 1, got 'gap<-10'\.(.|\n)*did you mean -0\.1\?"),
+        ("gap>1", "gap lies between -1 and 1"),
+        ("fpr_difference.low>5", "fpr_difference lies between -1 and 1"),
+        ("bracket.low<-15", "bracket lies between -1 and 1"),
+        ("adverse_impact_ratio<80", r"lies between 0 and 1, got 'adverse_impact_ratio<80'(.|\n)*0\.8\?"),
+        ("unexplained_change>2", "unexplained lies between -1 and 1"),
+    ],
+)
+def test_numbers_beyond_the_possible_are_refused(text, message):
+    one = gate(text, (*OF_AUDITS, *OF_CHANGES))
+    with pytest.raises(TiltlensError, match=message):
+        one.check_range(is_amount=False)
+    if not text.startswith(("fpr", "adverse")):
+        one.check_range(is_amount=True)  # units of an amount may be any number
+
+
+def test_an_audit_of_scores_refuses_points_and_one_of_amounts_takes_units():
+    scores = tl.audit(PEOPLE, "sex", scores="score", features=[], folds=None)
+    with pytest.raises(TiltlensError, match="gap lies between -1 and 1"):
+        assert_gate(scores, "gap<-10")
+    amounts = tl.audit(PEOPLE, "sex", scores="score", features=[], folds=None, output="amount")
+    assert_gate(amounts, "gap<-10")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("bracket<-0.1", "A gate on bracket needs one of its ends"),
+        ("gapp<0", r"did you mean gap\?"),
+        (["gap<0"], "a gate must be QUANTITY<NUMBER"),
+    ],
+)
+def test_gates_that_mean_nothing(text, message):
+    with pytest.raises(TiltlensError, match=message):
+        gate(text)
+
+
+def test_gates_that_are_not_decided_are_not_green_in_silence():
+    audit = tl.audit(PEOPLE, "sex", scores="score", features=[], folds=None)
+    frame = pl.DataFrame({"feature": ["a", "b"], "verdict": ["undecided", "no material evidence"]})
+    undecided = replace(audit, comparisons={"women": replace(audit["women"], proxies=frame)})
+    with pytest.warns(UserWarning, match="proxies>0: proxies of women is 0, 1 undecided"):
+        assert_gate(undecided, "proxies>0", "gap>0.5")
+    with pytest.warns(UserWarning, match="gap>0.5: not evaluated for isle, too small to be compared"):
+        assert_gate(replace(audit, too_small={"isle": 3}), "gap>0.5")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_gate(audit, "gap>0.5")
+
+
+def test_the_json_of_an_unobserved_group_has_no_number_that_is_weighted_alone(unobserved, tmp_path):
+    unobserved.to_json(tmp_path / "a.json")
+    c = json.loads((tmp_path / "a.json").read_text())["comparisons"]["Black"]
+    assert {c[name] for name in ("impact_ratio", "shortfall", "output_divergence", "equal_outputs")} == {None}
+    saved = tl.read_audit(tmp_path / "a.json")
+    assert [one.status for one in gate("gap<-0.15").judged(saved)] == ["fired"]
