@@ -131,6 +131,12 @@ BASE = "data: people.csv\ngroup: sex\nscores: score\n"
         (BASE + "given: {a: 1, a: 2}", "distinct, got 'a' twice in line 4"),
         (BASE + "? [a]\n: 1", "keys of an audit file must be texts"),
         (BASE + "gates: [gap=3]", "in .*audit.yaml': a gate must be QUANTITY<NUMBER"),
+        (BASE + "gates: [gap<-10]", "in .*audit.yaml': gap lies between -1 and 1, got 'gap<-10'"),
+        (BASE + "confidence: 95", "in .*audit.yaml': `confidence` must lie strictly between 0 and 1, got 95"),
+        (BASE + "materiality: 3", "in .*audit.yaml': `materiality` must be at least 0 and below 1"),
+        (BASE + "threshold: 7", "in .*audit.yaml': .*threshold"),
+        (BASE + "criterion: fpr", "in .*audit.yaml': `--criterion` must come with `--outcome`"),
+        (BASE + "soft_group: {a: b}", "in .*audit.yaml': exactly one of `--group` and `--soft-group`"),
         (BASE + "outputs: {json: nowhere/a.json}", "must be a file that can be written"),
         (BASE + "outputs: {junit: a.xml}", "must come with a gate, got none"),
         (BASE + "a: &a [x]\nb: [*a, *a]", "keys, lists and texts, got an anchor in line 4"),
@@ -188,13 +194,24 @@ def test_files_that_cannot_be_read(folder, monkeypatch):
             r"`outputs.json` in 'audit.yaml' must be a file of its own, got .* it is 'people.csv' too",
         ),
         ("{json: audit.yaml}", "it is 'audit.yaml' too"),
-        ("{json: a.json, junit: out/../a.json}\ngates: [gap>1]", "it is 'outputs.json of audit.yaml' too"),
+        ("{json: a.json, junit: out/../a.json}\ngates: [gap>0.9]", "it is 'outputs.json of audit.yaml' too"),
     ],
 )
 def test_nothing_is_written_over_data_or_another_file(folder, outputs, message):
     write(folder, f"{BASE}outputs: {outputs}")
     done = invoked("run", "audit.yaml", cwd=folder)
     assert (done.returncode, bool(re.search(message, done.stderr))) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize("package", ["altair", "vl_convert", "jinja2"])
+def test_a_check_needs_none_of_the_packages_that_draw(folder, package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    write(folder, BASE + "outputs: {report: a.html}")
+    assert invoked("run", "--check", "audit.yaml", cwd=folder).returncode == 0
+    done = invoked("run", "audit.yaml", cwd=folder)
+    assert (done.returncode, "pip install altair" in done.stderr) == (2, True)
+    write(folder, BASE + "outputs: {report: a.pdf}")
+    assert "must be an HTML file" in invoked("run", "--check", "audit.yaml", cwd=folder).stderr
 
 
 def test_features_that_are_undecided_are_no_pass(folder):

@@ -28,6 +28,9 @@ def test_a_file_is_run_once(tiltlens_audit, assert_gate):
     audit.to_json("saved.json")
     assert tiltlens_audit("saved.json")["women"].gap == audit["women"].gap
 
+def test_a_file_runs_its_gates(tiltlens_audit):
+    tiltlens_audit("checks/audit_gated.toml")
+
 def test_data_are_audited(tiltlens_audit, assert_gate):
     audit = tiltlens_audit("checks/people.csv", group="sex", scores="score", features=[], folds=None)
     assert_gate(audit, "gap<-0.05", "gap>0.9", "unexplained>0.1")
@@ -40,11 +43,14 @@ def test_gates_fail_with_a_sentence_and_others_are_left_alone(pytester, monkeypa
     PEOPLE.write_csv(folder / "people.csv")
     asked = 'data = "people.csv"\ngroup = "sex"\nscores = "score"\nfeatures = []\nfolds = 0\n'
     (folder / "audit.toml").write_text(asked)
+    (folder / "audit_gated.toml").write_text(asked + 'gates = ["gap>0.5", "gap<-0.1"]')
     pytester.makepyfile(TESTS)
     done = pytester.runpytest_subprocess("-p", pytest_plugin.__name__, "-p", "no:cacheprovider", "-W", "error")
-    done.assert_outcomes(passed=2, failed=1)
+    done.assert_outcomes(passed=2, failed=2)
     done.stdout.fnmatch_lines(
         [
+            "*AssertionError: 1 gates fired (sex against men):",
+            "*gap<-0.1: gap of women is -0.366667",
             "*AssertionError: 2 gates fired (sex against men):",
             "*gap<-0.05: gap of women is -0.366667",
             "*unexplained>0.1: unexplained of women is not defined, so it cannot pass",

@@ -1,0 +1,75 @@
+"""Several audited groups: gap and adjusted gap are judged for all of them at once, and who fares worse comes first."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import tiltlens as tl
+from tiltlens.estimators.estimate import quantile
+from tiltlens.views.report.sections import by_gap
+from tiltlens.views.report.words import tiles
+
+OPTIONS = {"group": "group", "reference": "R", "scores": "pay", "output": "amount"}
+
+
+def nobody_differs(seed, rows=400, groups="ABCDEFGH"):
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, 3, rows)
+    return {"group": rng.choice(["R", *groups], rows), "x": x, "pay": 100 + 5 * x + rng.normal(0, 10, rows)}
+
+
+def test_intervals_of_gap_and_adjusted_gap_hold_for_both_groups_at_once():
+    table, model = nobody_differs(0, groups="AB"), {"membership": LogisticRegression()}
+    every, wider = (tl.audit(table, confidence=level, **OPTIONS, **model) for level in (0.95**2, 0.95))
+    alone = tl.audit(table, audited=["A"], features=[], **OPTIONS)["A"]
+    assert every["A"].gap.to_dict() == pytest.approx(alone.gap.to_dict(), rel=1e-9)
+    for name in ("gap", "unexplained"):
+        widths = [one.high - one.low for one in (getattr(audit["A"], name) for audit in (wider, every))]
+        assert widths[0] / widths[1] == pytest.approx(quantile(0.95**0.5) / quantile(0.95), rel=1e-3)
+    assert wider["A"].impact_ratio.to_dict() == pytest.approx(alone.impact_ratio.to_dict(), rel=1e-9)  # one group's
+    assert "cover all 2 groups together (95%)" in " ".join(str(wider).split())
+
+
+def test_changes_of_the_gap_hold_for_both_groups_at_once():
+    table = nobody_differs(0, groups="AB")
+    new = table | {"pay": 1.1 * table["pay"]}
+    both, alone = (
+        tl.compare(*(tl.audit(one, features=[], **OPTIONS, **asked) for one in (table, new)))["A"]
+        for asked in ({}, {"audited": ["A"], "confidence": 0.95**0.5})
+    )
+    assert both.gap_change.to_dict() == pytest.approx(alone.gap_change.to_dict(), rel=1e-9)
+
+
+def test_of_eight_groups_without_a_difference_few_audits_claim_one():
+    alone = every = 0
+    for seed in range(30):
+        audit = tl.audit(nobody_differs(seed), features=[], **OPTIONS)
+        t = [abs(c.gap.value) / (c.gap.high - c.gap.low) for c in audit.comparisons.values()]
+        every += max(t) > 0.5
+        alone += max(t) > 0.5 * quantile(0.95) / quantile(0.95 ** (1 / 8))  # the level of one group
+    assert every <= 4 < 6 <= alone  # of 30
+
+
+@pytest.fixture(scope="module")
+def defaults():
+    """Return probabilities of default: of the young twice as high, of the old half."""
+    rng = np.random.default_rng(0)
+    age = rng.choice(["young", "middle", "old"], 900)
+    risk = np.select([age == "young", age == "old"], [0.08, 0.01], 0.04) * rng.uniform(0.5, 1.5, 900)
+    options = {"reference": "middle", "scores": "risk", "favourable": "low", "features": []}
+    return tl.audit({"age": age, "risk": risk}, "age", **options).to_dict()
+
+
+def test_who_fares_worse_comes_first(defaults):
+    assert list(by_gap(defaults)["comparisons"]) == ["young", "old"]
+    c = defaults["comparisons"]
+    c = {"young": c["young"] | {"gap": {**c["young"]["gap"], "value": 0.001}}, "old": c["old"]}
+    assert list(by_gap(defaults | {"comparisons": c})["comparisons"]) == ["young", "old"]  # also with the smaller gap
+
+
+def test_beside_favourable_rates_near_one_stands_the_ratio_of_the_others(defaults):
+    c = defaults["comparisons"]["young"]
+    note = tiles(defaults, c)[1].note
+    risks = [1 - c["favourable_rates"][who]["value"] for who in ("audited", "reference")]
+    assert note.endswith(f"unfavourable rates {risks[0] / risks[1]:.2f}")
+    assert risks[0] / risks[1] > 1.8
