@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import click
@@ -26,6 +27,9 @@ def test_hooks_call_commands_for_audit_files():
         "tiltlens-check": True,
         "tiltlens-run": False,
     }
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    needed = {re.split("[<>=]", one)[0].lower() for one in (*extras["yaml"], *extras["report"])}
+    assert set(hooks[1]["additional_dependencies"]) == needed  # a report is a documented output
     for hook in hooks:
         names = ("audit.yaml", "checks/audit_2024.toml", "data.yaml", "audit.json")
         assert [bool(re.search(hook["files"], name)) for name in names] == [True, True, False, False]

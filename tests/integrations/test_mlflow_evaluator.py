@@ -67,6 +67,27 @@ def test_a_model_is_audited_and_logged(mlflow, people, tmp_path):
     assert found.artifacts["tiltlens_audit"].content["schema"] == "tiltlens/audit/2"
 
 
+@pytest.mark.parametrize("has_signature", [False, True])
+def test_a_logged_model_is_not_asked_with_the_group(mlflow, people, has_signature):
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression().fit(people[["income"]], people["repaid"])
+    example = {"input_example": people[["income"]].head(3)} if has_signature else {}
+    with mlflow.start_run():
+        logged = mlflow.sklearn.log_model(model, name="model", pyfunc_predict_fn="predict_proba", **example)
+        found = mlflow.models.evaluate(
+            logged.model_uri,
+            people,
+            targets="repaid",
+            model_type="classifier",
+            evaluators="tiltlens",
+            evaluator_config=CONFIG | {"features": []},
+        )
+    scores = model.predict_proba(people[["income"]])[:, 1]
+    gap = scores[people["sex"] != "men"].mean() - scores[people["sex"] == "men"].mean()
+    assert found.metrics["tiltlens.women _3.gap"] == pytest.approx(gap, abs=1e-12)
+
+
 def test_predictions_of_a_table_and_amounts(mlflow, people):
     table = people.assign(premium=100 + 10 * people["income"]).drop(columns="repaid")
     with mlflow.start_run():

@@ -116,6 +116,8 @@ def check_output(output: Any, threshold: Any = None) -> None:
             f"`threshold` must be left out for amounts, got {shown(threshold)}.",
             "put the decisions that it makes into a column of 0 and 1, and audit that.",
         )
+    if threshold is not None:
+        _check_threshold(threshold, outcomes=2)
 
 
 def _amounts(
