@@ -1,6 +1,7 @@
 """Groups that are known by probabilities: `group={name: column}`."""
 
 import json
+import re
 
 import jsonschema
 import numpy as np
@@ -181,7 +182,7 @@ def test_the_command_line_takes_a_column_for_each_group(tmp_path):
     soft = ("--soft-group", "a=p a", "--soft-group", "b=p b")
     found = invoked("audit", path, *soft, "--labels", "race", "--scores", "score", "--reference", "b", cwd=tmp_path)
     assert "What probabilities of groups can tell" in found.stdout
-    assert "weighted by group probability" in " ".join(found.stdout.split())
+    assert "weighted by" in " ".join(found.stdout.split())
     both = invoked("audit", path, *soft, "--group", "race", "--scores", "score", cwd=tmp_path)
     assert both.returncode == 2
     assert "exactly one of `--group` and `--soft-group`" in both.stderr
@@ -302,8 +303,8 @@ def test_no_view_shows_one_estimate_alone():
     assert rates.lines[1][-1] == typed(interval(*(c["soft_group"]["bracket"][end] for end in ("low", "high")), points))
     alone = c["favourable_rates"]["audited"]["value"] / c["favourable_rates"]["reference"]["value"]
     for text in (str(found).replace("-", "\u2212"), found._repr_html_()):
-        assert f"{alone:.2f}" not in text
-        assert "p = " not in text  # no test of weighted outputs
+        assert not re.search(rf"(?<!\d){alone:.2f}", text)
+        assert "Test of equal outputs:" not in text
         assert "weighted" in text
         assert "expected, audited" in text
         assert weighted in text
