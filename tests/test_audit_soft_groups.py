@@ -1,6 +1,7 @@
 """Groups that are known by probabilities: `group={name: column}`."""
 
 import json
+import pickle
 import re
 
 import jsonschema
@@ -10,12 +11,14 @@ import pytest
 from scipy.special import expit
 from tests.command import invoked
 from tests.people import SLOW_SPARK, assert_same_numbers, some_slow
-from tests.schemas import SCHEMA, strict
+from tests.schemas import SCHEMA, published, strict
 
 import tiltlens as tl
 from tiltlens.errors import DataError
 from tiltlens.gates import gate
+from tiltlens.repair.alternatives import alternatives_summary
 from tiltlens.results.soft_groups import NOT_REPORTED
+from tiltlens.views import repair_words as words_of_repairs
 from tiltlens.views.formats import interval, points, typed
 from tiltlens.views.report import words
 from tiltlens.views.tables import handed_tables
@@ -59,6 +62,46 @@ def test_probabilities_of_0_and_1_are_groups_that_are_known():
     assert soft["notes"] == hard["notes"] + [soft["notes"][-1]]
     assert {name: soft[name] for name in NOT_REPORTED} == NOT_REPORTED
     assert_same_numbers(soft | NOT_REPORTED, hard | NOT_REPORTED | {"notes": soft["notes"]})
+
+
+def test_a_repair_tells_both_estimates_and_what_they_do_not_show(tmp_path):
+    table = names().with_columns(place=pl.col("p a").round(3))
+    c = audited(table, labels="race", features=["x", "place"], folds=None)["a"]
+    tilt = pickle.loads(pickle.dumps(c)).repair()
+    before, after = (tilt.soft["a"][when] for when in ("before", "after"))
+    for name in ("weighted", "linear", "bracket", "limits"):
+        assert before[name] == pytest.approx(getattr(c.soft_group, name).to_dict())
+        assert after[name] is None or after[name]["low"] <= after[name]["high"]
+    assert before["weighted"]["value"] == pytest.approx(tilt.gap_before)
+    assert [after[name]["value"] for name in ("weighted", "linear")] == pytest.approx([0.0, 0.0], abs=1e-9)
+    repaired, mine = tilt.apply(table, "score"), (table["truth"] == "a").to_numpy()
+    true = repaired[mine].mean() - repaired[~mine].mean()
+    above = after["signs"]["above_weighted"]
+    assert true > 0.03  # though both estimates say 0
+    assert above["low"] < true < above["high"]
+    assert after["limits"]["low"] < true < after["limits"]["high"]
+    tilt.to_json(tmp_path / "repair.json")
+    text = " ".join(str(tl.read_repair(tmp_path / "repair.json")).split())
+    for part in ("the weighted difference of mean scores", "The linear estimate goes from", "gap of labelled rows is"):
+        assert part in text
+    several = audited(table, labels="race", features=["x", "place"], folds=None).repair()
+    assert several.soft["a"]["after"]["limits"] == pytest.approx(after["limits"], abs=1e-6)
+
+
+def test_alternatives_of_unobserved_groups_are_weighted_and_have_no_ratio():
+    rng = np.random.default_rng(0)
+    table = names(400).with_columns(
+        repaid=pl.Series(rng.integers(0, 2, 400)).set(pl.Series(rng.random(400) < 0.1), None)
+    )
+    c = audited(table.drop("race"), outcome="repaid", features="x", folds=None)["a"]
+    found = c.alternatives(threshold=0.6)
+    assert found.soft["model"]["weighted"]["value"] == pytest.approx(found.gap.value)
+    assert found.soft["alternative"]["limits"]["low"] < found.soft["alternative"]["linear"]["value"]
+    assert found.rates["model"]["impact_ratio"] is None
+    assert "weighted gap" in str(found)
+    lines = words_of_repairs.verdict_words(found.to_dict(), found.to_dict())
+    assert any(line.startswith("Of the alternative, the true gap lies from ") for line in lines)
+    jsonschema.validate(alternatives_summary({"a": found}), strict(published("alternatives")))
 
 
 def test_the_gap_is_the_weighted_one_and_people_are_sums_of_chances():

@@ -290,7 +290,8 @@ def _audited_rows(rows: ComparedRows, comparisons: Mapping[str, Comparison], giv
     weights = rows.weights if rows.standing is None else rows.standing
     own = next(iter(comparisons.values()))._audited_rows("repair")
     rest = rows.clusters, features, rows.channel, rows.truth, None, given, own.favours_low, own.exempt
-    return AuditedRows(groups, codes, weights, *rest)
+    soft = {name: c._profiles.soft for name, c in comparisons.items() if c._profiles.soft is not None}
+    return AuditedRows(groups, codes, weights, *rest, soft)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

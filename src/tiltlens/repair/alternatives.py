@@ -20,7 +20,7 @@ from tiltlens.errors import DataError
 from tiltlens.estimators.error_rates import UNKNOWN, WITH
 from tiltlens.estimators.estimate import Estimate, HasInterval, Normal, quantile
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combined, overall_mean
-from tiltlens.estimators.outputs import Scores, gap, impact_ratio
+from tiltlens.estimators.outputs import Scores, gap, group_rate, impact_ratio
 from tiltlens.limits import FEWEST_KNOWN, FOLDS, SMALLEST_SE, SMALLEST_SHARE, TRADED_RULES
 from tiltlens.models.asked import AskedModel
 from tiltlens.models.candidates import TREES, Sample, fit_candidate
@@ -57,6 +57,9 @@ class Alternatives:
     rates
         Of the "model" and the "alternative": the share of people "selected" (decision 1), the "impact_ratio" of
         favourable decisions, and the "true_positive_rate", the share selected among people with the outcome.
+    soft
+        Of unobserved groups, whose gaps are weighted by probabilities: what these tell of the gap of the "model" and of
+        the "alternative"; empty where groups are known.
     accuracy_change, gap_reduction
         Of the alternative that was chosen on other rows: its accuracy less the model's, and by how much its gap is
         smaller, both of the same rows.
@@ -83,6 +86,7 @@ class Alternatives:
     accuracy_change: Estimate
     gap_reduction: Estimate
     rates: dict[str, dict[str, Estimate | None]]
+    soft: dict[str, Any]
     tolerance: float
     verdict: str
     what_ifs: pl.DataFrame
@@ -97,17 +101,17 @@ class Alternatives:
         less = self.gap_reduction
         low, high = (100 * (end or 0.0) for end in (less.low, less.high))
         ends = f"{low:.1f} to {high:.1f}" if low > 0.0 else f"{100 * less.value:.1f}"
-        points = f"{100 * self.tolerance:g} points"
+        points, which = f"{100 * self.tolerance:g} points", "weighted gap" if self.soft else "gap"
         if self.verdict == EXISTS:
-            found = f"A rule no less accurate (within {points}) with a gap smaller by {ends} points exists."
+            found = f"A rule no less accurate (within {points}) with a {which} smaller by {ends} points exists."
             return f"{found} {_rates_words(**self.rates)}"
         if self.verdict == NOT_FOUND:
-            return f"A rule no less accurate (within {points}) with a smaller gap was not found."
-        return f"Whether a rule no less accurate (within {points}) with a smaller gap exists cannot be told."
+            return f"A rule no less accurate (within {points}) with a smaller {which} was not found."
+        return f"Whether a rule no less accurate (within {points}) with a smaller {which} exists cannot be told."
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain numbers."""
-        plain = ("audited", "reference", "rows", "threshold", "confidence", "tolerance", "verdict")
+        plain = ("audited", "reference", "rows", "threshold", "confidence", "tolerance", "verdict", "soft")
         names = ("accuracy", "gap", "auc", "score_gap", "accuracy_change", "gap_reduction")
         estimates = {name: getattr(self, name) for name in names}
         return (
@@ -167,6 +171,7 @@ class _Known(NamedTuple):
     fold: Integers
     threshold: float
     favours_low: bool
+    has_ratio: bool  # groups are known: by probabilities it would come out too near to 1
 
     @property
     def decided(self) -> Booleans:
@@ -180,11 +185,21 @@ class _Known(NamedTuple):
         """Return the accuracy of decisions at the threshold's cost."""
         return accuracy_at(self.threshold, self.rows, decided, self.outcome)
 
+    def nearer(self, decided: Booleans) -> Normal:
+        """Return by how much the lower favourable rate over the higher is nearer to 1 than the model's."""
+        ratios = []
+        for selected in (self.decided, decided):
+            one = Scores.of(self.rows, (selected != self.favours_low).astype(np.float64))
+            low, high = sorted((group_rate(self.rows, one, who) for who in (True, False)), key=lambda rate: rate.value)
+            top = max(high.value, SMALLEST_SHARE)
+            ratios.append(combined(low.value / top, [(1.0 / top, low), (-low.value / top**2, high)]))
+        return difference(ratios[1], ratios[0])
+
     def rates(self, decided: Booleans, confidence: float) -> dict[str, Estimate | None]:
         """Return the share selected, the impact ratio and the true positive rate of decisions."""
         selected = decided.astype(np.float64)
-        favourable = Scores.of(self.rows, 1.0 - selected if self.favours_low else selected)
-        has_ratio, weights = favourable.mean1[0] > SMALLEST_SHARE, self.rows.weights
+        favourable = Scores.of(self.rows, (decided != self.favours_low).astype(np.float64))
+        has_ratio, weights = self.has_ratio and favourable.mean1[0] > SMALLEST_SHARE, self.rows.weights
         found: dict[str, HasInterval | None] = {
             "selected": overall_mean(weights, selected, self.rows.clusters).normal(0.0, 1.0),
             "impact_ratio": impact_ratio(self.rows, favourable) if has_ratio else None,
@@ -206,9 +221,11 @@ def alternatives_of(
 ) -> Alternatives:
     """Return what rules of the audited features attain, on the rows whose outcome is known."""
     _check(tolerance, threshold, audited.scores)
-    audited, of_copies = audited.taken(_known_places(audited)).with_copies()
-    rows, scores = audited.rows, audited.scores
-    known = _Known(rows, scores, _codes(audited), row_folds(rows, FOLDS, seed), threshold, audited.favours_low)
+    at = _known_places(audited)
+    audited, of_copies = audited.taken(at).with_copies()
+    rows, scores, tell = audited.rows, audited.scores, audited.soft.get(audited.groups[0])
+    rest = threshold, audited.favours_low, tell is None
+    known = _Known(rows, scores, _codes(audited), row_folds(rows, FOLDS, seed), *rest)
     rules = _rules(known, additive_design(audited.features), seed)
     chosen, is_sure = _chosen(known, rules.decided, tolerance, quantile(2.0 * confidence - 1.0))
     own_gap, own_right = decision_gap(rows, known.decided), known.right(known.decided)
@@ -226,8 +243,9 @@ def alternatives_of(
         accuracy.estimate(confidence),
         reduction.estimate(confidence),
         {name: known.rates(one, confidence) for name, one in decisions.items()},
+        {} if tell is None else {name: tell(one.astype(np.float64), at) for name, one in decisions.items()},
         tolerance,
-        _verdict(accuracy, reduction, tolerance, confidence, is_sure),
+        _verdict(accuracy, reduction, known.nearer(chosen), tolerance, confidence, is_sure),
         table,
         (*nearly_constant(known.decided, chosen, rows.weights), *notes, *of_copies, *(() if is_scored else AT_HALF)),
         audited.groups[0],
@@ -335,14 +353,17 @@ def _reduction(own: InfluenceEstimate, other: InfluenceEstimate) -> Normal:
     return combined(abs(own.value) - abs(other.value), [(signs[0], own), (-signs[1], other)]).normal()
 
 
-def _verdict(accuracy: Normal, reduction: Normal, tolerance: float, confidence: float, is_sure: bool) -> str:
-    """Return what can be said, each part by a one-sided test at the level 1 − `confidence`: both must hold.
+def _verdict(
+    accuracy: Normal, reduction: Normal, ratio: Normal, tolerance: float, confidence: float, is_sure: bool
+) -> str:
+    """Return what can be said, each part by a one-sided test at the level 1 − `confidence`: all must hold.
 
-    Unless rules that were surely accurate were tried, nothing is said of such rules where this one fails.
+    A gap alone also shrinks where fewer people of both groups are selected. Unless rules that were surely accurate were
+    tried, nothing is said of such rules where this one fails.
     """
     level = 1.0 - 2.0 * (1.0 - confidence)
-    right, less = accuracy.estimate(level), reduction.estimate(level)
-    if (right.low or 0.0) > -tolerance and (less.low or 0.0) > 0.0:
+    right, less, nearer = (one.estimate(level) for one in (accuracy, reduction, ratio))
+    if (right.low or 0.0) > -tolerance and min(less.low or 0.0, nearer.low or 0.0) > 0.0:
         return EXISTS
     if is_sure and ((right.high or 0.0) < -tolerance or (less.high or 0.0) < 0.0):
         return NOT_FOUND

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from tiltlens.models.features import Feature
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.constraints import ALL, OUTCOMES, Cell
 from tiltlens.repair.copies import copies_of
+
+SoftScores = Callable[..., dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,6 +37,8 @@ class AuditedRows:
         The conditions that all rows meet, as texts by column.
     exempt
         The features that the audit named as exempt factors.
+    soft
+        By audited group, what scores of its rows and the reference's tell of the gap; none where groups are known.
     favours_low
         Whether people want the outcome 0: ratios are then those of low scores.
     """
@@ -49,6 +54,7 @@ class AuditedRows:
     given: Mapping[str, str] = field(default_factory=dict)
     favours_low: bool = False
     exempt: tuple[str, ...] = ()
+    soft: Mapping[str, SoftScores] = field(default_factory=dict)
 
     @property
     def rows(self) -> Rows:
@@ -88,6 +94,14 @@ class AuditedRows:
         own, copies = copies_of(table, row_hashes(table), self.codes, self.outcome)
         note = f"{copies:,} rows equal another one in every feature: such rows are taken for one person's"
         return (replace(self, clusters=own), [note]) if copies else (self, [])
+
+    def soft_estimates(self, after: Floats, threshold: float | None) -> dict[str, Any]:
+        """Return what probabilities of groups tell of each gap before and after; none of several classes."""
+        found, before = {}, self.scores if threshold is None else (self.scores >= threshold).astype(np.float64)
+        for group, tell in self.soft.items() if after.ndim == 1 else ():
+            at = self.members((group, ALL)) | self.members((self.reference, ALL))
+            found[group] = {"before": tell(before[at]), "after": tell(after[at])}
+        return found
 
     def members(self, cell: Cell) -> Booleans:
         """Return which rows are of a group and an event."""

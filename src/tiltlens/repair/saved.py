@@ -77,6 +77,7 @@ def _tilt(found: dict[str, Any], trusted: Sequence[str]) -> ScoreTilt:
         check_number("multiplier", one.multiplier)
     plain = {name: found[name] for name in PLAIN}
     plain |= {"given": dict(found.get("given", {})), "favours_low": bool(found.get("favours_low", False))}
+    plain |= {"soft": dict(found.get("soft", {}))}
     plain["ranges"] = {name: (float(a), float(b), int(n)) for name, (a, b, n) in found.get("ranges", {}).items()}
     declared = found.get("declared", {})
     blocks = {name: tuple(own) for name, own in declared.get("blocks", {}).items()}

@@ -61,10 +61,8 @@ class ScoreTilt:
     criterion, threshold
         "mean score"; "decisions" at a threshold τ; "fpr" or "fnr": mean scores of people without and with the outcome,
         or their decisions at a threshold; "equalized odds": both.
-    limit
-        The largest difference that is allowed.
-    use_group
-        Whether the group itself is used, which may be regulated.
+    limit, use_group
+        The largest difference that is allowed; and whether the group itself is used, which may be regulated.
     classes
         How many the scores are of.
     constraints
@@ -78,8 +76,9 @@ class ScoreTilt:
         Hashes of the audited rows, by which they are known again, and the features that these are of.
     notes
         What was done, and what to know.
-    given
-        The conditions that audited rows met, as texts by column: other rows are neither repaired nor billed.
+    given, soft
+        The conditions that audited rows met, as texts by column: other rows are neither repaired nor billed. And of
+        unobserved groups, by name, what probabilities tell of the gap before and after.
     favours_low
         Whether people want low scores: ratios of a bill are then those of 1 − score.
     ranges
@@ -115,6 +114,7 @@ class ScoreTilt:
     notes: tuple[str, ...]
     given: Mapping[str, str] = field(default_factory=dict)
     favours_low: bool = False
+    soft: Mapping[str, Any] = field(default_factory=dict)
     ranges: Mapping[str, Range] = field(default_factory=dict)
     declared: Declared = field(default_factory=Declared)
 
@@ -418,6 +418,7 @@ class ScoreTilt:
             "exempt": list(self.exempt),
             "given": dict(self.given),
             "favours_low": self.favours_low,
+            "soft": dict(self.soft),
             "notes": list(self.notes),
         }
 

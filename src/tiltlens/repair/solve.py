@@ -109,6 +109,7 @@ def score_tilt(
         models=models,
         given=dict(audited.given),
         favours_low=audited.favours_low,
+        soft=audited.soft_estimates(after, threshold) if kind in (MEAN, DECISIONS) else {},
         ranges=ranges_of([one for one in audited.features if one.in_membership]) if models else {},
         declared=declared_in({one.name: one.levels.made_of for one in audited.features if one.levels is not None}),
         seen=Seen.of(audited.features, audited.scores, audited.places, audited.outcome, audited.clusters),

@@ -28,7 +28,7 @@ from tiltlens.results.profiles import Profiles
 from tiltlens.results.proxies import proxy_table
 from tiltlens.results.row_errors import ComparisonErrors, RowErrors, errors_of, known_rows, output_errors, signed
 from tiltlens.results.settings import Settings
-from tiltlens.results.soft_groups import NOT_REPORTED, soft_group
+from tiltlens.results.soft_groups import NOT_REPORTED, soft_group, soft_group_of
 from tiltlens.results.told import levels, told
 from tiltlens.results.two_by_two import two_by_two
 from tiltlens.results.unexplained import Unexplained, unexplained
@@ -98,7 +98,7 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
         confidence=settings.confidence,
         notes=(*dict.fromkeys([*evidence.notes, *told_of, *evidence_notes(evidence, checked)]),),
         band_factor=table.band_factor,
-        _profiles=_profiles(evidence, correction),
+        _profiles=_profiles(evidence, correction, settings),
         _errors=None if settings.folds is None else _errors(evidence, left, parts, table.errors),
     )
     return in_units(found_here if soft is None else replace(found_here, **NOT_REPORTED), evidence.unit)
@@ -283,7 +283,7 @@ def _tilted_variance(tilted: TiltedMeans, correction: CorrectionFunction) -> flo
     return correction.descent_rate**2 - 2.0 * correction.input_weight * on_gradient
 
 
-def _profiles(evidence: Evidence, correction: CorrectionFunction | None) -> Profiles:
+def _profiles(evidence: Evidence, correction: CorrectionFunction | None, settings: Settings) -> Profiles:
     return Profiles(
         (evidence.audited, evidence.reference),
         evidence.rows,
@@ -300,6 +300,7 @@ def _profiles(evidence: Evidence, correction: CorrectionFunction | None) -> Prof
         evidence.model,
         evidence.standing,
         evidence.given,
+        None if evidence.soft is None else partial(soft_group_of, replace(evidence, sets=None), settings),
     )
 
 

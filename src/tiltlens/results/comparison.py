@@ -325,7 +325,7 @@ class Comparison:
         weights = p.rows.weights if p.standing is None else p.standing
         low = not np.array_equal(p.favourable, p.outcome)
         rest = p.rows.clusters, p.features, p.scores, p.truth, p.model, p.given, low, self.exempt
-        return AuditedRows(p.groups, codes, weights, *rest)
+        return AuditedRows(p.groups, codes, weights, *rest, {} if p.soft is None else {self.audited: p.soft})
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the comparison, keyed by attribute name."""

@@ -23,6 +23,7 @@ from tiltlens.paper.figure1 import Figure1Paths, figure1_paths
 from tiltlens.paper.path import Inputs, PathPoint, path_point, projection
 from tiltlens.paper.world import Projection
 from tiltlens.repair.reweigh import Reweighing, independent_weights, reweighing
+from tiltlens.repair.rows import SoftScores
 from tiltlens.results.bins import QUANTILES, binned, of_scores_alone
 from tiltlens.results.counting import Binned, score_span
 from tiltlens.results.disclosure import may_show, withheld
@@ -34,7 +35,8 @@ class Profiles:
 
     `groups` are the names of the two, `row_numbers` those of the rows in the table, `truth` the codes of outcomes,
     `model` what made the scores, where these were not given, and `standing` for how much of all rows each stands, where
-    weights do not say; `given` are the conditions that all rows meet.
+    weights do not say; `given` are the conditions that all rows meet, and `soft` tells what other scores of the rows
+    would tell of the gap, where groups are known by probabilities.
     """
 
     groups: tuple[str, str]
@@ -52,6 +54,7 @@ class Profiles:
     model: AskedModel | None = None
     standing: Floats | None = None
     given: Mapping[str, str] = field(default_factory=dict)
+    soft: SoftScores | None = None
 
     def profile(self, feature: str) -> pl.DataFrame:
         """As of `Comparison`."""

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tiltlens.estimators.estimate import Estimate
-from tiltlens.estimators.influence import Integers, cluster_codes
-from tiltlens.estimators.outputs import gap
+from tiltlens.estimators.influence import Integers, Rows, cluster_codes
+from tiltlens.estimators.outputs import Scores, gap
 from tiltlens.estimators.soft_groups import (
     Calibration,
     ChanceRows,
@@ -23,6 +23,7 @@ from tiltlens.estimators.soft_groups import (
 from tiltlens.limits import CALIBRATED, SUPPRESSED_BELOW
 from tiltlens.models.amounts import Unit
 from tiltlens.paper.checks import Floats
+from tiltlens.passes.compared import SoftRows
 from tiltlens.passes.evidence import Evidence
 from tiltlens.results.settings import Settings
 
@@ -107,6 +108,23 @@ def soft_group(evidence: Evidence, settings: Settings) -> SoftGroup | None:
         return None
     rows = _rows(evidence)
     return replace(_found(evidence, rows, settings.confidence), visible=visible_part(rows))
+
+
+def soft_group_of(
+    evidence: Evidence, settings: Settings, scores: Floats, places: Integers | None = None
+) -> dict[str, Any]:
+    """Return the same for other scores, or decisions, of all rows of the sample or of those at some `places`."""
+    at = np.arange(evidence.rows.audited.size) if places is None else places
+    if evidence.soft is None:
+        return {}
+    weights = evidence.rows.weights if evidence.standing is None else evidence.standing
+    clusters, known = (None if one is None else one[at] for one in (evidence.rows.clusters, evidence.soft.known))
+    rows = Rows.of(evidence.rows.audited[at], weights[at], clusters)
+    soft = SoftRows(evidence.soft.chances[at], known)
+    found = soft_group(
+        replace(evidence, rows=rows, everyone=rows, soft=soft, outcome=Scores.of(rows, scores)), settings
+    )
+    return {} if found is None else found.to_dict()
 
 
 def _found(evidence: Evidence, rows: ChanceRows, confidence: float) -> SoftGroup:

@@ -148,7 +148,7 @@ def _rates(found: Record) -> Table:
 
 
 def _attained(found: Record) -> Table:
-    table = empty_table("rule", ["gap, in points", words.accuracy_name(found)])
+    table = empty_table("rule", [f"{words.gap_name(found)}, in points", words.accuracy_name(found)])
     rows = [("the audited model", found["gap"], found["accuracy"])]
     rows += [
         (f"rule {place} of {len(found['curve'])}", _estimate(row, "gap"), _estimate(row, "accuracy"))

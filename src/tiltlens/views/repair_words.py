@@ -7,7 +7,7 @@ from typing import Any
 
 from tiltlens.limits import REPAIRED
 from tiltlens.views.change_words import Quantity
-from tiltlens.views.formats import count, label, number, percent, points, ratio, signed, size, with_interval
+from tiltlens.views.formats import count, interval, label, number, percent, points, ratio, signed, size, with_interval
 from tiltlens.views.names import group_name
 
 Record = dict[str, Any]
@@ -59,6 +59,7 @@ RATES = {  # of decisions: the model's beside the alternative's
     "impact_ratio": ("impact ratio", ratio),
     "true_positive_rate": ("true positive rate", percent),
 }
+ESTIMATE = ("value", "low", "high")
 WHAT_IFS = 20  # rows that are printed, the smallest gaps first
 RULES = 9  # of the curve that are printed
 
@@ -132,10 +133,36 @@ def asked_words(repair: Record) -> list[str]:
 def audited_words(repair: Record) -> list[str]:
     """Return what the repair did to the audited rows: a line for each difference, and where to look on."""
     found = [_constraint_words(repair, one) for one in repair["constraints"]]
+    weighted = "weighted difference" if repair.get("soft") else "difference"
+    soft = [line for group, both in repair.get("soft", {}).items() for line in _soft_words(label(group), **both)]
     holds = "What it costs, and whether it holds, is told by rows that nothing was fitted on."
     if len(found) == 1:
-        return [f"On the audited rows the difference of {found[0]}. {holds}"]
-    return ["On the audited rows the difference of", *(f"- {one}" for one in found), holds]
+        return [f"On the audited rows the {weighted} of {found[0]}. {holds}", *soft]
+    return [f"On the audited rows the {weighted} of", *(f"- {one}" for one in found), holds, *soft]
+
+
+def _soft_words(group: str, before: Record, after: Record) -> list[str]:
+    """Return what probabilities of groups tell of the gap after a repair: both estimates are then near 0, by design."""
+    lines = [f"{group} are an unobserved group: the weighted gap shows a part of the true one."]
+    if before["linear"] is not None and after["linear"] is not None:
+        ends = " to ".join(points(one["linear"]["value"]) for one in (before, after))
+        lines[0] += f" The linear estimate goes from {ends} points."
+    lines.append(f"Before, {bracket_line(before)}. That both estimates are near 0 after does not show that the gap is.")
+    if after["limits"] is not None:
+        allowed = interval(after["limits"]["low"], after["limits"]["high"], points)
+        lines.append(f"After, group probabilities that are right on average allow a true gap of {allowed} points.")
+    if after["signs"] is not None:
+        value, low, high = (after["weighted"]["value"] + after["signs"]["above_weighted"][end] for end in ESTIMATE)
+        lines.append(f"After, the gap of labelled rows is {with_interval(value, low, high, points)} points.")
+    return lines
+
+
+def bracket_line(soft: Record) -> str:
+    """Return where the true gap of an unobserved group lies."""
+    if soft["bracket"] is None:
+        return f"where the true gap lies cannot be told ({soft['reason']})"
+    ends = interval(soft["bracket"]["low"], soft["bracket"]["high"], points)
+    return f"the true gap lies from {ends} points if the two estimates lie on either side of it ({soft['status']})"
 
 
 def _constraint_words(repair: Record, one: Record) -> str:
@@ -266,10 +293,11 @@ def verdict_words(found: Record, who: Record) -> list[str]:
     return [
         found["words"],
         f"The audited decisions: {accuracy_name(found)} {with_interval(**accuracy, shown=percent)} among people whose "
-        f"outcome is known; gap of {label(who['audited'])} against {label(who['reference'])} "
+        f"outcome is known; {gap_name(found)} of {label(who['audited'])} against {label(who['reference'])} "
         f"{with_interval(**gap, shown=points)} points.",
         f"The alternative, chosen on other rows: accuracy {_either(moved, 'higher', 'lower')}; gap "
         f"{_either(less, 'smaller', 'larger')}.",
+        *(f"Of the {which}, {bracket_line(soft)}." for which, soft in found.get("soft", {}).items()),
         *([] if tau == 0.5 else [f"At the threshold {tau:g} a missed outcome costs {times} times a false alarm."]),
     ]
 
@@ -278,6 +306,11 @@ def rates(found: Record) -> list[tuple[str, list[Record], Any]]:
     """Return what the model and the alternative decide, as far as it is defined: name, both, and how it is shown."""
     both = {key: [found["rates"][rule][key] for rule in ("model", "alternative")] for key in RATES}
     return [(RATES[key][0], pair, RATES[key][1]) for key, pair in both.items() if None not in pair]
+
+
+def gap_name(found: Record) -> str:
+    """Return what the gap of alternatives is called: of unobserved groups it is weighted by their probabilities."""
+    return "weighted gap" if found.get("soft") else "gap"
 
 
 def accuracy_name(found: Record) -> str:

@@ -52,7 +52,7 @@ def attainable(found: Record) -> Figure:
         f"{versus(found)}. One dot per rule: {accuracy_name(found)} against the gap of decision rates, with "
         f"intervals. The audited model has {own['accuracy_text']} at a gap of {own['gap_text']} points."
     )
-    notes = "◆ the audited model", "● other rules", "lines: intervals"
+    notes = "◆ the audited model", "● other rules", "lines: intervals", "gaps are weighted" if found.get("soft") else ""
     return figure(_attained(records, own, accuracy_name(found)), [own, *records], title, description, *notes)
 
 

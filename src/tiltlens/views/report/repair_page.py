@@ -112,8 +112,8 @@ def _section(place: int, found: Record) -> _Section:
     name = repair_words.accuracy_name(found)
     rows: list[tuple[str, Record, Any]] = [
         (f"{name} of the audited model", found["accuracy"], percent),
-        ("gap of its decision rates, in points", found["gap"], points),
-        ("gap of its mean scores, in points", found["score_gap"], points),
+        (f"{repair_words.gap_name(found)} of its decision rates, in points", found["gap"], points),
+        (f"{repair_words.gap_name(found)} of its mean scores, in points", found["score_gap"], points),
         *([] if found["auc"] is None else [("area under the curve of its scores", found["auc"], number)]),
         (f"{name} of the alternative minus the model's, in points", found["accuracy_change"], points),
         ("size of the model's gap, less that of the alternative's, in points", found["gap_reduction"], points),
