@@ -243,7 +243,11 @@ SEARCHES = (
     Search("each row three times, in clusters", "smooth", 1500, False, 0.0, 3),
     Search("each row three times, without clusters", "smooth", 1500, False, 0.0, 3, is_told=False),
     Search("forty features", "many", 1000, False),
-    *(Search(f"rare, threshold {tau:g}", "rare", 2000, False, threshold=tau) for tau in (0.1, 0.15, 0.3, 0.5)),
+    *(
+        Search(f"rare, threshold {tau:g}, tolerance {100 * most:g} points", "rare", 2000, False, most, threshold=tau)
+        for tau in (0.1, 0.15, 0.3, 0.5)
+        for most in (0.0, 0.005)
+    ),
     Search("smooth", "smooth", 1000, True),
     Search("smooth, few rows", "smooth", 200, True),
     Search("xor", "xor", 1000, True),
