@@ -73,6 +73,8 @@ def _numbers(c: tl.Comparison) -> dict[str, list[float | None]]:
     for quantity in ALL:
         found = getattr(c, quantity)
         numbers[quantity] = [None] * 3 if found is None else _ends(found)
+    for who in ("audited", "reference"):
+        numbers[f"{who}_rate"] = _ends(getattr(c.favourable_rates, who))
     for row in c.proxies.to_dicts():
         for quantity in EACH:
             ends = (row[quantity], row[f"{quantity}_low"], row[f"{quantity}_high"])

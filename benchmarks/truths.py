@@ -54,6 +54,7 @@ class World:
     rows: int
     noise: int = 1
     audited: float = 0.4
+    is_counted: bool = False  # so many rows are audited, to one, rather than each with that chance
     threshold: float | None = None
     is_drawn: bool = False  # the outputs are decisions, drawn with the score as their chance
     is_amount: bool = False  # the outputs are amounts, of which the score is the mean
@@ -115,6 +116,8 @@ class World:
     def _people(self, size: int, rng: Random, customer: Customers) -> tuple[NDArray[np.bool_], Columns]:
         """Return who is audited, and everybody's features; a customer may have rows of both groups."""
         s, drawn = rng.random(size) < self.audited, {}
+        if self.is_counted:
+            s = rng.permutation(size) < round(self.audited * size)
         if self.is_clustered:
             s = np.where(rng.random(size) < OWN_GROUP, (rng.random(size) < self.audited)[customer], s)
         for block in self.blocks:
@@ -135,6 +138,7 @@ class World:
         start = tuple(j for j in every if names[j] in self.exempt)
         y0, y1 = joint.means
         found = {"gap": y0 - y1, "impact_ratio": y0 / y1, "unexplained": joint.coefficient(tuple(every))}
+        found |= {"audited_rate": y0, "reference_rate": y1}
         if self.is_amount:
             found["standardised_difference"] = found["gap"] / joint.spread(self.spread)
         else:
@@ -260,6 +264,10 @@ def _tariff(at: Mapping[str, Any], s: Any) -> Any:
     zone = np.array([1.0, 1.15, 1.4])[np.asarray(at["zone"], dtype=np.intp)]
     young = np.where(np.asarray(at["age"]) == 0, 1.8, 1.0)
     return 400.0 * zone * young * (1.0 + 0.1 * (at["km"] > -0.5) + 0.15 * (at["km"] > 1.0))
+
+
+def _rare(at: Mapping[str, Any], s: Any) -> Any:
+    return expit(-4.3 + 0.6 * at["proxy"] + 0.4 * at["neutral"])
 
 
 def _zip(size: int, tilt: float, seed: int) -> tuple[Floats, Floats, Floats]:
@@ -413,7 +421,43 @@ def _worlds() -> list[World]:
             idle=("age",),
         ),
         World("few-rows", (proxy, neutral), _linear, 400, noise=2, idle=("neutral",)),
+        World(
+            "rare-decisions",
+            (proxy, neutral),
+            _rare,
+            4_000,
+            audited=0.03,
+            is_drawn=True,
+            is_given=True,
+            left_out=(*shares, "output_divergence"),
+            idle=("neutral",),
+        ),
+        *(_few(audited, is_drawn) for audited in (30, 60, 150) for is_drawn in (False, True)),
     ]
+
+
+def _few(audited: int, is_drawn: bool) -> World:
+    """Return few audited people among 1,500 others, five features that go with no group, and one of them rare.
+
+    Bands need no membership model: a column of it saves its fit.
+    """
+    return World(
+        f"{audited}-audited{'-drawn' if is_drawn else ''}",
+        (
+            normal("used"),
+            levels("rare", [9, 1], [9, 1]),
+            levels("kind", *2 * [np.ones(4)]),
+            levels("flag", *2 * [[1, 1]]),
+        ),
+        lambda at, s: expit(-0.3 + 0.8 * at["used"] + 1.2 * at["rare"] + 0.3 * (at["kind"] == 2) + 0.4 * at["flag"]),
+        1_500 + audited,
+        audited=audited / (1_500 + audited),
+        is_counted=True,
+        is_drawn=is_drawn,
+        is_given=True,
+        left_out=("descent_rate", "input_divergence", "share", "output_divergence"),
+        idle=("used", "rare", "kind", "flag"),
+    )
 
 
 WORLDS = {world.name: world for world in _worlds()}

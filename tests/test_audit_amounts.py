@@ -57,7 +57,12 @@ def test_amounts_of_0_and_1_equal_decisions(options):
     decisions = audited(paid(), scores="decision", output="probability", **options)["A"]
     amounts = audited(paid(), scores="decision", **options)["A"]
     assert (decisions.channel, amounts.channel) == ("decisions", "amounts")
-    assert_same_numbers(estimates(amounts, ALIKE), estimates(decisions, ALIKE))
+    same = [name for name in ALIKE if name not in ("gap", "shortfall")]
+    assert_same_numbers(estimates(amounts, same), estimates(decisions, same))
+    for name in ("gap", "shortfall"):  # of decisions Newcombe's interval, of amounts Student's t
+        one, other = getattr(amounts, name), getattr(decisions, name)
+        assert one.value == pytest.approx(other.value, abs=1e-9)
+        assert one.high - one.low == pytest.approx(other.high - other.low, rel=0.03)
     names = (*IN_UNITS, *UNITLESS)
     assert_same_numbers(columns(amounts, names), columns(decisions, names))
     assert_same_numbers(amounts.to_dict()["dial_table"], decisions.to_dict()["dial_table"])
@@ -99,21 +104,37 @@ def test_numbers_of_outputs_against_numpy(weights, favourable):
     x, mine = paid()["salary"].to_numpy(), (paid()["group"] == "A").to_numpy()
     (m0, v0, e0), (m1, v1, e1) = (_moments(x[who], w[who]) for who in (mine, ~mine))
     assert c.gap.value == pytest.approx(m0 - m1, rel=1e-12)
-    assert c.gap.high - c.gap.value == pytest.approx(1.959964 * math.hypot(e0, e1), rel=1e-6)
+    reaches = [_degrees_t(x[who], w[who]) * se for who, se in ((mine, e0), (~mine, e1))]
+    assert c.gap.high - c.gap.value == pytest.approx(math.hypot(*reaches), rel=1e-6)
     assert (c.favourable_rates.audited.value, c.favourable_rates.reference.value) == pytest.approx((m0, m1))
     assert c.impact_ratio.value == pytest.approx(m0 / m1)
     log_se = math.hypot(e0 / m0, e1 / m1)
     assert c.impact_ratio.low == pytest.approx(m0 / m1 * math.exp(-1.959964 * log_se), rel=1e-6)
     assert c.standardised_difference.value == pytest.approx((m0 - m1) / math.sqrt((v0 + v1) / 2))
     assert c.materiality == pytest.approx(0.02 * math.sqrt((v0 + v1) / 2))
-    assert c.shortfall.value == pytest.approx((1 if favourable == "high" else -1) * mine.sum() * (m1 - m0))
+    assert c.shortfall.value == pytest.approx((1 if favourable == "high" else -1) * w[mine].sum() * (m1 - m0))
     for row in c.decile_shares.to_dicts():
         beyond = (x > row["amount"]).astype(float)
         assert row["audited"] == pytest.approx(np.average(beyond[mine], weights=w[mine]))
         assert row["reference"] == pytest.approx(np.average(beyond[~mine], weights=w[~mine]))
         assert row["difference"] == pytest.approx(row["audited"] - row["reference"])
-        se = math.hypot(*(_moments(beyond[who], w[who])[2] for who in (mine, ~mine)))
-        assert row["difference_high"] - row["difference"] == pytest.approx(1.959964 * se, rel=1e-6)
+        reaches = _wilson(beyond[mine], w[mine])[1], _wilson(beyond[~mine], w[~mine])[0]
+        assert row["difference_high"] - row["difference"] == pytest.approx(math.hypot(*reaches), rel=1e-6)
+
+
+def _degrees_t(x, w):
+    """Return Student's 97.5 % quantile, of people less one or by Satterthwaite."""
+    square = (w * (x - np.average(x, weights=w))) ** 2
+    noise = square @ square / square.sum() ** 2 - 1 / len(x)
+    return stdtrit(min(w.sum() ** 2 / (w @ w) - 1, 2 / noise), 0.975)
+
+
+def _wilson(x, w, z=1.959964):
+    """Return how far Wilson's interval reaches below and above the rate."""
+    p, variance, se = _moments(x, w)
+    n = min(variance / se**2, w.sum() ** 2 / (w @ w))
+    roots = np.roots([1 + z * z / n, -2 * p - z * z / n, p * p])
+    return p - min(roots), max(roots) - p
 
 
 def _moments(x, w):

@@ -138,6 +138,7 @@ MERGERS = 4  # workers that add up the sums of all partitions
 
 # models.amounts
 AMOUNT_BINS = 10  # of the pooled amounts, equally full: the channel of what is said of distributions
+AMOUNT_ROUNDING = 4 * 2.0**-52  # of an amount: four steps of the last digit that a float has
 CENTRED = 1024.0  # scales from 0, within which the mean of amounts needs no centre: squares keep ten digits
 
 # models.balance

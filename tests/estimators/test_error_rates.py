@@ -87,7 +87,7 @@ def test_whole_weights_have_the_values_of_repeated_rows_and_clusters_of_copies_t
     repeated = MAKERS[name](Rows.of(audited[index], None, index), score[index], outcome[index])
     for (value, se), (one, other) in zip(numbers(weighted), numbers(repeated), strict=True):
         assert value == pytest.approx(one, abs=1e-12)
-        assert se == pytest.approx(other, rel=0.003)  # Student's t of so many clusters
+        assert se == pytest.approx(other, rel=0.02)  # Student's t of so many clusters
 
 
 @pytest.mark.parametrize("name", MAKERS)

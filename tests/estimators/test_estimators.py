@@ -33,7 +33,6 @@ from tiltlens.estimators.outputs import (
     impact_ratio,
     output_descent,
     output_divergence,
-    shortfall,
     standardised_difference,
 )
 
@@ -474,14 +473,6 @@ def test_scores_of_one_outcome_have_the_moments_of_its_column(outcomes):
     every = scores.all_outcomes()
     np.testing.assert_allclose(every.values.sum(axis=1), 1.0, atol=1e-13)
     np.testing.assert_allclose(every.mean0.sum(), 1.0, atol=1e-13)
-
-
-def test_shortfall_is_of_the_people_in_the_data_whatever_they_weigh():
-    d = sample()
-    rows = Rows.of(d["audited"], d["weights"])
-    found, missing = shortfall(rows, first(rows, d), d["audited"].sum()), gap(rows, first(rows, d))
-    assert found.value == pytest.approx(-d["audited"].sum() * missing.value)
-    assert found.se == pytest.approx(d["audited"].sum() * missing.se)
 
 
 def test_a_combination_of_estimators_has_their_influence_combined():

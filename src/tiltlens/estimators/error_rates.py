@@ -6,14 +6,15 @@ a ratio. See docs/methods.md, section 3.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from tiltlens.estimators.estimate import Normal, Proportion
+from tiltlens.estimators.estimate import Difference, MeanLaw, Proportion
 from tiltlens.estimators.feature_gap import CellSums
-from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, Rows
+from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, mean_difference, mean_law
 from tiltlens.estimators.outputs import unseen_mean_se
 from tiltlens.paper.checks import Floats
 
@@ -24,14 +25,15 @@ WITHOUT, WITH, UNKNOWN = 0, 1, 2  # codes of a row's outcome: Y = 0, Y = 1, not 
 class GroupPair:
     """A quantity of the audited and of the reference group, and the first less the second.
 
-    `influence` is that of the difference, and `unseen` what it does not show of either group.
+    `influence` is that of the difference, `unseen` what it does not show of either group, and `se` what both have.
     """
 
-    audited: Normal
-    reference: Normal
-    difference: Normal
+    audited: MeanLaw
+    reference: MeanLaw
+    difference: Difference
     influence: InfluenceEstimate
     unseen: tuple[float, float]
+    se: tuple[float, float]
 
 
 def false_positive_rate(rows: Rows, score: Floats, outcome: Integers, sums: CellSums) -> GroupPair:
@@ -74,25 +76,28 @@ def mean_pair(
     part = chosen.astype(np.float64)
     own = np.where(rows.audited, means[0], means[1])
     share = np.where(rows.audited, rows.mean0(part), rows.mean1(part))
-    return _pair(rows, means, part * (x - own) / share, errors, least, most)
+    both = _means(rows, means, part * (x - own) / share)
+    is_rate = least == 0.0 and bool(np.isin(x[chosen], (0.0, 1.0)).all())
+    laws = [mean_law(rows, both[k], k == 0, is_rate, (least, most), chosen) for k in (0, 1)]
+    return _pair(rows, both, laws, errors)
+
+
+def _means(rows: Rows, values: Floats, own: Floats) -> list[InfluenceEstimate]:
+    """Return both groups' estimators from each row's influence on that of its own group."""
+    columns = ((own, rows.constant(0.0)), (rows.constant(0.0), own))
+    return [InfluenceEstimate.of(rows, float(value), *one) for value, one in zip(values, columns, strict=True)]
 
 
 def _pair(
-    rows: Rows, values: Floats, own: Floats, errors: Sequence[float], least: float = 0.0, most: float = 1.0
+    rows: Rows, means: Sequence[InfluenceEstimate], laws: Sequence[MeanLaw], errors: Sequence[float]
 ) -> GroupPair:
-    """Return both groups' estimators from each row's influence on that of its own group."""
-    zero = rows.constant(0.0)
-    v0, v1 = (float(value) for value in values)
-    audited = InfluenceEstimate.of(rows, v0, own, zero).normal(least, most)
-    reference = InfluenceEstimate.of(rows, v1, zero, own).normal(least, most)
-    influence = InfluenceEstimate.of(rows, v0 - v1, own, -own)
-    return GroupPair(
-        audited.with_extra_se(errors[0]),
-        reference.with_extra_se(errors[1]),
-        influence.normal().with_extra_se(*errors),
-        influence,
-        (errors[0], errors[1]),
-    )
+    """Return both groups' estimators and their difference; Wilson's interval needs no error that rows do not show."""
+    both = zip(laws, errors, strict=True)
+    audited, reference = (one if isinstance(one, Proportion) else one.with_extra_se(error) for one, error in both)
+    influence = InfluenceEstimate(means[0].value - means[1].value, (means[0].influence - means[1].influence,))
+    se = (math.hypot(means[0].se, errors[0]), math.hypot(means[1].se, errors[1]))
+    difference = mean_difference(rows, means, (audited, reference))
+    return GroupPair(audited, reference, difference, influence, (errors[0], errors[1]), se)
 
 
 def area_pair(rows: Rows, score: Floats, outcome: Integers) -> GroupPair:
@@ -108,7 +113,8 @@ def area_pair(rows: Rows, score: Floats, outcome: Integers) -> GroupPair:
         areas.append(area)
         influences.append(influence)
         errors.append(unseen_mean_se(area, rarer))
-    return _pair(rows, np.array(areas), influences[0] + influences[1], errors)
+    means = _means(rows, np.array(areas), influences[0] + influences[1])
+    return _pair(rows, means, [mean.normal(0.0, 1.0) for mean in means], errors)
 
 
 def area_under_curve(place: Integers, share: Floats, outcome: Integers) -> tuple[float, Floats]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Protocol
 
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 
 from tiltlens.errors import DataError
 from tiltlens.limits import NOISE, ROUNDED_SQUARE
@@ -93,21 +93,22 @@ class HasInterval(Protocol):
         ...
 
 
-def quantile(confidence: float) -> float:
-    """Return z with P(|N(0, 1)| ≤ z) = `confidence`."""
+def quantile(confidence: float, degrees: float = math.inf) -> float:
+    """Return z with P(|N(0, 1)| ≤ z) = `confidence`, or Student's t of so many degrees of freedom."""
     if not 0.0 < confidence < 1.0:
         raise DataError(f"`confidence` must lie between 0 and 1, got {confidence!r}.", "0.95 is usual.")
-    return float(ndtri(0.5 + confidence / 2))
+    return float(ndtri(0.5 + confidence / 2) if math.isinf(degrees) else stdtrit(degrees, 0.5 + confidence / 2))
 
 
 @dataclass(frozen=True, slots=True)
 class Normal:
-    """A normal estimator, value ± z·se, kept within [`least`, `most`]."""
+    """A normal estimator, value ± z·se, kept within [`least`, `most`]; z is Student's t where `degrees` are finite."""
 
     value: float
     se: float
     least: float = -math.inf
     most: float = math.inf
+    degrees: float = math.inf
 
     def with_extra_se(self, *errors: float) -> Normal:
         """Return the estimator with further, independent standard errors."""
@@ -115,7 +116,7 @@ class Normal:
 
     def estimate(self, confidence: float = 0.95) -> Estimate:
         """Return value ± z·se."""
-        z = quantile(confidence)
+        z = quantile(confidence, self.degrees)
         bounds = (self.value, self.value - z * self.se, self.value + z * self.se)
         return Estimate(*(min(max(bound, self.least), self.most) for bound in bounds))
 
@@ -133,6 +134,35 @@ class Proportion:
         middle, spread = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + (z / (2 * n)) ** 2)
         ends = ((middle + side * spread) / (1 + z * z / n) for side in (-1, 1))
         return Estimate(p, *(min(max(end, 0.0), 1.0) for end in ends))
+
+
+MeanLaw = Normal | Proportion
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first less the second of two estimators, by their own intervals."""
+
+    first: HasInterval
+    second: HasInterval
+    correlation: float = 0.0
+
+    def estimate(self, confidence: float = 0.95) -> Estimate:
+        """Return the `difference` of both estimates."""
+        return difference(self.first.estimate(confidence), self.second.estimate(confidence), self.correlation)
+
+
+def difference(one: Estimate, other: Estimate, correlation: float = 0.0) -> Estimate:
+    """Return d = one − other, its ends √(a² + b² − 2ρab) away, a and b being how far either's interval reaches there.
+
+    Of two rates with Wilson's intervals that is Newcombe's (1998); of any two estimates see Zou & Donner (2008).
+    """
+    value = one.value - other.value
+    if one.low is None or one.high is None or other.low is None or other.high is None:
+        return Estimate(value)
+    below, above = (one.value - one.low, other.high - other.value), (one.high - one.value, other.value - other.low)
+    reaches = [math.sqrt(max(a * a + b * b - 2.0 * correlation * a * b, 0.0)) for a, b in (below, above)]
+    return Estimate(value, value - reaches[0], value + reaches[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import numpy as np
 from tiltlens.estimators.estimate import Normal, SquareRoot
 from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows, combined
 from tiltlens.estimators.outputs import Scores, gap
-from tiltlens.limits import SEEN_ROWS, SEPARATED, SUM_ROUNDING
+from tiltlens.limits import SEEN_ROWS, SEPARATED, SMALLEST_EXPECTED, SUM_ROUNDING
 from tiltlens.paper.checks import Floats
 
 
@@ -166,8 +166,26 @@ def hidden_share(sums: CellSums) -> float:
     """Return the share of all weight in values with fewer than three effective rows: what differs there is not seen."""
     mass = 0.5 * sums.weight / sums.weight.sum(axis=1, keepdims=True)
     total = mass.sum(axis=0)
-    effective = 1.0 / (sums.square.sum(axis=1) / sums.weight.sum(axis=1) ** 2)
-    return float(total[total * 2.0 * effective.min() < SEEN_ROWS].sum())
+    return float(total[total * 2.0 * effective_people(sums).min() < SEEN_ROWS].sum())
+
+
+def rare_part(sums: CellSums) -> float:
+    """Return how far gap(j) may move by rare values, Σ T·|m − m̄| over them; 0 where their rows show it.
+
+    They are rare if fewer than five people of the smaller group have them, and fewer than five would at the shares of
+    the other group (Cochran's rule). With none of them among its rows, a group's variance does not know of them.
+    """
+    shares, people = sums.weight / sums.weight.sum(axis=1, keepdims=True), float(effective_people(sums).min())
+    rare = people * shares.max(axis=0) < SMALLEST_EXPECTED
+    if people * float(shares[:, rare].sum(axis=1).max()) >= SMALLEST_EXPECTED:
+        return 0.0
+    first = (sums.first / sums.weight.sum(axis=1, keepdims=True)).sum(axis=0)
+    return 0.5 * float(np.abs(first - 0.5 * first.sum() * shares.sum(axis=0))[rare].sum())
+
+
+def effective_people(sums: CellSums) -> Floats:
+    """Return how many people of equal weight each group is worth (3)."""
+    return np.asarray(sums.weight.sum(axis=1) ** 2 / sums.square.sum(axis=1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri, stdtrit
 
 from tiltlens.errors import DataError, WeightsError
-from tiltlens.estimators.estimate import Normal, Ratio, SquareRoot
+from tiltlens.estimators.estimate import Difference, MeanLaw, Normal, Proportion, Ratio, SquareRoot
 from tiltlens.limits import FEWEST_DEGREES
 from tiltlens.paper.checks import Floats
 
@@ -373,8 +373,50 @@ def tail_factor(estimate: InfluenceEstimate) -> float:
     if not estimate.between.size or total <= 0.0:
         return 1.0
     between = 2.0 * float(estimate.between @ estimate.between) / len(estimate.parts)
-    noise = 2.0 / (len(estimate.between) - 1) * (between / total) ** 2
-    squares = estimate.influence**2
-    noise += max(float(squares @ squares) - float(squares.sum()) ** 2 / squares.size, 0.0) / total**2
-    degrees = max(2.0 / max(noise, 1e-300), FEWEST_DEGREES)
+    degrees = float(satterthwaite(estimate.influence, total, between, len(estimate.between)))
     return math.sqrt(degrees / (degrees - 2.0))
+
+
+def satterthwaite(
+    influence: Floats, variance: Any, between: Any = 0.0, pairings: int = 1, rows: int | None = None
+) -> Floats:
+    """Return ν of influences, or columns of them: 2/ν = [Σc⁴ − (Σc²)²/n]/v² + 2/(k − 1)·(b/v)², but at least four.
+
+    `between` is b, the part of the variance v that is seen between k pairings; n are as many `rows` as there are.
+    """
+    known = np.where(np.asarray(variance) > 0.0, variance, math.inf)
+    squares = influence**2 / known
+    spread = (squares**2).sum(axis=0) - squares.sum(axis=0) ** 2 / (rows or len(squares))
+    noise = np.maximum(spread, 0.0) + 2.0 / max(pairings - 1, 1) * (between / known) ** 2
+    return np.asarray(np.maximum(2.0 / np.maximum(noise, 1e-300), FEWEST_DEGREES))
+
+
+def mean_law(
+    rows: Rows,
+    mean: InfluenceEstimate,
+    is_audited: bool,
+    is_rate: bool,
+    ends: tuple[float, float] = (-math.inf, math.inf),
+    chosen: Booleans | None = None,
+) -> MeanLaw:
+    """Return the law of the mean over a group, or over `chosen` rows of it: of decisions Wilson's, else Student's t.
+
+    A rate is of as many people as its variance says, and no more than weights are worth (3): the rows that heavy
+    weights would show may be missing. Other means have as many degrees of freedom as people less one, or by (29).
+    """
+    people, variance, p = rows.independent(is_audited, chosen), mean.variance, mean.value
+    if is_rate:
+        size = p * (1.0 - p) / variance if variance > 0.0 and 0.0 < p < 1.0 else people
+        return Proportion(p, size if rows.clusters is not None else min(size, people))
+    if rows.clusters is not None:  # whose influences have Student's t already
+        return mean.normal(*ends)
+    mine = rows.audited == is_audited if chosen is None else chosen & (rows.audited == is_audited)
+    by_tails = satterthwaite(mean.influence, variance, rows=int(mine.sum()))
+    return replace(mean.normal(*ends), degrees=max(min(people - 1.0, float(by_tails)), FEWEST_DEGREES))
+
+
+def mean_difference(rows: Rows, means: Sequence[InfluenceEstimate], laws: Sequence[MeanLaw]) -> Difference:
+    """Return the law of a difference of two groups' means; they err together where clusters have rows of both."""
+    spread = math.sqrt(means[0].variance * means[1].variance)
+    together = rows.clusters is not None and spread > 0.0
+    return Difference(laws[0], laws[1], means[0].covariance(means[1]) / spread if together else 0.0)

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from scipy.special import chdtrc
 
 from tiltlens.errors import DataError, DistributionError, SupportError
-from tiltlens.estimators.estimate import Estimate, HasInterval, LogNormal, Normal, Square, quantile
-from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Rows, covariances
-from tiltlens.limits import PERMUTED_ROWS, SMALLEST_SHARE
+from tiltlens.estimators.estimate import Difference, Estimate, HasInterval, LogNormal, MeanLaw, Normal, Square, quantile
+from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Rows, covariances, mean_difference, mean_law
+from tiltlens.limits import PERMUTED_ROWS, SMALLEST_SHARE, SUM_ROUNDING
 from tiltlens.paper.checks import Floats
 
 
@@ -102,14 +102,22 @@ def group_rate(rows: Rows, outcome: Scores, is_audited: bool) -> InfluenceEstima
     return InfluenceEstimate.of(rows, float(outcome.mean1[0]), zero, outcome.column)
 
 
-def group_rates(rows: Rows, outcome: Scores) -> tuple[Normal, Normal]:
-    """Return both groups' means; of probabilities they lie in [0, 1], and have the error that constant rows hide."""
-    found = [group_rate(rows, outcome, is_audited) for is_audited in (True, False)]
-    if not outcome.is_probability:
-        return found[0].normal(), found[1].normal()
-    unseen = unseen_se(rows, outcome)
-    audited, reference = (one.normal(0.0, 1.0).with_extra_se(se) for one, se in zip(found, unseen, strict=True))
-    return audited, reference
+def group_rates(rows: Rows, outcome: Scores) -> tuple[MeanLaw, MeanLaw]:
+    """Return the laws of both groups' means."""
+    ends = (0.0, 1.0) if outcome.is_probability else (-math.inf, math.inf)
+    moments = ((outcome.mean0, outcome.covariance0), (outcome.mean1, outcome.covariance1))
+    laws = []
+    for is_audited, (mean, spread) in zip((True, False), moments, strict=True):
+        p, variance = float(mean[0]), float(spread[0, 0])
+        is_rate = outcome.is_probability and variance >= p * (1.0 - p) - SUM_ROUNDING  # E[W²] = E[W]: all are 0 or 1
+        laws.append(mean_law(rows, group_rate(rows, outcome, is_audited), is_audited, is_rate, ends))
+    return laws[0], laws[1]
+
+
+def gap_law(rows: Rows, outcome: Scores) -> Difference:
+    """Return the law of E0[W] − E1[W]."""
+    means = [group_rate(rows, outcome, is_audited) for is_audited in (True, False)]
+    return mean_difference(rows, means, group_rates(rows, outcome))
 
 
 def gap(rows: Rows, outcome: Scores) -> InfluenceEstimate:
@@ -132,16 +140,6 @@ def unseen_mean_se(mean: float, size: float) -> float:
     Its 95 % interval reaches the exact binomial bound; it is 0 for rows that vary.
     """
     return unseen_rate(size, 0.95) / quantile(0.95) if min(mean, 1 - mean) <= SMALLEST_SHARE else 0.0
-
-
-def shortfall(rows: Rows, favourable: Scores, size: float) -> InfluenceEstimate:
-    """Return n0·(E1[W] − E0[W]) of the favourable outcome, n0 being the `size` of the audited group.
-
-    So many more of its people in the data would have it at the reference's rate.
-    """
-    missing = -size * favourable.column
-    value = size * float(favourable.mean1[0] - favourable.mean0[0])
-    return InfluenceEstimate.of(rows, value, missing, -missing)
 
 
 def unseen_rate(size: float, confidence: float) -> float:

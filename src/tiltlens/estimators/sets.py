@@ -13,7 +13,7 @@ import numpy as np
 
 from tiltlens.estimators.cells import joint_codes
 from tiltlens.estimators.feature_gap import CellSums, Coefficient, cell_coefficient, coefficient
-from tiltlens.estimators.influence import Integers, Rows
+from tiltlens.estimators.influence import Integers, Rows, satterthwaite
 from tiltlens.estimators.ridges import FoldRidges
 from tiltlens.limits import OF_PAIRINGS, SET_BLOCK
 from tiltlens.paper.checks import Floats
@@ -45,6 +45,12 @@ def covariance(influence: Floats, between: Floats) -> Floats:
     """
     pairings = max(len(between), 1)
     return np.asarray(influence.T @ influence + OF_PAIRINGS / pairings * (between.T @ between))
+
+
+def degrees_of_freedom(influence: Floats, between: Floats, errors: Floats) -> Floats:
+    """Return Satterthwaite's degrees of freedom of each number's variance, the diagonal of `errors` (29)."""
+    seen = OF_PAIRINGS / max(len(between), 1) * (between**2).sum(axis=0)
+    return satterthwaite(influence, np.diag(errors), seen, len(between))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

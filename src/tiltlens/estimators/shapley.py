@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from tiltlens.estimators.influence import Integers
-from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance
+from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance, degrees_of_freedom
 from tiltlens.limits import EXACT_SHAPLEY_FEATURES, FEWEST_ORDERS, MANY_SHARING, ORDERS, SHAPLEY_ROWS
 from tiltlens.paper.checks import Floats
 
@@ -118,4 +118,7 @@ def _mean(parts: list[SetCoefficients]) -> SetCoefficients:
 
 
 def _se(found: SetCoefficients) -> Floats:
-    return np.sqrt(np.maximum(np.diag(covariance(found.influence, found.between)), 0.0))
+    """Return the standard errors, larger by (29) where few rows hold most of the variance."""
+    errors = covariance(found.influence, found.between)
+    degrees = degrees_of_freedom(found.influence, found.between, errors)
+    return np.sqrt(np.maximum(np.diag(errors), 0.0) * degrees / (degrees - 2.0))

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtr, stdtrit
 
-from tiltlens.estimators.estimate import quantile
+from tiltlens.estimators.estimate import quantile, without_noise
 from tiltlens.limits import DRAWS, MOST_TIMES, SMALLEST_SE
 from tiltlens.paper.checks import Floats
 
@@ -52,10 +53,10 @@ def simultaneous_factor(covariance: Floats, confidence: float, seed: int) -> flo
     return max(float(np.quantile(np.abs(draws).max(axis=1), confidence)), quantile(confidence))
 
 
-def bands(values: Sequence[float], se: Floats, factor: float) -> list[Band]:
-    """Return the band of each number."""
-    reach = factor * np.asarray(se)
-    return [Band(v, v - r, v + r, r) for v, r in zip(values, reach.tolist(), strict=True)]
+def bands(values: Sequence[float], se: Floats, factor: float, degrees: Floats | None = None) -> list[Band]:
+    """Return the band of each number; with `degrees` of freedom κ is Student's quantile of the same chance."""
+    reach = np.asarray(se) * (factor if degrees is None else stdtrit(degrees, ndtr(factor)))
+    return [Band(*map(without_noise, (v, v - r, v + r, r))) for v, r in zip(values, reach.tolist(), strict=True)]
 
 
 class Verdict(NamedTuple):
@@ -97,7 +98,7 @@ def verdict(
         other = f"together with {partner}" if partner else "together with others"
         return Verdict(JOINT, f"at least {size(_nearest(joint))} {unit}, {other}{way(joint.value)}")
     if all(_within(band, visible * m) for band in both):
-        return Verdict(CLEARED, f"less than {counts}, alone and with the others")
+        return Verdict(CLEARED, f"{'less than ' if m else ''}{counts}, alone and with the others")
     if all(_within(band, m) for band in both):
         return _hardly_seen(both, visible, size, f"{unit}, where", f"{size(m)} is what counts")
     for band in both:

@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from tiltlens.engines.arrays import below
-from tiltlens.limits import AMOUNT_BINS, CENTRED, EQUAL
+from tiltlens.limits import AMOUNT_BINS, AMOUNT_ROUNDING, CENTRED
 from tiltlens.models.binning import quantile_edges
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.moments import GroupMoments
@@ -49,6 +49,10 @@ class Unit:
         """Return W of w."""
         return self.centre + self.scale * seen
 
+    def is_rounding(self, mean: float, spread: float) -> bool:
+        """Whether a spread of w around this mean is no more than the rounding of the amounts."""
+        return self.scale * spread <= AMOUNT_ROUNDING * abs(self.level(mean))
+
     def channel(self, amounts: Floats) -> Floats:
         """Return the pooled decile as a channel: (n, K) of 0 and 1, or (n,) where there are two bins at most."""
         places = below(np.array(self.edges or ()), amounts)
@@ -69,7 +73,7 @@ def unit_of(groups: Iterable[GroupMoments], amounts: Floats, weights: Floats | N
     """
     pooled = reduce(add, groups)
     mean, spread = float(pooled.mean[0]), math.sqrt(max(float(pooled.covariance[0, 0]), 0.0))
-    size = spread if spread > EQUAL * abs(mean) else abs(mean)
+    size = abs(mean) if PROBABILITY.is_rounding(mean, spread) else spread
     scale = 2.0 ** round(math.log2(size)) if size > 0.0 else 1.0
     step = CENTRED * scale
     varies = bool(amounts.min() < amounts.max())

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from tiltlens.estimators.influence import Integers
-from tiltlens.estimators.outputs import Scores, gap, group_rates, unseen_se
+from tiltlens.estimators.outputs import Scores, gap_law, group_rates
 from tiltlens.limits import SUPPRESSED_BELOW
 from tiltlens.models.amounts import Unit
 from tiltlens.passes.evidence import Evidence
@@ -36,7 +36,7 @@ def decile_shares(evidence: Evidence, settings: Settings) -> pl.DataFrame:
     for place in np.flatnonzero(told).tolist():
         share = _beyond(evidence.scores, place)
         rates = group_rates(evidence.everyone, share)
-        both = gap(evidence.everyone, share).normal(-1.0, 1.0).with_extra_se(*unseen_se(evidence.everyone, share))
+        both = gap_law(evidence.everyone, share)
         record: dict[str, float | None] = {"amount": edges[place]}
         for name, found in zip(BEYOND, (*rates, both), strict=True):
             estimate = found.estimate(settings.confidence)

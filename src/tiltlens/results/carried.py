@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiltlens.estimators.estimate import HasInterval, quantile, without_noise
-from tiltlens.estimators.feature_gap import FeatureGap, cell_coefficient, feature_gap, hidden_share
+from tiltlens.estimators.feature_gap import FeatureGap, cell_coefficient, feature_gap, hidden_share, rare_part
 from tiltlens.estimators.influence import Rows
 from tiltlens.estimators.outputs import Scores, gap
-from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance
+from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance, degrees_of_freedom
 from tiltlens.estimators.shapley import shapley_gaps
 from tiltlens.estimators.verdicts import (
     CLEARED,
@@ -28,7 +28,7 @@ from tiltlens.estimators.verdicts import (
     simultaneous_factor,
     verdict,
 )
-from tiltlens.limits import HIDDEN, SHAPLEY_AGREED, WIDE_BANDS
+from tiltlens.limits import HIDDEN, SHAPLEY_AGREED, SMALLEST_EXPECTED, SUPPRESSED_BELOW, WIDE_BANDS
 from tiltlens.models.features import Feature
 from tiltlens.paper.checks import Floats
 from tiltlens.passes.evidence import Evidence
@@ -110,12 +110,11 @@ def carried(
             found = _unless_hidden(evidence, settings, left, found)
         if doubt is not None and found.verdict not in (EXEMPT, THE_GROUP):
             found = Verdict(NOT_JUDGED, doubt)
-        columns[name] = _banded("gap", alone_bands.get(name), settings) | _banded(
-            "joint", joint_bands.get(name), settings
-        )
-        columns[name] |= _factors(alone.gaps.get(name), settings) | shapley.get(
-            name, _numbers("gap_shapley", None, None, None)
-        )
+        has_bands = settings.folds is not None and _rarity(evidence, settings, name) is None
+        columns[name] = _banded("gap", both[0], has_bands) | _banded("joint", both[1], has_bands)
+        parts = shapley.get(name, _numbers("gap_shapley", None, None, None))
+        ends = {} if has_bands else {"gap_shapley_low": None, "gap_shapley_high": None}
+        columns[name] |= _factors(alone.gaps.get(name), settings) | parts | ends
         columns[name] |= {"verdict": found.verdict, "reason": found.reason}
     return Carried(columns, remainder, None if settings.folds is None else factor, errors, tuple(notes))
 
@@ -222,9 +221,10 @@ def _bands(
     between = [_padded(column) for one in both for column in one.numbers.between.T]
     influence = np.column_stack([column for one in both for column in one.numbers.influence.T])
     errors = covariance(influence, np.column_stack(between))
+    degrees = degrees_of_freedom(influence, np.column_stack(between), errors)
     confidence = settings.for_all(evidence.comparisons).confidence
     factor = simultaneous_factor(errors, confidence, settings.seed)
-    every = bands(values, np.sqrt(np.maximum(np.diag(errors), 0.0)), factor)
+    every = bands(values, np.sqrt(np.maximum(np.diag(errors), 0.0)), factor, degrees)
     others = [] if joint is None else joint.names
     own_bands = dict(zip(own.names, every, strict=False))
     return own_bands, dict(zip(others, every[len(own.names) :], strict=True)), factor
@@ -340,6 +340,9 @@ def _verdict(
         return verdict(Band(0.0, 0.0, 0.0, 0.0), None, words.materiality, 0, size=words.size, unit=words.measure.unit)
     if alone is None:
         return Verdict(THE_GROUP, "its values tell the two groups apart completely")
+    rarity = _rarity(evidence, settings, feature.name)
+    if rarity is not None:
+        return Verdict(NOT_JUDGED, rarity)
     rows, partner = round(sum(evidence.people)), pairs.get(feature.name, Partners()).partner
     size, unit = words.size, words.measure.unit
     way = partial(_way, whole=whole, materiality=words.materiality, audited=evidence.audited)
@@ -352,11 +355,29 @@ def _verdict(
     return found
 
 
-def _banded(name: str, band: Band | None, settings: Settings) -> dict[str, float | None]:
+def _rarity(evidence: Evidence, settings: Settings, name: str) -> str | None:
+    """Return why a feature has no band: values that matter, or one of two decisions, are too rare; None if neither is.
+
+    Without any of them among its rows, a group's influences do not show how far its numbers may be off.
+    """
+    rows, cells, outcome = evidence.everyone, evidence.cells.get(name), evidence.outcome
+    group = evidence.audited if rows.square0 >= rows.square1 else evidence.reference
+    few, rates = (
+        f"fewer than {SUPPRESSED_BELOW} people of {group} have",
+        (float(outcome.mean0[0]), float(outcome.mean1[0])),
+    )
+    rarest = min(max(rates), 1.0 - min(rates)) / max(rows.square0, rows.square1)
+    if evidence.is_decisions and rarest < SMALLEST_EXPECTED:
+        return f"{few} the rarer decision, too few for an interval: bring more people"
+    if cells is None or rare_part(cells.sums) <= told(evidence, settings).materiality:
+        return None
+    return f"{few} its rarer value, too few for an interval: bring more people, or group its values"
+
+
+def _banded(name: str, band: Band | None, has_ends: bool) -> dict[str, float | None]:
     if band is None:
         return _numbers(name, None, None, None)
-    is_plug_in = settings.folds is None
-    return _numbers(name, band.value, None if is_plug_in else band.low, None if is_plug_in else band.high)
+    return _numbers(name, band.value, band.low if has_ends else None, band.high if has_ends else None)
 
 
 def _numbers(name: str, value: float | None, low: float | None, high: float | None) -> dict[str, float | None]:

@@ -138,8 +138,7 @@ def _rates(evidence: Evidence, settings: Settings, outcome: Scores) -> Rates:
 
 
 def _gap(evidence: Evidence, settings: Settings) -> Estimate:
-    rows, outcome = evidence.everyone, evidence.outcome
-    return _estimate(settings, outputs.gap(rows, outcome).normal().with_extra_se(*outputs.unseen_se(rows, outcome)))
+    return _estimate(settings, outputs.gap_law(evidence.everyone, evidence.outcome))
 
 
 def _adverse(ratio: Estimate | None) -> Estimate | None:
@@ -156,12 +155,11 @@ def _adverse(ratio: Estimate | None) -> Estimate | None:
 
 
 def _shortfall(evidence: Evidence, settings: Settings) -> Estimate:
-    rows, favourable = evidence.everyone, evidence.favourable
-    if evidence.wants_less:
-        favourable = favourable.mixed(np.array([[-1.0]]), np.zeros(1))
-    size = evidence.people[0]
-    unseen = (size * error for error in outputs.unseen_se(rows, favourable))
-    return _estimate(settings, outputs.shortfall(rows, favourable, size).normal().with_extra_se(*unseen))
+    """Return Σw·(E1[W] − E0[W]) of the favourable outcome, w of the audited: a row is as many people as it weighs."""
+    law = outputs.gap_law(evidence.everyone, evidence.favourable)
+    if not evidence.wants_less:
+        law = replace(law, first=law.second, second=law.first)
+    return _estimate(settings, law).mapped(lambda gap: evidence.everyone.weight0 * gap)
 
 
 def _output(evidence: Evidence) -> Output:

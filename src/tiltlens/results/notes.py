@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from tiltlens.limits import FEW_PEOPLE, ROUNDED_SQUARE
+from tiltlens.limits import FEW_PEOPLE
 from tiltlens.models.balance import Balance
 from tiltlens.passes.evidence import Evidence
 from tiltlens.results.disclosure import part_of_group
@@ -70,8 +72,9 @@ def _constant_amounts(evidence: Evidence) -> list[str]:
     if not evidence.unit.is_amount:
         return []
     o = evidence.outcome
-    spreads = {evidence.audited: o.covariance0[0, 0], evidence.reference: o.covariance1[0, 0]}
-    names = [name for name, variance in spreads.items() if variance <= ROUNDED_SQUARE]
+    groups = ((evidence.audited, o.mean0, o.covariance0), (evidence.reference, o.mean1, o.covariance1))
+    is_rounding = evidence.unit.is_rounding
+    names = [name for name, mean, square in groups if is_rounding(float(mean[0]), math.sqrt(max(square[0, 0], 0.0)))]
     if not names:
         return []
     return [f"every amount of {' and of '.join(names)} is the same: the intervals know nothing of its error"]

@@ -104,7 +104,7 @@ def _measured(evidence: Evidence, periods: Periods, place: int) -> tuple[dict[st
     }
     p, p1 = rates.audited, rates.reference
     if min(p.value, p1.value) > SMALLEST_SHARE and evidence.soft is None:
-        error = math.hypot(p.se / p.value, p1.se / p1.value)
+        error = math.hypot(rates.se[0] / p.value, rates.se[1] / p1.value)
         found["impact_ratio"] = LogNormal(math.log(p.value / p1.value), error)
     return found | _error_rates(evidence, chosen), pair
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.influence import Integers, Rows, cluster_codes
-from tiltlens.estimators.outputs import Scores, gap
+from tiltlens.estimators.outputs import Scores, gap_law
 from tiltlens.estimators.soft_groups import (
     Calibration,
     ChanceRows,
@@ -129,7 +129,7 @@ def soft_group_of(
 
 def _found(evidence: Evidence, rows: ChanceRows, confidence: float) -> SoftGroup:
     """Return the estimates, and what known groups say of them."""
-    weighted = gap(evidence.everyone, evidence.outcome).normal().estimate(confidence)
+    weighted = gap_law(evidence.everyone, evidence.outcome).estimate(confidence)
     slope = slope_on_chance(rows, rows.score)
     linear = None if slope is None else slope.normal().estimate(confidence)
     limits = _limits(rows, confidence)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import polars as pl
 
 from tiltlens.engines.messages import shown
 from tiltlens.errors import DataError
-from tiltlens.estimators.estimate import Estimate, Normal, quantile, without_noise
+from tiltlens.estimators.estimate import Estimate, Normal, difference, quantile, without_noise
 from tiltlens.estimators.verdicts import (
     CLEARED,
     EVIDENCE,
@@ -245,16 +245,8 @@ def _change(
     errors = None if of_rows is None else of_rows.errors(name)
     if errors is not None:
         return Normal(value, _rounded(standard_error(errors))).estimate(confidence)
-    if old.low is None or old.high is None or new.low is None or new.high is None:
-        return Estimate(value)
-    below = (new.value - new.low, old.high - old.value)
-    above = (new.high - new.value, old.value - old.low)
-    reach = sum if of_rows is not None else math.hypot  # of the same rows, how they err together is not known
-    return Estimate(value, value - _reach(reach, below), value + _reach(reach, above))
-
-
-def _reach(of: Any, parts: tuple[float, float]) -> float:
-    return float(of(parts)) if of is sum else float(of(*parts))
+    # how estimates of the same rows err together is not known: at worst against each other
+    return replace(difference(new, old, 0.0 if of_rows is None else -1.0), value=value)
 
 
 def _rounded(se: float) -> float:
@@ -315,8 +307,6 @@ def _bands(
         found = bands([values[place] for place in kept], np.array(se), factor)
         return {keys[place]: band for place, band in zip(kept, found, strict=True)}
     factors = [float(one.get("band_factor") or math.nan) for one in (old, new)]
-    if math.isnan(sum(factors)) or any(one[name][f"{k}_low"] is None for one in (before, after) for k, name in keys):
-        return {key: Band(value, math.nan, math.nan, math.nan) for key, value in zip(keys, values, strict=True)}
     se_of = [
         math.hypot(*(_se(one[name], k, factor) for one, factor in zip((before, after), factors, strict=True)))
         for k, name in keys
@@ -335,6 +325,9 @@ def _covariance(errors: Sequence[RowErrors]) -> Any:
 
 
 def _se(row: Summary, name: str, factor: float) -> float:
+    """Return the standard error behind a band; it is not a number where there is none."""
+    if row[f"{name}_low"] is None:
+        return math.nan
     return float(row[f"{name}_high"] - row[f"{name}_low"]) / 2 / factor
 
 
