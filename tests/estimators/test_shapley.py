@@ -11,7 +11,7 @@ from tests.estimators.test_sets import cell_sets, least_squares, ridge_sets
 from tiltlens.estimators import shapley as module
 from tiltlens.estimators.cells import joint_codes
 from tiltlens.estimators.feature_gap import feature_gap
-from tiltlens.estimators.influence import Rows
+from tiltlens.estimators.influence import Rows, satterthwaite
 from tiltlens.estimators.outputs import Scores, gap
 from tiltlens.estimators.shapley import shapley_gaps, subset_weights
 
@@ -91,7 +91,8 @@ def test_the_shapley_value_of_a_single_feature_is_its_gap():
     found = shapley_gaps(sets, 0)
     expected = feature_gap(rows, Scores.of(rows, score), sets.coefficient([0])).gap
     assert found.values[0] == pytest.approx(expected.value, abs=1e-12)
-    assert found.se[0] == pytest.approx(expected.se, rel=1e-9)
+    degrees = float(satterthwaite(expected.influence, expected.variance))
+    assert found.se[0] == pytest.approx(expected.se * np.sqrt(degrees / (degrees - 2.0)), rel=1e-9)
 
 
 def test_a_feature_that_changes_nothing_gets_nothing():
