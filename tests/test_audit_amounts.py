@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 import polars as pl
 import pytest
+from scipy.special import stdtrit
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from tests.people import FEATURES, assert_same_numbers, lending, people
 

@@ -73,6 +73,10 @@ class _Package(ModuleType):
             return
         super().__setattr__(name, value)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how the package is pickled, as joblib needs of functions that use it: by its name."""
+        return import_module, (__name__,)
+
 
 sys.modules[__name__].__class__ = _Package
 

@@ -25,7 +25,7 @@ from tiltlens.models.groups import ComparedGroups, alike_notes
 from tiltlens.models.leakage import leakage_notes
 from tiltlens.models.predictions import model_notes
 from tiltlens.models.roles import ColumnRoles, Request, resolve_roles, with_arrays
-from tiltlens.models.scores import check_output
+from tiltlens.models.scores import check_output, either_spelling
 from tiltlens.passes.compared import ComparedRows, compared_rows, who_is_compared
 from tiltlens.passes.fitting import FitSettings, evidence_of
 from tiltlens.passes.sample import HashThreshold
@@ -48,7 +48,7 @@ FITS = 0.7  # of the time of a comparison, about
 def audit(
     data: Any,
     group: Any,
-    *,
+    *positional: Any,
     labels: Any = None,
     reference: Any = None,
     audited: Any = None,
@@ -56,6 +56,7 @@ def audit(
     model: Any = None,
     output: str = "probability",
     favourable: Any = "high",
+    favorable: Any = None,
     threshold: float | None = None,
     outcome: Any = None,
     criterion: str | None = None,
@@ -105,8 +106,8 @@ def audit(
     output
         What scores are: "probability", or "amount" (premium, salary, credit limit, days): one column or array of finite
         numbers, or what a regressor predicts. Differences are then in units of the amount.
-    favourable
-        The outcome a person wants: of 0 and 1, and of amounts, "high" or "low", of others its name, such as "approved".
+    favourable, favorable
+        The outcome a person wants (either spelling): of 0 and 1, and of amounts, "high" or "low", of others its name.
     threshold
         A cut on the score that makes decisions.
     outcome
@@ -172,6 +173,11 @@ def audit(
     >>> round(audit["women"].gap, 3)
     -0.05
     """
+    if positional:
+        raise DataError(
+            f"tl.audit takes data and group by position, got {len(positional)} more.",
+            "`scores` and all others are keywords: tl.audit(data, group, scores=…).",
+        )
     if progress is not None and not callable(progress):
         raise DataError(
             f"`progress` must be a function of a stage and a fraction, got {shown(progress)}.", "for example print."
@@ -189,7 +195,7 @@ def audit(
         scores=scores,
         model=model,
         output=output,
-        favourable=favourable,
+        favourable=either_spelling(favourable, favorable),
         threshold=threshold,
         outcome=outcome,
         criterion=criterion,

@@ -8,8 +8,10 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from functools import wraps
 from importlib import import_module
 from types import FrameType
@@ -32,6 +34,7 @@ COMMANDS = [
 ]
 
 USERS_MISTAKE = 2
+CRASHED = 70  # as sysexits.h has it: 1 is for gates alone
 INTERRUPTED = 130  # as the shell reports Ctrl-C
 READER_GONE = 141  # as the shell reports a broken pipe
 
@@ -90,7 +93,11 @@ def one_line_errors(work: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(work)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         try:
-            return work(*args, **kwargs)
+            done = work(*args, **kwargs)
+            sys.stdout.flush()
+            return done
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
         except TiltlensError as error:
             click.echo(f"Error: {' '.join(str(error).splitlines())}", err=True)
             sys.exit(USERS_MISTAKE)
@@ -101,9 +108,15 @@ def one_line_errors(work: Callable[..., Any]) -> Callable[..., Any]:
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; say no more
             sys.exit(READER_GONE)
+        except SystemExit as ended:  # rich ends a broken pipe with the code of a gate
+            sys.exit(READER_GONE if isinstance(ended.__context__, BrokenPipeError) else ended.code)
         except OSError as error:
             click.echo(f"Error: the output could not be written: {error.strerror}.", err=True)
             sys.exit(USERS_MISTAKE)
+        except Exception:
+            traceback.print_exc()
+            click.echo("Error: tiltlens failed by a mistake of its own. Please report the lines above.", err=True)
+            sys.exit(CRASHED)
 
     return wrapped
 
@@ -121,6 +134,13 @@ class Commands(click.Group):
             return None
         command: click.Command = import_module(f"tiltlens.commands.{cmd_name}").command
         return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """As of click, with the command that was probably meant."""
+        nearest = get_close_matches(args[0], COMMANDS, n=1)
+        if args[0] not in COMMANDS and nearest:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {nearest[0]!r}?")
+        return super().resolve_command(ctx, args)
 
     @one_line_errors
     def main(self, *args: Any, **kwargs: Any) -> Any:

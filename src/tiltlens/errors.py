@@ -54,6 +54,10 @@ class DataError(TiltlensError):
 class MissingExtraError(TiltlensError, ImportError):
     """A feature needs packages that a plain installation leaves out."""
 
+    def __init__(self, message: str, hint: str = "", *, extra: str | None = None) -> None:
+        install = "" if extra is None else f"in the clone of tiltlens run pip install '.[{extra}]'"
+        super().__init__(message, f"{install}{hint}")
+
 
 class NeedsRowsError(DataError, AttributeError):
     """What only an audit in memory can tell was asked of one that was saved."""

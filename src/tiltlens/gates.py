@@ -221,6 +221,8 @@ def assert_gate(audit: Audit | Change, *conditions: str) -> None:
         As of `--fail-if`: "adverse_impact_ratio<0.8", "gap.low>0.05".
     """
     __tracebackhide__ = True
+    if not isinstance(audit, Audit | Change):
+        raise TiltlensError(f"`audit` must be an audit or a change, got {audit!r}.", "pass what tl.audit returned.")
     if not conditions:
         raise TiltlensError("`conditions` must name a gate, got none.", 'for example "adverse_impact_ratio<0.8".')
     names = OF_CHANGES if isinstance(audit, Change) else OF_AUDITS

@@ -19,11 +19,13 @@ from typing import TypeVar
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from tiltlens.errors import TiltlensError
 from tiltlens.limits import KEPT_BYTES, MOST_THREADS, THREADED_ROWS
 from tiltlens.progress import each
 
 T = TypeVar("T")
 R = TypeVar("R")
+STARTED: set[int] = set()  # the process in which Polars may have threads
 
 
 def cores() -> int:
@@ -34,6 +36,16 @@ def cores() -> int:
 def threads() -> int:
     """Return how many threads there are: one a core, but each holds what it works on."""
     return min(cores(), MOST_THREADS)
+
+
+def check_threads() -> None:
+    """Raise in a process forked after its parent used Polars: its threads are gone, and it would wait for ever."""
+    if STARTED and os.getpid() not in STARTED:
+        raise TiltlensError(
+            "tiltlens cannot run in this process because it was forked after its parent had run tiltlens.",
+            'start processes anew, for example with multiprocessing.get_context("spawn").Pool(), or use joblib.',
+        )
+    STARTED.add(os.getpid())
 
 
 @contextmanager

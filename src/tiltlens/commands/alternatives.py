@@ -48,7 +48,7 @@ def command(
     from tiltlens.views.repair_text import print_alternatives
     from tiltlens.views.report.repair_page import write_alternatives
 
-    check_targets(json_target, report)
+    check_targets({"json": json_target, "report": report}, data, options["model"])
     has_model = options["scores"] or options["model"]
     if not has_model or options["outcome"] is None:
         missing = "`--outcome`" if has_model else "`--scores` or `--model`"

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tiltlens.commands.auditing import Asked, answered
+from tiltlens.commands.auditing import Asked, answered, check_apart
 from tiltlens.commands.options import DATA, JSON, JUNIT, REPORT, TABLES, fail_if, options_of_audits
 from tiltlens.commands.targets import GATE_FIRED
 
@@ -29,5 +29,7 @@ def command(**options: Any) -> None:
 
     Exit codes: 0 done, 1 a --fail-if condition holds, 2 a mistake in the arguments or the data.
     """
-    if answered(Asked.of(options)):
+    asked = Asked.of(options)
+    check_apart(asked)
+    if answered(asked):
         sys.exit(GATE_FIRED)

@@ -26,6 +26,7 @@ OUTPUTS = {
     "tables": "tables",
 }  # keys within `outputs`, and their options
 RENAMED = {"conditions": "gates", "stated": "provenance"}  # options whose key is another word
+OPTIONS = {"state": "provenance", "fail_if": "gates"}  # of the command line, whose keys are other words
 RULES = {"float": "a number", "integer": "a whole number", "text": "a text"}  # of click's types
 OPENS = ("[", "{", "<block mapping start>", "<block sequence start>")  # tokens of YAML
 CLOSES = ("]", "}", "<block end>")
@@ -38,6 +39,8 @@ def read_audit_file(path: str | Path) -> Asked:
     """Return what a file asks for, every key and value checked."""
     file = Path(path)
     found = _parsed(file)
+    if "favorable" in found:
+        found.setdefault("favourable", found.pop("favorable"))
     options = {RENAMED.get(str(one.name), str(one.name)): one for one in audit_command.params}
     outputs = {key: options.pop(name) for key, name in OUTPUTS.items()}
     given = found.pop("outputs", {})
@@ -55,27 +58,9 @@ def read_audit_file(path: str | Path) -> Asked:
     }
     usual = audit_command.make_context("audit", ["--", "data"]).params
     try:
-        return Asked.of(usual | asked, folder=file.resolve().parent, is_dated=False)
+        return Asked.of(usual | asked, file)
     except TiltlensError as error:
         raise type(error)(f"in {str(file)!r}: {error}") from None
-
-
-def check_distinct(asked: Mapping[str, Asked]) -> None:
-    """Raise where a file would be written over another, over data, or over the file that asks for it."""
-    seen = {Path(name).resolve(): name for name in asked}
-    for name, one in asked.items():
-        seen |= {(Path(name).resolve().parent / data).resolve(): data for data in one.data}
-    for name, one in asked.items():
-        for key, target in (("json", one.json_target), ("report", one.report), ("junit", one.junit)):
-            if target is None or target == "-":
-                continue
-            path = Path(target).resolve()
-            if path in seen:
-                raise DataError(
-                    f"`outputs.{key}` in {name!r} must be a file of its own, got {target!r}: it is {seen[path]!r} too.",
-                    "choose another name.",
-                )
-            seen[path] = f"outputs.{key} of {name}"
 
 
 def _beside(file: Path, target: str) -> str:
@@ -121,7 +106,8 @@ def _yaml(file: Path, text: str) -> Any:
     except ImportError:
         raise MissingExtraError(
             f"reading {str(file)!r} must have the package PyYAML, got an installation without it.",
-            "pip install 'tiltlens[yaml]', or write it as TOML.",
+            ", or write the audit file as TOML.",
+            extra="yaml",
         ) from None
     depth = 0
     try:
@@ -161,7 +147,7 @@ def _check_keys(file: Path, within: str, found: Mapping[str, Any], known: list[s
     """Raise for the first key that means nothing, with the nearest that does."""
     for key in found:
         if key not in known:
-            nearest = nearest_name(key, known)
+            nearest = OPTIONS.get(key) or nearest_name(key, known)
             suggestion = "" if nearest is None else f"did you mean {within}{nearest}? "
             raise DataError(
                 f"`{within}{key}` must be a key of an audit file, got it in {str(file)!r}.",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import chdir, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, chdir, nullcontext
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,8 @@ import click
 
 from tiltlens.commands.targets import (
     check_gated,
-    check_targets,
+    check_writable,
+    places_of,
     progress_shown,
     screen,
     told_gates,
@@ -41,44 +43,53 @@ NOT_ASKED: dict[str, Any] = {
 class Asked:
     """An audit that is asked for, checked as far as that can be done without the data.
 
-    `folder` is where relative names of data start, None for the present one. An audit that `is_dated` holds when it was
-    made; of another the same question and data give the same bytes.
+    `file` is the audit file that asks for it: relative names of data start there, and the same question and data give
+    the same bytes, without the date of other audits.
     """
 
     data: tuple[str, ...]
     options: dict[str, Any]
     gates: list[Gate]
-    json_target: str | None
-    report: str | None
-    junit: str | None
-    tables: str | None
-    folder: Path | None = None
-    is_dated: bool = True
+    outputs: dict[str, str | None]  # by option
+    file: Path | None = None
 
     @classmethod
-    def of(cls, options: dict[str, Any], folder: Path | None = None, is_dated: bool = True) -> Asked:
+    def of(cls, options: dict[str, Any], file: Path | None = None) -> Asked:
         """Return what the options of `tiltlens audit` ask for."""
         from tiltlens.gates import gate
-        from tiltlens.views.report.page import check_name
-        from tiltlens.views.table_files import check_tables
 
         rest = dict(options)
         gates = [gate(text) for text in rest.pop("conditions")]
         for one in gates:
             one.check_range(is_amount=rest["output"] == "amount")
-        json_target, report, junit, tables = (rest.pop(name) for name in ("json_target", "report", "junit", "tables"))
-        check_targets(json_target, None, junit, report)
-        check_name(report)
-        check_tables(tables)
+        names = {"json": "json_target"} | {name: name for name in ("report", "tables", "junit")}
+        outputs = {option: rest.pop(name) for option, name in names.items()}
+        check_writable(outputs)
         _check_values(rest)
-        check_gated(junit, gates)
-        return cls(rest.pop("data"), rest, gates, json_target, report, junit, tables, folder, is_dated)
+        check_gated(outputs["junit"], gates)
+        return cls(rest.pop("data"), rest, gates, outputs, file)
+
+    def at_home(self) -> AbstractContextManager[None]:
+        """Return what makes names of files relative to where they are written down."""
+        return nullcontext() if self.file is None else chdir(self.file.resolve().parent)
 
     def audited(self, progress: Any = None) -> Audit:
         """Return the audit."""
-        with chdir(self.folder) if self.folder is not None else nullcontext():
+        with self.at_home():
             found = audited(self.data, progress=progress, **self.options)
-        return found if self.is_dated else replace(found, provenance=found.provenance.undated())
+        return found if self.file is None else replace(found, provenance=found.provenance.undated())
+
+
+def check_apart(*asked: Asked) -> None:
+    """Raise where an audit's output would replace what it or another reads or writes."""
+    from tiltlens.engines.files import inputs_of
+    from tiltlens.inputs import check_outputs
+
+    inputs = inputs_of(*(str(one.file) for one in asked if one.file is not None))
+    for one in asked:
+        with one.at_home():
+            inputs += inputs_of(one.data, one.options["model"])
+    check_outputs([place for one in asked for place in places_of(one.outputs, one.file)], inputs)
 
 
 def answered(asked: Asked) -> bool:
@@ -87,8 +98,8 @@ def answered(asked: Asked) -> bool:
     from tiltlens.views.report.page import check_report
     from tiltlens.views.terminal import print_audit, printable
 
-    check_report(asked.report)
-    with progress_shown(asked.json_target) as progress:
+    check_report(asked.outputs["report"])
+    with progress_shown(asked.outputs["json"]) as progress:
         result = asked.audited(progress)
     judged = [said for one in asked.gates for said in one.judged(result)]  # a mistake in a gate leaves nothing written
     outcome = asked.options["outcome"]
@@ -98,15 +109,12 @@ def answered(asked: Asked) -> bool:
         has_model = asked.options["scores"] or asked.options["model"]
         click.echo(f"--outcome {printable(outcome)}: {beside if has_model else alone}.", err=True)
     summary = result.to_dict()
-    if asked.json_target is not None:
-        write_json(summary, asked.json_target)
-    if asked.report is not None:
-        write_report_of(summary, asked.report)
-    if asked.tables is not None:
-        write_tables_of(summary, asked.tables)
-    if asked.junit is not None:
-        write_junit(summary, judged, asked.junit)
-    if asked.json_target != "-":
+    writers: list[Callable[[dict[str, Any], str], None]] = [write_json, write_report_of, write_tables_of]
+    writers.append(partial(write_junit, judged))
+    for write, target in zip(writers, asked.outputs.values(), strict=True):
+        if target is not None:
+            write(summary, target)
+    if asked.outputs["json"] != "-":
         print_audit(summary, screen())
     return told_gates(asked.gates, judged, result)
 

@@ -55,7 +55,7 @@ def command(
     from tiltlens.views.report.change_page import write_change
 
     gates = [gate(condition, OF_CHANGES) for condition in conditions]
-    check_targets(json_target, report, junit)
+    check_targets({"json": json_target, "report": report, "junit": junit}, data)
     check_gated(junit, gates)
     result = _changed(data, **options)
     judged = [said for one in gates for said in one.judged(result)]
@@ -66,7 +66,7 @@ def command(
         write_change(summary, report)
         announce("report", report)
     if junit is not None:
-        write_junit(summary, judged, junit)
+        write_junit(judged, summary, junit)
     if json_target != "-":
         print_change(summary, screen())
     if told_gates(gates, judged, result):

@@ -20,7 +20,7 @@ def command(json_target: str | None, report: str | None) -> None:
     from tiltlens.views.demo_text import print_demo
     from tiltlens.views.json_file import write_json
 
-    check_targets(json_target, report)
+    check_targets({"json": json_target, "report": report})
     summary = paper_experiment()
     if json_target is not None:
         write_json(summary, json_target)

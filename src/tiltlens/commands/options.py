@@ -62,7 +62,7 @@ def option_of_pairs(name: str, *also: str, metavar: str, example: str, text: str
 
 def _names(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) -> list[str] | None:
     """Return the names of a list that may be written with commas; None where nothing was given."""
-    return [name for part in value for name in part.split(",") if name] if value else None
+    return [name.strip() for part in value for name in part.split(",") if name.strip()] if value else None
 
 
 OF_AUDITS: dict[str, Callable[[Any], Any]] = {
@@ -114,7 +114,7 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
         "--output", default="probability", metavar="KIND", help="amount: scores are money, days and such."
     ),
     "favourable": click.option(
-        "--favourable",
+        *("--favourable", "--favorable", "favourable"),
         default="high",
         show_default=True,
         metavar="OUTCOME",
@@ -132,7 +132,11 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
         "none: rates and gap alone.",
     ),
     "exclude": click.option(
-        "--exclude", multiple=True, metavar="COLUMN", help="No input: labels, old scores, row numbers. Repeat."
+        "--exclude",
+        multiple=True,
+        metavar="COLUMN",
+        callback=lambda *given: _names(*given) or (),
+        help="No input: labels, old scores, row numbers. Repeat, or use commas.",
     ),
     "exempt": click.option(
         "--exempt", multiple=True, metavar="COLUMN", help="Input held to be a lawful reason. Repeat for more."

@@ -65,8 +65,12 @@ def command(
     from tiltlens.views.report.repair_page import write_bills
 
     _check_asked(holdout, new, output, json_target or report)
-    check_targets(json_target, report, save, output)
-    tilt, beside = _saved(data, options) if _is_saved(data) else _fitted(data, json_target, bool(holdout), options)
+    outputs = {"json": json_target, "report": report, "save": save, "output": output}
+    check_targets(outputs, data, holdout, new)
+    if _is_saved(data):
+        tilt, beside = _saved(data, options, has_rows=bool(holdout or new)), None
+    else:
+        tilt, beside = _fitted(data, json_target, bool(holdout), options)
     bills = _billed(tilt, beside, holdout, options) if holdout else None
     if new and output is not None:
         _apply(tilt, new, output, options)
@@ -107,17 +111,17 @@ def _is_saved(data: tuple[str, ...]) -> bool:
     return len(data) == 1 and data[0].lower().endswith(".json")
 
 
-def _saved(data: tuple[str, ...], options: dict[str, Any]) -> tuple[ScoreTilt, None]:
+def _saved(data: tuple[str, ...], options: dict[str, Any], has_rows: bool) -> ScoreTilt:
     """Return a repair that was saved; what it is was decided when it was fitted."""
     from tiltlens.repair.saved import read_repair
 
     refuse_options(OF_FITS, "with data", "beside a saved repair", "it is applied as it is: leave it out, or fit anew.")
     tilt, given = read_repair(data[0], options["trusted"]), len(options["scores"])
     wanted = tilt.classes if tilt.classes > 2 else 1
-    if given != wanted:
+    if has_rows and given != wanted:
         rule = "the column to repair" if wanted == 1 else f"{wanted} columns, one for each class of the repair"
-        raise TiltlensError(f"`--scores` must be {rule}, got {given or 'none'}.", "repeat it for more.")
-    return tilt, None
+        raise TiltlensError(f"`--scores` must be {rule}, got {given or 'none'}.", "for example --scores score.")
+    return tilt
 
 
 def _fitted(

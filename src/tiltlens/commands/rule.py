@@ -19,7 +19,7 @@ from tiltlens.commands.targets import check_targets, screen
 @click.option("--selected", metavar="COLUMN", help="Decisions: 0 and 1, or two words.")
 @click.option("--scores", metavar="COLUMN", help="Scores on any scale: the rate is the share above their median.")
 @click.option(
-    "--favourable",
+    *("--favourable", "--favorable", "favourable"),
     default="high",
     show_default=True,
     metavar="OUTCOME",
@@ -52,7 +52,7 @@ def command(data: tuple[str, ...], name: str, json_target: str | None, stated: d
     from tiltlens.views.json_file import write_json
     from tiltlens.views.terminal import print_rule_tables
 
-    check_targets(json_target)
+    check_targets({"json": json_target}, data)
     lists = {"group": list(options["group"]), "strata": list(options["strata"]) or None}
     arguments = options | lists | {"provenance": stated}
     summary = rule_tables(list(data), name, **arguments).to_dict()

@@ -21,17 +21,17 @@ def command(files: tuple[str, ...], check: bool) -> None:
 
     Exit codes: 0 done, 1 a gate fired, 2 a mistake in a file or the data.
     """
-    from tiltlens.commands.audit_file import check_distinct, read_audit_file
-    from tiltlens.commands.auditing import answered
+    from tiltlens.commands.audit_file import read_audit_file
+    from tiltlens.commands.auditing import answered, check_apart
     from tiltlens.views.report.page import check_report
 
     asked = {name: read_audit_file(name) for name in files}  # all are checked before the first starts
-    check_distinct(asked)
+    check_apart(*asked.values())
     if check:
         click.echo(f"{len(asked)} checked: every key and value, gate and place to write.", err=True)
         return
     for one in asked.values():
-        check_report(one.report)
+        check_report(one.outputs["report"])
     fired = [answered(one) for one in asked.values()]
     if any(fired):
         sys.exit(GATE_FIRED)

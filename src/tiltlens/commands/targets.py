@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -47,14 +48,36 @@ def progress_shown(json_target: str | None) -> Iterator[Listener | None]:
         yield None
 
 
-def check_targets(json_target: str | None, report: str | None = None, *others: str | None) -> None:
-    """Raise where a file could not be written, before the work that would be lost."""
-    from tiltlens.views.json_file import check_target
+def check_targets(outputs: Mapping[str, str | None], *inputs: Any) -> None:
+    """Raise where an output, by its option, could not be written or would replace an input, before the work begins."""
+    from tiltlens.engines.files import inputs_of
+    from tiltlens.inputs import check_outputs
     from tiltlens.views.report.page import check_report
 
-    for target in (json_target, *others):
-        check_target(target)
-    check_report(report)
+    check_writable(outputs)
+    check_report(outputs.get("report"))
+    check_outputs(places_of(outputs), inputs_of(*inputs))
+
+
+def check_writable(outputs: Mapping[str, str | None]) -> None:
+    """Raise where a file could not be written, whatever is installed."""
+    from tiltlens.views.json_file import check_target
+    from tiltlens.views.report.page import check_name
+    from tiltlens.views.table_files import check_tables
+
+    check_name(outputs.get("report"))
+    for option, target in outputs.items():
+        (check_tables if option == "tables" else check_target)(target)
+
+
+def places_of(outputs: Mapping[str, str | None], file: Path | None = None) -> list[tuple[str, str | Path | None]]:
+    """Return every file to write, after its option, or key of an audit file, as a message names it."""
+    from tiltlens.views.table_files import files_of_tables
+
+    label = "`--{}`".format if file is None else f"`outputs.{{}}` in {str(file)!r}".format
+    tables = outputs.get("tables")
+    others = [(label(option), target) for option, target in outputs.items() if option != "tables"]
+    return [*others, *((label("tables"), place) for place in files_of_tables(tables))]
 
 
 def check_gated(junit: str | None, gates: Sequence[Gate]) -> None:
@@ -87,7 +110,7 @@ def write_tables_of(summary: dict[str, Any], target: str) -> None:
     click.echo(f"The tables are in {printable(target)}.", err=True)
 
 
-def write_junit(summary: dict[str, Any], judged: Sequence[Judged], target: str) -> None:
+def write_junit(judged: Sequence[Judged], summary: dict[str, Any], target: str) -> None:
     """Write what gates said as JUnit XML."""
     from tiltlens.views.json_file import write_text
     from tiltlens.views.junit import junit

@@ -18,7 +18,7 @@ LABELS: dict[str, tuple[str, ...]] = {
     "LengthOfStay": ("<week", "<3 months", ">3 months"),
 }
 
-FEATURES: tuple[str, ...] = tuple(LABELS)
+FEATURES = list(LABELS)
 
 
 def load_compas() -> pl.DataFrame:

@@ -36,6 +36,8 @@ OBJECT_KINDS: tuple[tuple[str, tuple[type, ...], Any], ...] = (
 
 def column_of_values(argument: str, values: Any, rows: int) -> pl.Series:
     """Return an array, list or series passed beside the table as a clean column of its length."""
+    if values is None or np.isscalar(values) or not hasattr(values, "__len__"):
+        raise DataError(f"`{argument}` must name a column, or be an array as long as the data, got {shown(values)}.")
     column = clean_column(raw_column(argument, values))
     if len(column) != rows:
         raise DataError(
@@ -128,7 +130,7 @@ def _column_of_objects(name: str, values: list[Any]) -> pl.Series:
     if len(names) > 1:
         raise DataError(
             f"column {shown(name)} must hold values of one kind, got {' and '.join(sorted(names))}.",
-            "convert it to one kind, for example all text, or leave it out with `features`.",
+            "convert it to one kind, for example all text, or leave it out with `exclude` (--exclude).",
         )
     return _built(name, values, names.pop() if names else "str")
 
@@ -161,7 +163,7 @@ def unusable(column: str, kind: str) -> DataError:
     """Return the error for a column of a kind that has no clean form."""
     return DataError(
         f"column {shown(column)} must hold numbers, text, booleans or dates, got {kind}.",
-        "convert it, or leave it out with `features`.",
+        "convert it, or leave it out with `exclude` (--exclude).",
     )
 
 

@@ -290,7 +290,10 @@ def _check_fields(text: CsvText) -> None:
     except (csv.Error, OSError, EOFError):  # a field beyond the reader's limit, or a broken file: no line to name
         return
     if broken is not None:
+        hint = "look there for a comma that needs quotation marks, or for a row cut short."
+        if broken[0] == 2 and width < len(broken[1]):
+            hint = "if line 1 is a title or a comment, delete it: the names of the columns come first."
         raise DataError(
             f"every row of {shown(text.file.name)} must have {width} fields, got {len(broken[1])} in line {broken[0]}.",
-            "look there for a comma that needs quotation marks, or for a row cut short.",
+            hint,
         )

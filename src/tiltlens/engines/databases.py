@@ -79,9 +79,7 @@ def _duckdb(rest: str, url: str, query: str) -> Batches:
     try:
         import duckdb
     except ImportError:
-        raise MissingExtraError(
-            "duckdb:// must be read by DuckDB, which is not installed.", "pip install 'tiltlens[sql]'"
-        ) from None
+        raise MissingExtraError("duckdb:// must be read by DuckDB, which is not installed.", extra="sql") from None
     connection = duckdb.connect(str(_file(rest)), read_only=True, config={"autoinstall_known_extensions": False})
     relation = connection.sql(query)
     if relation is None:
@@ -99,9 +97,7 @@ def _sqlite(rest: str, url: str, query: str) -> Batches:
 
 def _postgresql(rest: str, url: str, query: str) -> Batches:
     if find_spec("adbc_driver_postgresql") is None:
-        raise MissingExtraError(
-            "postgresql:// must be read by its Arrow driver, which is not installed.", "pip install 'tiltlens[sql]'"
-        )
+        raise MissingExtraError("postgresql:// must be read by its Arrow driver, which is not installed.", extra="sql")
     if "options=" not in url:
         url += f"{'&' if '?' in url else '?'}{READ_ONLY}"
     return _in_memory(_with_decimals(pl.read_database_uri(query, url, engine="adbc")))

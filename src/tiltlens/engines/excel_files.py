@@ -55,9 +55,7 @@ def excel_table(files: Sequence[Path], options: ReadOptions) -> ExcelTable:
     """Return one sheet of each Excel file as one table; a sheet has a million rows at most, and is held in memory."""
     missing = [name for name in ("fastexcel", "pyarrow") if find_spec(name) is None]
     if missing:
-        raise MissingExtraError(
-            f"Excel files must be read by {missing[0]}, which is not installed.", "pip install 'tiltlens[excel]'"
-        )
+        raise MissingExtraError(f"Excel files must be read by {missing[0]}, which is not installed.", extra="excel")
     found = [_sheet(file, options.sheet) for file in files]
     frames = with_dates([frame.lazy() for frame, _ in found])
     numbers = counted_texts(frames)

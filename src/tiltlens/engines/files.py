@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Collection, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
+from fnmatch import fnmatchcase
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from tiltlens.engines.formats import FileTable, check_content, ending_of, format
 from tiltlens.engines.messages import checked_names, first_line, nearest_name, shown
 from tiltlens.engines.read_options import ReadOptions
 from tiltlens.errors import DataError
+from tiltlens.inputs import Input
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,10 +129,11 @@ def _schema(frame: pl.LazyFrame, file: Path) -> pl.Schema:
 
 def files_of(data: Any) -> tuple[Path, ...] | None:
     """Return the files that a path, a pattern, a folder or a list of these names; None where it is none of them."""
-    entries = list(data) if isinstance(data, (list, tuple)) and data else [data]
-    if not all(isinstance(entry, (str, os.PathLike)) for entry in entries):
+    entries = _entries(data)
+    if entries is None:
         return None
-    files = [file for entry in entries for file in _files(os.fspath(entry))]
+    files = [file for entry in entries for file in _files(entry)]
+    _check_distinct(files)
     endings = {format_of(file).name: ending for file in files if (ending := ending_of(file))}
     if len(endings) > 1:
         raise DataError(
@@ -139,14 +143,63 @@ def files_of(data: Any) -> tuple[Path, ...] | None:
     return tuple(files)
 
 
-def _files(entry: str) -> list[Path]:
+def _entries(data: Any) -> list[str] | None:
+    entries = list(data) if isinstance(data, (list, tuple)) and data else [data]
+    return [os.fspath(one) for one in entries] if all(isinstance(one, (str, os.PathLike)) for one in entries) else None
+
+
+def _check_distinct(files: Sequence[Path]) -> None:
+    """Raise where a file is named twice: its rows would count twice, and intervals be too narrow."""
+    seen: dict[tuple[int, int], Path] = {}
+    for file in files:
+        if file.exists():
+            found = file.stat()
+            first = seen.setdefault((found.st_dev, found.st_ino), file)
+            if first is not file:
+                raise DataError(
+                    f"{str(file)!r} and {str(first)!r} are the same file, so its rows would count twice.",
+                    "name each file once.",
+                )
+
+
+def inputs_of(*several: Any) -> list[Input]:
+    """Return the files, folders, patterns and databases that data name; None and what is no file name none."""
+    entries = [entry for data in several for entry in (_entries(data) or ())]
+    paths = {entry: re.sub(r"^[A-Za-z][\w+.-]+:///?", "", entry) for entry in entries}  # of the URL of a database
+    return [
+        Input(entry, tuple(file.absolute() for file in _found(path)), partial(_would_read, Path(path).absolute()))
+        for entry, path in paths.items()
+    ]
+
+
+def _would_read(entry: Path, path: Path) -> bool:
+    """Return whether a file would be found by a folder or pattern."""
+    if entry.is_dir():
+        folder = entry.resolve()
+        return path.is_relative_to(folder) and ending_of(path) is not None and _is_data(path, folder)
+    if entry.exists() or not glob.has_magic(str(entry)):
+        return False
+    start = next(place for place, part in enumerate(entry.parts) if glob.has_magic(part))
+    pattern = Path(*entry.parts[:start]).resolve().joinpath(*entry.parts[start:])
+    is_as_deep = "**" in pattern.parts or len(path.parts) == len(pattern.parts)
+    return is_as_deep and fnmatchcase(str(path), str(pattern).replace(f"**{os.sep}", "*"))
+
+
+def _found(entry: str) -> list[Path]:
     path = Path(entry)
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if ending_of(file) and _is_data(file, path))
-    elif glob.has_magic(entry) and not path.exists():
-        files = sorted(Path(file) for file in glob.iglob(entry, recursive=True) if Path(file).is_file())  # noqa: PTH207
-    else:
-        return [path]
+        return sorted(file for file in path.rglob("*") if ending_of(file) and _is_data(file, path))
+    if glob.has_magic(entry) and not path.exists():
+        return sorted(Path(file) for file in glob.iglob(entry, recursive=True) if Path(file).is_file())  # noqa: PTH207
+    return [path]
+
+
+def _files(entry: str) -> list[Path]:
+    if entry in ("-", "/dev/stdin"):
+        raise DataError(
+            "Data cannot come from standard input, because they are read several times.", "write them to a file first."
+        )
+    files = _found(entry)
     if not files:
         raise DataError(
             f"{entry!r} must match files that end in {listed_endings()}, got none.",
@@ -170,9 +223,13 @@ def check_file(file: Path, options: ReadOptions) -> None:
 
 def existing_file(path: str | os.PathLike[str]) -> Path:
     """Return a file that is there."""
+    if not isinstance(path, str | os.PathLike):
+        raise DataError(f"`path` must be the name of a file, got {shown(path)}.")
     file = Path(path)
     if not file.is_file():
         raise _missing_file(file)
+    if any("\ud800" <= letter <= "\udfff" for letter in str(file)):
+        raise DataError(f"{str(file)!r} cannot be opened: its name is not valid UTF-8.", "rename the file.")
     return file
 
 
@@ -180,6 +237,8 @@ def _missing_file(file: Path) -> DataError:
     given = repr(str(file))  # in full: the end of a long path says most
     if file.is_dir():
         return DataError(f"{given} must be a file, got a folder.", "name one file.")
+    if file.is_symlink():
+        return DataError(f"{given} is a link to {str(file.readlink())!r}, which does not exist.", "mend the link.")
     neighbours = sorted(entry.name for entry in file.parent.iterdir()) if file.parent.is_dir() else []
     nearest = nearest_name(file.name, neighbours)
     hint = (

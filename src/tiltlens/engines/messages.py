@@ -25,6 +25,14 @@ def listed(values: Sequence[object]) -> str:
     return text if len(values) <= SHOWN_NAMES else f"{text} and {len(values) - SHOWN_NAMES} more"
 
 
+def texts_of(argument: str, value: Any) -> list[str]:
+    """Return one text, or several, as a list; None is none."""
+    try:
+        return [] if value is None else [value] if isinstance(value, str) else list(value)
+    except TypeError:
+        raise DataError(f"`{argument}` must be a text or a list of texts, got {shown(value)}.") from None
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, which is all that a message of ours repeats."""
     lines = str(error).strip().splitlines() or [""]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tiltlens.engines.messages import listed, shown
+from tiltlens.engines.messages import listed, shown, texts_of
 from tiltlens.errors import DataError
 
 WHERE = {  # an option, and whose it is
@@ -52,7 +52,7 @@ class ReadOptions:
 
 def read_options(na_values: Any = None, encoding: Any = None, sheet: Any = None, query: Any = None) -> ReadOptions:
     """Return the options as they were asked for, checked."""
-    texts = () if na_values is None else (na_values,) if isinstance(na_values, str) else tuple(na_values)
+    texts = tuple(texts_of("na_values", na_values))
     strangers = [text for text in texts if not isinstance(text, str)]
     if strangers:
         raise DataError(f"`na_values` must be texts, got {shown(strangers[0])}.", "as they stand in the file: '-9'.")

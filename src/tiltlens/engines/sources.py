@@ -11,18 +11,22 @@ import polars as pl
 from tiltlens.engines.batches import ROW, Batches, FrameBatches, checked_columns
 from tiltlens.engines.databases import database_url, query_batches
 from tiltlens.engines.duckdb import DuckBatches, is_duckdb
-from tiltlens.engines.files import FileBatches, files_of
+from tiltlens.engines.files import FileBatches, files_of, inputs_of
 from tiltlens.engines.formats import format_of
 from tiltlens.engines.read_options import ReadOptions
 from tiltlens.engines.spark import SparkBatches, is_spark
 from tiltlens.engines.tables import column_names, read_table
+from tiltlens.inputs import remember
+from tiltlens.threads import check_threads
 
 PLAIN = ReadOptions()
 
 
 def batches_of(data: Any, options: ReadOptions = PLAIN) -> Batches | None:
     """Return the data as batches where it is read piece by piece; None where its rows are in memory."""
+    check_threads()
     url = database_url(data)
+    remember(*inputs_of(data))
     if url is not None:
         return query_batches(url, options)
     files = files_of(data)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import Protocol
 
 from scipy.special import ndtri, stdtrit
@@ -20,34 +18,33 @@ def without_noise(value: float) -> float:
     return value if abs(value) >= NOISE else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+@dataclass(frozen=True, slots=True, init=False)
+class Estimate(float):
     """A value and its confidence interval; `low` and `high` are None where no interval was asked for.
 
-    Beside numbers it is its value: it formats, rounds, compares and converts like it. Two estimates are equal where
-    all three numbers are, and neither is the smaller: their intervals may overlap.
+    It is its value wherever a number is needed: arithmetic, `sum`, numpy and JSON give plain numbers, without an
+    interval. Two estimates are equal where all three numbers are, and neither is the smaller: their intervals may
+    overlap.
 
     Examples
     --------
     >>> gap = Estimate(0.105, 0.095, 0.116)
     >>> f"{gap:.2f}", gap < 0.2, gap.low
     ('0.10', True, 0.095)
-    >>> float(gap)
-    0.105
+    >>> 100 * gap, sum([gap, gap])
+    (10.5, 0.21)
     """
 
     value: float
     low: float | None = None
     high: float | None = None
 
-    def __float__(self) -> float:
-        return float(self.value)
-
-    def __abs__(self) -> float:
-        return abs(self.value)
-
-    def __round__(self, digits: int | None = None) -> float:
-        return round(self.value, digits)
+    def __new__(cls, value: float, low: float | None = None, high: float | None = None) -> Estimate:
+        """Return the estimate: a float is made here, not in `__init__`."""
+        made = float.__new__(cls, value)
+        for name, part in (("value", value), ("low", low), ("high", high)):
+            object.__setattr__(made, name, part)
+        return made
 
     def __format__(self, spec: str) -> str:
         return format(self.value, spec) if spec else repr(self)
@@ -55,25 +52,25 @@ class Estimate:
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Estimate):
             return (self.value, self.low, self.high) == (other.value, other.low, other.high)
-        return self._against(other, operator.eq)
+        return float.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
 
     def __hash__(self) -> int:
         return hash(self.value)  # as of the number that it equals
 
-    def __lt__(self, other: Real | float) -> bool:
-        return self._against(other, operator.lt)
+    def __lt__(self, other: float) -> bool:
+        return NotImplemented if isinstance(other, Estimate) else float.__lt__(self, other)
 
-    def __le__(self, other: Real | float) -> bool:
-        return self._against(other, operator.le)
+    def __le__(self, other: float) -> bool:
+        return NotImplemented if isinstance(other, Estimate) else float.__le__(self, other)
 
-    def __gt__(self, other: Real | float) -> bool:
-        return self._against(other, operator.gt)
+    def __gt__(self, other: float) -> bool:
+        return NotImplemented if isinstance(other, Estimate) else float.__gt__(self, other)
 
-    def __ge__(self, other: Real | float) -> bool:
-        return self._against(other, operator.ge)
-
-    def _against(self, other: object, compare: Callable[[float, float], bool]) -> bool:
-        return compare(self.value, float(other)) if isinstance(other, Real) else NotImplemented
+    def __ge__(self, other: float) -> bool:
+        return NotImplemented if isinstance(other, Estimate) else float.__ge__(self, other)
 
     def mapped(self, increasing: Callable[[float], float]) -> Estimate:
         """Return the estimate of an increasing function of the value."""

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tiltlens.engines.files import existing_file
-from tiltlens.engines.messages import shown
+from tiltlens.engines.messages import shown, texts_of
 from tiltlens.errors import DataError
+from tiltlens.inputs import Input, remember
 from tiltlens.model_files.catboost_file import open_catboost
 from tiltlens.model_files.file_model import OpenModel, file_model
 from tiltlens.model_files.lightgbm_file import open_lightgbm
@@ -64,6 +65,7 @@ def load_model(path: str | os.PathLike[str], trusted: str | Sequence[str] = ()) 
     LogisticRegression()
     """
     file = existing_file(path)
+    remember(Input.file(file))
     content = file.read_bytes()
     if file.suffix.lower() in PICKLES or content.startswith(PICKLE):
         raise DataError(
@@ -79,7 +81,7 @@ def load_model(path: str | os.PathLike[str], trusted: str | Sequence[str] = ()) 
             f"{'an unknown name' if found is None else f'no {found.name} file'}.",
             f"known are {endings}.",
         )
-    names = (trusted,) if isinstance(trusted, str) else tuple(trusted)
+    names = texts_of("trusted", trusted)
     if found.reader is None:
         return open_skops(file.name, content, names)
     if names:

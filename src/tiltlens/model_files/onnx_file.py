@@ -29,7 +29,7 @@ def open_onnx(content: bytes) -> OpenModel:
         import onnxruntime as ort
     except ImportError:
         raise MissingExtraError(
-            "ONNX files must be run by onnxruntime, which is not installed.", "pip install 'tiltlens[models]'"
+            "ONNX files must be run by onnxruntime, which is not installed.", extra="models"
         ) from None
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 4

@@ -14,9 +14,7 @@ def open_skops(name: str, content: bytes, trusted: Sequence[str]) -> Any:
     try:
         import skops.io as sio
     except ImportError:
-        raise MissingExtraError(
-            "skops files must be read by skops, which is not installed.", "pip install 'tiltlens[models]'"
-        ) from None
+        raise MissingExtraError("skops files must be read by skops, which is not installed.", extra="models") from None
     try:
         unknown = [one for one in sio.get_untrusted_types(data=content) if one not in trusted]
     except Exception as error:  # a ZIP of another kind, or one cut short

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tiltlens.engines.messages import listed, shown
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Booleans, Integers, Rows
-from tiltlens.limits import FEWEST_AUDITED, FIRST_LOOK, MOST_TURNS
+from tiltlens.limits import FEWEST_AUDITED, FIRST_LOOK, LARGEST, MOST_TURNS
 from tiltlens.models.levels import MISSING, OTHER, Kind, Levels, feature_levels, numbers_of, readable
 from tiltlens.models.roles import GROUP
 from tiltlens.models.values import exact_counts
@@ -52,6 +52,12 @@ class Feature:
 def feature_of(levels: Levels, column: pl.Series) -> Feature:
     """Return a clean column as a feature of these levels."""
     values = numbers_of(column) if levels.has_numbers else None
+    largest = 0.0 if values is None else float(np.nanmax(np.abs(values), initial=0.0))
+    if largest > LARGEST or 0.0 < largest < 1.0 / LARGEST:  # squares would be infinite, or 0
+        raise DataError(
+            f"column {shown(levels.name)} must be from {1 / LARGEST:g} to {LARGEST:g} in size, got {largest:g}.",
+            "rescale it, or leave it out with `exclude` (--exclude).",
+        )
     return Feature(
         levels.name,
         levels.kind,

@@ -111,7 +111,7 @@ def group_folds(
         what = "rows" if clusters is None else "clusters"
         raise DataError(
             f"`folds` must leave two {what} of each group in every fold, got {smallest} {what} for {folds} folds.",
-            "use fewer folds, or a larger group.",
+            "bring more rows of the smallest group, or pass folds=None (--folds 0) for values without intervals.",
         )
     generator = np.random.default_rng(seed)
     # by which groups, or strata, a cluster is of
@@ -127,8 +127,6 @@ def group_folds(
 
 def fold_pairings(folds: int, several: bool) -> list[list[tuple[Part, Part]]]:
     """Return, for each pairing and each evaluation fold, two disjoint halves of the other folds."""
-    if folds < 3:
-        raise DataError(f"`folds` must be 3 or more, got {folds}.", "5 is the default; None asks for plug-in values.")
     rotated = [[(fold + step) % folds for step in range(1, folds)] for fold in range(folds)]
     orders = [list(range(folds - 1))]
     if several and folds == 5:

@@ -68,7 +68,7 @@ def _check_model(model: Any, features: Sequence[str], output: str) -> None:
     if isinstance(model, type):
         raise DataError(f"`model` must be a fitted model, got the class {model.__name__}.", "fit one and pass that.")
     if not hasattr(model, method) and not callable(model):
-        hint = "pass a function of the features that returns probabilities, for example booster.predict."
+        hint = "pass a function of the features that returns probabilities; save a booster and open it with load_model."
         if output == "amount":
             hint = "pass a fitted regressor, or a function of the features that returns amounts."
         elif hasattr(model, "predict"):

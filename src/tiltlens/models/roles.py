@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from tiltlens.engines.columns import check_index, column_of_values
-from tiltlens.engines.messages import check_columns, listed, shown
+from tiltlens.engines.messages import check_columns, listed, shown, texts_of
 from tiltlens.errors import DataError
 from tiltlens.limits import MOST_FEATURES
 from tiltlens.models.declared import Declared, declared_of
@@ -248,13 +248,13 @@ def feature_names(
 
     There may be none: then only outputs are compared.
     """
-    left_out = [] if exclude is None else [exclude] if isinstance(exclude, str) else list(exclude)
+    left_out = texts_of("exclude", exclude)
     check_columns("exclude", left_out, names)
     if features is None:
         taken = {*used, *left_out}
         chosen = [name for name in names if name not in taken]
     else:
-        chosen = list(dict.fromkeys([features] if isinstance(features, str) else features))
+        chosen = list(dict.fromkeys(texts_of("features", features)))
         check_columns("features", chosen, names)
         both = [name for name in chosen if name in left_out]
         if both:
@@ -273,7 +273,7 @@ def _exempt_names(
     exempt: str | Sequence[str] | None, names: Sequence[str], features: Sequence[str], group: Sequence[str]
 ) -> tuple[str, ...]:
     """Return the exempt factors: some of the features, each once, and not the group."""
-    chosen = [] if exempt is None else [exempt] if isinstance(exempt, str) else list(exempt)
+    chosen = texts_of("exempt", exempt)
     check_columns("exempt", chosen, names)
     for name in chosen:
         if name in group:

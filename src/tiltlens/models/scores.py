@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -16,6 +17,7 @@ from tiltlens.engines.messages import check_columns, listed, shown, text_of
 from tiltlens.errors import DataError, DistributionError
 from tiltlens.limits import LARGEST, LISTED_VALUES, PER_CENT, SCORE_ROUNDING, TENTHS
 from tiltlens.models.predictions import AS_AMOUNT, METHODS, model_matrix, number_matrix
+from tiltlens.paper.checks import check_threshold
 
 Floats = NDArray[np.float64]
 RowName = Callable[[int], str]  # how a message calls the row at a place
@@ -27,6 +29,7 @@ RANGE_HINT = (
     "pass probabilities: divide percentages by 100 and scores out of 10 by 10; turn log-odds into 1/(1+exp(−z)). "
     f"Money, days and other amounts are taken {AS_AMOUNT}."
 )
+CODES_HINT = "there are two values only: if they are codes of decisions, recode them as 0 and 1."
 PER_CENT_HINT = (
     f"looks like per cent: divide by 100. If these are amounts, such as money or days, they are taken {AS_AMOUNT}."
 )
@@ -207,23 +210,30 @@ def decisions_in_words(argument: str, column: pl.Series, favourable: Any) -> tup
     texts = column.cast(pl.String)
     words = tuple(texts.drop_nulls().unique().sort().head(LISTED_VALUES))
     _check_two(argument, words)
-    return (texts == text_of(favourable)).cast(pl.Float64).to_numpy(), words
+    return (texts == _word(favourable, words)).cast(pl.Float64).to_numpy(), words
 
 
 def favourable_word(argument: str, favourable: Any, words: tuple[str, ...]) -> str:
     """Return the word of decisions that a person wants; `words` are those of all rows."""
     _check_two(argument, words)
-    if words and text_of(favourable) not in words:
+    word = _word(favourable, words)
+    if words and word not in words:
         raise _not_an_outcome(favourable, words)
-    return text_of(favourable)
+    return word
+
+
+def _word(favourable: Any, words: tuple[str, ...]) -> str:
+    """Return the word that is meant: of "True" and "False" everybody knows the high one."""
+    known = {"high": "True", "low": "False"} if set(words) <= {"True", "False"} else {}
+    return known.get(text_of(favourable), text_of(favourable))
 
 
 def _check_two(argument: str, words: tuple[str, ...]) -> None:
     if len(words) > 2:
-        raise DistributionError(
-            f"`{argument}` must be numbers, or decisions in two words, got {listed(words)}.",
-            "a score is a probability; a decision is 0 or 1, or one of two words such as 'approved' and 'denied'.",
-        )
+        hint = "a score is a probability; a decision is 0 or 1, or one of two words such as 'approved' and 'denied'."
+        if all(re.fullmatch(r"[-+]?\d*[.,]?\d+\s*%?", word.strip()) for word in words):
+            hint = "these are numbers stored as text: convert the column to numbers, and divide percentages by 100."
+        raise DistributionError(f"`{argument}` must be numbers, or decisions in two words, got {listed(words)}.", hint)
 
 
 def given_amounts(scores: Any, rows: int) -> Floats:
@@ -311,7 +321,7 @@ def _within(argument: str, matrix: Floats, row: Callable[[Booleans], str]) -> Fl
         is_per_cent = matrix.min() >= 0.0 and TENTHS < matrix.max() <= PER_CENT
         raise DistributionError(
             f"`{argument}` must give scores between 0 and 1, got {matrix[bad][0]!s} in {row(bad)}.",
-            PER_CENT_HINT if is_per_cent else RANGE_HINT,
+            CODES_HINT if np.unique(matrix).size == 2 else PER_CENT_HINT if is_per_cent else RANGE_HINT,
         )
     return np.clip(matrix, 0.0, 1.0)
 
@@ -345,18 +355,23 @@ def _are_decisions(scores: Floats, missing: Booleans) -> bool:
 
 
 def _check_threshold(threshold: Any, outcomes: int) -> float:
-    is_number = isinstance(threshold, numbers.Real) and not isinstance(threshold, bool)
-    if not is_number or not 0 < threshold <= 1:
-        raise DataError(
-            f"`threshold` must be a number above 0 and at most 1, got {shown(threshold)}.",
-            "a row is decided 1 where its score is at or above the threshold.",
-        )
+    cut = check_threshold(threshold)
     if outcomes > 2:
         raise DataError(
             f"`threshold` must be left out for scores of {outcomes} outcomes, got {shown(threshold)}.",
             "pass the decisions themselves, one 0/1 column per outcome.",
         )
-    return float(threshold)
+    return cut
+
+
+def either_spelling(favourable: Any, favorable: Any) -> Any:
+    """Return what a person wants, given in British or American spelling."""
+    if favorable is not None and favourable != "high":
+        raise DataError(
+            f"`favourable` and `favorable` are one option, got {shown(favourable)} and {shown(favorable)}.",
+            "give one of them.",
+        )
+    return favourable if favorable is None else favorable
 
 
 def favourable_index(favourable: Any, labels: tuple[str, ...]) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tiltlens.errors import DistributionError, TiltlensError, WeightsError
+from tiltlens.errors import DataError, DistributionError, TiltlensError, WeightsError
 from tiltlens.limits import LARGEST, SINGLE_TOLERANCE, SMALLEST_PROBABILITY, SUM_TOLERANCE
 
 Floats = NDArray[np.float64]
@@ -156,8 +156,27 @@ def check_probability(name: str, value: float) -> float:
     """Return a number strictly between 0 and 1."""
     number = check_number(name, value)
     if not 0 < number < 1:
-        raise TiltlensError(f"`{name}` must lie strictly between 0 and 1, got {value!r}.", "0.05 and 0.95 are usual.")
+        hint = f"did you mean {number / 100:g}?" if 1 < number < 100 else "for example 0.05 or 0.95."
+        raise TiltlensError(f"`{name}` must lie strictly between 0 and 1, got {value!r}.", hint)
     return number
+
+
+def check_share(name: str, value: Any, hint: str) -> float:
+    """Return a number from 0 to below 1."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= float(value) < 1:
+        raise DataError(f"`{name}` must be a number from 0 to below 1, got {value!r}.", hint)
+    return float(value)
+
+
+def check_threshold(value: Any, *, of: str = "", below_one: bool = False) -> float:
+    """Return a cut on scores, or `of` something else: above 0 and at most 1, or below it."""
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not is_number or not 0 < value <= 1 or (below_one and value == 1):
+        raise DataError(
+            f"`threshold`{of} must be a number above 0 and {'below' if below_one else 'at most'} 1, got {value!r}.",
+            "for example 0.8." if of else "for example 0.5: a decision is 1 where the score is at least the threshold.",
+        )
+    return float(value)
 
 
 def check_number(name: str, value: Any) -> float:

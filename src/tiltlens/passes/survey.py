@@ -14,7 +14,6 @@ from tiltlens.engines.arrays import chunked_moments
 from tiltlens.engines.batches import ROW
 from tiltlens.engines.factorize import Factorized, factorize
 from tiltlens.engines.hashing import Hashes, mixed_hashes, nested_hashes, row_hashes
-from tiltlens.engines.messages import shown
 from tiltlens.errors import DataError
 from tiltlens.limits import FEW_COPIES, LISTED_VALUES
 from tiltlens.models.declared import INPUT
@@ -216,7 +215,7 @@ def _cluster_hashes(name: str, rows: Reading) -> Hashes:
     missing = rows.table[name].null_count()
     if missing:
         raise DataError(
-            f"`clusters` must be known for every row, got {missing} missing in {shown(name)}.",
+            f"`clusters` must be known for every row, got {missing} without one.",
             "give a row that belongs to nobody else a number of its own.",
         )
     return row_hashes({CLUSTER: rows.table[name]})

@@ -26,7 +26,7 @@ from tiltlens.models.asked import AskedModel
 from tiltlens.models.candidates import TREES, Sample, fit_candidate
 from tiltlens.models.design import code_columns
 from tiltlens.models.membership import row_folds
-from tiltlens.paper.checks import Floats
+from tiltlens.paper.checks import Floats, check_share, check_threshold
 from tiltlens.repair.additive import Design, additive_design
 from tiltlens.repair.least_change import gradient, tilted_score
 from tiltlens.repair.quantities import accuracy_at, area, columns, decision_gap, difference
@@ -257,10 +257,8 @@ def alternatives_of(
 
 
 def _check(tolerance: Any, threshold: Any, scores: Floats) -> None:
-    for name, value, least in (("tolerance", tolerance, 0.0), ("threshold", threshold, SMALLEST_SHARE)):
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not is_number or not least <= value < 1.0:
-            raise DataError(f"`{name}` must be a number from 0 to below 1, got {value!r}.", "0.005 is half a point.")
+    check_share("tolerance", tolerance, "0.005 is half a point.")
+    check_threshold(threshold, below_one=True)
     if scores.ndim != 1:
         raise DataError("`scores` must be of two outcomes for alternatives, got more.", "audit one of the outcomes.")
 

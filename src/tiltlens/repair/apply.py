@@ -17,13 +17,14 @@ import polars as pl
 
 from tiltlens.engines.batches import FrameBatches, OrderedBatches, clean_batch, empty_table, in_batches
 from tiltlens.engines.columns import check_index, column_of_values
-from tiltlens.engines.files import FileBatches
+from tiltlens.engines.files import inputs_of
 from tiltlens.engines.messages import first_line, listed, shown
 from tiltlens.engines.read_options import ReadOptions
 from tiltlens.engines.sources import batches_of, frame_of
 from tiltlens.engines.spark import SparkBatches, with_numbers
 from tiltlens.engines.tables import column_names
 from tiltlens.errors import DataError
+from tiltlens.inputs import TABLE, TABLES, check_outputs
 from tiltlens.limits import LOOKED_ROWS
 from tiltlens.models.roles import must_be_column
 from tiltlens.paper.checks import Floats
@@ -107,6 +108,7 @@ def applied(
     else:
         rows = _in_turn(batches, tilt, scores, group)
     if output is not None:
+        check_outputs([("`output`", output)], inputs_of(data))
         return _written(rows, Path(output))
     columns, looked = rows.repair.columns, list[Looked]()
     step = partial(rows.repair, looked=looked)
@@ -230,9 +232,6 @@ def _written(rows: _Rows, path: Path) -> Path:
     if sink is None:
         raise DataError(f"`output` must end in .parquet or .csv, got {shown(path.name)}.", "choose one of the two.")
     check_target(str(path))
-    files = rows.table.files if isinstance(rows.table, FileBatches) else ()
-    if any(path.exists() and path.samefile(file) for file in files):
-        raise DataError(f"`output` must not be a file of `data`, got {shown(path.name)}.", "choose another name.")
     added, columns, repair, looked = _added(rows.repair, rows.names), rows.names, rows.repair, list[Looked]()
 
     def step(batch: pl.DataFrame) -> pl.DataFrame:
@@ -244,7 +243,7 @@ def _written(rows: _Rows, path: Path) -> Path:
         first = next(frames, None)
         if first is None:
             raise empty_table()
-        with whole_file(path) as part:
+        with whole_file(path, TABLE) as part:
             try:
                 getattr(_lazy(first, frames), sink)(part, maintain_order=True)
             except pl.exceptions.PolarsError as error:
@@ -253,6 +252,7 @@ def _written(rows: _Rows, path: Path) -> Path:
                     f"{first_line(error)}",
                     "a .parquet file holds every kind of column.",
                 ) from None
+    TABLES.add(path.resolve())
     _warn(repair, sum(looked, Looked()))
     return path
 

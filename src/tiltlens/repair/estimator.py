@@ -61,7 +61,7 @@ class EstimatorLogit(CodedModel):
             import skops.io as sio
         except ImportError:
             raise MissingExtraError(
-                "a classifier must be written by skops, which is not installed.", "pip install 'tiltlens[models]'"
+                "a classifier must be written by skops, which is not installed.", extra="models"
             ) from None
         levels = [{"feature": name} | texts.to_dict() for name, texts in self.texts.items()]
         content = b64encode(sio.dumps(self.estimator)).decode()

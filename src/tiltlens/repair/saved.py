@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from tiltlens.engines.messages import shown
+from tiltlens.engines.messages import shown, texts_of
 from tiltlens.errors import DataError, TiltlensError
+from tiltlens.inputs import Input, remember
 from tiltlens.models.declared import Declared
 from tiltlens.paper.checks import check_number
 from tiltlens.repair.constraints import CellModel, Constraint
@@ -45,16 +46,16 @@ def read_repair(path: str | Path, trusted: str | Sequence[str] = ()) -> ScoreTil
     """
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, TypeError, ValueError) as error:
         raise DataError(
             f"`path` must be a file of a repair, got {shown(str(path))}: {error}.", "see `to_json`."
         ) from None
     schema = found.pop("schema", None) if isinstance(found, dict) else None
     if schema != SCHEMA:
         raise DataError(f"`path` must be a repair of the schema {SCHEMA}, got {shown(str(path))}.", "see `to_json`.")
+    remember(Input.file(path, SCHEMA))
     try:
-        names = (trusted,) if isinstance(trusted, str) else tuple(trusted)
-        return _tilt(found, names)
+        return _tilt(found, texts_of("trusted", trusted))
     except TiltlensError:
         raise
     except (KeyError, TypeError, ValueError) as error:

@@ -19,7 +19,7 @@ from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.limits import MINIMUM_ROWS
 from tiltlens.models.declared import Declared
 from tiltlens.models.groups import JOINT
-from tiltlens.paper.checks import Floats, check_probability
+from tiltlens.paper.checks import Floats, check_probability, check_threshold
 from tiltlens.repair.apply import applied
 from tiltlens.repair.bill import Bill, bill_of, price_of_blindness
 from tiltlens.repair.columns import RepairTable, check_clusters, condition_notes, meets
@@ -314,8 +314,8 @@ class ScoreTilt:
             Of several classes, the one whose score the bill is of; `outcome` is then whether it came true.
         """
         self._check_beside(beside)
-        for name, value in (("threshold", threshold), ("confidence", confidence)):
-            check_probability(name, value)
+        check_threshold(threshold, below_one=True)
+        check_probability("confidence", confidence)
         who, column = self._billed_group(audited), self._billed_class(score_class)
         cut = threshold if self.threshold is None else self.threshold
         rows = self._held_out(holdout, scores, group, outcome, weights, clusters, who)
@@ -373,7 +373,9 @@ class ScoreTilt:
         """Raise where another repair is not this one with, or without, the group."""
         same = ("groups", "reference", "criterion", "threshold", "limit", "classes")
         if beside is not None and (
-            beside.use_group is self.use_group or any(getattr(beside, name) != getattr(self, name) for name in same)
+            not isinstance(beside, ScoreTilt)
+            or beside.use_group is self.use_group
+            or any(getattr(beside, name) != getattr(self, name) for name in same)
         ):
             raise DataError(
                 f"`beside` must be the same repair with use_group={not self.use_group}, got another.",

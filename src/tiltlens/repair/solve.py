@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from tiltlens.limits import ALIKE, FEW_DECIDED, FEW_REPAIRED, FOLDS, MINIMUM_ROW
 from tiltlens.models.declared import declared_in
 from tiltlens.models.features import Feature
 from tiltlens.models.membership import check_overlap, group_folds
-from tiltlens.paper.checks import Floats
+from tiltlens.paper.checks import Floats, check_share, check_threshold
 from tiltlens.repair.additive import Design, additive_design
 from tiltlens.repair.coded import CodedModel
 from tiltlens.repair.columns import condition_words
@@ -416,15 +415,9 @@ def _checked_criterion(criterion: Any, threshold: float | None, audited: Audited
     return str(criterion)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
 def checked_limit(limit: Any) -> float:
     """Return the largest gap that is allowed, as a number."""
-    if not _is_number(limit) or not 0.0 <= float(limit) < 1.0:
-        raise DataError(f"`limit` must be a number from 0 to below 1, got {limit!r}.", "0 closes the gap.")
-    return float(limit)
+    return check_share("limit", limit, "0 closes the gap.")
 
 
 def _check_scores(scores: Floats, threshold: float | None) -> None:
@@ -433,8 +426,8 @@ def _check_scores(scores: Floats, threshold: float | None) -> None:
             f"`threshold` must be left out for scores of {scores.shape[1]} classes, got {threshold!r}.",
             "audit the score of one class to repair decisions.",
         )
-    if threshold is not None and not (_is_number(threshold) and 0.0 < threshold < 1.0):
-        raise DataError(f"`threshold` must be a number between 0 and 1, got {threshold!r}.", "0.5 is accuracy.")
+    if threshold is not None:
+        check_threshold(threshold, below_one=True)
     if np.isin(scores, (0.0, 1.0)).all():
         raise DataError(
             "the scores to repair must not all be 0 or 1: decisions cannot be tilted.",

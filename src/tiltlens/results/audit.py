@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 from tiltlens.engines.messages import listed, shown, text_of
 from tiltlens.errors import DataError
+from tiltlens.models.groups import JOINT
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.disclosure import disclosed_rows
 from tiltlens.results.provenance import Provenance
@@ -73,7 +74,7 @@ class Audit:
     def __getitem__(self, audited: Any) -> Comparison:
         """Return the comparison of a group, by its name or its position; where names are numbers, by its name."""
         names = list(self.comparisons)
-        name = text_of(audited)
+        name = JOINT.join(map(text_of, audited)) if isinstance(audited, tuple) else text_of(audited)
         is_position = isinstance(audited, int) and not isinstance(audited, bool)
         if is_position and not any(one.lstrip("-").isdigit() for one in names) and -len(names) <= audited < len(names):
             name = names[audited]

@@ -16,6 +16,7 @@ from tiltlens.errors import DataError, NeedsRowsError
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.outputs import EqualGapsTest, EqualOutputsTest
 from tiltlens.estimators.soft_groups import Calibration, Signs
+from tiltlens.inputs import Input, remember
 from tiltlens.limits import DIAL_POSITIONS, SAVED_SLACK
 from tiltlens.models.balance import Balance, Mismatch
 from tiltlens.paper.correction import CorrectionFunction
@@ -97,6 +98,7 @@ def _summary(path: str | Path) -> Record:
     schema = summary.get("schema") if isinstance(summary, dict) else None
     if not isinstance(summary, dict) or schema != SCHEMA:
         raise DataError(f"`path` must be an audit of the schema {SCHEMA!r}, got {shown(schema)} in {path!r}.", AGAIN)
+    remember(Input.file(path, SCHEMA))
     wrong = misfit(summary, published("audit"))
     if wrong is not None:
         raise _altered(path, wrong)

@@ -6,11 +6,11 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from numbers import Real
 from typing import Any, Literal
 
 from tiltlens.engines.messages import listed, nearest_name, shown
 from tiltlens.errors import DataError
+from tiltlens.paper.checks import check_share, check_threshold
 
 Rate = Literal["selection", "scoring"]
 
@@ -88,26 +88,11 @@ def threshold_of(rule: Rule, threshold: Any = None) -> float | None:
     """Return the threshold that was asked for, or else the rule's."""
     if threshold is None:
         return rule.threshold
-    if not _is_number(threshold) or not 0 < threshold <= 1:
-        raise DataError(
-            f"`threshold` of the rule {shown(rule.id)} must be a number above 0 and at most 1, got {shown(threshold)}.",
-            "four fifths are 0.8.",
-        )
-    return float(threshold)
+    return check_threshold(threshold, of=f" of the rule {shown(rule.id)}")
 
 
 def smallest_share_of(rule: Rule, smallest_share: Any = None) -> float:
     """Return the smallest share of the data that was asked for, or else the rule's; 0 leaves nobody out."""
     if smallest_share is None:
         return rule.smallest_share or 0.0
-    if not _is_number(smallest_share) or not 0 <= smallest_share < 1:
-        raise DataError(
-            f"`smallest_share` of the rule {shown(rule.id)} must be a number from 0 to below 1, "
-            f"got {shown(smallest_share)}.",
-            "0.02 is 2 % of the data; 0 leaves no group out.",
-        )
-    return float(smallest_share)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+    return check_share("smallest_share", smallest_share, "0.02 is 2% of the data; 0 leaves no group out.")

@@ -20,6 +20,7 @@ from tiltlens.estimators.estimate import quantile
 from tiltlens.estimators.two_by_two import Count
 from tiltlens.models.groups import JOINT, UNKNOWN, group_columns, level_codes
 from tiltlens.models.roles import PEOPLE
+from tiltlens.models.scores import either_spelling
 from tiltlens.paper.checks import check_probability
 from tiltlens.results.provenance import Provenance, check_provenance, provenance_of
 from tiltlens.rules.notes import notes_of, test_notes
@@ -140,6 +141,7 @@ def rule_tables(
     selected: Any = None,
     scores: Any = None,
     favourable: str = "high",
+    favorable: str | None = None,
     strata: str | Sequence[str] | None = None,
     threshold: float | None = None,
     smallest_share: float | None = None,
@@ -164,9 +166,9 @@ def rule_tables(
     selected, scores
         Exactly one, a column or an array: decisions, 0 or 1 or two words; or scores on any scale, of which the rate is
         the share strictly above their median.
-    favourable
-        "high" where people want a 1 or a high score, "low" where they want a 0 or a low score; of words the one that
-        people want, such as "hired".
+    favourable, favorable
+        Either spelling: "high" where people want a 1 or a high score, "low" where a 0 or a low score; of words
+        the one that people want, such as "hired".
     strata
         A column, or several, within whose values people are comparable, such as the job they applied for: the
         Cochran–Mantel–Haenszel test compares the groups within them.
@@ -187,7 +189,7 @@ def rule_tables(
     >>> tables["sex"]["note"].to_list()[1]
     'below the threshold of 0.80'
     """
-    chosen = rule_named(rule)
+    chosen, favourable = rule_named(rule), either_spelling(favourable, favorable)
     limits = Limits(
         threshold_of(chosen, threshold),
         smallest_share_of(chosen, smallest_share),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from tiltlens.errors import DataError
+from tiltlens.inputs import check_unread
 
 Target = str | Path | TextIO  # a file, or one that is open for text
 
@@ -20,13 +21,13 @@ Target = str | Path | TextIO  # a file, or one that is open for text
 def write_json(summary: dict[str, Any], target: Target) -> None:
     """Write a summary to a file, or to standard output where `target` is "-"."""
     text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    write_text(sys.stdout if target == "-" else target, text)
+    write_text(sys.stdout if target == "-" else target, text, summary.get("schema"))
 
 
-def write_text(target: Target, text: str) -> None:
+def write_text(target: Target, text: str, schema: str | None = None) -> None:
     """Write a text to a file atomically, in UTF-8; to one that is open, as it is."""
     if isinstance(target, str | Path):
-        write_bytes(Path(target), text.encode("utf-8"))
+        write_bytes(Path(target), text.encode("utf-8"), schema)
         return
     try:
         target.write(text)
@@ -49,7 +50,7 @@ def check_target(target: str | None) -> None:
         Path(name).unlink()
 
 
-def write_bytes(path: Path, content: bytes) -> None:
+def write_bytes(path: Path, content: bytes, schema: str | None = None) -> None:
     """Write a file atomically: a reader sees the old file or the new one, never a part.
 
     A link stays a link to the file that is written; a pipe or device is written to as it is.
@@ -58,14 +59,18 @@ def write_bytes(path: Path, content: bytes) -> None:
     if path.exists() and not path.is_file():
         _write_through(path, content)
         return
-    with whole_file(path) as part:
+    with whole_file(path, schema) as part:
         part.write_bytes(content)
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """Give a file to write to, which takes the place of `path` once all is written, and is gone if anything fails."""
+def whole_file(path: Path, schema: str | None = None) -> Iterator[Path]:
+    """Give a file to write to, which takes the place of `path` once all is written, and is gone if anything fails.
+
+    A file that was read is not replaced, unless by a result of the same schema.
+    """
     path = _resolved(path)
+    check_unread(path, schema)
     handle, name = _part(path)
     part = Path(name)
     try:

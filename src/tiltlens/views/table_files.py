@@ -14,7 +14,7 @@ from typing import Any
 from tiltlens.errors import DataError, MissingExtraError
 from tiltlens.views.formats import JOINERS
 from tiltlens.views.json_file import check_target, write_bytes, write_text
-from tiltlens.views.tables import HandedTable, about, handed_tables
+from tiltlens.views.tables import NAMES, HandedTable, about, handed_tables
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # what a spreadsheet may take for one
 LONGEST_CELL = 32_767  # characters of a cell in Excel
@@ -52,6 +52,13 @@ def write_tables(summary: dict[str, Any], target: str | Path) -> list[Path]:
     return list(texts)
 
 
+def files_of_tables(target: str | None) -> list[Path]:
+    """Return the files that `write_tables` writes."""
+    if target is None or target.lower().endswith((".xlsx", *TEXTS)):
+        return [] if target is None else [Path(target)]
+    return [Path(target, f"{name}{ending}") for name in NAMES for ending in (*TEXTS, ".csv")]
+
+
 def check_tables(target: str | Path | None) -> None:
     """Raise where tables could not be written: better before an audit than after it."""
     if target is None:
@@ -60,7 +67,7 @@ def check_tables(target: str | Path | None) -> None:
     ending = path.suffix.lower()
     if ending == ".xlsx" and find_spec("xlsxwriter") is None:
         raise MissingExtraError(
-            "`tables` in XLSX must be written by xlsxwriter, which is not installed.", "pip install 'tiltlens[tables]'"
+            "`tables` in XLSX must be written by xlsxwriter, which is not installed.", extra="tables"
         )
     if ending == ".xlsx" or ending in TEXTS:
         check_target(str(path))

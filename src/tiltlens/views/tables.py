@@ -14,6 +14,7 @@ from tiltlens.views.ratios import ratio_name
 from tiltlens.views.soft_groups import expected, gap_name, soft_estimates
 from tiltlens.views.text import DOES_NOT_SHOW
 
+RATES, PROXIES = NAMES = ("rates", "proxies")
 ENDS = ("", "_low", "_high")
 AGAINST_REFERENCE = (  # estimates of an audited group, beside its rate
     *("gap", "impact_ratio", "adverse_impact_ratio", "shortfall", "standardised_difference", "unexplained"),
@@ -95,7 +96,7 @@ def _rates(summary: dict[str, Any]) -> HandedTable:
     notes = (f"In brackets the {level}. Gap and ratio are against {against}{m.among}.", *filter(None, [words]))
     title = f"{m.rate.capitalize()}s by {summary['group']}"
     texts = [[typed(one) for one in line] for line in lines]
-    return HandedTable("rates", title, columns, records, head, texts, (*notes, DOES_NOT_SHOW))
+    return HandedTable(RATES, title, columns, records, head, texts, (*notes, DOES_NOT_SHOW))
 
 
 def _error_rate(c: dict[str, Any], name: str) -> Any:
@@ -158,7 +159,7 @@ def _proxies(summary: dict[str, Any]) -> HandedTable:
     banded = (BANDS,) if any(row["gap_low"] is not None for _, row in rows) else ()
     title = f"Proxy evidence, in {m.unit} of the {m.output}"
     texts = [[typed(one) for one in line] for line in lines]
-    return HandedTable("proxies", title, columns, records, head, texts, (*banded, DOES_NOT_SHOW))
+    return HandedTable(PROXIES, title, columns, records, head, texts, (*banded, DOES_NOT_SHOW))
 
 
 def _banded(row: dict[str, Any], name: str, shown: Shown) -> str:

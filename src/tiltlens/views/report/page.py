@@ -61,7 +61,7 @@ def check_report(target: str | None) -> None:
 
 def check_name(target: Target | None) -> None:
     """Raise where a page would not be an HTML file."""
-    if isinstance(target, str | Path) and Path(target).suffix.lower() == ".pdf":
+    if isinstance(target, str | Path) and Path(target).suffix.lower() in (".pdf", ".docx", ".doc", ".pptx"):
         raise DataError(
             f"a report must be an HTML file, got {str(target)!r}.",
             "write audit.html, open it in a browser and print it to PDF.",

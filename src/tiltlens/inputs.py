@@ -1,0 +1,68 @@
+"""Files that are read, and the rule for writing: no output replaces an input or another output."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from tiltlens.errors import DataError
+
+READ: dict[str, Input] = {}  # what this process has read, by absolute name
+TABLES: set[Path] = set()  # that `apply` wrote in this process
+TABLE = "table"
+
+
+class Input(NamedTuple):
+    """A file, folder or pattern that is read, under the name that the user gave it."""
+
+    name: str
+    files: tuple[Path, ...]
+    would_read: Callable[[Path], bool] = lambda _: False  # a new file, such as one within the folder
+    schema: str | None = None  # of a file that tiltlens wrote, and results of the same schema may replace
+
+    @classmethod
+    def file(cls, path: str | os.PathLike[str], schema: str | None = None) -> Input:
+        """Return a single file."""
+        return cls(os.fspath(path), (Path(path).absolute(),), schema=schema)
+
+    def holds(self, path: Path) -> bool:
+        """Return whether writing `path` would replace one of these files, or add one; links are followed."""
+        return self.would_read(path) or (
+            path.exists() and any(file.exists() and path.samefile(file) for file in self.files)
+        )
+
+
+def remember(*inputs: Input) -> None:
+    """Keep in mind what was read: results in Python do not know their files."""
+    for one in inputs:
+        is_own = TABLES.issuperset(file.resolve() for file in one.files)
+        READ[str(Path(one.name).absolute())] = one._replace(schema=TABLE) if is_own else one
+
+
+def check_unread(path: Path, schema: str | None) -> None:
+    """Raise where writing would replace a file that was read, unless by a newer result of its own kind."""
+    inputs = [one for one in list(READ.values()) if schema is None or one.schema != schema]
+    check_outputs([("The output", path)], inputs)
+
+
+def check_outputs(outputs: Iterable[tuple[str, str | Path | None]], inputs: Iterable[Input]) -> None:
+    """Raise where an output, after the option that names it, would replace an input or another output."""
+    taken: dict[tuple[Path, str], str] = {}
+    for option, target in outputs:
+        path = Path(os.path.realpath(target or "-"))
+        if target in (None, "-") or not (path.is_file() or path.is_dir() or not path.exists()):
+            continue  # the screen, a pipe or a device
+        read = next((one for one in inputs if one.holds(path)), None)
+        # Some file systems take "A.json" and "a.json", or two spellings of "é", for one file.
+        place = path.parent, unicodedata.normalize("NFC", path.name).casefold()
+        if read is not None:
+            why = f"it is part of the input {read.name!r}"
+        elif place in taken:
+            why = f"{taken[place]} is written there"
+        else:
+            taken[place] = option
+            continue
+        raise DataError(f"{option} cannot be written to {str(target)!r} because {why}.", "choose another name.")
