@@ -180,6 +180,14 @@ IN_PROCESS = ["pandas", "duckdb", "csv files"]
 ONE_OF_EACH_KIND = [*IN_PROCESS, SPARK]
 
 
+def along(sources, *values):
+    """Return parameters of two or more arguments, the first of which is a source: marks of a source stay with it."""
+    return [
+        pytest.param(*source.values, *values, marks=source.marks) if source is SPARK else (source, *values)
+        for source in sources
+    ]
+
+
 def some_slow(ways):
     """Return the parameters with every other one marked as slow: what they share is seen in the others."""
     return [pytest.param(way, marks=[pytest.mark.slow] if place % 2 else []) for place, way in enumerate(ways)]

@@ -11,15 +11,16 @@ import pytest
 from tests.people import (
     ENGINES,
     FEATURES,
+    IN_PROCESS,
     ONE_OF_EACH_KIND,
     SOURCES,
     WAYS,
+    along,
     assert_same_numbers,
     audited,
     in_arrays,
     in_pandas,
     people,
-    some_slow,
 )
 
 import tiltlens as tl
@@ -31,27 +32,35 @@ def expected(way):
     return audited(people(), **WAYS[way]).to_dict()
 
 
-@pytest.mark.parametrize("held", SOURCES, indirect=True)
-@pytest.mark.parametrize("way", ["plug-in", "known membership"])
+@pytest.mark.parametrize(
+    ("held", "way"),
+    [
+        *along(SOURCES, "plug-in"),
+        *along(ONE_OF_EACH_KIND, "amounts"),
+        *along(IN_PROCESS, "known membership"),
+        *along(IN_PROCESS, "fitted membership, weights"),
+    ],
+    indirect=["held"],
+)
 def test_every_engine_gives_the_same_audit(held, way):
-    assert_same_audit(held, way)
-
-
-@pytest.mark.parametrize("held", ONE_OF_EACH_KIND, indirect=True)
-@pytest.mark.parametrize("way", some_slow(["fitted membership, weights", "fitted membership", "amounts"]))
-def test_every_kind_of_engine_gives_the_same_audit(held, way):
-    assert_same_audit(held, way)
-
-
-def assert_same_audit(held, way):
     found = audited(held(people()), **WAYS[way]).to_dict()
     assert_same_numbers(found, expected(way))
     assert found["provenance"]["data_sha256"] == expected(way)["provenance"]["data_sha256"]
 
 
+@cache
+def plug_in():
+    return audited(people(), folds=None)["A"]
+
+
+@cache
+def plug_in_of_decisions():
+    return audited(people(), threshold=0.5, folds=None)["A"]
+
+
 @pytest.mark.parametrize("engine", list(ENGINES))
 def test_every_engine_gives_the_same_profiles_and_distributions(engine):
-    plain = audited(people(), folds=None)["A"]
+    plain = plug_in()
     found = audited(ENGINES[engine](people()), folds=None)["A"]
     for feature in FEATURES:
         assert_same_numbers(found.profile(feature).to_dicts(), plain.profile(feature).to_dicts())
@@ -72,9 +81,8 @@ def in_words(*words):
 @pytest.mark.parametrize("held", SOURCES, indirect=True)
 def test_decisions_in_words_are_those_in_numbers_though_a_batch_holds_one_word(held):
     found = audited(held(in_words("approved", "denied")), scores="decision", favourable="approved", folds=None)
-    numbers = audited(people(), threshold=0.5, folds=None)
     assert (found.favourable, found.channel) == ("approved", "decisions")
-    assert_same_numbers(found["A"].to_dict(), numbers["A"].to_dict())
+    assert_same_numbers(found["A"].to_dict(), plug_in_of_decisions().to_dict())
 
 
 @pytest.mark.usefixtures("small_batches")

@@ -85,8 +85,8 @@ def test_a_criterion_is_the_audit_of_the_people_it_is_about(name):
     frame = borrowers()
     value, mirrored = (0, {}) if name == "fpr" else (1, {"favourable": "low"})
     score = pl.col("score") if name == "fpr" else 1 - pl.col("score")
-    whole = audited(frame, outcome="repaid", criterion=name)
-    given = audited(frame.with_columns(score=score), given={"repaid": value}, **mirrored)
+    whole = audited(frame, outcome="repaid", criterion=name, membership="chance")
+    given = audited(frame.with_columns(score=score), given={"repaid": value}, membership="chance", **mirrored)
     words = json.dumps(whole["A"].to_dict()).replace(
         f"false {'positive' if name == 'fpr' else 'negative'} rate", "score"
     )
@@ -107,8 +107,9 @@ def test_a_criterion_of_decisions_is_the_rate_of_wrong_ones():
 
 
 def test_an_outcome_changes_no_other_number():
-    plain = audited(borrowers())["A"].to_dict()
-    found = audited(borrowers(), outcome="repaid")["A"].to_dict()
+    plain, found = (
+        audited(borrowers(), membership="chance", **options)["A"].to_dict() for options in ({}, {"outcome": "repaid"})
+    )
     own = {"error_rates", *(f"{name}_difference" for name in QUANTITIES)}
     assert_same_numbers(*({key: one[key] for key in one if key not in own} for one in (found, plain)))
     assert found["fpr_difference"] == found["error_rates"]["fpr"]["difference"]
@@ -289,7 +290,8 @@ def test_mistakes_are_named(name):
 
 @pytest.mark.parametrize("options", [{}, {"threshold": 0.5}, {"criterion": "fnr"}, {"folds": None}])
 def test_a_summary_follows_the_schema(options):
-    summary = audited(borrowers(), outcome="repaid", features=["city", "owner"], **options).to_dict()
+    asked = {"outcome": "repaid", "features": ["city", "owner"], "membership": "chance"}
+    summary = audited(borrowers(), **asked | options).to_dict()
     jsonschema.Draft202012Validator(strict(SCHEMA)).validate(json.loads(json.dumps(summary, allow_nan=False)))
     assert summary["provenance"]["question"]["outcome"] == "repaid"
     assert summary["provenance"]["question"]["criterion"] == options.get("criterion")
@@ -380,7 +382,8 @@ def test_no_error_rate_is_cut_on_a_narrow_terminal(monkeypatch):
 
 @pytest.mark.parametrize(("name", "words"), [("fpr", "false positive rate"), ("fnr", "false negative rate")])
 def test_a_criterion_is_named_wherever_the_mean_score_was(name, words):
-    found = audited(borrowers(), features=["city", "owner"], outcome="repaid", criterion=name)
+    asked = {"features": ["city", "owner"], "membership": "chance", "outcome": "repaid", "criterion": name}
+    found = audited(borrowers(), **asked)
     text, html = joined(str(found)), page(found.to_dict())
     assert f"audit of scores, their {words}s, by group" in text
     assert f"{words}, audited" in text

@@ -3,6 +3,7 @@
 import json
 import pickle
 import re
+from functools import cache
 
 import jsonschema
 import numpy as np
@@ -10,7 +11,7 @@ import polars as pl
 import pytest
 from scipy.special import expit
 from tests.command import invoked
-from tests.people import SLOW_SPARK, assert_same_numbers, some_slow
+from tests.people import assert_same_numbers
 from tests.schemas import SCHEMA, published, strict
 
 import tiltlens as tl
@@ -52,8 +53,14 @@ def audited(table, **options):
     return tl.audit(table, **OPTIONS | {"exclude": ["truth"]} | options)
 
 
+@cache
+def of_names():
+    """Return the audit that several tests look at."""
+    return audited(names(), labels="race", features=["x", "owner"])
+
+
 def test_probabilities_of_0_and_1_are_groups_that_are_known():
-    table = names().with_columns(
+    table = names(600).with_columns(
         pl.when(pl.col("truth") == "a").then(1.0).otherwise(0.0).alias("p a"),
         pl.when(pl.col("truth") == "b").then(1.0).otherwise(0.0).alias("p b"),
     )
@@ -107,7 +114,7 @@ def test_alternatives_of_unobserved_groups_are_weighted_and_have_no_ratio():
 def test_the_gap_is_the_weighted_one_and_people_are_sums_of_chances():
     table = names()
     b, w = table["p a"].to_numpy(), table["score"].to_numpy()
-    found = audited(table, labels="race")
+    found = of_names()
     c = found["a"]
     assert c.gap.value == pytest.approx(b @ w / b.sum() - (1 - b) @ w / (1 - b).sum(), abs=1e-12)
     own = b / b.mean() * (w - c.output.audited) - (1 - b) / (1 - b).mean() * (w - c.output.reference)
@@ -121,7 +128,7 @@ def test_the_gap_is_the_weighted_one_and_people_are_sums_of_chances():
 
 def test_calibrated_probabilities_bracket_the_gap():
     table = names()
-    c = audited(table, labels="race")["a"]
+    c = of_names()["a"]
     truth = table.filter(truth="a")["score"].mean() - table.filter(truth="b")["score"].mean()
     assert c.soft_group.status == "checked"
     assert c.soft_group.bracket.low < truth < c.soft_group.bracket.high
@@ -171,10 +178,18 @@ def test_amounts_of_several_groups_are_scores_in_another_unit():
     assert " units if the probabilities" in text
 
 
+def with_copies():
+    return pl.concat([names(400), names(400)[:30]]).drop("truth")
+
+
+@cache
+def audit_with_copies():
+    return audited(with_copies(), labels="race", exclude=[])["a"].to_dict()
+
+
 def test_the_order_of_rows_and_copies_of_them_are_no_matter():
-    table = pl.concat([names(400), names(400)[:30]])
-    one, other = (audited(one, labels="race")["a"].to_dict() for one in (table, table.sample(fraction=1, shuffle=True)))
-    assert_same_numbers(one, other)
+    shuffled = with_copies().sample(fraction=1, shuffle=True)
+    assert_same_numbers(audited(shuffled, labels="race", exclude=[])["a"].to_dict(), audit_with_copies())
 
 
 def test_clusters_of_rows_stay_together_with_their_chances():
@@ -254,11 +269,10 @@ def test_two_models_are_compared_on_the_same_rows_of_several_groups():
 
 
 @pytest.mark.usefixtures("small_batches")
-@pytest.mark.parametrize("held", [*some_slow(["csv files", "duckdb"]), SLOW_SPARK], indirect=True)
+@pytest.mark.parametrize("held", ["csv files", "duckdb"], indirect=True)
 def test_every_engine_gives_the_same_audit_of_probabilities(held):
-    table = pl.concat([names(400), names(400)[:20]]).drop("truth")
-    found, expected = (audited(one, labels="race", exclude=[])["a"].to_dict() for one in (held(table), table))
-    assert_same_numbers(found, expected)
+    found = audited(held(with_copies()), labels="race", exclude=[])["a"].to_dict()
+    assert_same_numbers(found, audit_with_copies())
 
 
 def test_a_sample_with_other_rates_for_each_group_tells_the_same_slope():
@@ -334,7 +348,7 @@ def test_chances_that_are_nearly_the_same_for_all_leave_a_model_without_columns(
 
 
 def test_no_view_shows_one_estimate_alone():
-    found = audited(names(), labels="race", features=["x", "owner"])
+    found = of_names()
     c = found["a"].to_dict()
     weighted, linear = (points(c["soft_group"][name]["value"]) for name in ("weighted", "linear"))
     first, second, *_ = words.headline(found.to_dict(), c)
@@ -355,7 +369,7 @@ def test_no_view_shows_one_estimate_alone():
 
 
 def test_two_models_are_compared_by_probabilities_of_groups(tmp_path):
-    names().with_columns(new=pl.col("score") ** 2).write_csv(tmp_path / "p.csv")
+    names(400).with_columns(new=pl.col("score") ** 2).write_csv(tmp_path / "p.csv")
     groups = [word for name, column in SOFT.items() for word in ("--soft-group", f"{name}={column}")]
     asked = [*groups, "--reference", "b", "--features", "x", "--scores", "score", "--scores", "new", "--json", "-"]
     ran = invoked("compare", "p.csv", *asked, cwd=tmp_path)
@@ -386,6 +400,6 @@ def test_the_bracket_ends_where_the_limits_do():
 
 
 def test_a_repair_with_the_group_needs_each_persons_group():
-    c = audited(names())["a"]
+    c = of_names()["a"]
     with pytest.raises(DataError, match="`use_group` must be False where groups are known by probabilities"):
         c.repair(use_group=True)
