@@ -44,7 +44,7 @@ def test_demo_json_to_a_file_leaves_the_text_on_the_terminal(tmp_path):
 
 
 def test_a_file_that_cannot_be_written_is_one_clear_error_and_nothing_is_lost(tmp_path):
-    result = tiltlens("demo", "--json", tmp_path / "nowhere" / "out.json")
+    result = invoked("demo", "--json", tmp_path / "nowhere" / "out.json", cwd=tmp_path)
     assert result.returncode == 2
     assert result.stderr.startswith("Error: `")
     assert "must be a file that can be written" in result.stderr
@@ -76,10 +76,14 @@ def test_a_reader_that_goes_away_is_no_error_of_ours():
     assert "Traceback" not in result.stderr
 
 
-def test_an_old_terminal_gets_question_marks_instead_of_a_traceback():
-    result = tiltlens("demo", env={"PYTHONIOENCODING": "ascii", "PATH": os.environ["PATH"]})
+def test_an_old_terminal_gets_question_marks_instead_of_a_traceback(tmp_path):
+    rows = [f"{('Süd', 'Ost')[row % 2]},{row % 2}" for row in range(60)]
+    (tmp_path / "people.csv").write_text("\n".join(["town,score", *rows]), encoding="utf-8")
+    environment = {"PYTHONIOENCODING": "ascii", "PATH": os.environ["PATH"]}
+    environment |= {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+    result = tiltlens("audit", "people.csv", "--group", "town", "--scores", "score", cwd=tmp_path, env=environment)
     assert result.returncode == 0
-    assert "PriorCounts" in result.stdout
+    assert "S?d" in result.stdout
 
 
 @pytest.mark.parametrize("moment", ["make_context", "invoke"])
