@@ -206,6 +206,9 @@ def test_error_rates_do_not_hold_exempt_factors_equal(skilled):
     options = {"reference": "b", "features": ["skill", "z"], "exempt": "skill", "scores": "score", "outcome": "y"}
     tilt = tl.audit(skilled[:500], "group", folds=None, **options)["a"].repair(criterion="fpr", use_group=True)
     assert any("the exempt factors 'skill' are not held equal" in note for note in tilt.notes)
+    decided = skilled[:500].with_columns(score=pl.col("score") >= 0.5)
+    notes = tl.audit(decided, "group", folds=None, **options)["a"].alternatives().notes
+    assert [note.split(":")[0].split(",")[0] for note in notes[-2:]] == ["the scores are decisions", "gaps are whole"]
 
 
 def test_amounts_are_not_tilted():

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 SUMMARY = "tiltlens/alternatives/1"
 EXISTS, NOT_FOUND, CANNOT_BE_TOLD = "exists", "was not found", "cannot be told"
-AT_HALF = ("the scores are decisions, so both kinds of error cost the same unless `threshold` says otherwise",)
+AT_HALF = "the scores are decisions, so both kinds of error cost the same unless `threshold` says otherwise"
+WHOLE = "gaps are whole: the exempt factors of the audit are not held equal"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -247,13 +248,17 @@ def alternatives_of(
         tolerance,
         _verdict(accuracy, reduction, known.nearer(chosen), tolerance, confidence, is_sure),
         table,
-        (*nearly_constant(known.decided, chosen, rows.weights), *notes, *of_copies, *(() if is_scored else AT_HALF)),
+        (*nearly_constant(known.decided, chosen, rows.weights), *notes, *of_copies, *_notes(audited, is_scored)),
         audited.groups[0],
         audited.reference,
         {"audited": rows.count0, "reference": rows.count1},
         threshold,
         confidence,
     )
+
+
+def _notes(audited: AuditedRows, is_scored: bool) -> list[str]:
+    return ([] if is_scored else [AT_HALF]) + ([WHOLE] if audited.exempt else [])
 
 
 def _check(tolerance: Any, threshold: Any, scores: Floats) -> None:

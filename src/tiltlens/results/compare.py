@@ -98,7 +98,7 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
         confidence=settings.confidence,
         notes=(*dict.fromkeys([*evidence.notes, *told_of, *evidence_notes(evidence, checked)]),),
         band_factor=table.band_factor,
-        _profiles=_profiles(evidence, correction, settings),
+        _profiles=_profiles(evidence, correction, every),
         _errors=None if settings.folds is None else _errors(evidence, left, parts, table.errors),
     )
     return in_units(found_here if soft is None else replace(found_here, **NOT_REPORTED), evidence.unit)
