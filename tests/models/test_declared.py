@@ -138,7 +138,9 @@ def test_joint_values_of_other_blocks():
     ("options", "said"),
     [
         ({"categorical": "coed"}, "`categorical` must name features, got 'coed'"),
-        ({"categorical": 5}, "`categorical` must name columns, got 5"),
+        ({"categorical": 5}, "`categorical` must be a text or a list of texts, got 5"),
+        ({"exclude": 5}, "`exclude` must be a text or a list of texts, got 5"),
+        ({"blocks": {"r": [1, 2]}}, "two or more columns for 'r', got 0"),
         ({"categorical": "score"}, "`categorical` must name features, got 'score'"),
         ({"blocks": ["region_*"]}, "`blocks` must be a dict"),
         (
@@ -153,6 +155,12 @@ def test_joint_values_of_other_blocks():
 def test_mistakes_in_declarations(options, said):
     with pytest.raises(DataError, match=said):
         tl.audit(only("region_*"), **PLAIN, **options)
+
+
+def test_a_block_may_have_more_columns_than_an_audit_may_have_features():
+    wide = only("region").with_columns(pl.lit(0).alias(f"more_{one}") for one in range(600))
+    audit = tl.audit(wide, **PLAIN, blocks={"more": "more_*"})
+    assert audit.provenance.features == ("u", "region", "more")
 
 
 def test_exempt_names_a_block():

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from tiltlens.engines.messages import check_columns, listed, shown, text_of
+from tiltlens.engines.messages import check_columns, listed, shown, text_of, texts_of
 from tiltlens.errors import DataError
 
 INPUT = "\0input "  # before the name of a column as the model sees it
@@ -63,7 +63,7 @@ def declared_of(categorical: Any, blocks: Any, names: Sequence[str], taken: Sequ
     found: dict[str, tuple[str, ...]] = {}
     for name, patterns in (blocks or {}).items():
         used = {*taken, *(column for own in found.values() for column in own)}
-        wanted = _names("blocks", patterns)
+        wanted = [str(one) for one in texts_of("blocks", patterns)]
         matched = {one for one in names for pattern in wanted if one == pattern or fnmatchcase(one, pattern)} - used
         if len(matched) < 2:
             got = f"{len(matched)} without another role that match {listed(wanted)}"
@@ -73,14 +73,7 @@ def declared_of(categorical: Any, blocks: Any, names: Sequence[str], taken: Sequ
         if name in names and name not in matched:
             raise DataError(f"`blocks` must have new names, got {shown(name)}, which is a column.", "rename the block.")
         found[str(name)] = tuple(one for one in names if one in matched)
-    return Declared(tuple(dict.fromkeys(_names("categorical", categorical))), found)
-
-
-def _names(argument: str, value: Any) -> list[str]:
-    names = [value] if isinstance(value, str) else [] if value is None else value
-    if not isinstance(names, Sequence) or not all(isinstance(one, str) for one in names):
-        raise DataError(f"`{argument}` must name columns, got {shown(value)}.", "write their names as a list of texts.")
-    return list(names)
+    return Declared(tuple(dict.fromkeys(texts_of("categorical", categorical))), found)
 
 
 def _category(column: pl.Series) -> pl.Series:

@@ -205,12 +205,18 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
 
 def declared_features(request: Any, names: Sequence[str], used: Sequence[str]) -> tuple[list[str], Declared]:
     """Return the features, by default the columns that a model lists, and what is declared of them."""
-    left_out = [request.exclude] if isinstance(request.exclude, str) else request.exclude or []
+    left_out = texts_of("exclude", request.exclude)
     declared = declared_of(request.categorical, request.blocks, names, [*used, *left_out])
     known = [*names, *(one for one in declared.blocks if one not in names)]
     own = [name for name in fitted_names(request.model) if name not in left_out]
     asked = own if request.features is None and own and set(own) <= set(names) else request.features
-    return declared.of_features(feature_names(asked, known, used, left_out))
+    features, declared = declared.of_features(feature_names(asked, known, used, left_out))
+    if len(features) > MOST_FEATURES:
+        raise DataError(
+            f"`features` must be at most {MOST_FEATURES} columns, got {len(features):,}.",
+            "list those that the model sees with `features`, or leave others out with `exclude`.",
+        )
+    return features, declared
 
 
 def _column(value: Any, is_column: bool, reserved: str) -> str | None:
@@ -261,11 +267,6 @@ def feature_names(
             raise DataError(
                 f"`exclude` must not name listed features, got {shown(both[0])}.", "list it in one of the two."
             )
-    if len(chosen) > MOST_FEATURES:
-        raise DataError(
-            f"`features` must be at most {MOST_FEATURES} columns, got {len(chosen):,}.",
-            "list those that the model sees with `features`, or leave others out with `exclude`.",
-        )
     return chosen
 
 
