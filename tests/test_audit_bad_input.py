@@ -42,6 +42,34 @@ def constants():
 
 
 MISTAKES = {
+    "a number as features": ({"features": 5}, "`features` must be a text or a list of texts, got 5.", "for example"),
+    "a number as exclude": ({"features": None, "exclude": 5}, "`exclude` must be a text or a list of texts", ""),
+    "no group": ({"group": None}, "`group` must name a column, or be an array as long as the data, got None.", ""),
+    "huge numbers": (
+        {"data": people().with_columns(big=pl.col("score") * 1e300), "features": ["big", "city"]},
+        "column 'big' must be from 1e-100 to 1e+100 in size, got",
+        "rescale it",
+    ),
+    "tiny numbers": (
+        {"data": people().with_columns(small=pl.col("score") * 1e-300), "features": ["small", "city"]},
+        "column 'small' must be from 1e-100 to 1e+100 in size, got",
+        "rescale it",
+    ),
+    "numbers as text": (
+        {"data": people().with_columns(score=pl.col("score").cast(pl.String) + " %")},
+        "`scores` must be numbers, or decisions in two words",
+        "numbers stored as text",
+    ),
+    "two codes": (
+        {"data": people().with_columns(score=pl.col("owner").cast(int) + 1)},
+        "`scores` must give scores between 0 and 1, got 2.0",
+        "recode them as 0 and 1",
+    ),
+    "both spellings": (
+        {"favourable": "low", "favorable": "high"},
+        "`favourable` and `favorable` are one option, got 'low' and 'high'.",
+        "give one of them",
+    ),
     "unknown group": ({"group": "grop"}, "`group` must name columns, got 'grop'.", "did you mean 'group'?"),
     "group twice": (
         {"group": ["group", "owner", "group"]},
@@ -202,7 +230,7 @@ MISTAKES = {
     "no weight at all": ({"weights": np.zeros(N)}, "the data must have rows left to compare, got none of 400.", "zero"),
     "text as weights": ({"weights": "city"}, "`weights` must be numbers, got String in column 'city'.", "cast"),
     "weights of other rows": ({"weights": np.ones(3)}, "`weights` must have one value per row, got 3 values", ""),
-    "one weight": ({"weights": 2.0}, "column 'weights' must hold one value per row, got 2.0.", "repeat it"),
+    "one weight": ({"weights": 2.0}, "`weights` must name a column, or be an array as long as the data, got 2.0.", ""),
     "membership of 0": (
         {"membership": np.r_[0.5, 0.0, np.full(N - 2, 0.5)]},
         "`membership` must lie strictly between 0 and 1, got 1 rows that do not.",
@@ -331,11 +359,6 @@ def test_numbers_of_numpy_are_numbers():
     found = tl.audit(people(), "group", scores="score", features="city", sample_rows=np.int64(2_000), **options)
     kinds = {type(value) for value in found.to_dict()["settings"].values()}
     assert kinds == {int, float}
-
-
-def test_everything_after_the_group_is_named():
-    with pytest.raises(TypeError, match="positional argument"):
-        tl.audit(people(), "group", "B")
 
 
 @pytest.mark.parametrize("retired", ["total_shares", "stream"])

@@ -160,7 +160,7 @@ def test_too_few_clusters_for_folds_say_so():
 
 def test_missing_clusters_are_refused():
     table = customers().with_columns(customer=pl.when(pl.col("customer") > 4).then("customer"))
-    with pytest.raises(DataError, match="`clusters` must be known for every row, got 5 missing in 'customer'"):
+    with pytest.raises(DataError, match="`clusters` must be known for every row, got 5 without one"):
         audited(table, clusters="customer")
 
 

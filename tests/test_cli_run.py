@@ -181,7 +181,8 @@ def test_files_that_cannot_be_read(folder, monkeypatch):
         read_audit_file(folder / "latin.toml")
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(
-        MissingExtraError, match=r"must have the package PyYAML.*\n.*tiltlens\[yaml\].* or write it as TOML"
+        MissingExtraError,
+        match=r"must have the package PyYAML.*\n.*pip install '\.\[yaml\]', or write .* as TOML",
     ):
         read_audit_file(write(folder, YAML))
 

@@ -18,12 +18,12 @@ ASKED = ("--group", "group", "--scores", "score", "--features", "")
 FITTED = (*ASKED[:4], "--outcome", "paid")
 ENDINGS = {"report": ".html", "tables": ".xlsx", "output": ".csv"}  # that options want
 COMMANDS = {  # what is read, and which options write
-    ("audit", "people.csv", *ASKED, "--fail-if", "gap>1"): ("people.csv", "json report junit tables"),
+    ("audit", "people.csv", *ASKED, "--fail-if", "gap>0.9"): ("people.csv", "json report junit tables"),
     ("audit", "people.csv", *ASKED[:2], "--model", "model.onnx"): ("people.csv model.onnx", "json report tables"),
     ("audit", "folder", *ASKED): ("folder/people.csv", "json report tables"),
     ("audit", "folder/**/p*.csv", *ASKED): ("folder/people.csv", "json"),
     ("audit", "sqlite:///people.db", "--query", "SELECT * FROM people", *ASKED): ("people.db", "json report tables"),
-    ("compare", "old.json", "new.json", "--fail-if", "gap_change>1"): ("old.json new.json", "json report junit"),
+    ("compare", "old.json", "new.json", "--fail-if", "gap_change>0.9"): ("old.json new.json", "json report junit"),
     ("compare", "people.csv", *ASKED, "--scores", "other"): ("people.csv", "json report"),
     ("rule", "people.csv", "--rule", "four-fifths", "--group", "group", "--selected", "paid"): ("people.csv", "json"),
     ("alternatives", "people.csv", *FITTED): ("people.csv", "json report"),
@@ -47,7 +47,7 @@ data: people.csv
 group: group
 scores: score
 features: ""
-gates: ["gap>1"]
+gates: ["gap>0.9"]
 outputs: {%s: %s}
 """
 
@@ -145,7 +145,7 @@ def test_no_audit_file_writes_over_what_it_reads(name, option, folder):
 def test_no_output_replaces_another(outputs, folder):
     before = contents(folder)
     (folder / "tables").mkdir()
-    done = invoked("audit", "people.csv", *ASKED, "--fail-if", "gap>1", *outputs, cwd=folder)
+    done = invoked("audit", "people.csv", *ASKED, "--fail-if", "gap>0.9", *outputs, cwd=folder)
     assert done.returncode == 2, done
     assert "is written there" in done.stderr
     assert contents(folder) == before
@@ -168,7 +168,7 @@ def test_nothing_is_written_where_the_next_run_would_read_it(folder):
 
 def test_pipes_and_the_screen_may_be_written_twice(folder):
     done = invoked(
-        "audit", "people.csv", *ASKED, "--fail-if", "gap>1", "--json", "/dev/null", "--junit", "/dev/null", cwd=folder
+        "audit", "people.csv", *ASKED, "--fail-if", "gap>0.9", "--json", "/dev/null", "--junit", "/dev/null", cwd=folder
     )
     assert done.returncode == 0, done
 

@@ -368,7 +368,7 @@ def test_an_empty_sheet_is_refused(tmp_path):
 
 def test_excel_without_its_package_names_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr(excel_files, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"is not installed\.\nHint: pip install 'tiltlens\[excel\]'"):
+    with pytest.raises(MissingExtraError, match=r"is not installed\.\nHint: in the clone .* pip install '\.\[excel\]'"):
         collected(workbook(tmp_path / "a.xlsx", {"a": [["x"], [1]]}))
 
 

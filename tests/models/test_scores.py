@@ -164,7 +164,7 @@ def test_two_words_are_decisions_of_which_the_favourable_one_is_1(dtype):
 
 @pytest.mark.parametrize("threshold", [0, -0.1, 1.5, "half", True, float("nan")])
 def test_a_threshold_outside_the_scores_is_an_error(threshold):
-    with pytest.raises(DataError, match=r"`threshold` must be a number above 0 and at most 1, got .*\nHint: a row"):
+    with pytest.raises(DataError, match=r"`threshold` must be a number above 0 and at most 1, got .*\nHint: for"):
         from_scores("score", threshold=threshold)
 
 

@@ -173,8 +173,8 @@ def test_what_new_rows_lack_is_told_on_the_bill_too():
 def test_options_of_another_kind_are_named():
     comparison = tl.audit(lending(300), **COMMON)["a"]
     for asked, message in (
-        ({"threshold": "a"}, "`threshold` must be a number between 0 and 1, got 'a'"),
-        ({"threshold": float("nan")}, "`threshold` must be a number between 0 and 1, got nan"),
+        ({"threshold": "a"}, "`threshold` must be a number above 0 and below 1, got 'a'"),
+        ({"threshold": float("nan")}, "`threshold` must be a number above 0 and below 1, got nan"),
         ({"use_group": "yes"}, "`use_group` must be True or False, got 'yes'"),
     ):
         with pytest.raises(DataError, match=message):

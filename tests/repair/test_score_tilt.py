@@ -139,7 +139,7 @@ def one(**columns):
     [
         (lambda: one().repair(limit=-0.1), "`limit` must be a number from 0"),
         (lambda: one().repair(limit=True), "`limit` must be a number from 0"),
-        (lambda: one().repair(threshold=1.5), "`threshold` must be a number between 0 and 1"),
+        (lambda: one().repair(threshold=1.5), "`threshold` must be a number above 0 and below 1"),
         (lambda: one(score=(pl.col("score") > 0.5).cast(float)).repair(), "must not all be 0 or 1"),
         (lambda: one(score=0.3).repair(), "must vary, got a constant model"),
         (lambda: one().repair().apply(lending(9).drop("area"), "score"), "got none named 'area'"),

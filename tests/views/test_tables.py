@@ -196,7 +196,9 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path, target, message):
 
 def test_xlsx_without_its_package_names_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr(table_files, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"is not installed\.\nHint: pip install 'tiltlens\[tables\]'"):
+    with pytest.raises(
+        MissingExtraError, match=r"is not installed\.\nHint: in the clone .* pip install '\.\[tables\]'"
+    ):
         result().to_tables(tmp_path / "tables.xlsx")
 
 

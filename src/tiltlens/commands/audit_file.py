@@ -39,8 +39,8 @@ def read_audit_file(path: str | Path) -> Asked:
     """Return what a file asks for, every key and value checked."""
     file = Path(path)
     found = _parsed(file)
-    if "favorable" in found:
-        found.setdefault("favourable", found.pop("favorable"))
+    if "favorable" in found and "favourable" not in found:
+        found["favourable"] = found.pop("favorable")
     options = {RENAMED.get(str(one.name), str(one.name)): one for one in audit_command.params}
     outputs = {key: options.pop(name) for key, name in OUTPUTS.items()}
     given = found.pop("outputs", {})

@@ -37,7 +37,10 @@ OBJECT_KINDS: tuple[tuple[str, tuple[type, ...], Any], ...] = (
 def column_of_values(argument: str, values: Any, rows: int) -> pl.Series:
     """Return an array, list or series passed beside the table as a clean column of its length."""
     if values is None or np.isscalar(values) or not hasattr(values, "__len__"):
-        raise DataError(f"`{argument}` must name a column, or be an array as long as the data, got {shown(values)}.")
+        raise DataError(
+            f"`{argument}` must name a column, or be an array as long as the data, got {shown(values)}.",
+            "pass the column's name as text, or one value for each row.",
+        )
     column = clean_column(raw_column(argument, values))
     if len(column) != rows:
         raise DataError(

@@ -224,7 +224,7 @@ def check_file(file: Path, options: ReadOptions) -> None:
 def existing_file(path: str | os.PathLike[str]) -> Path:
     """Return a file that is there."""
     if not isinstance(path, str | os.PathLike):
-        raise DataError(f"`path` must be the name of a file, got {shown(path)}.")
+        raise DataError(f"`path` must be the name of a file, got {shown(path)}.", "for example 'model.onnx'.")
     file = Path(path)
     if not file.is_file():
         raise _missing_file(file)

@@ -30,7 +30,8 @@ def texts_of(argument: str, value: Any) -> list[str]:
     try:
         return [] if value is None else [value] if isinstance(value, str) else list(value)
     except TypeError:
-        raise DataError(f"`{argument}` must be a text or a list of texts, got {shown(value)}.") from None
+        example = "for example 'age', or ['age', 'income']."
+        raise DataError(f"`{argument}` must be a text or a list of texts, got {shown(value)}.", example) from None
 
 
 def first_line(error: BaseException) -> str:

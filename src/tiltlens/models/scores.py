@@ -321,7 +321,7 @@ def _within(argument: str, matrix: Floats, row: Callable[[Booleans], str]) -> Fl
         is_per_cent = matrix.min() >= 0.0 and TENTHS < matrix.max() <= PER_CENT
         raise DistributionError(
             f"`{argument}` must give scores between 0 and 1, got {matrix[bad][0]!s} in {row(bad)}.",
-            CODES_HINT if np.unique(matrix).size == 2 else PER_CENT_HINT if is_per_cent else RANGE_HINT,
+            CODES_HINT if _are_codes(matrix) else PER_CENT_HINT if is_per_cent else RANGE_HINT,
         )
     return np.clip(matrix, 0.0, 1.0)
 
@@ -344,6 +344,12 @@ def _channel(
         scores = np.where(missing, np.nan, scores >= limit)
     kind: Literal["scores", "decisions"] = "decisions" if _are_decisions(scores, missing) else "scores"
     return Channel(scores, kind, outcomes, wanted, labels, missing)
+
+
+def _are_codes(matrix: Floats) -> bool:
+    """Return whether two whole numbers are all there is."""
+    values = np.unique(matrix[np.isfinite(matrix)])
+    return values.size == 2 and not (values % 1.0).any()
 
 
 def _are_decisions(scores: Floats, missing: Booleans) -> bool:
