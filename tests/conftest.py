@@ -3,7 +3,6 @@
 import os
 import shutil
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,9 +12,6 @@ NEEDS = {
     "postgres": ("initdb", "Debian's package `postgresql`"),
     "java": ("java", "Debian's package `openjdk-17-jre-headless`"),
 }
-
-HERE = Path(__file__).parent
-CHOOSING = [HERE / name for name in ("models", "docs", "test_planted.py", "test_audit_peers.py", "test_readme.py")]
 
 settings.register_profile(
     "tiltlens", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], max_examples=40
@@ -39,22 +35,6 @@ def pytest_xdist_make_scheduler(config, log):
             return "spark" if "spark" in nodeid.rpartition("/")[2] else super()._split_scope(nodeid)
 
     return OneSpark(config, log)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item):
-    """Choose the model of membership on one split of the rows, as of many rows, where its choice is not the matter.
-
-    Most of the time of an audit of few rows goes into that choice.
-    """
-    from tiltlens.models import candidates
-
-    is_about_choice = item.get_closest_marker("slow") or any(map(item.path.is_relative_to, CHOOSING))
-    is_quick = item.path.is_relative_to(HERE) and not is_about_choice
-    with pytest.MonkeyPatch.context() as patch:
-        if is_quick:
-            patch.setattr(candidates, "SPLIT_ONCE", 0)
-        return (yield)
 
 
 def pytest_runtest_setup(item):

@@ -174,7 +174,6 @@ FILES = {
     "csv files": ("csv", 3),
 }
 SPARK = pytest.param("spark", marks=[pytest.mark.java, pytest.mark.filterwarnings("ignore")])  # it warns of much
-SLOW_SPARK = pytest.param("spark", marks=[*SPARK.marks, pytest.mark.slow])  # where another test goes the same road
 SOURCES = [*ENGINES, *FILES, SPARK]  # of the fixture `held`
 IN_PROCESS = ["pandas", "duckdb", "csv files"]
 ONE_OF_EACH_KIND = [*IN_PROCESS, SPARK]
@@ -186,8 +185,3 @@ def along(sources, *values):
         pytest.param(*source.values, *values, marks=source.marks) if source is SPARK else (source, *values)
         for source in sources
     ]
-
-
-def some_slow(ways):
-    """Return the parameters with every other one marked as slow: what they share is seen in the others."""
-    return [pytest.param(way, marks=[pytest.mark.slow] if place % 2 else []) for place, way in enumerate(ways)]

@@ -23,13 +23,31 @@ WAYS = {
     "fitted": {},
     "known, weights": {"membership": "chance", "weights": "uneven"},
     "classes, plug-in": {"scores": ["none", "some", "all"], "favourable": "all", "folds": None, "membership": "chance"},
+    "clusters, exempt factors": {"membership": "chance", "clusters": "household", "exempt": "income"},
+    "decisions along time": {"features": [], "threshold": 0.5, "outcome": "repaid", "periods": "month"},
+    "probabilities of groups": {"group": {"A": "p_a", "B": "p_b"}, "labels": "group", "features": []},
 }
+
 QUESTION = {"group": "group", "reference": "b", "scores": "score", "features": ["region", "job", "amount", "years"]}
 
 
 @cache
+def rows():
+    """Return people with everything that an audit may be asked about."""
+    random = np.random.default_rng(4)
+    size = classed().height
+    return classed().with_columns(
+        household=pl.Series(random.integers(0, 150, size)),
+        month=pl.Series(random.choice(["2024-01", "2024-02"], size)),
+        repaid=pl.Series((random.random(size) < classed()["score"].to_numpy()).astype(int)),
+        p_a="chance",
+        p_b=1 - pl.col("chance"),
+    )
+
+
+@cache
 def in_memory(way):
-    return tl.audit(classed(), **PEOPLE | WAYS[way]).to_dict()
+    return tl.audit(rows(), **PEOPLE | WAYS[way]).to_dict()
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +55,7 @@ def skewed(spark):
     """Return people on six partitions, by their city: some empty, some larger than others."""
     from pyspark.sql import functions
 
-    frame = spark.createDataFrame(classed().to_arrow()).repartition(6, "city").cache()
+    frame = spark.createDataFrame(rows().to_arrow()).repartition(6, "city").cache()
     assert frame.rdd.getNumPartitions() == 6
     sizes = [row["count"] for row in frame.groupBy(functions.spark_partition_id()).count().collect()]
     assert len(sizes) < 6
@@ -51,12 +69,22 @@ def test_spark_gives_the_audit_of_memory_on_skewed_and_empty_partitions(skewed, 
     assert_same_numbers(found.to_dict(), in_memory(way))
 
 
-@pytest.mark.parametrize("parts", [7])
-def test_executors_sum_all_rows_and_draw_the_sample_of_memory(spark, parts):
-    rows = lending().drop_nans()  # Spark has no NaN that is a missing value
-    expected = tl.audit(rows, **QUESTION, sample_rows=1_000)
-    found = tl.audit(spark.createDataFrame(rows.to_arrow()).repartition(parts), **QUESTION, sample_rows=1_000)
-    assert_same_numbers(found.to_dict(), expected.to_dict())
+def test_executors_count_the_decisions_of_all_rows_though_few_are_sampled(spark):
+    table = lending().select("group", "score")
+    options = {"group": "group", "reference": "b", "scores": "score", "threshold": 0.5}
+    found = tl.audit(spark.createDataFrame(table.to_arrow()).repartition(7), **options, sample_rows=1_000)["a"]
+    assert any("a sample of" in note for note in found.notes)
+    assert_same_numbers(found.two_by_two.to_dict(), tl.audit(table, **options)["a"].two_by_two.to_dict())
+
+
+def test_two_models_are_compared_on_the_same_rows_of_spark(skewed):
+    options = PEOPLE | {"membership": "chance"}
+    found, expected = (
+        tl.compare(*(tl.audit(data, **options | {"scores": scores}) for scores in ("score", "some")))
+        for data in (skewed, rows())
+    )
+    assert found.paired
+    assert_same_numbers(found.to_dict()["comparisons"], expected.to_dict()["comparisons"])
 
 
 def test_a_row_without_an_order_is_named_by_its_place_in_a_batch(skewed):

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import stdtrit
 from scipy.stats import chi2
 from tests.command import invoked
-from tests.people import SLOW_SPARK, assert_same_numbers, people
+from tests.people import assert_same_numbers, people
 
 import tiltlens as tl
 from tiltlens.errors import DataError
@@ -80,7 +80,7 @@ def _gap_se(means):
     return math.sqrt(sum(one.var(ddof=0) / len(one) for one in means))
 
 
-@pytest.mark.parametrize("held", ["duckdb", "csv files", SLOW_SPARK], indirect=True)
+@pytest.mark.parametrize("held", ["duckdb", "csv files"], indirect=True)
 def test_every_engine_has_the_same_periods(held):
     found = audited(held(dated().drop("since"))).periods
     assert_same_numbers(found.to_dicts(), audited(dated()).periods.to_dicts())

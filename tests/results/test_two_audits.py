@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from scipy.special import expit, ndtri
 from tests.command import invoked
-from tests.people import SLOW_SPARK, assert_same_numbers
+from tests.people import assert_same_numbers
 from tests.schemas import published, strict
 
 import tiltlens as tl
@@ -154,7 +154,7 @@ def test_neither_the_order_of_rows_nor_clusters_of_one_row_change_anything():
     assert_same_numbers(clustered.to_dict()["comparisons"], plain)
 
 
-@pytest.mark.parametrize("held", ["duckdb", "parquet files", SLOW_SPARK], indirect=True)
+@pytest.mark.parametrize("held", ["duckdb", "parquet files"], indirect=True)
 def test_every_engine_gives_the_same_change(held):
     table = models(400)
     plain = tl.compare(*(audited(table, score) for score in ("old", "new")))

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from scipy.stats import chi2_contingency, fisher_exact
 from statsmodels.stats.proportion import proportions_ztest
-from tests.people import FILES, SLOW_SPARK, assert_same_numbers, audited, people
+from tests.people import FILES, assert_same_numbers, audited, people
 
 import tiltlens as tl
 from tiltlens.estimators.two_by_two import Count, z_score
@@ -66,7 +66,7 @@ def test_flips_are_the_fewest_of_either_group(counted):
     assert found.ratio_flips == fewest(sizes, counted, is_below)
 
 
-@pytest.mark.parametrize("held", [*FILES, "duckdb", SLOW_SPARK], indirect=True)
+@pytest.mark.parametrize("held", [*FILES, "duckdb"], indirect=True)
 def test_every_engine_counts_all_rows_though_few_are_sampled(held):
     table = people(3_000).select("group", "score")
     found = tl.audit(held(table), "group", reference="B", scores="score", threshold=0.5, sample_rows=1_000)["A"]
