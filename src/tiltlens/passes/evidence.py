@@ -114,8 +114,8 @@ class Evidence:
         error rate whose difference is audited.
     is_decisions
         Whether scores are decisions, all of them 0 or 1.
-    people
-        How many each of the two groups has, of all rows.
+    people, largest_weight
+        How many each of the two groups has, of all rows; and the weight, as it was given, that the rows' weights are of.
     soft
         The chances of the two groups where they are known by probabilities.
     given
@@ -154,6 +154,7 @@ class Evidence:
     copies: int
     row_keys: RowKeys
     people: tuple[float, float]
+    largest_weight: float = 1.0
     truth: Integers | None = None
     periods: Periods | None = None
     outcomes: CellSums | None = None

@@ -117,6 +117,7 @@ def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSe
         outcomes=None if sums.truth is None else sums.truth.of(code, 0),
         row_keys=_row_keys(rows, index),
         people=(rows.people[code], rows.people[0]),
+        largest_weight=rows.largest_weight,
         soft=None if rows.soft is None else rows.soft.of(index, code),
         standing=None if rows.standing is None else rows.standing[index],
         unit=rows.unit,

@@ -159,7 +159,8 @@ def _shortfall(evidence: Evidence, settings: Settings) -> Estimate:
     law = outputs.gap_law(evidence.everyone, evidence.favourable)
     if not evidence.wants_less:
         law = replace(law, first=law.second, second=law.first)
-    return _estimate(settings, law).mapped(lambda gap: evidence.everyone.weight0 * gap)
+    size = evidence.largest_weight * evidence.everyone.weight0
+    return _estimate(settings, law).mapped(lambda gap: size * gap)
 
 
 def _output(evidence: Evidence) -> Output:
