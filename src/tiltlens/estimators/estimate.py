@@ -15,7 +15,7 @@ from tiltlens.limits import NOISE, ROUNDED_SQUARE
 
 def without_noise(value: float) -> float:
     """Return the value, 0 where it is rounding noise."""
-    return value if abs(value) >= NOISE else 0.0
+    return 0.0 if abs(value) < NOISE else value
 
 
 @dataclass(frozen=True, slots=True, init=False)

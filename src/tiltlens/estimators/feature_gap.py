@@ -166,7 +166,12 @@ def hidden_share(sums: CellSums) -> float:
     """Return the share of all weight in values with fewer than three effective rows: what differs there is not seen."""
     mass = 0.5 * sums.weight / sums.weight.sum(axis=1, keepdims=True)
     total = mass.sum(axis=0)
-    return float(total[total * 2.0 * effective_people(sums).min() < SEEN_ROWS].sum())
+    return float(total[total * 2.0 * _fewest(sums) < SEEN_ROWS].sum())
+
+
+def _fewest(sums: CellSums) -> float:
+    """Return how many people of equal weight the smaller group is worth (3)."""
+    return float((sums.weight.sum(axis=1) ** 2 / sums.square.sum(axis=1)).min())
 
 
 def rare_part(sums: CellSums) -> float:
@@ -175,17 +180,12 @@ def rare_part(sums: CellSums) -> float:
     They are rare if fewer than five people of the smaller group have them, and fewer than five would at the shares of
     the other group (Cochran's rule). With none of them among its rows, a group's variance does not know of them.
     """
-    shares, people = sums.weight / sums.weight.sum(axis=1, keepdims=True), float(effective_people(sums).min())
+    whole, people = sums.weight.sum(axis=1, keepdims=True), _fewest(sums)
+    shares, first = sums.weight / whole, (sums.first / whole).sum(axis=0)
     rare = people * shares.max(axis=0) < SMALLEST_EXPECTED
     if people * float(shares[:, rare].sum(axis=1).max()) >= SMALLEST_EXPECTED:
         return 0.0
-    first = (sums.first / sums.weight.sum(axis=1, keepdims=True)).sum(axis=0)
     return 0.5 * float(np.abs(first - 0.5 * first.sum() * shares.sum(axis=0))[rare].sum())
-
-
-def effective_people(sums: CellSums) -> Floats:
-    """Return how many people of equal weight each group is worth (3)."""
-    return np.asarray(sums.weight.sum(axis=1) ** 2 / sums.square.sum(axis=1))
 
 
 @dataclass(frozen=True, slots=True)

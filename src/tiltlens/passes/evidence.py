@@ -115,7 +115,7 @@ class Evidence:
     is_decisions
         Whether scores are decisions, all of them 0 or 1.
     people, largest_weight
-        How many each of the two groups has, of all rows; and the weight, as it was given, that the rows' weights are of.
+        How many each of the two groups has, of all rows; and the largest weight as it was given, which is 1 here.
     soft
         The chances of the two groups where they are known by probabilities.
     given
