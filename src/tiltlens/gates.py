@@ -123,7 +123,8 @@ class Gate:
 
     def _judged(self, name: str, comparison: Comparison | GroupChange, confidence: float) -> Judged:
         open_cases, beside = 0, ""  # features that may show evidence in more data
-        is_unobserved = comparison.new[LINEAR] if isinstance(comparison, GroupChange) else comparison.soft_group
+        soft = comparison.new[LINEAR] if isinstance(comparison, GroupChange) else comparison.soft_group
+        is_unobserved = soft is not None
         if isinstance(comparison, Comparison) and self.quantity in (PROXIES, *COUNTED):
             value = self._counted(comparison)
             if self.quantity == PROXIES:
@@ -135,8 +136,7 @@ class Gate:
                 worse = "low" if self.compare.startswith("<") else "high"
                 part, is_bracket = worse if part == "value" else part, True
             value = None if estimate is None else getattr(estimate, part)
-            what = "from" if is_bracket else f"{100 * confidence:g} % interval"
-            beside = "" if estimate is None else _interval(estimate, what)
+            beside = "" if estimate is None else _interval(estimate, None if is_bracket else confidence)
         if value is None:
             why = "is not reported for unobserved groups" if is_unobserved else "is not defined"
             return Judged(self.text, name, UNDEFINED, f"{self._name} of {name} {why}, so it cannot pass")
@@ -167,10 +167,11 @@ def _read(comparison: Comparison | GroupChange, quantity: str) -> Estimate | Non
     return found
 
 
-def _interval(estimate: Estimate, name: str) -> str:
-    """Return the interval beside a value; nothing where it has none, or an open one."""
+def _interval(estimate: Estimate, confidence: float | None) -> str:
+    """Return the interval beside a value, or the ends of a bracket; nothing where it has none, or an open one."""
     if estimate.low is None or estimate.high is None:
         return ""
+    name = "from" if confidence is None else f"{100 * confidence:g} % interval"
     return f" ({name} {estimate.low:.6g} to {estimate.high:.6g})"
 
 
