@@ -424,3 +424,15 @@ def test_audited_rows_are_refused_whose_features_were_rounded(tilt):
     rounded = borrowers()[:300].with_columns(pl.col("income", "noise").round(3))
     with pytest.raises(DataError, match="got 300 that were audited"):
         tilt.bill(rounded, "score", "group")
+
+
+@pytest.mark.parametrize("options", [{}, {"threshold": 0.5}], ids=["scores", "decisions"])
+def test_intervals_before_are_those_of_the_audit(options):
+    new = scarce(300, 7)
+    found = plain(borrowers(400), **options).bill(
+        new.with_columns(income=0.0, area=pl.lit("east"), noise="x"), "score", "group"
+    )
+    decided = new.with_columns((pl.col("score") >= 0.5).cast(float)) if options else new
+    audit = tl.audit(decided, "group", reference="b", scores="score", features=[])["a"]
+    for end in ("value", "low", "high"):
+        assert getattr(found["gap"]["before"], end) == pytest.approx(getattr(audit.gap, end), abs=1e-12)

@@ -181,12 +181,12 @@ def price_of_blindness(judged: Judged, aware: Floats, blind: Floats, confidence:
 
 def _records(old: Measured, new: Measured, confidence: float) -> list[dict[str, Any]]:
     """Return a row for each quantity: before, after and change; of decisions the gap is that of decisions already."""
-    records, before, after = [], old.estimates(), new.estimates()
+    records = []
     for name, change in new.change(old).items():
         if name == "decision_gap" and new.are_decisions and old.are_decisions:
             continue
         record: dict[str, Any] = {"quantity": name}
-        for column, one in (("before", before[name]), ("after", after[name]), ("change", change)):
+        for column, one in (("before", old.law(name)), ("after", new.law(name)), ("change", change)):
             record |= columns(column, one, confidence)
         records.append(record)
     return records

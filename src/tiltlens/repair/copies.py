@@ -142,7 +142,7 @@ class Seen(NamedTuple):
         if sure:
             seen_notes(hashed_rows(table, None, place)[people], self.unscored, True, False)
         if table and is_continuous(score_columns(scores), people.size):  # features may have been rounded
-            seen_notes(hashed_rows({}, scores, place)[people], self.alone, False)
+            seen_notes(hashed_rows({}, scores, place)[people], self.alone, False, is_sure=False)
         if clusters is not None or people.size == hashes.size:
             return found
         return [*found, _repeated(hashes.size - people.size)]

@@ -5,14 +5,14 @@ All have influence functions, so that any two scores of the same rows can be com
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tiltlens.estimators import error_rates, outputs
-from tiltlens.estimators.estimate import Estimate, HasInterval, Normal, Proportion, quantile
+from tiltlens.estimators.estimate import Difference, HasInterval, Normal, Proportion
 from tiltlens.estimators.feature_gap import cell_sums_of
 from tiltlens.estimators.influence import (
     Booleans,
@@ -22,6 +22,7 @@ from tiltlens.estimators.influence import (
     combined,
     overall_mean,
     summed_by_cluster,
+    sums_by,
 )
 from tiltlens.limits import MINIMUM_ROWS, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats
@@ -41,112 +42,93 @@ class Judged(NamedTuple):
     factors: Floats | None = None  # the exempt factors as columns
 
 
-@dataclass(frozen=True, slots=True)
-class RateSum:
-    """A sum of rates, each times a factor: value ± z·se, where Wilson's interval replaces the normal one of each rate.
-
-    Of two independent rates it is Newcombe's interval of their difference (1998, method 10).
-    """
-
-    value: float
-    se: float
-    rates: Sequence[tuple[float, Proportion]]
-
-    def estimate(self, confidence: float = 0.95) -> Estimate:
-        """Return the value with its two-sided interval, which has a width where nobody, or everybody, is counted."""
-        z = quantile(confidence)
-        squares = np.full(2, (z * self.se) ** 2)
-        for factor, rate in self.rates:
-            found = rate.estimate(confidence)
-            reach = np.array([rate.value - (found.low or 0.0), (found.high or 0.0) - rate.value])
-            normal = z * z * rate.value * (1.0 - rate.value) / rate.size
-            squares += factor**2 * ((reach if factor > 0.0 else reach[::-1]) ** 2 - normal)
-        below, above = np.sqrt(np.maximum(squares, 0.0)).tolist()
-        return Estimate(self.value, self.value - below, self.value + above)
-
-
 class Measured(NamedTuple):
-    """Some scores of these rows, and what is measured of them."""
+    """Some scores of these rows, what is measured of them, and the laws of it that are not normal."""
 
     judged: Judged
     scores: Floats
     found: Quantities
+    laws: Mapping[str, HasInterval]
+    cost: Floats | float = 1.0  # of a wrong decision, where accuracy is at a cost
 
     @property
     def are_decisions(self) -> bool:
         """Whether all scores are 0 or 1."""
         return _are_decisions(self.scores)
 
-    def estimates(self) -> dict[str, HasInterval]:
-        """Return every quantity with its interval."""
-        found: dict[str, HasInterval] = {}
-        for name, one in self.found.items():
-            counted = self._counted(name)
-            rates = [(factor, self._rate(who, counted)) for factor, who in self._cells(name)]
-            found[name] = RateSum(one.value, one.se, rates)
-        return found
+    def law(self, name: str) -> HasInterval:
+        """Return a quantity with its interval, as an audit has it."""
+        return self.laws.get(name, self.found[name].normal())
 
     def change(self, old: Measured) -> dict[str, HasInterval]:
         """Return what both have, less that of `old`: errors are of the same rows."""
+        rows, outcome = self.judged.rows, self.judged.outcome
         found: dict[str, HasInterval] = {}
-        for name, one in self.found.items():
-            if name in old.found:
-                moved = difference(one, old.found[name])
-                now, then = self._counted(name), old._counted(name)
-                cells = self._cells(name) if self.judged.moves and old._cells(name) else []
-                rates = [(factor, self._rate(who, now & ~then)) for factor, who in cells]
-                rates += [(-factor, self._rate(who, then & ~now)) for factor, who in cells]
-                found[name] = RateSum(moved.value, moved.se, rates)
-        return found
+        for name in self.found.keys() & old.found.keys():
+            found[name] = difference(self.found[name], old.found[name])
+        if not self.judged.moves:
+            return {name: found[name] for name in self.found if name in found}
+        now, then = (one.scores >= self.judged.threshold for one in (self, old))
+        cells = {"decision_gap": np.ones(rows.audited.size, dtype=np.bool_)}
+        if self.are_decisions and old.are_decisions:
+            cells["gap"] = cells["decision_gap"]
+            for name, y in (("fpr_difference", error_rates.WITHOUT), ("fnr_difference", error_rates.WITH)):
+                cells |= {} if outcome is None else {name: outcome == y}
+        for name in cells.keys() & found.keys():
+            who = (cells[name] & rows.audited, cells[name] & ~rows.audited)
+            first, second = (_moved(rows, rows.weights * mine, now, then) for mine in who)
+            found[name] = Difference(second, first) if name == "fnr_difference" else Difference(first, second)
+        if outcome is not None and "accuracy" in found:
+            y = outcome == error_rates.WITH
+            weights = rows.weights * self.cost * (outcome != error_rates.UNKNOWN)
+            found["accuracy"] = _moved(rows, weights, now == y, then == y)
+        return {name: found[name] for name in self.found if name in found}
 
-    def _counted(self, name: str) -> Booleans:
-        """Return which rows are decided 1; for accuracy which decisions are right."""
-        decided = np.asarray(self.scores >= self.judged.threshold)
-        if name != "accuracy" or self.judged.outcome is None:
-            return decided
-        return np.asarray(decided == (self.judged.outcome == error_rates.WITH))
 
-    def _rate(self, who: Booleans, counted: Booleans) -> Proportion:
-        rows = self.judged.rows
-        weights = np.where(who, rows.weights, 0.0)
-        return Proportion(float(weights @ counted / weights.sum()), rows.independent(bool(rows.audited[who][0]), who))
+def _moved(rows: Rows, weights: Floats, now: Booleans, then: Booleans) -> Difference:
+    """Return the change of a rate: the share of people that have it now alone, less the share that had it then alone.
 
-    def _cells(self, name: str) -> list[tuple[float, Booleans]]:
-        """Return whose rates of decisions a quantity is a sum of, with their factors; none of mean scores."""
-        rows = self.judged.rows
-        outcome = rows.single_cell if self.judged.outcome is None else self.judged.outcome
-        factors, who = (1.0, -1.0), np.ones(rows.audited.size, dtype=np.bool_)
-        if name == "calibration_difference" or not (name in ("accuracy", "decision_gap") or self.are_decisions):
-            return []
-        if name == "impact_ratio":
-            slope = (-1.0 if self.judged.favours_low else 1.0) / rows.mean1(_favourable(self.judged, self.scores))
-            factors = (slope, -slope * self.found[name].value)
-        elif name == "fpr_difference":
-            who = outcome == error_rates.WITHOUT
-        elif name == "fnr_difference":
-            factors, who = (-1.0, 1.0), outcome == error_rates.WITH
-        elif name == "accuracy":
-            who, share = outcome != error_rates.UNKNOWN, float(rows.weights @ rows.audited / rows.weights.sum())
-            factors = (share, 1.0 - share)
-        return [(factor, who & mine) for factor, mine in zip(factors, (rows.audited, ~rows.audited), strict=True)]
+    Both have Wilson's interval, so that there is a width where nobody changes. Shares of one sample are negatively
+    correlated.
+    """
+    up, down = (float(weights @ one / weights.sum()) for one in (now & ~then, then & ~now))
+    variance = overall_mean(weights, now.astype(np.float64) - then, rows.clusters).variance
+    own = weights if rows.clusters is None else sums_by(rows.clusters, weights)
+    size = (up + down - (up - down) ** 2) / variance if variance > 0.0 else float(own.sum() ** 2 / (own @ own))
+    correlation = -math.sqrt(up * down / ((1.0 - up) * (1.0 - down))) if max(up, down) < 1.0 else 0.0
+    return Difference(Proportion(up, size), Proportion(down, size), correlation)
 
 
 def measured(judged: Judged, scores: Floats) -> Measured:
     """Return what is measured of scores; what is not defined, or would be of fewer than ten people, is left out."""
-    rows, outcome = judged.rows, judged.outcome
-    one = outputs.Scores.of(rows, scores)
-    found = {"gap": outputs.gap(rows, one)} | _ratio(rows, outputs.Scores.of(rows, _favourable(judged, scores)))
-    found["decision_gap"] = decision_gap(rows, scores >= judged.threshold)
+    rows, outcome, decided = judged.rows, judged.outcome, np.asarray(scores >= judged.threshold, dtype=np.float64)
+    one, favourable = (outputs.Scores.of(rows, x) for x in (scores, 1.0 - scores if judged.favours_low else scores))
+    found = {"gap": outputs.gap(rows, one)} | _ratio(rows, favourable)
+    found["decision_gap"] = decision_gap(rows, decided > 0.0)
+    laws: dict[str, HasInterval] = {"gap": outputs.gap_law(rows, one)}
+    laws["decision_gap"] = outputs.gap_law(rows, outputs.Scores.of(rows, decided))
+    if "impact_ratio" in found:
+        laws["impact_ratio"] = outputs.impact_ratio(rows, favourable)
     if judged.factors is not None:
         found["exempt_gap"] = equal_gap(rows, judged.factors, scores)
     if outcome is None:
-        return Measured(judged, scores, found)
+        return Measured(judged, scores, found, laws)
     if (people_with_outcomes(rows, outcome) >= MINIMUM_ROWS).all():
         sums = cell_sums_of(rows, scores, outcome, 3)
-        found["fpr_difference"] = error_rates.false_positive_rate(rows, scores, outcome, sums).influence
-        found["fnr_difference"] = error_rates.false_negative_rate(rows, scores, outcome, sums).influence
-        found["calibration_difference"] = error_rates.calibration_in_the_large(rows, scores, outcome, sums).influence
-    return Measured(judged, scores, found | _accuracy(judged, scores, outcome))
+        pairs = {
+            "fpr_difference": error_rates.false_positive_rate(rows, scores, outcome, sums),
+            "fnr_difference": error_rates.false_negative_rate(rows, scores, outcome, sums),
+            "calibration_difference": error_rates.calibration_in_the_large(rows, scores, outcome, sums),
+        }
+        found |= {name: pair.influence for name, pair in pairs.items()}
+        laws |= {name: pair.difference for name, pair in pairs.items()}
+    of_outcomes, known = _accuracy(judged, scores, outcome), outcome != error_rates.UNKNOWN
+    people = sum(rows.independent(who, known) for who in (True, False))
+    for name, rate in of_outcomes.items():
+        if name not in ("log_loss", "brier"):  # Wilson's, of as many people as its error says
+            size = rate.value * (1.0 - rate.value) / rate.variance if rate.variance > 0.0 else people
+            laws[name] = Proportion(rate.value, size)
+    return Measured(judged, scores, found | of_outcomes, laws)
 
 
 def people_with_outcomes(rows: Rows, outcome: Integers) -> Integers:
@@ -228,11 +210,6 @@ def columns(name: str, one: HasInterval | None, confidence: float) -> dict[str, 
 
 def _are_decisions(scores: Floats) -> bool:
     return bool(np.isin(scores, (0.0, 1.0)).all())
-
-
-def _favourable(judged: Judged, scores: Floats) -> Floats:
-    """Return the scores of the outcome that people want."""
-    return 1.0 - scores if judged.favours_low else scores
 
 
 def _mean(rows: Rows, x: Floats, chosen: Booleans) -> InfluenceEstimate:

@@ -15,6 +15,7 @@ import polars as pl
 
 from tiltlens.engines.messages import first_line
 from tiltlens.errors import TiltlensError
+from tiltlens.estimators.error_rates import WITH
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.estimators.sets import evenly
 from tiltlens.limits import RARE_LEVEL, WHAT_IF_BINS, WHAT_IF_ROWS, WHAT_IF_VALUES
@@ -179,7 +180,8 @@ def _measured(judged: Judged, scores: Floats) -> Measured:
     if judged.outcome is None:
         return found
     right = accuracy_at(judged.threshold, judged.rows, scores >= judged.threshold, judged.outcome)
-    return found._replace(found=found.found | {"accuracy": right})
+    cost = np.where(judged.outcome == WITH, 1.0 - judged.threshold, judged.threshold)
+    return found._replace(found=found.found | {"accuracy": right}, cost=cost)
 
 
 def _record(ask: WhatIf, before: Measured, after: Measured, level: float) -> dict[str, Any]:
