@@ -273,12 +273,12 @@ def test_a_limit_may_be_any_kind_of_number(limit):
     assert checked_limit(limit) == float(limit)
 
 
-def two_kinds(rows=4000, seed=0):
+def two_kinds(rows=4000, seed=0, level=0.0):
     """Return people of whom few kinds exist, with scores that are calibrated, and outcomes."""
     rng = np.random.default_rng(seed)
     mine = rng.random(rows) < 0.4
     u = np.where(mine, rng.choice(4, rows, p=[0.4, 0.3, 0.2, 0.1]), rng.choice(4, rows, p=[0.1, 0.2, 0.3, 0.4]))
-    score = expit(0.9 * (u - 1.4))
+    score = expit(0.9 * (u - 1.4) + level)
     drawn = (rng.random(rows) < score).astype(int)
     return pl.DataFrame({"group": np.where(mine, "a", "b"), "u": u.astype(str), "score": score, "y": drawn})
 
@@ -311,6 +311,7 @@ def test_scores_that_are_not_calibrated_are_noted_for_decisions():
     assert noted(sharp, told, threshold=0.5)
     assert not noted(sharp, told)
     assert not noted(two_kinds(), told, threshold=0.5)
+    assert not noted(two_kinds(level=-2.0), told, threshold=0.2)
 
 
 @pytest.mark.parametrize("part", ["slope", "limit", "multiplier", "schema"])

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiltlens.estimators.error_rates import UNKNOWN, WITH, calibration_cells
-from tiltlens.estimators.estimate import quantile
-from tiltlens.estimators.influence import Integers, Rows
+from tiltlens.estimators.error_rates import UNKNOWN, WITH
+from tiltlens.estimators.estimate import Proportion, quantile
+from tiltlens.estimators.influence import Integers, Rows, overall_mean
 from tiltlens.limits import MATERIALITY, MINIMUM_ROWS, REPAIRED, SCORE_TENTHS, SMALLEST_SHARE, SURELY_OFF
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.constraints import Constraint
@@ -42,9 +42,8 @@ def fit_notes(
     clusters = None if fitted.clusters is None else fitted.clusters[known]
     rows = Rows.of(y, fitted.weights[known], clusters)
     before, after = fitted.before[known], fitted.after[known]
-    return (
-        notes + _no_better(rows, before, after, threshold) + ([] if threshold is None else _calibration(rows, before))
-    )
+    notes += _no_better(rows, before, after, threshold)
+    return notes if threshold is None else notes + _calibration(rows, before)
 
 
 def _missed(found: Sequence[Constraint], measures: Floats, limit: float, threshold: float | None) -> list[str]:
@@ -96,15 +95,18 @@ def _no_better(rows: Rows, before: Floats, after: Floats, threshold: float | Non
 def _calibration(rows: Rows, scores: Floats) -> list[str]:
     """Return a note where scores are not calibrated: another rule of decisions may then be more accurate."""
     cuts = np.quantile(scores, np.arange(1, SCORE_TENTHS) / SCORE_TENTHS)
-    outcome, tenth = np.where(rows.audited, WITH, 1 - WITH), np.searchsorted(cuts, scores, side="right")
-    cells = [one for one in calibration_cells(rows, scores, outcome, tenth) if one.people >= MINIMUM_ROWS]
-    off = []
-    for one in cells:
-        ends = one.observed.estimate(SURELY_OFF)
-        if not (ends.low or 0.0) - MATERIALITY <= one.mean_score <= (ends.high or 0.0) + MATERIALITY:
-            off.append(one)
+    tenth, off = np.searchsorted(cuts, scores, side="right"), []
+    for one in np.unique(tenth).tolist():
+        own = np.where(tenth == one, rows.weights, 0.0)
+        score, rate = float(own @ scores / own.sum()), overall_mean(own, rows.audited.astype(np.float64), rows.clusters)
+        people = int((own > 0.0).sum())
+        size = rate.value * (1.0 - rate.value) / rate.variance if rate.variance > 0.0 else people
+        ends = Proportion(rate.value, size).estimate(SURELY_OFF)
+        is_within = (ends.low or 0.0) - MATERIALITY <= score <= (ends.high or 0.0) + MATERIALITY
+        if people >= MINIMUM_ROWS and not is_within:
+            off.append((abs(rate.value - score), score, rate.value))
     if not off:
         return []
-    worst = max(off, key=lambda one: abs(one.observed.value - one.mean_score))
-    where = f"where they are {worst.mean_score:.2f} on average, {100.0 * worst.observed.value:.0f}% have the outcome"
+    _, score, observed = max(off)
+    where = f"where they are {score:.2f} on average, {100.0 * observed:.0f}% have the outcome"
     return [f"the scores are not calibrated: {where}. Recalibrate them first, or a more accurate rule may exist"]
