@@ -25,7 +25,7 @@ from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.limits import MINIMUM_ROWS
 from tiltlens.models.membership import group_folds
-from tiltlens.paper.checks import Floats, check_probability
+from tiltlens.paper.checks import Floats, check_threshold
 from tiltlens.repair.bill import Bill, bill_of
 from tiltlens.repair.constraints import (
     ALL,
@@ -128,24 +128,13 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     ) -> TiltedClassifier:
         """Fit the classifier, the model of the group, and the multipliers; gaps are those of weighted rows."""
         limit = checked_limit(self.limit)
-        if self.criterion not in EVENTS:
-            raise DataError(
-                f"`criterion` must be one of {listed(list(EVENTS))}, got {self.criterion!r}.", "see its docs."
-            )
-        if self.threshold is not None:
-            check_probability("threshold", self.threshold)
         validate_data(self, X, skip_check_array=True)
         labels = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype=None, input_name="y")
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if self.classes_.size < 2:
             raise ValueError("y has one class; the estimator needs two or more.")
-        if self.classes_.size > 2 and (self.criterion != MEAN or self.threshold is not None):
-            raise DataError(
-                f"`criterion` must be {MEAN!r} without a threshold for {self.classes_.size} classes, got "
-                f"{self.criterion!r}.",
-                "fit one class against the others.",
-            )
+        self._check_asked()
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         self.estimator_ = self._fitted(self.estimator, X, labels, weights)
         self.constraints_: tuple[Constraint, ...] = ()
@@ -165,6 +154,20 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
             ) from error
         self.constraints_ = self._solved(X, labels, codes, group, cells, limit, weights)
         return self
+
+    def _check_asked(self) -> None:
+        if self.criterion not in EVENTS:
+            raise DataError(
+                f"`criterion` must be one of {listed(list(EVENTS))}, got {self.criterion!r}.", "see its docs."
+            )
+        if self.threshold is not None:
+            check_threshold(self.threshold, below_one=True)
+        if self.classes_.size > 2 and (self.criterion != MEAN or self.threshold is not None):
+            raise DataError(
+                f"`criterion` must be {MEAN!r} without a threshold for {self.classes_.size} classes, got "
+                f"{self.criterion!r}.",
+                "fit one class against the others.",
+            )
 
     def _fitted(self, given: Any, X: Any, target: Any, weights: Floats | None) -> Any:
         return self._classifier(given).fit(X, target, **_weighted(given, weights))
@@ -268,22 +271,27 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
                 f"{len(self.classes_)} classes.",
                 "name a group that the classifier was fitted on.",
             )
-        labels = np.asarray(self._groups_of(sensitive_features, X)).astype(str)
-        compared = np.isin(labels, (who, known[-1]))
-        weights = np.ones(score.size) if sample_weight is None else _check_sample_weight(sample_weight, X)
-        rows = Rows.of(labels[compared] == who, weights[compared])
-        outcome = (np.asarray(y)[compared] == self.classes_[1]).astype(np.intp)
-        moved = np.zeros(score.size) if shift is None else shift
+        labels = self._groups_of(sensitive_features, X).astype(str)
+        compared = np.flatnonzero(np.isin(labels, (who, known[-1])))
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64)[compared]
+        own, moved = score[compared], 0.0 if shift is None else shift[compared]
+        columns = getattr(self, "feature_names_in_", [f"x{place}" for place in range(self.n_features_in_)])
+        told = {name: getattr(self, name) for name in ("criterion", "limit", "threshold")} | {"group": "group"}
+        told |= {
+            "audited": who,
+            "reference": known[-1],
+            "use_group": False,
+            "classes": 2,
+            "favours_low": False,
+            "notes": [],
+        }
+        told |= {"constraints": [asdict(one) for one in self.constraints_], "features": [str(one) for one in columns]}
 
         def step(part: float) -> Floats:
-            return repaired(score[compared], part * moved[compared], self._threshold)
+            return repaired(own, part * moved, self._threshold)
 
-        asked = ("criterion", "limit", "threshold")
-        told = {name: getattr(self, name) for name in asked} | {"use_group": False, "classes": 2, "group": "group"}
-        told |= {"audited": who, "reference": known[-1], "constraints": [asdict(one) for one in self.constraints_]}
-        names = getattr(self, "feature_names_in_", [f"x{place}" for place in range(self.n_features_in_)])
-        told |= {"features": [str(one) for one in names], "notes": [], "given": {}, "favours_low": False}
-        return bill_of(rows, step, outcome, self._threshold or 0.5, confidence, (), told)
+        rows, outcome = Rows.of(labels[compared] == who, weights), np.asarray(y)[compared] == self.classes_[1]
+        return bill_of(rows, step, outcome.astype(np.intp), self._threshold or 0.5, confidence, (), told)
 
     def _asked(
         self, group: Integers, codes: Integers, limit: float, weights: Floats
@@ -367,7 +375,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         """Return the class of each row."""
         score, shift = self._parts(X)
         moves = shift is not None or self._threshold is not None
-        after = repaired(score, np.zeros_like(score) if shift is None else shift, self._threshold) if moves else score
+        after = repaired(score, 0.0 if shift is None else shift, self._threshold) if moves else score
         places = (after > 0.5).astype(np.intp) if after.ndim == 1 else after.argmax(axis=1)
         return np.asarray(self.classes_[places])
 

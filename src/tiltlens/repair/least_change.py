@@ -36,17 +36,17 @@ def shifts(multipliers: Floats, gradients: Floats, classes: Integers, outcomes: 
     return found
 
 
-def shifted(logs: Floats, shift: Floats) -> Floats:
+def shifted(logs: Floats, shift: Floats | float) -> Floats:
     """Return the scores of shifted `log_scores`; what has no chance keeps none."""
     return np.asarray(expit(logs - shift) if logs.ndim == 1 else softmax(logs - shift, axis=1))
 
 
-def tilted_score(scores: Floats, shift: Floats) -> Floats:
+def tilted_score(scores: Floats, shift: Floats | float) -> Floats:
     """Return the tilted scores, logit W' = logit W − shift of two outcomes; scores of 0 and 1 do not move."""
     return shifted(log_scores(scores), shift)
 
 
-def repaired(scores: Floats, shift: Floats, threshold: float | None = None) -> Floats:
+def repaired(scores: Floats, shift: Floats | float, threshold: float | None = None) -> Floats:
     """Return the tilted scores; with a threshold τ decisions, 1 where W − τ ≥ shift."""
     if threshold is None:
         return tilted_score(scores, shift)
