@@ -285,7 +285,8 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
             "favours_low": False,
             "notes": [],
         }
-        told |= {"constraints": [asdict(one) for one in self.constraints_], "features": [str(one) for one in columns]}
+        told |= {"constraints": [asdict(one) for one in self.constraints_]}
+        told |= {"features": [str(one) for one in columns]}
 
         def step(part: float) -> Floats:
             return repaired(own, part * moved, self._threshold)

@@ -72,6 +72,8 @@ class Measured(NamedTuple):
         cells = {"decision_gap": np.ones(rows.audited.size, dtype=np.bool_)}
         if self.are_decisions and old.are_decisions:
             cells["gap"] = cells["decision_gap"]
+            if "impact_ratio" in found:  # how alike two ratios of few decisions err is not seen
+                found["impact_ratio"] = Difference(self.law("impact_ratio"), old.law("impact_ratio"))
             for name, y in (("fpr_difference", error_rates.WITHOUT), ("fnr_difference", error_rates.WITH)):
                 cells |= {} if outcome is None else {name: outcome == y}
         for name in cells.keys() & found.keys():
