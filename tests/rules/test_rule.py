@@ -71,5 +71,5 @@ def test_thresholds_outside_0_to_1_are_errors(value):
 
 @pytest.mark.parametrize("value", [-0.1, 1, float("nan"), "2 %", False])
 def test_smallest_shares_outside_0_to_1_are_errors(value):
-    with pytest.raises(DataError, match=r"`smallest_share` of the rule 'four-fifths' must be .* got .*\nHint: "):
+    with pytest.raises(DataError, match=r"`smallest_share` must be .* got .*\nHint: "):
         smallest_share_of(rule_named("four-fifths"), value)
