@@ -131,16 +131,10 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """As of click."""
         if cmd_name not in COMMANDS:
-            return None
+            nearest = get_close_matches(cmd_name, COMMANDS, n=1)
+            return ctx.fail(f"No such command {cmd_name!r}. Did you mean {nearest[0]!r}?") if nearest else None
         command: click.Command = import_module(f"tiltlens.commands.{cmd_name}").command
         return command
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """As of click, with the command that was probably meant."""
-        nearest = get_close_matches(args[0], COMMANDS, n=1)
-        if args[0] not in COMMANDS and nearest:
-            ctx.fail(f"No such command {args[0]!r}. Did you mean {nearest[0]!r}?")
-        return super().resolve_command(ctx, args)
 
     @one_line_errors
     def main(self, *args: Any, **kwargs: Any) -> Any:

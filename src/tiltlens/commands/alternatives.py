@@ -8,7 +8,7 @@ import click
 
 from tiltlens.commands.auditing import audited
 from tiltlens.commands.options import DATA, JSON, OF_ACTIONS, OUTCOME, REPORT, options_of_audits
-from tiltlens.commands.targets import announce, check_targets, progress_shown, screen
+from tiltlens.commands.targets import check_targets, progress_shown, screen, write_outputs
 from tiltlens.errors import TiltlensError
 
 
@@ -44,11 +44,11 @@ def command(
     Exit codes: 0 done, 2 a mistake in the arguments or the data.
     """
     from tiltlens.repair.alternatives import alternatives_summary
-    from tiltlens.views.json_file import write_json
     from tiltlens.views.repair_text import print_alternatives
     from tiltlens.views.report.repair_page import write_alternatives
 
-    check_targets({"json": json_target, "report": report}, data, options["model"])
+    outputs = {"json": json_target, "report": report}
+    check_targets(outputs, data, options["model"])
     has_model = options["scores"] or options["model"]
     if not has_model or options["outcome"] is None:
         missing = "`--outcome`" if has_model else "`--scores` or `--model`"
@@ -60,10 +60,6 @@ def command(
         result = audited(data, progress=progress, **options)
     found = {name: c.alternatives(tolerance, threshold) for name, c in result.comparisons.items()}
     summary = alternatives_summary(found, result.group)
-    if json_target is not None:
-        write_json(summary, json_target)
-    if report is not None:
-        write_alternatives(summary, report)
-        announce("report", report)
+    write_outputs(outputs, summary, report=write_alternatives)
     if json_target != "-":
         print_alternatives(summary, screen())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, chdir, nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -19,8 +19,7 @@ from tiltlens.commands.targets import (
     screen,
     told_gates,
     write_junit,
-    write_report_of,
-    write_tables_of,
+    write_outputs,
 )
 from tiltlens.errors import TiltlensError
 
@@ -94,8 +93,8 @@ def check_apart(*asked: Asked) -> None:
 
 def answered(asked: Asked) -> bool:
     """Carry out an audit, print and write it; return whether a gate fired."""
-    from tiltlens.views.json_file import write_json
-    from tiltlens.views.report.page import check_report
+    from tiltlens.views.report.page import check_report, write_report
+    from tiltlens.views.table_files import write_tables
     from tiltlens.views.terminal import print_audit, printable
 
     check_report(asked.outputs["report"])
@@ -109,11 +108,8 @@ def answered(asked: Asked) -> bool:
         has_model = asked.options["scores"] or asked.options["model"]
         click.echo(f"--outcome {printable(outcome)}: {beside if has_model else alone}.", err=True)
     summary = result.to_dict()
-    writers: list[Callable[[dict[str, Any], str], None]] = [write_json, write_report_of, write_tables_of]
-    writers.append(partial(write_junit, judged))
-    for write, target in zip(writers, asked.outputs.values(), strict=True):
-        if target is not None:
-            write(summary, target)
+    of_gates = partial(write_junit, judged)
+    write_outputs(asked.outputs, summary, report=write_report, tables=write_tables, junit=of_gates)
     if asked.outputs["json"] != "-":
         print_audit(summary, screen())
     return told_gates(asked.gates, judged, result)

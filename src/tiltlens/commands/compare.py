@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,12 +12,12 @@ from tiltlens.commands.auditing import audited
 from tiltlens.commands.options import DATA, JSON, JUNIT, OUTCOME, fail_if, options_of_audits, refuse_options
 from tiltlens.commands.targets import (
     GATE_FIRED,
-    announce,
     check_gated,
     check_targets,
     screen,
     told_gates,
     write_junit,
+    write_outputs,
 )
 from tiltlens.errors import TiltlensError
 
@@ -51,22 +52,16 @@ def command(
     """
     from tiltlens.gates import OF_CHANGES, gate
     from tiltlens.views.change_text import print_change
-    from tiltlens.views.json_file import write_json
     from tiltlens.views.report.change_page import write_change
 
     gates = [gate(condition, OF_CHANGES) for condition in conditions]
-    check_targets({"json": json_target, "report": report, "junit": junit}, data)
+    outputs = {"json": json_target, "report": report, "junit": junit}
+    check_targets(outputs, data)
     check_gated(junit, gates)
     result = _changed(data, **options)
     judged = [said for one in gates for said in one.judged(result)]
     summary = result.to_dict()
-    if json_target is not None:
-        write_json(summary, json_target)
-    if report is not None:
-        write_change(summary, report)
-        announce("report", report)
-    if junit is not None:
-        write_junit(judged, summary, junit)
+    write_outputs(outputs, summary, report=write_change, junit=partial(write_junit, judged))
     if json_target != "-":
         print_change(summary, screen())
     if told_gates(gates, judged, result):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tiltlens.commands.options import REPORT
-from tiltlens.commands.targets import check_targets, screen, write_report_of
+from tiltlens.commands.targets import check_targets, screen, write_outputs
 
 
 @click.command("demo")
@@ -18,13 +18,11 @@ def command(json_target: str | None, report: str | None) -> None:
     """
     from tiltlens.demo import paper_experiment
     from tiltlens.views.demo_text import print_demo
-    from tiltlens.views.json_file import write_json
+    from tiltlens.views.report.page import write_report
 
     check_targets({"json": json_target, "report": report})
     summary = paper_experiment()
-    if json_target is not None:
-        write_json(summary, json_target)
-    if report is not None:
-        write_report_of(summary["cross_fitted"], report)
+    write_outputs({"json": json_target}, summary)
+    write_outputs({"report": report}, summary["cross_fitted"], report=write_report)
     if json_target != "-":
         print_demo(summary, screen())

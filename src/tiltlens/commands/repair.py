@@ -9,7 +9,7 @@ import click
 
 from tiltlens.commands.auditing import audited, rows_of
 from tiltlens.commands.options import DATA, JSON, OF_ACTIONS, OUTCOME, options_of_audits, refuse_options
-from tiltlens.commands.targets import announce, check_targets, progress_shown, screen
+from tiltlens.commands.targets import announce, check_targets, progress_shown, screen, write_outputs
 from tiltlens.errors import TiltlensError
 
 if TYPE_CHECKING:
@@ -60,7 +60,6 @@ def command(
 
     Exit codes: 0 done, 2 a mistake in the arguments or the data.
     """
-    from tiltlens.views.json_file import write_json
     from tiltlens.views.repair_text import print_bills, print_repair
     from tiltlens.views.report.repair_page import write_bills
 
@@ -74,15 +73,12 @@ def command(
     bills = _billed(tilt, beside, holdout, options) if holdout else None
     if new and output is not None:
         _apply(tilt, new, output, options)
-        announce("repaired table", output)
+        announce("repaired table is", output)
     if save is not None:
         tilt.to_json(save)
-        announce("repair", save)
-    if bills is not None and json_target is not None:
-        write_json(bills, json_target)
-    if bills is not None and report is not None:
-        write_bills(bills, report)
-        announce("report", report)
+        announce("repair is", save)
+    if bills is not None:
+        write_outputs(outputs, bills, report=write_bills)
     if json_target == "-":
         return
     if bills is None:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from tiltlens.commands.options import CONFIDENCE, DATA, ENCODING, JSON, NA, QUERY, SHEET, option_of_pairs
-from tiltlens.commands.targets import check_targets, screen
+from tiltlens.commands.targets import check_targets, screen, write_outputs
 
 
 @click.command("rule")
@@ -49,14 +49,12 @@ def command(data: tuple[str, ...], name: str, json_target: str | None, stated: d
     Exit codes: 0 done, 2 a mistake in the arguments or the data. The tables decide nothing, so there is no other.
     """
     from tiltlens.rules.tables import rule_tables
-    from tiltlens.views.json_file import write_json
     from tiltlens.views.terminal import print_rule_tables
 
     check_targets({"json": json_target}, data)
     lists = {"group": list(options["group"]), "strata": list(options["strata"]) or None}
     arguments = options | lists | {"provenance": stated}
     summary = rule_tables(list(data), name, **arguments).to_dict()
-    if json_target is not None:
-        write_json(summary, json_target)
+    write_outputs({"json": json_target}, summary)
     if json_target != "-":
         print_rule_tables(summary, screen())

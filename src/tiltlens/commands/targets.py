@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tiltlens.results.change import Change
 
 GATE_FIRED = 1
+NOUNS = {"report": "report is", "tables": "tables are"}  # by option
+Writer = Callable[[dict[str, Any], str], object]
 
 
 def screen() -> Console:
@@ -90,24 +92,19 @@ def announce(what: str, target: str) -> None:
     """Say where something was written."""
     from tiltlens.views.terminal import printable
 
-    click.echo(f"The {what} is in {printable(target)}.", err=True)
+    click.echo(f"The {what} in {printable(target)}.", err=True)
 
 
-def write_report_of(summary: dict[str, Any], target: str) -> None:
-    """Write the report of an audit, and say where it is."""
-    from tiltlens.views.report.page import write_report
+def write_outputs(outputs: Mapping[str, str | None], summary: dict[str, Any], **writers: Writer) -> None:
+    """Write a result as JSON and by `writers` where that was asked for; say where reports and tables are."""
+    from tiltlens.views.json_file import write_json
 
-    write_report(summary, target)
-    announce("report", target)
-
-
-def write_tables_of(summary: dict[str, Any], target: str) -> None:
-    """Write the tables of an audit, and say where they are."""
-    from tiltlens.views.table_files import write_tables
-    from tiltlens.views.terminal import printable
-
-    write_tables(summary, target)
-    click.echo(f"The tables are in {printable(target)}.", err=True)
+    for option, write in ({"json": write_json} | writers).items():
+        target = outputs.get(option)
+        if target is not None:
+            write(summary, target)
+            if option in NOUNS:
+                announce(NOUNS[option], target)
 
 
 def write_junit(judged: Sequence[Judged], summary: dict[str, Any], target: str) -> None:

@@ -29,6 +29,7 @@ RANGE_HINT = (
     "pass probabilities: divide percentages by 100 and scores out of 10 by 10; turn log-odds into 1/(1+exp(−z)). "
     f"Money, days and other amounts are taken {AS_AMOUNT}."
 )
+CODES = ([-1.0, 1.0], [1.0, 2.0])  # that decisions often have
 CODES_HINT = "there are two values only: if they are codes of decisions, recode them as 0 and 1."
 PER_CENT_HINT = (
     f"looks like per cent: divide by 100. If these are amounts, such as money or days, they are taken {AS_AMOUNT}."
@@ -321,7 +322,7 @@ def _within(argument: str, matrix: Floats, row: Callable[[Booleans], str]) -> Fl
         is_per_cent = matrix.min() >= 0.0 and TENTHS < matrix.max() <= PER_CENT
         raise DistributionError(
             f"`{argument}` must give scores between 0 and 1, got {matrix[bad][0]!s} in {row(bad)}.",
-            CODES_HINT if _are_codes(matrix) else PER_CENT_HINT if is_per_cent else RANGE_HINT,
+            CODES_HINT if np.unique(matrix).tolist() in CODES else PER_CENT_HINT if is_per_cent else RANGE_HINT,
         )
     return np.clip(matrix, 0.0, 1.0)
 
@@ -344,12 +345,6 @@ def _channel(
         scores = np.where(missing, np.nan, scores >= limit)
     kind: Literal["scores", "decisions"] = "decisions" if _are_decisions(scores, missing) else "scores"
     return Channel(scores, kind, outcomes, wanted, labels, missing)
-
-
-def _are_codes(matrix: Floats) -> bool:
-    """Return whether two whole numbers are all there is."""
-    values = np.unique(matrix[np.isfinite(matrix)])
-    return values.size == 2 and not (values % 1.0).any()
 
 
 def _are_decisions(scores: Floats, missing: Booleans) -> bool:
