@@ -18,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from tests.browser import opened
 from tests.people import audited, people
+from tests.views.summaries import cross_fitted_audit, many
 
 from tiltlens.audit import audit
 from tiltlens.cli import main
@@ -384,19 +385,8 @@ def test_a_failed_write_leaves_the_old_report(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["audit.html"]
 
 
-@pytest.mark.slow
 def test_two_hundred_features_make_a_small_page():
-    random = np.random.default_rng(0)
-    audited_rows = random.random(2_000) < 0.5
-    columns = {f"feature {j}": random.normal(0.2 * audited_rows * (j % 7 == 0), 1, 2_000) for j in range(200)}
-    found = audit(
-        pl.DataFrame(columns),
-        group=np.where(audited_rows, "a", "b"),
-        scores=random.random(2_000),
-        membership=np.full(2_000, 0.5) + 0.1 * random.random(2_000),
-        reference="b",
-    )
-    assert len(page(found.to_dict())) < 3_000_000
+    assert len(page(cross_fitted_audit() | {"comparisons": {"many": many(200)}})) < 3_000_000
 
 
 def test_a_killed_run_leaves_the_old_report(tmp_path):

@@ -170,7 +170,6 @@ def test_the_dial_starts_at_the_audits_own_weights(summary):
     assert int(dial[1]) == place == 5
 
 
-@pytest.mark.slow
 def test_sixty_groups_make_a_small_page_and_all_are_told_of():
     random = np.random.default_rng(0)
     rows = 60 * 40
@@ -178,7 +177,7 @@ def test_sixty_groups_make_a_small_page_and_all_are_told_of():
         {
             "group": [f"group {place % 60}" for place in range(rows)],
             "town": random.choice([f"town {j}" for j in range(3)], rows),
-            "score": random.random(rows),
+            "score": random.random(rows) / 5 + np.where(np.arange(rows) % 60 == 0, 0.2, 0.6),  # near gaps take long
         }
     )
     text = page(audit(data, group="group", reference="group 0", scores="score", folds=None).to_dict())
