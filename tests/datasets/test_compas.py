@@ -128,7 +128,7 @@ def test_numbers_lie_in_possible_ranges(people: pl.DataFrame) -> None:
 
 
 def test_labels_are_features_in_order() -> None:
-    assert tuple(COMPAS_LABELS) == COMPAS_FEATURES == ("Age", "ChargeDegree", "Sex", "PriorCounts", "LengthOfStay")
+    assert list(COMPAS_LABELS) == COMPAS_FEATURES == ["Age", "ChargeDegree", "Sex", "PriorCounts", "LengthOfStay"]
 
 
 def test_file_is_small() -> None:

@@ -24,7 +24,7 @@ REPEATS = {
     "a decision in words": np.where(SCORE > 0.6, "no", "yes"),
     "a part": np.digitize(SCORE, [0.3, 0.5, 0.7]),
     "another class": np.where(np.arange(N) % 20 == 0, np.nan, 0.4 * (1 - SCORE)),
-    "huge": SCORE * 1e200,
+    "huge": SCORE * 1e90,
 }
 HONEST = {
     "what drives the score": SCORE + RANDOM.normal(0, 0.03, N),

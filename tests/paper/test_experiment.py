@@ -94,7 +94,7 @@ def test_table_1_against_paper_all_fifteen_cells():
     }
     for name, labels in expected.items():
         assert tuple(prototypes[name]["values"].values()) == labels
-        assert tuple(prototypes[name]["values"]) == COMPAS_FEATURES
+        assert list(prototypes[name]["values"]) == COMPAS_FEATURES
     assert {name: p["count"] for name, p in prototypes.items()} == {"max": 2, "min": 39, "near_zero": 229}
 
 

@@ -127,7 +127,7 @@ class Comparison:
     >>> c
     Comparison('women' against 'men': gap -0.4000, 0 features)
     >>> print(f"{c.gap:+.2f}, {c.gap.low:+.2f} to {c.gap.high:+.2f}")
-    -0.40, -0.58 to -0.22
+    -0.40, -0.55 to -0.21
     >>> print(f"{c.adverse_impact_ratio:.2f}, {c.two_by_two.ratio_flips} decisions from four fifths")
     0.50, 12 decisions from four fifths
     """
