@@ -214,7 +214,7 @@ def _verdict_lines(world: World, truths: dict[str, float], audits: list[Found]) 
         if not said:
             continue
         rate, error = share(said[CLEARED], said.total())
-        line = _rate(f"{kind}: no material evidence", rate, error, said.total())
+        line = _rate(f"{kind}: no material contribution", rate, error, said.total())
         yield line | {"verdicts": dict(said.most_common()), "miss": False}
     inadequate = sum(not found["adequate"] for found in audits)
     yield _rate("membership model called inadequate", *share(inadequate, len(audits)), len(audits)) | {"miss": False}

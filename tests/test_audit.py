@@ -477,7 +477,7 @@ def test_a_constant_score_has_no_gap_and_no_evidence(value, options):
     c = found["A"]
     assert c.gap.value == pytest.approx(0, abs=1e-12)
     assert c.output_divergence.value == pytest.approx(0, abs=1e-12)
-    assert "proxy evidence" not in " ".join(c.proxies["verdict"])
+    assert "potential proxy" not in " ".join(c.proxies["verdict"])
     assert (c.impact_ratio is None) == (value == 0)
     json.dumps(found.to_dict(), allow_nan=False)
 
@@ -490,7 +490,7 @@ def test_identical_groups_have_nothing_to_correct(options):
     assert c.gap.value == pytest.approx(0, abs=1e-12)
     assert c.impact_ratio.value == pytest.approx(1)
     assert c.descent_rate.value == pytest.approx(0, abs=1e-6)
-    assert "proxy evidence" not in " ".join(c.proxies["verdict"])
+    assert "potential proxy" not in " ".join(c.proxies["verdict"])
     assert not any("depends on the group" in note for note in c.notes)
     json.dumps(found.to_dict(), allow_nan=False)
 
@@ -535,7 +535,7 @@ def test_a_parity_of_three_numbers_is_not_found_and_clears_nobody():
         group=pl.Series(np.where(mine, "A", "B")), score=pl.Series(0.5 + 0.2 * parity)
     )
     c = tl.audit(table, "group", reference="B", scores="score", audited="A")["A"]
-    assert "no material evidence" not in c.proxies["verdict"]
+    assert "no material contribution" not in c.proxies["verdict"]
     assert all("no feature is cleared of that" in note for note in dependence(c))
 
 
@@ -687,7 +687,7 @@ def test_a_single_noise_feature_is_no_joint_proxy():
     data = pl.DataFrame({"group": random.choice(["A", "B"], 600), "x": x, "score": expit(x)})
     for membership in (None, np.full(600, 0.5)):
         row = audited(data, features=["x"], membership=membership)["A"].proxies.row(0, named=True)
-        assert row["verdict"] == "undecided"
+        assert row["verdict"] == "inconclusive"
 
 
 def test_the_gap_of_a_countable_feature_does_not_depend_on_the_other_features():
@@ -717,7 +717,7 @@ def test_rounding_noise_is_no_gap():
     c = audited(data, features=["city", "owner"], membership="chance")["A"]
     assert c.gap == tl.Estimate(0.0, 0.0, 0.0)
     assert set(c.proxies["direction"]) == {"the score does not follow it"}
-    assert not c.proxies["verdict"].str.contains("proxy evidence").any()
+    assert not c.proxies["verdict"].str.contains("potential proxy").any()
 
 
 def test_weights_that_rest_on_one_person_are_noted():
@@ -756,7 +756,7 @@ def test_noise_beside_a_binned_feature_is_no_joint_proxy_with_known_membership()
     found = audited(data, features=["income", "noise"], membership="chance")["A"].proxies
     noise = found.row(by_predicate=pl.col("feature") == "noise", named=True)
     assert abs(noise["joint"]) < 0.001, "what is left of income is not owed to noise"
-    assert noise["verdict"] == "no material evidence"
+    assert noise["verdict"] == "no material contribution"
 
 
 def test_a_group_without_a_single_favourable_decision_keeps_an_honest_interval():

@@ -173,8 +173,8 @@ def test_what_counts_is_in_standard_deviations_and_the_reasons_are_in_units():
     c = salaries()
     assert c.materiality == pytest.approx(0.02 * abs(c.gap.value / c.standardised_difference.value))
     coarse = audited(paid(), materiality=0.9, features=["city", "owner"])["A"]
-    assert set(coarse.proxies["verdict"]) == {"no material evidence"}
-    said = re.fullmatch(r"less than ([\d.]+) units, alone and with the others", coarse.proxies["reason"][0])
+    assert set(coarse.proxies["verdict"]) == {"no material contribution"}
+    said = re.fullmatch(r"less than ([\d.]+) units, alone and beyond the others", coarse.proxies["reason"][0])
     assert float(said[1]) == pytest.approx(coarse.materiality, rel=5e-3)
     assert all("points" not in reason for reason in c.proxies["reason"])
 
@@ -187,7 +187,7 @@ def test_a_feature_that_sets_the_amount_carries_the_gap_in_units():
     table = pl.DataFrame({"group": np.where(mine, "A", "B"), "zone": zone, "kind": rng.integers(0, 4, 2_000)})
     c = audited(table.with_columns(salary=pl.Series(price)), features=["zone", "kind"], membership=None)["A"]
     row = c.proxies.row(0, named=True)
-    assert (row["feature"], row["verdict"]) == ("zone", "proxy evidence")
+    assert (row["feature"], row["verdict"]) == ("zone", "potential proxy")
     assert row["gap"] == pytest.approx(c.gap.value, abs=1.0)  # people equal in zone pay the same
     assert row["gap_shapley"] == pytest.approx(c.gap.value, abs=1.0)
     assert abs(c.unexplained.value) < 1.0

@@ -307,7 +307,7 @@ def test_a_feature_that_separates_the_groups_alone_is_the_group_itself_and_the_o
     apart = people().with_columns(apart=pl.col("score") + 2 * (pl.col("group") == "A"))
     found = audited(apart, features=["apart", "city"], **options)
     row = row_of(found, "apart")
-    assert (row["verdict"], row["gap"], row["joint"]) == ("the group itself", None, None)
+    assert (row["verdict"], row["gap"], row["joint"]) == ("identifies the group", None, None)
     assert "tell the two groups apart completely" in row["notes"]
     without = audited(apart, features=["city"], **options)
     assert found["A"].correction.descent_rate == pytest.approx(without["A"].correction.descent_rate)
@@ -336,7 +336,7 @@ def test_the_group_among_the_features_is_flagged_and_never_evidence(options):
     data = people().with_columns(code=pl.when(pl.col("group") == "A").then(7).otherwise(3))
     found = audited(data, features=["group", "code", "income", "city"], **options)
     for feature in ("group", "code"):
-        assert row_of(found, feature)["verdict"] == "the group itself"
+        assert row_of(found, feature)["verdict"] == "identifies the group"
         assert "is the group itself" in row_of(found, feature)["notes"]
     without = audited(data, features=["income", "city"], **options)
     assert found["A"].correction.descent_rate == pytest.approx(without["A"].correction.descent_rate)
@@ -349,7 +349,7 @@ def test_identifiers_are_flagged_and_tell_nobody_apart(options):
     for feature in ("person_id", "ticket"):
         assert "looks like an identifier" in row_of(found, feature)["notes"]
         assert row_of(found, feature)["direction"] == "has no direction: every row has another value"
-        assert "proxy evidence" not in row_of(found, feature)["verdict"]
+        assert "potential proxy" not in row_of(found, feature)["verdict"]
     alone = audited(keys, features=["income"], **options)
     assert found["A"].correction.descent_rate == pytest.approx(alone["A"].correction.descent_rate)
 

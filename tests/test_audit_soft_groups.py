@@ -134,14 +134,14 @@ def test_calibrated_probabilities_bracket_the_gap():
     assert c.soft_group.bracket.low < truth < c.soft_group.bracket.high
     assert not c.gap.low < truth < c.gap.high  # the weighted gap alone would mislead
     assert c.soft_group.limits.low < truth < c.soft_group.limits.high
-    assert dict(c.proxies.select("feature", "verdict").iter_rows())["x"] == "proxy evidence"
+    assert dict(c.proxies.select("feature", "verdict").iter_rows())["x"] == "potential proxy"
 
 
 def test_over_confident_probabilities_are_not_judged():
     c = audited(names(confidence=2.0), labels="race")["a"]
     assert (c.soft_group.status, c.soft_group.bracket) == ("not judged", None)
     assert "over-confident: the slope of the group on its probability is" in c.soft_group.reason
-    assert set(c.proxies["verdict"]) == {"not judged"}
+    assert set(c.proxies["verdict"]) == {"not assessed"}
 
 
 def test_few_labelled_rows_show_nothing():
@@ -308,8 +308,8 @@ def test_a_proxy_is_not_cleared_where_probabilities_show_little_of_it():
     club = c.proxies.row(by_predicate=pl.col("feature") == "club", named=True)
     assert max(abs(club["gap_low"]), abs(club["gap_high"])) < 0.005  # all of its band is below what counts
     assert (club["verdict"], club["reason"].split(" show ")[1]) == (
-        "some evidence",
-        "about 5% of a difference; 0.50 is what counts",
+        "detected, size unclear",
+        "about 5% of a difference; threshold 0.50",
     )
 
 
@@ -344,7 +344,7 @@ def test_chances_that_are_nearly_the_same_for_all_leave_a_model_without_columns(
     table = pl.DataFrame({"p a": chance, "p b": 1 - chance, "x": rng.standard_normal(1500), "score": rng.random(1500)})
     c = audited(table, exclude=[])["a"]
     assert abs(c.gap.value) < 1e-3
-    assert c.proxies["verdict"].to_list() == ["undecided"]
+    assert c.proxies["verdict"].to_list() == ["inconclusive"]
 
 
 def test_no_view_shows_one_estimate_alone():

@@ -38,7 +38,7 @@ def test_audit_prints_groups_estimates_and_verdicts(folder):
         "African-American (3,175, audited)",
         "ratio of mean scores",
         "PriorCounts",
-        "proxy evidence",
+        "potential proxy",
     ):
         assert part in result.stdout
     for word in ("unfair", "compliant", "\x1b"):

@@ -216,11 +216,15 @@ def test_a_check_needs_none_of_the_packages_that_draw(folder, package, monkeypat
 
 
 def test_features_that_are_undecided_are_no_pass(folder):
-    frame = pl.DataFrame({"feature": ["a", "b"], "verdict": [UNDECIDED, "no material evidence"]})
+    frame = pl.DataFrame({"feature": ["a", "b"], "verdict": [UNDECIDED, "no material contribution"]})
     c = replace(tl.audit(PEOPLE, "sex", scores="score", folds=None)["yes"], proxies=frame)
     audit = replace(tl.audit(PEOPLE, "sex", scores="score", folds=None), comparisons={"yes": c})
     (said,) = gate("proxies>0").judged(audit)
-    assert (said.status, said.fails, str(said)) == ("undecided", False, "proxies>0: proxies of yes is 0, 1 undecided")
+    assert (said.status, said.fails, str(said)) == (
+        "undecided",
+        False,
+        "proxies>0: proxies of yes is 0, 1 inconclusive",
+    )
     assert [gate(text).judged(audit)[0].status for text in ("proxies>1", "proxies<1")] == ["passed", "fired"]
     suite = next(iter(JUnitXml.fromstring(junit({"group": "sex", "reference": "no"}, [asdict(said)]))))
     assert [type(one) for one in next(iter(suite)).result] == [Skipped]

@@ -115,9 +115,9 @@ def test_gates_that_mean_nothing(text, message):
 
 def test_gates_that_are_not_decided_are_not_green_in_silence():
     audit = tl.audit(PEOPLE, "sex", scores="score", features=[], folds=None)
-    frame = pl.DataFrame({"feature": ["a", "b"], "verdict": ["undecided", "no material evidence"]})
+    frame = pl.DataFrame({"feature": ["a", "b"], "verdict": ["inconclusive", "no material contribution"]})
     undecided = replace(audit, comparisons={"women": replace(audit["women"], proxies=frame)})
-    with pytest.warns(UserWarning, match="proxies>0: proxies of women is 0, 1 undecided"):
+    with pytest.warns(UserWarning, match="proxies>0: proxies of women is 0, 1 inconclusive"):
         assert_gate(undecided, "proxies>0", "gap>0.5")
     with pytest.warns(UserWarning, match="gap>0.5: not evaluated for isle, too small to be compared"):
         assert_gate(replace(audit, too_small={"isle": 3}), "gap>0.5")

@@ -15,7 +15,7 @@ from scipy.special import expit
 
 import tiltlens as tl
 
-EVIDENCE = ("proxy evidence", "joint proxy evidence")
+EVIDENCE = ("potential proxy", "potential proxy in combination")
 FEWEST_HELD = 16  # of 20 intervals of 95 %: fewer have a chance of 0.3 %
 
 
@@ -100,27 +100,27 @@ def army_carries_the_gap(c):
     row = rows_of(c)["served_in_army"]
     assert c.gap.value == pytest.approx(-0.2, abs=0.02)
     assert row["gap"] == pytest.approx(c.gap.value, abs=0.005)
-    assert row["verdict"] == "proxy evidence"
+    assert row["verdict"] == "potential proxy"
     assert all(rows_of(c)[name]["verdict"] not in EVIDENCE for name in ("age", "height"))
 
 
 def places_carry_the_gap(c):
     row = rows_of(c)["zip"]
     assert c.gap.value < -0.05
-    assert row["verdict"] == "proxy evidence"
+    assert row["verdict"] == "potential proxy"
     assert rows_of(c)["noise"]["verdict"] not in EVIDENCE
 
 
 def nothing_is_found(c):
     rows = rows_of(c)
     assert rows["shadow"]["reveals"] > 0.4
-    assert rows["shadow"]["verdict"] == "no material evidence"
+    assert rows["shadow"]["verdict"] == "no material contribution"
 
 
 def pair_is_joint(c):
     rows = rows_of(c)
     for one, other in (("left", "right"), ("right", "left")):
-        assert rows[one]["verdict"] == "joint proxy evidence"
+        assert rows[one]["verdict"] == "potential proxy in combination"
         assert rows[one]["partner"] == other
         assert abs(rows[one]["gap"]) < 0.005
         assert rows[one]["joint"] == pytest.approx(c.gap.value, abs=0.01)
@@ -133,7 +133,7 @@ def wide_is_never_evidence(c):
 
 
 def number_is_evidence(c):
-    assert rows_of(c)["x"]["verdict"] == "proxy evidence"
+    assert rows_of(c)["x"]["verdict"] == "potential proxy"
     assert abs(c.unexplained.value) < 0.002
 
 

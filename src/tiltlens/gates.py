@@ -24,7 +24,7 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
 }
 PATTERN = re.compile(r"^\s*(\w+)(?:\.(value|low|high))?\s*(<=|>=|<|>)\s*(\S+)\s*$")
-PROXIES = "proxies"  # how many features show proxy evidence
+PROXIES = "proxies"  # how many features are potential proxies, alone or in combination
 COUNTED = {"undecided": UNDECIDED, "not_judged": NOT_JUDGED}  # how many features have this verdict
 DECISIONS_ONLY = "adverse_impact_ratio"
 TOO_SMALL = "too_small"  # how many groups have too few rows to be compared
@@ -129,7 +129,7 @@ class Gate:
             value = self._counted(comparison)
             if self.quantity == PROXIES:
                 open_cases = int((comparison.proxies["verdict"] == UNDECIDED).sum())
-                beside = f", {open_cases} undecided" if open_cases else ""
+                beside = f", {open_cases} inconclusive" if open_cases else ""
         else:
             estimate, part, is_bracket = _read(comparison, self.quantity), self.part, self.quantity in ENDS_ONLY
             if is_unobserved and self.quantity == "gap":

@@ -134,7 +134,7 @@ def test_the_audit_says_what_became_text(tmp_path):
     table.write_csv(tmp_path / "a.csv")
     audit = audited(tmp_path / "a.csv")
     assert "income is read as text: no number in fewer than 10 of" in audit["A"].notes[0]
-    assert audited(tmp_path / "a.csv", na_values="50k")["A"].proxies["verdict"][0] == "proxy evidence"
+    assert audited(tmp_path / "a.csv", na_values="50k")["A"].proxies["verdict"][0] == "potential proxy"
 
 
 def test_an_index_that_pandas_saved_is_left_out_and_said_to_be(tmp_path):

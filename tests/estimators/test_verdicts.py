@@ -106,12 +106,15 @@ def test_evidence_is_never_said_of_what_may_be_immaterial_nor_its_absence_of_wha
 
 
 def test_the_sentence_beside_a_verdict_names_the_points():
-    assert judged(BEYOND).reason == "at least 0.60 points, by itself"
-    assert judged(mirrored(BEYOND)).reason == "at least 0.60 points, by itself"
-    assert judged(NOTHING, band(0.012, 0.02), "income").reason == "at least 1.2 points, together with income"
-    assert judged(NOTHING, BEYOND).reason == "at least 0.60 points, together with others"
-    assert judged(NOTHING, NOTHING).reason == "less than 0.50 points, alone and with the others"
-    assert judged(mirrored(ACROSS)).reason.startswith("between 0.10 and 0.90 points; 0.50 is what")
+    assert judged(BEYOND).reason == "at least 0.60 points on its own"
+    assert judged(mirrored(BEYOND)).reason == "at least 0.60 points on its own"
+    assert (
+        judged(NOTHING, band(0.012, 0.02), "income").reason
+        == "at least 1.2 points beyond the other features, with income"
+    )
+    assert judged(NOTHING, BEYOND).reason == "at least 0.60 points beyond the other features"
+    assert judged(NOTHING, NOTHING).reason == "less than 0.50 points, alone and beyond the others"
+    assert judged(mirrored(ACROSS)).reason == "0.10 to 0.90 points; threshold 0.50"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +131,7 @@ def test_the_sentence_beside_a_verdict_names_the_points():
 def test_undecided_says_how_many_rows_would_settle_it(gap, joint, expected):
     found = judged(gap, joint)
     assert found.verdict == UNDECIDED
-    rows = int(re.search(r"about ([\d,]+) rows would settle it", found.reason).group(1).replace(",", ""))
+    rows = int(re.search(r"about ([\d,]+) rows needed", found.reason).group(1).replace(",", ""))
     assert expected <= rows <= 1.11 * expected  # two digits, rounded up
     assert rows > ROWS
 
@@ -141,7 +144,7 @@ def test_so_many_rows_would_settle_it():
 
 
 def test_no_number_of_rows_settles_a_value_on_the_line():
-    assert "no number of rows would settle it" in judged(Band(0.00501, -0.001, 0.011, 0.006)).reason
+    assert "no number of rows would be enough" in judged(Band(0.00501, -0.001, 0.011, 0.006)).reason
 
 
 def test_bands_are_values_and_factors_of_their_errors():
@@ -240,8 +243,8 @@ def test_plug_in_values_are_not_judged():
 def test_more_than_a_hundred_times_the_rows_are_no_advice():
     reach = 0.005 * np.sqrt(100.0)
     near, far = (Band(0.0, -one, one, one) for one in (0.99 * reach, 1.01 * reach))
-    assert "about 990,000 rows would settle it" in judged(near).reason
-    assert judged(far).reason.endswith("no realistic number of rows would settle it")
+    assert "about 990,000 rows needed" in judged(near).reason
+    assert judged(far).reason.endswith("no realistic number of rows would be enough")
 
 
 def test_reasons_say_which_way_a_feature_goes():

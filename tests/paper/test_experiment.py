@@ -205,8 +205,8 @@ def test_cross_fitted_numbers_are_near_the_plug_in_ones_and_have_intervals():
     assert honest["descent_rate"]["low"] < -0.58 < honest["descent_rate"]["high"]
     assert honest["descent_rate"]["value"] == pytest.approx(-0.58, abs=0.04)
     verdicts = {row["feature"]: row["verdict"] for row in honest["proxies"]}
-    assert verdicts["PriorCounts"] == verdicts["Age"] == "proxy evidence"
-    assert "proxy evidence" not in verdicts["LengthOfStay"]
+    assert verdicts["PriorCounts"] == verdicts["Age"] == "potential proxy"
+    assert "potential proxy" not in verdicts["LengthOfStay"]
 
 
 def test_shares_at_the_ends_of_the_dial_are_those_of_score_and_log_odds():

@@ -95,7 +95,7 @@ def test_what_is_fitted_on_the_sample_has_the_samples_error_and_agrees(way):
         assert width(one) > 1.3 * width(other), name
     one, other = (c.proxies.row(by_predicate=pl.col("feature") == "amount", named=True) for c in (found, expected))
     assert one["gap_low"] < other["gap"] < one["gap_high"]
-    assert one["verdict"] == other["verdict"] == "proxy evidence"
+    assert one["verdict"] == other["verdict"] == "potential proxy"
 
 
 def test_a_sampled_audit_says_so_and_a_complete_one_does_not():

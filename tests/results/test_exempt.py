@@ -62,8 +62,8 @@ def test_parts_add_up_and_so_does_what_other_features_carry(features, exempt):
     assert len(shared) == len(features) - len(c.exempt)
     assert sum(shared) + c.shapley_remainder == pytest.approx(c.at_equal_exempt.value, abs=1e-9)
     rows = c.proxies.filter(pl.col("feature").is_in(c.exempt))
-    assert rows["verdict"].unique().to_list() == ["exempt"]
-    assert rows["reason"].unique().to_list() == ["named as a lawful factor by whoever asked"]
+    assert rows["verdict"].unique().to_list() == ["exempt (declared)"]
+    assert rows["reason"].unique().to_list() == ["declared as an exempt factor"]
     assert rows.select("gap", "joint", "gap_shapley").null_count().sum_horizontal().item() == 3 * rows.height
 
 
@@ -83,7 +83,7 @@ def test_with_all_features_exempt_the_rest_is_what_the_same_sets_leave(features,
     every = float(seen[0].sets.left_out().values[0])
     assert c.at_equal_exempt.value == pytest.approx(every, abs=1e-9)
     assert c.through_exempt.value == pytest.approx(c.gap.value - every, abs=1e-9)
-    assert c.proxies["verdict"].unique().to_list() == ["exempt"]
+    assert c.proxies["verdict"].unique().to_list() == ["exempt (declared)"]
     assert c.shapley_remainder == pytest.approx(every, abs=1e-9)
 
 
@@ -92,7 +92,7 @@ def test_a_copy_of_an_exempt_factor_carries_nothing_more():
     c = audited(data, features=["city", "copy", "owner"], exempt="city", membership="chance")["A"]
     row = c.proxies.filter(feature="copy").row(0, named=True)
     assert row["gap"] == pytest.approx(0.0, abs=1e-9)
-    assert row["verdict"] == "no material evidence"
+    assert row["verdict"] == "no material contribution"
 
 
 def test_swapping_the_groups_flips_both_parts():
@@ -244,5 +244,5 @@ def test_both_parts_of_a_known_world_are_covered():
         for name, value in truth.items():
             hits[name] += getattr(c, name).low <= value <= getattr(c, name).high
         row = c.proxies.filter(feature="place").row(0, named=True)
-        hits["place"] += row["gap_low"] <= -0.03 <= row["gap_high"] and row["verdict"] == "proxy evidence"
+        hits["place"] += row["gap_low"] <= -0.03 <= row["gap_high"] and row["verdict"] == "potential proxy"
     assert min(hits.values()) >= 0.89 * draws - 1, hits  # of 100, fewer than 88 would be seen once in 500 times

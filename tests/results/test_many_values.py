@@ -26,7 +26,7 @@ def places():
 def test_the_whole_gap_goes_through_the_feature(places):
     row = places.proxies.row(by_predicate=pl.col("feature") == "place", named=True)
     assert row["gap_low"] <= places.gap.value <= row["gap_high"]
-    assert row["verdict"] == "proxy evidence"
+    assert row["verdict"] == "potential proxy"
 
 
 def test_what_no_model_can_know_is_not_determined(places):
@@ -40,4 +40,4 @@ def test_what_no_model_can_know_is_not_determined(places):
 
 def test_another_feature_is_judged_all_the_same(places):
     row = places.proxies.row(by_predicate=pl.col("feature") == "noise", named=True)
-    assert row["verdict"] == "no material evidence"
+    assert row["verdict"] == "no material contribution"

@@ -298,7 +298,7 @@ def test_only_audits_are_compared():
         tl.compare(*both(folds=None), paired=True)
     values = tl.compare(*both(folds=None), paired=False)["a"]
     assert values.gap_change.low is None
-    assert set(values.features["verdict"]) == {"not judged"}
+    assert set(values.features["verdict"]) == {"not assessed"}
 
 
 @pytest.mark.parametrize("clusters", [None, "id"])

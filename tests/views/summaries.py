@@ -69,7 +69,7 @@ def many(count=200):
     c["proxies"], c["dial_table"] = [], []
     for place in range(count):
         shrink = 0.97**place
-        row = first | {"feature": f"feature {place}", "verdict": "undecided", "reason": "more rows would settle it"}
+        row = first | {"feature": f"feature {place}", "verdict": "inconclusive", "reason": "more rows would settle it"}
         sign = -1 if place % 3 == 2 else 1
         for name in ("gap", "gap_shapley", "joint"):
             row |= {name: sign * shrink * first[name]}

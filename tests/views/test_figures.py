@@ -382,8 +382,8 @@ def test_bars_of_features_are_the_points_of_the_table_with_its_band(make):
 
 def test_a_feature_without_a_number_is_named_with_its_verdict():
     c = cross_fitted()
-    c["proxies"][4] |= {"gap": None, "gap_low": None, "gap_high": None, "verdict": "not judged"}
-    assert figures.features(c).table["said"].to_list() == [None, None, None, None, "not judged"]
+    c["proxies"][4] |= {"gap": None, "gap_low": None, "gap_high": None, "verdict": "not assessed"}
+    assert figures.features(c).table["said"].to_list() == [None, None, None, None, "not assessed"]
 
 
 def test_shares_equal_the_table_of_proxy_evidence():

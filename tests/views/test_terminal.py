@@ -34,10 +34,10 @@ def test_directions_are_those_of_evidence_whatever_it_is_called():
 def test_a_verdict_that_only_sounds_like_evidence_is_not_marked():
     audit = cross_fitted_audit()
     c = only(audit)
-    c["proxies"] = [c["proxies"][0] | {"verdict": "no proxy evidence", "direction": "nowhere"}]
+    c["proxies"] = [c["proxies"][0] | {"verdict": "no potential proxy", "direction": "nowhere"}]
     shown = printed(audit, force_terminal=True, color_system="standard")
-    assert "no proxy evidence" in shown
-    assert "\x1b[1mno proxy evidence" not in shown
+    assert "no potential proxy" in shown
+    assert "\x1b[1mno potential proxy" not in shown
     assert "nowhere" not in printed(audit)
 
 
@@ -45,7 +45,7 @@ def test_a_verdict_that_only_sounds_like_evidence_is_not_marked():
 def test_nothing_is_cut_off_in_the_table_of_features(width):
     audit = cross_fitted_audit()
     rows = only(audit)["proxies"]
-    for row, verdict in zip(rows, [one for one in VERDICTS if one != "exempt"][2:], strict=True):
+    for row, verdict in zip(rows, sorted(VERDICTS, key=len)[-len(rows) :], strict=True):
         row |= {"verdict": verdict, "feature": f"{row['feature']} with a name of many words"}
     shown = printed(audit, width=width)
     assert "…" not in shown
@@ -65,7 +65,7 @@ def test_long_numbers_leave_room_for_names():
     c["channel"] = audit["channel"] = "amounts"
     for row in c["proxies"]:
         row |= {f"{name}{end}": -0.01234 for name in ("gap", "joint", "gap_shapley") for end in ("", "_low", "_high")}
-        row |= {"verdict": "no material evidence"}
+        row |= {"verdict": "no material contribution"}
     names = [line.split("│")[0].strip() for line in printed(audit, width=100).splitlines() if "│" in line]
     assert {row["feature"] for row in c["proxies"]} <= set(names)
 
@@ -74,7 +74,7 @@ def test_a_name_stays_whole_where_a_verdict_can_give_way():
     audit = cross_fitted_audit()
     rows = only(audit)["proxies"]
     for number, row in enumerate(rows):
-        row |= {"feature": f"EDUCATION_{number}", "verdict": "no material evidence"}
+        row |= {"feature": f"EDUCATION_{number}", "verdict": "no material contribution"}
     lines = [line for line in printed(audit, width=100).splitlines() if line.startswith("EDUCATION_")]
     assert [line.split("│")[0].strip() for line in lines] == [row["feature"] for row in rows]
     assert all(line.count("[") == 3 for line in lines)  # number and band on one line still
@@ -86,14 +86,14 @@ def test_reasons_and_notes_stand_below_and_equal_ones_together():
     rows = only(audit)["proxies"]
     rows[0] |= {"notes": "cut into 10 bins"}
     for row in rows[3:]:
-        row |= {"verdict": "undecided", "reason": "about 9,000 rows would settle it"}
+        row |= {"verdict": "inconclusive", "reason": "about 9,000 rows needed"}
     shown = printed(audit)
     assert "(cut into 10 bins)" in shown
-    assert "• Sex, LengthOfStay – undecided: about 9,000 rows would settle it." in shown
+    assert "• Sex, LengthOfStay – inconclusive: about 9,000 rows needed." in shown
     for row in rows[:3]:
         assert f"• {row['feature']} – {row['verdict']}: {row['reason']}. {row['direction']}." in shown
     assert "hold for all features at once (95 %)" in shown
-    assert "and 192 more – undecided: " in printed({**audit, "comparisons": {"x": many()}})
+    assert "and 192 more – inconclusive: " in printed({**audit, "comparisons": {"x": many()}})
 
 
 def test_plug_in_values_have_no_bands_and_say_so():

@@ -96,10 +96,10 @@ def judged(summary, *given):
 
 @pytest.mark.parametrize("verdict", [text for text, one in VERDICTS.items() if one.kind == OPEN])
 def test_what_the_data_do_not_settle_is_never_no_evidence(summary, verdict):
-    said = " ".join(judged(summary, "no material evidence", verdict))
+    said = " ".join(judged(summary, "no material contribution", verdict))
     assert VERDICTS[verdict].opening.split(",")[0].split("{")[0] in said
     assert "No feature carries" not in said
-    assert "No material evidence" not in " ".join(judged(summary, verdict, verdict))
+    assert "No material contribution" not in " ".join(judged(summary, verdict, verdict))
 
 
 def test_every_verdict_is_said_and_a_new_one_is_not_lost(summary):
@@ -107,7 +107,7 @@ def test_every_verdict_is_said_and_a_new_one_is_not_lost(summary):
     for verdict in (*VERDICTS, "a verdict of {tomorrow}"):
         lines = [line for line in judged(summary, verdict) if names[0] in line]
         assert len(lines) == 1, verdict
-        assert lines[0].endswith(f"{names[0]}.") or verdict == "proxy evidence"
+        assert lines[0].endswith(f"{names[0]}.") or verdict == "potential proxy"
     assert any(line.startswith("A verdict of {tomorrow}: ") for line in judged(summary, "a verdict of {tomorrow}"))
 
 
@@ -124,10 +124,10 @@ def test_the_table_holds_every_verdict_of_the_library():
     theirs = {value for name, value in vars(verdicts).items() if name.isupper() and isinstance(value, str)}
     assert theirs
     assert theirs == VERDICTS.keys()
-    assert len(VERDICTS) == 8
+    assert len(VERDICTS) == 10
     copied = people().with_columns(copy=pl.col("group"))
     rows = audited(copied, features=["city", "copy"], membership="chance").to_dict()["comparisons"]["A"]["proxies"]
-    assert {row["feature"]: row["verdict"] for row in rows}["copy"] == "the group itself"
+    assert {row["feature"]: row["verdict"] for row in rows}["copy"] == "identifies the group"
     assert {row["verdict"] for row in rows} <= VERDICTS.keys()
 
 
@@ -238,7 +238,7 @@ def test_the_answer_names_both_numbers_and_what_carries_most():
     ]
     c = cross_fitted()
     c["proxies"][1] |= {"gap": -0.03, "joint": -0.03}
-    c["proxies"][2] |= {"verdict": "joint proxy evidence", "joint": 0.02}
+    c["proxies"][2] |= {"verdict": "potential proxy in combination", "joint": 0.02}
     assert words.headline(audit, c)[1:] == [
         "What carries it, strongest first, in points: PriorCounts (+5.53) and ChargeDegree (+2.00). Features overlap: "
         "these do not add up.",
@@ -248,11 +248,11 @@ def test_the_answer_names_both_numbers_and_what_carries_most():
     said = words.headline(decisions_audit(), c)
     assert "cannot tell whether the two differ" in said[0]
     assert said[1].endswith("in points: PriorCounts (+5.53), Age (−3.00) and ChargeDegree (+2.00).")
-    for verdict, line in (("undecided", "do not settle"), ("no material evidence", "No feature carries")):
+    for verdict, line in (("inconclusive", "do not settle"), ("no material contribution", "No feature carries")):
         for row in c["proxies"]:
             row["verdict"] = verdict
         assert line in words.headline(audit, c)[1]
-    c["proxies"][0]["verdict"] = "the group itself"
+    c["proxies"][0]["verdict"] = "identifies the group"
     assert words.headline(audit, c)[1] == "Among the features is the group itself: PriorCounts."
 
 

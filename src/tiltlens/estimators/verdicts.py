@@ -17,14 +17,16 @@ from tiltlens.estimators.estimate import quantile, without_noise
 from tiltlens.limits import DRAWS, MOST_TIMES, SMALLEST_SE
 from tiltlens.paper.checks import Floats
 
-PROXY = "proxy evidence"
-JOINT = "joint proxy evidence"
-CLEARED = "no material evidence"
-SOME = "some evidence"
-UNDECIDED = "undecided"
-NOT_JUDGED = "not judged"
-THE_GROUP = "the group itself"
-EXEMPT = "exempt"
+PROXY = "potential proxy"
+JOINT = "potential proxy in combination"
+STAND_IN = "stand-in"
+EITHER = "potential proxy or stand-in"
+CLEARED = "no material contribution"
+SOME = "detected, size unclear"
+UNDECIDED = "inconclusive"
+NOT_JUDGED = "not assessed"
+THE_GROUP = "identifies the group"
+EXEMPT = "exempt (declared)"
 EVIDENCE = (PROXY, JOINT)
 
 
@@ -93,19 +95,19 @@ def verdict(
     both = [band for band in (gap, joint) if band is not None]
     m, counts = materiality, f"{size(materiality)} {unit}"
     if _beyond(gap, m):
-        return Verdict(PROXY, f"at least {size(_nearest(gap))} {unit}, by itself{way(gap.value)}")
+        return Verdict(PROXY, f"at least {size(_nearest(gap))} {unit} on its own{way(gap.value)}")
     if joint is not None and _beyond(joint, m):
-        other = f"together with {partner}" if partner else "together with others"
-        return Verdict(JOINT, f"at least {size(_nearest(joint))} {unit}, {other}{way(joint.value)}")
+        beyond = f"beyond the other features{f', with {partner}' if partner else ''}"
+        return Verdict(JOINT, f"at least {size(_nearest(joint))} {unit} {beyond}{way(joint.value)}")
     if all(_within(band, visible * m) for band in both):
-        return Verdict(CLEARED, f"{'less than ' if m else ''}{counts}, alone and with the others")
+        return Verdict(CLEARED, f"{'less than ' if m else ''}{counts}, alone and beyond the others")
     if all(_within(band, m) for band in both):
-        return _hardly_seen(both, visible, size, f"{unit}, where", f"{size(m)} is what counts")
+        return _hardly_seen(both, visible, size, f"{unit}, where", f"threshold {size(m)}")
     for band in both:
         if not _within(band, m) and (band.low > 0.0 or band.high < 0.0):
             ends = sorted((abs(band.low), abs(band.high)))
-            ends_told = f"between {size(ends[0])} and {size(ends[1])} {unit}{way(band.value)}"
-            return Verdict(SOME, f"{ends_told}; {size(m)} is what counts")
+            span = f"{size(ends[0])} to {size(ends[1])} {unit}{way(band.value)}"
+            return Verdict(SOME, f"{span}; threshold {size(m)}")
     open_ones = [band for band in both if not _within(band, m)]
     return Verdict(UNDECIDED, _more_rows(max(open_ones, key=lambda band: band.reach), m, rows, counts))
 
@@ -125,13 +127,13 @@ def _more_rows(band: Band, materiality: float, rows: int, counts: str) -> str:
     """Return how many rows would settle it, N = n·(κ·se/(m − |value|))²; none where nobody could bring so many."""
     distance = abs(materiality - abs(band.value))
     if distance <= 0.02 * materiality:
-        return f"the value sits on the line of {counts}: no number of rows would settle it"
+        return f"the value is at the threshold of {counts}: no number of rows would be enough"
     needed = rows * (band.reach / distance) ** 2
     if needed > MOST_TIMES * rows:
-        return f"it may be 0 or more than {counts}; no realistic number of rows would settle it"
+        return f"consistent with 0 and with more than {counts}; no realistic number of rows would be enough"
     digits = max(math.floor(math.log10(max(needed, 1.0))) - 1, 0)
     rounded = math.ceil(needed / 10**digits) * 10**digits
-    return f"it may be 0 or more than {counts}; about {rounded:,} rows would settle it"
+    return f"consistent with 0 and with more than {counts}; about {rounded:,} rows needed"
 
 
 def _beyond(band: Band, m: float) -> bool:

@@ -127,7 +127,7 @@ def _wide(joint: Collection[Band], words: Told) -> list[str]:
 
 
 def _unless_hidden(evidence: Evidence, settings: Settings, left: Unexplained, found: Verdict) -> Verdict:
-    """Return the verdict of a cleared feature: undecided where something is unexplained that it may take part in."""
+    """Return the verdict of a cleared feature: inconclusive where something is unexplained that it may take part in."""
     words = told(evidence, settings)
     if left.estimate is None or not is_material(left.estimate, words.materiality) or not may_act_together(evidence):
         return found
@@ -329,9 +329,9 @@ def _verdict(
     """Return what may be said of a feature, the reasons why nothing may be said first."""
     words = told(evidence, settings)
     if feature.name in evidence.exempt:
-        return Verdict(EXEMPT, "named as a lawful factor by whoever asked")
+        return Verdict(EXEMPT, "declared as an exempt factor")
     if feature.is_group:
-        return Verdict(THE_GROUP, "it is the group or a copy of it, or its values tell the groups apart completely")
+        return Verdict(THE_GROUP, "it is the group, a copy of it, or its values separate the groups completely")
     if settings.folds is None:
         return Verdict(NOT_JUDGED, "plug-in values have no intervals (folds=None, --folds 0)")
     if feature.kind == "identifier":
@@ -339,7 +339,7 @@ def _verdict(
     if feature.kind == "constant":
         return verdict(Band(0.0, 0.0, 0.0, 0.0), None, words.materiality, 0, size=words.size, unit=words.measure.unit)
     if alone is None:
-        return Verdict(THE_GROUP, "its values tell the two groups apart completely")
+        return Verdict(THE_GROUP, "its values separate the groups completely")
     rarity = _rarity(evidence, settings, feature.name)
     if rarity is not None:
         return Verdict(NOT_JUDGED, rarity)

@@ -160,8 +160,8 @@ def _caveats(c: dict[str, Any]) -> list[str]:
     first, last = c["proxies"][0], c["proxies"][-1]
     smallest = min(cell["count"] for cell in c["prototypes"].values())
     return [
-        f"{first['feature']} is the strongest proxy evidence: both groups' records and the scores follow it, whichever "
-        "way inputs and outputs are weighed.",
+        f"{first['feature']} is the strongest potential proxy: both groups' records and the scores follow it, "
+        "whichever way inputs and outputs are weighed.",
         f"{last['feature']} looks negligible at equal weights ({percent(last['share'])}), but carries "
         f"{percent(last['share_outputs'])} when only the scores are to be aligned: one setting alone misleads.",
         f"A corner of the table can rest on very few people (here as few as {smallest}); read it as an illustration.",

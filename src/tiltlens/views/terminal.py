@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from shutil import get_terminal_size
+from textwrap import wrap
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -35,6 +36,7 @@ from tiltlens.views.text import (
 from tiltlens.views.verdicts import EVIDENCE, verdict_of
 
 WIDE = 100  # columns from which a number and its band stand on one line
+BROKEN = 14  # columns of a verdict that takes several lines
 LEAST_NAME = 8  # columns of a feature's name that a wide table must leave
 WIDEST = 110  # columns of a page: longer lines are hard to read
 DISTANCES = {"output divergence": ", nats", "input divergence": ", nats", "descent rate": ""}  # with their units
@@ -277,23 +279,22 @@ class _ProxyTable:
     measure: Measure
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Keep names whole if only verdicts of three words must give way for it."""
+        """Keep names whole if only long verdicts must give way for it."""
         folded = max(max(len(str(row["feature"])) for row in self.rows) - LEAST_NAME, 0)
-        for most_words, given_up in ((3, 0), (2, 0), (3, folded)):
-            wide = self._table(" ", most_words)
+        for width, given_up in ((WIDE, 0), (BROKEN, 0), (WIDE, folded)):
+            wide = self._table(" ", width)
             needed = console.measure(wide, options=options.update(max_width=10 * WIDE)).maximum - given_up
             if max(needed, WIDE) <= options.max_width:
                 yield wide
                 return
-        yield self._table("\n", most_words=1)
+        yield self._table("\n", BROKEN)
 
-    def _table(self, join: str, most_words: int) -> Table:
+    def _table(self, join: str, width: int) -> Table:
         table = empty_table("feature", ["gap", "with others", "Shapley"], ["verdict"], folds=True)
         table.columns[-1].no_wrap = True  # names alone give way
         for row in self.rows:
-            words = row["verdict"].split()
-            broken = row["verdict"] if len(words) <= most_words else f"{' '.join(words[:-1])}\n{words[-1]}"
-            verdict = Text(broken, "bold" if verdict_of(row).kind == EVIDENCE else "")
+            broken = wrap(row["verdict"], width, break_on_hyphens=False, break_long_words=False)
+            verdict = Text("\n".join(broken), "bold" if verdict_of(row).kind == EVIDENCE else "")
             numbers = (_banded(row, name, join, self.measure) for name in ("gap", "joint", "gap_shapley"))
             table.add_row(Text(str(row["feature"])), *(Text(one) for one in numbers), verdict)
         return table

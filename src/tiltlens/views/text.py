@@ -12,7 +12,7 @@ from tiltlens.views import formats
 from tiltlens.views.formats import typed
 
 DOES_NOT_SHOW = (
-    "Proxy evidence is a reason to look, not a finding of wrongdoing: the numbers are associations under this one "
+    "A potential proxy is a reason to look, not a finding of wrongdoing: the numbers are associations under this one "
     "model and these data, they show no cause and are no verdict on a model or a person."
 )
 

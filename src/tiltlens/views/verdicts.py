@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-PROXY = "proxy evidence"
+PROXY = "potential proxy"
 # Kinds, by which a verdict is marked.
-EVIDENCE, THE_GROUP, OPEN, NOTHING, EXEMPT = "evidence", "group", "open", "nothing", "exempt"
+EVIDENCE, THE_GROUP, STAND_IN, OPEN, NOTHING, EXEMPT = "evidence", "group", "stand-in", "open", "nothing", "exempt"
 
 
 class Verdict(NamedTuple):
@@ -28,43 +28,56 @@ class Verdict(NamedTuple):
 
 
 VERDICTS = {
-    "the group itself": Verdict(
+    "identifies the group": Verdict(
         THE_GROUP,
-        "Among the features is the group itself, or a copy of it",
-        "The feature is the group, a copy of it, or tells the group of everybody.",
+        "Identify the group",
+        "The feature is the group, a copy or recoding of it, or its values separate the groups completely.",
     ),
     PROXY: Verdict(
         EVIDENCE,
-        "Carry part of the difference by themselves (proxy evidence)",
-        "By itself the feature carries at least so much of the difference as counts, anywhere within its band.",
+        "Potential proxies, by their contribution alone",
+        "The contribution alone exceeds the materiality threshold anywhere within its band. A reason to look, never a "
+        "finding.",
     ),
-    "joint proxy evidence": Verdict(
+    "potential proxy in combination": Verdict(
         EVIDENCE,
-        "Carry part of the difference together with others, not alone (joint proxy evidence)",
-        "Without the feature, at least so much of the difference as counts would be lost, anywhere within its band.",
+        "Potential proxies in combination, by their contribution beyond the others",
+        "The contribution beyond the other features exceeds the materiality threshold anywhere within its band.",
     ),
-    "some evidence": Verdict(
+    "potential proxy or stand-in": Verdict(
         OPEN,
-        "Carry something, which may be less than what counts, {counts} (some evidence)",
-        "A band excludes 0, but reaches below what counts.",
+        "Potential proxies or stand-ins, because the data do not show whether the score uses them",
+        "A contribution exceeds the materiality threshold, but the data do not show whether the score uses the "
+        "feature.",
     ),
-    "undecided": Verdict(
+    "stand-in": Verdict(
+        STAND_IN,
+        "Stand-ins, which the score does not use but which are correlated with features that it uses",
+        "A contribution exceeds the materiality threshold, but the score does not use the feature. Removing it from "
+        "the model would change nothing.",
+    ),
+    "detected, size unclear": Verdict(
         OPEN,
-        "Undecided: nothing, or more than what counts, {counts}",
-        "A band holds 0 and reaches beyond what counts: these data cannot tell.",
+        "Detected, size unclear (threshold {counts})",
+        "A band excludes 0, but includes values below the materiality threshold.",
     ),
-    "no material evidence": Verdict(
+    "inconclusive": Verdict(
+        OPEN,
+        "Inconclusive, consistent with 0 and with more than {counts}",
+        "A band includes 0 and reaches beyond the materiality threshold: more rows are needed.",
+    ),
+    "no material contribution": Verdict(
         NOTHING,
-        "No material evidence: less than {counts}, alone and with the others",
-        "Both bands, alone and with the others, lie within what counts.",
+        "No material contribution, less than {counts} alone and beyond the others",
+        "Both bands, alone and beyond the others, lie within the materiality threshold.",
     ),
-    "exempt": Verdict(
+    "exempt (declared)": Verdict(
         EXEMPT,
-        "Named as lawful factors by whoever asked for this audit, and held equal (exempt)",
-        "The feature was named as a lawful factor: what goes through it is told apart, and not judged.",
+        "Exempt (declared) and held equal",
+        "The feature was declared an exempt factor. The gap through it is reported separately.",
     ),
-    "not judged": Verdict(
-        OPEN, "Not judged", "Nothing is said of the feature, for the reason beside it: not the same as no evidence."
+    "not assessed": Verdict(
+        OPEN, "Not assessed", "The feature could not be assessed, for the reason given. It may still contribute."
     ),
 }
 

@@ -32,8 +32,8 @@ OVERLAP = "Features overlap: these do not add up."
 DOES_NOT_SHOW = (
     "It shows associations under this one model and these data. It shows no cause, and is no verdict on a model, a "
     "decision or a person.",
-    "Proxy evidence is a reason to look at a feature: it differs between the groups, moves the score, and the two go "
-    "together. Whether the feature is legitimate is not a statistical question.",
+    "A potential proxy is a reason to look at a feature: it differs between the groups, moves the score, and the two "
+    "go together. Whether the feature is legitimate is not a statistical question.",
     "That the data cannot tell is an answer of its own. It never means that there is no difference.",
     "It rests on the group labels, scores and features that were supplied. Errors in them are errors here.",
 )
