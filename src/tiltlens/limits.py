@@ -94,6 +94,7 @@ LEAST_SEEN = 0.1  # of a difference between people alike in all features, that p
 # estimators.verdicts
 DRAWS = 40_000  # of the largest |t|: its quantile is then known to about 0.01
 SMALLEST_SE = 1e-9  # points: what is surer than this has no part in the largest |t|
+SETTLED = 1.28  # standard errors that four of five estimates are within
 MOST_TIMES = 100  # the rows that there are: more will hardly be brought to settle a verdict
 
 # engines.arrays

@@ -76,7 +76,7 @@ def test_a_band_has_students_quantile_and_no_rounding():
     wide, known, rounding = bands([0.1, 0.1, 1e-15], np.array([0.01, 0.01, 1e-15]), 2.7, np.array([4.0, 1e9, 4.0]))
     assert known.reach == pytest.approx(0.027, rel=1e-6)
     assert wide.reach == pytest.approx(0.01 * quantile(2 * ndtr(2.7) - 1, 4.0), rel=1e-6)
-    assert tuple(rounding) == (0.0, 0.0, 0.0, 0.0)
+    assert tuple(rounding) == (0.0,) * 5
 
 
 def with_flag(size, counted, share, others=1500):

@@ -2,7 +2,7 @@
 
 It depends on what a row holds alone, by the names of its columns: not on their order, on the engine, or on the version
 of any library. Numbers count to nine decimals; numbers, booleans and times that differ in kind from engine to engine
-are hashed as one.
+are hashed as one. `nameless_hashes` do not even depend on names: of columns, levels or groups.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 from tiltlens.engines.arrays import chunks
 from tiltlens.engines.factorize import Factorized
 from tiltlens.limits import CACHE_CHUNK
+from tiltlens.threads import in_threads
 
 Hashes = NDArray[np.uint64]
 
 BILLION = 1e9
 ODD, HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)  # a factor and a shift that mix the bits of a hash
 MISSING = 0x6D697373696E6721  # bits of a missing value
+ROUNDS = 3  # in which rows, levels and columns are told apart by each other
 
 
 def row_hashes(columns: Mapping[str, pl.Series | NDArray[Any]], coded: Mapping[str, Factorized | None] = {}) -> Hashes:
@@ -53,6 +55,40 @@ def nested_hashes(
 def mixed_hashes(hashes: Hashes, numbers: NDArray[np.integer[Any]]) -> Hashes:
     """Return a hash of each hash and a number beside it."""
     return _mix(_mix(hashes + _mixed(numbers.astype(np.uint64), ODD)))
+
+
+def nameless_hashes(columns: Sequence[pl.Series]) -> tuple[Hashes, list[int]]:
+    """Return a hash of each row, and a number of each column, that no renaming of columns or levels changes.
+
+    Numbers enter by their rank, so that monotone transforms change nothing either. A level is known by its rows, a
+    column by its values and their rows, a row by its values: each round tells more of them apart.
+    """
+    ranked = in_threads(_ranks, list(columns), len(columns[0]))
+    rows = np.zeros(len(columns[0]), dtype=np.uint64)
+    signs: list[int] = []
+    for _ in range(ROUNDS):
+        total, signs = np.zeros_like(rows), []
+        for codes, is_ordered in ranked:
+            bits = np.arange(codes.max(initial=0) + 1, dtype=np.uint64)
+            if not is_ordered:
+                np.add.at(bits := np.zeros_like(bits), codes, _mixed(rows, ODD))
+            found = _mixed(bits, ODD).take(codes)
+            signs.append(int(_mixed(rows + found, ODD).sum(dtype=np.uint64)))
+            total += _mixed(found, np.uint64(signs[-1] | 1))
+        rows = _mix(_mix(total))
+    return rows, signs
+
+
+def _ranks(column: pl.Series) -> tuple[NDArray[np.int64], bool]:
+    """Return the codes of a column's values, 0 where missing, and whether their order has a meaning."""
+    if column.dtype.is_temporal():
+        column = column.cast(pl.Datetime("us")).to_physical()
+    is_ordered = column.dtype.is_numeric()
+    if is_ordered:
+        found = (column.cast(pl.Float64) * BILLION).round().rank("dense")
+    else:
+        found = column.cast(pl.String).cast(pl.Categorical).to_physical().cast(pl.Int64) + 1
+    return found.fill_null(0).cast(pl.Int64).to_numpy(), is_ordered
 
 
 class _Part:

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import ndtr, stdtrit
 
 from tiltlens.estimators.estimate import quantile, without_noise
-from tiltlens.limits import DRAWS, MOST_TIMES, SMALLEST_SE
+from tiltlens.limits import DRAWS, MOST_TIMES, SETTLED, SMALLEST_SE
 from tiltlens.paper.checks import Floats
 
 PROXY = "potential proxy"
@@ -31,12 +31,13 @@ EVIDENCE = (PROXY, JOINT)
 
 
 class Band(NamedTuple):
-    """The band of one number: value ± κ·se, and how far it reaches, κ·se."""
+    """The band of one number: value ± κ·se, how far it reaches, κ·se, and the standard error itself."""
 
     value: float
     low: float
     high: float
     reach: float
+    se: float = 0.0
 
 
 def simultaneous_factor(covariance: Floats, confidence: float, seed: int) -> float:
@@ -58,7 +59,8 @@ def simultaneous_factor(covariance: Floats, confidence: float, seed: int) -> flo
 def bands(values: Sequence[float], se: Floats, factor: float, degrees: Floats | None = None) -> list[Band]:
     """Return the band of each number; with `degrees` of freedom κ is Student's quantile of the same chance."""
     reach = np.asarray(se) * (factor if degrees is None else stdtrit(degrees, ndtr(factor)))
-    return [Band(*map(without_noise, (v, v - r, v + r, r))) for v, r in zip(values, reach.tolist(), strict=True)]
+    every = zip(values, reach.tolist(), np.asarray(se).tolist(), strict=True)
+    return [Band(*map(without_noise, (v, v - r, v + r, r, e))) for v, r, e in every]
 
 
 class Verdict(NamedTuple):
@@ -109,7 +111,8 @@ def verdict(
             span = f"{size(ends[0])} to {size(ends[1])} {unit}{way(band.value)}"
             return Verdict(SOME, f"{span}; threshold {size(m)}")
     open_ones = [band for band in both if not _within(band, m)]
-    return Verdict(UNDECIDED, _more_rows(max(open_ones, key=lambda band: band.reach), m, rows, counts))
+    more = _more_rows(max(open_ones, key=lambda band: band.reach), visible * m, rows)
+    return Verdict(UNDECIDED, f"consistent with 0 and with more than {counts}; {more}")
 
 
 def _hardly_seen(
@@ -123,17 +126,18 @@ def _hardly_seen(
     return Verdict(SOME if is_any else UNDECIDED, reason)
 
 
-def _more_rows(band: Band, materiality: float, rows: int, counts: str) -> str:
-    """Return how many rows would settle it, N = n·(κ·se/(m − |value|))²; none where nobody could bring so many."""
-    distance = abs(materiality - abs(band.value))
-    if distance <= 0.02 * materiality:
-        return f"the value is at the threshold of {counts}: no number of rows would be enough"
-    needed = rows * (band.reach / distance) ** 2
+def _more_rows(band: Band, m: float, rows: int) -> str:
+    """Return how many rows are needed, N = n·((κ + 1.28)·se/m)².
+
+    With N rows the band of a true 0 lies within ±m in four of five samples. The estimate has no part in it: N would be
+    as uncertain as its distance from m.
+    """
+    needed = rows * ((band.reach + SETTLED * band.se) / m) ** 2 if m > 0.0 else math.inf
     if needed > MOST_TIMES * rows:
-        return f"consistent with 0 and with more than {counts}; no realistic number of rows would be enough"
-    digits = max(math.floor(math.log10(max(needed, 1.0))) - 1, 0)
-    rounded = math.ceil(needed / 10**digits) * 10**digits
-    return f"consistent with 0 and with more than {counts}; about {rounded:,} rows needed"
+        return "no realistic number of rows would be enough"
+    if needed < 2 * rows:  # the value may lie between 0 and m, where nothing is settled soon
+        return "at least twice as many rows needed"
+    return f"about {round(round(needed), -math.floor(math.log10(needed))):,} rows needed"
 
 
 def _beyond(band: Band, m: float) -> bool:

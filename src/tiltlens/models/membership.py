@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit
 
 from tiltlens.engines.messages import first_line
@@ -60,7 +60,8 @@ class Membership:
     fold
         The fold in which each row is evaluated.
     pairings
-        The log-ratios of two models for each row, once or three times.
+        The log-ratios of two models for each row, once or three times; in `halves` the same before they are normalised
+        by the reference group, (2, n) each: swapped groups change their signs and nothing else.
     log_odds
         log P(audited|x)/P(reference|x) of one model fitted on all rows: the paper's plug-in.
     name
@@ -85,6 +86,7 @@ class Membership:
     clipped: float
     auc: float
     is_known: bool
+    halves: tuple[Floats, ...]
 
     @property
     def log_ratio(self) -> Floats:
@@ -104,7 +106,7 @@ def group_folds(
     groups: Integers, clusters: Integers | None, folds: int = 5, seed: int = 0, strata: Integers | None = None
 ) -> Integers:
     """Return the same for the codes of any number of groups; and of `strata` within them, as far as these go round."""
-    own = np.arange(groups.size) if clusters is None else np.unique(clusters, return_inverse=True)[1]
+    own = np.arange(groups.size) if clusters is None else _by_appearance(clusters)
     has = [np.bincount(own, groups == code) > 0 for code in range(int(groups.max()) + 1)]
     smallest = min(int(one.sum()) for one in has)
     if smallest < 2 * folds:
@@ -117,12 +119,19 @@ def group_folds(
     # by which groups, or strata, a cluster is of
     codes = groups if strata is None else np.unique(strata, return_inverse=True)[1]
     has = has if strata is None else [np.bincount(own, codes == code) > 0 for code in range(int(codes.max()) + 1)]
-    kinds = codes if clusters is None else np.unique(np.array(has)[::-1].T, axis=0, return_inverse=True)[1]
+    kinds = codes if clusters is None else np.unique(np.array(has).T, axis=0, return_inverse=True)[1].ravel()
+    kinds = _by_appearance(kinds)  # not by role or name: swapped groups have the same folds
     fold = np.empty(kinds.size, dtype=np.intp)
     for kind in range(int(kinds.max()) + 1):
         members = np.flatnonzero(kinds == kind)
         fold[members] = generator.permutation(np.arange(members.size) % folds)
     return fold[own]
+
+
+def _by_appearance(codes: NDArray[Any]) -> Integers:
+    """Return the codes as 0, 1, … in the order in which they first appear."""
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first))[inverse])
 
 
 def fold_pairings(folds: int, several: bool) -> list[list[tuple[Part, Part]]]:
@@ -160,7 +169,19 @@ def given_membership(rows: Rows, log_odds: Floats, auc: float) -> Membership:
     """Return membership from given log-odds and the area under their curve, taken as known."""
     pair = given_pairing(rows, log_odds - prior_log_odds(rows))
     nothing = np.empty((0, 0))
-    return Membership(pair.fold, (pair,), log_odds, "known", (), nothing, (), 0.0, check_overlap(auc), True)
+    return Membership(
+        pair.fold,
+        (pair,),
+        log_odds,
+        "known",
+        (),
+        nothing,
+        (),
+        0.0,
+        check_overlap(auc),
+        True,
+        (np.array([pair.a, pair.b]),),
+    )
 
 
 def prior_log_odds(rows: Rows) -> float:
@@ -261,13 +282,14 @@ def _assembled(
     """Return the membership from the log-odds of each part's model and, last, of the model of all rows."""
     prior, everyone = prior_log_odds(rows), np.arange(fold.size)
     pairs, clipped, middle = [], 0.0, np.zeros(fold.size)
-    for half in plan:
-        a, b = (log_odds[half[fold, side], everyone] - prior for side in (0, 1))
+    halves = tuple(log_odds[half[fold].T, everyone] - prior for half in plan)
+    for a, b in halves:
         clipped = max(clipped, clipped_share(rows, a), clipped_share(rows, b))
         middle += a + b
         pairs.append(pairing(rows, a, b, fold, CLIP, _fold_cycle(parts, plan, log_odds, prior)))
     auc = check_overlap(area_under_curve(rows, middle))
-    return Membership(fold, tuple(pairs), log_odds[-1], name, parts, log_odds[:-1], plan, clipped, auc, False)
+    halves = tuple(np.clip(both, -CLIP, CLIP) for both in halves)
+    return Membership(fold, tuple(pairs), log_odds[-1], name, parts, log_odds[:-1], plan, clipped, auc, False, halves)
 
 
 def _fold_cycle(

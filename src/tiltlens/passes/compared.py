@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from tiltlens.engines.batches import ROW
-from tiltlens.engines.hashing import Hashes, nested_hashes
+from tiltlens.engines.hashing import Hashes, nameless_hashes, nested_hashes
 from tiltlens.engines.messages import listed, shown
 from tiltlens.errors import DataError, DistributionError
 from tiltlens.estimators.influence import Integers
@@ -186,7 +186,7 @@ def compared_rows(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) ->
     every = in_threads(encoded, list(roles.features), frame.height)
     features = tuple(feature for feature, _, _ in every)
     telling = [one.name for one in features if one.in_membership]
-    order, of_rows, hashes = _canonical_order(frame, telling, is_amount=bool(survey.amounts))
+    order, of_rows, hashes, signs = _canonical_order(frame, telling, is_amount=bool(survey.amounts))
     frame = frame[pl.Series(order, dtype=pl.UInt32)]
     fine = {levels.name: levels for _, levels, _ in every if levels is not None}
     channel, outcome, unit = _outputs(frame, survey, labels)
@@ -200,7 +200,9 @@ def compared_rows(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) ->
         unit=unit,
         favourable=survey.favourable,
         log_odds=frame[LOG_ODDS].to_numpy() if LOG_ODDS in frame.columns else None,
-        features=tuple(feature.rows(order) for feature in features),
+        features=tuple(
+            feature.rows(order) for feature in sorted(features, key=lambda one: (signs[one.name], one.name))
+        ),
         levels=fine,
         codes={name: levels.codes(frame[name]) for name, levels in fine.items()},
         row_numbers=numbers,
@@ -304,15 +306,21 @@ def _value_counts(
     return dict(zip(roles.features, in_threads(counted, list(roles.features), frame.height), strict=True))
 
 
-def _canonical_order(frame: pl.DataFrame, telling: list[str], is_amount: bool) -> tuple[Integers, Hashes, Hashes]:
-    """Return an order of the rows that depends on what they hold alone, so that folds do too, and the two hashes of it.
+def _canonical_order(
+    frame: pl.DataFrame, telling: list[str], is_amount: bool
+) -> tuple[Integers, Hashes, Hashes, dict[str, int]]:
+    """Return an order of the rows that depends on what they hold alone, so that folds do too.
 
-    Features that tell the groups nothing, such as row numbers, have no part in it. Scores order rows that are alike in
-    everything else: two models' audits of the same rows have the same folds. Of amounts it is their order that counts:
-    cents have the same as euros.
+    Beside it are the two hashes that end ties, and numbers that order the features. Names of columns, levels and groups
+    have no part in it, nor have features that tell the groups nothing, such as row numbers. Scores order rows that are
+    alike in everything else: two models' audits of the same rows have the same folds. Of amounts it is their order that
+    counts: cents have the same as euros.
     """
     scores = {name: frame[name] for name in frame.columns if name.startswith(SCORE)}
     if is_amount:
         scores = {name: (column.rank("dense") - 1).cast(pl.Float64) for name, column in scores.items()}
     of_rows, hashes = nested_hashes([{name: frame[name] for name in (*telling, GROUP, WEIGHT)}, scores])
-    return np.lexsort((hashes, of_rows)), of_rows, hashes
+    nameless, signs = nameless_hashes([frame[name] for name in (*telling, GROUP, WEIGHT)])
+    places = dict(zip(telling, signs, strict=False))
+    order = np.lexsort((hashes, of_rows, nameless))
+    return order, of_rows, hashes, {name: places.get(name, -1) for name in frame.columns}

@@ -71,8 +71,8 @@ class _Alone:
 
     @property
     def named(self) -> _Named:
-        """The gaps, in an order that is not that of the columns."""
-        names = sorted(self.gaps)
+        """The gaps, in the order of the features, which depends on no name."""
+        names = list(self.gaps)
         found = [self.gaps[name].gap for name in names]
         influence = np.column_stack([one.influence for one in found]) if found else np.zeros((0, 0))
         between = np.array([_padded(self.between[name]) for name in names]).reshape(-1, 3).T

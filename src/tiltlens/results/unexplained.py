@@ -113,8 +113,7 @@ def _measured(evidence: Evidence) -> InfluenceEstimate | None:
         return None
     s, w = rows.audited.astype(np.float64), evidence.outcome.column
     parts: list[InfluenceEstimate] = []
-    for pair, both in zip(membership.pairings, expected.pairs, strict=True):
-        e_a, e_b = (expit(ell) for ell in (pair.a, pair.b))
+    for (e_a, e_b), both in zip(map(expit, membership.halves), expected.pairs, strict=True):
         product = 0.5 * ((s - e_a) * (w - both[1]) + (s - e_b) * (w - both[0]))
         residual = (s - e_a) * (s - e_b)
         omega = 0.5 * (rows.audited_share + rows.reference_share)
