@@ -4,9 +4,9 @@ Run `python -m benchmarks.rows_needed --repetitions 60 --later 20`. The score us
 group: its contribution is 0, and audits of few rows are inconclusive. Printed are the least, median and largest N that
 such audits state, and how often audits of N/2, N and 2N rows (N the median) find no material contribution.
 
-It exits with 1 unless nine in ten of the stated N are within a factor of two of their median, and the number of rows that
-settles it in four of five audits is within a factor of two of N: N/2 rows settle it in nine of ten at most, 2N rows in
-seven at least.
+It exits with 1 unless nine in ten of the stated N are within a factor of two of their median, and the number of rows
+that settles it in four of five audits is within a factor of two of N: N/2 rows settle it in nine of ten at most, 2N
+rows in seven at least.
 """
 
 from __future__ import annotations

@@ -75,6 +75,8 @@ class ComparedRows:
         As given; None where a model is to be fitted.
     features, levels
         The features on these rows; and how those with countable values are coded by all of them, with their codes.
+    places
+        A number of each feature, by which models take them in the same order whatever they are called.
     table, inputs
         Their features; and, where a model is asked again, the columns that it saw.
     copies
@@ -108,6 +110,7 @@ class ComparedRows:
     favourable: int
     log_odds: Floats | None
     features: tuple[Feature, ...]
+    places: dict[str, int]
     levels: dict[str, Levels]
     codes: dict[str, Integers]
     row_numbers: Integers
@@ -200,9 +203,8 @@ def compared_rows(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) ->
         unit=unit,
         favourable=survey.favourable,
         log_odds=frame[LOG_ODDS].to_numpy() if LOG_ODDS in frame.columns else None,
-        features=tuple(
-            feature.rows(order) for feature in sorted(features, key=lambda one: (signs[one.name], one.name))
-        ),
+        features=tuple(feature.rows(order) for feature in features),
+        places={one.name: signs.get(one.name, -1) for one in features},
         levels=fine,
         codes={name: levels.codes(frame[name]) for name, levels in fine.items()},
         row_numbers=numbers,
@@ -321,6 +323,4 @@ def _canonical_order(
         scores = {name: (column.rank("dense") - 1).cast(pl.Float64) for name, column in scores.items()}
     of_rows, hashes = nested_hashes([{name: frame[name] for name in (*telling, GROUP, WEIGHT)}, scores])
     nameless, signs = nameless_hashes([frame[name] for name in (*telling, GROUP, WEIGHT)])
-    places = dict(zip(telling, signs, strict=False))
-    order = np.lexsort((hashes, of_rows, nameless))
-    return order, of_rows, hashes, {name: places.get(name, -1) for name in frame.columns}
+    return np.lexsort((hashes, of_rows, nameless)), of_rows, hashes, dict(zip(telling, signs, strict=False))

@@ -73,7 +73,7 @@ def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSe
     features = tuple(rows.features if is_all else in_threads(lambda one: one.rows(index), rows.features, index.size))
     features = tuple(flag_separating(feature, sample.audited) for feature in features)
     check_exempt(features, settings.exempt)
-    table = design_columns(features)
+    table = design_columns(sorted(features, key=lambda one: (rows.places[one.name], one.name)))
     channel = rows.channel[index]
     scores = _scores(channel, sums.moments[code], sums.moments[0])
     outcome, favourable = _measured(rows, sums, index, code, scores)

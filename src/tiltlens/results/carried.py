@@ -71,7 +71,7 @@ class _Alone:
 
     @property
     def named(self) -> _Named:
-        """The gaps, in the order of the features, which depends on no name."""
+        """The gaps, in the order of the table of models, which depends on no name."""
         names = list(self.gaps)
         found = [self.gaps[name].gap for name in names]
         influence = np.column_stack([one.influence for one in found]) if found else np.zeros((0, 0))
@@ -174,7 +174,8 @@ def _alone(evidence: Evidence, at: Rows, outcome: Scores, settings: Settings) ->
             if not c.is_separated:
                 gaps[name] = feature_gap(evidence.sets.at, _sampled_scores(evidence, outcome), c)
                 between[name] = -spread[:, k]
-    return _Alone(gaps, between)
+    ordered = [*evidence.table, *sorted(set(gaps) - set(evidence.table))]
+    return _Alone({name: gaps[name] for name in ordered if name in gaps}, between)
 
 
 def _sampled_scores(evidence: Evidence, outcome: Scores) -> Scores:
