@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Self
 
@@ -63,6 +63,14 @@ def normal(name: str, shift: float = 0.0, points: int = SMOOTH, shared: float = 
         return {name: own + shift * s}
 
     return Block((name,), (x,), p0, p1, draw)
+
+
+def in_cells(block: Block, shift: float) -> Block:
+    """Return a normal feature with the chances of cells around its points, for scores with steps between these."""
+    (x,) = block.points
+    edges = np.concatenate([[-np.inf], 0.5 * (x[1:] + x[:-1]), [np.inf]])
+    p0, p1 = (np.diff([0.5 * math.erfc((mean - e) / math.sqrt(2.0)) for e in edges]) for mean in (shift, 0.0))
+    return replace(block, audited=p0, reference=p1)
 
 
 def correlated(left: Block, right: Block, shift: float, correlation: float) -> Block:
@@ -138,6 +146,18 @@ class Joint:
     def means(self) -> tuple[float, float]:
         """Return the mean score of the audited and of the reference."""
         return float((self.p0 * self.w0).sum()), float((self.p1 * self.w1).sum())
+
+    @property
+    def uses(self) -> list[float]:
+        """Return 2·sd of the score along each axis, within the group and all other values: how far it is used."""
+        found = []
+        for axis in range(self.p0.ndim):
+            within = 0.0
+            for p, w in ((self.p0, self.w0), (self.p1, self.w1)):
+                total, first = (one.sum(axis=axis) for one in (p, p * w))
+                within += float((p * w**2).sum() - (first**2 / np.maximum(total, np.finfo(float).tiny)).sum())
+            found.append(2.0 * math.sqrt(max(0.5 * within, 0.0)))
+        return found
 
     def coefficient(self, kept: tuple[int, ...]) -> float:
         """Return c_A = E[(S̄ − e)(W − m)]/E[(S̄ − e)²], the means of A's values being known."""

@@ -22,6 +22,8 @@ from planted_proxies.worlds import GROUP, WORLDS
 
 Answers = Mapping[str, Answer]
 ROUNDING = 1e-9
+STAND_INS = ("stand-in 0.5", "stand-in", "stand-in 0.95")
+USED_LITTLE = ("used a little 1", "used a little 2")
 SURE = 0.9  # of draws: from there on a question counts as told apart
 
 
@@ -36,7 +38,9 @@ class Question(NamedTuple):
 
 
 def _all_idle(world: str) -> tuple[str, ...]:
-    return tuple(name for name, truth in WORLDS[world].truths.items() if not truth.carries)
+    """Return the features that carry nothing; what a moderator carries is a matter of words."""
+    truths = WORLDS[world].truths
+    return tuple(name for name, truth in truths.items() if not truth.carries and truth.kind != "moderator")
 
 
 def _noise(world: str) -> tuple[str, ...]:
@@ -52,10 +56,14 @@ QUESTIONS = (
     Question("direct use", "direct", (GROUP,), (GROUP,), twin="not direct"),
     Question("amounts", "amounts", ("used",), ("ignored", "neutral", *_noise("amounts"))),
     Question("soft groups", "soft groups", ("used",), ("ignored", "neutral", *_noise("soft groups"))),
+    *(Question(name, name, ("used",), ("stand-in", "neutral", *_noise(name))) for name in STAND_INS),
+    Question("used a little", "used a little 4", ("used", "stand-in"), ("neutral", *_noise("used a little 4"))),
+    Question("scores of trees", "trees", ("used 1", "used 2"), ("unused 1", "unused 2", *_noise("trees"))),
+    Question("use varies", "varying", (GROUP,), ("mark", *_noise("varying"))),
+    Question("three-way XOR", "triple", ("one", "two", "three"), _noise("triple")),
 )
 HARD = (
-    Question("stand-in", "stand-in", ("used",), ("stand-in", "neutral", *_noise("stand-in"))),
-    Question("three-way XOR", "triple", ("one", "two", "three"), _noise("triple")),
+    *(Question(name, name, ("used", "stand-in"), ("neutral", *_noise(name))) for name in USED_LITTLE),
     Question("product of signs", "signs", ("left", "right"), _noise("signs")),
 )
 ASKED = tuple(dict.fromkeys(w for q in QUESTIONS for w in (q.world, q.twin) if w))  # worlds of the questions

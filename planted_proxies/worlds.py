@@ -2,7 +2,8 @@
 
 Kinds of features: *used* reveals the group and moves the score; *ignored* reveals it and is not used; *neutral* is used
 and reveals nothing; a *pair* (or *triple*) reveals something together only; *copies* say the same; *noise* has to do
-with nothing. A *stand-in* is not used, but goes with a feature that is.
+with nothing. A *stand-in* is not used, but correlated with a feature that is; a *moderator* only sets how far the group
+itself counts.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from planted_proxies.boosting import boosted
 from planted_proxies.grid import (
     Block,
     Columns,
@@ -28,6 +30,7 @@ from planted_proxies.grid import (
     density,
     exclusive_or,
     expit,
+    in_cells,
     normal,
     soft_coefficient,
 )
@@ -40,12 +43,16 @@ CARRIERS = ("used", "pair", "triple", "copy")
 
 
 class Truth(NamedTuple):
-    """What a feature is, and how much of the gap goes through it alone, and is lost without it."""
+    """What a feature is, how much of the gap goes through it alone and is lost without it, and how far it is used.
+
+    `use` is twice the standard deviation of the score within people equal in the group and all other features.
+    """
 
     kind: str
     carries: bool
     alone: float
     joint: float
+    use: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -149,20 +156,20 @@ class World:
         """Return truths, gap, what is unexplained and materiality, by sums over the grid."""
         names = [name for block in self.blocks for name in block.names]
         coefficient, spread = self._soft() if self.signal else self._hard()
-        every = tuple(range(len(names)))
+        every, used = tuple(range(len(names))), Joint.of_blocks(self.blocks, self._on_grid).uses
         gap, left = coefficient(()), coefficient(every)
         found = {}
         for j, name in enumerate(names):
             others = tuple(i for i in every if i != j)
             is_copied = any(copy.source == name for copy in self.copies)
             joint = 0.0 if is_copied else coefficient(others) - left
-            found[name] = self._truth(name, gap - coefficient((j,)), joint)
-        found |= {copy.name: self._truth(copy.name, found[copy.source].alone, 0.0) for copy in self.copies}
+            found[name] = self._truth(name, gap - coefficient((j,)), joint, 0.0 if is_copied else used[j])
+        found |= {copy.name: self._truth(copy.name, found[copy.source].alone, 0.0, 0.0) for copy in self.copies}
         found |= {name: Truth("noise", False, 0.0, 0.0) for name in self.noises}
         return found, gap, left, AMOUNT_MATERIALITY * spread if self.is_amount else MATERIALITY
 
-    def _truth(self, name: str, alone: float, joint: float) -> Truth:
-        return Truth(self.kinds[name], self.kinds[name] in CARRIERS, alone, joint)
+    def _truth(self, name: str, alone: float, joint: float, use: float) -> Truth:
+        return Truth(self.kinds[name], self.kinds[name] in CARRIERS, alone, joint, use)
 
     def _on_grid(self, at: Mapping[str, Any], s: Any) -> Any:
         return self.score({**at, **{copy.name: copy.values(at[copy.source]) for copy in self.copies}}, s)
@@ -208,6 +215,29 @@ def _triple(names: tuple[str, str, str], audited: float, reference: float) -> Bl
         return dict(zip(names, (one, two, one * two * agree), strict=True))
 
     return Block(names, (signs, signs, signs), p0, p1, draw)
+
+
+def _mark() -> Block:
+    """Return a flag, and a mark that shows the group of 95 % of the people who have the flag and of nobody else."""
+    names, flags = ("flag", "mark"), np.array([0.0, 1.0])
+
+    def draw(s: NDArray[np.bool_], _: Customers, rng: Random) -> Columns:
+        flag, shows = rng.integers(0, 2, len(s)), rng.random(len(s)) < 0.95
+        mark = np.where(flag == 1, np.where(shows, s, ~s), rng.integers(0, 2, len(s)))
+        return dict(zip(names, (flag, mark), strict=True))
+
+    p0, p1 = (np.array([[0.25, 0.25], [0.5 - 0.5 * p, 0.5 * p]]) for p in (0.95, 0.05))
+    return Block(names, (flags, flags), p0, p1, draw)
+
+
+def _stand_in(correlation: float, own: float = 0.0) -> dict[str, Any]:
+    """Return a feature that is correlated with a used one, and moves the log-odds by `own` itself."""
+    x = _Features()
+    return {
+        "blocks": (correlated(x.used, normal("stand-in", 0.0, POINTS), 0.0, correlation), x.neutral),
+        "score": lambda at, s: expit(-0.2 + 0.5 * at["used"] + own * at["stand-in"] + 0.3 * at["neutral"]),
+        "kinds": {"used": "used", "stand-in": "used" if own else "stand-in", "neutral": "neutral"},
+    }
 
 
 def _continuous(pair: Block) -> Block:
@@ -280,12 +310,41 @@ def _worlds() -> list[World]:
             x.plain,
             signal=2.0,
         ),
+        *(
+            World(
+                f"stand-in{f' {rho}' if rho != 0.8 else ''}",
+                f"a feature that the model ignores, but that is correlated with one it uses ({rho})",
+                **_stand_in(rho),
+            )
+            for rho in (0.5, 0.8, 0.95)
+        ),
+        *(
+            World(
+                f"used a little {points}",
+                f"the same feature (correlation .8), by which the model moves the score by {points} points",
+                **_stand_in(0.8, own),
+            )
+            for points, own in ((1, 0.0366), (2, 0.0733), (4, 0.148))
+        ),
         World(
-            "stand-in",
-            "a feature that the model ignores, but that goes with one it uses (correlation .8)",
-            (correlated(x.used, normal("stand-in", 0.0, POINTS), 0.0, 0.8), x.neutral),
-            lambda at, s: expit(-0.2 + 0.5 * at["used"] + 0.3 * at["neutral"]),
-            {"used": "used", "stand-in": "stand-in", "neutral": "neutral"},
+            "varying",
+            "the score gives 20 points for being in the group to people with a flag; it ignores a mark of their group",
+            (_mark(),),
+            lambda at, s: 0.5 + 0.2 * s * at["flag"],
+            {"flag": "moderator", "mark": "ignored"},
+            takes_group=True,
+        ),
+        World(
+            "trees",
+            "boosted trees of two features; two others, correlated with them by .8, are no inputs",
+            tuple(
+                correlated(
+                    in_cells(normal(f"used {k}", SHIFT, POINTS), SHIFT), normal(f"unused {k}", 0.0, POINTS), 0.0, 0.8
+                )
+                for k in (1, 2)
+            ),
+            boosted(("used 1", "used 2"), SHIFT, 0.5 * (x.used.points[0][1:] + x.used.points[0][:-1])),
+            {"used 1": "used", "used 2": "used", "unused 1": "stand-in", "unused 2": "stand-in"},
         ),
         World(
             "triple",

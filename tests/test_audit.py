@@ -577,6 +577,10 @@ def test_an_inadequate_membership_says_so_and_has_no_part_in_verdicts():
     assert c.input_divergence.low <= c.input_divergence.value
     assert c.descent_rate.value <= c.descent_rate.high
     assert any("have one end" in note for note in c.notes)
+    assert any(note.startswith("shares of the correction are not reported") for note in c.notes)
+    assert c.proxies.select(pl.col("^share(_inputs)?(_low|_high)?$").is_null().all()).row(0) == (True,) * 6
+    assert c.proxies["share_outputs"].is_not_null().all()
+    assert c.shares_along_dial().is_empty()
     columns = ["feature", "gap", "gap_low", "gap_high", "joint", "joint_low", "joint_high", "verdict"]
     assert_same_numbers(*(one.proxies.select(columns).to_dicts() for one in (c, right)))
 

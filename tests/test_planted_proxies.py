@@ -22,7 +22,7 @@ def answers(world, say):
     """Return what a tool says of every feature of a world, and of the group."""
     truths = WORLDS[world].truths
     found = {name: say(truth.carries) for name, truth in truths.items()}
-    return found | {GROUP: say(world == "direct")}
+    return found | {GROUP: say(world in ("direct", "varying"))}
 
 
 def tool(say):
@@ -55,6 +55,42 @@ def test_three_way_xor_against_its_closed_form():
         assert truth.carries
         assert truth.alone == pytest.approx(0.0, abs=1e-12)
         assert truth.joint == pytest.approx(gap, abs=1e-12)
+
+
+def test_a_feature_that_the_score_ignores_contributes_where_use_of_the_group_varies():
+    world = WORLDS["varying"]
+    mark = world.truths["mark"]
+    assert (world.gap, world.unexplained) == pytest.approx((0.1, 0.0319), abs=5e-5)
+    assert (mark.alone, mark.joint, mark.use) == pytest.approx((0.0254, 0.0681, 0.0), abs=5e-5)
+    draw = world.draw(0, 100_000)
+    shows = (draw.table["mark"] == draw.audited)[draw.table["flag"] == 1]
+    assert shows.mean() == pytest.approx(0.95, abs=0.005)
+
+
+def test_stand_ins_are_not_used_and_others_as_much_as_they_say():
+    for name in ("stand-in 0.5", "stand-in", "stand-in 0.95"):
+        truth = WORLDS[name].truths["stand-in"]
+        assert (truth.carries, truth.use, truth.joint) == (
+            False,
+            pytest.approx(0, abs=1e-6),
+            pytest.approx(0, abs=1e-9),
+        )
+    for points in (1, 2, 4):
+        truth = WORLDS[f"used a little {points}"].truths["stand-in"]
+        assert truth.carries
+        assert 100 * truth.use == pytest.approx(points, rel=0.02)
+
+
+def test_scores_of_trees_have_steps_and_truths_against_a_large_sample():
+    world = WORLDS["trees"]
+    draw = world.draw(1, 200_000)
+    assert np.unique(draw.scores).size < 10_000
+    assert world.gap == pytest.approx(draw.scores[draw.audited].mean() - draw.scores[~draw.audited].mean(), abs=0.004)
+    moved = draw.matrix.copy()
+    places = [draw.inputs.index(name) for name in ("unused 1", "unused 2")]
+    moved[:, places] = 0.0
+    assert np.array_equal(draw.predict(moved), draw.scores)
+    assert world.truths["unused 1"].alone > 0.05
 
 
 def test_soft_groups_against_a_large_sample():
@@ -168,7 +204,7 @@ def test_a_row_has_every_column():
     words = {**about("tiltlens"), "seeds": len(SEEDS), "draws": draws}
     row = scored(words)
     assert row["told_apart"] == row["told_at_best"] == len(QUESTIONS)
-    assert row["questions"]["stand-in"] == {"own": None, "best": None, "draws": 0}
+    assert row["questions"][HARD[0].name] == {"own": None, "best": None, "draws": 0}
     assert row["seconds"] == 1.0
     assert [one["text"] for one in figure.squares([row], (QUESTIONS[0], HARD[0]))] == ["100", "–"]
     assert len(figure.chart([row]).to_dict()["hconcat"]) == 2

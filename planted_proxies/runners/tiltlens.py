@@ -14,7 +14,10 @@ requires = ("tiltlens",)
 page = "docs/guide.md"
 asked = "which features carry the gap, alone or with others; what is left between people alike in all of them"
 given = "scores"
-rule = "the verdict is potential proxy, alone or in combination; direct use: what is left is surely beyond materiality"
+rule = (
+    "the verdict is potential proxy, alone or in combination; a stand-in is not used; direct use: what is left is "
+    "surely beyond materiality"
+)
 takes_chances = True
 
 EVIDENCE = ("potential proxy", "potential proxy in combination")

@@ -90,7 +90,7 @@ def test_what_is_left_covers_whether_or_not_the_features_determine_the_score(noi
         e, m = expit(0.5 * x - 0.125), 0.2 + 0.6 * expit(x)
         outcome = m + direct * audited + noise * rng.uniform(-1, 1, 1_000)
         ells = [0.5 * x - 0.125 + error for error in lessons(0.2 * rng.standard_normal((5, 4)), basis, fold)]
-        membership = SimpleNamespace(pairings=[SimpleNamespace(a=a, b=b) for a, b in ells])
+        membership = SimpleNamespace(halves=[np.array(both) for both in ells])
         wrong = lessons(0.03 * rng.standard_normal((5, 4)), basis, fold)
         expected = Expectations(fold, tuple(m + direct * e + error for error in wrong))
         found, _ = left(rows, outcome, membership, expected)

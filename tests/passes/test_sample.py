@@ -92,7 +92,7 @@ def test_what_is_fitted_on_the_sample_has_the_samples_error_and_agrees(way):
     for name in ("input_divergence", "descent_rate", "unexplained"):
         one, other = getattr(found, name), getattr(expected, name)
         assert abs(one.value - other.value) < width(one), name  # 3.9 standard errors: nine numbers are looked at
-        assert width(one) > 1.3 * width(other), name
+        assert width(one) > 1.2 * width(other), name  # √2, and the spread of both
     one, other = (c.proxies.row(by_predicate=pl.col("feature") == "amount", named=True) for c in (found, expected))
     assert one["gap_low"] < other["gap"] < one["gap_high"]
     assert one["verdict"] == other["verdict"] == "potential proxy"

@@ -193,7 +193,7 @@ def test_a_repair_closes_the_gap_at_equal_exempt_factors_and_leaves_what_they_ac
     tilt.to_json(tmp_path / "repair.json")
     again = tl.read_repair(tmp_path / "repair.json")
     after = again.apply(new, "score", "group" if tilt.use_group else None)
-    left, near = at_equal_skill(new, after), 0.005 if tilt.threshold is None else 0.025
+    left, near = at_equal_skill(new, after), 0.005 if tilt.threshold is None else 0.03
     assert left == pytest.approx(-limit, abs=near)
     mine = (new["group"] == "a").to_numpy()
     assert after[mine].mean() - after[~mine].mean() < -0.15  # of the whole gap what goes through skill stays

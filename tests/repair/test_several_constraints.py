@@ -85,7 +85,7 @@ def test_equalized_odds_close_what_each_error_rate_alone_leaves_open():
 
 
 def test_a_limit_that_is_missed_by_no_more_than_chance_is_noted():
-    tilt = audit().repair(criterion="equalized odds")
+    tilt = tl.audit(town(1500, 1), scores="score", outcome="repaid", **COMMON).repair(criterion="equalized odds")
     over = max(abs(one.gap_after) for one in tilt.constraints)
     assert 1e-9 < over < 3 * max(one.se for one in tilt.constraints)
     assert any(f"the largest difference after is {over:.4f} beyond the limit" in note for note in tilt.notes)

@@ -47,7 +47,7 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
     left, of_unexplained = unexplained(evidence, every)
     parts = exempt_parts(evidence)
     soft = soft_group(evidence, every)
-    table = proxy_table(evidence, settings, correction, left, soft)
+    table = proxy_table(evidence, settings, correction, left, soft, checked is None or checked.is_adequate)
     found = _outputs(evidence, settings)
     (divergence, of_divergence), (descent, of_descent) = _of_inputs(evidence, settings, checked, correction)
     ratio, of_ratio = found["impact_ratio"]

@@ -111,7 +111,7 @@ class Comparison:
         κ of these bands, value ± κ·se.
     dial
         Each feature's share of the correction at every (λ2, λ4), with its interval; None where the outputs have no
-        finite divergence.
+        finite divergence, or the membership model fails its checks.
     shapley_remainder
         What the features' Shapley values leave of the gap: the unexplained part.
     correction, epsilon_max

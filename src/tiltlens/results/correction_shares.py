@@ -24,13 +24,20 @@ from tiltlens.passes.evidence import Evidence
 from tiltlens.results.settings import Settings
 from tiltlens.threads import steps_in_threads
 
+INADEQUATE = (
+    "shares of the correction are not reported, because the group-membership model fails its checks; share_outputs "
+    "does not need it"
+)
 SplineMeans = list[tuple[Floats, Floats]]  # for each pairing, of both models: E0[(ℓ, T, W)|X_j] at each row, (n, 3)
 
 
 def correction_shares(
-    evidence: Evidence, settings: Settings, correction: CorrectionFunction
-) -> tuple[dict[str, ShareForm], dict[str, dict[str, float | None]], list[str]]:
-    """Return the shares of g at every (λ2, λ4), and those of g, of ℓ and of W as columns, with notes."""
+    evidence: Evidence, settings: Settings, correction: CorrectionFunction, is_adequate: bool = True
+) -> tuple[dict[str, ShareForm] | None, dict[str, dict[str, float | None]], list[str]]:
+    """Return the shares of g at every (λ2, λ4), and those of g, of ℓ and of W as columns, with notes.
+
+    Where the membership model is not adequate, only shares in which ℓ has no part are returned.
+    """
     if evidence.membership is None:
         return _plug_in_shares(evidence, settings, correction)
     rows, scores, pairs = evidence.rows, evidence.scores, evidence.membership.pairings
@@ -55,8 +62,9 @@ def correction_shares(
 
     forms: dict[str, ShareForm] = {}
     columns: dict[str, dict[str, float | None]] = {}
-    notes: list[str] = []
+    notes: list[str] = [] if is_adequate else [INADEQUATE]
     pooled: list[str] = []
+    is_told = {"share": is_adequate or not settings.input_weight, "share_inputs": is_adequate, "share_outputs": True}
     weights = (correction.input_weight, correction.output_weight)
     for feature, (form, of_outputs) in zip(
         features, steps_in_threads(shared, features, rows.audited.size), strict=True
@@ -67,15 +75,15 @@ def correction_shares(
         pooled += [feature.name] if is_pooled else []
         columns[feature.name] = {}
         for name, ratio in ratios.items():
-            if not ratio.is_determined(settings.confidence):
+            if is_told[name] and not ratio.is_determined(settings.confidence):
                 notes.append(f"{name} is not determined: what it is a share of cannot be told from 0")
-            columns[feature.name] |= estimated(name, None if is_pooled else ratio, settings)
+            columns[feature.name] |= estimated(name, ratio if is_told[name] and not is_pooled else None, settings)
     if pooled:
         notes.append(
             f"share is left out for {listed(pooled)}: more than {POOLED_AUDITED:.0%} of the audited people have values "
             "that too few people have, and that were joined with others"
         )
-    return forms, columns, notes
+    return forms if is_adequate else None, columns, notes
 
 
 def _pooled_share(evidence: Evidence, feature: Feature) -> float:

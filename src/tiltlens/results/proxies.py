@@ -34,7 +34,7 @@ class ProxyTable:
     """The table, and what a reader should know of how it was made."""
 
     frame: pl.DataFrame
-    dial: dict[str, ShareForm] | None  # None where outputs have no finite divergence
+    dial: dict[str, ShareForm] | None  # None where outputs have no finite divergence, or ℓ is not to be trusted
     remainder: float | None  # of the gap, that the Shapley values leave
     band_factor: float | None  # κ of the bands
     errors: dict[tuple[str, str], RowErrors]
@@ -47,16 +47,18 @@ def proxy_table(
     correction: CorrectionFunction | None,
     left: Unexplained,
     soft: SoftGroup | None = None,
+    is_adequate: bool = True,
 ) -> ProxyTable:
     """Return one row a feature, the strongest points of the gap first; none where none was listed.
 
-    `soft` says how far features may be judged where groups are known by probabilities.
+    `soft` says how far features may be judged where groups are known by probabilities, `is_adequate` whether the
+    membership model passed its checks.
     """
     if correction is None or not evidence.features:
         return ProxyTable(pl.DataFrame(schema=SCHEMA), None, None, None, {}, (NO_FEATURES,))
     pairs, of_pairs = _partners(evidence, settings, correction)
     found: Carried = carried(evidence, settings, left, pairs, soft)
-    forms, shares, of_shares = correction_shares(evidence, settings, correction)
+    forms, shares, of_shares = correction_shares(evidence, settings, correction, is_adequate)
     records: Records = []
     for feature in evidence.features:
         record = {"feature": feature.name} | found.columns[feature.name] | shares[feature.name]
