@@ -310,7 +310,8 @@ def test_a_feature_that_separates_the_groups_alone_is_the_group_itself_and_the_o
     assert (row["verdict"], row["gap"], row["joint"]) == ("identifies the group", None, None)
     assert "tell the two groups apart completely" in row["notes"]
     without = audited(apart, features=["city"], **options)
-    assert found["A"].correction.descent_rate == pytest.approx(without["A"].correction.descent_rate)
+    near = 1e-6 if options else 0.15  # folds follow all features, and which model is chosen follows the folds
+    assert found["A"].correction.descent_rate == pytest.approx(without["A"].correction.descent_rate, rel=near)
     assert row_of(found, "city")["gap"] == pytest.approx(row_of(without, "city")["gap"], abs=1e-12)
 
 
