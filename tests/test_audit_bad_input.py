@@ -296,8 +296,10 @@ def test_constant_features_are_named_whatever_the_membership(options):
 
 @pytest.mark.parametrize("options", [{}, {"folds": None}])
 def test_features_that_separate_the_groups_together_are_an_error(options):
-    x = pl.Series(np.random.default_rng(0).normal(size=N))
-    apart = people().with_columns(left=x, right=x + 0.5 * (pl.col("group") == "A"))
+    random, is_audited = np.random.default_rng(0), pl.col("group") == "A"
+    flag, x = pl.Series(random.integers(0, 2, N)), pl.Series(random.normal(size=N))
+    right = (flag == 1) != is_audited if options == {} else x + 0.5 * is_audited
+    apart = people().with_columns(left=flag if options == {} else x, right=right)
     with pytest.raises(SupportError, match=r"separate the two groups completely.*\nHint: leave out the feature"):
         audited(apart, features=["left", "right", "city"], **options)
 

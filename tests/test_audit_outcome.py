@@ -382,7 +382,7 @@ def test_no_error_rate_is_cut_on_a_narrow_terminal(monkeypatch):
 
 @pytest.mark.parametrize(("name", "words"), [("fpr", "false positive rate"), ("fnr", "false negative rate")])
 def test_a_criterion_is_named_wherever_the_mean_score_was(name, words):
-    asked = {"features": ["city", "owner"], "membership": "chance", "outcome": "repaid", "criterion": name}
+    asked = {"features": ["city", "owner"], "outcome": "repaid", "criterion": name}
     found = audited(borrowers(), **asked)
     text, html = joined(str(found)), page(found.to_dict())
     assert f"audit of scores, their {words}s, by group" in text

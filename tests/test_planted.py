@@ -140,8 +140,8 @@ def number_is_evidence(c):
 def use_is_found_out(c):
     assert c.unexplained.value == pytest.approx(-0.05, abs=0.01)
     assert c.unexplained.high < 0
-    said = [note for note in c.notes if "depends on the group beyond these features" in note]
-    assert ["no feature is cleared of that" in note for note in said] == [c.proxies.height > 2]
+    said = [note for note in c.notes if "do not account for" in note]
+    assert ["act together" in note for note in said] == [c.proxies.height > 2]
 
 
 class Case(NamedTuple):

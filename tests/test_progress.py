@@ -19,7 +19,7 @@ import tiltlens as tl
 from tiltlens.progress import each, stage, told_to
 from tiltlens.views.terminal import progress_bar
 
-STAGES = ["membership model", "regressions", "comparison"]
+STAGES = ["regressions on sets of features", "membership model", "regressions", "comparison"]
 
 
 def watched(data, **options):

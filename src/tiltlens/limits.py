@@ -53,6 +53,7 @@ ROUNDED_SQUARE = 1e-16  # and of their squares, which are differences of sums
 SUM_ROUNDING = 1e-13  # of a sum, below which a difference of sums is no difference
 SEPARATED = 1e-9  # of E[(S̄ − e)²]: below it the features tell the group completely
 SEEN_ROWS = 3.0  # effective rows of a value, below which the difference within it cannot be seen
+REPEATED_ROWS = 10.0  # effective rows of a number, below which curves know more of it than its own rows
 HIDDEN = 0.05  # of all weight in such values, from which a feature has too many of them
 
 # estimators.influence
@@ -154,7 +155,7 @@ MOST_COLUMNS = 600  # of the basis: a Gram matrix takes their square for each ro
 BASIS_LEVELS = 450  # columns of one categorical feature; rarer levels share the baseline
 MULTIPLIED = 14  # features whose products are columns, at most: 91 pairs
 POOLED_SHARE = 0.05  # of the people, whose values share the baseline, from which a regression does not know the feature
-ROWS_A_VALUE = 30  # of a part, on average, for a ridge regression to know the mean of each value of a feature
+ROWS_A_VALUE = 10  # of a part, on average, for a ridge regression to know the mean of each value of a feature
 FEW_VALUED = 20  # values, up to which a feature is known however few rows there are
 MODEL_CHUNK = 20_000  # rows whose columns are made at a time
 
@@ -164,6 +165,21 @@ SMOOTH_FEATURES = 25  # of many, that bend in a regression of the score, or are 
 # models.binning
 EDGE_ERROR = 0.05  # of the narrower bin beside it, by which an edge may be rounded
 WEIGHT_ROUNDING = 1e-9  # of a sum of weights
+
+# models.blocks
+PAIR_CELLS, TRIPLE_CELLS = 8, 4  # of each feature, in which pairs and triples are looked at
+TRIPLED = 12  # features, at most, of which three are looked at together: 220 triples
+ROWS_A_CELL = 5  # on average, for the values of a number to be looked at one by one
+BLOCK_SURE = 4.0  # standard errors by which cells must hide something to become columns; hundreds are looked at
+HIDDEN_SPREAD = 0.002  # standard deviations of the score's residuals, that they must hide
+TAIL = 2.5  # in normal scores, beyond which splines of blocks are level
+FINE_CELLS, FINE_KNOTS = 32, 25  # of a single number, in which it is looked at, and of the spline that it then has
+MOST_BLOCKS = 12  # that join a basis
+BLOCK_COLUMNS = 450  # of all of them
+PAIR_COLUMNS = 256  # of one product of two features
+LEAVES = 64  # of a tree on two numbers
+LEAF_ROWS = 15  # of each, at least
+NEAREST_ROWS = 8  # of a cell, in which features that have a block are looked at together
 
 # models.candidates
 WEAK_RIDGE = 1e-4  # penalty: as good as none, but the fit stays defined
@@ -178,12 +194,14 @@ ROWS_PER_DEGREE = 5  # of the smaller group, for each coefficient left unpenalis
 REACH = 3.0  # standard deviations after which a numeric feature is held
 KNOTS = 5  # of a cubic spline in a membership model
 KNOT_VALUES = 10  # of a numeric feature, each of which is a knot
+KNOT_ROWS = 100  # that are no spike, for each knot of a spline beside a spike
 GRID = 128  # steps between two knots at which the splines are tabulated
-MODEL_LEVELS = 40  # columns of one categorical feature; rarer levels share the baseline
+MODEL_LEVELS = 300  # columns of one categorical feature; rarer levels share the baseline
 MOST_TREE_LEVELS = 60  # more would not fit into the trees' bins
 MOST_PRODUCTS = 100  # of two features, beyond which only squares are columns
 ENCODED_ROWS = 50_000  # from which means, knots and levels are learnt to three digits
 FEWEST_ROWS = 10  # of a level that has its own column
+SPIKE_SHARE = 0.05  # of the rows that have one and the same number, from which it has an indicator of its own
 
 # models.features
 FEWEST_AUDITED = 5  # audited rows of a level in each fold; singletons vanish from the leave-one-out sums

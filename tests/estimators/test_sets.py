@@ -223,7 +223,9 @@ def regressed(seed, size=900, is_weighted=True):
 def ridges_of(rows, z, fold):
     omega = half_weights(rows)
     grams = np.array([(z[fold == k] * omega[fold == k][:, None]).T @ z[fold == k] for k in range(FOLDS)])
-    return FoldRidges(grams, OWNERS, 1.0 / float(omega @ omega))
+    return FoldRidges(
+        grams, OWNERS, np.unique(OWNERS, axis=0, return_inverse=True)[1].reshape(-1), 1.0 / float(omega @ omega)
+    )
 
 
 def residuals(rows, z, fold, part, columns, penalty, target):

@@ -109,7 +109,7 @@ def planted_sets(seed, direct):
     omega = omega_of(s)
     basis = basis_of(table, s, score, omega, 0)
     grams = basis_grams(basis, table, s, score, omega, fold, np.arange(score.size))
-    ridges = FoldRidges(grams, basis.owners, 1.0 / float(omega @ omega))
+    ridges = FoldRidges(grams, basis.owners, basis.blocks, 1.0 / float(omega @ omega))
     return RidgeSets(ridges, len(table), basis.rows(table, slice(None), s, score), fold, rows)
 
 

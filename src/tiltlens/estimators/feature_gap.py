@@ -162,11 +162,14 @@ def _own_factor(own: Floats, leaves_one_out: bool) -> Floats:
     return np.divide(1.0, 1.0 - own, out=np.zeros_like(own), where=own < 1.0 - SUM_ROUNDING)
 
 
-def hidden_share(sums: CellSums) -> float:
-    """Return the share of all weight in values with fewer than three effective rows: what differs there is not seen."""
+def hidden_share(sums: CellSums, rows: float = SEEN_ROWS) -> float:
+    """Return the share of all weight in values with fewer than so many effective rows.
+
+    Below three, what differs within a value is not seen.
+    """
     mass = 0.5 * sums.weight / sums.weight.sum(axis=1, keepdims=True)
     total = mass.sum(axis=0)
-    return float(total[total * 2.0 * _fewest(sums) < SEEN_ROWS].sum())
+    return float(total[total * 2.0 * _fewest(sums) < rows].sum())
 
 
 def _fewest(sums: CellSums) -> float:

@@ -1,6 +1,6 @@
 """c_A of every set A of features from one Gram matrix a fold: ridge regressions of the group and of the score.
 
-Each column of a basis belongs to the one or two features it is made of. The regressions of a set use the columns that
+Each column of a basis belongs to the one to three features it is made of. The regressions of a set use the columns that
 belong to its features only; e and m are fitted on disjoint pairs of folds, both disjoint from the fold they are used
 on. All means are functions of the folds' Gram matrices, so nothing is fitted again for another set. See
 docs/methods.md, section 5.
@@ -61,13 +61,16 @@ class FoldRidges:
     grams
         Σ ω·zzᵀ over the rows of each fold, z = (1, Φ, S̄, W), Σ ω = 1 over all: (folds, p + 3, p + 3).
     owners
-        The places of the one or two features that each column belongs to, (p, 2).
+        The places of the one to three features that each column belongs to, (p, 3).
+    blocks
+        The number of the block of columns, with one penalty, that each belongs to.
     effective
         How many rows of equal weight the weights are worth.
     """
 
     grams: Floats
     owners: Integers
+    blocks: Integers
     effective: float
 
     @property
@@ -97,9 +100,8 @@ class FoldRidges:
 
     @cached_property
     def _blocks(self) -> list[Integers]:
-        """The columns of each feature, and of each product of two."""
-        number = np.unique(self.owners, axis=0, return_inverse=True)[1].reshape(-1)
-        return [np.flatnonzero(number == one) for one in range(int(number.max(initial=-1)) + 1)]
+        """The columns of each feature, of each product of two, and of each block that joined the basis."""
+        return [np.flatnonzero(self.blocks == one) for one in range(int(self.blocks.max(initial=-1)) + 1)]
 
     @property
     def _rows(self) -> float:
@@ -208,6 +210,20 @@ class FoldRidges:
                 residual[number] += (ea * moved[b][0]).sum(axis=0)
                 left[number] += (ma * moved[b][1]).sum(axis=0)
         return SetMeans(product, residual, left)
+
+    @cached_property
+    def _whole(self) -> Floats:
+        """The residual vectors of all features, (2, parts, p + 3)."""
+        return np.array([vectors[:, :, 0] for vectors in self.left_out([[]])]).transpose(1, 0, 2)
+
+    def part_residuals(self, z: Floats) -> Floats:
+        """Return S̄ − e and W − m of rows z by all features, from the models of every part, (2, parts, n)."""
+        return np.asarray(self._whole @ z.T)
+
+    def residuals(self, z: Floats, fold: Integers) -> Floats:
+        """Return the same, (2, n), averaged over the models that have not seen the row's fold."""
+        unseen = np.array([[number not in part for part in PARTS] for number in range(FOLDS)]) / len(PAIRINGS[0]) / 2
+        return np.asarray(np.einsum("tpn,np->tn", self.part_residuals(z), unseen[fold]))
 
     def row_values(self, z: Floats, fold: Integers, vectors: Sequence[Floats]) -> tuple[Floats, Floats, Floats]:
         """Return r, q and (W − m)² of rows z = (1, Φ, S̄, W) for each set, (n, sets), averaged over pairings."""

@@ -15,7 +15,7 @@ from tiltlens.estimators.cells import joint_codes
 from tiltlens.estimators.feature_gap import CellSums, Coefficient, cell_coefficient, coefficient
 from tiltlens.estimators.influence import Integers, Rows, satterthwaite
 from tiltlens.estimators.ridges import FoldRidges
-from tiltlens.limits import OF_PAIRINGS, SET_BLOCK
+from tiltlens.limits import BLOCK_SURE, OF_PAIRINGS, SET_BLOCK
 from tiltlens.paper.checks import Floats
 
 
@@ -35,6 +35,20 @@ class SetCoefficients:
     def combined(self, weights: Floats) -> SetCoefficients:
         """Return linear combinations of them, `weights` being (sets, combinations)."""
         return SetCoefficients(self.values @ weights, self.influence @ weights, self.between @ weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """The part of the gap that the cells of some features still hide, and its standard error."""
+
+    names: tuple[str, ...]
+    value: float
+    se: float
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether it is far from 0, though hundreds of cells are looked at."""
+        return abs(self.value) > BLOCK_SURE * self.se
 
 
 def covariance(influence: Floats, between: Floats) -> Floats:
@@ -119,7 +133,7 @@ class RidgeSets:
     """Sets of any features by ridge regressions on a basis.
 
     `z` holds (1, Φ, S̄, W) of the rows whose influence is wanted, `fold` their folds and `at` these rows; `pooled` are
-    the names of features with more values than the basis has room for.
+    the names of features with more values than the basis has room for, `hidden` what cells still hide.
     """
 
     ridges: FoldRidges
@@ -128,6 +142,7 @@ class RidgeSets:
     fold: Integers
     at: Rows
     pooled: tuple[str, ...] = ()
+    hidden: tuple[Hidden, ...] = ()
 
     def thinned(self, rows: int) -> RidgeSets:
         """Return the same with the influence of fewer rows, which still stand for all."""

@@ -6,9 +6,11 @@ is made of. Where features are many, only those that go with the group or with t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tiltlens.engines.arrays import chunks
 from tiltlens.estimators.influence import Integers
@@ -23,7 +25,16 @@ from tiltlens.limits import (
     POOLED_SHARE,
     ROWS_A_VALUE,
 )
-from tiltlens.models.design import Encoding, Table, column_owners, encoded_rows, encoding
+from tiltlens.models.design import (
+    Block,
+    CellBlock,
+    Encoding,
+    Table,
+    column_blocks,
+    column_owners,
+    encoded_rows,
+    encoding,
+)
 from tiltlens.models.screening import strongest
 from tiltlens.paper.checks import Floats
 from tiltlens.threads import in_threads
@@ -31,10 +42,11 @@ from tiltlens.threads import in_threads
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Basis:
-    """Columns Φ of a table, standardised, and the places of the features that own each."""
+    """Columns Φ of a table, standardised, the places of the features that own each, and the block it belongs to."""
 
     encoder: Encoding
     owners: Integers
+    blocks: Integers
     centre: Floats
     scale: Floats
 
@@ -51,10 +63,31 @@ def basis_of(table: Table, audited: Floats, outcome: Floats, omega: Floats, seed
     room = MOST_COLUMNS - 2 * len(table) - MULTIPLIED * (MULTIPLIED - 1) // 2
     smooth = strongest(table, (audited, outcome), omega, index, max(room // (BASIS_KNOTS + 2), MULTIPLIED))
     encoder = encoding(table, index, BASIS_KNOTS, _affordable_levels(table), multiplied, smooth)
+    return _standardised(table, encoder, index)
+
+
+def widened_basis(basis: Basis, table: Table, blocks: Sequence[Block], seed: int) -> Basis:
+    """Return the basis with more blocks of columns."""
+    return _standardised(table, basis.encoder.widened(blocks), encoded_rows(len(next(iter(table.values()))), seed))
+
+
+def _standardised(table: Table, encoder: Encoding, index: Integers) -> Basis:
     matrix = encoder.matrix(table, index)
-    centre = matrix.mean(axis=0)
-    scale = matrix.std(axis=0)
-    return Basis(encoder, column_owners(table, encoder), centre, np.where(scale > 1e-9, scale, 1.0))
+    owners = column_owners(table, encoder)
+    blocks = column_blocks(encoder, owners)
+    return Basis(encoder, owners, blocks, matrix.mean(axis=0), _scales(matrix.std(axis=0), blocks, encoder.kinds))
+
+
+def _scales(spread: Floats, blocks: Integers, kinds: NDArray[np.str_]) -> Floats:
+    """Return what columns are divided by: their spread, or that of a whole spline or block.
+
+    Columns of their own scale would be penalised alike however few rows they rest on; so those of few rows shrink more.
+    """
+    scale = np.where(spread > 1e-9, spread, 1.0)
+    for number in np.unique(blocks):
+        own = np.flatnonzero((blocks == number) & np.isin(kinds, ("spline", "block")))
+        scale[own] = np.sqrt((scale[own] ** 2).mean()) if own.size else 1.0
+    return scale
 
 
 def _affordable_levels(table: Table) -> int:
@@ -88,7 +121,7 @@ def basis_grams(
 
 
 def pooled_features(table: Table, basis: Basis, omega: Floats) -> list[str]:
-    """Return the categorical features that the regressions cannot know: few rows a value, or values without a column.
+    """Return the features that the regressions cannot know: few rows a value, or values without a column.
 
     A regression is fitted on two fifths of the rows, and a ridge penalty shrinks the mean of few rows.
     """
@@ -99,4 +132,5 @@ def pooled_features(table: Table, basis: Basis, omega: Floats) -> list[str]:
         is_thin = 0.4 * len(codes) / max(len(np.unique(codes)), 1) < ROWS_A_VALUE
         if float(omega[without].sum()) > POOLED_SHARE or (is_thin and levels.count > FEW_VALUED):
             pooled.append(levels.name)
-    return pooled
+    values = [one for one in basis.encoder.blocks if isinstance(one, CellBlock) and len(one.names) == 1]
+    return pooled + [one.names[0] for one in values if float(omega[one.codes > one.width].sum()) > POOLED_SHARE]

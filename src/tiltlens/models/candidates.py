@@ -71,6 +71,18 @@ WIDE_CANDIDATES = (
     ),
     TREES,
 )
+# Where the data showed that columns were missed, they compete with trees, which need none, and with the simplest model.
+BLOCK_CANDIDATES = (
+    _logistic("blocks, ridge", linear=RIDGE, bent=RIDGE, spline=RIDGE, block=RIDGE),
+    _logistic("blocks", linear=WEAK_RIDGE, bent=WEAK_RIDGE, spline=RIDGE, block=RIDGE),
+)
+
+
+def candidates(is_wide: bool, has_blocks: bool) -> tuple[Candidate, ...]:
+    """Return the candidates for a table of many features or few, and of features that need blocks of columns."""
+    if not has_blocks:
+        return WIDE_CANDIDATES if is_wide else CANDIDATES
+    return (*BLOCK_CANDIDATES, *(WIDE_CANDIDATES if is_wide else (CANDIDATES[0], TREES)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

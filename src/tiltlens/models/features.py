@@ -44,6 +44,11 @@ class Feature:
         """Return whether a membership model may learn from the feature."""
         return self.kind not in ("constant", "identifier") and not self.is_group
 
+    @property
+    def is_binned(self) -> bool:
+        """Return whether its levels are bins of numbers, made for pictures."""
+        return self.levels is not None and self.levels.is_binned
+
     def rows(self, index: Integers) -> Feature:
         """Return the feature on some of the rows."""
         return replace(self, codes=self.codes[index], values=None if self.values is None else self.values[index])

@@ -27,6 +27,7 @@ from tiltlens.limits import (
     LONGEST_LABEL,
     MANY_NUMBERS,
     MOST_COUNTED,
+    ROWS_A_CELL,
     SHOWN_LEVELS,
 )
 from tiltlens.models.binning import counted_edges, quantile_bins
@@ -124,15 +125,20 @@ def feature_levels(
 
 
 def value_levels(name: str, counts: ValueCounts, groups: Sequence[str], levels: Levels) -> Levels | None:
-    """Return levels that are all the values of a discrete feature, however rare; None of a numeric one, or of a key.
+    """Return levels that are all values of a feature, however rare; None for a key and for numbers that rarely repeat.
 
     They serve sums over all rows, in which nothing is pooled or cut.
     """
-    if levels.kind in ("constant", "identifier") or levels.is_binned:
+    if levels.kind in ("constant", "identifier") or (levels.is_binned and counts.frame is None):
         return None
-    if levels.kind != "categorical" or counts.frame is None:
+    if (levels.kind != "categorical" and not levels.is_binned) or counts.frame is None:
         return levels
-    text = counts.frame.filter(pl.col(GROUP).is_in(groups))[name].cast(pl.String).unique().drop_nulls().sort()
+    mine = counts.frame.filter(pl.col(GROUP).is_in(groups))
+    if levels.is_binned:
+        values = mine.group_by(name).agg(pl.col(PEOPLE, WEIGHT).sum()).sort(name)
+        is_repeated = ROWS_A_CELL * values.height <= values[PEOPLE].sum()
+        return _levelled(name, values, levels.kind, values[name].null_count()) if is_repeated else None
+    text = mine[name].cast(pl.String).unique().drop_nulls().sort()
     missing = len(text)
     labels = (*text.to_list(), MISSING)
     return replace(levels, labels=labels, values=text, missing=missing, other=missing)

@@ -23,18 +23,17 @@ from tiltlens.estimators.error_rates import shares_below
 from tiltlens.estimators.influence import Booleans, Integers, Rows, sums_by
 from tiltlens.limits import CLIP, FEW_COLUMNS, FITTED_ROWS, MODEL_CHUNK, MULTIPLIED, SEVERAL_PAIRINGS, TRIED_PARTS
 from tiltlens.models.candidates import (
-    CANDIDATES,
-    WIDE_CANDIDATES,
     Candidate,
     FittedModel,
     Sample,
     Trial,
+    candidates,
     chosen,
     every_log_odds,
     fit_candidate,
     trial,
 )
-from tiltlens.models.design import Encoding, Table, code_columns, column_owners, encoded_rows, encoding
+from tiltlens.models.design import Block, Encoding, Table, code_columns, column_owners, encoded_rows, encoding
 from tiltlens.paper.checks import Floats
 from tiltlens.progress import each, stage
 from tiltlens.threads import in_threads, steps_in_threads
@@ -195,22 +194,23 @@ def chosen_membership(
     folds: int = 5,
     seed: int = 0,
     offered: Sequence[Candidate] | None = None,
+    blocks: Sequence[Block] = (),
 ) -> Membership:
     """Return cross-fitted membership by the candidate with the least bias.
 
     Each training part (a few of them where rows are many) tries the candidates on its own rows; their mean decides
-    for all parts.
+    for all parts. `blocks` are columns that features need beside their own.
     """
     fold = row_folds(rows, folds, seed)
     plan = fold_pairings(folds, rows.audited.size <= SEVERAL_PAIRINGS)
     index = _fitted_rows(fold, folds, seed)
-    encoder = encoding(table, encoded_rows(rows.audited.size, seed))
+    encoder = encoding(table, encoded_rows(rows.audited.size, seed)).widened(blocks)
     sample, at = encoded_sample(rows, table, encoder, index), fold[index]
     parts = _parts(plan)
     everyone = tuple(range(folds))
     is_wide = len(encoder.kinds) > FEW_COLUMNS
     tried = parts[:TRIED_PARTS] if is_wide or rows.audited.size > SEVERAL_PAIRINGS else parts
-    offered = offered or (WIDE_CANDIDATES if len(table) > MULTIPLIED else CANDIDATES)
+    offered = offered or candidates(is_wide=len(table) > MULTIPLIED, has_blocks=bool(blocks))
 
     def own(part: Part) -> Sample:
         return sample if part == everyone else sample.rows(np.isin(at, part))

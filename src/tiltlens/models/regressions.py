@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
+from scipy.special import expit
 
 from tiltlens.estimators.cells import joint_codes
 from tiltlens.estimators.influence import Booleans, Integers, Rows
+from tiltlens.estimators.ridges import PARTS
+from tiltlens.estimators.sets import Hidden
 from tiltlens.limits import (
     CELL_MEAN_ROWS,
     FEW_JOINT_VALUES,
@@ -23,7 +26,8 @@ from tiltlens.limits import (
     SMOOTH_FEATURES,
     TREE_BINS,
 )
-from tiltlens.models.design import Encoding, Table, code_columns, encoded_rows, encoding
+from tiltlens.models.blocks import Residuals
+from tiltlens.models.design import Block, Encoding, Table, code_columns, encoded_rows, encoding
 from tiltlens.models.logit import weighted_gram
 from tiltlens.models.membership import Membership, row_folds, served_folds
 from tiltlens.models.screening import strongest
@@ -74,11 +78,19 @@ class Regressor:
     seed: int
 
     @classmethod
-    def of(cls, table: Table, values: Mapping[str, Integers], outcome: Floats, weights: Floats, seed: int) -> Regressor:
+    def of(
+        cls,
+        table: Table,
+        values: Mapping[str, Integers],
+        outcome: Floats,
+        weights: Floats,
+        seed: int,
+        blocks: Sequence[Block] = (),
+    ) -> Regressor:
         """Return the regressor on these features; `values` are the codes of all values of those that have codes."""
         index = encoded_rows(len(weights), seed)
         smooth = strongest(table, (outcome,), weights, index, SMOOTH_FEATURES)
-        encoder = encoding(table, index, smooth=smooth)
+        encoder = encoding(table, index, smooth=smooth).widened(blocks)
         many = tuple(values[one.name] for one in encoder.levels if int(values[one.name].max(initial=0)) > one.count)
         return cls(table, encoder, frozenset(smooth), joint_values(table), many, weights, seed)
 
@@ -181,10 +193,15 @@ def joint_values(table: Table) -> Integers | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expectations:
-    """E[W|X] at every row from models that have not seen it: for each pairing that of either half, (2, n) each."""
+    """E[W|X] and E[S̄|X] at every row from models that have not seen it: for each pairing those of both halves, (2, n).
+
+    `groups` is empty where the membership is known. `hidden` is what cells of features still hide of the gap.
+    """
 
     fold: Integers
     pairs: tuple[Floats, ...]
+    groups: tuple[Floats, ...] = ()
+    hidden: tuple[Hidden, ...] = ()
 
     @property
     def mean(self) -> Floats:
@@ -200,13 +217,14 @@ def expectations(
     membership: Membership | None,
     folds: int,
     seed: int,
+    blocks: Sequence[Block] = (),
 ) -> Expectations:
     """Return E[W|X], each group with half of the weight, fitted on the parts of a cross-fitted membership.
 
     Where the membership is given, not fitted, each fold's model is fitted on all others.
     """
     omega = 0.5 * (rows.audited_share + rows.reference_share)
-    regressor = Regressor.of(table, values, outcome, omega * omega.size, seed)
+    regressor = Regressor.of(table, values, outcome, omega * omega.size, seed, blocks)
     if membership is None or membership.is_known:
         fold = row_folds(rows, folds, seed)
         expected = np.empty(outcome.size)
@@ -225,4 +243,35 @@ def expectations(
     for place, found in enumerate(steps_in_threads(lambda one: regressor.fitted(outcome, *one), both, fold.size)):
         every[place, wanted[place]] = found
     at = np.arange(fold.size)
-    return Expectations(fold, tuple(every[half[fold].T, at] for half in membership.plan))
+    groups = tuple(expit(both) for both in membership.halves)
+    return Expectations(fold, tuple(every[half[fold].T, at] for half in membership.plan), groups)
+
+
+def best_expectations(
+    rows: Rows,
+    outcome: Floats,
+    membership: Membership | None,
+    expected: Expectations,
+    residuals: Callable[[], Floats],
+    hidden: Callable[[Residuals], tuple[Hidden, ...]],
+) -> Expectations:
+    """Return the expectations of the group and of the score, each by the regressions with the smaller bias.
+
+    `residuals` makes S̄ − e and W − m of every row by regressions on a basis, (2, parts, n). The mean product of two
+    independent fits' residuals is the unavoidable variance and the squared bias, without the variance of the fits.
+    `hidden` finds what is still hidden in the residuals of the best.
+    """
+    if membership is None or membership.is_known:
+        return expected
+    part_of = np.array([PARTS.index(part.folds) for part in membership.parts])
+    omega = 0.5 * (rows.audited_share + rows.reference_share)
+    every, at, fold = residuals(), np.arange(outcome.size), membership.fold
+    best = []
+    for target, own, others in ((0, rows.audited * 1.0, expected.groups), (1, outcome, expected.pairs)):
+        basis = tuple(own - every[target][part_of[half][fold].T, at] for half in membership.plan)
+        losses = [sum(float(omega @ ((own - a) * (own - b))) for a, b in pairs) for pairs in (basis, others)]
+        best.append(basis if losses[0] < losses[1] else others)
+    group = rows.audited - np.mean([pair.mean(axis=0) for pair in best[0]], axis=0)
+    score = outcome - np.mean([pair.mean(axis=0) for pair in best[1]], axis=0)
+    left = hidden(Residuals(group, score, omega, float(omega @ group**2)))
+    return replace(expected, groups=best[0], pairs=best[1], hidden=left)

@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.engines.arrays import moments_by_group
+from tiltlens.engines.arrays import chunks, moments_by_group
 from tiltlens.engines.hashing import Hashes
 from tiltlens.estimators.cells import joint_codes
-from tiltlens.estimators.feature_gap import cell_sums_of
+from tiltlens.estimators.feature_gap import cell_sums_of, hidden_share
 from tiltlens.estimators.influence import Integers, Population, Rows, sums_by
 from tiltlens.estimators.outputs import Scores
 from tiltlens.estimators.ridges import FoldRidges
 from tiltlens.estimators.sets import CellSets, RidgeSets, evenly
-from tiltlens.limits import CELL_SET_ROWS, FEWEST_SHOWN, FOLDS, GRAM_WORK, MOST_CELL_FEATURES, SHOWN_ROWS, WIDE_FEATURES
+from tiltlens.limits import (
+    CELL_SET_ROWS,
+    FEWEST_SHOWN,
+    FOLDS,
+    GRAM_WORK,
+    HIDDEN,
+    MODEL_CHUNK,
+    MOST_CELL_FEATURES,
+    REPEATED_ROWS,
+    SHOWN_ROWS,
+    WIDE_FEATURES,
+)
 from tiltlens.models.asked import AskedModel
-from tiltlens.models.basis import basis_grams, basis_of, pooled_features
-from tiltlens.models.design import Table
-from tiltlens.models.features import check_exempt, design_columns, flag_separating
+from tiltlens.models.basis import basis_grams, basis_of, pooled_features, widened_basis
+from tiltlens.models.blocks import BasisFit, Days, screen_of, widened
+from tiltlens.models.design import Block, Table, normal_scores
+from tiltlens.models.features import Feature, check_exempt, design_columns, flag_separating
 from tiltlens.models.membership import (
     Membership,
     area_under_curve,
@@ -36,7 +50,7 @@ from tiltlens.models.membership import (
     wrap_estimator_errors,
 )
 from tiltlens.models.paper_fit import logistic_log_odds
-from tiltlens.models.regressions import Expectations, expectations
+from tiltlens.models.regressions import Expectations, best_expectations, expectations
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.moments import GroupMoments
 from tiltlens.passes.compared import ComparedRows
@@ -46,7 +60,10 @@ from tiltlens.passes.sums import GroupSums
 from tiltlens.progress import stage
 from tiltlens.threads import in_threads
 
-MEMBERSHIP, REGRESSIONS = 0.5, 0.8  # of the time of a comparison's fits, about
+SETS, MEMBERSHIP = 0.2, 0.7  # of the time of a comparison's fits, about
+
+
+Blocks = tuple[Block, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,19 +90,27 @@ def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSe
     features = tuple(rows.features if is_all else in_threads(lambda one: one.rows(index), rows.features, index.size))
     features = tuple(flag_separating(feature, sample.audited) for feature in features)
     check_exempt(features, settings.exempt)
-    table = design_columns(sorted(features, key=lambda one: (rows.places[one.name], one.name)))
+    omega = 0.5 * (sample.audited_share + sample.reference_share)
+    ordered = sorted(features, key=lambda one: (rows.places[one.name], one.name))
+    table = normal_scores(design_columns(ordered), omega)
     channel = rows.channel[index]
     scores = _scores(channel, sums.moments[code], sums.moments[0])
     outcome, favourable = _measured(rows, sums, index, code, scores)
-    with stage(0.0, MEMBERSHIP, "membership model"):
-        membership, log_odds, name = _membership(rows, index, sample, everyone, features, settings)
     cells = {one: FeatureCells(codes[index], sums.cells[one].of(code, 0)) for one, codes in rows.codes.items()}
+    cells = {one.name: cells[one.name] for one in features if one.name in cells and _has_cells(one, cells[one.name])}
     values = {one: _all_values(one, column, cells) for one, column in table.items()}
-    with stage(MEMBERSHIP, REGRESSIONS, "regressions"):
-        expected = _expectations(sample, table, values, outcome.column, membership, settings)
     shown = _shown_rows(sample, len(table))
-    with stage(REGRESSIONS, 1.0, "regressions"):
-        sets = _sets(sample, outcome.column, cells, values, membership, shown, settings)
+    with stage(0.0, SETS, "regressions on sets of features"):
+        days = {one.name: one.values for one in features if one.kind == "date" and one.values is not None}
+        sets, fit = _sets(sample, outcome.column, cells, values, days, shown, settings)
+    blocks = () if fit is None else fit.basis.encoder.blocks
+    with stage(SETS, MEMBERSHIP, "membership model"):
+        membership, log_odds, name = _membership(rows, index, sample, everyone, features, table, blocks, settings)
+    with stage(MEMBERSHIP, 1.0, "regressions"):
+        expected = _expectations(sample, table, values, outcome.column, membership, blocks, settings)
+        if expected is not None and fit is not None:
+            residuals = partial(_part_residuals, fit, sample.audited.astype(np.float64), outcome.column)
+            expected = best_expectations(sample, outcome.column, membership, expected, residuals, fit.hidden)
     return Evidence(
         audited=label,
         reference=rows.labels[0],
@@ -149,6 +174,11 @@ def _summed_keys(keys: Hashes, clusters: Hashes) -> Hashes:
     return np.asarray(totals[own])
 
 
+def _has_cells(feature: Feature, cells: FeatureCells) -> bool:
+    """Return whether a feature's values are compared one by one: numbers only where nearly all of them repeat."""
+    return not feature.is_binned or hidden_share(cells.sums, REPEATED_ROWS) <= HIDDEN
+
+
 def _all_values(name: str, column: NDArray[Any], cells: dict[str, FeatureCells]) -> NDArray[Any]:
     """Return a feature's numbers, or the codes of all its values."""
     return cells[name].codes if name in cells and column.dtype.kind != "f" else column
@@ -198,7 +228,14 @@ def _tilted(sums: GroupSums) -> TiltedMeans:
 
 
 def _membership(
-    rows: ComparedRows, index: Integers, sample: Rows, everyone: Rows, features: Any, settings: FitSettings
+    rows: ComparedRows,
+    index: Integers,
+    sample: Rows,
+    everyone: Rows,
+    features: Any,
+    table: Table,
+    blocks: Blocks,
+    settings: FitSettings,
 ) -> tuple[Membership | None, Floats, str]:
     """Return the membership of these rows, cross-fitted or given (None for plug-in values), log-odds and a name.
 
@@ -210,12 +247,18 @@ def _membership(
             sample, log_odds - prior_log_odds(everyone) + prior_log_odds(sample), area_under_curve(sample, log_odds)
         )
         return None if settings.folds is None else given, log_odds, "given"
-    membership, log_odds, name = _fitted(rows, index, sample, features, settings)
+    membership, log_odds, name = _fitted(rows, index, sample, features, table, blocks, settings)
     return membership, log_odds - prior_log_odds(sample) + prior_log_odds(everyone), name
 
 
 def _fitted(
-    rows: ComparedRows, index: Integers, sample: Rows, features: Any, settings: FitSettings
+    rows: ComparedRows,
+    index: Integers,
+    sample: Rows,
+    features: Any,
+    table: Table,
+    blocks: Blocks,
+    settings: FitSettings,
 ) -> tuple[Membership | None, Floats, str]:
     if not features:
         return None, sample.constant(prior_log_odds(sample)), NO_MODEL
@@ -225,7 +268,7 @@ def _fitted(
         log_odds = logistic_log_odds(features, sample.audited, sample.weights)
         check_overlap(area_under_curve(sample, log_odds))
         return None, log_odds, "logistic"
-    chosen = chosen_membership(sample, design_columns(features), settings.folds, settings.seed)
+    chosen = chosen_membership(sample, table, settings.folds, settings.seed, blocks=blocks)
     return chosen, chosen.log_odds, chosen.name
 
 
@@ -253,11 +296,12 @@ def _expectations(
     values: Table,
     outcome: Floats,
     membership: Membership | None,
+    blocks: Blocks,
     settings: FitSettings,
 ) -> Expectations | None:
     if settings.folds is None or not table:
         return None
-    return expectations(sample, table, values, outcome, membership, settings.folds, settings.seed)
+    return expectations(sample, table, values, outcome, membership, settings.folds, settings.seed, blocks)
 
 
 def _shown_rows(sample: Rows, features: int) -> Integers:
@@ -279,33 +323,53 @@ def _sets(
     outcome: Floats,
     cells: dict[str, FeatureCells],
     table: Table,
-    membership: Membership | None,
+    days: Days,
     shown: Integers,
     settings: FitSettings,
-) -> CellSets | RidgeSets | None:
-    """Return the regressions on sets of the table's features: by joint values where these are few, else by ridges."""
+) -> tuple[CellSets | RidgeSets | None, BasisFit | None]:
+    """Return the regressions on sets of the table's features, and the basis that these are on.
+
+    They are by joint values where these are few, else by ridges.
+    """
     if not table:
-        return None
+        return None, None
     if len(table) <= MOST_CELL_FEATURES and all(name in cells for name in table):
         key, levels = joint_codes(np.column_stack([cells[name].codes for name in table]))
         if CELL_SET_ROWS * len(levels) <= 1.0 / max(sample.square0, sample.square1):
             sums = cell_sums_of(sample, outcome, key, len(levels))
             at = _standing_for(sample, shown, np.arange(len(outcome)))
-            return CellSets(sums, levels, key[shown], outcome[shown], at, settings.folds is not None)
+            return CellSets(sums, levels, key[shown], outcome[shown], at, settings.folds is not None), None
     audited = sample.audited.astype(np.float64)
     omega = 0.5 * (sample.audited_share + sample.reference_share)
-    basis = basis_of(table, audited, outcome, omega, settings.seed)
-    columns = len(basis.owners) + 3
-    index = np.arange(0, len(outcome), max(math.ceil(len(outcome) * columns**2 / GRAM_WORK), 1))
-    fold = row_folds(sample, FOLDS, settings.seed) if membership is None or membership.is_known else membership.fold
-    grams = basis_grams(basis, table, audited, outcome, omega, fold, index)
-    shares = omega[index] / omega[index].sum()
-    shares = shares if sample.clusters is None else sums_by(sample.clusters[index], shares)
-    effective = 1.0 / float(shares @ shares)
-    ridges = FoldRidges(grams, basis.owners, effective)
-    at = _standing_for(sample, shown, index)
-    pooled = tuple(pooled_features(table, basis, omega))
-    return RidgeSets(ridges, len(table), basis.rows(table, shown, audited, outcome), fold[shown], at, pooled)
+    fold = row_folds(sample, FOLDS, settings.seed)
+    first = basis_of(table, audited, outcome, omega, settings.seed)
+
+    screen = screen_of(table, days, (audited, outcome), omega, fold, settings.seed)
+
+    def fitted(blocks: Sequence[Block]) -> BasisFit:
+        basis = widened_basis(first, table, blocks, settings.seed) if blocks else first
+        index = _gram_rows(len(outcome), len(basis.owners) + 3)
+        grams = basis_grams(basis, table, audited, outcome, omega, fold, index)
+        shares = omega[index] / omega[index].sum()
+        shares = shares if sample.clusters is None else sums_by(sample.clusters[index], shares)
+        return BasisFit(screen, basis, FoldRidges(grams, basis.owners, basis.blocks, 1.0 / float(shares @ shares)))
+
+    fit, hidden = widened((audited, outcome), omega, fitted)
+    at = _standing_for(sample, shown, _gram_rows(len(outcome), len(fit.basis.owners) + 3))
+    pooled = tuple(pooled_features(table, fit.basis, omega))
+    z = fit.basis.rows(table, shown, audited, outcome)
+    return RidgeSets(fit.ridges, len(table), z, fold[shown], at, pooled, hidden), fit
+
+
+def _part_residuals(fit: BasisFit, audited: Floats, outcome: Floats) -> Floats:
+    """Return S̄ − e and W − m of every row by the regressions of each part on the basis, (2, parts, n)."""
+    rows = (fit.basis.rows(fit.screen.table, chunk, audited, outcome) for chunk in chunks(len(outcome), MODEL_CHUNK))
+    return np.concatenate([fit.ridges.part_residuals(z) for z in rows], axis=2)
+
+
+def _gram_rows(rows: int, columns: int) -> Integers:
+    """Return the rows that Gram matrices of so many columns are made from: all, or some where that is too much work."""
+    return np.arange(0, rows, max(math.ceil(rows * columns**2 / GRAM_WORK), 1))
 
 
 def _standing_for(sample: Rows, shown: Integers, index: Integers) -> Rows:

@@ -116,7 +116,7 @@ class Design(NamedTuple):
 def additive_design(features: Sequence[Feature], estimator: Any = None) -> Design:
     """Return the design of some features, without those that a membership model may not learn from."""
     table = {one.name: one.codes if one.values is None else one.values for one in features if one.in_membership}
-    whole = encoding(table, np.arange(len(next(iter(table.values())))), multiplied=frozenset())
+    whole = encoding(table, np.arange(len(next(iter(table.values())))), multiplied=frozenset(), spike_share=1.0)
     kinds = whole.kinds[whole.kinds != "bent"]
     texts = {one.name: Texts.of(one) for one in features if one.name in table and one.values is None}
     return Design(Encoding(whole.numeric, whole.levels, (), kinds), texts, table, estimator)

@@ -38,7 +38,7 @@ from tiltlens.results.row_errors import RowErrors, set_errors
 from tiltlens.results.settings import Settings
 from tiltlens.results.soft_groups import SoftGroup
 from tiltlens.results.told import Told, told
-from tiltlens.results.unexplained import Unexplained, is_material, may_act_together
+from tiltlens.results.unexplained import Unexplained, is_material
 from tiltlens.threads import in_threads
 
 FACTORS = ("reveals", "drives", "alignment")
@@ -97,6 +97,7 @@ def carried(
     joint = _joint(evidence, every)
     own = _at_equal_exempt(evidence, evidence.sets) if evidence.exempt and evidence.sets is not None else alone.named
     alone_bands, joint_bands, factor = _bands(evidence, settings, own, joint)
+    joint_bands = {name: _with_hidden(evidence, name, band) for name, band in joint_bands.items()}
     shapley, remainder, notes, every_set = _shapley(evidence, settings, left, every)
     errors = _errors("gap", own) | _errors("joint", joint) | _errors("gap_shapley", every_set)
     columns: dict[str, dict[str, Any]] = {}
@@ -106,8 +107,8 @@ def carried(
         name = feature.name
         both = alone_bands.get(name), joint_bands.get(name)
         found = _verdict(evidence, settings, feature, *both, pairs, visible, whole)
-        if found.verdict == CLEARED and feature.kind != "constant":
-            found = _unless_hidden(evidence, settings, left, found)
+        if found.verdict == CLEARED and any(band is not None and band.reach for band in both):
+            found = _unless_hidden(evidence, settings, left, every, feature.name, found)
         if doubt is not None and found.verdict not in (EXEMPT, THE_GROUP):
             found = Verdict(NOT_JUDGED, doubt)
         has_bands = settings.folds is not None and _rarity(evidence, settings, name) is None
@@ -126,13 +127,42 @@ def _wide(joint: Collection[Band], words: Told) -> list[str]:
     return [f"the rows are too few: {wide} {words.measure.unit}"] if middle > WIDE_BANDS * words.materiality else []
 
 
-def _unless_hidden(evidence: Evidence, settings: Settings, left: Unexplained, found: Verdict) -> Verdict:
-    """Return the verdict of a cleared feature: inconclusive where something is unexplained that it may take part in."""
-    words = told(evidence, settings)
-    if left.estimate is None or not is_material(left.estimate, words.materiality) or not may_act_together(evidence):
+def _unless_hidden(
+    evidence: Evidence,
+    settings: Settings,
+    left: Unexplained,
+    every: SetCoefficients | None,
+    name: str,
+    found: Verdict,
+) -> Verdict:
+    """Return the verdict of a cleared feature: inconclusive where the regressions may miss a material part of it.
+
+    They must agree on what all features leave, and the values of the feature, alone and with another, must hide
+    nothing material.
+    """
+    if not isinstance(evidence.sets, RidgeSets) or every is None or left.value is None:
         return found
-    rest = f"{words.signed(left.estimate.value)} {words.measure.unit} are unexplained"
-    return Verdict(UNDECIDED, f"{found.reason}, two at a time; {rest}, which several features together may carry")
+    words, z = told(evidence, settings), quantile(settings.confidence)
+    if left.estimate is not None and is_material(left.estimate, words.materiality):
+        rest = f"the adjusted gap of {words.size(left.value)} {words.measure.unit} may go through several together"
+        return Verdict(UNDECIDED, f"{found.reason}, but {rest}")
+    missed = every.values[0] - left.value
+    if abs(missed) + z * _difference_se(every, left) > words.materiality:
+        rest = f"the regressions disagree by {words.size(missed)} {words.measure.unit} on the adjusted gap"
+        return Verdict(UNDECIDED, f"{found.reason}, but {rest}, so that several features together may contribute")
+    for one in evidence.sets.hidden:
+        if name in one.names and abs(one.value) + z * one.se > words.materiality:
+            others = ", ".join(other for other in one.names if other != name) or "its own values"
+            return Verdict(UNDECIDED, f"{found.reason}, but the regressions may miss how it acts with {others}")
+    return found
+
+
+def _with_hidden(evidence: Evidence, name: str, band: Band) -> Band:
+    """Return the band of joint(j), with what cells of j and other features surely hide: c_all is off by so much."""
+    hidden = evidence.sets.hidden if isinstance(evidence.sets, RidgeSets) else ()
+    missed = [one.value for one in hidden if one.is_sure and name in one.names]
+    low, high = band.low + min([0.0, *missed]), band.high + max([0.0, *missed])
+    return Band(band.value, low, high, max(band.value - low, high - band.value))
 
 
 def _errors(name: str, found: _Named | None) -> dict[tuple[str, str], RowErrors]:
@@ -239,7 +269,7 @@ def _padded(between: Floats) -> Floats:
 def _shapley(
     evidence: Evidence, settings: Settings, left: Unexplained, every: SetCoefficients | None
 ) -> tuple[dict[str, dict[str, Any]], float | None, list[str], _Named | None]:
-    """Return Shapley values, scaled to the gap less what is unexplained where the two agree, and left out otherwise.
+    """Return Shapley values where they add up to the gap less what is unexplained within their error, none otherwise.
 
     Last are those of all sets, with errors by rows.
     """
@@ -267,7 +297,6 @@ def _shapley(
             ],
             None,
         )
-    values = _scaled(found.values, difference)
     z = quantile(settings.confidence)
     notes = (
         [f"gap_shapley rests on {found.orders} orders of the features; its intervals hold that error too"]
@@ -279,10 +308,10 @@ def _shapley(
         name: _numbers("gap_shapley", value, value - z * e, value + z * e)
         if settings.folds is not None
         else _numbers("gap_shapley", value, None, None)
-        for name, value, e in zip(others, values.tolist(), found.se.tolist(), strict=True)
+        for name, value, e in zip(others, found.values.tolist(), found.se.tolist(), strict=True)
     }
     named = None if found.every is None else _Named(others, found.every)
-    return columns, without_noise(left.value), notes, named
+    return columns, without_noise(whole - float(found.values.sum())), notes, named
 
 
 def _whole(evidence: Evidence) -> float:
@@ -306,15 +335,18 @@ def _too_many(evidence: Evidence) -> str:
 
 
 def _difference_se(every: SetCoefficients, left: Unexplained) -> float:
-    """Return the standard error of c_all by the sets less c_all by the best regressions, not more than their sum."""
-    own = float(np.sqrt(max(float(covariance(every.influence[:, :1], every.between[:, :1])[0, 0]), 0.0)))
-    return own + (0.0 if left.measured is None else left.measured.se)
+    """Return the standard error of c_all by the sets less c_all by the best regressions, from rows that both have.
 
-
-def _scaled(values: Floats, difference: float) -> Floats:
-    """Return the values with a difference shared out by their size, so that what is 0 stays 0."""
-    size = float(np.abs(values).sum())
-    return values + difference * np.abs(values) / size if size > 0.0 else values
+    What is 0 by construction has no error.
+    """
+    own, best = every.influence[:, 0], left.measured
+    if best is None or left.is_by_construction:
+        shared, rest = own, 0.0
+    elif best.influence.size == own.size:
+        shared, rest = own - best.influence, 2.0 * float(best.between @ best.between) / len(best.parts)
+    else:
+        shared, rest = own, best.variance
+    return float(np.sqrt(covariance(shared[:, None], every.between[:, :1])[0, 0] + rest))
 
 
 def _verdict(

@@ -51,7 +51,7 @@ def correction_shares(
     learnt = _parts(evidence, evidence.membership, settings)
 
     def shared(feature: Feature) -> tuple[ShareForm, Ratio]:
-        if feature.name in evidence.table and feature.name not in evidence.cells:
+        if feature.name in evidence.table and feature.is_binned:
             means = learnt.means(evidence.table[feature.name], rows.weights, settings.seed)
             parts = [_learned_by(rows, corner, means, on) for corner, on in zip(corners, CORNERS, strict=False)]
             outputs = _learned_by(rows, scored, means, (0.0, 0.0)).over(spread)
@@ -88,7 +88,7 @@ def correction_shares(
 
 def _pooled_share(evidence: Evidence, feature: Feature) -> float:
     """Return the share of the audited people whose values were joined with others: of these a share knows nothing."""
-    if feature.name not in evidence.cells:
+    if feature.is_binned or feature.name not in evidence.cells:
         return 0.0
     values = evidence.cells[feature.name].codes
     width = int(values.max()) + 1
@@ -175,7 +175,7 @@ def _plug_in_shares(
 def _between(evidence: Evidence, feature: Feature, z: Floats, settings: Settings) -> Floats:
     """Return Cov0(E0[z|X_j]) by plug-in: by splines of a numeric feature, by the values of any other."""
     share = evidence.rows.audited_share
-    if feature.name in evidence.table and feature.name not in evidence.cells:
+    if feature.name in evidence.table and feature.is_binned:
         part = SmoothPart.of(z, np.flatnonzero(evidence.rows.audited), np.arange(share.size))
         column = evidence.table[feature.name]
         means, mass = spline_means(column, [part], evidence.rows.weights, settings.seed)[0], share

@@ -25,6 +25,7 @@ class Unexplained(NamedTuple):
 
     estimate: Estimate | None
     measured: InfluenceEstimate | None
+    is_by_construction: bool = False
 
     @property
     def value(self) -> float | None:
@@ -51,18 +52,34 @@ def unexplained(evidence: Evidence, settings: Settings) -> tuple[Unexplained, tu
     if found is None:
         return Unexplained(None, None), ("unexplained is not defined: the features tell the groups apart completely",)
     if evidence.score_is_of_features:
-        return Unexplained(Estimate(0.0, 0.0, 0.0), found), _check(found, told(evidence, settings))
+        return Unexplained(Estimate(0.0, 0.0, 0.0), found, is_by_construction=True), _check(
+            found, told(evidence, settings)
+        )
     seen = _seen(evidence)
     if seen is not None and seen < LEAST_SEEN:
         return Unexplained(None, found), (f"unexplained is not determined: {_TOLD}",)
     estimate = found.normal().estimate(settings.confidence)
-    numbers = [0.0 if end is None else without_noise(end) for end in (estimate.value, estimate.low, estimate.high)]
-    notes = _dependence(evidence, Estimate(*numbers), told(evidence, settings))
-    return Unexplained(Estimate(*numbers), found), (*notes, *_parts(seen))
+    value, *ends = [0.0 if end is None else without_noise(end) for end in (estimate.value, estimate.low, estimate.high)]
+    words, missed = told(evidence, settings), _missed(evidence)
+    widened = Estimate(value, ends[0] - max(missed, 0.0), ends[1] - min(missed, 0.0))
+    if abs(missed) > words.materiality:  # then nothing is said of causes
+        return Unexplained(widened, found), (_MISSED.format(words.size(missed), words.measure.unit), *_parts(seen))
+    return Unexplained(widened, found), (*_not_accounted_for(evidence, widened, words), *_parts(seen))
+
+
+_MISSED = (
+    "the regressions do not fit well enough to determine the adjusted gap: cells of the features hide {} {} of it, "
+    "which its interval includes"
+)
+
+
+def _missed(evidence: Evidence) -> float:
+    """Return the largest part of c_all that cells of the features surely hide: c_all may be smaller by so much."""
+    hidden = () if evidence.expectations is None else evidence.expectations.hidden
+    return max((one.value for one in hidden if one.is_sure), key=abs, default=0.0)
 
 
 _TOLD = "between people alike in all features the probabilities of the groups differ too little to see it"
-_INTERPLAY = "; or three or more features act together in a way that was not found: no feature is cleared of that"
 MOST_FITTED = 2  # features that share a column of the regressions on sets
 _PART = "unexplained is of the weighted gap: of a difference between people alike in all features it shows about {:.0%}"
 
@@ -113,7 +130,8 @@ def _measured(evidence: Evidence) -> InfluenceEstimate | None:
         return None
     s, w = rows.audited.astype(np.float64), evidence.outcome.column
     parts: list[InfluenceEstimate] = []
-    for (e_a, e_b), both in zip(map(expit, membership.halves), expected.pairs, strict=True):
+    groups = expected.groups or tuple(map(expit, membership.halves))
+    for (e_a, e_b), both in zip(groups, expected.pairs, strict=True):
         product = 0.5 * ((s - e_a) * (w - both[1]) + (s - e_b) * (w - both[0]))
         residual = (s - e_a) * (s - e_b)
         omega = 0.5 * (rows.audited_share + rows.reference_share)
@@ -139,15 +157,15 @@ def _check(found: InfluenceEstimate, words: Told) -> tuple[str, ...]:
     )
 
 
-def _dependence(evidence: Evidence, estimate: Estimate, words: Told) -> tuple[str, ...]:
-    """Return a note on a score that knows the group beyond the features, when that is both sure and material."""
-    if is_material(estimate, words.materiality):
-        low, high = estimate.low or 0.0, estimate.high or 0.0
-        apart = [feature.name for feature in evidence.features if feature.is_group]
-        besides = f", or on {', '.join(apart)}, which tells the groups apart" if apart else ""
-        return (
-            f"the {words.measure.output} depends on the group beyond these features{besides}: between people alike in "
-            f"all of them {words.signed(estimate.value)} {words.measure.unit} of the gap are left "
-            f"({words.signed(low)} to {words.signed(high)}){_INTERPLAY if may_act_together(evidence) else ''}",
-        )
-    return ()
+def _not_accounted_for(evidence: Evidence, estimate: Estimate, words: Told) -> tuple[str, ...]:
+    """Return a note on an adjusted gap that is surely material, with what may explain it."""
+    if not is_material(estimate, words.materiality):
+        return ()
+    apart = [feature.name for feature in evidence.features if feature.is_group]
+    causes = ["an omitted factor", "use of the group", *(f"{name}, which identifies the group," for name in apart)]
+    causes += ["features that act together in a way that the regressions miss"] if may_act_together(evidence) else []
+    ends = f"{words.signed(estimate.low or 0.0)} to {words.signed(estimate.high or 0.0)}"
+    return (
+        f"the listed features do not account for {words.signed(estimate.value)} {words.measure.unit} of the gap "
+        f"({ends}): {', '.join(causes[:-1])} or {causes[-1]} may explain it",
+    )

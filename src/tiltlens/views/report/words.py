@@ -391,29 +391,23 @@ def _unexplained(c: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]:
     if left is None or left["low"] is None:
         return
     if left["low"] == left["high"] == 0:
-        yield "Between people alike in all listed features nothing is left: the model sees nothing else."
+        yield "Adjusted gap: 0, because the model sees nothing but the listed features."
         return
-    start = (
-        f"Between people alike in all listed features {m.difference(left['value'])} {m.unit} "
-        f"({_ends(c, left, settings)}) are left"
-    )
-    is_sure = left["low"] > 0 or left["high"] < 0
+    start = f"Adjusted gap: {m.difference(left['value'])} {m.unit} ({_ends(c, left, settings)})"
+    threshold = f"the materiality threshold of {m.size(limit)} {m.unit}"
     is_small = -limit <= left["low"] and left["high"] <= limit
-    if is_sure and not is_small:
-        yield f"{start}: the {m.output} depends on the group beyond these features{_doubts(c)}."
-    elif is_small and c.get("soft_group"):
-        yield f"{start} of the weighted difference, which shows part of another way in, if there is one."
+    if is_small and c.get("soft_group"):
+        yield f"{start} of the weighted gap, which shows part of it only."
     elif is_small:
-        yield f"{start}, less than what counts: no sign of another way in."
+        yield f"{start}. It is below {threshold}."
+    elif c["balance"] is not None and not c["balance"]["is_adequate"]:
+        yield f"{start}. The overlap and calibration checks failed, so this number may be wrong."
+    elif left["low"] > limit or left["high"] < -limit:
+        yield f"{start}. The listed features do not account for it; an omitted factor or use of the group may."
+    elif left["low"] > 0 or left["high"] < 0:
+        yield f"{start}. It is not zero, but may be below {threshold}."
     else:
-        yield f"{start}: these data cannot tell whether there is another way in."
-
-
-def _doubts(c: dict[str, Any]) -> str:
-    """Return what else a dependence may be owed to."""
-    is_inadequate = c["balance"] is not None and not c["balance"]["is_adequate"]
-    blamed = ", unless too few comparable people are to blame (the comparability check failed)" if is_inadequate else ""
-    return blamed + (" (see also “To know” below)" if c["notes"] else "")
+        yield f"{start}. It may be 0 or exceed {threshold}: these data do not decide it."
 
 
 def sure_words(c: dict[str, Any]) -> list[str]:
