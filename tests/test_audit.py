@@ -528,7 +528,7 @@ def test_a_score_that_uses_the_group_is_found_out():
     assert "mean of score" not in faults  # the score's own dependence on the group is no fault of the membership model
 
 
-def test_a_parity_of_three_numbers_is_not_found_and_clears_nobody():
+def test_a_parity_of_three_numbers_is_found_and_leaves_nothing_to_the_group():
     rng = np.random.default_rng(0)
     numbers = rng.normal(size=(2_000, 4))
     parity = np.sign(numbers[:, :3]).prod(axis=1)
@@ -537,8 +537,10 @@ def test_a_parity_of_three_numbers_is_not_found_and_clears_nobody():
         group=pl.Series(np.where(mine, "A", "B")), score=pl.Series(0.5 + 0.2 * parity)
     )
     c = tl.audit(table, "group", reference="B", scores="score", audited="A")["A"]
-    assert "no material contribution" not in c.proxies["verdict"]
-    assert all("no feature is cleared of that" in note for note in dependence(c))
+    verdicts = dict(c.proxies.select("feature", "verdict").iter_rows())
+    assert {verdicts[name] for name in "xyz"} == {"potential proxy in combination"}
+    assert c.unexplained.low < 0.0 < c.unexplained.high < 0.1 < c.gap.value
+    assert not dependence(c)
 
 
 def test_a_score_of_the_features_alone_is_not_accused():

@@ -54,7 +54,6 @@ from tiltlens.models.design import (
     Encoding,
     LevelColumns,
     NumericColumn,
-    ProductBlock,
     Table,
     product_block,
 )
@@ -141,7 +140,7 @@ class Screen:
         columns: dict[str, NumericColumn | LevelColumns] = {one.name: one for one in encoder.numeric}
         columns |= {one.name: one for one in encoder.levels}
         for names, codes, parts in self._joint(PAIR_CELLS, 2):
-            if names in _products(encoder):
+            if names in _together(encoder):
                 continue
             yield Candidate(names, codes, partial(_product, [columns[name] for name in names], self.table), parts)
         for name in set(self.chosen) & set(self.days):
@@ -151,18 +150,17 @@ class Screen:
                     yield _of_cells((name, other), _joint_codes(coarse, [name, other]), tuple(coarse.values()))
 
     def cells(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
-        """Yield grids on each product of two features: of borders that trees learnt, and of equal parts."""
-        for names in _products(encoder):
-            if len(names) == 2:
-                columns = [self.table[name] for name in names]
-                yield self._learnt(names, partial(_grid, columns, residuals, seed=self.seed))
-                equal = joint_codes(np.column_stack([_coarse(one, PAIR_CELLS) for one in columns]))[0]
-                has_borders = any(column.dtype.kind == "f" for column in columns)
-                yield replace(_of_cells(names, equal), is_learnt=has_borders)
+        """Yield grids on the features of each block: of borders that trees learnt, and of equal parts."""
+        for names in _together(encoder):
+            columns = [self.table[name] for name in names]
+            coarse = [_coarse(column, PAIR_CELLS if len(names) == 2 else TRIPLE_CELLS) for column in columns]
+            yield self._learnt(names, partial(_grid, columns, coarse, residuals, seed=self.seed))
+            has_borders = any(column.dtype.kind == "f" for column in columns)
+            yield replace(_of_cells(names, joint_codes(np.column_stack(coarse))[0]), is_learnt=has_borders)
 
     def finest(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
         """Yield cells of few rows each, for features that have a block: they see the borders of regions."""
-        for names in sorted({block.names for block in encoder.blocks if len(block.names) > 1}):
+        for names in _together(encoder):
             yield _of_cells(names, _nested([self.table[name] for name in names], NEAREST_ROWS))
 
     def triples(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
@@ -275,9 +273,9 @@ def _product(columns: Sequence[NumericColumn | LevelColumns], table: Table) -> B
     )
 
 
-def _products(encoder: Encoding) -> list[tuple[str, ...]]:
-    """Return the features of each product of columns that joined the basis."""
-    return sorted({block.names for block in encoder.blocks if isinstance(block, ProductBlock)})
+def _together(encoder: Encoding) -> list[tuple[str, ...]]:
+    """Return the features of each block of several features."""
+    return sorted({block.names for block in encoder.blocks if len(block.names) > 1})
 
 
 def _numbers(columns: Sequence[NDArray[Any]]) -> Floats:
@@ -285,18 +283,20 @@ def _numbers(columns: Sequence[NDArray[Any]]) -> Floats:
     return np.column_stack([np.nan_to_num(column.astype(np.float64), nan=-9.0) for column in columns])
 
 
-def _grid(columns: Sequence[NDArray[Any]], residuals: Residuals, learns: Booleans, seed: int) -> Integers:
-    """Return the cells of a grid on two features: each is cut where residuals by cells of the other change.
+def _grid(
+    columns: Sequence[NDArray[Any]], coarse: Sequence[Integers], residuals: Residuals, learns: Booleans, seed: int
+) -> Integers:
+    """Return the cells of a grid on two or three features: each is cut where residuals by cells of the others change.
 
     Equal parts would put rows near a sharp border on its wrong side.
     """
-    cells = [_coarse(column, PAIR_CELLS) for column in columns]
-    targets = _standardised_targets(residuals)
-    for own in (0, 1, 0, 1):
+    cells, targets = list(coarse), _standardised_targets(residuals)
+    for own in (*range(len(cells)), *range(len(cells))):
         if columns[own].dtype.kind == "f":
-            others = np.eye(int(cells[1 - own].max()) + 1)[cells[1 - own]]
-            profile = (targets[:, :, None] * others[:, None, :]).reshape(len(targets), -1)
-            cells[own] = _tree_cells(_numbers([columns[own]]), profile, residuals.omega, learns, PAIR_CELLS, seed)
+            others = joint_codes(np.column_stack([*cells[:own], *cells[own + 1 :]]))[0]
+            profile = (targets[:, :, None] * np.eye(int(others.max()) + 1)[others][:, None, :]).reshape(len(others), -1)
+            most = PAIR_CELLS if len(cells) == 2 else TRIPLE_CELLS
+            cells[own] = _tree_cells(_numbers([columns[own]]), profile, residuals.omega, learns, most, seed)
     return joint_codes(np.column_stack(cells))[0]
 
 
@@ -404,7 +404,7 @@ def widened(
     fit = fitted(blocks)
     screen, residuals = fit.screen, fit.residuals(targets, omega)
     pairs, cells, leaves = screen.pairs, screen.cells, screen.leaves
-    for search in (screen.singles, pairs, pairs, pairs, cells, leaves, cells, leaves, screen.triples, leaves):
+    for search in (screen.singles, pairs, pairs, pairs, cells, leaves, cells, leaves, screen.triples, cells, leaves):
         if found := missed_blocks(search(fit.basis.encoder, residuals), residuals, blocks):
             blocks += [one.block for one in found]
             learnt += [one.hidden for one in found if one.is_learnt]
