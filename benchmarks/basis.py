@@ -36,6 +36,7 @@ Draw = Callable[[np.random.Generator, int], NDArray[Any]]
 
 MATERIALITY = 0.005
 POINTS, DRAWS = 100_000, 50  # of a truth: it is then known to about 0.02 points
+TREE_POINTS, TREE_DRAWS = 20_000, 25  # of scores that take long
 SURE = 0.01  # chance below which a count is a miss
 
 
@@ -47,6 +48,8 @@ class World:
     log_odds: Function
     score: Function
     shown: Mapping[str, Callable[[NDArray[Any]], Any]] = field(default_factory=dict)
+    points: int = POINTS
+    draws: int = DRAWS
 
     def drawn(self, rng: np.random.Generator, size: int) -> dict[str, NDArray[Any]]:
         """Return features of so many people."""
@@ -77,15 +80,15 @@ class World:
     def truths(self) -> dict[str, float]:
         """gap(j) and joint(j) of every feature."""
         rng = np.random.default_rng(7)
-        x = self.drawn(rng, POINTS)
+        x = self.drawn(rng, self.points)
         p, w = self.chance(x), self.score(x)
 
         def mean(function: Function, kept: set[str]) -> NDArray[np.float64]:
             mixed = ({name: x[name] if name in kept else other[name] for name in x} for other in others())
-            return np.asarray(sum(function(one) for one in mixed)) / DRAWS
+            return np.asarray(sum(function(one) for one in mixed)) / self.draws
 
         def others() -> Any:
-            return (self.drawn(rng, POINTS) for _ in range(DRAWS))
+            return (self.drawn(rng, self.points) for _ in range(self.draws))
 
         def c(kept: set[str]) -> float:
             e, again, m = mean(self.chance, kept), mean(self.chance, kept), mean(self.score, kept)
@@ -167,6 +170,51 @@ def square(x: Columns, cells: int) -> tuple[NDArray[Any], NDArray[Any]]:
     return tuple(np.minimum((x[name] * cells).astype(int), cells - 1) for name in ("lat", "lon"))  # type: ignore[return-value]
 
 
+MIXED: dict[str, Draw] = {
+    "x": normal,
+    "tail": lambda rng, size: np.exp(2 * rng.standard_normal(size)),
+    "count": codes(5),
+    "region": codes(6),
+    "flag": codes(2),
+}
+
+
+def mixed_log_odds(x: Columns) -> NDArray[np.float64]:
+    """Return log-odds with two ands."""
+    both = (x["tail"] > 1) & (x["flag"] == 1)
+    return np.asarray(0.7 * x["x"] + 1.2 * both - 0.8 * ((x["region"] < 2) & (x["count"] > 2)))
+
+
+@cache
+def fitted_score(kind: str) -> Any:
+    """Return a model of trees that learnt from labels which are biased by group."""
+    from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+
+    rng = np.random.default_rng(11)
+    x = {name: draw(rng, 8_000) for name, draw in MIXED.items()}
+    audited = rng.random(8_000) < expit(mixed_log_odds(x))
+    pull = 0.8 * x["x"] + 0.5 * np.log(x["tail"]) * (x["flag"] - 0.3) + 0.4 * (x["region"] < 2) + 0.5 * audited
+    labels = rng.random(8_000) < expit(pull - 0.5)
+    model = (
+        HistGradientBoostingClassifier(max_iter=60, random_state=0)
+        if kind == "boosted"
+        else RandomForestClassifier(30, max_depth=7, min_samples_leaf=20, random_state=0)
+    )
+    return model.fit(np.column_stack(list(x.values())), labels)
+
+
+def of_trees(kind: str) -> World:
+    """Return a world whose score is made by trees of mixed features."""
+    return World(
+        MIXED,
+        mixed_log_odds,
+        lambda x: np.asarray(fitted_score(kind).predict_proba(np.column_stack([x[one] for one in MIXED]))[:, 1]),
+        {"region": texts},
+        TREE_POINTS,
+        TREE_DRAWS,
+    )
+
+
 MAP = {"lat": uniform, "lon": uniform}
 KNOWN: dict[str, World] = {  # the worlds in which a basis of splines, levels and simple products was wrong
     "two categories": of(lambda x: sign(x["a"] % 2 == x["b"] % 2), {"a": codes(4), "b": codes(4)}, a=texts, b=texts),
@@ -180,6 +228,8 @@ KNOWN: dict[str, World] = {  # the worlds in which a basis of splines, levels an
     "long tail": of(lambda x: np.arcsinh(x["x"]) / 3, {"x": lambda rng, size: np.sinh(3 * normal(rng, size))}),
     "three flags": of(lambda x: sign((x["a"] + x["b"] + x["c"]) % 2 == 1), THREE, a=texts, b=texts, c=texts),
     "normal": of(lambda x: x["x"], TWO),
+    "boosted trees": of_trees("boosted"),
+    "random forest": of_trees("forest"),
 }
 OTHERS: dict[str, World] = {  # invented afterwards, to refute
     "waves": of(lambda x: np.sin(6 * np.pi * x["x"]), {"x": uniform}),

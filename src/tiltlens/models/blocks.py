@@ -219,12 +219,13 @@ def _joint_codes(coarse: Mapping[str, Integers], names: Sequence[str]) -> Intege
 
 
 def _date_parts(days: Floats) -> Iterator[Integers]:
-    """Yield the day of the week, the month, the day of the month and the hour of dates; missing ones come last."""
+    """Yield the day of the week, the month, the days since and until its ends, and the hour; missing ones come last."""
     missing = np.isnan(days)
     known = np.where(missing, 0.0, days)
     date = np.floor(known).astype("datetime64[D]")
     month = date.astype("datetime64[M]")
-    parts = [np.floor(known) % 7, month.astype(np.int64) % 12, (date - month).astype(np.int64), (known % 1) * 24]
+    since, until = (date - month).astype(np.int64), ((month + 1).astype("datetime64[D]") - date).astype(np.int64)
+    parts = [np.floor(known) % 7, month.astype(np.int64) % 12, since, until, (known % 1) * 24]
     for part in parts:
         codes = np.where(missing, 31, part).astype(np.intp)
         if codes.min() < codes.max():
