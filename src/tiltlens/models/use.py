@@ -1,0 +1,243 @@
+"""Regressions of the score on the group and all features, or all but some: what use of a feature is measured with.
+
+Three kinds compete by held-out loss: ridge regressions on the basis within each group, of the score or of its log-odds,
+and boosted trees that have the group as an input. See docs/methods.md, section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.special import expit, logit
+
+from tiltlens.estimators.influence import Booleans, Integers, Rows
+from tiltlens.estimators.penalties import block_penalties
+from tiltlens.estimators.ridges import PAIRINGS, PARTS, FoldRidges
+from tiltlens.estimators.sets import RidgeSets, SetCoefficients
+from tiltlens.estimators.use import mean_products, squared_uses
+from tiltlens.limits import FOLDS, LARGEST_LOG_ODDS, START_PENALTY, TREE_BINS, USE_TREES
+from tiltlens.models.design import Table
+from tiltlens.paper.checks import Floats
+
+Sets = Sequence[Sequence[int]]
+SCORE, LOG_ODDS, TREES = "score", "log-odds", "trees"
+# Trees are fitted on the folds c and c + 1 only, and judged on the other three.
+CYCLE = tuple((one, (one + 1) % FOLDS) for one in range(FOLDS))
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreUse:
+    """The use of sets of features by a score, from the rows that regressions on sets of features show.
+
+    Attributes
+    ----------
+    ridges, z, fold, at
+        The regressions whose basis is used; (1, Φ, S̄, W) of the rows, their folds, and these rows.
+    table
+        The features of the rows, for trees.
+    is_probability
+        Whether the score has log-odds.
+    negligible
+        A residual, in the score's unit, that no other learner needs to make smaller.
+    """
+
+    ridges: FoldRidges
+    z: Floats
+    fold: Integers
+    at: Rows
+    table: Table
+    is_probability: bool
+    negligible: float
+    seed: int
+
+    @classmethod
+    def of(cls, sets: RidgeSets, table: Table, is_probability: bool, negligible: float, seed: int) -> ScoreUse:
+        """Return the same of the rows that `sets` show, which stand for themselves alone."""
+        at = Rows.of(sets.at.audited, sets.at.weights, sets.at.clusters)
+        return cls(sets.ridges, sets.z, sets.fold, at, table, is_probability, negligible, seed)
+
+    def squared(self, sets: Sets) -> SetCoefficients:
+        """Return U of sets of features, by the best of the learners."""
+        if self.learner == TREES:
+            return self._by_trees(sets)
+        return squared_uses(self.at, self._ridge_products(self.learner, [[], *sets]))
+
+    @cached_property
+    def learner(self) -> str:
+        """The learner with the smallest held-out loss, the variance of its fits aside; trees only where they matter."""
+        losses = {one: self._loss(self._ridge_products(one, [[]])) for one in self._ridge_learners}
+        best = min(losses, key=lambda one: losses[one])
+        if 2.0 * np.sqrt(max(losses[best], 0.0)) <= self.negligible:
+            return best
+        return TREES if self._loss(_cyclic(self._whole_trees, self.fold)) < losses[best] else best
+
+    @property
+    def _ridge_learners(self) -> tuple[str, ...]:
+        return (SCORE, LOG_ODDS) if self.is_probability else (SCORE,)
+
+    def _loss(self, products: Floats) -> float:
+        return float(mean_products(self.at, products)[0])
+
+    @property
+    def score(self) -> Floats:
+        """W."""
+        return self.z[:, -1]
+
+    @cached_property
+    def _rows(self) -> Floats:
+        """(1, Φ, logit W, W) of the rows; W twice where it is no probability."""
+        first = self.score
+        if self.is_probability:
+            least = expit(-LARGEST_LOG_ODDS)
+            first = logit(np.clip(first, least, 1.0 - least))
+        return np.column_stack([self.z[:, :-2], first, self.score])
+
+    @cached_property
+    def _groups(self) -> list[tuple[Booleans, Floats, FoldRidges]]:
+        """The rows of each group, their shares, and the regressions of both targets within the group."""
+        found = []
+        for group, share in ((self.at.audited, self.at.audited_share), (~self.at.audited, self.at.reference_share)):
+            weighted = self._rows * np.sqrt(share)[:, None]
+            grams = [weighted[here].T @ weighted[here] for here in (group & (self.fold == f) for f in range(FOLDS))]
+            ridges = FoldRidges(np.array(grams), self.ridges.owners, self.ridges.blocks, 1.0 / float(share @ share))
+            found.append((group, share, ridges))
+        return found
+
+    def _ridge_products(self, learner: str, sets: Sets) -> Floats:
+        """Return (W − a)(W − b) of each row without each set, for the three pairings of parts, (3, n, sets)."""
+        left = np.empty((len(PARTS), len(self.z), len(sets)))
+        for group, _, ridges in self._groups:
+            z = self._rows[group]
+            for part, vectors in enumerate(ridges.left_out(sets)):
+                if learner == SCORE:
+                    left[part, group] = z @ vectors[1]
+                else:
+                    left[part, group] = z[:, -1:] - expit(z[:, -2:-1] - z @ vectors[0])
+        products = np.empty((len(PAIRINGS[0]), *left.shape[1:]))
+        for number, pairings in enumerate(PAIRINGS):
+            here = self.fold == number
+            for place, (a, b) in enumerate(pairings):
+                products[place, here] = left[a, here] * left[b, here]
+        return products
+
+    @cached_property
+    def _raw(self) -> tuple[Floats, Booleans]:
+        """The features and the group as trees take them, and which of these columns are codes."""
+        columns = [np.asarray(column) for column in self.table.values()]
+        is_code = np.array([column.dtype.kind != "f" for column in columns] + [True])
+        return np.column_stack([*columns, self.at.audited]).astype(np.float64), is_code
+
+    def _trees(self, features: Sequence[int]) -> Floats:
+        """Return W − T of each row without some features, by trees from each two neighbouring folds, (5, n)."""
+        raw, is_code = self._raw
+        kept = [place for place in range(raw.shape[1]) if place not in features]
+        omega = (self.at.audited_share + self.at.reference_share) * 0.5 * len(raw)
+        left = np.empty((FOLDS, len(raw)))
+        for place, part in enumerate(CYCLE):
+            train = np.isin(self.fold, part)
+            trees = _boosted(raw[train][:, kept], is_code[kept], self.score[train], omega[train], self.seed)
+            left[place] = self.score - trees.predict(raw[:, kept])
+        return left
+
+    @cached_property
+    def _whole_trees(self) -> Floats:
+        return self._trees([])[:, :, None]
+
+    def _by_trees(self, sets: Sets) -> SetCoefficients:
+        """Return U of sets, the larger of two estimates.
+
+        Trees without a set are compared with trees of all features. A feature that hardly matters makes these worse:
+        they are also compared with themselves and a regression of what they leave on the set's columns.
+        """
+        found = []
+        for one in sets:
+            left = self._trees(one)
+            whole = _cyclic(np.concatenate([self._whole_trees, left[:, :, None]], axis=2), self.fold)
+            both = squared_uses(self.at, whole), squared_uses(self.at, self._beyond(one, left))
+            found.append(max(both, key=lambda squared: float(squared.values[0])))
+        between = np.zeros((3, len(sets)))
+        for place, squared in enumerate(found):
+            between[:, place] = squared.between[:, 0] if len(squared.between) == 3 else 0.0
+        return SetCoefficients(
+            np.array([squared.values[0] for squared in found]),
+            np.hstack([squared.influence for squared in found]),
+            between,
+        )
+
+    def _beyond(self, features: Sequence[int], left: Floats) -> Floats:
+        """Return the products of what trees without a set leave after and before a regression on the set's columns.
+
+        The columns are less what the others expect of them. Trees are of two folds, the regressions of one each.
+        """
+        products = np.empty((3, len(self.z), 2))
+        for group, share, ridges in self._groups:
+            columns = ridges.columns_of(features)
+            phi = self._partialled(group, ridges, columns)
+            blocks = _renumbered(self.ridges.blocks[columns])
+            for place, part in enumerate(CYCLE):
+                others = [(part[1] + step) % FOLDS for step in (1, 2, 3)]
+                fits = {f: _slopes(phi, left[place][group], share[group], self.fold[group] == f, blocks) for f in others}
+                for evaluated in others:
+                    here = np.flatnonzero(group)[self.fold[group] == evaluated]
+                    own, plain = phi[self.fold[group] == evaluated], left[place][here]
+                    a, b = (plain - own @ fits[f] for f in others if f != evaluated)
+                    number = (place - evaluated) % FOLDS - 1  # 0, 1, 2: which of the parts without the fold
+                    products[number, here] = np.column_stack([a * b, plain**2])
+        return products
+
+    def _partialled(self, group: Booleans, ridges: FoldRidges, columns: Integers) -> Floats:
+        """Return a set's columns less what all other columns expect of them within a group, from other folds."""
+        found = np.empty((int(group.sum()), columns.size))
+        for number in range(FOLDS):
+            here = self.fold[group] == number
+            mean, inverse = self._inverse(ridges, number)
+            weights = inverse[:, columns] @ np.linalg.inv(inverse[np.ix_(columns, columns)])
+            found[here] = (self.z[group][here, 1:-2] - mean) @ weights
+        return found
+
+    def _inverse(self, ridges: FoldRidges, fold: int) -> tuple[Floats, Floats]:
+        """Return the means of Φ and the inverse of its covariance, slightly penalised, from the other folds."""
+        gram = ridges.grams.sum(axis=0) - ridges.grams[fold]
+        gram = gram / gram[0, 0]
+        mean = gram[0, 1:-2]
+        covariance = gram[1:-2, 1:-2] - np.outer(mean, mean)
+        penalty = START_PENALTY / ridges.effective * np.eye(len(mean))
+        return mean, np.asarray(cho_solve(cho_factor(covariance + penalty, lower=True), np.eye(len(mean))))
+
+
+def _slopes(phi: Floats, left: Floats, share: Floats, train: Booleans, blocks: list[Integers]) -> Floats:
+    """Return the ridge regression of what is left on columns, from some of the rows."""
+    x, y, w = phi[train], left[train], share[train] / share[train].sum()
+    x, y = x - w @ x, y - w @ y
+    covariance, cross = x.T @ (w[:, None] * x), x.T @ (w * y)
+    penalties = block_penalties(covariance, cross, float(w @ y**2), blocks, 1.0 / float(w @ w))
+    return np.asarray(np.linalg.solve(covariance + np.diag(penalties), cross))
+
+
+def _renumbered(blocks: Integers) -> list[Integers]:
+    return [np.flatnonzero(blocks == one) for one in np.unique(blocks)]
+
+
+def _cyclic(left: Floats, fold: Integers) -> Floats:
+    """Return the products of what two parts that have not seen a row leave, (1, n, sets) of (5, n, sets)."""
+    first, second = (fold + 1) % FOLDS, (fold + 3) % FOLDS
+    at = np.arange(fold.size)
+    return (left[first, at] * left[second, at])[None]
+
+
+def _boosted(raw: Floats, is_code: Booleans, target: Floats, weights: Floats, seed: int) -> Any:
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    trees = HistGradientBoostingRegressor(
+        **USE_TREES,
+        max_bins=TREE_BINS + 1,
+        early_stopping=False,
+        categorical_features=is_code if is_code.any() else None,
+        random_state=seed,
+    )
+    return trees.fit(raw, target, sample_weight=weights if (weights != weights[0]).any() else None)
