@@ -172,55 +172,57 @@ class ScoreUse:
     def _beyond(self, features: Sequence[int], left: Floats) -> Floats:
         """Return the products of what trees without a set leave after and before a regression on the set's columns.
 
-        The columns are less what the others expect of them. Trees are of two folds, the regressions of one each.
+        The columns are less what the others expect of them, and once more with their sign changed in one group. Trees
+        are of two folds, the regressions of one each.
         """
-        products = np.empty((3, len(self.z), 2))
-        for group, share, ridges in self._groups:
-            columns = ridges.columns_of(features)
-            phi = self._partialled(group, ridges, columns)
-            blocks = _renumbered(self.ridges.blocks[columns])
-            for place, part in enumerate(CYCLE):
-                others = [(part[1] + step) % FOLDS for step in (1, 2, 3)]
-                fits = {f: _slopes(phi, left[place][group], share[group], self.fold[group] == f, blocks) for f in others}
-                for evaluated in others:
-                    here = np.flatnonzero(group)[self.fold[group] == evaluated]
-                    own, plain = phi[self.fold[group] == evaluated], left[place][here]
-                    a, b = (plain - own @ fits[f] for f in others if f != evaluated)
-                    number = (place - evaluated) % FOLDS - 1  # 0, 1, 2: which of the parts without the fold
-                    products[number, here] = np.column_stack([a * b, plain**2])
+        columns = self.ridges.columns_of(features)
+        phi = self._partialled(columns)
+        phi = np.hstack([phi, np.where(self.at.audited, 1.0, -1.0)[:, None] * phi])
+        blocks = self.ridges.blocks[columns]
+        numbers = np.concatenate([blocks, blocks + 1 + blocks.max()])
+        own = [np.flatnonzero(numbers == one) for one in np.unique(numbers)]
+        products = np.empty((3, len(phi), 2))
+        for place, part in enumerate(CYCLE):
+            others = [(part[1] + step) % FOLDS for step in (1, 2, 3)]
+            rows = {fold: np.flatnonzero(self.fold == fold) for fold in others}
+            slopes = {fold: self._slopes(phi[at], left[place, at], at, own) for fold, at in rows.items()}
+            for number, fold in enumerate(others):
+                plain = left[place, rows[fold]]
+                a, b = (plain - phi[rows[fold]] @ slopes[other] for other in others if other != fold)
+                products[number, rows[fold]] = np.column_stack([a * b, plain**2])
         return products
 
-    def _partialled(self, group: Booleans, ridges: FoldRidges, columns: Integers) -> Floats:
-        """Return a set's columns less what all other columns expect of them within a group, from other folds."""
-        found = np.empty((int(group.sum()), columns.size))
-        for number in range(FOLDS):
-            here = self.fold[group] == number
-            mean, inverse = self._inverse(ridges, number)
+    def _slopes(self, phi: Floats, left: Floats, at: Integers, blocks: list[Integers]) -> Floats:
+        """Return the ridge regression of what is left on columns, from the rows `at`."""
+        w = (self.at.audited_share + self.at.reference_share)[at]
+        w = w / w.sum()
+        x, y = phi - w @ phi, left - w @ left
+        covariance, cross = x.T @ (w[:, None] * x), x.T @ (w * y)
+        penalties = block_penalties(covariance, cross, float(w @ y**2), blocks, 1.0 / float(w @ w))
+        return np.asarray(np.linalg.solve(covariance + np.diag(penalties), cross))
+
+    def _partialled(self, columns: Integers) -> Floats:
+        """Return some columns less what all others expect of them within each group, from other folds."""
+        found = np.empty((len(self.z), columns.size))
+        for here, mean, inverse in self._inverses:
             weights = inverse[:, columns] @ np.linalg.inv(inverse[np.ix_(columns, columns)])
-            found[here] = (self.z[group][here, 1:-2] - mean) @ weights
+            found[here] = (self.z[here, 1:-2] - mean) @ weights
         return found
 
-    def _inverse(self, ridges: FoldRidges, fold: int) -> tuple[Floats, Floats]:
-        """Return the means of Φ and the inverse of its covariance, slightly penalised, from the other folds."""
-        gram = ridges.grams.sum(axis=0) - ridges.grams[fold]
-        gram = gram / gram[0, 0]
-        mean = gram[0, 1:-2]
-        covariance = gram[1:-2, 1:-2] - np.outer(mean, mean)
-        penalty = START_PENALTY / ridges.effective * np.eye(len(mean))
-        return mean, np.asarray(cho_solve(cho_factor(covariance + penalty, lower=True), np.eye(len(mean))))
-
-
-def _slopes(phi: Floats, left: Floats, share: Floats, train: Booleans, blocks: list[Integers]) -> Floats:
-    """Return the ridge regression of what is left on columns, from some of the rows."""
-    x, y, w = phi[train], left[train], share[train] / share[train].sum()
-    x, y = x - w @ x, y - w @ y
-    covariance, cross = x.T @ (w[:, None] * x), x.T @ (w * y)
-    penalties = block_penalties(covariance, cross, float(w @ y**2), blocks, 1.0 / float(w @ w))
-    return np.asarray(np.linalg.solve(covariance + np.diag(penalties), cross))
-
-
-def _renumbered(blocks: Integers) -> list[Integers]:
-    return [np.flatnonzero(blocks == one) for one in np.unique(blocks)]
+    @cached_property
+    def _inverses(self) -> list[tuple[Booleans, Floats, Floats]]:
+        """The rows of each group and fold, and from its other folds the means of Φ and its inverse covariance."""
+        found = []
+        for group, _, ridges in self._groups:
+            for number in range(FOLDS):
+                gram = ridges.grams.sum(axis=0) - ridges.grams[number]
+                gram = gram / gram[0, 0]
+                mean = gram[0, 1:-2]
+                covariance = gram[1:-2, 1:-2] - np.outer(mean, mean)
+                penalised = covariance + START_PENALTY / ridges.effective * np.eye(len(mean))
+                inverse = cho_solve(cho_factor(penalised, lower=True), np.eye(len(mean)))
+                found.append((group & (self.fold == number), mean, np.asarray(inverse)))
+        return found
 
 
 def _cyclic(left: Floats, fold: Integers) -> Floats:
