@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tiltlens.engines.messages import nearest_name, shown
 from tiltlens.errors import TiltlensError
 from tiltlens.estimators.estimate import Estimate
-from tiltlens.estimators.verdicts import EVIDENCE, NOT_JUDGED, UNDECIDED
+from tiltlens.estimators.verdicts import EITHER, EVIDENCE, NOT_JUDGED, STAND_IN, UNDECIDED
 from tiltlens.results.audit import Audit
 from tiltlens.results.change import CHANGES, LINEAR, OF_ERROR_RATES, OF_RATES, Change, GroupChange
 from tiltlens.results.comparison import ESTIMATES, Comparison
@@ -24,8 +24,8 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
 }
 PATTERN = re.compile(r"^\s*(\w+)(?:\.(value|low|high))?\s*(<=|>=|<|>)\s*(\S+)\s*$")
-PROXIES = "proxies"  # how many features are potential proxies, alone or in combination
-COUNTED = {"undecided": UNDECIDED, "not_judged": NOT_JUDGED}  # how many features have this verdict
+PROXIES = "proxies"  # how many features are potential proxies, alone, in combination, or unless they are stand-ins
+COUNTED = {"undecided": UNDECIDED, "not_judged": NOT_JUDGED, "stand_ins": STAND_IN}  # how many features have this verdict
 DECISIONS_ONLY = "adverse_impact_ratio"
 TOO_SMALL = "too_small"  # how many groups have too few rows to be compared
 ENDS_ONLY = ("bracket", "limits")  # of unobserved groups: what lies between the two ends is not estimated
@@ -155,7 +155,7 @@ class Gate:
         if verdicts.is_empty():
             return None
         if self.quantity == PROXIES:
-            return None if (verdicts == NOT_JUDGED).any() else float(verdicts.is_in(EVIDENCE).sum())
+            return None if (verdicts == NOT_JUDGED).any() else float(verdicts.is_in([*EVIDENCE, EITHER]).sum())
         return float((verdicts == COUNTED[self.quantity]).sum())
 
 

@@ -394,6 +394,10 @@ MATERIALITY = 0.005  # points of probabilities that matter, unless the user says
 AMOUNT_MATERIALITY = 0.02  # standard deviations of amounts: a tenth of what is called a small effect (Cohen's d of 0.2)
 LARGEST_SEED = 2**32 - 1  # of scikit-learn's
 FEWEST_SAMPLED = 1_000  # rows: models are fitted on two fifths of them
+# results.use
+MOST_USES = 20  # features whose use is measured, the strongest first: each may need fits of its own
+MOST_STOOD_FOR = 3  # features that a stand-in is said to stand for
+SAME_OUTPUT = 1e-6  # of a score, within which a model's outputs are equal: single precision
 # results.two_by_two
 FOUR_FIFTHS = 0.8  # of the higher rate, below which the lower is pointed out: 29 CFR 1607.4(D)
 # results.unexplained

@@ -109,6 +109,10 @@ class CellSets:
         """Return c_A of some sets."""
         return _stacked(self.at, *self.coefficients(sets))
 
+    def values(self, sets: Sequence[Sequence[int]]) -> Floats:
+        """Return the values of the same."""
+        return self.sets(sets).values
+
     def left_out(self) -> SetCoefficients:
         """Return c of all features, then of all but each one."""
         every = range(self.features)
@@ -170,6 +174,10 @@ class RidgeSets:
         """Return c_A of some sets."""
         parts = [self._made(self.ridges.single_sets(sets[k : k + SET_BLOCK])) for k in range(0, len(sets), SET_BLOCK)]
         return _joined(parts)
+
+    def values(self, sets: Sequence[Sequence[int]]) -> Floats:
+        """Return the values of the same."""
+        return self.ridges.means(self.ridges.single_sets(sets)).value
 
     def left_out(self) -> SetCoefficients:
         """Return c of all features, then of all but each one."""

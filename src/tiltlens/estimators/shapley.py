@@ -35,19 +35,26 @@ class ShapleyGaps:
     every: SetCoefficients | None
 
 
-def shapley_gaps(sets: CellSets | RidgeSets, seed: int, apply: Apply = map, start: Sequence[int] = ()) -> ShapleyGaps:
+def shapley_gaps(
+    sets: CellSets | RidgeSets,
+    seed: int,
+    apply: Apply = map,
+    start: Sequence[int] = (),
+    without: Sequence[int] = (),
+) -> ShapleyGaps:
     """Return φ_j = Σ_A |A|!(d−|A|−1)!/d!·(c_A − c_{A∪j}): they add up to gap − c_all.
 
     Where the game starts from a set E, every A holds E, d counts the other features, whose values these are, and they
-    add up to c_E − c_all. `apply` maps a function over orders of the features, in threads perhaps.
+    add up to c_E − c_all. Those that the game is played `without` are in no A and have no value. `apply` maps a function
+    over orders of the features, in threads perhaps.
     """
-    others = [j for j in range(sets.features) if j not in start]
+    others = [j for j in range(sets.features) if j not in start and j not in without]
     count = len(others)
     if count <= EXACT_SHAPLEY_FEATURES:
         every = sets.sets([[*start, *(j for k, j in enumerate(others) if mask >> k & 1)] for mask in range(2**count)])
         found = every.combined(subset_weights(count))
         return ShapleyGaps(found.values, _se(found), 0, found)
-    return _sampled(sets.thinned(SHAPLEY_ROWS) if isinstance(sets, RidgeSets) else sets, seed, apply, start)
+    return _sampled(sets.thinned(SHAPLEY_ROWS) if isinstance(sets, RidgeSets) else sets, seed, apply, start, without)
 
 
 def subset_weights(count: int) -> Floats:
@@ -63,17 +70,19 @@ def subset_weights(count: int) -> Floats:
     return weights / math.factorial(count)
 
 
-def _sampled(sets: CellSets | RidgeSets, seed: int, apply: Apply, start: Sequence[int]) -> ShapleyGaps:
+def _sampled(
+    sets: CellSets | RidgeSets, seed: int, apply: Apply, start: Sequence[int], without: Sequence[int]
+) -> ShapleyGaps:
     generator = np.random.default_rng(seed)
-    others = np.setdiff1d(np.arange(sets.features), start)
+    others = np.setdiff1d(np.arange(sets.features), [*start, *without])
     orders = [generator.permutation(others.size) for _ in range(ORDERS // 2)]
     looked = len(orders) if others.size <= MANY_SHARING else FEWEST_ORDERS // 2
 
     def halved(order: Integers) -> SetCoefficients:
-        return _mean([_contributions(sets, others, one, start) for one in (order, order[::-1])])
+        return _mean([_contributions(sets, others, one, start, without) for one in (order, order[::-1])])
 
     def valued(order: Integers) -> Floats:
-        return 0.5 * (_values(sets, others, order, start) + _values(sets, others, order[::-1], start))
+        return 0.5 * (_values(sets, others, order, start, without) + _values(sets, others, order[::-1], start, without))
 
     found = list(apply(halved, orders[:looked]))
     halves = np.array([*(half.values for half in found), *apply(valued, orders[looked:])])
@@ -90,20 +99,22 @@ def _few(count: int) -> float:
 
 
 def _contributions(
-    sets: CellSets | RidgeSets, others: Integers, order: Integers, start: Sequence[int]
+    sets: CellSets | RidgeSets, others: Integers, order: Integers, start: Sequence[int], without: Sequence[int]
 ) -> SetCoefficients:
     """Return c_A − c_{A∪j} of each of the others along an order of them, A being those before it and the start."""
-    along = sets.along([*start, *others[order].tolist()])
-    weights = np.zeros((len(start) + len(order) + 1, len(order)))
+    along = sets.along([*start, *others[order].tolist(), *without])
+    weights = np.zeros((len(start) + len(order) + len(without) + 1, len(order)))
     steps = len(start) + np.arange(len(order))
     weights[steps, order] = 1.0
     weights[steps + 1, order] = -1.0
     return along.combined(weights)
 
 
-def _values(sets: CellSets | RidgeSets, others: Integers, order: Integers, start: Sequence[int]) -> Floats:
+def _values(
+    sets: CellSets | RidgeSets, others: Integers, order: Integers, start: Sequence[int], without: Sequence[int]
+) -> Floats:
     """Return the same without the influence of rows."""
-    along = sets.values_along([*start, *others[order].tolist()])[len(start) :]
+    along = sets.values_along([*start, *others[order].tolist(), *without])[len(start) :][: len(order) + 1]
     found = np.empty(order.size)
     found[order] = along[:-1] - along[1:]
     return found

@@ -68,3 +68,24 @@ def uses(squared: SetCoefficients, confidence: float) -> list[Use]:
         low, high = (u - t2 * e, u + t2 * e) if is_used else (0.0, u + t1 * e)
         found.append(Use(*(2.0 * math.sqrt(max(square, 0.0)) for square in (u, low, high))))
     return found
+
+
+def cell_products(at: Rows, outcome: Floats, codes: list[Integers]) -> tuple[Floats, float]:
+    """Return (W − a)(W − b) of each row for cells of joint values within its group, (1, n, sets), and who has no equal.
+
+    `codes` are those of all features, then of all but each set. a is the mean of the cell, b that of its other rows, or
+    of those of other clusters. People with none in the cells of all features have no product: their share is returned.
+    """
+    share = at.audited_share + at.reference_share
+    own = np.arange(share.size) if at.clusters is None else at.clusters
+    found, alone = [], np.zeros(share.size, dtype=np.bool_)
+    for place, code in enumerate(codes):
+        cell = 2 * code + at.audited
+        mine = np.unique(np.column_stack([cell, own]), axis=0, return_inverse=True)[1].reshape(-1)
+        total, first = (sums_by(cell, column)[cell] for column in (share, share * outcome))
+        other, rest = (whole - sums_by(mine, column)[mine] for whole, column in ((total, share), (first, share * outcome)))
+        if place == 0:
+            alone = other <= 1e-9 * total
+        means = np.divide(rest, other, out=np.zeros_like(rest), where=~alone)
+        found.append(np.where(alone, 0.0, (outcome - first / total) * (outcome - means)))
+    return np.column_stack(found)[None], float(0.5 * share[alone].sum())

@@ -96,9 +96,9 @@ def verdict(
     """
     both = [band for band in (gap, joint) if band is not None]
     m, counts = materiality, f"{size(materiality)} {unit}"
-    if _beyond(gap, m):
+    if is_beyond(gap, m):
         return Verdict(PROXY, f"at least {size(_nearest(gap))} {unit} on its own{way(gap.value)}")
-    if joint is not None and _beyond(joint, m):
+    if joint is not None and is_beyond(joint, m):
         beyond = f"beyond the other features{f', with {partner}' if partner else ''}"
         return Verdict(JOINT, f"at least {size(_nearest(joint))} {unit} {beyond}{way(joint.value)}")
     if all(_within(band, visible * m) for band in both):
@@ -140,7 +140,8 @@ def _more_rows(band: Band, m: float, rows: int) -> str:
     return f"about {round(round(needed), -math.floor(math.log10(needed))):,} rows needed"
 
 
-def _beyond(band: Band, m: float) -> bool:
+def is_beyond(band: Band, m: float) -> bool:
+    """Return whether a band lies beyond ±m, on either side."""
     return band.low > m or band.high < -m
 
 

@@ -20,8 +20,8 @@ from tiltlens.estimators.penalties import block_penalties
 from tiltlens.estimators.ridges import PAIRINGS, PARTS, FoldRidges
 from tiltlens.estimators.sets import RidgeSets, SetCoefficients
 from tiltlens.estimators.use import mean_products, squared_uses
-from tiltlens.limits import FOLDS, LARGEST_LOG_ODDS, START_PENALTY, TREE_BINS, USE_TREES
-from tiltlens.models.design import Table
+from tiltlens.limits import FOLDS, LARGEST_LOG_ODDS, MOST_TREE_LEVELS, START_PENALTY, TREE_BINS, USE_TREES
+from tiltlens.models.design import Table, code_columns
 from tiltlens.paper.checks import Floats
 
 Sets = Sequence[Sequence[int]]
@@ -40,8 +40,8 @@ class ScoreUse:
         The regressions whose basis is used; (1, Φ, S̄, W) of the rows, their folds, and these rows.
     table
         The features of the rows, for trees.
-    is_probability
-        Whether the score has log-odds.
+    is_probability, has_trees
+        Whether the score has log-odds; and whether trees compete.
     negligible
         A residual, in the score's unit, that no other learner needs to make smaller.
     """
@@ -52,14 +52,17 @@ class ScoreUse:
     at: Rows
     table: Table
     is_probability: bool
+    has_trees: bool
     negligible: float
     seed: int
 
     @classmethod
-    def of(cls, sets: RidgeSets, table: Table, is_probability: bool, negligible: float, seed: int) -> ScoreUse:
+    def of(
+        cls, sets: RidgeSets, table: Table, is_probability: bool, has_trees: bool, negligible: float, seed: int
+    ) -> ScoreUse:
         """Return the same of the rows that `sets` show, which stand for themselves alone."""
         at = Rows.of(sets.at.audited, sets.at.weights, sets.at.clusters)
-        return cls(sets.ridges, sets.z, sets.fold, at, table, is_probability, negligible, seed)
+        return cls(sets.ridges, sets.z, sets.fold, at, table, is_probability, has_trees, negligible, seed)
 
     def squared(self, sets: Sets) -> SetCoefficients:
         """Return U of sets of features, by the best of the learners."""
@@ -72,7 +75,7 @@ class ScoreUse:
         """The learner with the smallest held-out loss, the variance of its fits aside; trees only where they matter."""
         losses = {one: self._loss(self._ridge_products(one, [[]])) for one in self._ridge_learners}
         best = min(losses, key=lambda one: losses[one])
-        if 2.0 * np.sqrt(max(losses[best], 0.0)) <= self.negligible:
+        if not self.has_trees or 2.0 * np.sqrt(max(losses[best], 0.0)) <= self.negligible:
             return best
         return TREES if self._loss(_cyclic(self._whole_trees, self.fold)) < losses[best] else best
 
@@ -128,9 +131,9 @@ class ScoreUse:
     @cached_property
     def _raw(self) -> tuple[Floats, Booleans]:
         """The features and the group as trees take them, and which of these columns are codes."""
-        columns = [np.asarray(column) for column in self.table.values()]
-        is_code = np.array([column.dtype.kind != "f" for column in columns] + [True])
-        return np.column_stack([*columns, self.at.audited]).astype(np.float64), is_code
+        columns = [column if column.dtype.kind == "f" else _frequent(column) for column in self.table.values()]
+        raw = np.column_stack([*columns, self.at.audited]).astype(np.float64, copy=False)
+        return raw, np.append(code_columns(self.table), True)
 
     def _trees(self, features: Sequence[int]) -> Floats:
         """Return W − T of each row without some features, by trees from each two neighbouring folds, (5, n)."""
@@ -223,6 +226,12 @@ class ScoreUse:
                 inverse = cho_solve(cho_factor(penalised, lower=True), np.eye(len(mean)))
                 found.append((group & (self.fold == number), mean, np.asarray(inverse)))
         return found
+
+
+def _frequent(codes: Integers) -> Integers:
+    """Return codes by frequency, the rarest joined: trees have few bins."""
+    rank = np.argsort(np.argsort(-np.bincount(codes), kind="stable"), kind="stable")
+    return np.asarray(np.minimum(rank, MOST_TREE_LEVELS)[codes])
 
 
 def _cyclic(left: Floats, fold: Integers) -> Floats:

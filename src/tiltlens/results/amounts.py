@@ -17,7 +17,7 @@ from tiltlens.results.comparison import Comparison, Output, Rates
 from tiltlens.results.disclosure import may_show
 from tiltlens.results.settings import Settings
 
-IN_UNITS = ("gap", "gap_shapley", "joint", "drives")  # columns of the proxy table that are differences
+IN_UNITS = ("gap", "gap_shapley", "joint", "drives", "use")  # columns of the proxy table that are differences
 DIFFERENCES = ("gap", "shortfall", "unexplained", "through_exempt", "at_equal_exempt")
 BEYOND = ("audited", "reference", "difference")
 DECILE_SCHEMA: dict[str, Any] = {"amount": pl.Float64} | {

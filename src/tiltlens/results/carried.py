@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -39,6 +39,7 @@ from tiltlens.results.settings import Settings
 from tiltlens.results.soft_groups import SoftGroup
 from tiltlens.results.told import Told, told
 from tiltlens.results.unexplained import Unexplained, is_material
+from tiltlens.results.use import FeatureUses, feature_uses, judged_use
 from tiltlens.threads import in_threads
 
 FACTORS = ("reveals", "drives", "alignment")
@@ -98,7 +99,8 @@ def carried(
     own = _at_equal_exempt(evidence, evidence.sets) if evidence.exempt and evidence.sets is not None else alone.named
     alone_bands, joint_bands, factor = _bands(evidence, settings, own, joint)
     joint_bands = {name: _with_hidden(evidence, name, band) for name, band in joint_bands.items()}
-    shapley, remainder, notes, every_set = _shapley(evidence, settings, left, every)
+    known = feature_uses(evidence, settings, alone_bands, joint_bands) if doubt is None else FeatureUses()
+    shapley, remainder, notes, every_set = _shapley(evidence, settings, left, every, known.unused)
     errors = _errors("gap", own) | _errors("joint", joint) | _errors("gap_shapley", every_set)
     columns: dict[str, dict[str, Any]] = {}
     whole = _whole(evidence)
@@ -107,6 +109,7 @@ def carried(
         name = feature.name
         both = alone_bands.get(name), joint_bands.get(name)
         found = _verdict(evidence, settings, feature, *both, pairs, visible, whole)
+        found = judged_use(evidence, settings, known, name, found)
         if found.verdict == CLEARED and any(band is not None and band.reach for band in both):
             found = _unless_hidden(evidence, settings, left, every, feature.name, found)
         if doubt is not None and found.verdict not in (EXEMPT, THE_GROUP):
@@ -115,7 +118,7 @@ def carried(
         columns[name] = _banded("gap", both[0], has_bands) | _banded("joint", both[1], has_bands)
         parts = shapley.get(name, _numbers("gap_shapley", None, None, None))
         ends = {} if has_bands else {"gap_shapley_low": None, "gap_shapley_high": None}
-        columns[name] |= _factors(alone.gaps.get(name), settings) | parts | ends
+        columns[name] |= _factors(alone.gaps.get(name), settings) | parts | ends | known.columns(name)
         columns[name] |= {"verdict": found.verdict, "reason": found.reason}
     return Carried(columns, remainder, None if settings.folds is None else factor, errors, tuple(notes))
 
@@ -267,11 +270,16 @@ def _padded(between: Floats) -> Floats:
 
 
 def _shapley(
-    evidence: Evidence, settings: Settings, left: Unexplained, every: SetCoefficients | None
+    evidence: Evidence,
+    settings: Settings,
+    left: Unexplained,
+    every: SetCoefficients | None,
+    unused: Sequence[str] = (),
 ) -> tuple[dict[str, dict[str, Any]], float | None, list[str], _Named | None]:
     """Return Shapley values where they add up to the gap less what is unexplained within their error, none otherwise.
 
-    Last are those of all sets, with errors by rows.
+    Features that the score does not use have no part in the game, and the value 0. Last are those of all sets, with
+    errors by rows.
     """
     if evidence.sets is not None and evidence.sets.pooled:
         return {}, None, [f"gap_shapley is left out: {_too_many(evidence)}"], None
@@ -281,16 +289,18 @@ def _shapley(
     whole = _whole(evidence)
     if len(start) == evidence.sets.features:
         return {}, without_noise(whole), [], None
-    found = shapley_gaps(evidence.sets, settings.seed, partial(in_threads, rows=evidence.rows.audited.size), start)
+    without, order = [place for place, name in enumerate(evidence.table) if name in unused], list(evidence.table)
+    apply = partial(in_threads, rows=evidence.rows.audited.size)
+    found = shapley_gaps(evidence.sets, settings.seed, apply, start, without)
     target = whole - left.value
-    difference = target - float(found.values.sum())
+    difference = float(every.values[0]) - left.value
     se, words = _difference_se(every, left), told(evidence, settings)
     if settings.folds is not None and abs(difference) > SHAPLEY_AGREED * se + 0.1 * words.materiality:
         return (
             {},
             None,
             [
-                f"gap_shapley is left out: the features' parts add up to {words.signed(float(found.values.sum()))} "
+                f"gap_shapley is left out: the features' parts add up to {words.signed(whole - float(every.values[0]))} "
                 f"{words.measure.unit}, where "
                 f"{'what is left at equal exempt factors' if start else 'the gap'} less what is unexplained is "
                 f"{words.signed(target)}"
@@ -303,8 +313,10 @@ def _shapley(
         if found.orders
         else []
     )
-    others = [name for name in evidence.table if name not in evidence.exempt]
-    columns = {
+    others = [name for name in order if name not in (*evidence.exempt, *unused)]
+    notes += _used_remainder(evidence.sets, every, without, words, z)
+    columns = dict.fromkeys(unused, _numbers("gap_shapley", 0.0, *(None, None) if settings.folds is None else (0.0, 0.0)))
+    columns |= {
         name: _numbers("gap_shapley", value, value - z * e, value + z * e)
         if settings.folds is not None
         else _numbers("gap_shapley", value, None, None)
@@ -312,6 +324,28 @@ def _shapley(
     }
     named = None if found.every is None else _Named(others, found.every)
     return columns, without_noise(whole - float(found.values.sum())), notes, named
+
+
+def _used_remainder(
+    sets: CellSets | RidgeSets, every: SetCoefficients, without: Sequence[int], words: Told, z: float
+) -> list[str]:
+    """Return a note where the gap among people equal in the used features differs from that at all features equal."""
+    if not without:
+        return []
+    used = sets.sets([[place for place in range(sets.features) if place not in without]])
+    both = SetCoefficients(*(np.concatenate(pair, axis=-1) for pair in zip(_parts(used), _parts(every.picked([0])), strict=True)))
+    apart = both.combined(np.array([[1.0], [-1.0]]))
+    if abs(apart.values[0]) <= z * float(np.sqrt(covariance(apart.influence, apart.between)[0, 0])):
+        return []
+    unit = words.measure.unit
+    return [
+        f"the Shapley contributions leave {words.signed(float(used.values[0]))} {unit}, the gap among people equal in the "
+        f"features that the score uses; among people equal in all features it is {words.signed(float(every.values[0]))}"
+    ]
+
+
+def _parts(found: SetCoefficients) -> tuple[Floats, Floats, Floats]:
+    return found.values, found.influence, found.between
 
 
 def _whole(evidence: Evidence) -> float:

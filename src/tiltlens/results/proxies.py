@@ -100,7 +100,7 @@ def _with_ends(names: tuple[str, ...]) -> dict[str, Any]:
 
 SCHEMA: dict[str, Any] = (
     {"feature": pl.String}
-    | _with_ends(("gap", "gap_shapley", "reveals", "drives", "alignment", "joint"))
+    | _with_ends(("gap", "gap_shapley", "reveals", "drives", "alignment", "joint", "use"))
     | _with_ends(("share", "share_inputs", "share_outputs"))
     | dict.fromkeys(("direction", "partner", "redundant_with", "verdict", "reason", "notes"), pl.String)
 )

@@ -1,0 +1,220 @@
+"""Does the score use a feature, or does the feature stand in for one that is used?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tiltlens.estimators.cells import joint_codes
+from tiltlens.estimators.influence import Integers, Rows
+from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients
+from tiltlens.estimators.use import UNUSED, Use, cell_products, squared_uses, uses
+from tiltlens.estimators.verdicts import EITHER, EVIDENCE, STAND_IN, Band, Verdict, is_beyond
+from tiltlens.limits import HIDDEN, MOST_STOOD_FOR, MOST_USES, SAME_OUTPUT
+from tiltlens.models.use import ScoreUse
+from tiltlens.passes.evidence import Evidence
+from tiltlens.results.exempt import exempt_places
+from tiltlens.results.settings import Settings
+from tiltlens.results.told import Told, told
+
+UNSEEN = 0  # rows that had to be asked about, where the model does not see the feature
+Measure = Callable[[Sequence[Sequence[str]], Sequence[str]], list[Use]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FeatureUses:
+    """What is known of the use of features that a verdict would name.
+
+    Attributes
+    ----------
+    use
+        By feature; none where it was not looked at, or cannot be measured.
+    asked
+        The features that the model was asked about, and how many rows of other values left its outputs as they were;
+        None where it changed one.
+    copies
+        The features of which one is used, as far as the data tell, and those that it cannot be told from.
+    unused
+        The features that may be left out together without a material change of the score.
+    """
+
+    use: Mapping[str, Use] = field(default_factory=dict)
+    asked: Mapping[str, int | None] = field(default_factory=dict)
+    copies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unused: tuple[str, ...] = ()
+
+    def columns(self, name: str) -> dict[str, float | None]:
+        """Return use and its ends."""
+        found = self.use.get(name)
+        value, low, high = (None, None, None) if found is None else found
+        return {"use": value, "use_low": low, "use_high": high}
+
+
+def feature_uses(
+    evidence: Evidence, settings: Settings, alone: Mapping[str, Band], joint: Mapping[str, Band]
+) -> FeatureUses:
+    """Return the use of the features with a band beyond the materiality threshold, the strongest first."""
+    if settings.folds is None or evidence.sets is None:
+        return FeatureUses()
+    m = told(evidence, settings).materiality
+    both = {name: [band for band in (alone.get(name), joint.get(name)) if band is not None] for name in evidence.table}
+    named = [name for name, found in both.items() if any(is_beyond(band, m) for band in found)]
+    named = [name for name in named if name not in evidence.exempt]
+    named.sort(key=lambda name: (-max(abs(band.value) for band in both[name]), name))
+    if not named:
+        return FeatureUses()
+    asked = _asked(evidence, settings, named[:MOST_USES])
+    ignored = [name for name, rows in asked.items() if rows is not None]
+    rest = [name for name in named[:MOST_USES] if name not in ignored and name not in evidence.sets.pooled]
+    measured = _measured(evidence, settings, m)
+    if measured is None:
+        return FeatureUses(dict.fromkeys(ignored, UNUSED), asked, {}, tuple(ignored))
+    found = dict(zip(rest, measured([[name] for name in rest], ignored), strict=True))
+    small = sorted((name for name in rest if found[name].high <= m), key=lambda name: (found[name].high, name))
+    copies, dropped = _copies(small, ignored, measured, m)
+    return FeatureUses(dict.fromkeys(ignored, UNUSED) | found, asked, copies, (*ignored, *dropped))
+
+
+def _copies(
+    small: Sequence[str], ignored: Sequence[str], measured: Measure, m: float
+) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """Return which of the hardly used features are copies of each other, and those that are not used together.
+
+    They are left out one by one, the least used first, while the use of all that are left out stays immaterial.
+    """
+    dropped: list[str] = []
+    copies: dict[str, tuple[str, ...]] = {}
+    for name in small:
+        if not dropped or measured([[*dropped, name]], ignored)[0].high <= m:
+            dropped.append(name)
+            continue
+        pairs = measured([[name, other] for other in dropped], ignored)
+        group = [name, *([other for other, both in zip(dropped, pairs, strict=True) if both.high > m] or dropped)]
+        for one in group:
+            copies[one] = tuple(sorted({*copies.get(one, ()), *group} - {one}))
+    return copies, [name for name in dropped if name not in copies]
+
+
+def _asked(evidence: Evidence, settings: Settings, names: Sequence[str]) -> dict[str, int | None]:
+    """Return for each feature the rows whose values were exchanged without any change of the model's outputs.
+
+    None where an output changed. A feature whose values are all equal is left out.
+    """
+    if evidence.model is None:
+        return {}
+    at, seen = evidence.shown, set(evidence.model.features)
+    model = evidence.model.rows(at)
+    before = evidence.unit.level(evidence.outcome.column) if evidence.unit.is_amount else evidence.channel
+    before = (1.0 - before if evidence.criterion == "fnr" else before)[at]
+    order = np.random.default_rng(settings.seed).permutation(at.size)
+    source = np.empty_like(order)
+    source[order] = np.roll(order, 1)
+    found: dict[str, int | None] = {}
+    for name in names:
+        values = np.asarray(evidence.table[name])[at]
+        differs = (values != values[source]) & ~((values != values) & (values[source] != values[source]))
+        if name not in seen:
+            found[name] = UNSEEN
+        elif differs.any():
+            moved = np.abs(model.scores(name, source) - before) > SAME_OUTPUT * evidence.unit.scale
+            found[name] = None if moved.any() else int(differs.sum())
+    return found
+
+
+def _measured(evidence: Evidence, settings: Settings, m: float) -> Measure | None:
+    """Return what measures the use of sets of features, others being left out before; None where nothing can."""
+    sets, order = evidence.sets, list(evidence.table)
+    if isinstance(sets, CellSets):
+        squared = _cell_squares(sets)
+    elif isinstance(sets, RidgeSets):
+        table = {name: column[evidence.shown] for name, column in evidence.table.items()}
+        is_smooth = evidence.outcome.is_probability and not evidence.is_decisions
+        squared = ScoreUse.of(sets, table, is_smooth, not evidence.is_decisions, m, settings.seed).squared
+    else:
+        squared = None
+    if squared is None:
+        return None
+    confidence = settings.for_all(evidence.comparisons).confidence
+
+    def measured(names: Sequence[Sequence[str]], before: Sequence[str]) -> list[Use]:
+        if not names:
+            return []
+        places = [[order.index(one) for one in (*before, *own)] for own in names]
+        found = squared([*places, places[0][: len(before)]] if before else places)
+        if before:
+            found = found.combined(np.vstack([np.eye(len(names)), -np.ones((1, len(names)))]))
+        return uses(found, confidence)
+
+    return measured
+
+
+def _cell_squares(sets: CellSets) -> Callable[[Sequence[Sequence[int]]], SetCoefficients] | None:
+    """Return what makes U of sets from cells; None where too many people have no equal in their group."""
+
+    def codes(left_out: Sequence[int]) -> Integers:
+        kept = [place for place in range(sets.features) if place not in left_out]
+        cells = joint_codes(sets.levels[:, kept])[0] if kept else np.zeros(len(sets.levels), dtype=np.intp)
+        return np.asarray(cells[sets.codes])
+
+    def squared(left_out: Sequence[Sequence[int]]) -> SetCoefficients:
+        return squared_uses(at, cell_products(at, sets.outcome, [codes(one) for one in ((), *left_out)])[0])
+
+    at = Rows.of(sets.at.audited, sets.at.weights, sets.at.clusters)
+    return squared if cell_products(at, sets.outcome, [codes(())])[1] <= HIDDEN else None
+
+
+def judged_use(evidence: Evidence, settings: Settings, known: FeatureUses, name: str, found: Verdict) -> Verdict:
+    """Return the verdict of a feature with a material contribution: whether the score uses it, or it stands in."""
+    if found.verdict not in EVIDENCE:
+        return found
+    words, use = told(evidence, settings), known.use.get(name)
+    was_changed = name in known.asked and known.asked[name] is None
+    if name in known.copies and not was_changed:
+        return Verdict(EITHER, f"one of {_listed(sorted([name, *known.copies[name]]))}; the data cannot tell which")
+    if use is not None and use.high <= words.materiality and name not in known.copies:
+        with_others = _stands_for(evidence, known, name, words.materiality)
+        return Verdict(STAND_IN, f"{_unused(known.asked.get(name), use, words)}; it is correlated with {with_others}")
+    if was_changed or (use is not None and use.low > 0.0):
+        return found
+    return Verdict(EITHER, f"{found.reason}; {_unsettled(evidence, use, words)}")
+
+
+def _unused(asked: int | None, use: Use, words: Told) -> str:
+    if asked == UNSEEN and asked is not None:
+        return "the model does not take it as an input"
+    if asked is not None:
+        return f"the model's output never changed with it ({asked:,} rows asked, so in less than {3 / asked:.2%} of rows)"
+    return f"the score does not use it (at most {words.size(use.high)} {words.measure.unit})"
+
+
+def _unsettled(evidence: Evidence, use: Use | None, words: Told) -> str:
+    """Return why it is not known whether the score uses a feature, and what would settle it."""
+    if use is None:
+        return "whether the score uses it was not measured, and `model` would settle it"
+    known = f"the score may not use it (use 0 to {words.size(use.high)} {words.measure.unit})"
+    scores = "the scores behind the decisions" if evidence.is_decisions else "more rows"
+    return f"{known}, and `model` or {scores} would settle it"
+
+
+def _stands_for(evidence: Evidence, known: FeatureUses, name: str, m: float) -> str:
+    """Return the features beside which a stand-in adds nothing material, found one by one; c_E − c_{E∪j} shows it."""
+    order, sets = list(evidence.table), evidence.sets
+    others = [place for place, one in enumerate(order) if one not in (*known.unused, *evidence.exempt, name)]
+    chosen, own = exempt_places(evidence), order.index(name)
+    start = len(chosen)
+    while others and sets is not None and len(chosen) - start < MOST_STOOD_FOR:
+        tried = [[*chosen, one] for one in others]
+        values = sets.values([*tried, *([*one, own] for one in tried)])
+        left = np.abs(values[: len(tried)] - values[len(tried) :])
+        best = int(left.argmin())
+        chosen = tried[best]
+        others.pop(best)
+        if left[best] <= m:
+            return _listed([order[place] for place in chosen[start:]])
+    return "other features"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
