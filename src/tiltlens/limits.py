@@ -248,7 +248,7 @@ TREE_BINS = 62  # of a numeric feature, for trees on what a ridge regression lea
 PEEKED_ROWS = 5_000  # that tell whether a feature has few values
 CELL_MEAN_ROWS = 10  # for each joint cell, on average, for cell means to be used
 # models.use
-LARGEST_LOG_ODDS = 7.0  # of a score whose log-odds are regressed: 0.999
+LARGEST_LOG_ODDS = 9.0  # of a score whose log-odds are regressed: 0.9999
 USE_TREES = {"max_iter": 100, "learning_rate": 0.2, "max_leaf_nodes": 31, "min_samples_leaf": 10, "l2_regularization": 1.0}
 # models.outcomes
 FEW_LISTED = 6  # values of an outcome in a message: more tell nothing more
@@ -397,6 +397,7 @@ FEWEST_SAMPLED = 1_000  # rows: models are fitted on two fifths of them
 # results.use
 MOST_USES = 20  # features whose use is measured, the strongest first: each may need fits of its own
 MOST_STOOD_FOR = 3  # features that a stand-in is said to stand for
+SMALL_RESIDUAL = 3.0  # times what is material: a regression that leaves no more of the score needs no rival
 SAME_OUTPUT = 1e-6  # of a score, within which a model's outputs are equal: single precision
 # results.two_by_two
 FOUR_FIFTHS = 0.8  # of the higher rate, below which the lower is pointed out: 29 CFR 1607.4(D)

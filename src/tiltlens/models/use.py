@@ -1,7 +1,8 @@
 """Regressions of the score on the group and all features, or all but some: what use of a feature is measured with.
 
-Three kinds compete by held-out loss: ridge regressions on the basis within each group, of the score or of its log-odds,
-and boosted trees that have the group as an input. See docs/methods.md, section 5.
+Four kinds compete by held-out loss: ridge regressions within each group of the score's log-odds on columns of single
+features, of the log-odds and of the score on the whole basis, and boosted trees that have the group as an input. See
+docs/methods.md, section 5.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tiltlens.models.design import Table, code_columns
 from tiltlens.paper.checks import Floats
 
 Sets = Sequence[Sequence[int]]
-SCORE, LOG_ODDS, TREES = "score", "log-odds", "trees"
+ADDITIVE, LOG_ODDS, SCORE, TREES = "additive log-odds", "log-odds", "score", "trees"
 # Trees are fitted on the folds c and c + 1 only, and judged on the other three.
 CYCLE = tuple((one, (one + 1) % FOLDS) for one in range(FOLDS))
 
@@ -36,8 +37,10 @@ class ScoreUse:
 
     Attributes
     ----------
-    ridges, z, fold, at
-        The regressions whose basis is used; (1, Φ, S̄, W) of the rows, their folds, and these rows.
+    z, owners, blocks
+        (1, Φ, W) of the rows; the features that each column of Φ belongs to, and its block (`FoldRidges`).
+    fold, at
+        The rows' folds, and these rows.
     table
         The features of the rows, for trees.
     is_probability, has_trees
@@ -46,8 +49,9 @@ class ScoreUse:
         A residual, in the score's unit, that no other learner needs to make smaller.
     """
 
-    ridges: FoldRidges
     z: Floats
+    owners: Integers
+    blocks: Integers
     fold: Integers
     at: Rows
     table: Table
@@ -58,11 +62,19 @@ class ScoreUse:
 
     @classmethod
     def of(
-        cls, sets: RidgeSets, table: Table, is_probability: bool, has_trees: bool, negligible: float, seed: int
+        cls, sets: RidgeSets, table: Table, numbers: Table, is_probability: bool, has_trees: bool, least: float, seed: int
     ) -> ScoreUse:
-        """Return the same of the rows that `sets` show, which stand for themselves alone."""
+        """Return the same of the rows that `sets` show, which stand for themselves alone.
+
+        `numbers` are the features that are numbers, as they are: the basis has their ranks, models mostly do not.
+        """
         at = Rows.of(sets.at.audited, sets.at.weights, sets.at.clusters)
-        return cls(sets.ridges, sets.z, sets.fold, at, table, is_probability, has_trees, negligible, seed)
+        places = [place for place, name in enumerate(table) if name in numbers]
+        added = [_standardised(numbers[name]) for name in table if name in numbers]
+        z = np.column_stack([sets.z[:, :-2], *added, sets.z[:, -1]])
+        owners = np.vstack([sets.ridges.owners, np.repeat(np.array(places, dtype=np.intp), 3).reshape(-1, 3)])
+        blocks = np.append(sets.ridges.blocks, sets.ridges.blocks.max(initial=-1) + 1 + np.arange(len(places)))
+        return cls(z, owners, blocks, sets.fold, at, table, is_probability, has_trees, least, seed)
 
     def squared(self, sets: Sets) -> SetCoefficients:
         """Return U of sets of features, by the best of the learners."""
@@ -72,19 +84,16 @@ class ScoreUse:
 
     @cached_property
     def learner(self) -> str:
-        """The learner with the smallest held-out loss, the variance of its fits aside; trees only where they matter."""
-        losses = {one: self._loss(self._ridge_products(one, [[]])) for one in self._ridge_learners}
-        best = min(losses, key=lambda one: losses[one])
-        if not self.has_trees or 2.0 * np.sqrt(max(losses[best], 0.0)) <= self.negligible:
-            return best
-        return TREES if self._loss(_cyclic(self._whole_trees, self.fold)) < losses[best] else best
-
-    @property
-    def _ridge_learners(self) -> tuple[str, ...]:
-        return (SCORE, LOG_ODDS) if self.is_probability else (SCORE,)
-
-    def _loss(self, products: Floats) -> float:
-        return float(mean_products(self.at, products)[0])
+        """The learner with the smallest held-out loss, the variance of its fits aside; the first that is good enough."""
+        losses: dict[str, float] = {}
+        for one in (ADDITIVE, LOG_ODDS, SCORE, TREES):
+            if (one in (ADDITIVE, LOG_ODDS) and not self.is_probability) or (one == TREES and not self.has_trees):
+                continue
+            products = _cyclic(self._whole_trees, self.fold) if one == TREES else self._ridge_products(one, [[]])
+            losses[one] = float(mean_products(self.at, products)[0])
+            if 2.0 * np.sqrt(max(losses[one], 0.0)) <= self.negligible:
+                break
+        return min(losses, key=lambda one: losses[one])
 
     @property
     def score(self) -> Floats:
@@ -98,24 +107,38 @@ class ScoreUse:
         if self.is_probability:
             least = expit(-LARGEST_LOG_ODDS)
             first = logit(np.clip(first, least, 1.0 - least))
-        return np.column_stack([self.z[:, :-2], first, self.score])
+        return np.column_stack([self.z[:, :-1], first, self.score])
 
     @cached_property
-    def _groups(self) -> list[tuple[Booleans, Floats, FoldRidges]]:
-        """The rows of each group, their shares, and the regressions of both targets within the group."""
+    def _groups(self) -> list[tuple[Booleans, FoldRidges]]:
+        """The rows of each group, and the regressions of both targets within it."""
         found = []
         for group, share in ((self.at.audited, self.at.audited_share), (~self.at.audited, self.at.reference_share)):
             weighted = self._rows * np.sqrt(share)[:, None]
             grams = [weighted[here].T @ weighted[here] for here in (group & (self.fold == f) for f in range(FOLDS))]
-            ridges = FoldRidges(np.array(grams), self.ridges.owners, self.ridges.blocks, 1.0 / float(share @ share))
-            found.append((group, share, ridges))
+            found.append((group, FoldRidges(np.array(grams), self.owners, self.blocks, 1.0 / float(share @ share))))
         return found
+
+    @cached_property
+    def _singles(self) -> tuple[Integers, list[tuple[Booleans, FoldRidges]]]:
+        """The columns of single features among those of the rows, and the regressions on these alone."""
+        own = np.flatnonzero((self.owners == self.owners[:, :1]).all(axis=1))
+        kept = np.concatenate([[0], 1 + own, [-2, -1]]) % self._rows.shape[1]
+        blocks = np.unique(self.blocks[own], return_inverse=True)[1]
+        return kept, [
+            (group, FoldRidges(ridges.grams[:, kept][:, :, kept], self.owners[own], blocks, ridges.effective))
+            for group, ridges in self._groups
+        ]
 
     def _ridge_products(self, learner: str, sets: Sets) -> Floats:
         """Return (W − a)(W − b) of each row without each set, for the three pairings of parts, (3, n, sets)."""
-        left = np.empty((len(PARTS), len(self.z), len(sets)))
-        for group, _, ridges in self._groups:
-            z = self._rows[group]
+        rows, groups = self._rows, self._groups
+        if learner == ADDITIVE:
+            kept, groups = self._singles
+            rows = rows[:, kept]
+        left = np.empty((len(PARTS), len(rows), len(sets)))
+        for group, ridges in groups:
+            z = rows[group]
             for part, vectors in enumerate(ridges.left_out(sets)):
                 if learner == SCORE:
                     left[part, group] = z @ vectors[1]
@@ -178,10 +201,10 @@ class ScoreUse:
         The columns are less what the others expect of them, and once more with their sign changed in one group. Trees
         are of two folds, the regressions of one each.
         """
-        columns = self.ridges.columns_of(features)
+        columns = self._groups[0][1].columns_of(features)
         phi = self._partialled(columns)
         phi = np.hstack([phi, np.where(self.at.audited, 1.0, -1.0)[:, None] * phi])
-        blocks = self.ridges.blocks[columns]
+        blocks = self.blocks[columns]
         numbers = np.concatenate([blocks, blocks + 1 + blocks.max()])
         own = [np.flatnonzero(numbers == one) for one in np.unique(numbers)]
         products = np.empty((3, len(phi), 2))
@@ -209,14 +232,14 @@ class ScoreUse:
         found = np.empty((len(self.z), columns.size))
         for here, mean, inverse in self._inverses:
             weights = inverse[:, columns] @ np.linalg.inv(inverse[np.ix_(columns, columns)])
-            found[here] = (self.z[here, 1:-2] - mean) @ weights
+            found[here] = (self.z[here, 1:-1] - mean) @ weights
         return found
 
     @cached_property
     def _inverses(self) -> list[tuple[Booleans, Floats, Floats]]:
         """The rows of each group and fold, and from its other folds the means of Φ and its inverse covariance."""
         found = []
-        for group, _, ridges in self._groups:
+        for group, ridges in self._groups:
             for number in range(FOLDS):
                 gram = ridges.grams.sum(axis=0) - ridges.grams[number]
                 gram = gram / gram[0, 0]
@@ -226,6 +249,13 @@ class ScoreUse:
                 inverse = cho_solve(cho_factor(penalised, lower=True), np.eye(len(mean)))
                 found.append((group & (self.fold == number), mean, np.asarray(inverse)))
         return found
+
+
+def _standardised(values: Floats) -> Floats:
+    """Return (x − mean)/sd, 0 where x is missing."""
+    known = values[~np.isnan(values)]
+    sd = float(known.std()) if known.size else 0.0
+    return np.where(np.isnan(values) | (sd <= 0.0), 0.0, (values - (known.mean() if known.size else 0.0)) / (sd or 1.0))
 
 
 def _frequent(codes: Integers) -> Integers:

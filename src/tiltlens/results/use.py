@@ -12,7 +12,7 @@ from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients
 from tiltlens.estimators.use import UNUSED, Use, cell_products, squared_uses, uses
 from tiltlens.estimators.verdicts import EITHER, EVIDENCE, STAND_IN, Band, Verdict, is_beyond
-from tiltlens.limits import HIDDEN, MOST_STOOD_FOR, MOST_USES, SAME_OUTPUT
+from tiltlens.limits import HIDDEN, MOST_STOOD_FOR, MOST_USES, SAME_OUTPUT, SMALL_RESIDUAL
 from tiltlens.models.use import ScoreUse
 from tiltlens.passes.evidence import Evidence
 from tiltlens.results.exempt import exempt_places
@@ -130,8 +130,12 @@ def _measured(evidence: Evidence, settings: Settings, m: float) -> Measure | Non
         squared = _cell_squares(sets)
     elif isinstance(sets, RidgeSets):
         table = {name: column[evidence.shown] for name, column in evidence.table.items()}
-        is_smooth = evidence.outcome.is_probability and not evidence.is_decisions
-        squared = ScoreUse.of(sets, table, is_smooth, not evidence.is_decisions, m, settings.seed).squared
+        numbers = {one.name: one.values[evidence.shown] for one in evidence.features if one.values is not None}
+        has_odds, is_decided = evidence.outcome.is_probability, evidence.is_decisions
+        least = SMALL_RESIDUAL * m
+        squared = ScoreUse.of(
+            sets, table, numbers, has_odds and not is_decided, not is_decided, least, settings.seed
+        ).squared
     else:
         squared = None
     if squared is None:
