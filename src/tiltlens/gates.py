@@ -25,7 +25,11 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
 }
 PATTERN = re.compile(r"^\s*(\w+)(?:\.(value|low|high))?\s*(<=|>=|<|>)\s*(\S+)\s*$")
 PROXIES = "proxies"  # how many features are potential proxies, alone, in combination, or unless they are stand-ins
-COUNTED = {"undecided": UNDECIDED, "not_judged": NOT_JUDGED, "stand_ins": STAND_IN}  # how many features have this verdict
+COUNTED = {
+    "undecided": UNDECIDED,
+    "not_judged": NOT_JUDGED,
+    "stand_ins": STAND_IN,
+}  # how many features have this verdict
 DECISIONS_ONLY = "adverse_impact_ratio"
 TOO_SMALL = "too_small"  # how many groups have too few rows to be compared
 ENDS_ONLY = ("bracket", "limits")  # of unobserved groups: what lies between the two ends is not estimated

@@ -249,7 +249,13 @@ PEEKED_ROWS = 5_000  # that tell whether a feature has few values
 CELL_MEAN_ROWS = 10  # for each joint cell, on average, for cell means to be used
 # models.use
 LARGEST_LOG_ODDS = 9.0  # of a score whose log-odds are regressed: 0.9999
-USE_TREES = {"max_iter": 100, "learning_rate": 0.2, "max_leaf_nodes": 31, "min_samples_leaf": 10, "l2_regularization": 1.0}
+USE_TREES = {
+    "max_iter": 100,
+    "learning_rate": 0.2,
+    "max_leaf_nodes": 31,
+    "min_samples_leaf": 10,
+    "l2_regularization": 1.0,
+}
 # models.outcomes
 FEW_LISTED = 6  # values of an outcome in a message: more tell nothing more
 

@@ -45,8 +45,8 @@ def shapley_gaps(
     """Return φ_j = Σ_A |A|!(d−|A|−1)!/d!·(c_A − c_{A∪j}): they add up to gap − c_all.
 
     Where the game starts from a set E, every A holds E, d counts the other features, whose values these are, and they
-    add up to c_E − c_all. Those that the game is played `without` are in no A and have no value. `apply` maps a function
-    over orders of the features, in threads perhaps.
+    add up to c_E − c_all. Those that the game is played `without` are in no A and have no value. `apply` maps a
+    function over orders of the features, in threads perhaps.
     """
     others = [j for j in range(sets.features) if j not in start and j not in without]
     count = len(others)

@@ -4,10 +4,10 @@ With μ_A = E[W | S̄, X_A] and P̄ the population in which each group has half 
 
     U_j = E_P̄[(W − μ_{−j})²] − E_P̄[(W − μ_all)²],      use(j) = 2·√U_j.
 
-No score that ignores the feature is nearer to W than μ_{−j}, and its gap differs by at most use(j) from that of W: where
-use(j) is within the materiality threshold, use of the feature accounts for nothing material. Both squares are products
-of the residuals of two independent fits, so that the noise of the fits has no part in them. See docs/methods.md,
-section 5.
+No score that ignores the feature is nearer to W than μ_{−j}, and its gap differs by at most use(j) from that of W.
+Where use(j) is within the materiality threshold, use of the feature accounts for nothing material. Both squares are
+products of the residuals of two independent fits, so that the noise of the fits has no part in them. See
+docs/methods.md, section 5.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
+from scipy.special import stdtrit
 
 from tiltlens.estimators.influence import Integers, Rows, sums_by
 from tiltlens.estimators.sets import SetCoefficients, covariance, degrees_of_freedom
@@ -83,7 +83,9 @@ def cell_products(at: Rows, outcome: Floats, codes: list[Integers]) -> tuple[Flo
         cell = 2 * code + at.audited
         mine = np.unique(np.column_stack([cell, own]), axis=0, return_inverse=True)[1].reshape(-1)
         total, first = (sums_by(cell, column)[cell] for column in (share, share * outcome))
-        other, rest = (whole - sums_by(mine, column)[mine] for whole, column in ((total, share), (first, share * outcome)))
+        other, rest = (
+            whole - sums_by(mine, column)[mine] for whole, column in ((total, share), (first, share * outcome))
+        )
         if place == 0:
             alone = other <= 1e-9 * total
         means = np.divide(rest, other, out=np.zeros_like(rest), where=~alone)

@@ -62,7 +62,14 @@ class ScoreUse:
 
     @classmethod
     def of(
-        cls, sets: RidgeSets, table: Table, numbers: Table, is_probability: bool, has_trees: bool, least: float, seed: int
+        cls,
+        sets: RidgeSets,
+        table: Table,
+        numbers: Table,
+        is_probability: bool,
+        has_trees: bool,
+        least: float,
+        seed: int,
     ) -> ScoreUse:
         """Return the same of the rows that `sets` show, which stand for themselves alone.
 
@@ -84,7 +91,7 @@ class ScoreUse:
 
     @cached_property
     def learner(self) -> str:
-        """The learner with the smallest held-out loss, the variance of its fits aside; the first that is good enough."""
+        """The learner with the smallest held-out loss, less the variance of its fits; the first that is good enough."""
         losses: dict[str, float] = {}
         for one in (ADDITIVE, LOG_ODDS, SCORE, TREES):
             if (one in (ADDITIVE, LOG_ODDS) and not self.is_probability) or (one == TREES and not self.has_trees):
@@ -218,7 +225,7 @@ class ScoreUse:
                 products[number, rows[fold]] = np.column_stack([a * b, plain**2])
         return products
 
-    def _slopes(self, phi: Floats, left: Floats, at: Integers, blocks: list[Integers]) -> Floats:
+    def _slopes(self, phi: Floats, left: Floats, at: Integers, blocks: Sequence[Integers]) -> Floats:
         """Return the ridge regression of what is left on columns, from the rows `at`."""
         w = (self.at.audited_share + self.at.reference_share)[at]
         w = w / w.sum()

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from tiltlens.estimators.estimate import HasInterval, quantile, without_noise
+from tiltlens.estimators.estimate import HasInterval, quantile
 from tiltlens.estimators.feature_gap import FeatureGap, cell_coefficient, feature_gap, hidden_share, rare_part
 from tiltlens.estimators.influence import Rows
-from tiltlens.estimators.outputs import Scores, gap
+from tiltlens.estimators.outputs import Scores
 from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance, degrees_of_freedom
-from tiltlens.estimators.shapley import shapley_gaps
 from tiltlens.estimators.verdicts import (
     CLEARED,
     EVIDENCE,
@@ -28,7 +27,7 @@ from tiltlens.estimators.verdicts import (
     simultaneous_factor,
     verdict,
 )
-from tiltlens.limits import HIDDEN, SHAPLEY_AGREED, SMALLEST_EXPECTED, SUPPRESSED_BELOW, WIDE_BANDS
+from tiltlens.limits import HIDDEN, SMALLEST_EXPECTED, SUPPRESSED_BELOW, WIDE_BANDS
 from tiltlens.models.features import Feature
 from tiltlens.paper.checks import Floats
 from tiltlens.passes.evidence import Evidence
@@ -36,11 +35,11 @@ from tiltlens.results.exempt import exempt_places
 from tiltlens.results.partners import Partners
 from tiltlens.results.row_errors import RowErrors, set_errors
 from tiltlens.results.settings import Settings
+from tiltlens.results.shapley_parts import Named, difference_se, numbers, sampled_scores, shapley_parts, whole_gap
 from tiltlens.results.soft_groups import SoftGroup
 from tiltlens.results.told import Told, told
 from tiltlens.results.unexplained import Unexplained, is_material
 from tiltlens.results.use import FeatureUses, feature_uses, judged_use
-from tiltlens.threads import in_threads
 
 FACTORS = ("reveals", "drives", "alignment")
 
@@ -56,13 +55,6 @@ class Carried:
     notes: tuple[str, ...]
 
 
-class _Named(NamedTuple):
-    """A number of each of some features, with each row's part in its error and what pairings add."""
-
-    names: list[str]
-    numbers: SetCoefficients
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Alone:
     """gap(j) of the features that have one: with factors, each row's part in the error, and what pairings add."""
@@ -71,13 +63,13 @@ class _Alone:
     between: dict[str, Floats]
 
     @property
-    def named(self) -> _Named:
+    def named(self) -> Named:
         """The gaps, in the order of the table of models, which depends on no name."""
         names = list(self.gaps)
         found = [self.gaps[name].gap for name in names]
         influence = np.column_stack([one.influence for one in found]) if found else np.zeros((0, 0))
         between = np.array([_padded(self.between[name]) for name in names]).reshape(-1, 3).T
-        return _Named(names, SetCoefficients(np.array([one.value for one in found]), influence, between))
+        return Named(names, SetCoefficients(np.array([one.value for one in found]), influence, between))
 
 
 def carried(
@@ -100,10 +92,10 @@ def carried(
     alone_bands, joint_bands, factor = _bands(evidence, settings, own, joint)
     joint_bands = {name: _with_hidden(evidence, name, band) for name, band in joint_bands.items()}
     known = feature_uses(evidence, settings, alone_bands, joint_bands) if doubt is None else FeatureUses()
-    shapley, remainder, notes, every_set = _shapley(evidence, settings, left, every, known.unused)
+    shapley, remainder, notes, every_set = shapley_parts(evidence, settings, left, every, known.unused)
     errors = _errors("gap", own) | _errors("joint", joint) | _errors("gap_shapley", every_set)
     columns: dict[str, dict[str, Any]] = {}
-    whole = _whole(evidence)
+    whole = whole_gap(evidence)
     notes += _wide(joint_bands.values(), told(evidence, settings)) if settings.folds is not None else []
     for feature in evidence.features:
         name = feature.name
@@ -116,7 +108,7 @@ def carried(
             found = Verdict(NOT_JUDGED, doubt)
         has_bands = settings.folds is not None and _rarity(evidence, settings, name) is None
         columns[name] = _banded("gap", both[0], has_bands) | _banded("joint", both[1], has_bands)
-        parts = shapley.get(name, _numbers("gap_shapley", None, None, None))
+        parts = shapley.get(name, numbers("gap_shapley", None, None, None))
         ends = {} if has_bands else {"gap_shapley_low": None, "gap_shapley_high": None}
         columns[name] |= _factors(alone.gaps.get(name), settings) | parts | ends | known.columns(name)
         columns[name] |= {"verdict": found.verdict, "reason": found.reason}
@@ -150,7 +142,7 @@ def _unless_hidden(
         rest = f"the adjusted gap of {words.size(left.value)} {words.measure.unit} may go through several together"
         return Verdict(UNDECIDED, f"{found.reason}, but {rest}")
     missed = every.values[0] - left.value
-    if abs(missed) + z * _difference_se(every, left) > words.materiality:
+    if abs(missed) + z * difference_se(every, left) > words.materiality:
         rest = f"the regressions disagree by {words.size(missed)} {words.measure.unit} on the adjusted gap"
         return Verdict(UNDECIDED, f"{found.reason}, but {rest}, so that several features together may contribute")
     for one in evidence.sets.hidden:
@@ -168,7 +160,7 @@ def _with_hidden(evidence: Evidence, name: str, band: Band) -> Band:
     return Band(band.value, low, high, max(band.value - low, high - band.value))
 
 
-def _errors(name: str, found: _Named | None) -> dict[tuple[str, str], RowErrors]:
+def _errors(name: str, found: Named | None) -> dict[tuple[str, str], RowErrors]:
     if found is None or not found.names:
         return {}
     return {(name, one): part for one, part in zip(found.names, set_errors(found.numbers), strict=True)}
@@ -205,31 +197,23 @@ def _alone(evidence: Evidence, at: Rows, outcome: Scores, settings: Settings) ->
         found, spread = evidence.sets.coefficients([[order.index(name)] for name in numeric])
         for k, (name, c) in enumerate(zip(numeric, found, strict=True)):
             if not c.is_separated:
-                gaps[name] = feature_gap(evidence.sets.at, _sampled_scores(evidence, outcome), c)
+                gaps[name] = feature_gap(evidence.sets.at, sampled_scores(evidence, outcome), c)
                 between[name] = -spread[:, k]
     ordered = [*evidence.table, *sorted(set(gaps) - set(evidence.table))]
     return _Alone({name: gaps[name] for name in ordered if name in gaps}, between)
 
 
-def _sampled_scores(evidence: Evidence, outcome: Scores) -> Scores:
-    """Return the shown rows' scores with the sample's means, beside which regressions on the sample stand."""
-    if not evidence.is_sampled:
-        return outcome
-    whole = Scores.of(evidence.rows, evidence.outcome.column, outcome.is_probability)
-    return replace(whole, values=outcome.values)
-
-
-def _at_equal_exempt(evidence: Evidence, sets: CellSets | RidgeSets) -> _Named:
+def _at_equal_exempt(evidence: Evidence, sets: CellSets | RidgeSets) -> Named:
     """Return c_E − c_{E∪j} of each other feature that is regressed on: its gap(j) between people equal in E."""
     start = exempt_places(evidence)
     others = [place for place in range(sets.features) if place not in start]
     found = sets.sets([start, *([*start, place] for place in others)])
     weights = np.vstack([np.ones((1, len(others))), -np.eye(len(others))])
     names = list(evidence.table)
-    return _Named([names[place] for place in others], found.combined(weights))
+    return Named([names[place] for place in others], found.combined(weights))
 
 
-def _joint(evidence: Evidence, every: SetCoefficients | None) -> _Named | None:
+def _joint(evidence: Evidence, every: SetCoefficients | None) -> Named | None:
     """Return joint(j) = c_{all but j} − c_all of the features that are regressed on; `every` holds c_all first."""
     if evidence.sets is None or every is None:
         return None
@@ -238,11 +222,11 @@ def _joint(evidence: Evidence, every: SetCoefficients | None) -> _Named | None:
     names, found = list(evidence.table), every.combined(weights)
     unsaid = {*evidence.sets.pooled, *evidence.exempt}
     kept = [place for place, name in enumerate(names) if name not in unsaid]
-    return _Named([names[place] for place in kept], found.picked(kept))
+    return Named([names[place] for place in kept], found.picked(kept))
 
 
 def _bands(
-    evidence: Evidence, settings: Settings, own: _Named, joint: _Named | None
+    evidence: Evidence, settings: Settings, own: Named, joint: Named | None
 ) -> tuple[dict[str, Band], dict[str, Band], float | None]:
     """Return the bands of gap(j) and of joint(j), all at once over features and over comparisons, and their κ.
 
@@ -269,118 +253,11 @@ def _padded(between: Floats) -> Floats:
     return between if between.size == 3 else np.zeros(3)
 
 
-def _shapley(
-    evidence: Evidence,
-    settings: Settings,
-    left: Unexplained,
-    every: SetCoefficients | None,
-    unused: Sequence[str] = (),
-) -> tuple[dict[str, dict[str, Any]], float | None, list[str], _Named | None]:
-    """Return Shapley values where they add up to the gap less what is unexplained within their error, none otherwise.
-
-    Features that the score does not use have no part in the game, and the value 0. Last are those of all sets, with
-    errors by rows.
-    """
-    if evidence.sets is not None and evidence.sets.pooled:
-        return {}, None, [f"gap_shapley is left out: {_too_many(evidence)}"], None
-    if evidence.sets is None or every is None or left.value is None:
-        return {}, None, [], None
-    start = exempt_places(evidence)
-    whole = _whole(evidence)
-    if len(start) == evidence.sets.features:
-        return {}, without_noise(whole), [], None
-    without, order = [place for place, name in enumerate(evidence.table) if name in unused], list(evidence.table)
-    apply = partial(in_threads, rows=evidence.rows.audited.size)
-    found = shapley_gaps(evidence.sets, settings.seed, apply, start, without)
-    target = whole - left.value
-    difference = float(every.values[0]) - left.value
-    se, words = _difference_se(every, left), told(evidence, settings)
-    if settings.folds is not None and abs(difference) > SHAPLEY_AGREED * se + 0.1 * words.materiality:
-        return (
-            {},
-            None,
-            [
-                f"gap_shapley is left out: the features' parts add up to {words.signed(whole - float(every.values[0]))} "
-                f"{words.measure.unit}, where "
-                f"{'what is left at equal exempt factors' if start else 'the gap'} less what is unexplained is "
-                f"{words.signed(target)}"
-            ],
-            None,
-        )
-    z = quantile(settings.confidence)
-    notes = (
-        [f"gap_shapley rests on {found.orders} orders of the features; its intervals hold that error too"]
-        if found.orders
-        else []
-    )
-    others = [name for name in order if name not in (*evidence.exempt, *unused)]
-    notes += _used_remainder(evidence.sets, every, without, words, z)
-    columns = dict.fromkeys(unused, _numbers("gap_shapley", 0.0, *(None, None) if settings.folds is None else (0.0, 0.0)))
-    columns |= {
-        name: _numbers("gap_shapley", value, value - z * e, value + z * e)
-        if settings.folds is not None
-        else _numbers("gap_shapley", value, None, None)
-        for name, value, e in zip(others, found.values.tolist(), found.se.tolist(), strict=True)
-    }
-    named = None if found.every is None else _Named(others, found.every)
-    return columns, without_noise(whole - float(found.values.sum())), notes, named
-
-
-def _used_remainder(
-    sets: CellSets | RidgeSets, every: SetCoefficients, without: Sequence[int], words: Told, z: float
-) -> list[str]:
-    """Return a note where the gap among people equal in the used features differs from that at all features equal."""
-    if not without:
-        return []
-    used = sets.sets([[place for place in range(sets.features) if place not in without]])
-    both = SetCoefficients(*(np.concatenate(pair, axis=-1) for pair in zip(_parts(used), _parts(every.picked([0])), strict=True)))
-    apart = both.combined(np.array([[1.0], [-1.0]]))
-    if abs(apart.values[0]) <= z * float(np.sqrt(covariance(apart.influence, apart.between)[0, 0])):
-        return []
-    unit = words.measure.unit
-    return [
-        f"the Shapley contributions leave {words.signed(float(used.values[0]))} {unit}, the gap among people equal in the "
-        f"features that the score uses; among people equal in all features it is {words.signed(float(every.values[0]))}"
-    ]
-
-
-def _parts(found: SetCoefficients) -> tuple[Floats, Floats, Floats]:
-    return found.values, found.influence, found.between
-
-
-def _whole(evidence: Evidence) -> float:
-    """Return what features have parts in: the gap, or what is left of it at equal exempt factors."""
-    start = exempt_places(evidence)
-    if start and evidence.sets is not None:
-        return float(evidence.sets.sets([start]).values[0])
-    return gap(evidence.rows, _sampled_scores(evidence, evidence.outcome)).value
-
-
 def _way(value: float, whole: float, materiality: float, audited: str) -> str:
     """Return which way a part goes: against the whole, or, where that is about 0, for whom it is higher or lower."""
     if abs(whole) <= materiality:
         return f", {'higher' if value > 0.0 else 'lower'} for {audited}"
     return "; it narrows the gap" if value * whole < 0.0 else ""
-
-
-def _too_many(evidence: Evidence) -> str:
-    pooled = () if evidence.sets is None else evidence.sets.pooled
-    return f"{', '.join(pooled)} has too many values for the rows to be looked at with the others"
-
-
-def _difference_se(every: SetCoefficients, left: Unexplained) -> float:
-    """Return the standard error of c_all by the sets less c_all by the best regressions, from rows that both have.
-
-    What is 0 by construction has no error.
-    """
-    own, best = every.influence[:, 0], left.measured
-    if best is None or left.is_by_construction:
-        shared, rest = own, 0.0
-    elif best.influence.size == own.size:
-        shared, rest = own - best.influence, 2.0 * float(best.between @ best.between) / len(best.parts)
-    else:
-        shared, rest = own, best.variance
-    return float(np.sqrt(covariance(shared[:, None], every.between[:, :1])[0, 0] + rest))
 
 
 def _verdict(
@@ -443,13 +320,8 @@ def _rarity(evidence: Evidence, settings: Settings, name: str) -> str | None:
 
 def _banded(name: str, band: Band | None, has_ends: bool) -> dict[str, float | None]:
     if band is None:
-        return _numbers(name, None, None, None)
-    return _numbers(name, band.value, band.low if has_ends else None, band.high if has_ends else None)
-
-
-def _numbers(name: str, value: float | None, low: float | None, high: float | None) -> dict[str, float | None]:
-    rounded = [None if number is None else without_noise(number) for number in (value, low, high)]
-    return dict(zip((name, f"{name}_low", f"{name}_high"), rounded, strict=True))
+        return numbers(name, None, None, None)
+    return numbers(name, band.value, band.low if has_ends else None, band.high if has_ends else None)
 
 
 def _factors(found: FeatureGap | None, settings: Settings) -> dict[str, float | None]:
@@ -457,9 +329,9 @@ def _factors(found: FeatureGap | None, settings: Settings) -> dict[str, float | 
     for name in FACTORS:
         measured: HasInterval | None = None if found is None else getattr(found, name)
         if measured is None:
-            columns |= _numbers(name, None, None, None)
+            columns |= numbers(name, None, None, None)
             continue
         estimate = measured.estimate(settings.confidence)
         ends = (None, None) if settings.folds is None else (estimate.low, estimate.high)
-        columns |= _numbers(name, estimate.value, *ends)
+        columns |= numbers(name, estimate.value, *ends)
     return columns

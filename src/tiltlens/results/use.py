@@ -189,8 +189,11 @@ def _unused(asked: int | None, use: Use, words: Told) -> str:
     if asked == UNSEEN and asked is not None:
         return "the model does not take it as an input"
     if asked is not None:
-        return f"the model's output never changed with it ({asked:,} rows asked, so in less than {3 / asked:.2%} of rows)"
-    return f"the score does not use it (at most {words.size(use.high)} {words.measure.unit})"
+        return (
+            f"the model's output never changed with it ({asked:,} rows asked, so in less than {3 / asked:.2%} of rows)"
+        )
+    most = f" (at most {words.size(use.high)} {words.measure.unit})" if use.high > 0.01 * words.materiality else ""
+    return f"the score does not use it{most}"
 
 
 def _unsettled(evidence: Evidence, use: Use | None, words: Told) -> str:

@@ -145,12 +145,13 @@ def _proxies(summary: dict[str, Any]) -> HandedTable:
     records = [[c["audited"], c["reference"], *row.values()] for c, row in rows]
     m = measure_of(summary)
     several = ["audited"] if len(summary["comparisons"]) > 1 else []
-    head = (*several, "feature", f"gap, in {m.unit}", "with others", "Shapley", "verdict", "reason")
+    head = (*several, "feature", f"gap, in {m.unit}", "with others", "Shapley", "use", "verdict", "reason")
     lines = [
         [
             *([group_name(summary["group"], c["audited"])] if several else []),
             str(row["feature"]),
             *(_banded(row, name, m.difference) for name in ("gap", "joint", "gap_shapley")),
+            "" if row["use"] is None else _banded(row, "use", lambda value: "" if value is None else m.size(value)),
             row["verdict"],
             row["reason"],
         ]

@@ -316,6 +316,8 @@ def proxy_evidence(c: dict[str, Any], settings: dict[str, Any]) -> RenderableTyp
         left = c["shapley_remainder"] or 0.0
         is_told = abs(left) >= NEGLIGIBLE * c["materiality"]
         note += f" less what is unexplained ({typed(measure.difference(left))}). " if is_told else ". "
+    if any(row["use"] is not None for row in c["proxies"]):
+        note += "Use: how far the score moves with the feature, the group and all other features being equal. "
     note += f"What counts is {measure.counted(c, settings)}." if measure is UNITS else ""
     parts: list[RenderableType] = [_ProxyTable(c["proxies"], measure)]
     if any(row["gap_low"] is not None for row in c["proxies"]):
@@ -333,14 +335,17 @@ def _reasons(c: dict[str, Any]) -> Iterable[str]:
     """Yield each verdict with its reason, and what else is to be known of the feature; equal sentences once."""
     said: dict[str, list[str]] = {}
     for row in c["proxies"]:
-        said.setdefault(_reason(row), []).append(str(row["feature"]))
+        said.setdefault(_reason(row, measure_of(c)), []).append(str(row["feature"]))
     for sentence, names in said.items():
         more = len(names) - MOST_NAMED
         yield f"{', '.join(names[:MOST_NAMED])}{f' and {more} more' if more > 0 else ''} – {sentence}"
 
 
-def _reason(row: dict[str, Any]) -> str:
+def _reason(row: dict[str, Any], measure: Measure) -> str:
     sentences = [f"{row['verdict']}: {row['reason']}."]
+    if row["use"]:
+        value, low, high = (measure.size(row[f"use{end}"]) for end in ("", "_low", "_high"))
+        sentences.append(f"Use: {value} {measure.unit} ({low} to {high}).")
     if verdict_of(row).kind == EVIDENCE:
         sentences.append(f"{row['direction']}.")
         sentences += [f"{row['redundant_with']} carries the same."] if row["redundant_with"] else []

@@ -60,6 +60,7 @@ PLAIN_WORDS = {
     "Shapley value": "adding up",
     "share": "part of the shift",
     "standardised difference": "gap in standard deviations",
+    "use": "how far the score moves with it",
     "unexplained": "left between people alike in all listed features",
 }
 
@@ -67,6 +68,8 @@ FOR_STATISTICIANS = {
     "reveals": "2·sd of the chance of being audited given the feature, both groups weighing the same: 0 when it is "
     "distributed alike, 1 when it tells the group.",
     "drives": "2·sd of the mean score by value of the feature, the group held fixed.",
+    "use": "2·sd of the score as the feature varies, the group and all other features held fixed. Use of the feature "
+    "accounts for no more than this of any gap.",
     "alignment": "Correlation of the two: 1 or −1 when what reveals the group is what drives the score. Points by "
     "itself are reveals × drives × alignment.",
     "correction": "The direction in which the audited group's inputs would have to shift for the distance between the "
