@@ -36,6 +36,8 @@ class FeatureUses:
         None where it changed one.
     copies
         The features of which one is used, as far as the data tell, and those that it cannot be told from.
+    sure
+        The features that are used, but so many of whose values were joined that nobody knows how much.
     unused
         The features that may be left out together without a material change of the score.
     """
@@ -43,6 +45,7 @@ class FeatureUses:
     use: Mapping[str, Use] = field(default_factory=dict)
     asked: Mapping[str, int | None] = field(default_factory=dict)
     copies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    sure: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
 
     def columns(self, name: str) -> dict[str, float | None]:
@@ -67,14 +70,17 @@ def feature_uses(
         return FeatureUses()
     asked = _asked(evidence, settings, named[:MOST_USES])
     ignored = [name for name, rows in asked.items() if rows is not None]
-    rest = [name for name in named[:MOST_USES] if name not in ignored and name not in evidence.sets.pooled]
+    rest = [name for name in named[:MOST_USES] if name not in ignored]
     measured = _measured(evidence, settings, m)
     if measured is None:
-        return FeatureUses(dict.fromkeys(ignored, UNUSED), asked, {}, tuple(ignored))
+        return FeatureUses(dict.fromkeys(ignored, UNUSED), asked, unused=tuple(ignored))
     found = dict(zip(rest, measured([[name] for name in rest], ignored), strict=True))
+    sure = tuple(name for name in rest if name in evidence.sets.pooled and found[name].low > 0.0)
+    rest = [name for name in rest if name not in evidence.sets.pooled]
+    found = dict.fromkeys(ignored, UNUSED) | {name: found[name] for name in rest}
     small = sorted((name for name in rest if found[name].high <= m), key=lambda name: (found[name].high, name))
     copies, dropped = _copies(small, ignored, measured, m)
-    return FeatureUses(dict.fromkeys(ignored, UNUSED) | found, asked, copies, (*ignored, *dropped))
+    return FeatureUses(found, asked, copies, sure, (*ignored, *dropped))
 
 
 def _copies(
@@ -180,7 +186,7 @@ def judged_use(evidence: Evidence, settings: Settings, known: FeatureUses, name:
     if use is not None and use.high <= words.materiality and name not in known.copies:
         with_others = _stands_for(evidence, known, name, words.materiality)
         return Verdict(STAND_IN, f"{_unused(known.asked.get(name), use, words)}; it is correlated with {with_others}")
-    if was_changed or (use is not None and use.low > 0.0):
+    if was_changed or name in known.sure or (use is not None and use.low > 0.0):
         return found
     return Verdict(EITHER, f"{found.reason}; {_unsettled(evidence, use, words)}")
 

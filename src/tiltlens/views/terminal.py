@@ -343,11 +343,11 @@ def _reasons(c: dict[str, Any]) -> Iterable[str]:
 
 def _reason(row: dict[str, Any], measure: Measure) -> str:
     sentences = [f"{row['verdict']}: {row['reason']}."]
-    if row["use"]:
-        value, low, high = (measure.size(row[f"use{end}"]) for end in ("", "_low", "_high"))
-        sentences.append(f"Use: {value} {measure.unit} ({low} to {high}).")
     if verdict_of(row).kind == EVIDENCE:
         sentences.append(f"{row['direction']}.")
         sentences += [f"{row['redundant_with']} carries the same."] if row["redundant_with"] else []
+    if row["use"]:
+        value, low, high = (measure.size(row[f"use{end}"]) for end in ("", "_low", "_high"))
+        sentences.append(f"Use: {value} {measure.unit} ({low} to {high}).")
     sentences += [f"({row['notes']})"] if row["notes"] else []
     return " ".join(sentences)
