@@ -91,7 +91,7 @@ def carried(
     own = _at_equal_exempt(evidence, evidence.sets) if evidence.exempt and evidence.sets is not None else alone.named
     alone_bands, joint_bands, factor = _bands(evidence, settings, own, joint)
     joint_bands = {name: _with_hidden(evidence, name, band) for name, band in joint_bands.items()}
-    known = feature_uses(evidence, settings, alone_bands, joint_bands) if doubt is None else FeatureUses()
+    known = feature_uses(evidence, settings, alone_bands, joint_bands, pairs) if doubt is None else FeatureUses()
     shapley, remainder, notes, every_set = shapley_parts(evidence, settings, left, every, known.unused)
     errors = _errors("gap", own) | _errors("joint", joint) | _errors("gap_shapley", every_set)
     columns: dict[str, dict[str, Any]] = {}

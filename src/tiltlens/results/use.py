@@ -16,6 +16,7 @@ from tiltlens.limits import HIDDEN, MOST_STOOD_FOR, MOST_USES, SAME_OUTPUT, SMAL
 from tiltlens.models.use import ScoreUse
 from tiltlens.passes.evidence import Evidence
 from tiltlens.results.exempt import exempt_places
+from tiltlens.results.partners import Partners
 from tiltlens.results.settings import Settings
 from tiltlens.results.told import Told, told
 
@@ -56,7 +57,11 @@ class FeatureUses:
 
 
 def feature_uses(
-    evidence: Evidence, settings: Settings, alone: Mapping[str, Band], joint: Mapping[str, Band]
+    evidence: Evidence,
+    settings: Settings,
+    alone: Mapping[str, Band],
+    joint: Mapping[str, Band],
+    pairs: Mapping[str, Partners],
 ) -> FeatureUses:
     """Return the use of the features with a band beyond the materiality threshold, the strongest first."""
     if settings.folds is None or evidence.sets is None:
@@ -80,7 +85,12 @@ def feature_uses(
     found = dict.fromkeys(ignored, UNUSED) | {name: found[name] for name in rest}
     small = sorted((name for name in rest if found[name].high <= m), key=lambda name: (found[name].high, name))
     copies, dropped = _copies(small, ignored, measured, m)
-    return FeatureUses(found, asked, copies, sure, (*ignored, *dropped))
+    for name in rest:  # pairs that are used as surely as neither of them alone is
+        other = pairs.get(name, Partners()).redundant_with
+        is_open = other in rest and name not in copies and found[name].low == found[other].low == 0.0
+        if other is not None and is_open and measured([[name, other]], ignored)[0].low > 0.0:
+            copies |= {name: (other,), other: tuple({*copies.get(other, ()), name})}
+    return FeatureUses(found, asked, copies, sure, (*ignored, *(name for name in dropped if name not in copies)))
 
 
 def _copies(

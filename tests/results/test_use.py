@@ -1,0 +1,126 @@
+"""Whether the score uses a feature, or the feature stands in for one that is used."""
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.special import expit
+
+import tiltlens as tl
+from tiltlens.estimators.influence import Rows
+from tiltlens.estimators.use import cell_products, squared_uses, uses
+from tiltlens.gates import gate
+
+ROWS = 600
+RNG = np.random.default_rng(3)
+GROUP = RNG.random(ROWS) < 0.5
+U = 1.2 * GROUP + RNG.standard_normal(ROWS)
+PEOPLE = pl.DataFrame(
+    {
+        "group": np.where(GROUP, "B", "A"),
+        "income": np.exp(U),
+        "district": 0.9 * U + 0.4 * RNG.standard_normal(ROWS),
+        "dollars": 1.1 * np.exp(U),
+    }
+)
+SCORE = expit(U)
+
+
+def audited(*names, scores=SCORE, **options):
+    """Return the rows of the table by feature, and the comparison."""
+    frame = PEOPLE.select("group", *names)
+    given = {} if "model" in options else {"scores": scores}
+    c = tl.audit(frame, "group", reference="A", **given, **options)["B"]
+    return {row["feature"]: row for row in c.proxies.to_dicts()}, c
+
+
+@pytest.fixture(scope="module")
+def scored():
+    return audited("income", "district")
+
+
+@pytest.fixture(scope="module")
+def asked():
+    return audited("income", "district", "dollars", model=lambda rows: expit(np.log(rows["income"].to_numpy())))
+
+
+def test_an_unused_feature_is_a_stand_in_for_the_one_that_is_used(scored):
+    rows, _ = scored
+    assert rows["district"]["verdict"] == "stand-in"
+    assert rows["district"]["reason"].startswith("the score does not use it")
+    assert rows["district"]["reason"].endswith("it is correlated with income")
+    assert rows["district"]["gap_low"] > 0.005  # it contributes all the same
+    assert rows["income"]["verdict"] == "potential proxy"
+    assert rows["income"]["use_low"] > 0.1
+
+
+def test_a_stand_in_has_no_shapley_contribution_and_the_others_add_up(scored):
+    rows, c = scored
+    district = rows["district"]
+    assert (district["gap_shapley"], district["gap_shapley_low"], district["gap_shapley_high"]) == (0.0, 0.0, 0.0)
+    assert rows["income"]["gap_shapley"] + c.shapley_remainder == pytest.approx(c.gap.value)
+
+
+def test_a_gate_counts_stand_ins_apart_from_proxies(scored):
+    _, c = scored
+    counts = {name: gate(f"{name}>0")._counted(c) for name in ("proxies", "stand_ins")}
+    assert counts == {"proxies": 1.0, "stand_ins": 1.0}
+
+
+def test_of_two_copies_the_scores_tell_neither():
+    rows, _ = audited("income", "dollars")
+    for name in ("income", "dollars"):
+        assert rows[name]["verdict"] == "potential proxy or stand-in"
+        assert rows[name]["reason"] == "one of dollars and income; the data cannot tell which"
+        assert abs(rows[name]["gap_shapley"]) > 0.05
+
+
+def test_a_model_that_is_asked_settles_copies(asked):
+    rows, _ = asked
+    assert rows["income"]["verdict"] == "potential proxy"
+    for name in ("dollars", "district"):
+        assert rows[name]["verdict"] == "stand-in"
+        assert rows[name]["reason"].startswith("the model's output never changed with it (600 rows asked")
+        assert (rows[name]["use"], rows[name]["gap_shapley"]) == (0.0, 0.0)
+
+
+def test_a_feature_that_a_model_does_not_take_is_not_used():
+    class Model:
+        feature_names_in_ = ("income",)
+
+        def predict_proba(self, rows):
+            chance = expit(np.log(np.asarray(rows)[:, 0].astype(float)))
+            return np.column_stack([1 - chance, chance])
+
+    rows, _ = audited("income", "district", model=Model(), features=["income", "district"])
+    assert rows["district"]["reason"].startswith("the model does not take it as an input")
+
+
+def test_decisions_make_no_stand_ins():
+    rows, c = audited("income", "district", scores=(RNG.random(ROWS) < SCORE) * 1.0)
+    assert {row["verdict"] for row in rows.values()} <= {"potential proxy", "potential proxy or stand-in"}
+    assert "the scores behind the decisions" in rows["district"]["reason"]
+    assert gate("proxies>1")._counted(c) == 2.0  # what may be a proxy must not pass
+
+
+def test_use_of_few_values_is_that_of_their_means():
+    rng = np.random.default_rng(1)
+    rows = Rows.of(rng.random(2000) < 0.5)
+    x, y = rng.integers(0, 2, (2, 2000))
+    score = 0.5 + 0.1 * x * rows.audited
+    cells = [2 * x + y, y, x]  # of both, without x, without y
+    products, alone = cell_products(rows, score, cells)
+    assert alone == 0.0
+    used, unused = uses(squared_uses(rows, products), 0.95)
+    assert used.low < 2 * np.sqrt(0.5 * 0.25 * 0.1**2) < used.high
+    assert unused.high == pytest.approx(0.0, abs=1e-6)
+
+
+def test_noise_of_few_values_is_not_use():
+    rng = np.random.default_rng(2)
+    rows = Rows.of(rng.random(1000) < 0.5)
+    x = rng.integers(0, 20, 1000)
+    found = [
+        squared_uses(rows, cell_products(rows, rng.standard_normal(1000), [x, np.zeros_like(x)])[0]).values[0]
+        for _ in range(200)
+    ]
+    assert abs(np.mean(found)) < 3 * np.std(found) / np.sqrt(200)
