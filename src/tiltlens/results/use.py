@@ -98,18 +98,20 @@ def _copies(
 ) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     """Return which of the hardly used features are copies of each other, and those that are not used together.
 
-    They are left out one by one, the least used first, while the use of all that are left out stays immaterial.
+    They are left out one by one, the least used first, while the use of all that are left out stays immaterial. Of
+    copies, one is surely used though neither seems to be.
     """
     dropped: list[str] = []
     copies: dict[str, tuple[str, ...]] = {}
     for name in small:
-        if not dropped or measured([[*dropped, name]], ignored)[0].high <= m:
+        together = measured([[*dropped, name]], ignored)[0] if dropped else UNUSED
+        if together.high <= m:
             dropped.append(name)
-            continue
-        pairs = measured([[name, other] for other in dropped], ignored)
-        group = [name, *([other for other, both in zip(dropped, pairs, strict=True) if both.high > m] or dropped)]
-        for one in group:
-            copies[one] = tuple(sorted({*copies.get(one, ()), *group} - {one}))
+        elif together.low > 0.0:
+            pairs = measured([[name, other] for other in dropped], ignored)
+            group = [name, *([other for other, both in zip(dropped, pairs, strict=True) if both.low > 0.0] or dropped)]
+            for one in group:
+                copies[one] = tuple(sorted({*copies.get(one, ()), *group} - {one}))
     return copies, [name for name in dropped if name not in copies]
 
 
