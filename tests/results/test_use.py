@@ -17,12 +17,17 @@ U = 1.2 * GROUP + RNG.standard_normal(ROWS)
 PEOPLE = pl.DataFrame(
     {
         "group": np.where(GROUP, "B", "A"),
-        "income": np.exp(U),
+        "income": 50 + 10 * U,
         "district": 0.9 * U + 0.4 * RNG.standard_normal(ROWS),
-        "dollars": 1.1 * np.exp(U),
+        "dollars": 1.1 * (50 + 10 * U),
     }
 )
 SCORE = expit(U)
+
+
+def score_of(income):
+    """Return the score, which is a function of the income."""
+    return expit((np.asarray(income, dtype=float) - 50) / 10)
 
 
 def audited(*names, scores=SCORE, **options):
@@ -40,7 +45,7 @@ def scored():
 
 @pytest.fixture(scope="module")
 def asked():
-    return audited("income", "district", "dollars", model=lambda rows: expit(np.log(rows["income"].to_numpy())))
+    return audited("income", "district", "dollars", model=lambda rows: score_of(rows["income"]))
 
 
 def test_an_unused_feature_is_a_stand_in_for_the_one_that_is_used(scored):
@@ -88,7 +93,7 @@ def test_a_feature_that_a_model_does_not_take_is_not_used():
         feature_names_in_ = ("income",)
 
         def predict_proba(self, rows):
-            chance = expit(np.log(np.asarray(rows)[:, 0].astype(float)))
+            chance = score_of(np.asarray(rows)[:, 0])
             return np.column_stack([1 - chance, chance])
 
     rows, _ = audited("income", "district", model=Model(), features=["income", "district"])
