@@ -56,8 +56,12 @@ def squared_uses(at: Rows, products: Floats) -> SetCoefficients:
     return SetCoefficients(values, at.influences(0.5 * gains.mean(axis=0)), means - values)
 
 
-def uses(squared: SetCoefficients, confidence: float) -> list[Use]:
-    """Return use and its interval: two-sided where U is surely above 0, else from 0 to a one-sided upper end."""
+def uses(squared: SetCoefficients, confidence: float, missed: float = 0.0, m: float = 0.0) -> list[Use]:
+    """Return use and its interval: two-sided where U is surely above 0, else from 0 to a one-sided upper end.
+
+    Of a feature that is used more than `m`, the upper end holds the mean square that the regressions `missed`: all of
+    it may be use of the feature.
+    """
     errors = covariance(squared.influence, squared.between)
     se = np.sqrt(np.maximum(np.diag(errors), 0.0))
     degrees = degrees_of_freedom(squared.influence, squared.between, errors)
@@ -66,6 +70,7 @@ def uses(squared: SetCoefficients, confidence: float) -> list[Use]:
     for u, e, t2, t1 in zip(squared.values.tolist(), se.tolist(), two.tolist(), one.tolist(), strict=True):
         is_used = u - t2 * e > 0.0
         low, high = (u - t2 * e, u + t2 * e) if is_used else (0.0, u + t1 * e)
+        high += missed if is_used and high > 0.25 * m**2 else 0.0
         found.append(Use(*(2.0 * math.sqrt(max(square, 0.0)) for square in (u, low, high))))
     return found
 

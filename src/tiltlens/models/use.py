@@ -21,7 +21,15 @@ from tiltlens.estimators.penalties import block_penalties
 from tiltlens.estimators.ridges import PAIRINGS, PARTS, FoldRidges
 from tiltlens.estimators.sets import RidgeSets, SetCoefficients
 from tiltlens.estimators.use import mean_products, squared_uses
-from tiltlens.limits import FOLDS, LARGEST_LOG_ODDS, MOST_TREE_LEVELS, START_PENALTY, TREE_BINS, USE_TREES
+from tiltlens.limits import (
+    FOLDS,
+    LARGEST_LOG_ODDS,
+    MOST_TREE_LEVELS,
+    START_PENALTY,
+    TREE_BINS,
+    UNDERSMOOTHED,
+    USE_TREES,
+)
 from tiltlens.models.design import Table, code_columns
 from tiltlens.paper.checks import Floats
 
@@ -89,9 +97,18 @@ class ScoreUse:
             return self._by_trees(sets)
         return squared_uses(self.at, self._ridge_products(self.learner, [[], *sets]))
 
-    @cached_property
+    @property
     def learner(self) -> str:
         """The learner with the smallest held-out loss, less the variance of its fits; the first that is good enough."""
+        return min(self._losses, key=lambda one: self._losses[one])
+
+    @property
+    def missed(self) -> float:
+        """The mean square that the learner leaves of a score: what it may miss of the use of a feature."""
+        return max(self._losses[self.learner], 0.0)
+
+    @cached_property
+    def _losses(self) -> dict[str, float]:
         losses: dict[str, float] = {}
         for one in (ADDITIVE, LOG_ODDS, SCORE, TREES):
             if (one in (ADDITIVE, LOG_ODDS) and not self.is_probability) or (one == TREES and not self.has_trees):
@@ -100,7 +117,7 @@ class ScoreUse:
             losses[one] = float(mean_products(self.at, products)[0])
             if 2.0 * np.sqrt(max(losses[one], 0.0)) <= self.negligible:
                 break
-        return min(losses, key=lambda one: losses[one])
+        return losses
 
     @property
     def score(self) -> Floats:
@@ -205,10 +222,10 @@ class ScoreUse:
     def _beyond(self, features: Sequence[int], left: Floats) -> Floats:
         """Return the products of what trees without a set leave after and before a regression on the set's columns.
 
-        The columns are less what the others expect of them, and once more with their sign changed in one group. Trees
-        are of two folds, the regressions of one each.
+        The columns are those of the set's features alone, less what all others expect of them, and once more with their
+        sign changed in one group. Trees are of two folds, the regressions of one each.
         """
-        columns = self._groups[0][1].columns_of(features)
+        columns = np.flatnonzero(np.isin(self.owners, list(features)).all(axis=1))
         phi = self._partialled(columns)
         phi = np.hstack([phi, np.where(self.at.audited, 1.0, -1.0)[:, None] * phi])
         blocks = self.blocks[columns]
@@ -231,7 +248,8 @@ class ScoreUse:
         w = w / w.sum()
         x, y = phi - w @ phi, left - w @ left
         covariance, cross = x.T @ (w[:, None] * x), x.T @ (w * y)
-        penalties = block_penalties(covariance, cross, float(w @ y**2), blocks, 1.0 / float(w @ w))
+        # This regression is what is sought, not one of two in a product: it is not undersmoothed.
+        penalties = block_penalties(covariance, cross, float(w @ y**2), blocks, 1.0 / float(w @ w)) / UNDERSMOOTHED
         return np.asarray(np.linalg.solve(covariance + np.diag(penalties), cross))
 
     def _partialled(self, columns: Integers) -> Floats:

@@ -144,6 +144,8 @@ def _asked(evidence: Evidence, settings: Settings, names: Sequence[str]) -> dict
 def _measured(evidence: Evidence, settings: Settings, m: float) -> Measure | None:
     """Return what measures the use of sets of features, others being left out before; None where nothing can."""
     sets, order = evidence.sets, list(evidence.table)
+    squared: Callable[[Sequence[Sequence[int]]], SetCoefficients] | None = None
+    missed: Callable[[], float] = float
     if isinstance(sets, CellSets):
         squared = _cell_squares(sets)
     elif isinstance(sets, RidgeSets):
@@ -151,11 +153,8 @@ def _measured(evidence: Evidence, settings: Settings, m: float) -> Measure | Non
         numbers = {one.name: one.values[evidence.shown] for one in evidence.features if one.values is not None}
         has_odds, is_decided = evidence.outcome.is_probability, evidence.is_decisions
         least = SMALL_RESIDUAL * m
-        squared = ScoreUse.of(
-            sets, table, numbers, has_odds and not is_decided, not is_decided, least, settings.seed
-        ).squared
-    else:
-        squared = None
+        use = ScoreUse.of(sets, table, numbers, has_odds and not is_decided, not is_decided, least, settings.seed)
+        squared, missed = use.squared, float if is_decided else lambda: use.missed
     if squared is None:
         return None
     confidence = settings.for_all(evidence.comparisons).confidence
@@ -167,7 +166,7 @@ def _measured(evidence: Evidence, settings: Settings, m: float) -> Measure | Non
         found = squared([*places, places[0][: len(before)]] if before else places)
         if before:
             found = found.combined(np.vstack([np.eye(len(names)), -np.ones((1, len(names)))]))
-        return uses(found, confidence)
+        return uses(found, confidence, missed(), m)
 
     return measured
 
