@@ -249,8 +249,9 @@ PEEKED_ROWS = 5_000  # that tell whether a feature has few values
 CELL_MEAN_ROWS = 10  # for each joint cell, on average, for cell means to be used
 # models.use
 LARGEST_LOG_ODDS = 9.0  # of a score whose log-odds are regressed: 0.9999
+USE_TREE_ROWS = 4_000  # of two folds, at most, that trees without a feature learn from
 USE_TREES = {
-    "max_iter": 100,
+    "max_iter": 60,
     "learning_rate": 0.2,
     "max_leaf_nodes": 31,
     "min_samples_leaf": 10,

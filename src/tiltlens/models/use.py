@@ -19,7 +19,7 @@ from scipy.special import expit, logit
 from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.estimators.penalties import block_penalties
 from tiltlens.estimators.ridges import PAIRINGS, PARTS, FoldRidges
-from tiltlens.estimators.sets import RidgeSets, SetCoefficients
+from tiltlens.estimators.sets import RidgeSets, SetCoefficients, evenly
 from tiltlens.estimators.use import mean_products, squared_uses
 from tiltlens.limits import (
     FOLDS,
@@ -28,10 +28,12 @@ from tiltlens.limits import (
     START_PENALTY,
     TREE_BINS,
     UNDERSMOOTHED,
+    USE_TREE_ROWS,
     USE_TREES,
 )
 from tiltlens.models.design import Table, code_columns
 from tiltlens.paper.checks import Floats
+from tiltlens.threads import in_threads
 
 Sets = Sequence[Sequence[int]]
 ADDITIVE, LOG_ODDS, SCORE, TREES = "additive log-odds", "log-odds", "score", "trees"
@@ -187,12 +189,13 @@ class ScoreUse:
         raw, is_code = self._raw
         kept = [place for place in range(raw.shape[1]) if place not in features]
         omega = (self.at.audited_share + self.at.reference_share) * 0.5 * len(raw)
-        left = np.empty((FOLDS, len(raw)))
-        for place, part in enumerate(CYCLE):
-            train = np.isin(self.fold, part)
+
+        def left(part: tuple[int, int]) -> Floats:
+            train = evenly(np.flatnonzero(np.isin(self.fold, part)), USE_TREE_ROWS)
             trees = _boosted(raw[train][:, kept], is_code[kept], self.score[train], omega[train], self.seed)
-            left[place] = self.score - trees.predict(raw[:, kept])
-        return left
+            return np.asarray(self.score - trees.predict(raw[:, kept]))
+
+        return np.array(list(in_threads(left, CYCLE, len(raw))))
 
     @cached_property
     def _whole_trees(self) -> Floats:
