@@ -76,7 +76,7 @@ def many(count=200):
             ends = sorted(sign * shrink * first[f"{name}{end}"] for end in ("_low", "_high"))
             row |= dict(zip((f"{name}_low", f"{name}_high"), ends, strict=True))
         turn = (place * 0.37) % 1.0
-        for name in ("reveals", "drives", "share"):
+        for name in ("reveals", "drives", "use", "share"):
             part = shrink * (0.4 + 0.6 * turn) if name == "reveals" else shrink * (1.0 - 0.6 * turn)
             row |= {f"{name}{end}": part * first[f"{name}{end}"] for end in ("", "_low", "_high")}
         row["alignment"] = sign * turn

@@ -288,12 +288,31 @@ def test_peaks_of_many_priors_against_paper():
 def test_the_map_equals_the_table_of_proxy_evidence(make):
     c = make()
     figure = figures.proxy_map(c)
-    names = [f"{name}{end}" for name in ("reveals", "drives", "gap", "alignment") for end in ("", "_low", "_high")]
-    for name in ("feature", *names):
-        assert figure.table[name].to_list() == [row[name] for row in c["proxies"]]
-    curves = next(one for one in datasets(figure.spec()) if one["name"] == "curves")["values"]
-    assert all(point["reveals"] * point["drives"] == pytest.approx(point["level"]) for point in curves)
-    assert 0.005 in {point["level"] for point in curves}
+    has_use = any(row["use"] is not None for row in c["proxies"])
+    assert has_use is (make is not plug_in)
+    drawn = [row for row in c["proxies"] if row["use"] is not None or not has_use]
+    fields = ("reveals", "drives", "use", "gap", "alignment")
+    for name in ("feature", *(f"{name}{end}" for name in fields for end in ("", "_low", "_high"))):
+        assert figure.table[name].to_list() == [row[name] for row in drawn]
+    up = "use" if has_use else "drives"
+    assert figure.table["height"].to_list() == figure.table[up].to_list()
+    named = {one["name"]: one["values"] for one in datasets(figure.spec())}
+    if has_use:
+        assert named["threshold"] == [{"height": 0.005}]
+    else:
+        assert all(point["reveals"] * point["height"] == pytest.approx(point["level"]) for point in named["curves"])
+        assert 0.005 in {point["level"] for point in named["curves"]}
+
+
+def test_a_stand_in_lies_in_the_lower_right_of_the_map():
+    c = cross_fitted()
+    first, second = c["proxies"][:2]
+    unused = second | {"use": 0.0, "use_low": 0.0, "use_high": 0.001, "verdict": "stand-in"}
+    table = figures.proxy_map(c | {"proxies": [first, unused]}).table
+    assert table["height"].to_list() == [first["use"], 0.0]
+    corners = json.dumps(figures.proxy_map(c).spec())
+    assert "contributes and is used" in corners
+    assert "stands in" in corners
 
 
 def test_numbers_are_written_in_figures_as_on_the_page():
@@ -316,11 +335,11 @@ def test_the_map_draws_another_materiality():
 def test_names_on_the_map_do_not_overlap():
     c = many(8)
     table = figures.proxy_map(c).table.to_dicts()
-    rooms = {"reveals": 1.08, "drives": 1.15}
+    rooms = {"reveals": 1.08, "height": 1.15}
     right, top = (room * max(row[f"{name}_high"] for row in table) for name, room in rooms.items())
     boxes = []
     for row in table:
-        x, y = 620 * row["reveals"] / right + row["dx"], 400 - 400 * row["drives"] / top + row["dy"]
+        x, y = 620 * row["reveals"] / right + row["dx"], 400 - 400 * row["height"] / top + row["dy"]
         wide = 6.8 * len(row["label"])
         left = {"left": x, "right": x - wide, "center": x - wide / 2}[row["align"]]
         boxes.append((left, y - 6, left + wide, y + 6))

@@ -20,7 +20,7 @@ def placed(
         taken += _drawn(mark, across, along, height)
     found = []
     for mark in marks:
-        x, y = mark["reveals"] * across, height - mark["drives"] * along
+        x, y = mark["reveals"] * across, height - mark["height"] * along
         wide = min(LETTER * len(mark["label"]), LONGEST)
         costs = []
         for order, (dx, dy, align) in enumerate(OFFSETS + FURTHER):
@@ -35,12 +35,12 @@ def placed(
 
 def _drawn(mark: dict[str, Any], across: float, along: float, height: float) -> list[Box]:
     """Return the boxes of a mark and its whiskers."""
-    x, y = mark["reveals"] * across, height - mark["drives"] * along
+    x, y = mark["reveals"] * across, height - mark["height"] * along
     boxes = [(x - 7, y - 7, x + 7, y + 7)]
     if mark["reveals_low"] is not None and mark["reveals_high"] is not None:
         boxes.append((mark["reveals_low"] * across, y - 1, mark["reveals_high"] * across, y + 1))
-    if mark["drives_low"] is not None and mark["drives_high"] is not None:
-        boxes.append((x - 1, height - mark["drives_high"] * along, x + 1, height - mark["drives_low"] * along))
+    if mark["height_low"] is not None and mark["height_high"] is not None:
+        boxes.append((x - 1, height - mark["height_high"] * along, x + 1, height - mark["height_low"] * along))
     return boxes
 
 

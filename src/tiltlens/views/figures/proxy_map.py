@@ -1,9 +1,9 @@
-"""Drives against reveals, one mark a feature: where on the map does the gap come from?"""
+"""Use of each feature against how far it reveals the group; where use is not known, how far it drives the score."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from tiltlens.views.figures.figure import Figure, data, figure, nothing
 from tiltlens.views.figures.placement import placed, spread
@@ -22,45 +22,79 @@ RAISES, LOWERS, NEITHER = "audited higher", "audited lower", "neither"
 LIMIT = 215
 NARROW = 440  # pixels, in which the names of the corners would lie on each other
 ENDS: dict[str, Any] = {"left": 0, "right": "width"}
-FIELDS = ("reveals", "drives", "gap", "alignment")
+FIELDS = ("reveals", "drives", "use", "gap", "alignment")
+
+
+class Upwards(NamedTuple):
+    """What the map shows upwards, with what its title, its description and its corners say of it."""
+
+    name: str
+    title: str
+    described: str
+    corners: tuple[str, str, str, str]  # upper right, lower right, upper left, lower left
+
+
+DRIVES = Upwards(
+    "drives",
+    "drives the {output}, the group held fixed →",
+    "drives the {output} more. Curves join places of equal {unit} of the gap",
+    ("reveals the group and drives the {output}", "reveals, unused", "drives, neutral", "neither"),
+)
+USE = Upwards(
+    "use",
+    "use: how far the {output} moves with it, all else equal →",
+    "is used more by the {output}",
+    ("contributes and is used", "stands in", "used, neutral", "neither"),
+)
 
 
 def proxy_map(comparison: Record, materiality: float | None = None) -> Figure:
-    """Return the proxy map: how far each feature reveals the group and drives the score, and how they are aligned."""
+    """Return the proxy map: how far each feature reveals the group, and whether the score uses it.
+
+    Use is known for features with a material contribution. Where it is for none, the map shows `drives` upwards.
+    """
     title = "Proxy map"
-    drawn = [row for row in features(comparison, None) if row["reveals"] is not None and row["drives"] is not None]
+    rows = [row for row in features(comparison, None) if row["reveals"] is not None]
+    up = USE if any(row.get("use") is not None for row in rows) else DRIVES
+    drawn = [row for row in rows if row.get(up.name) is not None]
     if not drawn:
         return nothing(title, "no feature has both numbers of the map")
     m, counts = measure_of(comparison), comparison["materiality"] if materiality is None else materiality
-    records = [_record(row, m) for row in drawn]
-    right, top = min(_end(records, "reveals", 1.08), MOST), _end(records, "drives", 1.15)  # the corners have names
+    records = [_record(row, m, up) for row in drawn]
+    right, top = min(_end(records, "reveals", 1.08), MOST), _end(records, "height", 1.15)  # the corners have names
     # Labels are placed for the usual width: on a wider page they only have more room.
     named = placed(records[:LABELLED], WIDTH / right, HEIGHT / top, WIDTH, HEIGHT)
     records = [record | place for record, place in zip(records, named, strict=False)] + records[LABELLED:]
     first = drawn[0]
     description = (
-        f"{versus(comparison)}. Each mark is a feature: further right it reveals the group more, further up it drives "
-        f"the {m.output} more. Curves join places of equal {m.unit} of the gap. Strongest: {first['label']}, "
+        f"{versus(comparison)}. Each mark is a feature: further right it reveals the group more, further up it "
+        f"{up.described.format(output=m.output, unit=m.unit)}. Strongest: {first['label']}, "
         f"{m.difference(first['gap'])} {m.unit}."
     )
     labelled = (
         f"the {LABELLED} strongest of {len(drawn)} features have names and intervals" if len(drawn) > LABELLED else ""
     )
-    note = f"curves: {m.unit} of the gap where both are fully aligned"
-    chart = _drawn(records, right, top, _levels(right * top, counts), counts, m)
+    if up is DRIVES:
+        note, levels = f"curves: {m.unit} of the gap where both are fully aligned", _levels(right * top, counts)
+    else:
+        left_out = len(rows) - len(drawn)
+        others = f"; {left_out} without a material contribution not drawn" if left_out else ""
+        note, levels = f"dashed: use of {m.size(counts)} {m.unit}, the materiality threshold{others}", []
+    chart = _drawn(records, right, top, levels, counts, m, up)
     return figure(chart, records, title, description, note, labelled)
 
 
-def _record(row: Record, m: Measure) -> Record:
+def _record(row: Record, m: Measure, up: Upwards) -> Record:
     gap, alignment = row["gap"], row["alignment"]
     record = {"feature": row["feature"], "label": row["label"], "full": row["full"], "verdict": row["verdict"]}
-    for name in FIELDS:
-        record |= {name: row[name], f"{name}_low": row[f"{name}_low"], f"{name}_high": row[f"{name}_high"]}
+    for end in ("", "_low", "_high"):
+        record |= {f"{name}{end}": row.get(f"{name}{end}") for name in FIELDS}
+        record |= {f"height{end}": row.get(f"{up.name}{end}")}
     return record | {
         "sign": NEITHER if not gap else RAISES if gap > 0 else LOWERS,
         "gap_text": with_interval(gap, row["gap_low"], row["gap_high"], m.difference),
         "alignment_text": number(alignment, 2),
-        "drives_text": m.level(row["drives"]) if m is UNITS else number(row["drives"], 3),
+        "height_text": m.level(row[up.name]) if m is UNITS else number(row[up.name], 3),
         "name": None,
         "dx": 0,
         "dy": 0,
@@ -84,11 +118,11 @@ def _levels(most: float, materiality: float) -> list[float]:
 
 
 def _curve(level: float, right: float, top: float, materiality: float) -> list[Record]:
-    """Return drives = level / reveals within the map."""
+    """Return height = level / reveals within the map."""
     start, count = level / top, 32
     xs = [start * (right / start) ** (step / count) for step in range(count + 1)]
     return [
-        {"level": level, "is_material": level == materiality, "step": step, "reveals": x, "drives": level / x}
+        {"level": level, "is_material": level == materiality, "step": step, "reveals": x, "height": level / x}
         for step, x in enumerate(xs)
     ]
 
@@ -97,13 +131,15 @@ def _curve_names(levels: list[float], right: float, top: float, materiality: flo
     """Return the curves' names at their right ends, moved apart."""
     heights = spread([level / right for level in levels], 13 * top / HEIGHT)
     return [
-        {"reveals": right, "drives": height}
+        {"reveals": right, "height": height}
         | {"name": f"{m.factor * level:.3g} {m.abbreviation}".rstrip() + (" (materiality)" * (level == materiality))}
         for level, height in zip(levels, heights, strict=True)
     ]
 
 
-def _drawn(records: list[Record], right: float, top: float, levels: list[float], materiality: float, m: Measure) -> Any:
+def _drawn(
+    records: list[Record], right: float, top: float, levels: list[float], materiality: float, m: Measure, up: Upwards
+) -> Any:
     alt = altair()
     x = alt.X(
         "reveals:Q",
@@ -111,23 +147,25 @@ def _drawn(records: list[Record], right: float, top: float, levels: list[float],
         scale=alt.Scale(domain=[0, right], nice=False),
     )
     y = alt.Y(
-        "drives:Q",
-        title=f"drives the {m.output}, the group held fixed →",
+        "height:Q",
+        title=up.title.format(output=m.output),
         scale=alt.Scale(domain=[0, top], nice=False),
     )
-    curves = _curves(levels, right, top, materiality, m)
-    layers = [*curves, *_regions(m), *_whiskers(x, y), _marks(records, x, y, m), *_names(x, y)]
+    lines = _curves(levels, right, top, materiality, m) if up is DRIVES else [_threshold(materiality)]
+    layers = [*lines, *_regions(m, up), *_whiskers(x, y), _marks(records, x, y, m, up), *_names(x, y)]
     return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
 
 
-def _regions(m: Measure) -> list[Any]:
+def _threshold(materiality: float) -> Any:
     alt = altair()
-    corners = [
-        (f"reveals the group and drives the {m.output}", "right", "top"),
-        ("reveals, unused", "right", "bottom"),
-        ("drives, neutral", "left", "top"),
-        ("neither", "left", "bottom"),
-    ]
+    line = alt.Chart(data([{"height": materiality}], "threshold")).mark_rule(color=FAINT, strokeDash=[6, 3])
+    return line.encode(y=alt.Y("height:Q"))
+
+
+def _regions(m: Measure, up: Upwards) -> list[Any]:
+    alt = altair()
+    ends = (("right", "top"), ("right", "bottom"), ("left", "top"), ("left", "bottom"))
+    corners = [(text.format(output=m.output), *end) for text, end in zip(up.corners, ends, strict=True)]
     layers, shown = [], alt.expr(f"width < {NARROW} ? 0 : 1")
     for place, (text, side, end) in enumerate(corners):
         down = 6 if end == "top" else HEIGHT - 6
@@ -144,28 +182,28 @@ def _curves(levels: list[float], right: float, top: float, materiality: float, m
     if not levels:
         return []
     curves = [point for level in levels for point in _curve(level, right, top, materiality)]
-    base = alt.Chart(data(curves, "curves")).encode(x=alt.X("reveals:Q"), y=alt.Y("drives:Q"))
+    base = alt.Chart(data(curves, "curves")).encode(x=alt.X("reveals:Q"), y=alt.Y("height:Q"))
     lines = base.mark_line(color=FAINT, strokeWidth=1, clip=True).encode(
         detail=alt.Detail("level:N"),
         strokeDash=alt.condition("datum.is_material", alt.value([6, 3]), alt.value([1, 0])),
     )
     ends = alt.Chart(data(_curve_names(levels, right, top, materiality, m), "curve_names"))
     ends = ends.mark_text(align="left", dx=4, fontSize=11, color=QUIET)
-    return [lines, ends.encode(x=alt.X("reveals:Q"), y=alt.Y("drives:Q"), text=alt.Text("name:N"))]
+    return [lines, ends.encode(x=alt.X("reveals:Q"), y=alt.Y("height:Q"), text=alt.Text("name:N"))]
 
 
 def _whiskers(x: Any, y: Any) -> list[Any]:
     alt = altair()
     base = alt.Chart().mark_rule(color=QUIET, strokeWidth=1.2, opacity=0.7)
     across = base.encode(x=alt.X("reveals_low:Q", title=x["title"]), x2=alt.X2(field="reveals_high"), y=y)
-    along = base.encode(x=x, y=alt.Y("drives_low:Q", title=y["title"]), y2=alt.Y2(field="drives_high"))
+    along = base.encode(x=x, y=alt.Y("height_low:Q", title=y["title"]), y2=alt.Y2(field="height_high"))
     return [
         across.transform_filter("datum.name != null && datum.reveals_low != null && datum.reveals_high != null"),
-        along.transform_filter("datum.name != null && datum.drives_low != null && datum.drives_high != null"),
+        along.transform_filter("datum.name != null && datum.height_low != null && datum.height_high != null"),
     ]
 
 
-def _marks(records: list[Record], x: Any, y: Any, m: Measure) -> Any:
+def _marks(records: list[Record], x: Any, y: Any, m: Measure, up: Upwards) -> Any:
     alt = altair()
     chosen = alt.selection_point(name="feature", fields=["feature"])
     scale = alt.Scale(domain=[-1, 1], range=DIVERGING, clamp=True, interpolate="rgb")
@@ -184,7 +222,7 @@ def _marks(records: list[Record], x: Any, y: Any, m: Measure) -> Any:
                 alt.Tooltip("full:N", title="feature"),
                 alt.Tooltip("gap_text:N", title=f"{m.unit} of the gap"),
                 alt.Tooltip("reveals:Q", title="reveals the group", format=".3f"),
-                alt.Tooltip("drives_text:N", title=f"drives the {m.output}"),
+                alt.Tooltip("height_text:N", title="use" if up is USE else f"drives the {m.output}"),
                 alt.Tooltip("alignment_text:N", title="alignment"),
                 alt.Tooltip("verdict:N", title="verdict"),
             ],
