@@ -15,12 +15,13 @@ page = "docs/guide.md"
 asked = "which features carry the gap, alone or with others; what is left between people alike in all of them"
 given = "scores"
 rule = (
-    "the verdict is potential proxy, alone or in combination; a stand-in is not used; direct use: what is left is "
-    "surely beyond materiality"
+    "the verdict is potential proxy, alone or in combination, or one of copies; a stand-in is not used; direct use: "
+    "what is left is surely beyond materiality"
 )
 takes_chances = True
 
 EVIDENCE = ("potential proxy", "potential proxy in combination")
+COPIES = "potential proxy or stand-in"  # of copies one is used, and both are named
 
 
 def run(draw: Draw) -> dict[str, Answer]:
@@ -44,7 +45,8 @@ def run(draw: Draw) -> dict[str, Answer]:
 def _answer(row: dict[str, Any]) -> Answer:
     """Return what the table says of a feature: with the copies or the partner that it names."""
     value = max((row["gap"] or 0.0, row["joint"] or 0.0), key=abs)
-    is_evidence, word = row["verdict"] in EVIDENCE, row["verdict"]
+    is_copy = row["verdict"] == COPIES and row["redundant_with"] is not None
+    is_evidence, word = row["verdict"] in EVIDENCE or is_copy, row["verdict"]
     if is_evidence and row["redundant_with"]:
         word += f", the same as {row['redundant_with']}"
     elif is_evidence and row["partner"]:
