@@ -210,14 +210,18 @@ def _unused(asked: int | None, use: Use, words: Told) -> str:
             f"the model's output never changed with it ({asked:,} rows asked, so in less than {3 / asked:.2%} of rows)"
         )
     most = f" (at most {words.size(use.high)} {words.measure.unit})" if use.high > 0.01 * words.materiality else ""
-    return f"the score does not use it{most}"
+    return f"{_user(words)} does not use it{most}"
+
+
+def _user(words: Told) -> str:
+    return "the score" if words.measure.output == "score" else "the model"
 
 
 def _unsettled(evidence: Evidence, use: Use | None, words: Told) -> str:
     """Return why it is not known whether the score uses a feature, and what would settle it."""
     if use is None:
-        return "whether the score uses it was not measured, and `model` would settle it"
-    known = f"the score may not use it (use 0 to {words.size(use.high)} {words.measure.unit})"
+        return f"whether {_user(words)} uses it was not measured, and `model` would settle it"
+    known = f"{_user(words)} may not use it (use 0 to {words.size(use.high)} {words.measure.unit})"
     scores = "the scores behind the decisions" if evidence.is_decisions else "more rows"
     return f"{known}, and `model` or {scores} would settle it"
 

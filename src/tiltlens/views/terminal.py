@@ -317,7 +317,7 @@ def proxy_evidence(c: dict[str, Any], settings: dict[str, Any]) -> RenderableTyp
         is_told = abs(left) >= NEGLIGIBLE * c["materiality"]
         note += f" less what is unexplained ({typed(measure.difference(left))}). " if is_told else ". "
     if any(row["use"] is not None for row in c["proxies"]):
-        note += "Use: how far the score moves with the feature, the group and all other features being equal. "
+        note += f"Use: how far the {measure.output} moves with the feature, all else being equal. "
     note += f"What counts is {measure.counted(c, settings)}." if measure is UNITS else ""
     parts: list[RenderableType] = [_ProxyTable(c["proxies"], measure)]
     if any(row["gap_low"] is not None for row in c["proxies"]):
