@@ -153,7 +153,7 @@ class FoldRidges:
 
         With K = (C + penalty)⁻¹ and slopes β, leaving out the columns B leaves β − K_{·B} K_BB⁻¹ β_B.
         """
-        gone = [self.columns_of(one) for one in sets]
+        gone = [self._columns_of(one) for one in sets]
         found = []
         for (_, cross, mean, level, _), inverses in zip(self._moments, self._inverses, strict=True):
             vectors = np.empty((2, self.columns + 3, len(gone)))
@@ -168,8 +168,7 @@ class FoldRidges:
             found.append(vectors)
         return found
 
-    def columns_of(self, features: Sequence[int]) -> Integers:
-        """Return the columns that belong to a feature, alone or with others."""
+    def _columns_of(self, features: Sequence[int]) -> Integers:
         return np.flatnonzero(np.isin(self.owners, list(features)).any(axis=1))
 
     def leading_sets(self, order: Sequence[int]) -> list[Floats]:
