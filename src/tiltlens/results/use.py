@@ -83,7 +83,8 @@ def feature_uses(
     sure = tuple(name for name in rest if name in evidence.sets.pooled and found[name].low > 0.0)
     rest = [name for name in rest if name not in evidence.sets.pooled]
     found = dict.fromkeys(ignored, UNUSED) | {name: found[name] for name in rest}
-    small = sorted((name for name in rest if found[name].high <= m), key=lambda name: (found[name].high, name))
+    hardly = [name for name in rest if found[name].high <= m and not evidence.is_decisions]  # decisions are too noisy
+    small = sorted(hardly, key=lambda name: (found[name].high, name))
     copies, dropped = _copies(small, ignored, measured, m)
     for name in rest:  # pairs that are used as surely as neither of them alone is
         other = pairs.get(name, Partners()).redundant_with
@@ -194,7 +195,8 @@ def judged_use(evidence: Evidence, settings: Settings, known: FeatureUses, name:
     was_changed = name in known.asked and known.asked[name] is None
     if name in known.copies and not was_changed:
         return Verdict(EITHER, f"one of {_listed(sorted([name, *known.copies[name]]))}; the data cannot tell which")
-    if use is not None and use.high <= words.materiality and name not in known.copies:
+    is_shown = known.asked.get(name) is not None or not evidence.is_decisions
+    if use is not None and use.high <= words.materiality and is_shown and name not in known.copies:
         with_others = _stands_for(evidence, known, name, words.materiality)
         return Verdict(STAND_IN, f"{_unused(known.asked.get(name), use, words)}; it is correlated with {with_others}")
     if was_changed or name in known.sure or (use is not None and use.low > 0.0):
