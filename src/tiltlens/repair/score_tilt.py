@@ -99,7 +99,7 @@ class ScoreTilt:
     >>> round(tilt.gap_before, 3), round(tilt.gap_after, 3)
     (-0.05, -0.01)
     >>> tilt.apply({"skill": [0, 3]}, [0.4, 0.7]).round(3).tolist()
-    [0.527, 0.695]
+    [0.525, 0.695]
     """
 
     criterion: str
