@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.timing import Row, best_of, printed
-from tiltlens.engines.arrays import moments_by_group
+from tiltlens.sources.arrays import moments_by_group
 
 ROWS = 10_000_000
 MOST_READS = 6

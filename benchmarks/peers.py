@@ -23,7 +23,7 @@ import polars as pl
 import tiltlens as tl
 from benchmarks.stream import ARGUMENTS, made_chunk
 from benchmarks.timing import Row, printed
-from tiltlens.engines.arrays import moments_by_group
+from tiltlens.sources.arrays import moments_by_group
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 LARGEST_BOOTSTRAP = 100_000  # rows: a replicate of fairlearn takes a second at 300,000

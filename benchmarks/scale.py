@@ -16,8 +16,8 @@ import tiltlens as tl
 from benchmarks.tables import mixed_features
 from benchmarks.timing import Row, printed
 from tiltlens.estimators.verdicts import PROXY
-from tiltlens.models.design import encoded_rows, encoding
-from tiltlens.models.features import design_columns, encode_features
+from tiltlens.learners.design import encoded_rows, encoding
+from tiltlens.rows.features import design_columns, encode_features
 
 ROWS = 1_000_000
 CHUNK = 50_000

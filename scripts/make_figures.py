@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 import tiltlens as tl
-from tiltlens.audit import audit
+from tiltlens._pipeline import audit
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
 from tiltlens.demo import AUDITED, OUTCOME, REFERENCE
-from tiltlens.models.paper_fit import outcome_scores
+from tiltlens.documents import figures
+from tiltlens.learners.paper_fit import outcome_scores
 from tiltlens.paper.figure1 import simplex_paths
-from tiltlens.views import figures
 
 WORLD = tl.World([0.70, 0.21, 0.09], [0.24, 0.34, 0.42], channel=[0.85, 0.55, 0.15])
 

@@ -14,9 +14,9 @@ from tests.people import assert_same_numbers
 import tiltlens as tl
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Rows
-from tiltlens.models.membership import row_folds
-from tiltlens.models.roles import GROUP, HASH
-from tiltlens.passes.sample import RowSample
+from tiltlens.learners.propensity import row_folds
+from tiltlens.rows.roles import GROUP, HASH
+from tiltlens.rows.sample import RowSample
 
 OPTIONS = {"group": "group", "reference": "b", "scores": "score"}
 

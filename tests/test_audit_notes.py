@@ -8,7 +8,7 @@ from rich.console import Console
 from sklearn.linear_model import LogisticRegression
 from tests.people import audited, people
 
-from tiltlens.views.terminal import print_audit
+from tiltlens.render.terminal import print_audit
 
 NUMBERS = people().select("group", "income", "weight").fill_null(40.0).with_columns(is_rich=pl.col("income") > 48)
 

@@ -13,10 +13,10 @@ from tests.people import ONE_OF_EACH_KIND, assert_same_numbers, audited, lending
 from tests.schemas import SCHEMA, strict
 
 import tiltlens as tl
+from tiltlens.documents.error_rates import DOES_NOT_SHOW
 from tiltlens.errors import DataError
-from tiltlens.views.error_rates import DOES_NOT_SHOW
-from tiltlens.views.report.page import page
-from tiltlens.views.terminal import audit_text
+from tiltlens.render.page import page
+from tiltlens.render.terminal import audit_text
 
 QUANTITIES = ("fpr", "fnr", "calibration", "auc")
 

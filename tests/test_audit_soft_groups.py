@@ -15,14 +15,14 @@ from tests.people import assert_same_numbers
 from tests.schemas import SCHEMA, published, strict
 
 import tiltlens as tl
+from tiltlens.analysis.unobserved_groups import NOT_REPORTED
+from tiltlens.documents import repair_sentences as words_of_repairs
+from tiltlens.documents import sentences as words
 from tiltlens.errors import DataError
+from tiltlens.formats import interval, points, typed
 from tiltlens.gates import gate
+from tiltlens.render.export_tables import handed_tables
 from tiltlens.repair.alternatives import alternatives_summary
-from tiltlens.results.soft_groups import NOT_REPORTED
-from tiltlens.views import repair_words as words_of_repairs
-from tiltlens.views.formats import interval, points, typed
-from tiltlens.views.report import words
-from tiltlens.views.tables import handed_tables
 
 SOFT = {"a": "p a", "b": "p b"}
 OPTIONS = {"group": SOFT, "reference": "b", "scores": "score"}

@@ -16,7 +16,7 @@ from tiltlens.commands.audit_file import read_audit_file
 from tiltlens.errors import DataError, MissingExtraError, TiltlensError
 from tiltlens.estimators.verdicts import UNDECIDED
 from tiltlens.gates import gate
-from tiltlens.views.junit import junit
+from tiltlens.render.junit import junit
 
 YAML = """
 data: people.csv

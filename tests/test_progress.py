@@ -17,7 +17,7 @@ from tests.people import assert_same_numbers, audited, people
 
 import tiltlens as tl
 from tiltlens.progress import each, stage, told_to
-from tiltlens.views.terminal import progress_bar
+from tiltlens.render.terminal import progress_bar
 
 STAGES = ["regressions on sets of features", "membership model", "regressions", "comparison"]
 

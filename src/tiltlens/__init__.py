@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tiltlens.audit import alternatives as alternatives
-    from tiltlens.audit import audit as audit
+    from tiltlens._pipeline import alternatives as alternatives
+    from tiltlens._pipeline import audit as audit
     from tiltlens.errors import TiltlensError as TiltlensError
     from tiltlens.estimators.estimate import Estimate as Estimate
     from tiltlens.model_files.load import load_model as load_model
@@ -22,10 +20,10 @@ if TYPE_CHECKING:
     from tiltlens.repair.saved import read_repair as read_repair
     from tiltlens.repair.score_tilt import ScoreTilt as ScoreTilt
     from tiltlens.results.audit import Audit as Audit
+    from tiltlens.results.audit_comparison import compare as compare
     from tiltlens.results.change import Change as Change
     from tiltlens.results.comparison import Comparison as Comparison
-    from tiltlens.results.saved import read_audit as read_audit
-    from tiltlens.results.two_audits import compare as compare
+    from tiltlens.results.saved_audits import read_audit as read_audit
     from tiltlens.rules.tables import RuleTables as RuleTables
     from tiltlens.rules.tables import rule_tables as rule_tables
 
@@ -43,13 +41,13 @@ HOMES = {
     "TiltedClassifier": "repair.classifier",
     "TiltlensError": "errors",
     "World": "paper.world",
-    "alternatives": "audit",
-    "audit": "audit",
-    "compare": "results.two_audits",
+    "alternatives": "_pipeline",
+    "audit": "_pipeline",
+    "compare": "results.audit_comparison",
     "correction_function": "paper.correction",
     "load_model": "model_files.load",
     "logistic_case": "paper.logistic",
-    "read_audit": "results.saved",
+    "read_audit": "results.saved_audits",
     "read_repair": "repair.saved",
     "rule_tables": "rules.tables",
 }
@@ -63,22 +61,6 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(f"tiltlens.{HOMES[name]}"), name)
     globals()[name] = value
     return value
-
-
-class _Package(ModuleType):
-    """The package, whose function `audit` is not hidden by the module of that name when someone imports the module."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name == "audit" and isinstance(value, ModuleType):
-            return
-        super().__setattr__(name, value)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Return how the package is pickled, as joblib needs of functions that use it: by its name."""
-        return import_module, (__name__,)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tiltlens.audit import audit
+from tiltlens._pipeline import audit
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
-from tiltlens.models.paper_fit import outcome_scores
+from tiltlens.learners.paper_fit import outcome_scores
 
 PROVENANCE = {
     "data": "COMPAS, Broward County 2013-2014 (ProPublica)",

@@ -9,13 +9,13 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tiltlens.engines.messages import nearest_name, shown
 from tiltlens.errors import TiltlensError
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import EITHER, EVIDENCE, NOT_JUDGED, STAND_IN, UNDECIDED
 from tiltlens.results.audit import Audit
 from tiltlens.results.change import CHANGES, LINEAR, OF_ERROR_RATES, OF_RATES, Change, GroupChange
 from tiltlens.results.comparison import ESTIMATES, Comparison
+from tiltlens.sources.messages import nearest_name, shown
 
 COMPARE: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,

@@ -13,8 +13,8 @@ from sklearn.linear_model import LogisticRegression
 import tiltlens as tl
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
 from tiltlens.demo import paper_experiment
-from tiltlens.models.features import encode_features
-from tiltlens.models.paper_fit import logistic_log_odds, outcome_scores
+from tiltlens.learners.paper_fit import logistic_log_odds, outcome_scores
+from tiltlens.rows.features import encode_features
 
 PRINTED = {"PriorCounts": (0.4135, 0.629), "Age": (0.297, 0.103), "ChargeDegree": (0.105, 0.054)}
 PRINTED |= {"Sex": (0.067, 0.104), "LengthOfStay": (0.027, 0.150)}

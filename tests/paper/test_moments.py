@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.worlds import random_world
 
 import tiltlens as tl
-from tiltlens.engines.arrays import moments_by_group
+from tiltlens.sources.arrays import moments_by_group
 
 HARD = 1e6  # values at 1e6 ± 1e-2
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tiltlens.datasets.compas import load_compas
-from tiltlens.engines.hashing import row_hashes
 from tiltlens.repair.copies import copies_of
+from tiltlens.sources.hashing import row_hashes
 
 
 def whole_numbers(people, copies, levels, columns, seed=0):

@@ -5,9 +5,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import tiltlens as tl
+from tiltlens.documents.sentences import tiles
 from tiltlens.estimators.estimate import quantile
-from tiltlens.views.report.sections import by_gap
-from tiltlens.views.report.words import tiles
+from tiltlens.render.sections import by_gap
 
 OPTIONS = {"group": "group", "reference": "R", "scores": "pay", "output": "amount"}
 

@@ -397,7 +397,7 @@ def test_the_summary_is_plain_and_its_words_promise_nothing(tmp_path):
     assert repr(found) == "RuleTables(four-fifths: 'sex', 'race', 'sex & race')"
 
 
-SCHEMA = json.loads(files("tiltlens.views").joinpath("rule_tables.schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads(files("tiltlens.results").joinpath("rule_tables.schema.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(

@@ -43,9 +43,9 @@ def command(
 
     Exit codes: 0 done, 2 a mistake in the arguments or the data.
     """
+    from tiltlens.render.repair_page import write_alternatives
+    from tiltlens.render.repair_text import print_alternatives
     from tiltlens.repair.alternatives import alternatives_summary
-    from tiltlens.views.repair_text import print_alternatives
-    from tiltlens.views.report.repair_page import write_alternatives
 
     outputs = {"json": json_target, "report": report}
     check_targets(outputs, data, options["model"])

@@ -15,9 +15,9 @@ import click
 
 from tiltlens.commands.audit import command as audit_command
 from tiltlens.commands.auditing import Asked
-from tiltlens.engines.messages import first_line, nearest_name, shown, text_of
 from tiltlens.errors import DataError, MissingExtraError, TiltlensError
 from tiltlens.limits import AUDIT_FILE_BYTES, AUDIT_FILE_DEPTH
+from tiltlens.sources.messages import first_line, nearest_name, shown, text_of
 
 OUTPUTS = {
     "json": "json_target",

@@ -26,9 +26,9 @@ from tiltlens.errors import TiltlensError
 if TYPE_CHECKING:
     import polars as pl
 
-    from tiltlens.engines.read_options import ReadOptions
     from tiltlens.gates import Gate
     from tiltlens.results.audit import Audit
+    from tiltlens.sources.read_options import ReadOptions
 
 # What commands leave out that act on an audit: they need its rows, not its intervals.
 NOT_ASKED: dict[str, Any] = {
@@ -81,8 +81,8 @@ class Asked:
 
 def check_apart(*asked: Asked) -> None:
     """Raise where an audit's output would replace what it or another reads or writes."""
-    from tiltlens.engines.files import inputs_of
     from tiltlens.inputs import check_outputs
+    from tiltlens.sources.files import inputs_of
 
     inputs = inputs_of(*(str(one.file) for one in asked if one.file is not None))
     for one in asked:
@@ -93,9 +93,9 @@ def check_apart(*asked: Asked) -> None:
 
 def answered(asked: Asked) -> bool:
     """Carry out an audit, print and write it; return whether a gate fired."""
-    from tiltlens.views.report.page import check_report, write_report
-    from tiltlens.views.table_files import write_tables
-    from tiltlens.views.terminal import print_audit, printable
+    from tiltlens.render.page import check_report, write_report
+    from tiltlens.render.table_files import write_tables
+    from tiltlens.render.terminal import print_audit, printable
 
     check_report(asked.outputs["report"])
     with progress_shown(asked.outputs["json"]) as progress:
@@ -117,12 +117,12 @@ def answered(asked: Asked) -> bool:
 
 def audited(files: tuple[str, ...], **options: Any) -> Audit:
     """Return the audit that the options of a command ask for."""
-    from tiltlens.audit import audit as run
-    from tiltlens.engines.messages import check_columns
-    from tiltlens.engines.read_options import read_options
+    from tiltlens._pipeline import audit as run
+    from tiltlens.learners.paper_fit import with_outcome_scores
     from tiltlens.model_files.load import load_model
-    from tiltlens.models.paper_fit import with_outcome_scores
-    from tiltlens.models.roles import Request, check_some, declared_features
+    from tiltlens.rows.roles import Request, check_some, declared_features
+    from tiltlens.sources.messages import check_columns
+    from tiltlens.sources.read_options import read_options
 
     options = NOT_ASKED | options
     _check_values(options)
@@ -166,8 +166,8 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
 
 def rows_of(files: tuple[str, ...], reading: ReadOptions) -> pl.DataFrame:
     """Return all rows of files, and say how they were read where their owner may not expect it."""
-    from tiltlens.engines.sources import batches_of, collected_rows, reading_notes
-    from tiltlens.views.terminal import printable
+    from tiltlens.render.terminal import printable
+    from tiltlens.sources.opening import batches_of, collected_rows, reading_notes
 
     batches = batches_of(list(files), reading)
     if batches is None:
@@ -180,8 +180,8 @@ def rows_of(files: tuple[str, ...], reading: ReadOptions) -> pl.DataFrame:
 
 def _check_values(options: dict[str, Any]) -> None:
     """Raise where options contradict each other, or a number is none that an audit can be asked with."""
-    from tiltlens.models.scores import check_output
-    from tiltlens.results.settings import Settings
+    from tiltlens.analysis.settings import Settings
+    from tiltlens.rows.scores import check_output
 
     outcome, scores, path, soft = (options[name] for name in ("outcome", "scores", "model", "soft_group"))
     _check_outputs(scores, path, options["trusted"])

@@ -51,8 +51,8 @@ def command(
     Exit codes: 0 done, 1 a --fail-if condition holds, 2 a mistake in the arguments or the data.
     """
     from tiltlens.gates import OF_CHANGES, gate
-    from tiltlens.views.change_text import print_change
-    from tiltlens.views.report.change_page import write_change
+    from tiltlens.render.change_page import write_change
+    from tiltlens.render.change_text import print_change
 
     gates = [gate(condition, OF_CHANGES) for condition in conditions]
     outputs = {"json": json_target, "report": report, "junit": junit}
@@ -70,8 +70,8 @@ def command(
 
 def _changed(data: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> Change:
     """Return the change between two models on the same rows, or between two saved audits."""
-    from tiltlens.results.saved import saved_change
-    from tiltlens.results.two_audits import compare as compare_audits
+    from tiltlens.results.audit_comparison import compare as compare_audits
+    from tiltlens.results.saved_audits import saved_change
 
     if scores:
         if len(scores) != 2 or scores[0] == scores[1]:

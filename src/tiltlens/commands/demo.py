@@ -17,8 +17,8 @@ def command(json_target: str | None, report: str | None) -> None:
     With --json - the JSON is all that is written to standard output.
     """
     from tiltlens.demo import paper_experiment
-    from tiltlens.views.demo_text import print_demo
-    from tiltlens.views.report.page import write_report
+    from tiltlens.render.demo_text import print_demo
+    from tiltlens.render.page import write_report
 
     check_targets({"json": json_target, "report": report})
     summary = paper_experiment()

@@ -60,8 +60,8 @@ def command(
 
     Exit codes: 0 done, 2 a mistake in the arguments or the data.
     """
-    from tiltlens.views.repair_text import print_bills, print_repair
-    from tiltlens.views.report.repair_page import write_bills
+    from tiltlens.render.repair_page import write_bills
+    from tiltlens.render.repair_text import print_bills, print_repair
 
     _check_asked(holdout, new, output, json_target or report)
     outputs = {"json": json_target, "report": report, "save": save, "output": output}
@@ -149,8 +149,8 @@ def _billed(
     tilt: ScoreTilt, beside: ScoreTilt | None, holdout: tuple[str, ...], options: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the bills of the audited groups on rows that nothing was fitted on."""
-    from tiltlens.engines.messages import check_columns
     from tiltlens.repair.bill import bills_summary
+    from tiltlens.sources.messages import check_columns
 
     table = _given(_read(holdout, options), options["given"])
     if not options["group"]:
@@ -202,15 +202,15 @@ def _apply(tilt: ScoreTilt, new: tuple[str, ...], output: str, options: dict[str
 
 def _read(files: tuple[str, ...], options: dict[str, Any]) -> pl.DataFrame:
     """Return the rows of files beside the audited ones; a query is of the audited ones alone."""
-    from tiltlens.engines.read_options import read_options
+    from tiltlens.sources.read_options import read_options
 
     return rows_of(files, read_options(**{name: options[name] for name in READING}))
 
 
 def _given(table: pl.DataFrame, wanted: dict[str, str]) -> pl.DataFrame:
     """Return the rows that an audit with these conditions would look at."""
-    from tiltlens.engines.messages import check_columns
-    from tiltlens.models.weights import equals_mask
+    from tiltlens.rows.weights import equals_mask
+    from tiltlens.sources.messages import check_columns
 
     check_columns("given", list(wanted), table.columns)
     for name, value in wanted.items():

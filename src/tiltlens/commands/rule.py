@@ -48,8 +48,8 @@ def command(data: tuple[str, ...], name: str, json_target: str | None, stated: d
 
     Exit codes: 0 done, 2 a mistake in the arguments or the data. The tables decide nothing, so there is no other.
     """
+    from tiltlens.render.terminal import print_rule_tables
     from tiltlens.rules.tables import rule_tables
-    from tiltlens.views.terminal import print_rule_tables
 
     check_targets({"json": json_target}, data)
     lists = {"group": list(options["group"]), "strata": list(options["strata"]) or None}

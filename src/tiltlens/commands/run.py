@@ -23,7 +23,7 @@ def command(files: tuple[str, ...], check: bool) -> None:
     """
     from tiltlens.commands.audit_file import read_audit_file
     from tiltlens.commands.auditing import answered, check_apart
-    from tiltlens.views.report.page import check_report
+    from tiltlens.render.page import check_report
 
     asked = {name: read_audit_file(name) for name in files}  # all are checked before the first starts
     check_apart(*asked.values())

@@ -30,7 +30,7 @@ def screen() -> Console:
     """Return the terminal, of a width that can be read."""
     from rich.console import Console
 
-    from tiltlens.views.terminal import WIDEST
+    from tiltlens.render.terminal import WIDEST
 
     return Console(width=min(Console().width, WIDEST))
 
@@ -40,7 +40,7 @@ def progress_shown(json_target: str | None) -> Iterator[Listener | None]:
     """Show how far the work is, unless nobody watches or standard output is for JSON."""
     from rich.console import Console
 
-    from tiltlens.views.terminal import progress_bar
+    from tiltlens.render.terminal import progress_bar
 
     errors = Console(stderr=True)
     if errors.is_terminal and json_target != "-":
@@ -52,9 +52,9 @@ def progress_shown(json_target: str | None) -> Iterator[Listener | None]:
 
 def check_targets(outputs: Mapping[str, str | None], *inputs: Any) -> None:
     """Raise where an output, by its option, could not be written or would replace an input, before the work begins."""
-    from tiltlens.engines.files import inputs_of
     from tiltlens.inputs import check_outputs
-    from tiltlens.views.report.page import check_report
+    from tiltlens.render.page import check_report
+    from tiltlens.sources.files import inputs_of
 
     check_writable(outputs)
     check_report(outputs.get("report"))
@@ -63,9 +63,9 @@ def check_targets(outputs: Mapping[str, str | None], *inputs: Any) -> None:
 
 def check_writable(outputs: Mapping[str, str | None]) -> None:
     """Raise where a file could not be written, whatever is installed."""
-    from tiltlens.views.json_file import check_target
-    from tiltlens.views.report.page import check_name
-    from tiltlens.views.table_files import check_tables
+    from tiltlens.render.page import check_name
+    from tiltlens.render.table_files import check_tables
+    from tiltlens.results.json_file import check_target
 
     check_name(outputs.get("report"))
     for option, target in outputs.items():
@@ -74,7 +74,7 @@ def check_writable(outputs: Mapping[str, str | None]) -> None:
 
 def places_of(outputs: Mapping[str, str | None], file: Path | None = None) -> list[tuple[str, str | Path | None]]:
     """Return every file to write, after its option, or key of an audit file, as a message names it."""
-    from tiltlens.views.table_files import files_of_tables
+    from tiltlens.render.table_files import files_of_tables
 
     label = "`--{}`".format if file is None else f"`outputs.{{}}` in {str(file)!r}".format
     tables = outputs.get("tables")
@@ -90,14 +90,14 @@ def check_gated(junit: str | None, gates: Sequence[Gate]) -> None:
 
 def announce(what: str, target: str) -> None:
     """Say where something was written."""
-    from tiltlens.views.terminal import printable
+    from tiltlens.render.terminal import printable
 
     click.echo(f"The {what} in {printable(target)}.", err=True)
 
 
 def write_outputs(outputs: Mapping[str, str | None], summary: dict[str, Any], **writers: Writer) -> None:
     """Write a result as JSON and by `writers` where that was asked for; say where reports and tables are."""
-    from tiltlens.views.json_file import write_json
+    from tiltlens.results.json_file import write_json
 
     for option, write in ({"json": write_json} | writers).items():
         target = outputs.get(option)
@@ -109,8 +109,8 @@ def write_outputs(outputs: Mapping[str, str | None], summary: dict[str, Any], **
 
 def write_junit(judged: Sequence[Judged], summary: dict[str, Any], target: str) -> None:
     """Write what gates said as JUnit XML."""
-    from tiltlens.views.json_file import write_text
-    from tiltlens.views.junit import junit
+    from tiltlens.render.junit import junit
+    from tiltlens.results.json_file import write_text
 
     write_text(sys.stdout if target == "-" else target, junit(summary, [asdict(one) for one in judged]))
 
@@ -118,7 +118,7 @@ def write_junit(judged: Sequence[Judged], summary: dict[str, Any], target: str) 
 def told_gates(gates: Sequence[Gate], judged: Sequence[Judged], result: Audit | Change) -> bool:
     """Say which gates fired, and which could not be decided or evaluated; return whether one fired."""
     from tiltlens.gates import OPEN
-    from tiltlens.views.terminal import printable
+    from tiltlens.render.terminal import printable
 
     fired = [str(one) for one in judged if one.fails]
     undecided = [str(one) for one in judged if one.status == OPEN]

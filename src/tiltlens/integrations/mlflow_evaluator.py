@@ -13,8 +13,8 @@ from mlflow.models.evaluation.artifacts import JsonEvaluationArtifact, TextEvalu
 from mlflow.models.evaluation.base import EvaluationResult, ModelEvaluator
 from mlflow.tracking import MlflowClient
 
-from tiltlens.engines.messages import nearest_name, shown
 from tiltlens.errors import DataError
+from tiltlens.sources.messages import nearest_name, shown
 
 if TYPE_CHECKING:
     from tiltlens.results.audit import Audit
@@ -49,8 +49,8 @@ class TiltlensEvaluator(ModelEvaluator):  # type: ignore[misc]
         **kwargs: Any,
     ) -> EvaluationResult:
         """As of MLflow."""
-        from tiltlens.audit import audit
-        from tiltlens.views.report.page import check_report
+        from tiltlens._pipeline import audit
+        from tiltlens.render.page import check_report
 
         options = _checked(evaluator_config)
         check_report(PAGE)
@@ -64,7 +64,7 @@ class TiltlensEvaluator(ModelEvaluator):  # type: ignore[misc]
 
 def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration, whose keys must be arguments of `tl.audit`."""
-    from tiltlens.audit import audit
+    from tiltlens._pipeline import audit
 
     known = [name for name in signature(audit).parameters if name not in ("data", "model", "progress")]
     for name in config:
@@ -117,7 +117,7 @@ def _metrics(found: Audit) -> dict[str, float]:
 
 def _logged(client: MlflowClient, run_id: str, found: Audit) -> dict[str, Any]:
     """Log the files, and return them as artifacts."""
-    from tiltlens.views.report.page import page
+    from tiltlens.render.page import page
 
     place = f"{client.get_run(run_id).info.artifact_uri}/{FOLDER}"
     summary = found.to_dict()

@@ -23,7 +23,7 @@ def tiltlens_audit(pytestconfig: pytest.Config) -> Callable[..., Audit]:
     known: dict[Path, Audit] = {}
 
     def audited(data: Any, *arguments: Any, **options: Any) -> Audit:
-        from tiltlens.audit import audit
+        from tiltlens._pipeline import audit
 
         __tracebackhide__ = True
         is_path = isinstance(data, str | Path) and not arguments and not options
@@ -58,7 +58,7 @@ def _run(path: Path) -> Audit:
 
 
 def _read(path: Path) -> Audit:
-    from tiltlens.results.saved import read_audit
+    from tiltlens.results.saved_audits import read_audit
 
     return read_audit(path)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import polars as pl
 
-from tiltlens.engines.messages import first_line
 from tiltlens.errors import DataError, MissingExtraError
 from tiltlens.model_files.columns import ModelColumn
 from tiltlens.model_files.file_model import OpenModel
+from tiltlens.sources.messages import first_line
 
 PROBABILITIES = ("Logloss", "CrossEntropy", "MultiClass", "MultiClassOneVsAll")
 

@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.engines.columns import column_of_values
-from tiltlens.engines.messages import listed, shown
-from tiltlens.engines.tables import read_table
 from tiltlens.errors import DataError
+from tiltlens.sources.columns import column_of_values
+from tiltlens.sources.messages import listed, shown
+from tiltlens.sources.tables import read_table
 
 Kind = Literal["number", "whole number", "text", "category"]
 

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tiltlens.engines.files import existing_file
-from tiltlens.engines.messages import shown, texts_of
 from tiltlens.errors import DataError
 from tiltlens.inputs import Input, remember
 from tiltlens.model_files.catboost_file import open_catboost
@@ -17,6 +15,8 @@ from tiltlens.model_files.lightgbm_file import open_lightgbm
 from tiltlens.model_files.onnx_file import open_onnx
 from tiltlens.model_files.skops_file import open_skops
 from tiltlens.model_files.xgboost_file import open_xgboost
+from tiltlens.sources.files import existing_file
+from tiltlens.sources.messages import shown, texts_of
 
 PICKLES = (".pkl", ".pickle", ".joblib", ".dill", ".cloudpickle", ".sav", ".p")
 PICKLE = b"\x80"  # opens every pickle since Python 2.3; older ones are refused as unknown

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tiltlens.engines.messages import first_line, shown
 from tiltlens.errors import DataError, MissingExtraError
 from tiltlens.model_files.columns import Kind, ModelColumn, number_matrix_of
 from tiltlens.model_files.file_model import OpenModel
+from tiltlens.sources.messages import first_line, shown
 
 KINDS: dict[str, tuple[Kind, Any, bool]] = {  # of a tensor: what it holds, of which type, and whether it may be missing
     "tensor(float)": ("number", np.float32, True),

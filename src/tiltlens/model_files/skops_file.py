@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tiltlens.engines.messages import first_line, listed, shown
 from tiltlens.errors import DataError, MissingExtraError
+from tiltlens.sources.messages import first_line, listed, shown
 
 
 def open_skops(name: str, content: bytes, trusted: Sequence[str]) -> Any:

@@ -7,10 +7,10 @@ from typing import Any
 
 import polars as pl
 
-from tiltlens.engines.messages import first_line, shown
 from tiltlens.errors import DataError, MissingExtraError
 from tiltlens.model_files.columns import ModelColumn, number_matrix_of
 from tiltlens.model_files.file_model import OpenModel
+from tiltlens.sources.messages import first_line, shown
 
 PROBABILITIES = ("binary:logistic", "multi:softprob")
 

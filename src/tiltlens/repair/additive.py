@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiltlens.engines.arrays import chunks
 from tiltlens.estimators.influence import Booleans, Integers
+from tiltlens.learners.design import Encoding, LevelColumns, NumericColumn, Table, encoding
+from tiltlens.learners.logit import ridge_logit
 from tiltlens.limits import LOOKED_UP, RIDGE, WEAK_RIDGE
-from tiltlens.models.design import Encoding, LevelColumns, NumericColumn, Table, encoding
-from tiltlens.models.features import Feature
-from tiltlens.models.logit import ridge_logit
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.coded import CodedModel, Texts
+from tiltlens.rows.features import Feature
+from tiltlens.sources.arrays import chunks
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,11 +21,10 @@ from tiltlens.estimators.error_rates import UNKNOWN, WITH
 from tiltlens.estimators.estimate import Estimate, HasInterval, Normal, quantile
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combined, overall_mean
 from tiltlens.estimators.outputs import Scores, gap, group_rate, impact_ratio
+from tiltlens.learners.candidates import TREES, Sample, fit_candidate
+from tiltlens.learners.design import code_columns
+from tiltlens.learners.propensity import row_folds
 from tiltlens.limits import FEWEST_KNOWN, FOLDS, SMALLEST_SE, SMALLEST_SHARE, TRADED_RULES
-from tiltlens.models.asked import AskedModel
-from tiltlens.models.candidates import TREES, Sample, fit_candidate
-from tiltlens.models.design import code_columns
-from tiltlens.models.membership import row_folds
 from tiltlens.paper.checks import Floats, check_share, check_threshold
 from tiltlens.repair.additive import Design, additive_design
 from tiltlens.repair.least_change import gradient, tilted_score
@@ -33,9 +32,10 @@ from tiltlens.repair.quantities import accuracy_at, area, columns, decision_gap,
 from tiltlens.repair.rows import AuditedRows
 from tiltlens.repair.solve import cross_fitted, nearly_constant
 from tiltlens.repair.what_ifs import NEEDS_MODEL, SCHEMA, what_ifs, words_of
+from tiltlens.rows.rescoring import AskedModel
 
 if TYPE_CHECKING:
-    from tiltlens.views.figures import Figure
+    from tiltlens.figures import Figure
 
 SUMMARY = "tiltlens/alternatives/1"
 EXISTS, NOT_FOUND, CANNOT_BE_TOLD = "exists", "was not found", "cannot be told"
@@ -125,19 +125,19 @@ class Alternatives:
 
     def to_json(self, path: str | Path | TextIO) -> None:
         """Write every number to a JSON file, whole or not at all; or to a file that is open for text."""
-        from tiltlens.views.json_file import write_json
+        from tiltlens.results.json_file import write_json
 
         write_json(alternatives_summary({self.audited: self}), path)
 
     def report(self, path: str | Path | TextIO) -> None:
         """Write the page of the alternatives, one HTML file that needs no network, as `to_json` does."""
-        from tiltlens.views.report.repair_page import write_alternatives
+        from tiltlens.render.repair_page import write_alternatives
 
         write_alternatives(alternatives_summary({self.audited: self}), path)
 
     def plot(self) -> Figure:
         """Return the figure of what rules attain: its chart, the numbers behind it, and words for both."""
-        from tiltlens.views.figures import attainable
+        from tiltlens.figures import attainable
 
         return attainable(self.to_dict())
 

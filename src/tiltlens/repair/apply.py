@@ -15,20 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from tiltlens.engines.batches import FrameBatches, OrderedBatches, clean_batch, empty_table, in_batches
-from tiltlens.engines.columns import check_index, column_of_values
-from tiltlens.engines.files import inputs_of
-from tiltlens.engines.messages import first_line, listed, shown
-from tiltlens.engines.read_options import ReadOptions
-from tiltlens.engines.sources import batches_of, frame_of
-from tiltlens.engines.spark import SparkBatches, with_numbers
-from tiltlens.engines.tables import column_names
 from tiltlens.errors import DataError
 from tiltlens.inputs import TABLE, TABLES, check_outputs
 from tiltlens.limits import LOOKED_ROWS
-from tiltlens.models.roles import must_be_column
 from tiltlens.paper.checks import Floats
-from tiltlens.passes.reading import row_name
 from tiltlens.repair.columns import (
     check_classes,
     class_scores,
@@ -39,7 +29,17 @@ from tiltlens.repair.columns import (
     score_columns_of,
 )
 from tiltlens.repair.unlike import Looked, beyond_notes, gap_notes, unseen_notes
-from tiltlens.views.json_file import check_target, whole_file
+from tiltlens.results.json_file import check_target, whole_file
+from tiltlens.rows.batch_rows import row_name
+from tiltlens.rows.roles import must_be_column
+from tiltlens.sources.batches import FrameBatches, OrderedBatches, clean_batch, empty_table, in_batches
+from tiltlens.sources.columns import check_index, column_of_values
+from tiltlens.sources.files import inputs_of
+from tiltlens.sources.messages import first_line, listed, shown
+from tiltlens.sources.opening import batches_of, frame_of
+from tiltlens.sources.read_options import ReadOptions
+from tiltlens.sources.spark import SparkBatches, with_numbers
+from tiltlens.sources.tables import column_names
 
 if TYPE_CHECKING:
     from tiltlens.repair.score_tilt import ScoreTilt

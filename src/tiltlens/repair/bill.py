@@ -19,7 +19,7 @@ from tiltlens.paper.checks import Floats
 from tiltlens.repair.quantities import ENDS, Judged, Measured, Quantities, columns, measured, people_with_outcomes
 
 if TYPE_CHECKING:
-    from tiltlens.views.figures import Figure
+    from tiltlens.figures import Figure
 
 SUMMARY = "tiltlens/bills/1"
 SCHEMA = {
@@ -98,24 +98,24 @@ class Bill:
 
     def to_json(self, path: str | Path | TextIO) -> None:
         """Write every number of the bill to a JSON file, whole or not at all; or to a file that is open for text."""
-        from tiltlens.views.json_file import write_json
+        from tiltlens.results.json_file import write_json
 
         write_json(bills_summary([self]), path)
 
     def report(self, path: str | Path | TextIO) -> None:
         """Write the page of the bill, one HTML file that needs no network, as `to_json` does."""
-        from tiltlens.views.report.repair_page import write_bills
+        from tiltlens.render.repair_page import write_bills
 
         write_bills(bills_summary([self]), path)
 
     def plot(self) -> Figure:
         """Return the figure of the curve, from no repair to the whole: its chart, the numbers behind it, and words."""
-        from tiltlens.views.figures import repair_curve
+        from tiltlens.figures import repair_curve
 
         return repair_curve(self.to_dict())
 
     def __str__(self) -> str:
-        from tiltlens.views.repair_text import bills_text
+        from tiltlens.render.repair_text import bills_text
 
         return bills_text(bills_summary([self]))
 

@@ -18,13 +18,10 @@ from sklearn.utils import Tags, check_array, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
-from tiltlens.engines.columns import check_index, clean_column, raw_column
-from tiltlens.engines.hashing import row_hashes
-from tiltlens.engines.messages import first_line, listed, shown
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Booleans, Integers, Rows
+from tiltlens.learners.propensity import group_folds
 from tiltlens.limits import MINIMUM_ROWS
-from tiltlens.models.membership import group_folds
 from tiltlens.paper.checks import Floats, check_threshold
 from tiltlens.repair.bill import Bill, bill_of
 from tiltlens.repair.constraints import (
@@ -43,6 +40,9 @@ from tiltlens.repair.copies import copies_of
 from tiltlens.repair.least_change import repaired, shifts
 from tiltlens.repair.notes import Fitted, fit_notes
 from tiltlens.repair.solve import check_told, checked_limit, many_alike, measures_of, solved, told_apart
+from tiltlens.sources.columns import check_index, clean_column, raw_column
+from tiltlens.sources.hashing import row_hashes
+from tiltlens.sources.messages import first_line, listed, shown
 
 NO_GROUPS = (
     "TiltedClassifier was fitted without sensitive_features: nothing is repaired. With metadata routing, "

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tiltlens.engines.factorize import text_codes
-from tiltlens.engines.messages import shown
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Integers
-from tiltlens.models.design import Table
-from tiltlens.models.features import Feature
-from tiltlens.models.levels import MISSING, OTHER, numbers_of
+from tiltlens.learners.design import Table
 from tiltlens.paper.checks import Floats
+from tiltlens.rows.features import Feature
+from tiltlens.rows.levels import MISSING, OTHER, numbers_of
+from tiltlens.sources.factorize import text_codes
+from tiltlens.sources.messages import shown
 
 
 @dataclass(frozen=True, slots=True)

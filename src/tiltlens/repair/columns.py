@@ -9,17 +9,17 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.engines.columns import check_index, column_of_values
-from tiltlens.engines.messages import listed, shown, text_of
-from tiltlens.engines.sources import collected
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.limits import SCORE_ROUNDING
-from tiltlens.models.groups import factorize_groups
-from tiltlens.models.outcomes import PLAIN, check_outcome, outcome_codes
-from tiltlens.models.scores import RowName
-from tiltlens.models.weights import check_sample_weight, equals_mask
 from tiltlens.paper.checks import Floats
+from tiltlens.rows.groups import factorize_groups
+from tiltlens.rows.outcomes import PLAIN, check_outcome, outcome_codes
+from tiltlens.rows.scores import RowName
+from tiltlens.rows.weights import check_sample_weight, equals_mask
+from tiltlens.sources.columns import check_index, column_of_values
+from tiltlens.sources.messages import listed, shown, text_of
+from tiltlens.sources.opening import collected
 
 
 class RepairTable:

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from tiltlens.engines.messages import shown
 from tiltlens.estimators.error_rates import WITH, WITHOUT
 from tiltlens.estimators.influence import Booleans
-from tiltlens.models.design import Table
+from tiltlens.learners.design import Table
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.additive import AdditiveLogit
 from tiltlens.repair.coded import CodedModel
 from tiltlens.repair.estimator import EstimatorLogit
 from tiltlens.repair.least_change import gradient
+from tiltlens.sources.messages import shown
 
 MEAN, DECISIONS, FPR, FNR, ODDS = "mean score", "decisions", "fpr", "fnr", "equalized odds"
 ALL, WITHOUT_OUTCOME, WITH_OUTCOME = "all", "without the outcome", "with the outcome"

@@ -11,15 +11,15 @@ import numpy as np
 import polars as pl
 from scipy.special import gammaincinv
 
-from tiltlens.engines.hashing import Hashes, row_hashes
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Integers
+from tiltlens.learners.design import Table
 from tiltlens.limits import CONTINUOUS, EQUAL_SCORES, FEWEST_ALIKE, MORE_ALIKE, MOST_TOLD, SURE_COPIES
-from tiltlens.models.design import Table
-from tiltlens.models.features import Feature
-from tiltlens.models.levels import numbers_of
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.coded import Texts
+from tiltlens.rows.features import Feature
+from tiltlens.rows.levels import numbers_of
+from tiltlens.sources.hashing import Hashes, row_hashes
 
 HASHED = ("rows", "alone", "unscored")
 NONE: Hashes = np.empty(0, dtype=np.uint64)

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tiltlens.engines.messages import first_line
 from tiltlens.errors import DataError, MissingExtraError, TiltlensError
 from tiltlens.estimators.influence import Booleans, Integers
+from tiltlens.learners.design import Table
+from tiltlens.learners.propensity import estimator_log_odds, fitted_clone
 from tiltlens.model_files.skops_file import open_skops
-from tiltlens.models.design import Table
-from tiltlens.models.membership import estimator_log_odds, fitted_clone
 from tiltlens.paper.checks import Floats
-from tiltlens.passes.reading import ONE_AT_A_TIME
 from tiltlens.repair.additive import Design, fitted_logit
 from tiltlens.repair.coded import CodedModel, Texts
+from tiltlens.rows.batch_rows import ONE_AT_A_TIME
+from tiltlens.sources.messages import first_line
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,8 +13,8 @@ from tiltlens.errors import DataError
 from tiltlens.estimators.error_rates import WITH
 from tiltlens.estimators.influence import Booleans, Integers
 from tiltlens.limits import SUPPRESSED_BELOW
-from tiltlens.models.features import Feature
 from tiltlens.paper.checks import Floats
+from tiltlens.rows.features import Feature
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tiltlens.engines.hashing import row_hashes
 from tiltlens.estimators.influence import Booleans, Integers, Rows
-from tiltlens.models.asked import AskedModel
-from tiltlens.models.features import Feature
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.constraints import ALL, OUTCOMES, Cell
 from tiltlens.repair.copies import copies_of
+from tiltlens.rows.features import Feature
+from tiltlens.rows.rescoring import AskedModel
+from tiltlens.sources.hashing import row_hashes
 
 SoftScores = Callable[..., dict[str, Any]]
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from tiltlens.engines.messages import shown, texts_of
 from tiltlens.errors import DataError, TiltlensError
 from tiltlens.inputs import Input, remember
-from tiltlens.models.declared import Declared
 from tiltlens.paper.checks import check_number
 from tiltlens.repair.constraints import CellModel, Constraint
 from tiltlens.repair.copies import Seen
 from tiltlens.repair.score_tilt import PLAIN, SCHEMA, ScoreTilt
 from tiltlens.repair.solve import checked_limit
+from tiltlens.rows.declared import Declared
+from tiltlens.sources.messages import shown, texts_of
 
 
 def read_repair(path: str | Path, trusted: str | Sequence[str] = ()) -> ScoreTilt:

@@ -12,13 +12,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.engines.messages import listed, shown
-from tiltlens.engines.read_options import read_options
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.limits import MINIMUM_ROWS
-from tiltlens.models.declared import Declared
-from tiltlens.models.groups import JOINT
 from tiltlens.paper.checks import Floats, check_probability, check_threshold
 from tiltlens.repair.apply import applied
 from tiltlens.repair.bill import Bill, bill_of, price_of_blindness
@@ -28,7 +24,11 @@ from tiltlens.repair.copies import Seen
 from tiltlens.repair.least_change import repaired, shifts
 from tiltlens.repair.quantities import Judged
 from tiltlens.repair.unlike import Looked, Range, beyond_notes, moments, unseen_notes, values_beyond
-from tiltlens.views.json_file import write_json
+from tiltlens.results.json_file import write_json
+from tiltlens.rows.declared import Declared
+from tiltlens.rows.groups import JOINT
+from tiltlens.sources.messages import listed, shown
+from tiltlens.sources.read_options import read_options
 
 SCHEMA = "tiltlens/repair/2"
 PLAIN = ("criterion", "threshold", "limit", "use_group", "classes", "nats")
@@ -436,7 +436,7 @@ class ScoreTilt:
         write_json(self.to_dict(), str(path))
 
     def __str__(self) -> str:
-        from tiltlens.views.repair_text import repair_text
+        from tiltlens.render.repair_text import repair_text
 
         return repair_text(self.summary())
 

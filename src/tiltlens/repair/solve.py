@@ -9,16 +9,12 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from tiltlens.engines.hashing import Hashes, row_hashes
-from tiltlens.engines.messages import shown
 from tiltlens.errors import DataError, SupportError
 from tiltlens.estimators.error_rates import UNKNOWN, WITH, WITHOUT
 from tiltlens.estimators.estimate import Normal
 from tiltlens.estimators.influence import Booleans, Integers, Rows, cluster_codes, sums_by
+from tiltlens.learners.propensity import check_overlap, group_folds
 from tiltlens.limits import ALIKE, FEW_DECIDED, FEW_REPAIRED, FOLDS, MINIMUM_ROWS, REPAIRED, SURELY_BEYOND
-from tiltlens.models.declared import declared_in
-from tiltlens.models.features import Feature
-from tiltlens.models.membership import check_overlap, group_folds
 from tiltlens.paper.checks import Floats, check_share, check_threshold
 from tiltlens.repair.additive import Design, additive_design
 from tiltlens.repair.coded import CodedModel
@@ -55,6 +51,10 @@ from tiltlens.repair.quantities import area, equal_gap
 from tiltlens.repair.rows import AuditedRows
 from tiltlens.repair.score_tilt import ScoreTilt
 from tiltlens.repair.unlike import modelled_gap, moments, ranges_of
+from tiltlens.rows.declared import declared_in
+from tiltlens.rows.features import Feature
+from tiltlens.sources.hashing import Hashes, row_hashes
+from tiltlens.sources.messages import shown
 
 REGULATED = "the group itself is needed for every new row: its use at prediction time may be regulated"
 TOUCHED = "the sensitive attribute was used to fit the membership model and the multiplier, not to repair new rows"

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from tiltlens.engines.messages import shown
 from tiltlens.estimators.estimate import Normal
+from tiltlens.learners.design import Table
 from tiltlens.limits import FEW_REPAIRED, SUPPRESSED_BELOW, SURELY_BEYOND, UNLIKE
-from tiltlens.models.design import Table
-from tiltlens.models.features import Feature
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.constraints import Constraint
+from tiltlens.rows.features import Feature
+from tiltlens.sources.messages import shown
 
 Range = tuple[float, float, int]  # from the tenth lowest to the tenth highest value, and how many rows have one
 

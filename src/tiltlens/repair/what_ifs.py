@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from tiltlens.engines.messages import first_line
 from tiltlens.errors import TiltlensError
 from tiltlens.estimators.error_rates import WITH
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.estimators.sets import evenly
 from tiltlens.limits import RARE_LEVEL, WHAT_IF_BINS, WHAT_IF_ROWS, WHAT_IF_VALUES
-from tiltlens.models.asked import AskedModel
-from tiltlens.models.levels import numbers_of
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.quantities import ENDS, Judged, Measured, accuracy_at, columns, measured
+from tiltlens.rows.levels import numbers_of
+from tiltlens.rows.rescoring import AskedModel
+from tiltlens.sources.messages import first_line
 
 NEUTRALISED, COARSENED = "neutralised", "coarsened"
 QUANTITIES = {"gap": "decision_gap", "score_gap": "gap", "accuracy": "accuracy", "auc": "auc"}  # column: measured as

@@ -1,1 +1,1 @@
-"""Evidence → comparisons, audits, and what is said of them."""
+"""Audit, Comparison and Change, their JSON and its schemas."""

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from tiltlens.repair.rows import AuditedRows
     from tiltlens.repair.score_tilt import ScoreTilt
 
-from tiltlens.engines.messages import listed, shown, text_of
+from tiltlens.analysis.settings import Settings
+from tiltlens.analysis.suppression import disclosed_rows
 from tiltlens.errors import DataError
-from tiltlens.models.groups import JOINT
 from tiltlens.results.comparison import Comparison
-from tiltlens.results.disclosure import disclosed_rows
 from tiltlens.results.provenance import Provenance
-from tiltlens.results.settings import Settings
+from tiltlens.rows.groups import JOINT
+from tiltlens.sources.messages import listed, shown, text_of
 
 SCHEMA = "tiltlens/audit/2"  # of to_dict and to_json; a change that breaks a reader raises the number
 
@@ -145,13 +145,13 @@ class Audit:
 
     def to_json(self, path: str | Path | TextIO) -> None:
         """Write every number of the audit to a JSON file, whole or not at all; or to a file that is open for text."""
-        from tiltlens.views.json_file import write_json
+        from tiltlens.results.json_file import write_json
 
         write_json(self.to_dict(), path)
 
     def report(self, path: str | Path | TextIO) -> None:
         """Write the report, one HTML page that needs no network, as `to_json` does."""
-        from tiltlens.views.report.page import write_report
+        from tiltlens.render.page import write_report
 
         write_report(self.to_dict(), path)
 
@@ -160,17 +160,17 @@ class Audit:
 
         A file that ends in .xlsx, .md or .tex holds all of them; a folder gets each as CSV, Markdown and LaTeX.
         """
-        from tiltlens.views.table_files import write_tables
+        from tiltlens.render.table_files import write_tables
 
         write_tables(self.to_dict(), target)
 
     def _repr_html_(self) -> str:
-        from tiltlens.views.notebook import audit_html
+        from tiltlens.render.notebook import audit_html
 
         return audit_html(repr(self), [comparison._numbers() for comparison in self.comparisons.values()])
 
     def __str__(self) -> str:
-        from tiltlens.views.terminal import audit_text
+        from tiltlens.render.terminal import audit_text
 
         return audit_text(self.to_dict())
 

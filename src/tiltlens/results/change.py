@@ -9,9 +9,9 @@ from typing import Any, TextIO
 
 import polars as pl
 
-from tiltlens.engines.messages import listed, shown, text_of
 from tiltlens.errors import DataError
 from tiltlens.estimators.estimate import Estimate
+from tiltlens.sources.messages import listed, shown, text_of
 
 SCHEMA = "tiltlens/change/1"  # of to_dict and to_json; a change that breaks a reader raises the number
 OF_COMPARISONS = (
@@ -91,7 +91,7 @@ class GroupChange:
 
     def plot(self) -> Any:
         """Return the figure of old and new by feature: its chart, the numbers behind it, and words for both."""
-        from tiltlens.views.figures import change
+        from tiltlens.figures import change
 
         return change(self.to_dict(), self.materiality)
 
@@ -170,18 +170,18 @@ class Change:
 
     def to_json(self, path: str | Path | TextIO) -> None:
         """Write every number of the change to a JSON file, whole or not at all; or to a file that is open for text."""
-        from tiltlens.views.json_file import write_json
+        from tiltlens.results.json_file import write_json
 
         write_json(self.to_dict(), path)
 
     def report(self, path: str | Path | TextIO) -> None:
         """Write the page of the change, one HTML file that needs no network, as `to_json` does."""
-        from tiltlens.views.report.change_page import write_change
+        from tiltlens.render.change_page import write_change
 
         write_change(self.to_dict(), path)
 
     def __str__(self) -> str:
-        from tiltlens.views.change_text import change_text
+        from tiltlens.render.change_text import change_text
 
         return change_text(self.to_dict())
 

@@ -10,29 +10,29 @@ import numpy as np
 import polars as pl
 
 if TYPE_CHECKING:
+    from tiltlens.figures import Figure
     from tiltlens.repair.alternatives import Alternatives
     from tiltlens.repair.reweigh import Reweighing
     from tiltlens.repair.rows import AuditedRows
     from tiltlens.repair.score_tilt import ScoreTilt
-    from tiltlens.views.figures import Figure
 
+from tiltlens.analysis.error_rates import ErrorRate, ErrorRates
+from tiltlens.analysis.influence_matching import ComparisonErrors
+from tiltlens.analysis.periods import PeriodTable
+from tiltlens.analysis.two_by_two import TwoByTwo
+from tiltlens.analysis.unobserved_groups import SoftGroup
 from tiltlens.errors import DataError
 from tiltlens.estimators.dial import ShareForm, along
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.outputs import EqualOutputsTest
+from tiltlens.formats import typed
+from tiltlens.learners.balance import Balance
 from tiltlens.limits import DIAL_POSITIONS, DISTRIBUTION_BINS, MISMATCHES
-from tiltlens.models.balance import Balance
 from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.paper.path import PathPoint
 from tiltlens.paper.world import Projection
-from tiltlens.results.error_rates import ErrorRate, ErrorRates
-from tiltlens.results.periods import PeriodTable
 from tiltlens.results.profiles import Profiles
-from tiltlens.results.row_errors import ComparisonErrors
-from tiltlens.results.soft_groups import SoftGroup
-from tiltlens.results.two_by_two import TwoByTwo
-from tiltlens.views.formats import typed
-from tiltlens.views.measures import signed_amount
+from tiltlens.rows.measures import signed_amount
 
 
 class Output(NamedTuple):
@@ -334,12 +334,12 @@ class Comparison:
 
     def plot(self, name: str = "proxy_map", feature: str | None = None) -> Figure:
         """Return one of the comparison's figures: its chart, the numbers behind it, and words for both."""
-        from tiltlens.views.figures import comparison_figure
+        from tiltlens.figures import comparison_figure
 
         return comparison_figure(self.to_dict(), name, feature)
 
     def _repr_html_(self) -> str:
-        from tiltlens.views.notebook import comparison_html
+        from tiltlens.render.notebook import comparison_html
 
         return comparison_html(self._numbers())
 

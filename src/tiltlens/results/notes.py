@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
+from tiltlens.analysis.error_rates import outcome_notes
+from tiltlens.analysis.evidence import Evidence
+from tiltlens.analysis.periods import period_notes
+from tiltlens.analysis.suppression import part_of_group
+from tiltlens.analysis.unobserved_groups import soft_notes
+from tiltlens.learners.balance import Balance
 from tiltlens.limits import FEW_PEOPLE
-from tiltlens.models.balance import Balance
-from tiltlens.passes.evidence import Evidence
-from tiltlens.results.disclosure import part_of_group
-from tiltlens.results.error_rates import outcome_notes
-from tiltlens.results.periods import period_notes
-from tiltlens.results.soft_groups import soft_notes
 
 
 def evidence_notes(evidence: Evidence, checked: Balance | None) -> list[str]:

@@ -10,12 +10,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tiltlens.analysis.bins import QUANTILES, binned, of_scores_alone
+from tiltlens.analysis.histograms import Binned, score_span
+from tiltlens.analysis.suppression import may_show, withheld
 from tiltlens.errors import DataError, SupportError, WeightsError
 from tiltlens.estimators.error_rates import UNKNOWN
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.limits import DISTRIBUTION_BINS, SUPPRESSED_BELOW, TIED
-from tiltlens.models.asked import AskedModel
-from tiltlens.models.features import Feature
 from tiltlens.paper.checks import Floats, check_weights
 from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.paper.divergence import check_divergence
@@ -24,9 +25,8 @@ from tiltlens.paper.path import Inputs, PathPoint, path_point, projection
 from tiltlens.paper.world import Projection
 from tiltlens.repair.reweigh import Reweighing, independent_weights, reweighing
 from tiltlens.repair.rows import SoftScores
-from tiltlens.results.bins import QUANTILES, binned, of_scores_alone
-from tiltlens.results.counting import Binned, score_span
-from tiltlens.results.disclosure import may_show, withheld
+from tiltlens.rows.features import Feature
+from tiltlens.rows.rescoring import AskedModel
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,10 +14,10 @@ from typing import Any
 
 import polars as pl
 
-from tiltlens.engines.hashing import row_hashes
-from tiltlens.engines.messages import shown, text_of
 from tiltlens.errors import DataError
-from tiltlens.models.roles import Request
+from tiltlens.rows.roles import Request
+from tiltlens.sources.hashing import row_hashes
+from tiltlens.sources.messages import shown, text_of
 
 EPOCH = "SOURCE_DATE_EPOCH"
 LIBRARIES = ("tiltlens", "numpy", "scipy", "scikit-learn", "polars", "narwhals")

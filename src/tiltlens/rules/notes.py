@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
-from tiltlens.engines.messages import listed, shown
 from tiltlens.estimators.estimate import quantile
 from tiltlens.limits import MINIMUM_ROWS
-from tiltlens.models.groups import alike_notes
+from tiltlens.rows.groups import alike_notes
 from tiltlens.rules.outcomes import Outcomes
 from tiltlens.rules.ratios import Limits, decimals
 from tiltlens.rules.rule import Rule
+from tiltlens.sources.messages import listed, shown
 
 
 def notes_of(

@@ -10,12 +10,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.engines.messages import check_columns, shown
 from tiltlens.errors import DataError
-from tiltlens.models.roles import OUTCOME, PEOPLE
-from tiltlens.models.scores import decisions_in_words, favourable_word, is_words
 from tiltlens.paper.checks import Floats
+from tiltlens.rows.roles import OUTCOME, PEOPLE
+from tiltlens.rows.scores import decisions_in_words, favourable_word, is_words
 from tiltlens.rules.rule import Rate, Rule
+from tiltlens.sources.messages import check_columns, shown
 
 Booleans = NDArray[np.bool_]
 RowName = Callable[[int], str]

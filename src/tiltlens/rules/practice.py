@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tiltlens.analysis.two_by_two import untold
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.flips import ratio_flips, z_flips
 from tiltlens.estimators.two_by_two import (
@@ -16,7 +17,6 @@ from tiltlens.estimators.two_by_two import (
     two_sided,
     z_score,
 )
-from tiltlens.results.two_by_two import untold
 from tiltlens.rules.ratios import Limits
 
 TESTS = {

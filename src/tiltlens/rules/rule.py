@@ -8,9 +8,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-from tiltlens.engines.messages import listed, nearest_name, shown
 from tiltlens.errors import DataError
 from tiltlens.paper.checks import check_share, check_threshold
+from tiltlens.sources.messages import listed, nearest_name, shown
 
 Rate = Literal["selection", "scoring"]
 

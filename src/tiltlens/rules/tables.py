@@ -12,25 +12,25 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tiltlens.engines.messages import check_columns, listed, shown
-from tiltlens.engines.read_options import read_options
-from tiltlens.engines.sources import batches_of, names_of, reading_notes
 from tiltlens.errors import DataError
 from tiltlens.estimators.estimate import quantile
 from tiltlens.estimators.two_by_two import Count
-from tiltlens.models.groups import JOINT, UNKNOWN, group_columns, level_codes
-from tiltlens.models.roles import PEOPLE
-from tiltlens.models.scores import either_spelling
 from tiltlens.paper.checks import check_probability
+from tiltlens.render.notebook import rule_tables_html
+from tiltlens.results.json_file import write_json
 from tiltlens.results.provenance import Provenance, check_provenance, provenance_of
+from tiltlens.rows.groups import JOINT, UNKNOWN, group_columns, level_codes
+from tiltlens.rows.roles import PEOPLE
+from tiltlens.rows.scores import either_spelling
 from tiltlens.rules.notes import notes_of, test_notes
 from tiltlens.rules.outcomes import Outcomes, asked_outcome, outcomes_of
 from tiltlens.rules.practice import TESTS, tested
 from tiltlens.rules.ratios import MEASURES, Limits, compared_places, measured
 from tiltlens.rules.rule import Rule, rule_named, smallest_share_of, threshold_of
 from tiltlens.rules.tally import opened, tallied
-from tiltlens.views.json_file import write_json
-from tiltlens.views.notebook import rule_tables_html
+from tiltlens.sources.messages import check_columns, listed, shown
+from tiltlens.sources.opening import batches_of, names_of, reading_notes
+from tiltlens.sources.read_options import read_options
 
 OF_AUDITS = ("features", "question")  # parts of a provenance that rule tables do not have
 SCHEMA = "tiltlens/rule_tables/1"  # of to_dict and to_json; a change that breaks a reader raises the number

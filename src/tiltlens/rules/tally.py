@@ -14,16 +14,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.engines.batches import Batches, FrameBatches, checked_columns
-from tiltlens.engines.columns import check_index, column_of_values
-from tiltlens.engines.sources import frame_of
 from tiltlens.errors import DataError
 from tiltlens.limits import MOST_TALLIED
-from tiltlens.models.roles import OUTCOME, PEOPLE, must_be_column
 from tiltlens.paper.checks import Floats
-from tiltlens.passes.reading import row_name
 from tiltlens.results.provenance import fingerprint_of
+from tiltlens.rows.batch_rows import row_name
+from tiltlens.rows.roles import OUTCOME, PEOPLE, must_be_column
 from tiltlens.rules.outcomes import Asked, checked_numbers, checked_outcome
+from tiltlens.sources.batches import Batches, FrameBatches, checked_columns
+from tiltlens.sources.columns import check_index, column_of_values
+from tiltlens.sources.opening import frame_of
 
 Counts = NDArray[np.int64]
 

@@ -1,0 +1,106 @@
+"""The table of proxy evidence: what goes through each feature, of the gap and of the correction, and how sure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tiltlens.analysis.adjusted_gap import Unexplained
+from tiltlens.analysis.correction_shares import correction_shares, has_outputs
+from tiltlens.analysis.decomposition import Carried, carried
+from tiltlens.analysis.directions import direction
+from tiltlens.analysis.evidence import Evidence
+from tiltlens.analysis.influence_matching import RowErrors
+from tiltlens.analysis.partners import Partners, partners
+from tiltlens.analysis.settings import Settings
+from tiltlens.analysis.unobserved_groups import SoftGroup
+from tiltlens.estimators import crossfit
+from tiltlens.estimators.dial import ShareForm
+from tiltlens.estimators.influence import Rows
+from tiltlens.learners.propensity import prior_log_odds
+from tiltlens.limits import CLIP, MOST_CROSSED, PARTNER_ROWS
+from tiltlens.paper.correction import CorrectionFunction
+from tiltlens.rows.features import joined_feature
+
+Records = list[dict[str, Any]]
+NO_FEATURES = "no features were listed: what carries the difference is not looked at"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProxyTable:
+    """The table, and what a reader should know of how it was made."""
+
+    frame: pl.DataFrame
+    dial: dict[str, ShareForm] | None  # None where outputs have no finite divergence, or ℓ is not to be trusted
+    remainder: float | None  # of the gap, that the Shapley values leave
+    band_factor: float | None  # κ of the bands
+    errors: dict[tuple[str, str], RowErrors]
+    notes: tuple[str, ...]
+
+
+def proxy_table(
+    evidence: Evidence,
+    settings: Settings,
+    correction: CorrectionFunction | None,
+    left: Unexplained,
+    soft: SoftGroup | None = None,
+    is_adequate: bool = True,
+) -> ProxyTable:
+    """Return one row a feature, the strongest points of the gap first; none where none was listed.
+
+    `soft` says how far features may be judged where groups are known by probabilities, `is_adequate` whether the
+    membership model passed its checks.
+    """
+    if correction is None or not evidence.features:
+        return ProxyTable(pl.DataFrame(schema=SCHEMA), None, None, None, {}, (NO_FEATURES,))
+    pairs, of_pairs = _partners(evidence, settings, correction)
+    found: Carried = carried(evidence, settings, left, pairs, soft)
+    forms, shares, of_shares = correction_shares(evidence, settings, correction, is_adequate)
+    records: Records = []
+    for feature in evidence.features:
+        record = {"feature": feature.name} | found.columns[feature.name] | shares[feature.name]
+        record |= pairs.get(feature.name, Partners())._asdict()
+        record |= {"direction": direction(evidence, feature, record["gap"]), "notes": "; ".join(feature.notes)}
+        records.append(record)
+    records.sort(key=lambda record: (-round(abs(record["gap"] or 0.0), 12), record["feature"]))
+    frame = pl.DataFrame(records, schema=SCHEMA, infer_schema_length=None)
+    dial = forms if has_outputs(evidence) else None
+    return ProxyTable(
+        frame, dial, found.remainder, found.band_factor, found.errors, (*found.notes, *of_shares, *of_pairs)
+    )
+
+
+def _partners(
+    evidence: Evidence, settings: Settings, correction: CorrectionFunction
+) -> tuple[dict[str, Partners], list[str]]:
+    """Return the partner with which a feature carries most beyond what both carry alone, and its duplicate.
+
+    They are found on the log-odds of one fit on all rows, at evenly many rows where these are many.
+    """
+    usable = [feature for feature in evidence.features if feature.in_membership]
+    if len(usable) > MOST_CROSSED:
+        return {}, [f"partners are not looked for among more than {MOST_CROSSED} features"]
+    at = np.arange(0, evidence.rows.audited.size, -(-evidence.rows.audited.size // PARTNER_ROWS))
+    rows = Rows.of(evidence.rows.audited[at], evidence.rows.weights[at])
+    ell = evidence.log_odds[at] - prior_log_odds(evidence.everyone)
+    pair = crossfit.known_pairing(rows, np.clip(ell, -CLIP, CLIP))
+    scores = type(evidence.scores).of(rows, evidence.scores.values[at])
+    g = crossfit.gradient(rows, scores, pair, correction.input_weight, correction.output_weight)
+    if evidence.membership is not None:
+        usable = [joined_feature(one, evidence.rows, evidence.membership.fold) for one in usable]
+    return partners(usable, rows, g, [feature.codes[at] for feature in usable]), []
+
+
+def _with_ends(names: tuple[str, ...]) -> dict[str, Any]:
+    return {column: pl.Float64 for name in names for column in (name, f"{name}_low", f"{name}_high")}
+
+
+SCHEMA: dict[str, Any] = (
+    {"feature": pl.String}
+    | _with_ends(("gap", "gap_shapley", "reveals", "drives", "alignment", "joint", "use"))
+    | _with_ends(("share", "share_inputs", "share_outputs"))
+    | dict.fromkeys(("direction", "partner", "redundant_with", "verdict", "reason", "notes"), pl.String)
+)

@@ -1,0 +1,344 @@
+"""What goes through each feature of the gap, alone and with the others: one band for all, and a verdict for each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tiltlens.analysis.adjusted_gap import Unexplained, is_material
+from tiltlens.analysis.evidence import Evidence
+from tiltlens.analysis.exempt import exempt_places
+from tiltlens.analysis.feature_use import FeatureUses, feature_uses, judged_use
+from tiltlens.analysis.influence_matching import RowErrors, set_errors
+from tiltlens.analysis.partners import Partners
+from tiltlens.analysis.presentation import Told, told
+from tiltlens.analysis.settings import Settings
+from tiltlens.analysis.shapley_contributions import (
+    Named,
+    difference_se,
+    numbers,
+    sampled_scores,
+    shapley_parts,
+    whole_gap,
+)
+from tiltlens.analysis.unobserved_groups import SoftGroup
+from tiltlens.estimators.estimate import HasInterval, quantile
+from tiltlens.estimators.feature_gap import FeatureGap, cell_coefficient, feature_gap, hidden_share, rare_part
+from tiltlens.estimators.influence import Rows
+from tiltlens.estimators.outputs import Scores
+from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance, degrees_of_freedom
+from tiltlens.estimators.verdicts import (
+    CLEARED,
+    EVIDENCE,
+    EXEMPT,
+    NOT_JUDGED,
+    THE_GROUP,
+    UNDECIDED,
+    Band,
+    Verdict,
+    bands,
+    simultaneous_factor,
+    verdict,
+)
+from tiltlens.limits import HIDDEN, SMALLEST_EXPECTED, SUPPRESSED_BELOW, WIDE_BANDS
+from tiltlens.paper.checks import Floats
+from tiltlens.rows.features import Feature
+
+FACTORS = ("reveals", "drives", "alignment")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Carried:
+    """The columns of each feature, what Shapley values leave of the gap, κ of the bands, errors by rows, and notes."""
+
+    columns: dict[str, dict[str, Any]]
+    remainder: float | None
+    band_factor: float | None
+    errors: dict[tuple[str, str], RowErrors]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Alone:
+    """gap(j) of the features that have one: with factors, each row's part in the error, and what pairings add."""
+
+    gaps: dict[str, FeatureGap]
+    between: dict[str, Floats]
+
+    @property
+    def named(self) -> Named:
+        """The gaps, in the order of the table of models, which depends on no name."""
+        names = list(self.gaps)
+        found = [self.gaps[name].gap for name in names]
+        influence = np.column_stack([one.influence for one in found]) if found else np.zeros((0, 0))
+        between = np.array([_padded(self.between[name]) for name in names]).reshape(-1, 3).T
+        return Named(names, SetCoefficients(np.array([one.value for one in found]), influence, between))
+
+
+def carried(
+    evidence: Evidence,
+    settings: Settings,
+    left: Unexplained,
+    pairs: Mapping[str, Partners],
+    soft: SoftGroup | None = None,
+) -> Carried:
+    """Return gap(j), its factors, joint(j), Shapley values and the verdict of every feature.
+
+    `soft` says how far features may be judged where groups are known by probabilities.
+    """
+    doubt, visible = (None, 1.0) if soft is None else (soft.doubt, soft.visible)
+    at, outcome = _shown(evidence)
+    alone = _alone(evidence, at, outcome, settings)
+    every = None if evidence.sets is None else evidence.sets.left_out()
+    joint = _joint(evidence, every)
+    own = _at_equal_exempt(evidence, evidence.sets) if evidence.exempt and evidence.sets is not None else alone.named
+    alone_bands, joint_bands, factor = _bands(evidence, settings, own, joint)
+    joint_bands = {name: _with_hidden(evidence, name, band) for name, band in joint_bands.items()}
+    known = feature_uses(evidence, settings, alone_bands, joint_bands, pairs) if doubt is None else FeatureUses()
+    shapley, remainder, notes, every_set = shapley_parts(evidence, settings, left, every, known.unused)
+    errors = _errors("gap", own) | _errors("joint", joint) | _errors("gap_shapley", every_set)
+    columns: dict[str, dict[str, Any]] = {}
+    whole = whole_gap(evidence)
+    notes += _wide(joint_bands.values(), told(evidence, settings)) if settings.folds is not None else []
+    for feature in evidence.features:
+        name = feature.name
+        both = alone_bands.get(name), joint_bands.get(name)
+        found = _verdict(evidence, settings, feature, *both, pairs, visible, whole)
+        found = judged_use(evidence, settings, known, name, found)
+        if found.verdict == CLEARED and any(band is not None and band.reach for band in both):
+            found = _unless_hidden(evidence, settings, left, every, feature.name, found)
+        if doubt is not None and found.verdict not in (EXEMPT, THE_GROUP):
+            found = Verdict(NOT_JUDGED, doubt)
+        has_bands = settings.folds is not None and _rarity(evidence, settings, name) is None
+        columns[name] = _banded("gap", both[0], has_bands) | _banded("joint", both[1], has_bands)
+        parts = shapley.get(name, numbers("gap_shapley", None, None, None))
+        ends = {} if has_bands else {"gap_shapley_low": None, "gap_shapley_high": None}
+        columns[name] |= _factors(alone.gaps.get(name), settings) | parts | ends | known.columns(name)
+        columns[name] |= {"verdict": found.verdict, "reason": found.reason}
+    return Carried(columns, remainder, None if settings.folds is None else factor, errors, tuple(notes))
+
+
+def _wide(joint: Collection[Band], words: Told) -> list[str]:
+    """Return a note where most bands of joint(j) are so wide that they say nothing."""
+    middle = float(np.median([band.reach for band in joint])) if joint else 0.0
+    wide = f"half of the bands of contributions beyond the others reach further than ±{words.size(middle)}"
+    return [f"the rows are too few: {wide} {words.measure.unit}"] if middle > WIDE_BANDS * words.materiality else []
+
+
+def _unless_hidden(
+    evidence: Evidence,
+    settings: Settings,
+    left: Unexplained,
+    every: SetCoefficients | None,
+    name: str,
+    found: Verdict,
+) -> Verdict:
+    """Return the verdict of a cleared feature: inconclusive where the regressions may miss a material part of it.
+
+    They must agree on what all features leave, and the values of the feature, alone and with another, must hide
+    nothing material.
+    """
+    if not isinstance(evidence.sets, RidgeSets) or every is None or left.value is None:
+        return found
+    words, z = told(evidence, settings), quantile(settings.confidence)
+    if left.estimate is not None and is_material(left.estimate, words.materiality):
+        rest = f"the adjusted gap of {words.size(left.value)} {words.measure.unit} may go through several together"
+        return Verdict(UNDECIDED, f"{found.reason}, but {rest}")
+    missed = every.values[0] - left.value
+    if abs(missed) + z * difference_se(every, left) > words.materiality:
+        rest = f"the regressions disagree by {words.size(missed)} {words.measure.unit} on the adjusted gap"
+        return Verdict(UNDECIDED, f"{found.reason}, but {rest}, so that several features together may contribute")
+    for one in evidence.sets.hidden:
+        if name in one.names and abs(one.value) + z * one.se > words.materiality:
+            others = ", ".join(other for other in one.names if other != name) or "its own values"
+            return Verdict(UNDECIDED, f"{found.reason}, but the regressions may miss how it acts with {others}")
+    return found
+
+
+def _with_hidden(evidence: Evidence, name: str, band: Band) -> Band:
+    """Return the band of joint(j), with what cells of j and other features surely hide: c_all is off by so much."""
+    hidden = evidence.sets.hidden if isinstance(evidence.sets, RidgeSets) else ()
+    missed = [one.value for one in hidden if one.is_sure and name in one.names]
+    low, high = band.low + min([0.0, *missed]), band.high + max([0.0, *missed])
+    return Band(band.value, low, high, max(band.value - low, high - band.value))
+
+
+def _errors(name: str, found: Named | None) -> dict[tuple[str, str], RowErrors]:
+    if found is None or not found.names:
+        return {}
+    return {(name, one): part for one, part in zip(found.names, set_errors(found.numbers), strict=True)}
+
+
+def _shown(evidence: Evidence) -> tuple[Rows, Scores]:
+    """Return the rows whose influence is worked out, standing for all rows, and their scores."""
+    at, rows = evidence.shown, evidence.rows
+    shown = rows.taken(at)
+    everyone = evidence.everyone
+    if everyone.population is not None:
+        shown = shown.standing_for(everyone.population)
+    elif at.size < rows.audited.size:
+        shown = shown.standing_for(rows.as_population)
+    return shown, replace(evidence.outcome, values=evidence.outcome.values[at])
+
+
+def _alone(evidence: Evidence, at: Rows, outcome: Scores, settings: Settings) -> _Alone:
+    """Return gap(j) of every feature: by its values where they are countable, else by splines."""
+    gaps: dict[str, FeatureGap] = {}
+    between: dict[str, Floats] = {}
+    numeric = [name for name in evidence.table if name not in evidence.cells]
+    for feature in evidence.features:
+        if feature.name in evidence.cells and not feature.is_group:
+            cells = evidence.cells[feature.name]
+            c = cell_coefficient(
+                at, outcome.column, cells.codes[evidence.shown], cells.sums, settings.folds is not None
+            )
+            if not c.is_separated:
+                gaps[feature.name] = feature_gap(at, outcome, c)
+                between[feature.name] = np.zeros(1)
+    if numeric and isinstance(evidence.sets, RidgeSets):
+        order = list(evidence.table)
+        found, spread = evidence.sets.coefficients([[order.index(name)] for name in numeric])
+        for k, (name, c) in enumerate(zip(numeric, found, strict=True)):
+            if not c.is_separated:
+                gaps[name] = feature_gap(evidence.sets.at, sampled_scores(evidence, outcome), c)
+                between[name] = -spread[:, k]
+    ordered = [*evidence.table, *sorted(set(gaps) - set(evidence.table))]
+    return _Alone({name: gaps[name] for name in ordered if name in gaps}, between)
+
+
+def _at_equal_exempt(evidence: Evidence, sets: CellSets | RidgeSets) -> Named:
+    """Return c_E − c_{E∪j} of each other feature that is regressed on: its gap(j) between people equal in E."""
+    start = exempt_places(evidence)
+    others = [place for place in range(sets.features) if place not in start]
+    found = sets.sets([start, *([*start, place] for place in others)])
+    weights = np.vstack([np.ones((1, len(others))), -np.eye(len(others))])
+    names = list(evidence.table)
+    return Named([names[place] for place in others], found.combined(weights))
+
+
+def _joint(evidence: Evidence, every: SetCoefficients | None) -> Named | None:
+    """Return joint(j) = c_{all but j} − c_all of the features that are regressed on; `every` holds c_all first."""
+    if evidence.sets is None or every is None:
+        return None
+    count = evidence.sets.features
+    weights = np.vstack([-np.ones((1, count)), np.eye(count)])
+    names, found = list(evidence.table), every.combined(weights)
+    unsaid = {*evidence.sets.pooled, *evidence.exempt}
+    kept = [place for place, name in enumerate(names) if name not in unsaid]
+    return Named([names[place] for place in kept], found.picked(kept))
+
+
+def _bands(
+    evidence: Evidence, settings: Settings, own: Named, joint: Named | None
+) -> tuple[dict[str, Band], dict[str, Band], float | None]:
+    """Return the bands of gap(j) and of joint(j), all at once over features and over comparisons, and their κ.
+
+    κ is drawn: their order must not be that of the columns.
+    """
+    both = [one for one in (own, joint) if one is not None and one.names]
+    if not both:
+        return {}, {}, None
+    values = [value for one in both for value in one.numbers.values.tolist()]
+    between = [_padded(column) for one in both for column in one.numbers.between.T]
+    influence = np.column_stack([column for one in both for column in one.numbers.influence.T])
+    errors = covariance(influence, np.column_stack(between))
+    degrees = degrees_of_freedom(influence, np.column_stack(between), errors)
+    confidence = settings.for_all(evidence.comparisons).confidence
+    factor = simultaneous_factor(errors, confidence, settings.seed)
+    every = bands(values, np.sqrt(np.maximum(np.diag(errors), 0.0)), factor, degrees)
+    others = [] if joint is None else joint.names
+    own_bands = dict(zip(own.names, every, strict=False))
+    return own_bands, dict(zip(others, every[len(own.names) :], strict=True)), factor
+
+
+def _padded(between: Floats) -> Floats:
+    """Return what lies between three pairings; where there is one only, nothing does."""
+    return between if between.size == 3 else np.zeros(3)
+
+
+def _way(value: float, whole: float, materiality: float, audited: str) -> str:
+    """Return which way a part goes: against the whole, or, where that is about 0, for whom it is higher or lower."""
+    if abs(whole) <= materiality:
+        return f", {'higher' if value > 0.0 else 'lower'} for {audited}"
+    return "; it narrows the gap" if value * whole < 0.0 else ""
+
+
+def _verdict(
+    evidence: Evidence,
+    settings: Settings,
+    feature: Feature,
+    alone: Band | None,
+    joint: Band | None,
+    pairs: Mapping[str, Partners],
+    visible: float,
+    whole: float,
+) -> Verdict:
+    """Return what may be said of a feature, the reasons why nothing may be said first."""
+    words = told(evidence, settings)
+    if feature.name in evidence.exempt:
+        return Verdict(EXEMPT, "declared as an exempt factor")
+    if feature.is_group:
+        return Verdict(THE_GROUP, "it is the group, a copy of it, or its values separate the groups completely")
+    if settings.folds is None:
+        return Verdict(NOT_JUDGED, "plug-in values have no intervals (folds=None, --folds 0)")
+    if feature.kind == "identifier":
+        return Verdict(NOT_JUDGED, "it looks like an identifier: leave it out, or group its values")
+    if feature.kind == "constant":
+        return verdict(Band(0.0, 0.0, 0.0, 0.0), None, words.materiality, 0, size=words.size, unit=words.measure.unit)
+    if alone is None:
+        return Verdict(THE_GROUP, "its values separate the groups completely")
+    rarity = _rarity(evidence, settings, feature.name)
+    if rarity is not None:
+        return Verdict(NOT_JUDGED, rarity)
+    rows, partner = round(sum(evidence.people)), pairs.get(feature.name, Partners()).partner
+    size, unit = words.size, words.measure.unit
+    way = partial(_way, whole=whole, materiality=words.materiality, audited=evidence.audited)
+    found = verdict(alone, joint, words.materiality, rows, partner, visible=visible, size=size, unit=unit, way=way)
+    if found.verdict not in EVIDENCE and evidence.sets is not None and feature.name in evidence.sets.pooled:
+        return Verdict(NOT_JUDGED, "it has too many values to be looked at with the others: group them")
+    cells = evidence.cells.get(feature.name)
+    if cells is not None and hidden_share(cells.sums) > HIDDEN:
+        return Verdict(NOT_JUDGED, "it has too many values for the rows: group them, or bring more rows")
+    return found
+
+
+def _rarity(evidence: Evidence, settings: Settings, name: str) -> str | None:
+    """Return why a feature has no band: values that matter, or one of two decisions, are too rare; None if neither is.
+
+    Without any of them among its rows, a group's influences do not show how far its numbers may be off.
+    """
+    rows, cells, outcome = evidence.everyone, evidence.cells.get(name), evidence.outcome
+    group = evidence.audited if rows.square0 >= rows.square1 else evidence.reference
+    few, rates = (
+        f"fewer than {SUPPRESSED_BELOW} people of {group} have",
+        (float(outcome.mean0[0]), float(outcome.mean1[0])),
+    )
+    rarest = min(max(rates), 1.0 - min(rates)) / max(rows.square0, rows.square1)
+    if evidence.is_decisions and rarest < SMALLEST_EXPECTED:
+        return f"{few} the rarer decision, too few for an interval: bring more people"
+    if cells is None or rare_part(cells.sums) <= told(evidence, settings).materiality:
+        return None
+    return f"{few} its rarer value, too few for an interval: bring more people, or group its values"
+
+
+def _banded(name: str, band: Band | None, has_ends: bool) -> dict[str, float | None]:
+    if band is None:
+        return numbers(name, None, None, None)
+    return numbers(name, band.value, band.low if has_ends else None, band.high if has_ends else None)
+
+
+def _factors(found: FeatureGap | None, settings: Settings) -> dict[str, float | None]:
+    columns: dict[str, float | None] = {}
+    for name in FACTORS:
+        measured: HasInterval | None = None if found is None else getattr(found, name)
+        if measured is None:
+            columns |= numbers(name, None, None, None)
+            continue
+        estimate = measured.estimate(settings.confidence)
+        ends = (None, None) if settings.folds is None else (estimate.low, estimate.high)
+        columns |= numbers(name, estimate.value, *ends)
+    return columns

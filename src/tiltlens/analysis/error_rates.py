@@ -1,0 +1,197 @@
+"""Error rates of both groups, where true outcomes are known: evidence → estimates, and calibration by decile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tiltlens.analysis.evidence import Evidence
+from tiltlens.analysis.suppression import part_of_group, withheld
+from tiltlens.estimators import error_rates as rates
+from tiltlens.estimators.estimate import Estimate, HasInterval
+from tiltlens.estimators.feature_gap import CellSums
+from tiltlens.estimators.influence import Integers, Rows
+from tiltlens.limits import MINIMUM_ROWS, SCORE_TENTHS
+from tiltlens.rows.binning import quantile_edges
+
+QUANTITIES = ("fpr", "fnr", "calibration", "auc")
+NEEDED = {"fpr": "without the outcome", "fnr": "with the outcome"}  # of calibration and AUC, both
+NAMES = ("without", "with", "unknown")  # people by outcome, in the order of their codes
+GROUPS = ("audited", "reference")
+Reported = Callable[[HasInterval], Estimate]
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRate:
+    """One error rate of both groups, and that of the audited group less that of the reference."""
+
+    audited: Estimate
+    reference: Estimate
+    difference: Estimate
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the three estimates as plain dicts."""
+        return {name: getattr(self, name).to_dict() for name in (*GROUPS, "difference")}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ErrorRates:
+    """How right the scores are of people whose outcome is known; None where a quantity was not measured.
+
+    Attributes
+    ----------
+    fpr
+        E[W | Y = 0]: of decisions, how often people without the outcome get decision 1; of scores, their mean score. A
+        positive difference: the audited group more often wrongly gets decision 1.
+    fnr
+        E[1 − W | Y = 1]: how often people with the outcome get decision 0; of scores, 1 less their mean score.
+    calibration
+        E[Y − W]: above 0 where the outcome is more frequent than the scores say.
+    auc
+        How often, of two people of the group, the one with the outcome has the higher score; ties count half.
+    reasons
+        Why a quantity was not measured.
+    people
+        How many people of each group are without and with the outcome, and of unknown outcome; None where withheld.
+    by_decile
+        For each group and decile of all scores: people, mean score, and how often they have the outcome.
+    """
+
+    fpr: ErrorRate | None
+    fnr: ErrorRate | None
+    calibration: ErrorRate | None
+    auc: ErrorRate | None
+    reasons: dict[str, str]
+    people: dict[str, dict[str, int | None]]
+    by_decile: pl.DataFrame
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return every number, keyed by attribute name."""
+        found = {name: getattr(self, name) for name in QUANTITIES}
+        plain = {name: None if one is None else one.to_dict() for name, one in found.items()}
+        return plain | {"reasons": self.reasons, "people": self.people, "by_decile": self.by_decile.to_dicts()}
+
+
+def rate_pairs(evidence: Evidence) -> tuple[dict[str, rates.GroupPair], dict[str, str]]:
+    """Return the error rates that are measured, and why others are not; none where no outcome is given."""
+    outcome, sums = evidence.truth, _counted(evidence)
+    if outcome is None or sums is None or evidence.criterion is not None:
+        return {}, {}
+    score, everyone = evidence.outcome.column, evidence.everyone
+    makers: dict[str, Callable[[], rates.GroupPair]] = {
+        "fpr": lambda: rates.false_positive_rate(everyone, score, outcome, sums),
+        "fnr": lambda: rates.false_negative_rate(everyone, score, outcome, sums),
+        "calibration": lambda: rates.calibration_in_the_large(everyone, score, outcome, sums),
+        "auc": lambda: rates.area_pair(evidence.rows, score, outcome),
+    }
+    # As a fraction, a rate of decisions would reveal numbers of people that are suppressed.
+    few = [group for group, one in _people(sums).items() if evidence.is_decisions and one["with"] is None]
+    told = f"it would reveal how few people of the {few[0]} group are with, or without, the outcome" if few else None
+    reasons = {name: why for name in makers if (why := _too_few(name, evidence.rows, outcome, sums) or told)}
+    return {name: make() for name, make in makers.items() if name not in reasons}, reasons
+
+
+def error_rates(evidence: Evidence, reported: Reported) -> ErrorRates | None:
+    """Return the error rates, None where no outcome is given; `reported` makes an estimate of an estimator."""
+    outcome, sums = evidence.truth, _counted(evidence)
+    if outcome is None or sums is None or evidence.criterion is not None:
+        return None
+    pairs, reasons = rate_pairs(evidence)
+    found = {name: _reported(pairs[name], reported) if name in pairs else None for name in QUANTITIES}
+    return ErrorRates(
+        **found,
+        reasons=reasons,
+        people=_people(sums),
+        by_decile=_by_decile(evidence, outcome, reported, sums),
+    )
+
+
+def _counted(evidence: Evidence) -> CellSums | None:
+    """Return the sums by outcome, with people where groups are known by probabilities: rows are then of several."""
+    sums = evidence.outcomes
+    if sums is None or evidence.soft is None:
+        return sums
+    shares = sums.weight / sums.weight.sum(axis=1, keepdims=True)
+    return replace(sums, people=np.round(np.array(evidence.people)[:, None] * shares))
+
+
+def _reported(pair: rates.GroupPair, reported: Reported) -> ErrorRate:
+    return ErrorRate(reported(pair.audited), reported(pair.reference), reported(pair.difference))
+
+
+def _too_few(name: str, rows: Rows, outcome: Integers, sums: CellSums) -> str | None:
+    """Return why a quantity is not measured, if it is not: a group has too few people that it is about."""
+    for code in (rates.WITHOUT, rates.WITH):
+        whose = NEEDED["fpr" if code == rates.WITHOUT else "fnr"]
+        for group, who, people in zip(GROUPS, (rows.audited, ~rows.audited), sums.people[:, code], strict=True):
+            fewest = min(int((who & (outcome == code)).sum()), int(people))
+            if NEEDED.get(name, whose) == whose and fewest < MINIMUM_ROWS:
+                return f"fewer than {MINIMUM_ROWS} people of the {group} group are {whose}"
+    return None
+
+
+def _people(sums: CellSums) -> dict[str, dict[str, int | None]]:
+    """Return people by outcome, those with and without it withheld where either are few."""
+    found: dict[str, dict[str, int | None]] = {}
+    for group, counts in zip(GROUPS, sums.people.astype(np.int64), strict=True):
+        hidden = [*withheld(counts[: rates.UNKNOWN]).tolist(), False]
+        shown = zip(NAMES, counts.tolist(), hidden, strict=True)
+        found[group] = {name: None if is_hidden else count for name, count, is_hidden in shown}
+    return found
+
+
+def _by_decile(evidence: Evidence, outcome: Integers, reported: Reported, sums: CellSums) -> pl.DataFrame:
+    """Return calibration by decile of all scores, equal ones in one; of groups whose outcomes may be counted."""
+    rows, score = evidence.rows, evidence.outcome.column
+    chances = None if evidence.soft is None else evidence.soft.chances
+    people = None if chances is None else np.where(rows.audited, chances[:, 0], chances[:, 1])
+    known = outcome != rates.UNKNOWN
+    records: list[dict[str, Any]] = []
+    if known.any():
+        is_constant = score[known].min() == score[known].max()
+        edges = np.zeros(0) if is_constant else quantile_edges(score[known], rows.weights[known], SCORE_TENTHS)
+        decile = np.searchsorted(edges, score, side="left")
+        for group, who in zip(GROUPS, (rows.audited, ~rows.audited), strict=True):
+            cells = rates.calibration_cells(rows, score, outcome, np.where(who & known, decile, -1), people)
+            if _people(sums)[group]["with"] is not None:
+                records += _cell_records(group, cells, reported)
+    return pl.DataFrame(records, schema=DECILE_SCHEMA)
+
+
+def _cell_records(group: str, cells: list[rates.CalibrationCell], reported: Reported) -> Iterator[dict[str, Any]]:
+    """Yield a record for each cell, without numbers where it has fewer than ten people, or could tell of one."""
+    hidden = withheld(np.array([cell.people for cell in cells]))
+    for place, (cell, is_hidden) in enumerate(zip(cells, hidden.tolist(), strict=True)):
+        record: dict[str, Any] = {"group": group, "decile": place + 1}
+        if cell.people and not is_hidden:
+            rate = reported(cell.observed)
+            record |= {"n": cell.people, "mean_score": cell.mean_score}
+            record |= {"observed": rate.value, "observed_low": rate.low, "observed_high": rate.high}
+        yield record | ({} if cell.people else {"n": 0})
+
+
+DECILE_SCHEMA = {
+    "group": pl.String,
+    "decile": pl.Int64,
+    "n": pl.Int64,
+    "mean_score": pl.Float64,
+    "observed": pl.Float64,
+    "observed_low": pl.Float64,
+    "observed_high": pl.Float64,
+}
+
+
+def outcome_notes(evidence: Evidence) -> list[str]:
+    """Return a note on people whose outcome is not known."""
+    if evidence.outcomes is None or evidence.criterion is not None:
+        return []
+    people = evidence.outcomes.people
+    unknown, everybody = int(people[:, rates.UNKNOWN].sum()), int(people.sum())
+    if not unknown:
+        return []
+    who = part_of_group(unknown / everybody, unknown, everybody)
+    return [f"the outcome of {who} of the people is not known: error rates are of the others"]

@@ -1,0 +1,248 @@
+"""Each row's part in a comparison's errors, kept so that two audits of the same rows can be subtracted row by row."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from tiltlens.analysis.evidence import Evidence
+from tiltlens.analysis.presentation import levels
+from tiltlens.errors import DataError, SupportError
+from tiltlens.estimators import outputs
+from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, tail_factor
+from tiltlens.estimators.outputs import Scores
+from tiltlens.estimators.sets import SetCoefficients
+from tiltlens.limits import NOISE, OF_PAIRINGS, SMALLEST_SHARE
+from tiltlens.paper.checks import Floats
+from tiltlens.sources.hashing import Hashes, mixed_hashes, row_hashes
+
+NAME_AN_ID = "name a column that tells rows apart with `clusters` in both audits, or use paired=False."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowErrors:
+    """The parts of a number's error; its variance is the sum of all their squares.
+
+    Attributes
+    ----------
+    parts
+        Of rows, or clusters: (n, k), k of the same row where the number is a mean over pairings.
+    between
+        What lies between pairings.
+    unseen
+        Of each group whose people all have one decision: negative where it is 0.
+    """
+
+    parts: Floats
+    between: Floats = field(default_factory=lambda: np.zeros(0))
+    unseen: tuple[float, float] = (0.0, 0.0)
+
+    def times(self, factor: float) -> RowErrors:
+        """Return the errors of a multiple of the number."""
+        return RowErrors(factor * self.parts, factor * self.between, (factor * self.unseen[0], factor * self.unseen[1]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownRows:
+    """The rows, or clusters, behind some errors, by what they are known in another audit.
+
+    `columns` are fingerprints of each feature with the rows' numbers and groups: the rows are the same where these are.
+    """
+
+    hashes: Hashes
+    numbers: Integers | None
+    audited: Booleans | None
+    are_ids: bool = False
+    columns: dict[str, int] = field(default_factory=dict)
+
+    def shares_people(self, other: KnownRows) -> bool:
+        """Return whether others have some of the same ids, or are surely the same rows."""
+        if self.are_ids and other.are_ids:
+            return bool(np.isin(self.hashes, other.hashes).any())
+        common = self.columns.keys() & other.columns.keys()
+        return bool(common) and all(self.columns[name] == other.columns[name] for name in common)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ComparisonErrors:
+    """All that is kept of a comparison: what comes from the sample's rows, and from those shown of them.
+
+    The errors `of_features` have the keys (name of the number, feature).
+    """
+
+    sample: KnownRows
+    shown: KnownRows
+    of_sample: dict[str, RowErrors]
+    of_shown: dict[str, RowErrors]
+    of_features: dict[tuple[str, str], RowErrors]
+
+
+def known_rows(evidence: Evidence, places: Integers) -> KnownRows:
+    """Return by what some of the sample's rows are known."""
+    keys, taken = evidence.row_keys, evidence.rows.taken(places)
+    hashes, numbers = keys.hashes[places], None if keys.numbers is None else keys.numbers[places]
+    if taken.clusters is not None:
+        _, first = np.unique(taken.clusters, return_index=True)
+        return KnownRows(hashes[first], None if numbers is None else numbers[first], None, keys.are_ids)
+    if numbers is None:
+        return KnownRows(hashes, None, None if keys.are_ids else taken.audited, keys.are_ids)
+    own = {"number": numbers, "group": taken.audited.astype(np.int64)}
+    values = {one.name: (one.codes if one.values is None else one.values)[places] for one in evidence.features}
+    columns = {name: int(row_hashes(own | {"value": column}).sum()) for name, column in values.items()}
+    return KnownRows(hashes, numbers, taken.audited, columns=columns)
+
+
+def errors_of(found: InfluenceEstimate) -> RowErrors:
+    """Return the errors of a number with influences."""
+    pairings, factor = len(found.parts), tail_factor(found)
+    parts = np.column_stack(found.parts) * (factor / math.sqrt(pairings))
+    return RowErrors(parts, found.between * (factor * math.sqrt(2.0 / pairings)))
+
+
+def set_errors(found: SetCoefficients) -> list[RowErrors]:
+    """Return the errors of each number of sets of features."""
+    between = found.between * math.sqrt(OF_PAIRINGS / max(len(found.between), 1))
+    return [RowErrors(found.influence[:, [k]], between[:, k]) for k in range(len(found.values))]
+
+
+def output_errors(evidence: Evidence) -> dict[str, RowErrors]:
+    """Return the errors of what outputs alone tell, as far as it is defined."""
+    rows = evidence.everyone
+    favourable = levels(evidence) if evidence.unit.is_amount else evidence.favourable
+    p, p1 = float(favourable.mean0[0]), float(favourable.mean1[0])
+    rates = [outputs.group_rate(rows, favourable, who) for who in (True, False)]
+    e0, e1 = _unseen(evidence, favourable)
+    found = {
+        "gap": replace(
+            errors_of(outputs.gap(rows, evidence.outcome)), unseen=_unseen(evidence, evidence.outcome)
+        ).times(evidence.unit.scale),
+        "audited_rate": replace(errors_of(rates[0]), unseen=(e0, 0.0)),
+        "reference_rate": replace(errors_of(rates[1]), unseen=(0.0, e1)),
+    }
+    if p1 > SMALLEST_SHARE and (p > 0.0 or favourable.is_probability):
+        ratio = rates[0].parts[0] / p1 - rates[1].parts[0] * (p / p1**2)
+        found["impact_ratio"] = RowErrors(ratio[:, None], unseen=(e0 / p1, e1 * p / p1**2))
+    try:
+        return found | {"standardised_difference": errors_of(outputs.standardised_difference(rows, evidence.outcome))}
+    except SupportError:
+        return found
+
+
+def _unseen(evidence: Evidence, outcome: Scores) -> tuple[float, float]:
+    means = (float(outcome.mean0[0]), float(outcome.mean1[0]))
+    return signed(outputs.unseen_se(evidence.everyone, outcome), means)
+
+
+def signed(unseen: tuple[float, float], means: tuple[float, float]) -> tuple[float, float]:
+    """Return the errors that rows do not show, negative where all have 0."""
+    found = [math.copysign(error, mean - 0.5) if error else 0.0 for error, mean in zip(unseen, means, strict=True)]
+    return found[0], found[1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """Rows of two audits side by side: the place of each, of how many, and how many only one of the two shows."""
+
+    old: Integers
+    new: Integers
+    size: int
+
+    @property
+    def alone(self) -> int:
+        """Rows, or clusters, that only one of the two audits shows."""
+        return 2 * self.size - self.old.size - self.new.size
+
+    def change(self, old: RowErrors, new: RowErrors) -> RowErrors:
+        """Return the errors of new − old: those of a row subtracted, those of rows in one audit only as they are."""
+        if old.parts.shape[1] != new.parts.shape[1]:
+            old, new = (replace(one, parts=_joined(one.parts)) for one in (old, new))
+        parts = np.zeros((self.size, new.parts.shape[1]))
+        parts[self.new] = new.parts
+        parts[self.old] -= old.parts
+        same = old.between.size == new.between.size
+        between = new.between - old.between if same else np.concatenate([new.between, old.between])
+        unseen = [0.0 if a == b else math.hypot(a, b) for a, b in zip(old.unseen, new.unseen, strict=True)]
+        return RowErrors(parts, between, (unseen[0], unseen[1]))
+
+
+def _joined(parts: Floats) -> Floats:
+    return np.asarray(parts.sum(axis=1, keepdims=True) / math.sqrt(parts.shape[1]))
+
+
+def standard_error(errors: RowErrors) -> float:
+    """Return √ of the sum of all squares."""
+    return math.sqrt(float((errors.parts**2).sum()) + float(errors.between @ errors.between) + _square(errors.unseen))
+
+
+def _square(values: tuple[float, float]) -> float:
+    return float(sum(value**2 for value in values))
+
+
+def paired(old: KnownRows, new: KnownRows, same_rows: bool, scores: tuple[RowErrors, RowErrors] | None) -> Pairs:
+    """Return the rows side by side: by ids, by their numbers where both tables are in one order, or by what they hold.
+
+    Rows alike in everything but their scores are told apart by their numbers alone; where these do not help, it is no
+    matter as long as one of the two models gives all of them the same score (`scores` are the gap's errors).
+    """
+    if old.are_ids != new.are_ids:
+        raise DataError("`paired` must be of audits that both name `clusters`, got one that does.", NAME_AN_ID)
+    if old.are_ids:
+        return _side_by_side(old.hashes, new.hashes)
+    if old.numbers is not None and new.numbers is not None:
+        _, at_old, at_new = np.intersect1d(old.numbers, new.numbers, assume_unique=True, return_indices=True)
+        if _are_same(old, new, at_old, at_new, same_rows):
+            return _side_by_side(old.numbers, new.numbers)
+    if not same_rows and (old.audited is not None or new.audited is not None):
+        raise DataError(
+            "`paired` must be of audits whose rows are known in each other, got tables that differ in what they hold.",
+            NAME_AN_ID,
+        )
+    if scores is not None and _differ_alike(old, new, scores):
+        raise DataError(
+            "`paired` must be of rows that can be told apart, got rows in another order that differ by their scores "
+            "alone.",
+            NAME_AN_ID,
+        )
+    return _side_by_side(*(mixed_hashes(one.hashes, _occurrence(one.hashes)) for one in (old, new)))
+
+
+def _are_same(old: KnownRows, new: KnownRows, at_old: Integers, at_new: Integers, same_rows: bool) -> bool:
+    """Return whether rows of the same number are the same: they hold the same, or at least are of the same group."""
+    if same_rows:
+        return bool(at_old.size) and bool((old.hashes[at_old] == new.hashes[at_new]).all())
+    if old.audited is None or new.audited is None:
+        return False
+    return bool(at_old.size) and bool((old.audited[at_old] == new.audited[at_new]).all())
+
+
+def _side_by_side(old: Any, new: Any) -> Pairs:
+    every, place = np.unique(np.concatenate([old, new]), return_inverse=True)
+    return Pairs(place[: old.size], place[old.size :], every.size)
+
+
+def _occurrence(keys: Hashes) -> Integers:
+    """Return 0 for the first of equal keys, 1 for the second, and so on."""
+    order = np.argsort(keys, kind="stable")
+    is_first = np.concatenate([[True], keys[order][1:] != keys[order][:-1]])
+    first = np.maximum.accumulate(np.where(is_first, np.arange(keys.size), 0))
+    found = np.empty(keys.size, dtype=np.int64)
+    found[order] = np.arange(keys.size) - first
+    return found
+
+
+def _differ_alike(old: KnownRows, new: KnownRows, scores: tuple[RowErrors, RowErrors]) -> bool:
+    """Return whether some rows that hold the same have several scores in both audits."""
+    before, after = (_several(one.hashes, of.parts[:, 0]) for one, of in zip((old, new), scores, strict=True))
+    return bool(np.isin(before, after).any())
+
+
+def _several(keys: Hashes, values: Floats) -> Hashes:
+    """Return the keys whose rows have several values."""
+    order = np.argsort(keys, kind="stable")
+    ordered, sizes = keys[order], values[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    spread = np.maximum.reduceat(sizes, starts) - np.minimum.reduceat(sizes, starts)
+    return ordered[starts[spread > NOISE * max(float(np.abs(values).max()), NOISE)]]

@@ -1,0 +1,57 @@
+"""What the outputs of a comparison are measured in, how large a difference counts, and how both are told."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tiltlens.analysis.evidence import Evidence
+from tiltlens.analysis.settings import Settings
+from tiltlens.estimators.outputs import Scores
+from tiltlens.formats import typed
+from tiltlens.rows.amounts import Unit
+from tiltlens.rows.measures import MEASURES, Measure, channel_of
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Differences as estimators see them, as text; `materiality` is one of them."""
+
+    unit: Unit
+    measure: Measure
+    materiality: float
+
+    def size(self, value: float) -> str:
+        """Return how large a difference is, whichever way."""
+        return self.measure.size(self.unit.scale * value)
+
+    def signed(self, value: float) -> str:
+        """Return a difference with its sign."""
+        return typed(self.measure.difference(self.unit.scale * value))
+
+
+def levels(evidence: Evidence) -> Scores:
+    """Return what a person wants, as users know it: a rate, or the amount in its unit."""
+    unit = evidence.unit
+    return evidence.favourable.mixed(np.array([[unit.scale]]), np.array([unit.centre]))
+
+
+def output_measure(evidence: Evidence) -> Measure:
+    """Return what the outputs of a comparison are called and measured in."""
+    return MEASURES[channel_of(evidence.is_decisions, evidence.unit.is_amount), evidence.criterion]
+
+
+def told(evidence: Evidence, settings: Settings) -> Told:
+    """Return how the numbers of a comparison are told.
+
+    What counts is a number of points of a probability; of amounts a number of standard deviations, those of the
+    standardised difference.
+    """
+    measure = output_measure(evidence)
+    if not evidence.unit.is_amount:
+        return Told(evidence.unit, measure, settings.materiality)
+    outcome = evidence.outcome
+    spread = math.sqrt(max(float(outcome.covariance0[0, 0] + outcome.covariance1[0, 0]) / 2, 0.0))
+    return Told(evidence.unit, measure, settings.materiality * spread)

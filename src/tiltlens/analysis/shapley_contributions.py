@@ -1,0 +1,147 @@
+"""The gap shared out among the features that the score uses, so that the parts add up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tiltlens.analysis.adjusted_gap import Unexplained
+from tiltlens.analysis.evidence import Evidence
+from tiltlens.analysis.exempt import exempt_places
+from tiltlens.analysis.presentation import Told, told
+from tiltlens.analysis.settings import Settings
+from tiltlens.estimators.estimate import quantile, without_noise
+from tiltlens.estimators.outputs import Scores, gap
+from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance
+from tiltlens.estimators.shapley import shapley_gaps
+from tiltlens.limits import SHAPLEY_AGREED
+from tiltlens.threads import in_threads
+
+
+class Named(NamedTuple):
+    """A number of each of some features, with each row's part in its error and what pairings add."""
+
+    names: list[str]
+    numbers: SetCoefficients
+
+
+def shapley_parts(
+    evidence: Evidence,
+    settings: Settings,
+    left: Unexplained,
+    every: SetCoefficients | None,
+    unused: Sequence[str] = (),
+) -> tuple[dict[str, dict[str, Any]], float | None, list[str], Named | None]:
+    """Return Shapley values where they add up to the gap less what is unexplained within their error, none otherwise.
+
+    Features that the score does not use have no part in the game, and the value 0. Last are those of all sets, with
+    errors by rows.
+    """
+    if evidence.sets is not None and evidence.sets.pooled:
+        return {}, None, [f"gap_shapley is left out: {_too_many(evidence)}"], None
+    if evidence.sets is None or every is None or left.value is None:
+        return {}, None, [], None
+    start = exempt_places(evidence)
+    whole = whole_gap(evidence)
+    if len(start) == evidence.sets.features:
+        return {}, without_noise(whole), [], None
+    without, order = [place for place, name in enumerate(evidence.table) if name in unused], list(evidence.table)
+    apply = partial(in_threads, rows=evidence.rows.audited.size)
+    found = shapley_gaps(evidence.sets, settings.seed, apply, start, without)
+    target = whole - left.value
+    difference = float(every.values[0]) - left.value
+    se, words = difference_se(every, left), told(evidence, settings)
+    if settings.folds is not None and abs(difference) > SHAPLEY_AGREED * se + 0.1 * words.materiality:
+        return (
+            {},
+            None,
+            [
+                f"gap_shapley is left out: the features' parts add up to "
+                f"{words.signed(whole - float(every.values[0]))} {words.measure.unit}, where "
+                f"{'what is left at equal exempt factors' if start else 'the gap'} less what is unexplained is "
+                f"{words.signed(target)}"
+            ],
+            None,
+        )
+    z = quantile(settings.confidence)
+    notes = (
+        [f"gap_shapley rests on {found.orders} orders of the features; its intervals hold that error too"]
+        if found.orders
+        else []
+    )
+    others = [name for name in order if name not in (*evidence.exempt, *unused)]
+    notes += _used_remainder(evidence.sets, without, words, z)
+    columns = dict.fromkeys(
+        unused, numbers("gap_shapley", 0.0, *(None, None) if settings.folds is None else (0.0, 0.0))
+    )
+    columns |= {
+        name: numbers("gap_shapley", value, value - z * e, value + z * e)
+        if settings.folds is not None
+        else numbers("gap_shapley", value, None, None)
+        for name, value, e in zip(others, found.values.tolist(), found.se.tolist(), strict=True)
+    }
+    named = None if found.every is None else Named(others, found.every)
+    return columns, without_noise(whole - float(found.values.sum())), notes, named
+
+
+def _used_remainder(sets: CellSets | RidgeSets, without: Sequence[int], words: Told, z: float) -> list[str]:
+    """Return a note where the gap among people equal in the used features differs from that at all features equal."""
+    if not without:
+        return []
+    every = list(range(sets.features))
+    both = sets.sets([[place for place in every if place not in without], every])
+    apart = both.combined(np.array([[1.0], [-1.0]]))
+    if abs(apart.values[0]) <= z * float(np.sqrt(covariance(apart.influence, apart.between)[0, 0])):
+        return []
+    used, equal = (words.signed(float(value)) for value in both.values)
+    unit = words.measure.unit
+    return [
+        f"the Shapley contributions leave {used} {unit}, the gap among people equal in the features that the score "
+        f"uses; among people equal in all features it is {equal}"
+    ]
+
+
+def whole_gap(evidence: Evidence) -> float:
+    """Return what features have parts in: the gap, or what is left of it at equal exempt factors."""
+    start = exempt_places(evidence)
+    if start and evidence.sets is not None:
+        return float(evidence.sets.sets([start]).values[0])
+    return gap(evidence.rows, sampled_scores(evidence, evidence.outcome)).value
+
+
+def _too_many(evidence: Evidence) -> str:
+    pooled = () if evidence.sets is None else evidence.sets.pooled
+    return f"{', '.join(pooled)} has too many values for the rows to be looked at with the others"
+
+
+def difference_se(every: SetCoefficients, left: Unexplained) -> float:
+    """Return the standard error of c_all by the sets less c_all by the best regressions, from rows that both have.
+
+    What is 0 by construction has no error.
+    """
+    own, best = every.influence[:, 0], left.measured
+    if best is None or left.is_by_construction:
+        shared, rest = own, 0.0
+    elif best.influence.size == own.size:
+        shared, rest = own - best.influence, 2.0 * float(best.between @ best.between) / len(best.parts)
+    else:
+        shared, rest = own, best.variance
+    return float(np.sqrt(covariance(shared[:, None], every.between[:, :1])[0, 0] + rest))
+
+
+def sampled_scores(evidence: Evidence, outcome: Scores) -> Scores:
+    """Return the shown rows' scores with the sample's means, beside which regressions on the sample stand."""
+    if not evidence.is_sampled:
+        return outcome
+    whole = Scores.of(evidence.rows, evidence.outcome.column, outcome.is_probability)
+    return replace(whole, values=outcome.values)
+
+
+def numbers(name: str, value: float | None, low: float | None, high: float | None) -> dict[str, float | None]:
+    """Return the columns of a number and its ends."""
+    rounded = [None if number is None else without_noise(number) for number in (value, low, high)]
+    return dict(zip((name, f"{name}_low", f"{name}_high"), rounded, strict=True))

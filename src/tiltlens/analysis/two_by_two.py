@@ -1,0 +1,107 @@
+"""The 2×2 table of decisions, and the tests that practice holds beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from tiltlens.analysis.evidence import Evidence
+from tiltlens.analysis.settings import Settings
+from tiltlens.analysis.suppression import withheld
+from tiltlens.estimators.estimate import Estimate, quantile
+from tiltlens.estimators.flips import ratio_flips, z_flips
+from tiltlens.estimators.two_by_two import Count, fisher_p_value, is_sparse, odds_ratio, two_sided, z_score
+from tiltlens.limits import FOUR_FIFTHS, SMALLEST_EXPECTED
+
+OUTCOMES = ("favourable", "unfavourable")
+OF_PEOPLE = (
+    "two_by_two (z, Fisher's exact test, odds ratio, flips) counts independent people: there is none with weights, "
+    "clusters or probabilities of groups"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TwoByTwo:
+    """Decisions about the people of two groups, over all rows.
+
+    Attributes
+    ----------
+    counts
+        People of each group with the favourable outcome and without it; None where few people would be told.
+    z, z_p_value, critical_z
+        (p − p1)/√(p̄(1 − p̄)(1/n + 1/n1)), in standard deviations, with its two-sided p-value, and the z of the
+        confidence, such as 1.96; None where everyone has the same outcome.
+    fisher_p_value
+        Two-sided, of Fisher's exact test.
+    odds_ratio
+        Of the favourable outcome, audited ÷ reference, with its score interval; None where it is not defined.
+    ratio_flips, z_flips
+        The fewest changed decisions, in both groups together, after which the lower rate is on the other side of four
+        fifths of the higher; and after which |z| is on the other side of `critical_z`.
+    note
+        What cannot be told; empty where there is nothing to say.
+    """
+
+    counts: dict[str, dict[str, int | None]]
+    z: float | None
+    z_p_value: float | None
+    critical_z: float
+    fisher_p_value: float
+    odds_ratio: Estimate | None
+    ratio_flips: int
+    z_flips: int
+    note: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the table as plain numbers."""
+        return asdict(self)
+
+
+def two_by_two(evidence: Evidence, settings: Settings) -> tuple[TwoByTwo | None, tuple[str, ...]]:
+    """Return the table of decisions, from sums over all rows; None with a note where rows are no independent people.
+
+    There is none of plug-in values, which have no tests.
+    """
+    if settings.folds is None:
+        return None, ()
+    rows, favourable = evidence.everyone, evidence.favourable
+    sizes = (rows.count0, rows.count1)
+    if rows.clusters is not None or rows.weight0 + rows.weight1 != sum(sizes):  # no weight is more than 1
+        return None, (OF_PEOPLE,)
+    rates = (float(favourable.mean0[0]), float(favourable.mean1[0]))
+    audited, reference = (Count(size, round(rate * size)) for size, rate in zip(sizes, rates, strict=True))
+    return _tested(audited, reference, settings.confidence), ()
+
+
+def _tested(audited: Count, reference: Count, confidence: float) -> TwoByTwo:
+    z, orders = z_score(audited, reference), ((audited, reference), (reference, audited))
+    return TwoByTwo(
+        counts={"audited": _told(audited), "reference": _told(reference)},
+        z=z,
+        z_p_value=two_sided(z),
+        critical_z=quantile(confidence),
+        fisher_p_value=fisher_p_value(audited, reference),
+        odds_ratio=odds_ratio(audited, reference, confidence),
+        # a finding may be of either group: what unmakes the one is less than what makes the other
+        ratio_flips=min(ratio_flips(lower, higher, FOUR_FIFTHS) for lower, higher in orders),
+        z_flips=min(z_flips(lower, higher, confidence) for lower, higher in orders),
+        note="; ".join(untold(audited, reference)),
+    )
+
+
+def _told(group: Count) -> dict[str, int | None]:
+    """Return the people with and without the outcome, None where one could be worked out that is withheld."""
+    counts = np.array([group.counted, group.size - group.counted])
+    shown = zip(OUTCOMES, counts.tolist(), withheld(counts).tolist(), strict=True)
+    return {outcome: None if is_hidden else count for outcome, count, is_hidden in shown}
+
+
+def untold(group: Count, other: Count) -> Iterator[str]:
+    """Yield what a 2×2 table cannot tell."""
+    if z_score(group, other) is None:
+        yield "everyone has the same outcome: there is nothing to test"
+    elif is_sparse(group, other):
+        yield f"fewer than {SMALLEST_EXPECTED} people are expected in a cell: look at Fisher's test, not at z"

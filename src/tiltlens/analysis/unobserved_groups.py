@@ -1,0 +1,251 @@
+"""Groups that are known by probabilities: what the gap may be, and whether these probabilities can be relied on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tiltlens.analysis.evidence import Evidence
+from tiltlens.analysis.settings import Settings
+from tiltlens.estimators.estimate import Estimate
+from tiltlens.estimators.influence import Integers, Rows, cluster_codes
+from tiltlens.estimators.outputs import Scores, gap_law
+from tiltlens.estimators.soft_groups import (
+    Calibration,
+    ChanceRows,
+    Signs,
+    calibration,
+    frechet_limits,
+    signs,
+    slope_on_chance,
+    visible_part,
+)
+from tiltlens.limits import CALIBRATED, SUPPRESSED_BELOW
+from tiltlens.paper.checks import Floats
+from tiltlens.rows.amounts import Unit
+from tiltlens.rows.compared_rows import SoftRows
+
+NOT_CHECKED, CHECKED, NOT_JUDGED = "not checked", "checked", "not judged"
+NOT_REPORTED: dict[str, Any] = dict.fromkeys(
+    (
+        *("impact_ratio", "adverse_impact_ratio", "shortfall", "standardised_difference", "output_divergence"),
+        *("decisions_needed", "equal_outputs"),
+    )
+)  # of unobserved groups: weighted by probabilities, each would show a part of the disparity as if it were all
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SoftGroup:
+    """What probabilities of groups tell of the gap.
+
+    Attributes
+    ----------
+    weighted, linear
+        The gap with each row in both groups, by its chances; and the slope of the score on the chance. None where all
+        chances are the same.
+    limits
+        The least and the largest gap that calibrated probabilities allow, whatever else holds, with their errors.
+    bracket
+        Where the gap lies if the probabilities are calibrated and the two estimates lie on either side of it; wider by
+        what known groups leave open of the second. None where the checks fail.
+    labelled
+        Rows whose group is known; None where no labels were given.
+    calibration, signs
+        The checks, where there are such rows.
+    status, reason
+        "checked", "not checked" or "not judged", and why.
+    visible
+        Var(b)/Var(S̄), how much of a difference the weighted estimate shows. No feature is cleared beyond it.
+    """
+
+    weighted: Estimate
+    linear: Estimate | None
+    limits: Estimate | None
+    bracket: Estimate | None
+    labelled: int | None
+    calibration: Calibration | None
+    signs: Signs | None
+    status: str
+    reason: str
+    visible: float = 1.0
+
+    @property
+    def doubt(self) -> str | None:
+        """Why nothing can be said of features, where the checks fail."""
+        return self.reason if self.status == NOT_JUDGED else None
+
+    def in_units(self, unit: Unit) -> SoftGroup:
+        """Return the same in the unit of an amount."""
+        estimates = {name: getattr(self, name) for name in ("weighted", "linear", "limits", "bracket")}
+        scaled: dict[str, Any] = {
+            name: None if one is None else one.mapped(unit.difference) for name, one in estimates.items()
+        }
+        sides = None if self.signs is None else Signs(*(one.mapped(unit.difference) for one in self.signs))
+        return replace(self, **scaled, signs=sides)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain numbers and texts; few labelled people are not counted."""
+        estimates = {name: getattr(self, name) for name in ("weighted", "linear", "limits", "bracket")}
+        is_few = self.labelled is not None and self.labelled < SUPPRESSED_BELOW
+        checks = {"calibration": self.calibration, "signs": self.signs}
+        return (
+            {name: None if one is None else one.to_dict() for name, one in estimates.items()}
+            | {"labelled": None if is_few else self.labelled}
+            | {name: None if one is None else _plain(one._asdict()) for name, one in checks.items()}
+            | {"status": self.status, "reason": self.reason, "visible": self.visible}
+        )
+
+
+def _plain(numbers: dict[str, Any]) -> dict[str, Any]:
+    return {name: one.to_dict() if isinstance(one, Estimate) else one for name, one in numbers.items()}
+
+
+def soft_group(evidence: Evidence, settings: Settings) -> SoftGroup | None:
+    """Return what probabilities tell of the gap, where groups are known by them."""
+    if evidence.soft is None:
+        return None
+    rows = _rows(evidence)
+    return replace(_found(evidence, rows, settings.confidence), visible=visible_part(rows))
+
+
+def soft_group_of(
+    evidence: Evidence, settings: Settings, scores: Floats, places: Integers | None = None
+) -> dict[str, Any]:
+    """Return the same for other scores, or decisions, of all rows of the sample or of those at some `places`."""
+    at = np.arange(evidence.rows.audited.size) if places is None else places
+    if evidence.soft is None:
+        return {}
+    weights = evidence.rows.weights if evidence.standing is None else evidence.standing
+    clusters, known = (None if one is None else one[at] for one in (evidence.rows.clusters, evidence.soft.known))
+    rows = Rows.of(evidence.rows.audited[at], weights[at], clusters)
+    soft = SoftRows(evidence.soft.chances[at], known)
+    found = soft_group(
+        replace(evidence, rows=rows, everyone=rows, soft=soft, outcome=Scores.of(rows, scores)), settings
+    )
+    return {} if found is None else found.to_dict()
+
+
+def _found(evidence: Evidence, rows: ChanceRows, confidence: float) -> SoftGroup:
+    """Return the estimates, and what known groups say of them."""
+    weighted = gap_law(evidence.everyone, evidence.outcome).estimate(confidence)
+    slope = slope_on_chance(rows, rows.score)
+    linear = None if slope is None else slope.normal().estimate(confidence)
+    limits = _limits(rows, confidence)
+    if evidence.soft is None or evidence.soft.known is None:
+        bracket = _bracket(weighted, linear, (0.0, 0.0), limits)
+        return SoftGroup(weighted, linear, limits, bracket, None, None, None, NOT_CHECKED, "no labels were given")
+    labelled, audited = _labelled(evidence)
+    found, sides, reason = _checks(labelled, audited, confidence)
+    if reason is not None or sides is None:
+        reason = reason or "all labelled rows are of one group"
+        return SoftGroup(weighted, linear, limits, None, audited.size, found, sides, NOT_JUDGED, reason)
+    bracket = _bracket(weighted, linear, sides.outside, limits)
+    reason = "calibrated on labelled rows, as far as these stand for all"
+    return SoftGroup(weighted, linear, limits, bracket, audited.size, found, sides, CHECKED, reason)
+
+
+def _rows(evidence: Evidence) -> ChanceRows:
+    """Return one line a row: of its copies the audited one, or the reference's where it cannot be audited.
+
+    Among those who are of either group, b = p0/(p0 + p1), and a row stands for p0 + p1 people.
+    """
+    at, both, weights = _once(evidence)
+    total = both.sum(axis=1)
+    return _chance_rows(evidence, at, both[:, 0] / total, weights * total)
+
+
+def _labelled(evidence: Evidence) -> tuple[ChanceRows, Floats]:
+    """Return the rows that are known to be of either group, each standing for itself, and whether it is audited."""
+    at, both, weights = _once(evidence)
+    known = evidence.soft.known[at] if evidence.soft is not None and evidence.soft.known is not None else at * 0 - 1
+    keep = np.flatnonzero(known >= 0)
+    chance = both[keep, 0] / both[keep].sum(axis=1)
+    return _chance_rows(evidence, at[keep], chance, weights[keep]), (known[keep] == 0).astype(np.float64)
+
+
+def _once(evidence: Evidence) -> tuple[Integers, Floats, Floats]:
+    """Return the place of one copy of each row, the chances of both groups, and the row's own weight.
+
+    Of a sample, copies in either group may be drawn at different rates: each row stands for as many as its copy does.
+    """
+    soft, sample, everyone = evidence.soft, evidence.rows, evidence.everyone
+    chances = np.zeros((0, 2)) if soft is None else soft.chances
+    at = np.flatnonzero(sample.audited | (chances[:, 0] == 0.0))
+    both, mine = chances[at], sample.audited[at]
+    standing_for = np.where(mine, everyone.weight0 / sample.weight0, everyone.weight1 / sample.weight1)
+    return at, both, standing_for * sample.weights[at] / np.where(mine, both[:, 0], both[:, 1])
+
+
+def _chance_rows(evidence: Evidence, at: Integers, chance: Floats, weights: Floats) -> ChanceRows:
+    clusters = evidence.rows.clusters
+    return ChanceRows(
+        chance, weights, evidence.outcome.column[at], None if clusters is None else cluster_codes(clusters[at])
+    )
+
+
+def _limits(rows: ChanceRows, confidence: float) -> Estimate | None:
+    """Return the middle of the limits, and their outer ends with errors."""
+    found = frechet_limits(rows)
+    if found is None:
+        return None
+    low, high = (one.estimate(confidence) for one in found)
+    return Estimate((low.value + high.value) / 2, low.low, high.high)
+
+
+def _bracket(
+    weighted: Estimate, linear: Estimate | None, outside: tuple[float, float], limits: Estimate | None
+) -> Estimate | None:
+    """Return the middle of both estimates, and the outer ends of their intervals, as far as the limits allow."""
+    if linear is None:
+        return None
+    both = (weighted, linear)
+    low = min(float(one.low or 0.0) for one in both) - outside[0]
+    high = max(float(one.high or 0.0) for one in both) + outside[1]
+    middle = (weighted.value + linear.value) / 2
+    least, most = (None, None) if limits is None else (limits.low, limits.high)
+    if least is not None and most is not None and least <= high and low <= most:
+        low, high = max(low, least), min(high, most)
+    return Estimate(min(max(middle, low), high), low, high)
+
+
+def soft_notes(evidence: Evidence) -> tuple[str, ...]:
+    """Return what is not reported where groups are known by probabilities."""
+    if evidence.soft is None:
+        return ()
+    return (
+        "not reported for unobserved groups: ratios, shortfall, standardised difference, output divergence, decisions "
+        "needed and the test of equal outputs; weighted by group probabilities they may understate the disparity",
+    )
+
+
+def _checks(
+    labelled: ChanceRows, audited: Floats, confidence: float
+) -> tuple[Calibration | None, Signs | None, str | None]:
+    """Return calibration and signs on the rows whose group is known, and what fails."""
+    if min(audited.sum(), (1.0 - audited).sum()) < SUPPRESSED_BELOW:
+        return None, None, f"fewer than {SUPPRESSED_BELOW} labelled people of a group"
+    found, sides = calibration(labelled, audited, confidence), signs(labelled, audited, confidence)
+    if found is None or sides is None:
+        return found, sides, "all labelled rows have the same probability"
+    if not found.holds:
+        return found, sides, _uncalibrated(found, audited.size)
+    if sides.are_opposite:
+        return found, sides, "the gap of labelled rows lies on one side of both estimates"
+    return found, sides, None
+
+
+def _uncalibrated(found: Calibration, labelled: int) -> str:
+    slope, difference = found.slope, found.difference
+    ends = f"{slope.low:.2f} to {slope.high:.2f}"
+    way = "more" if difference.value > 0 else "less"
+    what = (
+        f"the slope of the group on its probability is {slope.value:.2f} ({ends}) instead of 1, and the group is "
+        f"{100 * abs(difference.value):.1f} points {way} frequent than they say"
+    )
+    if slope.low is not None and slope.high is not None and slope.low <= 1.0 <= slope.high:
+        rows = f"{labelled:,} labelled rows"
+        return f"{rows} do not show that the probabilities are calibrated within {CALIBRATED:.0%}: {what}"
+    kind = "over-confident" if slope.value < 1.0 else "not confident enough"
+    return f"the probabilities are {kind}: {what}"

@@ -1,0 +1,1 @@
+"""Sentences, names and definitions: what every surface says. Nothing is computed here."""

@@ -1,0 +1,53 @@
+"""Text for figures: names from data, made safe to draw and to be told apart, and phrases about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tiltlens.formats import label
+
+GROUP = 26  # letters of a group, beside its role
+DRAWN = 28  # letters beside a row of a figure
+
+
+def labels(names: Iterable[Any], longest: int = DRAWN) -> list[str]:
+    """Return names that can be drawn and told apart."""
+    texts = [label(name, longest) or "(empty)" for name in names]
+    used, taken = {_seen(text) for text in texts}, set[str]()  # a number must not make what another name is already
+    found = []
+    for text in texts:
+        candidate, count = text, 1
+        while _seen(candidate) in taken or (count > 1 and _seen(candidate) in used):
+            count += 1
+            candidate = f"{text} ({count})"
+        taken.add(_seen(candidate))
+        found.append(candidate)
+    return found
+
+
+def _seen(text: str) -> str:
+    """Return what a reader sees: a page joins spaces."""
+    return " ".join(text.split())
+
+
+def groups(comparison: dict[str, Any]) -> tuple[str, str]:
+    """Return the names of both groups with their roles."""
+    return f"{label(comparison['audited'], GROUP)} (audited)", f"{label(comparison['reference'], GROUP)} (reference)"
+
+
+def versus(comparison: dict[str, Any]) -> str:
+    """Return who is compared with whom."""
+    return (
+        f"{label(comparison['audited'], GROUP)} (audited) against {label(comparison['reference'], GROUP)} (reference)"
+    )
+
+
+def strongest(count: int, shown: int, what: str = "features") -> str:
+    """Return how many are shown, where not all are."""
+    return f"the {shown} strongest of {count} {what}" if count > shown else ""
+
+
+def joined(parts: Sequence[str]) -> str:
+    """Return the parts that say something, as one line."""
+    return "; ".join(part for part in parts if part)

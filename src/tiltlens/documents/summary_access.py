@@ -1,0 +1,90 @@
+"""Which parts of a summary a figure draws."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from tiltlens.documents.labels import DRAWN, labels
+from tiltlens.errors import DataError
+from tiltlens.formats import label, number
+
+SHOWN = 20  # features of a chart with one row each
+VALUES = 24  # values of a feature
+FULL = 200  # letters of a name where a reader points at it
+
+Record = dict[str, Any]
+
+
+def means(comparison: Record) -> tuple[float, float]:
+    """Return the two means whose difference is the gap; of more than two classes, those of the favourable one."""
+    output = comparison["output"]
+    if isinstance(output["audited"], int | float):
+        return float(output["audited"]), float(output["reference"])
+    rates = comparison["favourable_rates"]
+    return float(rates["audited"]["value"]), float(rates["reference"]["value"])
+
+
+def features(comparison: Record, limit: int | None = SHOWN, longest: int = DRAWN) -> list[Record]:
+    """Return the table of proxy evidence, strongest first, each row with a label that can be drawn and a full name."""
+    rows = comparison["proxies"][:limit]
+    texts = labels((row["feature"] for row in rows), longest)
+    return [row | {"label": text, "full": label(row["feature"], FULL)} for row, text in zip(rows, texts, strict=True)]
+
+
+def profile_of(comparison: Record, feature: str) -> list[Record]:
+    """Return the values of a feature in their order, each with a label that can be drawn."""
+    found = comparison["bins"]["profiles"]
+    if feature not in found:
+        names = [label(name) for name in list(found)[:SHOWN]]
+        raise DataError(f"`feature` must be one of the audit's features, got {label(feature)!r}.", f"they are {names}.")
+    values = found[feature]["values"][:VALUES]
+    texts = labels(value["value"] for value in values)
+    return [
+        value | {"label": text, "full": label(value["value"], FULL)} for value, text in zip(values, texts, strict=True)
+    ]
+
+
+def values_shown(comparison: Record, feature: str) -> str:
+    """Return how many values of a feature are shown, where not all are."""
+    count = len(comparison["bins"]["profiles"][feature]["values"])
+    return f"the first {VALUES} of {count} values" if count > VALUES else ""
+
+
+def dial_place(comparison: Record, position_index: int | None = None) -> int:
+    """Return a place on the dial, by default the nearest to the audit's own λ4/(λ2 + λ4).
+
+    Only the first exists where outputs cannot be aligned.
+    """
+    last = max(len(comparison["bins"]["dial"]) - 1, 0)
+    if position_index is not None:
+        if not isinstance(position_index, int) or position_index < 0:
+            raise DataError(
+                f"`position_index` must be a place on the dial, got {position_index!r}.", "10 is its middle."
+            )
+        return min(position_index, last)
+    correction = comparison["correction"] or {}
+    inputs, outputs = (correction.get(name, 1.0) for name in ("input_weight", "output_weight"))
+    largest = max(inputs, outputs)  # weights may be as large as floats go
+    share = outputs / largest / (inputs / largest + outputs / largest) if largest else 0.5
+    positions = [one["position"] for one in comparison["bins"]["dial"]]
+    return min(range(len(positions)), key=lambda place: abs(positions[place] - share), default=0)
+
+
+def dial_words(comparison: Record, place: int) -> str:
+    """Return where the dial stands; nothing where there is no dial."""
+    dial = comparison["bins"]["dial"]
+    return f"dial at {number(dial[place]['position'], 2)} (0 aligns inputs, 1 aligns outputs)" if dial else ""
+
+
+def span(values: list[float], room: float = 0.06, least: float = 1e-6) -> list[float]:
+    """Return a domain that holds the values with room to spare; one around 0 where there are none."""
+    low, high = (min(values), max(values)) if values else (0.0, 1.0)
+    reach = max(high - low, least)
+    return [low - room * reach, high + room * reach]
+
+
+def steps(low: float, high: float, count: int) -> list[tuple[float, float]]:
+    """Return the edges of equal bins, free of the noise of repeated sums."""
+    edges = [round(low + (high - low) * place / count, 10) for place in range(count + 1)]
+    return list(pairwise(edges))

@@ -1,1 +1,0 @@
-"""Rows become a few sums per group."""

@@ -1,0 +1,128 @@
+"""A figure: a chart, the numbers behind it, and words for those who cannot see it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from tiltlens.documents.labels import joined
+from tiltlens.errors import DataError
+from tiltlens.figures.theme import QUIET, altair, config, vl_convert
+from tiltlens.results.json_file import write_bytes
+
+ENDINGS = (".png", ".svg", ".html")
+# Under other names than +json a notebook file takes texts only, so not under the ".v6.json" that Altair 6 itself has.
+NOTEBOOK = "application/vnd.vegalite.v6+json"
+PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>tiltlens figure</title>
+<style>body {{ margin: 1.5rem; font-family: system-ui, sans-serif; }} #figure {{ width: 100%; }}
+#figure svg {{ max-width: 100%; height: auto; }}</style>
+<script>{script}</script>
+</head>
+<body>
+<div id="figure"></div>
+<script>vegaEmbed("#figure", {spec}, {{renderer: "svg", actions: false}});</script>
+</body>
+</html>
+"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Figure:
+    """A picture of a summary.
+
+    Attributes
+    ----------
+    chart
+        The Altair chart; its main data is the dataset "table".
+    table
+        The numbers behind the picture, tidy.
+    title, description
+        What it shows, and the same in plain words for those who cannot see it.
+    """
+
+    chart: Any
+    table: pl.DataFrame
+    title: str
+    description: str
+
+    def spec(self, width: int | str | None = None) -> dict[str, Any]:
+        """Return the Vega-Lite specification; `width` is in pixels, or "container" to fill the page's column.
+
+        Panels side by side cannot fill a column: they keep their width, and a page scales their SVG.
+        """
+        if width is not None and width != "container" and (not isinstance(width, int) or width < 1):
+            raise DataError(f'`width` must be a whole number of pixels or "container", got {width!r}.', "try 620.")
+        spec: dict[str, Any] = self.chart.to_dict(validate=False)  # validated by tests: it takes longer than to draw
+        if "hconcat" in spec:
+            return _spread(spec, width) if isinstance(width, int) else spec
+        if width is not None:
+            spec["width"] = width
+            spec["autosize"] = {"type": "fit-x", "contains": "padding"}
+        return spec
+
+    def save(self, path: str | Path, scale: float = 2.0) -> None:
+        """Write the figure to a .png, .svg or .html file, whole or not at all; the page needs no network."""
+        target = Path(path)
+        ending = target.suffix.lower()
+        if ending not in ENDINGS:
+            raise DataError(f"`path` must end in {', '.join(ENDINGS)}, got {str(path)!r}.", "for example figure.svg.")
+        write_bytes(target, self._drawn(ending, scale))
+
+    def _drawn(self, ending: str, scale: float) -> bytes:
+        converter = vl_convert()
+        if ending == ".png":
+            return bytes(converter.vegalite_to_png(self.spec(), scale=scale))
+        if ending == ".svg":
+            return str(converter.vegalite_to_svg(self.spec())).encode()
+        # Names in the data must not end the script they are written in.
+        spec = json.dumps(self.spec("container"), allow_nan=False).replace("<", "\\u003c")
+        return PAGE.format(script=converter.javascript_bundle(), spec=spec).encode()
+
+    def _repr_mimebundle_(self, *_: Any, **__: Any) -> dict[str, Any]:
+        """Return the specification for notebooks that draw it, and a picture for others: neither asks a network."""
+        return {NOTEBOOK: self.spec(), "image/svg+xml": self._drawn(".svg", 1.0).decode()}
+
+    def __repr__(self) -> str:
+        return f"Figure({self.title!r}, {len(self.table)} rows)"
+
+
+def _spread(spec: dict[str, Any], width: int) -> dict[str, Any]:
+    """Return panels side by side that share the width as they did before."""
+    whole = sum(panel["width"] for panel in spec["hconcat"])
+    for panel in spec["hconcat"]:
+        panel["width"] = round(width * panel["width"] / whole)
+    return spec
+
+
+def data(values: Sequence[Mapping[str, Any]], name: str = "table") -> dict[str, Any]:
+    """Return rows as a named dataset inside the specification."""
+    # Altair's own class checks every value against its schema, which takes longer than all the rest.
+    return {"values": [dict(row) for row in values], "name": name}
+
+
+def figure(chart: Any, records: Sequence[Mapping[str, Any]], title: str, description: str, *notes: str) -> Figure:
+    """Return a finished figure: title, subtitle made of the notes, alt text and the house theme."""
+    subtitle = joined(notes)
+    heading: dict[str, Any] = {"text": title} | ({"subtitle": subtitle} if subtitle else {})
+    # Set, not added by methods: each of those copies the whole chart with all of its data.
+    chart.title, chart.description = heading, f"{title}. {description}"
+    chart.config, chart.data = config(), data(records)
+    return Figure(chart, pl.DataFrame(list(records), infer_schema_length=None), title, description)
+
+
+def nothing(title: str, reason: str) -> Figure:
+    """Return a figure that says why there is nothing to see."""
+    alt = altair()
+    records = [{"reason": reason}]
+    chart = alt.Chart().mark_text(align="left", fontSize=13, color=QUIET, limit=600)
+    chart = chart.encode(text=alt.Text("reason:N"), x=alt.value(0), y=alt.value(20)).properties(width=620, height=40)
+    return figure(chart, records, title, reason)

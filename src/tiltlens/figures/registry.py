@@ -1,0 +1,54 @@
+"""The figures of a comparison, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tiltlens.errors import DataError
+from tiltlens.figures.correction_paths import ways
+from tiltlens.figures.corrections import correction_by_value, correction_distribution
+from tiltlens.figures.distributions import outputs, overlap
+from tiltlens.figures.error_rates import score_calibration
+from tiltlens.figures.features import features
+from tiltlens.figures.figure import Figure
+from tiltlens.figures.periods import periods
+from tiltlens.figures.profile import profile
+from tiltlens.figures.proxy_map import proxy_map
+from tiltlens.figures.shares import shares, shares_along_dial
+from tiltlens.figures.trust import balance, calibration
+from tiltlens.figures.waterfall import waterfall
+
+COMPARISON_FIGURES: dict[str, Callable[[dict[str, Any]], Figure]] = {
+    "outputs": outputs,
+    "score_calibration": score_calibration,
+    "features": features,
+    "periods": periods,
+    "waterfall": waterfall,
+    "proxy_map": proxy_map,
+    "shares": shares,
+    "shares_along_dial": shares_along_dial,
+    "ways": ways,
+    "correction_distribution": correction_distribution,
+    "overlap": overlap,
+    "calibration": calibration,
+    "balance": balance,
+}
+
+FEATURE_FIGURES: dict[str, Callable[[dict[str, Any], str], Figure]] = {
+    "correction_by_value": correction_by_value,
+    "profile": profile,
+}
+
+
+def comparison_figure(comparison: dict[str, Any], name: str, feature: str | None = None) -> Figure:
+    """Return the figure of that name; those of one feature need its name too."""
+    if name in COMPARISON_FIGURES and feature is None:
+        return COMPARISON_FIGURES[name](comparison)
+    if name in FEATURE_FIGURES and feature is not None:
+        return FEATURE_FIGURES[name](comparison, feature)
+    if name in COMPARISON_FIGURES or name in FEATURE_FIGURES:
+        rule = "left out" if name in COMPARISON_FIGURES else "the name of a feature"
+        raise DataError(f"`feature` must be {rule} for the figure {name!r}, got {feature!r}.", "see docs/gallery.md.")
+    names = [*COMPARISON_FIGURES, *FEATURE_FIGURES]
+    raise DataError(f"`name` must be one of the figures, got {name!r}.", f"they are {', '.join(names)}.")

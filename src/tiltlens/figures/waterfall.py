@@ -1,0 +1,146 @@
+"""From the reference group's mean score to the audited group's, feature by feature."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tiltlens.documents.labels import groups, labels, versus
+from tiltlens.documents.summary_access import FULL, Record, features, means
+from tiltlens.documents.unobserved_groups import gap_name
+from tiltlens.figures.figure import Figure, figure, nothing
+from tiltlens.figures.theme import HIGHER, INK, LOWER, QUIET, WIDTH, altair
+from tiltlens.formats import interval, label
+from tiltlens.rows.measures import UNITS, Measure, measure_of
+
+STRONGEST = 12
+ROOM = 66  # pixels right of the last bar, for its text, however narrow the page
+KINDS = {"raises": HIGHER, "lowers": LOWER, "mean": INK}
+NAME = 30  # letters of a step, the role of a group among them
+LEFT = "left between people alike in all features"
+THROUGH, EQUAL = "through the exempt factors", "at equal exempt factors"
+NO_PARTS = "there are no Shapley values here, so no parts that add up; see what goes through each feature by itself"
+
+
+def waterfall(comparison: Record) -> Figure:
+    """Return the gap in parts: the reference mean, what each feature adds (Shapley), the rest, the audited mean."""
+    rows, m = features(comparison, None), measure_of(comparison)
+    name = gap_name(comparison).replace("gap", "difference")
+    title = f"What the {name} of {m.difference(comparison['gap']['value'])} {m.unit} is made of"
+    if not rows:
+        return nothing(title, "there are no features")
+    if all(row["gap_shapley"] is None for row in rows) and comparison["through_exempt"] is None:
+        return nothing(title, NO_PARTS)
+    audited, reference = means(comparison)
+    records = _stairs(comparison, rows, reference)
+    names = groups(comparison)
+    records = [_mean(names[1], reference, m), *records, _mean(names[0], audited, m)]
+    parts = ", ".join(f"{record['label']} {record['text']}" for record in _labelled(records))
+    description = (
+        f"{versus(comparison)}. Steps from the reference group's {m.mean}, {m.level(reference)}, to the audited "
+        f"group's, {m.level(audited)}, in {m.long_unit}: {parts}."
+    )
+    note = f"each part with all features taken together (Shapley value), in {m.long_unit}"
+    ends = "lines: intervals" if any(record["low"] is not None for record in records) else ""
+    return figure(_drawn(_labelled(records), m), _labelled(records), title, description, note, ends)
+
+
+def _stairs(comparison: Record, rows: list[Record], start: float) -> list[Record]:
+    """Return one step a feature, largest first, the weak ones joined, and what the features leave."""
+    found = [(THROUGH, *_ends(comparison["through_exempt"]), "exempt")] if comparison["through_exempt"] else []
+    known = sorted((row for row in rows if row["gap_shapley"] is not None), key=lambda row: -abs(row["gap_shapley"]))
+    shown, rest = (known, []) if len(known) <= STRONGEST + 1 else (known[:STRONGEST], known[STRONGEST:])
+    parts = [(row["feature"], row["gap_shapley"], row["gap_shapley_low"], row["gap_shapley_high"]) for row in shown]
+    found += [(*part, "feature") for part in parts]
+    if rest:
+        found.append((f"{len(rest)} other features", sum(row["gap_shapley"] for row in rest), None, None, "others"))
+    if comparison["shapley_remainder"] is not None:
+        found.append((LEFT, comparison["shapley_remainder"], None, None, "remainder"))
+    elif comparison["at_equal_exempt"] is not None:
+        found.append((EQUAL, *_ends(comparison["at_equal_exempt"]), "equal"))
+    records, place = [], start
+    for name, value, low, high, role in found:
+        records.append(_step(name, place, value, low, high, role, measure_of(comparison)))
+        place += value
+    return records
+
+
+def _ends(estimate: Record) -> tuple[float, float | None, float | None]:
+    return estimate["value"], estimate["low"], estimate["high"]
+
+
+def _step(
+    name: str, start: float, value: float, low: float | None, high: float | None, role: str, m: Measure
+) -> Record:
+    arrow = "▲ " if value > 0 else "▼ " if value < 0 else ""
+    return {
+        "feature": name,
+        "role": role,
+        "contribution": value,
+        "low": low,
+        "high": high,
+        "start": start,
+        "end": start + value,
+        "reach_low": None if low is None else start + low,
+        "reach_high": None if high is None else start + high,
+        "far": max(start, start + value, start + value if high is None else start + high),
+        "kind": "raises" if value >= 0 else "lowers",
+        "text": f"{arrow}{m.difference(value)}",
+        "range": interval(low, high, m.difference),
+    }
+
+
+def _mean(name: str, value: float, m: Measure) -> Record:
+    text = m.level(value) if m is UNITS else f"{m.factor * value:.2f}"
+    step: Record = dict.fromkeys(("contribution", "low", "high", "reach_low", "reach_high"))
+    return (
+        {"feature": name, "role": "mean", "start": value}
+        | step
+        | {"end": value, "far": value, "kind": "mean", "text": text, "range": ""}
+    )
+
+
+def _labelled(records: list[Record]) -> list[Record]:
+    """Return the steps with labels that can be told apart, each knowing the next."""
+    texts = labels((record["feature"] for record in records), NAME)
+    lines = {"remainder": LEFT.replace(" alike", "\nalike")}  # in two lines, for want of room
+    shown = [lines.get(record["role"], text) for record, text in zip(records, texts, strict=True)]
+    after = [*shown[1:], shown[-1]]
+    return [
+        record | {"full": label(record["feature"], FULL), "label": a, "next": b}
+        for record, a, b in zip(records, shown, after, strict=True)
+    ]
+
+
+def _drawn(records: list[Record], m: Measure) -> Any:
+    alt = altair()
+    names = ("start", "end", "reach_low", "reach_high")
+    ends = [record[name] for record in records for name in names if record[name] is not None]
+    reach = max(ends) - min(ends) or 0.01 * (abs(ends[0]) or 1.0)
+    domain = [min(ends) - 0.06 * reach, max(ends) + 0.02 * reach]
+    axis = alt.Axis(labelLimit=205, ticks=False, domain=False, labelExpr="split(datum.label, '\\n')")
+    y = alt.Y("label:N", sort=None, title=None, axis=axis)
+    x = alt.X(
+        "start:Q",
+        title=f"{m.mean}, in {m.unit}",
+        scale=alt.Scale(domain=domain, range=[0, {"expr": f"width - {ROOM}"}], zero=False, nice=False),
+        axis=alt.Axis(labelExpr=f"format(datum.value * {m.factor}, '{m.difference_axis}')"),
+    )
+    colour = alt.Color("kind:N", scale=alt.Scale(domain=list(KINDS), range=list(KINDS.values())), legend=None)
+    tooltip = [
+        alt.Tooltip("full:N", title="step"),
+        alt.Tooltip("text:N", title=m.unit),
+        alt.Tooltip("range:N", title="interval"),
+    ]
+    joins = alt.Chart().mark_rule(color=QUIET, strokeWidth=1).encode(x=alt.X("end:Q"), y=y, y2=alt.Y2(field="next"))
+    bars = alt.Chart().transform_filter("datum.kind != 'mean'").mark_bar(height={"band": 0.62}, opacity=0.75)
+    marks = alt.Chart().transform_filter("datum.kind == 'mean'").mark_tick(thickness=4, size=22, opacity=1)
+    whiskers = alt.Chart().transform_filter("datum.reach_low != null").mark_rule(color=INK, strokeWidth=1.8)
+    texts = alt.Chart().mark_text(align="left", dx=7, fontWeight=600)
+    layers = [
+        joins,
+        bars.encode(x=x, x2=alt.X2(field="end"), y=y, color=colour, tooltip=tooltip),
+        whiskers.encode(x=alt.X("reach_low:Q", title=x["title"]), x2=alt.X2(field="reach_high"), y=y, tooltip=tooltip),
+        marks.encode(x=x, y=y, color=colour, tooltip=tooltip),
+        texts.encode(x=alt.X("far:Q", title=x["title"]), y=y, text=alt.Text("text:N")),
+    ]
+    return alt.layer(*layers).properties(width=WIDTH, height=30 * len(records))

@@ -1,0 +1,1 @@
+"""Design matrices, the propensity model P(audited | x), regressions and balance checks."""

@@ -1,0 +1,204 @@
+"""Does the membership model reproduce the audited group? Reference rows weighted by e^ℓ should look like it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Rows, shifted_exp
+from tiltlens.learners.candidates import Trial
+from tiltlens.learners.design import Table
+from tiltlens.learners.logit import ridge_logit
+from tiltlens.learners.propensity import Membership, PartFit
+from tiltlens.limits import BALANCE_MATERIAL, BALANCE_SURE, CLEAR_LEAD, MOST_PRODUCTS, PARTS_DISAGREE, REACH
+from tiltlens.paper.checks import Floats
+from tiltlens.threads import in_threads
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Audited mean less weighted reference mean, in standard deviations of the audited group, and its error."""
+
+    name: str
+    difference: float
+    se: float
+
+    @property
+    def is_material(self) -> bool:
+        """Whether the mismatch is both large and sure."""
+        return abs(self.difference) > max(BALANCE_MATERIAL, BALANCE_SURE * self.se)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Balance:
+    """How far the membership model can be trusted, in numbers and in words.
+
+    `calibration` are intercept and slope of a logistic model of the group on ℓ: 0 and 1 when ℓ is right.
+    """
+
+    mismatches: tuple[Mismatch, ...]
+    auc: float
+    calibration: tuple[float, float]
+    clipped: float
+    reasons: tuple[str, ...]
+
+    @property
+    def is_adequate(self) -> bool:
+        """Whether nothing speaks against the membership model."""
+        return not self.reasons
+
+    def __repr__(self) -> str:
+        intercept, slope = self.calibration
+        worst = max(self.mismatches, key=lambda m: abs(m.difference), default=None)
+        largest = "none" if worst is None else f"{worst.difference:+.2f} standard deviations ({worst.name})"
+        lines = [
+            f"{'adequate' if self.is_adequate else 'not adequate'}, AUC {self.auc:.3f}, {self.clipped:.1%} clipped",
+            f"calibration: intercept {intercept:+.3f}, slope {slope:.3f}",
+            f"largest of {len(self.mismatches)} mismatches: {largest}",
+            *self.reasons,
+        ]
+        return f"Balance({chr(10).join(lines)})".replace("\n", "\n  ")
+
+
+def balance(
+    rows: Rows,
+    table: Table,
+    membership: Membership,
+    outcome: Floats,
+    labels: Mapping[str, Sequence[str]] | None = None,
+) -> Balance:
+    """Return the balance of the features, of their squares and products, and of the score.
+
+    `labels` name the levels of a feature's codes.
+    """
+    ratio, noise = density_ratio(rows, membership), fitting_noise(rows, membership)
+
+    def missed(column: tuple[str, Callable[[], Floats]]) -> Mismatch | None:
+        name, made = column
+        return mismatch(rows, name, made(), ratio, noise)
+
+    columns = list(_columns(table, outcome, labels or {}))
+    mismatches = tuple(m for m in in_threads(missed, columns, outcome.size) if m is not None)
+    return balance_of(mismatches, membership, calibrated(rows.audited, rows.weights, membership.log_ratio))
+
+
+def balance_of(mismatches: tuple[Mismatch, ...], membership: Membership, calibration: tuple[float, float]) -> Balance:
+    """Return the balance from its parts."""
+    reasons = [*_unbalanced(mismatches), *_disagreeing(membership.parts), *_clipped(membership.clipped)]
+    return Balance(mismatches, membership.auc, calibration, membership.clipped, tuple(reasons))
+
+
+def density_ratio(rows: Rows, membership: Membership) -> tuple[Floats, Floats]:
+    """Return r at audited and at reference rows: −1 and e^ℓ, of mean 0 over the two groups."""
+    if not membership.is_known:
+        ratios = [0.5 * (pair.r_a + pair.r_b) for pair in membership.pairings]
+        mean = np.asarray(sum(ratios) / len(ratios))
+        return mean, mean
+    ratio, _ = shifted_exp(membership.log_ratio)
+    return known_density_ratio(rows, ratio)
+
+
+def known_density_ratio(rows: Rows, ratio: Floats) -> tuple[Floats, Floats]:
+    """Return r at audited and at reference rows from e^ℓ, whatever its scale."""
+    at_audited, at_reference = rows.constant(-1.0), ratio / rows.mean1(ratio)
+    return at_audited, at_reference
+
+
+def fitting_noise(rows: Rows, membership: Membership) -> float:
+    """Return √(1 + n/rows per fit): a fit on few rows adds its own error to the mismatch."""
+    if membership.is_known:
+        return 1.0
+    return math.sqrt(1.0 + (rows.count0 + rows.count1) / float(np.mean([part.rows for part in membership.parts])))
+
+
+def mismatch(rows: Rows, name: str, x: Floats, ratio: tuple[Floats, Floats], noise: float = 1.0) -> Mismatch | None:
+    """Return (E0[x] − E1[e^ℓ·x])/sd0(x); None where x does not vary."""
+    mean = rows.mean0(x)
+    spread = math.sqrt(max(rows.mean0((x - mean) ** 2), 0.0)) or math.sqrt(rows.mean1((x - rows.mean1(x)) ** 2))
+    if spread <= 1e-9 * (abs(mean) + 1e-300):
+        return None
+    moved0 = -(x - mean) * ratio[0] / spread
+    moved1 = moved0 if ratio[1] is ratio[0] else -(x - mean) * ratio[1] / spread
+    difference = InfluenceEstimate.of(rows, rows.mean0(moved0) + rows.mean1(moved1), moved0, moved1)
+    return Mismatch(name, difference.value, noise * difference.se)
+
+
+def _columns(
+    table: Table, outcome: Floats, labels: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[str, Callable[[], Floats]]]:
+    """Yield the columns to compare, each made when asked for: the score, levels, numbers, squares and products."""
+    yield "score", partial(np.asarray, outcome)
+    numeric: dict[str, Floats] = {}
+    for name, column in table.items():
+        if column.dtype.kind == "f":
+            numeric[name] = _standardised(column)
+            if np.isnan(column).any():
+                yield f"{name} missing", partial(_indicator, np.isnan(column), True)
+        else:
+            for level in np.flatnonzero(np.bincount(column) >= 0.01 * column.size).tolist():
+                label = labels[name][level] if name in labels else level
+                yield f"{name} = {label}", partial(_indicator, column, level)
+    for name, z in numeric.items():
+        yield name, partial(np.asarray, z)
+        yield f"{name}²", partial(np.multiply, z, z)
+    pairs = list(combinations(numeric, 2))
+    for one, other in pairs if len(pairs) <= MOST_PRODUCTS else []:
+        yield f"{one}·{other}", partial(np.multiply, numeric[one], numeric[other])
+
+
+def _indicator(column: NDArray[Any], level: int | bool) -> Floats:
+    return np.asarray(column == level, dtype=np.float64)
+
+
+def _standardised(column: Floats) -> Floats:
+    known = np.isfinite(column)
+    values = column[known]
+    sd = float(values.std()) if values.size else 0.0
+    if sd == 0.0:
+        return np.zeros_like(column)
+    return np.where(known, np.clip((column - values.mean()) / sd, -REACH, REACH), 0.0)
+
+
+def _unbalanced(mismatches: tuple[Mismatch, ...]) -> Iterator[str]:
+    worst = sorted((m for m in mismatches if m.is_material), key=lambda m: (-round(abs(m.difference), 6), m.name))
+    for found in worst[:3]:
+        yield (
+            f"reference rows weighted to look like the audited group miss its mean of {found.name} "
+            f"by {found.difference:+.2f} standard deviations"
+        )
+
+
+def _disagreeing(parts: tuple[PartFit, ...]) -> Iterator[str]:
+    """Yield a reason where parts of the data clearly want different kinds of model: none is sure to be right."""
+    leads = np.array([lead for part in parts if part.trial is not None and (lead := _lead_of_trees(part.trial))])
+    trees, others = int((leads > CLEAR_LEAD).sum()), int((leads < -CLEAR_LEAD).sum())
+    if min(trees, others) > PARTS_DISAGREE * len(leads):
+        yield (
+            f"the candidates disagree: boosted trees fit clearly best in {trees} of {len(leads)} parts of the data, "
+            f"other models in {others}"
+        )
+
+
+def _lead_of_trees(trial: Trial) -> float | None:
+    """Return by how many nats a row boosted trees beat the best other candidate; None where one is missing."""
+    others = [bias for name, bias in trial.biases.items() if name != "trees"]
+    return min(others) - trial.biases["trees"] if others and "trees" in trial.biases else None
+
+
+def _clipped(share: float) -> Iterator[str]:
+    if share > 0.1:
+        yield f"the groups overlap too little: the log-ratio is clipped for {share:.0%} of a group's rows"
+
+
+def calibrated(audited: Booleans, weights: Floats, log_ratio: Floats) -> tuple[float, float]:
+    """Return intercept and slope of a logistic model of the group on ℓ."""
+    fitted = ridge_logit(log_ratio[:, None], audited, weights, np.array([1e-8]))
+    prior = math.log(weights[audited].sum()) - math.log(weights[~audited].sum())
+    return fitted.intercept - prior, float(fitted.slopes[0])

@@ -1,0 +1,136 @@
+"""The basis on which the group and the score are regressed for every set of features.
+
+Splines of numeric features, indicators of levels, and products of two features; each column belongs to the features it
+is made of. Where features are many, only those that go with the group or with the score are multiplied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tiltlens.estimators.influence import Integers
+from tiltlens.learners.design import (
+    Block,
+    CellBlock,
+    Encoding,
+    Table,
+    column_blocks,
+    column_owners,
+    encoded_rows,
+    encoding,
+)
+from tiltlens.learners.screening import strongest
+from tiltlens.limits import (
+    BASIS_KNOTS,
+    BASIS_LEVELS,
+    FEW_VALUED,
+    FOLDS,
+    MODEL_CHUNK,
+    MOST_COLUMNS,
+    MULTIPLIED,
+    POOLED_SHARE,
+    ROWS_A_VALUE,
+)
+from tiltlens.paper.checks import Floats
+from tiltlens.sources.arrays import chunks
+from tiltlens.threads import in_threads
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Basis:
+    """Columns Φ of a table, standardised, the places of the features that own each, and the block it belongs to."""
+
+    encoder: Encoding
+    owners: Integers
+    blocks: Integers
+    centre: Floats
+    scale: Floats
+
+    def rows(self, table: Table, index: Integers | slice, audited: Floats, outcome: Floats) -> Floats:
+        """Return z = (1, Φ, S̄, W) of some rows."""
+        phi = (self.encoder.matrix(table, index) - self.centre) / self.scale
+        return np.column_stack([np.ones(len(phi)), phi, audited[index], outcome[index]])
+
+
+def basis_of(table: Table, audited: Floats, outcome: Floats, omega: Floats, seed: int) -> Basis:
+    """Return the basis of a table; ω are the rows' weights, half of them in each group."""
+    index = encoded_rows(len(outcome), seed)
+    multiplied = strongest(table, (audited, outcome), omega, index, MULTIPLIED)
+    room = MOST_COLUMNS - 2 * len(table) - MULTIPLIED * (MULTIPLIED - 1) // 2
+    smooth = strongest(table, (audited, outcome), omega, index, max(room // (BASIS_KNOTS + 2), MULTIPLIED))
+    encoder = encoding(table, index, BASIS_KNOTS, _affordable_levels(table), multiplied, smooth)
+    return _standardised(table, encoder, index)
+
+
+def widened_basis(basis: Basis, table: Table, blocks: Sequence[Block], seed: int) -> Basis:
+    """Return the basis with more blocks of columns."""
+    return _standardised(table, basis.encoder.widened(blocks), encoded_rows(len(next(iter(table.values()))), seed))
+
+
+def _standardised(table: Table, encoder: Encoding, index: Integers) -> Basis:
+    matrix = encoder.matrix(table, index)
+    owners = column_owners(table, encoder)
+    blocks = column_blocks(encoder, owners)
+    return Basis(encoder, owners, blocks, matrix.mean(axis=0), _scales(matrix.std(axis=0), blocks, encoder.kinds))
+
+
+def _scales(spread: Floats, blocks: Integers, kinds: NDArray[np.str_]) -> Floats:
+    """Return what columns are divided by: their spread, or that of a whole spline or block.
+
+    Columns of their own scale would be penalised alike however few rows they rest on; so those of few rows shrink more.
+    """
+    scale = np.where(spread > 1e-9, spread, 1.0)
+    for number in np.unique(blocks):
+        own = np.flatnonzero((blocks == number) & np.isin(kinds, ("spline", "block")))
+        scale[own] = np.sqrt((scale[own] ** 2).mean()) if own.size else 1.0
+    return scale
+
+
+def _affordable_levels(table: Table) -> int:
+    """Return how many columns a categorical feature may have; those with few values leave their room to others."""
+    sizes = sorted(int(column.max(initial=0)) for column in table.values() if column.dtype.kind != "f")
+    room = MOST_COLUMNS - (BASIS_KNOTS + 3) * (len(table) - len(sizes)) - MULTIPLIED * (MULTIPLIED - 1) // 2
+    for place, size in enumerate(sizes):
+        share = max(room, 0) // (len(sizes) - place)
+        if size > share:
+            return min(BASIS_LEVELS, max(share, 2))
+        room -= size
+    return BASIS_LEVELS
+
+
+def basis_grams(
+    basis: Basis, table: Table, audited: Floats, outcome: Floats, omega: Floats, fold: Integers, index: Integers
+) -> Floats:
+    """Return Σ ω·zzᵀ over the rows `index` of each fold, some thousand rows at a time; Σ ω is made 1."""
+    size = len(basis.owners) + 3
+
+    def gram(number: int) -> Floats:
+        rows, total = index[fold[index] == number], np.zeros((size, size))
+        for chunk in chunks(len(rows), MODEL_CHUNK):
+            own = rows[chunk]
+            z = basis.rows(table, own, audited, outcome) * np.sqrt(omega[own])[:, None]
+            total += z.T @ z
+        return total
+
+    grams: Floats = np.array(in_threads(gram, range(FOLDS), len(index)))
+    return grams / float(omega[index].sum())
+
+
+def pooled_features(table: Table, basis: Basis, omega: Floats) -> list[str]:
+    """Return the features that the regressions cannot know: few rows a value, or values without a column.
+
+    A regression is fitted on two fifths of the rows, and a ridge penalty shrinks the mean of few rows.
+    """
+    pooled = []
+    for levels in basis.encoder.levels:
+        codes = table[levels.name]
+        without = levels.ranks(codes) > levels.count
+        is_thin = 0.4 * len(codes) / max(len(np.unique(codes)), 1) < ROWS_A_VALUE
+        if float(omega[without].sum()) > POOLED_SHARE or (is_thin and levels.count > FEW_VALUED):
+            pooled.append(levels.name)
+    values = [one for one in basis.encoder.blocks if isinstance(one, CellBlock) and len(one.names) == 1]
+    return pooled + [one.names[0] for one in values if float(omega[one.codes > one.width].sum()) > POOLED_SHARE]

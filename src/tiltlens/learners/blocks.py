@@ -1,0 +1,424 @@
+"""Blocks of columns that join the basis where the data show that it misses something.
+
+Splines, levels and simple products cannot follow a code that is stored as a number, the day of the week inside a date,
+or two features that act only together. Residuals of the regressions on the basis show it: if S̄ − e and W − m vary
+together between the cells of some features' values, a part of the gap goes through these features that the regressions
+attribute to nothing. The cells that hide a material part become columns, owned by the features they are made of, so
+that every set of features sees them. See docs/methods.md, section 5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from tiltlens.estimators.cells import joint_codes
+from tiltlens.estimators.influence import Booleans, Integers
+from tiltlens.estimators.ridges import FoldRidges
+from tiltlens.estimators.sets import Hidden
+from tiltlens.learners.basis import Basis
+from tiltlens.learners.design import (
+    Block,
+    CellBlock,
+    Encoding,
+    LevelColumns,
+    NumericColumn,
+    Table,
+    product_block,
+)
+from tiltlens.learners.screening import strongest
+from tiltlens.limits import (
+    BASIS_KNOTS,
+    BASIS_LEVELS,
+    BLOCK_COLUMNS,
+    FEWEST_ROWS,
+    FINE_CELLS,
+    FINE_KNOTS,
+    HIDDEN_SPREAD,
+    KNOT_VALUES,
+    LEAF_ROWS,
+    LEAVES,
+    MODEL_CHUNK,
+    MOST_BLOCKS,
+    MULTIPLIED,
+    NEAREST_ROWS,
+    PAIR_CELLS,
+    PAIR_COLUMNS,
+    ROWS_A_CELL,
+    TAIL,
+    TRIPLE_CELLS,
+    TRIPLED,
+)
+from tiltlens.paper.checks import Floats
+from tiltlens.sources.arrays import chunks
+
+Days = Mapping[str, Floats]  # of features that are dates: days since 1970, with the time of day as a fraction
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Residuals:
+    """S̄ − e and W − m of rows, by models that have not seen them, with weights that sum to 1, and E[(S̄ − e)²]."""
+
+    group: Floats
+    score: Floats
+    omega: Floats
+    spread: float
+
+
+def hidden_part(residuals: Residuals, codes: Integers) -> tuple[float, float]:
+    """Return u/D of some cells, u = Σ_c [(Σω r_S)(Σω r_W) − Σω² r_S r_W]/T_c, and its standard error.
+
+    No row meets itself, so that u has mean 0 where the residuals are independent within the cells.
+    """
+    s, w = residuals.omega * residuals.group, residuals.omega * residuals.score
+    size = int(codes.max(initial=0)) + 1
+    total, sum_s, sum_w, own, square_s, square_w = (
+        np.bincount(codes, column, size) for column in (residuals.omega, s, w, s * w, s**2, w**2)
+    )
+    safe = np.where(total > 0.0, total, 1.0)
+    value = float(((sum_s * sum_w - own) / safe).sum())
+    variance = float(((square_s * square_w + own**2) / safe**2).sum())
+    return value / residuals.spread, float(np.sqrt(variance)) / residuals.spread
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """Cells that may hide something, and the block of columns that would show it.
+
+    `parts` are coarser cells, of fewer features: what these hide is not laid on all. `is_learnt` says whether
+    borders were drawn through numbers, which are known no better than the rows show them.
+    """
+
+    names: tuple[str, ...]
+    codes: Integers
+    block: Callable[[], Block]
+    parts: tuple[Integers, ...] = ()
+    is_learnt: bool = False
+
+    def hidden(self, residuals: Residuals) -> Hidden:
+        """Return what its cells hide beyond the coarser ones."""
+        value, se = hidden_part(residuals, self.codes)
+        beyond = [value - hidden_part(residuals, part)[0] for part in self.parts] if abs(value) > se else []
+        return Hidden(self.names, min([value, *beyond], key=abs), se)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Screen:
+    """What the searches for blocks look at; `chosen` are the features that are looked at together, `days` dates."""
+
+    table: Table
+    days: Days
+    chosen: Sequence[str]
+    tripled: Sequence[str]
+    targets: tuple[Floats, Floats]
+    fold: Integers
+    seed: int
+
+    def singles(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
+        """Yield the cells of single features: the parts of a date, values that repeat, and many equal parts."""
+        columns = {column.name: column for column in encoder.numeric}
+        for name, column in columns.items():
+            values = self.table[name]
+            for part in _date_parts(self.days[name]) if name in self.days else ():
+                yield _of_cells((name,), part)
+            distinct, place = np.unique(values, return_inverse=True)
+            if KNOT_VALUES < distinct.size <= values.size / ROWS_A_CELL:
+                yield _of_cells((name,), place)
+            elif distinct.size > KNOT_VALUES and column.knots.size:
+                yield Candidate((name,), _coarse(values, FINE_CELLS), partial(_fine_spline, column, self.table))
+
+    def pairs(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
+        """Yield the cells of each two features, whose columns would be multiplied; parts of dates have cells only."""
+        columns: dict[str, NumericColumn | LevelColumns] = {one.name: one for one in encoder.numeric}
+        columns |= {one.name: one for one in encoder.levels}
+        for names, codes, parts in self._joint(PAIR_CELLS, 2):
+            if names in _together(encoder):
+                continue
+            yield Candidate(names, codes, partial(_product, [columns[name] for name in names], self.table), parts)
+        for name in set(self.chosen) & set(self.days):
+            for own in _date_parts(self.days[name]):
+                for other in set(self.chosen) - {name}:
+                    coarse = {name: own, other: _coarse(self.table[other], PAIR_CELLS)}
+                    yield _of_cells((name, other), _joint_codes(coarse, [name, other]), tuple(coarse.values()))
+
+    def cells(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
+        """Yield grids on the features of each block: of borders that trees learnt, and of equal parts."""
+        for names in _together(encoder):
+            columns = [self.table[name] for name in names]
+            coarse = [_coarse(column, PAIR_CELLS if len(names) == 2 else TRIPLE_CELLS) for column in columns]
+            yield self._learnt(names, partial(_grid, columns, coarse, residuals, seed=self.seed))
+            has_borders = any(column.dtype.kind == "f" for column in columns)
+            yield replace(_of_cells(names, joint_codes(np.column_stack(coarse))[0]), is_learnt=has_borders)
+
+    def finest(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
+        """Yield cells of few rows each, for features that have a block: they see the borders of regions."""
+        for names in _together(encoder):
+            yield _of_cells(names, _nested([self.table[name] for name in names], NEAREST_ROWS))
+
+    def triples(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
+        """Yield the cells of each three features."""
+        for names, codes, parts in self._joint(TRIPLE_CELLS, 3):
+            yield _of_cells(names, codes, parts)
+
+    def leaves(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
+        """Yield the leaves of trees on the numbers of each block, which find borders that no smooth curves follow."""
+        for names in sorted({block.names for block in encoder.blocks}):
+            if all(self.table[name].dtype.kind == "f" for name in names):
+                yield self._leaf_candidate(names, residuals)
+
+    def anything(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
+        """Yield every kind of cells: those of few features, and the leaves of trees on blocks and on all features."""
+        for search in (self.singles, self.pairs, self.triples, self.leaves, self.finest):
+            yield from search(encoder, residuals)
+        expected = [
+            target - left for target, left in zip(self.targets, (residuals.group, residuals.score), strict=True)
+        ]
+        yield self._leaf_candidate(tuple(self.table), residuals, expected)
+
+    def _leaf_candidate(self, names: tuple[str, ...], residuals: Residuals, others: Sequence[Floats] = ()) -> Candidate:
+        columns = _numbers([self.table[name] for name in names])
+        raw = np.column_stack([columns, *(others or self._indices(columns, residuals.omega))])
+        return self._learnt(names, partial(_leaves, raw, residuals, seed=self.seed))
+
+    def _indices(self, columns: Floats, omega: Floats) -> Sequence[Floats]:
+        """Return coordinates of a few numbers in which borders may lie: distances from 0, sums and differences."""
+        if columns.shape[1] == 1:
+            return ()
+        distance = np.sqrt((columns**2).sum(axis=1))
+        if columns.shape[1] == 2:
+            return (columns[:, 0] + columns[:, 1], columns[:, 0] - columns[:, 1], distance)
+        centred = (columns - omega @ columns) * np.sqrt(omega)[:, None]
+        targets = np.column_stack(self.targets) * np.sqrt(omega)[:, None]
+        return (distance, *(columns @ np.linalg.lstsq(centred, targets, rcond=None)[0]).T)
+
+    def _learnt(self, names: tuple[str, ...], cells: Callable[[Booleans], Integers]) -> Candidate:
+        """Return cells learnt from the rows of two folds and looked at in the others; the block has those of all."""
+        learns = self.fold < 2
+        codes = np.where(learns, 0, 1 + cells(learns))
+        return Candidate(names, codes, lambda: _cell_block(names, cells(np.ones_like(learns))), is_learnt=True)
+
+    def _joint(self, cells: int, count: int) -> Iterator[tuple[tuple[str, ...], Integers, tuple[Integers, ...]]]:
+        """Yield each few features, the codes of their joint cells, and those of the cells of one fewer."""
+        chosen = self.chosen if count == 2 else self.tripled
+        coarse = {name: _coarse(self.table[name], cells) for name in chosen}
+        for names in combinations(coarse, count):
+            fewer = combinations(names, count - 1)
+            yield names, _joint_codes(coarse, names), tuple(_joint_codes(coarse, few) for few in fewer)
+
+
+def _joint_codes(coarse: Mapping[str, Integers], names: Sequence[str]) -> Integers:
+    return joint_codes(np.column_stack([coarse[name] for name in names]))[0]
+
+
+def _date_parts(days: Floats) -> Iterator[Integers]:
+    """Yield the day of the week, the month, the days since and until its ends, and the hour; missing ones come last."""
+    missing = np.isnan(days)
+    known = np.where(missing, 0.0, days)
+    date = np.floor(known).astype("datetime64[D]")
+    month = date.astype("datetime64[M]")
+    since, until = (date - month).astype(np.int64), ((month + 1).astype("datetime64[D]") - date).astype(np.int64)
+    parts = [np.floor(known) % 7, month.astype(np.int64) % 12, since, until, (known % 1) * 24]
+    for part in parts:
+        codes = np.where(missing, 31, part).astype(np.intp)
+        if codes.min() < codes.max():
+            yield codes
+
+
+def _of_cells(names: tuple[str, ...], codes: Integers, parts: tuple[Integers, ...] = ()) -> Candidate:
+    return Candidate(names, codes, partial(_cell_block, names, codes), parts)
+
+
+def _cell_block(names: tuple[str, ...], codes: Integers) -> CellBlock:
+    counts = np.bincount(codes)
+    return CellBlock(
+        names, _by_frequency(counts)[codes], min(max(int((counts >= FEWEST_ROWS).sum()) - 1, 0), BASIS_LEVELS)
+    )
+
+
+def _by_frequency(counts: Integers) -> Integers:
+    """Return the place of each cell, the most frequent first."""
+    rank = np.empty(counts.size, dtype=np.intp)
+    rank[np.argsort(-counts, kind="stable")] = np.arange(counts.size)
+    return rank
+
+
+def _fine_spline(column: NumericColumn, table: Table) -> Block:
+    known = table[column.name][~np.isnan(table[column.name])]
+    knots = np.quantile(known, np.linspace(0.0, 1.0, FINE_KNOTS))
+    return product_block([_without_tails(replace(column, knots=knots, degree=3, spikes=()))], table)
+
+
+def _without_tails(column: NumericColumn) -> NumericColumn:
+    """Return a column whose spline is level in the tails: products of two tails would rest on single rows."""
+    return column if column.degree == 1 else replace(column, knots=np.unique(np.clip(column.knots, -TAIL, TAIL)))
+
+
+def _product(columns: Sequence[NumericColumn | LevelColumns], table: Table) -> Block:
+    """Return the product of two features' columns, with fewer levels where these are too many."""
+    is_text = [isinstance(column, LevelColumns) for column in columns]
+    most = math.isqrt(PAIR_COLUMNS) if all(is_text) else PAIR_COLUMNS // (BASIS_KNOTS + 1)
+    return product_block(
+        [
+            replace(one, count=min(one.count, most)) if isinstance(one, LevelColumns) else _without_tails(one)
+            for one in columns
+        ],
+        table,
+    )
+
+
+def _together(encoder: Encoding) -> list[tuple[str, ...]]:
+    """Return the features of each block of several features."""
+    return sorted({block.names for block in encoder.blocks if len(block.names) > 1})
+
+
+def _numbers(columns: Sequence[NDArray[Any]]) -> Floats:
+    """Return columns for a tree: numbers, with a place of their own for missing ones, and codes."""
+    return np.column_stack([np.nan_to_num(column.astype(np.float64), nan=-9.0) for column in columns])
+
+
+def _grid(
+    columns: Sequence[NDArray[Any]], coarse: Sequence[Integers], residuals: Residuals, learns: Booleans, seed: int
+) -> Integers:
+    """Return the cells of a grid on two or three features: each is cut where residuals by cells of the others change.
+
+    Equal parts would put rows near a sharp border on its wrong side.
+    """
+    cells, targets = list(coarse), _standardised_targets(residuals)
+    for own in (*range(len(cells)), *range(len(cells))):
+        if columns[own].dtype.kind == "f":
+            others = joint_codes(np.column_stack([*cells[:own], *cells[own + 1 :]]))[0]
+            profile = (targets[:, :, None] * np.eye(int(others.max()) + 1)[others][:, None, :]).reshape(len(others), -1)
+            most = PAIR_CELLS if len(cells) == 2 else TRIPLE_CELLS
+            cells[own] = _tree_cells(_numbers([columns[own]]), profile, residuals.omega, learns, most, seed)
+    return joint_codes(np.column_stack(cells))[0]
+
+
+def _nested(columns: Sequence[NDArray[Any]], rows: int) -> Integers:
+    """Return cells of so many rows each: equal parts of the first feature, each in equal parts of the next, ..."""
+    size = len(columns[0])
+    parts = max(int((size / rows) ** (1 / len(columns))), 1)
+    cells = np.zeros(size, dtype=np.intp)
+    for column in columns:
+        order = np.lexsort((column, cells))
+        own, value = cells[order], column[order]
+        first = np.flatnonzero(np.r_[True, (own[1:] != own[:-1]) | (value[1:] != value[:-1])])
+        place = np.repeat(first, np.diff(np.r_[first, size])) - np.searchsorted(own, own)  # equal values share one
+        cells[order] = own * parts + place * parts // np.bincount(own)[own]
+    return np.asarray(np.unique(cells, return_inverse=True)[1], dtype=np.intp)
+
+
+def _leaves(raw: Floats, residuals: Residuals, learns: Booleans, seed: int) -> Integers:
+    return _tree_cells(raw, _standardised_targets(residuals), residuals.omega, learns, LEAVES, seed)
+
+
+def _standardised_targets(residuals: Residuals) -> Floats:
+    both = np.column_stack([residuals.group, residuals.score])
+    return np.asarray(both / np.maximum(both.std(axis=0), 1e-300))
+
+
+def _tree_cells(raw: Floats, targets: Floats, omega: Floats, learns: Booleans, leaves: int, seed: int) -> Integers:
+    """Return the leaf of a regression tree that each row is in."""
+    from sklearn.tree import DecisionTreeRegressor
+
+    tree = DecisionTreeRegressor(max_leaf_nodes=leaves, min_samples_leaf=LEAF_ROWS, random_state=seed)
+    tree.fit(raw[learns], targets[learns], sample_weight=omega[learns])
+    return np.asarray(np.unique(tree.apply(raw), return_inverse=True)[1], dtype=np.intp)
+
+
+def _coarse(column: NDArray[Any], cells: int) -> Integers:
+    """Return few cells of a feature: equal parts of a number (in normal scores), the most frequent of its levels."""
+    if column.dtype.kind == "f":
+        known = np.where(np.isnan(column), 0.0, column)
+        return np.where(np.isnan(column), cells, np.minimum(ndtr(known) * cells, cells - 1)).astype(np.intp)
+    return np.asarray(np.minimum(_by_frequency(np.bincount(column)), cells)[column])
+
+
+class Missed(NamedTuple):
+    """A block that joins the basis, and what its cells hid before."""
+
+    block: Block
+    hidden: Hidden
+    is_learnt: bool
+
+
+def missed_blocks(candidates: Iterator[Candidate], residuals: Residuals, blocks: Sequence[Block]) -> list[Missed]:
+    """Return the blocks of the cells that surely hide something, largest first, as far as there is room for more.
+
+    No two of them share a feature: with copies of a feature, what one shows the other need not show again.
+    """
+    least = HIDDEN_SPREAD * float(np.sqrt(residuals.omega @ residuals.score**2)) / residuals.spread
+    every = [(candidate.hidden(residuals), candidate) for candidate in candidates]
+    sure = [one for one in every if one[0].is_sure and abs(one[0].value) > least]
+    found: list[Missed] = []
+    for hidden, candidate in sorted(sure, key=lambda one: (-abs(one[0].value), one[0].names)):
+        room = BLOCK_COLUMNS - sum(block.width for block in (*blocks, *(one.block for one in found)))
+        if any(set(hidden.names) & set(one.hidden.names) for one in found):
+            continue
+        if len(blocks) + len(found) < MOST_BLOCKS and 0 < (block := candidate.block()).width <= room:
+            found.append(Missed(block, hidden, candidate.is_learnt))
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BasisFit:
+    """Regressions on a basis, and what may be found missing in it.
+
+    `learnt` is what was hidden by cells whose borders were then learnt: no better than these borders are known.
+    """
+
+    screen: Screen
+    basis: Basis
+    ridges: FoldRidges
+    learnt: tuple[Hidden, ...] = ()
+
+    def residuals(self, targets: tuple[Floats, Floats], omega: Floats) -> Residuals:
+        """Return what they leave of the group and of the score."""
+        table, fold, rows = self.screen.table, self.screen.fold, chunks(len(omega), MODEL_CHUNK)
+        parts = [self.ridges.residuals(self.basis.rows(table, chunk, *targets), fold[chunk]) for chunk in rows]
+        group, score = np.hstack(parts)
+        return Residuals(group, score, omega, float(omega @ group**2))
+
+    def hidden(self, residuals: Residuals) -> tuple[Hidden, ...]:
+        """Return what may be hidden of the gap in some regressions' residuals, by each kind of cells."""
+        candidates = self.screen.anything(self.basis.encoder, residuals)
+        return (*self.learnt, *(one.hidden(residuals) for one in candidates))
+
+
+def widened(
+    targets: tuple[Floats, Floats], omega: Floats, fitted: Callable[[Sequence[Block]], BasisFit]
+) -> tuple[BasisFit, tuple[Hidden, ...]]:
+    """Return the regressions on a basis with the blocks that it missed, and what they may still hide.
+
+    `fitted` makes them for some blocks. Single features are looked at first, then pairs, then triples, each beside the
+    blocks found before.
+    """
+    blocks: list[Block] = []
+    learnt: list[Hidden] = []
+    fit = fitted(blocks)
+    screen, residuals = fit.screen, fit.residuals(targets, omega)
+    pairs, cells, leaves = screen.pairs, screen.cells, screen.leaves
+    for search in (screen.singles, pairs, pairs, pairs, cells, leaves, cells, leaves, screen.triples, cells, leaves):
+        if found := missed_blocks(search(fit.basis.encoder, residuals), residuals, blocks):
+            blocks += [one.block for one in found]
+            learnt += [one.hidden for one in found if one.is_learnt]
+            fit = fitted(blocks)
+            residuals = fit.residuals(targets, omega)
+    fit = replace(fit, learnt=tuple(learnt))
+    return fit, fit.hidden(residuals)
+
+
+def screen_of(
+    table: Table, days: Days, targets: tuple[Floats, Floats], omega: Floats, fold: Integers, seed: int
+) -> Screen:
+    """Return what is looked at: of many features, those that go most with the group or with the score together."""
+    everyone = np.arange(len(omega))
+    chosen, tripled = (sorted(strongest(table, targets, omega, everyone, most)) for most in (MULTIPLIED, TRIPLED))
+    return Screen(table, days, chosen, tripled, targets, fold, seed)

@@ -1,0 +1,277 @@
+"""Cross-fitted regressions of the score on all features, E[W|X], each group having half of the weight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.special import expit
+
+from tiltlens.estimators.cells import joint_codes
+from tiltlens.estimators.influence import Booleans, Integers, Rows
+from tiltlens.estimators.ridges import PARTS
+from tiltlens.estimators.sets import Hidden
+from tiltlens.learners.blocks import Residuals
+from tiltlens.learners.design import Block, Encoding, Table, code_columns, encoded_rows, encoding
+from tiltlens.learners.logit import weighted_gram
+from tiltlens.learners.propensity import Membership, row_folds, served_folds
+from tiltlens.learners.screening import strongest
+from tiltlens.limits import (
+    CELL_MEAN_ROWS,
+    FEW_JOINT_VALUES,
+    LARGEST_SHRINKAGE,
+    MODEL_CHUNK,
+    PEEKED_ROWS,
+    REGRESSED_ROWS,
+    RIDGE,
+    SMALLEST_SHRINKAGE,
+    SMOOTH_FEATURES,
+    TREE_BINS,
+)
+from tiltlens.paper.checks import Floats
+from tiltlens.threads import steps_in_threads
+
+Predictor = Callable[[Integers], Floats]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ridge:
+    """A ridge regression on all encoded columns."""
+
+    encoder: Encoding
+    slopes: Floats
+    level: float
+
+    def means(self, table: Table, index: Integers | slice) -> Floats:
+        """Return what it expects at some rows."""
+        return np.asarray(self.level + self.encoder.applied(table, index, self.slopes[:, None])[:, 0])
+
+
+def ridge(encoder: Encoding, table: Table, target: Floats, train: Integers, w: Floats) -> tuple[Ridge, Floats]:
+    """Return the regression of `target` on the rows `train`, of weights `w`, and what it leaves there."""
+    x, y = encoder.matrix(table, train), target[train]
+    centre, middle = np.average(x, axis=0, weights=w), float(np.average(y, weights=w))
+    x -= centre
+    normal = weighted_gram(x, w) + RIDGE * np.eye(x.shape[1])
+    slopes = cho_solve(cho_factor(normal, lower=True), np.dot(x.T, w * (y - middle)))
+    return Ridge(encoder, slopes, middle - float(centre @ slopes)), y - middle - x @ slopes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Regressor:
+    """Ridge regression on all encoded columns, then a flexible fit to what it leaves.
+
+    The flexible part is boosted trees or, where the features have few joint values, their cells' means, shrunk.
+    Features with more values than columns then have the means, shrunk, of what is left at each of their values. Of many
+    features those that go most with the score, the `strong`, bend and are given to the trees.
+    """
+
+    table: Table
+    encoder: Encoding
+    strong: frozenset[str]
+    cells: Integers | None
+    values: tuple[Integers, ...]
+    weights: Floats
+    seed: int
+
+    @classmethod
+    def of(
+        cls,
+        table: Table,
+        values: Mapping[str, Integers],
+        outcome: Floats,
+        weights: Floats,
+        seed: int,
+        blocks: Sequence[Block] = (),
+    ) -> Regressor:
+        """Return the regressor on these features; `values` are the codes of all values of those that have codes."""
+        index = encoded_rows(len(weights), seed)
+        smooth = strongest(table, (outcome,), weights, index, SMOOTH_FEATURES)
+        encoder = encoding(table, index, smooth=smooth).widened(blocks)
+        many = tuple(values[one.name] for one in encoder.levels if int(values[one.name].max(initial=0)) > one.count)
+        return cls(table, encoder, frozenset(smooth), joint_values(table), many, weights, seed)
+
+    def fitted(self, target: Floats, train: Integers, wanted: Integers) -> Floats:
+        """Return the mean of `target` given the features at the rows `wanted`, learnt from the rows `train`."""
+        if train.size > REGRESSED_ROWS:
+            train = np.sort(np.random.default_rng(self.seed).choice(train, REGRESSED_ROWS, replace=False))
+        w = self.weights[train] / self.weights[train].mean()
+        linear, left = ridge(self.encoder, self.table, target, train, w)
+        flexible = [self._trees(train, left, w) if self.cells is None else cell_means(self.cells, train, left, w)]
+        left = left - flexible[0](train)
+        for codes in self.values:
+            flexible.append(cell_means(codes, train, left, w))
+            left = left - flexible[-1](train)
+        means = np.empty(wanted.size)
+        for start in range(0, wanted.size, MODEL_CHUNK):
+            chunk = wanted[start : start + MODEL_CHUNK]
+            added = sum(part(chunk) for part in flexible)
+            means[start : start + MODEL_CHUNK] = linear.means(self.table, chunk) + added
+        return means
+
+    def _trees(self, train: Integers, left: Floats, w: Floats) -> Predictor:
+        table = {name: column for name, column in self.table.items() if name in self.strong}
+        trees = boosted_trees(self.encoder.raw(table, train), code_columns(table), left, w, self.seed)
+        return lambda rows: np.asarray(trees.predict(self.encoder.raw(table, rows)))
+
+
+def cell_means(cells: Integers, train: Integers, left: Floats, w: Floats) -> Predictor:
+    """Return each cell's mean of `left`, shrunk towards 0 by as many rows as the variance within is that between cells.
+
+    The two variances are those of a one-way layout (empirical Bayes).
+    """
+    size = int(cells.max()) + 1
+    sums, counts, squares = (np.bincount(cells[train], v, size) for v in (w * left, w, w * left**2))
+    there = counts > 0
+    plain = np.divide(sums, counts, out=np.zeros(size), where=there)
+    spare = max(float(counts.sum()) - int(there.sum()), 1.0)
+    within = max(float((squares - counts * plain**2).sum()), 0.0) / spare
+    between = (
+        float((counts[there] * plain[there] ** 2).sum()) / float(counts.sum()) - within * there.sum() / counts.sum()
+    )
+    shrinkage = within / between if between > 1e-12 * within else LARGEST_SHRINKAGE
+    means = sums / (counts + min(max(shrinkage, SMALLEST_SHRINKAGE), LARGEST_SHRINKAGE))
+    return lambda rows: means[cells[rows]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BinnedTrees:
+    """Boosted trees on columns that were cut at quantiles first: with weights, scikit-learn does that very slowly."""
+
+    edges: tuple[Floats, ...]
+    model: Any
+
+    def predict(self, raw: Floats) -> Floats:
+        """Return what the trees expect."""
+        return np.asarray(self.model.predict(_binned(raw, self.edges)))
+
+
+def _binned(raw: Floats, edges: Sequence[Floats]) -> Floats:
+    """Return each number's place among the edges of its column, NaN where it is missing; codes stay as they are."""
+    columns = [
+        np.where(np.isnan(column), np.nan, np.searchsorted(own, column)) if own.size else column
+        for column, own in zip(raw.T, edges, strict=True)
+    ]
+    return np.column_stack(columns)
+
+
+def boosted_trees(raw: Floats, is_code: Booleans, left: Floats, w: Floats, seed: int) -> BinnedTrees:
+    """Return boosted trees on the raw features, fitted to `left`."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    is_weighted = bool((w != w[0]).any())
+    quantiles = np.linspace(0.0, 1.0, TREE_BINS + 1)[1:-1]
+    edges = tuple(
+        np.zeros(0) if code or np.isnan(column).all() else np.unique(np.nanquantile(column, quantiles))
+        for column, code in zip(raw.T, is_code, strict=True)
+    )
+    trees = HistGradientBoostingRegressor(
+        max_iter=60,
+        max_leaf_nodes=15 if len(left) >= 2_000 else 6,
+        l2_regularization=1.0,
+        max_bins=TREE_BINS + 1,
+        early_stopping=False,
+        categorical_features=is_code if is_code.any() else None,
+        random_state=seed,
+    )
+    return BinnedTrees(edges, trees.fit(_binned(raw, edges), left, sample_weight=w if is_weighted else None))
+
+
+def joint_values(table: Table) -> Integers | None:
+    """Return the joint cell of each row's feature values; None where there are too many for cell means."""
+    columns = []
+    for column in table.values():
+        if len(np.unique(column[:PEEKED_ROWS])) > FEW_JOINT_VALUES:
+            return None
+        columns.append(np.unique(column, return_inverse=True)[1])
+    cells = joint_codes(np.column_stack(columns))[0]
+    return cells if CELL_MEAN_ROWS * (int(cells.max()) + 1) <= len(cells) else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expectations:
+    """E[W|X] and E[S̄|X] at every row from models that have not seen it: for each pairing those of both halves, (2, n).
+
+    `groups` is empty where the membership is known. `hidden` is what cells of features still hide of the gap.
+    """
+
+    fold: Integers
+    pairs: tuple[Floats, ...]
+    groups: tuple[Floats, ...] = ()
+    hidden: tuple[Hidden, ...] = ()
+
+    @property
+    def mean(self) -> Floats:
+        """The mean of all models that have not seen a row."""
+        return np.asarray(np.mean([pair.mean(axis=0) for pair in self.pairs], axis=0))
+
+
+def expectations(
+    rows: Rows,
+    table: Table,
+    values: Mapping[str, Integers],
+    outcome: Floats,
+    membership: Membership | None,
+    folds: int,
+    seed: int,
+    blocks: Sequence[Block] = (),
+) -> Expectations:
+    """Return E[W|X], each group with half of the weight, fitted on the parts of a cross-fitted membership.
+
+    Where the membership is given, not fitted, each fold's model is fitted on all others.
+    """
+    omega = 0.5 * (rows.audited_share + rows.reference_share)
+    regressor = Regressor.of(table, values, outcome, omega * omega.size, seed, blocks)
+    if membership is None or membership.is_known:
+        fold = row_folds(rows, folds, seed)
+        expected = np.empty(outcome.size)
+
+        def expect(number: int) -> None:
+            own = np.flatnonzero(fold == number)
+            expected[own] = regressor.fitted(outcome, np.flatnonzero(fold != number), own)
+
+        steps_in_threads(expect, range(folds), fold.size)
+        return Expectations(fold, (np.array([expected, expected]),))
+    fold = membership.fold
+    trains = [np.flatnonzero(np.isin(fold, part.folds)) for part in membership.parts]
+    wanted = [np.flatnonzero(np.isin(fold, served_folds(membership.plan, place))) for place in range(len(trains))]
+    both = list(zip(trains, wanted, strict=True))
+    every = np.zeros((len(both), fold.size))
+    for place, found in enumerate(steps_in_threads(lambda one: regressor.fitted(outcome, *one), both, fold.size)):
+        every[place, wanted[place]] = found
+    at = np.arange(fold.size)
+    groups = tuple(expit(both) for both in membership.halves)
+    return Expectations(fold, tuple(every[half[fold].T, at] for half in membership.plan), groups)
+
+
+def best_expectations(
+    rows: Rows,
+    outcome: Floats,
+    membership: Membership | None,
+    expected: Expectations,
+    residuals: Callable[[], Floats],
+    hidden: Callable[[Residuals], tuple[Hidden, ...]],
+) -> Expectations:
+    """Return the expectations of the group and of the score, each by the regressions with the smaller bias.
+
+    `residuals` makes S̄ − e and W − m of every row by regressions on a basis, (2, parts, n). The mean product of two
+    independent fits' residuals is the unavoidable variance and the squared bias, without the variance of the fits.
+    `hidden` finds what is still hidden in the residuals of the best.
+    """
+    if membership is None or membership.is_known:
+        return expected
+    part_of = np.array([PARTS.index(part.folds) for part in membership.parts])
+    omega = 0.5 * (rows.audited_share + rows.reference_share)
+    every, at, fold = residuals(), np.arange(outcome.size), membership.fold
+    best = []
+    for target, own, others in ((0, rows.audited * 1.0, expected.groups), (1, outcome, expected.pairs)):
+        basis = tuple(own - every[target][part_of[half][fold].T, at] for half in membership.plan)
+        losses = [sum(float(omega @ ((own - a) * (own - b))) for a, b in pairs) for pairs in (basis, others)]
+        best.append(basis if losses[0] < losses[1] else others)
+    group = rows.audited - np.mean([pair.mean(axis=0) for pair in best[0]], axis=0)
+    score = outcome - np.mean([pair.mean(axis=0) for pair in best[1]], axis=0)
+    left = hidden(Residuals(group, score, omega, float(omega @ group**2)))
+    return replace(expected, groups=best[0], pairs=best[1], hidden=left)

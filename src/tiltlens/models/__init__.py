@@ -1,1 +1,0 @@
-"""Models: rows become columns. The membership model P(audited | x), and what it is fitted on."""

@@ -1,1 +1,0 @@
-"""Rows → evidence: a survey with a sample of rows, and sums over all rows."""

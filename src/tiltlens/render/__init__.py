@@ -1,0 +1,1 @@
+"""Terminal, HTML report, notebook, tables and JUnit: summaries become text and files."""

@@ -1,0 +1,186 @@
+"""The page: figures and tables of a summary, put together into one file that needs no network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from tiltlens import formats
+from tiltlens.documents import error_rates, glossary
+from tiltlens.documents import sentences as words
+from tiltlens.documents.display_names import named
+from tiltlens.documents.ratios import against_four_fifths, is_of_decisions, ratio_name, two_by_two_words
+from tiltlens.documents.summary_access import dial_place
+from tiltlens.documents.unobserved_groups import expected, soft_estimates
+from tiltlens.documents.verdict_texts import verdict_of
+from tiltlens.errors import DataError, MissingExtraError
+from tiltlens.figures.distributions import HIDDEN
+from tiltlens.figures.theme import altair, vl_convert
+from tiltlens.render import sections
+from tiltlens.results.json_file import Target, check_target, write_text
+from tiltlens.rows.measures import asked, measure_of, subject
+
+DATA_LIMIT = 1_600_000  # characters of numbers; with the drawing library the page stays below 3 MB
+DIGITS = 10
+FORMATS = (
+    formats.number,
+    formats.short_number,
+    formats.ratio,
+    formats.signed,
+    formats.points,
+    formats.size,
+    formats.percent,
+    formats.share,
+    formats.whole,
+    formats.minus,
+    formats.interval,
+    formats.interval_name,
+    formats.count,
+    formats.p_value,
+    formats.label,
+)
+PHRASES = (verdict_of, against_four_fifths, two_by_two_words, expected, soft_estimates)
+
+
+def write_report(summary: dict[str, Any], target: Target) -> None:
+    """Write the report of an audit's summary, whole or not at all; to an open file, as it is."""
+    check_name(target)
+    write_text(target, page(summary))
+
+
+def check_report(target: str | None) -> None:
+    """Raise where a report could not be made or written: better before an audit than after it."""
+    if target is not None:
+        check_name(target)
+        altair(), vl_convert(), environment()
+        check_target(target)
+
+
+def check_name(target: Target | None) -> None:
+    """Raise where a page would not be an HTML file."""
+    if isinstance(target, str | Path) and Path(target).suffix.lower() in (".pdf", ".docx", ".doc", ".pptx"):
+        raise DataError(
+            f"a report must be an HTML file, got {str(target)!r}.",
+            "write audit.html, open it in a browser and print it to PDF.",
+        )
+
+
+def page(summary: dict[str, Any]) -> str:
+    """Return the report as one HTML text, the widest gaps first."""
+    summary = sections.by_gap(named(summary))
+    comparisons = [sections.section(summary, place, name) for place, name in enumerate(summary["comparisons"])]
+    overview = sections.overview(summary)
+    data = _data(
+        summary,
+        [
+            *([overview] if len(comparisons) > 1 else []),
+            *(drawing for one in comparisons for drawing in one.drawings.values()),
+        ],
+    )
+    return rendered(
+        "page.html",
+        data,
+        audit=summary,
+        words=words,
+        subject=subject(summary),
+        measure=measure_of(summary),
+        materiality=asked(measure_of(summary), summary["settings"]),
+        glossary=glossary.glossary(summary),
+        for_statisticians=glossary.for_statisticians(summary),
+        plain=glossary.PLAIN_WORDS,
+        is_decisions=is_of_decisions(summary),
+        ratio_name=ratio_name(summary),
+        rate_lines=error_rates.rate_lines,
+        people_words=error_rates.people_words,
+        rate_signs=error_rates.SIGNS,
+        rates_do_not_show=error_rates.DOES_NOT_SHOW,
+        pictured=sections.PICTURED,
+        fares_worse=sections.fares_worse,
+        dial_place=dial_place,
+        dial_rows=sections.DIAL_ROWS,
+        overview=overview,
+        simultaneous=formats.simultaneous_words(summary, summary["settings"]["confidence"]),
+        comparisons=comparisons,
+    )
+
+
+def rendered(template: str, data: str, **values: Any) -> str:
+    """Return a page: a template filled in, with what its script needs as JSON, the drawing library and the style."""
+    scripts = [str(vl_convert().javascript_bundle()), own("page.js")]  # Vega, which draws, and our own
+    hashes = [sha256(script) for script in scripts]
+    text: str = (
+        environment()
+        .get_template(template)
+        .render(values, data=data, scripts=scripts, hashes=hashes, style=own("page.css"))
+    )
+    return text
+
+
+def drawn_data(drawings: Iterable[sections.Drawing | None]) -> str:
+    """Return what the script of a page needs that holds drawings only."""
+    specs = {one.element: one.spec for one in drawings if one is not None}
+    return as_json({"specs": specs, "comparisons": {}, "withheld": None})
+
+
+def environment() -> Any:
+    """Return what fills in the templates."""
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError:
+        raise MissingExtraError(
+            "a report must have the package jinja2 to be made, got an installation without it.",
+            "pip install altair vl-convert-python jinja2",
+        ) from None
+    loader = PackageLoader("tiltlens.render", "pieces")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    shown = {function.__name__: function for function in FORMATS}
+    phrases = {function.__name__: function for function in PHRASES}
+    environment.filters |= shown
+    environment.globals |= {**shown, **phrases}
+    return environment
+
+
+def own(name: str) -> str:
+    """Return a piece of the page."""
+    return files("tiltlens.render").joinpath("pieces", name).read_text(encoding="utf-8")
+
+
+def sha256(text: str) -> str:
+    """Return the hash by which a browser knows a script as ours; it runs no other."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _data(summary: dict[str, Any], drawings: list[sections.Drawing]) -> str:
+    """Return what the page's script needs, as JSON that cannot end its element."""
+    specs = {drawing.element: drawing.spec for drawing in drawings}
+    pictured = list(summary["comparisons"].values())[: sections.PICTURED]
+    moving = {str(place): sections.moving(c) for place, c in enumerate(pictured)}
+    data = {"specs": specs, "comparisons": moving, "withheld": HIDDEN}
+    text = as_json(data)
+    while len(text) > DATA_LIMIT and sections.shorten(moving):
+        text = as_json(data)
+    return text
+
+
+def as_json(value: Any) -> str:
+    """Return a value as JSON that cannot end the element it stands in."""
+    text = json.dumps(_rounded(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for letter in "<>&\u2028\u2029":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return text
+
+
+def _rounded(value: Any) -> Any:
+    """Return the value with ten significant digits in every number."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, dict):
+        return {key: _rounded(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(entry) for entry in value]
+    return value

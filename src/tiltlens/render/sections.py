@@ -1,0 +1,180 @@
+"""The parts of the page: which figures a comparison is shown with, and the numbers that move in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from tiltlens import figures
+from tiltlens.documents import sentences as words
+from tiltlens.documents.labels import labels
+from tiltlens.documents.summary_access import FULL, dial_place, features
+from tiltlens.figures import Figure
+from tiltlens.figures.theme import on_page
+from tiltlens.formats import LONGEST, label
+from tiltlens.rows.measures import measure_of
+
+FIRST = 5  # features of the first screen
+PICTURED = 8  # groups with pictures, profiles and a dial: the page must stay small
+DIAL_ROWS = 25  # features whose shares follow the dial
+SHORT = 40  # letters of a feature beside the dial
+# Columns that only place marks.
+HELPERS = ["label", "full", "zero", "side", "said", "middle", "far", "next", "start", "end", "height", "withheld"]
+HELPERS += ["reach_low", "reach_high"]
+CORRECTION = (
+    "Histogram of the correction function over the audited group, at the position of the dial. Profiles right of 0 are "
+    "under-represented among them, those left of 0 over-represented."
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawing:
+    """A figure on the page. Title and note are the page's own text: they wrap, and are read aloud."""
+
+    element: str
+    title: str
+    note: str
+    description: str
+    spec: dict[str, Any]
+    table: pl.DataFrame | None  # nothing where a table beside the figure has its numbers
+    table_note: str = ""
+
+    @classmethod
+    def of(cls, element: str, figure: Figure) -> Drawing:
+        """Return a figure that fills its column."""
+        spec = on_page(figure.spec(width="container") | {"background": "transparent"})
+        heading = spec.pop("title")
+        table = figure.table.drop(HELPERS, strict=False)
+        return cls(element, figure.title, heading.get("subtitle", ""), figure.description, spec, table)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Section:
+    """One audited group on the page: its place, its numbers, its sentences and its drawings by name."""
+
+    place: int
+    name: str
+    c: dict[str, Any]
+    found: list[str]
+    sure: list[str]
+    trust: list[words.Doubt]
+    drawings: dict[str, Drawing]
+
+
+def overview(summary: dict[str, Any]) -> Drawing:
+    """Return the picture of all groups together."""
+    return replace(Drawing.of("rates", figures.rates(summary)), table=None)
+
+
+def section(summary: dict[str, Any], place: int, name: str) -> Section:
+    """Return the part of the page about one audited group; beyond the first few groups, without pictures."""
+    c = summary["comparisons"][name]
+    c = c | {"proxies": features(c, None, LONGEST)}
+    drawings = _drawings(c, place) if place < PICTURED else {}
+    return Section(
+        place, name, c, words.found_words(summary, c), words.sure_words(c), words.trust(summary, c), drawings
+    )
+
+
+def _drawings(c: dict[str, Any], place: int) -> dict[str, Drawing]:
+    """Return the drawings of a comparison: of its outputs, of its features and of its inputs, as far as it has them."""
+    drawn = {"outputs": figures.outputs(c)}
+    if c["error_rates"] is not None:
+        drawn["score_calibration"] = figures.score_calibration(c)
+    if c.get("periods"):
+        drawn["periods"] = figures.periods(c)
+    told: dict[str, Figure] = {}
+    if c["proxies"]:  # the numbers of what is told stand in a table beside
+        told |= {"map": figures.proxy_map(c), "shares": figures.shares(c)}
+        drawn["waterfall"] = figures.waterfall(c)
+        if place == 0:
+            told["first"] = figures.features(c, shown=FIRST)
+        if place > 0 or len(c["proxies"]) > FIRST:
+            told["features"] = figures.features(c)
+    if c["correction"] is not None:
+        drawn |= {"ways": figures.ways(c), "overlap": figures.overlap(c), "calibration": figures.calibration(c)}
+    if c["balance"] is not None:
+        drawn["balance"] = figures.balance(c)
+    drawings = {key: Drawing.of(f"{key}-{place}", figure) for key, figure in drawn.items()}
+    beside = {key: replace(Drawing.of(f"{key}-{place}", figure), table=None) for key, figure in told.items()}
+    return beside | drawings | ({} if c["correction"] is None else {"correction": _turning(c, place)})
+
+
+def _turning(c: dict[str, Any], place: int) -> Drawing:
+    """Return the drawing that follows the dial."""
+    position = dial_place(c)
+    at = c["bins"]["dial"][position]["position"]
+    drawing = Drawing.of(f"correction-{place}", figures.correction_distribution(c, position))
+    return replace(drawing, note="", table_note=f"at the dial's first position, {at:.2f}", description=CORRECTION)
+
+
+def by_gap(summary: dict[str, Any]) -> dict[str, Any]:
+    """Return the summary with those first who surely fare worse than the reference; the widest gaps before others."""
+    widest = sorted(summary["comparisons"].items(), key=lambda pair: -abs(pair[1]["gap"]["value"]))
+    return summary | {"comparisons": dict(sorted(widest, key=lambda pair: not fares_worse(pair[1])))}
+
+
+def fares_worse(c: dict[str, Any]) -> bool:
+    """Return whether the audited group surely has less of what a person wants; unobserved groups have no shortfall."""
+    found = c["shortfall"] or {"value": 0.0, "low": None}
+    return bool((found["value"] if found["low"] is None else found["low"]) > 0.0)
+
+
+def moving(c: dict[str, Any]) -> dict[str, Any]:
+    """Return the numbers of a comparison that follow the dial or a click, features as a list: a name is no key."""
+    shares = _shares(c)
+    return {
+        "audited": label(c["audited"], SHORT),
+        "reference": label(c["reference"], SHORT),
+        "mean": measure_of(c).mean,
+        "dial": c["bins"]["dial"],
+        "correction": c["bins"]["correction"],
+        "features": [_feature(c, row) | {"shares": shares.get(row["feature"])} for row in features(c, None, SHORT)],
+    }
+
+
+def _shares(c: dict[str, Any]) -> dict[str, list[list[float | None]]]:
+    """Return share, low and high at each position of the dial, of the first features that have a share."""
+    names = [row["feature"] for row in c["proxies"] if row["share"] is not None][:DIAL_ROWS]
+    found: dict[str, list[list[float | None]]] = {}
+    for one in sorted(c["dial_table"], key=lambda one: one["position"]):
+        if one["feature"] in names:
+            found.setdefault(one["feature"], []).append([one["share"], one["low"], one["high"]])
+    return found
+
+
+def _feature(c: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    profile = c["bins"]["profiles"][row["feature"]]
+    unused = {"correction", "scores", "log_odds"}
+    values = [{key: entry for key, entry in value.items() if key not in unused} for value in profile["values"]]
+    texts = labels((value["value"] for value in values), 100)
+    for value, text in zip(values, texts, strict=True):
+        value["value"] = text
+        value["score_text"] = measure_of(c).level(value.pop("score"))
+    return {
+        "name": label(row["feature"], FULL),
+        "label": row["label"],
+        "direction": label(row["direction"], 400),
+        "notes": label(row["notes"], 400),
+        "reason": label(row["reason"], 400),
+        "values": values,
+    }
+
+
+def shorten(parts: dict[str, dict[str, Any]]) -> bool:
+    """Take quantiles, then whole profiles, from the weaker half of the features that have them.
+
+    Return whether there were any.
+    """
+    features = [feature for part in parts.values() for feature in part["features"]]
+    moving_ones = [one for one in features if any(value["quantiles"] for value in one["values"])]
+    for feature in moving_ones[len(moving_ones) // 2 :]:
+        feature["values"] = [value | {"quantiles": None} for value in feature["values"]]
+    if moving_ones:
+        return True
+    profiled = [one for one in features if one["values"]]
+    for feature in profiled[len(profiled) // 2 :]:
+        feature["values"] = []
+    return bool(profiled)

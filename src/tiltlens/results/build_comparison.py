@@ -1,0 +1,368 @@
+"""Evidence and settings → a comparison: one pure function for each block of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from tiltlens.analysis.adjusted_gap import Unexplained, unexplained
+from tiltlens.analysis.contributions import proxy_table
+from tiltlens.analysis.error_rates import error_rates, rate_pairs
+from tiltlens.analysis.evidence import NO_MODEL, Evidence, TiltedMeans
+from tiltlens.analysis.exempt import ExemptParts, exempt_parts
+from tiltlens.analysis.influence_matching import (
+    ComparisonErrors,
+    RowErrors,
+    errors_of,
+    known_rows,
+    output_errors,
+    signed,
+)
+from tiltlens.analysis.periods import period_table
+from tiltlens.analysis.presentation import levels, told
+from tiltlens.analysis.settings import Settings
+from tiltlens.analysis.two_by_two import two_by_two
+from tiltlens.analysis.unobserved_groups import NOT_REPORTED, soft_group, soft_group_of
+from tiltlens.errors import SupportError, TiltlensError
+from tiltlens.estimators import crossfit, outputs
+from tiltlens.estimators.estimate import Estimate, HasInterval, Normal, without_noise
+from tiltlens.estimators.outputs import Scores
+from tiltlens.learners.balance import Balance, balance
+from tiltlens.learners.propensity import prior_log_odds
+from tiltlens.paper.checks import Floats
+from tiltlens.paper.correction import CorrectionFunction, correction_function
+from tiltlens.paper.exponents import TestPair
+from tiltlens.results.comparison import Comparison, Output, Rates
+from tiltlens.results.display_units import decile_shares, in_units
+from tiltlens.results.notes import evidence_notes
+from tiltlens.results.profiles import Profiles
+from tiltlens.rows.measures import channel_of
+
+Noted = tuple[Estimate | None, tuple[str, ...]]
+UNKNOWN_INPUTS = "correction, input_divergence and descent_rate need features, or a column of membership"
+OPEN_ENDED = "input_divergence and descent_rate have one end: an inadequate membership model misses part of them"
+
+
+def compare(evidence: Evidence, settings: Settings) -> Comparison:
+    """Return the comparison of one audited group with the reference."""
+    correction, epsilon_max, of_correction = _correction(evidence, settings)
+    checked = _balance(evidence)
+    every = settings.for_all(evidence.comparisons)  # gap and adjusted gap: judged for all audited groups at once
+    left, of_unexplained = unexplained(evidence, every)
+    parts = exempt_parts(evidence)
+    soft = soft_group(evidence, every)
+    table = proxy_table(evidence, settings, correction, left, soft, checked is None or checked.is_adequate)
+    found = _outputs(evidence, settings)
+    (divergence, of_divergence), (descent, of_descent) = _of_inputs(evidence, settings, checked, correction)
+    ratio, of_ratio = found["impact_ratio"]
+    spread, of_spread = found["standardised_difference"]
+    outcome_divergence, of_outcomes = found["output_divergence"]
+    gap = _gap(evidence, every)
+    errors = error_rates(evidence, partial(_estimate, settings))
+    decisions, of_decisions = _decisions(evidence, gap)
+    counted, of_counted = two_by_two(evidence, settings) if evidence.is_decisions else (None, ())
+    of_numbers = (of_correction, of_unexplained, of_ratio, of_spread, of_outcomes, of_divergence, of_descent)
+    told_of = [note for part in (*of_numbers, of_decisions, of_counted, table.notes) for note in part]
+    found_here = Comparison(
+        audited=evidence.audited,
+        reference=evidence.reference,
+        rows=dict(zip(("audited", "reference"), map(round, evidence.people), strict=True)),
+        channel=channel_of(evidence.is_decisions, evidence.unit.is_amount),
+        materiality=told(evidence, settings).materiality,
+        output=_output(evidence),
+        favourable_rates=_rates(evidence, settings, evidence.favourable),
+        gap=gap,
+        impact_ratio=ratio,
+        adverse_impact_ratio=_adverse(ratio) if evidence.is_decisions else None,
+        shortfall=_shortfall(evidence, settings),
+        standardised_difference=spread,
+        decile_shares=decile_shares(evidence, settings),
+        output_divergence=outcome_divergence,
+        input_divergence=divergence,
+        descent_rate=descent,
+        unexplained=left.estimate,
+        criterion=evidence.criterion,
+        criterion_rates=None if evidence.criterion is None else _rates(evidence, settings, evidence.outcome),
+        error_rates=errors,
+        periods=period_table(evidence, partial(_estimate, settings), settings.folds is not None),
+        exempt=evidence.exempt,
+        through_exempt=None if parts is None else _estimate(every, parts.through),
+        at_equal_exempt=None if parts is None else _estimate(every, parts.at_equal),
+        decisions_needed=decisions,
+        equal_outputs=_test(evidence, settings),
+        two_by_two=counted,
+        soft_group=soft,
+        correction=correction,
+        epsilon_max=epsilon_max,
+        proxies=table.frame,
+        dial=table.dial,
+        shapley_remainder=table.remainder,
+        balance=checked,
+        membership=evidence.membership_name,
+        confidence=settings.confidence,
+        notes=(*dict.fromkeys([*evidence.notes, *told_of, *evidence_notes(evidence, checked)]),),
+        band_factor=table.band_factor,
+        _profiles=_profiles(evidence, correction, every),
+        _errors=None if settings.folds is None else _errors(evidence, left, parts, table.errors),
+    )
+    return in_units(found_here if soft is None else replace(found_here, **NOT_REPORTED), evidence.unit)
+
+
+def _estimate(settings: Settings, measured: HasInterval) -> Estimate:
+    """Return an estimate, without an interval for plug-in values."""
+    found = measured.estimate(settings.confidence)
+    ends = (None, None) if settings.folds is None else (found.low, found.high)
+    low, high = (None if end is None else without_noise(end) for end in ends)
+    return Estimate(without_noise(found.value), low, high)
+
+
+def _defined(settings: Settings, make: Callable[[], HasInterval]) -> Noted:
+    """Return an estimate, or None and a note where it is not defined."""
+    try:
+        return _estimate(settings, make()), ()
+    except SupportError as error:
+        return None, (str(error).splitlines()[0],)
+
+
+def _outputs(evidence: Evidence, settings: Settings) -> dict[str, Noted]:
+    """Return what may be undefined of the outputs."""
+    rows = evidence.everyone
+    favourable = levels(evidence) if evidence.unit.is_amount else evidence.favourable
+    return {
+        "impact_ratio": _defined(settings, lambda: outputs.impact_ratio(rows, favourable)),
+        "standardised_difference": _defined(
+            settings, lambda: outputs.standardised_difference(rows, evidence.outcome).normal()
+        ),
+        "output_divergence": _defined(settings, lambda: outputs.output_divergence(rows, evidence.scores)),
+    }
+
+
+def _rates(evidence: Evidence, settings: Settings, outcome: Scores) -> Rates:
+    return Rates(*(_estimate(settings, one) for one in outputs.group_rates(evidence.everyone, outcome)))
+
+
+def _gap(evidence: Evidence, settings: Settings) -> Estimate:
+    return _estimate(settings, outputs.gap_law(evidence.everyone, evidence.outcome))
+
+
+def _adverse(ratio: Estimate | None) -> Estimate | None:
+    """Return the lower rate divided by the higher, whichever group has it."""
+    if ratio is None:
+        return None
+    if ratio.value <= 0.0:
+        return Estimate(ratio.value, ratio.low, None if ratio.high is None else min(ratio.high, 1.0))
+    value = min(ratio.value, 1.0 / ratio.value)
+    if ratio.low is None or ratio.high is None:
+        return Estimate(value)
+    ends = [min(ratio.low, 1.0 / ratio.high), min(ratio.high, 1.0 / max(ratio.low, 1e-12))]
+    return Estimate(value, min(ends), 1.0 if ratio.low <= 1.0 <= ratio.high else max(ends))
+
+
+def _shortfall(evidence: Evidence, settings: Settings) -> Estimate:
+    """Return Σw·(E1[W] − E0[W]) of the favourable outcome, w of the audited: a row is as many people as it weighs."""
+    law = outputs.gap_law(evidence.everyone, evidence.favourable)
+    if not evidence.wants_less:
+        law = replace(law, first=law.second, second=law.first)
+    size = evidence.largest_weight * evidence.everyone.weight0
+    return _estimate(settings, law).mapped(lambda gap: size * gap)
+
+
+def _output(evidence: Evidence) -> Output:
+    scores = evidence.outcome if evidence.unit.is_amount else evidence.scores
+    y0, y1 = scores.mean0, scores.mean1
+    if y0.size == 1:
+        return Output(float(y0[0]), float(y1[0]))
+    return Output(tuple(y0.tolist()), tuple(y1.tolist()))
+
+
+def _correction(
+    evidence: Evidence, settings: Settings
+) -> tuple[CorrectionFunction | None, float | None, tuple[str, ...]]:
+    """Return the correction and its largest valid step, from the least f~ of the sample's audited people.
+
+    There is none where nothing is known of the inputs.
+    """
+    if evidence.membership_name == NO_MODEL:
+        return None, None, ()
+    audited, reference = evidence.moments
+    notes: tuple[str, ...] = ()
+    try:
+        correction = correction_function(audited, reference, settings.input_weight, settings.output_weight)
+    except SupportError as error:
+        notes = (f"{str(error).splitlines()[0]} The correction aligns the inputs only.",)
+        correction = correction_function(audited, reference, settings.input_weight or 1.0, 0.0)
+    mine = evidence.rows.audited & (evidence.rows.weights > 0)
+    smallest = float(np.min(correction(evidence.log_odds[mine], evidence.channel[mine])))
+    return correction, -1.0 / smallest if smallest < 0 else 0.0, notes
+
+
+def _log_ratio(evidence: Evidence) -> Floats:
+    """Return ℓ, cross-fitted where there is a cross-fit."""
+    if evidence.membership is not None:
+        return evidence.membership.log_ratio
+    return evidence.log_odds - prior_log_odds(evidence.everyone)
+
+
+def _balance(evidence: Evidence) -> Balance | None:
+    """Return how far the membership model can be trusted.
+
+    The score itself may depend on the group; what the features lead to expect of it may not.
+    """
+    if evidence.membership is None or evidence.expectations is None:
+        return None
+    labels = {feature.name: feature.labels for feature in evidence.features}
+    return balance(evidence.rows, evidence.table, evidence.membership, evidence.expectations.mean, labels)
+
+
+def _of_inputs(
+    evidence: Evidence, settings: Settings, checked: Balance | None, correction: CorrectionFunction | None
+) -> tuple[Noted, Noted]:
+    """Return the divergence of inputs and the descent rate; neither where nothing is known of the inputs."""
+    if correction is None:
+        return (None, (UNKNOWN_INPUTS,)), (None, ())
+    divergence = _of_membership(
+        evidence, settings, checked, "input_divergence", lambda: _defined(settings, lambda: _input_divergence(evidence))
+    )
+    descent = _of_membership(
+        evidence, settings, checked, "descent_rate", lambda: _descent_rate(evidence, settings, correction)
+    )
+    return divergence, descent
+
+
+def _of_membership(
+    evidence: Evidence, settings: Settings, checked: Balance | None, name: str, make: Callable[[], Noted]
+) -> Noted:
+    """Return what rests on the membership model; nothing where a feature has too many values for a fitted one.
+
+    An inadequate model leaves the end nearer to 0: every model's divergence is at most the true one (Donsker & Varadhan
+    1983), and what a model misses of ℓ is missing in Var0(g) too.
+    """
+    membership = evidence.membership
+    pooled = () if evidence.sets is None else evidence.sets.pooled
+    is_rate = name == "descent_rate"  # which is negative
+    if is_rate and settings.input_weight == 0:
+        return make()
+    if pooled and membership is not None and not membership.is_known:
+        return None, (f"{name} is not determined: {', '.join(pooled)} has too many values for the rows",)
+    found, notes = make()
+    if found is None or found.low is None or checked is None or checked.is_adequate:
+        return found, notes
+    ends = (None, found.high) if is_rate else (found.low, None)
+    return Estimate(found.value, *ends), (*notes, OPEN_ENDED)
+
+
+def _input_divergence(evidence: Evidence) -> HasInterval:
+    if evidence.membership is None:
+        return Normal(evidence.moments[0].mean_log_odds - prior_log_odds(evidence.everyone), 0.0)
+    if evidence.tilted is None:
+        return crossfit.input_divergence(evidence.rows, evidence.membership.pairings).normal(least=0.0)
+    value = evidence.moments[0].mean_log_odds - evidence.tilted.log_mass
+    return crossfit.input_divergence(evidence.everyone, evidence.membership.pairings, value).normal(least=0.0)
+
+
+def _descent_rate(evidence: Evidence, settings: Settings, correction: CorrectionFunction) -> Noted:
+    if evidence.membership is None:
+        return Estimate(correction.descent_rate), ()
+    membership, l2, l4 = evidence.membership, settings.input_weight, settings.output_weight
+    if l2 == 0 and evidence.scores.mean0.size == 1:
+        return _defined(settings, lambda: outputs.output_descent_rate(evidence.everyone, evidence.scores, l4))
+
+    def measured() -> HasInterval:
+        rows = evidence.everyone if membership.is_known else evidence.rows
+        gradients = [crossfit.gradient(rows, evidence.scores, pair, l2, l4) for pair in membership.pairings]
+        value = None if evidence.tilted is None else _tilted_variance(evidence.tilted, correction)
+        return crossfit.gradient_variance(rows, gradients, value).square_root(sign=-1)
+
+    return _defined(settings, measured)
+
+
+def _tilted_variance(tilted: TiltedMeans, correction: CorrectionFunction) -> float:
+    """Return Var0(g) − 2λ2·E1[e^ℓ·(g − E0[g])]/E1[e^ℓ] over all rows: corrected for the error of a given ℓ."""
+    missed = tilted.means - correction.audited.mean
+    on_gradient = correction.input_weight * float(missed[0])
+    if correction.output_weight > 0:
+        ratios = correction.log_output_ratio
+        on_gradient += correction.output_weight * float((ratios[1:] - ratios[0]) @ missed[1:])
+    return correction.descent_rate**2 - 2.0 * correction.input_weight * on_gradient
+
+
+def _profiles(evidence: Evidence, correction: CorrectionFunction | None, settings: Settings) -> Profiles:
+    return Profiles(
+        (evidence.audited, evidence.reference),
+        evidence.rows,
+        evidence.channel,
+        evidence.unit.level(evidence.outcome.column),
+        evidence.unit.level(evidence.favourable.column),
+        evidence.unit.is_amount,
+        evidence.features,
+        evidence.row_numbers,
+        correction,
+        evidence.log_odds,
+        _log_ratio(evidence),
+        evidence.truth,
+        evidence.model,
+        evidence.standing,
+        evidence.given,
+        None if evidence.soft is None else partial(soft_group_of, replace(evidence, sets=None), settings),
+    )
+
+
+def _errors(
+    evidence: Evidence, left: Unexplained, parts: ExemptParts | None, of_features: dict[tuple[str, str], RowErrors]
+) -> ComparisonErrors:
+    """Return each row's part in the errors, for a comparison with another audit of the same rows."""
+    of_sample, scale = output_errors(evidence), evidence.unit.scale
+    through = {} if parts is None else {"through_exempt": parts.of_through, "at_equal_exempt": parts.of_at_equal}
+    for name, pair in rate_pairs(evidence)[0].items():
+        unseen = signed(pair.unseen, (pair.audited.value, pair.reference.value))
+        of_sample[f"{name}_difference"] = replace(errors_of(pair.influence), unseen=unseen)
+    if evidence.criterion is not None:
+        of_sample[f"{evidence.criterion}_difference"] = of_sample["gap"]
+    if left.measured is not None and not evidence.score_is_of_features:
+        of_sample["unexplained"] = errors_of(left.measured).times(scale)
+    return ComparisonErrors(
+        known_rows(evidence, np.arange(evidence.rows.audited.size)),
+        known_rows(evidence, evidence.shown),
+        of_sample,
+        {name: one.times(scale) for name, one in through.items()},
+        {name: one.times(scale) for name, one in of_features.items()},
+    )
+
+
+def _decisions(evidence: Evidence, gap: Estimate) -> Noted:
+    """Return the decisions needed, and at both ends of the gap's interval; no upper end where it holds 0."""
+    if evidence.scores.mean0.size != 1 or evidence.unit.is_amount:
+        return None, ()
+    p, p1 = float(evidence.outcome.mean0[0]), float(evidence.outcome.mean1[0])
+    value = _decisions_needed(p, p1)
+    if value is None:
+        return None, ("the groups' outputs are too close for decisions to tell them apart",)
+    if gap.low is None or gap.high is None:
+        return Estimate(value), ()
+    near, far = sorted((abs(gap.low), abs(gap.high)))
+    ends = [_at_gap(p, p1, size) for size in (far, near)]
+    return Estimate(value, ends[0], None if gap.low * gap.high <= 0 else ends[1]), ()
+
+
+def _at_gap(p: float, p1: float, size: float) -> float | None:
+    """Return the decisions needed if the two rates were `size` apart around the same middle."""
+    middle, half = (p + p1) / 2, np.copysign(size / 2, p - p1)
+    return _decisions_needed(*(float(np.clip(middle + side * half, 1e-9, 1 - 1e-9)) for side in (1, -1)))
+
+
+def _decisions_needed(p: float, p1: float) -> float | None:
+    pair = TestPair(np.array([1 - p, p]), np.array([1 - p1, p1]))
+    try:
+        needed = pair.decisions_needed()
+    except TiltlensError:
+        return None
+    return None if needed is None else float(needed)
+
+
+def _test(evidence: Evidence, settings: Settings) -> outputs.EqualOutputsTest | None:
+    if settings.folds is None:
+        return None
+    return outputs.equal_outputs_test(evidence.everyone, evidence.scores, seed=settings.seed)

@@ -1,0 +1,1 @@
+"""Arguments become roles of columns; a survey with a sample of rows, and sums over all rows."""

@@ -1,0 +1,111 @@
+"""Columns that were left among the features by mistake: old scores, decisions, labels, row numbers.
+
+Nothing is left out for it, and no verdict changes: a note names them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tiltlens.estimators.influence import Integers
+from tiltlens.limits import FEWEST_APART, RANKED_ROWS, REPEATED_R2, REPEATED_RANKS
+from tiltlens.paper.checks import Floats
+from tiltlens.rows.features import Feature
+from tiltlens.sources.messages import listed
+from tiltlens.threads import in_threads
+
+HINT = "leave it out with `exclude` (--exclude)"
+
+
+def leakage_notes(
+    features: Sequence[Feature],
+    score: Floats,
+    row_numbers: Integers,
+    seen: Sequence[str],
+    output: str,
+    given: Iterable[str],
+) -> Iterator[str]:
+    """Yield a note on each kind of column that is hardly a feature.
+
+    `seen` are the columns from which the audited model makes the score, which is called `output`; `given` those that
+    select rows or hold outcomes. The first rows are looked at: their order must tell nothing about them.
+    """
+    at = np.arange(min(score.size, RANKED_ROWS))
+    few = [feature.rows(at) for feature in features]
+    own = [feature for feature in few if feature.name not in set(seen)]
+    is_repeated = in_threads(lambda feature: _repeats(feature, score[at]), own, at.size)
+    repeating = [feature.name for feature, found in zip(own, is_repeated, strict=True) if found]
+    if repeating:
+        old = "amount" if output == "amount" else "score or a decision"
+        yield f"{listed(repeating)} alone gives the {output}: if it is a label, an old {old}, {HINT}"
+    order = np.argsort(row_numbers[at])
+    counting = [feature.name for feature in few if _counts_rows(feature, order)]
+    if counting:
+        yield f"{listed(counting)} rises or falls from row to row: if it is a row number, {HINT}"
+    named = [feature.name for feature in features if any(_words(one) <= _words(feature.name) for one in given)]
+    if named:
+        yield f"{listed(named)} is named like what is `given` or the `outcome`: if it is an outcome, {HINT}"
+
+
+def _words(name: str) -> set[str]:
+    return set(re.split(r"[\W_]+", name.casefold()))
+
+
+def _counts_rows(feature: Feature, order: Integers) -> bool:
+    """Return whether whole numbers rise, or fall, with every row."""
+    if feature.kind not in ("numeric", "identifier") or feature.values is None:
+        return False
+    steps = np.diff(feature.values[order])
+    is_whole = bool((feature.values == np.floor(feature.values)).all())
+    return is_whole and steps.size >= FEWEST_APART and bool((steps > 0).all() or (steps < 0).all())
+
+
+def _repeats(feature: Feature, score: Floats) -> bool:
+    """Return whether the score follows from the feature, or the feature from the order of the scores."""
+    if not _varies(feature.codes) or not _varies(score):
+        return False
+    if _explained(feature.codes, score) > REPEATED_R2:
+        return True
+    has_order = feature.values is not None or feature.is_ordered or len(feature.labels) == 2
+    values = feature.codes.astype(np.float64) if feature.values is None else feature.values
+    known = ~np.isnan(values)
+    values, score = values[known], score[known]
+    if not (has_order and _varies(values) and _varies(score)):
+        return False
+    linear = np.corrcoef(values / np.abs(values).max(), score)[0, 1]  # squares of huge numbers overflow
+    ranks = np.corrcoef(_ranks(values), _ranks(score))[0, 1]
+    is_close = bool(linear**2 > REPEATED_R2 or abs(ranks) > REPEATED_RANKS)
+    return is_close or _is_monotone(values, score)
+
+
+def _ranks(values: Floats) -> Floats:
+    """Return each number's rank, the mean one of those that are equal."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - 0.5 * counts)[place])
+
+
+def _varies(values: NDArray[Any]) -> bool:
+    """Return whether enough rows differ from the most frequent value."""
+    _, counts = np.unique(values, return_counts=True)
+    return bool(values.size - counts.max(initial=0) >= FEWEST_APART)
+
+
+def _explained(codes: Integers, score: Floats) -> float:
+    """Return R² of the score on the means of a feature's levels, adjusted for their number."""
+    people, centred = np.bincount(codes), score - score.mean()
+    levels = int((people > 0).sum())
+    between = float((np.bincount(codes, centred) ** 2 / np.maximum(people, 1)).sum())
+    return 1.0 - (1.0 - between / float(centred @ centred)) * (score.size - 1) / max(score.size - levels, 1)
+
+
+def _is_monotone(values: Floats, score: Floats) -> bool:
+    """Return whether nobody with a higher score has a lower value, or nobody a higher one, as of a decision."""
+    order = np.argsort(score, kind="stable")
+    starts = np.flatnonzero(np.r_[True, np.diff(score[order]) > 0])
+    least, most = (end.reduceat(values[order], starts) for end in (np.minimum, np.maximum))
+    return bool((most[:-1] <= least[1:]).all() or (least[:-1] >= most[1:]).all())

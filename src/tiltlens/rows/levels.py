@@ -1,0 +1,338 @@
+"""The levels of a feature, from the counts of its values: how a column becomes codes with readable labels.
+
+Missing is a level of its own. Nothing here looks at the scores; the group serves only to tell its copies.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+
+from tiltlens.errors import DataError
+from tiltlens.estimators.influence import Integers
+from tiltlens.limits import (
+    FEATURE_BINS,
+    FEWEST_TEXTS,
+    IDENTIFIER_SHARE,
+    LEVELLED_NUMBERS,
+    LONGEST_LABEL,
+    MANY_NUMBERS,
+    MOST_COUNTED,
+    ROWS_A_CELL,
+    SHOWN_LEVELS,
+)
+from tiltlens.paper.checks import Floats
+from tiltlens.rows.binning import counted_edges, quantile_bins
+from tiltlens.rows.groups import natural_order
+from tiltlens.rows.roles import GROUP, PEOPLE, WEIGHT
+from tiltlens.rows.value_counts import ValueCounts
+from tiltlens.sources.arrays import below
+from tiltlens.sources.columns import MICROSECONDS_PER_DAY
+from tiltlens.sources.factorize import factorize, text_codes
+from tiltlens.sources.messages import shown, text_of
+
+Kind = Literal["numeric", "categorical", "boolean", "date", "constant", "identifier"]
+
+MISSING = "(missing)"
+OTHER = "(other)"
+EMPTY = "(empty)"
+IDENTIFIER_NAME = re.compile(r"(^|[^a-z])(id|ids|uuid|guid|key|index|nr|number)$|[a-z]I[dD]$")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Levels:
+    """How a column becomes the codes of a feature. It travels to every worker.
+
+    Attributes
+    ----------
+    labels
+        Of the codes.
+    values
+        The values of the first codes, in their order; of bins the edges: numbers up to the first have code 0.
+    places
+        The code of each bin, where some are empty; None where codes are the places among `values`.
+    missing, other
+        The codes of missing values and of values that are not among `values`.
+    has_numbers, is_binned
+        Whether the feature has numbers beside its levels, and whether these are bins of them.
+    made_of
+        The columns that a declared feature is made of.
+    """
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    notes: tuple[str, ...]
+    values: pl.Series | None = None
+    places: Integers | None = None
+    missing: int = 0
+    other: int = 0
+    is_ordered: bool = False
+    is_group: bool = False
+    has_numbers: bool = False
+    is_binned: bool = False
+    made_of: tuple[str, ...] = ()
+
+    def codes(self, column: pl.Series) -> Integers:
+        """Return the code of each entry of a clean column."""
+        is_text = self.values is not None and self.values.dtype == pl.String
+        known = None if self.values is None or is_text or len(column) <= MOST_COUNTED else factorize(column)
+        return self._coded(column) if known is None else self._coded(known.values).take(known.codes)
+
+    def _coded(self, column: pl.Series) -> Integers:
+        """Return the same, entry by entry."""
+        if self.values is None:
+            return np.zeros(len(column), dtype=np.int64)
+        if self.values.dtype == pl.String:
+            found: Integers = text_codes(column.cast(pl.String), self.values, first=0, other=self.other)
+        else:
+            found = below(self.values.to_numpy(), numbers_of(column))
+            found = found if self.places is None else self.places[np.minimum(found, len(self.places) - 1)]
+        return np.where(column.is_null().to_numpy(), self.missing, found) if column.null_count() else found
+
+
+def numbers_of(column: pl.Series) -> Floats:
+    """Return a clean column as floats, NaN where missing; dates are days since 1970."""
+    if column.dtype == pl.Date:
+        return np.asarray(column.to_physical().cast(pl.Float64).to_numpy())
+    if column.dtype.is_temporal():
+        return np.asarray((column.to_physical() / MICROSECONDS_PER_DAY).to_numpy())
+    return np.asarray(column.cast(pl.Float64).to_numpy())
+
+
+def feature_levels(
+    name: str, counts: ValueCounts, groups: Sequence[str], is_weighted: bool, is_sampled: bool
+) -> Levels:
+    """Return the levels of a feature among the people of some groups.
+
+    `counts` are of all people, or of a sample of them where they have too many values to be counted.
+    """
+    ranges = counts.ranges.filter(pl.col(GROUP).is_in(groups))
+    _check_finite(name, int(ranges["infinite"].sum()))
+    frame = counts.frame
+    if frame is None:
+        raise DataError(f"column {shown(name)} must have values that can be counted, got too many.", "leave it out.")
+    pairs = frame.filter(pl.col(GROUP).is_in(groups))
+    values = pairs.group_by(name).agg(pl.col(PEOPLE, WEIGHT).sum()).sort(name)
+    levels = _levels(name, values, ranges, is_weighted, is_sampled)
+    group = pairs[GROUP].cast(pl.Enum(groups)).to_physical().cast(pl.Int64).to_numpy()
+    return _flag_group_copies(levels, levels.codes(pairs[name]), group)
+
+
+def value_levels(name: str, counts: ValueCounts, groups: Sequence[str], levels: Levels) -> Levels | None:
+    """Return levels that are all values of a feature, however rare; None for a key and for numbers that rarely repeat.
+
+    They serve sums over all rows, in which nothing is pooled or cut.
+    """
+    if levels.kind in ("constant", "identifier") or (levels.is_binned and counts.frame is None):
+        return None
+    if (levels.kind != "categorical" and not levels.is_binned) or counts.frame is None:
+        return levels
+    mine = counts.frame.filter(pl.col(GROUP).is_in(groups))
+    if levels.is_binned:
+        values = mine.group_by(name).agg(pl.col(PEOPLE, WEIGHT).sum()).sort(name)
+        is_repeated = ROWS_A_CELL * values.height <= values[PEOPLE].sum()
+        return _levelled(name, values, levels.kind, values[name].null_count()) if is_repeated else None
+    text = mine[name].cast(pl.String).unique().drop_nulls().sort()
+    missing = len(text)
+    labels = (*text.to_list(), MISSING)
+    return replace(levels, labels=labels, values=text, missing=missing, other=missing)
+
+
+def _flag_group_copies(levels: Levels, codes: Integers, group: Integers) -> Levels:
+    """Return the levels with a note where they are those of the group, or follow from it."""
+    if levels.kind in ("constant", "identifier"):
+        return levels
+    groups = int(group.max(initial=0)) + 1
+    cells = np.bincount(codes * groups + group, minlength=len(levels.labels) * groups)
+    table = cells.reshape(-1, groups) > 0
+    levels_per_group, groups_per_level = table.sum(axis=0), table.sum(axis=1)
+    if table.sum() < 2 or levels_per_group.max(initial=0) > 1 or (levels_per_group > 0).sum() < 2:
+        return levels
+    if groups_per_level.max(initial=0) == 1:
+        note = "is the group itself, or a one-to-one recoding of it; not used to tell the groups apart"
+        return replace(levels, is_group=True, notes=(note, *levels.notes))
+    if (groups_per_level > 0).sum() > 1:
+        return replace(levels, notes=("follows from the group: it is the same for everyone in one", *levels.notes))
+    return levels
+
+
+def _check_finite(name: str, infinite: int) -> None:
+    if infinite:
+        raise DataError(
+            f"column {shown(name)} must be finite, got {infinite} infinite {'value' if infinite == 1 else 'values'}.",
+            "replace them by a number, or by a missing value, which counts as a level of its own.",
+        )
+
+
+def _levels(name: str, values: pl.DataFrame, ranges: pl.DataFrame, is_weighted: bool, is_sampled: bool) -> Levels:
+    column, missing = values[name], int(ranges["missing"].sum())
+    if values.height == 1 and not is_sampled:
+        label = MISSING if missing else text_of(column[0])
+        return Levels(name, "constant", readable([label]), ("has one value only",))
+    if column.dtype in (pl.String, pl.Enum):
+        return _categorical(name, values, ranges, is_sampled)
+    kind: Kind = "boolean" if column.dtype == pl.Boolean else "date" if column.dtype.is_temporal() else "numeric"
+    if values.height <= LEVELLED_NUMBERS or kind == "boolean":
+        return _levelled(name, values, kind, missing)
+    return _binned(name, values, ranges, kind, is_weighted, is_sampled)
+
+
+def _levelled(name: str, values: pl.DataFrame, kind: Kind, missing: int) -> Levels:
+    known = values[name].drop_nulls()
+    numbers = pl.Series(numbers_of(known))
+    labels = [text_of(value) for value in known] + ([MISSING] if missing else [])
+    notes = missing_notes(missing > 0)
+    return Levels(name, kind, readable(labels), notes, numbers, missing=len(known), is_ordered=True, has_numbers=True)
+
+
+def _binned(
+    name: str, values: pl.DataFrame, ranges: pl.DataFrame, kind: Kind, is_weighted: bool, is_sampled: bool
+) -> Levels:
+    known = values.filter(pl.col(name).is_not_null())
+    numbers, people = numbers_of(known[name]), known[PEOPLE].to_numpy()
+    missing = int(ranges["missing"].sum())
+    smallest, largest = (float(end) for end in numbers_of(_ends(ranges, values[name].dtype)))
+    is_whole = bool(ranges["is_whole"].all()) if kind == "numeric" else bool((numbers == np.floor(numbers)).all())
+    weights = known[WEIGHT].to_numpy() if is_weighted else None
+    edges = counted_edges(numbers, people, weights, FEATURE_BINS)
+    edges, labels = quantile_bins(edges, kind == "date", is_whole, smallest, largest)
+    at = np.searchsorted(edges, numbers, side="left")
+    is_filled = np.bincount(at, minlength=len(labels)) > 0
+    if is_sampled:
+        is_filled[:] = True
+    filled = np.flatnonzero(is_filled)
+    places = None if is_filled.all() else np.maximum(np.cumsum(is_filled) - 1, 0)
+    kept = [labels[bin_] for bin_ in filled] + ([MISSING] if missing else [])
+    source = f" of a sample of {int(known[PEOPLE].sum()):,} rows" if is_sampled else ""
+    notes = (f"shown in {filled.size} bins at quantiles{source}", *missing_notes(missing > 0))
+    levels = Levels(
+        name,
+        kind,
+        readable(kept),
+        notes,
+        pl.Series(edges),
+        places,
+        missing=filled.size,
+        is_ordered=True,
+        has_numbers=True,
+        is_binned=True,
+    )
+    people_in_all = int(ranges[PEOPLE].sum()) - missing
+    is_distinct = kind == "numeric" and is_whole and bool((people == 1).all())
+    is_gapless = largest - smallest < 2 * people_in_all
+    is_long = people_in_all >= MANY_NUMBERS and not is_sampled  # a sample of amounts may be distinct by accident
+    if is_distinct and (is_gapless or is_long or has_identifier_name(name)):
+        note = "looks like an identifier: whole numbers, every row another; not used to tell the groups apart"
+        return replace(levels, kind="identifier", notes=(note, *notes))
+    return levels
+
+
+def _ends(ranges: pl.DataFrame, dtype: Any) -> pl.Series:
+    ends = pl.Series([ranges["smallest"].min(), ranges["largest"].max()], dtype=pl.Float64)
+    return ends.cast(pl.Int64).cast(dtype) if dtype.is_temporal() else ends
+
+
+def _categorical(name: str, values: pl.DataFrame, ranges: pl.DataFrame, is_sampled: bool) -> Levels:
+    column = values[name]
+    text, missing = column.cast(pl.String), int(ranges["missing"].sum())
+    distinct, people = text.n_unique() - (text.null_count() > 0), int(ranges[PEOPLE].sum()) - missing
+    seen = int(values.filter(pl.col(name).is_not_null())[PEOPLE].sum()) if is_sampled else people
+    if column.dtype != pl.Enum and is_text_identifier(seen, distinct):
+        count = f"{'at least ' if is_sampled else ''}{distinct} distinct texts{_numbers_told(text)}"
+        note = f"looks like an identifier: {count}; not used to tell the groups apart"
+        return Levels(name, "identifier", ("(all different)",), (note,))
+    labels, ordered = category_labels(text.fill_null(MISSING), values[WEIGHT].to_numpy(), column.dtype, distinct)
+    if missing and MISSING not in labels:
+        labels = [*labels, MISSING]
+    notes = level_notes(f"{distinct} levels{_numbers_told(text)}", distinct, ordered, missing > 0)
+    if is_sampled:
+        notes = ("levels and their order by a sample of rows", *notes)
+    other = labels.index(OTHER) if OTHER in labels else 0
+    at_missing = labels.index(MISSING) if MISSING in labels else other
+    raw = pl.Series(labels, dtype=pl.String)
+    return Levels(
+        name,
+        "categorical",
+        readable(labels),
+        notes,
+        raw,
+        missing=at_missing,
+        other=other,
+        is_ordered=column.dtype == pl.Enum,
+    )
+
+
+def missing_notes(is_missing: bool) -> tuple[str, ...]:
+    """Return what is done with missing values; not how many, or one group's count would follow from the other's."""
+    return ("missing values are a level of their own",) if is_missing else ()
+
+
+def has_identifier_name(name: str) -> bool:
+    """Return whether a column is called like a key."""
+    return bool(IDENTIFIER_NAME.search(name) or IDENTIFIER_NAME.search(name.lower()))
+
+
+def category_labels(text: pl.Series, weights: Floats | None, dtype: Any, distinct: int) -> tuple[list[str], int]:
+    """Return the levels that stay, special ones last, and how many are not special."""
+    kept = _kept_levels(text, weights)
+    ordered = _ordered(kept, dtype)
+    special = [label for label in (OTHER, MISSING) if label in kept or (label == OTHER and distinct > SHOWN_LEVELS)]
+    return ordered + special, len(ordered)
+
+
+def is_text_identifier(known: int, distinct: int) -> bool:
+    """Return whether so many distinct texts among so many known ones are a key."""
+    return known >= FEWEST_TEXTS and distinct >= IDENTIFIER_SHARE * known
+
+
+def _kept_levels(text: pl.Series, weights: Floats | None) -> set[str]:
+    """Return the levels that stay; of equally frequent ones the first in the alphabet."""
+    frame = pl.DataFrame({"level": text}).with_columns(weight=pl.lit(1.0) if weights is None else pl.Series(weights))
+    sums = pl.col("weight").sum().round_sig_figs(9)  # equal up to rounding is equal
+    counts = frame.group_by("level").agg(sums).sort("weight", "level", descending=[True, False])
+    levels = counts["level"].to_list()
+    plain = [level for level in levels if level not in (MISSING, OTHER)]
+    return {*plain[:SHOWN_LEVELS], *(level for level in levels if level in (MISSING, OTHER))}
+
+
+def _ordered(kept: set[str], dtype: Any) -> list[str]:
+    """Return the kept levels in their declared order, or as people would sort them."""
+    plain = kept - {MISSING, OTHER}
+    if isinstance(dtype, pl.Enum):
+        return [level for level in dtype.categories if level in plain]
+    return sorted(plain, key=natural_order)
+
+
+def _numbers_told(text: pl.Series) -> str:
+    """Return a remark on texts that are all numbers: whoever gave them may have meant numbers."""
+    known = text.drop_nulls()
+    is_number = known.len() and known.cast(pl.Float64, strict=False).null_count() == 0
+    return " (all numbers, written as text)" if is_number else ""
+
+
+def level_notes(levels: str, distinct: int, kept: int, is_missing: bool) -> tuple[str, ...]:
+    """Return what was done to the levels of a category; `levels` says how many there are."""
+    many = f"has {levels}: the {kept} most frequent are kept, the rest are {OTHER!r}"
+    return (*((many,) if distinct > SHOWN_LEVELS else ()), *missing_notes(is_missing))
+
+
+def readable(labels: Sequence[str]) -> tuple[str, ...]:
+    """Return labels that are short, not blank, and still distinct."""
+    used: set[str] = set()
+    texts = []
+    for label in labels:
+        short = label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…"
+        candidate = base = short if short.strip() else EMPTY
+        number = 2
+        while candidate in used:
+            candidate = f"{base} #{number}"
+            number += 1
+        used.add(candidate)
+        texts.append(candidate)
+    return tuple(texts)

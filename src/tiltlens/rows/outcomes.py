@@ -1,0 +1,89 @@
+"""The true outcome of each row: a column of two values, of which one is what the score is the probability of."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tiltlens.errors import DataError
+from tiltlens.estimators.error_rates import UNKNOWN, WITH, WITHOUT
+from tiltlens.estimators.influence import Integers
+from tiltlens.limits import FEW_LISTED, LISTED_VALUES
+from tiltlens.rows.scores import Channel
+from tiltlens.sources.messages import listed, shown, text_of
+
+CRITERIA = {"fpr": WITHOUT, "fnr": WITH}  # of each criterion, the outcome of the people it is about
+Meant = dict[str, int | None]  # the values of a column, and the outcome that each is; None where it has no name
+PLAIN = {"0": WITHOUT, "1": WITH, "false": WITHOUT, "true": WITH}
+
+
+def check_criterion(criterion: Any, outcome: Any, output: str) -> None:
+    """Raise unless the criterion is known, and there is an outcome of probabilities or decisions to judge by."""
+    if criterion is not None and criterion not in CRITERIA:
+        raise DataError(
+            f"`criterion` must be {' or '.join(map(repr, CRITERIA))}, got {shown(criterion)}.",
+            "leave it out to audit the difference of the scores themselves.",
+        )
+    if criterion is not None and outcome is None:
+        raise DataError(
+            f"`criterion` must come with `outcome`, got {shown(criterion)} alone.",
+            "name the column of true outcomes, for example outcome='repaid'.",
+        )
+    if outcome is not None and output != "probability":
+        raise DataError(
+            f"`outcome` must be left out for output={shown(output)}, got {shown(outcome)}.",
+            "an error rate is of probabilities or decisions.",
+        )
+
+
+def outcome_names(channel: Channel, favourable: Any) -> dict[str, int]:
+    """Return the outcome that each name stands for: 0 and 1, and those of the scores where these have names."""
+    if channel.words is not None:
+        return PLAIN | {text_of(favourable).casefold(): WITH}
+    if channel.outcomes > 2:
+        return PLAIN
+    return PLAIN | {label.casefold(): outcome for outcome, label in enumerate(channel.labels)}
+
+
+def outcome_codes(column: pl.Series, names: dict[str, int]) -> tuple[Integers, Meant]:
+    """Return 0, 1 or `UNKNOWN` for each row, and some of the values: `check_outcome` judges those of all rows.
+
+    A value without a name counts as 0: of two words one is enough to know the other.
+    """
+    known = column.fill_nan(None) if column.dtype.is_float() else column
+    values = known.drop_nulls().unique().sort().to_list()
+    having = [value for value in values if names.get(text_of(value).casefold()) == WITH]
+    has_it = known.is_in(having).fill_null(value=False).to_numpy()
+    codes = np.where(known.is_null().to_numpy(), UNKNOWN, np.where(has_it, WITH, WITHOUT))
+    return codes, {text_of(value): names.get(text_of(value).casefold()) for value in values[:LISTED_VALUES]}
+
+
+def _is_number(value: str) -> bool:
+    """Return whether a value is a number: of 1 and 2 nobody knows which is the outcome."""
+    try:
+        return math.isfinite(float(value))
+    except ValueError:
+        return False
+
+
+def check_outcome(found: Meant, classes: int) -> None:
+    """Raise unless the values that were found are two outcomes of which one is known to be 1; or one of these."""
+    if classes > 2:
+        raise DataError(
+            f"`outcome` must be left out for scores of {classes} classes, got one.",
+            "pass the probability of one class, or a column of decisions, as `scores`.",
+        )
+    values, meant = list(found), list(found.values())
+    if len(values) > 2:
+        few = listed(values) if len(values) <= FEW_LISTED else f"{listed(values[:FEW_LISTED])} and more"
+        raise DataError(f"`outcome` must have two values, got {few}.", "make a column of 0 and 1 first.")
+    has_one_name = set(meant) == {None, WITH} and not any(_is_number(value) for value in values if value not in PLAIN)
+    if not has_one_name and (None in meant or len(set(meant)) < len(values) or not values):
+        got = listed(values) if values else "only missing values"
+        raise DataError(
+            f"`outcome` must be 0 and 1, or name what the score is the probability of, got {got}.",
+            "write it as 0 and 1; 1 is what a score of 1 predicts.",
+        )

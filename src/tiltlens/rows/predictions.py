@@ -1,0 +1,138 @@
+"""What a fixed model, or a function, says of the rows that it is asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tiltlens.errors import DataError, DistributionError, TiltlensError
+from tiltlens.paper.checks import Floats
+from tiltlens.rows.category_encoders import check_categories
+from tiltlens.sources.messages import first_line, listed, text_of
+from tiltlens.sources.tables import native_columns
+
+METHODS = {"probability": "predict_proba", "amount": "predict"}  # of a model, by what its output is
+AS_AMOUNT = 'with output="amount" (--output amount)'
+
+
+def number_matrix(argument: str, values: Any) -> Floats:
+    """Return what a user or a model gave as an (n, K) matrix of numbers."""
+    try:
+        matrix = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DistributionError(
+            f"`{argument}` must give numbers, got {type(values).__name__}: {first_line(error)}",
+            "one probability per row, or one column per outcome.",
+        ) from None
+    if matrix.ndim not in (1, 2) or matrix.shape[-1] == 0:
+        raise DistributionError(
+            f"`{argument}` must give shape (n,) or (n, K), got {matrix.shape}.",
+            "one probability per row, or one column per outcome.",
+        )
+    return matrix if matrix.ndim == 2 else matrix[:, None]
+
+
+def model_matrix(
+    model: Any, data: Any, table: pl.DataFrame, features: Sequence[str], output: str = "probability"
+) -> tuple[Floats, tuple[str, ...]]:
+    """Return what a fitted model or a function says of every row, and the names of its outcomes."""
+    method = METHODS[output]
+    _check_model(model, features, output)
+    predict = getattr(model, method, model)
+    check_categories(model, model_columns(model, features), table)
+    inputs = _model_inputs(model, data, table, features, method)
+    try:
+        raw = predict(inputs)
+    except TiltlensError:  # a model from a file, which knows its columns
+        raise
+    except Exception as error:  # the user's code: whatever it raises, the audit could not ask it
+        raise DataError(
+            f"`model` must score the features, got {type(error).__name__}: {first_line(error)}",
+            f"it was given {type(inputs).__name__} with {listed(list(features))}; is it fitted on these columns?",
+        ) from error
+    matrix = number_matrix("model", raw)
+    if matrix.shape[0] != table.height:
+        raise DistributionError(
+            f"`model` must give one score per row, got {matrix.shape[0]} for {table.height} rows.",
+            "it must not drop or repeat rows.",
+        )
+    classes = tuple(text_of(label) for label in getattr(model, "classes_", ()))
+    return matrix, classes if len(classes) == max(matrix.shape[1], 2) else ()
+
+
+def _check_model(model: Any, features: Sequence[str], output: str) -> None:
+    method = METHODS[output]
+    if isinstance(model, type):
+        raise DataError(f"`model` must be a fitted model, got the class {model.__name__}.", "fit one and pass that.")
+    if not hasattr(model, method) and not callable(model):
+        hint = "pass a function of the features that returns probabilities; save a booster and open it with load_model."
+        if output == "amount":
+            hint = "pass a fitted regressor, or a function of the features that returns amounts."
+        elif hasattr(model, "predict"):
+            hint += f" What a regressor predicts is taken {AS_AMOUNT}."
+        raise DataError(f"`model` must have {method} or be a function, got {type(model).__name__}.", hint)
+    if output == "amount" and hasattr(model, "predict_proba"):
+        raise DataError(
+            f"`model` must be a regressor or a function for amounts, got {type(model).__name__}, which has classes.",
+            "leave out `output` to audit its probabilities; or pass its predict method where classes are amounts.",
+        )
+    if not features:
+        raise DataError("`features` must name the columns that `model` sees, got none.", "list them in its order.")
+    unknown = [name for name in fitted_names(model) if name not in set(features)]
+    if unknown:
+        raise DataError(
+            f"`features` must hold every column that `model` was fitted on, got none named {listed(unknown)}.",
+            "add them to `features`, or pass `scores` instead, made with all its columns.",
+        )
+
+
+def fitted_names(model: Any) -> list[str]:
+    """Return the names of the columns a model was fitted on, none where it was fitted on an array."""
+    for attribute in ("feature_names_in_", "feature_name_", "feature_names_"):
+        try:
+            names = getattr(model, attribute, None)
+        except Exception:  # an unfitted LightGBM or XGBoost model raises here; predict_proba will say so
+            names = None
+        if names is not None and not callable(names):
+            listed_names = [str(name) for name in names]
+            is_invented = all(name == f"Column_{place}" for place, name in enumerate(listed_names))
+            return [] if is_invented else listed_names
+    return []
+
+
+def model_columns(model: Any, features: Sequence[str]) -> list[str]:
+    """Return the columns that a model sees, none where there is no model."""
+    return [] if model is None else fitted_names(model) or list(features)
+
+
+def model_notes(model: Any, features: Sequence[str]) -> list[str]:
+    """Return a note on the order of columns where a model knows them by their place alone."""
+    if not any(hasattr(model, method) for method in METHODS.values()) or fitted_names(model):
+        return []
+    return [f"the model knows no column names: it was given {listed(features)} in this order"]
+
+
+def _model_inputs(model: Any, data: Any, table: pl.DataFrame, features: Sequence[str], method: str) -> Any:
+    """Return the features as the model expects them.
+
+    A function gets the user's own kind of table. An estimator fitted with names gets a pandas or Polars frame of
+    those columns in their order; one fitted without names gets an array, since it would complain about names.
+    """
+    if not hasattr(model, method):
+        return native_columns(data, table, features)
+    names = fitted_names(model)
+    if not names:
+        return _feature_matrix(table.select(features))
+    inputs = native_columns(data, table, names)
+    is_frame = hasattr(inputs, "iloc") or isinstance(inputs, pl.DataFrame)
+    return inputs if is_frame else pl.DataFrame(inputs)
+
+
+def _feature_matrix(table: pl.DataFrame) -> Any:
+    """Return the features as numbers, or as objects where some are not."""
+    if all(dtype.is_numeric() or dtype == pl.Boolean for dtype in table.dtypes):
+        return table.select(pl.all().cast(pl.Float64).fill_null(np.nan)).to_numpy()
+    return table.to_numpy().astype(object)

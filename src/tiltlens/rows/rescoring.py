@@ -1,0 +1,91 @@
+"""The audited model, asked again: what it says of the sample's rows where a feature has the values of other rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tiltlens.errors import TiltlensError
+from tiltlens.estimators.influence import Integers
+from tiltlens.limits import ASKED_AGAIN, SAME_ANSWERS
+from tiltlens.paper.checks import Floats
+from tiltlens.rows.roles import ColumnRoles
+from tiltlens.rows.scores import channel_of
+from tiltlens.sources.tables import taken_rows, with_columns_of
+
+OTHER_ANSWERS = (
+    "the model gave other answers for the same rows in another order, so its output is not made of the listed features "
+    "alone: the adjusted gap (`unexplained`) is estimated as for given scores"
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AskedModel:
+    """A model, and the rows that it scored.
+
+    Attributes
+    ----------
+    model, roles
+        The model, and how its outputs become scores.
+    table, inputs
+        The features of the rows, and the columns that they are made of; both clean.
+    native, place
+        The columns as the model saw them, in the user's own table, and where in it each row stands; None where the
+        model saw `inputs`.
+    """
+
+    model: Any
+    roles: ColumnRoles
+    table: pl.DataFrame
+    inputs: pl.DataFrame
+    native: Any = None
+    place: Integers | None = None
+
+    @property
+    def features(self) -> list[str]:
+        """What the model sees."""
+        return self.roles.features_of(self.model)
+
+    def rows(self, index: Integers) -> AskedModel:
+        """Return the same of some of the rows."""
+        place = None if self.place is None else self.place[index]
+        table, inputs = (one[pl.Series(index, dtype=pl.UInt32)] for one in (self.table, self.inputs))
+        return replace(self, table=table, inputs=inputs, place=place)
+
+    def scores(self, feature: str, source: Integers) -> Floats:
+        """Return the scores of all rows, each with the value of a feature that the row `source` has."""
+        other, names = self.rows(source), self.roles.declared.sources([feature])
+        inputs, seen = (with_columns_of(*pair, names) for pair in zip(self._seen(), other._seen(), strict=True))
+        return self._answer(inputs, seen)
+
+    def changes(self, scores: Floats, scale: float) -> bool:
+        """Return whether the model's answers differ from those before, on rows in another order and number.
+
+        They are then made of something else than the columns: of where a row stands, of other rows, or of chance.
+        """
+        index = np.random.default_rng(0).permutation(len(scores))[:ASKED_AGAIN]
+        index = np.concatenate([index, index[: index.size // 2 + 1]])
+        try:
+            again = self._answer(*self.rows(index)._seen())
+        except TiltlensError:  # it answered before
+            return True
+        return bool(np.abs(again - scores[index]).mean() > SAME_ANSWERS * scale)
+
+    def _seen(self) -> tuple[pl.DataFrame, Any]:
+        """Return the columns, clean and as the model sees them."""
+        return self.inputs, self.inputs if self.native is None else taken_rows(self.native, self.place)
+
+    def _answer(self, inputs: pl.DataFrame, seen: Any) -> Floats:
+        return channel_of(
+            seen,
+            inputs,
+            model=self.model,
+            output=self.roles.output,
+            features=self.roles.sources,
+            favourable=self.roles.favourable,
+            threshold=self.roles.threshold,
+            labels=self.roles.labels,
+        ).scores

@@ -1,0 +1,328 @@
+"""Which column plays which part: the arguments of an audit as columns of its table.
+
+Arrays that are given beside a table become columns of it, so that one reader serves every engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import polars as pl
+
+from tiltlens.errors import DataError
+from tiltlens.limits import MOST_FEATURES
+from tiltlens.rows.declared import Declared, declared_of
+from tiltlens.rows.group_probabilities import check_labels, soft_columns
+from tiltlens.rows.groups import JOINT, group_columns
+from tiltlens.rows.outcomes import check_criterion
+from tiltlens.rows.predictions import fitted_names, model_columns, model_matrix
+from tiltlens.rows.scores import (
+    check_one_of_two,
+    check_output,
+    given_amounts,
+    given_matrix,
+    score_columns,
+)
+from tiltlens.sources.columns import check_index, column_of_values
+from tiltlens.sources.messages import check_columns, listed, shown, texts_of
+
+# Names of columns that stand beside those of the data: no table has a name with a NUL in it.
+GROUP, WEIGHT, MEMBERSHIP, LOG_ODDS = "\0group", "\0weight", "\0membership", "\0log-odds"
+HASH, PEOPLE, CLUSTER, SCORE = "\0hash", "\0people", "\0cluster", "\0score "  # a score is followed by its number
+OUTCOME, PERIOD, LABEL = "\0outcome", "\0period", "\0label"
+CHANCE, CONTENT = "\0chance ", "\0content"  # a chance is followed by the number of its group
+
+# Arguments that name at most one column, which is no feature, or are an array: and the column that the array becomes.
+ONE_COLUMN = {
+    "membership": MEMBERSHIP,
+    "weights": WEIGHT,
+    "clusters": CLUSTER,
+    "outcome": OUTCOME,
+    "periods": PERIOD,
+    "labels": LABEL,
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Request:
+    """The arguments of `tiltlens.audit` that say what to compare, as the user gave them."""
+
+    group: Any
+    labels: Any = None
+    reference: Any = None
+    audited: Any = None
+    scores: Any = None
+    model: Any = None
+    output: str = "probability"
+    favourable: Any = "high"
+    threshold: float | None = None
+    outcome: Any = None
+    criterion: str | None = None
+    features: str | Sequence[str] | None = None
+    exclude: str | Sequence[str] | None = None
+    exempt: str | Sequence[str] | None = None
+    categorical: str | Sequence[str] | None = None
+    blocks: Mapping[str, str | Sequence[str]] | None = None
+    membership: Any = None
+    weights: Any = None
+    clusters: Any = None
+    periods: Any = None
+    given: Mapping[str, Any] | None = None
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether a membership model is to be fitted."""
+        return self.membership is None or hasattr(self.membership, "fit")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnRoles:
+    """How a batch is to be read: which columns are what. It travels to every worker.
+
+    Attributes
+    ----------
+    name
+        Of the group.
+    labels
+        Of the outcomes, where the columns of the scores do not name them.
+    model
+        What makes the scores from the features, where no column has them.
+    output
+        What scores are: "probability" or "amount".
+    exempt
+        The features that are lawful factors.
+    membership
+        The column of P(audited|x); None where a model is to be fitted.
+    outcome, criterion
+        The column of true outcomes, and the error rate whose difference is audited.
+    soft
+        The groups that are known by their probabilities, which are the columns `group`; none where one column has them.
+    group_labels
+        The column of groups that are known beside their probabilities.
+    declared, keeps_inputs
+        What columns are declared to be; and whether the sample keeps them as a model saw them, to ask it again.
+    """
+
+    name: str
+    group: tuple[str, ...]
+    scores: tuple[str, ...]
+    labels: tuple[str, ...]
+    model: Any
+    features: tuple[str, ...]
+    exempt: tuple[str, ...]
+    favourable: Any
+    threshold: float | None
+    weights: str | None
+    given: Mapping[str, Any]
+    membership: str | None
+    clusters: str | None = None
+    outcome: str | None = None
+    criterion: str | None = None
+    periods: str | None = None
+    group_labels: str | None = None
+    soft: tuple[str, ...] = ()
+    output: str = "probability"
+    declared: Declared = field(default_factory=Declared)
+    keeps_inputs: bool = False
+
+    @property
+    def sources(self) -> list[str]:
+        """The columns that features are made of, as models see them."""
+        return self.declared.sources(self.features)
+
+    def features_of(self, model: Any) -> list[str]:
+        """Return the features that a model sees, at least in part."""
+        seen = set(model_columns(model, self.sources))
+        return [name for name in self.features if seen.intersection(self.declared.sources([name]))]
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether rows have weights: their own, or the probabilities of groups."""
+        return self.weights is not None or bool(self.soft)
+
+    @property
+    def columns(self) -> list[str]:
+        """All that is read."""
+        optional = (self.membership, self.weights, self.clusters, self.outcome, self.periods, self.group_labels)
+        others = [*self.group, *self.scores, *self.given, *optional]
+        return list(dict.fromkeys([*self.sources, *(name for name in others if name is not None)]))
+
+
+def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool) -> ColumnRoles:
+    """Return the roles of a table's columns; an array beside a table in memory gets a reserved name."""
+    soft = soft_columns(request.group, names)
+    check_labels(request.labels, soft)
+    group = list(soft.values()) or group_columns(request.group, names)
+    scores = score_columns(request.scores, names)
+    check_one_of_two(request.scores, request.model)
+    check_output(request.output, request.threshold)
+    check_criterion(request.criterion, request.outcome, request.output)
+    is_column = {"group": bool(group), "scores": bool(scores)}
+    is_column |= {name: isinstance(getattr(request, name), str) for name in ONE_COLUMN}
+    for argument, is_name in is_column.items():
+        value = getattr(request, argument)
+        is_estimator = argument == "membership" and hasattr(value, "fit")
+        if not (is_name or is_estimator or may_have_arrays) and (value is not None or argument == "group"):
+            raise must_be_column(argument, value)
+    named = [name for name in ONE_COLUMN if is_column[name]]
+    for argument in named:
+        check_columns(argument, [getattr(request, argument)], names)
+    given = _checked_given(request.given, names)
+    used = [*group, *scores, *given, *(getattr(request, argument) for argument in named)]
+    optional = {
+        name: _column(getattr(request, name), is_column[name], reserved) for name, reserved in ONE_COLUMN.items()
+    }
+    features, declared = declared_features(request, names, used)
+    for argument, is_used in (("model", request.model), ("membership", hasattr(request.membership, "fit"))):
+        if is_used is not None and is_used is not False:
+            check_some(features, names, argument)
+    return ColumnRoles(
+        name=JOINT.join(group) if group and not soft else "group",
+        group=tuple(group) or (GROUP,),
+        scores=tuple(scores),
+        labels=(),
+        model=request.model,
+        features=tuple(features),
+        exempt=_exempt_names(request.exempt, [*names, *features], features, group),
+        favourable=request.favourable,
+        threshold=request.threshold,
+        weights=optional["weights"],
+        given=given,
+        membership=None if request.is_fitted else optional["membership"],
+        clusters=optional["clusters"],
+        outcome=optional["outcome"],
+        criterion=request.criterion,
+        periods=optional["periods"],
+        group_labels=optional["labels"],
+        soft=tuple(soft),
+        output=request.output,
+        declared=declared,
+        keeps_inputs=request.model is not None or hasattr(request.membership, "fit"),
+    )
+
+
+def declared_features(request: Any, names: Sequence[str], used: Sequence[str]) -> tuple[list[str], Declared]:
+    """Return the features, by default the columns that a model lists, and what is declared of them."""
+    left_out = texts_of("exclude", request.exclude)
+    declared = declared_of(request.categorical, request.blocks, names, [*used, *left_out])
+    known = [*names, *(one for one in declared.blocks if one not in names)]
+    own = [name for name in fitted_names(request.model) if name not in left_out]
+    asked = own if request.features is None and own and set(own) <= set(names) else request.features
+    features, declared = declared.of_features(feature_names(asked, known, used, left_out))
+    if len(features) > MOST_FEATURES:
+        raise DataError(
+            f"`features` must be at most {MOST_FEATURES} columns, got {len(features):,}.",
+            "list those that the model sees with `features`, or leave others out with `exclude`.",
+        )
+    return features, declared
+
+
+def _column(value: Any, is_column: bool, reserved: str) -> str | None:
+    if value is None:
+        return None
+    return str(value) if is_column else reserved
+
+
+def must_be_column(argument: str, value: Any) -> DataError:
+    """Return the error for an array beside data that are read in batches."""
+    hint = "put the values into a column of the data."
+    if argument == "membership":
+        hint = "put P(audited|x) into a column; or leave it out, and tiltlens fits a model on a sample of the rows."
+    return DataError(
+        f"`{argument}` must be the name of a column of data that is read in batches, got {shown(value)}.", hint
+    )
+
+
+def _checked_given(given: Any, names: Sequence[str]) -> dict[str, Any]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not given:
+        raise DataError(f"`given` must be a dict of column: value, got {shown(given)}.", "e.g. {'repaid': 1}.")
+    check_columns("given", given, names)
+    return dict(given)
+
+
+def feature_names(
+    features: str | Sequence[str] | None,
+    names: Sequence[str],
+    used: Sequence[str] = (),
+    exclude: str | Sequence[str] | None = None,
+) -> list[str]:
+    """Return the listed features, or by default every column that is neither used otherwise nor excluded.
+
+    There may be none: then only outputs are compared.
+    """
+    left_out = texts_of("exclude", exclude)
+    check_columns("exclude", left_out, names)
+    if features is None:
+        taken = {*used, *left_out}
+        chosen = [name for name in names if name not in taken]
+    else:
+        chosen = list(dict.fromkeys(texts_of("features", features)))
+        check_columns("features", chosen, names)
+        both = [name for name in chosen if name in left_out]
+        if both:
+            raise DataError(
+                f"`exclude` must not name listed features, got {shown(both[0])}.", "list it in one of the two."
+            )
+    return chosen
+
+
+def _exempt_names(
+    exempt: str | Sequence[str] | None, names: Sequence[str], features: Sequence[str], group: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the exempt factors: some of the features, each once, and not the group."""
+    chosen = texts_of("exempt", exempt)
+    check_columns("exempt", chosen, names)
+    for name in chosen:
+        if name in group:
+            raise DataError(
+                f"`exempt` must not name the group, got {shown(name)}.", "a lawful factor is something else."
+            )
+        if name not in features:
+            raise DataError(f"`exempt` must name features, got {shown(name)}.", "list it with `features` too.")
+        if chosen.count(name) > 1:
+            raise DataError(
+                f"`exempt` must name different features, got {shown(name)} twice.", "name each of them once."
+            )
+    return tuple(chosen)
+
+
+def check_some(features: Sequence[str], names: Sequence[str], needed_by: str) -> None:
+    """Raise where there are no features for what needs some."""
+    if not features:
+        raise DataError(
+            f"`features` must name at least one column for `{needed_by}`, got none.",
+            f"the columns are {listed(names)}; those used as group, score or weight are no features.",
+        )
+
+
+def with_arrays(
+    table: pl.DataFrame, data: Any, request: Request, roles: ColumnRoles
+) -> tuple[pl.DataFrame, ColumnRoles]:
+    """Return a table in memory with what was given beside it as columns, and their roles.
+
+    `data` is the user's own table, whose features a model sees as it saw them when it was fitted.
+    """
+    for argument in ("group", "scores", *ONE_COLUMN):
+        check_index(argument, getattr(request, argument), data)
+    arrays = {"group": GROUP} | ONE_COLUMN
+    columns = [
+        column_of_values(argument, getattr(request, argument), table.height).alias(reserved)
+        for argument, reserved in arrays.items()
+        if reserved in roles.columns
+    ]
+    if roles.scores:
+        return table.with_columns(columns), roles
+    if request.model is not None:
+        matrix, labels = model_matrix(request.model, data, table, roles.sources, request.output)
+    elif request.output == "amount":
+        matrix, labels = given_amounts(request.scores, table.height), ()
+    else:
+        matrix, labels = given_matrix(request.scores, table.height, request.favourable)
+    names = tuple(f"{SCORE}{y}" for y in range(matrix.shape[1]))
+    columns += [pl.Series(name, matrix[:, y]) for y, name in enumerate(names)]
+    labels = labels or tuple(str(y) for y in range(max(len(names), 2)))
+    return table.with_columns(columns), replace(roles, scores=names, labels=labels, model=None)

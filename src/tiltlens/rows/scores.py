@@ -1,0 +1,403 @@
+"""The fixed model as a channel W(y|x): probabilities of the outcomes per row, from scores or from a model."""
+
+from __future__ import annotations
+
+import numbers
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tiltlens.errors import DataError, DistributionError
+from tiltlens.limits import LARGEST, LISTED_VALUES, PER_CENT, SCORE_ROUNDING, TENTHS
+from tiltlens.paper.checks import check_threshold
+from tiltlens.rows.predictions import AS_AMOUNT, METHODS, model_matrix, number_matrix
+from tiltlens.sources.columns import column_of_values
+from tiltlens.sources.messages import check_columns, listed, shown, text_of
+
+Floats = NDArray[np.float64]
+RowName = Callable[[int], str]  # how a message calls the row at a place
+Booleans = NDArray[np.bool_]
+
+ORDERED = ({"0", "1"}, {"False", "True"})  # outcomes of which everybody knows the high one
+AMOUNTS = ("low", "high")  # what a person may want of amounts
+RANGE_HINT = (
+    "pass probabilities: divide percentages by 100 and scores out of 10 by 10; turn log-odds into 1/(1+exp(−z)). "
+    f"Money, days and other amounts are taken {AS_AMOUNT}."
+)
+CODES = ([-1.0, 1.0], [1.0, 2.0])  # that decisions often have
+CODES_HINT = "there are two values only: if they are codes of decisions, recode them as 0 and 1."
+PER_CENT_HINT = (
+    f"looks like per cent: divide by 100. If these are amounts, such as money or days, they are taken {AS_AMOUNT}."
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Channel:
+    """W(y|x) on the rows of a table.
+
+    `scores` is (n,) = W(1|x) for two outcomes, else (n, K); NaN in the rows that `missing` sets aside. `kind` is
+    "decisions" where every probability is 0 or 1: that is another channel than the scores it came from; of "amounts"
+    `scores` are the amounts themselves. `words` are those found where decisions are words, of which 1 is the favourable
+    one: `favourable_word` checks those of all rows.
+    """
+
+    scores: Floats
+    kind: Literal["scores", "decisions", "amounts"]
+    outcomes: int
+    favourable: int
+    labels: tuple[str, ...]
+    missing: Booleans
+    words: tuple[str, ...] | None = None
+
+    def reversed(self) -> Channel:
+        """Return the channel of two outcomes as that of the other one, 1 − W; a person wants what they wanted."""
+        return replace(self, scores=1.0 - self.scores, favourable=1 - self.favourable, labels=self.labels[::-1])
+
+    def of_favourable(self) -> Floats:
+        """Return the probability of the favourable outcome per row."""
+        if self.scores.ndim == 2:
+            return self.scores[:, self.favourable]
+        return self.scores if self.favourable == 1 else 1.0 - self.scores
+
+
+def channel_of(
+    data: Any,
+    table: pl.DataFrame,
+    *,
+    scores: Any = None,
+    model: Any = None,
+    output: str = "probability",
+    features: Sequence[str] = (),
+    favourable: Any = "high",
+    threshold: float | None = None,
+    labels: tuple[str, ...] = (),
+    row_name: RowName = "row {}".format,
+) -> Channel:
+    """Return the channel given by exactly one of `scores` and `model`.
+
+    `table` holds the scores and features, clean; `data` is the user's own table, whose `features` the model sees as it
+    saw them when it was fitted. `labels` name the outcomes where columns do not, `row_name` a row in a message.
+    """
+    check_one_of_two(scores, model)
+    if output == "amount":
+        return _amounts(data, table, scores, model, features, favourable, row_name)
+    words = None
+    if model is not None:
+        matrix, named = model_matrix(model, data, table, features)
+        matrix, missing = _checked("model", matrix, row_name), np.zeros(table.height, dtype=np.bool_)
+    else:
+        matrix, named, words = _given_scores(scores, table, favourable)
+        missing = np.logical_or.reduce([np.isnan(column) for column in matrix.T])
+        matrix = _checked_known(matrix, missing, row_name) if missing.any() else _checked("scores", matrix, row_name)
+    wanted = favourable if words is None else 1
+    return replace(_channel(matrix, missing, labels or named, wanted, threshold), words=words)
+
+
+def check_one_of_two(scores: Any, model: Any) -> None:
+    """Raise unless exactly one of `scores` and `model` is given."""
+    if (scores is None) == (model is None):
+        got = "neither" if scores is None else "both"
+        raise DataError(
+            f"exactly one of `scores` and `model` must be given, got {got}.",
+            "scores are columns or an array of probabilities; a model makes them from `features`.",
+        )
+
+
+def check_output(output: Any, threshold: Any = None) -> None:
+    """Raise unless `output` is one of the kinds of outputs, and a threshold is of probabilities."""
+    if not isinstance(output, str) or output not in METHODS:
+        raise DataError(
+            f"`output` must be 'probability' or 'amount', got {shown(output)}.",
+            "scores and decisions are probabilities; money, days and other numbers are amounts.",
+        )
+    if output == "amount" and threshold is not None:
+        raise DataError(
+            f"`threshold` must be left out for amounts, got {shown(threshold)}.",
+            "put the decisions that it makes into a column of 0 and 1, and audit that.",
+        )
+    if threshold is not None:
+        _check_threshold(threshold, outcomes=2)
+
+
+def _amounts(
+    data: Any,
+    table: pl.DataFrame,
+    scores: Any,
+    model: Any,
+    features: Sequence[str],
+    favourable: Any,
+    row_name: RowName,
+) -> Channel:
+    """Return the channel of amounts, NaN where they are missing."""
+    if model is not None:
+        amounts = amount_column(model_matrix(model, data, table, features, "amount")[0])
+    else:
+        amounts = _numeric_amounts(table[_one_column(score_columns(scores, table.columns))])
+    bad = np.isinf(amounts) | (np.abs(amounts) > LARGEST) if model is None else ~(np.abs(amounts) <= LARGEST)
+    if bad.any():
+        argument = "scores" if model is None else "model"
+        raise DistributionError(
+            f"`{argument}` must give finite amounts, got {amounts[bad][0]!s} in {row_name(int(np.argmax(bad)))}.",
+            "leave out rows without a known amount, or leave the amount empty: such rows are set aside and counted.",
+        )
+    wanted = favourable_index(favourable, AMOUNTS)
+    return Channel(amounts, "amounts", 2, wanted, AMOUNTS, np.isnan(amounts))
+
+
+def amount_column(matrix: Floats) -> Floats:
+    """Return the only column of what a user or a model gave as amounts."""
+    if matrix.shape[1] != 1:
+        raise DataError(
+            f"`output='amount'` must have one number a row, got {matrix.shape[1]} columns.",
+            "pass one column of amounts, or a model that gives one number for each row.",
+        )
+    return np.asarray(matrix[:, 0])
+
+
+def _one_column(columns: list[str]) -> str:
+    if len(columns) != 1:
+        raise DataError(
+            f"`scores` must be one column of amounts, got {listed(columns)}.", "audit them one after the other."
+        )
+    return columns[0]
+
+
+def _numeric_amounts(column: pl.Series) -> Floats:
+    if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
+        raise DistributionError(
+            f"`scores` must be numbers where the output is an amount, got {column.dtype}.",
+            "take away currency signs and thousands separators; decisions in words need no `output`.",
+        )
+    return column.cast(pl.Float64).to_numpy()
+
+
+def score_columns(scores: Any, names: Sequence[str]) -> list[str]:
+    """Return the columns that `scores` names, none where it is an array."""
+    if isinstance(scores, str):
+        scores = [scores]
+    is_names = isinstance(scores, (list, tuple)) and len(scores) > 0 and all(isinstance(s, str) for s in scores)
+    if not is_names:
+        return []
+    check_columns("scores", scores, names)
+    return list(scores)
+
+
+def _given_scores(
+    scores: Any, table: pl.DataFrame, favourable: Any
+) -> tuple[Floats, tuple[str, ...], tuple[str, ...] | None]:
+    """Return scores as an (n, 1) or (n, K) matrix, the outcomes where columns name them, and words where these do."""
+    columns = score_columns(scores, table.columns)
+    if not columns:
+        return *given_matrix(scores, table.height, favourable), None
+    if len(columns) == 1 and is_words(table[columns[0]]):
+        decisions, words = decisions_in_words("scores", table[columns[0]], favourable)
+        return decisions[:, None], (), words
+    parts = [_numeric_scores(f"column {shown(name)}", table[name]) for name in columns]
+    return (parts[0][:, None], (), None) if len(parts) == 1 else (np.column_stack(parts), tuple(columns), None)
+
+
+def is_words(column: pl.Series) -> bool:
+    """Return whether a column holds texts."""
+    return column.dtype in (pl.String, pl.Enum)
+
+
+def decisions_in_words(argument: str, column: pl.Series, favourable: Any) -> tuple[Floats, tuple[str, ...]]:
+    """Return 1 for the favourable word and 0 for others, NaN where missing; and the words that were found."""
+    texts = column.cast(pl.String)
+    words = tuple(texts.drop_nulls().unique().sort().head(LISTED_VALUES))
+    _check_two(argument, words)
+    return (texts == _word(favourable, words)).cast(pl.Float64).to_numpy(), words
+
+
+def favourable_word(argument: str, favourable: Any, words: tuple[str, ...]) -> str:
+    """Return the word of decisions that a person wants; `words` are those of all rows."""
+    _check_two(argument, words)
+    word = _word(favourable, words)
+    if words and word not in words:
+        raise _not_an_outcome(favourable, words)
+    return word
+
+
+def _word(favourable: Any, words: tuple[str, ...]) -> str:
+    """Return the word that is meant: of "True" and "False" everybody knows the high one."""
+    known = {"high": "True", "low": "False"} if set(words) <= {"True", "False"} else {}
+    return known.get(text_of(favourable), text_of(favourable))
+
+
+def _check_two(argument: str, words: tuple[str, ...]) -> None:
+    if len(words) > 2:
+        hint = "a score is a probability; a decision is 0 or 1, or one of two words such as 'approved' and 'denied'."
+        if all(re.fullmatch(r"[-+]?\d*[.,]?\d+\s*%?", word.strip()) for word in words):
+            hint = "these are numbers stored as text: convert the column to numbers, and divide percentages by 100."
+        raise DistributionError(f"`{argument}` must be numbers, or decisions in two words, got {listed(words)}.", hint)
+
+
+def given_amounts(scores: Any, rows: int) -> Floats:
+    """Return an array of amounts as an (n, 1) matrix; those that are missing stay so."""
+    if np.ndim(scores) == 1:
+        return _numeric_amounts(column_of_values("scores", scores, rows))[:, None]
+    return amount_column(number_matrix("scores", scores))[:, None]
+
+
+def given_matrix(scores: Any, rows: int, favourable: Any) -> tuple[Floats, tuple[str, ...]]:
+    """Return an array of scores as an (n, 1) or (n, K) matrix without gaps, and the outcomes where words name them."""
+    labels: tuple[str, ...] = ()
+    if np.ndim(scores) == 1:
+        column = column_of_values("scores", scores, rows)
+        if is_words(column):
+            decisions, words = decisions_in_words("scores", column, favourable)
+            wanted = favourable_word("scores", favourable, words)
+            labels = (next((word for word in words if word != wanted), f"not {wanted}"), wanted)
+        else:
+            decisions = _numeric_scores("the array", column)
+        matrix = decisions[:, None]
+    else:
+        matrix = number_matrix("scores", scores)
+    if matrix.shape[0] != rows:
+        raise DataError(
+            f"`scores` must have one row per row of the data, got {matrix.shape[0]} for {rows} rows.",
+            "pass the scores of the same rows, in the same order.",
+        )
+    missing = np.isnan(matrix).any(axis=1)
+    if missing.any():
+        raise DistributionError(
+            f"`scores` must not be missing, got {int(missing.sum())} NaN, the first in row {int(np.argmax(missing))}.",
+            "put the scores in a column of the data: rows without a score are then set aside and counted.",
+        )
+    return matrix, labels
+
+
+def _numeric_scores(place: str, column: pl.Series) -> Floats:
+    if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
+        raise DistributionError(
+            f"`scores` must be numbers between 0 and 1, got {column.dtype} in {place}.",
+            "a score is a probability, or a decision written as 0 and 1.",
+        )
+    return column.cast(pl.Float64).to_numpy()
+
+
+def _checked_known(matrix: Floats, missing: Booleans, row_name: RowName) -> Floats:
+    """Return the scores, checked where they are not missing."""
+    known = np.flatnonzero(~missing)
+    checked = np.full(matrix.shape, np.nan)
+    checked[known] = _checked("scores", matrix[known], lambda row: row_name(int(known[row])))
+    return checked
+
+
+def _checked(argument: str, matrix: Floats, row_name: RowName) -> Floats:
+    """Return probabilities in [0, 1] whose rows sum to 1, or say which row is not."""
+
+    def row(bad: Booleans) -> str:
+        return row_name(int(np.argmax(bad.any(axis=1))))
+
+    if matrix.size and not (matrix.min() >= 0.0 and matrix.max() <= 1.0):
+        matrix = _within(argument, matrix, row)
+    if matrix.shape[1] == 1:
+        return matrix
+    totals = matrix.sum(axis=1, keepdims=True)
+    off = np.abs(totals - 1.0) > SCORE_ROUNDING
+    if off.any():
+        raise DistributionError(
+            f"each row of `{argument}` must sum to 1, got {totals[off][0]:.6g} in {row(off)}.",
+            "the columns are the probabilities of all outcomes; divide each row by its sum if they were rounded.",
+        )
+    return np.asarray(matrix / totals)
+
+
+def _within(argument: str, matrix: Floats, row: Callable[[Booleans], str]) -> Floats:
+    """Return numbers that miss [0, 1] by rounding as probabilities, and raise for others."""
+    bad = ~np.isfinite(matrix)
+    if bad.any():
+        raise DistributionError(
+            f"`{argument}` must give finite scores, got {matrix[bad][0]} in {row(bad)}.",
+            "a model that cannot score a row needs its missing values filled first.",
+        )
+    bad = (matrix < -SCORE_ROUNDING) | (matrix > 1.0 + SCORE_ROUNDING)
+    if bad.any():
+        is_per_cent = matrix.min() >= 0.0 and TENTHS < matrix.max() <= PER_CENT
+        raise DistributionError(
+            f"`{argument}` must give scores between 0 and 1, got {matrix[bad][0]!s} in {row(bad)}.",
+            CODES_HINT if np.unique(matrix).tolist() in CODES else PER_CENT_HINT if is_per_cent else RANGE_HINT,
+        )
+    return np.clip(matrix, 0.0, 1.0)
+
+
+def _channel(
+    matrix: Floats, missing: Booleans, labels: tuple[str, ...], favourable: Any, threshold: float | None
+) -> Channel:
+    """Return the channel of checked probabilities; two columns say the same as one of them alone.
+
+    Of two outcomes with names the score is the probability of the favourable one: they have no order as 0 and 1 have.
+    """
+    outcomes = max(matrix.shape[1], 2)
+    labels = labels or tuple(str(outcome) for outcome in range(outcomes))
+    wanted = favourable_index(favourable, labels)
+    scores = matrix[:, -1] if outcomes == 2 else matrix
+    if outcomes == 2 and wanted == 0 and set(labels) not in ORDERED:
+        scores, labels, wanted = 1.0 - scores, labels[::-1], 1
+    if threshold is not None:
+        limit = _check_threshold(threshold, outcomes)
+        scores = np.where(missing, np.nan, scores >= limit)
+    kind: Literal["scores", "decisions"] = "decisions" if _are_decisions(scores, missing) else "scores"
+    return Channel(scores, kind, outcomes, wanted, labels, missing)
+
+
+def _are_decisions(scores: Floats, missing: Booleans) -> bool:
+    """Return whether every known score is 0 or 1; the first few rows often tell."""
+    few = slice(0, 1000)
+    return all(
+        np.isin(part[~gone], (0.0, 1.0)).all() for part, gone in ((scores[few], missing[few]), (scores, missing))
+    )
+
+
+def _check_threshold(threshold: Any, outcomes: int) -> float:
+    cut = check_threshold(threshold)
+    if outcomes > 2:
+        raise DataError(
+            f"`threshold` must be left out for scores of {outcomes} outcomes, got {shown(threshold)}.",
+            "pass the decisions themselves, one 0/1 column per outcome.",
+        )
+    return cut
+
+
+def either_spelling(favourable: Any, favorable: Any) -> Any:
+    """Return what a person wants, given in British or American spelling."""
+    if favorable is not None and favourable != "high":
+        raise DataError(
+            f"`favourable` and `favorable` are one option, got {shown(favourable)} and {shown(favorable)}.",
+            "give one of them.",
+        )
+    return favourable if favorable is None else favorable
+
+
+def favourable_index(favourable: Any, labels: tuple[str, ...]) -> int:
+    """Return the outcome a person wants: a label; of 0 and 1 also "high", "low" and a number that is one of them."""
+    if text_of(favourable) in labels:
+        return labels.index(text_of(favourable))
+    if set(labels) in ORDERED:
+        if isinstance(favourable, str) and favourable in ("high", "low"):
+            return int(favourable == "high")
+        if isinstance(favourable, numbers.Integral) and favourable in (0, 1):
+            return int(favourable)
+    raise _not_an_outcome(favourable, labels)
+
+
+def _not_an_outcome(favourable: Any, labels: Sequence[str]) -> DataError:
+    if tuple(labels) == AMOUNTS:
+        return DataError(
+            f"`favourable` must be 'high' or 'low' for amounts, got {shown(favourable)}.",
+            "high: a person wants a large amount, such as a salary; low: a small one, such as a premium.",
+        )
+    if set(labels) in ORDERED:
+        rule, example = "'high', 'low' or one of the outcomes", ""
+    else:
+        rule = "the name of an outcome where these are not 0 and 1"
+        example = f"; which does a person want? For example favourable={shown(labels[0])}"
+    return DataError(
+        f"`favourable` must be {rule}, got {shown(favourable)}.", f"the outcomes are {listed(labels)}{example}."
+    )

@@ -1,0 +1,82 @@
+"""Sample weights, and the rows that a condition picks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tiltlens.errors import DataError
+from tiltlens.limits import MOST_UNEQUAL
+from tiltlens.paper.checks import Floats
+from tiltlens.rows.scores import RowName
+from tiltlens.sources.messages import listed, shown, text_of
+
+Booleans = NDArray[np.bool_]
+
+
+def scaled_weights(values: Floats, largest: float) -> Floats:
+    """Return weights divided by the largest: nothing depends on their unit.
+
+    Twelve digits are kept. The last ones depend on the unit, and trees may split ties by them.
+    """
+    digits, power = np.frexp(values / (largest or 1.0))
+    return np.ldexp(np.round(digits, 12), power)
+
+
+def check_unequal(least: float, largest: float) -> None:
+    """Raise where weights differ so much that the smaller ones are lost in the rounding of the sums."""
+    if least < largest / MOST_UNEQUAL:
+        raise DataError(
+            f"`weights` must not differ by more than a factor of {MOST_UNEQUAL:g}, got {least:g} and {largest:g}.",
+            "give rows that hardly count the weight 0: they are left out, and counted.",
+        )
+
+
+def check_sample_weight(weights: str | None, table: pl.DataFrame, row_name: RowName) -> Floats:
+    """Return the weight of each row as it was given, 1 where none are: one number that stands for all of them."""
+    if weights is None:
+        return np.broadcast_to(1.0, table.height)
+    column = table[weights]
+    values = numbers_of("weights", column)
+    bad = ~np.isfinite(values) | (values < 0)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise DataError(
+            f"`weights` must be finite and not negative, got {column[row]} in {row_name(row)}.",
+            "fill or drop rows of unknown weight first.",
+        )
+    return values
+
+
+def not_found(name: str, value: Any, values: Sequence[Any]) -> DataError:
+    """Return the error for a value of `given` that no row has."""
+    return DataError(
+        f"`given` must name a value of column {shown(name)}, got {shown(value)}.", f"its values are {listed(values)}."
+    )
+
+
+def equals_mask(column: pl.Series, value: Any) -> Booleans:
+    """Return which entries are `value`; as texts, so that 1, 1.0, "1" and a boolean True agree."""
+    wanted = text_of(value).casefold()
+    mine = [entry for entry in column.unique().drop_nulls().to_list() if wanted in _texts(entry)]
+    return column.is_in(mine).fill_null(value=False).to_numpy()
+
+
+def _texts(entry: Any) -> set[str]:
+    texts = {text_of(entry), text_of(int(entry))} if isinstance(entry, bool) else {text_of(entry)}
+    return {text.casefold() for text in texts}
+
+
+def numbers_of(argument: str, column: pl.Series) -> Floats:
+    """Return a column of numbers, NaN where missing."""
+    if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
+        raise DataError(
+            f"`{argument}` must be numbers, got {column.dtype} in column {shown(column.name)}.",
+            "name a column of numbers, or cast this one.",
+        )
+    numbers = column.cast(pl.Float64)
+    return (numbers.fill_null(float("nan")) if numbers.null_count() else numbers).to_numpy()

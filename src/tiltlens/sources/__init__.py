@@ -1,0 +1,1 @@
+"""Any table, file or engine becomes batches of clean columns."""

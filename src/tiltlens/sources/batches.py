@@ -1,0 +1,173 @@
+"""Tables that can be folded: batch after batch becomes sums, and the sums are added.
+
+One folding function serves every engine, so every engine gives the same numbers. A batch is a frame of clean columns
+and the numbers of its rows, and what a step makes of it must have `+`. Nothing else of the rows is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import polars as pl
+
+from tiltlens.errors import DataError
+from tiltlens.limits import BATCH_ROWS
+from tiltlens.sources.columns import clean_column, depends_on_values
+from tiltlens.sources.messages import check_case, check_columns, first_line
+from tiltlens.sources.tables import column_names
+from tiltlens.threads import made_in_order
+
+ROW = "\0row"  # the number of a row in its table; no table has a name with a NUL in it
+
+QUERY = "run the query behind `data` on its own first."
+
+S = TypeVar("S")
+Step = Callable[[pl.DataFrame], S]
+
+
+class Batches(Protocol):
+    """A table that can be folded."""
+
+    def names(self) -> list[str]:
+        """Return the names of its columns."""
+        ...
+
+    def fold(self, columns: Sequence[str], step: Step[S]) -> S:
+        """Return Σ step(batch) over the batches of some columns; where rows have an order, `ROW` is among them."""
+        ...
+
+
+class OrderedBatches(Batches, Protocol):
+    """A table whose rows have an order, in which they can be read as they are."""
+
+    def frames(self, columns: Sequence[str], texts: Collection[str] = ()) -> Generator[pl.DataFrame]:
+        """Yield the rows of some columns, before any cleaning; of CSV files, `texts` as they are written."""
+        ...
+
+
+def in_batches(frames: Generator[pl.DataFrame], step: Step[S]) -> Generator[S]:
+    """Yield step(batch) over frames in their order, small ones joined to batches first; one thread a core makes them.
+
+    Generators are closed by name: an interruption while one is thrown away would be shown, and ignored.
+    """
+    with (
+        closing(frames),
+        closing(_numbered(regrouped(frames))) as batches,
+        closing(made_in_order(step, batches)) as parts,
+    ):
+        yield from parts
+
+
+def folded(frames: Generator[pl.DataFrame], step: Step[S]) -> S:
+    """Return Σ step(batch) over frames, added in the order of the batches."""
+    total: Any = None
+    with closing(in_batches(frames, lambda batch: step(clean_batch(batch)))) as parts:
+        for part in parts:
+            total = part if total is None else total + part
+    if total is None:
+        raise empty_table()
+    return total  # type: ignore[no-any-return]
+
+
+def empty_table() -> DataError:
+    """Return the error for a table without rows."""
+    return DataError("`data` must have rows, got an empty table.", "look at what was filtered out before.")
+
+
+def regrouped(frames: Iterable[pl.DataFrame]) -> Generator[pl.DataFrame]:
+    """Yield frames of about `BATCH_ROWS` rows."""
+    waiting: list[pl.DataFrame] = []
+    rows = 0
+    for frame in frames:
+        if frame.height:
+            waiting.append(frame)
+            rows += frame.height
+        if rows >= BATCH_ROWS:
+            yield pl.concat(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield pl.concat(waiting)
+
+
+def _numbered(frames: Generator[pl.DataFrame]) -> Generator[pl.DataFrame]:
+    """Yield the frames with the numbers of their rows."""
+    start = 0
+    with closing(frames):
+        for frame in frames:
+            numbers = pl.int_range(start, start + frame.height, dtype=pl.Int64, eager=True)
+            yield frame.with_columns(numbers.alias(ROW))
+            start += frame.height
+
+
+def clean_batch(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return a batch with clean columns."""
+    return frame.with_columns(clean_column(column) for column in frame.get_columns())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FrameBatches:
+    """A Polars frame, eager or lazy; what is lazy is run once for each pass, by the streaming engine."""
+
+    frame: pl.DataFrame | pl.LazyFrame
+
+    def names(self) -> list[str]:
+        """As of `Batches`."""
+        return column_names(self.frame)
+
+    def fold(self, columns: Sequence[str], step: Step[S]) -> S:
+        """As of `Batches`."""
+        selected = self.frame.select(columns)
+        if isinstance(selected, pl.DataFrame):
+            parts_differ = [column for column in selected if depends_on_values(column.dtype)]
+            selected = selected.with_columns(clean_column(column) for column in parts_differ)
+            return folded(_slices(selected), step)
+        kinds: Any = dict.fromkeys(too_large(selected, "`data`", QUERY), pl.String)
+        return folded(read_in_batches(selected.cast(kinds), "`data`", QUERY), step)
+
+    def frames(self, columns: Sequence[str], texts: Collection[str] = ()) -> Generator[pl.DataFrame]:
+        """As of `OrderedBatches`."""
+        selected = self.frame.select(columns)
+        return _slices(selected) if isinstance(selected, pl.DataFrame) else read_in_batches(selected, "`data`", QUERY)
+
+
+def _slices(frame: pl.DataFrame) -> Generator[pl.DataFrame]:
+    """Yield an even number of equal slices, so that two threads end together."""
+    pairs = max(-(-frame.height // (4 * BATCH_ROWS)), 1)
+    rows = frame.height if frame.height <= BATCH_ROWS else -(-frame.height // (2 * pairs))
+    yield from frame.iter_slices(max(rows, 1))
+
+
+def read_in_batches(frame: pl.LazyFrame, name: str, hint: str = "write it again.") -> Generator[pl.DataFrame]:
+    """Yield the rows of a lazy frame; an error of its engine names what was read."""
+    batches = frame.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True, lazy=True, engine="streaming")
+    try:
+        yield from batches
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DataError(
+            f"{name} must be readable to its end, got {type(error).__name__}: {first_line(error)}", hint
+        ) from error
+    finally:
+        stop = getattr(batches, "stop", None)  # else the engine would go on to the last row
+        if stop is not None:
+            stop()
+
+
+def too_large(frame: pl.LazyFrame, name: str, hint: str = "write it again.") -> list[str]:
+    """Return the columns of whole numbers of which one is too large for 64 bits: in every batch they are texts."""
+    unsure = [column for column, kind in frame.collect_schema().items() if depends_on_values(kind)]
+    if not unsure:
+        return []
+    lost = [pl.col(one).cast(pl.Int64, strict=False).null_count() > pl.col(one).null_count() for one in unsure]
+    found = pl.concat(read_in_batches(frame.select(lost), name, hint))
+    return [one for one in unsure if found[one].item()]
+
+
+def checked_columns(batches: Batches, wanted: Sequence[str]) -> list[str]:
+    """Return the wanted columns, which must be there, and not differ from others in letter case alone."""
+    names = batches.names()
+    check_columns("data", wanted, names)
+    check_case(wanted, names)
+    return list(dict.fromkeys(wanted))

@@ -1,0 +1,249 @@
+"""Values of any kind as clean Polars columns.
+
+A clean column is Boolean, Int64, Float64, String, Enum (a declared order of levels), Date or Datetime in UTC.
+NaN, NaT, NA and None are all missing; infinite values stay, for the checks that know what the column is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import polars as pl
+
+from tiltlens.errors import DataError
+from tiltlens.sources.messages import first_line, shown, text_of
+
+SAFE_INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)  # none is too large for 64 bits
+MICROSECONDS_PER_DAY = 86_400_000_000
+MISSING_KINDS = {"NoneType", "NAType", "NaTType"}
+
+# The first match counts: True is an int to Python, and a datetime is a date.
+OBJECT_KINDS: tuple[tuple[str, tuple[type, ...], Any], ...] = (
+    ("bool", (bool, np.bool_), pl.Boolean),
+    ("int", (int, np.integer), pl.Int64),
+    ("float", (float, np.floating, Decimal), pl.Float64),
+    ("str", (str,), pl.String),
+    ("datetime", (datetime, np.datetime64), pl.Datetime("us")),
+    ("date", (date,), pl.Date),
+    ("timedelta", (timedelta, np.timedelta64), pl.Duration("us")),
+)
+
+
+def column_of_values(argument: str, values: Any, rows: int) -> pl.Series:
+    """Return an array, list or series passed beside the table as a clean column of its length."""
+    if values is None or np.isscalar(values) or not hasattr(values, "__len__"):
+        raise DataError(
+            f"`{argument}` must name a column, or be an array as long as the data, got {shown(values)}.",
+            "pass the column's name as text, or one value for each row.",
+        )
+    column = clean_column(raw_column(argument, values))
+    if len(column) != rows:
+        raise DataError(
+            f"`{argument}` must have one value per row, got {len(column)} values for {rows} rows.",
+            "pass the array of the same rows, in the same order, or the name of a column.",
+        )
+    return column
+
+
+def check_index(argument: str, values: Any, data: Any, of: str = "data") -> None:
+    """Raise for a pandas object whose index is not that of the data: by position, rows would be mixed up.
+
+    Beside a table of another kind the index must be 0, 1, 2, …; arrays have no rows by name.
+    """
+    mine, theirs = (one.index if hasattr(one, "iloc") else None for one in (values, data))
+    if mine is None or isinstance(data, np.ndarray):
+        return
+    if theirs is None:
+        if not np.array_equal(np.asarray(mine), np.arange(len(mine))):
+            raise DataError(
+                f"`{argument}` must have an index from 0 on beside a table that has none, got one in another order, "
+                f"{shown(mine[0])} first.",
+                "pass .to_numpy() where its rows are in the order of the data, or the name of a column.",
+            )
+        return
+    if len(mine) != len(theirs) or mine.equals(theirs):
+        return
+    label, other = next((pair for pair in zip(mine, theirs, strict=True) if pair[0] != pair[1]), (mine[0], theirs[0]))
+    raise DataError(
+        f"`{argument}` must have the index of `{of}`, in its order, got {shown(label)} for {shown(other)}.",
+        f"match the rows with .loc[{of}.index]; or pass .to_numpy() where they are in the order of the data.",
+    )
+
+
+def raw_column(name: str, values: Any) -> pl.Series:
+    """Return an array, list or series as Polars holds it, before any cleaning."""
+    if isinstance(values, pl.Series):
+        return values.alias(name)
+    if (
+        isinstance(values, (str, bytes, Mapping, Set))
+        or not hasattr(values, "__len__")
+        or getattr(values, "ndim", 1) == 0
+    ):
+        raise DataError(
+            f"column {shown(name)} must hold one value per row, got {shown(values)}.", "repeat it for every row."
+        )
+    if isinstance(values, (list, tuple, range)):
+        return _column_of_objects(name, list(values))
+    series = nw.from_native(values, series_only=True, pass_through=True)
+    if isinstance(series, nw.Series):
+        is_pandas = series.implementation.is_pandas_like()
+        return pandas_column(name, values) if is_pandas else pl.Series(name, values)
+    return _column_of_array(name, values if isinstance(values, np.ma.MaskedArray) else np.asarray(values))
+
+
+def _column_of_array(name: str, array: Any) -> pl.Series:
+    if array.ndim != 1:
+        raise DataError(
+            f"column {shown(name)} must have one dimension, got shape {array.shape}.", "give each column its own name."
+        )
+    if array.dtype.kind == "O":
+        return _column_of_objects(name, array.tolist())
+    if array.dtype.kind in "Mm" and array.dtype != "datetime64[D]":  # Polars knows fewer units of time than numpy
+        array = array.astype("datetime64[us]" if array.dtype.kind == "M" else "timedelta64[us]")
+    mask = np.ma.getmaskarray(array) if isinstance(array, np.ma.MaskedArray) else None
+    plain = np.ascontiguousarray(np.ma.getdata(array))
+    return _masked(pl.Series(name, plain.astype(plain.dtype.newbyteorder("="), copy=False)), mask)
+
+
+def _masked(column: pl.Series, mask: Any) -> pl.Series:
+    """Return the column with missing values where the mask is true."""
+    if mask is None or not mask.any():
+        return column
+    return pl.select(pl.when(~pl.Series(mask)).then(column).alias(column.name)).to_series()
+
+
+def _column_of_objects(name: str, values: list[Any]) -> pl.Series:
+    """Return Python objects of one kind as a column; what pandas or Python call missing is missing."""
+    types = set(map(type, values))
+    gaps = {kind for kind in types if kind.__name__ in MISSING_KINDS}
+    if gaps - {type(None)}:
+        values = [None if type(value) in gaps else value for value in values]
+    kinds = types - gaps
+    if kinds - {float} and any(issubclass(kind, float) for kind in kinds):
+        values = [None if isinstance(value, float) and value != value else value for value in values]
+        kinds = set(map(type, values)) - {type(None)}
+    names = {_object_kind(name, kind) for kind in kinds}
+    if names == {"int", "float"}:
+        names = {"float"}
+    if len(names) > 1:
+        raise DataError(
+            f"column {shown(name)} must hold values of one kind, got {' and '.join(sorted(names))}.",
+            "convert it to one kind, for example all text, or leave it out with `exclude` (--exclude).",
+        )
+    return _built(name, values, names.pop() if names else "str")
+
+
+def _object_kind(column: str, kind: type) -> str:
+    for name, parents, _ in OBJECT_KINDS:
+        if issubclass(kind, parents):
+            return name
+    raise unusable(column, kind.__name__)
+
+
+def _built(name: str, values: list[Any], kind: str) -> pl.Series:
+    """Return a column of one kind of Python object."""
+    dtype = next(dtype for known, _, dtype in OBJECT_KINDS if known == kind)
+    if kind == "float":  # Decimal and numpy numbers included
+        return pl.Series(name, np.array(values, dtype=np.float64))
+    try:
+        return pl.Series(name, values, dtype=dtype)
+    except (OverflowError, TypeError, pl.exceptions.PolarsError) as error:
+        if kind == "int":  # too large: a hash or a key, whose every digit counts
+            return pl.Series(name, [None if value is None else str(value) for value in values], dtype=pl.String)
+        raise DataError(
+            f"column {shown(name)} must hold values of one kind, got {kind} values that do not go together: "
+            f"{first_line(error)}",
+            "convert it to one kind first.",
+        ) from error
+
+
+def unusable(column: str, kind: str) -> DataError:
+    """Return the error for a column of a kind that has no clean form."""
+    return DataError(
+        f"column {shown(column)} must hold numbers, text, booleans or dates, got {kind}.",
+        "convert it, or leave it out with `exclude` (--exclude).",
+    )
+
+
+def pandas_column(name: str, series: Any) -> pl.Series:
+    """Return a pandas column without pyarrow, which pandas users need not have."""
+    if hasattr(series, "cat"):
+        return _pandas_levels(name, series)
+    dtype = nw.from_native(series, series_only=True).dtype
+    if isinstance(dtype, nw.String) and getattr(series.dtype, "storage", None) == "pyarrow":  # which is there, then
+        return pl.Series(name, series).cast(pl.String)
+    mask = series.isna().to_numpy(dtype=bool)
+    if isinstance(dtype, nw.Datetime):
+        plain = series if dtype.time_zone is None else series.dt.tz_convert("UTC").dt.tz_localize(None)
+        return _masked(pl.Series(name, plain.to_numpy().astype("datetime64[us]")), mask)
+    if isinstance(dtype, nw.Duration):
+        return _masked(pl.Series(name, series.to_numpy().astype("timedelta64[us]")), mask)
+    if dtype.is_integer() or dtype.is_float() or isinstance(dtype, nw.Boolean):
+        if isinstance(series.dtype, np.dtype):
+            return _column_of_array(name, series.to_numpy())
+        wide = np.bool_ if isinstance(dtype, nw.Boolean) else _widest(dtype)
+        return _masked(pl.Series(name, series.to_numpy(dtype=wide, na_value=wide(0))), mask)
+    objects = series.to_numpy(dtype=object)
+    known: Any = np.where(mask, None, objects) if mask.any() else objects
+    return _column_of_objects(name, known.tolist())
+
+
+def _widest(dtype: Any) -> Any:
+    if dtype.is_float():
+        return np.float64
+    return np.uint64 if isinstance(dtype, nw.UInt64) else np.int64
+
+
+def _pandas_levels(name: str, series: Any) -> pl.Series:
+    """Return a pandas categorical as text, or as an Enum where its order is declared."""
+    levels = [text_of(level) for level in series.cat.categories]
+    codes = pl.Series(name, series.cat.codes.to_numpy().astype(np.int64))
+    codes = _masked(codes, codes.to_numpy() < 0)
+    column = pl.Series(name, levels, dtype=pl.String).gather(codes.cast(pl.UInt32)).alias(name)
+    is_order = series.cat.ordered and len(set(levels)) == len(levels)
+    return column.cast(pl.Enum(levels)) if is_order else column
+
+
+def clean_column(column: pl.Series) -> pl.Series:
+    """Return the column as one of the clean kinds; a kind that has no such form is an error."""
+    dtype = column.dtype
+    if dtype in (pl.Boolean, pl.String, pl.Date, pl.Enum):
+        return column
+    if dtype.is_integer():
+        return _clean_integers(column)
+    if dtype.is_float() or dtype.is_decimal():
+        numbers = column.cast(pl.Float64)
+        return numbers.fill_nan(None) if _has_nan(numbers) else numbers
+    if dtype in (pl.Categorical, pl.Null):
+        return column.cast(pl.String)
+    if isinstance(dtype, pl.Datetime):
+        utc = column if dtype.time_zone is None else column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        return utc.cast(pl.Datetime("us"))
+    if isinstance(dtype, pl.Duration):
+        return column.cast(pl.Duration("us")).to_physical() / MICROSECONDS_PER_DAY
+    if dtype == pl.Object:
+        return clean_column(_column_of_objects(column.name, column.to_list()))
+    raise unusable(column.name, str(dtype))
+
+
+def depends_on_values(dtype: Any) -> bool:
+    """Return whether the clean kind of a column depends on what is in it: parts of it may differ."""
+    return dtype == pl.Object or (dtype.is_integer() and dtype not in SAFE_INTEGERS)
+
+
+def _has_nan(numbers: pl.Series) -> bool:
+    if numbers.null_count() or not len(numbers):
+        return bool(numbers.is_nan().any())
+    return bool(np.isnan(numbers.to_numpy().min()))  # as NaN is the least of any numbers it is among
+
+
+def _clean_integers(column: pl.Series) -> pl.Series:
+    try:
+        return column.cast(pl.Int64)
+    except pl.exceptions.InvalidOperationError:  # too large, as above
+        return column.cast(pl.String)

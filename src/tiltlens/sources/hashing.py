@@ -1,0 +1,163 @@
+"""One hash of a row for every purpose: the order of rows, folds, samples and fingerprints.
+
+It depends on what a row holds alone, by the names of its columns: not on their order, on the engine, or on the version
+of any library. Numbers count to nine decimals; numbers, booleans and times that differ in kind from engine to engine
+are hashed as one. `nameless_hashes` do not even depend on names: of columns, levels or groups.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tiltlens.limits import CACHE_CHUNK
+from tiltlens.sources.arrays import chunks
+from tiltlens.sources.factorize import Factorized
+from tiltlens.threads import in_threads
+
+Hashes = NDArray[np.uint64]
+
+BILLION = 1e9
+ODD, HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)  # a factor and a shift that mix the bits of a hash
+MISSING = 0x6D697373696E6721  # bits of a missing value
+ROUNDS = 3  # in which rows, levels and columns are told apart by each other
+
+
+def row_hashes(columns: Mapping[str, pl.Series | NDArray[Any]], coded: Mapping[str, Factorized | None] = {}) -> Hashes:
+    """Return a hash of each row: Σ of each column's bits, mixed in a way of its name's own, and mixed again.
+
+    `coded` holds columns by their distinct values, where these are few: then only those are hashed.
+    """
+    return nested_hashes([columns], coded)[0]
+
+
+def nested_hashes(
+    stages: Sequence[Mapping[str, pl.Series | NDArray[Any]]], coded: Mapping[str, Factorized | None] = {}
+) -> list[Hashes]:
+    """Return the hashes of each row by the first columns, by these and the next, and so on."""
+    rows = len(next(iter(stages[0].values())))
+    parts = [[_Part(name, column, coded.get(name)) for name, column in columns.items()] for columns in stages]
+    hashes = [np.empty(rows, dtype=np.uint64) for _ in stages]
+    for chunk in chunks(rows, CACHE_CHUNK):
+        total = np.zeros(len(hashes[0][chunk]), dtype=np.uint64)
+        for stage, found in zip(parts, hashes, strict=True):
+            for part in stage:
+                total += part.bits(chunk)
+            found[chunk] = _mix(_mix(total.copy()))
+    return hashes
+
+
+def mixed_hashes(hashes: Hashes, numbers: NDArray[np.integer[Any]]) -> Hashes:
+    """Return a hash of each hash and a number beside it."""
+    return _mix(_mix(hashes + _mixed(numbers.astype(np.uint64), ODD)))
+
+
+def nameless_hashes(columns: Sequence[pl.Series]) -> tuple[Hashes, list[int]]:
+    """Return a hash of each row, and a number of each column, that no renaming of columns or levels changes.
+
+    Numbers enter by their rank, so that monotone transforms change nothing either. A level is known by its rows, a
+    column by its values and their rows, a row by its values: each round tells more of them apart.
+    """
+    ranked = in_threads(_ranks, list(columns), len(columns[0]))
+    rows = np.zeros(len(columns[0]), dtype=np.uint64)
+    signs: list[int] = []
+    for _ in range(ROUNDS):
+        total, signs = np.zeros_like(rows), []
+        for codes, is_ordered in ranked:
+            bits = np.arange(codes.max(initial=0) + 1, dtype=np.uint64)
+            if not is_ordered:
+                np.add.at(bits := np.zeros_like(bits), codes, _mixed(rows, ODD))
+            found = _mixed(bits, ODD).take(codes)
+            signs.append(int(_mixed(rows + found, ODD).sum(dtype=np.uint64)))
+            total += _mixed(found, np.uint64(signs[-1] | 1))
+        rows = _mix(_mix(total))
+    return rows, signs
+
+
+def _ranks(column: pl.Series) -> tuple[NDArray[np.int64], bool]:
+    """Return the codes of a column's values, 0 where missing, and whether their order has a meaning."""
+    if column.dtype.is_temporal():
+        column = column.cast(pl.Datetime("us")).to_physical()
+    is_ordered = column.dtype.is_numeric()
+    if is_ordered:
+        found = (column.cast(pl.Float64) * BILLION).round().rank("dense")
+    else:
+        found = column.cast(pl.String).cast(pl.Categorical).to_physical().cast(pl.Int64) + 1
+    return found.fill_null(0).cast(pl.Int64).to_numpy(), is_ordered
+
+
+class _Part:
+    """A column's share of the hashes."""
+
+    def __init__(self, name: str, column: pl.Series | NDArray[Any], factorized: Factorized | None) -> None:
+        digest = hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest()
+        self.factor = np.uint64(int.from_bytes(digest, "little") | 1)
+        self.column = column
+        self.table = self.codes = None
+        if factorized is not None:
+            self.table, self.codes = _mixed(_bits(factorized.values), self.factor), factorized.codes
+
+    def bits(self, chunk: slice) -> Hashes:
+        if self.table is not None and self.codes is not None:
+            return np.asarray(self.table.take(self.codes[chunk]))
+        return _mixed(_bits(self.column[chunk]), self.factor)
+
+
+def _bits(column: pl.Series | NDArray[Any]) -> Hashes:
+    """Return 64 bits for each value: of its text, or of its number to nine decimals; equal ones have the same."""
+    if isinstance(column, np.ndarray):
+        return _number_bits(column)
+    if column.dtype.is_temporal():
+        column = column.cast(pl.Datetime("us")).to_physical()
+    if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
+        return _text_bits(column.cast(pl.String))
+    bits = _number_bits(column.cast(pl.Float64).to_numpy())
+    return np.where(column.is_null().to_numpy(), np.uint64(MISSING), bits) if column.null_count() else bits
+
+
+def _number_bits(values: NDArray[Any]) -> Hashes:
+    with np.errstate(over="ignore", invalid="ignore"):
+        rounded = values * BILLION
+        np.rint(rounded, out=rounded)
+    rounded += 0.0  # −0 is 0
+    return rounded.view(np.uint64)
+
+
+def _text_bits(texts: pl.Series) -> Hashes:
+    """Return Σ_k t(byte_k)·ODD^k over the bytes of each text, an end mark among them; a missing text has its own."""
+    filled = texts.fill_null("")
+    sizes = filled.str.len_bytes().to_numpy().astype(np.int64) + 1
+    content = np.frombuffer(("\0".join(filled.to_list()) + "\0").encode(errors="surrogatepass"), dtype=np.uint8)
+    starts = np.cumsum(sizes) - sizes
+    place = np.arange(len(content)) - np.repeat(starts, sizes)
+    powers = np.cumprod(np.full(int(sizes.max(initial=1)), ODD))
+    found = np.add.reduceat(BYTES.take(content) * powers.take(place), starts) if len(sizes) else np.zeros(0, np.uint64)
+    return np.where(texts.is_null().to_numpy(), np.uint64(MISSING), found) if texts.null_count() else found
+
+
+def _mixed(bits: Hashes, factor: np.uint64) -> Hashes:
+    """Return the bits mixed by a factor.
+
+    High bits are folded down first: multiplied by an odd number, the sign of a float would stay where it is, and rows
+    that differ by the signs of two columns would often have the same hash.
+    """
+    folded = bits >> HALF
+    folded ^= bits
+    folded *= factor
+    return _mix(folded)
+
+
+def _mix(bits: Hashes) -> Hashes:
+    """Let each bit change about half of the others, in place."""
+    bits ^= bits >> HALF
+    bits *= ODD
+    bits ^= bits >> HALF
+    return bits
+
+
+BYTES = _mixed(np.arange(1, 257, dtype=np.uint64), ODD)

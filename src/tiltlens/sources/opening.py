@@ -1,0 +1,83 @@
+"""Any data as batches: files, lazy frames, relations and Spark frames as they are, tables in memory as clean frames."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from tiltlens.inputs import remember
+from tiltlens.sources.batches import ROW, Batches, FrameBatches, checked_columns
+from tiltlens.sources.databases import database_url, query_batches
+from tiltlens.sources.duckdb import DuckBatches, is_duckdb
+from tiltlens.sources.file_formats import format_of
+from tiltlens.sources.files import FileBatches, files_of, inputs_of
+from tiltlens.sources.read_options import ReadOptions
+from tiltlens.sources.spark import SparkBatches, is_spark
+from tiltlens.sources.tables import column_names, read_table
+from tiltlens.threads import check_threads
+
+PLAIN = ReadOptions()
+
+
+def batches_of(data: Any, options: ReadOptions = PLAIN) -> Batches | None:
+    """Return the data as batches where it is read piece by piece; None where its rows are in memory."""
+    check_threads()
+    url = database_url(data)
+    remember(*inputs_of(data))
+    if url is not None:
+        return query_batches(url, options)
+    files = files_of(data)
+    if files is not None:
+        found = format_of(files[0])
+        options.check_for(f"{found.name} files", found.options)
+        return FileBatches(files, options)
+    options.check_for("data that is no file", ())
+    if is_spark(data):
+        return SparkBatches(data)
+    if isinstance(data, pl.LazyFrame):
+        return FrameBatches(data)
+    return DuckBatches(data) if is_duckdb(data) else None
+
+
+def reading_notes(batches: Batches, columns: Sequence[str]) -> tuple[str, ...]:
+    """Return what the reader of an audit should know of how these columns of files were read."""
+    return batches.notes(columns) if isinstance(batches, FileBatches) else ()
+
+
+def frame_of(data: Any, columns: Sequence[str]) -> pl.DataFrame:
+    """Return some columns of a table in memory; a Polars frame as it is, for its batches are cleaned one by one."""
+    return data if isinstance(data, pl.DataFrame) else read_table(data, columns)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Frames:
+    """Frames, added with `+`."""
+
+    frames: tuple[pl.DataFrame, ...]
+
+    def __add__(self, other: _Frames) -> _Frames:
+        return _Frames(self.frames + other.frames)
+
+
+def _framed(frame: pl.DataFrame) -> _Frames:
+    return _Frames((frame,))
+
+
+def collected(data: Any, columns: Sequence[str] | None = None, options: ReadOptions = PLAIN) -> pl.DataFrame:
+    """Return some columns (default: all) of any data as one clean frame in memory."""
+    batches = batches_of(data, options)
+    return read_table(data, columns) if batches is None else collected_rows(batches, columns)
+
+
+def collected_rows(batches: Batches, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    """Return some columns (default: all) of batches as one clean frame in memory."""
+    wanted = checked_columns(batches, batches.names() if columns is None else columns)
+    return pl.concat(batches.fold(wanted, _framed).frames).drop(ROW, strict=False)
+
+
+def names_of(data: Any, batches: Batches | None) -> list[str]:
+    """Return the names of any data's columns."""
+    return column_names(data) if batches is None else batches.names()

@@ -1,0 +1,122 @@
+"""Spark data frames: each partition becomes sums where it lies, and only those are collected."""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from tiltlens.errors import DataError, TiltlensError
+from tiltlens.limits import MERGERS
+from tiltlens.sources.batches import S, Step, clean_batch, empty_table, regrouped
+from tiltlens.sources.messages import checked_names, first_line
+
+SCHEMA = "sums binary"
+
+
+def is_spark(data: Any) -> bool:
+    """Return whether the data is a Spark data frame, classic or Connect, without importing Spark."""
+    return type(data).__module__.startswith("pyspark.sql.") and hasattr(data, "mapInArrow")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparkBatches:
+    """A Spark data frame; tiltlens must be installed where Spark runs Python."""
+
+    frame: Any
+
+    def names(self) -> list[str]:
+        """As of `Batches`."""
+        return checked_names(list(self.frame.columns))
+
+    def fold(self, columns: Sequence[str], step: Step[S]) -> S:
+        """As of `Batches`."""
+        quoted = ["`" + name.replace("`", "``") + "`" for name in columns]
+        try:
+            parts = self.frame.select(*quoted).mapInArrow(_Partition(step), SCHEMA)
+            rows = parts.repartition(MERGERS).mapInArrow(_merged, SCHEMA).collect()
+        except Exception as error:  # anything that a cluster may raise
+            raise DataError(
+                f"Spark must be able to run the audit, got {type(error).__name__}: {first_line(error)}",
+                "is tiltlens installed on the workers, and PYSPARK_PYTHON set to its Python?",
+            ) from error
+        total: Any = _sum(_unpacked(row[0]) for row in rows)
+        if total is None:
+            raise empty_table()
+        if isinstance(total, TiltlensError):
+            raise total
+        return total  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Partition:
+    """What a worker does with a partition: one row of pickled sums, none where it is empty."""
+
+    step: Any
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        frames = regrouped(pl.DataFrame(batch) for batch in batches)
+        try:
+            part = _sum(self.step(clean_batch(frame)) for frame in frames)
+        except TiltlensError as error:  # the user's mistake: a failed task would be tried again, four times
+            part = error
+        yield from _packed(part)
+
+
+def with_numbers(frame: Any, columns: Sequence[str], names: Sequence[str], step: Step[Any]) -> Any:
+    """Return a data frame with more columns: the numbers that `step` makes of some columns, (n,) or (n, K).
+
+    They are made where the rows lie, when Spark is asked for them, so that a mistake in the data is told then.
+    """
+    from pyspark.sql.types import DoubleType, StructField, StructType
+
+    fields = [StructField(name, DoubleType()) for name in names]
+    return frame.mapInArrow(_MoreColumns(tuple(columns), step), StructType([*frame.schema.fields, *fields]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _MoreColumns:
+    """What a worker does with a partition: its batches as they are, and the numbers beside."""
+
+    columns: tuple[str, ...]
+    step: Any
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for batch in batches:
+            found = self.step(pl.DataFrame(batch.select(self.columns)))
+            made = [pa.array(column) for column in found.reshape(batch.num_rows, -1).T]
+            names = [*batch.schema.names, *("" for _ in made)]  # Spark goes by the places of columns
+            yield pa.RecordBatch.from_arrays([*batch.columns, *made], names)
+
+
+def _merged(batches: Iterator[Any]) -> Iterator[Any]:
+    """Yield the sum of many sums: with thousands of partitions they are too much for the driver."""
+    yield from _packed(_sum(_unpacked(packed.as_py()) for batch in batches for packed in batch.column(0)))
+
+
+def _sum(parts: Iterable[Any]) -> Any:
+    """Return the sum, None of nothing, and the first mistake where there is one."""
+    total: Any = None
+    for part in parts:
+        if isinstance(part, TiltlensError):
+            return part
+        total = part if total is None else total + part
+    return total
+
+
+def _packed(part: Any) -> Iterator[Any]:
+    import pyarrow as pa
+
+    if part is not None:
+        content = zlib.compress(pickle.dumps(part), 1)
+        yield pa.RecordBatch.from_arrays([pa.array([content], pa.binary())], ["sums"])
+
+
+def _unpacked(content: Any) -> Any:
+    return pickle.loads(zlib.decompress(bytes(content)))

@@ -1,1 +1,0 @@
-"""Results become text, figures and files. Nothing is computed here."""

@@ -1,1 +1,0 @@
-"""The report: one summary in, one self-contained page out."""

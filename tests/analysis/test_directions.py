@@ -1,0 +1,63 @@
+"""Sentences beside a feature have the sign of its contribution."""
+
+import numpy as np
+import pytest
+
+import tiltlens as tl
+from tiltlens.analysis.decomposition import _wide
+from tiltlens.analysis.presentation import Told
+from tiltlens.estimators.verdicts import Band
+from tiltlens.rows.amounts import PROBABILITY
+from tiltlens.rows.measures import MEASURES
+
+
+def test_a_feature_that_narrows_the_gap_is_said_to_with_a_level_of_that_sign():
+    rng = np.random.default_rng(0)
+    women = np.repeat([True, False], 400)
+    job = np.where(rng.random(800) < np.where(women, 0.45, 0.1), "clerk", "craft")
+    job = np.where(rng.random(800) < np.where(women, 0.35, 0.05), "nurse", job)
+    pay = np.where(rng.random(800) < np.where(women, 0.2, 0.8), 1, 0)
+    score = 0.3 + 0.3 * pay + 0.2 * (job == "nurse") - 0.09 * (job == "clerk")
+    people = {"sex": np.where(women, "women", "men"), "job": job, "pay": pay, "score": score}
+    c = tl.audit(people, "sex", reference="men", scores="score", materiality=0.001)["women"]
+    found = {row["feature"]: row for row in c.proxies.iter_rows(named=True)}
+    assert float(c.gap) < -0.1
+    assert found["pay"]["gap"] < 0.0
+    assert found["job"]["gap"] > 0.0
+    assert "narrows" not in found["pay"]["reason"]
+    assert "; it narrows the gap" in found["job"]["reason"]
+    assert found["job"]["direction"] == "job = nurse → higher score, and more common among women"
+
+
+def test_a_number_is_told_by_a_level_where_its_trend_goes_the_other_way():
+    age = np.repeat([1, 2, 3] * 2, [30, 10, 60, 40, 50, 10])
+    group = np.repeat(["a", "b"], 100)
+    score = np.select([age == 1, age == 2], [0.5, 0.1], 0.45)  # the trend falls, but a fares better
+    c = tl.audit({"g": group, "age": age, "s": score}, "g", reference="b", scores="s", folds=None)["a"]
+    row = c.proxies.row(0, named=True)
+    assert row["gap"] > 0.0
+    assert row["direction"] in (
+        "age = 2 → lower score, and less common among a",
+        "age = 3 → higher score, and more common among a",
+    )
+
+
+def test_features_without_a_share_have_one_note():
+    rng = np.random.default_rng(1)
+    rare = {f"rare_{k}": (rng.random(300) < 0.03).astype(int) for k in range(4)}
+    people = {"g": rng.choice(["a", "b"], 300), "x": rng.normal(size=300), "s": rng.random(300)} | rare
+    notes = tl.audit(people, "g", reference="b", scores="s")["a"].notes
+    (note,) = [one for one in notes if one.startswith("share is left out for")]
+    assert all(f"'{name}'" in note for name in rare)
+    assert "'x'" not in note
+
+
+@pytest.mark.parametrize(("reaches", "is_said"), [([0.02, 0.06, 0.07], True), ([0.02, 0.04, 0.2], False), ([], False)])
+def test_a_table_that_is_too_small_for_contributions_beyond_the_others_is_said_to_be(reaches, is_said):
+    words = Told(PROBABILITY, MEASURES["scores", None], 0.005)
+    found = _wide([Band(0.0, -one, one, one) for one in reaches], words)
+    assert found == (
+        ["the rows are too few: half of the bands of contributions beyond the others reach further than ±6.0 points"]
+        if is_said
+        else []
+    )

@@ -1,0 +1,132 @@
+"""The gap along time: of each period the same as an audit of its rows, and a test that it is the same in all."""
+
+import json
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.special import stdtrit
+from scipy.stats import chi2
+from tests.command import invoked
+from tests.people import assert_same_numbers, people
+
+import tiltlens as tl
+from tiltlens.errors import DataError
+from tiltlens.limits import MOST_PERIODS
+from tiltlens.rows.periods import found_periods
+
+MONTHS = [f"2024-{month}" for month in (9, 10, 11, 12)]
+
+
+def dated(rows=400):
+    """Return people of four months, the names of which do not sort by letters, and five in a fifth."""
+    months = np.random.default_rng(0).choice(MONTHS, rows).astype(object)
+    months[:5] = "2025-1"
+    repaid = (np.random.default_rng(1).random(rows) < people(rows)["score"].to_numpy()).astype(int)
+    return people(rows).with_columns(month=pl.Series(months.astype(str)), repaid=repaid)
+
+
+def audited(data, **options):
+    question = {"group": "group", "reference": "B", "scores": "score", "features": [], "periods": "month"}
+    return tl.audit(data, **question | options)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"favourable": "low"}, {"weights": "weight"}, {"threshold": 0.5}, {"output": "amount"}]
+)
+def test_each_period_has_the_numbers_of_an_audit_of_its_rows(options):
+    table = audited(dated(), **options).periods
+    assert table["period"].to_list() == [*MONTHS, "2025-1"]
+    for row in table.head(4).iter_rows(named=True):
+        alone = audited(dated().filter(month=row["period"]), periods=None, **options)["A"]
+        rates = alone.favourable_rates
+        expected = {"gap": alone.gap, "audited_rate": rates.audited, "reference_rate": rates.reference}
+        for name, estimate in (expected | {"impact_ratio": alone.impact_ratio}).items():
+            found = {key: row[f"{name}{end}"] for key, end in (("value", ""), ("low", "_low"), ("high", "_high"))}
+            assert_same_numbers(found, estimate.to_dict(), 1e-9, name)
+        sizes = [row[f"n_{who}"] in (None, alone.rows[who]) for who in ("audited", "reference")]
+        assert all(sizes)
+    assert table["n_audited"].null_count() == 2  # a neighbour's is withheld too
+
+
+def test_a_period_of_few_people_is_not_measured_nor_counted():
+    row = audited(dated()).periods.row(4, named=True)
+    assert (row["gap"], row["gap_low"], row["n_audited"]) == (None, None, None)
+    assert row["reason"] == "fewer than 10 people of a group"
+
+
+def test_equal_gaps_are_tested_by_cochrans_q():
+    found = audited(dated())["A"].periods
+    rows = found.frame.head(4)
+    months = [dated().filter(month=month) for month in rows["period"]]
+    se = np.array([_gap_se([month.filter(group=name)["score"] for name in "AB"]) for month in months])
+    weights, gaps = 1 / se**2, rows["gap"].to_numpy()
+    q = float((weights * (gaps - np.average(gaps, weights=weights)) ** 2).sum())
+    assert found.equal_gaps.statistic == pytest.approx(q, rel=1e-6)
+    assert (found.equal_gaps.degrees, found.equal_gaps.p_value) == (3, pytest.approx(chi2.sf(q, 3), rel=1e-6))
+
+
+def test_error_rates_are_told_along_time_too():
+    row = audited(dated(), outcome="repaid").periods.row(1, named=True)
+    month = dated().filter(month=row["period"], repaid=0)
+    means = [month.filter(group=name)["score"] for name in "AB"]
+    assert row["fpr_difference"] == pytest.approx(means[0].mean() - means[1].mean())
+    reach = (row["fpr_difference_high"] - row["fpr_difference_low"]) / 2
+    assert 1.959963984540054 < reach / _gap_se(means) < stdtrit(4, 0.975)  # Student's t of few people
+
+
+def _gap_se(means):
+    return math.sqrt(sum(one.var(ddof=0) / len(one) for one in means))
+
+
+@pytest.mark.parametrize("held", ["duckdb", "csv files"], indirect=True)
+def test_every_engine_has_the_same_periods(held):
+    found = audited(held(dated().drop("since"))).periods
+    assert_same_numbers(found.to_dicts(), audited(dated()).periods.to_dicts())
+
+
+def test_beyond_the_sample_values_are_of_all_rows():
+    found, whole = (audited(dated(1_400), sample_rows=size).periods for size in (1_000, 5_000))
+    assert_same_numbers(found["gap"].to_list()[:4], whole["gap"].to_list()[:4])
+    width = [(one["gap_high"] - one["gap_low"]).to_numpy()[:4] for one in (found, whole)]
+    assert np.allclose(width[0] / width[1], 1.0, atol=0.2)
+
+
+@pytest.mark.parametrize(
+    ("month", "message"),
+    [(pl.lit("2024"), "at least two values, got '2024'"), (pl.int_range(pl.len()), f"at most {MOST_PERIODS} values")],
+)
+def test_one_period_or_too_many_are_refused(month, message):
+    with pytest.raises(DataError, match=f"`periods` must have {message}"):
+        audited(dated().with_columns(month=month))
+
+
+def test_the_command_line_and_the_page_show_the_periods(tmp_path):
+    dated().write_parquet(tmp_path / "rows.parquet")
+    question = ("audit", "rows.parquet", "--group", "group", "--reference", "B", "--scores", "score")
+    done = invoked(
+        *question, "--periods", "month", "--features", "", "--json", "a.json", "--report", "a.html", cwd=tmp_path
+    )
+    assert done.returncode == 0
+    assert "Along time" in done.stdout
+    found = json.loads((tmp_path / "a.json").read_text())
+    assert found["provenance"]["question"]["periods"] == "month"
+    expected = audited(dated())["A"].periods.to_dict()
+    assert_same_numbers(found["comparisons"]["A"]["periods"], expected)
+    assert "The gap along time" in (tmp_path / "a.html").read_text()
+    assert audited(dated())["A"].plot("periods").table.height == 5
+
+
+def test_names_of_months_are_in_the_calendars_order():
+    assert found_periods(["Mar", "jan", "Feb", "Dec"]) == ("jan", "Feb", "Mar", "Dec")
+    assert found_periods(["March", "January"]) == ("January", "March")
+    assert found_periods(["Market", "Jan"]) == ("Jan", "Market")
+    assert found_periods(["10", "9"]) == ("9", "10")
+
+
+def test_rows_without_a_period_are_told():
+    table = dated().with_columns(month=pl.when(pl.int_range(pl.len()) < 40).then(None).otherwise("month"))
+    assert "40 rows have no period: they are in all numbers but those of periods" in audited(table)["A"].notes
+    few = dated().with_columns(month=pl.when(pl.int_range(pl.len()) < 4).then(None).otherwise("month"))
+    assert any(note.startswith("fewer than 10 rows have no period") for note in audited(few)["A"].notes)

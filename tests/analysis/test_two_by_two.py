@@ -1,0 +1,118 @@
+"""Decisions as practice tests them: against scipy and statsmodels, from all rows, of independent people."""
+
+from itertools import product
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.stats import chi2_contingency, fisher_exact
+from statsmodels.stats.proportion import proportions_ztest
+from tests.people import FILES, assert_same_numbers, audited, people
+
+import tiltlens as tl
+from tiltlens.analysis.two_by_two import OF_PEOPLE, _tested
+from tiltlens.estimators.two_by_two import Count, z_score
+from tiltlens.limits import FOUR_FIFTHS
+
+
+def decided(*groups, **options):
+    """Return the table of an audit of outputs, from (size, counted) of the audited group and of the reference."""
+    table = pl.DataFrame(
+        {
+            "group": np.repeat(["a", "b"], [size for size, _ in groups]),
+            "score": np.concatenate([np.arange(n) < k for n, k in groups]).astype(float),
+        }
+    )
+    return tl.audit(table, "group", reference="b", scores="score", **options)["a"]
+
+
+@pytest.mark.parametrize("groups", [((200, 60), (300, 150)), ((40, 25), (90, 31)), ((500, 212), (400, 166))])
+def test_every_number_against_scipy_and_statsmodels(groups):
+    (n, a), (n1, c) = groups
+    found = decided(*groups).two_by_two
+    cells = [[a, n - a], [c, n1 - c]]
+    z, p = proportions_ztest([a, c], [n, n1])
+    assert found.counts == {
+        who: dict(zip(("favourable", "unfavourable"), row, strict=True))
+        for who, row in zip(("audited", "reference"), cells, strict=True)
+    }
+    assert (found.z, found.z_p_value) == pytest.approx((z, p), rel=1e-12)
+    assert found.z**2 == pytest.approx(chi2_contingency(cells, correction=False).statistic, rel=1e-12)
+    assert found.fisher_p_value == pytest.approx(fisher_exact(cells).pvalue, rel=1e-12)
+    assert found.odds_ratio.value == pytest.approx(a * (n1 - c) / ((n - a) * c), rel=1e-12)
+    assert (found.odds_ratio.low > 1 or found.odds_ratio.high < 1) == (abs(z) > found.critical_z)
+
+
+def fewest(sizes, counted, is_found):
+    """Return the fewest changes of two counts that change a finding, by looking at every other table."""
+    was = is_found(*counted)
+    every = product(range(sizes[0] + 1), range(sizes[1] + 1))
+    return min(abs(x - counted[0]) + abs(y - counted[1]) for x, y in every if is_found(x, y) != was)
+
+
+@pytest.mark.parametrize("counted", [(3, 11), (11, 3), (6, 8), (8, 6), (12, 12), (0, 0), (15, 20)])
+def test_flips_are_the_fewest_of_either_group(counted):
+    sizes = (15, 20)
+
+    def is_far(x, y):
+        return abs(z_score(Count(15, x), Count(20, y)) or 0.0) >= 1.959963984540054
+
+    def is_below(x, y):
+        rates = sorted((x / 15, y / 20))
+        return rates[0] < (FOUR_FIFTHS - 1e-12) * rates[1]
+
+    found = _tested(*(Count(n, k) for n, k in zip(sizes, counted, strict=True)), 0.95)
+    assert found.z_flips == fewest(sizes, counted, is_far)
+    assert found.ratio_flips == fewest(sizes, counted, is_below)
+
+
+@pytest.mark.parametrize("held", [*FILES, "duckdb"], indirect=True)
+def test_every_engine_counts_all_rows_though_few_are_sampled(held):
+    table = people(3_000).select("group", "score")
+    found = tl.audit(held(table), "group", reference="B", scores="score", threshold=0.5, sample_rows=1_000)["A"]
+    whole = tl.audit(table, "group", reference="B", scores="score", threshold=0.5)["A"]
+    assert any("a sample of" in note for note in found.notes)
+    assert_same_numbers(found.two_by_two.to_dict(), whole.two_by_two.to_dict(), within=1e-12)
+
+
+def test_a_low_outcome_that_people_want_is_what_is_counted():
+    low = decided((200, 60), (300, 150), favourable="low").two_by_two
+    assert low.counts["audited"] == {"favourable": 140, "unfavourable": 60}
+    assert low.z == pytest.approx(-decided((200, 60), (300, 150)).two_by_two.z, rel=1e-12)
+
+
+def test_few_people_are_not_told():
+    found = decided((200, 4), (300, 150)).two_by_two
+    assert found.counts["audited"] == {"favourable": None, "unfavourable": None}
+    assert found.counts["reference"] == {"favourable": 150, "unfavourable": 150}
+    assert decided((40, 1), (300, 20)).two_by_two.note.startswith("fewer than 5 people are expected in a cell")
+
+
+def test_one_outcome_is_nothing_to_test():
+    found = decided((20, 20), (30, 30)).two_by_two
+    assert (found.z, found.z_p_value, found.odds_ratio, found.fisher_p_value) == (None, None, None, 1.0)
+    assert found.note == "everyone has the same outcome: there is nothing to test"
+
+
+@pytest.mark.parametrize("options", [{"weights": "weight"}, {"clusters": np.arange(400) // 2}])
+def test_weights_and_clusters_have_no_table_and_that_is_said(options):
+    c = audited(people(), features=[], threshold=0.5, **options)["A"]
+    assert c.two_by_two is None
+    assert OF_PEOPLE in c.notes
+
+
+@pytest.mark.parametrize("options", [{}, {"threshold": 0.5, "folds": None}])
+def test_scores_and_plug_in_values_have_no_table(options):
+    c = audited(people(), features=[], **options)["A"]
+    assert c.two_by_two is None
+    assert OF_PEOPLE not in c.notes
+    assert c.to_dict()["two_by_two"] is None
+
+
+def test_every_view_shows_the_table(tmp_path):
+    audit = audited(people(), features=[], threshold=0.5)
+    assert "standard deviations (z test, p < 0.001)" in " ".join(str(audit).split())
+    audit.report(tmp_path / "audit.html")
+    page = (tmp_path / "audit.html").read_text(encoding="utf-8")
+    assert "Decisions, counted" in page
+    assert "Fewest changed decisions that would flip it" in page

@@ -1,0 +1,705 @@
+"""Figures show what the summary says, whatever it says, and say it in files that need nothing else."""
+
+import builtins
+import json
+import os
+import re
+from functools import cache
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import polars as pl
+import pytest
+import vl_convert
+from tests.people import audited, people
+from tests.render.summaries import (
+    HOSTILE,
+    SUMMARIES,
+    cross_fitted,
+    cross_fitted_audit,
+    decisions_audit,
+    hostile,
+    many,
+    plug_in,
+)
+
+import tiltlens as tl
+from tiltlens import formats
+from tiltlens.documents import figures
+from tiltlens.documents.labels import labels
+from tiltlens.figures.placement import placed, spread
+from tiltlens.paper.figure1 import simplex_paths
+
+WORLD = tl.World([0.5, 0.3, 0.2], [0.2, 0.3, 0.5], channel=[0.8, 0.5, 0.1])
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def drawn_from(c):
+    """Return every figure that a comparison has."""
+    found = {name: draw(c) for name, draw in figures.COMPARISON_FIGURES.items()}
+    for feature in list(c["bins"]["profiles"])[:1]:
+        found["profile"] = figures.profile(c, feature)
+        found["correction_by_value"] = figures.correction_by_value(c, feature)
+    return found
+
+
+@cache
+def drawn(name):
+    c = SUMMARIES[name]()
+    found = drawn_from(c)
+    audit = cross_fitted_audit()
+    audit["comparisons"] = {"only": c}
+    found["rates"] = figures.rates(audit)
+    found["simplex"] = figures.simplex(simplex_paths(WORLD).to_dict())
+    return {key: (figure, figure.spec()) for key, figure in found.items()}
+
+
+def everywhere(value, path=()):
+    """Yield every key and text of a specification outside its data, with where it stands."""
+    if isinstance(value, dict):
+        for key, entry in value.items():
+            yield (*path, "key"), key
+            if not (key == "values" and "name" in value):
+                yield from everywhere(entry, (*path, key))
+    elif isinstance(value, list):
+        for entry in value:
+            yield from everywhere(entry, path)
+    elif isinstance(value, str):
+        yield path, value
+
+
+def datasets(spec):
+    if isinstance(spec, dict):
+        if "values" in spec and "name" in spec:
+            yield spec
+        for entry in spec.values():
+            yield from datasets(entry)
+    elif isinstance(spec, list):
+        for entry in spec:
+            yield from datasets(entry)
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_every_figure_draws_every_summary(name):
+    for figure, spec in drawn(name).values():
+        assert figure.title
+        assert figure.description
+        assert spec["description"].startswith(figure.title)
+        assert spec["data"]["name"] == "table"
+        assert isinstance(figure.table, pl.DataFrame)
+        assert len(spec["data"]["values"]) == len(figure.table) > 0
+        json.dumps(spec, allow_nan=False)
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_specifications_compile_without_complaint(name):
+    for figure, spec in drawn(name).values():
+        assert vl_convert.vegalite_to_vega(spec)["marks"], figure.title
+
+
+@pytest.mark.parametrize("name", ["cross_fitted", "undefined"])
+def test_specifications_validate(name):
+    for figure, spec in drawn(name).values():
+        assert figure.chart.to_dict(validate=True) == spec
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_datasets_have_names_of_their_own(name):
+    for figure, spec in drawn(name).values():
+        names = [dataset["name"] for dataset in datasets(spec)]
+        assert names.count("table") == 1, figure.title
+        contents = {}
+        for dataset in datasets(spec):
+            assert contents.setdefault(dataset["name"], dataset["values"]) == dataset["values"], figure.title
+
+
+def holds_user_text(text):
+    return any(piece in text for piece in ("script>", "xxx", "מספר", "['d']"))
+
+
+def test_user_text_is_never_a_field_a_key_or_an_expression():
+    for figure, spec in drawn("hostile").values():
+        for path, text in everywhere(spec):
+            is_words = path[-1] in ("description", "text", "subtitle") and path[0] in ("title", "description")
+            assert is_words or not holds_user_text(text), (figure.title, path)
+
+
+def test_user_text_is_never_compiled_into_an_expression():
+    for figure, spec in drawn("hostile").values():
+        for path, text in everywhere(vl_convert.vegalite_to_vega(spec)):
+            if path[-1] in ("key", "signal", "expr", "test", "update", "events", "field"):
+                assert not holds_user_text(text), (figure.title, path)
+
+
+def test_fields_are_plain_names():
+    for figure, spec in drawn("hostile").values():
+        fields = [text for path, text in everywhere(spec) if path[-1] == "field"]
+        assert all(re.fullmatch(r"[a-z][a-z0-9_]*", field) for field in fields), figure.title
+
+
+def test_labels_are_short_and_differ():
+    for figure, _ in drawn("hostile").values():
+        if "label" in figure.table.columns:
+            assert all(len(label) < 80 for label in figure.table["label"].unique())
+    rows = drawn("hostile")["shares"][0].table
+    assert rows["label"].n_unique() == rows["feature"].n_unique() == len(HOSTILE)
+
+
+@pytest.mark.parametrize(
+    "names", [["a\x00", "a\x01", "a� (2)"], ["a� (2)", "a\x00", "a\x01"], ["a", "a", "a (2)", "a (2)"]]
+)
+def test_labels_that_look_alike_are_told_apart(names):
+    assert len(set(labels(names))) == len(names)
+
+
+def test_the_words_are_the_house_s():
+    for name in ("plug_in", "cross_fitted"):
+        for figure, spec in drawn(name).values():
+            text = json.dumps(spec).lower()
+            assert not re.search(r"\b(un)?fair|complian|minorit|majorit", text), figure.title
+
+
+def test_nothing_is_written_smaller_than_eleven():
+    for figure, spec in drawn("cross_fitted").values():
+        sizes = [size for path, size in numbers(spec) if path == "fontSize" or path.endswith("FontSize")]
+        crosses = spec_text(spec).count("✕")
+        assert sum(size < 11 for size in sizes) <= crosses, figure.title
+
+
+def numbers(value, key=""):
+    if isinstance(value, dict):
+        for name, entry in value.items():
+            yield from numbers(entry, name)
+    elif isinstance(value, list):
+        for entry in value:
+            yield from numbers(entry, key)
+    elif isinstance(value, int | float):
+        yield key, value
+
+
+def spec_text(spec):
+    return json.dumps(spec, ensure_ascii=False)
+
+
+# What is drawn equals the summary.
+
+
+@pytest.mark.parametrize("make", [plug_in, cross_fitted])
+def test_distributions_equal_the_bins(make):
+    c = make()
+    for name, draw in (("score", figures.outputs), ("overlap", figures.overlap)):
+        table = draw(c).table
+        for group in ("audited", "reference"):
+            mine = table.filter(pl.col("group") == group)
+            assert mine["share"].to_list() == [one[group] for one in c["bins"][name]]
+            assert mine["from"].to_list() == [one["from"] for one in c["bins"][name]]
+            assert mine["withheld"].to_list() == [one[group] is None for one in c["bins"][name]]
+
+
+def test_the_means_are_marked_where_they_are():
+    c = cross_fitted()
+    marks = next(one for one in datasets(figures.outputs(c).spec()) if one["name"] == "means")["values"]
+    assert {mark["group"]: mark["mean"] for mark in marks} == c["output"]
+
+
+@pytest.mark.parametrize("position", [0, 10, 20, 99])
+def test_the_correction_s_distribution_is_that_of_the_position(position):
+    c = cross_fitted()
+    table = figures.correction_distribution(c, position).table
+    assert table["share"].to_list() == c["bins"]["correction"][min(position, 20)]
+    assert table["from"].to_list() == pytest.approx([-4 + 0.2 * place for place in range(40)])
+
+
+def test_axes_stay_where_they_are_when_the_dial_turns():
+    c = cross_fitted()
+    for draw in (figures.correction_distribution, lambda c, place: figures.profile(c, "Age", place)):
+        turned = [draw(c, place).spec() for place in (0, 20)]
+        for spec in turned:
+            del spec["data"], spec["title"], spec["description"]
+        assert turned[0] == turned[1]
+
+
+@pytest.mark.parametrize(
+    ("weights", "place"),
+    [((1.0, 1.0), 10), ((0.0, 2.0), 20), ((3.0, 1.0), 5), ((1.0, 1e-300), 0), ((1e308, 1e308), 10)],
+)
+def test_the_dial_stands_where_the_audit_has_it(weights, place):
+    c = cross_fitted()
+    c["correction"] |= dict(zip(("input_weight", "output_weight"), weights, strict=True))
+    drawn = figures.correction_distribution(c)
+    assert drawn.table["share"].to_list() == c["bins"]["correction"][place]
+    profile = figures.profile(c, "Age")
+    medians = [value["quantiles"][place][2] for value in c["bins"]["profiles"]["Age"]["values"]]
+    assert profile.table["q50"].to_list() == medians
+    for found in (drawn, profile):
+        assert f"dial at {place / 20:.2f} (0 aligns inputs, 1 aligns outputs)" in found.spec()["title"]["subtitle"]
+        assert f"dial at {place / 20:.2f}" in found.description
+
+
+def test_a_plot_stands_where_the_audit_has_the_dial():
+    c = audited(people(), folds=None, input_weight=0.0, output_weight=3.0)["A"]
+    assert (c.to_dict()["correction"]["input_weight"], c.to_dict()["correction"]["output_weight"]) == (0.0, 3.0)
+    for found in (c.plot("correction_distribution"), c.plot("profile", "city")):
+        assert "dial at 1.00" in found.spec()["title"]["subtitle"]
+
+
+def test_a_withheld_bin_is_not_said_to_be_small():
+    c = cross_fitted()
+    c["bins"]["score"][3]["audited"] = c["bins"]["correction"][10][9] = None
+    c["bins"]["profiles"]["Age"]["values"][0] |= {"n": None, "correction": None}
+    c["bins"]["profiles"]["Sex"]["values"][0]["correction"][20] = None
+    drawn = [figures.outputs(c), figures.correction_distribution(c), figures.profile(c, "Age")]
+    for found in (*drawn, figures.correction_by_value(c, "Sex")):
+        assert "withheld: 1 to 9 people, or told by them" in found.spec()["title"]["subtitle"]
+        if "shown" in found.table.columns:
+            assert "withheld: 1 to 9 people, or told by them" in found.table["shown"].to_list()
+
+
+@pytest.mark.parametrize("make", [plug_in, cross_fitted])
+def test_corrections_by_value_equal_the_profile(make):
+    c = make()
+    for feature, found in c["bins"]["profiles"].items():
+        table = figures.correction_by_value(c, feature).table
+        for value in found["values"]:
+            mine = table.filter(pl.col("value") == value["value"])
+            found_in = {round(-4 + 0.1 * place, 9): n for place, n in enumerate(value["correction"]) if n != 0}
+            assert dict(zip(mine["from"], mine["count"], strict=True)) == found_in
+            shown = mine.filter(pl.col("count") > 0)
+            heights = (shown["top"] - shown["bottom"]) / shown["share"]
+            assert heights.min() == pytest.approx(heights.max())
+
+
+def test_peaks_of_many_priors_against_paper():
+    """Fig. 2, PriorCounts >3: peaks at about −2.10, −0.94, −0.58 and +0.25."""
+    table = figures.correction_by_value(plug_in(), "PriorCounts").table.filter(pl.col("value") == ">3")
+    width = 0.1
+    counts = {round(middle / width - 0.5): count or 0 for middle, count in table.select("middle", "count").iter_rows()}
+    peaks = {
+        width * (place + 0.5): count
+        for place, count in counts.items()
+        if count >= 30 and count > max(counts.get(place - 1, 0), counts.get(place + 1, 0))
+    }
+    for expected in (-2.10, -0.94, -0.58, 0.25):
+        assert min(abs(peak - expected) for peak in peaks) <= width
+    strongest = sorted(sorted(peaks, key=lambda peak: -peaks[peak])[:3])
+    assert strongest == pytest.approx([-0.94, -0.58, 0.25], abs=width)
+
+
+@pytest.mark.parametrize("make", [plug_in, cross_fitted, many])
+def test_the_map_equals_the_table_of_proxy_evidence(make):
+    c = make()
+    figure = figures.proxy_map(c)
+    has_use = any(row["use"] is not None for row in c["proxies"])
+    assert has_use is (make is not plug_in)
+    drawn = [row for row in c["proxies"] if row["use"] is not None or not has_use]
+    fields = ("reveals", "drives", "use", "gap", "alignment")
+    for name in ("feature", *(f"{name}{end}" for name in fields for end in ("", "_low", "_high"))):
+        assert figure.table[name].to_list() == [row[name] for row in drawn]
+    up = "use" if has_use else "drives"
+    assert figure.table["height"].to_list() == figure.table[up].to_list()
+    named = {one["name"]: one["values"] for one in datasets(figure.spec())}
+    if has_use:
+        assert named["threshold"] == [{"height": 0.005}]
+    else:
+        assert all(point["reveals"] * point["height"] == pytest.approx(point["level"]) for point in named["curves"])
+        assert 0.005 in {point["level"] for point in named["curves"]}
+
+
+def test_a_stand_in_lies_in_the_lower_right_of_the_map():
+    c = cross_fitted()
+    first, second = c["proxies"][:2]
+    unused = second | {"use": 0.0, "use_low": 0.0, "use_high": 0.001, "verdict": "stand-in"}
+    table = figures.proxy_map(c | {"proxies": [first, unused]}).table
+    assert table["height"].to_list() == [first["use"], 0.0]
+    corners = json.dumps(figures.proxy_map(c).spec())
+    assert "contributes and is used" in corners
+    assert "stands in" in corners
+
+
+def test_numbers_are_written_in_figures_as_on_the_page():
+    c = many(6)
+    rows = figures.proxy_map(c).table.select("gap", "gap_low", "gap_high", "gap_text").to_dicts()
+    assert any(row["gap"] < 0 for row in rows)
+    for row in rows:
+        gap, ends = formats.points(row["gap"]), formats.interval(row["gap_low"], row["gap_high"], formats.points)
+        assert row["gap_text"] == f"{gap} ({ends})"
+    rate = figures.rates(cross_fitted_audit()).table.row(1, named=True)
+    numbers = (rate["rate"], rate["rate_low"], rate["rate_high"])
+    assert rate["rate_text"] == formats.with_interval(*numbers, formats.percent)
+
+
+def test_the_map_draws_another_materiality():
+    curves = next(one for one in datasets(figures.proxy_map(plug_in(), 0.013).spec()) if one["name"] == "curves")
+    assert {p["level"] for p in curves["values"] if p["is_material"]} == {0.013}
+
+
+def test_names_on_the_map_do_not_overlap():
+    c = many(8)
+    table = figures.proxy_map(c).table.to_dicts()
+    rooms = {"reveals": 1.08, "height": 1.15}
+    right, top = (room * max(row[f"{name}_high"] for row in table) for name, room in rooms.items())
+    boxes = []
+    for row in table:
+        x, y = 620 * row["reveals"] / right + row["dx"], 400 - 400 * row["height"] / top + row["dy"]
+        wide = 6.8 * len(row["label"])
+        left = {"left": x, "right": x - wide, "center": x - wide / 2}[row["align"]]
+        boxes.append((left, y - 6, left + wide, y + 6))
+    for place, a in enumerate(boxes):
+        for b in boxes[:place]:
+            assert min(a[2], b[2]) <= max(a[0], b[0]) or min(a[3], b[3]) <= max(a[1], b[1])
+
+
+def test_the_waterfall_ends_at_the_audited_mean():
+    c = cross_fitted()
+    table = figures.waterfall(c).table
+    assert table["start"][0] == c["output"]["reference"]
+    assert table["end"][-1] == c["output"]["audited"]
+    assert table["end"][-2] == pytest.approx(c["output"]["audited"], abs=1e-9)
+    assert table["start"].to_list()[2:] == pytest.approx(table["end"].to_list()[1:-1], abs=1e-9)
+    shown = dict(zip(table["feature"], table["contribution"], strict=True))
+    for row in c["proxies"]:
+        assert shown[row["feature"]] == row["gap_shapley"]
+    assert shown["left between people alike in all features"] == c["shapley_remainder"]
+
+
+def test_the_waterfall_joins_the_weak():
+    c = many()
+    table = figures.waterfall(c).table
+    assert len(table) == 12 + 4
+    assert table["contribution"].sum() == pytest.approx(c["gap"]["value"], abs=1e-9)
+
+
+def test_bars_of_the_waterfall_have_their_intervals():
+    c = cross_fitted()
+    table = figures.waterfall(c).table.filter(pl.col("role") == "feature")
+    rows = {row["feature"]: row for row in c["proxies"]}
+    for step in table.to_dicts():
+        ends = [rows[step["feature"]][f"gap_shapley{end}"] for end in ("_low", "_high")]
+        assert [step["reach_low"], step["reach_high"]] == pytest.approx([step["start"] + end for end in ends])
+    for names, make in ((0, plug_in), (len(table), cross_fitted)):
+        assert figures.waterfall(make()).table["reach_low"].drop_nulls().len() == names
+
+
+def test_without_shapley_values_there_is_no_waterfall():
+    figure = figures.waterfall(SUMMARIES["undefined"]())
+    assert "no Shapley values" in figure.description
+    assert figure.table.columns == ["reason"]
+
+
+@pytest.mark.parametrize("make", [plug_in, cross_fitted, many])
+def test_bars_of_features_are_the_points_of_the_table_with_its_band(make):
+    c = make()
+    figure = figures.features(c)
+    rows = c["proxies"][:20]
+    assert figure.table["feature"].to_list() == [row["feature"] for row in rows]
+    for name in (f"{name}{end}" for name in ("gap", "joint") for end in ("", "_low", "_high")):
+        expected = [None if row[name] is None else 100 * row[name] for row in rows]
+        assert figure.table[name].to_list() == pytest.approx(expected)
+    lines = next(one for one in datasets(figures.features(c, 0.02, 3).spec()) if one["name"] == "lines")["values"]
+    assert [line["at"] for line in lines] == [-2.0, 0.0, 2.0]
+    assert len(figures.features(c, shown=3).table) == 3
+
+
+def test_a_feature_without_a_number_is_named_with_its_verdict():
+    c = cross_fitted()
+    c["proxies"][4] |= {"gap": None, "gap_low": None, "gap_high": None, "verdict": "not assessed"}
+    assert figures.features(c).table["said"].to_list() == [None, None, None, None, "not assessed"]
+
+
+def test_shares_equal_the_table_of_proxy_evidence():
+    c = cross_fitted()
+    table = figures.shares(c).table
+    for column, name in (("share", "share"), ("low", "share_low"), ("high", "share_high")):
+        assert table[column].to_list() == [row[name] for row in c["proxies"]]
+
+
+def test_the_map_ends_where_reveals_does():
+    c = cross_fitted()
+    c["proxies"][0] |= {"reveals": 0.99, "reveals_high": 1.0}
+    assert [0, 1.04] in list(numbers_of(figures.proxy_map(c).spec(), "domain"))
+
+
+def numbers_of(value, key):
+    """Yield every list under a key."""
+    if isinstance(value, dict):
+        for name, entry in value.items():
+            if name == key and isinstance(entry, list):
+                yield entry
+            yield from numbers_of(entry, key)
+    elif isinstance(value, list):
+        for entry in value:
+            yield from numbers_of(entry, key)
+
+
+def test_four_fifths_are_drawn_for_decisions_only():
+    def lines(audit):
+        drawn = figures.rates(audit)
+        return [one["at"] for one in next(d for d in datasets(drawn.spec()) if d["name"] == "lines")["values"]]
+
+    assert lines(cross_fitted_audit()) == [1.0]
+    assert lines(decisions_audit()) == [1.0, 0.8]
+    assert "ratio of mean scores" in spec_text(figures.rates(cross_fitted_audit()).spec())
+    assert 'four fifths"' not in spec_text(figures.rates(cross_fitted_audit()).spec()).split("lines")[0]
+    assert "ratio of mean scores" not in spec_text(figures.rates(decisions_audit()).spec())
+    audit = decisions_audit()
+    next(iter(audit["comparisons"].values()))["impact_ratio"] = {"value": 1.3, "low": 1.1, "high": 1.5}
+    assert lines(audit) == [1.0, 0.8, 1.25]
+
+
+def test_figures_write_one_minus_sign():
+    for figure, _ in drawn("many").values():
+        texts = [text for row in figure.table.to_dicts() for text in row.values() if isinstance(text, str)]
+        assert not [text for text in (*texts, figure.title, figure.description) if re.search(r"(^|[ (])-\d", text)]
+
+
+def test_of_two_hundred_features_the_strongest_are_shown_and_it_says_so():
+    figure = figures.shares(many())
+    assert figure.table["feature"].n_unique() == 20
+    assert "the 20 strongest of 200 features" in figure.spec()["title"]["subtitle"]
+    along = figures.shares_along_dial(many())
+    assert "the 8 strongest of 200 features" in along.spec()["title"]["subtitle"]
+    mapped = figures.proxy_map(many())
+    assert len(mapped.table) == 200
+    assert mapped.table["name"].drop_nulls().len() == 10
+
+
+def test_lines_along_the_dial_equal_the_table():
+    c = cross_fitted()
+    for rows, table in ((c["dial_table"], None), (c["dial_table"][::2], pl.DataFrame(c["dial_table"][::2]))):
+        found = figures.shares_along_dial(c, table).table
+        assert found.select("position", "feature", "share", "low", "high").to_dicts() == rows
+
+
+def test_without_a_dial_the_lines_say_so():
+    assert "no share is determined" in figures.shares_along_dial(SUMMARIES["undefined"]()).description
+
+
+def test_a_profile_equals_the_summary():
+    c = cross_fitted()
+    for feature, found in c["bins"]["profiles"].items():
+        table = figures.profile(c, feature, position_index=3).table
+        for name in ("value", "share_audited", "share_reference", "score", "n", "n_reference"):
+            assert table[name].to_list() == [value[name] for value in found["values"]]
+        for place, end in enumerate(("q05", "q25", "q50", "q75", "q95")):
+            assert table[end].to_list() == [value["quantiles"][3][place] for value in found["values"]]
+
+
+def test_ways_equal_the_path():
+    c = plug_in()
+    table = figures.ways(c).table
+    green = table.filter(pl.col("way").str.starts_with("green"))
+    assert green["output_divergence"][0] == c["output_divergence"]["value"]
+    assert (green["input_change"][-1], green["output_divergence"][-1]) == (c["bins"]["least_change"]["cost"], 0.0)
+    assert green["input_change"].to_list()[1:-1] == [stop["input_change"] for stop in c["bins"]["path"]["green"]]
+    assert "0.161" in figures.ways(c).spec()["title"]["subtitle"]
+
+
+def test_the_words_of_the_ways_say_what_they_leave():
+    c = plug_in()
+    c["bins"]["path"]["red"][-1]["output_divergence"] = 0.0123
+    words = figures.ways(c).description
+    assert "outputs only and leaves nothing of the output divergence" in words
+    assert "inputs and outputs and leaves 0.0123 nats" in words
+    c["bins"]["least_change"] = None
+    c["bins"]["path"]["green"][-1]["output_divergence"] = 0.5
+    assert "outputs only and leaves 0.5000 nats of the output divergence" in figures.ways(c).description
+
+
+def test_the_simplex_equals_its_ways():
+    summary = simplex_paths(WORLD).to_dict()
+    figure = figures.simplex(summary)
+    for way in ("green", "red"):
+        mine = figure.table.filter(pl.col("way").str.starts_with(way))
+        assert mine["x"].to_list() == [stop["x"] for stop in summary[way]]
+        assert mine["q2"].to_list() == [stop["q"][1] for stop in summary[way]]
+    level = next(one for one in datasets(figure.spec()) if one["name"] == "level")["values"]
+    assert [(end["x"], end["y"]) for end in level] == [(end["x"], end["y"]) for end in summary["level"]]
+
+
+def test_trust_equals_the_summary():
+    c = cross_fitted()
+    assert figures.calibration(c).table.to_dicts() == c["bins"]["calibration"]
+    table = figures.balance(c).table
+    for name in ("name", "difference", "se"):
+        assert table[name].to_list() == [one[name] for one in c["balance"]["mismatches"]]
+
+
+def test_rates_equal_the_audit():
+    audit = cross_fitted_audit()
+    table = figures.rates(audit).table
+    c = cross_fitted()
+    assert table["rate"].to_list() == [c["favourable_rates"][who]["value"] for who in ("reference", "audited")]
+    assert table["ratio"].to_list() == [None, c["impact_ratio"]["value"]]
+    only = next(iter(audit["comparisons"].values()))
+    only["impact_ratio"] = {"value": 0.0, "low": None, "high": None}
+    assert figures.rates(audit).table["ratio_text"].to_list() == ["–", "0.000 (no interval)"]
+    audit["comparisons"] = {}
+    assert "no group" in figures.rates(audit).description
+
+
+def test_an_unknown_feature_is_an_error_that_names_the_others():
+    with pytest.raises(tl.TiltlensError, match="PriorCounts"):
+        figures.profile(plug_in(), "Shoe size")
+    with pytest.raises(tl.TiltlensError, match="position_index"):
+        figures.correction_distribution(plug_in(), -1)
+
+
+# Files.
+
+
+def test_saving_works_offline(tmp_path, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    figure = figures.waterfall(hostile())
+    for ending in (".png", ".svg", ".html"):
+        figure.save(tmp_path / f"figure{ending}")
+    assert (tmp_path / "figure.png").read_bytes().startswith(PNG)
+    assert ET.parse(tmp_path / "figure.svg").getroot().tag.endswith("svg")
+    page = (tmp_path / "figure.html").read_text()
+    outside = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
+    assert not re.search(r"src=|href=|https?:", outside)
+    assert page.count("<script") == page.count("</script>") == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["figure.html", "figure.png", "figure.svg"]
+
+
+def test_figures_of_hostile_names_are_well_formed():
+    for figure, spec in list(drawn("hostile").values())[::3]:
+        assert ET.fromstring(vl_convert.vegalite_to_svg(spec)), figure.title
+
+
+def test_names_of_the_language_are_names():
+    c = cross_fitted()
+    names = ["constructor", "__proto__", "toString", "null", ""]
+    for row, name in zip(c["proxies"], names, strict=True):
+        row["feature"] = name
+    svg = vl_convert.vegalite_to_svg(figures.shares(c).spec())
+    for name in (*names[:4], "(empty)"):
+        assert f">{name}<" in svg
+
+
+def test_a_failed_save_keeps_the_old_figure(tmp_path, monkeypatch):
+    target = tmp_path / "figure.svg"
+    target.write_text("old")
+
+    def full_disk(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(tl.TiltlensError, match="No space left"):
+        figures.calibration(cross_fitted()).save(target)
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("name", ["figure", "figure.gif", "figure.PDF"])
+def test_an_unknown_ending_is_an_error(name, tmp_path):
+    with pytest.raises(tl.TiltlensError, match=r"\.png, \.svg, \.html"):
+        figures.calibration(cross_fitted()).save(tmp_path / name)
+
+
+def test_a_missing_extra_names_itself(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *arguments, **options):
+        if name.split(".")[0] in ("altair", "vl_convert"):
+            raise ImportError(name)
+        return real(name, *arguments, **options)
+
+    figure = figures.calibration(cross_fitted())
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(tl.TiltlensError, match="pip install altair vl-convert-python jinja2"):
+        figures.calibration(cross_fitted())
+    with pytest.raises(tl.TiltlensError, match="pip install altair vl-convert-python jinja2"):
+        figure.save("never.png")
+
+
+def test_importing_figures_does_not_import_altair():
+    import subprocess
+    import sys
+
+    code = "import sys, tiltlens.figures as f; sys.exit('altair' in sys.modules or 'vl_convert' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_width_can_be_given():
+    c = cross_fitted()
+    single, panels = figures.proxy_map(c), figures.profile(c, "Age")
+    assert single.spec("container")["width"] == "container"
+    assert single.spec("container")["autosize"] == {"type": "fit-x", "contains": "padding"}
+    assert single.spec(500)["width"] == 500
+    assert sum(panel["width"] for panel in panels.spec(400)["hconcat"]) == pytest.approx(400, abs=2)
+    assert panels.spec("container") == panels.spec()
+    with pytest.raises(tl.TiltlensError, match="width"):
+        single.spec("wide")
+
+
+def texts_of(svg):
+    """Yield each text of a picture, where it ends on the right, about, and how much of it is seen."""
+    waiting = [(ET.fromstring(svg), 0.0)]
+    while waiting:
+        part, left = waiting.pop()
+        move = re.match(r"translate\(([-\d.e]+)", part.get("transform", ""))
+        left += float(move[1]) if move else 0.0
+        if part.tag.endswith("}text") and part.text:
+            reach = {"start": 1.0, "middle": 0.5, "end": 0.0}[part.get("text-anchor", "start")]
+            yield part.text, left + reach * 7.4 * len(part.text), float(part.get("opacity", 1.0))
+        waiting += [(child, left) for child in part]
+
+
+NARROW = 358  # what a page leaves of 390 pixels
+
+
+def test_on_a_narrow_page_no_text_is_cut_and_none_lies_on_another():
+    c = plug_in()
+    steps = figures.waterfall(c)
+    ends = {text: end for text, end, _ in texts_of(vl_convert.vegalite_to_svg(steps.spec(NARROW)))}
+    assert max(ends[text] for text in steps.table["text"]) <= NARROW
+    ends = {text: end for text, end, _ in texts_of(vl_convert.vegalite_to_svg(figures.ways(c).spec(NARROW)))}
+    assert ends["least change 0.161"] <= NARROW
+    for width, is_seen in ((NARROW, False), (620, True)):
+        texts = texts_of(vl_convert.vegalite_to_svg(figures.proxy_map(c).spec(width)))
+        assert {seen > 0 for text, _, seen in texts if text in ("drives, neutral", "neither")} == {is_seen}
+
+
+def test_the_same_summary_gives_the_same_specification():
+    c = cross_fitted()
+    for draw in figures.COMPARISON_FIGURES.values():
+        assert draw(c).spec() == draw(c).spec()
+
+
+def test_drawing_leaves_the_summary_alone():
+    c, untouched = cross_fitted(), cross_fitted()
+    drawn_from(c)
+    assert c == untouched
+
+
+def test_a_notebook_shows_the_chart_without_a_network():
+    figure = figures.calibration(cross_fitted())
+    bundle = figure._repr_mimebundle_()
+    assert bundle["application/vnd.vegalite.v6+json"] == figure.spec()
+    assert bundle["image/svg+xml"].startswith("<svg")
+    assert not any("html" in kind for kind in bundle)
+
+
+def test_a_notebook_with_a_figure_can_be_saved():
+    """A notebook file holds texts, and other JSON only under names of nbformat's pattern (schema 4.5, mimebundle)."""
+    for kind, content in figures.calibration(cross_fitted())._repr_mimebundle_().items():
+        assert isinstance(content, str) or re.search(r"^application/(.*\+)?json$", kind), kind
+
+
+def test_places_are_spread_and_keep_their_order():
+    found = spread([0.5, 0.1, 0.11, 0.12, 0.9], 0.05)
+    assert found[0] == 0.5
+    assert found[4] == 0.9
+    assert found[1:4] == pytest.approx([0.06, 0.11, 0.16])
+    assert placed([], 1.0, 1.0, 620, 400) == []
+
+
+def test_the_gallery_shows_every_figure():
+    root = Path(__file__).parents[2] / "docs"
+    text = (root / "gallery.md").read_text()
+    shown = set(re.findall(r"`figures\.(\w+)\(", text))
+    assert shown == {name for name in figures.__all__ if name.islower() and name != "comparison_figure"}
+    pictures = re.findall(r"\((img/[\w-]+\.svg)\)", text)
+    assert len(pictures) == len(shown)
+    assert all((root / name).exists() for name in pictures)

@@ -1,0 +1,129 @@
+"""Does the basis grow where the data show that it must, and only there?"""
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.special import expit, ndtri
+
+import tiltlens as tl
+from tiltlens.estimators.verdicts import CLEARED, EVIDENCE
+from tiltlens.learners.blocks import Residuals, hidden_part
+from tiltlens.learners.design import normal_scores
+
+
+def residuals(random, cells, size):
+    """Return residuals whose means given a cell are e_c and m_c, and E[e_c·m_c] over D."""
+    codes = random.integers(0, cells, size)
+    e, m = random.normal(0, 0.2, cells), random.normal(0, 0.1, cells)
+    group, score = e[codes] + random.normal(0, 0.4, size), m[codes] + random.normal(0, 0.3, size)
+    omega, spread = np.full(size, 1 / size), 0.2
+    return Residuals(group, score, omega, spread), codes, float((e * m).mean()) / spread
+
+
+def test_hidden_part_is_unbiased_and_its_standard_error_is_right():
+    """(17a), with 12 rows a cell: cell means' own noise must not count."""
+    rng = np.random.default_rng(0)
+    found = [(*hidden_part(one, codes), true) for one, codes, true in (residuals(rng, 25, 300) for _ in range(400))]
+    value, se, true = np.array(found).T
+    assert (value - true).mean() == pytest.approx(0.0, abs=4 * (value - true).std() / 20)
+    nothing = [
+        hidden_part(Residuals(rng.normal(size=300), rng.normal(size=300), *_even(300)), _codes(rng)) for _ in range(400)
+    ]
+    t = np.array([u / e for u, e in nothing])
+    assert t.mean() == pytest.approx(0.0, abs=0.2)
+    assert t.std() == pytest.approx(1.0, abs=0.15)
+    assert (se > 0).all()
+
+
+def _even(size):
+    return np.full(size, 1 / size), 1.0
+
+
+def _codes(random):
+    return random.integers(0, 25, 300)
+
+
+def test_normal_scores_are_those_of_midranks_and_invariant_to_monotone_transforms():
+    x = np.array([3.0, 1.0, np.nan, 2.0, 2.0])
+    found = normal_scores({"x": x}, np.full(5, 0.2))["x"]
+    np.testing.assert_allclose(found[[1, 0]], ndtri([0.125, 0.875]), atol=1e-12)
+    assert found[3] == found[4] == pytest.approx(ndtri(0.5))
+    assert np.isnan(found[2])
+    np.testing.assert_array_equal(normal_scores({"x": np.exp(7 * x)}, np.full(5, 0.2))["x"], found)
+
+
+def world(hidden, **features):
+    """Return people whose group and score follow a function of their features, and a number that drives the score."""
+    random = np.random.default_rng(0)
+    z, chance = random.normal(size=SIZE), expit(1.2 * hidden)
+    group = np.where(random.random(SIZE) < chance, "a", "b")
+    score = expit(-0.2 + 0.8 * hidden + 0.5 * z)
+    return pl.DataFrame({"g": group, "score": score, "chance": chance, "z": z, **features})
+
+
+def found_in(table, membership="chance"):
+    """Return the audit, and the row of each feature; the membership is given where its fit is not the matter."""
+    table = table.drop("chance") if membership is None else table
+    c = tl.audit(table, "g", reference="b", scores="score", membership=membership)["a"]
+    return c, {row["feature"]: row for row in c.proxies.to_dicts()}
+
+
+SIZE = 1500
+RANDOM = np.random.default_rng(1)
+FOUR, OTHER = RANDOM.integers(0, 4, SIZE), RANDOM.integers(0, 4, SIZE)
+DAY = RANDOM.integers(0, 730, SIZE)
+CODE = RANDOM.integers(0, 60, SIZE)
+EFFECT = np.random.default_rng(2).normal(size=60)[CODE]
+X, Y = RANDOM.normal(size=(2, SIZE))
+FLAGS = RANDOM.integers(0, 2, (3, SIZE))
+TWO_CATEGORIES = (np.where(FOUR % 2 == OTHER % 2, 1.0, -1.0), {"one": FOUR.astype(str), "two": OTHER.astype(str)})
+THREE_FLAGS = (np.where(FLAGS.sum(axis=0) % 2, 1.0, -1.0), dict(zip(("one", "two", "three"), FLAGS, strict=True)))
+WORLDS = {
+    "two categories": TWO_CATEGORIES,
+    "slope by category": (np.where(FOUR < 2, X, -X), {"one": FOUR.astype(str), "two": X}),
+    "weekend": (1.5 * (DAY % 7 > 4), {"one": np.datetime64("2022-01-03") + DAY.astype("timedelta64[D]")}),
+    "difference of two numbers": (np.where(X > Y, 1.0, -1.0), {"one": X, "two": Y}),
+    "three flags": THREE_FLAGS,
+}
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_features_that_act_in_a_way_simple_columns_miss_are_potential_proxies(name):
+    hidden, features = WORLDS[name]
+    c, rows = found_in(world(hidden, **features))
+    for feature in features:
+        assert rows[feature]["verdict"] in EVIDENCE
+        assert max(rows[feature][f"{kind}_high"] for kind in ("gap", "joint")) > 0.8 * c.gap.value
+
+
+@pytest.mark.parametrize("hidden_features", [TWO_CATEGORIES, THREE_FLAGS], ids=["two categories", "three flags"])
+def test_a_parity_leaves_no_adjusted_gap_and_no_sentence_about_the_group(hidden_features):
+    hidden, features = hidden_features
+    c, _ = found_in(world(hidden, **features), membership=None)
+    assert c.unexplained.low <= 0.0 <= c.unexplained.high
+    assert abs(c.unexplained.value) < 0.005 < abs(c.gap.value)
+    assert not any("do not account for" in note for note in c.notes)
+
+
+def test_codes_give_the_same_contribution_as_numbers_and_as_texts():
+    first, second = (found_in(world(EFFECT, code=stored))[1]["code"] for stored in (CODE * 7 % 61, CODE.astype(str)))
+    assert first["gap"] == pytest.approx(second["gap"], abs=1e-9)
+    assert first["joint"] == pytest.approx(second["joint"], abs=0.01)
+    assert first["verdict"] == second["verdict"] == "potential proxy"
+
+
+def test_monotone_transforms_move_results_by_less_than_half_a_standard_error():
+    table = world(X, x=X, y=Y)
+    _, rows = found_in(table)
+    _, moved = found_in(table.with_columns(x=pl.col("x").exp() * 3, y=(3 * pl.col("y")).sinh()))
+    for name, row in rows.items():
+        assert moved[name]["verdict"] == row["verdict"]
+        for kind in ("gap", "joint"):
+            se = (row[f"{kind}_high"] - row[f"{kind}_low"]) / 5.2
+            assert abs(moved[name][kind] - row[kind]) < max(0.5 * se, 1e-4)  # a hundredth of a point
+
+
+def test_features_that_do_nothing_are_immaterial_beside_a_basis_that_misses_nothing():
+    _, rows = found_in(world(X, x=X, y=Y, one=FOUR.astype(str)), membership=None)
+    assert rows["y"]["verdict"] == rows["one"]["verdict"] == CLEARED
+    assert rows["x"]["verdict"] == "potential proxy"

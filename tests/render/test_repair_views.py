@@ -1,0 +1,159 @@
+"""Bills of repairs and alternatives as text, figures and pages."""
+
+import json
+from io import StringIO
+
+import jsonschema
+import pytest
+from rich.console import Console
+from sklearn.linear_model import LogisticRegression
+from tests.browser import opened
+from tests.repair.test_alternatives import applicants, found
+from tests.repair.test_bill import borrowers
+from tests.schemas import published, strict
+
+import tiltlens as tl
+from tiltlens.documents import repair_sentences as words
+from tiltlens.figures import attainable, repair_curve
+from tiltlens.render.repair_page import alternatives_page, bills_page
+from tiltlens.render.repair_text import print_alternatives
+
+ENDS = (("", -0.05), ("_low", -0.08), ("_high", -0.02))
+HOSTILE = "</script><img src=x onerror='window.hacked = 1'>"
+
+
+@pytest.fixture(scope="module")
+def bill():
+    table = borrowers(1500)
+    c = tl.audit(table, group="group", reference="b", scores="score", outcome="repaid", folds=None)["a"]
+    return c.repair().bill(borrowers(1000, 1), "score", "group", outcome="repaid", beside=c.repair(use_group=True))
+
+
+@pytest.fixture(scope="module")
+def rules():
+    return found(applicants(rows=800))
+
+
+def renamed(bill, name=HOSTILE):
+    """Return the bill's summary with a group of another name."""
+    summary = bill.to_dict()
+    beside = summary["beside"] | {"repair": summary["beside"]["repair"] | {"audited": name}}
+    return summary | {"repair": summary["repair"] | {"audited": name}, "beside": beside}
+
+
+def test_a_bill_prints_what_it_holds(bill):
+    text = str(bill)
+    row = bill.to_dict()["table"][0]
+    assert f"{100 * row['before']:+.2f}" in text
+    assert f"{100 * row['change_low']:+.2f} to {100 * row['change_high']:+.2f}" in text
+    assert f"{bill.decisions['audited']['up']} of {bill.rows['audited']} from 0 to 1" in text
+
+
+ESTIMATE = {"value": 0.1, "low": 0.0, "high": 0.2}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "limit", "said"),
+    [
+        (-0.01, 0.01, 0.0, ": 0 lies in that interval."),
+        (0.01, 0.03, 0.0, ": beyond 0 on these rows."),
+        (-0.01, 0.01, 0.02, ": within the limit of 2.0 points."),
+        (-0.06, -0.03, 0.02, ": beyond the limit of 2.0 points on these rows."),
+        (-0.01, 0.05, 0.02, ": the limit of 2.0 points lies in that interval."),
+        (
+            -0.11,
+            0.07,
+            0.0,
+            ": 0 lies in that interval, but half of the difference before may be left, or more: these rows",
+        ),
+    ],
+)
+def test_whether_the_limit_is_met_is_read_from_the_interval(bill, low, high, limit, said):
+    summary = bill.to_dict()
+    row = summary["table"][0] | {"after_low": low, "after_high": high}
+    changed = summary | {"table": [row], "repair": summary["repair"] | {"limit": limit}}
+    assert said in words.headline(changed)[1]
+    assert "is not known" in words.headline(changed)[2]  # no accuracy without outcomes
+
+
+def test_what_a_rule_does_is_told_without_signs():
+    found = {"words": "", "accuracy": ESTIMATE, "gap": ESTIMATE, "threshold": 0.2} | {
+        "accuracy_change": {"value": -0.0011, "low": -0.0158, "high": 0.0135},
+        "gap_reduction": {"value": -0.0299, "low": -0.06, "high": 0.0002},
+    }
+    lines = words.verdict_words(found, {"audited": "a", "reference": "b"})
+    assert lines[2:] == [
+        "The alternative, chosen on other rows: accuracy 0.11 points lower (1.58 lower to 1.35 higher); gap 2.99 "
+        "points larger (6.00 larger to 0.02 smaller).",
+        "At the threshold 0.2 a missed outcome costs 4.00 times a false alarm.",
+    ]
+    assert "cost-weighted accuracy" in lines[1]
+
+
+def test_few_people_are_not_counted(bill):
+    summary = bill.to_dict() | {"decisions": {"audited": {"up": None, "down": 0}}}
+    assert words.decision_lines(summary) == [f"a: fewer than 10 of {bill.rows['audited']} from 0 to 1, 0 from 1 to 0"]
+    assert "fewer than 10" in bills_page({"bills": {"a": summary}})
+
+
+def test_figures_hold_the_numbers_of_the_summary(bill, rules):
+    curve = repair_curve(bill.to_dict())
+    assert curve.table.filter(way="without the group")["gap"].to_list() == [100 * gap for gap in bill.curve["gap"]]
+    assert curve.table["way"].n_unique() == 2
+    odds = bill.to_dict() | {"repair": bill.repair | {"criterion": "fpr"}}
+    rates = repair_curve(odds).table.filter(way="without the group")["gap"].to_list()
+    assert rates == [100 * rate for rate in bill.curve["fpr_difference"]]
+    attained = attainable(rules.to_dict())
+    assert attained.table["gap"].to_list() == [100 * gap for gap in (rules.gap.value, *rules.curve["gap"])]
+    for figure in (curve, attained, bill.plot(), rules.plot()):
+        figure.chart.to_dict(validate=True)
+
+
+def test_a_bill_without_outcomes_has_no_curve_of_accuracy(bill):
+    summary = bill.to_dict()
+    bare = summary | {"curve": [{"part": row["part"], "gap": row["gap"]} for row in summary["curve"]]}
+    assert "was not given" in repair_curve(bare).description
+    assert "gap of mean scores" in bills_page({"bills": {"a": bare}})
+
+
+def test_what_ifs_are_told_with_the_rules(rules):
+    ends = {f"{name}_change{end}": value for name in ("gap", "accuracy") for end, value in ENDS}
+    what_if = {"feature": "age", "what_if": "neutralised", "gap": 0.1, **ends}
+    one = rules.to_dict() | {"what_ifs": [what_if], "notes": ["look at age"]}
+    summary = {"group": "group", "comparisons": {"a": one}}
+    text = StringIO()
+    print_alternatives(summary, Console(file=text, width=100))
+    for shown in (text.getvalue(), alternatives_page(summary)):
+        for part in ("neutralised", "+10.00", "Look at age."):
+            assert part in shown
+    assert "-5.00 (-8.00 to -2.00)" in text.getvalue()
+
+
+def test_what_is_written_follows_its_schema(bill, rules, tmp_path):
+    table = applicants(rows=400)
+    model = LogisticRegression().fit(table.select("x", "z").to_numpy(), table["repaid"].to_numpy())
+    options = {"model": lambda rows: model.predict_proba(rows.to_numpy())[:, 1], "features": ["x", "z"]}
+    asked = tl.alternatives(table, "group", outcome="repaid", **options)["a"]
+    assert len(asked.what_ifs) > 0
+    for name, one in (("bills", bill), ("alternatives", rules), ("alternatives", asked)):
+        one.to_json(tmp_path / "found.json")
+        found = json.loads((tmp_path / "found.json").read_text())
+        jsonschema.Draft202012Validator(strict(published(name))).validate(found)
+
+
+def test_names_from_data_stay_text(bill, rules):
+    assert HOSTILE not in bills_page({"bills": {HOSTILE: renamed(bill)}})
+    summary = {"group": HOSTILE, "comparisons": {HOSTILE: rules.to_dict() | {"audited": HOSTILE}}}
+    assert HOSTILE not in alternatives_page(summary)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [390, 1440])
+def test_pages_open_without_an_error_and_fit_the_window(browser, tmp_path, bill, rules, width):
+    bill.report(tmp_path / "bill.html")
+    rules.report(tmp_path / "rules.html")
+    for name in ("bill.html", "rules.html"):
+        with opened(browser, tmp_path / name, width=width, scheme="dark") as tab:
+            assert tab.evaluate("document.documentElement.scrollWidth") <= width
+            assert tab.locator(".drawing svg").count() == 1
+            assert tab.seen == []

@@ -1,0 +1,222 @@
+"""A saved audit, read again, says what the audit said; what needs rows, and what was altered, is refused."""
+
+import copy
+import json
+import pickle
+from functools import cache
+
+import jsonschema
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+from scipy.special import expit
+from tests.schemas import SCHEMA
+
+import tiltlens as tl
+from tiltlens.errors import DataError, NeedsRowsError
+from tiltlens.gates import gate
+from tiltlens.render.page import page
+from tiltlens.results.comparison import ESTIMATES
+from tiltlens.results.json_schema import misfit, published
+
+
+@cache
+def table(rows=150, seed=0):
+    rng = np.random.default_rng(seed)
+    women = rng.random(rows) < 0.45
+    income, city = rng.normal(size=rows) - 0.7 * women, rng.choice(["north", "south"], rows)
+    score = np.round(expit(income), 4)
+    chance = np.where(women, 0.8, 0.1)
+    return pl.DataFrame(
+        {"sex": np.where(women, "women", "men"), "income": income, "city": city, "score": score}
+        | {"repaid": (rng.random(rows) < score).astype(int), "month": rng.choice(["2024-01", "2024-02"], rows)}
+        | {"p_women": chance, "p_men": 1 - chance, "premium": np.round(100 + 20 * income, 1)}
+        | {f"class_{k}": part for k, part in enumerate(rng.dirichlet([1, 2, 3], rows).T)}
+    )
+
+
+FEATURES = {"features": ["income", "city"]}
+KINDS = {
+    "scores": {"group": "sex", "scores": "score", "exempt": "city"},
+    "decisions": {"group": "sex", "scores": "score", "threshold": 0.5, "outcome": "repaid", "periods": "month"},
+    "criterion": {"group": "sex", "scores": "score", "outcome": "repaid", "criterion": "fpr", "folds": None},
+    "amounts": {"group": "sex", "scores": "premium", "output": "amount", "favourable": "low", "folds": None},
+    "classes": {"group": "sex", "scores": ["class_0", "class_1", "class_2"], "favourable": "class_2", "folds": None},
+    "probabilities": {"group": {"women": "p_women", "men": "p_men"}, "labels": "sex", "scores": "score"},
+    "outputs alone": {"group": "sex", "scores": "score", "features": []},
+}
+
+
+@cache
+def audited(kind):
+    return tl.audit(table(), **FEATURES | {"reference": "men"} | KINDS[kind])
+
+
+@pytest.fixture
+def saved(tmp_path):
+    def made(kind):
+        audited(kind).to_json(tmp_path / "audit.json")
+        return tl.read_audit(tmp_path / "audit.json")
+
+    return made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_saved_audit_says_what_the_audit_said(kind, saved, tmp_path):
+    before, after = audited(kind), saved(kind)
+    assert isinstance(after, tl.Audit)
+    assert (repr(after), str(after)) == (repr(before), str(before))
+    assert (after.settings, after.provenance) == (before.settings, before.provenance)
+    old, new = before["women"], after["women"]
+    assert (repr(new), new.two_by_two) == (repr(old), old.two_by_two)
+    for name in ESTIMATES:
+        assert getattr(new, name) == getattr(old, name), name
+    for name in ("proxies", "decile_shares"):
+        assert_frame_equal(getattr(new, name), getattr(old, name))
+    assert_frame_equal(new.shares_along_dial(), old.shares_along_dial())
+    assert (new.output, new.favourable_rates, new.notes, new.exempt) == (
+        *(old.output, old.favourable_rates, old.notes, old.exempt),
+    )
+    after.to_json(tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "audit.json").read_bytes()
+
+
+def test_parts_of_a_saved_audit_are_what_they_were(saved):
+    old, new = audited("decisions")["women"], saved("decisions")["women"]
+    assert new.error_rates.fpr == old.error_rates.fpr
+    assert_frame_equal(new.error_rates.by_decile, old.error_rates.by_decile)
+    assert_frame_equal(saved("decisions").periods, audited("decisions").periods)
+    assert (new.periods.equal_gaps, new.equal_outputs) == (old.periods.equal_gaps, old.equal_outputs)
+    soft, again = audited("probabilities")["women"].soft_group, saved("probabilities")["women"].soft_group
+    assert (again.bracket, again.calibration, again.signs) == (soft.bracket, soft.calibration, soft.signs)
+    assert "women" in page(saved("outputs alone").to_dict())
+    for kind, point in (("decisions", (0.3, 1.0)), ("classes", (np.array([0.3]), np.array([[0.2, 0.3, 0.5]])))):
+        f, g = saved(kind)["women"].correction, audited(kind)["women"].correction
+        assert f(*point) == pytest.approx(g(*point), rel=1e-15)
+    assert new.correction.n_m == pytest.approx(old.correction.n_m, rel=1e-15)
+    assert_frame_equal(new.plot("profile", "income").table, old.plot("profile", "income").table)
+
+
+def test_gates_fire_of_a_saved_audit_as_of_the_audit(saved):
+    for text in ("gap<-0.01", "proxies>0", "adverse_impact_ratio.high<0.9", "fpr_difference<-0.5"):
+        assert gate(text).judged(saved("decisions")) == gate(text).judged(audited("decisions"))
+
+
+def test_saved_audits_are_compared_as_independent_ones(tmp_path):
+    old, new = audited("scores"), tl.audit(table(120, 1), **FEATURES | {"reference": "men"} | KINDS["scores"])
+    for name, one in (("old", old), ("new", new)):
+        one.to_json(tmp_path / name)
+    expected = tl.compare(old, new)["women"]
+    for pair in ((tl.read_audit(tmp_path / "old"), new), (old, tl.read_audit(tmp_path / "new"))):
+        found = tl.compare(*pair)["women"]
+        assert found.gap_change == expected.gap_change
+        assert_frame_equal(found.features, expected.features)
+    with pytest.raises(DataError, match="got one that is saved"):
+        tl.compare(tl.read_audit(tmp_path / "old"), old)
+
+
+@pytest.mark.parametrize("asked", ["path", "project", "repair", "alternatives", "reweigh", "profile", "distribution"])
+def test_what_needs_rows_says_so_and_what_to_do(asked, saved):
+    c = saved("scores")["women"]
+    arguments = {"path": [[(0, 1, 0, 1)]], "profile": ["income"], "distribution": ["income"]}
+    with pytest.raises(
+        NeedsRowsError, match=rf"`{asked}` must be asked of an audit in memory, got a saved one.*\n.*ag"
+    ):
+        getattr(c, asked)(*arguments.get(asked, ()))
+
+
+def test_other_questions_of_a_saved_audit(saved):
+    c = saved("scores")["women"]
+    for ask in (lambda: c.shares_along_dial(5), lambda: c.prototypes(suppress=False), lambda: c.correction.p):
+        with pytest.raises(NeedsRowsError, match="must be asked of an audit in memory"):
+            ask()
+    for one in (copy.deepcopy(c), pickle.loads(pickle.dumps(c))):
+        assert one.gap == c.gap
+
+
+def test_the_demo_can_be_read_again(tmp_path):
+    from tests.command import invoked
+
+    assert invoked("demo", "--json", "demo.json", cwd=tmp_path).returncode == 0
+    c = tl.read_audit(tmp_path / "demo.json")["African-American"]
+    assert c.correction.descent_rate == pytest.approx(-0.624, abs=5e-4)  # the paper's
+
+
+def altered(change, path):
+    summary = json.loads(json.dumps(audited("decisions").to_dict()))
+    change(summary)
+    path.write_text(json.dumps(summary))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda s: s.update(schema="tiltlens/audit/1"), r"of the schema 'tiltlens/audit/2', got 'tiltlens/audit/1'"),
+        (lambda s: s.pop("settings"), "it has no 'settings'"),
+        (lambda s: s["comparisons"]["women"].pop("balance"), "'balance'"),
+        (lambda s: s.update(comparisons={}), r"comparisons has 0 parts"),
+        (lambda s: s["comparisons"]["women"]["gap"].update(value="low"), r"gap.value is \"low\" instead of number"),
+        (lambda s: s["comparisons"]["women"]["gap"].update(value=0.3), "0.3 lies outside of its interval"),
+        (lambda s: s["comparisons"]["women"]["gap"].update(value=-0.2), "lies outside of its interval"),
+        (lambda s: s["comparisons"]["women"]["proxies"][0].update(joint_low=0.5), "lies outside of its interval, 0.5"),
+        (lambda s: s["comparisons"]["women"].update(fpr_difference=None), "fpr_difference is not as an audit writes"),
+        (
+            lambda s: s["comparisons"].update(girls=s["comparisons"].pop("women")),
+            "girls is of other groups",
+        ),
+        (lambda s: s["comparisons"]["women"]["balance"].update(is_adequate=3), "is_adequate is 3 instead of boolean"),
+        (lambda s: s["comparisons"]["women"]["bins"].update(score="x"), "bins.score is"),
+        (lambda s: s["settings"].update(confidence=3), "`confidence` must"),
+    ],
+)
+def test_an_altered_file_is_refused_with_a_sentence(change, message, tmp_path):
+    with pytest.raises(DataError, match=message):
+        tl.read_audit(altered(change, tmp_path / "audit.json"))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '"text"', '{"schema": NaN}', "[" * 100_000, "\x00"])
+def test_what_is_no_audit_is_refused(text, tmp_path):
+    (tmp_path / "audit.json").write_text(text)
+    with pytest.raises(DataError, match="`path` must be"):
+        tl.read_audit(tmp_path / "audit.json")
+    with pytest.raises(DataError, match="`path` must be a file that can be read"):
+        tl.read_audit(tmp_path / "none.json")
+
+
+def places(part, place=()):
+    """Yield the place of every value, of lists only those of the first entry."""
+    yield place
+    if isinstance(part, dict):
+        for name, value in part.items():
+            yield from places(value, (*place, name))
+    elif part and isinstance(part, list):
+        yield from places(part[0], (*place, 0))
+
+
+def first_entries(part):
+    if isinstance(part, dict):
+        return {name: first_entries(value) for name, value in part.items()}
+    if isinstance(part, list) and part and isinstance(part[0], dict):
+        return [first_entries(part[0])]
+    return part
+
+
+def test_the_schema_is_read_as_jsonschema_reads_it():
+    summary = first_entries(json.loads(json.dumps(audited("decisions").to_dict())))
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    verdicts = set()
+    rng = np.random.default_rng(0)
+    every = [place for place in places(summary) if place]
+    for at in rng.choice(len(every), 40, replace=False):
+        *way, last = every[at]
+        changed = copy.deepcopy(summary)
+        part = changed
+        for step in way:
+            part = part[step]
+        part[last] = [None, -1.5, "x", True, 2, [], {}][rng.integers(7)]
+        fits = validator.is_valid(changed)
+        assert (misfit(changed, published("audit")) is None) == fits, every[at]
+        verdicts.add(fits)
+    assert verdicts == {True, False}

@@ -1,0 +1,81 @@
+"""Amounts are told in units, never as points or per cent; probabilities as before."""
+
+import re
+
+import pytest
+from tests.render.summaries import amounts, amounts_audit
+
+from tiltlens.documents import sentences as words
+from tiltlens.render.notebook import comparison_html
+from tiltlens.render.page import page
+from tiltlens.render.terminal import audit_text
+from tiltlens.rows.measures import POINTS, UNITS, amount, measure_of, signed_amount
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (None, "–"),
+        (0.0, "0"),
+        (0.0001234, "0.000123"),
+        (0.5, "0.500"),
+        (-12.345, "−12.3"),
+        (999.6, "1,000"),
+        (45_231.7, "45,232"),
+        (1_234_567.0, "1,235,000"),
+        (12_345_678.0, "12.35M"),
+        (-280_712_345.0, "−280.7M"),
+        (5.951e11, "595.1bn"),
+        (1e-9, "1e-09"),
+    ],
+)
+def test_amounts_have_three_digits_that_count(value, said):
+    assert amount(value) == said
+    if value is not None and value > 0:
+        assert signed_amount(value) == f"+{said}"
+
+
+def test_the_channel_chooses_the_measure():
+    assert measure_of(amounts()) is UNITS
+    assert measure_of({"channel": "scores"}) is POINTS
+    assert measure_of({"channel": "decisions"}).output == "decision rate"
+    assert measure_of({"channel": "scores", "criterion": "fpr"}).output == "false positive rate"
+
+
+def test_the_terminal_has_units_where_it_had_points():
+    summary = amounts_audit()
+    text = audit_text(summary)
+    c = summary["comparisons"]["A"]
+    top, deciles = text.split("Share of each group above the pooled deciles")
+    assert "audit of amounts" in top
+    assert "points" not in top
+    line = next(line for line in top.splitlines() if line.startswith("gap, in units"))
+    assert line.split()[4] == signed_amount(c["gap"]["value"]).replace("−", "-")
+    assert "%" not in re.sub(r"95 % interval", "", top)
+    assert "points" not in deciles.split("Proxy evidence, in units of the amount")[1]
+    assert "0.02 standard deviations of the amount" in " ".join(text.split())
+
+
+def test_the_page_says_amounts_and_units():
+    summary = amounts_audit()
+    c = summary["comparisons"]["A"]
+    text = page(summary)
+    shown = re.sub(r"<script.*?</script>|<style.*?</style>", "", text, flags=re.DOTALL)
+    for said in ("ratio of mean amounts", "mean amount", "worse off in total", "units of the amount", "pooled deciles"):
+        assert said in shown
+    for never in ("favourable rate", "mean score", "people affected", "decisions needed", "the score"):
+        assert never not in re.sub(r"<[^>]+>", " ", shown.split('id="origin"')[0])
+    first = words.headline(summary, c)[0]
+    assert first.startswith(f"The mean amount of A is {amount(c['output']['audited'])}")
+    assert f"{UNITS.size(c['gap']['value'])} lower" in first
+
+
+def test_a_notebook_says_units():
+    html = comparison_html(amounts(), is_drawn=False)
+    assert "difference, in units" in html
+    assert "points" not in html
+
+
+def test_no_number_is_cut_on_a_narrow_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "…" not in audit_text(amounts_audit())

@@ -1,0 +1,238 @@
+"""The sample depends on what rows hold alone, and beyond it every number that needs sums only is that of all rows."""
+
+from functools import cache, partial
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.people import SPARK, assert_same_numbers, lending
+
+import tiltlens as tl
+from tiltlens.rows.roles import GROUP, HASH, Request, resolve_roles
+from tiltlens.rows.sample import HashThreshold, RowSample, group_quota
+from tiltlens.rows.survey import surveyed
+from tiltlens.sources import batches
+from tiltlens.sources.batches import FrameBatches, clean_batch
+
+NAMES = ["region", "job", "amount", "years"]
+QUESTION = {"group": "group", "reference": "b", "scores": "score", "features": NAMES, "audited": "a"}
+WAYS = {
+    "fitted": {},
+    "fitted, weights": {"weights": "weight"},
+    "known": {"membership": "chance"},
+    "known, weights": {"membership": "chance", "weights": "weight"},
+    "known, plug-in": {"membership": "chance", "weights": "weight", "folds": None},
+    "classes": {"scores": ["none", "some", "all"], "favourable": "some"},
+    "known, decisions": {"membership": "chance", "threshold": 0.5},
+}
+OF_SUMS = ("gap", "impact_ratio", "shortfall", "standardised_difference", "output_divergence", "decisions_needed")
+OF_KNOWN = ("descent_rate", "input_divergence")
+COUNTABLE = ("region", "job")
+SIZE = 1_000
+
+
+@cache
+def complete(way):
+    return tl.audit(lending(), **QUESTION | WAYS[way])["a"]
+
+
+@cache
+def sampled(way):
+    return tl.audit(lending(), **QUESTION | WAYS[way], sample_rows=SIZE)["a"]
+
+
+def assert_same_values(found, expected):
+    assert_same_numbers(found.value, expected.value)
+
+
+def width(estimate):
+    return estimate.high - estimate.low
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_needs_sums_only_comes_from_all_rows(way):
+    found, expected = sampled(way), complete(way)
+    for name in OF_SUMS if way != "classes" else OF_SUMS[:-1]:
+        assert_same_values(getattr(found, name), getattr(expected, name))
+    for one, other in zip(found.favourable_rates, expected.favourable_rates, strict=True):
+        assert_same_values(one, other)
+    assert_same_numbers(found.output, expected.output)
+    assert found.rows == expected.rows
+    tables = (c.proxies.filter(pl.col("feature").is_in(COUNTABLE)).sort("feature") for c in (found, expected))
+    assert_same_numbers(*(table.select("gap", "reveals").to_dicts() for table in tables))
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.startswith("known")])
+def test_with_a_given_membership_the_correction_comes_from_all_rows_too(way):
+    found, expected = sampled(way), complete(way)
+    for name in OF_KNOWN:
+        assert_same_values(getattr(found, name), getattr(expected, name))
+    assert_same_numbers(found.correction.to_dict(), expected.correction.to_dict())
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if "plug-in" not in way])
+def test_standard_errors_of_the_sample_are_those_of_all_rows_within_a_few_per_cent(way):
+    """The spread of a score is known to 1/√(2n) from n rows of a group, here 450: to 3 %."""
+    found, expected = sampled(way), complete(way)
+    for name in OF_SUMS[:-1]:
+        assert width(getattr(found, name)) == pytest.approx(width(getattr(expected, name)), rel=0.07), name
+    for feature in COUNTABLE:  # bands of the sample's κ
+        one, other = (c.proxies.row(by_predicate=pl.col("feature") == feature, named=True) for c in (found, expected))
+        assert one["gap_high"] - one["gap_low"] == pytest.approx(other["gap_high"] - other["gap_low"], rel=0.1)
+    if way.startswith("known"):
+        for name in OF_KNOWN:  # of squares and exponentials: their spread is known less well
+            assert width(getattr(found, name)) == pytest.approx(width(getattr(expected, name)), rel=0.25), name
+
+
+@pytest.mark.parametrize("way", ["fitted", "fitted, weights", "classes"])
+def test_what_is_fitted_on_the_sample_has_the_samples_error_and_agrees(way):
+    found, expected = sampled(way), complete(way)
+    for name in ("input_divergence", "descent_rate", "unexplained"):
+        one, other = getattr(found, name), getattr(expected, name)
+        assert abs(one.value - other.value) < width(one), name  # 3.9 standard errors: nine numbers are looked at
+        assert width(one) > 1.2 * width(other), name  # √2, and the spread of both
+    one, other = (c.proxies.row(by_predicate=pl.col("feature") == "amount", named=True) for c in (found, expected))
+    assert one["gap_low"] < other["gap"] < one["gap_high"]
+    assert one["verdict"] == other["verdict"] == "potential proxy"
+
+
+def test_a_sampled_audit_says_so_and_a_complete_one_does_not():
+    size = sum(sampled("fitted").rows.values())
+    drawn = sampled("fitted")._profiles.rows.audited.size
+    told = [note for note in sampled("fitted").notes if "a sample of" in note]
+    assert told == [
+        f"rates, gap, ratios and the gaps of features with countable values come from all {size:,} rows; models, what "
+        f"is made of them, and every standard error from a sample of {drawn:,}"
+    ]
+    assert 850 < drawn <= SIZE
+    assert not any("a sample of" in note for note in complete("fitted").notes)
+
+
+@pytest.mark.parametrize("way", ["fitted", "known, weights", "classes"])
+@pytest.mark.parametrize("rows", [333])
+def test_neither_order_nor_batches_change_any_number_of_a_sampled_audit(way, rows, monkeypatch):
+    monkeypatch.setattr(batches, "BATCH_ROWS", rows)
+    shuffled = lending().sample(fraction=1, shuffle=True, seed=rows)
+    options = QUESTION | WAYS[way] | {"sample_rows": SIZE, "features": NAMES[::-1]}
+    found = tl.audit(shuffled.select(reversed(shuffled.columns)), **options)["a"]
+    assert_same_numbers(found.to_dict(), sampled(way).to_dict())
+
+
+@pytest.mark.parametrize("held", ["polars lazy", "duckdb", "parquet files", "csv files", SPARK], indirect=True)
+def test_every_engine_draws_the_same_sample(held, small_batches):
+    rows = lending().with_columns(pl.col("amount").fill_nan(None))
+    found = tl.audit(held(rows), **QUESTION | WAYS["known"], sample_rows=SIZE)
+    assert_same_numbers(found["a"].to_dict(), sampled("known").to_dict())
+
+
+def test_no_more_rows_than_the_sample_may_have_are_all_of_them():
+    rows = lending().height
+    options = QUESTION | WAYS["known"]
+    exact, fewer = (tl.audit(lending(), **options, sample_rows=size)["a"] for size in (rows, rows - 1))
+    assert_same_numbers(exact.to_dict(), complete("known").to_dict())
+    assert any("a sample of" in note for note in fewer.notes)
+
+
+@given(counts=st.lists(st.integers(0, 50), min_size=1, max_size=8), size=st.integers(1, 120))
+def test_the_quota_is_the_largest_for_which_there_is_room(counts, size):
+    quota = group_quota({str(group): count for group, count in enumerate(counts)}, size)
+
+    def taken(most):
+        return sum(min(count, most) for count in counts)
+
+    assert taken(quota) <= size
+    assert taken(quota) == sum(counts) or taken(quota + 1) > size
+
+
+ROLES = resolve_roles(
+    lending().columns,
+    Request(group="group", scores="score", weights="weight", features=NAMES),
+    may_have_arrays=False,
+)
+
+
+def survey_of(frame, size=SIZE, threshold=None):
+    return surveyed(ROLES, size, HashThreshold() if threshold is None else threshold, clean_batch(frame))
+
+
+def folded_sample(frame, size=SIZE):
+    """Return the sample of all batches of a frame, as an audit draws it."""
+    return FrameBatches(frame).fold(frame.columns, partial(surveyed, ROLES, size, HashThreshold())).sample
+
+
+def test_the_sample_is_the_rows_of_the_smallest_hashes_of_each_group(monkeypatch):
+    whole = survey_of(lending(), size=10**9).sample
+    assert whole.is_complete
+    counts = dict(lending()["group"].value_counts().iter_rows())
+    quota = group_quota(counts, SIZE)
+    assert counts["c"] < quota < counts["a"]
+    ranked = whole.frame.with_columns(rank=pl.col(HASH).rank("ordinal").over(GROUP))
+    lowest = np.sort(ranked.filter(pl.col("rank") <= quota)[HASH].to_numpy())
+    for rows in (1 << 18, 999, 100):
+        monkeypatch.setattr(batches, "BATCH_ROWS", rows)
+        found = folded_sample(lending().sample(fraction=1, shuffle=True, seed=rows))
+        assert found.counts == counts
+        assert not found.is_complete
+        assert np.array_equal(np.sort(found.frame[HASH].to_numpy()), lowest)
+
+
+def test_a_rare_group_is_kept_whole_first():
+    found = tl.audit(lending(), **QUESTION | {"audited": None, "folds": None}, sample_rows=SIZE)
+    rare = lending().filter(group="c").height
+    kept = found["c"]._profiles.rows
+    assert (kept.count0, found["c"].rows["audited"]) == (rare, rare)
+    assert kept.count1 == found["a"]._profiles.rows.count0 == (SIZE - rare) // 2
+
+
+def test_each_of_many_groups_has_the_same_room():
+    random = np.random.default_rng(0)
+    frame = lending(5_000).with_columns(group=pl.Series(random.integers(0, 10, 5_000).astype(str)))
+    found = survey_of(frame)
+    parts = [survey_of(part) for part in frame.iter_slices(700)]
+    for sample in (found.sample, sum(parts[1:], parts[0]).sample):
+        assert sample.frame[GROUP].value_counts()["count"].to_list() == [SIZE // 10] * 10
+
+
+def test_samples_can_be_added_in_any_order():
+    parts = [survey_of(part).sample for part in lending().iter_slices(450)]
+    forth, back = sum(parts[1:], parts[0]), sum(parts[-2::-1], parts[-1])
+    assert isinstance(forth, RowSample)
+    assert forth.counts == back.counts
+    assert forth.frame.sort(HASH).equals(back.frame.sort(HASH))
+
+
+def test_a_threshold_spares_work_and_changes_nothing():
+    threshold = HashThreshold()
+    first = survey_of(lending(), threshold=threshold).sample.frame
+    again = survey_of(lending(), threshold=threshold).sample
+    assert set(threshold.of_group) == {"a", "b"}
+    assert again.parts[0].height < lending().height / 2
+    assert again.frame.sort(HASH).equals(first.sort(HASH))
+
+
+def test_of_copies_of_a_row_each_is_drawn_for_itself():
+    """Of equal rows a hash would draw all or none: of a table of few distinct rows most would never be looked at."""
+    distinct = lending(200).filter(pl.col("group") != "c")
+    rows = clean_batch(distinct[np.tile(np.arange(distinct.height), 40)])
+    numbered = rows.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(batches.ROW))
+    for parts in ([numbered], list(numbered.iter_slices(1_000))):
+        surveys = [surveyed(ROLES, SIZE, HashThreshold(), part) for part in parts]
+        frame = sum(surveys[1:], surveys[0]).sample.frame
+        assert frame.height == SIZE
+        for _, group in frame.group_by(GROUP):
+            drawn = group.group_by(NAMES).len()["len"]
+            assert drawn.len() > 0.9 * distinct.filter(pl.col("group") == group[GROUP][0]).height
+            assert drawn.var() / drawn.mean() < 1.5  # as if drawn without replacement, not in bundles
+
+
+def test_a_table_of_copies_is_sampled_like_any_other():
+    few = lending(400, 3).drop_nans()
+    rows = few[np.repeat(np.arange(few.height), 10)]
+    options = QUESTION | {"features": ["region", "job", "years"], "membership": "chance"}
+    whole = tl.audit(rows, **options)["a"]
+    part = tl.audit(rows, **options, sample_rows=SIZE)["a"]
+    for name in OF_SUMS[:-1]:
+        assert_same_values(getattr(part, name), getattr(whole, name))
+        assert width(getattr(part, name)) == pytest.approx(width(getattr(whole, name)), rel=0.15)

@@ -1,0 +1,200 @@
+"""What a CSV cannot say of itself: which texts are missing values, which columns were meant to be numbers."""
+
+import re
+
+import polars as pl
+import pytest
+from tests.people import audited, in_files, people
+
+import tiltlens as tl
+from tiltlens.errors import DataError
+from tiltlens.sources import csv_files
+from tiltlens.sources import opening as sources
+from tiltlens.sources.csv_files import MISSING_TEXTS
+from tiltlens.sources.opening import batches_of, reading_notes
+from tiltlens.sources.read_options import read_options
+
+
+def written(path, *lines):
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def collected(data, **options):
+    return sources.collected(data, options=read_options(**options))
+
+
+def notes(data, *columns, **options):
+    batches = batches_of(data, read_options(**options))
+    batches.names()
+    return reading_notes(batches, columns)
+
+
+@pytest.mark.parametrize("text", MISSING_TEXTS)
+def test_a_text_that_stands_for_a_missing_value_leaves_numbers_numbers(tmp_path, text):
+    written(tmp_path / "a.csv", "x,y", "1,a", f"{text},b", f'"{text}",c')
+    written(tmp_path / "b.csv", "x,y", "2.5,a", f"{text},{text}")
+    table = collected(tmp_path)
+    assert table["x"].to_list() == [1.0, None, None, 2.5, None]
+    assert table["y"].to_list() == ["a", "b", "c", "a", None]
+    assert collected(tmp_path / "a.csv")["x"].dtype == pl.Int64
+
+
+def test_texts_stand_for_missing_values_in_csv_alone():
+    frame = pl.DataFrame({"x": ["?", "-", "NA", "a"]})
+    assert collected(frame).rows() == frame.rows()
+
+
+def test_na_values_are_missing_beside_the_usual_texts(tmp_path):
+    path = written(tmp_path / "a.csv", "x", "1", "-9", "unknown", "?")
+    assert collected(path, na_values=["-9", "unknown"])["x"].to_list() == [1, None, None, None]
+    assert collected(path, na_values="unknown")["x"].to_list() == [1, -9, None, None]
+
+
+@pytest.mark.parametrize(
+    ("options", "ending", "message"),
+    [
+        ({"na_values": "-9"}, "parquet", "`na_values` must be left out for Parquet files, got '-9'."),
+        ({"na_values": "-9"}, None, "`na_values` must be left out for data that is no file, got '-9'."),
+        ({"encoding": "latin-1"}, "parquet", "`encoding` must be left out for Parquet files, got 'iso8859-1'."),
+        ({"sheet": "2024"}, "csv", "`sheet` must be left out for CSV files, got '2024'."),
+        ({"query": "SELECT 1"}, "csv", "`query` must be left out for CSV files, got 'SELECT 1'."),
+    ],
+)
+def test_options_that_say_nothing_of_the_data_are_refused(tmp_path, options, ending, message):
+    data = in_files(people(400), tmp_path, ending, 1) if ending else people(400)
+    with pytest.raises(DataError, match=f"^{re.escape(message)}\nHint: it is for "):
+        audited(data, **options)
+
+
+def test_na_values_must_be_texts(tmp_path):
+    with pytest.raises(DataError, match=r"`na_values` must be texts, got -9\.\nHint: "):
+        collected(written(tmp_path / "a.csv", "x", "1"), na_values=[-9])
+
+
+def test_a_column_that_one_value_makes_text_is_noted_with_the_value(tmp_path):
+    path = written(tmp_path / "a.csv", "x,y,z", *(f"{row},{row},word" for row in range(30)), "12a,1,word", "?,2,word")
+    assert notes(path, "x", "y", "z") == (
+        "x is read as text: no number in fewer than 10 of 31 rows that have it, first '12a'; "
+        "what stands for a missing value is named by `na_values` (--na)",
+    )
+    assert notes(path, "y", "z") == ()
+    assert notes(path, "x", na_values=["12a"]) == ()
+
+
+def test_a_column_that_another_file_makes_text_is_noted(tmp_path):
+    written(tmp_path / "a.csv", "x,y", *("1,2" for _ in range(40)))
+    written(tmp_path / "b.csv", "x,y", "none,2", "3,4", "nil,5")
+    (note,) = notes(tmp_path, "x", "y")
+    assert note.startswith("x is read as text: no number in fewer than 10 of 43 rows that have it, first 'none'")
+
+
+def test_a_column_of_texts_of_which_some_are_numbers_is_not_noted(tmp_path):
+    path = written(tmp_path / "a.csv", "x,y", *(f"{row % 10 if row % 10 < 8 else 'word'},1" for row in range(100)))
+    assert notes(path, "x", "y") == ()
+
+
+FORMS = ["1", "2.5", "+4", " 5", "9999999999999999999", "true", "2020-01-01", "31/01/2020", "2020-01-01T10:00:00"]
+FORMS += ["word", "NA", "007", "1e5", "1,5"]
+
+
+@pytest.mark.parametrize("first", FORMS)
+def test_kinds_by_the_first_rows_are_those_by_all_rows(tmp_path, monkeypatch, first):
+    for last in FORMS:
+        path = written(tmp_path / "a.csv", "x;y", f"{first};1", f"{first};1", f"{last};2", f"{first};3")
+        found = []
+        for rows in (1, 1_000):
+            monkeypatch.setattr(csv_files, "INFERRED_ROWS", rows)
+            try:
+                table = collected(path)
+                found.append((table.schema, table.rows()))
+            except DataError as error:
+                found.append(str(error))
+        assert found[0] == found[1], last
+
+
+def test_digits_that_begin_with_a_zero_are_codes(tmp_path):
+    path = written(tmp_path / "a.csv", "code,x,y", "01,0,0.5", "10,10,00.25", "2,20,1")
+    assert collected(path).to_dict(as_series=False) == {
+        "code": ["01", "10", "2"],
+        "x": [0, 10, 20],
+        "y": [0.5, 0.25, 1.0],
+    }
+    assert notes(path, "code", "x", "y") == ("code is read as text: some of its numbers begin with 0",)
+
+
+def test_numbers_after_spaces_are_numbers(tmp_path):
+    path = written(tmp_path / "a.csv", "x,y", "1, 5", "2,6", "3,+7.5")
+    assert collected(path)["y"].to_list() == [5.0, 6.0, 7.5]
+
+
+def test_the_audit_says_what_became_text(tmp_path):
+    table = people(400).with_columns(
+        pl.col("income").cast(pl.String).replace(people(400)["income"].cast(pl.String)[7], "50k")
+    )
+    table.write_csv(tmp_path / "a.csv")
+    audit = audited(tmp_path / "a.csv")
+    assert "income is read as text: no number in fewer than 10 of" in audit["A"].notes[0]
+    assert audited(tmp_path / "a.csv", na_values="50k")["A"].proxies["verdict"][0] == "potential proxy"
+
+
+def test_an_index_that_pandas_saved_is_left_out_and_said_to_be(tmp_path):
+    frame = people(400).drop("weight", "chance")
+    pl.concat([pl.DataFrame({"": range(400)}), frame], how="horizontal").write_csv(tmp_path / "a.csv")
+    audit = tl.audit(str(tmp_path / "a.csv"), "group", scores="score", reference="B")
+    assert sorted(audit["A"].proxies["feature"]) == ["city", "income", "owner", "since"]
+    assert "the column without a name (column_1) is a saved index: left out" in audit["A"].notes
+
+
+def test_indices_saved_in_several_files_are_left_out(tmp_path):
+    written(tmp_path / "a.csv", ",x", "0,1", "1,2")
+    written(tmp_path / "b.csv", ",x", "2,3", "3,4")
+    written(tmp_path / "c.csv", ",x", "0,5", "1,6")
+    assert collected(tmp_path).rows() == [(1,), (2,), (3,), (4,), (5,), (6,)]
+
+
+def test_a_mark_at_the_end_of_every_line_makes_no_column(tmp_path):
+    path = written(tmp_path / "a.csv", "x,y,", "1,2,", "3,4,")
+    assert collected(path).to_dict(as_series=False) == {"x": [1, 3], "y": [2, 4]}
+    written(tmp_path / "b.csv", "x,y,", "5,6,word")
+    assert collected(tmp_path)["column_3"].to_list() == [None, None, "word"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "message"),
+    [
+        ("a.csv", b"x,y\r1,2\r3,4\r", {}, r"lines of 'a.csv' must end in a line feed, .*\nHint: save it again"),
+        ("a.tsv", b"x,y\n1,2\n", {}, r"must be separated by tabs, got a header with commas\.\nHint: name it \.csv"),
+        (
+            "a.csv",
+            b"x,S\xfcd\n1,2\n",
+            {"encoding": "utf-8"},
+            r"must be written in UTF-8, got: .*\nHint: leave out",
+        ),
+        (
+            "a.csv",
+            b"x,y\n1,S\xfcd\n",
+            {"encoding": "utf-8"},
+            r"must be written in UTF-8, got: .*\nHint: leave out",
+        ),
+    ],
+)
+def test_texts_of_another_make_are_named(tmp_path, name, content, options, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        collected(tmp_path / name, **options)
+
+
+def test_other_columns_without_a_name_get_one(tmp_path):
+    path = written(tmp_path / "a.csv", ",x,", "5,1,a", "3,2,b")
+    assert collected(path).to_dict(as_series=False) == {"column_1": [5, 3], "x": [1, 2], "column_3": ["a", "b"]}
+    assert notes(path, "column_1", "x", "column_3") == ()
+
+
+def test_dates_of_two_forms_are_said_to_be(tmp_path):
+    path = written(tmp_path / "a.csv", "x,d", "1,2020-01-31", "2,31/01/2020", "3,2020-02-01")
+    with pytest.raises(
+        DataError,
+        match=r"dates in a column of 'a.csv' must be written alike, got: .*31/01/2020.*'d'.*\nHint: write all",
+    ):
+        collected(path)

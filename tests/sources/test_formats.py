@@ -1,0 +1,465 @@
+"""The same table in any format of files, or in a database, gives the same numbers as in memory; doubts are told."""
+
+import gzip
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+from datetime import date
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+from tests.command import invoked
+from tests.people import assert_same_numbers, audited, people
+
+import tiltlens as tl
+from tiltlens.errors import DataError, MissingExtraError
+from tiltlens.sources import excel_files
+from tiltlens.sources import opening as sources
+from tiltlens.sources.csv_dialect import csv_text
+from tiltlens.sources.opening import batches_of, reading_notes
+from tiltlens.sources.read_options import read_options
+
+GERMAN = {"separator": ";", "decimal_comma": True}
+
+
+def written(path, content, encoding="utf-8"):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode(encoding))
+    return path
+
+
+def collected(data, **options):
+    return sources.collected(data, options=read_options(**options))
+
+
+def notes(data, **options):
+    batches = batches_of(data, read_options(**options))
+    return reading_notes(batches, batches.names())
+
+
+def in_sqlite(frame, path):
+    database = sqlite3.connect(path)
+    names = ", ".join(f'"{name}"' for name in frame.columns)
+    database.execute(f"CREATE TABLE people ({names})")
+    texts = frame.with_columns(pl.col("since").cast(pl.String))
+    database.executemany(f"INSERT INTO people VALUES ({', '.join('?' * frame.width)})", texts.rows())
+    database.commit()
+    database.close()
+    return f"sqlite:///{path}"
+
+
+def in_duckdb(frame, path):
+    with duckdb.connect(str(path)) as database:
+        database.from_arrow(frame.to_arrow()).create("people")
+    return f"duckdb:///{path}"
+
+
+OTHER = "name another with `encoding` (--encoding)"
+SELECT = {"query": "SELECT * FROM people"}
+AS_WORDS = pl.col("owner").replace_strict({True: "yes", False: "no"}, return_dtype=pl.String)
+HELD = {
+    "csv.gz": lambda frame, path: written(path / "a.csv.gz", gzip.compress(frame.write_csv().encode())),
+    "tsv": lambda frame, path: written(path / "a.tsv", frame.write_csv(separator="\t")),
+    "semicolons, decimal commas": lambda frame, path: written(path / "a.csv", frame.write_csv(**GERMAN)),
+    "latin-1": lambda frame, path: written(path / "a.csv", frame.write_csv(), "latin-1"),
+    "utf-16, semicolons, zipped": lambda frame, path: written(
+        path / "a.csv.gz", gzip.compress(frame.write_csv(**GERMAN).encode("utf-16"))
+    ),
+    "arrow": lambda frame, path: frame.write_ipc(path / "a.arrow") or path / "a.arrow",
+    "feather by pandas": lambda frame, path: frame.to_pandas().to_feather(path / "a.feather") or path,
+    "json lines": lambda frame, path: frame.write_ndjson(path / "a.jsonl") or path / "a.jsonl",
+    "json lines, zipped": lambda frame, path: written(
+        path / "a.jsonl.gz", gzip.compress(frame.write_ndjson().encode())
+    ),
+    "excel": lambda frame, path: frame.write_excel(path / "a.xlsx") and path / "a.xlsx",
+    "sqlite": lambda frame, path: in_sqlite(frame, path / "a.db"),
+    "duckdb": lambda frame, path: in_duckdb(frame, path / "a.db"),
+}
+
+
+@pytest.fixture(scope="module")
+def in_memory():
+    return audited(people(), folds=None).to_dict()
+
+
+@pytest.mark.parametrize("way", HELD)
+def test_every_format_gives_the_audit_of_the_table_in_memory(tmp_path, in_memory, way):
+    frame = people().with_columns(AS_WORDS) if way == "sqlite" else people()  # which has no booleans
+    data = HELD[way](frame, tmp_path)
+    options = SELECT if way in ("sqlite", "duckdb") else {}
+    found = audited(data, folds=None, **options).to_dict()
+    if way == "sqlite":
+        expected = audited(frame, folds=None).to_dict()
+        assert_same_numbers(found, expected)
+        return
+    told = found["comparisons"]["A"]["notes"]
+    assert len([note for note in told if note not in in_memory["comparisons"]["A"]["notes"]]) == (
+        {"semicolons, decimal commas": 1, "latin-1": 1, "utf-16, semicolons, zipped": 2}.get(way, 0)
+    ), told
+    found["comparisons"]["A"]["notes"] = in_memory["comparisons"]["A"]["notes"]
+    assert_same_numbers(found, in_memory)
+    assert found["provenance"]["data_sha256"] == in_memory["provenance"]["data_sha256"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252", "utf-16"])
+def test_a_gzip_file_that_is_cut_short_or_damaged_is_refused(tmp_path, encoding):
+    zipped = gzip.compress(people().write_csv().encode(encoding))
+    for content in (zipped[: len(zipped) // 2], zipped[:-8] + bytes(8)):
+        path = written(tmp_path / "a.csv.gz", content)
+        for options in ({}, {"encoding": "latin-1"}):
+            with pytest.raises(DataError, match=r"'a.csv.gz' must be a complete gzip file, got: .*\nHint: write it"):
+                collected(path, **options)
+
+
+def test_letters_of_a_group_survive_their_encoding(tmp_path):
+    frame = people().select("city", "income", "score")
+    for encoding in ("cp1252", "latin-1", "utf-16", "utf-8-sig", "utf-32"):
+        path = written(tmp_path / "a.csv", frame.write_csv(), encoding)
+        assert collected(path)["city"].to_list() == frame["city"].to_list()
+    assert set(tl.audit(path, "city", reference="Süd", scores="score", features=[])) == {"East", "North"}
+
+
+def test_an_encoding_is_told(tmp_path):
+    path = written(tmp_path / "a.csv", "g,x\nA,1\nSüd,2\n", "latin-1")
+    assert notes(path) == (
+        "a.csv was read as cp1252, as line 3 is not UTF-8; name another with `encoding` (--encoding)",
+    )
+    assert notes(path, encoding="cp1250") == ("a.csv was read as cp1250, as named",)
+    assert collected(path, encoding="cp437")["g"].to_list() == ["A", "Sⁿd"]
+    path = written(tmp_path / "a.csv", "g,x\nA,1\nSüd,2\n", "utf-16")
+    assert notes(path) == ("a.csv was read as utf-16, as its first bytes say",)
+    assert notes(written(tmp_path / "a.csv", "g,x\nSüd,2\n")) == ()
+
+
+def test_text_in_an_encoding_without_a_mark_is_read_where_it_is_named(tmp_path):
+    path = written(tmp_path / "a.csv", "g,x\nСевер,1\nЮг,2\n", "cp1251")
+    with pytest.raises(DataError, match=r"encoding of 'a.csv' must be named, as line 2 is neither UTF-8 nor Wind"):
+        collected(path)
+    assert collected(path, encoding="windows-1251")["g"].to_list() == ["Север", "Юг"]
+    path = written(tmp_path / "a.csv", "g,x\nSüd,1\n", "utf-16-le")
+    with pytest.raises(DataError, match=r"must be a CSV file, got something else\.\nHint: where it is text in UTF"):
+        collected(path)
+    assert collected(path, encoding="utf-16-le").rows() == [("Süd", 1)]
+
+
+def test_a_file_of_two_encodings_is_refused_with_a_line_of_each(tmp_path):
+    path = written(tmp_path / "a.csv", b"g,x\nA,1\n" + "Süd,2\n".encode() + "Süd,3\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"in one encoding, got UTF-8 in line 3 and another in line 4\.\nHint: save it"):
+        collected(path)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "message"),
+    [
+        ("ascii", r"'a.csv' must be written in ascii, got: 'ascii' codec .*\nHint: name"),
+        ("utf-8", r"'a.csv' must be written in UTF-8, got: .*\nHint: leave out"),
+        ("utf-16", r"'a.csv' must be written in utf-16, got: "),
+        ("hex", r"`encoding` must be the name of an encoding, got 'hex'\.\nHint: for example 'cp1252'"),
+        ("latin-99", r"`encoding` must be the name of an encoding, got 'latin-99'\."),
+        (7, r"`encoding` must be the name of an encoding, got 7\."),
+    ],
+)
+def test_an_encoding_that_is_not_the_files_is_refused(tmp_path, encoding, message):
+    path = written(tmp_path / "a.csv", "g,x\nA,1\nSüd,2\n", "latin-1")
+    with pytest.raises(DataError, match=message):
+        collected(path, encoding=encoding)
+
+
+def test_a_copy_in_utf_8_goes_with_the_text(tmp_path):
+    text = csv_text(written(tmp_path / "a.csv", "g,x\nSüd,2\n", "utf-16"))
+    copy = text.source
+    assert copy.is_file()
+    assert copy.parent.stat().st_mode & 0o077 == 0
+    del text
+    assert not copy.exists()
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+def test_fields_may_be_separated_by_other_marks(tmp_path, separator):
+    path = written(tmp_path / "a.csv", f"x{separator}y, z\n1{separator}a,b\n2{separator}c\n".replace("|", separator))
+    assert collected(path).to_dict(as_series=False) == {"x": [1, 2], "y, z": ["a,b", "c"]}
+
+
+def test_a_header_that_two_marks_could_separate_is_refused(tmp_path):
+    path = written(tmp_path / "a.csv", "a,b;c\n1,2;3\n4,5;6\n")
+    with pytest.raises(DataError, match=r"by one kind of mark, got a header with commas and semicolons\.\nHint"):
+        collected(path)
+
+
+def test_a_line_that_names_the_separator_is_no_header(tmp_path):
+    with pytest.raises(DataError, match=r"first line of 'a.csv' must name the columns, got 'sep='\.\nHint: delete"):
+        collected(written(tmp_path / "a.csv", "sep=;\nx;y\n1;2\n"))
+
+
+@pytest.mark.parametrize(("row", "fields"), [("3;4;5", 3), ("3", 1)])
+def test_a_ragged_row_between_semicolons_is_refused_with_its_line(tmp_path, row, fields):
+    path = written(tmp_path / "a.csv", f"x;y\n1,5;2\n{row}\n")
+    with pytest.raises(DataError, match=rf"every row of 'a.csv' must have 2 fields, got {fields} in line 3\."):
+        collected(path)
+
+
+def test_decimal_commas_are_numbers_and_told(tmp_path):
+    path = written(tmp_path / "a.csv", "x;y;z\n1,5;7;a,b\n-2;8;1,5\n,25;9;c\n1,5e2;;d\n")
+    assert collected(path).to_dict(as_series=False) == {
+        "x": [1.5, -2.0, 0.25, 150.0],
+        "y": [7, 8, 9, None],
+        "z": ["a,b", "1,5", "c", "d"],
+    }
+    assert notes(path) == ("commas in numbers were read as decimal commas: x",)
+    quoted = written(tmp_path / "a.csv", 'x,y\n"1,5",1\n"2,25",2\n')
+    assert collected(quoted)["x"].to_list() == [1.5, 2.25]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (["1,5", "2.5", "3"], "must be written with one decimal mark, got '2.5' and '1,5'."),
+        (["1,234", "12,500"], "must be clear, got '1,234': a decimal comma, or thousands?"),
+        (["1.234,56", "12,5"], "must be written without marks between thousands, got '1.234,56'."),
+        (["1,234.56", "12.5"], "must be written without marks between thousands, got '1,234.56'."),
+        (["1.234.567", "2.345.678"], "must be written without marks between thousands, got '1.234.567'."),
+        (["1'234", "2"], 'must be written without marks between thousands, got "1\'234".'),
+    ],
+)
+def test_numbers_that_could_be_others_are_refused_where_they_are_asked_for(tmp_path, values, message):
+    path = written(tmp_path / "a.csv", "x;y\n" + "".join(f"{value};1\n" for value in values))
+    with pytest.raises(DataError, match=f"^numbers in 'x' {re.escape(message)}\nHint: write them"):
+        collected(path)
+    assert sources.collected(path, ["y"]).height == len(values)
+
+
+def test_commas_that_could_be_thousands_are_decimal_beside_others_that_are(tmp_path):
+    path = written(tmp_path / "a.csv", "x;y\n1,234;0,5\n2,500;0,25\n")
+    assert collected(path)["x"].to_list() == [1.234, 2.5]
+
+
+def test_points_that_could_be_thousands_beside_decimal_commas_are_refused(tmp_path):
+    path = written(tmp_path / "a.csv", "x;y\n1.234;0,5\n2;0,25\n12.500;0,75\n")
+    with pytest.raises(DataError, match=r"numbers in 'x' must be clear, got '1.234' where 'y' have decimal commas"):
+        collected(path)
+    path = written(tmp_path / "a.csv", "x;y\n1.234;0,5\n0.5;0,25\n")
+    assert collected(path)["x"].to_list() == [1.234, 0.5]
+
+
+def test_decimal_commas_with_a_word_among_them_are_text_and_told(tmp_path):
+    path = written(tmp_path / "a.csv", "x;y\n" + "".join(f"{row},5;1\n" for row in range(30)) + "none;1\n")
+    (note,) = notes(path)
+    assert note.startswith("x is read as text: no number in fewer than 10 of 31 rows that have it, first 'none'")
+    assert collected(path, na_values="none")["x"].sum() == sum(row + 0.5 for row in range(30))
+
+
+@pytest.mark.parametrize("value", ["{},5%", "€ {}", "{} $", "{}.5 %"])
+def test_numbers_with_a_unit_are_text_and_told(tmp_path, value):
+    path = written(tmp_path / "a.csv", "x;y\n" + "".join(f"{value.format(row)};1\n" for row in range(30)))
+    assert collected(path).schema == {"x": pl.String, "y": pl.Int64}
+    (note,) = notes(path)
+    assert note.startswith(f"x is read as text: no number in 30 of 30 rows that have it, first '{value.format(0)}'")
+
+
+def test_decimal_marks_may_not_differ_between_files(tmp_path):
+    written(tmp_path / "a.csv", "x;y\n1,5;1\n")
+    written(tmp_path / "b.csv", "x,y\n2.5,1\n")
+    with pytest.raises(DataError, match=r"numbers in 'x' must be written with one decimal mark, got '2.5' and '1,5'"):
+        collected(tmp_path)
+    written(tmp_path / "b.csv", "x,y\n2,1\n")
+    assert collected(tmp_path)["x"].to_list() == [1.5, 2.0]
+
+
+def test_json_lines_have_kinds_by_all_rows_and_dates(tmp_path):
+    rows = ['{"x": 1, "d": "2020-01-31", "t": "2020-01-31T10:00:00"}'] * 2000 + ['{"x": 2.5, "z": "Süd", "d": null}']
+    table = collected(written(tmp_path / "a.jsonl", "\n".join(rows) + "\n"))
+    assert table.schema == {"x": pl.Float64, "d": pl.Date, "t": pl.Datetime("us"), "z": pl.String}
+    assert table.row(-1) == (2.5, None, None, "Süd")
+
+
+def test_numbers_in_quotation_marks_of_json_are_text_and_told(tmp_path):
+    path = written(
+        tmp_path / "a.jsonl", '{"x": "007", "y": 1}\n' + '{"x": "8", "y": 2}\n' * 30 + '{"x": "9", "y": "-"}\n'
+    )
+    assert collected(path).schema == {"x": pl.String, "y": pl.String}
+    first, second = notes(path)
+    assert first == "x is read as text: its numbers are in quotation marks"
+    assert second.startswith("y is read as text: no number in fewer than 10 of 32 rows that have it, first '-'")
+
+
+def workbook(path, sheets):
+    import xlsxwriter
+
+    with xlsxwriter.Workbook(path) as book:
+        for name, rows in sheets.items():
+            sheet = book.add_worksheet(name)
+            for place, row in enumerate(rows):
+                for column, value in enumerate(row):
+                    write = sheet.write_string if isinstance(value, str) else sheet.write
+                    write(place, column, value)
+    return path
+
+
+def test_a_workbook_of_two_sheets_needs_the_name_of_one(tmp_path):
+    path = workbook(tmp_path / "a.xlsx", {"2023": [["x"], [1]], "2024": [["x", "y"], [2, "Süd"]]})
+    with pytest.raises(
+        DataError,
+        match=r"`sheet` \(--sheet\) must name one of the 2 sheets of 'a.xlsx', .*\nHint: they are '2023', '2024'",
+    ):
+        collected(path)
+    with pytest.raises(
+        DataError, match=r"`sheet` must be a sheet of 'a.xlsx', got '2025'\.\nHint: they are '2023', '2024'"
+    ):
+        collected(path, sheet="2025")
+    assert collected(path, sheet="2024").rows() == [(2, "Süd")]
+
+
+def test_cells_of_text_that_are_dates_are_dates(tmp_path):
+    path = workbook(tmp_path / "a.xlsx", {"a": [["x", "day"], [1, "2020-01-31"], [2, "2021-12-01"], [3, None]]})
+    assert collected(path)["day"].to_list() == [date(2020, 1, 31), date(2021, 12, 1), None]
+
+
+def test_cells_without_a_value_are_told(tmp_path):
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    rows = [["x", "word", "sum", "y"], [1.5, "a", "=A2+1", 1], ["#N/A", "b", "=A3+1", 2], [2.5, "#DIV/0!", "=A4+1", 3]]
+    for row in rows:
+        book.active.append(row)
+    book.save(tmp_path / "a.xlsx")
+    assert collected(tmp_path / "a.xlsx").select("x", "word", "sum").rows() == [
+        (1.5, "a", None),
+        (None, "b", None),
+        (2.5, None, None),
+    ]
+    errors = "has cells that are errors, such as #N/A or #DIV/0!: they are missing values"
+    first, second, third = notes(tmp_path / "a.xlsx")
+    assert (first, second) == (f"x {errors}", f"word {errors}")
+    assert third.startswith("sum has no value in any row; formulas whose values were not saved")
+
+
+def test_cells_of_text_among_numbers_are_told_or_refused(tmp_path):
+    path = workbook(
+        tmp_path / "a.xlsx", {"a": [["x", "y", "zip"], [1.5, 1, "0801"], ["2.5", "1,5", "8001"], [3, 2, "3"]]}
+    )
+    found = collected(path)
+    assert found["x"].to_list() == [1.5, 2.5, 3.0]
+    assert found["y"].to_list() == [1.0, 1.5, 2.0]
+    assert found["zip"].to_list() == ["0801", "8001", "3"]
+    assert notes(path) == (
+        "cells of text that hold numbers were read as numbers: x",
+        "commas in numbers were read as decimal commas: y",
+        "zip is read as text: some of its numbers begin with 0",
+    )
+    path = workbook(tmp_path / "a.xlsx", {"a": [["x"], [1.5], ["2,5"]]})
+    with pytest.raises(DataError, match=r"numbers in 'x' must be written with one decimal mark, got '1.5' and '2,5'"):
+        collected(path)
+
+
+def test_columns_of_a_sheet_that_are_named_twice_are_refused_and_empty_ones_left_out(tmp_path):
+    with pytest.raises(DataError, match=r"column names must be distinct, got 'x' 2 times"):
+        collected(workbook(tmp_path / "a.xlsx", {"a": [["x", "x"], [1, 2]]}))
+    path = workbook(tmp_path / "a.xlsx", {"a": [["x", None, 2024, "y"], [1, None, 3, None], [2, None, 4, None]]})
+    assert collected(path).to_dict(as_series=False) == {"x": [1, 2], "2024": [3, 4], "y": [None, None]}
+
+
+def test_an_empty_sheet_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"'a.xlsx' must have rows, got none"):
+        collected(workbook(tmp_path / "a.xlsx", {"a": [["x", "y"]]}))
+
+
+def test_excel_without_its_package_names_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr(excel_files, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"is not installed\.\nHint: in the clone .* pip install '\.\[excel\]'"):
+        collected(workbook(tmp_path / "a.xlsx", {"a": [["x"], [1]]}))
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        ("sqlite:///{}/a.db", {}, r"`query` \(--query\) must say which rows of a database to read, got none"),
+        ("sqlite:///{}/b.db", SELECT, r"the URL must name an existing file, got '.*b\.db'"),
+        ("sqlite:///{}/a.db", {"query": "SELECT * FROM nobody"}, r"`query` must be readable, got .*no such table"),
+        ("sqlite:///{}/a.db", {"query": "DELETE FROM people"}, r"`query` must be readable, got "),
+        ("sqlite:///{}/a.db", SELECT | {"sheet": "a"}, r"`sheet` must be left out for a database, got 'a'"),
+        ("mysql://me:secret@host/a", SELECT, r"URL that begins with duckdb://, .*, got mysql://\.\nHint: fetch"),
+    ],
+)
+def test_a_database_that_cannot_be_read_is_refused(tmp_path, data, options, message):
+    in_sqlite(people(), tmp_path / "a.db")
+    with pytest.raises(DataError, match=message) as raised:
+        collected(data.format(tmp_path), **options)
+    assert "secret" not in str(raised.value)
+    assert sqlite3.connect(tmp_path / "a.db").execute("SELECT count(*) FROM people").fetchone() == (400,)
+
+
+def test_a_query_may_choose_and_name(tmp_path):
+    url = in_sqlite(people(), tmp_path / "a.db")
+    found = collected(
+        url, query="SELECT upper(city) AS place, since FROM people WHERE weight = 1 ORDER BY since LIMIT 2"
+    )
+    expected = people().filter(weight=1).sort("since").head(2)
+    assert found["since"].to_list() == expected["since"].to_list()
+    assert isinstance(found["since"][0], date)
+
+
+def test_arrow_keeps_kinds_and_levels(tmp_path):
+    frame = pl.DataFrame({"x": ["low", "high"], "d": [date(2020, 1, 1), None]})
+    frame = frame.with_columns(pl.col("x").cast(pl.Enum(["low", "high"])))
+    frame.write_ipc(tmp_path / "a.arrow")
+    assert_frame_equal(collected(tmp_path), frame)
+
+
+def test_the_command_line_reads_them_too(tmp_path):
+    path = written(tmp_path / "a.csv", people().write_csv(**GERMAN), "cp1252")
+    options = ["--group", "group", "--scores", "score", "--features", "city", "--folds", "0"]
+    assert "a.csv was read as cp1252" in invoked("audit", path, *options, cwd=tmp_path).stdout
+    url = in_sqlite(people(), tmp_path / "a.db")
+    found = invoked("audit", url, "--query", "SELECT * FROM people", *options, cwd=tmp_path)
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory):
+    """A PostgreSQL server of its own, which must not be run by root."""
+    folder = tmp_path_factory.mktemp("postgres")
+    for path in (folder, *list(folder.parents)[:2]):
+        path.chmod(0o755)
+    user = {"user": "nobody"} if os.geteuid() == 0 else {}
+    if user:
+        shutil.chown(folder, "nobody")
+    place = folder / "data"
+    programs = Path(shutil.which("initdb")).resolve().parent
+    create = [programs / "initdb", "-D", place, "-U", "people", "--auth=trust", "-E", "UTF8"]
+    subprocess.run(create, check=True, capture_output=True, cwd="/", **user)
+    serve = [
+        programs / "pg_ctl",
+        "-D",
+        place,
+        "-w",
+        "-l",
+        folder / "log",
+        "-o",
+        f"-F -k {folder} -c listen_addresses=''",
+    ]
+    subprocess.run([*serve, "start"], check=True, capture_output=True, cwd="/", **user)
+    yield f"postgresql://people:secret@/postgres?host={folder}"
+    subprocess.run(
+        [programs / "pg_ctl", "-D", place, "-m", "fast", "stop"], check=True, capture_output=True, cwd="/", **user
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+def test_postgresql_gives_the_audit_of_the_table_in_memory(postgres, in_memory):
+    people().write_database("people", postgres, engine="adbc")
+    found = audited(postgres, folds=None, **SELECT).to_dict()
+    assert_same_numbers(found, in_memory)
+    query = 'SELECT income::numeric(20, 12) AS income, "group" FROM people'
+    assert collected(postgres, query=query)["income"].to_list() == pytest.approx(
+        people()["income"].to_list(), nan_ok=True
+    )
+    for refused in ("DROP TABLE people", "DELETE FROM people", "SELECT * FROM nobody"):
+        with pytest.raises(DataError, match=r"`query` must be readable, got ") as raised:
+            collected(postgres, query=refused)
+        assert "secret" not in str(raised.value)
+    assert collected(postgres, query="SELECT count(*) AS n FROM people")["n"].to_list() == [400]
