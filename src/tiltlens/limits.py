@@ -7,7 +7,6 @@ from __future__ import annotations
 
 # threads
 MOST_THREADS = 8  # a hundred cores would hold a hundred batches of rows
-KEPT_BYTES = (1 << 25) - (1 << 16)  # bytes: the largest block that glibc takes for one that comes again
 THREADED_ROWS = 20_000  # below which threads wait for the interpreter more than they work
 
 # paper.checks
