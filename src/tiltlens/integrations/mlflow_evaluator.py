@@ -54,25 +54,25 @@ class TiltlensEvaluator(ModelEvaluator):  # type: ignore[misc]
 
         options = _checked(evaluator_config)
         check_report(PAGE)
-        found = audit(dataset.features_data, **_arguments(dataset, model, model_type, options))
+        result = audit(dataset.features_data, **_arguments(dataset, model, model_type, options))
         client = MlflowClient()
-        metrics = _metrics(found)
+        metrics = _metrics(result)
         for name, value in metrics.items():
             client.log_metric(run_id, name, value)
-        return EvaluationResult(metrics, _logged(client, run_id, found), run_id)
+        return EvaluationResult(metrics, _logged(client, run_id, result), run_id)
 
 
 def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration, whose keys must be arguments of `tl.audit`."""
     from tiltlens._pipeline import audit
 
-    known = [name for name in signature(audit).parameters if name not in ("data", "model", "progress")]
+    parameters = [name for name in signature(audit).parameters if name not in ("data", "model", "progress")]
     for name in config:
-        if name not in known:
-            nearest = nearest_name(name, known)
+        if name not in parameters:
+            nearest = nearest_name(name, parameters)
             raise DataError(
                 f"`evaluator_config` must be arguments of tl.audit, got {shown(name)}.",
-                f"{'' if nearest is None else f'did you mean {nearest}? '}they are {', '.join(known)}.",
+                f"{'' if nearest is None else f'did you mean {nearest}? '}they are {', '.join(parameters)}.",
             )
     return dict(config)
 
@@ -96,16 +96,16 @@ def _asked(data: Any, model: Any, options: Mapping[str, Any]) -> Any:
     if metadata is None or metadata.get_input_schema() is not None or not hasattr(data, "columns"):
         return data
     named = [value if isinstance(value, list) else [value] for value in map(options.get, ROLES)]
-    taken = {name for one in named for name in one if isinstance(name, str)}
+    taken = {name for columns in named for name in columns if isinstance(name, str)}
     return data[[name for name in data.columns if name not in taken]]
 
 
-def _metrics(found: Audit) -> dict[str, float]:
+def _metrics(result: Audit) -> dict[str, float]:
     """Return the estimates and their ends, by group."""
     from tiltlens.results.comparison import ESTIMATES
 
     metrics = {}
-    for group, comparison in found.items():
+    for group, comparison in result.items():
         for quantity in (*ESTIMATES, "bracket", "limits", "linear"):  # these of unobserved groups
             estimate = getattr(comparison if quantity in ESTIMATES else comparison.soft_group, quantity, None)
             for end, value in ({} if estimate is None else estimate.to_dict()).items():
@@ -115,17 +115,17 @@ def _metrics(found: Audit) -> dict[str, float]:
     return metrics
 
 
-def _logged(client: MlflowClient, run_id: str, found: Audit) -> dict[str, Any]:
+def _logged(client: MlflowClient, run_id: str, result: Audit) -> dict[str, Any]:
     """Log the files, and return them as artifacts."""
     from tiltlens.render.page import page
 
-    place = f"{client.get_run(run_id).info.artifact_uri}/{FOLDER}"
-    summary = found.to_dict()
+    folder_uri = f"{client.get_run(run_id).info.artifact_uri}/{FOLDER}"
+    summary = result.to_dict()
     with TemporaryDirectory() as folder:
-        found.to_json(Path(folder) / JSON)
+        result.to_json(Path(folder) / JSON)
         Path(folder, PAGE).write_text(text := page(summary), encoding="utf-8")
         client.log_artifacts(run_id, folder, FOLDER)
     return {
-        "tiltlens_audit": JsonEvaluationArtifact(f"{place}/{JSON}", summary),
-        "tiltlens_report": TextEvaluationArtifact(f"{place}/{PAGE}", text),
+        "tiltlens_audit": JsonEvaluationArtifact(f"{folder_uri}/{JSON}", summary),
+        "tiltlens_report": TextEvaluationArtifact(f"{folder_uri}/{PAGE}", text),
     }

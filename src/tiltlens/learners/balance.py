@@ -149,8 +149,8 @@ def _columns(
         yield name, partial(np.asarray, z)
         yield f"{name}²", partial(np.multiply, z, z)
     pairs = list(combinations(numeric, 2))
-    for one, other in pairs if len(pairs) <= MOST_PRODUCTS else []:
-        yield f"{one}·{other}", partial(np.multiply, numeric[one], numeric[other])
+    for first, other in pairs if len(pairs) <= MOST_PRODUCTS else []:
+        yield f"{first}·{other}", partial(np.multiply, numeric[first], numeric[other])
 
 
 def _indicator(column: NDArray[Any], level: int | bool) -> Floats:
@@ -158,20 +158,20 @@ def _indicator(column: NDArray[Any], level: int | bool) -> Floats:
 
 
 def _standardised(column: Floats) -> Floats:
-    known = np.isfinite(column)
-    values = column[known]
+    is_finite = np.isfinite(column)
+    values = column[is_finite]
     sd = float(values.std()) if values.size else 0.0
     if sd == 0.0:
         return np.zeros_like(column)
-    return np.where(known, np.clip((column - values.mean()) / sd, -REACH, REACH), 0.0)
+    return np.where(is_finite, np.clip((column - values.mean()) / sd, -REACH, REACH), 0.0)
 
 
 def _unbalanced(mismatches: tuple[Mismatch, ...]) -> Iterator[str]:
     worst = sorted((m for m in mismatches if m.is_material), key=lambda m: (-round(abs(m.difference), 6), m.name))
-    for found in worst[:3]:
+    for mismatch in worst[:3]:
         yield (
-            f"reference rows weighted to look like the audited group miss its mean of {found.name} "
-            f"by {found.difference:+.2f} standard deviations"
+            f"reference rows weighted to look like the audited group miss its mean of {mismatch.name} "
+            f"by {mismatch.difference:+.2f} standard deviations"
         )
 
 

@@ -107,7 +107,7 @@ def group_folds(
     """Return the same for the codes of any number of groups; and of `strata` within them, as far as these go round."""
     own = np.arange(groups.size) if clusters is None else _by_appearance(clusters)
     has = [np.bincount(own, groups == code) > 0 for code in range(int(groups.max()) + 1)]
-    smallest = min(int(one.sum()) for one in has)
+    smallest = min(int(is_group.sum()) for is_group in has)
     if smallest < 2 * folds:
         what = "rows" if clusters is None else "clusters"
         raise DataError(
@@ -143,13 +143,13 @@ def fold_pairings(folds: int, several: bool) -> list[list[tuple[Part, Part]]]:
     return [[(_part(others, order[:half]), _part(others, order[half:])) for others in rotated] for order in orders]
 
 
-def served_folds(plan: Sequence[Integers], place: int) -> Integers:
+def served_folds(plan: Sequence[Integers], part: int) -> Integers:
     """Return the folds that are evaluated with the model of a part, by either half of any pairing."""
-    return np.flatnonzero(np.any([(half == place).any(axis=1) for half in plan], axis=0))
+    return np.flatnonzero(np.any([(half == part).any(axis=1) for half in plan], axis=0))
 
 
-def _part(others: list[int], places: list[int]) -> Part:
-    return tuple(sorted(others[place] for place in places))
+def _part(others: list[int], chosen: list[int]) -> Part:
+    return tuple(sorted(others[index] for index in chosen))
 
 
 def known_membership(rows: Rows, probability: ArrayLike) -> Membership:
@@ -224,7 +224,7 @@ def chosen_membership(
     log_odds = _evaluate([*models, whole], encoder, table, fold.size)
     untried: list[Trial | None] = [None] * (len(parts) - len(trials))
     sizes = [int(np.isin(at, part).sum()) for part in parts]
-    fits = [PartFit(*one) for one in zip(parts, sizes, [*trials, *untried], strict=True)]
+    fits = [PartFit(*record) for record in zip(parts, sizes, [*trials, *untried], strict=True)]
     return _assembled(rows, fold, _places(plan, parts), log_odds, candidate.name, tuple(fits))
 
 

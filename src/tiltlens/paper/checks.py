@@ -36,9 +36,9 @@ def check_array(name: str, values: ArrayLike, dimensions: tuple[int, ...] = (1,)
     if array.size == 0:
         raise DistributionError(f"`{name}` must not be empty, got shape {array.shape}.", "give at least one atom.")
     if not np.isfinite(array).all():
-        place = np.argwhere(~np.isfinite(array))[0]
+        index = np.argwhere(~np.isfinite(array))[0]
         raise DistributionError(
-            f"`{name}` must be finite, got {array[tuple(place)]} at position {_place(place)}.",
+            f"`{name}` must be finite, got {array[tuple(index)]} at position {_place(index)}.",
             "remove or fill missing and infinite values first.",
         )
     if np.abs(array).max() > LARGEST:
@@ -57,9 +57,9 @@ def check_distribution(name: str, values: ArrayLike) -> Floats:
     """Return `values` as a probability vector that sums to 1 exactly."""
     array = check_array(name, values)
     if (array < 0).any():
-        place = int(np.argmin(array))
+        index = int(np.argmin(array))
         raise DistributionError(
-            f"`{name}` must not be negative, got {array[place]} at position {place}.",
+            f"`{name}` must not be negative, got {array[index]} at position {index}.",
             "probabilities lie between 0 and 1.",
         )
     total = float(array.sum())
@@ -94,9 +94,9 @@ def check_channel(name: str, values: ArrayLike) -> Floats:
         )
     slack = 0.0 if _tolerance(values) == SUM_TOLERANCE else SINGLE_TOLERANCE
     if (array < -slack).any() or (array > 1 + slack).any():
-        place = np.argwhere((array < -slack) | (array > 1 + slack))[0]
+        index = np.argwhere((array < -slack) | (array > 1 + slack))[0]
         raise DistributionError(
-            f"`{name}` must lie in [0, 1], got {array[tuple(place)]} at position {_place(place)}.",
+            f"`{name}` must lie in [0, 1], got {array[tuple(index)]} at position {_place(index)}.",
             "pass probabilities, not log-odds, scores out of 100 or labels.",
         )
     array = np.where(array < SMALLEST_PROBABILITY, 0.0, np.minimum(array, 1.0))
@@ -104,9 +104,9 @@ def check_channel(name: str, values: ArrayLike) -> Floats:
         return np.column_stack([1.0 - array, array])
     totals = array.sum(axis=1)
     if (np.abs(totals - 1) > _tolerance(values)).any():
-        place = int(np.argmax(np.abs(totals - 1)))
+        index = int(np.argmax(np.abs(totals - 1)))
         raise DistributionError(
-            f"each row of `{name}` must sum to 1, got a sum of {totals[place]} in row {place}.",
+            f"each row of `{name}` must sum to 1, got a sum of {totals[index]} in row {index}.",
             "the columns are the probabilities of the K outcomes.",
         )
     rows: Floats = array / totals[:, None]
