@@ -199,12 +199,12 @@ def rule_tables(
     batches = batches_of(data, read_options(na_values, encoding, sheet, query))
     names = names_of(data, batches)
     attributes = _attributes(chosen, group, names)
-    asked = asked_outcome(chosen, selected, scores, favourable, names)
+    spec = asked_outcome(chosen, selected, scores, favourable, names)
     within = _strata(strata, names)
-    _check_apart(group=attributes, strata=within, outcome=asked.columns)
-    source = opened(data, batches, [*attributes, *within, *asked.columns], asked)
-    tally, middle = tallied(source, [*attributes, *within], asked)
-    outcomes = outcomes_of(asked, tally.people, middle)
+    _check_apart(group=attributes, strata=within, outcome=spec.columns)
+    source = opened(data, batches, [*attributes, *within, *spec.columns], spec)
+    tally, middle = tallied(source, [*attributes, *within], spec)
+    outcomes = outcomes_of(spec, tally.people, middle)
     coded = _coded(tally.people.filter(outcomes.known), attributes, within, outcomes)
     wanted = [[name] for name in attributes] + ([attributes] if len(attributes) > 1 else [])
     frames = {JOINT.join(columns): _frame(coded, columns, limits) for columns in wanted}
@@ -271,15 +271,15 @@ def _coded(table: pl.DataFrame, attributes: Sequence[str], strata: Sequence[str]
     columns = []
     for name in attributes:
         codes, labels = level_codes(table[name])
-        found = set(codes.tolist()) - {UNKNOWN}
-        if len(found) < 2:
-            only = listed([labels[code] for code in found]) + " only" if found else "missing values only"
+        present = set(codes.tolist()) - {UNKNOWN}
+        if len(present) < 2:
+            only = listed([labels[code] for code in present]) + " only" if present else "missing values only"
             raise DataError(
                 f"`group` ({shown(name)}) must have at least two values, got {only}.",
                 "a rate is compared with that of another group: check the filter before it.",
             )
-        places = pl.Series(codes).replace(UNKNOWN, None)
-        columns.append(pl.Series(name, labels, dtype=pl.Enum(labels)).gather(places))
+        known_codes = pl.Series(codes).replace(UNKNOWN, None)
+        columns.append(pl.Series(name, labels, dtype=pl.Enum(labels)).gather(known_codes))
     columns += [_stratum(table, strata)] if strata else []
     counted = table[PEOPLE] * pl.Series(outcomes.counts[outcomes.known]).cast(pl.Int64)
     return pl.DataFrame([*columns, table[PEOPLE], counted.alias("rate")])  # no attribute has this name
@@ -296,8 +296,8 @@ def _stratum(table: pl.DataFrame, strata: Sequence[str]) -> pl.Series:
     for name in strata[1:]:
         more, labels = level_codes(table[name])
         joint = np.where((codes >= 0) & (more >= 0), codes * len(labels) + more, UNKNOWN)
-        found, places = np.unique(joint, return_inverse=True)
-        codes = places - int(UNKNOWN in found)
+        strata_codes, index = np.unique(joint, return_inverse=True)
+        codes = index - int(UNKNOWN in strata_codes)
     if not (codes >= 0).any():
         raise DataError(
             f"`strata` ({listed(list(strata))}) must have known values, got missing values only.",
@@ -320,13 +320,13 @@ def _tests(coded: pl.DataFrame, columns: Sequence[str], limits: Limits) -> pl.Da
     if highest is None or counts[highest].counted == 0:
         return _tidy(columns, [], [], TESTS)
     strata = _by_stratum(coded, columns) if STRATUM in coded.columns else None
-    others = [place for place in compared if place != highest]
+    others = [index for index in compared if index != highest]
     entries = []
-    for place in others:
-        pairs = None if strata is None else _pairs(strata[names[place]], strata[names[highest]])
-        entry = tested(counts[place], counts[highest], pairs, limits)
+    for index in others:
+        pairs = None if strata is None else _pairs(strata[names[index]], strata[names[highest]])
+        entry = tested(counts[index], counts[highest], pairs, limits)
         entries.append(entry | {"against": JOINT.join(names[highest])})
-    return _tidy(columns, [names[place] for place in others], entries, TESTS)
+    return _tidy(columns, [names[index] for index in others], entries, TESTS)
 
 
 def _counts(coded: pl.DataFrame, columns: Sequence[str]) -> dict[tuple[Any, ...], Count]:
@@ -337,16 +337,16 @@ def _counts(coded: pl.DataFrame, columns: Sequence[str]) -> dict[tuple[Any, ...]
 
 def _by_stratum(coded: pl.DataFrame, columns: Sequence[str]) -> dict[tuple[Any, ...], dict[int, Count]]:
     """Return the same, of each stratum."""
-    found: dict[tuple[Any, ...], dict[int, Count]] = defaultdict(dict)
+    counts_of: dict[tuple[Any, ...], dict[int, Count]] = defaultdict(dict)
     for (*names, stratum), count in _counts(coded, [*columns, STRATUM]).items():
-        found[(*names,)][stratum] = count
-    return found
+        counts_of[(*names,)][stratum] = count
+    return counts_of
 
 
 def _pairs(group: dict[int, Count], highest: dict[int, Count]) -> list[tuple[Count, Count]]:
     """Return the counts of both groups in each stratum that holds one of them."""
     nobody = Count(0, 0)
-    return [(group.get(place, nobody), highest.get(place, nobody)) for place in sorted({*group, *highest})]
+    return [(group.get(stratum, nobody), highest.get(stratum, nobody)) for stratum in sorted({*group, *highest})]
 
 
 def _tidy(
@@ -363,8 +363,8 @@ def _plain(name: str, frame: pl.DataFrame, tests: pl.DataFrame, unknown: int) ->
     rows, tested_rows = (
         [
             {"group": {column: row[column] for column in columns}} | {entry: row[entry] for entry in kinds}
-            for row in found.to_dicts()
+            for row in part.to_dicts()
         ]
-        for found, kinds in ((frame, MEASURES), (tests, TESTS))
+        for part, kinds in ((frame, MEASURES), (tests, TESTS))
     )
     return {"name": name, "columns": columns, "unknown": unknown, "rows": rows, "tests": tested_rows}

@@ -45,13 +45,13 @@ class Tally:
 
 def _summed(people: pl.DataFrame) -> pl.DataFrame:
     keys = [name for name in people.columns if name != PEOPLE]
-    found = people.group_by(keys).agg(pl.col(PEOPLE).sum())
-    if found.height > MOST_TALLIED:
+    counts = people.group_by(keys).agg(pl.col(PEOPLE).sum())
+    if counts.height > MOST_TALLIED:
         raise DataError(
             f"`group` and `strata` must have at most {MOST_TALLIED:,} values together, got more.",
             "name columns that many people share: a key is neither a group nor a stratum.",
         )
-    return found
+    return counts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,27 +68,27 @@ class Source:
         return list(dict.fromkeys([*self.columns, self.outcome]))
 
 
-def opened(data: Any, batches: Batches | None, columns: Sequence[str], asked: Asked) -> Source:
+def opened(data: Any, batches: Batches | None, columns: Sequence[str], spec: Asked) -> Source:
     """Return the data as batches; an outcome that is an array becomes a column of data in memory."""
-    value = asked.value
+    value = spec.value
     outcome = value if isinstance(value, str) else OUTCOME
     if batches is not None:
         if outcome == OUTCOME:
-            raise must_be_column(asked.argument, value)
+            raise must_be_column(spec.argument, value)
         return Source(batches, (*checked_columns(batches, columns),), outcome)
     frame = frame_of(data, columns)
     own = checked_columns(FrameBatches(frame), columns)
     frame = frame.select(own)
     if outcome == OUTCOME:
-        check_index(asked.argument, value, data)
-        frame = frame.with_columns(column_of_values(asked.argument, value, frame.height).alias(OUTCOME))
+        check_index(spec.argument, value, data)
+        frame = frame.with_columns(column_of_values(spec.argument, value, frame.height).alias(OUTCOME))
     return Source(FrameBatches(frame), (*own,), outcome)
 
 
-def tallied(source: Source, keys: Sequence[str], asked: Asked) -> tuple[Tally, tuple[float, float] | None]:
+def tallied(source: Source, keys: Sequence[str], spec: Asked) -> tuple[Tally, tuple[float, float] | None]:
     """Return how many people are alike; of scores, which side of the middle they are on, and the two middle scores."""
-    middle = None if asked.is_selection else _middle(source, asked)
-    step = partial(_counted, source.columns, source.outcome, tuple(keys), asked, middle)
+    middle = None if spec.is_selection else _middle(source, spec)
+    step = partial(_counted, source.columns, source.outcome, tuple(keys), spec, middle)
     return source.batches.fold(source.read, step), middle
 
 
@@ -96,14 +96,14 @@ def _counted(
     columns: tuple[str, ...],
     name: str,
     keys: tuple[str, ...],
-    asked: Asked,
+    spec: Asked,
     middle: tuple[float, float] | None,
     table: pl.DataFrame,
 ) -> Tally:
     """Return what one batch adds. Its arguments travel to every worker."""
     column = table[name]
-    checked_outcome(asked, column, row_name(table))
-    outcome = column if middle is None else _sides(checked_numbers(asked, column), *middle)
+    checked_outcome(spec, column, row_name(table))
+    outcome = column if middle is None else _sides(checked_numbers(spec, column), *middle)
     rows = table.select(keys).with_columns(outcome.alias(OUTCOME), pl.lit(1, pl.Int64).alias(PEOPLE))
     return Tally(table.height, fingerprint_of(table.select(columns)), _summed(rows))
 
@@ -117,9 +117,9 @@ def _sides(numbers: Floats, low: float, high: float) -> pl.Series:
     return pl.select(pl.when(pl.Series(~np.isnan(numbers))).then(pl.Series(side))).to_series()
 
 
-def _middle(source: Source, asked: Asked) -> tuple[float, float]:
+def _middle(source: Source, spec: Asked) -> tuple[float, float]:
     """Return the two middle scores, equal for an odd number of scores. The one column is held in memory."""
-    parts: list[Floats] = source.batches.fold([source.outcome], partial(_known_numbers, source.outcome, asked))
+    parts: list[Floats] = source.batches.fold([source.outcome], partial(_known_numbers, source.outcome, spec))
     numbers = np.concatenate(parts)
     if not numbers.size:
         return np.nan, np.nan
@@ -128,8 +128,8 @@ def _middle(source: Source, asked: Asked) -> tuple[float, float]:
     return low, high
 
 
-def _known_numbers(outcome: str, asked: Asked, table: pl.DataFrame) -> list[Floats]:
+def _known_numbers(outcome: str, spec: Asked, table: pl.DataFrame) -> list[Floats]:
     """Return the scores of a batch that are not missing, as a list so that batches add up by `+`."""
-    checked_outcome(asked, table[outcome], row_name(table))
-    numbers = checked_numbers(asked, table[outcome])
+    checked_outcome(spec, table[outcome], row_name(table))
+    numbers = checked_numbers(spec, table[outcome])
     return [numbers[~np.isnan(numbers)]]

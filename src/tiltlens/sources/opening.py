@@ -31,8 +31,8 @@ def batches_of(data: Any, options: ReadOptions = PLAIN) -> Batches | None:
         return query_batches(url, options)
     files = files_of(data)
     if files is not None:
-        found = format_of(files[0])
-        options.check_for(f"{found.name} files", found.options)
+        file_format = format_of(files[0])
+        options.check_for(f"{file_format.name} files", file_format.options)
         return FileBatches(files, options)
     options.check_for("data that is no file", ())
     if is_spark(data):
