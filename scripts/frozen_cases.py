@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,7 @@ def audit_lending(data: Any = None, **options: Any) -> tl.Audit:
 def audit_loans(data: Any = None, group: Any = "group", **options: Any) -> tl.Audit:
     """Audit women against men."""
     defaults: dict[str, Any] = {"reference": "men", "features": LOANS}
-    defaults |= {} if "model" in options else {"scores": "score"}
+    defaults["scores"] = None if "model" in options else "score"
     return tl.audit(make_loans() if data is None else data, group, **defaults | options)
 
 
@@ -108,12 +108,6 @@ def audit_arrays() -> tl.Audit:
     return tl.audit(frame.select(LENDING), group, reference="b", scores=scores, weights=weights)
 
 
-def audit_class_arrays() -> tl.Audit:
-    """Audit three classes in an array."""
-    frame = make_lending_pair()
-    return audit_lending(frame, scores=frame.select(CLASSES).to_numpy(), favourable=2, folds=None)
-
-
 def audit_scores_of_zero() -> tl.Audit:
     """Audit a group whose scores are all 0."""
     frame = make_lending_pair().with_columns(score=pl.when(group="a").then(0.0).otherwise("score"))
@@ -168,7 +162,9 @@ AUDITS: dict[str, Callable[[], tl.Audit]] = {
     ),
     "classes_fitted": lambda: audit_lending(**THREE),
     "classes_known": lambda: audit_lending(**THREE, membership="chance", weights="weight"),
-    "classes_array_plug_in": audit_class_arrays,
+    "classes_array_plug_in": lambda: audit_lending(
+        scores=make_lending_pair().select(CLASSES).to_numpy(), favourable=2, folds=None
+    ),
     "decisions": lambda: audit_lending(scores="decision"),
     "threshold": lambda: audit_lending(threshold=0.5),
     "given": lambda: audit_lending(given={"good": True}),
@@ -257,23 +253,21 @@ def split_loans(rows: int = 1_600) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def repair_loans(
-    audit_rows: Callable[[pl.DataFrame], tl.Audit] = lambda data: audit_loans(data, outcome="repaid"), **options: Any
+    audit_rows: Callable[[pl.DataFrame], tl.Audit] = lambda data: audit_loans(data, outcome="repaid", folds=None),
+    **options: Any,
 ) -> dict[str, Any]:
     """Return a repair of loans, the scores that it gives to held-out loans, and its evaluation on these."""
     audited_rows, held_out = split_loans()
     tilt = audit_rows(audited_rows)["women"].repair(**options)
     applied = tilt.apply(held_out, "score", **({"group": "group"} if tilt.use_group else {}))
-    return {
-        "repair": tilt,
-        "applied": applied,
-        "evaluation": tilt.bill(held_out, "score", "group", outcome="repaid"),
-    }
+    evaluation = tilt.bill(held_out, "score", "group", outcome="repaid")
+    return {"repair": tilt, "applied": applied, "evaluation": evaluation}
 
 
 def compare_repairs_with_and_without_group() -> dict[str, Any]:
     """Return the evaluation of a repair beside the same repair that uses the group."""
     audited_rows, held_out = split_loans()
-    comparison = audit_loans(audited_rows)["women"]
+    comparison = audit_loans(audited_rows, folds=None)["women"]
     blind, aware = (comparison.repair(limit=0.01, use_group=use_group) for use_group in (False, True))
     evaluation = blind.bill(held_out, "score", "group", outcome="repaid", beside=aware, weights="weight")
     return {"repair": blind, "half": blind.part(0.5), "evaluation": evaluation}
@@ -282,7 +276,7 @@ def compare_repairs_with_and_without_group() -> dict[str, Any]:
 def repair_several_groups() -> dict[str, Any]:
     """Return a repair for all groups at once, with an evaluation for each."""
     lending = make_lending(3_000, 9)
-    tilt = audit_lending(lending.head(1_500), audited=None).repair(limit=0.01)
+    tilt = audit_lending(lending.head(1_500), reference="a", audited=None, folds=None).repair(limit=0.01)
     held_out = lending.slice(1_500)
     evaluations = tilt.bills(held_out, "score", "group")
     return {"repair": tilt, "applied": tilt.apply(held_out, "score"), "evaluation": evaluations}
@@ -291,7 +285,7 @@ def repair_several_groups() -> dict[str, Any]:
 def repair_classes() -> dict[str, Any]:
     """Return a repair of three classes, with an evaluation for one of them."""
     lending = make_lending_pair(3_000)
-    tilt = audit_lending(lending.head(1_100), **THREE)["a"].repair()
+    tilt = audit_lending(lending.head(1_100), **THREE, folds=None)["a"].repair()
     held_out = lending.slice(1_100)
     evaluation = tilt.bill(held_out, CLASSES, "group", score_class=1)
     return {"repair": tilt, "applied": tilt.apply(held_out, CLASSES), "evaluation": evaluation}
@@ -305,7 +299,7 @@ def repair_with_estimator() -> dict[str, Any]:
 
     model = make_pipeline(StandardScaler(), DecisionTreeClassifier(max_depth=3, random_state=0))
     audited_rows, held_out = split_loans()
-    tilt = audit_loans(audited_rows, features=["income", "club"])["women"].repair(membership_model=model)
+    tilt = audit_loans(audited_rows, features=["income", "club"], folds=None)["women"].repair(membership_model=model)
     evaluation = tilt.bill(held_out, "score", "group")
     return {"summary": tilt.summary(), "applied": tilt.apply(held_out, "score"), "evaluation": evaluation}
 
@@ -314,7 +308,7 @@ def save_and_read_repair() -> dict[str, Any]:
     """Return a repair after a round trip through JSON, and the table that it writes."""
     audited_rows, held_out = split_loans()
     path, output = tables.name_file("repair.json"), tables.name_file("repaired.csv")
-    audit_loans(audited_rows)["women"].repair().to_json(path)
+    audit_loans(audited_rows, folds=None)["women"].repair().to_json(path)
     tilt = tl.read_repair(path)
     tilt.apply(tables.write_csv(held_out, "held_out"), "score", output=output)
     return {"repair": tilt, "written": pl.read_csv(output).head(20)}
@@ -357,18 +351,15 @@ def compare_months(save: bool = False) -> tl.Change:
     return tl.compare(*audits)
 
 
-def check_gates(result: tl.Audit | tl.Change, *conditions: str) -> dict[str, Any]:
-    """Return, for each condition, the message of the gate that fails, or that it passed."""
-    return {condition: check_gate(result, condition) for condition in conditions}
-
-
-def check_gate(result: tl.Audit | tl.Change, condition: str) -> str:
-    """Return the message of a gate that fails or is refused, or that it passed."""
-    try:
-        assert_gate(result, condition)
-    except (AssertionError, tl.TiltlensError) as error:
-        return str(error)
-    return "passed"
+def check_gates(result: tl.Audit | tl.Change, *conditions: str) -> dict[str, str]:
+    """Return, for each condition, that the gate passed, or the message with which it failed or was refused."""
+    messages = dict.fromkeys(conditions, "passed")
+    for condition in conditions:
+        try:
+            assert_gate(result, condition)
+        except (AssertionError, tl.TiltlensError) as error:
+            messages[condition] = str(error)
+    return messages
 
 
 GATES = ("gap<-0.05", "gap.high>0.2", "unexplained.low<-0.01", "proxies>0", "stand_ins>0", "undecided>1", "too_small>0")
@@ -391,6 +382,8 @@ def run_on_loans(command: str, *arguments: str) -> dict[str, Any]:
     return run_command(command, tables.write_csv(make_loans(), "loans"), *arguments)
 
 
+STRATIFIED = ("--rule", "four-fifths", "--group", "group", "--group", "region", "--selected", "answer")
+STRATIFIED += ("--favourable", "approved", "--strata", "product")
 OF_LOANS = ("--group", "group", "--reference", "men", "--features", "income", "--features", "region")
 
 OTHERS: dict[str, Callable[[], Any]] = {
@@ -406,9 +399,11 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "repair_decisions": lambda: repair_loans(threshold=0.5),
     "repair_fpr": lambda: repair_loans(criterion="fpr"),
     "repair_equalized_odds": lambda: repair_loans(criterion="equalized odds", limit=0.01),
-    "repair_exempt": lambda: repair_loans(lambda data: audit_loans(data, exempt=["income"])),
-    "repair_given": lambda: repair_loans(lambda data: audit_loans(data, given={"product": "car"}, favourable="low")),
-    "repair_unobserved": lambda: repair_loans(lambda data: audit_loans(data, GROUP_PROBABILITIES)),
+    "repair_exempt": lambda: repair_loans(lambda data: audit_loans(data, exempt=["region"], folds=None)),
+    "repair_given": lambda: repair_loans(
+        lambda data: audit_loans(data, given={"product": "car"}, favourable="low", folds=None)
+    ),
+    "repair_unobserved": lambda: repair_loans(lambda data: audit_loans(data, GROUP_PROBABILITIES, folds=None)),
     "repair_price_of_blindness": compare_repairs_with_and_without_group,
     "repair_several_groups": repair_several_groups,
     "repair_classes": repair_classes,
@@ -445,12 +440,10 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "command_audit_json": lambda: run_on_loans("audit", *OF_LOANS, "--scores", "score", "--folds", "0", "--json", "-"),
     "command_compare": lambda: run_on_loans("compare", *OF_LOANS, "--scores", "old_score", "--scores", "score"),
     "command_rule": lambda: run_on_loans("rule", "--rule", "four-fifths", "--group", "group", "--selected", "decision"),
-    "command_rule_strata": lambda: run_on_loans(
-        *("rule", "--rule", "nyc-local-law-144", "--group", "group", "--group", "region", "--scores", "score"),
-        *("--strata", "product"),
-    ),
+    "command_rule_strata": lambda: run_on_loans("rule", *STRATIFIED),
     "command_repair": lambda: run_on_loans("repair", *OF_LOANS, "--scores", "score", "--limit", "0.01"),
     "command_alternatives": lambda: run_on_loans("alternatives", *OF_LOANS, "--scores", "score", "--outcome", "repaid"),
     "command_error": lambda: run_on_loans("audit", "--group", "grup", "--scores", "score"),
 }
-CASES: dict[str, Callable[[], Any]] = AUDITS | OTHERS
+SHARED = ("outcome_scores", "decisions", "unobserved_labels", "tiny_groups")
+CASES: dict[str, Callable[[], Any]] = AUDITS | OTHERS | {name: partial(audit_once, name) for name in SHARED}

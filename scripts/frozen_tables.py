@@ -67,7 +67,7 @@ def make_people(rows: int = 800, seed: int = 1) -> pl.DataFrame:
             "owner": [None if random.random() < 0.04 else bool(value) for value in owner],
             "since": [date(2020, 1, 1) + timedelta(days=int(day)) for day in days],
             "seen": [datetime(2021, 3, 1) + timedelta(minutes=int(day) * 37) for day in random.permutation(days)],
-            "grade": pl.Series([GRADES.categories[code] for code in grade]).cast(GRADES),
+            "grade": GRADES.categories.gather(grade).cast(GRADES),
             "branch": ["main"] * rows,
             "person": [f"person {number:05}" for number in random.permutation(rows)],
             "score": np.clip(score + random.normal(0, 0.03, rows), 0.01, 0.99),
