@@ -272,7 +272,7 @@ def _compare_dicts(old: dict[str, Any], new: dict[str, Any], rules: Rules, path:
 def _compare_lists(old: list[Any], new: list[Any], rules: Rules, path: str, slack: float) -> Iterator[str]:
     if all(isinstance(part, str) for part in (*old, *new)):
         lines = difflib.unified_diff(old, new, n=0, lineterm="") if rules.has_text else ()
-        yield from (f"{path}: {line}" for line in lines if not line.startswith(("---", "+++")))
+        yield from (f"{path}: {line}" for line in list(lines)[2:])  # after the names of two files
         return
     named_old, named_new = _key_by_name(old), _key_by_name(new)
     if named_old and named_new:
