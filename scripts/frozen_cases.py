@@ -292,7 +292,7 @@ def repair_classes() -> dict[str, Any]:
 
 
 def repair_with_estimator() -> dict[str, Any]:
-    """Return a repair whose membership model is a tree; its file is not recorded, because skops writes the time."""
+    """Return a repair whose membership model is a tree, without the model: skops never writes the same bytes twice."""
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
     from sklearn.tree import DecisionTreeClassifier
