@@ -431,7 +431,7 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "gates_unobserved": lambda: check_gates(audit_once("unobserved_labels"), *GATES, "bracket.low<-0.2", "linear<0"),
     "gates_tiny_groups": lambda: check_gates(audit_once("tiny_groups"), *GATES),
     "gates_change": lambda: check_gates(
-        compare_loans(), "gap_change.low>0.01", "gap_change>-1", "impact_ratio_change<0", "nonsense<1"
+        compare_loans(), "gap_change.low>0.01", "gap_change>-0.5", "gap_change>-1", "nonsense<1"
     ),
     "classifier_scores": fit_tilted_classifier,
     "classifier_decisions": lambda: fit_tilted_classifier(threshold=0.5, limit=0.02),
