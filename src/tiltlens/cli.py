@@ -23,6 +23,7 @@ COMMANDS = [
     "audit",
     "compare",
     "demo",
+    "init",
     "repair",
     "rule",
     "run",
