@@ -15,7 +15,7 @@ from tiltlens.estimators.dial import CORNERS, ShareForm, plug_in_form, share_for
 from tiltlens.estimators.estimate import HasInterval, Ratio, without_noise
 from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows, averaged, combined, sums_by
 from tiltlens.estimators.outputs import output_term
-from tiltlens.learners.propensity import Membership, fold_pairings, prior_log_odds, row_folds, served_folds
+from tiltlens.learners.propensity import Propensity, fold_pairings, prior_log_odds, row_folds, served_folds
 from tiltlens.learners.smooth import SmoothPart, spline_means
 from tiltlens.limits import CLIP, FOLDS, POOLED_AUDITED
 from tiltlens.paper.checks import Floats
@@ -38,17 +38,17 @@ def correction_shares(
 
     Where the membership model is not adequate, only shares in which ℓ has no part are returned.
     """
-    if evidence.membership is None:
+    if evidence.nuisances.propensity is None:
         return _plug_in_shares(evidence, settings, correction)
-    rows, scores, pairs = evidence.rows, evidence.scores, evidence.membership.pairings
+    rows, scores, pairs = evidence.sample, evidence.scores, evidence.nuisances.propensity.pairings
     # A level too rare to leave a row out of has no place in a cross-fit.
-    features = [joined_feature(one, rows, evidence.membership.fold) for one in evidence.features]
-    scored = [_score_gradient(rows, evidence.outcome.column, pair) for pair in pairs]
+    features = [joined_feature(one, rows, evidence.nuisances.propensity.fold) for one in evidence.rows.features]
+    scored = [_score_gradient(rows, evidence.score.column, pair) for pair in pairs]
     spread = crossfit.gradient_variance(rows, scored)
     used = CORNERS if has_outputs(evidence) else CORNERS[:1]
     corners = [[crossfit.gradient(rows, scores, pair, *corner) for pair in pairs] for corner in used]
     wholes = [crossfit.gradient_variance(rows, corner) for corner in corners]
-    learnt = _parts(evidence, evidence.membership, settings)
+    learnt = _parts(evidence, evidence.nuisances.propensity, settings)
 
     def shared(feature: Feature) -> tuple[ShareForm, Ratio]:
         if feature.name in evidence.table and feature.is_binned:
@@ -94,7 +94,7 @@ def _pooled_share(evidence: Evidence, feature: Feature) -> float:
     width = int(values.max()) + 1
     level_of = np.unique(feature.codes * width + values) // width
     joined = np.bincount(level_of, minlength=len(feature.labels)) > 1
-    return evidence.rows.mean0(joined[feature.codes].astype(np.float64))
+    return evidence.sample.mean0(joined[feature.codes].astype(np.float64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,9 +113,9 @@ class _Parts:
         return [(every[half[self.fold, 0], at], every[half[self.fold, 1], at]) for half in self.plan]
 
 
-def _parts(evidence: Evidence, membership: Membership, settings: Settings) -> _Parts:
+def _parts(evidence: Evidence, membership: Propensity, settings: Settings) -> _Parts:
     """Return the parts of a cross-fit; of a given ℓ halves of the other folds, as a cross-fit would have them."""
-    rows = evidence.rows
+    rows = evidence.sample
     if membership.is_known:
         fold, halves = row_folds(rows, FOLDS, settings.seed), fold_pairings(FOLDS, several=False)[0]
         folds = sorted({half for pair in halves for half in pair})
@@ -127,7 +127,7 @@ def _parts(evidence: Evidence, membership: Membership, settings: Settings) -> _P
     term = output_term(evidence.scores).values() if has_outputs(evidence) else np.zeros(fold.size)
     parts = []
     for place, (own, ell) in enumerate(zip(folds, ells, strict=True)):
-        target = np.column_stack([ell, term, evidence.outcome.column])
+        target = np.column_stack([ell, term, evidence.score.column])
         trained, wanted = (np.isin(fold, one) for one in (own, served_folds(plan, place)))
         parts.append(SmoothPart.of(target, np.flatnonzero(rows.audited & trained), np.flatnonzero(wanted)))
     return _Parts(parts, fold, plan)
@@ -156,11 +156,11 @@ def _plug_in_shares(
         if has_outputs(evidence)
         else np.zeros(outcomes)
     )
-    spread = float(evidence.outcome.covariance0[0, 0])
-    scores = evidence.channel[:, 1:] if evidence.channel.ndim == 2 else evidence.channel[:, None]
-    z = np.column_stack([evidence.log_odds, scores, evidence.outcome.column])
+    spread = float(evidence.score.covariance0[0, 0])
+    scores = evidence.rows.scores[:, 1:] if evidence.rows.scores.ndim == 2 else evidence.rows.scores[:, None]
+    z = np.column_stack([evidence.nuisances.log_odds, scores, evidence.score.column])
     forms, columns = {}, {}
-    for feature in evidence.features:
+    for feature in evidence.rows.features:
         between = _between(evidence, feature, z, settings)
         form = forms[feature.name] = plug_in_form(between[:-1, :-1], correction.audited.covariance, slopes)
         share = form.at(correction.input_weight, correction.output_weight)
@@ -174,11 +174,11 @@ def _plug_in_shares(
 
 def _between(evidence: Evidence, feature: Feature, z: Floats, settings: Settings) -> Floats:
     """Return Cov0(E0[z|X_j]) by plug-in: by splines of a numeric feature, by the values of any other."""
-    share = evidence.rows.audited_share
+    share = evidence.sample.audited_share
     if feature.name in evidence.table and feature.is_binned:
-        part = SmoothPart.of(z, np.flatnonzero(evidence.rows.audited), np.arange(share.size))
+        part = SmoothPart.of(z, np.flatnonzero(evidence.sample.audited), np.arange(share.size))
         column = evidence.table[feature.name]
-        means, mass = spline_means(column, [part], evidence.rows.weights, settings.seed)[0], share
+        means, mass = spline_means(column, [part], evidence.sample.weights, settings.seed)[0], share
     else:
         mass = sums_by(feature.codes, share)
         sums = np.column_stack([sums_by(feature.codes, share * column) for column in z.T])

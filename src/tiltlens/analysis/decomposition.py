@@ -93,9 +93,13 @@ def carried(
     doubt, visible = (None, 1.0) if soft is None else (soft.doubt, soft.visible)
     at, outcome = _shown(evidence)
     alone = _alone(evidence, at, outcome, settings)
-    every = None if evidence.sets is None else evidence.sets.left_out()
+    every = None if evidence.nuisances.sets is None else evidence.nuisances.sets.left_out()
     joint = _joint(evidence, every)
-    own = _at_equal_exempt(evidence, evidence.sets) if evidence.exempt and evidence.sets is not None else alone.named
+    own = (
+        _at_equal_exempt(evidence, evidence.nuisances.sets)
+        if evidence.question.exempt and evidence.nuisances.sets is not None
+        else alone.named
+    )
     alone_bands, joint_bands, factor = _bands(evidence, settings, own, joint)
     joint_bands = {name: _with_hidden(evidence, name, band) for name, band in joint_bands.items()}
     known = feature_uses(evidence, settings, alone_bands, joint_bands, pairs) if doubt is None else FeatureUses()
@@ -104,7 +108,7 @@ def carried(
     columns: dict[str, dict[str, Any]] = {}
     whole = whole_gap(evidence)
     notes += _wide(joint_bands.values(), told(evidence, settings)) if settings.folds is not None else []
-    for feature in evidence.features:
+    for feature in evidence.rows.features:
         name = feature.name
         both = alone_bands.get(name), joint_bands.get(name)
         found = _verdict(evidence, settings, feature, *both, pairs, visible, whole)
@@ -142,7 +146,7 @@ def _unless_hidden(
     They must agree on what all features leave, and the values of the feature, alone and with another, must hide
     nothing material.
     """
-    if not isinstance(evidence.sets, RidgeSets) or every is None or left.value is None:
+    if not isinstance(evidence.nuisances.sets, RidgeSets) or every is None or left.value is None:
         return found
     words, z = told(evidence, settings), quantile(settings.confidence)
     if left.estimate is not None and is_material(left.estimate, words.materiality):
@@ -152,7 +156,7 @@ def _unless_hidden(
     if abs(missed) + z * difference_se(every, left) > words.materiality:
         rest = f"the regressions disagree by {words.size(missed)} {words.measure.unit} on the adjusted gap"
         return Verdict(UNDECIDED, f"{found.reason}, but {rest}, so that several features together may contribute")
-    for one in evidence.sets.hidden:
+    for one in evidence.nuisances.sets.hidden:
         if name in one.names and abs(one.value) + z * one.se > words.materiality:
             others = ", ".join(other for other in one.names if other != name) or "its own values"
             return Verdict(UNDECIDED, f"{found.reason}, but the regressions may miss how it acts with {others}")
@@ -161,7 +165,7 @@ def _unless_hidden(
 
 def _with_hidden(evidence: Evidence, name: str, band: Band) -> Band:
     """Return the band of joint(j), with what cells of j and other features surely hide: c_all is off by so much."""
-    hidden = evidence.sets.hidden if isinstance(evidence.sets, RidgeSets) else ()
+    hidden = evidence.nuisances.sets.hidden if isinstance(evidence.nuisances.sets, RidgeSets) else ()
     missed = [one.value for one in hidden if one.is_sure and name in one.names]
     low, high = band.low + min([0.0, *missed]), band.high + max([0.0, *missed])
     return Band(band.value, low, high, max(band.value - low, high - band.value))
@@ -175,14 +179,14 @@ def _errors(name: str, found: Named | None) -> dict[tuple[str, str], RowErrors]:
 
 def _shown(evidence: Evidence) -> tuple[Rows, Scores]:
     """Return the rows whose influence is worked out, standing for all rows, and their scores."""
-    at, rows = evidence.shown, evidence.rows
+    at, rows = evidence.nuisances.influence_rows, evidence.sample
     shown = rows.taken(at)
-    everyone = evidence.everyone
+    everyone = evidence.population
     if everyone.population is not None:
         shown = shown.standing_for(everyone.population)
     elif at.size < rows.audited.size:
         shown = shown.standing_for(rows.as_population)
-    return shown, replace(evidence.outcome, values=evidence.outcome.values[at])
+    return shown, replace(evidence.score, values=evidence.score.values[at])
 
 
 def _alone(evidence: Evidence, at: Rows, outcome: Scores, settings: Settings) -> _Alone:
@@ -190,21 +194,25 @@ def _alone(evidence: Evidence, at: Rows, outcome: Scores, settings: Settings) ->
     gaps: dict[str, FeatureGap] = {}
     between: dict[str, Floats] = {}
     numeric = [name for name in evidence.table if name not in evidence.cells]
-    for feature in evidence.features:
+    for feature in evidence.rows.features:
         if feature.name in evidence.cells and not feature.is_group:
             cells = evidence.cells[feature.name]
             c = cell_coefficient(
-                at, outcome.column, cells.codes[evidence.shown], cells.sums, settings.folds is not None
+                at,
+                outcome.column,
+                cells.codes[evidence.nuisances.influence_rows],
+                cells.sums,
+                settings.folds is not None,
             )
             if not c.is_separated:
                 gaps[feature.name] = feature_gap(at, outcome, c)
                 between[feature.name] = np.zeros(1)
-    if numeric and isinstance(evidence.sets, RidgeSets):
+    if numeric and isinstance(evidence.nuisances.sets, RidgeSets):
         order = list(evidence.table)
-        found, spread = evidence.sets.coefficients([[order.index(name)] for name in numeric])
+        found, spread = evidence.nuisances.sets.coefficients([[order.index(name)] for name in numeric])
         for k, (name, c) in enumerate(zip(numeric, found, strict=True)):
             if not c.is_separated:
-                gaps[name] = feature_gap(evidence.sets.at, sampled_scores(evidence, outcome), c)
+                gaps[name] = feature_gap(evidence.nuisances.sets.at, sampled_scores(evidence, outcome), c)
                 between[name] = -spread[:, k]
     ordered = [*evidence.table, *sorted(set(gaps) - set(evidence.table))]
     return _Alone({name: gaps[name] for name in ordered if name in gaps}, between)
@@ -222,12 +230,12 @@ def _at_equal_exempt(evidence: Evidence, sets: CellSets | RidgeSets) -> Named:
 
 def _joint(evidence: Evidence, every: SetCoefficients | None) -> Named | None:
     """Return joint(j) = c_{all but j} − c_all of the features that are regressed on; `every` holds c_all first."""
-    if evidence.sets is None or every is None:
+    if evidence.nuisances.sets is None or every is None:
         return None
-    count = evidence.sets.features
+    count = evidence.nuisances.sets.features
     weights = np.vstack([-np.ones((1, count)), np.eye(count)])
     names, found = list(evidence.table), every.combined(weights)
-    unsaid = {*evidence.sets.pooled, *evidence.exempt}
+    unsaid = {*evidence.nuisances.sets.pooled, *evidence.question.exempt}
     kept = [place for place, name in enumerate(names) if name not in unsaid]
     return Named([names[place] for place in kept], found.picked(kept))
 
@@ -247,7 +255,7 @@ def _bands(
     influence = np.column_stack([column for one in both for column in one.numbers.influence.T])
     errors = covariance(influence, np.column_stack(between))
     degrees = degrees_of_freedom(influence, np.column_stack(between), errors)
-    confidence = settings.for_all(evidence.comparisons).confidence
+    confidence = settings.for_all(evidence.question.comparisons).confidence
     factor = simultaneous_factor(errors, confidence, settings.seed)
     every = bands(values, np.sqrt(np.maximum(np.diag(errors), 0.0)), factor, degrees)
     others = [] if joint is None else joint.names
@@ -279,7 +287,7 @@ def _verdict(
 ) -> Verdict:
     """Return what may be said of a feature, the reasons why nothing may be said first."""
     words = told(evidence, settings)
-    if feature.name in evidence.exempt:
+    if feature.name in evidence.question.exempt:
         return Verdict(EXEMPT, "declared as an exempt factor")
     if feature.is_group:
         return Verdict(THE_GROUP, "it is the group, a copy of it, or its values separate the groups completely")
@@ -294,11 +302,15 @@ def _verdict(
     rarity = _rarity(evidence, settings, feature.name)
     if rarity is not None:
         return Verdict(NOT_JUDGED, rarity)
-    rows, partner = round(sum(evidence.people)), pairs.get(feature.name, Partners()).partner
+    rows, partner = round(sum(evidence.rows.facts.people)), pairs.get(feature.name, Partners()).partner
     size, unit = words.size, words.measure.unit
-    way = partial(_way, whole=whole, materiality=words.materiality, audited=evidence.audited)
+    way = partial(_way, whole=whole, materiality=words.materiality, audited=evidence.question.audited)
     found = verdict(alone, joint, words.materiality, rows, partner, visible=visible, size=size, unit=unit, way=way)
-    if found.verdict not in EVIDENCE and evidence.sets is not None and feature.name in evidence.sets.pooled:
+    if (
+        found.verdict not in EVIDENCE
+        and evidence.nuisances.sets is not None
+        and feature.name in evidence.nuisances.sets.pooled
+    ):
         return Verdict(NOT_JUDGED, "it has too many values to be looked at with the others: group them")
     cells = evidence.cells.get(feature.name)
     if cells is not None and hidden_share(cells.sums) > HIDDEN:
@@ -311,14 +323,14 @@ def _rarity(evidence: Evidence, settings: Settings, name: str) -> str | None:
 
     Without any of them among its rows, a group's influences do not show how far its numbers may be off.
     """
-    rows, cells, outcome = evidence.everyone, evidence.cells.get(name), evidence.outcome
-    group = evidence.audited if rows.square0 >= rows.square1 else evidence.reference
+    rows, cells, outcome = evidence.population, evidence.cells.get(name), evidence.score
+    group = evidence.question.audited if rows.square0 >= rows.square1 else evidence.question.reference
     few, rates = (
         f"fewer than {SUPPRESSED_BELOW} people of {group} have",
         (float(outcome.mean0[0]), float(outcome.mean1[0])),
     )
     rarest = min(max(rates), 1.0 - min(rates)) / max(rows.square0, rows.square1)
-    if evidence.is_decisions and rarest < SMALLEST_EXPECTED:
+    if evidence.question.is_decisions and rarest < SMALLEST_EXPECTED:
         return f"{few} the rarer decision, too few for an interval: bring more people"
     if cells is None or rare_part(cells.sums) <= told(evidence, settings).materiality:
         return None

@@ -78,27 +78,27 @@ class ErrorRates:
 
 def rate_pairs(evidence: Evidence) -> tuple[dict[str, rates.GroupPair], dict[str, str]]:
     """Return the error rates that are measured, and why others are not; none where no outcome is given."""
-    outcome, sums = evidence.truth, _counted(evidence)
-    if outcome is None or sums is None or evidence.criterion is not None:
+    outcome, sums = evidence.rows.y_true, _counted(evidence)
+    if outcome is None or sums is None or evidence.question.criterion is not None:
         return {}, {}
-    score, everyone = evidence.outcome.column, evidence.everyone
+    score, everyone = evidence.score.column, evidence.population
     makers: dict[str, Callable[[], rates.GroupPair]] = {
         "fpr": lambda: rates.false_positive_rate(everyone, score, outcome, sums),
         "fnr": lambda: rates.false_negative_rate(everyone, score, outcome, sums),
         "calibration": lambda: rates.calibration_in_the_large(everyone, score, outcome, sums),
-        "auc": lambda: rates.area_pair(evidence.rows, score, outcome),
+        "auc": lambda: rates.area_pair(evidence.sample, score, outcome),
     }
     # As a fraction, a rate of decisions would reveal numbers of people that are suppressed.
-    few = [group for group, one in _people(sums).items() if evidence.is_decisions and one["with"] is None]
+    few = [group for group, one in _people(sums).items() if evidence.question.is_decisions and one["with"] is None]
     told = f"it would reveal how few people of the {few[0]} group are with, or without, the outcome" if few else None
-    reasons = {name: why for name in makers if (why := _too_few(name, evidence.rows, outcome, sums) or told)}
+    reasons = {name: why for name in makers if (why := _too_few(name, evidence.sample, outcome, sums) or told)}
     return {name: make() for name, make in makers.items() if name not in reasons}, reasons
 
 
 def error_rates(evidence: Evidence, reported: Reported) -> ErrorRates | None:
     """Return the error rates, None where no outcome is given; `reported` makes an estimate of an estimator."""
-    outcome, sums = evidence.truth, _counted(evidence)
-    if outcome is None or sums is None or evidence.criterion is not None:
+    outcome, sums = evidence.rows.y_true, _counted(evidence)
+    if outcome is None or sums is None or evidence.question.criterion is not None:
         return None
     pairs, reasons = rate_pairs(evidence)
     found = {name: _reported(pairs[name], reported) if name in pairs else None for name in QUANTITIES}
@@ -112,11 +112,11 @@ def error_rates(evidence: Evidence, reported: Reported) -> ErrorRates | None:
 
 def _counted(evidence: Evidence) -> CellSums | None:
     """Return the sums by outcome, with people where groups are known by probabilities: rows are then of several."""
-    sums = evidence.outcomes
-    if sums is None or evidence.soft is None:
+    sums = evidence.sums_by_outcome
+    if sums is None or evidence.rows.probabilities is None:
         return sums
     shares = sums.weight / sums.weight.sum(axis=1, keepdims=True)
-    return replace(sums, people=np.round(np.array(evidence.people)[:, None] * shares))
+    return replace(sums, people=np.round(np.array(evidence.rows.facts.people)[:, None] * shares))
 
 
 def _reported(pair: rates.GroupPair, reported: Reported) -> ErrorRate:
@@ -146,9 +146,9 @@ def _people(sums: CellSums) -> dict[str, dict[str, int | None]]:
 
 def _by_decile(evidence: Evidence, outcome: Integers, reported: Reported, sums: CellSums) -> pl.DataFrame:
     """Return calibration by decile of all scores, equal ones in one; of groups whose outcomes may be counted."""
-    rows, score = evidence.rows, evidence.outcome.column
-    chances = None if evidence.soft is None else evidence.soft.chances
-    people = None if chances is None else np.where(rows.audited, chances[:, 0], chances[:, 1])
+    rows, score = evidence.sample, evidence.score.column
+    probabilities = evidence.rows.probabilities
+    people = None if probabilities is None else np.where(rows.audited, probabilities[:, 0], probabilities[:, 1])
     known = outcome != rates.UNKNOWN
     records: list[dict[str, Any]] = []
     if known.any():
@@ -187,9 +187,9 @@ DECILE_SCHEMA = {
 
 def outcome_notes(evidence: Evidence) -> list[str]:
     """Return a note on people whose outcome is not known."""
-    if evidence.outcomes is None or evidence.criterion is not None:
+    if evidence.sums_by_outcome is None or evidence.question.criterion is not None:
         return []
-    people = evidence.outcomes.people
+    people = evidence.sums_by_outcome.people
     unknown, everybody = int(people[:, rates.UNKNOWN].sum()), int(people.sum())
     if not unknown:
         return []

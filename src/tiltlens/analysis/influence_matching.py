@@ -82,15 +82,16 @@ class ComparisonErrors:
 
 def known_rows(evidence: Evidence, places: Integers) -> KnownRows:
     """Return by what some of the sample's rows are known."""
-    keys, taken = evidence.row_keys, evidence.rows.taken(places)
-    hashes, numbers = keys.hashes[places], None if keys.numbers is None else keys.numbers[places]
+    rows, taken = evidence.rows, evidence.sample.taken(places)
+    are_ids = rows.facts.has_clusters
+    hashes, numbers = rows.row_key[places], rows.row_number[places] if rows.facts.is_numbered and not are_ids else None
     if taken.clusters is not None:
         _, first = np.unique(taken.clusters, return_index=True)
-        return KnownRows(hashes[first], None if numbers is None else numbers[first], None, keys.are_ids)
+        return KnownRows(hashes[first], None if numbers is None else numbers[first], None, are_ids)
     if numbers is None:
-        return KnownRows(hashes, None, None if keys.are_ids else taken.audited, keys.are_ids)
+        return KnownRows(hashes, None, None if are_ids else taken.audited, are_ids)
     own = {"number": numbers, "group": taken.audited.astype(np.int64)}
-    values = {one.name: (one.codes if one.values is None else one.values)[places] for one in evidence.features}
+    values = {part.name: (part.codes if part.values is None else part.values)[places] for part in rows.features}
     columns = {name: int(row_hashes(own | {"value": column}).sum()) for name, column in values.items()}
     return KnownRows(hashes, numbers, taken.audited, columns=columns)
 
@@ -110,15 +111,15 @@ def set_errors(found: SetCoefficients) -> list[RowErrors]:
 
 def output_errors(evidence: Evidence) -> dict[str, RowErrors]:
     """Return the errors of what outputs alone tell, as far as it is defined."""
-    rows = evidence.everyone
-    favourable = levels(evidence) if evidence.unit.is_amount else evidence.favourable
+    rows = evidence.population
+    favourable = levels(evidence) if evidence.rows.unit.is_amount else evidence.favourable
     p, p1 = float(favourable.mean0[0]), float(favourable.mean1[0])
     rates = [outputs.group_rate(rows, favourable, who) for who in (True, False)]
     e0, e1 = _unseen(evidence, favourable)
     found = {
-        "gap": replace(
-            errors_of(outputs.gap(rows, evidence.outcome)), unseen=_unseen(evidence, evidence.outcome)
-        ).times(evidence.unit.scale),
+        "gap": replace(errors_of(outputs.gap(rows, evidence.score)), unseen=_unseen(evidence, evidence.score)).times(
+            evidence.rows.unit.scale
+        ),
         "audited_rate": replace(errors_of(rates[0]), unseen=(e0, 0.0)),
         "reference_rate": replace(errors_of(rates[1]), unseen=(0.0, e1)),
     }
@@ -126,14 +127,14 @@ def output_errors(evidence: Evidence) -> dict[str, RowErrors]:
         ratio = rates[0].parts[0] / p1 - rates[1].parts[0] * (p / p1**2)
         found["impact_ratio"] = RowErrors(ratio[:, None], unseen=(e0 / p1, e1 * p / p1**2))
     try:
-        return found | {"standardised_difference": errors_of(outputs.standardised_difference(rows, evidence.outcome))}
+        return found | {"standardised_difference": errors_of(outputs.standardised_difference(rows, evidence.score))}
     except SupportError:
         return found
 
 
 def _unseen(evidence: Evidence, outcome: Scores) -> tuple[float, float]:
     means = (float(outcome.mean0[0]), float(outcome.mean1[0]))
-    return signed(outputs.unseen_se(evidence.everyone, outcome), means)
+    return signed(outputs.unseen_se(evidence.population, outcome), means)
 
 
 def signed(unseen: tuple[float, float], means: tuple[float, float]) -> tuple[float, float]:

@@ -34,13 +34,15 @@ class Told:
 
 def levels(evidence: Evidence) -> Scores:
     """Return what a person wants, as users know it: a rate, or the amount in its unit."""
-    unit = evidence.unit
+    unit = evidence.rows.unit
     return evidence.favourable.mixed(np.array([[unit.scale]]), np.array([unit.centre]))
 
 
 def output_measure(evidence: Evidence) -> Measure:
     """Return what the outputs of a comparison are called and measured in."""
-    return MEASURES[channel_of(evidence.is_decisions, evidence.unit.is_amount), evidence.criterion]
+    return MEASURES[
+        channel_of(evidence.question.is_decisions, evidence.rows.unit.is_amount), evidence.question.criterion
+    ]
 
 
 def told(evidence: Evidence, settings: Settings) -> Told:
@@ -50,8 +52,8 @@ def told(evidence: Evidence, settings: Settings) -> Told:
     standardised difference.
     """
     measure = output_measure(evidence)
-    if not evidence.unit.is_amount:
-        return Told(evidence.unit, measure, settings.materiality)
-    outcome = evidence.outcome
+    if not evidence.rows.unit.is_amount:
+        return Told(evidence.rows.unit, measure, settings.materiality)
+    outcome = evidence.score
     spread = math.sqrt(max(float(outcome.covariance0[0, 0] + outcome.covariance1[0, 0]) / 2, 0.0))
-    return Told(evidence.unit, measure, settings.materiality * spread)
+    return Told(evidence.rows.unit, measure, settings.materiality * spread)

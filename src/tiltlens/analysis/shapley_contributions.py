@@ -41,17 +41,17 @@ def shapley_parts(
     Features that the score does not use have no part in the game, and the value 0. Last are those of all sets, with
     errors by rows.
     """
-    if evidence.sets is not None and evidence.sets.pooled:
+    if evidence.nuisances.sets is not None and evidence.nuisances.sets.pooled:
         return {}, None, [f"gap_shapley is left out: {_too_many(evidence)}"], None
-    if evidence.sets is None or every is None or left.value is None:
+    if evidence.nuisances.sets is None or every is None or left.value is None:
         return {}, None, [], None
     start = exempt_places(evidence)
     whole = whole_gap(evidence)
-    if len(start) == evidence.sets.features:
+    if len(start) == evidence.nuisances.sets.features:
         return {}, without_noise(whole), [], None
     without, order = [place for place, name in enumerate(evidence.table) if name in unused], list(evidence.table)
-    apply = partial(in_threads, rows=evidence.rows.audited.size)
-    found = shapley_gaps(evidence.sets, settings.seed, apply, start, without)
+    apply = partial(in_threads, rows=evidence.sample.audited.size)
+    found = shapley_gaps(evidence.nuisances.sets, settings.seed, apply, start, without)
     target = whole - left.value
     difference = float(every.values[0]) - left.value
     se, words = difference_se(every, left), told(evidence, settings)
@@ -73,8 +73,8 @@ def shapley_parts(
         if found.orders
         else []
     )
-    others = [name for name in order if name not in (*evidence.exempt, *unused)]
-    notes += _used_remainder(evidence.sets, without, words, z)
+    others = [name for name in order if name not in (*evidence.question.exempt, *unused)]
+    notes += _used_remainder(evidence.nuisances.sets, without, words, z)
     columns = dict.fromkeys(
         unused, numbers("gap_shapley", 0.0, *(None, None) if settings.folds is None else (0.0, 0.0))
     )
@@ -108,13 +108,13 @@ def _used_remainder(sets: CellSets | RidgeSets, without: Sequence[int], words: T
 def whole_gap(evidence: Evidence) -> float:
     """Return what features have parts in: the gap, or what is left of it at equal exempt factors."""
     start = exempt_places(evidence)
-    if start and evidence.sets is not None:
-        return float(evidence.sets.sets([start]).values[0])
-    return gap(evidence.rows, sampled_scores(evidence, evidence.outcome)).value
+    if start and evidence.nuisances.sets is not None:
+        return float(evidence.nuisances.sets.sets([start]).values[0])
+    return gap(evidence.sample, sampled_scores(evidence, evidence.score)).value
 
 
 def _too_many(evidence: Evidence) -> str:
-    pooled = () if evidence.sets is None else evidence.sets.pooled
+    pooled = () if evidence.nuisances.sets is None else evidence.nuisances.sets.pooled
     return f"{', '.join(pooled)} has too many values for the rows to be looked at with the others"
 
 
@@ -135,9 +135,9 @@ def difference_se(every: SetCoefficients, left: Unexplained) -> float:
 
 def sampled_scores(evidence: Evidence, outcome: Scores) -> Scores:
     """Return the shown rows' scores with the sample's means, beside which regressions on the sample stand."""
-    if not evidence.is_sampled:
+    if evidence.rows.facts.is_complete:
         return outcome
-    whole = Scores.of(evidence.rows, evidence.outcome.column, outcome.is_probability)
+    whole = Scores.of(evidence.sample, evidence.score.column, outcome.is_probability)
     return replace(whole, values=outcome.values)
 
 

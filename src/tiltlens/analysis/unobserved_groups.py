@@ -25,7 +25,7 @@ from tiltlens.estimators.soft_groups import (
 from tiltlens.limits import CALIBRATED, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.amounts import Unit
-from tiltlens.rows.compared_rows import SoftRows
+from tiltlens.rows.groups import NO_GROUP
 
 NOT_CHECKED, CHECKED, NOT_JUDGED = "not checked", "checked", "not judged"
 NOT_REPORTED: dict[str, Any] = dict.fromkeys(
@@ -104,7 +104,7 @@ def _plain(numbers: dict[str, Any]) -> dict[str, Any]:
 
 def soft_group(evidence: Evidence, settings: Settings) -> SoftGroup | None:
     """Return what probabilities tell of the gap, where groups are known by them."""
-    if evidence.soft is None:
+    if evidence.rows.probabilities is None:
         return None
     rows = _rows(evidence)
     return replace(_found(evidence, rows, settings.confidence), visible=visible_part(rows))
@@ -114,26 +114,21 @@ def soft_group_of(
     evidence: Evidence, settings: Settings, scores: Floats, places: Integers | None = None
 ) -> dict[str, Any]:
     """Return the same for other scores, or decisions, of all rows of the sample or of those at some `places`."""
-    at = np.arange(evidence.rows.audited.size) if places is None else places
-    if evidence.soft is None:
-        return {}
-    weights = evidence.rows.weights if evidence.standing is None else evidence.standing
-    clusters, known = (None if one is None else one[at] for one in (evidence.rows.clusters, evidence.soft.known))
-    rows = Rows.of(evidence.rows.audited[at], weights[at], clusters)
-    soft = SoftRows(evidence.soft.chances[at], known)
-    found = soft_group(
-        replace(evidence, rows=rows, everyone=rows, soft=soft, outcome=Scores.of(rows, scores)), settings
+    rows = evidence.rows if places is None else evidence.rows.take(places)
+    sample = Rows.of(rows.group == 0, rows.sampling_weight, rows.cluster)
+    estimates = soft_group(
+        replace(evidence, rows=rows, sample=sample, population=sample, score=Scores.of(sample, scores)), settings
     )
-    return {} if found is None else found.to_dict()
+    return {} if estimates is None else estimates.to_dict()
 
 
 def _found(evidence: Evidence, rows: ChanceRows, confidence: float) -> SoftGroup:
     """Return the estimates, and what known groups say of them."""
-    weighted = gap_law(evidence.everyone, evidence.outcome).estimate(confidence)
+    weighted = gap_law(evidence.population, evidence.score).estimate(confidence)
     slope = slope_on_chance(rows, rows.score)
     linear = None if slope is None else slope.normal().estimate(confidence)
     limits = _limits(rows, confidence)
-    if evidence.soft is None or evidence.soft.known is None:
+    if evidence.rows.known_group is None:
         bracket = _bracket(weighted, linear, (0.0, 0.0), limits)
         return SoftGroup(weighted, linear, limits, bracket, None, None, None, NOT_CHECKED, "no labels were given")
     labelled, audited = _labelled(evidence)
@@ -159,10 +154,10 @@ def _rows(evidence: Evidence) -> ChanceRows:
 def _labelled(evidence: Evidence) -> tuple[ChanceRows, Floats]:
     """Return the rows that are known to be of either group, each standing for itself, and whether it is audited."""
     at, both, weights = _once(evidence)
-    known = evidence.soft.known[at] if evidence.soft is not None and evidence.soft.known is not None else at * 0 - 1
-    keep = np.flatnonzero(known >= 0)
+    group = np.asarray(evidence.rows.known_group)[at]
+    keep = np.flatnonzero(group != NO_GROUP)
     chance = both[keep, 0] / both[keep].sum(axis=1)
-    return _chance_rows(evidence, at[keep], chance, weights[keep]), (known[keep] == 0).astype(np.float64)
+    return _chance_rows(evidence, at[keep], chance, weights[keep]), (group[keep] == 0).astype(np.float64)
 
 
 def _once(evidence: Evidence) -> tuple[Integers, Floats, Floats]:
@@ -170,18 +165,17 @@ def _once(evidence: Evidence) -> tuple[Integers, Floats, Floats]:
 
     Of a sample, copies in either group may be drawn at different rates: each row stands for as many as its copy does.
     """
-    soft, sample, everyone = evidence.soft, evidence.rows, evidence.everyone
-    chances = np.zeros((0, 2)) if soft is None else soft.chances
-    at = np.flatnonzero(sample.audited | (chances[:, 0] == 0.0))
-    both, mine = chances[at], sample.audited[at]
-    standing_for = np.where(mine, everyone.weight0 / sample.weight0, everyone.weight1 / sample.weight1)
-    return at, both, standing_for * sample.weights[at] / np.where(mine, both[:, 0], both[:, 1])
+    probabilities, sample, population = np.asarray(evidence.rows.probabilities), evidence.sample, evidence.population
+    at = np.flatnonzero(sample.audited | (probabilities[:, 0] == 0.0))
+    both, is_audited = probabilities[at], sample.audited[at]
+    rate = np.where(is_audited, population.weight0 / sample.weight0, population.weight1 / sample.weight1)
+    return at, both, rate * sample.weights[at] / np.where(is_audited, both[:, 0], both[:, 1])
 
 
 def _chance_rows(evidence: Evidence, at: Integers, chance: Floats, weights: Floats) -> ChanceRows:
-    clusters = evidence.rows.clusters
+    clusters = evidence.sample.clusters
     return ChanceRows(
-        chance, weights, evidence.outcome.column[at], None if clusters is None else cluster_codes(clusters[at])
+        chance, weights, evidence.score.column[at], None if clusters is None else cluster_codes(clusters[at])
     )
 
 
@@ -212,7 +206,7 @@ def _bracket(
 
 def soft_notes(evidence: Evidence) -> tuple[str, ...]:
     """Return what is not reported where groups are known by probabilities."""
-    if evidence.soft is None:
+    if evidence.rows.probabilities is None:
         return ()
     return (
         "not reported for unobserved groups: ratios, shortfall, standardised difference, output divergence, decisions "

@@ -30,13 +30,13 @@ def decile_shares(evidence: Evidence, settings: Settings) -> pl.DataFrame:
 
     Deciles between which a group has from 1 to 9 people are left out, and those that could be one person's amount.
     """
-    edges = evidence.unit.edges or ()
+    edges = evidence.rows.unit.edges or ()
     told = _told_edges(evidence, len(edges))
     records = []
     for place in np.flatnonzero(told).tolist():
         share = _beyond(evidence.scores, place)
-        rates = group_rates(evidence.everyone, share)
-        both = gap_law(evidence.everyone, share)
+        rates = group_rates(evidence.population, share)
+        both = gap_law(evidence.population, share)
         record: dict[str, float | None] = {"amount": edges[place]}
         for name, found in zip(BEYOND, (*rates, both), strict=True):
             estimate = found.estimate(settings.confidence)
@@ -56,8 +56,8 @@ def _beyond(deciles: Scores, place: int) -> Scores:
 
 def _told_edges(evidence: Evidence, edges: int) -> list[bool]:
     """Return which edges may be told: between two of them, and beyond, either group has nobody or ten people."""
-    counts, amounts = _people(evidence), evidence.outcome.column
-    at = evidence.unit.seen(np.array(evidence.unit.edges or ()))
+    counts, amounts = _people(evidence), evidence.score.column
+    at = evidence.rows.unit.seen(np.array(evidence.rows.unit.edges or ()))
     shown = [may_show((amounts < one).sum(), (amounts == one).sum(), (amounts > one).sum()) for one in at]
     told, start = [], 0
     for place in range(1, edges + 1):
@@ -70,13 +70,13 @@ def _told_edges(evidence: Evidence, edges: int) -> list[bool]:
 
 def _people(evidence: Evidence) -> list[Integers]:
     """Return how many people of either group lie in each bin; of a sample, at least that many."""
-    rows, values = evidence.rows, evidence.scores.values
+    rows, values = evidence.sample, evidence.scores.values
     bins = values if values.shape[1] > 1 else np.column_stack([1.0 - values, values])
     found = []
     for group, mean in ((rows.audited, evidence.scores.mean0), (~rows.audited, evidence.scores.mean1)):
         shares = mean if mean.size > 1 else np.array([1.0 - mean[0], mean[0]])
         counts = bins[group].sum(axis=0).astype(np.int64)
-        found.append(np.where((counts == 0) & evidence.is_sampled & (shares > 0.0), 1, counts))
+        found.append(np.where((counts == 0) & (not evidence.rows.facts.is_complete) & (shares > 0.0), 1, counts))
     return found
 
 
