@@ -60,16 +60,28 @@ def correction_shares(
             outputs = _explained_by(rows, scored, feature.codes).over(spread)
         return share_form(_three(parts), _three(wholes)), outputs
 
-    forms: dict[str, ShareForm] = {}
+    pairs_of_shares = steps_in_threads(shared, features, rows.audited.size)
+    columns, notes = _share_columns(
+        evidence, settings, correction, is_adequate, list(zip(features, pairs_of_shares, strict=True))
+    )
+    forms = {feature.name: form for feature, (form, _) in zip(features, pairs_of_shares, strict=True)}
+    return forms if is_adequate else None, columns, notes
+
+
+def _share_columns(
+    evidence: Evidence,
+    settings: Settings,
+    correction: CorrectionFunction,
+    is_adequate: bool,
+    shares: Sequence[tuple[Feature, tuple[ShareForm, Ratio]]],
+) -> tuple[dict[str, dict[str, float | None]], list[str]]:
+    """Return the shares of g, of ℓ and of W that are determined, with notes on others."""
     columns: dict[str, dict[str, float | None]] = {}
     notes: list[str] = [] if is_adequate else [INADEQUATE]
     pooled: list[str] = []
     is_told = {"share": is_adequate or not settings.input_weight, "share_inputs": is_adequate, "share_outputs": True}
     weights = (correction.input_weight, correction.output_weight)
-    for feature, (form, of_outputs) in zip(
-        features, steps_in_threads(shared, features, rows.audited.size), strict=True
-    ):
-        forms[feature.name] = form
+    for feature, (form, of_outputs) in shares:
         ratios = {"share": form.at(*weights), "share_inputs": form.at(1.0, 0.0), "share_outputs": of_outputs}
         is_pooled = _pooled_share(evidence, feature) > POOLED_AUDITED
         pooled += [feature.name] if is_pooled else []
@@ -83,7 +95,7 @@ def correction_shares(
             f"share is left out for {listed(pooled)}: more than {POOLED_AUDITED:.0%} of the audited people have values "
             "that too few people have, and that were joined with others"
         )
-    return forms if is_adequate else None, columns, notes
+    return columns, notes
 
 
 def _pooled_share(evidence: Evidence, feature: Feature) -> float:
@@ -199,7 +211,7 @@ def _score_gradient(rows: Rows, outcome: Floats, pair: crossfit.Pairing) -> cros
     """Return W as a gradient: the slope k of T = k·W cancels in every share, and its error with it."""
     varies = float(np.ptp(outcome) > 0)  # 0, not rounding
     centred = crossfit.fold_centred(rows, outcome, pair.fold) * varies
-    return crossfit.Gradient(centred, centred, pair, None, 0.0, 0.0, pair.a is pair.b)
+    return crossfit.Gradient(centred, centred, pair, None, 0.0, 0.0, is_known=pair.a is pair.b)
 
 
 def has_outputs(evidence: Evidence) -> bool:

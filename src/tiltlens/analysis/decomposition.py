@@ -111,7 +111,7 @@ def carried(
     for feature in evidence.rows.features:
         name = feature.name
         both = alone_bands.get(name), joint_bands.get(name)
-        found = _verdict(evidence, settings, feature, *both, pairs, visible, whole)
+        found = _verdict(evidence, settings, feature, *both, pairs, visible=visible, whole=whole)
         found = judged_use(evidence, settings, known, name, found)
         if found.verdict == CLEARED and any(band is not None and band.reach for band in both):
             found = _unless_hidden(evidence, settings, left, every, feature.name, found)

@@ -160,7 +160,7 @@ def _measured(evidence: Evidence, settings: Settings, m: float) -> Measure | Non
         }
         has_odds, is_decided = evidence.score.is_probability, evidence.question.is_decisions
         least = SMALL_RESIDUAL * m
-        use = ScoreUse.of(sets, table, numbers, has_odds and not is_decided, not is_decided, least, settings.seed)
+        use = ScoreUse.of(sets, table, numbers, has_odds and not is_decided, not is_decided, least, seed=settings.seed)
         squared, missed = use.squared, float if is_decided else lambda: use.missed
     if squared is None:
         return None

@@ -41,40 +41,33 @@ def shapley_parts(
     Features that the score does not use have no part in the game, and the value 0. Last are those of all sets, with
     errors by rows.
     """
-    if evidence.nuisances.sets is not None and evidence.nuisances.sets.pooled:
+    sets = evidence.nuisances.sets
+    if sets is not None and sets.pooled:
         return {}, None, [f"gap_shapley is left out: {_too_many(evidence)}"], None
-    if evidence.nuisances.sets is None or every is None or left.value is None:
+    if sets is None or every is None or left.value is None:
         return {}, None, [], None
     start = exempt_places(evidence)
     whole = whole_gap(evidence)
-    if len(start) == evidence.nuisances.sets.features:
+    if len(start) == sets.features:
         return {}, without_noise(whole), [], None
     without, order = [place for place, name in enumerate(evidence.table) if name in unused], list(evidence.table)
     apply = partial(in_threads, rows=evidence.sample.audited.size)
-    found = shapley_gaps(evidence.nuisances.sets, settings.seed, apply, start, without)
-    target = whole - left.value
+    found = shapley_gaps(sets, settings.seed, apply, start, without)
     difference = float(every.values[0]) - left.value
     se, words = difference_se(every, left), told(evidence, settings)
     if settings.folds is not None and abs(difference) > SHAPLEY_AGREED * se + 0.1 * words.materiality:
-        return (
-            {},
-            None,
-            [
-                f"gap_shapley is left out: the features' parts add up to "
-                f"{words.signed(whole - float(every.values[0]))} {words.measure.unit}, where "
-                f"{'what is left at equal exempt factors' if start else 'the gap'} less what is unexplained is "
-                f"{words.signed(target)}"
-            ],
-            None,
+        note = (
+            f"gap_shapley is left out: the features' parts add up to "
+            f"{words.signed(whole - float(every.values[0]))} {words.measure.unit}, where "
+            f"{'what is left at equal exempt factors' if start else 'the gap'} less what is unexplained is "
+            f"{words.signed(whole - left.value)}"
         )
+        return {}, None, [note], None
     z = quantile(settings.confidence)
-    notes = (
-        [f"gap_shapley rests on {found.orders} orders of the features; its intervals hold that error too"]
-        if found.orders
-        else []
-    )
+    by_orders = f"gap_shapley rests on {found.orders} orders of the features; its intervals hold that error too"
+    notes = [by_orders] if found.orders else []
     others = [name for name in order if name not in (*evidence.question.exempt, *unused)]
-    notes += _used_remainder(evidence.nuisances.sets, without, words, z)
+    notes += _used_remainder(sets, without, words, z)
     columns = dict.fromkeys(
         unused, numbers("gap_shapley", 0.0, *(None, None) if settings.folds is None else (0.0, 0.0))
     )

@@ -107,7 +107,7 @@ def soft_group(evidence: Evidence, settings: Settings) -> SoftGroup | None:
     if evidence.rows.probabilities is None:
         return None
     rows = _rows(evidence)
-    return replace(_found(evidence, rows, settings.confidence), visible=visible_part(rows))
+    return replace(_estimate_gap(evidence, rows, settings.confidence), visible=visible_part(rows))
 
 
 def soft_group_of(
@@ -122,23 +122,36 @@ def soft_group_of(
     return {} if estimates is None else estimates.to_dict()
 
 
-def _found(evidence: Evidence, rows: ChanceRows, confidence: float) -> SoftGroup:
+def _estimate_gap(evidence: Evidence, rows: ChanceRows, confidence: float) -> SoftGroup:
     """Return the estimates, and what known groups say of them."""
     weighted = gap_law(evidence.population, evidence.score).estimate(confidence)
     slope = slope_on_chance(rows, rows.score)
     linear = None if slope is None else slope.normal().estimate(confidence)
     limits = _limits(rows, confidence)
+    unchecked = SoftGroup(
+        weighted=weighted,
+        linear=linear,
+        limits=limits,
+        bracket=_bracket(weighted, linear, (0.0, 0.0), limits),
+        labelled=None,
+        calibration=None,
+        signs=None,
+        status=NOT_CHECKED,
+        reason="no labels were given",
+    )
     if evidence.rows.known_group is None:
-        bracket = _bracket(weighted, linear, (0.0, 0.0), limits)
-        return SoftGroup(weighted, linear, limits, bracket, None, None, None, NOT_CHECKED, "no labels were given")
+        return unchecked
     labelled, audited = _labelled(evidence)
-    found, sides, reason = _checks(labelled, audited, confidence)
+    slopes, sides, reason = _checks(labelled, audited, confidence)
+    checked = replace(unchecked, bracket=None, labelled=audited.size, calibration=slopes, signs=sides)
     if reason is not None or sides is None:
-        reason = reason or "all labelled rows are of one group"
-        return SoftGroup(weighted, linear, limits, None, audited.size, found, sides, NOT_JUDGED, reason)
-    bracket = _bracket(weighted, linear, sides.outside, limits)
-    reason = "calibrated on labelled rows, as far as these stand for all"
-    return SoftGroup(weighted, linear, limits, bracket, audited.size, found, sides, CHECKED, reason)
+        return replace(checked, status=NOT_JUDGED, reason=reason or "all labelled rows are of one group")
+    return replace(
+        checked,
+        bracket=_bracket(weighted, linear, sides.outside, limits),
+        status=CHECKED,
+        reason="calibrated on labelled rows, as far as these stand for all",
+    )
 
 
 def _rows(evidence: Evidence) -> ChanceRows:

@@ -94,7 +94,7 @@ def read_batch(roles: ColumnRoles, table: pl.DataFrame, for_sums: bool = False) 
         table, rows = table.filter(keep), rows.take(np.flatnonzero(keep))
     kept = roles.declared.applied(table, roles.sources if roles.keeps_inputs else ())
     rows = replace(rows, columns={**rows.columns, **read_columns(roles, kept, for_sums)})
-    batch = BatchRows(rows, kept, channel, keep.size, left_out, without_group, values)
+    batch = BatchRows(rows, kept, channel, keep.size, left_out, without_group, outcome_values=values)
     return _copied(batch) if roles.soft else batch
 
 
