@@ -112,7 +112,16 @@ def test_a_survey_of_batches_is_that_of_all_rows(monkeypatch):
     shuffled = messy().sample(fraction=1, shuffle=True, seed=2)
     for frame in (messy(), shuffled):
         found = FrameBatches(frame).fold(ROLES.columns, partial(survey_batch, ROLES, 10**6, HashThreshold()))
-        for name in ("read", "left_out", "without_group", "weight_range", "outside", "is_decisions", "is_present", "seen"):
+        for name in (
+            "read",
+            "left_out",
+            "without_group",
+            "weight_range",
+            "outside",
+            "is_decisions",
+            "is_present",
+            "seen",
+        ):
             assert getattr(found, name) == getattr(whole, name), name
         assert found.fingerprint == whole.fingerprint
         assert found.sample.counts == whole.sample.counts

@@ -315,13 +315,13 @@ def _influence_rows(sample: Rows, features: int) -> Integers:
 
     The order of rows, and the numbers of clusters, tell nothing about them.
     """
-    places = [np.flatnonzero(group) for group in (sample.audited, ~sample.audited)]
+    groups = [np.flatnonzero(group) for group in (sample.audited, ~sample.audited)]
     most = max(SHOWN_ROWS // (1 + features // WIDE_FEATURES), FEWEST_SHOWN)
     if sample.clusters is not None:
         last = int(np.searchsorted(np.cumsum(np.bincount(sample.clusters)), most, side="right"))
         return np.flatnonzero(sample.clusters <= last)
-    quota = group_quota({str(group): members.size for group, members in enumerate(places)}, most)
-    return np.sort(np.concatenate([evenly(members, quota) for members in places]))
+    quota = group_quota({str(group): members.size for group, members in enumerate(groups)}, most)
+    return np.sort(np.concatenate([evenly(members, quota) for members in groups]))
 
 
 def _fit_sets(data: _FitData, influence_rows: Integers) -> tuple[CellSets | RidgeSets | None, BasisFit | None]:

@@ -164,10 +164,10 @@ def _compare_decisions(evidence: Evidence, settings: Settings, gap: Estimate) ->
 
 def _estimate(settings: Settings, measured: HasInterval) -> Estimate:
     """Return an estimate, without an interval for plug-in values."""
-    found = measured.estimate(settings.confidence)
-    ends = (None, None) if settings.folds is None else (found.low, found.high)
+    estimate = measured.estimate(settings.confidence)
+    ends = (None, None) if settings.folds is None else (estimate.low, estimate.high)
     low, high = (None if end is None else without_noise(end) for end in ends)
-    return Estimate(without_noise(found.value), low, high)
+    return Estimate(without_noise(estimate.value), low, high)
 
 
 def _defined(settings: Settings, make: Callable[[], HasInterval]) -> Noted:
@@ -178,8 +178,8 @@ def _defined(settings: Settings, make: Callable[[], HasInterval]) -> Noted:
         return None, (str(error).splitlines()[0],)
 
 
-def _rates(evidence: Evidence, settings: Settings, outcome: Scores) -> Rates:
-    return Rates(*(_estimate(settings, one) for one in outputs.group_rates(evidence.population, outcome)))
+def _rates(evidence: Evidence, settings: Settings, score: Scores) -> Rates:
+    return Rates(*(_estimate(settings, rate) for rate in outputs.group_rates(evidence.population, score)))
 
 
 def _adverse(ratio: Estimate | None) -> Estimate | None:
@@ -268,11 +268,11 @@ def _of_propensity(
         return make()
     if pooled and membership is not None and not membership.is_known:
         return None, (f"{name} is not determined: {', '.join(pooled)} has too many values for the rows",)
-    found, notes = make()
-    if found is None or found.low is None or checked is None or checked.is_adequate:
-        return found, notes
-    ends = (None, found.high) if is_rate else (found.low, None)
-    return Estimate(found.value, *ends), (*notes, OPEN_ENDED)
+    estimate, notes = make()
+    if estimate is None or estimate.low is None or checked is None or checked.is_adequate:
+        return estimate, notes
+    ends = (None, estimate.high) if is_rate else (estimate.low, None)
+    return Estimate(estimate.value, *ends), (*notes, OPEN_ENDED)
 
 
 def _input_divergence(evidence: Evidence) -> HasInterval:
@@ -350,8 +350,8 @@ def _errors(
         known_rows(evidence, np.arange(evidence.sample.audited.size)),
         known_rows(evidence, evidence.nuisances.influence_rows),
         of_sample,
-        {name: one.times(scale) for name, one in through.items()},
-        {name: one.times(scale) for name, one in of_features.items()},
+        {name: errors.times(scale) for name, errors in through.items()},
+        {name: errors.times(scale) for name, errors in of_features.items()},
     )
 
 

@@ -312,6 +312,15 @@ def encode_columns(columns: Mapping[str, Any], labels: Mapping[str, Labels]) -> 
     return {**columns, **encoded}
 
 
+def count_codes(rows: SampledRows) -> dict[str, int]:
+    """Return the number of codes of each column by which scores are summed."""
+    return {
+        column.name: column.count_codes(rows.labels.get(column.name, ()))
+        for column in ROW_COLUMNS
+        if column.count_codes is not None and column.name in rows.columns
+    }
+
+
 def _read_log_odds(roles: ColumnRoles, table: pl.DataFrame) -> Floats:
     """Return log p/(1 − p), wrong by the rounding of 1 at most, and made several times faster than by scipy."""
     p = numbers_of("membership", table[str(roles.membership)])
@@ -343,8 +352,8 @@ def _encode_groups(texts: pl.Series, groups: Labels) -> Integers:
     return codes.to_numpy()
 
 
-def _recode_groups(known: Integers, codes: list[int]) -> Integers:
-    return np.select([known == code for code in codes], range(len(codes)), NO_GROUP)
+def _recode_groups(group: Integers, codes: list[int]) -> Integers:
+    return np.select([group == code for code in codes], range(len(codes)), NO_GROUP)
 
 
 ROW_COLUMNS = (

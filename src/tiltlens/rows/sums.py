@@ -21,7 +21,7 @@ from tiltlens.rows.batch_rows import read_batch
 from tiltlens.rows.groups import NO_GROUP
 from tiltlens.rows.levels import Levels
 from tiltlens.rows.roles import ColumnRoles
-from tiltlens.rows.sampled_rows import ROW_COLUMNS, Labels, SampledRows, SampleFacts, encode_columns
+from tiltlens.rows.sampled_rows import Labels, SampledRows, SampleFacts, count_codes, encode_columns
 from tiltlens.sources.arrays import chunked_moments
 
 
@@ -84,13 +84,7 @@ def sum_rows(rows: SampledRows, sizes: Mapping[str, int], shift: float) -> Group
         exponential=exponential,
         shift=shift,
         cells={name: cell_sums(rows, codes, sizes[name]) for name, codes in rows.value_codes.items()},
-        by_column={
-            column.name: cell_sums(
-                rows, rows.columns[column.name], column.count_codes(rows.labels.get(column.name, ()))
-            )
-            for column in ROW_COLUMNS
-            if column.count_codes is not None and column.name in rows.columns
-        },
+        by_column={name: cell_sums(rows, rows.columns[name], count) for name, count in count_codes(rows).items()},
     )
 
 
