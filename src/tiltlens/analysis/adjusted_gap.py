@@ -48,23 +48,23 @@ def unexplained(evidence: Evidence, settings: Settings) -> tuple[Unexplained, tu
     if evidence.nuisances.sets.pooled and not evidence.score_is_of_features:
         names = ", ".join(evidence.nuisances.sets.pooled)
         return Unexplained(None, None), (f"unexplained is not determined: {names} has too many values for the rows",)
-    found = _measured(evidence)
-    if found is None:
+    measured = _measured(evidence)
+    if measured is None:
         return Unexplained(None, None), ("unexplained is not defined: the features tell the groups apart completely",)
     if evidence.score_is_of_features:
-        return Unexplained(Estimate(0.0, 0.0, 0.0), found, is_by_construction=True), _check(
-            found, told(evidence, settings)
+        return Unexplained(Estimate(0.0, 0.0, 0.0), measured, is_by_construction=True), _check(
+            measured, told(evidence, settings)
         )
     seen = _seen(evidence)
     if seen is not None and seen < LEAST_SEEN:
-        return Unexplained(None, found), (f"unexplained is not determined: {_TOLD}",)
-    estimate = found.normal().estimate(settings.confidence)
+        return Unexplained(None, measured), (f"unexplained is not determined: {_TOLD}",)
+    estimate = measured.normal().estimate(settings.confidence)
     value, *ends = [0.0 if end is None else without_noise(end) for end in (estimate.value, estimate.low, estimate.high)]
     words, missed = told(evidence, settings), _missed(evidence)
     widened = Estimate(value, ends[0] - max(missed, 0.0), ends[1] - min(missed, 0.0))
     if abs(missed) > words.materiality:  # then nothing is said of causes
-        return Unexplained(widened, found), (_MISSED.format(words.size(missed), words.measure.unit), *_parts(seen))
-    return Unexplained(widened, found), (*_not_accounted_for(evidence, widened, words), *_parts(seen))
+        return Unexplained(widened, measured), (_MISSED.format(words.size(missed), words.measure.unit), *_parts(seen))
+    return Unexplained(widened, measured), (*_not_accounted_for(evidence, widened, words), *_parts(seen))
 
 
 _MISSED = (
@@ -76,7 +76,7 @@ _MISSED = (
 def _missed(evidence: Evidence) -> float:
     """Return the largest part of c_all that cells of the features surely hide: c_all may be smaller by so much."""
     hidden = () if evidence.nuisances.expectations is None else evidence.nuisances.expectations.hidden
-    return max((one.value for one in hidden if one.is_sure), key=abs, default=0.0)
+    return max((part.value for part in hidden if part.is_sure), key=abs, default=0.0)
 
 
 _TOLD = "between people alike in all features the probabilities of the groups differ too little to see it"
@@ -147,12 +147,12 @@ def _measured(evidence: Evidence) -> InfluenceEstimate | None:
     return InfluenceEstimate(mean.value, mean.parts, mean.between * math.sqrt(3.0))
 
 
-def _check(found: InfluenceEstimate, words: Told) -> tuple[str, ...]:
+def _check(estimate: InfluenceEstimate, words: Told) -> tuple[str, ...]:
     """Return a note where regressions find a dependence that cannot be."""
-    if abs(found.value) - CHECK_SURE * found.se <= words.materiality:
+    if abs(estimate.value) - CHECK_SURE * estimate.se <= words.materiality:
         return ()
     return (
-        f"the regressions on all features leave {words.signed(found.value)} {words.measure.unit} of "
+        f"the regressions on all features leave {words.signed(estimate.value)} {words.measure.unit} of "
         f"the {words.measure.output}, which is made from them: "
         "what they say of features together is to be doubted",
     )

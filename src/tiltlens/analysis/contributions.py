@@ -57,11 +57,11 @@ def proxy_table(
     if correction is None or not evidence.rows.features:
         return ProxyTable(pl.DataFrame(schema=SCHEMA), None, None, None, {}, (NO_FEATURES,))
     pairs, of_pairs = _partners(evidence, settings, correction)
-    found: Carried = carried(evidence, settings, left, pairs, soft)
+    parts: Carried = carried(evidence, settings, left, pairs, soft)
     forms, shares, of_shares = correction_shares(evidence, settings, correction, is_adequate)
     records: Records = []
     for feature in evidence.rows.features:
-        record = {"feature": feature.name} | found.columns[feature.name] | shares[feature.name]
+        record = {"feature": feature.name} | parts.columns[feature.name] | shares[feature.name]
         record |= pairs.get(feature.name, Partners())._asdict()
         record |= {"direction": direction(evidence, feature, record["gap"]), "notes": "; ".join(feature.notes)}
         records.append(record)
@@ -69,7 +69,7 @@ def proxy_table(
     frame = pl.DataFrame(records, schema=SCHEMA, infer_schema_length=None)
     dial = forms if has_outputs(evidence) else None
     return ProxyTable(
-        frame, dial, found.remainder, found.band_factor, found.errors, (*found.notes, *of_shares, *of_pairs)
+        frame, dial, parts.remainder, parts.band_factor, parts.errors, (*parts.notes, *of_shares, *of_pairs)
     )
 
 

@@ -96,17 +96,17 @@ def known_rows(evidence: Evidence, places: Integers) -> KnownRows:
     return KnownRows(hashes, numbers, taken.audited, columns=columns)
 
 
-def errors_of(found: InfluenceEstimate) -> RowErrors:
+def errors_of(estimate: InfluenceEstimate) -> RowErrors:
     """Return the errors of a number with influences."""
-    pairings, factor = len(found.parts), tail_factor(found)
-    parts = np.column_stack(found.parts) * (factor / math.sqrt(pairings))
-    return RowErrors(parts, found.between * (factor * math.sqrt(2.0 / pairings)))
+    pairings, factor = len(estimate.parts), tail_factor(estimate)
+    parts = np.column_stack(estimate.parts) * (factor / math.sqrt(pairings))
+    return RowErrors(parts, estimate.between * (factor * math.sqrt(2.0 / pairings)))
 
 
-def set_errors(found: SetCoefficients) -> list[RowErrors]:
+def set_errors(coefficients: SetCoefficients) -> list[RowErrors]:
     """Return the errors of each number of sets of features."""
-    between = found.between * math.sqrt(OF_PAIRINGS / max(len(found.between), 1))
-    return [RowErrors(found.influence[:, [k]], between[:, k]) for k in range(len(found.values))]
+    between = coefficients.between * math.sqrt(OF_PAIRINGS / max(len(coefficients.between), 1))
+    return [RowErrors(coefficients.influence[:, [k]], between[:, k]) for k in range(len(coefficients.values))]
 
 
 def output_errors(evidence: Evidence) -> dict[str, RowErrors]:
@@ -116,7 +116,7 @@ def output_errors(evidence: Evidence) -> dict[str, RowErrors]:
     p, p1 = float(favourable.mean0[0]), float(favourable.mean1[0])
     rates = [outputs.group_rate(rows, favourable, who) for who in (True, False)]
     e0, e1 = _unseen(evidence, favourable)
-    found = {
+    errors = {
         "gap": replace(errors_of(outputs.gap(rows, evidence.score)), unseen=_unseen(evidence, evidence.score)).times(
             evidence.rows.unit.scale
         ),
@@ -125,11 +125,11 @@ def output_errors(evidence: Evidence) -> dict[str, RowErrors]:
     }
     if p1 > SMALLEST_SHARE and (p > 0.0 or favourable.is_probability):
         ratio = rates[0].parts[0] / p1 - rates[1].parts[0] * (p / p1**2)
-        found["impact_ratio"] = RowErrors(ratio[:, None], unseen=(e0 / p1, e1 * p / p1**2))
+        errors["impact_ratio"] = RowErrors(ratio[:, None], unseen=(e0 / p1, e1 * p / p1**2))
     try:
-        return found | {"standardised_difference": errors_of(outputs.standardised_difference(rows, evidence.score))}
+        return errors | {"standardised_difference": errors_of(outputs.standardised_difference(rows, evidence.score))}
     except SupportError:
-        return found
+        return errors
 
 
 def _unseen(evidence: Evidence, outcome: Scores) -> tuple[float, float]:
@@ -139,8 +139,8 @@ def _unseen(evidence: Evidence, outcome: Scores) -> tuple[float, float]:
 
 def signed(unseen: tuple[float, float], means: tuple[float, float]) -> tuple[float, float]:
     """Return the errors that rows do not show, negative where all have 0."""
-    found = [math.copysign(error, mean - 0.5) if error else 0.0 for error, mean in zip(unseen, means, strict=True)]
-    return found[0], found[1]
+    errors = [math.copysign(error, mean - 0.5) if error else 0.0 for error, mean in zip(unseen, means, strict=True)]
+    return errors[0], errors[1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -50,9 +50,9 @@ def shapley_parts(
     whole = whole_gap(evidence)
     if len(start) == sets.features:
         return {}, without_noise(whole), [], None
-    without, order = [place for place, name in enumerate(evidence.table) if name in unused], list(evidence.table)
+    without, order = [number for number, name in enumerate(evidence.table) if name in unused], list(evidence.table)
     apply = partial(in_threads, rows=evidence.sample.audited.size)
-    found = shapley_gaps(sets, settings.seed, apply, start, without)
+    gaps = shapley_gaps(sets, settings.seed, apply, start, without)
     difference = float(every.values[0]) - left.value
     se, words = difference_se(every, left), told(evidence, settings)
     if settings.folds is not None and abs(difference) > SHAPLEY_AGREED * se + 0.1 * words.materiality:
@@ -64,8 +64,8 @@ def shapley_parts(
         )
         return {}, None, [note], None
     z = quantile(settings.confidence)
-    by_orders = f"gap_shapley rests on {found.orders} orders of the features; its intervals hold that error too"
-    notes = [by_orders] if found.orders else []
+    by_orders = f"gap_shapley rests on {gaps.orders} orders of the features; its intervals hold that error too"
+    notes = [by_orders] if gaps.orders else []
     others = [name for name in order if name not in (*evidence.question.exempt, *unused)]
     notes += _used_remainder(sets, without, words, z)
     columns = dict.fromkeys(
@@ -75,10 +75,10 @@ def shapley_parts(
         name: numbers("gap_shapley", value, value - z * e, value + z * e)
         if settings.folds is not None
         else numbers("gap_shapley", value, None, None)
-        for name, value, e in zip(others, found.values.tolist(), found.se.tolist(), strict=True)
+        for name, value, e in zip(others, gaps.values.tolist(), gaps.se.tolist(), strict=True)
     }
-    named = None if found.every is None else Named(others, found.every)
-    return columns, without_noise(whole - float(found.values.sum())), notes, named
+    named = None if gaps.every is None else Named(others, gaps.every)
+    return columns, without_noise(whole - float(gaps.values.sum())), notes, named
 
 
 def _used_remainder(sets: CellSets | RidgeSets, without: Sequence[int], words: Told, z: float) -> list[str]:
@@ -86,7 +86,7 @@ def _used_remainder(sets: CellSets | RidgeSets, without: Sequence[int], words: T
     if not without:
         return []
     every = list(range(sets.features))
-    both = sets.sets([[place for place in every if place not in without], every])
+    both = sets.sets([[number for number in every if number not in without], every])
     apart = both.combined(np.array([[1.0], [-1.0]]))
     if abs(apart.values[0]) <= z * float(np.sqrt(covariance(apart.influence, apart.between)[0, 0])):
         return []

@@ -80,9 +80,9 @@ class SoftGroup:
         """Return the same in the unit of an amount."""
         estimates = {name: getattr(self, name) for name in ("weighted", "linear", "limits", "bracket")}
         scaled: dict[str, Any] = {
-            name: None if one is None else one.mapped(unit.difference) for name, one in estimates.items()
+            name: None if estimate is None else estimate.mapped(unit.difference) for name, estimate in estimates.items()
         }
-        sides = None if self.signs is None else Signs(*(one.mapped(unit.difference) for one in self.signs))
+        sides = None if self.signs is None else Signs(*(estimate.mapped(unit.difference) for estimate in self.signs))
         return replace(self, **scaled, signs=sides)
 
     def to_dict(self) -> dict[str, Any]:
@@ -91,15 +91,15 @@ class SoftGroup:
         is_few = self.labelled is not None and self.labelled < SUPPRESSED_BELOW
         checks = {"calibration": self.calibration, "signs": self.signs}
         return (
-            {name: None if one is None else one.to_dict() for name, one in estimates.items()}
+            {name: None if part is None else part.to_dict() for name, part in estimates.items()}
             | {"labelled": None if is_few else self.labelled}
-            | {name: None if one is None else _plain(one._asdict()) for name, one in checks.items()}
+            | {name: None if part is None else _plain(part._asdict()) for name, part in checks.items()}
             | {"status": self.status, "reason": self.reason, "visible": self.visible}
         )
 
 
 def _plain(numbers: dict[str, Any]) -> dict[str, Any]:
-    return {name: one.to_dict() if isinstance(one, Estimate) else one for name, one in numbers.items()}
+    return {name: number.to_dict() if isinstance(number, Estimate) else number for name, number in numbers.items()}
 
 
 def soft_group(evidence: Evidence, settings: Settings) -> SoftGroup | None:
@@ -194,10 +194,10 @@ def _chance_rows(evidence: Evidence, at: Integers, chance: Floats, weights: Floa
 
 def _limits(rows: ChanceRows, confidence: float) -> Estimate | None:
     """Return the middle of the limits, and their outer ends with errors."""
-    found = frechet_limits(rows)
-    if found is None:
+    ends = frechet_limits(rows)
+    if ends is None:
         return None
-    low, high = (one.estimate(confidence) for one in found)
+    low, high = (end.estimate(confidence) for end in ends)
     return Estimate((low.value + high.value) / 2, low.low, high.high)
 
 
@@ -208,8 +208,8 @@ def _bracket(
     if linear is None:
         return None
     both = (weighted, linear)
-    low = min(float(one.low or 0.0) for one in both) - outside[0]
-    high = max(float(one.high or 0.0) for one in both) + outside[1]
+    low = min(float(estimate.low or 0.0) for estimate in both) - outside[0]
+    high = max(float(estimate.high or 0.0) for estimate in both) + outside[1]
     middle = (weighted.value + linear.value) / 2
     least, most = (None, None) if limits is None else (limits.low, limits.high)
     if least is not None and most is not None and least <= high and low <= most:
@@ -233,18 +233,18 @@ def _checks(
     """Return calibration and signs on the rows whose group is known, and what fails."""
     if min(audited.sum(), (1.0 - audited).sum()) < SUPPRESSED_BELOW:
         return None, None, f"fewer than {SUPPRESSED_BELOW} labelled people of a group"
-    found, sides = calibration(labelled, audited, confidence), signs(labelled, audited, confidence)
-    if found is None or sides is None:
-        return found, sides, "all labelled rows have the same probability"
-    if not found.holds:
-        return found, sides, _uncalibrated(found, audited.size)
+    slopes, sides = calibration(labelled, audited, confidence), signs(labelled, audited, confidence)
+    if slopes is None or sides is None:
+        return slopes, sides, "all labelled rows have the same probability"
+    if not slopes.holds:
+        return slopes, sides, _uncalibrated(slopes, audited.size)
     if sides.are_opposite:
-        return found, sides, "the gap of labelled rows lies on one side of both estimates"
-    return found, sides, None
+        return slopes, sides, "the gap of labelled rows lies on one side of both estimates"
+    return slopes, sides, None
 
 
-def _uncalibrated(found: Calibration, labelled: int) -> str:
-    slope, difference = found.slope, found.difference
+def _uncalibrated(slopes: Calibration, labelled: int) -> str:
+    slope, difference = slopes.slope, slopes.difference
     ends = f"{slope.low:.2f} to {slope.high:.2f}"
     way = "more" if difference.value > 0 else "less"
     what = (

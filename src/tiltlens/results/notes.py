@@ -112,8 +112,8 @@ def _sample_notes(evidence: Evidence) -> list[str]:
     """Return what comes from a sample of the rows, where there are more."""
     if evidence.rows.facts.is_complete:
         return []
-    sample, everyone = evidence.sample, evidence.population
-    drawn, of_all = sample.audited.size, everyone.count0 + everyone.count1
+    sample, population = evidence.sample, evidence.population
+    drawn, of_all = sample.audited.size, population.count0 + population.count1
     return [
         f"rates, gap, ratios and the gaps of features with countable values come from all {of_all:,} rows; models, "
         f"what is made of them, and every standard error from a sample of {drawn:,}"

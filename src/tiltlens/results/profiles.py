@@ -90,16 +90,16 @@ class Profiles:
 
     def profile(self, feature: str) -> pl.DataFrame:
         """As of `Comparison`."""
-        found = self._feature(feature)
+        part = self._feature(feature)
         mine = self.rows.audited
         f, score, weights = self._values(mine), self.score[mine], self.rows.weights[mine]
-        audited, reference = (np.bincount(found.codes[who], minlength=len(found.labels)) for who in (mine, ~mine))
-        shown, shown_reference = ([_shown(*one) for one in _counted(counts)] for counts in (audited, reference))
+        audited, reference = (np.bincount(part.codes[who], minlength=len(part.labels)) for who in (mine, ~mine))
+        n, n_reference = ([_shown(*count) for count in _counted(counts)] for counts in (audited, reference))
         records = []
-        for code, label in enumerate(found.labels):
-            record: dict[str, Any] = {"value": label, "n": shown[code], "n_reference": shown_reference[code]}
-            if shown[code]:
-                cell = found.codes[mine] == code
+        for code, label in enumerate(part.labels):
+            record: dict[str, Any] = {"value": label, "n": n[code], "n_reference": n_reference[code]}
+            if n[code]:
+                cell = part.codes[mine] == code
                 record |= _spread(f[cell], weights[cell])
                 record["score"] = float(np.average(score[cell], weights=weights[cell]))
             records.append(record)
@@ -109,17 +109,17 @@ class Profiles:
         """As of `Comparison`."""
         if not isinstance(bins, int) or isinstance(bins, bool) or bins < 1:
             raise DataError(f"`bins` must be a whole number of at least 1, got {bins!r}.", "40 is the default.")
-        found = self._feature(feature)
+        part = self._feature(feature)
         mine = self.rows.audited
-        f, codes = self._values(mine), found.codes[mine]
+        f, codes = self._values(mine), part.codes[mine]
         edges = np.histogram_bin_edges(f, bins)
-        hidden = withheld(np.bincount(codes, minlength=len(found.labels)))
+        hidden = withheld(np.bincount(codes, minlength=len(part.labels)))
         records = []
-        for code, label in enumerate(found.labels):
+        for code, label in enumerate(part.labels):
             counts = np.histogram(f[codes == code], edges)[0]
             for start, stop, (count, is_withheld) in zip(edges, edges[1:], _counted(counts), strict=False):
-                shown = _shown(count, is_withheld or bool(hidden[code]))
-                records.append({"value": label, "from": float(start), "to": float(stop), "n": shown})
+                n = _shown(count, is_withheld or bool(hidden[code]))
+                records.append({"value": label, "from": float(start), "to": float(stop), "n": n})
         schema = {"value": pl.String, "from": pl.Float64, "to": pl.Float64, "n": pl.Int64}
         return pl.DataFrame(records, schema=schema)
 
@@ -128,10 +128,10 @@ class Profiles:
         if self.correction is None:
             return of_scores_alone(self.rows, self.score, self.is_amount)
         features = tuple(sorted(self.features, key=lambda feature: order.index(feature.name)))
-        atoms, found, moved = self._atoms(), figure1_paths(self._inputs()), None
-        if found.end is not None:
+        atoms, paths, moved = self._atoms(), figure1_paths(self._inputs()), None
+        if paths.end is not None:
             moved = np.zeros(len(self.score))
-            moved[atoms] = found.end
+            moved[atoms] = paths.end
         rows = Binned(
             self.rows.audited,
             self.rows.weights,
@@ -143,7 +143,7 @@ class Profiles:
             features=features,
             moved=moved,
         )
-        return binned(rows, self.correction) | summary_of(found, self.favourable[atoms])
+        return binned(rows, self.correction) | summary_of(paths, self.favourable[atoms])
 
     def prototypes(self, suppress: bool = True) -> dict[str, dict[str, Any]]:
         """As of `Comparison`."""
@@ -152,11 +152,11 @@ class Profiles:
         mine = np.flatnonzero(self.rows.audited)
         f = self._values(self.rows.audited)
         codes = np.column_stack([feature.codes[mine] for feature in self.features])
-        places = {"max": _first(-f, codes), "min": _first(f, codes), "near_zero": _first(np.abs(f), codes)}
+        rows = {"max": _first(-f, codes), "min": _first(f, codes), "near_zero": _first(np.abs(f), codes)}
         result: dict[str, dict[str, Any]] = {}
-        for name, place in places.items():
-            count = int((codes == codes[place]).all(axis=1).sum())
-            result[name] = prototype(self.features, codes[place].tolist(), count, float(f[place]), suppress)
+        for name, row in rows.items():
+            count = int((codes == codes[row]).all(axis=1).sum())
+            result[name] = prototype(self.features, codes[row].tolist(), count, float(f[row]), suppress)
         return result
 
     def path(self, weights: Sequence[Any], divergence: str = "kl") -> list[PathPoint]:
@@ -188,10 +188,10 @@ class Profiles:
         """As of `Comparison`."""
         if outcome:
             return self._independent()
-        found, mine, old = self.project(), self._atoms(), self.rows.weights
+        projected, mine, old = self.project(), self._atoms(), self.rows.weights
         new = old.astype(np.float64)
-        new[mine] = old[mine].sum() * found.q
-        return reweighing(old, new, self.features, self.sampled.row_number, mine, found.cost)
+        new[mine] = old[mine].sum() * projected.q
+        return reweighing(old, new, self.features, self.sampled.row_number, mine, projected.cost)
 
     def _independent(self) -> Reweighing:
         if self.y_true is None:
@@ -258,20 +258,20 @@ def prototype(
     features: Sequence[Feature], codes: Sequence[int], count: int, correction: float, suppress: bool
 ) -> dict[str, Any]:
     """Return a row of feature values with how many audited people share it; both are withheld where few do."""
-    shown = not suppress or count >= SUPPRESSED_BELOW
+    is_shown = not suppress or count >= SUPPRESSED_BELOW
     labels = {
-        feature.name: feature.labels[code] if shown else None for feature, code in zip(features, codes, strict=True)
+        feature.name: feature.labels[code] if is_shown else None for feature, code in zip(features, codes, strict=True)
     }
-    return {"values": labels, "count": count if shown else None, "correction": correction}
+    return {"values": labels, "count": count if is_shown else None, "correction": correction}
 
 
-def summary_of(found: Figure1Paths, favourable: Floats) -> dict[str, Any]:
+def summary_of(figure: Figure1Paths, favourable: Floats) -> dict[str, Any]:
     """Return both ways and their end as plain numbers; `favourable` is the favourable probability of each atom."""
-    rate = None if found.end is None else float(found.end @ favourable)
-    paths = {"green": found.output_path, "red": found.joint_path}
+    rate = None if figure.end is None else float(figure.end @ favourable)
+    paths = {"green": figure.output_path, "red": figure.joint_path}
     return {
         "path": {name: [_stop(point, favourable) for point in points] for name, points in paths.items()},
-        "least_change": None if found.end is None else {"cost": found.cost, "favourable_rate": rate},
+        "least_change": None if figure.end is None else {"cost": figure.cost, "favourable_rate": rate},
     }
 
 
