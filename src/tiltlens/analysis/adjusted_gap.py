@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit
 
 from tiltlens.analysis.evidence import Evidence
-from tiltlens.analysis.presentation import Told, told
+from tiltlens.analysis.presentation import OutputScale, output_scale
 from tiltlens.analysis.settings import Settings
 from tiltlens.estimators.estimate import Estimate, without_noise
 from tiltlens.estimators.influence import InfluenceEstimate, averaged
@@ -53,14 +53,14 @@ def unexplained(evidence: Evidence, settings: Settings) -> tuple[Unexplained, tu
         return Unexplained(None, None), ("unexplained is not defined: the features tell the groups apart completely",)
     if evidence.score_is_of_features:
         return Unexplained(Estimate(0.0, 0.0, 0.0), measured, is_by_construction=True), _check(
-            measured, told(evidence, settings)
+            measured, output_scale(evidence, settings)
         )
     seen = _seen(evidence)
     if seen is not None and seen < LEAST_SEEN:
         return Unexplained(None, measured), (f"unexplained is not determined: {_TOLD}",)
     estimate = measured.normal().estimate(settings.confidence)
     value, *ends = [0.0 if end is None else without_noise(end) for end in (estimate.value, estimate.low, estimate.high)]
-    words, missed = told(evidence, settings), _missed(evidence)
+    words, missed = output_scale(evidence, settings), _missed(evidence)
     widened = Estimate(value, ends[0] - max(missed, 0.0), ends[1] - min(missed, 0.0))
     if abs(missed) > words.materiality:  # then nothing is said of causes
         return Unexplained(widened, measured), (_MISSED.format(words.size(missed), words.measure.unit), *_parts(seen))
@@ -126,12 +126,12 @@ def _measured(evidence: Evidence) -> InfluenceEstimate | None:
 
     e and m come from disjoint rows; each pairing has both roles.
     """
-    rows, membership, expected = evidence.sample, evidence.nuisances.propensity, evidence.nuisances.expectations
-    if membership is None or expected is None:
+    rows, propensity, expected = evidence.sample, evidence.nuisances.propensity, evidence.nuisances.expectations
+    if propensity is None or expected is None:
         return None
     s, w = rows.audited.astype(np.float64), evidence.score.column
     parts: list[InfluenceEstimate] = []
-    groups = expected.groups or tuple(map(expit, membership.halves))
+    groups = expected.groups or tuple(map(expit, propensity.halves))
     for (e_a, e_b), both in zip(groups, expected.pairs, strict=True):
         product = 0.5 * ((s - e_a) * (w - both[1]) + (s - e_b) * (w - both[0]))
         residual = (s - e_a) * (s - e_b)
@@ -147,7 +147,7 @@ def _measured(evidence: Evidence) -> InfluenceEstimate | None:
     return InfluenceEstimate(mean.value, mean.parts, mean.between * math.sqrt(3.0))
 
 
-def _check(estimate: InfluenceEstimate, words: Told) -> tuple[str, ...]:
+def _check(estimate: InfluenceEstimate, words: OutputScale) -> tuple[str, ...]:
     """Return a note where regressions find a dependence that cannot be."""
     if abs(estimate.value) - CHECK_SURE * estimate.se <= words.materiality:
         return ()
@@ -158,7 +158,7 @@ def _check(estimate: InfluenceEstimate, words: Told) -> tuple[str, ...]:
     )
 
 
-def _not_accounted_for(evidence: Evidence, estimate: Estimate, words: Told) -> tuple[str, ...]:
+def _not_accounted_for(evidence: Evidence, estimate: Estimate, words: OutputScale) -> tuple[str, ...]:
     """Return a note on an adjusted gap that is surely material, with what may explain it."""
     if not is_material(estimate, words.materiality):
         return ()

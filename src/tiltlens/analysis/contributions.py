@@ -10,7 +10,7 @@ import polars as pl
 
 from tiltlens.analysis.adjusted_gap import Unexplained
 from tiltlens.analysis.correction_shares import correction_shares, has_outputs
-from tiltlens.analysis.decomposition import Carried, carried
+from tiltlens.analysis.decomposition import decompose_gap
 from tiltlens.analysis.directions import direction
 from tiltlens.analysis.evidence import Evidence
 from tiltlens.analysis.influence_matching import RowErrors
@@ -57,7 +57,7 @@ def proxy_table(
     if correction is None or not evidence.rows.features:
         return ProxyTable(pl.DataFrame(schema=SCHEMA), None, None, None, {}, (NO_FEATURES,))
     pairs, of_pairs = _partners(evidence, settings, correction)
-    parts: Carried = carried(evidence, settings, left, pairs, soft)
+    parts = decompose_gap(evidence, settings, left, pairs, soft)
     forms, shares, of_shares = correction_shares(evidence, settings, correction, is_adequate)
     records: Records = []
     for feature in evidence.rows.features:

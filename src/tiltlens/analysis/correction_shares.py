@@ -125,22 +125,22 @@ class _Parts:
         return [(every[half[self.fold, 0], at], every[half[self.fold, 1], at]) for half in self.plan]
 
 
-def _parts(evidence: Evidence, membership: Propensity, settings: Settings) -> _Parts:
+def _parts(evidence: Evidence, propensity: Propensity, settings: Settings) -> _Parts:
     """Return the parts of a cross-fit; of a given ℓ halves of the other folds, as a cross-fit would have them."""
     rows = evidence.sample
-    if membership.is_known:
+    if propensity.is_known:
         fold, halves = row_folds(rows, FOLDS, settings.seed), fold_pairings(FOLDS, several=False)[0]
         folds = sorted({half for pair in halves for half in pair})
         plan: Sequence[Integers] = (np.array([[folds.index(half) for half in pair] for pair in halves]),)
-        ells = [membership.pairings[0].a] * len(folds)
+        ells = [propensity.pairings[0].a] * len(folds)
     else:
-        fold, plan, folds = membership.fold, membership.plan, [part.folds for part in membership.parts]
-        ells = [np.clip(one - prior_log_odds(rows), -CLIP, CLIP) for one in membership.part_log_odds]
+        fold, plan, folds = propensity.fold, propensity.plan, [part.folds for part in propensity.parts]
+        ells = [np.clip(log_odds - prior_log_odds(rows), -CLIP, CLIP) for log_odds in propensity.part_log_odds]
     term = output_term(evidence.scores).values() if has_outputs(evidence) else np.zeros(fold.size)
     parts = []
-    for place, (own, ell) in enumerate(zip(folds, ells, strict=True)):
+    for number, (own, ell) in enumerate(zip(folds, ells, strict=True)):
         target = np.column_stack([ell, term, evidence.score.column])
-        trained, wanted = (np.isin(fold, one) for one in (own, served_folds(plan, place)))
+        trained, wanted = (np.isin(fold, log_odds) for log_odds in (own, served_folds(plan, number)))
         parts.append(SmoothPart.of(target, np.flatnonzero(rows.audited & trained), np.flatnonzero(wanted)))
     return _Parts(parts, fold, plan)
 

@@ -15,7 +15,7 @@ from tiltlens.analysis.exempt import exempt_places
 from tiltlens.analysis.feature_use import FeatureUses, feature_uses, judged_use
 from tiltlens.analysis.influence_matching import RowErrors, set_errors
 from tiltlens.analysis.partners import Partners
-from tiltlens.analysis.presentation import Told, told
+from tiltlens.analysis.presentation import OutputScale, output_scale
 from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.shapley_contributions import (
     Named,
@@ -52,7 +52,7 @@ FACTORS = ("reveals", "drives", "alignment")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Carried:
+class GapParts:
     """The columns of each feature, what Shapley values leave of the gap, κ of the bands, errors by rows, and notes."""
 
     columns: dict[str, dict[str, Any]]
@@ -79,13 +79,13 @@ class _Alone:
         return Named(names, SetCoefficients(np.array([one.value for one in found]), influence, between))
 
 
-def carried(
+def decompose_gap(
     evidence: Evidence,
     settings: Settings,
     left: Unexplained,
     pairs: Mapping[str, Partners],
     soft: SoftGroup | None = None,
-) -> Carried:
+) -> GapParts:
     """Return gap(j), its factors, joint(j), Shapley values and the verdict of every feature.
 
     `soft` says how far features may be judged where groups are known by probabilities.
@@ -107,7 +107,7 @@ def carried(
     errors = _errors("gap", own) | _errors("joint", joint) | _errors("gap_shapley", every_set)
     columns: dict[str, dict[str, Any]] = {}
     whole = whole_gap(evidence)
-    notes += _wide(joint_bands.values(), told(evidence, settings)) if settings.folds is not None else []
+    notes += _wide(joint_bands.values(), output_scale(evidence, settings)) if settings.folds is not None else []
     for feature in evidence.rows.features:
         name = feature.name
         both = alone_bands.get(name), joint_bands.get(name)
@@ -123,10 +123,10 @@ def carried(
         ends = {} if has_bands else {"gap_shapley_low": None, "gap_shapley_high": None}
         columns[name] |= _factors(alone.gaps.get(name), settings) | parts | ends | known.columns(name)
         columns[name] |= {"verdict": found.verdict, "reason": found.reason}
-    return Carried(columns, remainder, None if settings.folds is None else factor, errors, tuple(notes))
+    return GapParts(columns, remainder, None if settings.folds is None else factor, errors, tuple(notes))
 
 
-def _wide(joint: Collection[Band], words: Told) -> list[str]:
+def _wide(joint: Collection[Band], words: OutputScale) -> list[str]:
     """Return a note where most bands of joint(j) are so wide that they say nothing."""
     middle = float(np.median([band.reach for band in joint])) if joint else 0.0
     wide = f"half of the bands of contributions beyond the others reach further than ±{words.size(middle)}"
@@ -148,7 +148,7 @@ def _unless_hidden(
     """
     if not isinstance(evidence.nuisances.sets, RidgeSets) or every is None or left.value is None:
         return found
-    words, z = told(evidence, settings), quantile(settings.confidence)
+    words, z = output_scale(evidence, settings), quantile(settings.confidence)
     if left.estimate is not None and is_material(left.estimate, words.materiality):
         rest = f"the adjusted gap of {words.size(left.value)} {words.measure.unit} may go through several together"
         return Verdict(UNDECIDED, f"{found.reason}, but {rest}")
@@ -286,7 +286,7 @@ def _verdict(
     whole: float,
 ) -> Verdict:
     """Return what may be said of a feature, the reasons why nothing may be said first."""
-    words = told(evidence, settings)
+    words = output_scale(evidence, settings)
     if feature.name in evidence.question.exempt:
         return Verdict(EXEMPT, "declared as an exempt factor")
     if feature.is_group:
@@ -332,7 +332,7 @@ def _rarity(evidence: Evidence, settings: Settings, name: str) -> str | None:
     rarest = min(max(rates), 1.0 - min(rates)) / max(rows.square0, rows.square1)
     if evidence.question.is_decisions and rarest < SMALLEST_EXPECTED:
         return f"{few} the rarer decision, too few for an interval: bring more people"
-    if cells is None or rare_part(cells.sums) <= told(evidence, settings).materiality:
+    if cells is None or rare_part(cells.sums) <= output_scale(evidence, settings).materiality:
         return None
     return f"{few} its rarer value, too few for an interval: bring more people, or group its values"
 

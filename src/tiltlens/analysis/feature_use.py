@@ -10,7 +10,7 @@ import numpy as np
 from tiltlens.analysis.evidence import Evidence
 from tiltlens.analysis.exempt import exempt_places
 from tiltlens.analysis.partners import Partners
-from tiltlens.analysis.presentation import Told, told
+from tiltlens.analysis.presentation import OutputScale, output_scale
 from tiltlens.analysis.settings import Settings
 from tiltlens.estimators.cells import joint_codes
 from tiltlens.estimators.influence import Integers, Rows
@@ -66,7 +66,7 @@ def feature_uses(
     """Return the use of the features with a band beyond the materiality threshold, the strongest first."""
     if settings.folds is None or evidence.nuisances.sets is None:
         return FeatureUses()
-    m = told(evidence, settings).materiality
+    m = output_scale(evidence, settings).materiality
     both = {name: [band for band in (alone.get(name), joint.get(name)) if band is not None] for name in evidence.table}
     named = [name for name, found in both.items() if any(is_beyond(band, m) for band in found)]
     named = [name for name in named if name not in evidence.question.exempt]
@@ -197,7 +197,7 @@ def judged_use(evidence: Evidence, settings: Settings, known: FeatureUses, name:
     """Return the verdict of a feature with a material contribution: whether the score uses it, or it stands in."""
     if found.verdict not in EVIDENCE:
         return found
-    words, use = told(evidence, settings), known.use.get(name)
+    words, use = output_scale(evidence, settings), known.use.get(name)
     was_changed = name in known.asked and known.asked[name] is None
     if name in known.copies and not was_changed:
         return Verdict(EITHER, f"one of {_listed(sorted([name, *known.copies[name]]))}; the data cannot tell which")
@@ -210,7 +210,7 @@ def judged_use(evidence: Evidence, settings: Settings, known: FeatureUses, name:
     return Verdict(EITHER, f"{found.reason}; {_unsettled(evidence, use, words)}")
 
 
-def _unused(asked: int | None, use: Use, words: Told) -> str:
+def _unused(asked: int | None, use: Use, words: OutputScale) -> str:
     if asked == UNSEEN and asked is not None:
         return "the model does not take it as an input"
     if asked is not None:
@@ -221,11 +221,11 @@ def _unused(asked: int | None, use: Use, words: Told) -> str:
     return f"{_user(words)} does not use it{most}"
 
 
-def _user(words: Told) -> str:
+def _user(words: OutputScale) -> str:
     return "the score" if words.measure.output == "score" else "the model"
 
 
-def _unsettled(evidence: Evidence, use: Use | None, words: Told) -> str:
+def _unsettled(evidence: Evidence, use: Use | None, words: OutputScale) -> str:
     """Return why it is not known whether the score uses a feature, and what would settle it."""
     if use is None:
         return f"whether {_user(words)} uses it was not measured, and `model` would settle it"

@@ -16,7 +16,7 @@ from tiltlens.rows.measures import MEASURES, Measure, channel_of
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class OutputScale:
     """Differences as estimators see them, as text; `materiality` is one of them."""
 
     unit: Unit
@@ -45,7 +45,7 @@ def output_measure(evidence: Evidence) -> Measure:
     ]
 
 
-def told(evidence: Evidence, settings: Settings) -> Told:
+def output_scale(evidence: Evidence, settings: Settings) -> OutputScale:
     """Return how the numbers of a comparison are told.
 
     What counts is a number of points of a probability; of amounts a number of standard deviations, those of the
@@ -53,7 +53,7 @@ def told(evidence: Evidence, settings: Settings) -> Told:
     """
     measure = output_measure(evidence)
     if not evidence.rows.unit.is_amount:
-        return Told(evidence.rows.unit, measure, settings.materiality)
+        return OutputScale(evidence.rows.unit, measure, settings.materiality)
     outcome = evidence.score
     spread = math.sqrt(max(float(outcome.covariance0[0, 0] + outcome.covariance1[0, 0]) / 2, 0.0))
-    return Told(evidence.rows.unit, measure, settings.materiality * spread)
+    return OutputScale(evidence.rows.unit, measure, settings.materiality * spread)

@@ -12,7 +12,7 @@ import numpy as np
 from tiltlens.analysis.adjusted_gap import Unexplained
 from tiltlens.analysis.evidence import Evidence
 from tiltlens.analysis.exempt import exempt_places
-from tiltlens.analysis.presentation import Told, told
+from tiltlens.analysis.presentation import OutputScale, output_scale
 from tiltlens.analysis.settings import Settings
 from tiltlens.estimators.estimate import quantile, without_noise
 from tiltlens.estimators.outputs import Scores, gap
@@ -54,7 +54,7 @@ def shapley_parts(
     apply = partial(in_threads, rows=evidence.sample.audited.size)
     gaps = shapley_gaps(sets, settings.seed, apply, start, without)
     difference = float(every.values[0]) - left.value
-    se, words = difference_se(every, left), told(evidence, settings)
+    se, words = difference_se(every, left), output_scale(evidence, settings)
     if settings.folds is not None and abs(difference) > SHAPLEY_AGREED * se + 0.1 * words.materiality:
         note = (
             f"gap_shapley is left out: the features' parts add up to "
@@ -81,7 +81,7 @@ def shapley_parts(
     return columns, without_noise(whole - float(gaps.values.sum())), notes, named
 
 
-def _used_remainder(sets: CellSets | RidgeSets, without: Sequence[int], words: Told, z: float) -> list[str]:
+def _used_remainder(sets: CellSets | RidgeSets, without: Sequence[int], words: OutputScale, z: float) -> list[str]:
     """Return a note where the gap among people equal in the used features differs from that at all features equal."""
     if not without:
         return []

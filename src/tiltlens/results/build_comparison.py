@@ -23,7 +23,7 @@ from tiltlens.analysis.influence_matching import (
     signed,
 )
 from tiltlens.analysis.periods import period_table
-from tiltlens.analysis.presentation import levels, told
+from tiltlens.analysis.presentation import levels, output_scale
 from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.two_by_two import two_by_two
 from tiltlens.analysis.unobserved_groups import NOT_REPORTED, soft_group, soft_group_of
@@ -106,7 +106,7 @@ def _identify(evidence: Evidence, settings: Settings) -> _Part:
             "channel": channel_of(question.is_decisions, evidence.rows.unit.is_amount),
             "criterion": question.criterion,
             "exempt": question.exempt,
-            "materiality": told(evidence, settings).materiality,
+            "materiality": output_scale(evidence, settings).materiality,
             "membership": evidence.nuisances.name,
             "confidence": settings.confidence,
         },
@@ -261,12 +261,12 @@ def _of_propensity(
     An inadequate model leaves the end nearer to 0: every model's divergence is at most the true one (Donsker & Varadhan
     1983), and what a model misses of ℓ is missing in Var0(g) too.
     """
-    membership = evidence.nuisances.propensity
+    propensity = evidence.nuisances.propensity
     pooled = () if evidence.nuisances.sets is None else evidence.nuisances.sets.pooled
     is_rate = name == "descent_rate"  # which is negative
     if is_rate and settings.input_weight == 0:
         return make()
-    if pooled and membership is not None and not membership.is_known:
+    if pooled and propensity is not None and not propensity.is_known:
         return None, (f"{name} is not determined: {', '.join(pooled)} has too many values for the rows",)
     estimate, notes = make()
     if estimate is None or estimate.low is None or checked is None or checked.is_adequate:
@@ -289,13 +289,13 @@ def _input_divergence(evidence: Evidence) -> HasInterval:
 def _descent_rate(evidence: Evidence, settings: Settings, correction: CorrectionFunction) -> Noted:
     if evidence.nuisances.propensity is None:
         return Estimate(correction.descent_rate), ()
-    membership, l2, l4 = evidence.nuisances.propensity, settings.input_weight, settings.output_weight
+    propensity, l2, l4 = evidence.nuisances.propensity, settings.input_weight, settings.output_weight
     if l2 == 0 and evidence.scores.mean0.size == 1:
         return _defined(settings, lambda: outputs.output_descent_rate(evidence.population, evidence.scores, l4))
 
     def measured() -> HasInterval:
-        rows = evidence.population if membership.is_known else evidence.sample
-        gradients = [crossfit.gradient(rows, evidence.scores, pair, l2, l4) for pair in membership.pairings]
+        rows = evidence.population if propensity.is_known else evidence.sample
+        gradients = [crossfit.gradient(rows, evidence.scores, pair, l2, l4) for pair in propensity.pairings]
         value = None if evidence.tilted is None else _tilted_variance(evidence.tilted, correction)
         return crossfit.gradient_variance(rows, gradients, value).square_root(sign=-1)
 
