@@ -12,7 +12,8 @@ import polars as pl
 if TYPE_CHECKING:
     from tiltlens.repair.alternatives import Alternatives
 
-from tiltlens.analysis.fitting import FitSettings, evidence_of
+from tiltlens.analysis.evidence import Question
+from tiltlens.analysis.fitting import FitSettings, gather_evidence
 from tiltlens.analysis.settings import Settings, usual_materiality
 from tiltlens.errors import DataError
 from tiltlens.progress import Listener, stage, told_to
@@ -20,9 +21,9 @@ from tiltlens.repair.rows import AuditedRows
 from tiltlens.results.audit import Audit
 from tiltlens.results.build_comparison import compare
 from tiltlens.results.comparison import Comparison
-from tiltlens.results.provenance import check_provenance, describe_request, provenance_of
+from tiltlens.results.provenance import Provenance, check_provenance, describe_request, provenance_of
 from tiltlens.rows.clusters import cluster_note, repeated_ids
-from tiltlens.rows.compared_rows import ComparedRows, compared_rows, who_is_compared
+from tiltlens.rows.compared_rows import EncodedSample, select_groups, select_rows
 from tiltlens.rows.declared import one_hot_notes
 from tiltlens.rows.groups import ComparedGroups, alike_notes
 from tiltlens.rows.leakage import leakage_notes
@@ -31,9 +32,10 @@ from tiltlens.rows.predictions import model_notes
 from tiltlens.rows.rescoring import OTHER_ANSWERS, AskedModel
 from tiltlens.rows.roles import ColumnRoles, Request, resolve_roles, with_arrays
 from tiltlens.rows.sample import HashThreshold
+from tiltlens.rows.sampled_rows import SampledRows
 from tiltlens.rows.scores import check_output, either_spelling
-from tiltlens.rows.sums import GroupSums, SumPlan, SumRows, group_sums, summed
-from tiltlens.rows.survey import Survey, surveyed
+from tiltlens.rows.sums import GroupSums, SumPlan, sum_batch, sum_rows
+from tiltlens.rows.survey import Survey, survey_batch
 from tiltlens.sources.batches import Batches, FrameBatches, checked_columns
 from tiltlens.sources.messages import shown, text_of
 from tiltlens.sources.opening import batches_of, frame_of, reading_notes
@@ -186,7 +188,7 @@ def audit(
     reading = read_options(na_values, encoding, sheet, query)
     check_output(output, threshold)
     counts = usual_materiality(output) if materiality is None else materiality
-    settings = Settings(input_weight, output_weight, confidence, counts, folds, seed, sample_rows)
+    settings = Settings(input_weight, output_weight, confidence, counts, folds, seed=seed, sample_rows=sample_rows)
     request = Request(
         group=group,
         labels=labels,
@@ -251,17 +253,26 @@ def _audited(data: Any, request: Request, reading: ReadOptions, settings: Settin
     """Return the audit: survey and sample, sums, fits, and then arithmetic."""
     with stage(0.0, SURVEY, "survey"):
         source = _opened(data, request, reading)
-        step = partial(surveyed, source.roles, settings.sample_rows, HashThreshold())
+        step = partial(survey_batch, source.roles, settings.sample_rows, HashThreshold())
         survey: Survey = source.batches.fold(source.columns, step)
         favourable = survey.outcome(request.favourable)
-        groups = who_is_compared(source.roles, survey, request.reference, request.audited)
-        rows = compared_rows(source.roles, survey, groups)
+        groups = select_groups(source.roles, survey, request.reference, request.audited)
+        sample = select_rows(source.roles, survey, groups)
     with stage(SURVEY, SUMS, "sums"):
-        sums = _sums(source, survey, rows)
+        sums = _sums(source, survey, sample)
     with stage(SUMS, 1.0), one_thread():
-        model, of_model = _asked(source, rows)
-        notes = (*of_model, *_notes(source, request, survey, rows))
-        comparisons = _comparisons(source, survey, rows, sums, settings, model, notes)
+        model, of_model = _asked(source, sample)
+        question = Question(
+            audited=groups.audited[0],
+            reference=groups.reference,
+            comparisons=len(groups.audited),
+            criterion=source.roles.criterion,
+            is_decisions=survey.is_decisions,
+            exempt=source.roles.exempt,
+            given={name: text_of(value) for name, value in source.roles.given.items()},
+            notes=(*of_model, *_notes(source, request, survey, sample)),
+        )
+        comparisons = _comparisons(sample, sums, question, settings, _fit_settings(source, settings, model))
     return Audit(
         comparisons=comparisons,
         rows=_accounted(survey, groups, bool(source.roles.soft)),
@@ -271,33 +282,39 @@ def _audited(data: Any, request: Request, reading: ReadOptions, settings: Settin
         favourable=favourable,
         too_small=dict(groups.too_small),
         settings=settings,
-        provenance=provenance_of(
-            survey.read,
-            survey.fingerprint,
-            source.roles.features,
-            describe_request(request),
-            stated,
-            survey.rows_fingerprint,
-        ),
-        _rows=_audited_rows(rows, comparisons, _conditions(source.roles)),
+        provenance=_provenance(source, survey, request, stated),
+        _rows=_audited_rows(sample.rows, comparisons, question.given),
     )
 
 
-def _conditions(roles: ColumnRoles) -> dict[str, str]:
-    return {name: text_of(value) for name, value in roles.given.items()}
+def _provenance(source: _Source, survey: Survey, request: Request, stated: dict[str, str]) -> Provenance:
+    return provenance_of(
+        survey.read,
+        survey.fingerprint,
+        source.roles.features,
+        describe_request(request),
+        stated,
+        survey.rows_fingerprint,
+    )
 
 
-def _audited_rows(rows: ComparedRows, comparisons: Mapping[str, Comparison], given: Mapping[str, str]) -> AuditedRows:
+def _audited_rows(rows: SampledRows, comparisons: Mapping[str, Comparison], given: Mapping[str, str]) -> AuditedRows:
     """Return the rows of all groups, with the features that tell no group from the reference without fail."""
-    separating = {one.name for c in comparisons.values() for one in c._profiles.features if one.is_group}
-    features = [replace(one, is_group=one.is_group or one.name in separating) for one in rows.features]
-    codes = (rows.group - 1) % len(rows.labels)  # the reference last
-    groups = (*rows.labels[1:], rows.labels[0])
-    weights = rows.weights if rows.standing is None else rows.standing
-    own = next(iter(comparisons.values()))._audited_rows("repair")
-    rest = rows.clusters, features, rows.channel, rows.truth, None, given, own.favours_low, own.exempt
-    soft = {name: c._profiles.soft for name, c in comparisons.items() if c._profiles.soft is not None}
-    return AuditedRows(groups, codes, weights, *rest, soft)
+    separating = {feature.name for c in comparisons.values() for feature in c._profiles.features if feature.is_group}
+    pair = next(iter(comparisons.values()))._audited_rows("repair")
+    return AuditedRows(
+        groups=(*rows.groups[1:], rows.groups[0]),
+        codes=(rows.group - 1) % len(rows.groups),  # the reference last
+        weights=rows.sampling_weight,
+        clusters=rows.cluster,
+        features=[replace(part, is_group=part.is_group or part.name in separating) for part in rows.features],
+        scores=rows.scores,
+        outcome=rows.y_true,
+        given=given,
+        favours_low=pair.favours_low,
+        exempt=pair.exempt,
+        soft={name: c._profiles.soft for name, c in comparisons.items() if c._profiles.soft is not None},
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -330,56 +347,50 @@ def _opened(data: Any, request: Request, reading: ReadOptions) -> _Source:
     return _Source(FrameBatches(frame), list(frame.columns), roles, estimator, native, request.model)
 
 
-def _sums(source: _Source, survey: Survey, rows: ComparedRows) -> GroupSums:
+def _sums(source: _Source, survey: Survey, sample: EncodedSample) -> GroupSums:
     """Return the sums over all rows: of the sample where it is complete, else by another pass."""
-    sizes = {name: len(levels.labels) for name, levels in rows.levels.items()}
+    rows = sample.rows
     shift = 0.0 if rows.log_odds is None else float(rows.log_odds.max())
-    if rows.is_complete:
-        weights = rows.weights if source.roles.is_weighted else None
-        parts = SumRows(
-            rows.group,
-            weights,
-            rows.log_odds,
-            rows.channel,
-            rows.outcome,
-            rows.codes,
-            rows.truth,
-            rows.unit.is_amount,
-            rows.period,
-            len(rows.periods or ()),
-        )
-        return group_sums(parts, len(rows.labels), sizes, shift)
-    levels = tuple(rows.levels.values())
-    among = (rows.unit, rows.periods)
-    plan = SumPlan(source.roles, rows.labels, levels, survey.favourable, rows.largest_weight, shift, *among)
-    sums: GroupSums = source.batches.fold(source.columns, partial(summed, plan))
-    _check_same_rows(survey, rows.labels, sums)
+    if rows.facts.is_complete:
+        return sum_rows(rows, sample.sizes, shift)
+    plan = SumPlan(
+        roles=source.roles,
+        groups=rows.groups,
+        levels=tuple(sample.levels.values()),
+        labels=rows.labels,
+        unit=rows.unit,
+        largest_weight=rows.facts.largest_weight,
+        shift=shift,
+    )
+    sums: GroupSums = source.batches.fold(source.columns, partial(sum_batch, plan))
+    _check_same_rows(survey, rows.groups, sums)
     return sums
 
 
-def _check_same_rows(survey: Survey, labels: Sequence[str], sums: GroupSums) -> None:
+def _check_same_rows(survey: Survey, groups: Sequence[str], sums: GroupSums) -> None:
     """Raise for data that had other rows when it was read again, as a query that draws them by chance has."""
-    for label, found in zip(labels, sums.moments, strict=True):
-        if found.rows != survey.sample.counts[label]:
+    for label, moments in zip(groups, sums.moments, strict=True):
+        if moments.rows != survey.sample.counts[label]:
             raise DataError(
                 f"`data` must have the same rows each time it is read, got {survey.sample.counts[label]:,} and then "
-                f"{found.rows:,} of {shown(label)}.",
+                f"{moments.rows:,} of {shown(label)}.",
                 "write what a query draws by chance, or what others still write to, to a file first.",
             )
 
 
-def _notes(source: _Source, request: Request, survey: Survey, rows: ComparedRows) -> tuple[str, ...]:
+def _notes(source: _Source, request: Request, survey: Survey, sample: EncodedSample) -> tuple[str, ...]:
     """Return what to know of the data and the model, whoever is compared."""
+    rows = sample.rows
     return (
         *reading_notes(source.batches, source.columns),
         *model_notes(request.model, source.roles.sources),
         *alike_notes(survey.sample.counts),
-        *_cluster_notes(source.roles, rows),
-        *one_hot_notes(rows.table),
+        *_cluster_notes(source.roles, sample),
+        *one_hot_notes(sample.table),
         *leakage_notes(
             rows.features,
-            rows.outcome,
-            rows.row_numbers,
+            rows.score,
+            rows.row_number,
             source.roles.features_of(request.model),
             MEASURES[channel_of(survey.is_decisions, rows.unit.is_amount), None].each,
             [*source.roles.given, *([] if source.roles.outcome is None else [source.roles.outcome])],
@@ -387,56 +398,42 @@ def _notes(source: _Source, request: Request, survey: Survey, rows: ComparedRows
     )
 
 
-def _cluster_notes(roles: ColumnRoles, rows: ComparedRows) -> Iterable[str]:
-    if roles.clusters is None or rows.clusters is None:
-        return repeated_ids(rows.table)
-    return [cluster_note(roles.clusters.lstrip("\0"), rows.clusters, rows.group)]
+def _cluster_notes(roles: ColumnRoles, sample: EncodedSample) -> Iterable[str]:
+    clusters = sample.rows.cluster
+    if roles.clusters is None or clusters is None:
+        return repeated_ids(sample.table)
+    return [cluster_note(roles.clusters.lstrip("\0"), clusters, sample.rows.group)]
 
 
-def _asked(source: _Source, rows: ComparedRows) -> tuple[AskedModel | None, list[str]]:
+def _asked(source: _Source, sample: EncodedSample) -> tuple[AskedModel | None, list[str]]:
     """Return the model to ask again; none, and a note, where its scores are not made of the features alone."""
     if source.model is None:
         return None, []
-    place = None if source.native is None else rows.row_numbers
-    model = AskedModel(source.model, source.roles, rows.table, rows.inputs, source.native, place)
-    before = rows.unit.level(rows.outcome) if rows.unit.is_amount else rows.channel
+    rows = sample.rows
+    row_number = None if source.native is None else rows.row_number
+    model = AskedModel(source.model, source.roles, sample.table, sample.inputs, source.native, row_number)
+    before = rows.unit.level(rows.score) if rows.unit.is_amount else rows.scores
     changes = model.changes(1.0 - before if source.roles.criterion == "fnr" else before, rows.unit.scale)
     return (None, [OTHER_ANSWERS]) if changes else (model, [])
 
 
+def _fit_settings(source: _Source, settings: Settings, model: AskedModel | None) -> FitSettings:
+    native = pl.DataFrame(source.native) if isinstance(source.native, Mapping) else source.native
+    return FitSettings(settings.folds, settings.seed, source.estimator, native, model)
+
+
 def _comparisons(
-    source: _Source,
-    survey: Survey,
-    rows: ComparedRows,
-    sums: GroupSums,
-    settings: Settings,
-    model: AskedModel | None,
-    notes: tuple[str, ...],
+    sample: EncodedSample, sums: GroupSums, question: Question, settings: Settings, fits: FitSettings
 ) -> dict[str, Comparison]:
     """Return the comparisons, each an equal part of the work."""
-    roles = source.roles
-    fits = FitSettings(
-        settings.folds,
-        settings.seed,
-        source.estimator,
-        pl.DataFrame(source.native) if isinstance(source.native, Mapping) else source.native,
-        model,
-        roles.exempt,
-        roles.criterion,
-    )
-    found, count = {}, len(rows.labels) - 1
-    for place, label in enumerate(rows.labels[1:]):
-        with stage(place / count, (place + 1) / count, label):
+    comparisons, audited = {}, sample.rows.groups[1:]
+    for number, label in enumerate(audited):
+        with stage(number / len(audited), (number + 1) / len(audited), label):
             with stage(0.0, FITS):
-                evidence = replace(
-                    evidence_of(rows, sums, label, fits),
-                    is_decisions=survey.is_decisions,
-                    notes=notes,
-                    given=_conditions(roles),
-                )
+                evidence = gather_evidence(sample, sums, replace(question, audited=label), fits)
             with stage(FITS, 1.0, "comparison"):
-                found[label] = compare(evidence, settings)
-    return found
+                comparisons[label] = compare(evidence, settings)
+    return comparisons
 
 
 def _accounted(survey: Survey, groups: ComparedGroups, is_soft: bool) -> dict[str, int]:
@@ -444,6 +441,6 @@ def _accounted(survey: Survey, groups: ComparedGroups, is_soft: bool) -> dict[st
     used, small = sum(survey.sample.counts[label] for label in (groups.reference, *groups.audited)), groups.too_small
     if is_soft:
         used, small = survey.kept, {}  # each row may be of every group
-    gone = survey.left_out | {"missing_group": survey.unknown, "too_small_group": sum(small.values())}
+    gone = survey.left_out | {"missing_group": survey.without_group, "too_small_group": sum(small.values())}
     rest = survey.read - used - sum(gone.values())
     return {"read": survey.read, "used": used} | gone | {"group_not_audited": rest}

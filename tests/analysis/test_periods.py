@@ -14,7 +14,7 @@ from tests.people import assert_same_numbers, people
 import tiltlens as tl
 from tiltlens.errors import DataError
 from tiltlens.limits import MOST_PERIODS
-from tiltlens.rows.periods import found_periods
+from tiltlens.rows.periods import sort_periods
 
 MONTHS = [f"2024-{month}" for month in (9, 10, 11, 12)]
 
@@ -119,10 +119,10 @@ def test_the_command_line_and_the_page_show_the_periods(tmp_path):
 
 
 def test_names_of_months_are_in_the_calendars_order():
-    assert found_periods(["Mar", "jan", "Feb", "Dec"]) == ("jan", "Feb", "Mar", "Dec")
-    assert found_periods(["March", "January"]) == ("January", "March")
-    assert found_periods(["Market", "Jan"]) == ("Jan", "Market")
-    assert found_periods(["10", "9"]) == ("9", "10")
+    assert sort_periods(["Mar", "jan", "Feb", "Dec"]) == ("jan", "Feb", "Mar", "Dec")
+    assert sort_periods(["March", "January"]) == ("January", "March")
+    assert sort_periods(["Market", "Jan"]) == ("Jan", "Market")
+    assert sort_periods(["10", "9"]) == ("9", "10")
 
 
 def test_rows_without_a_period_are_told():

@@ -12,7 +12,7 @@ from tests.people import SPARK, assert_same_numbers, lending
 import tiltlens as tl
 from tiltlens.rows.roles import GROUP, HASH, Request, resolve_roles
 from tiltlens.rows.sample import HashThreshold, RowSample, group_quota
-from tiltlens.rows.survey import surveyed
+from tiltlens.rows.survey import survey_batch
 from tiltlens.sources import batches
 from tiltlens.sources.batches import FrameBatches, clean_batch
 
@@ -154,12 +154,12 @@ ROLES = resolve_roles(
 
 
 def survey_of(frame, size=SIZE, threshold=None):
-    return surveyed(ROLES, size, HashThreshold() if threshold is None else threshold, clean_batch(frame))
+    return survey_batch(ROLES, size, HashThreshold() if threshold is None else threshold, clean_batch(frame))
 
 
 def folded_sample(frame, size=SIZE):
     """Return the sample of all batches of a frame, as an audit draws it."""
-    return FrameBatches(frame).fold(frame.columns, partial(surveyed, ROLES, size, HashThreshold())).sample
+    return FrameBatches(frame).fold(frame.columns, partial(survey_batch, ROLES, size, HashThreshold())).sample
 
 
 def test_the_sample_is_the_rows_of_the_smallest_hashes_of_each_group(monkeypatch):
@@ -218,7 +218,7 @@ def test_of_copies_of_a_row_each_is_drawn_for_itself():
     rows = clean_batch(distinct[np.tile(np.arange(distinct.height), 40)])
     numbered = rows.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(batches.ROW))
     for parts in ([numbered], list(numbered.iter_slices(1_000))):
-        surveys = [surveyed(ROLES, SIZE, HashThreshold(), part) for part in parts]
+        surveys = [survey_batch(ROLES, SIZE, HashThreshold(), part) for part in parts]
         frame = sum(surveys[1:], surveys[0]).sample.frame
         assert frame.height == SIZE
         for _, group in frame.group_by(GROUP):

@@ -16,7 +16,7 @@ from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Rows, shi
 from tiltlens.learners.candidates import Trial
 from tiltlens.learners.design import Table
 from tiltlens.learners.logit import ridge_logit
-from tiltlens.learners.propensity import Membership, PartFit
+from tiltlens.learners.propensity import PartFit, Propensity
 from tiltlens.limits import BALANCE_MATERIAL, BALANCE_SURE, CLEAR_LEAD, MOST_PRODUCTS, PARTS_DISAGREE, REACH
 from tiltlens.paper.checks import Floats
 from tiltlens.threads import in_threads
@@ -70,7 +70,7 @@ class Balance:
 def balance(
     rows: Rows,
     table: Table,
-    membership: Membership,
+    membership: Propensity,
     outcome: Floats,
     labels: Mapping[str, Sequence[str]] | None = None,
 ) -> Balance:
@@ -89,13 +89,13 @@ def balance(
     return balance_of(mismatches, membership, calibrated(rows.audited, rows.weights, membership.log_ratio))
 
 
-def balance_of(mismatches: tuple[Mismatch, ...], membership: Membership, calibration: tuple[float, float]) -> Balance:
+def balance_of(mismatches: tuple[Mismatch, ...], membership: Propensity, calibration: tuple[float, float]) -> Balance:
     """Return the balance from its parts."""
     reasons = [*_unbalanced(mismatches), *_disagreeing(membership.parts), *_clipped(membership.clipped)]
     return Balance(mismatches, membership.auc, calibration, membership.clipped, tuple(reasons))
 
 
-def density_ratio(rows: Rows, membership: Membership) -> tuple[Floats, Floats]:
+def density_ratio(rows: Rows, membership: Propensity) -> tuple[Floats, Floats]:
     """Return r at audited and at reference rows: −1 and e^ℓ, of mean 0 over the two groups."""
     if not membership.is_known:
         ratios = [0.5 * (pair.r_a + pair.r_b) for pair in membership.pairings]
@@ -111,7 +111,7 @@ def known_density_ratio(rows: Rows, ratio: Floats) -> tuple[Floats, Floats]:
     return at_audited, at_reference
 
 
-def fitting_noise(rows: Rows, membership: Membership) -> float:
+def fitting_noise(rows: Rows, membership: Propensity) -> float:
     """Return √(1 + n/rows per fit): a fit on few rows adds its own error to the mismatch."""
     if membership.is_known:
         return 1.0

@@ -51,7 +51,7 @@ class PartFit:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Membership:
+class Propensity:
     """The log-ratio ℓ = log P0/P1 of each row, from models that have not seen the row.
 
     Attributes
@@ -152,7 +152,7 @@ def _part(others: list[int], chosen: list[int]) -> Part:
     return tuple(sorted(others[index] for index in chosen))
 
 
-def known_membership(rows: Rows, probability: ArrayLike) -> Membership:
+def known_membership(rows: Rows, probability: ArrayLike) -> Propensity:
     """Return membership from given P(audited|x), taken as known."""
     values = np.asarray(probability, dtype=np.float64)
     if values.shape != rows.audited.shape or not ((values > 0.0) & (values < 1.0)).all():
@@ -164,11 +164,11 @@ def known_membership(rows: Rows, probability: ArrayLike) -> Membership:
     return given_membership(rows, log_odds, area_under_curve(rows, log_odds))
 
 
-def given_membership(rows: Rows, log_odds: Floats, auc: float) -> Membership:
+def given_membership(rows: Rows, log_odds: Floats, auc: float) -> Propensity:
     """Return membership from given log-odds and the area under their curve, taken as known."""
     pair = given_pairing(rows, log_odds - prior_log_odds(rows))
     nothing = np.empty((0, 0))
-    return Membership(
+    return Propensity(
         pair.fold,
         (pair,),
         log_odds,
@@ -195,7 +195,7 @@ def chosen_membership(
     seed: int = 0,
     offered: Sequence[Candidate] | None = None,
     blocks: Sequence[Block] = (),
-) -> Membership:
+) -> Propensity:
     """Return cross-fitted membership by the candidate with the least bias.
 
     Each training part (a few of them where rows are many) tries the candidates on its own rows; their mean decides
@@ -278,7 +278,7 @@ def _assembled(
     log_odds: Floats,
     name: str,
     parts: tuple[PartFit, ...],
-) -> Membership:
+) -> Propensity:
     """Return the membership from the log-odds of each part's model and, last, of the model of all rows."""
     prior, everyone = prior_log_odds(rows), np.arange(fold.size)
     pairs, clipped, middle = [], 0.0, np.zeros(fold.size)
@@ -289,7 +289,7 @@ def _assembled(
         pairs.append(pairing(rows, a, b, fold, CLIP, _fold_cycle(parts, plan, log_odds, prior)))
     auc = check_overlap(area_under_curve(rows, middle))
     halves = tuple(np.clip(both, -CLIP, CLIP) for both in halves)
-    return Membership(fold, tuple(pairs), log_odds[-1], name, parts, log_odds[:-1], plan, clipped, auc, False, halves)
+    return Propensity(fold, tuple(pairs), log_odds[-1], name, parts, log_odds[:-1], plan, clipped, auc, False, halves)
 
 
 def _fold_cycle(
@@ -325,7 +325,7 @@ def check_overlap(auc: float) -> float:
     return auc
 
 
-def estimator_membership(rows: Rows, estimator: Any, inputs: Any, folds: int = 5, seed: int = 0) -> Membership:
+def estimator_membership(rows: Rows, estimator: Any, inputs: Any, folds: int = 5, seed: int = 0) -> Propensity:
     """Return cross-fitted membership of a scikit-learn classifier; `inputs` is whatever table it fits on."""
     fold = row_folds(rows, folds, seed)
     plan = fold_pairings(folds, rows.audited.size <= SEVERAL_PAIRINGS)

@@ -17,7 +17,7 @@ from tiltlens.estimators.sets import Hidden
 from tiltlens.learners.blocks import Residuals
 from tiltlens.learners.design import Block, Encoding, Table, code_columns, encoded_rows, encoding
 from tiltlens.learners.logit import weighted_gram
-from tiltlens.learners.propensity import Membership, row_folds, served_folds
+from tiltlens.learners.propensity import Propensity, row_folds, served_folds
 from tiltlens.learners.screening import strongest
 from tiltlens.limits import (
     CELL_MEAN_ROWS,
@@ -216,7 +216,7 @@ def expectations(
     table: Table,
     values: Mapping[str, Integers],
     outcome: Floats,
-    membership: Membership | None,
+    membership: Propensity | None,
     folds: int,
     seed: int,
     blocks: Sequence[Block] = (),
@@ -252,7 +252,7 @@ def expectations(
 def best_expectations(
     rows: Rows,
     outcome: Floats,
-    membership: Membership | None,
+    membership: Propensity | None,
     expected: Expectations,
     residuals: Callable[[], Floats],
     hidden: Callable[[Residuals], tuple[Hidden, ...]],

@@ -322,10 +322,11 @@ class Comparison:
 
         p = self._profiles
         codes = np.where(p.rows.audited, 0, 1)
-        weights = p.rows.weights if p.standing is None else p.standing
-        low = not np.array_equal(p.favourable, p.outcome)
-        rest = p.rows.clusters, p.features, p.scores, p.truth, p.model, p.given, low, self.exempt
-        return AuditedRows(p.groups, codes, weights, *rest, {} if p.soft is None else {self.audited: p.soft})
+        low = not np.array_equal(p.favourable, p.score)
+        rest = p.rows.clusters, p.features, p.scores, p.y_true, p.model, p.given, low, self.exempt
+        return AuditedRows(
+            p.groups, codes, p.sampled.sampling_weight, *rest, {} if p.soft is None else {self.audited: p.soft}
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the comparison, keyed by attribute name."""

@@ -30,74 +30,75 @@ def decile_shares(evidence: Evidence, settings: Settings) -> pl.DataFrame:
 
     Deciles between which a group has from 1 to 9 people are left out, and those that could be one person's amount.
     """
-    edges = evidence.unit.edges or ()
-    told = _told_edges(evidence, len(edges))
+    edges = evidence.rows.unit.edges or ()
+    may_tell = _told_edges(evidence, len(edges))
     records = []
-    for place in np.flatnonzero(told).tolist():
-        share = _beyond(evidence.scores, place)
-        rates = group_rates(evidence.everyone, share)
-        both = gap_law(evidence.everyone, share)
-        record: dict[str, float | None] = {"amount": edges[place]}
-        for name, found in zip(BEYOND, (*rates, both), strict=True):
-            estimate = found.estimate(settings.confidence)
+    for edge in np.flatnonzero(may_tell).tolist():
+        share = _beyond(evidence.scores, edge)
+        rates = group_rates(evidence.population, share)
+        both = gap_law(evidence.population, share)
+        record: dict[str, float | None] = {"amount": edges[edge]}
+        for name, law in zip(BEYOND, (*rates, both), strict=True):
+            estimate = law.estimate(settings.confidence)
             ends = (None, None) if settings.folds is None else (estimate.low, estimate.high)
             record |= {name: estimate.value, f"{name}_low": ends[0], f"{name}_high": ends[1]}
         records.append(record)
     return pl.DataFrame(records, schema=DECILE_SCHEMA)
 
 
-def _beyond(deciles: Scores, place: int) -> Scores:
+def _beyond(deciles: Scores, edge: int) -> Scores:
     """Return the indicator of amounts beyond an edge: of all bins above it."""
     bins = deciles.values.shape[1]
     if bins == 1:
         return deciles
-    return deciles.mixed((np.arange(bins) > place).astype(np.float64)[:, None], np.zeros(1))
+    return deciles.mixed((np.arange(bins) > edge).astype(np.float64)[:, None], np.zeros(1))
 
 
 def _told_edges(evidence: Evidence, edges: int) -> list[bool]:
     """Return which edges may be told: between two of them, and beyond, either group has nobody or ten people."""
-    counts, amounts = _people(evidence), evidence.outcome.column
-    at = evidence.unit.seen(np.array(evidence.unit.edges or ()))
-    shown = [may_show((amounts < one).sum(), (amounts == one).sum(), (amounts > one).sum()) for one in at]
-    told, start = [], 0
-    for place in range(1, edges + 1):
-        parts = [one[part].sum() for one in counts for part in (slice(start, place), slice(place, None))]
-        is_told = bool(shown[place - 1]) and all(part == 0 or part >= SUPPRESSED_BELOW for part in parts)
-        told.append(is_told)
-        start = place if is_told else start
-    return told
+    counts, amounts = _people(evidence), evidence.score.column
+    at = evidence.rows.unit.seen(np.array(evidence.rows.unit.edges or ()))
+    is_common = [may_show((amounts < x).sum(), (amounts == x).sum(), (amounts > x).sum()) for x in at]
+    may_tell, start = [], 0
+    for edge in range(1, edges + 1):
+        parts = [x[part].sum() for x in counts for part in (slice(start, edge), slice(edge, None))]
+        is_told = bool(is_common[edge - 1]) and all(part == 0 or part >= SUPPRESSED_BELOW for part in parts)
+        may_tell.append(is_told)
+        start = edge if is_told else start
+    return may_tell
 
 
 def _people(evidence: Evidence) -> list[Integers]:
     """Return how many people of either group lie in each bin; of a sample, at least that many."""
-    rows, values = evidence.rows, evidence.scores.values
+    rows, values = evidence.sample, evidence.scores.values
     bins = values if values.shape[1] > 1 else np.column_stack([1.0 - values, values])
-    found = []
+    people = []
     for group, mean in ((rows.audited, evidence.scores.mean0), (~rows.audited, evidence.scores.mean1)):
         shares = mean if mean.size > 1 else np.array([1.0 - mean[0], mean[0]])
         counts = bins[group].sum(axis=0).astype(np.int64)
-        found.append(np.where((counts == 0) & evidence.is_sampled & (shares > 0.0), 1, counts))
-    return found
+        people.append(np.where((counts == 0) & (not evidence.rows.facts.is_complete) & (shares > 0.0), 1, counts))
+    return people
 
 
-def in_units(found: Comparison, unit: Unit) -> Comparison:
+def in_units(comparison: Comparison, unit: Unit) -> Comparison:
     """Return a comparison whose numbers are those that users know: W = centre + scale·w."""
     if not unit.is_amount:
-        return found
+        return comparison
     scaled: dict[str, Any] = {
-        name: None if (one := getattr(found, name)) is None else one.mapped(unit.difference) for name in DIFFERENCES
+        name: None if (estimate := getattr(comparison, name)) is None else estimate.mapped(unit.difference)
+        for name in DIFFERENCES
     }
-    rates = Rates(*(one.mapped(unit.level) for one in found.favourable_rates))
-    means = [unit.level(mean) for mean in found.output if isinstance(mean, float)]
+    rates = Rates(*(estimate.mapped(unit.level) for estimate in comparison.favourable_rates))
+    means = [unit.level(mean) for mean in comparison.output if isinstance(mean, float)]
     columns = [f"{name}{end}" for name in IN_UNITS for end in ("", "_low", "_high")]
-    remainder = found.shapley_remainder
+    remainder = comparison.shapley_remainder
     return replace(
-        found,
+        comparison,
         **scaled,
         output=Output(*means),
         favourable_rates=rates,
-        materiality=unit.difference(found.materiality),
-        soft_group=None if found.soft_group is None else found.soft_group.in_units(unit),
+        materiality=unit.difference(comparison.materiality),
+        soft_group=None if comparison.soft_group is None else comparison.soft_group.in_units(unit),
         shapley_remainder=None if remainder is None else unit.difference(remainder),
-        proxies=found.proxies.with_columns(pl.col(columns) * unit.scale),
+        proxies=comparison.proxies.with_columns(pl.col(columns) * unit.scale),
     )

@@ -31,8 +31,7 @@ from tiltlens.sources.messages import check_columns, listed, shown, texts_of
 # Names of columns that stand beside those of the data: no table has a name with a NUL in it.
 GROUP, WEIGHT, MEMBERSHIP, LOG_ODDS = "\0group", "\0weight", "\0membership", "\0log-odds"
 HASH, PEOPLE, CLUSTER, SCORE = "\0hash", "\0people", "\0cluster", "\0score "  # a score is followed by its number
-OUTCOME, PERIOD, LABEL = "\0outcome", "\0period", "\0label"
-CHANCE, CONTENT = "\0chance ", "\0content"  # a chance is followed by the number of its group
+OUTCOME, PERIOD, LABEL, CONTENT = "\0outcome", "\0period", "\0label", "\0content"
 
 # Arguments that name at most one column, which is no feature, or are an array: and the column that the array becomes.
 ONE_COLUMN = {
@@ -83,8 +82,6 @@ class ColumnRoles:
 
     Attributes
     ----------
-    name
-        Of the group.
     labels
         Of the outcomes, where the columns of the scores do not name them.
     model
@@ -105,7 +102,6 @@ class ColumnRoles:
         What columns are declared to be; and whether the sample keeps them as a model saw them, to ask it again.
     """
 
-    name: str
     group: tuple[str, ...]
     scores: tuple[str, ...]
     labels: tuple[str, ...]
@@ -126,6 +122,11 @@ class ColumnRoles:
     output: str = "probability"
     declared: Declared = field(default_factory=Declared)
     keeps_inputs: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the group."""
+        return "group" if self.soft or self.group == (GROUP,) else JOINT.join(self.group)
 
     @property
     def sources(self) -> list[str]:
@@ -159,27 +160,16 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
     check_one_of_two(request.scores, request.model)
     check_output(request.output, request.threshold)
     check_criterion(request.criterion, request.outcome, request.output)
-    is_column = {"group": bool(group), "scores": bool(scores)}
-    is_column |= {name: isinstance(getattr(request, name), str) for name in ONE_COLUMN}
-    for argument, is_name in is_column.items():
-        value = getattr(request, argument)
-        is_estimator = argument == "membership" and hasattr(value, "fit")
-        if not (is_name or is_estimator or may_have_arrays) and (value is not None or argument == "group"):
-            raise must_be_column(argument, value)
-    named = [name for name in ONE_COLUMN if is_column[name]]
-    for argument in named:
-        check_columns(argument, [getattr(request, argument)], names)
+    if not may_have_arrays:
+        _check_no_arrays(request, {"group": bool(group), "scores": bool(scores)})
+    optional = _optional_columns(request, names)
     given = _checked_given(request.given, names)
-    used = [*group, *scores, *given, *(getattr(request, argument) for argument in named)]
-    optional = {
-        name: _column(getattr(request, name), is_column[name], reserved) for name, reserved in ONE_COLUMN.items()
-    }
-    features, declared = declared_features(request, names, used)
-    for argument, is_used in (("model", request.model), ("membership", hasattr(request.membership, "fit"))):
-        if is_used is not None and is_used is not False:
+    named = [column for column in optional.values() if column is not None and not column.startswith("\0")]
+    features, declared = declared_features(request, names, [*group, *scores, *given, *named])
+    for argument, is_used in (("model", request.model is not None), ("membership", hasattr(request.membership, "fit"))):
+        if is_used:
             check_some(features, names, argument)
     return ColumnRoles(
-        name=JOINT.join(group) if group and not soft else "group",
         group=tuple(group) or (GROUP,),
         scores=tuple(scores),
         labels=(),
@@ -207,10 +197,11 @@ def declared_features(request: Any, names: Sequence[str], used: Sequence[str]) -
     """Return the features, by default the columns that a model lists, and what is declared of them."""
     left_out = texts_of("exclude", request.exclude)
     declared = declared_of(request.categorical, request.blocks, names, [*used, *left_out])
-    known = [*names, *(one for one in declared.blocks if one not in names)]
-    own = [name for name in fitted_names(request.model) if name not in left_out]
-    asked = own if request.features is None and own and set(own) <= set(names) else request.features
-    features, declared = declared.of_features(feature_names(asked, known, used, left_out))
+    available = [*names, *(block for block in declared.blocks if block not in names)]
+    of_model = [name for name in fitted_names(request.model) if name not in left_out]
+    has_default = request.features is None and of_model and set(of_model) <= set(names)
+    chosen = feature_names(of_model if has_default else request.features, available, used, left_out)
+    features, declared = declared.of_features(chosen)
     if len(features) > MOST_FEATURES:
         raise DataError(
             f"`features` must be at most {MOST_FEATURES} columns, got {len(features):,}.",
@@ -219,10 +210,25 @@ def declared_features(request: Any, names: Sequence[str], used: Sequence[str]) -
     return features, declared
 
 
-def _column(value: Any, is_column: bool, reserved: str) -> str | None:
-    if value is None:
-        return None
-    return str(value) if is_column else reserved
+def _optional_columns(request: Request, names: Sequence[str]) -> dict[str, str | None]:
+    """Return the column of each argument that names one or is an array; an array gets a reserved name."""
+    columns: dict[str, str | None] = {}
+    for argument, reserved in ONE_COLUMN.items():
+        value = getattr(request, argument)
+        if isinstance(value, str):
+            check_columns(argument, [value], names)
+        columns[argument] = value if value is None or isinstance(value, str) else reserved
+    return columns
+
+
+def _check_no_arrays(request: Request, is_column: Mapping[str, bool]) -> None:
+    """Raise where an argument is an array beside data that are read in batches."""
+    for argument in (*is_column, *ONE_COLUMN):
+        value = getattr(request, argument)
+        is_name = is_column.get(argument, isinstance(value, str))
+        is_estimator = argument == "membership" and hasattr(value, "fit")
+        if not (is_name or is_estimator) and (value is not None or argument == "group"):
+            raise must_be_column(argument, value)
 
 
 def must_be_column(argument: str, value: Any) -> DataError:

@@ -85,7 +85,7 @@ def channel_of(
     """
     check_one_of_two(scores, model)
     if output == "amount":
-        return _amounts(data, table, scores, model, features, favourable, row_name)
+        return _amounts(data, table, scores, model, features, favourable=favourable, row_name=row_name)
     words = None
     if model is not None:
         matrix, named = model_matrix(model, data, table, features)

@@ -19,7 +19,7 @@ from tiltlens.paper.checks import check_probability
 from tiltlens.render.notebook import rule_tables_html
 from tiltlens.results.json_file import write_json
 from tiltlens.results.provenance import Provenance, check_provenance, provenance_of
-from tiltlens.rows.groups import JOINT, UNKNOWN, group_columns, level_codes
+from tiltlens.rows.groups import JOINT, NO_GROUP, group_columns, level_codes
 from tiltlens.rows.roles import PEOPLE
 from tiltlens.rows.scores import either_spelling
 from tiltlens.rules.notes import notes_of, test_notes
@@ -271,14 +271,14 @@ def _coded(table: pl.DataFrame, attributes: Sequence[str], strata: Sequence[str]
     columns = []
     for name in attributes:
         codes, labels = level_codes(table[name])
-        present = set(codes.tolist()) - {UNKNOWN}
+        present = set(codes.tolist()) - {NO_GROUP}
         if len(present) < 2:
             only = listed([labels[code] for code in present]) + " only" if present else "missing values only"
             raise DataError(
                 f"`group` ({shown(name)}) must have at least two values, got {only}.",
                 "a rate is compared with that of another group: check the filter before it.",
             )
-        known_codes = pl.Series(codes).replace(UNKNOWN, None)
+        known_codes = pl.Series(codes).replace(NO_GROUP, None)
         columns.append(pl.Series(name, labels, dtype=pl.Enum(labels)).gather(known_codes))
     columns += [_stratum(table, strata)] if strata else []
     counted = table[PEOPLE] * pl.Series(outcomes.counts[outcomes.known]).cast(pl.Int64)
@@ -295,15 +295,15 @@ def _stratum(table: pl.DataFrame, strata: Sequence[str]) -> pl.Series:
     codes = level_codes(table[strata[0]])[0]
     for name in strata[1:]:
         more, labels = level_codes(table[name])
-        joint = np.where((codes >= 0) & (more >= 0), codes * len(labels) + more, UNKNOWN)
+        joint = np.where((codes >= 0) & (more >= 0), codes * len(labels) + more, NO_GROUP)
         strata_codes, index = np.unique(joint, return_inverse=True)
-        codes = index - int(UNKNOWN in strata_codes)
+        codes = index - int(NO_GROUP in strata_codes)
     if not (codes >= 0).any():
         raise DataError(
             f"`strata` ({listed(list(strata))}) must have known values, got missing values only.",
             "name a column that is filled, or leave `strata` out.",
         )
-    return pl.Series(STRATUM, codes).replace(UNKNOWN, None)
+    return pl.Series(STRATUM, codes).replace(NO_GROUP, None)
 
 
 def _frame(coded: pl.DataFrame, columns: Sequence[str], limits: Limits) -> pl.DataFrame:
