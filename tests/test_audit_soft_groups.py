@@ -263,9 +263,9 @@ def test_two_models_are_compared_on_the_same_rows_of_several_groups():
     b, w = table["p a"].to_numpy(), (table["new"] - table["score"]).to_numpy()
     means = b @ w / b.sum(), (1 - b) @ w / (1 - b).sum()
     own = b / b.mean() * (w - means[0]) - (1 - b) / (1 - b).mean() * (w - means[1])
-    assert change.gap_change.value == pytest.approx(means[0] - means[1])
+    assert change.changes["gap"].value == pytest.approx(means[0] - means[1])
     half = 1.959964 * own.std() / np.sqrt(len(b))
-    assert (change.gap_change.high - change.gap_change.low) / 2 == pytest.approx(half, rel=5e-3)
+    assert (change.changes["gap"].high - change.changes["gap"].low) / 2 == pytest.approx(half, rel=5e-3)
 
 
 @pytest.mark.usefixtures("small_batches")

@@ -13,7 +13,7 @@ from tiltlens.errors import TiltlensError
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import EITHER, EVIDENCE, NOT_JUDGED, STAND_IN, UNDECIDED
 from tiltlens.results.audit import Audit
-from tiltlens.results.change import CHANGES, LINEAR, OF_ERROR_RATES, OF_RATES, Change, GroupChange
+from tiltlens.results.change import LINEAR, OF_ERROR_RATES, OF_RATES, QUANTITIES, Change, GroupChange
 from tiltlens.results.comparison import ESTIMATES, Comparison
 from tiltlens.sources.messages import nearest_name, shown
 
@@ -35,7 +35,7 @@ TOO_SMALL = "too_small"  # how many groups have too few rows to be compared
 ENDS_ONLY = ("bracket", "limits")  # of unobserved groups: what lies between the two ends is not estimated
 OF_UNOBSERVED = (*ENDS_ONLY, "linear")
 OF_AUDITS = (*ESTIMATES, *OF_UNOBSERVED, PROXIES, *COUNTED, TOO_SMALL)
-OF_CHANGES = CHANGES
+OF_CHANGES = tuple(f"{name}_change" for name in QUANTITIES)
 IN_UNITS = (
     "gap",
     "unexplained",
@@ -165,10 +165,12 @@ class Gate:
 
 def _read(comparison: Comparison | GroupChange, quantity: str) -> Estimate | None:
     """Return an estimate; the gap of unobserved groups is its bracket."""
-    soft = getattr(comparison, "soft_group", None)
-    place = "bracket" if soft is not None and quantity == "gap" else quantity
-    found: Estimate | None = getattr(soft if place in OF_UNOBSERVED else comparison, place, None)
-    return found
+    if isinstance(comparison, GroupChange):
+        return comparison.changes[quantity.removesuffix("_change")]
+    soft = comparison.soft_group
+    name = "bracket" if soft is not None and quantity == "gap" else quantity
+    estimate: Estimate | None = getattr(soft if name in OF_UNOBSERVED else comparison, name, None)
+    return estimate
 
 
 def _interval(estimate: Estimate, confidence: float | None) -> str:

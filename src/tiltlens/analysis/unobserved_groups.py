@@ -85,21 +85,10 @@ class SoftGroup:
         sides = None if self.signs is None else Signs(*(one.mapped(unit.difference) for one in self.signs))
         return replace(self, **scaled, signs=sides)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return all of it as plain numbers and texts; few labelled people are not counted."""
-        estimates = {name: getattr(self, name) for name in ("weighted", "linear", "limits", "bracket")}
+    def disclosed(self) -> SoftGroup:
+        """Return the same as it may be published: without the number of labelled people where they are few."""
         is_few = self.labelled is not None and self.labelled < SUPPRESSED_BELOW
-        checks = {"calibration": self.calibration, "signs": self.signs}
-        return (
-            {name: None if one is None else one.to_dict() for name, one in estimates.items()}
-            | {"labelled": None if is_few else self.labelled}
-            | {name: None if one is None else _plain(one._asdict()) for name, one in checks.items()}
-            | {"status": self.status, "reason": self.reason, "visible": self.visible}
-        )
-
-
-def _plain(numbers: dict[str, Any]) -> dict[str, Any]:
-    return {name: one.to_dict() if isinstance(one, Estimate) else one for name, one in numbers.items()}
+        return replace(self, labelled=None if is_few else self.labelled)
 
 
 def soft_group(evidence: Evidence, settings: Settings) -> SoftGroup | None:
@@ -112,19 +101,17 @@ def soft_group(evidence: Evidence, settings: Settings) -> SoftGroup | None:
 
 def soft_group_of(
     evidence: Evidence, settings: Settings, scores: Floats, places: Integers | None = None
-) -> dict[str, Any]:
+) -> SoftGroup | None:
     """Return the same for other scores, or decisions, of all rows of the sample or of those at some `places`."""
     at = np.arange(evidence.rows.audited.size) if places is None else places
     if evidence.soft is None:
-        return {}
+        return None
     weights = evidence.rows.weights if evidence.standing is None else evidence.standing
     clusters, known = (None if one is None else one[at] for one in (evidence.rows.clusters, evidence.soft.known))
     rows = Rows.of(evidence.rows.audited[at], weights[at], clusters)
     soft = SoftRows(evidence.soft.chances[at], known)
-    found = soft_group(
-        replace(evidence, rows=rows, everyone=rows, soft=soft, outcome=Scores.of(rows, scores)), settings
-    )
-    return {} if found is None else found.to_dict()
+    outcome = Scores.of(rows, scores)
+    return soft_group(replace(evidence, rows=rows, everyone=rows, soft=soft, outcome=outcome), settings)
 
 
 def _found(evidence: Evidence, rows: ChanceRows, confidence: float) -> SoftGroup:

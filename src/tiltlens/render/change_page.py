@@ -35,7 +35,7 @@ def write_change(summary: dict[str, Any], target: Target) -> None:
 def change_page(summary: dict[str, Any]) -> str:
     """Return the page of a change as one HTML text, the largest changes first."""
     summary = named_change(summary)
-    widest = sorted(summary["comparisons"].values(), key=lambda c: -abs(c["gap_change"]["value"]))
+    widest = sorted(summary["comparisons"].values(), key=lambda c: -abs(c["changes"]["gap"]["value"]))
     sections = [_section(summary, place, c) for place, c in enumerate(widest)]
     return rendered(
         "change.html",

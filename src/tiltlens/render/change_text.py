@@ -73,7 +73,7 @@ def _group(summary: Record, c: Record) -> RenderableType:
 def _quantities(summary: Record, c: Record) -> Table:
     table = empty_table("quantity", ["old", "new", "change", interval_name(summary["confidence"])])
     for one in quantities(summary, c):
-        moved = c[f"{one.key}_change"]
+        moved = c["changes"][one.key]
         values = [one.shown(c[when][one.key]["value"]) for when in ("old", "new")]
         cells = [*values, one.changed(moved["value"]), interval(moved["low"], moved["high"], one.changed)]
         table.add_row(Text(one.name), *(Text(typed(cell)) for cell in cells))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -29,12 +30,14 @@ from tiltlens.analysis.unobserved_groups import NOT_REPORTED, soft_group, soft_g
 from tiltlens.errors import SupportError, TiltlensError
 from tiltlens.estimators import crossfit, outputs
 from tiltlens.estimators.estimate import Estimate, HasInterval, Normal, without_noise
+from tiltlens.estimators.influence import Integers
 from tiltlens.estimators.outputs import Scores
 from tiltlens.learners.balance import Balance, balance
 from tiltlens.learners.propensity import prior_log_odds
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction, correction_function
 from tiltlens.paper.exponents import TestPair
+from tiltlens.results.codec import to_plain
 from tiltlens.results.comparison import Comparison, Output, Rates
 from tiltlens.results.display_units import decile_shares, in_units
 from tiltlens.results.notes import evidence_notes
@@ -306,8 +309,16 @@ def _profiles(evidence: Evidence, correction: CorrectionFunction | None, setting
         evidence.model,
         evidence.standing,
         evidence.given,
-        None if evidence.soft is None else partial(soft_group_of, replace(evidence, sets=None), settings),
+        None if evidence.soft is None else partial(_plain_soft_group, replace(evidence, sets=None), settings),
     )
+
+
+def _plain_soft_group(
+    evidence: Evidence, settings: Settings, scores: Floats, indices: Integers | None = None
+) -> dict[str, Any]:
+    """Return the plain data of the unobserved group for other scores of its rows."""
+    soft: dict[str, Any] = to_plain(soft_group_of(evidence, settings, scores, indices))
+    return soft
 
 
 def _errors(
