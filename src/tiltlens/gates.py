@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tiltlens.errors import TiltlensError
 from tiltlens.estimators.estimate import Estimate
-from tiltlens.estimators.verdicts import EITHER, EVIDENCE, NOT_JUDGED, STAND_IN, UNDECIDED
+from tiltlens.estimators.verdicts import EVIDENCE, Verdict
 from tiltlens.results.audit import Audit
 from tiltlens.results.change import LINEAR, OF_ERROR_RATES, OF_RATES, QUANTITIES, Change, GroupChange
 from tiltlens.results.comparison import ESTIMATES, Comparison
@@ -26,9 +26,9 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
 PATTERN = re.compile(r"^\s*(\w+)(?:\.(value|low|high))?\s*(<=|>=|<|>)\s*(\S+)\s*$")
 PROXIES = "proxies"  # how many features are potential proxies, alone, in combination, or unless they are stand-ins
 COUNTED = {
-    "undecided": UNDECIDED,
-    "not_judged": NOT_JUDGED,
-    "stand_ins": STAND_IN,
+    "undecided": Verdict.INCONCLUSIVE,
+    "not_judged": Verdict.NOT_ASSESSED,
+    "stand_ins": Verdict.STAND_IN,
 }  # how many features have this verdict
 DECISIONS_ONLY = "adverse_impact_ratio"
 TOO_SMALL = "too_small"  # how many groups have too few rows to be compared
@@ -132,7 +132,7 @@ class Gate:
         if isinstance(comparison, Comparison) and self.quantity in (PROXIES, *COUNTED):
             value = self._counted(comparison)
             if self.quantity == PROXIES:
-                open_cases = int((comparison.proxies["verdict"] == UNDECIDED).sum())
+                open_cases = int((comparison.proxies["verdict"] == Verdict.INCONCLUSIVE).sum())
                 beside = f", {open_cases} inconclusive" if open_cases else ""
         else:
             estimate, part, is_bracket = _read(comparison, self.quantity), self.part, self.quantity in ENDS_ONLY
@@ -159,7 +159,8 @@ class Gate:
         if verdicts.is_empty():
             return None
         if self.quantity == PROXIES:
-            return None if (verdicts == NOT_JUDGED).any() else float(verdicts.is_in([*EVIDENCE, EITHER]).sum())
+            count = float(verdicts.is_in([*EVIDENCE, Verdict.PROXY_OR_STAND_IN]).sum())
+            return None if (verdicts == Verdict.NOT_ASSESSED).any() else count
         return float((verdicts == COUNTED[self.quantity]).sum())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -27,13 +28,22 @@ from tiltlens.paper.checks import Floats
 from tiltlens.rows.amounts import Unit
 from tiltlens.rows.compared_rows import SoftRows
 
-NOT_CHECKED, CHECKED, NOT_JUDGED = "not checked", "checked", "not judged"
 NOT_REPORTED: dict[str, Any] = dict.fromkeys(
     (
         *("impact_ratio", "adverse_impact_ratio", "shortfall", "standardised_difference", "output_divergence"),
         *("decisions_needed", "equal_outputs"),
     )
 )  # of unobserved groups: weighted by probabilities, each would show a part of the disparity as if it were all
+
+
+class Status(StrEnum):
+    """Whether known groups confirm the conditions of the bracket."""
+
+    CHECKED = "checked"
+    NOT_CHECKED = "not checked"
+    NOT_JUDGED = "not judged"
+
+    __repr__ = str.__repr__
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,14 +77,14 @@ class SoftGroup:
     labelled: int | None
     calibration: Calibration | None
     signs: Signs | None
-    status: str
+    status: Status
     reason: str
     visible: float = 1.0
 
     @property
     def doubt(self) -> str | None:
         """Why nothing can be said of features, where the checks fail."""
-        return self.reason if self.status == NOT_JUDGED else None
+        return self.reason if self.status == Status.NOT_JUDGED else None
 
     def in_units(self, unit: Unit) -> SoftGroup:
         """Return the same in the unit of an amount."""
@@ -121,16 +131,16 @@ def _found(evidence: Evidence, rows: ChanceRows, confidence: float) -> SoftGroup
     linear = None if slope is None else slope.normal().estimate(confidence)
     limits = _limits(rows, confidence)
     if evidence.soft is None or evidence.soft.known is None:
-        bracket = _bracket(weighted, linear, (0.0, 0.0), limits)
-        return SoftGroup(weighted, linear, limits, bracket, None, None, None, NOT_CHECKED, "no labels were given")
+        bracket, reason = _bracket(weighted, linear, (0.0, 0.0), limits), "no labels were given"
+        return SoftGroup(weighted, linear, limits, bracket, None, None, None, Status.NOT_CHECKED, reason)
     labelled, audited = _labelled(evidence)
-    found, sides, reason = _checks(labelled, audited, confidence)
-    if reason is not None or sides is None:
-        reason = reason or "all labelled rows are of one group"
-        return SoftGroup(weighted, linear, limits, None, audited.size, found, sides, NOT_JUDGED, reason)
+    line, sides, doubt = _checks(labelled, audited, confidence)
+    if doubt is not None or sides is None:
+        reason = doubt or "all labelled rows are of one group"
+        return SoftGroup(weighted, linear, limits, None, audited.size, line, sides, Status.NOT_JUDGED, reason)
     bracket = _bracket(weighted, linear, sides.outside, limits)
     reason = "calibrated on labelled rows, as far as these stand for all"
-    return SoftGroup(weighted, linear, limits, bracket, audited.size, found, sides, CHECKED, reason)
+    return SoftGroup(weighted, linear, limits, bracket, audited.size, line, sides, Status.CHECKED, reason)
 
 
 def _rows(evidence: Evidence) -> ChanceRows:

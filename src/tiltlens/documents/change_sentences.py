@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 from tiltlens.documents.error_rates import auc_difference
 from tiltlens.documents.ratios import ratio_name
 from tiltlens.formats import label, number, points, signed, with_interval
+from tiltlens.results.change import ChangeVerdict
 from tiltlens.rows.measures import Measure, measure_of
 
-MORE, LESS, TURNED = "carries more than before", "carries less than before", "carries the other way than before"
-MOVED = (MORE, LESS, TURNED)  # the verdicts that say so for sure
+MOVED = (ChangeVerdict.MORE, ChangeVerdict.LESS, ChangeVerdict.TURNED)  # the verdicts that say so for sure
 Record = dict[str, Any]
 
 

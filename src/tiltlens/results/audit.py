@@ -17,7 +17,7 @@ from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.suppression import disclosed_rows
 from tiltlens.errors import DataError
 from tiltlens.results.codec import to_plain
-from tiltlens.results.comparison import Comparison
+from tiltlens.results.comparison import Channel, Comparison
 from tiltlens.results.parts import needs_rows
 from tiltlens.results.provenance import Provenance
 from tiltlens.rows.groups import JOINT
@@ -66,7 +66,7 @@ class Audit:
     rows: Mapping[str, int | None]
     group: str
     reference: str
-    channel: str
+    channel: Channel
     favourable: str
     too_small: Mapping[str, int | None]
     settings: Settings

@@ -19,18 +19,7 @@ from tiltlens.analysis.influence_matching import ComparisonErrors, Pairs, RowErr
 from tiltlens.analysis.settings import Settings
 from tiltlens.errors import DataError
 from tiltlens.estimators.estimate import Estimate, Normal, difference, quantile, without_noise
-from tiltlens.estimators.verdicts import (
-    CLEARED,
-    EVIDENCE,
-    EXEMPT,
-    NOT_JUDGED,
-    SOME,
-    THE_GROUP,
-    Band,
-    bands,
-    simultaneous_factor,
-    verdict,
-)
+from tiltlens.estimators.verdicts import EVIDENCE, Band, Verdict, bands, simultaneous_factor, verdict
 from tiltlens.results.audit import Audit
 from tiltlens.results.change import (
     BANDED,
@@ -42,6 +31,7 @@ from tiltlens.results.change import (
     OF_RATES,
     QUANTITIES,
     Change,
+    ChangeVerdict,
     GroupChange,
     Origin,
 )
@@ -49,8 +39,11 @@ from tiltlens.results.comparison import Comparison
 from tiltlens.rows.measures import MEASURES
 from tiltlens.sources.messages import shown
 
-MORE, LESS, TURNED = "carries more than before", "carries less than before", "carries the other way than before"
-NO_CHANGE, SOME_CHANGE = "no material change", "some change"
+CHANGE_VERDICTS = {
+    Verdict.NO_MATERIAL_CONTRIBUTION: ChangeVerdict.NO_CHANGE,
+    Verdict.SIZE_UNCLEAR: ChangeVerdict.SOME_CHANGE,
+    Verdict.INCONCLUSIVE: ChangeVerdict.INCONCLUSIVE,
+}
 UNKNOWN_PEOPLE = (
     "nothing shows that both audits hold the same people, so they are taken as independent samples: if they share "
     "people, name an id with `clusters` in both"
@@ -267,8 +260,8 @@ def _record(name: str, before: Row | None, after: Row | None) -> Row:
     for number in NUMBERS:
         record |= {f"{number}_old": (before or {}).get(number), f"{number}_new": (after or {}).get(number)}
         record |= {f"{number}_change{end}": None for end in ("", "_low", "_high")}
-    only = "new" if before is None else "old"
-    return record | {"verdict": NOT_JUDGED, "reason": f"only the {only} audit has it among the features"}
+    reason = f"only the {'new' if before is None else 'old'} audit has it among the features"
+    return record | {"verdict": ChangeVerdict.NOT_ASSESSED, "reason": reason}
 
 
 Key = tuple[str, str]
@@ -365,27 +358,27 @@ def _shapley(before: Row, after: Row, settings: Settings, pairs: _Paired | None)
 def _verdict(before: Row, after: Row, changes: dict[Key, Band], new: Comparison) -> Row:
     """Return what may be said of the change of a feature, by the rule of an audit's own verdicts."""
     for which, row in (("old", before), ("new", after)):
-        if row["verdict"] in (NOT_JUDGED, THE_GROUP, EXEMPT):
-            return {"verdict": NOT_JUDGED, "reason": f"{row['verdict']} in the {which} audit: {row['reason']}"}
+        if row["verdict"] in (Verdict.NOT_ASSESSED, Verdict.IDENTIFIES_GROUP, Verdict.EXEMPT):
+            reason = f"{row['verdict']} in the {which} audit: {row['reason']}"
+            return {"verdict": ChangeVerdict.NOT_ASSESSED, "reason": reason}
     gap, joint = (changes.get((name, after["feature"])) for name in BANDED)
     rows = sum(new.rows.values())
     if gap is None or not math.isfinite(gap.reach):
-        return {"verdict": NOT_JUDGED, "reason": "there are no intervals to judge by"}
+        return {"verdict": ChangeVerdict.NOT_ASSESSED, "reason": "there are no intervals to judge by"}
     measure = MEASURES[new.channel, new.criterion]
     visible = 1.0 if new.soft_group is None else new.soft_group.visible
     judged = verdict(gap, joint, new.materiality, rows, visible=visible, size=measure.size, unit=measure.unit)
     if judged.verdict in EVIDENCE:
         number = "gap" if judged.verdict == EVIDENCE[0] else "joint"
-        return {"verdict": _way(before[number], after[number]), "reason": judged.reason}
-    words = {CLEARED: NO_CHANGE, SOME: SOME_CHANGE}
-    return {"verdict": words.get(judged.verdict, judged.verdict), "reason": judged.reason}
+        return {"verdict": _direction(before[number], after[number]), "reason": judged.reason}
+    return {"verdict": CHANGE_VERDICTS[judged.verdict], "reason": judged.reason}
 
 
-def _way(old: float, new: float) -> str:
-    """Return which way a part of the gap changed."""
+def _direction(old: float, new: float) -> ChangeVerdict:
+    """Return in which direction a contribution changed."""
     if min(abs(old), abs(new)) > abs(new - old) / 4 and old * new < 0.0:
-        return TURNED
-    return MORE if abs(new) > abs(old) else LESS
+        return ChangeVerdict.TURNED
+    return ChangeVerdict.MORE if abs(new) > abs(old) else ChangeVerdict.LESS
 
 
 def _unobserved_notes(old: Comparison, new: Comparison) -> tuple[str, ...]:

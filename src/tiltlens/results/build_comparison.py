@@ -38,7 +38,7 @@ from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction, correction_function
 from tiltlens.paper.exponents import TestPair
 from tiltlens.results.codec import to_plain
-from tiltlens.results.comparison import Comparison, Output, Rates
+from tiltlens.results.comparison import Channel, Comparison, Output, Rates
 from tiltlens.results.display_units import decile_shares, in_units
 from tiltlens.results.notes import evidence_notes
 from tiltlens.results.profiles import Profiles
@@ -73,7 +73,7 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
         audited=evidence.audited,
         reference=evidence.reference,
         rows=dict(zip(("audited", "reference"), map(round, evidence.people), strict=True)),
-        channel=channel_of(evidence.is_decisions, evidence.unit.is_amount),
+        channel=Channel(channel_of(evidence.is_decisions, evidence.unit.is_amount)),
         materiality=told(evidence, settings).materiality,
         output=_output(evidence),
         favourable_rates=_rates(evidence, settings, evidence.favourable),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TextIO
 
@@ -11,7 +12,9 @@ import polars as pl
 
 from tiltlens.errors import DataError
 from tiltlens.estimators.estimate import Estimate
+from tiltlens.estimators.verdicts import Verdict
 from tiltlens.results.codec import to_plain
+from tiltlens.results.comparison import Channel
 from tiltlens.results.provenance import Provenance
 from tiltlens.sources.messages import listed, shown, text_of
 
@@ -41,6 +44,26 @@ FEATURE_SCHEMA: dict[str, Any] = (
 )
 
 
+class ChangeVerdict(StrEnum):
+    """What may be said of the change of a feature's contribution."""
+
+    MORE = "carries more than before"
+    LESS = "carries less than before"
+    TURNED = "carries the other way than before"
+    NO_CHANGE = "no material change"
+    SOME_CHANGE = "some change"
+    INCONCLUSIVE = Verdict.INCONCLUSIVE.value
+    NOT_ASSESSED = Verdict.NOT_ASSESSED.value
+
+
+FEATURE_COLUMNS = {
+    "feature": str,
+    "gap_change_low": Annotated[float | None, "The ends of bands hold for all features at once."],
+    "verdict": ChangeVerdict,
+    "reason": str,
+}
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupChange:
     """What changed between two audits of one group against the reference: new − old.
@@ -64,13 +87,13 @@ class GroupChange:
     audited: str
     reference: str
     rows: dict[str, dict[str, int]]
-    channel: str
+    channel: Channel
     criterion: str | None
     materiality: float
     old: dict[str, Estimate | None]
     new: dict[str, Estimate | None]
     changes: dict[str, Estimate | None]
-    features: Annotated[pl.DataFrame, FEATURE_SCHEMA]
+    features: Annotated[pl.DataFrame, FEATURE_SCHEMA, FEATURE_COLUMNS]
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -128,7 +151,7 @@ class Change:
     pairing: str
     group: str
     reference: str
-    channel: str
+    channel: Channel
     favourable: str
     confidence: float
     materiality: float

@@ -3,7 +3,8 @@
 A result is a dataclass, a NamedTuple or a TypedDict. The keys of a dataclass are its public fields, or the names in its
 `JSON_KEYS`, which may include properties: these are written, and compared with the file when it is read. A frame is
 `Annotated[pl.DataFrame, schema]`, or `Annotated[pl.DataFrame, schema, {column: type}]` where a column holds less than
-its dtype allows. A result with a method `disclosed` is written as this method returns it.
+its dtype allows; `Annotated[type, text]` describes a column in the published schema. A result with a method `disclosed`
+is written as this method returns it.
 """
 
 from __future__ import annotations
@@ -96,8 +97,9 @@ def _hints(kind: Any) -> dict[str, Any]:
 def _read(kind: Any, data: Any, path: str) -> Any:
     origin, arms = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        read = _read_frame if arms[0] is pl.DataFrame else _read_form
-        return read(data, path, *arms[1:])
+        if isinstance(arms[1], str):
+            return _read(arms[0], data, path)
+        return (_read_frame if arms[0] is pl.DataFrame else _read_form)(data, path, *arms[1:])
     if origin in (typing.Union, UnionType):
         return _read_union(arms, data, path)
     if origin in (tuple, list):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 import polars as pl
@@ -25,6 +26,7 @@ from tiltlens.errors import DataError
 from tiltlens.estimators.dial import ShareForm
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.outputs import EqualOutputsTest
+from tiltlens.estimators.verdicts import Verdict
 from tiltlens.formats import typed
 from tiltlens.learners.balance import Balance
 from tiltlens.limits import DIAL_POSITIONS, DISTRIBUTION_BINS
@@ -54,10 +56,33 @@ ESTIMATES = (
     "auc_difference",
     "decisions_needed",
 )
+PROXY_COLUMNS = {
+    "feature": str,
+    "gap": Annotated[float | None, "The contribution alone; its ends are those of the band over all features."],
+    "joint": Annotated[float | None, "The contribution beyond the other features; its ends are those of the band."],
+    "reveals": Annotated[float | None, "How far the feature identifies the group: 1 is completely."],
+    "use": Annotated[float | None, "How far the score moves with the feature, all else equal; null if not measured."],
+    "use_low": Annotated[float | None, "0 where the score may not use the feature."],
+    "use_high": Annotated[float | None, "One-sided where use_low is 0."],
+    "verdict": Verdict,
+    "reason": Annotated[str, "The sentence beside the verdict."],
+    "direction": str,
+    "notes": Annotated[str, "What was done to the feature: pooled, binned, left out."],
+}  # of the table of proxy evidence; other columns are numbers or texts that may be missing
 BEYOND = ("audited", "reference", "difference")
 DECILE_SCHEMA: dict[str, Any] = {"amount": pl.Float64} | {
     f"{name}{end}": pl.Float64 for name in BEYOND for end in ("", "_low", "_high")
 }
+
+
+class Channel(StrEnum):
+    """What the model gives each person."""
+
+    SCORES = "scores"
+    DECISIONS = "decisions"
+    AMOUNTS = "amounts"
+
+    __repr__ = str.__repr__
 
 
 class Output(NamedTuple):
@@ -156,7 +181,7 @@ class Comparison:
     audited: str
     reference: str
     rows: dict[str, int]
-    channel: str
+    channel: Channel
     materiality: float
     criterion: str | None
     epsilon_max: float | None
@@ -181,7 +206,7 @@ class Comparison:
     equal_outputs: EqualOutputsTest | None
     two_by_two: TwoByTwo | None
     correction: Annotated[CorrectionFunction, CORRECTION] | None
-    proxies: Annotated[pl.DataFrame, contributions.SCHEMA]
+    proxies: Annotated[pl.DataFrame, contributions.SCHEMA, PROXY_COLUMNS]
     decile_shares: Annotated[pl.DataFrame, DECILE_SCHEMA]
     balance: Balance | None
     periods: PeriodTable | None
