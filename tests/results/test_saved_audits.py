@@ -174,6 +174,7 @@ def altered(change, path):
             "is_adequate: expected true or false",
         ),
         (lambda s: s["comparisons"]["women"]["bins"].update(score="x"), "women.bins.score: expected a list, got text"),
+        (lambda s: s["comparisons"]["women"]["correction"].pop("intercept"), "women.correction.intercept: missing"),
         (lambda s: s["settings"].update(confidence=3), "`confidence` must"),
     ],
 )

@@ -99,6 +99,7 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
         two_by_two=counted,
         soft_group=soft,
         correction=correction,
+        correction_numbers=None if correction is None else correction.to_dict(),
         epsilon_max=epsilon_max,
         proxies=table.frame,
         dial=table.dial,

@@ -28,14 +28,6 @@ EXPECTED |= {list: "a list", NoneType: "null"}
 COLUMN_TYPES: dict[Any, Any] = {pl.String: str | None, pl.Float64: float | None, pl.Int64: int | None}
 
 
-class PlainForm(NamedTuple):
-    """The plain data of a class that is not the sum of its fields: their type, and how to write and read them."""
-
-    type: Any
-    write: Any
-    read: Any
-
-
 class Part(NamedTuple):
     """One key of a result: the attribute it stands for, its type, and whether the constructor takes it."""
 
@@ -50,7 +42,7 @@ def to_plain(result: Any) -> Any:
     if hasattr(result, "disclosed"):
         result = result.disclosed()
     if is_dataclass(result) or hasattr(result, "_fields"):
-        return {part.key: _plain_part(part, getattr(result, part.name)) for part in parts_of(result.__class__)}
+        return {part.key: to_plain(getattr(result, part.name)) for part in parts_of(result.__class__)}
     if isinstance(result, pl.DataFrame):
         return result.to_dicts()
     if isinstance(result, Mapping):
@@ -58,12 +50,6 @@ def to_plain(result: Any) -> Any:
     if isinstance(result, list | tuple):
         return [to_plain(value) for value in result]
     return result.value if isinstance(result, Enum) else result
-
-
-def _plain_part(part: Part, value: Any) -> Any:
-    notes = [note for arm in (part.type, *get_args(part.type)) for note in getattr(arm, "__metadata__", ())]
-    form = next((note for note in notes if isinstance(note, PlainForm)), None)
-    return to_plain(value) if form is None or value is None else form.write(value)
 
 
 def from_plain(kind: type[T], data: Any, path: str = "") -> T:
@@ -97,9 +83,8 @@ def _hints(kind: Any) -> dict[str, Any]:
 def _read(kind: Any, data: Any, path: str) -> Any:
     origin, arms = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        if isinstance(arms[1], str):
-            return _read(arms[0], data, path)
-        return (_read_frame if arms[0] is pl.DataFrame else _read_form)(data, path, *arms[1:])
+        is_frame = arms[0] is pl.DataFrame
+        return _read_frame(data, path, *arms[1:]) if is_frame else _read(arms[0], data, path)
     if origin in (typing.Union, UnionType):
         return _read_union(arms, data, path)
     if origin in (tuple, list):
@@ -147,13 +132,6 @@ def _read_frame(data: Any, path: str, schema: Mapping[str, Any], narrower: Mappi
 def column_types(schema: Mapping[str, Any], narrower: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the types of a frame's columns."""
     return {name: COLUMN_TYPES[dtype] for name, dtype in schema.items()} | dict(narrower or {})
-
-
-def _read_form(data: Any, path: str, form: PlainForm) -> Any:
-    try:
-        return form.read(_read(form.type, data, path))
-    except KeyError as error:
-        raise DataError(f"{_below(path, error.args[0])}: missing") from None
 
 
 def _read_union(arms: tuple[Any, ...], data: Any, path: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
@@ -34,7 +34,7 @@ from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.paper.path import PathPoint
 from tiltlens.paper.world import Projection
 from tiltlens.results.codec import to_plain
-from tiltlens.results.parts import CORRECTION, NO_ROWS, Bins, ComparisonParts, Prototype
+from tiltlens.results.parts import NO_ROWS, Bins, ComparisonParts, Prototype
 from tiltlens.results.profiles import Profiles
 from tiltlens.rows.measures import signed_amount
 
@@ -162,6 +162,8 @@ class Comparison:
         What the features' Shapley values leave of the gap: the unexplained part.
     correction, epsilon_max
         f~ and the largest valid step along it; None without features or a column of membership.
+    correction_numbers
+        The paper's numbers of f~, λ2 and λ4 as input_weight and output_weight, and its affine form.
     balance
         How far the membership model can be trusted; None for plug-in values, and without features.
 
@@ -205,7 +207,7 @@ class Comparison:
     decisions_needed: Estimate | None
     equal_outputs: EqualOutputsTest | None
     two_by_two: TwoByTwo | None
-    correction: Annotated[CorrectionFunction, CORRECTION] | None
+    correction_numbers: dict[str, float | None] | None = field(metadata={"key": "correction"})
     proxies: Annotated[pl.DataFrame, contributions.SCHEMA, PROXY_COLUMNS]
     decile_shares: Annotated[pl.DataFrame, DECILE_SCHEMA]
     balance: Balance | None
@@ -214,6 +216,7 @@ class Comparison:
     soft_group: SoftGroup | None
     exempt: tuple[str, ...]
     notes: tuple[str, ...]
+    correction: CorrectionFunction | None = None
     _profiles: Profiles = NO_ROWS
     confidence: float = 0.95
     dial: dict[str, ShareForm] | None = None
@@ -222,7 +225,7 @@ class Comparison:
     JSON_KEYS: ClassVar = (
         *("audited", "reference", "rows", "channel", "materiality", "criterion", "epsilon_max", "membership"),
         *("shapley_remainder", "band_factor", "output", "favourable_rates", "criterion_rates", *ESTIMATES),
-        *("equal_outputs", "two_by_two", "correction", "proxies", "decile_shares", "balance", "periods"),
+        *("equal_outputs", "two_by_two", "correction_numbers", "proxies", "decile_shares", "balance", "periods"),
         *("error_rates", "soft_group", "exempt", "notes"),
     )
 

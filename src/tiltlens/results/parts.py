@@ -13,7 +13,6 @@ from tiltlens.errors import NeedsRowsError
 from tiltlens.estimators.dial import ShareForm
 from tiltlens.limits import DIAL_POSITIONS
 from tiltlens.paper.correction import CorrectionFunction
-from tiltlens.results.codec import PlainForm
 
 AGAIN = "audit the data again with tl.audit, or `tiltlens audit`."
 SHARES_SCHEMA = {
@@ -235,6 +234,3 @@ class SavedCorrection(CorrectionFunction):
     a1 = property(lambda self: self._saved("a1"))
     a2 = property(lambda self: self._saved("a2"))
     b1 = property(lambda self: self._saved("b1"))
-
-
-CORRECTION = PlainForm(dict[str, float | None], lambda correction: correction.to_dict(), SavedCorrection.read)

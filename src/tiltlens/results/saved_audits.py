@@ -16,7 +16,7 @@ from tiltlens.results.audit_comparison import compare
 from tiltlens.results.change import Change
 from tiltlens.results.codec import from_plain
 from tiltlens.results.comparison import Comparison
-from tiltlens.results.parts import AGAIN, ComparisonParts, SavedParts
+from tiltlens.results.parts import AGAIN, ComparisonParts, SavedCorrection, SavedParts
 from tiltlens.sources.messages import shown
 
 
@@ -99,9 +99,13 @@ def _refuse_constant(name: str) -> NoReturn:
 
 def _with_parts(comparison: Comparison, data: dict[str, Any], path: str, audit: Audit) -> Comparison:
     """Return the comparison with its saved parts in place of rows."""
-    confidence = audit.settings.confidence
+    confidence, numbers = audit.settings.confidence, comparison.correction_numbers
     parts: Any = SavedParts(from_plain(ComparisonParts, data, path), confidence)
-    return replace(comparison, confidence=confidence, _profiles=parts)
+    try:
+        correction = None if numbers is None else SavedCorrection.read(numbers)
+    except KeyError as error:
+        raise DataError(f"{path}.correction.{error.args[0]}: missing") from None
+    return replace(comparison, confidence=confidence, correction=correction, _profiles=parts)
 
 
 def _check_groups(audit: Audit) -> None:

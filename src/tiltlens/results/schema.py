@@ -43,10 +43,8 @@ def schema_of(kind: type, version: str) -> Schema:
 def _schema(kind: Any, definitions: Schema) -> Schema:
     origin, arms = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        if isinstance(arms[1], str):
-            return {**_schema(arms[0], definitions), "description": arms[1]}
         if arms[0] is not pl.DataFrame:
-            return _schema(arms[1].type, definitions)
+            return {**_schema(arms[0], definitions), "description": arms[1]}
         return {"type": "array", "items": _object(column_types(*arms[1:]), None, definitions)}
     if origin in (typing.Union, UnionType):
         return _any_of([_schema(arm, definitions) for arm in arms])
