@@ -40,13 +40,12 @@ from tiltlens.paper.exponents import TestPair
 from tiltlens.results.codec import to_plain
 from tiltlens.results.comparison import Channel, Comparison, Output, Rates
 from tiltlens.results.display_units import decile_shares, in_units
+from tiltlens.results.note_texts import Note
 from tiltlens.results.notes import evidence_notes
 from tiltlens.results.profiles import Profiles
 from tiltlens.rows.measures import channel_of
 
 Noted = tuple[Estimate | None, tuple[str, ...]]
-UNKNOWN_INPUTS = "correction, input_divergence and descent_rate need features, or a column of membership"
-OPEN_ENDED = "input_divergence and descent_rate have one end: an inadequate membership model misses part of them"
 
 
 def compare(evidence: Evidence, settings: Settings) -> Comparison:
@@ -58,18 +57,18 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
     parts = exempt_parts(evidence)
     soft = soft_group(evidence, every)
     table = proxy_table(evidence, settings, correction, left, soft, checked is None or checked.is_adequate)
-    found = _outputs(evidence, settings)
+    measures = _outputs(evidence, settings)
     (divergence, of_divergence), (descent, of_descent) = _of_inputs(evidence, settings, checked, correction)
-    ratio, of_ratio = found["impact_ratio"]
-    spread, of_spread = found["standardised_difference"]
-    outcome_divergence, of_outcomes = found["output_divergence"]
+    ratio, of_ratio = measures["impact_ratio"]
+    spread, of_spread = measures["standardised_difference"]
+    outcome_divergence, of_outcomes = measures["output_divergence"]
     gap = _gap(evidence, every)
     errors = error_rates(evidence, partial(_estimate, settings))
     decisions, of_decisions = _decisions(evidence, gap)
     counted, of_counted = two_by_two(evidence, settings) if evidence.is_decisions else (None, ())
     of_numbers = (of_correction, of_unexplained, of_ratio, of_spread, of_outcomes, of_divergence, of_descent)
-    told_of = [note for part in (*of_numbers, of_decisions, of_counted, table.notes) for note in part]
-    found_here = Comparison(
+    notes = [note for part in (*of_numbers, of_decisions, of_counted, table.notes) for note in part]
+    comparison = Comparison(
         audited=evidence.audited,
         reference=evidence.reference,
         rows=dict(zip(("audited", "reference"), map(round, evidence.people), strict=True)),
@@ -107,20 +106,20 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
         balance=checked,
         membership=evidence.membership_name,
         confidence=settings.confidence,
-        notes=(*dict.fromkeys([*evidence.notes, *told_of, *evidence_notes(evidence, checked)]),),
+        notes=(*dict.fromkeys([*evidence.notes, *notes, *evidence_notes(evidence, checked)]),),
         band_factor=table.band_factor,
         _profiles=_profiles(evidence, correction, every),
         _errors=None if settings.folds is None else _errors(evidence, left, parts, table.errors),
     )
-    return in_units(found_here if soft is None else replace(found_here, **NOT_REPORTED), evidence.unit)
+    return in_units(comparison if soft is None else replace(comparison, **NOT_REPORTED), evidence.unit)
 
 
 def _estimate(settings: Settings, measured: HasInterval) -> Estimate:
     """Return an estimate, without an interval for plug-in values."""
-    found = measured.estimate(settings.confidence)
-    ends = (None, None) if settings.folds is None else (found.low, found.high)
+    estimate = measured.estimate(settings.confidence)
+    ends = (None, None) if settings.folds is None else (estimate.low, estimate.high)
     low, high = (None if end is None else without_noise(end) for end in ends)
-    return Estimate(without_noise(found.value), low, high)
+    return Estimate(without_noise(estimate.value), low, high)
 
 
 def _defined(settings: Settings, make: Callable[[], HasInterval]) -> Noted:
@@ -128,7 +127,7 @@ def _defined(settings: Settings, make: Callable[[], HasInterval]) -> Noted:
     try:
         return _estimate(settings, make()), ()
     except SupportError as error:
-        return None, (str(error).splitlines()[0],)
+        return None, (Note("undefined", reason=str(error).splitlines()[0]),)
 
 
 def _outputs(evidence: Evidence, settings: Settings) -> dict[str, Noted]:
@@ -196,7 +195,7 @@ def _correction(
     try:
         correction = correction_function(audited, reference, settings.input_weight, settings.output_weight)
     except SupportError as error:
-        notes = (f"{str(error).splitlines()[0]} The correction aligns the inputs only.",)
+        notes = (Note("inputs only", reason=str(error).splitlines()[0]),)
         correction = correction_function(audited, reference, settings.input_weight or 1.0, 0.0)
     mine = evidence.rows.audited & (evidence.rows.weights > 0)
     smallest = float(np.min(correction(evidence.log_odds[mine], evidence.channel[mine])))
@@ -226,7 +225,7 @@ def _of_inputs(
 ) -> tuple[Noted, Noted]:
     """Return the divergence of inputs and the descent rate; neither where nothing is known of the inputs."""
     if correction is None:
-        return (None, (UNKNOWN_INPUTS,)), (None, ())
+        return (None, (Note("no inputs"),)), (None, ())
     divergence = _of_membership(
         evidence, settings, checked, "input_divergence", lambda: _defined(settings, lambda: _input_divergence(evidence))
     )
@@ -250,12 +249,12 @@ def _of_membership(
     if is_rate and settings.input_weight == 0:
         return make()
     if pooled and membership is not None and not membership.is_known:
-        return None, (f"{name} is not determined: {', '.join(pooled)} has too many values for the rows",)
-    found, notes = make()
-    if found is None or found.low is None or checked is None or checked.is_adequate:
-        return found, notes
-    ends = (None, found.high) if is_rate else (found.low, None)
-    return Estimate(found.value, *ends), (*notes, OPEN_ENDED)
+        return None, (Note("too many values", quantity=name, features=", ".join(pooled)),)
+    estimate, notes = make()
+    if estimate is None or estimate.low is None or checked is None or checked.is_adequate:
+        return estimate, notes
+    ends = (None, estimate.high) if is_rate else (estimate.low, None)
+    return Estimate(estimate.value, *ends), (*notes, Note("open-ended"))
 
 
 def _input_divergence(evidence: Evidence) -> HasInterval:
@@ -351,7 +350,7 @@ def _decisions(evidence: Evidence, gap: Estimate) -> Noted:
     p, p1 = float(evidence.outcome.mean0[0]), float(evidence.outcome.mean1[0])
     value = _decisions_needed(p, p1)
     if value is None:
-        return None, ("the groups' outputs are too close for decisions to tell them apart",)
+        return None, (Note("outputs too close"),)
     if gap.low is None or gap.high is None:
         return Estimate(value), ()
     near, far = sorted((abs(gap.low), abs(gap.high)))

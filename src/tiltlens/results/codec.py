@@ -49,7 +49,7 @@ def to_plain(result: Any) -> Any:
         return {key: to_plain(value) for key, value in result.items()}
     if isinstance(result, list | tuple):
         return [to_plain(value) for value in result]
-    return result.value if isinstance(result, Enum) else result
+    return str(result) if isinstance(result, str) else result
 
 
 def from_plain(kind: type[T], data: Any, path: str = "") -> T:

@@ -34,8 +34,8 @@ def decile_shares(evidence: Evidence, settings: Settings) -> pl.DataFrame:
         rates = group_rates(evidence.everyone, share)
         both = gap_law(evidence.everyone, share)
         record: dict[str, float | None] = {"amount": edges[place]}
-        for name, found in zip(BEYOND, (*rates, both), strict=True):
-            estimate = found.estimate(settings.confidence)
+        for name, law in zip(BEYOND, (*rates, both), strict=True):
+            estimate = law.estimate(settings.confidence)
             ends = (None, None) if settings.folds is None else (estimate.low, estimate.high)
             record |= {name: estimate.value, f"{name}_low": ends[0], f"{name}_high": ends[1]}
         records.append(record)
@@ -76,24 +76,25 @@ def _people(evidence: Evidence) -> list[Integers]:
     return found
 
 
-def in_units(found: Comparison, unit: Unit) -> Comparison:
+def in_units(comparison: Comparison, unit: Unit) -> Comparison:
     """Return a comparison whose numbers are those that users know: W = centre + scale·w."""
     if not unit.is_amount:
-        return found
+        return comparison
     scaled: dict[str, Any] = {
-        name: None if (one := getattr(found, name)) is None else one.mapped(unit.difference) for name in DIFFERENCES
+        name: None if (value := getattr(comparison, name)) is None else value.mapped(unit.difference)
+        for name in DIFFERENCES
     }
-    rates = Rates(*(one.mapped(unit.level) for one in found.favourable_rates))
-    means = [unit.level(mean) for mean in found.output if isinstance(mean, float)]
+    rates = Rates(*(rate.mapped(unit.level) for rate in comparison.favourable_rates))
+    means = [unit.level(mean) for mean in comparison.output if isinstance(mean, float)]
     columns = [f"{name}{end}" for name in IN_UNITS for end in ("", "_low", "_high")]
-    remainder = found.shapley_remainder
+    remainder = comparison.shapley_remainder
     return replace(
-        found,
+        comparison,
         **scaled,
         output=Output(*means),
         favourable_rates=rates,
-        materiality=unit.difference(found.materiality),
-        soft_group=None if found.soft_group is None else found.soft_group.in_units(unit),
+        materiality=unit.difference(comparison.materiality),
+        soft_group=None if comparison.soft_group is None else comparison.soft_group.in_units(unit),
         shapley_remainder=None if remainder is None else unit.difference(remainder),
-        proxies=found.proxies.with_columns(pl.col(columns) * unit.scale),
+        proxies=comparison.proxies.with_columns(pl.col(columns) * unit.scale),
     )
