@@ -23,6 +23,7 @@ from tiltlens.formats import interval, points, typed
 from tiltlens.gates import gate
 from tiltlens.render.export_tables import handed_tables
 from tiltlens.repair.alternatives import alternatives_summary
+from tiltlens.results.codec import to_plain
 
 SOFT = {"a": "p a", "b": "p b"}
 OPTIONS = {"group": SOFT, "reference": "b", "scores": "score"}
@@ -149,7 +150,7 @@ def test_few_labelled_rows_show_nothing():
     assert c.soft_group.status == "not judged"
     assert "do not show that the probabilities are calibrated" in c.soft_group.reason
     few = audited(names(labelled=0.005), labels="race", features=[])["a"].soft_group
-    assert (few.reason, few.to_dict()["labelled"]) == ("fewer than 10 labelled people of a group", None)
+    assert (few.reason, to_plain(few)["labelled"]) == ("fewer than 10 labelled people of a group", None)
 
 
 def test_without_labels_the_bracket_says_that_it_was_not_checked():
@@ -163,7 +164,7 @@ def test_of_three_groups_each_pair_is_compared_by_its_own_chances():
     found = audited(table.drop("race"), group=SOFT | {"c": "p c"}, features=[])
     alone = audited(names().drop("race"), features=[], confidence=0.95**0.5)  # two intervals that hold at once
     assert list(found.comparisons) == ["a", "c"]
-    assert_same_numbers(found["a"].soft_group.to_dict(), alone["a"].soft_group.to_dict())
+    assert_same_numbers(to_plain(found["a"].soft_group), to_plain(alone["a"].soft_group))
     assert found["c"].rows["audited"] == 450
 
 
@@ -263,9 +264,9 @@ def test_two_models_are_compared_on_the_same_rows_of_several_groups():
     b, w = table["p a"].to_numpy(), (table["new"] - table["score"]).to_numpy()
     means = b @ w / b.sum(), (1 - b) @ w / (1 - b).sum()
     own = b / b.mean() * (w - means[0]) - (1 - b) / (1 - b).mean() * (w - means[1])
-    assert change.gap_change.value == pytest.approx(means[0] - means[1])
+    assert change.changes["gap"].value == pytest.approx(means[0] - means[1])
     half = 1.959964 * own.std() / np.sqrt(len(b))
-    assert (change.gap_change.high - change.gap_change.low) / 2 == pytest.approx(half, rel=5e-3)
+    assert (change.changes["gap"].high - change.changes["gap"].low) / 2 == pytest.approx(half, rel=5e-3)
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -375,7 +376,7 @@ def test_two_models_are_compared_by_probabilities_of_groups(tmp_path):
     ran = invoked("compare", "p.csv", *asked, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     c = json.loads(ran.stdout)["comparisons"]["a"]
-    assert c["linear_gap_change"]["value"] == pytest.approx(
+    assert c["changes"]["linear_gap"]["value"] == pytest.approx(
         c["new"]["linear_gap"]["value"] - c["old"]["linear_gap"]["value"], abs=1e-12
     )
     assert any("not of the true ones" in note for note in c["notes"])

@@ -14,7 +14,7 @@ import tiltlens as tl
 from tiltlens.commands.audit import command as audit_command
 from tiltlens.commands.audit_file import read_audit_file
 from tiltlens.errors import DataError, MissingExtraError, TiltlensError
-from tiltlens.estimators.verdicts import UNDECIDED
+from tiltlens.estimators.verdicts import Verdict
 from tiltlens.gates import gate
 from tiltlens.render.junit import junit
 
@@ -216,7 +216,7 @@ def test_a_check_needs_none_of_the_packages_that_draw(folder, package, monkeypat
 
 
 def test_features_that_are_undecided_are_no_pass(folder):
-    frame = pl.DataFrame({"feature": ["a", "b"], "verdict": [UNDECIDED, "no material contribution"]})
+    frame = pl.DataFrame({"feature": ["a", "b"], "verdict": [Verdict.INCONCLUSIVE, "no material contribution"]})
     c = replace(tl.audit(PEOPLE, "sex", scores="score", folds=None)["yes"], proxies=frame)
     audit = replace(tl.audit(PEOPLE, "sex", scores="score", folds=None), comparisons={"yes": c})
     (said,) = gate("proxies>0").judged(audit)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from tiltlens.errors import TiltlensError
 from tiltlens.estimators.estimate import Estimate
-from tiltlens.estimators.verdicts import EITHER, EVIDENCE, NOT_JUDGED, STAND_IN, UNDECIDED
+from tiltlens.estimators.verdicts import EVIDENCE, Verdict
 from tiltlens.results.audit import Audit
-from tiltlens.results.change import CHANGES, LINEAR, OF_ERROR_RATES, OF_RATES, Change, GroupChange
+from tiltlens.results.change import LINEAR, OF_ERROR_RATES, OF_RATES, QUANTITIES, Change, GroupChange
 from tiltlens.results.comparison import ESTIMATES, Comparison
 from tiltlens.sources.messages import nearest_name, shown
 
@@ -26,16 +26,16 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
 PATTERN = re.compile(r"^\s*(\w+)(?:\.(value|low|high))?\s*(<=|>=|<|>)\s*(\S+)\s*$")
 PROXIES = "proxies"  # how many features are potential proxies, alone, in combination, or unless they are stand-ins
 COUNTED = {
-    "undecided": UNDECIDED,
-    "not_judged": NOT_JUDGED,
-    "stand_ins": STAND_IN,
+    "undecided": Verdict.INCONCLUSIVE,
+    "not_judged": Verdict.NOT_ASSESSED,
+    "stand_ins": Verdict.STAND_IN,
 }  # how many features have this verdict
 DECISIONS_ONLY = "adverse_impact_ratio"
 TOO_SMALL = "too_small"  # how many groups have too few rows to be compared
 ENDS_ONLY = ("bracket", "limits")  # of unobserved groups: what lies between the two ends is not estimated
 OF_UNOBSERVED = (*ENDS_ONLY, "linear")
 OF_AUDITS = (*ESTIMATES, *OF_UNOBSERVED, PROXIES, *COUNTED, TOO_SMALL)
-OF_CHANGES = CHANGES
+OF_CHANGES = tuple(f"{name}_change" for name in QUANTITIES)
 IN_UNITS = (
     "gap",
     "unexplained",
@@ -132,7 +132,7 @@ class Gate:
         if isinstance(comparison, Comparison) and self.quantity in (PROXIES, *COUNTED):
             value = self._counted(comparison)
             if self.quantity == PROXIES:
-                open_cases = int((comparison.proxies["verdict"] == UNDECIDED).sum())
+                open_cases = int((comparison.proxies["verdict"] == Verdict.INCONCLUSIVE).sum())
                 beside = f", {open_cases} inconclusive" if open_cases else ""
         else:
             estimate, part, is_bracket = _read(comparison, self.quantity), self.part, self.quantity in ENDS_ONLY
@@ -159,15 +159,18 @@ class Gate:
         if verdicts.is_empty():
             return None
         if self.quantity == PROXIES:
-            return None if (verdicts == NOT_JUDGED).any() else float(verdicts.is_in([*EVIDENCE, EITHER]).sum())
+            count = float(verdicts.is_in([*EVIDENCE, Verdict.PROXY_OR_STAND_IN]).sum())
+            return None if (verdicts == Verdict.NOT_ASSESSED).any() else count
         return float((verdicts == COUNTED[self.quantity]).sum())
 
 
 def _read(comparison: Comparison | GroupChange, quantity: str) -> Estimate | None:
     """Return an estimate; the gap of unobserved groups is its bracket."""
-    soft = getattr(comparison, "soft_group", None)
-    key = "bracket" if soft is not None and quantity == "gap" else quantity
-    estimate: Estimate | None = getattr(soft if key in OF_UNOBSERVED else comparison, key, None)
+    if isinstance(comparison, GroupChange):
+        return comparison.changes[quantity.removesuffix("_change")]
+    soft = comparison.soft_group
+    name = "bracket" if soft is not None and quantity == "gap" else quantity
+    estimate: Estimate | None = getattr(soft if name in OF_UNOBSERVED else comparison, name, None)
     return estimate
 
 

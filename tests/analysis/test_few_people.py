@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 import tiltlens as tl
-from tiltlens.estimators.verdicts import CLEARED, NOT_JUDGED
+from tiltlens.estimators.verdicts import Verdict
 
 BANDS = [f"{name}_{end}" for name in ("gap", "joint", "gap_shapley") for end in ("low", "high")]
 
@@ -33,25 +33,25 @@ def rows_of(c):
 def test_a_feature_whose_rarer_value_few_have_is_not_judged_and_has_no_band():
     found = rows_of(audited(few(0), membership="p"))
     row = found["flag"]
-    assert row["verdict"] == NOT_JUDGED
+    assert row["verdict"] == Verdict.NOT_ASSESSED
     assert row["reason"].startswith("fewer than 10 people of B have its rarer value")
     assert row["gap"] < -0.02
     assert [row[name] for name in BANDS] == [None] * 6
-    assert found["x"]["verdict"] != NOT_JUDGED
+    assert found["x"]["verdict"] != Verdict.NOT_ASSESSED
     assert None not in [found["x"][name] for name in BANDS]
     assert rows_of(audited(few(9), membership="p"))["flag"]["gap_low"] is not None
 
 
 def test_no_feature_is_judged_where_few_have_the_rarer_decision():
     for row in audited(few(6, 100, rate=0.02), membership="p").proxies.to_dicts():
-        assert (row["verdict"], row["gap_low"]) == (NOT_JUDGED, None)
+        assert (row["verdict"], row["gap_low"]) == (Verdict.NOT_ASSESSED, None)
         assert row["reason"].startswith("fewer than 10 people of B have the rarer decision")
 
 
 def test_audits_of_rare_values_can_be_compared():
     old, new = (tl.audit(few(k), "g", reference="A", scores="s", membership="p") for k in (0, 6))
     change = {row["feature"]: row for row in tl.compare(old, new, paired=False)["B"].features.to_dicts()}
-    assert (change["flag"]["verdict"], change["flag"]["gap_change_low"]) == (NOT_JUDGED, None)
+    assert (change["flag"]["verdict"], change["flag"]["gap_change_low"]) == (Verdict.NOT_ASSESSED, None)
     assert change["x"]["gap_change_low"] < change["x"]["gap_change"] < change["x"]["gap_change_high"]
 
 
@@ -70,7 +70,7 @@ def test_a_constant_amount_has_no_contributions(amount):
     c = audited(few(6).with_columns(s=pl.lit(rounded) if amount == 0.0 else rounded), output="amount", membership="p")
     assert (c.gap.value, c.gap.low, c.gap.high) == (0.0, 0.0, 0.0)
     for row in c.proxies.to_dicts():
-        assert (row["verdict"], row["gap"], row["joint"]) == (CLEARED, 0.0, 0.0)
+        assert (row["verdict"], row["gap"], row["joint"]) == (Verdict.NO_MATERIAL_CONTRIBUTION, 0.0, 0.0)
     assert any("is the same" in note for note in c.notes)
 
 

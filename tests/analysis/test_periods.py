@@ -14,6 +14,7 @@ from tests.people import assert_same_numbers, people
 import tiltlens as tl
 from tiltlens.errors import DataError
 from tiltlens.limits import MOST_PERIODS
+from tiltlens.results.codec import to_plain
 from tiltlens.rows.periods import sort_periods
 
 MONTHS = [f"2024-{month}" for month in (9, 10, 11, 12)]
@@ -112,7 +113,7 @@ def test_the_command_line_and_the_page_show_the_periods(tmp_path):
     assert "Along time" in done.stdout
     found = json.loads((tmp_path / "a.json").read_text())
     assert found["provenance"]["question"]["periods"] == "month"
-    expected = audited(dated())["A"].periods.to_dict()
+    expected = to_plain(audited(dated())["A"].periods)
     assert_same_numbers(found["comparisons"]["A"]["periods"], expected)
     assert "The gap along time" in (tmp_path / "a.html").read_text()
     assert audited(dated())["A"].plot("periods").table.height == 5

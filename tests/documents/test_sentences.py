@@ -21,7 +21,7 @@ from tiltlens.documents import sentences as words
 from tiltlens.documents.summary_access import dial_place
 from tiltlens.documents.verdict_texts import OPEN, VERDICTS
 from tiltlens.errors import DataError
-from tiltlens.estimators import verdicts
+from tiltlens.estimators.verdicts import Verdict
 from tiltlens.render.page import page
 
 
@@ -119,7 +119,7 @@ def test_verdicts_on_the_page_are_marked_and_explained_by_the_table(summary):
 
 
 def test_the_table_holds_every_verdict_of_the_library():
-    theirs = {value for name, value in vars(verdicts).items() if name.isupper() and isinstance(value, str)}
+    theirs = set(Verdict)
     assert theirs
     assert theirs == VERDICTS.keys()
     assert len(VERDICTS) == 10

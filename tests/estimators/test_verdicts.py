@@ -12,20 +12,7 @@ from hypothesis import strategies as st
 
 import tiltlens as tl
 from tiltlens.estimators.estimate import quantile
-from tiltlens.estimators.verdicts import (
-    CLEARED,
-    EVIDENCE,
-    JOINT,
-    NOT_JUDGED,
-    PROXY,
-    SOME,
-    THE_GROUP,
-    UNDECIDED,
-    Band,
-    bands,
-    simultaneous_factor,
-    verdict,
-)
+from tiltlens.estimators.verdicts import EVIDENCE, Band, Verdict, bands, simultaneous_factor, verdict
 
 MATERIALITY = 0.005
 ROWS = 10_000
@@ -50,27 +37,27 @@ def mirrored(one):
 @pytest.mark.parametrize(
     ("gap", "joint", "expected"),
     [
-        (BEYOND, None, PROXY),
-        (BEYOND, BEYOND, PROXY),
-        (BEYOND, NOTHING, PROXY),
-        (BEYOND, OPEN, PROXY),
-        (NOTHING, BEYOND, JOINT),
-        (OPEN, BEYOND, JOINT),
-        (ACROSS, BEYOND, JOINT),
-        (NOTHING, NOTHING, CLEARED),
-        (INSIDE, NOTHING, CLEARED),
-        (NOTHING, INSIDE, CLEARED),
-        (INSIDE, None, CLEARED),
-        (ACROSS, NOTHING, SOME),
-        (NOTHING, ACROSS, SOME),
-        (ACROSS, OPEN, SOME),
-        (OPEN, ACROSS, SOME),
-        (ACROSS, None, SOME),
-        (OPEN, NOTHING, UNDECIDED),
-        (NOTHING, OPEN, UNDECIDED),
-        (OPEN, OPEN, UNDECIDED),
-        (INSIDE, OPEN, UNDECIDED),
-        (OPEN, None, UNDECIDED),
+        (BEYOND, None, Verdict.POTENTIAL_PROXY),
+        (BEYOND, BEYOND, Verdict.POTENTIAL_PROXY),
+        (BEYOND, NOTHING, Verdict.POTENTIAL_PROXY),
+        (BEYOND, OPEN, Verdict.POTENTIAL_PROXY),
+        (NOTHING, BEYOND, Verdict.IN_COMBINATION),
+        (OPEN, BEYOND, Verdict.IN_COMBINATION),
+        (ACROSS, BEYOND, Verdict.IN_COMBINATION),
+        (NOTHING, NOTHING, Verdict.NO_MATERIAL_CONTRIBUTION),
+        (INSIDE, NOTHING, Verdict.NO_MATERIAL_CONTRIBUTION),
+        (NOTHING, INSIDE, Verdict.NO_MATERIAL_CONTRIBUTION),
+        (INSIDE, None, Verdict.NO_MATERIAL_CONTRIBUTION),
+        (ACROSS, NOTHING, Verdict.SIZE_UNCLEAR),
+        (NOTHING, ACROSS, Verdict.SIZE_UNCLEAR),
+        (ACROSS, OPEN, Verdict.SIZE_UNCLEAR),
+        (OPEN, ACROSS, Verdict.SIZE_UNCLEAR),
+        (ACROSS, None, Verdict.SIZE_UNCLEAR),
+        (OPEN, NOTHING, Verdict.INCONCLUSIVE),
+        (NOTHING, OPEN, Verdict.INCONCLUSIVE),
+        (OPEN, OPEN, Verdict.INCONCLUSIVE),
+        (INSIDE, OPEN, Verdict.INCONCLUSIVE),
+        (OPEN, None, Verdict.INCONCLUSIVE),
     ],
 )
 def test_the_first_verdict_that_applies(gap, joint, expected):
@@ -80,18 +67,18 @@ def test_the_first_verdict_that_applies(gap, joint, expected):
 
 
 def test_the_ends_of_a_band_decide():
-    assert judged(band(0.005, 0.02)).verdict == SOME  # at least what counts is not yet beyond it
-    assert judged(band(np.nextafter(0.005, 1), 0.02)).verdict == PROXY
-    assert judged(band(-0.005, 0.005)).verdict == CLEARED
-    assert judged(band(-0.005, np.nextafter(0.005, 1))).verdict == UNDECIDED
-    assert judged(band(0.0, 0.01)).verdict == UNDECIDED
-    assert judged(band(np.nextafter(0.0, 1), 0.01)).verdict == SOME
+    assert judged(band(0.005, 0.02)).verdict == Verdict.SIZE_UNCLEAR  # at least what counts is not yet beyond it
+    assert judged(band(np.nextafter(0.005, 1), 0.02)).verdict == Verdict.POTENTIAL_PROXY
+    assert judged(band(-0.005, 0.005)).verdict == Verdict.NO_MATERIAL_CONTRIBUTION
+    assert judged(band(-0.005, np.nextafter(0.005, 1))).verdict == Verdict.INCONCLUSIVE
+    assert judged(band(0.0, 0.01)).verdict == Verdict.INCONCLUSIVE
+    assert judged(band(np.nextafter(0.0, 1), 0.01)).verdict == Verdict.SIZE_UNCLEAR
 
 
 def test_a_band_without_width_is_judged_by_its_value():
-    assert judged(Band(0.006, 0.006, 0.006, 0.0)).verdict == PROXY
-    assert judged(Band(-0.004, -0.004, -0.004, 0.0)).verdict == CLEARED
-    assert judged(Band(0.0, 0.0, 0.0, 0.0), Band(0.01, 0.01, 0.01, 0.0)).verdict == JOINT
+    assert judged(Band(0.006, 0.006, 0.006, 0.0)).verdict == Verdict.POTENTIAL_PROXY
+    assert judged(Band(-0.004, -0.004, -0.004, 0.0)).verdict == Verdict.NO_MATERIAL_CONTRIBUTION
+    assert judged(Band(0.0, 0.0, 0.0, 0.0), Band(0.01, 0.01, 0.01, 0.0)).verdict == Verdict.IN_COMBINATION
 
 
 @given(st.tuples(*(st.floats(-0.03, 0.03) for _ in range(4))))
@@ -100,9 +87,9 @@ def test_evidence_is_never_said_of_what_may_be_immaterial_nor_its_absence_of_wha
     found = judged(gap, joint).verdict
     is_sure = [min(abs(one.low), abs(one.high)) > MATERIALITY and one.low * one.high > 0 for one in (gap, joint)]
     may_be = [max(abs(one.low), abs(one.high)) > MATERIALITY for one in (gap, joint)]
-    assert (found == PROXY) == is_sure[0]
+    assert (found == Verdict.POTENTIAL_PROXY) == is_sure[0]
     assert (found in EVIDENCE) == any(is_sure)
-    assert (found == CLEARED) == (not any(may_be))
+    assert (found == Verdict.NO_MATERIAL_CONTRIBUTION) == (not any(may_be))
 
 
 def test_the_sentence_beside_a_verdict_names_the_points():
@@ -133,7 +120,7 @@ def rows_needed(reason):
 )
 def test_inconclusive_says_how_many_rows_are_needed(gap, joint, expected):
     found = judged(gap, joint)
-    assert found.verdict == UNDECIDED
+    assert found.verdict == Verdict.INCONCLUSIVE
     assert found.reason.startswith("consistent with 0 and with more than 0.50 points; ")
     assert rows_needed(found.reason) == expected
 
@@ -146,7 +133,11 @@ def test_so_many_rows_settle_it_in_four_of_five_samples_whatever_was_estimated()
         said.add(rows_needed(judged(*bands([value], np.array([se]), factor)).reason))
     (rows,) = said
     later = se * np.sqrt(ROWS / rows)
-    for truth, settled in ((0.0, {CLEARED}), (0.01, {PROXY}), (0.005, {PROXY, SOME, CLEARED})):
+    for truth, settled in (
+        (0.0, {Verdict.NO_MATERIAL_CONTRIBUTION}),
+        (0.01, {Verdict.POTENTIAL_PROXY}),
+        (0.005, {Verdict.POTENTIAL_PROXY, Verdict.SIZE_UNCLEAR, Verdict.NO_MATERIAL_CONTRIBUTION}),
+    ):
         drawn = bands((truth + later * rng.standard_normal(2_000)).tolist(), np.full(2_000, later), factor)
         assert np.mean([judged(one).verdict in settled for one in drawn]) > 0.75
 
@@ -230,21 +221,21 @@ def verdicts_of(**options):
 
 def test_what_cannot_be_judged_says_why():
     found = verdicts_of()
-    assert found["used"][0] == PROXY
-    assert found["copy"][0] == THE_GROUP
-    assert found["key"][0] == NOT_JUDGED
+    assert found["used"][0] == Verdict.POTENTIAL_PROXY
+    assert found["copy"][0] == Verdict.IDENTIFIES_GROUP
+    assert found["key"][0] == Verdict.NOT_ASSESSED
     assert "looks like an identifier" in found["key"][1]
-    assert found["places"][0] == NOT_JUDGED
+    assert found["places"][0] == Verdict.NOT_ASSESSED
     assert "too many values" in found["places"][1]
-    assert found["constant"][0] == CLEARED
-    assert found["noise"][0] in (CLEARED, UNDECIDED)
+    assert found["constant"][0] == Verdict.NO_MATERIAL_CONTRIBUTION
+    assert found["noise"][0] in (Verdict.NO_MATERIAL_CONTRIBUTION, Verdict.INCONCLUSIVE)
 
 
 def test_plug_in_values_are_not_judged():
     found = verdicts_of(folds=None, features=["used", "noise", "copy"])
-    assert found["copy"][0] == THE_GROUP
+    assert found["copy"][0] == Verdict.IDENTIFIES_GROUP
     for name in ("used", "noise"):
-        assert found[name][0] == NOT_JUDGED
+        assert found[name][0] == Verdict.NOT_ASSESSED
         assert "plug-in values have no intervals" in found[name][1]
 
 

@@ -6,7 +6,7 @@ import pytest
 from scipy.special import expit, ndtri
 
 import tiltlens as tl
-from tiltlens.estimators.verdicts import CLEARED, EVIDENCE
+from tiltlens.estimators.verdicts import EVIDENCE, Verdict
 from tiltlens.learners.blocks import Residuals, hidden_part
 from tiltlens.learners.design import normal_scores
 
@@ -125,5 +125,5 @@ def test_monotone_transforms_move_results_by_less_than_half_a_standard_error():
 
 def test_features_that_do_nothing_are_immaterial_beside_a_basis_that_misses_nothing():
     _, rows = found_in(world(X, x=X, y=Y, one=FOUR.astype(str)), membership=None)
-    assert rows["y"]["verdict"] == rows["one"]["verdict"] == CLEARED
+    assert rows["y"]["verdict"] == rows["one"]["verdict"] == Verdict.NO_MATERIAL_CONTRIBUTION
     assert rows["x"]["verdict"] == "potential proxy"

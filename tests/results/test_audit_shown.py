@@ -13,6 +13,8 @@ import pytest
 from tests.people import audited, people
 
 from tiltlens.errors import DataError
+from tiltlens.gates import gate
+from tiltlens.render.terminal import audit_text
 
 
 @cache
@@ -104,3 +106,32 @@ def test_a_notebook_without_altair_shows_the_tables_alone(monkeypatch):
     html = shown_audit()._repr_html_()
     assert "<img" not in html
     assert "income" in html
+
+
+def calls_to_the_paper(show, result):
+    """Return the functions of `tiltlens.paper` that showing a result calls."""
+    called = set()
+
+    def note(frame, event, _):
+        if event == "call" and frame.f_globals.get("__name__", "").startswith("tiltlens.paper"):
+            called.add(frame.f_code.co_qualname)
+
+    sys.setprofile(note)
+    try:
+        show(result)
+    finally:
+        sys.setprofile(None)
+    return called
+
+
+def test_showing_an_audit_solves_nothing():
+    audit = shown_audit()
+    for show in (str, repr, lambda audit: audit._repr_html_(), lambda audit: gate("gap<-0.5").judged(audit)):
+        assert calls_to_the_paper(show, audit) == set()
+    assert "path_point" in calls_to_the_paper(lambda audit: audit.to_dict(), audit)
+
+
+@pytest.mark.parametrize("options", [{"threshold": 0.5}, {"output": "amount"}, {"features": []}])
+def test_a_printed_audit_says_what_its_whole_summary_says(options):
+    audit = audited(people(), membership="chance", folds=None, **options)
+    assert str(audit) == audit_text(audit.to_dict())

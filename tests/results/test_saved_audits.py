@@ -5,20 +5,17 @@ import json
 import pickle
 from functools import cache
 
-import jsonschema
 import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 from scipy.special import expit
-from tests.schemas import SCHEMA
 
 import tiltlens as tl
 from tiltlens.errors import DataError, NeedsRowsError
 from tiltlens.gates import gate
 from tiltlens.render.page import page
 from tiltlens.results.comparison import ESTIMATES
-from tiltlens.results.json_schema import misfit, published
 
 
 @cache
@@ -110,7 +107,7 @@ def test_saved_audits_are_compared_as_independent_ones(tmp_path):
     expected = tl.compare(old, new)["women"]
     for pair in ((tl.read_audit(tmp_path / "old"), new), (old, tl.read_audit(tmp_path / "new"))):
         found = tl.compare(*pair)["women"]
-        assert found.gap_change == expected.gap_change
+        assert found.changes["gap"] == expected.changes["gap"]
         assert_frame_equal(found.features, expected.features)
     with pytest.raises(DataError, match="got one that is saved"):
         tl.compare(tl.read_audit(tmp_path / "old"), old)
@@ -154,20 +151,30 @@ def altered(change, path):
     ("change", "message"),
     [
         (lambda s: s.update(schema="tiltlens/audit/1"), r"of the schema 'tiltlens/audit/2', got 'tiltlens/audit/1'"),
-        (lambda s: s.pop("settings"), "it has no 'settings'"),
-        (lambda s: s["comparisons"]["women"].pop("balance"), "'balance'"),
-        (lambda s: s.update(comparisons={}), r"comparisons has 0 parts"),
-        (lambda s: s["comparisons"]["women"]["gap"].update(value="low"), r"gap.value is \"low\" instead of number"),
-        (lambda s: s["comparisons"]["women"]["gap"].update(value=0.3), "0.3 lies outside of its interval"),
-        (lambda s: s["comparisons"]["women"]["gap"].update(value=-0.2), "lies outside of its interval"),
+        (lambda s: s.pop("settings"), "settings: missing"),
+        (lambda s: s["comparisons"]["women"].pop("balance"), "comparisons.women.balance: missing"),
+        (lambda s: s.update(comparisons={}), "comparisons: expected at least one"),
+        (
+            lambda s: s["comparisons"]["women"]["gap"].update(value="low"),
+            "gap.value: expected a number, got text",
+        ),
+        (lambda s: s["comparisons"]["women"]["gap"].update(value=0.3), "gap: 0.3 lies outside of its interval"),
+        (lambda s: s["comparisons"]["women"]["gap"].update(value=-0.2), "gap: -0.2 is not the difference"),
         (lambda s: s["comparisons"]["women"]["proxies"][0].update(joint_low=0.5), "lies outside of its interval, 0.5"),
-        (lambda s: s["comparisons"]["women"].update(fpr_difference=None), "fpr_difference is not as an audit writes"),
+        (
+            lambda s: s["comparisons"]["women"].update(fpr_difference=None),
+            "fpr_difference: contradicts the other",
+        ),
         (
             lambda s: s["comparisons"].update(girls=s["comparisons"].pop("women")),
-            "girls is of other groups",
+            "girls: about other groups",
         ),
-        (lambda s: s["comparisons"]["women"]["balance"].update(is_adequate=3), "is_adequate is 3 instead of boolean"),
-        (lambda s: s["comparisons"]["women"]["bins"].update(score="x"), "bins.score is"),
+        (
+            lambda s: s["comparisons"]["women"]["balance"].update(is_adequate=3),
+            "is_adequate: expected true or false",
+        ),
+        (lambda s: s["comparisons"]["women"]["bins"].update(score="x"), "women.bins.score: expected a list, got text"),
+        (lambda s: s["comparisons"]["women"]["correction"].pop("intercept"), "women.correction.intercept: missing"),
         (lambda s: s["settings"].update(confidence=3), "`confidence` must"),
     ],
 )
@@ -183,40 +190,3 @@ def test_what_is_no_audit_is_refused(text, tmp_path):
         tl.read_audit(tmp_path / "audit.json")
     with pytest.raises(DataError, match="`path` must be a file that can be read"):
         tl.read_audit(tmp_path / "none.json")
-
-
-def places(part, place=()):
-    """Yield the place of every value, of lists only those of the first entry."""
-    yield place
-    if isinstance(part, dict):
-        for name, value in part.items():
-            yield from places(value, (*place, name))
-    elif part and isinstance(part, list):
-        yield from places(part[0], (*place, 0))
-
-
-def first_entries(part):
-    if isinstance(part, dict):
-        return {name: first_entries(value) for name, value in part.items()}
-    if isinstance(part, list) and part and isinstance(part[0], dict):
-        return [first_entries(part[0])]
-    return part
-
-
-def test_the_schema_is_read_as_jsonschema_reads_it():
-    summary = first_entries(json.loads(json.dumps(audited("decisions").to_dict())))
-    validator = jsonschema.Draft202012Validator(SCHEMA)
-    verdicts = set()
-    rng = np.random.default_rng(0)
-    every = [place for place in places(summary) if place]
-    for at in rng.choice(len(every), 40, replace=False):
-        *way, last = every[at]
-        changed = copy.deepcopy(summary)
-        part = changed
-        for step in way:
-            part = part[step]
-        part[last] = [None, -1.5, "x", True, 2, [], {}][rng.integers(7)]
-        fits = validator.is_valid(changed)
-        assert (misfit(changed, published("audit")) is None) == fits, every[at]
-        verdicts.add(fits)
-    assert verdicts == {True, False}

@@ -37,7 +37,7 @@ def test_changes_of_the_gap_hold_for_both_groups_at_once():
         tl.compare(*(tl.audit(one, features=[], **OPTIONS, **asked) for one in (table, new)))["A"]
         for asked in ({}, {"audited": ["A"], "confidence": 0.95**0.5})
     )
-    assert both.gap_change.to_dict() == pytest.approx(alone.gap_change.to_dict(), rel=1e-9)
+    assert both.changes["gap"].to_dict() == pytest.approx(alone.changes["gap"].to_dict(), rel=1e-9)
 
 
 def test_of_eight_groups_without_a_difference_few_audits_claim_one():

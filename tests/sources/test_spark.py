@@ -14,6 +14,7 @@ from tests.people import FEATURES, assert_same_numbers, classed, lending
 from tests.repair.test_apply import expected, many_kinds, new_rows, tilt
 
 import tiltlens as tl
+from tiltlens.results.codec import to_plain
 
 pytest.importorskip("pyspark", reason="needs pyspark")
 pytestmark = [pytest.mark.java, pytest.mark.filterwarnings("ignore")]  # Spark warns of pandas, sockets and more
@@ -74,7 +75,7 @@ def test_executors_count_the_decisions_of_all_rows_though_few_are_sampled(spark)
     options = {"group": "group", "reference": "b", "scores": "score", "threshold": 0.5}
     found = tl.audit(spark.createDataFrame(table.to_arrow()).repartition(7), **options, sample_rows=1_000)["a"]
     assert any("a sample of" in note for note in found.notes)
-    assert_same_numbers(found.two_by_two.to_dict(), tl.audit(table, **options)["a"].two_by_two.to_dict())
+    assert_same_numbers(to_plain(found.two_by_two), to_plain(tl.audit(table, **options)["a"].two_by_two))
 
 
 def test_two_models_are_compared_on_the_same_rows_of_spark(skewed):

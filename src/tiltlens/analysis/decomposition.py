@@ -31,19 +31,7 @@ from tiltlens.estimators.feature_gap import FeatureGap, cell_coefficient, featur
 from tiltlens.estimators.influence import Rows
 from tiltlens.estimators.outputs import Scores
 from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients, covariance, degrees_of_freedom
-from tiltlens.estimators.verdicts import (
-    CLEARED,
-    EVIDENCE,
-    EXEMPT,
-    NOT_JUDGED,
-    THE_GROUP,
-    UNDECIDED,
-    Band,
-    Verdict,
-    bands,
-    simultaneous_factor,
-    verdict,
-)
+from tiltlens.estimators.verdicts import EVIDENCE, Band, Judgement, Verdict, bands, simultaneous_factor, verdict
 from tiltlens.limits import HIDDEN, SMALLEST_EXPECTED, SUPPRESSED_BELOW, WIDE_BANDS
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.features import Feature
@@ -113,10 +101,10 @@ def decompose_gap(
         both = alone_bands.get(name), joint_bands.get(name)
         found = _verdict(evidence, settings, feature, *both, pairs, visible=visible, whole=whole)
         found = judged_use(evidence, settings, known, name, found)
-        if found.verdict == CLEARED and any(band is not None and band.reach for band in both):
+        if found.verdict == Verdict.NO_MATERIAL_CONTRIBUTION and any(band is not None and band.reach for band in both):
             found = _unless_hidden(evidence, settings, left, every, feature.name, found)
-        if doubt is not None and found.verdict not in (EXEMPT, THE_GROUP):
-            found = Verdict(NOT_JUDGED, doubt)
+        if doubt is not None and found.verdict not in (Verdict.EXEMPT, Verdict.IDENTIFIES_GROUP):
+            found = Judgement(Verdict.NOT_ASSESSED, doubt)
         has_bands = settings.folds is not None and _rarity(evidence, settings, name) is None
         columns[name] = _banded("gap", both[0], has_bands) | _banded("joint", both[1], has_bands)
         parts = shapley.get(name, numbers("gap_shapley", None, None, None))
@@ -139,8 +127,8 @@ def _unless_hidden(
     left: Unexplained,
     every: SetCoefficients | None,
     name: str,
-    found: Verdict,
-) -> Verdict:
+    found: Judgement,
+) -> Judgement:
     """Return the verdict of a cleared feature: inconclusive where the regressions may miss a material part of it.
 
     They must agree on what all features leave, and the values of the feature, alone and with another, must hide
@@ -151,15 +139,19 @@ def _unless_hidden(
     words, z = output_scale(evidence, settings), quantile(settings.confidence)
     if left.estimate is not None and is_material(left.estimate, words.materiality):
         rest = f"the adjusted gap of {words.size(left.value)} {words.measure.unit} may go through several together"
-        return Verdict(UNDECIDED, f"{found.reason}, but {rest}")
+        return Judgement(Verdict.INCONCLUSIVE, f"{found.reason}, but {rest}")
     missed = every.values[0] - left.value
     if abs(missed) + z * difference_se(every, left) > words.materiality:
         rest = f"the regressions disagree by {words.size(missed)} {words.measure.unit} on the adjusted gap"
-        return Verdict(UNDECIDED, f"{found.reason}, but {rest}, so that several features together may contribute")
+        return Judgement(
+            Verdict.INCONCLUSIVE, f"{found.reason}, but {rest}, so that several features together may contribute"
+        )
     for one in evidence.nuisances.sets.hidden:
         if name in one.names and abs(one.value) + z * one.se > words.materiality:
             others = ", ".join(other for other in one.names if other != name) or "its own values"
-            return Verdict(UNDECIDED, f"{found.reason}, but the regressions may miss how it acts with {others}")
+            return Judgement(
+                Verdict.INCONCLUSIVE, f"{found.reason}, but the regressions may miss how it acts with {others}"
+            )
     return found
 
 
@@ -284,24 +276,26 @@ def _verdict(
     pairs: Mapping[str, Partners],
     visible: float,
     whole: float,
-) -> Verdict:
+) -> Judgement:
     """Return what may be said of a feature, the reasons why nothing may be said first."""
     words = output_scale(evidence, settings)
     if feature.name in evidence.question.exempt:
-        return Verdict(EXEMPT, "declared as an exempt factor")
+        return Judgement(Verdict.EXEMPT, "declared as an exempt factor")
     if feature.is_group:
-        return Verdict(THE_GROUP, "it is the group, a copy of it, or its values separate the groups completely")
+        return Judgement(
+            Verdict.IDENTIFIES_GROUP, "it is the group, a copy of it, or its values separate the groups completely"
+        )
     if settings.folds is None:
-        return Verdict(NOT_JUDGED, "plug-in values have no intervals (folds=None, --folds 0)")
+        return Judgement(Verdict.NOT_ASSESSED, "plug-in values have no intervals (folds=None, --folds 0)")
     if feature.kind == "identifier":
-        return Verdict(NOT_JUDGED, "it looks like an identifier: leave it out, or group its values")
+        return Judgement(Verdict.NOT_ASSESSED, "it looks like an identifier: leave it out, or group its values")
     if feature.kind == "constant":
         return verdict(Band(0.0, 0.0, 0.0, 0.0), None, words.materiality, 0, size=words.size, unit=words.measure.unit)
     if alone is None:
-        return Verdict(THE_GROUP, "its values separate the groups completely")
+        return Judgement(Verdict.IDENTIFIES_GROUP, "its values separate the groups completely")
     rarity = _rarity(evidence, settings, feature.name)
     if rarity is not None:
-        return Verdict(NOT_JUDGED, rarity)
+        return Judgement(Verdict.NOT_ASSESSED, rarity)
     rows, partner = round(sum(evidence.rows.facts.people)), pairs.get(feature.name, Partners()).partner
     size, unit = words.size, words.measure.unit
     way = partial(_way, whole=whole, materiality=words.materiality, audited=evidence.question.audited)
@@ -311,10 +305,10 @@ def _verdict(
         and evidence.nuisances.sets is not None
         and feature.name in evidence.nuisances.sets.pooled
     ):
-        return Verdict(NOT_JUDGED, "it has too many values to be looked at with the others: group them")
+        return Judgement(Verdict.NOT_ASSESSED, "it has too many values to be looked at with the others: group them")
     cells = evidence.cells.get(feature.name)
     if cells is not None and hidden_share(cells.sums) > HIDDEN:
-        return Verdict(NOT_JUDGED, "it has too many values for the rows: group them, or bring more rows")
+        return Judgement(Verdict.NOT_ASSESSED, "it has too many values for the rows: group them, or bring more rows")
     return found
 
 

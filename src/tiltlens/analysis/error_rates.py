@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import polars as pl
@@ -32,10 +32,6 @@ class ErrorRate:
     audited: Estimate
     reference: Estimate
     difference: Estimate
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the three estimates as plain dicts."""
-        return {name: getattr(self, name).to_dict() for name in (*GROUPS, "difference")}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,13 +63,7 @@ class ErrorRates:
     auc: ErrorRate | None
     reasons: dict[str, str]
     people: dict[str, dict[str, int | None]]
-    by_decile: pl.DataFrame
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return every number, keyed by attribute name."""
-        found = {name: getattr(self, name) for name in QUANTITIES}
-        plain = {name: None if one is None else one.to_dict() for name, one in found.items()}
-        return plain | {"reasons": self.reasons, "people": self.people, "by_decile": self.by_decile.to_dicts()}
+    by_decile: Annotated[pl.DataFrame, DECILE_SCHEMA]
 
 
 def rate_pairs(evidence: Evidence) -> tuple[dict[str, rates.GroupPair], dict[str, str]]:

@@ -16,7 +16,7 @@ from tiltlens.estimators.cells import joint_codes
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients
 from tiltlens.estimators.use import UNUSED, Use, cell_products, squared_uses, uses
-from tiltlens.estimators.verdicts import EITHER, EVIDENCE, STAND_IN, Band, Verdict, is_beyond
+from tiltlens.estimators.verdicts import EVIDENCE, Band, Judgement, Verdict, is_beyond
 from tiltlens.learners.score_use import ScoreUse
 from tiltlens.limits import HIDDEN, MOST_STOOD_FOR, MOST_USES, SAME_OUTPUT, SMALL_RESIDUAL
 
@@ -193,21 +193,26 @@ def _cell_squares(sets: CellSets) -> Callable[[Sequence[Sequence[int]]], SetCoef
     return squared if cell_products(at, sets.outcome, [codes(())])[1] <= HIDDEN else None
 
 
-def judged_use(evidence: Evidence, settings: Settings, known: FeatureUses, name: str, found: Verdict) -> Verdict:
+def judged_use(evidence: Evidence, settings: Settings, known: FeatureUses, name: str, found: Judgement) -> Judgement:
     """Return the verdict of a feature with a material contribution: whether the score uses it, or it stands in."""
     if found.verdict not in EVIDENCE:
         return found
     words, use = output_scale(evidence, settings), known.use.get(name)
     was_changed = name in known.asked and known.asked[name] is None
     if name in known.copies and not was_changed:
-        return Verdict(EITHER, f"one of {_listed(sorted([name, *known.copies[name]]))}; the data cannot tell which")
+        return Judgement(
+            Verdict.PROXY_OR_STAND_IN,
+            f"one of {_listed(sorted([name, *known.copies[name]]))}; the data cannot tell which",
+        )
     is_shown = known.asked.get(name) is not None or not evidence.question.is_decisions
     if use is not None and use.high <= words.materiality and is_shown and name not in known.copies:
         with_others = _stands_for(evidence, known, name, words.materiality)
-        return Verdict(STAND_IN, f"{_unused(known.asked.get(name), use, words)}; it is correlated with {with_others}")
+        return Judgement(
+            Verdict.STAND_IN, f"{_unused(known.asked.get(name), use, words)}; it is correlated with {with_others}"
+        )
     if was_changed or name in known.sure or (use is not None and use.low > 0.0):
         return found
-    return Verdict(EITHER, f"{found.reason}; {_unsettled(evidence, use, words)}")
+    return Judgement(Verdict.PROXY_OR_STAND_IN, f"{found.reason}; {_unsettled(evidence, use, words)}")
 
 
 def _unused(asked: int | None, use: Use, words: OutputScale) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import numpy as np
 import polars as pl
@@ -36,14 +36,8 @@ class PeriodTable:
         Test that the gap is the same in all periods that were measured; None of fewer than two.
     """
 
-    frame: pl.DataFrame
+    frame: Annotated[pl.DataFrame, SCHEMA] = field(metadata={"key": "table"})
     equal_gaps: EqualGapsTest | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return both as plain dicts."""
-        test = self.equal_gaps
-        plain = None if test is None else {name: getattr(test, name) for name in ("statistic", "degrees", "p_value")}
-        return {"table": self.frame.to_dicts(), "equal_gaps": plain}
 
 
 def period_notes(evidence: Evidence) -> list[str]:

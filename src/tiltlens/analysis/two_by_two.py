@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -54,10 +53,6 @@ class TwoByTwo:
     ratio_flips: int
     z_flips: int
     note: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the table as plain numbers."""
-        return asdict(self)
 
 
 def two_by_two(evidence: Evidence, settings: Settings) -> tuple[TwoByTwo | None, tuple[str, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -27,13 +28,22 @@ from tiltlens.paper.checks import Floats
 from tiltlens.rows.amounts import Unit
 from tiltlens.rows.groups import NO_GROUP
 
-NOT_CHECKED, CHECKED, NOT_JUDGED = "not checked", "checked", "not judged"
 NOT_REPORTED: dict[str, Any] = dict.fromkeys(
     (
         *("impact_ratio", "adverse_impact_ratio", "shortfall", "standardised_difference", "output_divergence"),
         *("decisions_needed", "equal_outputs"),
     )
 )  # of unobserved groups: weighted by probabilities, each would show a part of the disparity as if it were all
+
+
+class Status(StrEnum):
+    """Whether known groups confirm the conditions of the bracket."""
+
+    CHECKED = "checked"
+    NOT_CHECKED = "not checked"
+    NOT_JUDGED = "not judged"
+
+    __repr__ = str.__repr__
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,14 +77,14 @@ class SoftGroup:
     labelled: int | None
     calibration: Calibration | None
     signs: Signs | None
-    status: str
+    status: Status
     reason: str
     visible: float = 1.0
 
     @property
     def doubt(self) -> str | None:
         """Why nothing can be said of features, where the checks fail."""
-        return self.reason if self.status == NOT_JUDGED else None
+        return self.reason if self.status == Status.NOT_JUDGED else None
 
     def in_units(self, unit: Unit) -> SoftGroup:
         """Return the same in the unit of an amount."""
@@ -85,21 +95,10 @@ class SoftGroup:
         sides = None if self.signs is None else Signs(*(estimate.mapped(unit.difference) for estimate in self.signs))
         return replace(self, **scaled, signs=sides)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return all of it as plain numbers and texts; few labelled people are not counted."""
-        estimates = {name: getattr(self, name) for name in ("weighted", "linear", "limits", "bracket")}
+    def disclosed(self) -> SoftGroup:
+        """Return the same as it may be published: without the number of labelled people where they are few."""
         is_few = self.labelled is not None and self.labelled < SUPPRESSED_BELOW
-        checks = {"calibration": self.calibration, "signs": self.signs}
-        return (
-            {name: None if part is None else part.to_dict() for name, part in estimates.items()}
-            | {"labelled": None if is_few else self.labelled}
-            | {name: None if part is None else _plain(part._asdict()) for name, part in checks.items()}
-            | {"status": self.status, "reason": self.reason, "visible": self.visible}
-        )
-
-
-def _plain(numbers: dict[str, Any]) -> dict[str, Any]:
-    return {name: number.to_dict() if isinstance(number, Estimate) else number for name, number in numbers.items()}
+        return replace(self, labelled=None if is_few else self.labelled)
 
 
 def soft_group(evidence: Evidence, settings: Settings) -> SoftGroup | None:
@@ -112,14 +111,15 @@ def soft_group(evidence: Evidence, settings: Settings) -> SoftGroup | None:
 
 def soft_group_of(
     evidence: Evidence, settings: Settings, scores: Floats, places: Integers | None = None
-) -> dict[str, Any]:
+) -> SoftGroup | None:
     """Return the same for other scores, or decisions, of all rows of the sample or of those at some `places`."""
+    if evidence.rows.probabilities is None:
+        return None
     rows = evidence.rows if places is None else evidence.rows.take(places)
     sample = Rows.of(rows.group == 0, rows.sampling_weight, rows.cluster)
-    estimates = soft_group(
+    return soft_group(
         replace(evidence, rows=rows, sample=sample, population=sample, score=Scores.of(sample, scores)), settings
     )
-    return {} if estimates is None else estimates.to_dict()
 
 
 def _estimate_gap(evidence: Evidence, rows: ChanceRows, confidence: float) -> SoftGroup:
@@ -136,7 +136,7 @@ def _estimate_gap(evidence: Evidence, rows: ChanceRows, confidence: float) -> So
         labelled=None,
         calibration=None,
         signs=None,
-        status=NOT_CHECKED,
+        status=Status.NOT_CHECKED,
         reason="no labels were given",
     )
     if evidence.rows.known_group is None:
@@ -145,11 +145,11 @@ def _estimate_gap(evidence: Evidence, rows: ChanceRows, confidence: float) -> So
     slopes, sides, reason = _checks(labelled, audited, confidence)
     checked = replace(unchecked, bracket=None, labelled=audited.size, calibration=slopes, signs=sides)
     if reason is not None or sides is None:
-        return replace(checked, status=NOT_JUDGED, reason=reason or "all labelled rows are of one group")
+        return replace(checked, status=Status.NOT_JUDGED, reason=reason or "all labelled rows are of one group")
     return replace(
         checked,
         bracket=_bracket(weighted, linear, sides.outside, limits),
-        status=CHECKED,
+        status=Status.CHECKED,
         reason="calibrated on labelled rows, as far as these stand for all",
     )
 

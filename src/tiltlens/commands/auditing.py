@@ -96,6 +96,7 @@ def answered(asked: Asked) -> bool:
     from tiltlens.render.page import check_report, write_report
     from tiltlens.render.table_files import write_tables
     from tiltlens.render.terminal import print_audit, printable
+    from tiltlens.results.codec import to_plain
 
     check_report(asked.outputs["report"])
     with progress_shown(asked.outputs["json"]) as progress:
@@ -107,7 +108,8 @@ def answered(asked: Asked) -> bool:
         alone = "a logistic model was trained on it and audited; name yours with --scores or --model"
         has_model = asked.options["scores"] or asked.options["model"]
         click.echo(f"--outcome {printable(outcome)}: {beside if has_model else alone}.", err=True)
-    summary = result.to_dict()
+    has_parts = asked.outputs["json"] or asked.outputs["report"]  # which take time to compute
+    summary = result.to_dict() if has_parts else to_plain(result)
     of_gates = partial(write_junit, judged)
     write_outputs(asked.outputs, summary, report=write_report, tables=write_tables, junit=of_gates)
     if asked.outputs["json"] != "-":

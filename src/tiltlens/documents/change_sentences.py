@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 from tiltlens.documents.error_rates import auc_difference
 from tiltlens.documents.ratios import ratio_name
 from tiltlens.formats import label, number, points, signed, with_interval
+from tiltlens.results.change import ChangeVerdict
 from tiltlens.rows.measures import Measure, measure_of
 
-MORE, LESS, TURNED = "carries more than before", "carries less than before", "carries the other way than before"
-MOVED = (MORE, LESS, TURNED)  # the verdicts that say so for sure
+MOVED = (ChangeVerdict.MORE, ChangeVerdict.LESS, ChangeVerdict.TURNED)  # the verdicts that say so for sure
 Record = dict[str, Any]
 
 
@@ -43,7 +43,7 @@ def quantities(summary: Record, c: Record) -> list[Quantity]:
         Quantity("calibration, in points", "calibration_difference", points, points),
     ]
     told_already = f"{c['criterion']}_difference"  # it is the gap
-    return [one for one in every if c[f"{one.key}_change"] is not None and one.key != told_already]
+    return [one for one in every if c["changes"][one.key] is not None and one.key != told_already]
 
 
 def source_name(side: Record) -> str:
@@ -56,7 +56,7 @@ def source_name(side: Record) -> str:
 
 def headline(summary: Record, c: Record) -> list[str]:
     """Return what happened to the gap, how sure that is, and which features made it."""
-    old, new, moved = (c["old"]["gap"], c["new"]["gap"], c["gap_change"])
+    old, new, moved = (c["old"]["gap"], c["new"]["gap"], c["changes"]["gap"])
     audited, reference, measure = label(c["audited"]), label(c["reference"]), measure_of(summary)
     ends = [measure.difference(one["value"]) for one in (old, new)]
     lines = [

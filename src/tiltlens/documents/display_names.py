@@ -7,6 +7,7 @@ from typing import Any
 
 JOINT = " & "  # between the columns and the values of an intersection
 BARE = {"yes", "no", "true", "false", "none", "null"}
+Record = dict[str, Any]
 WORD = re.compile(r"[^\W\d_]{2}")
 
 
@@ -21,23 +22,36 @@ def group_name(column: str, value: str) -> str:
     )
 
 
-def named(summary: dict[str, Any]) -> dict[str, Any]:
-    """Return an audit's summary with every group called as a reader should read it."""
-    column = summary["group"]
-    return summary | {
-        "reference": group_name(column, summary["reference"]),
-        "too_small": {group_name(column, name): size for name, size in summary["too_small"].items()},
-        "comparisons": {group_name(column, name): _comparison(column, c) for name, c in summary["comparisons"].items()},
-    }
+def with_display_names(part: Record, column: str | None = None) -> Record:
+    """Return the summary of a result with every group named for readers.
+
+    `column` is that of the groups; a summary that names its own has it for all of its parts.
+    """
+    column = part.get("group", column)
+    if "constraints" in part and not part["audited"]:  # a score adjustment for several groups
+        part = part | {"audited": ", ".join(dict.fromkeys(str(one["audited"]) for one in part["constraints"]))}
+    renamed = {key: with_display_names(part[key], column) for key in ("repair", "beside") if part.get(key)}
+    if "bills" in part:
+        renamed["bills"] = {name: with_display_names(bill, column) for name, bill in part["bills"].items()}
+    return part | renamed | ({} if column is None else _named_groups(part, column))
 
 
-def _comparison(column: str, c: dict[str, Any]) -> dict[str, Any]:
-    audited, reference = (group_name(column, c[who]) for who in ("audited", "reference"))
-    end = f" among {c['audited']}"
-    proxies = [
-        row | {"direction": row["direction"].removesuffix(end) + f" among {audited}"}
-        if row["direction"].endswith(end)
-        else row
-        for row in c["proxies"]
-    ]
-    return c | {"audited": audited, "reference": reference, "proxies": proxies}
+def _named_groups(part: Record, column: str) -> Record:
+    """Return the keys of a summary that hold the names of groups."""
+    named: Record = {who: group_name(column, part[who]) for who in ("audited", "reference") if who in part}
+    if "constraints" in part:
+        named["constraints"] = [with_display_names(constraint, column) for constraint in part["constraints"]]
+    if "too_small" in part:
+        named["too_small"] = {group_name(column, name): size for name, size in part["too_small"].items()}
+    if "comparisons" in part:
+        comparisons = part["comparisons"].items()
+        named["comparisons"] = {group_name(column, name): with_display_names(c, column) for name, c in comparisons}
+    if "proxies" in part:
+        end = f" among {part['audited']}"  # of a direction, which names the audited group
+        named["proxies"] = [
+            row | {"direction": row["direction"].removesuffix(end) + f" among {named['audited']}"}
+            if row["direction"].endswith(end)
+            else row
+            for row in part["proxies"]
+        ]
+    return named

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from tiltlens.documents.change_sentences import Quantity
-from tiltlens.documents.display_names import group_name
 from tiltlens.formats import count, interval, label, number, percent, points, ratio, signed, size, with_interval
 from tiltlens.limits import REPAIRED
 
@@ -68,28 +67,6 @@ def some_rules(curve: list[Record]) -> list[tuple[int, Record]]:
     """Return a few rules from one end of the curve to the other, numbered from 1 on."""
     step = max(1, (len(curve) - 1) // (RULES - 1))
     return list(enumerate(curve, 1))[::step]
-
-
-def named_bill(bill: Record) -> Record:
-    """Return a bill with its groups called as a reader should read them."""
-    beside = bill["beside"]
-    named = None if beside is None else beside | {"repair": named_repair(beside["repair"])}
-    return bill | {"repair": named_repair(bill["repair"]), "beside": named}
-
-
-def named_repair(repair: Record) -> Record:
-    """Return a repair with its groups called as a reader should read them."""
-    several = ", ".join(dict.fromkeys(str(one["audited"]) for one in repair["constraints"]))
-    repair = repair | {"audited": repair["audited"] or several}
-    column = repair.get("group")
-    if column is None:
-        return repair
-    named = repair | {"constraints": [_named_groups(column, one) for one in repair["constraints"]]}
-    return _named_groups(column, named)
-
-
-def _named_groups(column: str, one: Record) -> Record:
-    return one | {who: group_name(column, one[who]) for who in ("audited", "reference")}
 
 
 def quantities(bill: Record, rows: Iterable[Record]) -> list[tuple[Quantity, Record]]:

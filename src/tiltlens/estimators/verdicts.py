@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -17,17 +18,23 @@ from tiltlens.estimators.estimate import quantile, without_noise
 from tiltlens.limits import DRAWS, MOST_TIMES, SETTLED, SMALLEST_SE
 from tiltlens.paper.checks import Floats
 
-PROXY = "potential proxy"
-JOINT = "potential proxy in combination"
-STAND_IN = "stand-in"
-EITHER = "potential proxy or stand-in"
-CLEARED = "no material contribution"
-SOME = "detected, size unclear"
-UNDECIDED = "inconclusive"
-NOT_JUDGED = "not assessed"
-THE_GROUP = "identifies the group"
-EXEMPT = "exempt (declared)"
-EVIDENCE = (PROXY, JOINT)
+
+class Verdict(StrEnum):
+    """What may be said of a feature."""
+
+    POTENTIAL_PROXY = "potential proxy"
+    IN_COMBINATION = "potential proxy in combination"
+    PROXY_OR_STAND_IN = "potential proxy or stand-in"
+    STAND_IN = "stand-in"
+    NO_MATERIAL_CONTRIBUTION = "no material contribution"
+    SIZE_UNCLEAR = "detected, size unclear"
+    INCONCLUSIVE = "inconclusive"
+    NOT_ASSESSED = "not assessed"
+    IDENTIFIES_GROUP = "identifies the group"
+    EXEMPT = "exempt (declared)"
+
+
+EVIDENCE = (Verdict.POTENTIAL_PROXY, Verdict.IN_COMBINATION)
 
 
 class Band(NamedTuple):
@@ -63,10 +70,10 @@ def bands(values: Sequence[float], se: Floats, factor: float, degrees: Floats | 
     return [Band(*map(without_noise, (v, v - r, v + r, r, e))) for v, r, e in every]
 
 
-class Verdict(NamedTuple):
+class Judgement(NamedTuple):
     """A verdict and the sentence beside it."""
 
-    verdict: str
+    verdict: Verdict
     reason: str
 
 
@@ -87,7 +94,7 @@ def verdict(
     size: Callable[[float], str] = points,
     unit: str = "points",
     way: Callable[[float], str] = lambda value: "",
-) -> Verdict:
+) -> Judgement:
     """Return the first verdict that applies; `joint` is None for the only feature, which has nobody to act with.
 
     `rows` are those that the bands come from: their number is what would have to grow. `visible` is how much of a
@@ -97,33 +104,35 @@ def verdict(
     both = [band for band in (gap, joint) if band is not None]
     m, counts = materiality, f"{size(materiality)} {unit}"
     if is_beyond(gap, m):
-        return Verdict(PROXY, f"at least {size(_nearest(gap))} {unit} on its own{way(gap.value)}")
+        return Judgement(Verdict.POTENTIAL_PROXY, f"at least {size(_nearest(gap))} {unit} on its own{way(gap.value)}")
     if joint is not None and is_beyond(joint, m):
         beyond = f"beyond the other features{f', with {partner}' if partner else ''}"
-        return Verdict(JOINT, f"at least {size(_nearest(joint))} {unit} {beyond}{way(joint.value)}")
+        return Judgement(Verdict.IN_COMBINATION, f"at least {size(_nearest(joint))} {unit} {beyond}{way(joint.value)}")
     if all(_within(band, visible * m) for band in both):
-        return Verdict(CLEARED, f"{'less than ' if m else ''}{counts}, alone and beyond the others")
+        return Judgement(
+            Verdict.NO_MATERIAL_CONTRIBUTION, f"{'less than ' if m else ''}{counts}, alone and beyond the others"
+        )
     if all(_within(band, m) for band in both):
         return _hardly_seen(both, visible, size, f"{unit}, where", f"threshold {size(m)}")
     for band in both:
         if not _within(band, m) and (band.low > 0.0 or band.high < 0.0):
             ends = sorted((abs(band.low), abs(band.high)))
             span = f"{size(ends[0])} to {size(ends[1])} {unit}{way(band.value)}"
-            return Verdict(SOME, f"{span}; threshold {size(m)}")
+            return Judgement(Verdict.SIZE_UNCLEAR, f"{span}; threshold {size(m)}")
     open_ones = [band for band in both if not _within(band, m)]
     more = _more_rows(max(open_ones, key=lambda band: band.reach), visible * m, rows)
-    return Verdict(UNDECIDED, f"consistent with 0 and with more than {counts}; {more}")
+    return Judgement(Verdict.INCONCLUSIVE, f"consistent with 0 and with more than {counts}; {more}")
 
 
 def _hardly_seen(
     both: Sequence[Band], visible: float, size: Callable[[float], str], where: str, counts: str
-) -> Verdict:
+) -> Judgement:
     """Return what may be said of bands that count for little, but would for much if all of it were seen."""
     most = size(max(abs(end) for band in both for end in (band.low, band.high)))
     part = f"about {visible:.0%}" if visible >= 0.005 else "next to nothing"
     is_any = any(band.low > 0.0 or band.high < 0.0 for band in both)
     reason = f"up to {most} {where} probabilities of the groups show {part} of a difference; {counts}"
-    return Verdict(SOME if is_any else UNDECIDED, reason)
+    return Judgement(Verdict.SIZE_UNCLEAR if is_any else Verdict.INCONCLUSIVE, reason)
 
 
 def _more_rows(band: Band, m: float, rows: int) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from tiltlens.learners.candidates import Trial
 from tiltlens.learners.design import Table
 from tiltlens.learners.logit import ridge_logit
 from tiltlens.learners.propensity import PartFit, Propensity
-from tiltlens.limits import BALANCE_MATERIAL, BALANCE_SURE, CLEAR_LEAD, MOST_PRODUCTS, PARTS_DISAGREE, REACH
+from tiltlens.limits import BALANCE_MATERIAL, BALANCE_SURE, CLEAR_LEAD, MISMATCHES, MOST_PRODUCTS, PARTS_DISAGREE, REACH
 from tiltlens.paper.checks import Floats
 from tiltlens.threads import in_threads
 
@@ -36,6 +36,13 @@ class Mismatch:
         return abs(self.difference) > max(BALANCE_MATERIAL, BALANCE_SURE * self.se)
 
 
+class CalibrationLine(NamedTuple):
+    """A logistic model of the group on ℓ."""
+
+    intercept: float
+    slope: float
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Balance:
     """How far the membership model can be trusted, in numbers and in words.
@@ -45,14 +52,21 @@ class Balance:
 
     mismatches: tuple[Mismatch, ...]
     auc: float
-    calibration: tuple[float, float]
+    calibration: CalibrationLine
     clipped: float
     reasons: tuple[str, ...]
+
+    JSON_KEYS: ClassVar = ("is_adequate", "reasons", "auc", "calibration", "clipped", "mismatches")
 
     @property
     def is_adequate(self) -> bool:
         """Whether nothing speaks against the membership model."""
         return not self.reasons
+
+    def disclosed(self) -> Balance:
+        """Return the same with the largest mismatches only."""
+        largest = sorted(self.mismatches, key=lambda m: (-round(abs(m.difference), 6), m.name))
+        return replace(self, mismatches=tuple(largest[:MISMATCHES]))
 
     def __repr__(self) -> str:
         intercept, slope = self.calibration
@@ -89,7 +103,7 @@ def balance(
     return balance_of(mismatches, membership, calibrated(rows.audited, rows.weights, membership.log_ratio))
 
 
-def balance_of(mismatches: tuple[Mismatch, ...], membership: Propensity, calibration: tuple[float, float]) -> Balance:
+def balance_of(mismatches: tuple[Mismatch, ...], membership: Propensity, calibration: CalibrationLine) -> Balance:
     """Return the balance from its parts."""
     reasons = [*_unbalanced(mismatches), *_disagreeing(membership.parts), *_clipped(membership.clipped)]
     return Balance(mismatches, membership.auc, calibration, membership.clipped, tuple(reasons))
@@ -197,8 +211,8 @@ def _clipped(share: float) -> Iterator[str]:
         yield f"the groups overlap too little: the log-ratio is clipped for {share:.0%} of a group's rows"
 
 
-def calibrated(audited: Booleans, weights: Floats, log_ratio: Floats) -> tuple[float, float]:
+def calibrated(audited: Booleans, weights: Floats, log_ratio: Floats) -> CalibrationLine:
     """Return intercept and slope of a logistic model of the group on ℓ."""
     fitted = ridge_logit(log_ratio[:, None], audited, weights, np.array([1e-8]))
     prior = math.log(weights[audited].sum()) - math.log(weights[~audited].sum())
-    return fitted.intercept - prior, float(fitted.slopes[0])
+    return CalibrationLine(fitted.intercept - prior, float(fitted.slopes[0]))

@@ -7,8 +7,8 @@ from typing import Any
 
 from tiltlens import figures
 from tiltlens.documents import change_sentences as change_words
+from tiltlens.documents.display_names import with_display_names
 from tiltlens.formats import label, simultaneous_words
-from tiltlens.render.change_text import named_change
 from tiltlens.render.page import check_name, drawn_data, rendered
 from tiltlens.render.sections import PICTURED, Drawing
 from tiltlens.results.json_file import Target, write_text
@@ -34,8 +34,8 @@ def write_change(summary: dict[str, Any], target: Target) -> None:
 
 def change_page(summary: dict[str, Any]) -> str:
     """Return the page of a change as one HTML text, the largest changes first."""
-    summary = named_change(summary)
-    widest = sorted(summary["comparisons"].values(), key=lambda c: -abs(c["gap_change"]["value"]))
+    summary = with_display_names(summary)
+    widest = sorted(summary["comparisons"].values(), key=lambda c: -abs(c["changes"]["gap"]["value"]))
     sections = [_section(summary, place, c) for place, c in enumerate(widest)]
     return rendered(
         "change.html",

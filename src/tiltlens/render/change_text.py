@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tiltlens.documents.change_sentences import MOVED, headline, quantities, source_name
-from tiltlens.documents.display_names import group_name
+from tiltlens.documents.display_names import with_display_names
 from tiltlens.formats import interval, interval_name, simultaneous_words, typed
 from tiltlens.render.terminal import WIDE, WIDEST, printable
 from tiltlens.render.text_blocks import DOES_NOT_SHOW, bullets, empty_table, heading
@@ -22,7 +22,7 @@ Record = dict[str, Any]
 
 def print_change(summary: Record, console: Console) -> None:
     """Print a change: what was compared, what happened to the gap, which features made it, and how sure that is."""
-    summary = named_change(printable(summary))
+    summary = with_display_names(printable(summary))
     text = Text(f"tiltlens: change of {subject(summary)} by {summary['group']}\n", "bold")
     text.append(f"old: {source_name(summary['old'])} ({summary['old']['rows']['used']:,} rows)\n")
     text.append(f"new: {source_name(summary['new'])} ({summary['new']['rows']['used']:,} rows)\n")
@@ -45,17 +45,6 @@ def change_text(summary: Record) -> str:
     return text.getvalue().rstrip()
 
 
-def named_change(summary: Record) -> Record:
-    """Return the summary with every group called as a reader should read it."""
-    column = summary["group"]
-    found = {}
-    for name, c in summary["comparisons"].items():
-        who = {key: group_name(column, c[key]) for key in ("audited", "reference")}
-        found[group_name(column, name)] = c | who
-    only = {group_name(column, name): which for name, which in summary["too_small"].items()}
-    return summary | {"comparisons": found, "too_small": only}
-
-
 def _group(summary: Record, c: Record) -> RenderableType:
     parts: list[RenderableType] = [heading(f"{c['audited']} (audited) against {c['reference']} (reference)")]
     parts += [Text(typed(line)) for line in headline(summary, c)]
@@ -73,7 +62,7 @@ def _group(summary: Record, c: Record) -> RenderableType:
 def _quantities(summary: Record, c: Record) -> Table:
     table = empty_table("quantity", ["old", "new", "change", interval_name(summary["confidence"])])
     for one in quantities(summary, c):
-        moved = c[f"{one.key}_change"]
+        moved = c["changes"][one.key]
         values = [one.shown(c[when][one.key]["value"]) for when in ("old", "new")]
         cells = [*values, one.changed(moved["value"]), interval(moved["low"], moved["high"], one.changed)]
         table.add_row(Text(one.name), *(Text(typed(cell)) for cell in cells))

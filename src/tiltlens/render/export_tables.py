@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tiltlens import formats
-from tiltlens.documents.display_names import group_name, named
+from tiltlens.documents.display_names import group_name, with_display_names
 from tiltlens.documents.ratios import ratio_name
 from tiltlens.documents.unobserved_groups import expected, gap_name, soft_estimates
 from tiltlens.formats import NOTHING, Shown, count, interval, interval_name, number, typed, with_interval
@@ -57,12 +57,12 @@ def handed_tables(summary: dict[str, Any]) -> list[HandedTable]:
 
 def about(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what a reader of the tables should know, by name."""
-    shown, m = named(summary), measure_of(summary)
+    renamed, m = with_display_names(summary), measure_of(summary)
     origin = summary["provenance"]
-    notes = dict.fromkeys(note for c in shown["comparisons"].values() for note in c["notes"])
+    notes = dict.fromkeys(note for c in renamed["comparisons"].values() for note in c["notes"])
     return [
         ("audit", f"{summary['channel']} by {summary['group']}"),
-        ("reference", shown["reference"]),
+        ("reference", renamed["reference"]),
         ("favourable outcome", str(summary["favourable"])),
         ("intervals", interval_name(summary["settings"]["confidence"])),
         ("numbers", "units of the amount" if m.factor == 1 else "parts of one: 0.01 is a point"),

@@ -13,7 +13,7 @@ from typing import Any
 from tiltlens import formats
 from tiltlens.documents import error_rates, glossary
 from tiltlens.documents import sentences as words
-from tiltlens.documents.display_names import named
+from tiltlens.documents.display_names import with_display_names
 from tiltlens.documents.ratios import against_four_fifths, is_of_decisions, ratio_name, two_by_two_words
 from tiltlens.documents.summary_access import dial_place
 from tiltlens.documents.unobserved_groups import expected, soft_estimates
@@ -72,7 +72,7 @@ def check_name(target: Target | None) -> None:
 
 def page(summary: dict[str, Any]) -> str:
     """Return the report as one HTML text, the widest gaps first."""
-    summary = sections.by_gap(named(summary))
+    summary = sections.by_gap(with_display_names(summary))
     comparisons = [sections.section(summary, place, name) for place, name in enumerate(summary["comparisons"])]
     overview = sections.overview(summary)
     data = _data(

@@ -8,9 +8,9 @@ from typing import Any
 from tiltlens import figures
 from tiltlens.documents import repair_sentences as repair_words
 from tiltlens.documents.change_sentences import Quantity
+from tiltlens.documents.display_names import with_display_names
 from tiltlens.formats import number, percent, points
 from tiltlens.render.page import check_name, drawn_data, rendered
-from tiltlens.render.repair_text import named_alternatives
 from tiltlens.render.sections import PICTURED, Drawing
 from tiltlens.results.json_file import Target, write_text
 
@@ -56,7 +56,7 @@ def write_alternatives(summary: Record, target: Target) -> None:
 
 def bills_page(summary: Record) -> str:
     """Return the page of bills as one HTML text, the widest gaps first."""
-    bills = sorted(map(repair_words.named_bill, summary["bills"].values()), key=_width)
+    bills = sorted(with_display_names(summary)["bills"].values(), key=_width)
     sections = [_bill_section(place, bill) for place, bill in enumerate(bills)]
     repair = bills[0]["repair"]
     return rendered(
@@ -95,7 +95,7 @@ def _bill_section(place: int, bill: Record) -> _BillSection:
 
 def alternatives_page(summary: Record) -> str:
     """Return the page of alternatives as one HTML text, the widest gaps first."""
-    summary = named_alternatives(summary)
+    summary = with_display_names(summary)
     widest = sorted(summary["comparisons"].values(), key=lambda found: -abs(found["gap"]["value"]))
     sections = [_section(place, found) for place, found in enumerate(widest)]
     return rendered(

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tiltlens.documents import repair_sentences as words
-from tiltlens.documents.display_names import group_name
+from tiltlens.documents.display_names import with_display_names
 from tiltlens.formats import interval, interval_name, number, percent, points, typed, whole_percent, with_interval
 from tiltlens.render.terminal import WIDE, WIDEST, printable
 from tiltlens.render.text_blocks import bullets, empty_table, heading
@@ -30,7 +30,7 @@ SHOWN = 2  # every second point of the curve is printed
 
 def print_repair(repair: Record, console: Console) -> None:
     """Print what a repair was asked to do, what it looks at, and what to know."""
-    repair = words.named_repair(printable(repair))
+    repair = with_display_names(printable(repair))
     lines = [*words.asked_words(repair), *words.audited_words(repair)]
     console.print(Text("tiltlens: the least change of the scores", "bold"))
     console.print(Group(_who(repair), _paragraphs(lines)))
@@ -40,7 +40,7 @@ def print_repair(repair: Record, console: Console) -> None:
 
 def print_bills(summary: Record, console: Console) -> None:
     """Print what a repair did on rows that nothing was fitted on, for each audited group: its reach, its cost, whom."""
-    bills = [words.named_bill(one) for one in printable(summary)["bills"].values()]
+    bills = list(with_display_names(printable(summary))["bills"].values())
     console.print(Text("tiltlens: what a repair does, and what it costs", "bold"))
     console.print(_paragraphs(words.asked_words(bills[0]["repair"])))
     for bill in bills:
@@ -64,7 +64,7 @@ def _bill(bill: Record) -> RenderableType:
 
 def print_alternatives(summary: Record, console: Console) -> None:
     """Print whether a rule that is no less accurate leans less, for each audited group."""
-    summary = named_alternatives(printable(summary))
+    summary = with_display_names(printable(summary))
     console.print(Text("tiltlens: could another rule do as well, and lean less?", "bold"))
     for found in summary["comparisons"].values():
         parts: list[RenderableType] = [_who(found)]
@@ -87,16 +87,6 @@ def bills_text(summary: Record) -> str:
 def repair_text(repair: Record) -> str:
     """Return what `print_repair` prints as plain text, as wide as the terminal."""
     return _plain(print_repair, repair)
-
-
-def named_alternatives(summary: Record) -> Record:
-    """Return alternatives with every group called as a reader should read it."""
-    column = summary["group"]
-    found = {}
-    for name, one in summary["comparisons"].items():
-        who = {key: group_name(column, one[key]) for key in ("audited", "reference")}
-        found[group_name(column, name)] = one | who
-    return summary | {"comparisons": found}
 
 
 def _plain(printed: Callable[[Record, Console], None], summary: Record) -> str:

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tiltlens.documents import rule_lines
-from tiltlens.documents.display_names import named
+from tiltlens.documents.display_names import with_display_names
 from tiltlens.documents.error_rates import DOES_NOT_SHOW as RATES_DO_NOT_SHOW
 from tiltlens.documents.error_rates import SIGNS, people_words, rate_lines
 from tiltlens.documents.glossary import PLAIN_WORDS
@@ -46,7 +46,7 @@ MOST_NAMED = 8  # features that one sentence lists
 
 def print_audit(summary: dict[str, Any], console: Console) -> None:
     """Print an audit: who was compared, how far apart they are, what carries it, and how sure that is."""
-    summary = named(printable(summary))
+    summary = with_display_names(printable(summary))
     console.print(_rows(summary))
     if words := simultaneous_words(summary, summary["settings"]["confidence"]):
         console.print(Text(words, "dim"))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import ItemsView, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 
 import polars as pl
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.suppression import disclosed_rows
 from tiltlens.errors import DataError
-from tiltlens.results.comparison import Comparison
+from tiltlens.results.codec import to_plain
+from tiltlens.results.comparison import Channel, Comparison
+from tiltlens.results.parts import needs_rows
 from tiltlens.results.provenance import Provenance
 from tiltlens.rows.groups import JOINT
 from tiltlens.sources.messages import listed, shown, text_of
@@ -61,22 +63,40 @@ class Audit:
     """
 
     comparisons: dict[str, Comparison]
-    rows: dict[str, int]
+    rows: Mapping[str, int | None]
     group: str
     reference: str
-    channel: str
+    channel: Channel
     favourable: str
-    too_small: dict[str, int]
+    too_small: Mapping[str, int | None]
     settings: Settings
     provenance: Provenance
-    _rows: AuditedRows
+    _rows: AuditedRows | None = None
+
+    JSON_KEYS: ClassVar = (
+        *("schema", "group", "reference", "channel", "favourable", "rows", "too_small", "settings", "provenance"),
+        "comparisons",
+    )
+
+    @property
+    def schema(self) -> str:
+        """The version of the JSON."""
+        return SCHEMA
+
+    def disclosed(self) -> Audit:
+        """Return the audit as it may be published: without the sizes of groups too small to be compared."""
+        sizes = [size for size in self.too_small.values() if size is not None]
+        counts = {name: count for name, count in self.rows.items() if count is not None}
+        rows = dict(self.rows) | disclosed_rows(counts, sizes)
+        return replace(self, rows=rows, too_small=dict.fromkeys(self.too_small))
 
     def __getitem__(self, audited: Any) -> Comparison:
         """Return the comparison of a group, by its name or its position; where names are numbers, by its name."""
         names = list(self.comparisons)
         name = JOINT.join(map(text_of, audited)) if isinstance(audited, tuple) else text_of(audited)
-        is_position = isinstance(audited, int) and not isinstance(audited, bool)
-        if is_position and not any(one.lstrip("-").isdigit() for one in names) and -len(names) <= audited < len(names):
+        has_numbers = any(group.lstrip("-").isdigit() for group in names)
+        is_position = isinstance(audited, int) and not isinstance(audited, bool) and not has_numbers
+        if is_position and -len(names) <= audited < len(names):
             name = names[audited]
         if name not in self.comparisons:
             raise DataError(
@@ -94,11 +114,10 @@ class Audit:
     @property
     def periods(self) -> pl.DataFrame | None:
         """Rates, gap and ratio along time, one row for each group and period; None where none were asked for."""
-        found = {name: one.periods for name, one in self.comparisons.items()}
         frames = [
-            table.frame.select(pl.lit(name).alias("audited"), pl.all())
-            for name, table in found.items()
-            if table is not None
+            comparison.periods.frame.select(pl.lit(name).alias("audited"), pl.all())
+            for name, comparison in self.comparisons.items()
+            if comparison.periods is not None
         ]
         return pl.concat(frames) if frames else None
 
@@ -121,27 +140,16 @@ class Audit:
         from tiltlens.repair.solve import score_tilt
 
         next(iter(self.comparisons.values())).check_repair("repair", use_group)
+        if self._rows is None:
+            raise needs_rows("repair")
         return score_tilt(self._rows, criterion, limit, use_group, threshold, estimator=membership_model)
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the audit, keyed by attribute name; the sizes of groups too small are withheld."""
-        comparisons = {name: comparison.to_dict() for name, comparison in self.comparisons.items()}
-        return self._numbers() | {"comparisons": comparisons}
-
-    def _numbers(self) -> dict[str, Any]:
-        """Return what is known without looking at the sample's rows again."""
-        return {
-            "schema": SCHEMA,
-            "group": self.group,
-            "reference": self.reference,
-            "channel": self.channel,
-            "favourable": self.favourable,
-            "rows": disclosed_rows(self.rows, self.too_small.values()),
-            "too_small": dict.fromkeys(self.too_small),
-            "settings": asdict(self.settings),
-            "provenance": asdict(self.provenance),
-            "comparisons": {name: comparison._numbers() for name, comparison in self.comparisons.items()},
-        }
+        summary: dict[str, Any] = to_plain(self)
+        for name, comparison in self.comparisons.items():
+            summary["comparisons"][name] |= to_plain(comparison.parts())
+        return summary
 
     def to_json(self, path: str | Path | TextIO) -> None:
         """Write every number of the audit to a JSON file, whole or not at all; or to a file that is open for text."""
@@ -162,17 +170,17 @@ class Audit:
         """
         from tiltlens.render.table_files import write_tables
 
-        write_tables(self.to_dict(), target)
+        write_tables(to_plain(self), target)
 
     def _repr_html_(self) -> str:
         from tiltlens.render.notebook import audit_html
 
-        return audit_html(repr(self), [comparison._numbers() for comparison in self.comparisons.values()])
+        return audit_html(repr(self), [to_plain(comparison) for comparison in self.comparisons.values()])
 
     def __str__(self) -> str:
         from tiltlens.render.terminal import audit_text
 
-        return audit_text(self.to_dict())
+        return audit_text(to_plain(self))
 
     def __repr__(self) -> str:
         return f"Audit({self.group} against {self.reference!r}: {', '.join(map(repr, self.comparisons))})"

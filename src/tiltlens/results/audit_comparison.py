@@ -16,54 +16,41 @@ import numpy as np
 import polars as pl
 
 from tiltlens.analysis.influence_matching import ComparisonErrors, Pairs, RowErrors, paired, standard_error
+from tiltlens.analysis.settings import Settings
 from tiltlens.errors import DataError
 from tiltlens.estimators.estimate import Estimate, Normal, difference, quantile, without_noise
-from tiltlens.estimators.verdicts import (
-    CLEARED,
-    EVIDENCE,
-    EXEMPT,
-    NOT_JUDGED,
-    SOME,
-    THE_GROUP,
-    Band,
-    bands,
-    simultaneous_factor,
-    verdict,
-)
+from tiltlens.estimators.verdicts import EVIDENCE, Band, Verdict, bands, simultaneous_factor, verdict
 from tiltlens.results.audit import Audit
-from tiltlens.results.change import LINEAR, OF_COMPARISONS, OF_ERROR_RATES, OF_RATES, QUANTITIES, Change, GroupChange
-from tiltlens.rows.measures import measure_of
+from tiltlens.results.change import (
+    BANDED,
+    FEATURE_SCHEMA,
+    LINEAR,
+    NUMBERS,
+    OF_COMPARISONS,
+    OF_ERROR_RATES,
+    OF_RATES,
+    QUANTITIES,
+    Change,
+    ChangeVerdict,
+    GroupChange,
+    Origin,
+)
+from tiltlens.results.comparison import Comparison
+from tiltlens.rows.measures import MEASURES
 from tiltlens.sources.messages import shown
 
-MORE, LESS, TURNED = "carries more than before", "carries less than before", "carries the other way than before"
-NO_CHANGE, SOME_CHANGE = "no material change", "some change"
-BANDED = ("gap", "joint")
-NUMBERS = (*BANDED, "gap_shapley")
+CHANGE_VERDICTS = {
+    Verdict.NO_MATERIAL_CONTRIBUTION: ChangeVerdict.NO_CHANGE,
+    Verdict.SIZE_UNCLEAR: ChangeVerdict.SOME_CHANGE,
+    Verdict.INCONCLUSIVE: ChangeVerdict.INCONCLUSIVE,
+}
 UNKNOWN_PEOPLE = (
     "nothing shows that both audits hold the same people, so they are taken as independent samples: if they share "
     "people, name an id with `clusters` in both"
 )
 AT_ONCE = ("gap", "unexplained", "through_exempt", "at_equal_exempt", LINEAR)  # for all groups, as audits have them
 
-Summary = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Side:
-    """One of two audits: its summary, and of an audit in memory the errors of its rows."""
-
-    summary: Summary
-    errors: dict[str, ComparisonErrors | None]
-
-    @classmethod
-    def of(cls, argument: str, audit: Any) -> Side:
-        """Return an audit in memory."""
-        if not isinstance(audit, Audit):
-            raise DataError(
-                f"`{argument}` must be an audit, got {shown(audit)}.",
-                "compare what two calls of tl.audit returned, or of tl.read_audit.",
-            )
-        return cls(audit._numbers(), {name: one._errors for name, one in audit.items()})
+Row = dict[str, Any]  # of the features of a comparison
 
 
 def compare(old: Audit, new: Audit, *, paired: bool | None = None) -> Change:
@@ -90,41 +77,45 @@ def compare(old: Audit, new: Audit, *, paired: bool | None = None) -> Change:
     """
     if paired is not None and not isinstance(paired, bool):
         raise DataError(f"`paired` must be True, False or None, got {shown(paired)}.", "None looks at the rows.")
-    return change_of(Side.of("old", old), Side.of("new", new), paired)
+    for name, audit in (("old", old), ("new", new)):
+        if not isinstance(audit, Audit):
+            raise DataError(
+                f"`{name}` must be an audit, got {shown(audit)}.",
+                "compare what two calls of tl.audit returned, or of tl.read_audit.",
+            )
+    return change_of(old, new, paired)
 
 
-def change_of(old: Side, new: Side, is_paired: bool | None) -> Change:
+def change_of(old: Audit, new: Audit, is_paired: bool | None) -> Change:
     """Return what changed between two audits."""
-    check_comparable(old.summary, new.summary)
-    before, after = old.summary["comparisons"], new.summary["comparisons"]
-    names = [name for name in after if name in before]
-    same_rows = _same_rows(old.summary, new.summary)
-    known = [[one.sample for side in (old, new) if (one := side.errors.get(name)) is not None] for name in names]
-    are_ids, is_asked = any(one.are_ids for pair in known for one in pair), is_paired is not None
+    check_comparable(old, new)
+    names = [name for name in new if name in old.comparisons]
+    same_rows = old.provenance.rows_sha256 is not None and old.provenance.rows_sha256 == new.provenance.rows_sha256
+    errors = [[audit.comparisons[name]._errors for audit in (old, new)] for name in names]
+    samples = [[side.sample for side in pair if side is not None] for pair in errors]
+    are_ids, is_asked = any(sample.are_ids for pair in samples for sample in pair), is_paired is not None
     if is_paired is None:
-        is_paired = same_rows or any(len(pair) == 2 and pair[0].shares_people(pair[1]) for pair in known)
-    found = {}
+        is_paired = same_rows or any(len(pair) == 2 and pair[0].shares_people(pair[1]) for pair in samples)
+    comparisons = {}
     for name in names:
-        of_rows = _Paired.of(old.errors.get(name), new.errors.get(name), same_rows) if is_paired else None
-        found[name] = _group_change(before[name], after[name], new.summary["settings"], of_rows, len(names))
-    only = {name: "old" for name in before if name not in after} | {name: "new" for name in after if name not in before}
-    plain = ("group", "reference", "channel", "favourable")
+        before, after = old.comparisons[name], new.comparisons[name]
+        pairs = _Paired.of(before._errors, after._errors, same_rows) if is_paired else None
+        comparisons[name] = _group_change(before, after, new.settings, pairs, len(names))
+    alone = {name: "old" for name in old if name not in names} | {name: "new" for name in new if name not in names}
     return Change(
-        comparisons=found,
         paired=is_paired,
         pairing=_pairing(is_paired, same_rows, are_ids) if is_paired or is_asked else UNKNOWN_PEOPLE,
-        **{name: new.summary[name] for name in plain},
-        confidence=new.summary["settings"]["confidence"],
-        materiality=new.summary["settings"]["materiality"],
-        too_small=only,
-        old=_origin(old.summary),
-        new=_origin(new.summary),
+        group=new.group,
+        reference=new.reference,
+        channel=new.channel,
+        favourable=new.favourable,
+        confidence=new.settings.confidence,
+        materiality=new.settings.materiality,
+        too_small=alone,
+        old=_origin(old),
+        new=_origin(new),
+        comparisons=comparisons,
     )
-
-
-def _same_rows(old: Summary, new: Summary) -> bool:
-    of_rows = [one["provenance"].get("rows_sha256") for one in (old, new)]
-    return of_rows[0] is not None and of_rows[0] == of_rows[1]
 
 
 def _pairing(is_paired: bool, same_rows: bool, are_ids: bool) -> str:
@@ -137,21 +128,21 @@ def _pairing(is_paired: bool, same_rows: bool, are_ids: bool) -> str:
     return "the two audits are taken as independent samples, as asked"
 
 
-def _origin(summary: Summary) -> Summary:
-    return {"rows": summary["rows"], "provenance": summary["provenance"]}
+def _origin(audit: Audit) -> Origin:
+    return Origin(dict(audit.disclosed().rows), audit.provenance)
 
 
-def check_comparable(old: Summary, new: Summary) -> None:
+def check_comparable(old: Audit, new: Audit) -> None:
     """Raise where the difference of two audits would be no answer to any question."""
     for name in ("group", "reference", "channel", "favourable"):
-        _check_equal(name, old[name], new[name])
-    _check_equal("confidence", old["settings"]["confidence"], new["settings"]["confidence"])
+        _check_equal(name, getattr(old, name), getattr(new, name))
+    _check_equal("confidence", old.settings.confidence, new.settings.confidence)
     for name in ("given", "exempt", "criterion", "output"):
-        _check_equal(name, *(one["provenance"]["question"].get(name) for one in (old, new)))
-    if not set(old["comparisons"]) & set(new["comparisons"]):
+        _check_equal(name, *(audit.provenance.question.get(name) for audit in (old, new)))
+    if not set(old) & set(new):
         raise DataError(
-            f"`old` and `new` must have an audited group in common, got {shown(', '.join(old['comparisons']))} and "
-            f"{shown(', '.join(new['comparisons']))}.",
+            f"`old` and `new` must have an audited group in common, got {shown(', '.join(old))} and "
+            f"{shown(', '.join(new))}.",
             "audit the same groups.",
         )
 
@@ -202,150 +193,152 @@ class _Paired:
         return self.shown.change(self.old.of_features[key], self.new.of_features[key])
 
 
-def _group_change(old: Summary, new: Summary, settings: Summary, of_rows: _Paired | None, groups: int) -> GroupChange:
+def _group_change(
+    old: Comparison, new: Comparison, settings: Settings, pairs: _Paired | None, groups: int
+) -> GroupChange:
     """Return what changed for one audited group."""
     before, after = _estimates(old), _estimates(new)
-    levels = {name: settings["confidence"] ** (1.0 / (groups if name in AT_ONCE else 1)) for name in QUANTITIES}
-    changes = {f"{name}_change": _change(before[name], after[name], levels[name], name, of_rows) for name in QUANTITIES}
+    levels = {name: settings.confidence ** (1.0 / (groups if name in AT_ONCE else 1)) for name in QUANTITIES}
     return GroupChange(
-        audited=new["audited"],
-        reference=new["reference"],
-        rows={"old": old["rows"], "new": new["rows"]},
+        audited=new.audited,
+        reference=new.reference,
+        rows={"old": old.rows, "new": new.rows},
+        channel=new.channel,
+        criterion=new.criterion,
+        materiality=new.materiality,
         old=before,
         new=after,
-        **changes,
-        features=_features(old, new, settings, of_rows, groups),
-        materiality=_counted(new, settings),
-        channel=new.get("channel", "scores"),
-        criterion=new.get("criterion"),
-        notes=(*_notes(of_rows), *_by_chances(old, new)),
+        changes={name: _change(before[name], after[name], levels[name], name, pairs) for name in QUANTITIES},
+        features=_features(old, new, settings, pairs, groups),
+        notes=(*_notes(pairs), *_unobserved_notes(old, new)),
     )
 
 
-def _counted(c: Summary, settings: Summary) -> float:
-    """Return the smallest difference that counts, in the unit of the gap."""
-    return float(c["materiality"] if "materiality" in c else settings["materiality"])
-
-
-def _estimates(c: Summary) -> dict[str, Estimate | None]:
+def _estimates(c: Comparison) -> dict[str, Estimate | None]:
     """Return the quantities of a comparison; None where it has none."""
-    found: dict[str, Any] = {name: c.get(name) for name in (*OF_COMPARISONS, *OF_ERROR_RATES)}
-    found |= dict(zip(OF_RATES, (c["favourable_rates"][who] for who in ("audited", "reference")), strict=True))
-    found[LINEAR] = (c.get("soft_group") or {}).get("linear")
-    return {name: None if one is None else Estimate(**one) for name, one in found.items()}
+    linear = None if c.soft_group is None else c.soft_group.linear
+    estimates = {name: getattr(c, name) for name in (*OF_COMPARISONS, *OF_ERROR_RATES)}
+    return estimates | dict(zip(OF_RATES, c.favourable_rates, strict=True)) | {LINEAR: linear}
 
 
 def _change(
-    old: Estimate | None, new: Estimate | None, confidence: float, name: str, of_rows: _Paired | None
+    old: Estimate | None, new: Estimate | None, confidence: float, name: str, pairs: _Paired | None
 ) -> Estimate | None:
     """Return new − old with the interval of the difference."""
     if old is None or new is None:
         return None
     value = without_noise(new.value - old.value)
-    errors = None if of_rows is None else of_rows.errors(name)
+    errors = None if pairs is None else pairs.errors(name)
     if errors is not None:
         return Normal(value, _rounded(standard_error(errors))).estimate(confidence)
     # how estimates of the same rows err together is not known: at worst against each other
-    return replace(difference(new, old, 0.0 if of_rows is None else -1.0), value=value)
+    return replace(difference(new, old, 0.0 if pairs is None else -1.0), value=value)
 
 
 def _rounded(se: float) -> float:
     return se if se > 1e-15 else 0.0
 
 
-def _features(old: Summary, new: Summary, settings: Summary, of_rows: _Paired | None, groups: int) -> pl.DataFrame:
-    """Return one row a feature, the largest change of gap(j) first."""
-    before, after = ({row["feature"]: row for row in c["proxies"]} for c in (old, new))
+def _features(old: Comparison, new: Comparison, settings: Settings, pairs: _Paired | None, groups: int) -> pl.DataFrame:
+    """Return one row per feature, the largest change of gap(j) first."""
+    before, after = ({row["feature"]: row for row in c.proxies.iter_rows(named=True)} for c in (old, new))
     both = [name for name in after if name in before]
-    found = _bands(old, new, before, after, both, settings, of_rows, groups)
+    changes = _bands(old, new, before, after, both, settings, pairs, groups)
     records = []
-    for name in (*both, *(one for one in (*after, *before) if one not in both)):
+    for name in (*both, *(name for name in (*after, *before) if name not in both)):
         record = _record(name, before.get(name), after.get(name))
         if name in both:
-            record |= _banded(found, name) | _shapley(before[name], after[name], settings, of_rows)
-            record |= _verdict(before[name], after[name], found, settings, new)
+            record |= _banded(changes, name) | _shapley(before[name], after[name], settings, pairs)
+            record |= _verdict(before[name], after[name], changes, new)
         records.append(record)
-    records.sort(key=lambda one: (-round(abs(one["gap_change"] or 0.0), 12), one["feature"]))
-    return pl.DataFrame(records, schema=SCHEMA, infer_schema_length=None)
+    records.sort(key=lambda record: (-round(abs(record["gap_change"] or 0.0), 12), record["feature"]))
+    return pl.DataFrame(records, schema=FEATURE_SCHEMA, infer_schema_length=None)
 
 
-def _record(name: str, before: Summary | None, after: Summary | None) -> Summary:
-    record: Summary = {"feature": name}
+def _record(name: str, before: Row | None, after: Row | None) -> Row:
+    record: Row = {"feature": name}
     for number in NUMBERS:
         record |= {f"{number}_old": (before or {}).get(number), f"{number}_new": (after or {}).get(number)}
         record |= {f"{number}_change{end}": None for end in ("", "_low", "_high")}
-    only = "new" if before is None else "old"
-    return record | {"verdict": NOT_JUDGED, "reason": f"only the {only} audit has it among the features"}
+    reason = f"only the {'new' if before is None else 'old'} audit has it among the features"
+    return record | {"verdict": ChangeVerdict.NOT_ASSESSED, "reason": reason}
 
 
 Key = tuple[str, str]
 
 
 def _bands(
-    old: Summary,
-    new: Summary,
-    before: dict[str, Summary],
-    after: dict[str, Summary],
+    old: Comparison,
+    new: Comparison,
+    before: dict[str, Row],
+    after: dict[str, Row],
     both: Sequence[str],
-    settings: Summary,
-    of_rows: _Paired | None,
+    settings: Settings,
+    pairs: _Paired | None,
     groups: int,
 ) -> dict[Key, Band]:
     """Return the bands of the changes of gap(j) and joint(j), all at once over features and groups."""
     keys = [(number, name) for number in BANDED for name in sorted(both)]
     keys = [(k, name) for k, name in keys if before[name][k] is not None and after[name][k] is not None]
     values = [without_noise(after[name][k] - before[name][k]) for k, name in keys]
-    confidence = settings["confidence"] ** (1.0 / groups)
+    confidence = settings.confidence ** (1.0 / groups)
     if not keys:
         return {}
-    if of_rows is not None:
-        errors = [of_rows.of_feature(*key) for key in keys]
-        kept = [place for place, one in enumerate(errors) if one is not None]
-        covariance = _covariance([one for one in errors if one is not None])
-        factor = simultaneous_factor(covariance, confidence, settings["seed"])
-        se = [_rounded(math.sqrt(max(float(one), 0.0))) for one in np.diag(covariance)]
-        found = bands([values[place] for place in kept], np.array(se), factor)
-        return {keys[place]: band for place, band in zip(kept, found, strict=True)}
-    factors = [float(one.get("band_factor") or math.nan) for one in (old, new)]
-    se_of = [
-        math.hypot(*(_se(one[name], k, factor) for one, factor in zip((before, after), factors, strict=True)))
+    if pairs is not None:
+        return _paired_bands(keys, values, pairs, confidence, settings.seed)
+    factors = [float(c.band_factor or math.nan) for c in (old, new)]
+    errors = [
+        math.hypot(*(_se(rows[name], k, factor) for rows, factor in zip((before, after), factors, strict=True)))
         for k, name in keys
     ]
     factor = quantile(confidence ** (1.0 / len(keys)))  # Šidák's: how numbers err together is not saved
-    return dict(zip(keys, bands(values, np.array(se_of), factor), strict=True))
+    return dict(zip(keys, bands(values, np.array(errors), factor), strict=True))
+
+
+def _paired_bands(
+    keys: Sequence[Key], values: Sequence[float], pairs: _Paired, confidence: float, seed: int
+) -> dict[Key, Band]:
+    """Return the bands of changes on the same rows, of those whose errors both audits keep."""
+    errors = [(key, value, pairs.of_feature(*key)) for key, value in zip(keys, values, strict=True)]
+    kept = [(key, value, error) for key, value, error in errors if error is not None]
+    covariance = _covariance([error for _, _, error in kept])
+    factor = simultaneous_factor(covariance, confidence, seed)
+    se = [_rounded(math.sqrt(max(float(variance), 0.0))) for variance in np.diag(covariance)]
+    made = bands([value for _, value, _ in kept], np.array(se), factor)
+    return {key: band for (key, _, _), band in zip(kept, made, strict=True)}
 
 
 def _covariance(errors: Sequence[RowErrors]) -> Any:
     if not errors:
         return np.zeros((0, 0))
-    parts = np.column_stack([one.parts[:, 0] for one in errors])
-    widest = max(one.between.size for one in errors)
-    between = np.column_stack([np.pad(one.between, (0, widest - one.between.size)) for one in errors])
+    parts = np.column_stack([error.parts[:, 0] for error in errors])
+    widest = max(error.between.size for error in errors)
+    between = np.column_stack([np.pad(error.between, (0, widest - error.between.size)) for error in errors])
     return parts.T @ parts + between.T @ between
 
 
-def _se(row: Summary, name: str, factor: float) -> float:
+def _se(row: Row, name: str, factor: float) -> float:
     """Return the standard error behind a band; it is not a number where there is none."""
     if row[f"{name}_low"] is None:
         return math.nan
     return float(row[f"{name}_high"] - row[f"{name}_low"]) / 2 / factor
 
 
-def _banded(found: dict[Key, Band], feature: str) -> Summary:
-    record: Summary = {}
+def _banded(changes: dict[Key, Band], feature: str) -> Row:
+    record: Row = {}
     for name in BANDED:
-        band = found.get((name, feature))
+        band = changes.get((name, feature))
         if band is not None:
             ends = (band.low, band.high) if math.isfinite(band.reach) else (None, None)
             record |= _columns(name, Estimate(band.value, *ends))
     return record
 
 
-def _columns(name: str, change: Estimate) -> Summary:
+def _columns(name: str, change: Estimate) -> Row:
     return {f"{name}_change": change.value, f"{name}_change_low": change.low, f"{name}_change_high": change.high}
 
 
-def _shapley(before: Summary, after: Summary, settings: Summary, of_rows: _Paired | None) -> Summary:
+def _shapley(before: Row, after: Row, settings: Settings, pairs: _Paired | None) -> Row:
     """Return the change of the Shapley value; on the same rows it has an interval where every set was looked at."""
     old, new = (
         None if row["gap_shapley"] is None else Estimate(*(row[f"gap_shapley{end}"] for end in ("", "_low", "_high")))
@@ -353,69 +346,59 @@ def _shapley(before: Summary, after: Summary, settings: Summary, of_rows: _Paire
     )
     if old is None or new is None:
         return {}
-    if of_rows is None:
-        found = _change(old, new, settings["confidence"], "gap_shapley", None)
-        return {} if found is None else _columns("gap_shapley", found)
-    value, errors = without_noise(new.value - old.value), of_rows.of_feature("gap_shapley", after["feature"])
+    if pairs is None:
+        change = _change(old, new, settings.confidence, "gap_shapley", None)
+        return {} if change is None else _columns("gap_shapley", change)
+    value, errors = without_noise(new.value - old.value), pairs.of_feature("gap_shapley", after["feature"])
     if errors is None:
         return _columns("gap_shapley", Estimate(value))
-    return _columns("gap_shapley", Normal(value, _rounded(standard_error(errors))).estimate(settings["confidence"]))
+    return _columns("gap_shapley", Normal(value, _rounded(standard_error(errors))).estimate(settings.confidence))
 
 
-def _verdict(before: Summary, after: Summary, found: dict[Key, Band], settings: Summary, new: Summary) -> Summary:
+def _verdict(before: Row, after: Row, changes: dict[Key, Band], new: Comparison) -> Row:
     """Return what may be said of the change of a feature, by the rule of an audit's own verdicts."""
     for which, row in (("old", before), ("new", after)):
-        if row["verdict"] in (NOT_JUDGED, THE_GROUP, EXEMPT):
-            return {"verdict": NOT_JUDGED, "reason": f"{row['verdict']} in the {which} audit: {row['reason']}"}
-    gap, joint = (found.get((name, after["feature"])) for name in BANDED)
-    rows = sum(new["rows"].values())
+        if row["verdict"] in (Verdict.NOT_ASSESSED, Verdict.IDENTIFIES_GROUP, Verdict.EXEMPT):
+            reason = f"{row['verdict']} in the {which} audit: {row['reason']}"
+            return {"verdict": ChangeVerdict.NOT_ASSESSED, "reason": reason}
+    gap, joint = (changes.get((name, after["feature"])) for name in BANDED)
+    rows = sum(new.rows.values())
     if gap is None or not math.isfinite(gap.reach):
-        return {"verdict": NOT_JUDGED, "reason": "there are no intervals to judge by"}
-    measure = measure_of(new)
-    visible = (new.get("soft_group") or {}).get("visible", 1.0)
-    judged = verdict(gap, joint, _counted(new, settings), rows, visible=visible, size=measure.size, unit=measure.unit)
+        return {"verdict": ChangeVerdict.NOT_ASSESSED, "reason": "there are no intervals to judge by"}
+    measure = MEASURES[new.channel, new.criterion]
+    visible = 1.0 if new.soft_group is None else new.soft_group.visible
+    judged = verdict(gap, joint, new.materiality, rows, visible=visible, size=measure.size, unit=measure.unit)
     if judged.verdict in EVIDENCE:
         number = "gap" if judged.verdict == EVIDENCE[0] else "joint"
-        return {"verdict": _way(before[number], after[number]), "reason": judged.reason}
-    words = {CLEARED: NO_CHANGE, SOME: SOME_CHANGE}
-    return {"verdict": words.get(judged.verdict, judged.verdict), "reason": judged.reason}
+        return {"verdict": _direction(before[number], after[number]), "reason": judged.reason}
+    return {"verdict": CHANGE_VERDICTS[judged.verdict], "reason": judged.reason}
 
 
-def _way(old: float, new: float) -> str:
-    """Return which way a part of the gap changed."""
+def _direction(old: float, new: float) -> ChangeVerdict:
+    """Return in which direction a contribution changed."""
     if min(abs(old), abs(new)) > abs(new - old) / 4 and old * new < 0.0:
-        return TURNED
-    return MORE if abs(new) > abs(old) else LESS
+        return ChangeVerdict.TURNED
+    return ChangeVerdict.MORE if abs(new) > abs(old) else ChangeVerdict.LESS
 
 
-def _by_chances(old: Summary, new: Summary) -> tuple[str, ...]:
-    """Return what to know of groups that are known by probabilities: what is said of either audit."""
-    found = [(when, one["soft_group"]) for when, one in (("old", old), ("new", new)) if one.get("soft_group")]
-    if not found:
+def _unobserved_notes(old: Comparison, new: Comparison) -> tuple[str, ...]:
+    """Return a note on groups that are given as probabilities: the status of each audit's bracket."""
+    both = [(when, c.soft_group) for when, c in (("old", old), ("new", new)) if c.soft_group is not None]
+    if not both:
         return ()
-    told = "; ".join(f"{when}: {soft['status']}, {soft['reason']}" for when, soft in found)
-    return (f"groups are known by probabilities: changes are of weighted differences, not of the true ones ({told})",)
+    statuses = "; ".join(f"{when}: {soft.status}, {soft.reason}" for when, soft in both)
+    text = "groups are known by probabilities: changes are of weighted differences, not of the true ones"
+    return (f"{text} ({statuses})",)
 
 
-def _notes(of_rows: _Paired | None) -> tuple[str, ...]:
+def _notes(pairs: _Paired | None) -> tuple[str, ...]:
     """Return what to know of the change: rows that only one audit has, or shows."""
     notes = []
-    if of_rows is not None and of_rows.sample.alone:
-        notes.append(f"{of_rows.sample.alone:,} rows are in one of the two audits only: they count as independent")
-    elif of_rows is not None and of_rows.shown.alone:
+    if pairs is not None and pairs.sample.alone:
+        notes.append(f"{pairs.sample.alone:,} rows are in one of the two audits only: they count as independent")
+    elif pairs is not None and pairs.shown.alone:
         notes.append(
-            f"{of_rows.shown.alone:,} of the rows that tell the errors of features are shown by one audit only: they "
+            f"{pairs.shown.alone:,} of the rows that tell the errors of features are shown by one audit only: they "
             "count as independent"
         )
     return tuple(notes)
-
-
-SCHEMA: dict[str, Any] = (
-    {"feature": pl.String}
-    | {
-        f"{name}{part}": pl.Float64
-        for name in NUMBERS
-        for part in ("_old", "_new", "_change", "_change_low", "_change_high")
-    }
-    | {"verdict": pl.String, "reason": pl.String}
-)

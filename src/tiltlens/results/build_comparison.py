@@ -30,21 +30,22 @@ from tiltlens.analysis.unobserved_groups import NOT_REPORTED, soft_group, soft_g
 from tiltlens.errors import SupportError, TiltlensError
 from tiltlens.estimators import crossfit, outputs
 from tiltlens.estimators.estimate import Estimate, HasInterval, Normal, without_noise
+from tiltlens.estimators.influence import Integers
 from tiltlens.estimators.outputs import Scores
 from tiltlens.learners.balance import Balance, balance
 from tiltlens.learners.propensity import prior_log_odds
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction, correction_function
 from tiltlens.paper.exponents import TestPair
-from tiltlens.results.comparison import Comparison, Output, Rates
+from tiltlens.results.codec import to_plain
+from tiltlens.results.comparison import Channel, Comparison, Output, Rates
 from tiltlens.results.display_units import decile_shares, in_units
+from tiltlens.results.note_texts import Note
 from tiltlens.results.notes import evidence_notes
 from tiltlens.results.profiles import Profiles
 from tiltlens.rows.measures import channel_of
 
 Noted = tuple[Estimate | None, tuple[str, ...]]
-UNKNOWN_INPUTS = "correction, input_divergence and descent_rate need features, or a column of membership"
-OPEN_ENDED = "input_divergence and descent_rate have one end: an inadequate membership model misses part of them"
 
 
 class _Part(NamedTuple):
@@ -82,6 +83,7 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
         at_equal_exempt=None if parts is None else _estimate(every, parts.at_equal),
         soft_group=soft,
         correction=correction,
+        correction_numbers=None if correction is None else correction.to_dict(),
         epsilon_max=epsilon_max,
         proxies=table.frame,
         dial=table.dial,
@@ -103,7 +105,7 @@ def _identify(evidence: Evidence, settings: Settings) -> _Part:
             "audited": question.audited,
             "reference": question.reference,
             "rows": dict(zip(("audited", "reference"), map(round, evidence.rows.facts.people), strict=True)),
-            "channel": channel_of(question.is_decisions, evidence.rows.unit.is_amount),
+            "channel": Channel(channel_of(question.is_decisions, evidence.rows.unit.is_amount)),
             "criterion": question.criterion,
             "exempt": question.exempt,
             "materiality": output_scale(evidence, settings).materiality,
@@ -145,7 +147,7 @@ def _compare_inputs(
 ) -> _Part:
     """Return the divergence of inputs and the descent rate; neither where nothing is known of the inputs."""
     if correction is None:
-        return _Part({"input_divergence": None, "descent_rate": None}, (UNKNOWN_INPUTS,))
+        return _Part({"input_divergence": None, "descent_rate": None}, (Note("no inputs"),))
     divergence, of_divergence = _of_propensity(
         evidence, settings, checked, "input_divergence", lambda: _defined(settings, lambda: _input_divergence(evidence))
     )
@@ -175,7 +177,7 @@ def _defined(settings: Settings, make: Callable[[], HasInterval]) -> Noted:
     try:
         return _estimate(settings, make()), ()
     except SupportError as error:
-        return None, (str(error).splitlines()[0],)
+        return None, (Note("undefined", reason=str(error).splitlines()[0]),)
 
 
 def _rates(evidence: Evidence, settings: Settings, score: Scores) -> Rates:
@@ -226,7 +228,7 @@ def _correction(
     try:
         correction = correction_function(audited, reference, settings.input_weight, settings.output_weight)
     except SupportError as error:
-        notes = (f"{str(error).splitlines()[0]} The correction aligns the inputs only.",)
+        notes = (Note("inputs only", reason=str(error).splitlines()[0]),)
         correction = correction_function(audited, reference, settings.input_weight or 1.0, 0.0)
     mine = evidence.sample.audited & (evidence.sample.weights > 0)
     smallest = float(np.min(correction(evidence.nuisances.log_odds[mine], evidence.rows.scores[mine])))
@@ -267,12 +269,12 @@ def _of_propensity(
     if is_rate and settings.input_weight == 0:
         return make()
     if pooled and propensity is not None and not propensity.is_known:
-        return None, (f"{name} is not determined: {', '.join(pooled)} has too many values for the rows",)
+        return None, (Note("too many values", quantity=name, features=", ".join(pooled)),)
     estimate, notes = make()
     if estimate is None or estimate.low is None or checked is None or checked.is_adequate:
         return estimate, notes
     ends = (None, estimate.high) if is_rate else (estimate.low, None)
-    return Estimate(estimate.value, *ends), (*notes, OPEN_ENDED)
+    return Estimate(estimate.value, *ends), (*notes, Note("open-ended"))
 
 
 def _input_divergence(evidence: Evidence) -> HasInterval:
@@ -323,7 +325,9 @@ def _profiles(evidence: Evidence, correction: CorrectionFunction | None, setting
         log_ratio=_log_ratio(evidence),
         model=evidence.model,
         given=evidence.question.given,
-        soft=None if evidence.rows.probabilities is None else partial(soft_group_of, _without_fits(evidence), settings),
+        soft=None
+        if evidence.rows.probabilities is None
+        else partial(_plain_soft_group, _without_fits(evidence), settings),
     )
 
 
@@ -331,6 +335,14 @@ def _without_fits(evidence: Evidence) -> Evidence:
     """Return what estimates of a gap by group probabilities need, to keep no more of it."""
     rows = replace(evidence.rows, features=(), value_codes={})
     return replace(evidence, rows=rows, cells={}, table={}, nuisances=replace(evidence.nuisances, sets=None))
+
+
+def _plain_soft_group(
+    evidence: Evidence, settings: Settings, scores: Floats, indices: Integers | None = None
+) -> dict[str, Any]:
+    """Return the plain data of the unobserved group for other scores of its rows."""
+    soft: dict[str, Any] = to_plain(soft_group_of(evidence, settings, scores, indices))
+    return soft
 
 
 def _errors(
@@ -362,7 +374,7 @@ def _decisions(evidence: Evidence, gap: Estimate) -> Noted:
     p, p1 = float(evidence.score.mean0[0]), float(evidence.score.mean1[0])
     value = _decisions_needed(p, p1)
     if value is None:
-        return None, ("the groups' outputs are too close for decisions to tell them apart",)
+        return None, (Note("outputs too close"),)
     if gap.low is None or gap.high is None:
         return Estimate(value), ()
     near, far = sorted((abs(gap.low), abs(gap.high)))

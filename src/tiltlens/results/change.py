@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Annotated, Any, ClassVar, TextIO
 
 import polars as pl
 
 from tiltlens.errors import DataError
 from tiltlens.estimators.estimate import Estimate
+from tiltlens.estimators.verdicts import Verdict
+from tiltlens.results.codec import to_plain
+from tiltlens.results.comparison import Channel
+from tiltlens.results.provenance import Provenance
 from tiltlens.sources.messages import listed, shown, text_of
 
-SCHEMA = "tiltlens/change/1"  # of to_dict and to_json; a change that breaks a reader raises the number
+SCHEMA = "tiltlens/change/2"  # of to_dict and to_json; a change that breaks a reader raises the number
 OF_COMPARISONS = (
     "gap",
     "impact_ratio",
@@ -26,7 +31,37 @@ OF_ERROR_RATES = ("fpr_difference", "fnr_difference", "auc_difference", "calibra
 OF_RATES = ("audited_rate", "reference_rate")
 LINEAR = "linear_gap"  # the other estimate, where groups are known by probabilities
 QUANTITIES = (*OF_COMPARISONS, *OF_ERROR_RATES, *OF_RATES, LINEAR)
-CHANGES = tuple(f"{name}_change" for name in QUANTITIES)
+BANDED = ("gap", "joint")
+NUMBERS = (*BANDED, "gap_shapley")
+FEATURE_SCHEMA: dict[str, Any] = (
+    {"feature": pl.String}
+    | {
+        f"{name}{part}": pl.Float64
+        for name in NUMBERS
+        for part in ("_old", "_new", "_change", "_change_low", "_change_high")
+    }
+    | {"verdict": pl.String, "reason": pl.String}
+)
+
+
+class ChangeVerdict(StrEnum):
+    """What may be said of the change of a feature's contribution."""
+
+    MORE = "carries more than before"
+    LESS = "carries less than before"
+    TURNED = "carries the other way than before"
+    NO_CHANGE = "no material change"
+    SOME_CHANGE = "some change"
+    INCONCLUSIVE = Verdict.INCONCLUSIVE.value
+    NOT_ASSESSED = Verdict.NOT_ASSESSED.value
+
+
+FEATURE_COLUMNS = {
+    "feature": str,
+    "gap_change_low": Annotated[float | None, "The ends of bands hold for all features at once."],
+    "verdict": ChangeVerdict,
+    "reason": str,
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,9 +74,9 @@ class GroupChange:
         How many people of either group the two audits have.
     old, new
         The quantities as the two audits have them, by name; None where one is not defined.
-    gap_change, …
-        New less old, with an interval of the difference; `audited_rate` and `reference_rate` are favourable
-        rates. Where groups are known by probabilities, `gap` is the weighted one, `linear_gap` the linear estimate.
+    changes
+        New minus old of each quantity, with an interval of the difference; `audited_rate` and `reference_rate` are
+        favourable rates. For unobserved groups, `gap` is the weighted gap and `linear_gap` the linear estimate.
     features
         One row a feature, the largest change first: what goes through it in both audits, the change with the band of
         all features at once, and a verdict.
@@ -52,42 +87,18 @@ class GroupChange:
     audited: str
     reference: str
     rows: dict[str, dict[str, int]]
+    channel: Channel
+    criterion: str | None
+    materiality: float
     old: dict[str, Estimate | None]
     new: dict[str, Estimate | None]
-    gap_change: Estimate | None
-    impact_ratio_change: Estimate | None
-    standardised_difference_change: Estimate | None
-    unexplained_change: Estimate | None
-    through_exempt_change: Estimate | None
-    at_equal_exempt_change: Estimate | None
-    fpr_difference_change: Estimate | None
-    fnr_difference_change: Estimate | None
-    auc_difference_change: Estimate | None
-    calibration_difference_change: Estimate | None
-    audited_rate_change: Estimate | None
-    reference_rate_change: Estimate | None
-    linear_gap_change: Estimate | None
-    features: pl.DataFrame
-    materiality: float
-    channel: str
-    criterion: str | None
+    changes: dict[str, Estimate | None]
+    features: Annotated[pl.DataFrame, FEATURE_SCHEMA, FEATURE_COLUMNS]
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number, keyed by attribute name."""
-        return {
-            "audited": self.audited,
-            "reference": self.reference,
-            "rows": self.rows,
-            "channel": self.channel,
-            "criterion": self.criterion,
-            "materiality": self.materiality,
-            "old": {name: _plain(one) for name, one in self.old.items()},
-            "new": {name: _plain(one) for name, one in self.new.items()},
-            **{name: _plain(getattr(self, name)) for name in CHANGES},
-            "features": self.features.to_dicts(),
-            "notes": list(self.notes),
-        }
+        return dict(to_plain(self))
 
     def plot(self) -> Any:
         """Return the figure of old and new by feature: its chart, the numbers behind it, and words for both."""
@@ -96,8 +107,17 @@ class GroupChange:
         return change(self.to_dict(), self.materiality)
 
     def __repr__(self) -> str:
-        moved = "not defined" if self.gap_change is None else f"{self.gap_change.value:+.4f}"
-        return f"GroupChange({self.audited!r} against {self.reference!r}: gap {moved})"
+        gap = self.changes["gap"]
+        text = "not defined" if gap is None else f"{gap.value:+.4f}"
+        return f"GroupChange({self.audited!r} against {self.reference!r}: gap {text})"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where one of two compared audits comes from: its rows, and its provenance."""
+
+    rows: dict[str, int | None]
+    provenance: Provenance
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,23 +142,33 @@ class Change:
     >>> import tiltlens as tl
     >>> people = {"sex": ["women", "men"] * 50, "old": [0.4, 0.5, 0.6, 0.8] * 25, "new": [0.5, 0.5, 0.6, 0.7] * 25}
     >>> old, new = (tl.audit(people, "sex", reference="men", scores=name, features=[]) for name in ("old", "new"))
-    >>> found = tl.compare(old, new)["women"].gap_change
-    >>> print(f"{found:+.2f}, {found.low:+.2f} to {found.high:+.2f}")
+    >>> gap = tl.compare(old, new)["women"].changes["gap"]
+    >>> print(f"{gap:+.2f}, {gap.low:+.2f} to {gap.high:+.2f}")
     +0.10, +0.08 to +0.12
     """
 
-    comparisons: dict[str, GroupChange]
     paired: bool
     pairing: str
     group: str
     reference: str
-    channel: str
+    channel: Channel
     favourable: str
     confidence: float
     materiality: float
     too_small: dict[str, str]
-    old: dict[str, Any]
-    new: dict[str, Any]
+    old: Origin
+    new: Origin
+    comparisons: dict[str, GroupChange]
+
+    JSON_KEYS: ClassVar = (
+        *("schema", "paired", "pairing", "group", "reference", "channel", "favourable", "confidence", "materiality"),
+        *("too_small", "old", "new", "comparisons"),
+    )
+
+    @property
+    def schema(self) -> str:
+        """The version of the JSON."""
+        return SCHEMA
 
     def __getitem__(self, audited: Any) -> GroupChange:
         """Return the change of a group, by its name."""
@@ -158,15 +188,7 @@ class Change:
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the change, keyed by attribute name."""
-        plain = ("paired", "pairing", "group", "reference", "channel", "favourable", "confidence", "materiality")
-        return {
-            "schema": SCHEMA,
-            **{name: getattr(self, name) for name in plain},
-            "too_small": dict(self.too_small),
-            "old": self.old,
-            "new": self.new,
-            "comparisons": {name: one.to_dict() for name, one in self.comparisons.items()},
-        }
+        return dict(to_plain(self))
 
     def to_json(self, path: str | Path | TextIO) -> None:
         """Write every number of the change to a JSON file, whole or not at all; or to a file that is open for text."""
@@ -188,7 +210,3 @@ class Change:
     def __repr__(self) -> str:
         how = "the same rows" if self.paired else "independent rows"
         return f"Change({self.group} against {self.reference!r}, {how}: {', '.join(map(repr, self.comparisons))})"
-
-
-def _plain(found: Estimate | None) -> dict[str, float | None] | None:
-    return None if found is None else found.to_dict()

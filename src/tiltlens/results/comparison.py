@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
-import numpy as np
 import polars as pl
 
 if TYPE_CHECKING:
@@ -16,23 +16,73 @@ if TYPE_CHECKING:
     from tiltlens.repair.rows import AuditedRows
     from tiltlens.repair.score_tilt import ScoreTilt
 
+from tiltlens.analysis import contributions
 from tiltlens.analysis.error_rates import ErrorRate, ErrorRates
 from tiltlens.analysis.influence_matching import ComparisonErrors
 from tiltlens.analysis.periods import PeriodTable
 from tiltlens.analysis.two_by_two import TwoByTwo
 from tiltlens.analysis.unobserved_groups import SoftGroup
 from tiltlens.errors import DataError
-from tiltlens.estimators.dial import ShareForm, along
+from tiltlens.estimators.dial import ShareForm
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.outputs import EqualOutputsTest
+from tiltlens.estimators.verdicts import Verdict
 from tiltlens.formats import typed
 from tiltlens.learners.balance import Balance
-from tiltlens.limits import DIAL_POSITIONS, DISTRIBUTION_BINS, MISMATCHES
+from tiltlens.limits import DIAL_POSITIONS, DISTRIBUTION_BINS
 from tiltlens.paper.correction import CorrectionFunction
 from tiltlens.paper.path import PathPoint
 from tiltlens.paper.world import Projection
+from tiltlens.results.codec import to_plain
+from tiltlens.results.parts import NO_ROWS, Bins, ComparisonParts, Prototype
 from tiltlens.results.profiles import Profiles
 from tiltlens.rows.measures import signed_amount
+
+ESTIMATES = (
+    "gap",
+    "impact_ratio",
+    "adverse_impact_ratio",
+    "shortfall",
+    "standardised_difference",
+    "output_divergence",
+    "input_divergence",
+    "descent_rate",
+    "unexplained",
+    "through_exempt",
+    "at_equal_exempt",
+    "fpr_difference",
+    "fnr_difference",
+    "calibration_difference",
+    "auc_difference",
+    "decisions_needed",
+)
+PROXY_COLUMNS = {
+    "feature": str,
+    "gap": Annotated[float | None, "The contribution alone; its ends are those of the band over all features."],
+    "joint": Annotated[float | None, "The contribution beyond the other features; its ends are those of the band."],
+    "reveals": Annotated[float | None, "How far the feature identifies the group: 1 is completely."],
+    "use": Annotated[float | None, "How far the score moves with the feature, all else equal; null if not measured."],
+    "use_low": Annotated[float | None, "0 where the score may not use the feature."],
+    "use_high": Annotated[float | None, "One-sided where use_low is 0."],
+    "verdict": Verdict,
+    "reason": Annotated[str, "The sentence beside the verdict."],
+    "direction": str,
+    "notes": Annotated[str, "What was done to the feature: pooled, binned, left out."],
+}  # of the table of proxy evidence; other columns are numbers or texts that may be missing
+BEYOND = ("audited", "reference", "difference")
+DECILE_SCHEMA: dict[str, Any] = {"amount": pl.Float64} | {
+    f"{name}{end}": pl.Float64 for name in BEYOND for end in ("", "_low", "_high")
+}
+
+
+class Channel(StrEnum):
+    """What the model gives each person."""
+
+    SCORES = "scores"
+    DECISIONS = "decisions"
+    AMOUNTS = "amounts"
+
+    __repr__ = str.__repr__
 
 
 class Output(NamedTuple):
@@ -47,10 +97,6 @@ class Rates(NamedTuple):
 
     audited: Estimate
     reference: Estimate
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return both as plain numbers."""
-        return {name: one.to_dict() for name, one in self._asdict().items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,6 +162,8 @@ class Comparison:
         What the features' Shapley values leave of the gap: the unexplained part.
     correction, epsilon_max
         f~ and the largest valid step along it; None without features or a column of membership.
+    correction_numbers
+        The paper's numbers of f~, λ2 and λ4 as input_weight and output_weight, and its affine form.
     balance
         How far the membership model can be trusted; None for plug-in values, and without features.
 
@@ -135,43 +183,51 @@ class Comparison:
     audited: str
     reference: str
     rows: dict[str, int]
-    channel: str
+    channel: Channel
     materiality: float
+    criterion: str | None
+    epsilon_max: float | None
+    membership: str
+    shapley_remainder: float | None
+    band_factor: float | None
     output: Output
     favourable_rates: Rates
+    criterion_rates: Rates | None
     gap: Estimate
     impact_ratio: Estimate | None
     adverse_impact_ratio: Estimate | None
     shortfall: Estimate | None
     standardised_difference: Estimate | None
-    decile_shares: pl.DataFrame
     output_divergence: Estimate | None
     input_divergence: Estimate | None
     descent_rate: Estimate | None
     unexplained: Estimate | None
-    criterion: str | None
-    criterion_rates: Rates | None
-    error_rates: ErrorRates | None
-    periods: PeriodTable | None
-    exempt: tuple[str, ...]
     through_exempt: Estimate | None
     at_equal_exempt: Estimate | None
     decisions_needed: Estimate | None
     equal_outputs: EqualOutputsTest | None
     two_by_two: TwoByTwo | None
-    soft_group: SoftGroup | None
-    correction: CorrectionFunction | None
-    epsilon_max: float | None
-    proxies: pl.DataFrame
-    dial: dict[str, ShareForm] | None
-    shapley_remainder: float | None
+    correction_numbers: dict[str, float | None] | None = field(metadata={"key": "correction"})
+    proxies: Annotated[pl.DataFrame, contributions.SCHEMA, PROXY_COLUMNS]
+    decile_shares: Annotated[pl.DataFrame, DECILE_SCHEMA]
     balance: Balance | None
-    membership: str
-    confidence: float
+    periods: PeriodTable | None
+    error_rates: ErrorRates | None
+    soft_group: SoftGroup | None
+    exempt: tuple[str, ...]
     notes: tuple[str, ...]
-    band_factor: float | None
-    _profiles: Profiles
-    _errors: ComparisonErrors | None
+    correction: CorrectionFunction | None = None
+    _profiles: Profiles = NO_ROWS
+    confidence: float = 0.95
+    dial: dict[str, ShareForm] | None = None
+    _errors: ComparisonErrors | None = None
+
+    JSON_KEYS: ClassVar = (
+        *("audited", "reference", "rows", "channel", "materiality", "criterion", "epsilon_max", "membership"),
+        *("shapley_remainder", "band_factor", "output", "favourable_rates", "criterion_rates", *ESTIMATES),
+        *("equal_outputs", "two_by_two", "correction_numbers", "proxies", "decile_shares", "balance", "periods"),
+        *("error_rates", "soft_group", "exempt", "notes"),
+    )
 
     @property
     def fpr_difference(self) -> Estimate | None:
@@ -196,8 +252,8 @@ class Comparison:
     def _difference_of(self, name: str) -> Estimate | None:
         if self.criterion == name:
             return self.gap
-        found: ErrorRate | None = None if self.error_rates is None else getattr(self.error_rates, name)
-        return None if found is None else found.difference
+        rate: ErrorRate | None = getattr(self.error_rates, name, None)
+        return None if rate is None else rate.difference
 
     def profile(self, feature: str) -> pl.DataFrame:
         """Return, per value of a feature, how many people, their mean f~ and score, and the spread of f~.
@@ -224,14 +280,17 @@ class Comparison:
             raise DataError(f"`positions` must be a whole number of at least 2, got {positions!r}.", "21 is usual.")
         forms = {} if self.dial is None else {name: self.dial[name] for name in self.proxies["feature"]}
         level = None if self.balance is None else self.confidence if confidence is None else confidence
-        records = along(forms, np.linspace(0.0, 1.0, positions).tolist(), level)
-        return pl.DataFrame(records, schema=ALONG_SCHEMA)
+        return self._profiles.shares_along_dial(forms, positions, level)
 
-    def bins(self) -> dict[str, Any]:
+    def parts(self) -> ComparisonParts:
+        """Return what JSON, figures and the report need beyond the estimates; it takes time to compute."""
+        return ComparisonParts(self.prototypes(), self.shares_along_dial(), self.bins())
+
+    def bins(self) -> Bins:
         """Return what figures and the report are made of: distributions, profiles and the path, as plain numbers."""
         return self._profiles.bins(self.proxies["feature"].to_list())
 
-    def prototypes(self, suppress: bool = True) -> dict[str, dict[str, Any]]:
+    def prototypes(self, suppress: bool = True) -> dict[str, Prototype]:
         """Return the feature values where f~ is largest, smallest and nearest to 0 (the paper's Table 1).
 
         Cells with fewer than ten audited people are withheld unless `suppress` is False, as it may be for public
@@ -276,9 +335,8 @@ class Comparison:
         from tiltlens.repair.solve import score_tilt
 
         self.check_repair("repair", use_group)
-        return score_tilt(
-            self._audited_rows("repair"), criterion, limit, use_group, threshold, estimator=membership_model
-        )
+        rows = self._audited_rows("repair")
+        return score_tilt(rows, criterion, limit, use_group, threshold, estimator=membership_model)
 
     def reweigh(self, outcome: bool = False) -> Reweighing:
         """Return sample weights for re-training.
@@ -300,7 +358,8 @@ class Comparison:
         from tiltlens.repair.alternatives import alternatives_of
 
         self.check_repair("alternatives")
-        return alternatives_of(self._audited_rows("alternatives"), tolerance, threshold, self.confidence)
+        rows = self._audited_rows("alternatives")
+        return alternatives_of(rows, tolerance, threshold, self.confidence)
 
     def check_repair(self, asked: str, use_group: bool = False) -> None:
         """Raise where there are no scores of all people that could be changed, or no group that could be used."""
@@ -317,21 +376,12 @@ class Comparison:
                 "a repair with the group needs each person's group.",
             )
 
-    def _audited_rows(self, asked: str) -> AuditedRows:
-        from tiltlens.repair.rows import AuditedRows
-
-        p = self._profiles
-        codes = np.where(p.rows.audited, 0, 1)
-        low = not np.array_equal(p.favourable, p.score)
-        rest = p.rows.clusters, p.features, p.scores, p.y_true, p.model, p.given, low, self.exempt
-        return AuditedRows(
-            p.groups, codes, p.sampled.sampling_weight, *rest, {} if p.soft is None else {self.audited: p.soft}
-        )
+    def _audited_rows(self, name: str) -> AuditedRows:
+        return self._profiles.audited_rows(name, self.audited, self.exempt)
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the comparison, keyed by attribute name."""
-        table = self.shares_along_dial().to_dicts()
-        return self._numbers() | {"prototypes": self.prototypes(), "dial_table": table, "bins": self.bins()}
+        return {**to_plain(self), **to_plain(self.parts())}
 
     def plot(self, name: str = "proxy_map", feature: str | None = None) -> Figure:
         """Return one of the comparison's figures: its chart, the numbers behind it, and words for both."""
@@ -342,87 +392,9 @@ class Comparison:
     def _repr_html_(self) -> str:
         from tiltlens.render.notebook import comparison_html
 
-        return comparison_html(self._numbers())
-
-    def _numbers(self) -> dict[str, Any]:
-        """Return what is known without looking at the sample's rows again."""
-        summary = {name: getattr(self, name) for name in PLAIN}
-        summary["output"] = self.output._asdict()
-        summary["favourable_rates"] = self.favourable_rates.to_dict()
-        summary["criterion_rates"] = None if self.criterion_rates is None else self.criterion_rates.to_dict()
-        for name in ESTIMATES:
-            estimate = getattr(self, name)
-            summary[name] = None if estimate is None else estimate.to_dict()
-        test = self.equal_outputs
-        summary["equal_outputs"] = None if test is None else asdict(test)
-        summary["two_by_two"] = None if self.two_by_two is None else self.two_by_two.to_dict()
-        summary["correction"] = None if self.correction is None else self.correction.to_dict()
-        summary["proxies"] = self.proxies.to_dicts()
-        summary["decile_shares"] = self.decile_shares.to_dicts()
-        summary["balance"] = None if self.balance is None else balance_dict(self.balance)
-        summary["periods"] = None if self.periods is None else self.periods.to_dict()
-        summary["error_rates"] = None if self.error_rates is None else self.error_rates.to_dict()
-        summary["soft_group"] = None if self.soft_group is None else self.soft_group.to_dict()
-        summary["exempt"] = list(self.exempt)
-        summary["notes"] = list(self.notes)
-        return summary
+        return comparison_html(to_plain(self))
 
     def __repr__(self) -> str:
         gap = typed(signed_amount(self.gap.value)) if self.channel == "amounts" else f"{self.gap.value:+.4f}"
         name = "gap" if self.soft_group is None else "weighted gap"
         return f"Comparison({self.audited!r} against {self.reference!r}: {name} {gap}, {len(self.proxies)} features)"
-
-
-PLAIN = (
-    "audited",
-    "reference",
-    "rows",
-    "channel",
-    "materiality",
-    "criterion",
-    "epsilon_max",
-    "membership",
-    "shapley_remainder",
-    "band_factor",
-)
-ESTIMATES = (
-    "gap",
-    "impact_ratio",
-    "adverse_impact_ratio",
-    "shortfall",
-    "standardised_difference",
-    "output_divergence",
-    "input_divergence",
-    "descent_rate",
-    "unexplained",
-    "through_exempt",
-    "at_equal_exempt",
-    "fpr_difference",
-    "fnr_difference",
-    "calibration_difference",
-    "auc_difference",
-    "decisions_needed",
-)
-
-ALONG_SCHEMA = {
-    "position": pl.Float64,
-    "feature": pl.String,
-    "share": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-}
-
-
-def balance_dict(found: Balance) -> dict[str, Any]:
-    """Return the balance as a plain dictionary."""
-    return {
-        "is_adequate": found.is_adequate,
-        "reasons": list(found.reasons),
-        "auc": found.auc,
-        "calibration": {"intercept": found.calibration[0], "slope": found.calibration[1]},
-        "clipped": found.clipped,
-        "mismatches": [
-            {"name": m.name, "difference": m.difference, "se": m.se}
-            for m in sorted(found.mismatches, key=lambda m: (-round(abs(m.difference), 6), m.name))[:MISMATCHES]
-        ],
-    }

@@ -14,15 +14,11 @@ from tiltlens.analysis.suppression import may_show
 from tiltlens.estimators.influence import Integers
 from tiltlens.estimators.outputs import Scores, gap_law, group_rates
 from tiltlens.limits import SUPPRESSED_BELOW
-from tiltlens.results.comparison import Comparison, Output, Rates
+from tiltlens.results.comparison import BEYOND, DECILE_SCHEMA, Comparison, Output, Rates
 from tiltlens.rows.amounts import Unit
 
 IN_UNITS = ("gap", "gap_shapley", "joint", "drives", "use")  # columns of the proxy table that are differences
 DIFFERENCES = ("gap", "shortfall", "unexplained", "through_exempt", "at_equal_exempt")
-BEYOND = ("audited", "reference", "difference")
-DECILE_SCHEMA: dict[str, Any] = {"amount": pl.Float64} | {
-    f"{name}{end}": pl.Float64 for name in BEYOND for end in ("", "_low", "_high")
-}
 
 
 def decile_shares(evidence: Evidence, settings: Settings) -> pl.DataFrame:

@@ -13,6 +13,7 @@ from tiltlens.analysis.suppression import part_of_group
 from tiltlens.analysis.unobserved_groups import soft_notes
 from tiltlens.learners.balance import Balance
 from tiltlens.limits import FEW_PEOPLE
+from tiltlens.results.note_texts import Note
 
 
 def evidence_notes(evidence: Evidence, checked: Balance | None) -> list[str]:
@@ -34,7 +35,7 @@ def evidence_notes(evidence: Evidence, checked: Balance | None) -> list[str]:
 def _balance_notes(checked: Balance | None) -> list[str]:
     if checked is None:
         return []
-    return [f"the membership model is inadequate: {reason}" for reason in checked.reasons]
+    return [Note("inadequate membership model", reason=reason) for reason in checked.reasons]
 
 
 def _off_support(evidence: Evidence) -> list[str]:
@@ -49,11 +50,8 @@ def _off_support(evidence: Evidence) -> list[str]:
     if not names:
         return []
     share = evidence.sample.mean0(alone.astype(np.float64))
-    who = part_of_group(share, int(alone.sum()), evidence.sample.count0)
-    return [
-        f"{who} of the audited group have values that nobody in the reference group has "
-        f"({', '.join(sorted(names))}): what is said of the correction there is extrapolated"
-    ]
+    people = part_of_group(share, int(alone.sum()), evidence.sample.count0)
+    return [Note("off support", people=people, features=", ".join(sorted(names)))]
 
 
 def _few_weights(evidence: Evidence) -> list[str]:
@@ -64,7 +62,7 @@ def _few_weights(evidence: Evidence) -> list[str]:
         (evidence.question.reference, rows.square1, rows.count1),
     )
     return [
-        f"the weights make {name} worth {1.0 / square:.1f} people: no interval can be relied on"
+        Note("few people behind weights", group=name, people=1.0 / square)
         for name, square, count in groups
         if 1.0 / square < FEW_PEOPLE <= count
     ]
@@ -83,29 +81,22 @@ def _constant_amounts(evidence: Evidence) -> list[str]:
     names = [name for name, mean, square in groups if is_rounding(float(mean[0]), math.sqrt(max(square[0, 0], 0.0)))]
     if not names:
         return []
-    return [f"every amount of {' and of '.join(names)} is the same: the intervals know nothing of its error"]
+    return [Note("constant amounts", groups=" and of ".join(names))]
 
 
 def _soft_exempt(evidence: Evidence) -> list[str]:
     """Return what the two parts of the gap are of, where groups are known by probabilities."""
     if evidence.rows.probabilities is None or not evidence.question.exempt:
         return []
-    return [
-        "through_exempt and at_equal_exempt are of the weighted gap: where exempt factors tell the probabilities of "
-        "groups, little of a difference between people equal in them shows"
-    ]
+    return [Note("exempt factors of unobserved groups")]
 
 
 def _copy_notes(evidence: Evidence) -> list[str]:
     """Return a note on rows that repeat others: intervals take them for as many people."""
     if not evidence.rows.facts.repeated_rows:
         return []
-    copies = (
-        "1 row repeats"
-        if evidence.rows.facts.repeated_rows == 1
-        else f"{evidence.rows.facts.repeated_rows:,} rows repeat"
-    )
-    return [f"{copies} another in everything: every interval takes such rows for people of their own"]
+    count = evidence.rows.facts.repeated_rows
+    return [Note("repeated row") if count == 1 else Note("repeated rows", rows=count)]
 
 
 def _sample_notes(evidence: Evidence) -> list[str]:
@@ -113,8 +104,4 @@ def _sample_notes(evidence: Evidence) -> list[str]:
     if evidence.rows.facts.is_complete:
         return []
     sample, population = evidence.sample, evidence.population
-    drawn, of_all = sample.audited.size, population.count0 + population.count1
-    return [
-        f"rates, gap, ratios and the gaps of features with countable values come from all {of_all:,} rows; models, "
-        f"what is made of them, and every standard error from a sample of {drawn:,}"
-    ]
+    return [Note("sampled", rows=population.count0 + population.count1, sample=sample.audited.size)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -14,6 +14,7 @@ from tiltlens.analysis.bins import QUANTILES, binned, of_scores_alone
 from tiltlens.analysis.histograms import Binned, score_span
 from tiltlens.analysis.suppression import may_show, withheld
 from tiltlens.errors import DataError, SupportError, WeightsError
+from tiltlens.estimators.dial import ShareForm, along
 from tiltlens.estimators.error_rates import UNKNOWN as OUTCOME_MISSING
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.limits import DISTRIBUTION_BINS, SUPPRESSED_BELOW, TIED
@@ -24,7 +25,8 @@ from tiltlens.paper.figure1 import Figure1Paths, figure1_paths
 from tiltlens.paper.path import Inputs, PathPoint, path_point, projection
 from tiltlens.paper.world import Projection
 from tiltlens.repair.reweigh import Reweighing, independent_weights, reweighing
-from tiltlens.repair.rows import SoftScores
+from tiltlens.repair.rows import AuditedRows, SoftScores
+from tiltlens.results.parts import SHARES_SCHEMA, Bins, Prototype
 from tiltlens.rows.features import Feature
 from tiltlens.rows.rescoring import AskedModel
 from tiltlens.rows.sampled_rows import SampledRows
@@ -123,10 +125,10 @@ class Profiles:
         schema = {"value": pl.String, "from": pl.Float64, "to": pl.Float64, "n": pl.Int64}
         return pl.DataFrame(records, schema=schema)
 
-    def bins(self, order: Sequence[str]) -> dict[str, Any]:
+    def bins(self, order: Sequence[str]) -> Bins:
         """As of `Comparison`; `order` is that of the features in the table of proxy evidence."""
         if self.correction is None:
-            return of_scores_alone(self.rows, self.score, self.is_amount)
+            return cast(Bins, of_scores_alone(self.rows, self.score, self.is_amount))
         features = tuple(sorted(self.features, key=lambda feature: order.index(feature.name)))
         atoms, paths, moved = self._atoms(), figure1_paths(self._inputs()), None
         if paths.end is not None:
@@ -143,20 +145,25 @@ class Profiles:
             features=features,
             moved=moved,
         )
-        return binned(rows, self.correction) | summary_of(paths, self.favourable[atoms])
+        return cast(Bins, binned(rows, self.correction) | summary_of(paths, self.favourable[atoms]))
 
-    def prototypes(self, suppress: bool = True) -> dict[str, dict[str, Any]]:
+    def shares_along_dial(self, forms: Mapping[str, ShareForm], positions: int, level: float | None) -> pl.DataFrame:
+        """As of `Comparison`, of the given features."""
+        records = along(forms, np.linspace(0.0, 1.0, positions).tolist(), level)
+        return pl.DataFrame(records, schema=SHARES_SCHEMA)
+
+    def prototypes(self, suppress: bool = True) -> dict[str, Prototype]:
         """As of `Comparison`."""
         if not self.features:
             return {}
         mine = np.flatnonzero(self.rows.audited)
         f = self._values(self.rows.audited)
         codes = np.column_stack([feature.codes[mine] for feature in self.features])
-        rows = {"max": _first(-f, codes), "min": _first(f, codes), "near_zero": _first(np.abs(f), codes)}
-        result: dict[str, dict[str, Any]] = {}
-        for name, row in rows.items():
-            count = int((codes == codes[row]).all(axis=1).sum())
-            result[name] = prototype(self.features, codes[row].tolist(), count, float(f[row]), suppress)
+        indices = {"max": _first(-f, codes), "min": _first(f, codes), "near_zero": _first(np.abs(f), codes)}
+        result: dict[str, Prototype] = {}
+        for name, index in indices.items():
+            count = int((codes == codes[index]).all(axis=1).sum())
+            result[name] = prototype(self.features, codes[index].tolist(), count, float(f[index]), suppress)
         return result
 
     def path(self, weights: Sequence[Any], divergence: str = "kl") -> list[PathPoint]:
@@ -192,6 +199,14 @@ class Profiles:
         new = old.astype(np.float64)
         new[mine] = old[mine].sum() * projected.q
         return reweighing(old, new, self.features, self.sampled.row_number, mine, projected.cost)
+
+    def audited_rows(self, name: str, audited: str, exempt: tuple[str, ...]) -> AuditedRows:
+        """Return the rows for `name`, a repair or alternatives; a saved audit raises an error with this name."""
+        codes = np.where(self.rows.audited, 0, 1)
+        low = not np.array_equal(self.favourable, self.score)
+        rest = self.rows.clusters, self.features, self.scores, self.y_true, self.model, self.given, low, exempt
+        soft = {} if self.soft is None else {audited: self.soft}
+        return AuditedRows(self.groups, codes, self.sampled.sampling_weight, *rest, soft)
 
     def _independent(self) -> Reweighing:
         if self.y_true is None:
@@ -256,7 +271,7 @@ class Profiles:
 
 def prototype(
     features: Sequence[Feature], codes: Sequence[int], count: int, correction: float, suppress: bool
-) -> dict[str, Any]:
+) -> Prototype:
     """Return a row of feature values with how many audited people share it; both are withheld where few do."""
     is_shown = not suppress or count >= SUPPRESSED_BELOW
     labels = {

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypedDict
 
 import polars as pl
 
@@ -21,6 +21,26 @@ from tiltlens.sources.messages import shown, text_of
 
 EPOCH = "SOURCE_DATE_EPOCH"
 LIBRARIES = ("tiltlens", "numpy", "scipy", "scikit-learn", "polars", "narwhals")
+
+
+class Question(TypedDict, total=False):
+    """What was asked: a column, the kind of a model, "an array", or None where nothing was given; empty for a rule."""
+
+    scores: str | None
+    model: str | None
+    membership: str | None
+    weights: str | None
+    exempt: str | None
+    categorical: str | None
+    clusters: str | None
+    periods: str | None
+    outcome: str | None
+    labels: str | None
+    output: str
+    threshold: float | None
+    criterion: str | None
+    given: dict[str, str]
+    blocks: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +71,7 @@ class Provenance:
     data_sha256: str
     rows_sha256: str | None
     features: tuple[str, ...]
-    question: dict[str, Any]
+    question: Question
     stated: dict[str, str]
 
     def undated(self) -> Provenance:
@@ -59,14 +79,26 @@ class Provenance:
         return self if EPOCH in os.environ else replace(self, created=None)
 
 
-def describe_request(request: Request) -> dict[str, Any]:
+def describe_request(request: Request) -> Question:
     """Return what an audit was asked, as texts."""
-    names = ("scores", "model", "membership", "weights", "exempt", "categorical", "clusters", "periods", "outcome")
-    sources = {name: _source(getattr(request, name)) for name in (*names, "labels")}
     blocks = [f"{name} = {_source(columns)}" for name, columns in (request.blocks or {}).items()]
-    given = {str(name): text_of(value) for name, value in (request.given or {}).items()}
-    asked = {name: getattr(request, name) for name in ("output", "threshold", "criterion")}
-    return sources | asked | {"given": given, "blocks": "; ".join(blocks) or None}
+    return Question(
+        scores=_source(request.scores),
+        model=_source(request.model),
+        membership=_source(request.membership),
+        weights=_source(request.weights),
+        exempt=_source(request.exempt),
+        categorical=_source(request.categorical),
+        clusters=_source(request.clusters),
+        periods=_source(request.periods),
+        outcome=_source(request.outcome),
+        labels=_source(request.labels),
+        output=request.output,
+        threshold=request.threshold,
+        criterion=request.criterion,
+        given={str(name): text_of(value) for name, value in (request.given or {}).items()},
+        blocks="; ".join(blocks) or None,
+    )
 
 
 def _source(value: Any) -> str | None:
@@ -84,7 +116,7 @@ def provenance_of(
     rows: int,
     fingerprint: int,
     features: Sequence[str],
-    question: dict[str, Any],
+    question: Question,
     stated: dict[str, str],
     rows_fingerprint: int | None = None,
 ) -> Provenance:

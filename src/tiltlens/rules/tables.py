@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from tiltlens.estimators.estimate import quantile
 from tiltlens.estimators.two_by_two import Count
 from tiltlens.paper.checks import check_probability
 from tiltlens.render.notebook import rule_tables_html
+from tiltlens.results.codec import to_plain
 from tiltlens.results.json_file import write_json
 from tiltlens.results.provenance import Provenance, check_provenance, provenance_of
 from tiltlens.rows.groups import JOINT, NO_GROUP, group_columns, level_codes
@@ -107,20 +108,20 @@ class RuleTables:
         """Return every number of the tables, and the rule they are made by."""
         return {
             "schema": SCHEMA,
-            "rule": asdict(self.rule) | {"rates": list(self.rule.rates), "attributes": list(self.rule.attributes)},
-            **asdict(self.limits),
+            "rule": to_plain(self.rule),
+            **to_plain(self.limits),
             "critical_z": quantile(self.limits.confidence),
-            "strata": list(self.strata),
+            "strata": to_plain(self.strata),
             "rate": self.rate,
             "outcome": self.outcome,
             "favourable": self.favourable,
             "median": self.median,
             "rows": self.rows,
-            "notes": list(self.notes),
+            "notes": to_plain(self.notes),
             "tables": [
                 _plain(name, frame, self.tests[name], self.unknown[name]) for name, frame in self.tables.items()
             ],
-            "provenance": {name: part for name, part in asdict(self.provenance).items() if name not in OF_AUDITS},
+            "provenance": {name: part for name, part in to_plain(self.provenance).items() if name not in OF_AUDITS},
         }
 
     def to_json(self, path: str | Path) -> None:

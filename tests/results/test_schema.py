@@ -2,6 +2,7 @@
 
 import json
 from functools import cache
+from importlib.resources import files
 
 import jsonschema
 import numpy as np
@@ -11,7 +12,8 @@ from tests.people import FEATURES, audited, people
 from tests.render.summaries import demo
 from tests.schemas import SCHEMA, strict
 
-from tiltlens.estimators import verdicts
+from tiltlens.estimators.verdicts import Verdict
+from tiltlens.results.schema import PUBLISHED, as_text
 
 
 def three_classes():
@@ -69,5 +71,20 @@ def test_decisions_alone_have_an_adverse_impact_ratio():
 
 
 def test_the_schema_has_the_verdicts_of_the_library():
-    named = {value for name, value in vars(verdicts).items() if name.isupper() and isinstance(value, str)}
-    assert set(SCHEMA["$defs"]["proxy"]["properties"]["verdict"]["enum"]) == named
+    columns = SCHEMA["$defs"]["Comparison"]["properties"]["proxies"]["items"]["properties"]
+    assert columns["verdict"]["enum"] == [verdict.value for verdict in Verdict]
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_published_file_is_that_of_the_types(name):
+    """Write the files again with `python -m tiltlens.results.schema` where this fails."""
+    text = files("tiltlens.results").joinpath(f"{name}.schema.json").read_text(encoding="utf-8")
+    assert text == as_text(PUBLISHED[name]) + "\n"
+    jsonschema.Draft202012Validator.check_schema(json.loads(text))
+
+
+def test_docstrings_describe_the_keys():
+    properties = SCHEMA["$defs"]["Comparison"]["properties"]
+    assert properties["band_factor"]["description"].startswith("κ")
+    assert properties["dial_table"]["description"].startswith("The share of each feature")
+    assert properties["fpr_difference"]["description"].startswith("False positive rate")

@@ -1,0 +1,159 @@
+"""Results as plain JSON data, and back: one codec that reads the type hints.
+
+A result is a dataclass, a NamedTuple or a TypedDict. The keys of a dataclass are its public fields, or the names in its
+`JSON_KEYS`, which may include properties: these are written, and compared with the file when it is read. A frame is
+`Annotated[pl.DataFrame, schema]`, or `Annotated[pl.DataFrame, schema, {column: type}]` where a column holds less than
+its dtype allows; `Annotated[type, text]` describes a column in the published schema. A result with a method `disclosed`
+is written as this method returns it.
+"""
+
+from __future__ import annotations
+
+import sys
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import cache
+from types import NoneType, SimpleNamespace, UnionType
+from typing import Annotated, Any, NamedTuple, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+
+import polars as pl
+
+from tiltlens.errors import DataError
+
+T = TypeVar("T")
+EXPECTED = {str: "text", float: "a number", int: "a whole number", bool: "true or false", dict: "an object"}
+EXPECTED |= {list: "a list", NoneType: "null"}
+COLUMN_TYPES: dict[Any, Any] = {pl.String: str | None, pl.Float64: float | None, pl.Int64: int | None}
+
+
+class Part(NamedTuple):
+    """One key of a result: the attribute it stands for, its type, and whether the constructor takes it."""
+
+    key: str
+    name: str
+    type: Any
+    is_field: bool
+
+
+def to_plain(result: Any) -> Any:
+    """Return a result as dicts, lists, texts and numbers, keyed by attribute name."""
+    if hasattr(result, "disclosed"):
+        result = result.disclosed()
+    if is_dataclass(result) or hasattr(result, "_fields"):
+        return {part.key: to_plain(getattr(result, part.name)) for part in parts_of(result.__class__)}
+    if isinstance(result, pl.DataFrame):
+        return result.to_dicts()
+    if isinstance(result, Mapping):
+        return {key: to_plain(value) for key, value in result.items()}
+    if isinstance(result, list | tuple):
+        return [to_plain(value) for value in result]
+    return str(result) if isinstance(result, str) else result
+
+
+def from_plain(kind: type[T], data: Any, path: str = "") -> T:
+    """Return the result of a type that `to_plain` wrote; an error names the path of a part that does not fit."""
+    result: T = _read(kind, data, path)
+    return result
+
+
+@cache
+def parts_of(kind: Any) -> tuple[Part, ...]:
+    """Return the keys of a dataclass or NamedTuple in the order of its JSON."""
+    hints = _hints(kind)
+    if not is_dataclass(kind):
+        return tuple(Part(name, name, hint, True) for name, hint in hints.items())
+    keys = {field.name: field.metadata.get("key", field.name) for field in fields(kind) if field.name[0] != "_"}
+    names = getattr(kind, "JSON_KEYS", keys)
+    hints |= {name: get_type_hints(getattr(kind, name).fget)["return"] for name in names if name not in keys}
+    return tuple(Part(keys.get(name, name), name, hints[name], name in keys) for name in names)
+
+
+def _hints(kind: Any) -> dict[str, Any]:
+    """Return the types of public fields; private ones may name types that only type checkers import."""
+    hints: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        public = {k: hint for k, hint in vars(base).get("__annotations__", {}).items() if k[0] != "_" and k.islower()}
+        module = vars(sys.modules[base.__module__])
+        hints |= get_type_hints(SimpleNamespace(__annotations__=public), module, include_extras=True)
+    return hints
+
+
+def _read(kind: Any, data: Any, path: str) -> Any:
+    origin, arms = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        is_frame = arms[0] is pl.DataFrame
+        return _read_frame(data, path, *arms[1:]) if is_frame else _read(arms[0], data, path)
+    if origin in (typing.Union, UnionType):
+        return _read_union(arms, data, path)
+    if origin in (tuple, list):
+        _check(list, data, path)
+        return origin(_read(arms[0], entry, f"{path}[{index}]") for index, entry in enumerate(data))
+    if origin in (dict, Mapping):
+        _check(dict, data, path)
+        return {key: _read(arms[1], value, _below(path, key)) for key, value in data.items()}
+    if typing.is_typeddict(kind):
+        return _read_keys(get_type_hints(kind), kind.__required_keys__, data, path)
+    if is_dataclass(kind) or hasattr(kind, "_fields"):
+        return _read_parts(kind, data, path)
+    if issubclass(kind, Enum):
+        return kind(data) if data in list(kind) else _misfit(path, f"one of {', '.join(map(repr, kind))}", repr(data))
+    _check(kind, data, path)
+    return data
+
+
+def _read_parts(kind: Any, data: Any, path: str) -> Any:
+    parts = parts_of(kind)
+    values = _read_keys({part.key: part.type for part in parts}, [part.key for part in parts], data, path)
+    result = kind(**{part.name: values[part.key] for part in parts if part.is_field})
+    for part in parts:
+        if not part.is_field and to_plain(getattr(result, part.name)) != data[part.key]:
+            raise DataError(f"{_below(path, part.key)}: contradicts the other values")
+    return result
+
+
+def _read_keys(types: Mapping[str, Any], required: Iterable[str], data: Any, path: str) -> dict[str, Any]:
+    """Return the parts that have a type; a file may hold others."""
+    _check(dict, data, path)
+    for key in required:
+        if key not in data:
+            raise DataError(f"{_below(path, key)}: missing")
+    return {key: _read(types[key], value, _below(path, key)) for key, value in data.items() if key in types}
+
+
+def _read_frame(data: Any, path: str, schema: Mapping[str, Any], narrower: Mapping[str, Any] | None = None) -> Any:
+    _check(list, data, path)
+    types = column_types(schema, narrower)
+    rows = [_read_keys(types, types, row, f"{path}[{index}]") for index, row in enumerate(data)]
+    return pl.DataFrame(rows, schema, infer_schema_length=None)
+
+
+def column_types(schema: Mapping[str, Any], narrower: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the types of a frame's columns."""
+    return {name: COLUMN_TYPES[dtype] for name, dtype in schema.items()} | dict(narrower or {})
+
+
+def _read_union(arms: tuple[Any, ...], data: Any, path: str) -> Any:
+    """Return the data read as the first type that fits; the error is that of the last type."""
+    *others, last = [arm for arm in arms if arm is not NoneType or data is None]
+    for arm in others:
+        try:
+            return _read(arm, data, path)
+        except DataError:
+            continue
+    return _read(last, data, path)
+
+
+def _check(kind: type, data: Any, path: str) -> None:
+    is_number = kind is float and isinstance(data, int)
+    if (isinstance(data, bool) and kind is not bool) or not (is_number or isinstance(data, kind)):
+        _misfit(path, EXPECTED[kind], "a number" if type(data) is int else EXPECTED[type(data)])
+
+
+def _misfit(path: str, expected: str, data: str) -> NoReturn:
+    raise DataError(f"{path or 'the file'}: expected {expected}, got {data}")
+
+
+def _below(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
