@@ -49,7 +49,7 @@ def audit(
     data: Any,
     group: Any,
     *positional: Any,
-    labels: Any = None,
+    known_groups: Any = None,
     reference: Any = None,
     audited: Any = None,
     scores: Any = None,
@@ -96,7 +96,7 @@ def audit(
     group
         A column, several columns (their intersections), or an array as long as the data. Where groups are known by
         probabilities, {group: column of its probability}.
-    labels
+    known_groups
         Beside probabilities: the column or array of the group where it is known. It is used to check them alone.
     reference, audited
         The group others are compared with (default: the largest), and those others (default: all).
@@ -189,7 +189,7 @@ def audit(
     settings = Settings(input_weight, output_weight, confidence, counts, folds, seed, sample_rows)
     request = Request(
         group=group,
-        labels=labels,
+        known_groups=known_groups,
         reference=reference,
         audited=audited,
         scores=scores,

@@ -43,7 +43,7 @@ KINDS = {
     "criterion": {"group": "sex", "scores": "score", "outcome": "repaid", "criterion": "fpr", "folds": None},
     "amounts": {"group": "sex", "scores": "premium", "output": "amount", "favourable": "low", "folds": None},
     "classes": {"group": "sex", "scores": ["class_0", "class_1", "class_2"], "favourable": "class_2", "folds": None},
-    "probabilities": {"group": {"women": "p_women", "men": "p_men"}, "labels": "sex", "scores": "score"},
+    "probabilities": {"group": {"women": "p_women", "men": "p_men"}, "known_groups": "sex", "scores": "score"},
     "outputs alone": {"group": "sex", "scores": "score", "features": []},
 }
 

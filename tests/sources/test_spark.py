@@ -25,7 +25,7 @@ WAYS = {
     "classes, plug-in": {"scores": ["none", "some", "all"], "favourable": "all", "folds": None, "membership": "chance"},
     "clusters, exempt factors": {"membership": "chance", "clusters": "household", "exempt": "income"},
     "decisions along time": {"features": [], "threshold": 0.5, "outcome": "repaid", "periods": "month"},
-    "probabilities of groups": {"group": {"A": "p_a", "B": "p_b"}, "labels": "group", "features": []},
+    "probabilities of groups": {"group": {"A": "p_a", "B": "p_b"}, "known_groups": "group", "features": []},
 }
 
 QUESTION = {"group": "group", "reference": "b", "scores": "score", "features": ["region", "job", "amount", "years"]}

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # What commands leave out that act on an audit: they need its rows, not its intervals.
 NOT_ASKED: dict[str, Any] = {
     **{"soft_group": {}, "stated": {}, "exempt": (), "trusted": ()},
-    **dict.fromkeys(("model", "labels", "criterion", "threshold", "membership", "periods", "materiality", "progress")),
+    **dict.fromkeys(("model", "known_groups", "criterion", "threshold", "membership", "periods", "materiality", "progress")),
     **{"output": "probability", "input_weight": 1.0, "output_weight": 1.0, "folds": 0},
 }
 
@@ -152,7 +152,7 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
     reading = {name: arguments.pop(name) for name in ("na_values", "encoding", "sheet", "query")}
     table = rows_of(files, read_options(**reading))
     check_columns("outcome", [outcome], table.columns)
-    roles = [options[name] for name in ("weights", "membership", "clusters", "labels", "periods") if options[name]]
+    roles = [options[name] for name in ("weights", "membership", "clusters", "known_groups", "periods") if options[name]]
     used = [*group_columns, *(arguments["given"] or ()), outcome, *roles]
     asked = {name: arguments.pop(name) for name in ("exclude", "categorical", "blocks")}
     request = Request(group=group_columns, features=arguments["features"], **asked)

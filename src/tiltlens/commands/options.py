@@ -75,8 +75,8 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
         example="Black=p_black",
         text="Instead of --group: a group and the column of its probability. Repeat for each group.",
     ),
-    "labels": click.option(
-        "--labels", metavar="COLUMN", help="Groups known for some rows: they check the probabilities."
+    "known_groups": click.option(
+        "--known-groups", metavar="COLUMN", help="Groups known for some rows: they check the probabilities."
     ),
     "reference": click.option(
         "--reference", metavar="VALUE", help="Group that others are compared with. Default: the largest."
@@ -202,7 +202,7 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
 # Options of an audit that say nothing of the rows, scores and groups that a repair or an alternative is made of.
 OF_ACTIONS = {
     *("model", "trusted"),
-    *("soft_group", "labels", "outcome", "criterion", "output", "threshold", "exempt", "membership", "periods"),
+    *("soft_group", "known_groups", "outcome", "criterion", "output", "threshold", "exempt", "membership", "periods"),
     *("input_weight", "output_weight", "materiality", "folds", "stated"),
 }
 

@@ -23,7 +23,7 @@ FOLDER = "tiltlens"  # of the run's artifacts
 JSON, PAGE = "audit.json", "audit.html"
 NOT_IN_NAMES = re.compile(r"[^\w\-. /]")  # of metrics, as MLflow allows them
 BINARY = 2
-ROLES = ("group", "labels", "weights", "clusters", "periods", "membership", "exclude", "outcome")  # that are no inputs
+ROLES = ("group", "known_groups", "weights", "clusters", "periods", "membership", "exclude", "outcome")  # that are no inputs
 
 
 class TiltlensEvaluator(ModelEvaluator):  # type: ignore[misc]

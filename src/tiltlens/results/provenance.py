@@ -62,7 +62,7 @@ class Provenance:
 def describe_request(request: Request) -> dict[str, Any]:
     """Return what an audit was asked, as texts."""
     names = ("scores", "model", "membership", "weights", "exempt", "categorical", "clusters", "periods", "outcome")
-    sources = {name: _source(getattr(request, name)) for name in (*names, "labels")}
+    sources = {name: _source(getattr(request, name)) for name in (*names, "known_groups")}
     blocks = [f"{name} = {_source(columns)}" for name, columns in (request.blocks or {}).items()]
     given = {str(name): text_of(value) for name, value in (request.given or {}).items()}
     asked = {name: getattr(request, name) for name in ("output", "threshold", "criterion")}

@@ -243,12 +243,12 @@ def _soft_rows(roles: ColumnRoles, frame: pl.DataFrame, labels: tuple[str, ...])
     if not roles.soft:
         return None
     chances = frame.select(f"{CHANCE}{roles.soft.index(label)}" for label in labels).to_numpy()
-    if roles.group_labels is None:
+    if roles.known_groups is None:
         return SoftRows(chances, None)
     found = frame[LABEL].drop_nulls().unique().sort()
     if found.len() and not found.is_in(roles.soft).any():
         raise DataError(
-            f"`labels` must hold names of groups, got {listed(found.to_list())} in {shown(roles.group_labels)}.",
+            f"`known_groups` must hold names of groups, got {listed(found.to_list())} in {shown(roles.known_groups)}.",
             f"the groups are {listed(roles.soft)}: write both alike.",
         )
     known = frame[LABEL].replace_strict(list(labels), range(len(labels)), default=-1, return_dtype=pl.Int64)

@@ -14,7 +14,7 @@ import polars as pl
 from tiltlens.errors import DataError
 from tiltlens.limits import MOST_FEATURES
 from tiltlens.rows.declared import Declared, declared_of
-from tiltlens.rows.group_probabilities import check_labels, soft_columns
+from tiltlens.rows.group_probabilities import check_known_groups, soft_columns
 from tiltlens.rows.groups import JOINT, group_columns
 from tiltlens.rows.outcomes import check_criterion
 from tiltlens.rows.predictions import fitted_names, model_columns, model_matrix
@@ -41,7 +41,7 @@ ONE_COLUMN = {
     "clusters": CLUSTER,
     "outcome": OUTCOME,
     "periods": PERIOD,
-    "labels": LABEL,
+    "known_groups": LABEL,
 }
 
 
@@ -50,7 +50,7 @@ class Request:
     """The arguments of `tiltlens.audit` that say what to compare, as the user gave them."""
 
     group: Any
-    labels: Any = None
+    known_groups: Any = None
     reference: Any = None
     audited: Any = None
     scores: Any = None
@@ -99,7 +99,7 @@ class ColumnRoles:
         The column of true outcomes, and the error rate whose difference is audited.
     soft
         The groups that are known by their probabilities, which are the columns `group`; none where one column has them.
-    group_labels
+    known_groups
         The column of groups that are known beside their probabilities.
     declared, keeps_inputs
         What columns are declared to be; and whether the sample keeps them as a model saw them, to ask it again.
@@ -121,7 +121,7 @@ class ColumnRoles:
     outcome: str | None = None
     criterion: str | None = None
     periods: str | None = None
-    group_labels: str | None = None
+    known_groups: str | None = None
     soft: tuple[str, ...] = ()
     output: str = "probability"
     declared: Declared = field(default_factory=Declared)
@@ -145,7 +145,7 @@ class ColumnRoles:
     @property
     def columns(self) -> list[str]:
         """All that is read."""
-        optional = (self.membership, self.weights, self.clusters, self.outcome, self.periods, self.group_labels)
+        optional = (self.membership, self.weights, self.clusters, self.outcome, self.periods, self.known_groups)
         others = [*self.group, *self.scores, *self.given, *optional]
         return list(dict.fromkeys([*self.sources, *(name for name in others if name is not None)]))
 
@@ -153,7 +153,7 @@ class ColumnRoles:
 def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool) -> ColumnRoles:
     """Return the roles of a table's columns; an array beside a table in memory gets a reserved name."""
     soft = soft_columns(request.group, names)
-    check_labels(request.labels, soft)
+    check_known_groups(request.known_groups, soft)
     group = list(soft.values()) or group_columns(request.group, names)
     scores = score_columns(request.scores, names)
     check_one_of_two(request.scores, request.model)
@@ -195,7 +195,7 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
         outcome=optional["outcome"],
         criterion=request.criterion,
         periods=optional["periods"],
-        group_labels=optional["labels"],
+        known_groups=optional["known_groups"],
         soft=tuple(soft),
         output=request.output,
         declared=declared,

@@ -288,8 +288,8 @@ def _sampled(
     columns += [] if keys.content is None else [pl.Series(CONTENT, part(keys.content))]
     if rows.chances is not None:
         columns += [pl.Series(f"{CHANCE}{k}", part(column)) for k, column in enumerate(rows.chances.T)]
-    if roles.group_labels is not None:
-        codes, texts = factorize_groups(roles.group_labels, [rows.table[roles.group_labels]])
+    if roles.known_groups is not None:
+        codes, texts = factorize_groups(roles.known_groups, [rows.table[roles.known_groups]])
         columns.append(pl.Series(LABEL, [*texts, None], dtype=pl.String).gather(part(codes % (len(texts) + 1))))
     if rows.period is not None:
         columns.append((rows.period if drawn is None else rows.period.gather(drawn)).alias(PERIOD))
