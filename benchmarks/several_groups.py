@@ -51,7 +51,7 @@ def main() -> None:
             group="group",
             reference="R",
             scores="pay",
-            output="amount",
+            score_type="amount",
             membership=LogisticRegression(),
             materiality=0.0,
             confidence=CONFIDENCE,

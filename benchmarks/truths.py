@@ -91,7 +91,7 @@ class World:
             columns[name] = np.char.add("level ", values.astype(str)) if name in texts else values
         columns |= {name: noise(j, s, rng) for j, name in enumerate(self.noises)}
         options: dict[str, Any] = {"group": "group", "reference": "b", "scores": "score", "threshold": self.threshold}
-        options |= {"output": "amount" if self.is_amount else "probability", "exempt": list(self.exempt) or None}
+        options |= {"score_type": "amount" if self.is_amount else "probability", "exempt": list(self.exempt) or None}
         if self.is_clustered:
             columns["customer"], options["clusters"] = customer, "customer"
         if self.is_given:

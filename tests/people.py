@@ -20,7 +20,7 @@ WAYS = {
     "known membership": {"membership": "chance"},
     "fitted membership": {},
     "fitted membership, weights": {"weights": "weight"},
-    "amounts": {"output": "amount", "membership": "chance", "weights": "weight"},
+    "amounts": {"score_type": "amount", "membership": "chance", "weights": "weight"},
 }
 
 CLEAN = pl.DataFrame(

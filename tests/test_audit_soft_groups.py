@@ -169,7 +169,7 @@ def test_of_three_groups_each_pair_is_compared_by_its_own_chances():
 
 def test_amounts_of_several_groups_are_scores_in_another_unit():
     table = names().with_columns(premium=600 + 400 * pl.col("score"))
-    found = audited(table, scores="premium", output="amount", known_groups="race", features=[])
+    found = audited(table, scores="premium", score_type="amount", known_groups="race", features=[])
     score = audited(table, known_groups="race", features=[])["a"].soft_group
     for name in ("weighted", "linear", "limits", "bracket"):
         one, other = (getattr(of, name).to_dict() for of in (found["a"].soft_group, score))
@@ -238,7 +238,9 @@ def test_the_command_line_takes_a_column_for_each_group(tmp_path):
     path = tmp_path / "people.csv"
     names(600).drop("truth").write_csv(path)
     soft = ("--soft-group", "a=p a", "--soft-group", "b=p b")
-    found = invoked("audit", path, *soft, "--known-groups", "race", "--scores", "score", "--reference", "b", cwd=tmp_path)
+    found = invoked(
+        "audit", path, *soft, "--known-groups", "race", "--scores", "score", "--reference", "b", cwd=tmp_path
+    )
     assert "What probabilities of groups can tell" in found.stdout
     assert "weighted by" in " ".join(found.stdout.split())
     both = invoked("audit", path, *soft, "--group", "race", "--scores", "score", cwd=tmp_path)

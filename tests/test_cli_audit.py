@@ -58,13 +58,15 @@ def test_amounts_are_audited_in_units(folder):
     asked = ("--scores", "days", "--exclude", "score", "--folds", "0", "--json", "-")
     frame = pl.read_parquet(folder / "compas.parquet").with_columns(days=100.0 * pl.col("score"))
     frame.write_parquet(folder / "days.parquet")
-    result = audit(folder, *asked, "--output", "amount", data="days.parquet")
+    result = audit(folder, *asked, "--score-type", "amount", data="days.parquet")
     found = json.loads(result.stdout)
     mean = dict(frame.group_by("race").agg(pl.col("days").mean()).rows())
     c = found["comparisons"]["Caucasian"]
     assert (found["channel"], found["settings"]["materiality"]) == ("amounts", 0.02)
     assert c["gap"]["value"] == pytest.approx(mean["Caucasian"] - mean["African-American"], rel=1e-9)
-    gated = audit(folder, *asked, "--output", "amount", "--fail-if", "adverse_impact_ratio<0.8", data="days.parquet")
+    gated = audit(
+        folder, *asked, "--score-type", "amount", "--fail-if", "adverse_impact_ratio<0.8", data="days.parquet"
+    )
     assert (gated.returncode, "gate on impact_ratio, a ratio of mean amounts" in gated.stderr) == (2, True)
     mistaken = audit(folder, *asked, data="days.parquet")
     assert (mistaken.returncode, "looks like per cent" in mistaken.stderr) == (2, True)

@@ -28,7 +28,7 @@ def run(draw: Draw) -> dict[str, Answer]:
     """Return the larger of gap(j) and joint(j), the band of gap(j), and the verdict."""
     import tiltlens as tl
 
-    options: dict[str, Any] = {"scores": draw.scores, "output": "amount" if draw.world.is_amount else "probability"}
+    options: dict[str, Any] = {"scores": draw.scores, "score_type": "amount" if draw.world.is_amount else "probability"}
     table, group = dict(draw.table), np.where(draw.audited, "audited", "reference")
     if draw.chance is not None:
         table |= {"chance": draw.chance, "rest": 1 - draw.chance}

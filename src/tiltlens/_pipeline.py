@@ -31,7 +31,7 @@ from tiltlens.rows.predictions import model_notes
 from tiltlens.rows.rescoring import OTHER_ANSWERS, AskedModel
 from tiltlens.rows.roles import ColumnRoles, Request, resolve_roles, with_arrays
 from tiltlens.rows.sample import HashThreshold
-from tiltlens.rows.scores import check_output, either_spelling
+from tiltlens.rows.scores import check_score_type, either_spelling
 from tiltlens.rows.sums import GroupSums, SumPlan, SumRows, group_sums, summed
 from tiltlens.rows.survey import Survey, surveyed
 from tiltlens.sources.batches import Batches, FrameBatches, checked_columns
@@ -54,7 +54,7 @@ def audit(
     audited: Any = None,
     scores: Any = None,
     model: Any = None,
-    output: str = "probability",
+    score_type: str = "probability",
     favourable: Any = "high",
     favorable: Any = None,
     threshold: float | None = None,
@@ -103,7 +103,7 @@ def audit(
     scores, model
         Exactly one: columns or an array of probabilities, (n,) or (n, K), or of decisions as 0 and 1 or two words; or
         a fitted model or function that makes them from `features`.
-    output
+    score_type
         What scores are: "probability", or "amount" (premium, salary, credit limit, days): one column or array of finite
         numbers, or what a regressor predicts. Differences are then in units of the amount.
     favourable, favorable
@@ -184,8 +184,8 @@ def audit(
         )
     stated = check_provenance(provenance)
     reading = read_options(na_values, encoding, sheet, query)
-    check_output(output, threshold)
-    counts = usual_materiality(output) if materiality is None else materiality
+    check_score_type(score_type, threshold)
+    counts = usual_materiality(score_type) if materiality is None else materiality
     settings = Settings(input_weight, output_weight, confidence, counts, folds, seed, sample_rows)
     request = Request(
         group=group,
@@ -194,7 +194,7 @@ def audit(
         audited=audited,
         scores=scores,
         model=model,
-        output=output,
+        score_type=score_type,
         favourable=either_spelling(favourable, favorable),
         threshold=threshold,
         outcome=outcome,

@@ -67,7 +67,9 @@ def test_a_shortfall_counts_the_people_that_rows_stand_for(weights):
 @pytest.mark.parametrize("amount", [5.0, 0.1, 1e15, 0.0])
 def test_a_constant_amount_has_no_contributions(amount):
     rounded = np.where(np.arange(430) % 2, np.nextafter(amount, 2 * amount), amount) if amount else 0.0
-    c = audited(few(6).with_columns(s=pl.lit(rounded) if amount == 0.0 else rounded), output="amount", membership="p")
+    c = audited(
+        few(6).with_columns(s=pl.lit(rounded) if amount == 0.0 else rounded), score_type="amount", membership="p"
+    )
     assert (c.gap.value, c.gap.low, c.gap.high) == (0.0, 0.0, 0.0)
     for row in c.proxies.to_dicts():
         assert (row["verdict"], row["gap"], row["joint"]) == (CLEARED, 0.0, 0.0)
@@ -77,8 +79,8 @@ def test_a_constant_amount_has_no_contributions(amount):
 def test_real_differences_of_large_amounts_are_seen():
     table = few(6, 100).with_columns(s=1e15 + 20.0 * (pl.col("g") == "B") + (pl.int_range(pl.len()) % 7))
     near = table.with_columns(pl.col("s") - 1e15)
-    large, small = (audited(one, output="amount", features=[]) for one in (table, near))
+    large, small = (audited(one, score_type="amount", features=[]) for one in (table, near))
     assert large.gap.to_dict() == pytest.approx(small.gap.to_dict(), rel=1e-9)
     assert not any("is the same" in note for note in large.notes)
     odd = few(6, 100).with_columns(s=pl.when(pl.int_range(pl.len()) == 7).then(1e12).otherwise(pl.col("x") + 9))
-    assert not any("is the same" in note for note in audited(odd, output="amount", features=[]).notes)
+    assert not any("is the same" in note for note in audited(odd, score_type="amount", features=[]).notes)

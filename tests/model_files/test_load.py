@@ -119,7 +119,7 @@ def test_an_onnx_regressor_gives_amounts_or_where_they_are_some_probabilities(tm
     model = tl.load_model(onnx_file(tmp_path, fitted, matrix()))
     expected = fitted.predict(known().select("income", "weight").to_numpy())
     for output in ("amount", "probability"):
-        found = audit(model, features=["income", "weight"], output=output)
+        found = audit(model, features=["income", "weight"], score_type=output)
         gap = np.mean(expected[known()["group"] == "A"]) - np.mean(expected[known()["group"] == "B"])
         assert found["A"].gap.value == pytest.approx(gap, abs=1e-5)
 

@@ -212,7 +212,7 @@ def outputs_only():
 @cache
 def _amounts():
     paid = people().with_columns(score=1_000 + 3_000 * people()["score"])
-    return audited(paid, output="amount", membership="chance").to_dict()
+    return audited(paid, score_type="amount", membership="chance").to_dict()
 
 
 def amounts_audit():

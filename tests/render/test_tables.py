@@ -143,7 +143,12 @@ KNOWN = {"membership": "chance"}
 
 @pytest.mark.parametrize(
     "options",
-    [{"folds": None}, {"output": "amount", **KNOWN}, {"features": []}, {"threshold": 0.5, "outcome": "owner", **KNOWN}],
+    [
+        {"folds": None},
+        {"score_type": "amount", **KNOWN},
+        {"features": []},
+        {"threshold": 0.5, "outcome": "owner", **KNOWN},
+    ],
     ids=["plug-in", "amounts", "outputs only", "error rates"],
 )
 def test_tables_of_every_kind_of_audit(tmp_path, options):

@@ -213,7 +213,7 @@ def test_error_rates_do_not_hold_exempt_factors_equal(skilled):
 
 def test_amounts_are_not_tilted():
     table = lending(400).with_columns(score=100 * pl.col("score"))
-    c = tl.audit(table, group="group", reference="b", scores="score", output="amount", folds=None)["a"]
+    c = tl.audit(table, group="group", reference="b", scores="score", score_type="amount", folds=None)["a"]
     with pytest.raises(DataError, match="got amounts"):
         c.repair()
 

@@ -127,7 +127,7 @@ def test_groups_known_by_probabilities_are_paired_by_rows_in_any_order():
 
 def test_changes_of_amounts_are_in_their_unit():
     table = models().with_columns(old=3000 * pl.col("old"), new=3000 * pl.col("new"))
-    amounts = tl.compare(*(audited(table, score, output="amount") for score in ("old", "new")))
+    amounts = tl.compare(*(audited(table, score, score_type="amount") for score in ("old", "new")))
     plain = tl.compare(*both())["a"].gap_change
     found = amounts["a"].gap_change.to_dict()
     assert_same_numbers(found, {name: 3000 * value for name, value in plain.to_dict().items()}, 1e-9)

@@ -32,7 +32,7 @@ MAKERS = {
     "decisions": lambda: audited(people(), threshold=0.5, membership="chance"),
     "odd features": odd_features,
     "three classes": three_classes,
-    "amounts": lambda: audited(people(), output="amount", membership="chance"),
+    "amounts": lambda: audited(people(), score_type="amount", membership="chance"),
     "no output": lambda: audited(people().with_columns(score=(people()["group"] == "A").cast(float)), folds=None),
 }
 

@@ -9,7 +9,7 @@ from tiltlens.documents.sentences import tiles
 from tiltlens.estimators.estimate import quantile
 from tiltlens.render.sections import by_gap
 
-OPTIONS = {"group": "group", "reference": "R", "scores": "pay", "output": "amount"}
+OPTIONS = {"group": "group", "reference": "R", "scores": "pay", "score_type": "amount"}
 
 
 def nobody_differs(seed, rows=400, groups="ABCDEFGH"):

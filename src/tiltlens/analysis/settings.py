@@ -61,9 +61,9 @@ class Settings:
         return replace(self, confidence=self.confidence ** (1.0 / comparisons))
 
 
-def usual_materiality(output: str) -> float:
+def usual_materiality(score_type: str) -> float:
     """Return what counts unless the user says otherwise: points of probabilities, standard deviations of amounts."""
-    return AMOUNT_MATERIALITY if output == "amount" else MATERIALITY
+    return AMOUNT_MATERIALITY if score_type == "amount" else MATERIALITY
 
 
 def _check_materiality(value: Any) -> float:

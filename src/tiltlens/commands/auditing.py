@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 # What commands leave out that act on an audit: they need its rows, not its intervals.
 NOT_ASKED: dict[str, Any] = {
     **{"soft_group": {}, "stated": {}, "exempt": (), "trusted": ()},
-    **dict.fromkeys(("model", "known_groups", "criterion", "threshold", "membership", "periods", "materiality", "progress")),
-    **{"output": "probability", "input_weight": 1.0, "output_weight": 1.0, "folds": 0},
+    **dict.fromkeys(
+        ("model", "known_groups", "criterion", "threshold", "membership", "periods", "materiality", "progress")
+    ),
+    **{"score_type": "probability", "input_weight": 1.0, "output_weight": 1.0, "folds": 0},
 }
 
 
@@ -60,7 +62,7 @@ class Asked:
         rest = dict(options)
         gates = [gate(text) for text in rest.pop("conditions")]
         for one in gates:
-            one.check_range(is_amount=rest["output"] == "amount")
+            one.check_range(is_amount=rest["score_type"] == "amount")
         names = {"json": "json_target"} | {name: name for name in ("report", "tables", "junit")}
         outputs = {option: rest.pop(name) for option, name in names.items()}
         check_writable(outputs)
@@ -152,7 +154,9 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
     reading = {name: arguments.pop(name) for name in ("na_values", "encoding", "sheet", "query")}
     table = rows_of(files, read_options(**reading))
     check_columns("outcome", [outcome], table.columns)
-    roles = [options[name] for name in ("weights", "membership", "clusters", "known_groups", "periods") if options[name]]
+    roles = [
+        options[name] for name in ("weights", "membership", "clusters", "known_groups", "periods") if options[name]
+    ]
     used = [*group_columns, *(arguments["given"] or ()), outcome, *roles]
     asked = {name: arguments.pop(name) for name in ("exclude", "categorical", "blocks")}
     request = Request(group=group_columns, features=arguments["features"], **asked)
@@ -181,19 +185,19 @@ def rows_of(files: tuple[str, ...], reading: ReadOptions) -> pl.DataFrame:
 def _check_values(options: dict[str, Any]) -> None:
     """Raise where options contradict each other, or a number is none that an audit can be asked with."""
     from tiltlens.analysis.settings import Settings
-    from tiltlens.rows.scores import check_output
+    from tiltlens.rows.scores import check_score_type
 
     outcome, scores, path, soft = (options[name] for name in ("outcome", "scores", "model", "soft_group"))
     _check_outputs(scores, path, options["trusted"])
     _check_outcome(outcome, scores or path, options["criterion"])
-    if outcome is not None and not scores and not path and options["output"] == "amount":
-        raise TiltlensError("`--output amount` must come with `--scores`, got `--outcome`.", "it is of amounts.")
+    if outcome is not None and not scores and not path and options["score_type"] == "amount":
+        raise TiltlensError("`--score-type amount` must come with `--scores`, got `--outcome`.", "it is of amounts.")
     if bool(soft) == bool(options["group"]):
         raise TiltlensError(
             f"exactly one of `--group` and `--soft-group` must be given, got {'both' if soft else 'neither'}.",
             "--group is a column of groups; --soft-group NAME=COLUMN a group and the column of its probability.",
         )
-    check_output(options["output"], options["threshold"])
+    check_score_type(options["score_type"], options["threshold"])
     named = [one.name for one in fields(Settings) if options.get(one.name) is not None]
     Settings(**{name: options[name] for name in named} | {"folds": options["folds"] or None})
 

@@ -110,8 +110,8 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
         type=click.Choice(["fpr", "fnr"]),
         help="Audit the difference of false positive or false negative rates instead; needs --outcome and --scores.",
     ),
-    "output": click.option(
-        "--output", default="probability", metavar="KIND", help="amount: scores are money, days and such."
+    "score_type": click.option(
+        "--score-type", default="probability", metavar="KIND", help="amount: scores are money, days and such."
     ),
     "favourable": click.option(
         *("--favourable", "--favorable", "favourable"),
@@ -202,7 +202,17 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
 # Options of an audit that say nothing of the rows, scores and groups that a repair or an alternative is made of.
 OF_ACTIONS = {
     *("model", "trusted"),
-    *("soft_group", "known_groups", "outcome", "criterion", "output", "threshold", "exempt", "membership", "periods"),
+    *(
+        "soft_group",
+        "known_groups",
+        "outcome",
+        "criterion",
+        "score_type",
+        "threshold",
+        "exempt",
+        "membership",
+        "periods",
+    ),
     *("input_weight", "output_weight", "materiality", "folds", "stated"),
 }
 

@@ -38,8 +38,8 @@ OF_FITS |= {"categorical", "blocks", "sample_rows", "criterion", "limit", "thres
     "--holdout", multiple=True, metavar="FILE", help="Rows that nothing was fitted on: what the repair costs. Repeat."
 )
 @click.option("--save", metavar="FILE.json", help="Write the repair, as numbers and texts.")
-@click.option("--apply", "new", multiple=True, metavar="FILE", help="New rows to repair; needs --output. Repeat.")
-@click.option("--output", metavar="FILE", help="Where to write them, with a column more: .csv or .parquet.")
+@click.option("--apply", "new", multiple=True, metavar="FILE", help="New rows to repair; needs --out. Repeat.")
+@click.option("--out", metavar="FILE", help="Where to write them, with a column more: .csv or .parquet.")
 @JSON
 @click.option("--report", "report", metavar="FILE.html", help="Also write the bill as one page for people.")
 def command(
@@ -47,7 +47,7 @@ def command(
     holdout: tuple[str, ...],
     save: str | None,
     new: tuple[str, ...],
-    output: str | None,
+    out: str | None,
     json_target: str | None,
     report: str | None,
     **options: Any,
@@ -63,17 +63,17 @@ def command(
     from tiltlens.render.repair_page import write_bills
     from tiltlens.render.repair_text import print_bills, print_repair
 
-    _check_asked(holdout, new, output, json_target or report)
-    outputs = {"json": json_target, "report": report, "save": save, "output": output}
+    _check_asked(holdout, new, out, json_target or report)
+    outputs = {"json": json_target, "report": report, "save": save, "out": out}
     check_targets(outputs, data, holdout, new)
     if _is_saved(data):
         tilt, beside = _saved(data, options, has_rows=bool(holdout or new)), None
     else:
         tilt, beside = _fitted(data, json_target, bool(holdout), options)
     bills = _billed(tilt, beside, holdout, options) if holdout else None
-    if new and output is not None:
-        _apply(tilt, new, output, options)
-        announce("repaired table is", output)
+    if new and out is not None:
+        _apply(tilt, new, out, options)
+        announce("repaired table is", out)
     if save is not None:
         tilt.to_json(save)
         announce("repair is", save)
@@ -87,15 +87,15 @@ def command(
         print_bills(bills, screen())
 
 
-def _check_asked(holdout: tuple[str, ...], new: tuple[str, ...], output: str | None, wanted: str | None) -> None:
+def _check_asked(holdout: tuple[str, ...], new: tuple[str, ...], out: str | None, wanted: str | None) -> None:
     """Raise where options that go together do not."""
-    if bool(new) != (output is not None):
-        given, missing = ("--apply", "--output") if new else ("--output", "--apply")
+    if bool(new) != (out is not None):
+        given, missing = ("--apply", "--out") if new else ("--out", "--apply")
         raise TiltlensError(
-            f"`{given}` must come with `{missing}`, got it alone.", "for example --apply new.csv --output repaired.csv."
+            f"`{given}` must come with `{missing}`, got it alone.", "for example --apply new.csv --out repaired.csv."
         )
-    if output is not None and not output.lower().endswith((".csv", ".parquet")):
-        raise TiltlensError(f"`--output` must end in .csv or .parquet, got {output!r}.", "for example repaired.csv.")
+    if out is not None and not out.lower().endswith((".csv", ".parquet")):
+        raise TiltlensError(f"`--out` must end in .csv or .parquet, got {out!r}.", "for example repaired.csv.")
     if wanted is not None and not holdout:
         raise TiltlensError(
             f"`--json` and `--report` must come with `--holdout`, got {wanted!r} without.",
@@ -186,7 +186,7 @@ def _class_of(scores: tuple[str, ...], favourable: str) -> int | None:
     return scores.index(favourable)
 
 
-def _apply(tilt: ScoreTilt, new: tuple[str, ...], output: str, options: dict[str, Any]) -> None:
+def _apply(tilt: ScoreTilt, new: tuple[str, ...], out: str, options: dict[str, Any]) -> None:
     """Write new rows with a column more: their repaired scores, or decisions. They may be larger than memory."""
     group = list(options["group"])
     if tilt.use_group and not group:
@@ -195,7 +195,7 @@ def _apply(tilt: ScoreTilt, new: tuple[str, ...], output: str, options: dict[str
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", UserWarning)
         named, who = _columns(options["scores"]), group if tilt.use_group else None
-        tilt.apply(list(new), named, who, output, **reading)
+        tilt.apply(list(new), named, who, out, **reading)
     for note in notes:
         click.echo(f"Note: {note.message}.", err=True)
 

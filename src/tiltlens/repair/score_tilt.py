@@ -168,7 +168,7 @@ class ScoreTilt:
         data: Any,
         scores: Any,
         group: Any = None,
-        output: str | Path | None = None,
+        out: str | Path | None = None,
         *,
         na_values: str | Sequence[str] | None = None,
         encoding: str | None = None,
@@ -191,7 +191,7 @@ class ScoreTilt:
             as it.
         group
             The column or array of groups, or columns whose intersections they are; only where `use_group` is.
-        output
+        out
             A .parquet or .csv file for the table with the repaired scores beside, in a column named like that of the
             scores with "_repaired" after it. It is written batch by batch, so that files may be larger than memory,
             and whole or not at all.
@@ -201,10 +201,10 @@ class ScoreTilt:
         Returns
         -------
         An array in the order of the rows; of Spark a data frame with the repaired column, which the executors make when
-        they are asked for it; with `output`, its path.
+        they are asked for it; with `out`, its path.
         """
         self.check_group_given(group)
-        return applied(self, data, scores, group, output, read_options(na_values, encoding, sheet, query))
+        return applied(self, data, scores, group, out, read_options(na_values, encoding, sheet, query))
 
     def repaired_batch(
         self, frame: pl.DataFrame, scores: Floats, group: Texts | None = None, looked: list[Looked] | None = None

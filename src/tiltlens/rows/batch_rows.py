@@ -145,7 +145,7 @@ def _channel(roles: ColumnRoles, table: pl.DataFrame, row_name: RowName) -> Chan
             table,
             scores=list(roles.scores) or None,
             model=roles.model,
-            output=roles.output,
+            score_type=roles.score_type,
             features=roles.sources,
             favourable=roles.favourable,
             threshold=roles.threshold,

@@ -20,7 +20,7 @@ Meant = dict[str, int | None]  # the values of a column, and the outcome that ea
 PLAIN = {"0": WITHOUT, "1": WITH, "false": WITHOUT, "true": WITH}
 
 
-def check_criterion(criterion: Any, outcome: Any, output: str) -> None:
+def check_criterion(criterion: Any, outcome: Any, score_type: str) -> None:
     """Raise unless the criterion is known, and there is an outcome of probabilities or decisions to judge by."""
     if criterion is not None and criterion not in CRITERIA:
         raise DataError(
@@ -32,9 +32,9 @@ def check_criterion(criterion: Any, outcome: Any, output: str) -> None:
             f"`criterion` must come with `outcome`, got {shown(criterion)} alone.",
             "name the column of true outcomes, for example outcome='repaid'.",
         )
-    if outcome is not None and output != "probability":
+    if outcome is not None and score_type != "probability":
         raise DataError(
-            f"`outcome` must be left out for output={shown(output)}, got {shown(outcome)}.",
+            f"`outcome` must be left out for score_type={shown(score_type)}, got {shown(outcome)}.",
             "an error rate is of probabilities or decisions.",
         )
 

@@ -20,7 +20,7 @@ from tiltlens.rows.outcomes import check_criterion
 from tiltlens.rows.predictions import fitted_names, model_columns, model_matrix
 from tiltlens.rows.scores import (
     check_one_of_two,
-    check_output,
+    check_score_type,
     given_amounts,
     given_matrix,
     score_columns,
@@ -55,7 +55,7 @@ class Request:
     audited: Any = None
     scores: Any = None
     model: Any = None
-    output: str = "probability"
+    score_type: str = "probability"
     favourable: Any = "high"
     threshold: float | None = None
     outcome: Any = None
@@ -89,7 +89,7 @@ class ColumnRoles:
         Of the outcomes, where the columns of the scores do not name them.
     model
         What makes the scores from the features, where no column has them.
-    output
+    score_type
         What scores are: "probability" or "amount".
     exempt
         The features that are lawful factors.
@@ -123,7 +123,7 @@ class ColumnRoles:
     periods: str | None = None
     known_groups: str | None = None
     soft: tuple[str, ...] = ()
-    output: str = "probability"
+    score_type: str = "probability"
     declared: Declared = field(default_factory=Declared)
     keeps_inputs: bool = False
 
@@ -157,8 +157,8 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
     group = list(soft.values()) or group_columns(request.group, names)
     scores = score_columns(request.scores, names)
     check_one_of_two(request.scores, request.model)
-    check_output(request.output, request.threshold)
-    check_criterion(request.criterion, request.outcome, request.output)
+    check_score_type(request.score_type, request.threshold)
+    check_criterion(request.criterion, request.outcome, request.score_type)
     is_column = {"group": bool(group), "scores": bool(scores)}
     is_column |= {name: isinstance(getattr(request, name), str) for name in ONE_COLUMN}
     for argument, is_name in is_column.items():
@@ -197,7 +197,7 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
         periods=optional["periods"],
         known_groups=optional["known_groups"],
         soft=tuple(soft),
-        output=request.output,
+        score_type=request.score_type,
         declared=declared,
         keeps_inputs=request.model is not None or hasattr(request.membership, "fit"),
     )
@@ -317,8 +317,8 @@ def with_arrays(
     if roles.scores:
         return table.with_columns(columns), roles
     if request.model is not None:
-        matrix, labels = model_matrix(request.model, data, table, roles.sources, request.output)
-    elif request.output == "amount":
+        matrix, labels = model_matrix(request.model, data, table, roles.sources, request.score_type)
+    elif request.score_type == "amount":
         matrix, labels = given_amounts(request.scores, table.height), ()
     else:
         matrix, labels = given_matrix(request.scores, table.height, request.favourable)
