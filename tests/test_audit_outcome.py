@@ -85,7 +85,7 @@ def test_a_criterion_is_the_audit_of_the_people_it_is_about(name):
     frame = borrowers()
     value, mirrored = (0, {}) if name == "fpr" else (1, {"favourable": "low"})
     score = pl.col("score") if name == "fpr" else 1 - pl.col("score")
-    whole = audited(frame, outcome="repaid", criterion=name, membership="chance")
+    whole = audited(frame, outcome="repaid", metric=name, membership="chance")
     given = audited(frame.with_columns(score=score), given={"repaid": value}, membership="chance", **mirrored)
     words = json.dumps(whole["A"].to_dict()).replace(
         f"false {'positive' if name == 'fpr' else 'negative'} rate", "score"
@@ -101,7 +101,7 @@ def test_a_criterion_is_the_audit_of_the_people_it_is_about(name):
 
 
 def test_a_criterion_of_decisions_is_the_rate_of_wrong_ones():
-    c = audited(borrowers(), threshold=0.6, outcome="repaid", criterion="fnr", features=[])["A"]
+    c = audited(borrowers(), threshold=0.6, outcome="repaid", metric="fnr", features=[])["A"]
     assert c.gap.value == pytest.approx(rates(borrowers(), threshold=0.6).fnr.difference.value, abs=1e-12)
     assert c.adverse_impact_ratio is not None
 
@@ -218,7 +218,7 @@ def test_people_of_unknown_outcome_stay_in_the_rest():
     unknown = frame.filter(pl.col("repaid").is_null(), group="A").height
     assert c.error_rates.people["audited"]["unknown"] == unknown
     assert any(note.endswith("% of the people is not known: error rates are of the others") for note in c.notes)
-    counted = audited(frame, features=[], outcome="repaid", criterion="fpr").rows
+    counted = audited(frame, features=[], outcome="repaid", metric="fpr").rows
     assert counted["missing_outcome"] == frame["repaid"].null_count()
     assert counted["read"] == sum(count for reason, count in counted.items() if reason != "read")
 
@@ -264,11 +264,11 @@ MISTAKES = {
     "no column": (borrowers(), {"outcome": "repayed"}, "`outcome` must name", "did you mean 'repaid'"),
     "no outcome": (
         borrowers(),
-        {"outcome": None, "criterion": "fpr"},
-        "`criterion` must come with `outcome`",
+        {"outcome": None, "metric": "fpr"},
+        "`metric` must come with `outcome`",
         "outcome=",
     ),
-    "criterion": (borrowers(), {"criterion": "tpr"}, "`criterion` must be 'fpr' or 'fnr', got 'tpr'.", "leave it out"),
+    "metric": (borrowers(), {"metric": "tpr"}, "`metric` must be 'fpr' or 'fnr', got 'tpr'.", "leave it out"),
     "classes": (
         borrowers(),
         {"scores": np.full((400, 3), 1 / 3), "favourable": "2"},
@@ -288,13 +288,13 @@ def test_mistakes_are_named(name):
     assert hint in str(raised.value)
 
 
-@pytest.mark.parametrize("options", [{}, {"threshold": 0.5}, {"criterion": "fnr"}, {"folds": None}])
+@pytest.mark.parametrize("options", [{}, {"threshold": 0.5}, {"metric": "fnr"}, {"folds": None}])
 def test_a_summary_follows_the_schema(options):
     asked = {"outcome": "repaid", "features": ["city", "owner"], "membership": "chance"}
     summary = audited(borrowers(), **asked | options).to_dict()
     jsonschema.Draft202012Validator(strict(SCHEMA)).validate(json.loads(json.dumps(summary, allow_nan=False)))
     assert summary["provenance"]["question"]["outcome"] == "repaid"
-    assert summary["provenance"]["question"]["criterion"] == options.get("criterion")
+    assert summary["provenance"]["question"]["metric"] == options.get("metric")
 
 
 @pytest.fixture(scope="module")
@@ -331,7 +331,7 @@ def test_error_rates_have_gates(folder, condition, code):
 
 
 def test_on_the_command_line_a_criterion_is_the_gap(folder):
-    result = command(folder, "--scores", "score", "--outcome", "repaid", "--criterion", "fnr", "--json", "-")
+    result = command(folder, "--scores", "score", "--outcome", "repaid", "--metric", "fnr", "--json", "-")
     found = json.loads(result.stdout)["comparisons"]["A"]
     assert found["gap"]["value"] == pytest.approx(rates(borrowers()).fnr.difference.value, abs=1e-12)
 
@@ -339,8 +339,8 @@ def test_on_the_command_line_a_criterion_is_the_gap(folder):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--scores", "score", "--criterion", "fpr"), "`--criterion` must come with `--outcome`, got 'fpr' without."),
-        (("--outcome", "repaid", "--criterion", "fpr"), "`--criterion` must come with `--scores`, got 'fpr' without."),
+        (("--scores", "score", "--metric", "fpr"), "`--metric` must come with `--outcome`, got 'fpr' without."),
+        (("--outcome", "repaid", "--metric", "fpr"), "`--metric` must come with `--scores`, got 'fpr' without."),
         (("--scores", "score", "--outcome", "city"), "`outcome` must have two values, got 'East', 'North', 'Süd'."),
     ],
 )
@@ -382,7 +382,7 @@ def test_no_error_rate_is_cut_on_a_narrow_terminal(monkeypatch):
 
 @pytest.mark.parametrize(("name", "words"), [("fpr", "false positive rate"), ("fnr", "false negative rate")])
 def test_a_criterion_is_named_wherever_the_mean_score_was(name, words):
-    asked = {"features": ["city", "owner"], "outcome": "repaid", "criterion": name}
+    asked = {"features": ["city", "owner"], "outcome": "repaid", "metric": name}
     found = audited(borrowers(), **asked)
     text, html = joined(str(found)), page(found.to_dict())
     assert f"audit of scores, their {words}s, by group" in text

@@ -29,11 +29,11 @@ COMMANDS = {  # what is read, and which options write
     ("alternatives", "people.csv", *FITTED): ("people.csv", "json report"),
     ("repair", "people.csv", *FITTED, "--use-group", "--holdout", "later.csv", "--apply", "next.csv"): (
         "people.csv later.csv next.csv",
-        "output save json report",
+        "out save json report",
     ),
     ("repair", "repair.json", *FITTED, "--holdout", "later.csv", "--apply", "next.csv"): (
         "repair.json later.csv next.csv",
-        "output save json report",
+        "out save json report",
     ),
 }  # fmt: skip
 CASES = [

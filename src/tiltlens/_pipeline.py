@@ -59,7 +59,7 @@ def audit(
     favorable: Any = None,
     threshold: float | None = None,
     outcome: Any = None,
-    criterion: str | None = None,
+    metric: str | None = None,
     features: str | Sequence[str] | None = None,
     exclude: str | Sequence[str] | None = None,
     exempt: str | Sequence[str] | None = None,
@@ -114,7 +114,7 @@ def audit(
         What came of each person, such as "repaid": a column or an array of 0 and 1, or of two words of which one is
         what the score is the probability of. It adds error rates of both groups: false positives and negatives,
         calibration, area under the curve.
-    criterion
+    metric
         "fpr" or "fnr": audit the difference of that error rate, among people without or with the outcome.
     features, exclude
         Default: every column not used otherwise; and columns that are no features, such as labels and row numbers.
@@ -198,7 +198,7 @@ def audit(
         favourable=either_spelling(favourable, favorable),
         threshold=threshold,
         outcome=outcome,
-        criterion=criterion,
+        metric=metric,
         features=features,
         exclude=exclude,
         exempt=exempt,
@@ -400,7 +400,7 @@ def _asked(source: _Source, rows: ComparedRows) -> tuple[AskedModel | None, list
     place = None if source.native is None else rows.row_numbers
     model = AskedModel(source.model, source.roles, rows.table, rows.inputs, source.native, place)
     before = rows.unit.level(rows.outcome) if rows.unit.is_amount else rows.channel
-    changes = model.changes(1.0 - before if source.roles.criterion == "fnr" else before, rows.unit.scale)
+    changes = model.changes(1.0 - before if source.roles.metric == "fnr" else before, rows.unit.scale)
     return (None, [OTHER_ANSWERS]) if changes else (model, [])
 
 
@@ -422,7 +422,7 @@ def _comparisons(
         pl.DataFrame(source.native) if isinstance(source.native, Mapping) else source.native,
         model,
         roles.exempt,
-        roles.criterion,
+        roles.metric,
     )
     found, count = {}, len(rows.labels) - 1
     for place, label in enumerate(rows.labels[1:]):

@@ -229,7 +229,7 @@ def test_missing_outcomes_are_left_out_of_what_needs_them(tilt):
 @pytest.mark.parametrize("criterion", ["fpr", "fnr"])
 def test_error_rates_of_new_rows_are_equal(criterion, use_group):
     c = tl.audit(borrowers(), group="group", reference="b", scores="score", outcome="repaid", folds=None)["a"]
-    tilt = c.repair(criterion=criterion, use_group=use_group)
+    tilt = c.repair(metric=criterion, use_group=use_group)
     found = tilt.bill(borrowers(20_000, 1), "score", "group", outcome="repaid")[f"{criterion}_difference"]
     assert tilt.gap_before == pytest.approx(getattr(c, f"{criterion}_difference").value, abs=1e-12)
     assert tilt.gap_after == pytest.approx(0.0, abs=1e-9)
@@ -242,13 +242,13 @@ def test_error_rates_of_new_rows_are_equal(criterion, use_group):
 def test_criteria_that_cannot_be(tmp_path):
     plain = tl.audit(lending(400), group="group", reference="b", scores="score", folds=None)["a"]
     with pytest.raises(DataError, match="must be of an audit with outcomes"):
-        plain.repair(criterion="fpr")
-    with pytest.raises(DataError, match="`criterion` must be 'mean score', 'fpr', 'fnr' or 'equalized odds'"):
-        plain.repair(criterion="parity")
+        plain.repair(metric="fpr")
+    with pytest.raises(DataError, match="`metric` must be 'mean_score', 'fpr', 'fnr' or 'equalized_odds'"):
+        plain.repair(metric="parity")
     of_rate = tl.audit(
-        borrowers(400), group="group", reference="b", scores="score", outcome="repaid", criterion="fpr", folds=None
+        borrowers(400), group="group", reference="b", scores="score", outcome="repaid", metric="fpr", folds=None
     )
-    with pytest.raises(DataError, match="without a criterion"):
+    with pytest.raises(DataError, match="without a `metric`"):
         of_rate["a"].repair()
 
 
@@ -301,7 +301,7 @@ def test_the_price_of_blindness_is_of_the_same_rows():
 def test_a_repair_beside_must_differ_by_the_group_alone(tilt):
     with pytest.raises(DataError, match="must be the same repair with use_group=True"):
         tilt.bill(borrowers(500, 1), "score", "group", beside=tilt)
-    with pytest.raises(DataError, match="same groups, criterion, threshold and limit"):
+    with pytest.raises(DataError, match="same groups, metric, threshold and max_gap"):
         tilt.bill(borrowers(500, 1), "score", "group", beside=plain(borrowers(), use_group=True, limit=0.05))
     new = borrowers(500, 1)
     with pytest.raises(DataError, match="got 500 that were audited"):

@@ -24,7 +24,7 @@ def test_a_limit_beyond_reach_says_how_near_it_comes():
 
 
 def test_nothing_to_repair_is_noted():
-    tilt = tl.audit(borrowers(800), outcome="repaid", **COMMON)["a"].repair(criterion="equalized odds", limit=0.9)
+    tilt = tl.audit(borrowers(800), outcome="repaid", **COMMON)["a"].repair(metric="equalized_odds", limit=0.9)
     assert not any(one.multiplier for one in tilt.constraints)
     assert any(note.startswith("nothing to do: the largest of 2 differences is") for note in tilt.notes)
     assert tilt.nats == pytest.approx(0.0, abs=1e-15)
@@ -65,7 +65,7 @@ def test_twenty_people_are_repaired_with_a_warning_of_chance():
 def test_error_rates_are_of_people_whose_outcome_is_known(known):
     table = borrowers(2000)
     some = table.with_columns(repaid=pl.when(pl.int_range(2000) < known * 2000).then("repaid"))
-    tilt = tl.audit(some, outcome="repaid", **COMMON)["a"].repair(criterion="fpr")
+    tilt = tl.audit(some, outcome="repaid", **COMMON)["a"].repair(metric="fpr")
     mine = some.filter(repaid=0)
     assert tilt.gap_before == pytest.approx(gap(mine, mine["score"].to_numpy()), abs=1e-12)
     told = [note for note in tilt.notes if "outcome is known" in note]
@@ -74,8 +74,8 @@ def test_error_rates_are_of_people_whose_outcome_is_known(known):
 
 def test_too_few_people_with_an_outcome_are_named():
     table = borrowers(600).with_columns(repaid=pl.when(pl.col("group") == "a").then(1).otherwise("repaid"))
-    with pytest.raises(DataError, match=r"10 people of each group at least, got 0 of 'a' and .* for 'equalized odds'"):
-        tl.audit(table, outcome="repaid", **COMMON)["a"].repair(criterion="equalized odds")
+    with pytest.raises(DataError, match=r"10 people of each group at least, got 0 of 'a' and .* for 'equalized_odds'"):
+        tl.audit(table, outcome="repaid", **COMMON)["a"].repair(metric="equalized_odds")
 
 
 def test_classes_cannot_be_decided_by_a_threshold_nor_be_constant():

@@ -204,7 +204,7 @@ def test_a_repair_closes_the_gap_at_equal_exempt_factors_and_leaves_what_they_ac
 
 def test_error_rates_do_not_hold_exempt_factors_equal(skilled):
     options = {"reference": "b", "features": ["skill", "z"], "exempt": "skill", "scores": "score", "outcome": "y"}
-    tilt = tl.audit(skilled[:500], "group", folds=None, **options)["a"].repair(criterion="fpr", use_group=True)
+    tilt = tl.audit(skilled[:500], "group", folds=None, **options)["a"].repair(metric="fpr", use_group=True)
     assert any("the exempt factors 'skill' are not held equal" in note for note in tilt.notes)
     decided = skilled[:500].with_columns(score=pl.col("score") >= 0.5)
     notes = tl.audit(decided, "group", folds=None, **options)["a"].alternatives().notes

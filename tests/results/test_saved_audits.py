@@ -40,7 +40,7 @@ FEATURES = {"features": ["income", "city"]}
 KINDS = {
     "scores": {"group": "sex", "scores": "score", "exempt": "city"},
     "decisions": {"group": "sex", "scores": "score", "threshold": 0.5, "outcome": "repaid", "periods": "month"},
-    "criterion": {"group": "sex", "scores": "score", "outcome": "repaid", "criterion": "fpr", "folds": None},
+    "criterion": {"group": "sex", "scores": "score", "outcome": "repaid", "metric": "fpr", "folds": None},
     "amounts": {"group": "sex", "scores": "premium", "score_type": "amount", "favourable": "low", "folds": None},
     "classes": {"group": "sex", "scores": ["class_0", "class_1", "class_2"], "favourable": "class_2", "folds": None},
     "probabilities": {"group": {"women": "p_women", "men": "p_men"}, "known_groups": "sex", "scores": "score"},

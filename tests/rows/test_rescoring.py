@@ -37,7 +37,7 @@ def test_scores_that_come_from_elsewhere_are_taken_as_given(way):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"threshold": 0.5}, {"outcome": "y", "criterion": "fnr"}, {"score_type": "amount"}, {"favourable": "low"}],
+    [{}, {"threshold": 0.5}, {"outcome": "y", "metric": "fnr"}, {"score_type": "amount"}, {"favourable": "low"}],
 )
 @pytest.mark.parametrize("hold", [pd.DataFrame, pl.LazyFrame, lambda frame: dict(frame.items())])
 def test_scores_of_the_columns_are_known_as_such(hold, options):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 NOT_ASKED: dict[str, Any] = {
     **{"soft_group": {}, "stated": {}, "exempt": (), "trusted": ()},
     **dict.fromkeys(
-        ("model", "known_groups", "criterion", "threshold", "membership", "periods", "materiality", "progress")
+        ("model", "known_groups", "metric", "threshold", "membership", "periods", "materiality", "progress")
     ),
     **{"score_type": "probability", "input_weight": 1.0, "output_weight": 1.0, "folds": 0},
 }
@@ -189,7 +189,7 @@ def _check_values(options: dict[str, Any]) -> None:
 
     outcome, scores, path, soft = (options[name] for name in ("outcome", "scores", "model", "soft_group"))
     _check_outputs(scores, path, options["trusted"])
-    _check_outcome(outcome, scores or path, options["criterion"])
+    _check_outcome(outcome, scores or path, options["metric"])
     if outcome is not None and not scores and not path and options["score_type"] == "amount":
         raise TiltlensError("`--score-type amount` must come with `--scores`, got `--outcome`.", "it is of amounts.")
     if bool(soft) == bool(options["group"]):
@@ -223,16 +223,16 @@ def _described(path: str) -> str:
     return f"{file.name}, SHA-256 {sha256(file.read_bytes()).hexdigest()}"
 
 
-def _check_outcome(outcome: str | None, scores: Sequence[str] | None, criterion: str | None) -> None:
+def _check_outcome(outcome: str | None, scores: Sequence[str] | None, metric: str | None) -> None:
     """Raise unless there is something to audit."""
     if not scores and outcome is None:
         raise TiltlensError(
             "`--scores`, `--model` or `--outcome` must be given, got none of them.",
             "scores are a column of the model's probabilities, --model is its file; an outcome alone trains a model.",
         )
-    if criterion is not None and (outcome is None or not scores):
+    if metric is not None and (outcome is None or not scores):
         missing = "--outcome" if scores else "--scores"
         raise TiltlensError(
-            f"`--criterion` must come with `{missing}`, got {criterion!r} without.",
+            f"`--metric` must come with `{missing}`, got {metric!r} without.",
             "an error rate is of a model's scores, or decisions, and what came of people.",
         )

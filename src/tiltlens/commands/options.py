@@ -105,8 +105,8 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
         help="What came of people, 0 and 1. With --scores or --model: adds error rates. Without: trains a logistic "
         "model, not yours, to look at.",
     ),
-    "criterion": click.option(
-        "--criterion",
+    "metric": click.option(
+        "--metric",
         type=click.Choice(["fpr", "fnr"]),
         help="Audit the difference of false positive or false negative rates instead; needs --outcome and --scores.",
     ),
@@ -206,7 +206,7 @@ OF_ACTIONS = {
         "soft_group",
         "known_groups",
         "outcome",
-        "criterion",
+        "metric",
         "score_type",
         "threshold",
         "exempt",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 OF_FITS = {"reference", "audited", "features", "exclude", "seed"}
 READING = ("na_values", "encoding", "sheet")
-OF_FITS |= {"categorical", "blocks", "sample_rows", "criterion", "limit", "threshold", "use_group", "save"}
+OF_FITS |= {"categorical", "blocks", "sample_rows", "metric", "limit", "threshold", "use_group", "save"}
 
 
 @click.command("repair")
@@ -27,9 +27,11 @@ OF_FITS |= {"categorical", "blocks", "sample_rows", "criterion", "limit", "thres
 @options_of_audits(but=OF_ACTIONS - {"trusted"})
 @OUTCOME
 @click.option(
-    "--criterion",
-    type=click.Choice(["fpr", "fnr", "equalized-odds"]),
-    help="Make false positive or false negative rates alike, or both, instead of mean scores; needs --outcome.",
+    "--metric",
+    type=click.Choice(["mean_score", "fpr", "fnr", "equalized_odds"]),
+    default="mean_score",
+    show_default=True,
+    help="Quantity to equalise. equalized_odds is fpr and fnr together; all but mean_score need --outcome.",
 )
 @click.option("--limit", type=float, default=0.0, show_default=True, help="Largest difference that may be left.")
 @click.option("--threshold", type=float, help="Repair decisions, 1 from this score on, instead of scores.")
@@ -128,8 +130,7 @@ def _fitted(
         raise TiltlensError(
             "`--scores` must be the column to repair, got none.", "a repair is of a model's probabilities."
         )
-    asked = {name: options[name] for name in ("limit", "threshold")}
-    asked["criterion"] = (options["criterion"] or "mean score").replace("-", " ")
+    asked = {name: options[name] for name in ("limit", "metric", "threshold")}
     of_audit = {name: value for name, value in options.items() if name not in (*asked, "use_group")}
     with progress_shown(json_target) as progress:
         result = audited(data, progress=progress, **of_audit)

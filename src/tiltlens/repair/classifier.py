@@ -62,11 +62,11 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         A classifier with `predict_proba`; logistic regression by default.
     limit
         The largest gap that is allowed.
-    criterion
-        "mean score": `predict_proba` of every class is tilted. Of two classes also "fpr", "fnr" or "equalized odds":
+    metric
+        "mean_score": `predict_proba` of every class is tilted. Of two classes also "fpr", "fnr" or "equalized_odds":
         mean scores of people of the first class, of the second, and of either; and "decisions", at the threshold ½.
     threshold
-        Decisions, 1 above it, meet the criterion in place of scores: `predict` has equal rates of all people, or equal
+        Decisions, 1 above it, meet the metric in place of scores: `predict` has equal rates of all people, or equal
         error rates, and `predict_proba` is that of `estimator`. Of two classes.
     membership
         A classifier of the group, of error rates of group and class together, from the same columns; logistic
@@ -105,7 +105,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         estimator: Any = None,
         *,
         limit: float = 0.0,
-        criterion: str = MEAN,
+        metric: str = MEAN,
         membership: Any = None,
         cv: Any = 5,
         reference: Any = None,
@@ -113,7 +113,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     ) -> None:
         self.estimator = estimator
         self.limit = limit
-        self.criterion = criterion
+        self.metric = metric
         self.membership = membership
         self.cv = cv
         self.reference = reference
@@ -143,7 +143,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
             self.membership_, self.groups_ = None, np.empty(0)
             return self
         group = self._group(sensitive_features, X, labels.size)
-        cells = group if EVENTS[self.criterion] == (ALL,) else 2 * group + codes
+        cells = group if EVENTS[self.metric] == (ALL,) else 2 * group + codes
         try:
             self.membership_ = self._fitted(self._member(), X, cells, weights)
         except (TypeError, ValueError) as error:
@@ -156,16 +156,13 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return self
 
     def _check_asked(self) -> None:
-        if self.criterion not in EVENTS:
-            raise DataError(
-                f"`criterion` must be one of {listed(list(EVENTS))}, got {self.criterion!r}.", "see its docs."
-            )
+        if self.metric not in EVENTS:
+            raise DataError(f"`metric` must be one of {listed(list(EVENTS))}, got {self.metric!r}.", "see its docs.")
         if self.threshold is not None:
             check_threshold(self.threshold, below_one=True)
-        if self.classes_.size > 2 and (self.criterion != MEAN or self.threshold is not None):
+        if self.classes_.size > 2 and (self.metric != MEAN or self.threshold is not None):
             raise DataError(
-                f"`criterion` must be {MEAN!r} without a threshold for {self.classes_.size} classes, got "
-                f"{self.criterion!r}.",
+                f"`metric` must be {MEAN!r} without a threshold for {self.classes_.size} classes, got {self.metric!r}.",
                 "fit one class against the others.",
             )
 
@@ -276,7 +273,10 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64)[compared]
         own, moved = score[compared], 0.0 if shift is None else shift[compared]
         columns = getattr(self, "feature_names_in_", [f"x{place}" for place in range(self.n_features_in_)])
-        told = {name: getattr(self, name) for name in ("criterion", "limit", "threshold")} | {"group": "group"}
+        told = {name: getattr(self, name) for name in ("limit", "threshold")} | {
+            "criterion": self.metric,
+            "group": "group",
+        }
         told |= {
             "audited": who,
             "reference": known[-1],
@@ -300,14 +300,14 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         """Return what is to be within the limit, and the rows whose means are compared."""
         asked, members, last = [], [], len(self.groups_) - 1
         for place in range(last):
-            for event in EVENTS[self.criterion]:
+            for event in EVENTS[self.metric]:
                 counted = np.ones_like(group) > 0 if event == ALL else codes == OUTCOMES[event]
                 pair = counted & (group == place), counted & (group == last)
                 names = str(self.groups_[place]), str(self.groups_[last])
                 if min(int(who.sum()) for who in pair) < MINIMUM_ROWS:
                     raise DataError(
                         f"`sensitive_features` must have {MINIMUM_ROWS} rows of each group at least, got fewer for "
-                        f"{self.criterion!r} of {names[0]!r} against {names[1]!r}.",
+                        f"{self.metric!r} of {names[0]!r} against {names[1]!r}.",
                         "join groups, or bring more rows.",
                     )
                 shares = [float(weights @ who / weights.sum()) for who in pair]
@@ -319,7 +319,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     def _gradients(self, asked: Any, chances: Floats) -> Floats:
         """Return a of each constraint from the chances of groups, or of groups and classes in this order."""
         names = [str(one) for one in self.groups_]
-        if EVENTS[self.criterion] == (ALL,):
+        if EVENTS[self.metric] == (ALL,):
             cells: list[Cell] = [(name, ALL) for name in names]
         else:
             cells = [(name, event) for name in names for event in OUTCOMES]
@@ -343,7 +343,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     @property
     def _threshold(self) -> float | None:
         """Decisions are 1 above ½, as scikit-learn's are, not at it."""
-        given = 0.5 if self.threshold is None and self.criterion == DECISIONS else self.threshold
+        given = 0.5 if self.threshold is None and self.metric == DECISIONS else self.threshold
         return None if given is None else float(np.nextafter(given, 1.0))
 
     def _classifier(self, given: Any) -> Any:
@@ -366,7 +366,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return score, shifts(t, a, classes, len(self.classes_))
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return the probabilities of the classes, tilted unless decisions meet the criterion."""
+        """Return the probabilities of the classes, tilted unless decisions meet the metric."""
         score, shift = self._parts(X)
         if shift is not None and self._threshold is None:
             score = repaired(score, shift)

@@ -59,8 +59,8 @@ class ScoreTilt:
     Attributes
     ----------
     criterion, threshold
-        "mean score"; "decisions" at a threshold τ; "fpr" or "fnr": mean scores of people without and with the outcome,
-        or their decisions at a threshold; "equalized odds": both.
+        "mean_score"; "decisions" at a threshold τ; "fpr" or "fnr": mean scores of people without and with the outcome,
+        or their decisions at a threshold; "equalized_odds": both.
     limit, use_group
         The largest difference that is allowed; and whether the group itself is used, which may be regulated.
     classes
@@ -379,7 +379,7 @@ class ScoreTilt:
         ):
             raise DataError(
                 f"`beside` must be the same repair with use_group={not self.use_group}, got another.",
-                "it has the same groups, criterion, threshold and limit.",
+                "it has the same groups, metric, threshold and max_gap.",
             )
 
     def bills(self, holdout: Any, scores: Any, group: Any, **options: Any) -> dict[str, Bill]:

@@ -110,7 +110,7 @@ class Audit:
         self,
         limit: float = 0.0,
         use_group: bool = False,
-        criterion: str = "mean score",
+        metric: str = "mean_score",
         threshold: float | None = None,
         membership_model: Any = None,
     ) -> ScoreTilt:
@@ -121,7 +121,7 @@ class Audit:
         from tiltlens.repair.solve import score_tilt
 
         next(iter(self.comparisons.values())).check_repair("repair", use_group)
-        return score_tilt(self._rows, criterion, limit, use_group, threshold, estimator=membership_model)
+        return score_tilt(self._rows, metric, limit, use_group, threshold, estimator=membership_model)
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the audit, keyed by attribute name; the sizes of groups too small are withheld."""

@@ -146,7 +146,7 @@ def check_comparable(old: Summary, new: Summary) -> None:
     for name in ("group", "reference", "channel", "favourable"):
         _check_equal(name, old[name], new[name])
     _check_equal("confidence", old["settings"]["confidence"], new["settings"]["confidence"])
-    for name in ("given", "exempt", "criterion", "score_type"):
+    for name in ("given", "exempt", "metric", "score_type"):
         _check_equal(name, *(one["provenance"]["question"].get(name) for one in (old, new)))
     if not set(old["comparisons"]) & set(new["comparisons"]):
         raise DataError(

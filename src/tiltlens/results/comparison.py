@@ -254,7 +254,7 @@ class Comparison:
         self,
         limit: float = 0.0,
         use_group: bool = False,
-        criterion: str = "mean score",
+        metric: str = "mean_score",
         threshold: float | None = None,
         membership_model: Any = None,
     ) -> ScoreTilt:
@@ -276,9 +276,7 @@ class Comparison:
         from tiltlens.repair.solve import score_tilt
 
         self.check_repair("repair", use_group)
-        return score_tilt(
-            self._audited_rows("repair"), criterion, limit, use_group, threshold, estimator=membership_model
-        )
+        return score_tilt(self._audited_rows("repair"), metric, limit, use_group, threshold, estimator=membership_model)
 
     def reweigh(self, outcome: bool = False) -> Reweighing:
         """Return sample weights for re-training.
@@ -308,8 +306,8 @@ class Comparison:
             raise DataError(f"`{asked}` must be of scores between 0 and 1, got amounts.", "audit a score.")
         if self.criterion is not None:
             raise DataError(
-                f"`{asked}` must be of an audit without a criterion, got one of the {self.criterion!r}.",
-                f"audit all rows with outcome=, and repair with criterion={self.criterion!r}.",
+                f"`{asked}` must be of an audit without a `metric`, got one of the {self.criterion!r}.",
+                f"audit all rows with outcome=, and repair with metric={self.criterion!r}.",
             )
         if use_group and self.soft_group is not None:
             raise DataError(

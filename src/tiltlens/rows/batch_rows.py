@@ -89,7 +89,7 @@ def reading(roles: ColumnRoles, table: pl.DataFrame) -> Reading:
     named = row_name(table)
     channel = _channel(roles, table, named)
     truth, outcomes = _truth(roles, table, channel)
-    if roles.criterion == "fnr":
+    if roles.metric == "fnr":
         channel = channel.reversed()
     weights = check_sample_weight(roles.weights, table, named)
     keep, left_out = _kept(roles, table, channel, weights, truth)
@@ -183,9 +183,9 @@ def _kept(
     """Return which rows count, and how many do not for which reason; the first reason counts."""
     keep, left_out = np.ones(table.height, dtype=np.bool_), {}
     reasons = {f"not_given_{column}": ~equals_mask(table[column], value) for column, value in roles.given.items()}
-    if roles.criterion is not None and truth is not None:
+    if roles.metric is not None and truth is not None:
         is_known = truth != UNKNOWN_OUTCOME
-        reasons |= {"missing_outcome": ~is_known, "other_outcome": is_known & (truth != CRITERIA[roles.criterion])}
+        reasons |= {"missing_outcome": ~is_known, "other_outcome": is_known & (truth != CRITERIA[roles.metric])}
     for reason, rows in (reasons | {"missing_score": channel.missing, "zero_weight": weights == 0}).items():
         left_out[reason] = int((keep & rows).sum())
         keep &= ~rows

@@ -16,7 +16,7 @@ from tiltlens.limits import MOST_FEATURES
 from tiltlens.rows.declared import Declared, declared_of
 from tiltlens.rows.group_probabilities import check_known_groups, soft_columns
 from tiltlens.rows.groups import JOINT, group_columns
-from tiltlens.rows.outcomes import check_criterion
+from tiltlens.rows.outcomes import check_metric
 from tiltlens.rows.predictions import fitted_names, model_columns, model_matrix
 from tiltlens.rows.scores import (
     check_one_of_two,
@@ -59,7 +59,7 @@ class Request:
     favourable: Any = "high"
     threshold: float | None = None
     outcome: Any = None
-    criterion: str | None = None
+    metric: str | None = None
     features: str | Sequence[str] | None = None
     exclude: str | Sequence[str] | None = None
     exempt: str | Sequence[str] | None = None
@@ -95,7 +95,7 @@ class ColumnRoles:
         The features that are lawful factors.
     membership
         The column of P(audited|x); None where a model is to be fitted.
-    outcome, criterion
+    outcome, metric
         The column of true outcomes, and the error rate whose difference is audited.
     soft
         The groups that are known by their probabilities, which are the columns `group`; none where one column has them.
@@ -119,7 +119,7 @@ class ColumnRoles:
     membership: str | None
     clusters: str | None = None
     outcome: str | None = None
-    criterion: str | None = None
+    metric: str | None = None
     periods: str | None = None
     known_groups: str | None = None
     soft: tuple[str, ...] = ()
@@ -158,7 +158,7 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
     scores = score_columns(request.scores, names)
     check_one_of_two(request.scores, request.model)
     check_score_type(request.score_type, request.threshold)
-    check_criterion(request.criterion, request.outcome, request.score_type)
+    check_metric(request.metric, request.outcome, request.score_type)
     is_column = {"group": bool(group), "scores": bool(scores)}
     is_column |= {name: isinstance(getattr(request, name), str) for name in ONE_COLUMN}
     for argument, is_name in is_column.items():
@@ -193,7 +193,7 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
         membership=None if request.is_fitted else optional["membership"],
         clusters=optional["clusters"],
         outcome=optional["outcome"],
-        criterion=request.criterion,
+        metric=request.metric,
         periods=optional["periods"],
         known_groups=optional["known_groups"],
         soft=tuple(soft),
