@@ -73,7 +73,7 @@ def test_a_saved_repair_is_billed_and_applied_as_it_is(folder, done):
 
 
 def test_a_repair_with_the_group_says_that_it_needs_it(folder):
-    options = (*COMMON, "--use-group", "--threshold", "0.5", "--limit", "0.02", "--exclude", "repaid")
+    options = (*COMMON, "--use-group", "--threshold", "0.5", "--max-gap", "0.02", "--exclude", "repaid")
     found = invoked("repair", "audited.parquet", *options, cwd=folder)
     assert "shares of people decided 1 at the threshold 0.5 at most 2.0 points apart" in " ".join(found.stdout.split())
     assert "It looks at the group of every new person" in found.stdout
@@ -105,7 +105,7 @@ def test_mistakes_are_named_and_nothing_is_written(folder, done, arguments, mess
 
 
 def test_several_groups_are_repaired_at_once_and_billed_one_by_one(folder):
-    options = ("--group", "area", "--scores", "score", "--features", "income,noise", "--use-group", "--limit", "0.01")
+    options = ("--group", "area", "--scores", "score", "--features", "income,noise", "--use-group", "--max-gap", "0.01")
     found = invoked("repair", "audited.parquet", *options, "--holdout", "held_out.parquet", "--json", "-", cwd=folder)
     bills = json.loads(found.stdout)["bills"]
     assert len(bills) == 2

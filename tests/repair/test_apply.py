@@ -150,7 +150,7 @@ def test_arrays_beside_a_table_in_memory_are_scores_and_groups():
 
 
 def test_what_is_not_repaired_needs_no_features():
-    idle = tilt(limit=0.5)
+    idle = tilt(max_gap=0.5)
     assert idle.features == ()
     assert idle.apply(new_rows().select("score"), "score").tolist() == new_rows()["score"].to_list()
 

@@ -183,7 +183,7 @@ def test_rows_that_are_alike_by_nature_are_noted():
         return pl.DataFrame({"group": np.where(mine, "a", "b"), "owner": owner, "score": expit(owner - 0.4)})
 
     c = tl.audit(coarse(2000, 0), group="group", reference="b", scores="score", folds=None)["a"]
-    found = c.repair(limit=0.05).bill(coarse(500, 1), "score", "group")
+    found = c.repair(max_gap=0.05).bill(coarse(500, 1), "score", "group")
     assert "may be the same people" in found.notes[0]
 
 
@@ -302,7 +302,7 @@ def test_a_repair_beside_must_differ_by_the_group_alone(tilt):
     with pytest.raises(DataError, match="must be the same repair with use_group=True"):
         tilt.bill(borrowers(500, 1), "score", "group", beside=tilt)
     with pytest.raises(DataError, match="same groups, metric, threshold and max_gap"):
-        tilt.bill(borrowers(500, 1), "score", "group", beside=plain(borrowers(), use_group=True, limit=0.05))
+        tilt.bill(borrowers(500, 1), "score", "group", beside=plain(borrowers(), use_group=True, max_gap=0.05))
     new = borrowers(500, 1)
     with pytest.raises(DataError, match="got 500 that were audited"):
         tilt.bill(new, "score", "group", beside=plain(new, use_group=True))
@@ -385,7 +385,7 @@ def test_intervals_have_a_width_where_few_are_decided_1():
 
 
 def test_an_interval_of_few_decisions_is_newcombes():
-    tilt = plain(borrowers(800), threshold=0.5, limit=0.5)  # nothing to do: decisions are those of the scores
+    tilt = plain(borrowers(800), threshold=0.5, max_gap=0.5)  # nothing to do: decisions are those of the scores
     score = np.repeat([0.9, 0.1, 0.9, 0.1], [7, 27, 1, 33])  # 7 of 34 and 1 of 34
     group = np.repeat(["a", "b"], 34)
     found = tilt.bill(borrowers(68, 3), score, group)["gap"]["after"]

@@ -41,7 +41,7 @@ def gap(values, group):
 @pytest.mark.parametrize("limit", [0.0, 0.05])
 def test_new_rows_have_the_limit_as_their_gap(limit):
     x, y, group = people()
-    model = tl.TiltedClassifier(limit=limit).fit(x, y, sensitive_features=group)
+    model = tl.TiltedClassifier(max_gap=limit).fit(x, y, sensitive_features=group)
     new, _, whose = people(20_000, 1)
     plain = LogisticRegression().fit(x, y).predict_proba(new)[:, 1]
     assert gap(plain, whose) < -0.15

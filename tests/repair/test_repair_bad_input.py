@@ -24,7 +24,7 @@ def test_a_limit_beyond_reach_says_how_near_it_comes():
 
 
 def test_nothing_to_repair_is_noted():
-    tilt = tl.audit(borrowers(800), outcome="repaid", **COMMON)["a"].repair(metric="equalized_odds", limit=0.9)
+    tilt = tl.audit(borrowers(800), outcome="repaid", **COMMON)["a"].repair(metric="equalized_odds", max_gap=0.9)
     assert not any(one.multiplier for one in tilt.constraints)
     assert any(note.startswith("nothing to do: the largest of 2 differences is") for note in tilt.notes)
     assert tilt.nats == pytest.approx(0.0, abs=1e-15)
@@ -147,7 +147,7 @@ def test_decisions_of_few_kinds_of_people_are_noted_where_they_miss_the_limit():
     mine, owner = rng.random(1000) < 0.4, rng.random(1000)
     owner = owner < np.where(mine, 0.3, 0.6)
     table = pl.DataFrame({"group": np.where(mine, "a", "b"), "owner": owner, "score": np.where(owner, 0.7, 0.4)})
-    tilt = tl.audit(table, **COMMON)["a"].repair(threshold=0.5, limit=0.1)
+    tilt = tl.audit(table, **COMMON)["a"].repair(threshold=0.5, max_gap=0.1)
     assert tilt.gap_after == pytest.approx(gap(table, tilt.apply(table, "score")))  # of the rule that is shipped
     within = abs(tilt.gap_after) < 0.1
     assert within is not any("people who are alike are decided alike" in note for note in tilt.notes)
@@ -213,5 +213,5 @@ def test_features_that_say_nothing_of_the_group_are_refused(options):
         refused += "do not surely tell" in str(error.value)
         assert "use_group=True" in str(error.value)
         assert c.repair(use_group=True, **options).gap_after == pytest.approx(0.0, abs=0.01)
-        assert c.repair(limit=0.9, **options).multiplier == 0.0
+        assert c.repair(max_gap=0.9, **options).multiplier == 0.0
     assert refused

@@ -93,7 +93,7 @@ def test_a_limit_that_is_missed_by_no_more_than_chance_is_noted():
 
 
 def test_constraints_that_hold_by_themselves_have_no_multiplier():
-    tilt = audit().repair(metric="equalized_odds", limit=0.09)
+    tilt = audit().repair(metric="equalized_odds", max_gap=0.09)
     slack = [one for one in tilt.constraints if not one.multiplier]
     assert 0 < len(slack) < 4
     assert all(abs(one.gap_after) <= 0.09 for one in slack)
@@ -102,7 +102,7 @@ def test_constraints_that_hold_by_themselves_have_no_multiplier():
 
 @pytest.mark.parametrize("limit", [0.0, 0.03])
 def test_every_class_is_within_the_limit(limit):
-    tilt, new = of_classes().repair(limit=limit), town(20_000, 1)
+    tilt, new = of_classes().repair(max_gap=limit), town(20_000, 1)
     after = tilt.apply(new, CLASSES)
     assert after.sum(axis=1) == pytest.approx(1.0)
     assert tilt.apply(new, new.select(CLASSES).to_numpy()) == pytest.approx(after, abs=1e-12)
@@ -118,7 +118,7 @@ def test_a_repair_of_many_constraints_is_written_and_read(tmp_path):
     for tilt, scores in (
         (audit().repair(metric="equalized_odds"), "score"),
         (audit().repair(threshold=0.4), "score"),
-        (of_classes().repair(limit=0.02), CLASSES),
+        (of_classes().repair(max_gap=0.02), CLASSES),
     ):
         tilt.to_json(tmp_path / "repair.json")
         again = tl.read_repair(tmp_path / "repair.json")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 OF_FITS = {"reference", "audited", "features", "exclude", "seed"}
 READING = ("na_values", "encoding", "sheet")
-OF_FITS |= {"categorical", "blocks", "sample_rows", "metric", "limit", "threshold", "use_group", "save"}
+OF_FITS |= {"categorical", "blocks", "sample_rows", "metric", "max_gap", "threshold", "use_group", "save"}
 
 
 @click.command("repair")
@@ -33,7 +33,7 @@ OF_FITS |= {"categorical", "blocks", "sample_rows", "metric", "limit", "threshol
     show_default=True,
     help="Quantity to equalise. equalized_odds is fpr and fnr together; all but mean_score need --outcome.",
 )
-@click.option("--limit", type=float, default=0.0, show_default=True, help="Largest difference that may be left.")
+@click.option("--max-gap", type=float, default=0.0, show_default=True, help="Largest gap that may remain.")
 @click.option("--threshold", type=float, help="Repair decisions, 1 from this score on, instead of scores.")
 @click.option("--use-group", is_flag=True, help="Look at the group of every new row, which may be regulated.")
 @click.option(
@@ -130,7 +130,7 @@ def _fitted(
         raise TiltlensError(
             "`--scores` must be the column to repair, got none.", "a repair is of a model's probabilities."
         )
-    asked = {name: options[name] for name in ("limit", "metric", "threshold")}
+    asked = {name: options[name] for name in ("max_gap", "metric", "threshold")}
     of_audit = {name: value for name, value in options.items() if name not in (*asked, "use_group")}
     with progress_shown(json_target) as progress:
         result = audited(data, progress=progress, **of_audit)

@@ -60,7 +60,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     ----------
     estimator
         A classifier with `predict_proba`; logistic regression by default.
-    limit
+    max_gap
         The largest gap that is allowed.
     metric
         "mean_score": `predict_proba` of every class is tilted. Of two classes also "fpr", "fnr" or "equalized_odds":
@@ -95,7 +95,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     >>> sex, X = rng.choice(["men", "women"], 400), rng.normal(size=(400, 2))
     >>> X[:, 1] += sex == "men"
     >>> y = rng.random(400) < 1 / (1 + np.exp(-2 * X[:, 0] - X[:, 1]))
-    >>> model = tl.TiltedClassifier(limit=0.0, reference="women").fit(X, y, sensitive_features=sex)
+    >>> model = tl.TiltedClassifier(max_gap=0.0, reference="women").fit(X, y, sensitive_features=sex)
     >>> round(model.gap_before_, 2), abs(round(model.gap_after_, 6))
     (0.18, 0.0)
     """
@@ -104,7 +104,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         self,
         estimator: Any = None,
         *,
-        limit: float = 0.0,
+        max_gap: float = 0.0,
         metric: str = MEAN,
         membership: Any = None,
         cv: Any = 5,
@@ -112,7 +112,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         threshold: float | None = None,
     ) -> None:
         self.estimator = estimator
-        self.limit = limit
+        self.max_gap = max_gap
         self.metric = metric
         self.membership = membership
         self.cv = cv
@@ -127,7 +127,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         sample_weight: ArrayLike | None = None,
     ) -> TiltedClassifier:
         """Fit the classifier, the model of the group, and the multipliers; gaps are those of weighted rows."""
-        limit = checked_limit(self.limit)
+        limit = checked_limit(self.max_gap)
         validate_data(self, X, skip_check_array=True)
         labels = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype=None, input_name="y")
         check_classification_targets(labels)
@@ -273,11 +273,11 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64)[compared]
         own, moved = score[compared], 0.0 if shift is None else shift[compared]
         columns = getattr(self, "feature_names_in_", [f"x{place}" for place in range(self.n_features_in_)])
-        told = {name: getattr(self, name) for name in ("limit", "threshold")} | {
+        told = {
             "criterion": self.metric,
+            "limit": self.max_gap,
+            "threshold": self.threshold,
             "group": "group",
-        }
-        told |= {
             "audited": who,
             "reference": known[-1],
             "use_group": False,

@@ -95,7 +95,7 @@ class ScoreTilt:
     ...     "score": [0.4, 0.5, 0.5, 0.6, 0.6, 0.6, 0.7, 0.7] * 25,
     ... }
     >>> c = tl.audit(people, "sex", reference="men", scores="score", features="skill", folds=None)["women"]
-    >>> tilt = c.repair(limit=0.01)
+    >>> tilt = c.repair(max_gap=0.01)
     >>> round(tilt.gap_before, 3), round(tilt.gap_after, 3)
     (-0.05, -0.01)
     >>> tilt.apply({"skill": [0, 3]}, [0.4, 0.7]).round(3).tolist()

@@ -417,7 +417,7 @@ def _checked_metric(metric: Any, threshold: float | None, audited: AuditedRows) 
 
 def checked_limit(limit: Any) -> float:
     """Return the largest gap that is allowed, as a number."""
-    return check_share("limit", limit, "0 closes the gap.")
+    return check_share("max_gap", limit, "0 closes the gap.")
 
 
 def _check_scores(scores: Floats, threshold: float | None) -> None:

@@ -108,20 +108,20 @@ class Audit:
 
     def repair(
         self,
-        limit: float = 0.0,
+        max_gap: float = 0.0,
         use_group: bool = False,
         metric: str = "mean_score",
         threshold: float | None = None,
         membership_model: Any = None,
     ) -> ScoreTilt:
-        """Return the least change of the scores after which no audited group's gap is larger than `limit`.
+        """Return the least change of the scores after which no audited group's gap is larger than `max_gap`.
 
         As of `Comparison`, for all audited groups against the reference at once.
         """
         from tiltlens.repair.solve import score_tilt
 
         next(iter(self.comparisons.values())).check_repair("repair", use_group)
-        return score_tilt(self._rows, metric, limit, use_group, threshold, estimator=membership_model)
+        return score_tilt(self._rows, metric, max_gap, use_group, threshold, estimator=membership_model)
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the audit, keyed by attribute name; the sizes of groups too small are withheld."""

@@ -252,13 +252,13 @@ class Comparison:
 
     def repair(
         self,
-        limit: float = 0.0,
+        max_gap: float = 0.0,
         use_group: bool = False,
         metric: str = "mean_score",
         threshold: float | None = None,
         membership_model: Any = None,
     ) -> ScoreTilt:
-        """Return the least change of the scores after which the gap is no larger than `limit`.
+        """Return the least change of the scores after which the gap is no larger than `max_gap`.
 
         The `criterion` is the mean score, of several classes that of each; or, of an audit with outcomes, that of
         people without the outcome ("fpr"), with it ("fnr"), or both ("equalized odds"). Of an audit with exempt factors
@@ -276,7 +276,9 @@ class Comparison:
         from tiltlens.repair.solve import score_tilt
 
         self.check_repair("repair", use_group)
-        return score_tilt(self._audited_rows("repair"), metric, limit, use_group, threshold, estimator=membership_model)
+        return score_tilt(
+            self._audited_rows("repair"), metric, max_gap, use_group, threshold, estimator=membership_model
+        )
 
     def reweigh(self, outcome: bool = False) -> Reweighing:
         """Return sample weights for re-training.
