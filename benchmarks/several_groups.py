@@ -52,7 +52,7 @@ def main() -> None:
             reference="R",
             scores="pay",
             score_type="amount",
-            membership=LogisticRegression(),
+            propensity=LogisticRegression(),
             materiality=0.0,
             confidence=CONFIDENCE,
         )

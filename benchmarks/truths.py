@@ -98,7 +98,7 @@ class World:
             whose, others = self._people(size, rng, np.arange(size))
             known, unknown = (np.column_stack([one[name] for name in self.features]) for one in (others, drawn))
             columns["p"] = LogisticRegression(C=np.inf).fit(known, whose).predict_proba(unknown)[:, 1]
-            options["membership"] = "p"
+            options["propensity"] = "p"
         if self.outcome is not None:
             columns["outcome"] = (rng.random(size) < self.outcome(columns["score"], s)).astype(np.int64)
             options |= {"outcome": "outcome", "features": []}

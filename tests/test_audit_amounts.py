@@ -27,7 +27,7 @@ def paid():
 
 def audited(data, **options):
     asked = {"group": "group", "reference": "B", "features": FEATURES, "scores": "salary", "score_type": "amount"}
-    return tl.audit(data, **asked | {"membership": "chance"} | options)
+    return tl.audit(data, **asked | {"propensity": "chance"} | options)
 
 
 @cache
@@ -51,7 +51,7 @@ ALIKE += ("descent_rate", "unexplained", "through_exempt", "at_equal_exempt")
 
 @pytest.mark.parametrize(
     "options",
-    [{"membership": None}, {"exempt": ["owner"], "weights": "weight"}],
+    [{"propensity": None}, {"exempt": ["owner"], "weights": "weight"}],
     ids=["plain", "exempt, weights"],
 )
 def test_amounts_of_0_and_1_equal_decisions(options):
@@ -185,7 +185,7 @@ def test_a_feature_that_sets_the_amount_carries_the_gap_in_units():
     zone = rng.random(2_000) < np.where(mine, 0.7, 0.3)
     price = 400.0 + 100.0 * zone
     table = pl.DataFrame({"group": np.where(mine, "A", "B"), "zone": zone, "kind": rng.integers(0, 4, 2_000)})
-    c = audited(table.with_columns(salary=pl.Series(price)), features=["zone", "kind"], membership=None)["A"]
+    c = audited(table.with_columns(salary=pl.Series(price)), features=["zone", "kind"], propensity=None)["A"]
     row = c.proxies.row(0, named=True)
     assert (row["feature"], row["verdict"]) == ("zone", "potential proxy")
     assert row["gap"] == pytest.approx(c.gap.value, abs=1.0)  # people equal in zone pay the same

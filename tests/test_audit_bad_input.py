@@ -83,7 +83,7 @@ MISTAKES = {
         "did you mean 'income'?",
     ),
     "unknown weights": ({"weights": "wieght"}, "`weights` must name columns, got", "did you mean 'weight'?"),
-    "unknown membership": ({"membership": "chanse"}, "`membership` must name columns", "did you mean 'chance'?"),
+    "unknown membership": ({"propensity": "chanse"}, "`propensity` must name columns", "did you mean 'chance'?"),
     "unknown given": ({"given": {"cty": 1}}, "`given` must name columns, got 'cty'.", "did you mean 'city'?"),
     "no features for a model": (
         {"features": [], "scores": None, "model": lambda table: np.full(N, 0.5)},
@@ -91,8 +91,8 @@ MISTAKES = {
         "the columns are",
     ),
     "everything excluded, and a classifier to fit": (
-        {"features": None, "exclude": [*FEATURES, "weight", "chance"], "membership": LogisticRegression()},
-        "`features` must name at least one column for `membership`, got none.",
+        {"features": None, "exclude": [*FEATURES, "weight", "chance"], "propensity": LogisticRegression()},
+        "`features` must name at least one column for `propensity`, got none.",
         "the columns are",
     ),
     "one group": (
@@ -232,29 +232,29 @@ MISTAKES = {
     "weights of other rows": ({"weights": np.ones(3)}, "`weights` must have one value per row, got 3 values", ""),
     "one weight": ({"weights": 2.0}, "`weights` must name a column, or be an array as long as the data, got 2.0.", ""),
     "membership of 0": (
-        {"membership": np.r_[0.5, 0.0, np.full(N - 2, 0.5)]},
-        "`membership` must lie strictly between 0 and 1, got 1 rows that do not.",
+        {"propensity": np.r_[0.5, 0.0, np.full(N - 2, 0.5)]},
+        "`propensity` must lie strictly between 0 and 1, got 1 rows that do not.",
         "leave such rows out",
     ),
-    "membership in percent": ({"membership": "income"}, "`membership` must lie strictly between 0 and 1, got ", ""),
+    "membership in percent": ({"propensity": "income"}, "`propensity` must lie strictly between 0 and 1, got ", ""),
     "missing membership": (
-        {"membership": NAN_FIRST},
-        "`membership` must lie strictly between 0 and 1, got 1 rows that do",
+        {"propensity": NAN_FIRST},
+        "`propensity` must lie strictly between 0 and 1, got 1 rows that do",
         "",
     ),
     "text as membership": (
-        {"membership": "city"},
-        "`membership` must be numbers, got String in column 'city'.",
+        {"propensity": "city"},
+        "`propensity` must be numbers, got String in column 'city'.",
         "cast",
     ),
     "membership for several groups": (
-        {"data": third_are_c(), "membership": "chance"},
-        "`membership` must be None or an estimator for several audited groups, got values for 2 of them.",
+        {"data": third_are_c(), "propensity": "chance"},
+        "`propensity` must be None or an estimator for several audited groups, got values for 2 of them.",
         "name one audited group",
     ),
     "an estimator that cannot fit": (
-        {"membership": LogisticRegression()},
-        "`membership` must be an estimator that fits the features, got LogisticRegression: ",
+        {"propensity": LogisticRegression()},
+        "`propensity` must be an estimator that fits the features, got LogisticRegression: ",
         "give a pipeline",
     ),
     "given of an unknown value": (
@@ -287,7 +287,7 @@ def test_a_mistake_is_named_with_its_value_and_a_way_out(mistake):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"folds": None}, {"membership": "chance"}, {"membership": "chance", "folds": None}]
+    "options", [{}, {"folds": None}, {"propensity": "chance"}, {"propensity": "chance", "folds": None}]
 )
 def test_constant_features_are_named_whatever_the_membership(options):
     with pytest.raises(TiltlensError, match=r"got none: 'one' is constant, 'same' is constant\.\nHint: add a feature"):
@@ -374,7 +374,7 @@ def test_retired_arguments_are_unknown(retired):
 def test_excluded_columns_are_no_features():
     found = audited(people(), features=None, exclude=["weight", "chance", "since"], folds=None)
     assert set(found["A"].proxies["feature"]) == {"income", "city", "owner"}
-    alone = audited(people(), features=None, exclude="since", weights="weight", membership="chance", folds=None)
+    alone = audited(people(), features=None, exclude="since", weights="weight", propensity="chance", folds=None)
     assert set(alone["A"].proxies["feature"]) == {"income", "city", "owner"}
 
 
@@ -401,11 +401,11 @@ def test_a_column_without_a_name_is_a_feature_like_others(kind):
     assert sorted(audit["A"].proxies["feature"]) == ["", "city"]
 
 
-@pytest.mark.parametrize("argument", ["group", "scores", "weights", "membership"])
+@pytest.mark.parametrize("argument", ["group", "scores", "weights", "propensity"])
 @pytest.mark.parametrize("kind", ["another order", "other labels"])
 def test_a_series_with_another_index_than_the_data_is_refused(argument, kind):
     frame = people().to_pandas()
-    column = {"group": "group", "scores": "score", "weights": "weight", "membership": "chance"}[argument]
+    column = {"group": "group", "scores": "score", "weights": "weight", "propensity": "chance"}[argument]
     series = (
         frame[column].sample(frac=1, random_state=0)
         if kind == "another order"

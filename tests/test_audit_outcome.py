@@ -85,8 +85,8 @@ def test_a_criterion_is_the_audit_of_the_people_it_is_about(name):
     frame = borrowers()
     value, mirrored = (0, {}) if name == "fpr" else (1, {"favourable": "low"})
     score = pl.col("score") if name == "fpr" else 1 - pl.col("score")
-    whole = audited(frame, outcome="repaid", metric=name, membership="chance")
-    given = audited(frame.with_columns(score=score), given={"repaid": value}, membership="chance", **mirrored)
+    whole = audited(frame, outcome="repaid", metric=name, propensity="chance")
+    given = audited(frame.with_columns(score=score), given={"repaid": value}, propensity="chance", **mirrored)
     words = json.dumps(whole["A"].to_dict()).replace(
         f"false {'positive' if name == 'fpr' else 'negative'} rate", "score"
     )
@@ -108,7 +108,7 @@ def test_a_criterion_of_decisions_is_the_rate_of_wrong_ones():
 
 def test_an_outcome_changes_no_other_number():
     plain, found = (
-        audited(borrowers(), membership="chance", **options)["A"].to_dict() for options in ({}, {"outcome": "repaid"})
+        audited(borrowers(), propensity="chance", **options)["A"].to_dict() for options in ({}, {"outcome": "repaid"})
     )
     own = {"error_rates", *(f"{name}_difference" for name in QUANTITIES)}
     assert_same_numbers(*({key: one[key] for key in one if key not in own} for one in (found, plain)))
@@ -290,7 +290,7 @@ def test_mistakes_are_named(name):
 
 @pytest.mark.parametrize("options", [{}, {"threshold": 0.5}, {"metric": "fnr"}, {"folds": None}])
 def test_a_summary_follows_the_schema(options):
-    asked = {"outcome": "repaid", "features": ["city", "owner"], "membership": "chance"}
+    asked = {"outcome": "repaid", "features": ["city", "owner"], "propensity": "chance"}
     summary = audited(borrowers(), **asked | options).to_dict()
     jsonschema.Draft202012Validator(strict(SCHEMA)).validate(json.loads(json.dumps(summary, allow_nan=False)))
     assert summary["provenance"]["question"]["outcome"] == "repaid"

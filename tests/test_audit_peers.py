@@ -50,6 +50,6 @@ def test_weighted_scores_against_fairlearn():
 
 def test_intervals_hold_the_peers_number():
     frame = fairlearn(people()["score"].to_numpy(), mean_prediction)
-    c = audited(people(), membership="chance")["A"]
+    c = audited(people(), propensity="chance")["A"]
     assert c.gap.low < -frame.difference() < c.gap.high
     assert c.impact_ratio.low < frame.ratio() < c.impact_ratio.high

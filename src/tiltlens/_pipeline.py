@@ -65,7 +65,7 @@ def audit(
     exempt: str | Sequence[str] | None = None,
     categorical: str | Sequence[str] | None = None,
     blocks: Mapping[str, str | Sequence[str]] | None = None,
-    membership: Any = None,
+    propensity: Any = None,
     weights: Any = None,
     clusters: Any = None,
     periods: Any = None,
@@ -127,7 +127,7 @@ def audit(
     blocks
         {feature: columns}: several columns that are one feature, such as {"region": ["region_*"]}. Names may be
         patterns. Columns of 0 and 1 become the name of the one that is 1; others become their joint value.
-    membership
+    propensity
         P(audited|x): None to choose a model, a scikit-learn classifier to cross-fit, or a column or array that a model
         of other rows gave.
     weights
@@ -204,7 +204,7 @@ def audit(
         exempt=exempt,
         categorical=categorical,
         blocks=blocks,
-        membership=membership,
+        propensity=propensity,
         weights=weights,
         clusters=clusters,
         periods=periods,
@@ -307,14 +307,14 @@ class _Source:
     batches: Batches
     columns: list[str]
     roles: ColumnRoles
-    estimator: Any  # of membership, to be cross-fitted
+    estimator: Any  # of the propensity, to be cross-fitted
     native: Any  # the features as the user holds them, for models; None where rows are read in batches
     model: Any  # that makes the scores, else None
 
 
 def _opened(data: Any, request: Request, reading: ReadOptions) -> _Source:
     """Return the data, in memory or not, as batches whose columns have roles."""
-    estimator = request.membership if hasattr(request.membership, "fit") else None
+    estimator = request.propensity if hasattr(request.propensity, "fit") else None
     batches = batches_of(data, reading)
     if batches is not None:
         roles = resolve_roles(batches.names(), request, may_have_arrays=False)

@@ -31,7 +31,7 @@ def rows_of(c):
 
 
 def test_a_feature_whose_rarer_value_few_have_is_not_judged_and_has_no_band():
-    found = rows_of(audited(few(0), membership="p"))
+    found = rows_of(audited(few(0), propensity="p"))
     row = found["flag"]
     assert row["verdict"] == NOT_JUDGED
     assert row["reason"].startswith("fewer than 10 people of B have its rarer value")
@@ -39,17 +39,17 @@ def test_a_feature_whose_rarer_value_few_have_is_not_judged_and_has_no_band():
     assert [row[name] for name in BANDS] == [None] * 6
     assert found["x"]["verdict"] != NOT_JUDGED
     assert None not in [found["x"][name] for name in BANDS]
-    assert rows_of(audited(few(9), membership="p"))["flag"]["gap_low"] is not None
+    assert rows_of(audited(few(9), propensity="p"))["flag"]["gap_low"] is not None
 
 
 def test_no_feature_is_judged_where_few_have_the_rarer_decision():
-    for row in audited(few(6, 100, rate=0.02), membership="p").proxies.to_dicts():
+    for row in audited(few(6, 100, rate=0.02), propensity="p").proxies.to_dicts():
         assert (row["verdict"], row["gap_low"]) == (NOT_JUDGED, None)
         assert row["reason"].startswith("fewer than 10 people of B have the rarer decision")
 
 
 def test_audits_of_rare_values_can_be_compared():
-    old, new = (tl.audit(few(k), "g", reference="A", scores="s", membership="p") for k in (0, 6))
+    old, new = (tl.audit(few(k), "g", reference="A", scores="s", propensity="p") for k in (0, 6))
     change = {row["feature"]: row for row in tl.compare(old, new, paired=False)["B"].features.to_dicts()}
     assert (change["flag"]["verdict"], change["flag"]["gap_change_low"]) == (NOT_JUDGED, None)
     assert change["x"]["gap_change_low"] < change["x"]["gap_change"] < change["x"]["gap_change_high"]
@@ -68,7 +68,7 @@ def test_a_shortfall_counts_the_people_that_rows_stand_for(weights):
 def test_a_constant_amount_has_no_contributions(amount):
     rounded = np.where(np.arange(430) % 2, np.nextafter(amount, 2 * amount), amount) if amount else 0.0
     c = audited(
-        few(6).with_columns(s=pl.lit(rounded) if amount == 0.0 else rounded), score_type="amount", membership="p"
+        few(6).with_columns(s=pl.lit(rounded) if amount == 0.0 else rounded), score_type="amount", propensity="p"
     )
     assert (c.gap.value, c.gap.low, c.gap.high) == (0.0, 0.0, 0.0)
     for row in c.proxies.to_dicts():

@@ -27,7 +27,7 @@ from tiltlens.render.page import page
 
 @pytest.fixture(scope="module")
 def summary():
-    return audited(people(), membership="chance").to_dict()
+    return audited(people(), propensity="chance").to_dict()
 
 
 def changed(summary, **fields):
@@ -124,7 +124,7 @@ def test_the_table_holds_every_verdict_of_the_library():
     assert theirs == VERDICTS.keys()
     assert len(VERDICTS) == 10
     copied = people().with_columns(copy=pl.col("group"))
-    rows = audited(copied, features=["city", "copy"], membership="chance").to_dict()["comparisons"]["A"]["proxies"]
+    rows = audited(copied, features=["city", "copy"], propensity="chance").to_dict()["comparisons"]["A"]["proxies"]
     assert {row["feature"]: row["verdict"] for row in rows}["copy"] == "identifies the group"
     assert {row["verdict"] for row in rows} <= VERDICTS.keys()
 

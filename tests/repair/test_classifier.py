@@ -73,7 +73,7 @@ def test_rows_that_are_copies_are_in_one_fold():
     x, y, group = people(500)
     copied = np.arange(2500) % 500
     trees = HistGradientBoostingClassifier(max_iter=30, max_leaf_nodes=8)
-    options = {"estimator": LogisticRegression(), "membership": trees}
+    options = {"estimator": LogisticRegression(), "propensity": trees}
     model = tl.TiltedClassifier(**options).fit(x.iloc[copied], y[copied], sensitive_features=group[copied])
     once = tl.TiltedClassifier(**options).fit(x, y, sensitive_features=group)
     assert model.multiplier_ == pytest.approx(once.multiplier_, rel=0.4)
@@ -90,7 +90,7 @@ def test_people_who_are_alike_are_decided_alike_and_half_is_not_enough():
     y[(x["level"] == 2) & (x["place"] == "east")] = 1
     y[(x["level"] == 3) & (x["place"] == "west")] = 0
     model = make_pipeline(OneHotEncoder(), DecisionTreeClassifier())
-    fitted = tl.TiltedClassifier(model, membership=clone(model), metric="decisions")
+    fitted = tl.TiltedClassifier(model, propensity=clone(model), metric="decisions")
     with pytest.warns(UserWarning, match="the largest difference after is 0.01.* beyond the limit"):
         fitted.fit(x, y, sensitive_features=group)
     assert fitted.gap_before_ == pytest.approx(gap(fitted.estimator_.predict(x), group), abs=1e-12)
@@ -119,7 +119,7 @@ def test_it_is_searched_over_and_routed_to_in_a_pipeline():
 def test_any_classifiers_serve_and_a_clone_is_not_fitted():
     x, y, group = people(800)
     trees = HistGradientBoostingClassifier(max_iter=20, random_state=0)
-    model = tl.TiltedClassifier(trees, membership=trees, cv=3).fit(x, y, sensitive_features=group)
+    model = tl.TiltedClassifier(trees, propensity=trees, cv=3).fit(x, y, sensitive_features=group)
     assert model.gap_after_ == pytest.approx(0.0, abs=1e-9)
     assert not hasattr(clone(model), "multiplier_")
 
@@ -204,7 +204,7 @@ def test_texts_are_read_by_the_steps_of_the_estimator():
     model = tl.TiltedClassifier(pipe).fit(texts, y, sensitive_features=group)
     assert model.groups_.tolist() == ["a", "b"]  # the largest is the reference
     trees = HistGradientBoostingClassifier(max_iter=2, categorical_features="from_dtype")
-    with pytest.raises(DataError, match="`membership` must be a classifier that can fit X, got the default"):
+    with pytest.raises(DataError, match="`propensity` must be a classifier that can fit X, got the default"):
         tl.TiltedClassifier(trees).fit(texts.astype("category"), y, sensitive_features=group)
 
 

@@ -36,7 +36,7 @@ def test_features_that_separate_the_groups_together_are_refused():
     mine = x + y > 0
     table = pl.DataFrame({"group": np.where(mine, "a", "b"), "x": x, "y": y, "score": expit(x + rng.normal(size=800))})
     table = table.filter((pl.col("x") + pl.col("y")).abs() > 0.15)
-    c = tl.audit(table, membership=np.full(table.height, 0.5), **COMMON)["a"]  # an audit without it refuses as well
+    c = tl.audit(table, propensity=np.full(table.height, 0.5), **COMMON)["a"]  # an audit without it refuses as well
     with pytest.raises(SupportError, match="separate the two groups completely"):
         c.repair()
     assert c.repair(use_group=True).gap_after == pytest.approx(0.0, abs=1e-9)

@@ -39,7 +39,7 @@ def models(rows=800, seed=0):
 
 
 def audited(table, score, **options):
-    names = {"group": "group", "reference": "b", "scores": score, "features": ["x", "area"], "membership": "chance"}
+    names = {"group": "group", "reference": "b", "scores": score, "features": ["x", "area"], "propensity": "chance"}
     return tl.audit(table, **names | options)
 
 
@@ -115,7 +115,7 @@ def test_error_rates_change_by_rows_too():
 def test_groups_known_by_probabilities_are_paired_by_rows_in_any_order():
     chance = models()["chance"].to_numpy()
     table = models().with_columns(p_a=chance, p_b=1 - chance)
-    options = {"group": {"a": "p_a", "b": "p_b"}, "features": [], "membership": None}
+    options = {"group": {"a": "p_a", "b": "p_b"}, "features": [], "propensity": None}
     old, new = (audited(table, score, **options) for score in ("old", "new"))
     change = tl.compare(old, new)["a"].gap_change
     step = (models()["new"] - models()["old"]).to_numpy()
@@ -166,7 +166,7 @@ def test_every_engine_gives_the_same_change(held):
 
 def test_rows_that_differ_by_their_scores_alone_need_a_name_where_their_order_is_lost():
     table = models().select("group", "area", "old", "new", "id")
-    options = {"features": ["area"], "membership": None}  # chances would tell rows apart
+    options = {"features": ["area"], "propensity": None}  # chances would tell rows apart
     old, new = (audited(table, score, **options) for score in ("old", "new"))
     assert se(tl.compare(old, new)["a"].gap_change) == pytest.approx(se(tl.compare(*both())["a"].gap_change))
     turned = audited(table.reverse(), "new", **options)
@@ -262,7 +262,7 @@ def test_the_command_line_compares_two_models_on_the_same_rows(tmp_path):
     assert "carries less than before" in done.stdout
     found = json.loads((tmp_path / "change.json").read_text())
     jsonschema.Draft202012Validator(strict(published("change"))).validate(found)
-    expected = tl.compare(*both(membership=None)).to_dict()
+    expected = tl.compare(*both(propensity=None)).to_dict()
     assert_same_numbers(found["comparisons"], expected["comparisons"], 1e-6)  # digits of the CSV
     page = (tmp_path / "c.html").read_text()
     assert "Which features made the change?" in page

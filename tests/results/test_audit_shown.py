@@ -17,7 +17,7 @@ from tiltlens.errors import DataError
 
 @cache
 def shown_audit():
-    return audited(people(), membership="chance")
+    return audited(people(), propensity="chance")
 
 
 def of_groups(*names):

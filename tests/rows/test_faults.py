@@ -19,7 +19,7 @@ from tiltlens import cli
 from tiltlens.cli import CTRL_C
 from tiltlens.errors import TiltlensError
 
-PEOPLE = {"group": "group", "reference": "B", "scores": "score", "features": FEATURES, "membership": "chance"}
+PEOPLE = {"group": "group", "reference": "B", "scores": "score", "features": FEATURES, "propensity": "chance"}
 
 
 def audit(data, **changed):
@@ -109,11 +109,11 @@ BAD = {
     ),
     "membership of 1": (
         {"data": changed(chance=pl.when(RICH).then(1.0).otherwise("chance"))},
-        f"`membership` must lie strictly between 0 and 1, got {MANY} rows that do not.",
+        f"`propensity` must lie strictly between 0 and 1, got {MANY} rows that do not.",
     ),
     "missing membership": (
         {"data": changed(chance=pl.when(RICH).then("chance"))},
-        f"`membership` must lie strictly between 0 and 1, got {400 - MANY} rows that do not.",
+        f"`propensity` must lie strictly between 0 and 1, got {400 - MANY} rows that do not.",
     ),
     "scores beyond 1": (
         {"data": changed(score=pl.when(pl.int_range(pl.len()) == 301).then(1.5).otherwise("score"))},
@@ -148,7 +148,7 @@ BAD = {
     "unknown group": ({"reference": "C"}, "`reference` must be one of the values of the group, got 'C'"),
     "several groups": (
         {"group": "city", "reference": "East"},
-        "`membership` must be None or an estimator for several audited groups",
+        "`propensity` must be None or an estimator for several audited groups",
     ),
     "no rows": ({"data": lambda frame: frame.clear()}, "`data` must have rows, got an empty table"),
     "no scores known": (
@@ -179,7 +179,7 @@ def test_a_mistake_is_named_with_its_row_whoever_holds_it(name, holder, small_ba
     assert "\nHint: " in str(caught.value)
 
 
-@pytest.mark.parametrize("argument", ["membership", "weights", "group", "scores"])
+@pytest.mark.parametrize("argument", ["propensity", "weights", "group", "scores"])
 @pytest.mark.parametrize("holder", ["lazy", "files"])
 def test_arrays_beside_what_is_read_in_batches_are_refused(argument, holder, tmp_path):
     data = in_files(classed(), tmp_path, "parquet") if holder == "files" else classed().lazy()
@@ -206,7 +206,7 @@ def test_a_query_that_fails_late_is_told_in_our_words(small_batches):
         audit(late)
 
 
-OPTIONS = ["--group", "group", "--reference", "B", "--scores", "score", "--membership", "chance"]
+OPTIONS = ["--group", "group", "--reference", "B", "--scores", "score", "--propensity", "chance"]
 OPTIONS += ["--features", ",".join(FEATURES)]
 
 

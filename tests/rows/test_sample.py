@@ -21,11 +21,11 @@ QUESTION = {"group": "group", "reference": "b", "scores": "score", "features": N
 WAYS = {
     "fitted": {},
     "fitted, weights": {"weights": "weight"},
-    "known": {"membership": "chance"},
-    "known, weights": {"membership": "chance", "weights": "weight"},
-    "known, plug-in": {"membership": "chance", "weights": "weight", "folds": None},
+    "known": {"propensity": "chance"},
+    "known, weights": {"propensity": "chance", "weights": "weight"},
+    "known, plug-in": {"propensity": "chance", "weights": "weight", "folds": None},
     "classes": {"scores": ["none", "some", "all"], "favourable": "some"},
-    "known, decisions": {"membership": "chance", "threshold": 0.5},
+    "known, decisions": {"propensity": "chance", "threshold": 0.5},
 }
 OF_SUMS = ("gap", "impact_ratio", "shortfall", "standardised_difference", "output_divergence", "decisions_needed")
 OF_KNOWN = ("descent_rate", "input_divergence")
@@ -230,7 +230,7 @@ def test_of_copies_of_a_row_each_is_drawn_for_itself():
 def test_a_table_of_copies_is_sampled_like_any_other():
     few = lending(400, 3).drop_nans()
     rows = few[np.repeat(np.arange(few.height), 10)]
-    options = QUESTION | {"features": ["region", "job", "years"], "membership": "chance"}
+    options = QUESTION | {"features": ["region", "job", "years"], "propensity": "chance"}
     whole = tl.audit(rows, **options)["a"]
     part = tl.audit(rows, **options, sample_rows=SIZE)["a"]
     for name in OF_SUMS[:-1]:

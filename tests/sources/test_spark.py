@@ -21,9 +21,9 @@ pytestmark = [pytest.mark.java, pytest.mark.filterwarnings("ignore")]  # Spark w
 PEOPLE = {"group": "group", "reference": "B", "scores": "score", "features": FEATURES}
 WAYS = {
     "fitted": {},
-    "known, weights": {"membership": "chance", "weights": "uneven"},
-    "classes, plug-in": {"scores": ["none", "some", "all"], "favourable": "all", "folds": None, "membership": "chance"},
-    "clusters, exempt factors": {"membership": "chance", "clusters": "household", "exempt": "income"},
+    "known, weights": {"propensity": "chance", "weights": "uneven"},
+    "classes, plug-in": {"scores": ["none", "some", "all"], "favourable": "all", "folds": None, "propensity": "chance"},
+    "clusters, exempt factors": {"propensity": "chance", "clusters": "household", "exempt": "income"},
     "decisions along time": {"features": [], "threshold": 0.5, "outcome": "repaid", "periods": "month"},
     "probabilities of groups": {"group": {"A": "p_a", "B": "p_b"}, "known_groups": "group", "features": []},
 }
@@ -78,7 +78,7 @@ def test_executors_count_the_decisions_of_all_rows_though_few_are_sampled(spark)
 
 
 def test_two_models_are_compared_on_the_same_rows_of_spark(skewed):
-    options = PEOPLE | {"membership": "chance"}
+    options = PEOPLE | {"propensity": "chance"}
     found, expected = (
         tl.compare(*(tl.audit(data, **options | {"scores": scores}) for scores in ("score", "some")))
         for data in (skewed, rows())
@@ -111,7 +111,7 @@ def test_a_query_that_fails_is_a_clear_error(skewed):
         tl.audit(broken, **PEOPLE)
 
 
-@pytest.mark.parametrize("argument", ["membership", "weights", "group", "scores"])
+@pytest.mark.parametrize("argument", ["propensity", "weights", "group", "scores"])
 def test_arrays_beside_a_spark_frame_are_refused_at_once(skewed, argument):
     told = rf"`{argument}` must be the name of a column of data that is read in batches, got"
     with pytest.raises(tl.TiltlensError, match=told):

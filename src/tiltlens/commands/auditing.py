@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 NOT_ASKED: dict[str, Any] = {
     **{"soft_group": {}, "stated": {}, "exempt": (), "trusted": ()},
     **dict.fromkeys(
-        ("model", "known_groups", "metric", "threshold", "membership", "periods", "materiality", "progress")
+        ("model", "known_groups", "metric", "threshold", "propensity", "periods", "materiality", "progress")
     ),
     **{"score_type": "probability", "input_weight": 1.0, "output_weight": 1.0, "folds": 0},
 }
@@ -155,7 +155,7 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
     table = rows_of(files, read_options(**reading))
     check_columns("outcome", [outcome], table.columns)
     roles = [
-        options[name] for name in ("weights", "membership", "clusters", "known_groups", "periods") if options[name]
+        options[name] for name in ("weights", "propensity", "clusters", "known_groups", "periods") if options[name]
     ]
     used = [*group_columns, *(arguments["given"] or ()), outcome, *roles]
     asked = {name: arguments.pop(name) for name in ("exclude", "categorical", "blocks")}

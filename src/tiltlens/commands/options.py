@@ -154,8 +154,8 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
         example="region=region_*",
         text="Columns that are one feature, as names with commas or a pattern, e.g. region=region_*. Repeat.",
     ),
-    "membership": click.option(
-        "--membership", metavar="COLUMN", help="Probability of being in the audited group. Default: estimated."
+    "propensity": click.option(
+        "--propensity", metavar="COLUMN", help="Probability of being in the audited group. Default: estimated."
     ),
     "weights": click.option("--weights", metavar="COLUMN", help="How many people a row stands for."),
     "clusters": click.option("--clusters", metavar="COLUMN", help="Rows that belong together, e.g. customer_id."),
@@ -210,7 +210,7 @@ OF_ACTIONS = {
         "score_type",
         "threshold",
         "exempt",
-        "membership",
+        "propensity",
         "periods",
     ),
     *("input_weight", "output_weight", "materiality", "folds", "stated"),

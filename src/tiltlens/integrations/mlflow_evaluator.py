@@ -29,7 +29,7 @@ ROLES = (
     "weights",
     "clusters",
     "periods",
-    "membership",
+    "propensity",
     "exclude",
     "outcome",
 )  # that are no inputs

@@ -68,7 +68,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     threshold
         Decisions, 1 above it, meet the metric in place of scores: `predict` has equal rates of all people, or equal
         error rates, and `predict_proba` is that of `estimator`. Of two classes.
-    membership
+    propensity
         A classifier of the group, of error rates of group and class together, from the same columns; logistic
         regression by default, after the steps of `estimator` if that is a pipeline.
     cv
@@ -78,8 +78,8 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
 
     Attributes
     ----------
-    estimator_, membership_
-        Fitted on all rows; `membership_` is None without groups.
+    estimator_, propensity_
+        Fitted on all rows; `propensity_` is None without groups.
     groups_
         The groups, the reference last: a gap is the mean score of one less that of the last.
     constraints_
@@ -106,7 +106,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         *,
         max_gap: float = 0.0,
         metric: str = MEAN,
-        membership: Any = None,
+        propensity: Any = None,
         cv: Any = 5,
         reference: Any = None,
         threshold: float | None = None,
@@ -114,7 +114,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         self.estimator = estimator
         self.max_gap = max_gap
         self.metric = metric
-        self.membership = membership
+        self.propensity = propensity
         self.cv = cv
         self.reference = reference
         self.threshold = threshold
@@ -140,17 +140,17 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         self.constraints_: tuple[Constraint, ...] = ()
         if sensitive_features is None:
             warnings.warn(NO_GROUPS, UserWarning, stacklevel=2)
-            self.membership_, self.groups_ = None, np.empty(0)
+            self.propensity_, self.groups_ = None, np.empty(0)
             return self
         group = self._group(sensitive_features, X, labels.size)
         cells = group if EVENTS[self.metric] == (ALL,) else 2 * group + codes
         try:
-            self.membership_ = self._fitted(self._member(), X, cells, weights)
+            self.propensity_ = self._fitted(self._member(), X, cells, weights)
         except (TypeError, ValueError) as error:
-            name = "the default" if self.membership is None else type(self.membership).__name__
+            name = "the default" if self.propensity is None else type(self.propensity).__name__
             raise DataError(
-                f"`membership` must be a classifier that can fit X, got {name}: {first_line(error)}",
-                "pass membership=, such as a pipeline that encodes texts.",
+                f"`propensity` must be a classifier that can fit X, got {name}: {first_line(error)}",
+                "pass propensity=, such as a pipeline that encodes texts.",
             ) from error
         self.constraints_ = self._solved(X, labels, codes, group, cells, limit, weights)
         return self
@@ -171,9 +171,9 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
 
     def _member(self) -> Any:
         """Return the model of the group; by default it reads X as `estimator` does, texts too."""
-        if self.membership is not None or not isinstance(self.estimator, Pipeline):
-            return self.membership
-        return Pipeline([*self.estimator.steps[:-1], ("membership", LogisticRegression())])
+        if self.propensity is not None or not isinstance(self.estimator, Pipeline):
+            return self.propensity
+        return Pipeline([*self.estimator.steps[:-1], ("propensity", LogisticRegression())])
 
     def _solved(
         self, X: Any, labels: Any, codes: Integers, group: Integers, cells: Integers, limit: float, given: Floats | None
@@ -195,7 +195,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         told = told_apart(pairs, self._gradients(asked, found[1]), weights, clusters)
         if self._threshold is not None:
             alike = many_alike(hashes, clusters)[:, None]
-            shipped = (self.estimator_, self.membership_)
+            shipped = (self.estimator_, self.propensity_)
             found = [np.where(alike, one.predict_proba(X), own) for one, own in zip(shipped, found, strict=True)]
         a, score = self._gradients(asked, found[1]), self._scores(np.asarray(found[0], dtype=np.float64))
         measures = measures_of(pairs, weights)
@@ -359,9 +359,9 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         score = self._scores(np.asarray(self.estimator_.predict_proba(X), dtype=np.float64))
         validate_data(self, X, reset=False, skip_check_array=True)
         t = np.array([one.multiplier for one in self.constraints_])
-        if self.membership_ is None or not t.any():
+        if self.propensity_ is None or not t.any():
             return score, None
-        a = self._gradients(self.constraints_, np.asarray(self.membership_.predict_proba(X), dtype=np.float64))
+        a = self._gradients(self.constraints_, np.asarray(self.propensity_.predict_proba(X), dtype=np.float64))
         classes = np.array([one.score_class for one in self.constraints_])
         return score, shifts(t, a, classes, len(self.classes_))
 

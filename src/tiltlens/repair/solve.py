@@ -235,7 +235,7 @@ def _chances(
     cells = modelled_cells([cell for one in asked for cell in one.cells], audited.reference, use_group)
     if not cells and estimator is not None:
         raise DataError(
-            f"`membership_model` must be left out of a repair that knows the group, got {type(estimator).__name__}.",
+            f"`propensity_model` must be left out of a repair that knows the group, got {type(estimator).__name__}.",
             "it needs no model.",
         )
     design = _design(audited.features, estimator) if cells else None

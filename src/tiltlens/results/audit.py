@@ -112,7 +112,7 @@ class Audit:
         use_group: bool = False,
         metric: str = "mean_score",
         threshold: float | None = None,
-        membership_model: Any = None,
+        propensity_model: Any = None,
     ) -> ScoreTilt:
         """Return the least change of the scores after which no audited group's gap is larger than `max_gap`.
 
@@ -121,7 +121,7 @@ class Audit:
         from tiltlens.repair.solve import score_tilt
 
         next(iter(self.comparisons.values())).check_repair("repair", use_group)
-        return score_tilt(self._rows, metric, max_gap, use_group, threshold, estimator=membership_model)
+        return score_tilt(self._rows, metric, max_gap, use_group, threshold, estimator=propensity_model)
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the audit, keyed by attribute name; the sizes of groups too small are withheld."""

@@ -256,7 +256,7 @@ class Comparison:
         use_group: bool = False,
         metric: str = "mean_score",
         threshold: float | None = None,
-        membership_model: Any = None,
+        propensity_model: Any = None,
     ) -> ScoreTilt:
         """Return the least change of the scores after which the gap is no larger than `max_gap`.
 
@@ -269,7 +269,7 @@ class Comparison:
         The gap after is measured on the audited rows, by chances of models that have not seen them: look at the repair
         on rows that nothing was fitted on. `Audit.repair` does the same for all audited groups at once.
 
-        A `membership_model` is a scikit-learn classifier of the features (a Polars frame of numbers and texts) that is
+        A `propensity_model` is a scikit-learn classifier of the features (a Polars frame of numbers and texts) that is
         fitted, and cross-fitted, in place of the additive logistic model. It is written by skops, and can be inspected
         only as far as it lets one.
         """
@@ -277,7 +277,7 @@ class Comparison:
 
         self.check_repair("repair", use_group)
         return score_tilt(
-            self._audited_rows("repair"), metric, max_gap, use_group, threshold, estimator=membership_model
+            self._audited_rows("repair"), metric, max_gap, use_group, threshold, estimator=propensity_model
         )
 
     def reweigh(self, outcome: bool = False) -> Reweighing:

@@ -41,7 +41,7 @@ class Provenance:
     features
         The columns taken as features.
     question
-        What was asked: where scores, membership and weights came from, the threshold, and the condition.
+        What was asked: where scores, propensity and weights came from, the threshold, and the condition.
     stated
         What the user said of data and model.
     """
@@ -61,7 +61,7 @@ class Provenance:
 
 def describe_request(request: Request) -> dict[str, Any]:
     """Return what an audit was asked, as texts."""
-    names = ("scores", "model", "membership", "weights", "exempt", "categorical", "clusters", "periods", "outcome")
+    names = ("scores", "model", "propensity", "weights", "exempt", "categorical", "clusters", "periods", "outcome")
     sources = {name: _source(getattr(request, name)) for name in (*names, "known_groups")}
     blocks = [f"{name} = {_source(columns)}" for name, columns in (request.blocks or {}).items()]
     given = {str(name): text_of(value) for name, value in (request.given or {}).items()}

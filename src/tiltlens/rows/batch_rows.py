@@ -102,7 +102,7 @@ def reading(roles: ColumnRoles, table: pl.DataFrame) -> Reading:
         kept, scores, weights, group = table.filter(keep), scores[keep], weights[keep], group[keep]
         truth = None if truth is None else truth[keep]
     kept = roles.declared.applied(kept, roles.sources if roles.keeps_inputs else ())
-    log_odds = None if roles.membership is None else _logit(numbers_of("membership", kept[roles.membership]))
+    log_odds = None if roles.propensity is None else _logit(numbers_of("propensity", kept[roles.propensity]))
     period = None if roles.periods is None else period_texts(kept[roles.periods])
     counted = (table.height, left_out, unknown)
     found = Reading(kept, *counted, channel, scores, group, labels, weights, log_odds, truth, outcomes, period)

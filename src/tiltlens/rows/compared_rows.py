@@ -151,16 +151,16 @@ def who_is_compared(roles: ColumnRoles, survey: Survey, reference: Any, audited:
         )
     counts = {label: round(survey.people[label]) for label in sorted(survey.people, key=natural_order)}
     groups = compared_groups(roles.name, counts, kept, reference, audited)
-    if len(groups.audited) > 1 and roles.membership is not None:
+    if len(groups.audited) > 1 and roles.propensity is not None:
         raise DataError(
-            f"`membership` must be None or an estimator for several audited groups, got values for "
+            f"`propensity` must be None or an estimator for several audited groups, got values for "
             f"{len(groups.audited)} of them.",
             "name one audited group: P(audited|x) is another one for each.",
         )
     outside = sum(survey.outside.get(label, 0) for label in (groups.reference, *groups.audited))
     if outside:
         raise DataError(
-            f"`membership` must lie strictly between 0 and 1, got {outside} rows that do not.",
+            f"`propensity` must lie strictly between 0 and 1, got {outside} rows that do not.",
             "it is P(audited|x); 0 or 1 says that the groups do not overlap there: leave such rows out.",
         )
     return groups

@@ -29,14 +29,14 @@ from tiltlens.sources.columns import check_index, column_of_values
 from tiltlens.sources.messages import check_columns, listed, shown, texts_of
 
 # Names of columns that stand beside those of the data: no table has a name with a NUL in it.
-GROUP, WEIGHT, MEMBERSHIP, LOG_ODDS = "\0group", "\0weight", "\0membership", "\0log-odds"
+GROUP, WEIGHT, PROPENSITY, LOG_ODDS = "\0group", "\0weight", "\0membership", "\0log-odds"
 HASH, PEOPLE, CLUSTER, SCORE = "\0hash", "\0people", "\0cluster", "\0score "  # a score is followed by its number
 OUTCOME, PERIOD, LABEL = "\0outcome", "\0period", "\0label"
 CHANCE, CONTENT = "\0chance ", "\0content"  # a chance is followed by the number of its group
 
 # Arguments that name at most one column, which is no feature, or are an array: and the column that the array becomes.
 ONE_COLUMN = {
-    "membership": MEMBERSHIP,
+    "propensity": PROPENSITY,
     "weights": WEIGHT,
     "clusters": CLUSTER,
     "outcome": OUTCOME,
@@ -65,7 +65,7 @@ class Request:
     exempt: str | Sequence[str] | None = None
     categorical: str | Sequence[str] | None = None
     blocks: Mapping[str, str | Sequence[str]] | None = None
-    membership: Any = None
+    propensity: Any = None
     weights: Any = None
     clusters: Any = None
     periods: Any = None
@@ -73,8 +73,8 @@ class Request:
 
     @property
     def is_fitted(self) -> bool:
-        """Whether a membership model is to be fitted."""
-        return self.membership is None or hasattr(self.membership, "fit")
+        """Whether a propensity model is to be fitted."""
+        return self.propensity is None or hasattr(self.propensity, "fit")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +93,7 @@ class ColumnRoles:
         What scores are: "probability" or "amount".
     exempt
         The features that are lawful factors.
-    membership
+    propensity
         The column of P(audited|x); None where a model is to be fitted.
     outcome, metric
         The column of true outcomes, and the error rate whose difference is audited.
@@ -116,7 +116,7 @@ class ColumnRoles:
     threshold: float | None
     weights: str | None
     given: Mapping[str, Any]
-    membership: str | None
+    propensity: str | None
     clusters: str | None = None
     outcome: str | None = None
     metric: str | None = None
@@ -145,7 +145,7 @@ class ColumnRoles:
     @property
     def columns(self) -> list[str]:
         """All that is read."""
-        optional = (self.membership, self.weights, self.clusters, self.outcome, self.periods, self.known_groups)
+        optional = (self.propensity, self.weights, self.clusters, self.outcome, self.periods, self.known_groups)
         others = [*self.group, *self.scores, *self.given, *optional]
         return list(dict.fromkeys([*self.sources, *(name for name in others if name is not None)]))
 
@@ -163,7 +163,7 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
     is_column |= {name: isinstance(getattr(request, name), str) for name in ONE_COLUMN}
     for argument, is_name in is_column.items():
         value = getattr(request, argument)
-        is_estimator = argument == "membership" and hasattr(value, "fit")
+        is_estimator = argument == "propensity" and hasattr(value, "fit")
         if not (is_name or is_estimator or may_have_arrays) and (value is not None or argument == "group"):
             raise must_be_column(argument, value)
     named = [name for name in ONE_COLUMN if is_column[name]]
@@ -175,7 +175,7 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
         name: _column(getattr(request, name), is_column[name], reserved) for name, reserved in ONE_COLUMN.items()
     }
     features, declared = declared_features(request, names, used)
-    for argument, is_used in (("model", request.model), ("membership", hasattr(request.membership, "fit"))):
+    for argument, is_used in (("model", request.model), ("propensity", hasattr(request.propensity, "fit"))):
         if is_used is not None and is_used is not False:
             check_some(features, names, argument)
     return ColumnRoles(
@@ -190,7 +190,7 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
         threshold=request.threshold,
         weights=optional["weights"],
         given=given,
-        membership=None if request.is_fitted else optional["membership"],
+        propensity=None if request.is_fitted else optional["propensity"],
         clusters=optional["clusters"],
         outcome=optional["outcome"],
         metric=request.metric,
@@ -199,7 +199,7 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
         soft=tuple(soft),
         score_type=request.score_type,
         declared=declared,
-        keeps_inputs=request.model is not None or hasattr(request.membership, "fit"),
+        keeps_inputs=request.model is not None or hasattr(request.propensity, "fit"),
     )
 
 
@@ -228,7 +228,7 @@ def _column(value: Any, is_column: bool, reserved: str) -> str | None:
 def must_be_column(argument: str, value: Any) -> DataError:
     """Return the error for an array beside data that are read in batches."""
     hint = "put the values into a column of the data."
-    if argument == "membership":
+    if argument == "propensity":
         hint = "put P(audited|x) into a column; or leave it out, and tiltlens fits a model on a sample of the rows."
     return DataError(
         f"`{argument}` must be the name of a column of data that is read in batches, got {shown(value)}.", hint
