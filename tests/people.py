@@ -19,8 +19,8 @@ WAYS = {
     "plug-in": {"folds": None},
     "known membership": {"propensity": "chance"},
     "fitted membership": {},
-    "fitted membership, weights": {"weights": "weight"},
-    "amounts": {"score_type": "amount", "propensity": "chance", "weights": "weight"},
+    "fitted membership, weights": {"sample_weight": "weight"},
+    "amounts": {"score_type": "amount", "propensity": "chance", "sample_weight": "weight"},
 }
 
 CLEAN = pl.DataFrame(

@@ -172,7 +172,7 @@ def test_every_row_is_accounted_for():
         score=pl.when(pl.int_range(size).is_between(5, 7)).then(None).otherwise("score"),
         weight=pl.when(pl.int_range(size) == 100).then(0).otherwise("weight"),
     )
-    found = audited(data, weights="weight", folds=None, audited="A")
+    found = audited(data, sample_weight="weight", folds=None, audited="A")
     assert found.too_small == {"few": 4}
     assert found.rows == {
         "read": 500,
@@ -235,7 +235,7 @@ def test_prototypes_do_not_depend_on_row_order_where_corrections_tie():
 def weighted_and_repeated(**options):
     data = people(600, 4)
     repeated = data[np.repeat(np.arange(len(data)), data["weight"].to_numpy())]
-    return audited(data, weights="weight", **options)["A"], audited(repeated, **options)["A"]
+    return audited(data, sample_weight="weight", **options)["A"], audited(repeated, **options)["A"]
 
 
 @pytest.mark.parametrize("folds", [None, 5])
@@ -293,13 +293,13 @@ def test_sampling_weights_widen_intervals_and_repeated_rows_narrow_them():
     assert weighted.gap.high - weighted.gap.low > 1.3 * (repeated.gap.high - repeated.gap.low)
 
 
-UNWEIGHTED = [way for way in WAYS if "weights" not in WAYS[way]]
+UNWEIGHTED = [way for way in WAYS if "sample_weight" not in WAYS[way]]
 
 
 @pytest.mark.parametrize("way", UNWEIGHTED)
 def test_a_common_factor_of_the_weights_changes_the_shortfall_only(way):
     data, factors = people(), (1.0, 1 / 3, 1e300)
-    plain, *others = (audited(data, weights=data["weight"] * c, **WAYS[way]).to_dict() for c in factors)
+    plain, *others = (audited(data, sample_weight=data["weight"] * c, **WAYS[way]).to_dict() for c in factors)
     for scaled, factor in zip(others, factors[1:], strict=True):
         assert_same_numbers(with_shortfall_over(scaled, factor), plain)
 
@@ -316,7 +316,7 @@ def with_shortfall_over(summary, factor):
 def test_weights_at_the_ends_of_the_floats_are_no_weights(way):
     options = WAYS[way] | {"features": ["city", "owner"]}
     every = (None, np.full(400, 1e308), np.full(400, 5e-324))
-    plain, *others = (audited(people(), weights=weights, **options).to_dict() for weights in every)
+    plain, *others = (audited(people(), sample_weight=weights, **options).to_dict() for weights in every)
     del plain["comparisons"]["A"]["shortfall"]  # a sum of weights
     for weighted in others:
         del weighted["comparisons"]["A"]["shortfall"]
@@ -324,7 +324,9 @@ def test_weights_at_the_ends_of_the_floats_are_no_weights(way):
 
 
 def test_equal_weights_change_the_shortfall_only():
-    plain, weighted = (audited(people(), propensity="chance", weights=w).to_dict() for w in (None, np.full(400, 2.5)))
+    plain, weighted = (
+        audited(people(), propensity="chance", sample_weight=w).to_dict() for w in (None, np.full(400, 2.5))
+    )
     assert_same_numbers(with_shortfall_over(weighted, 2.5), plain)
 
 
@@ -417,7 +419,7 @@ def test_given_equals_auditing_the_filtered_rows_for_arrays():
     def of(table, keep, **options):
         chosen = {name: values[keep] for name, values in arrays.items()}
         return audited(
-            table, group=chosen["group"], scores=chosen["score"], weights=chosen["weight"],
+            table, group=chosen["group"], scores=chosen["score"], sample_weight=chosen["weight"],
             propensity=chosen["chance"], features=["income", "city"], folds=None, **options,
         )["A"].to_dict()  # fmt: skip
 
@@ -732,7 +734,7 @@ def test_weights_that_rest_on_one_person_are_noted():
     weights = np.ones(600)
     for largest in (59_400, 1e8):
         weights[0] = largest
-        c = audited(people(600, 4), features=["city", "owner"], weights=weights, propensity="chance")["A"]
+        c = audited(people(600, 4), features=["city", "owner"], sample_weight=weights, propensity="chance")["A"]
         assert any("the weights make" in note for note in c.notes)
 
 

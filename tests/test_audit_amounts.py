@@ -51,7 +51,7 @@ ALIKE += ("descent_rate", "unexplained", "through_exempt", "at_equal_exempt")
 
 @pytest.mark.parametrize(
     "options",
-    [{"propensity": None}, {"exempt": ["owner"], "weights": "weight"}],
+    [{"propensity": None}, {"exempt": ["owner"], "sample_weight": "weight"}],
     ids=["plain", "exempt, weights"],
 )
 def test_amounts_of_0_and_1_equal_decisions(options):
@@ -100,7 +100,7 @@ def test_what_everybody_has_more_changes_nothing_but_levels():
 @pytest.mark.parametrize("weights", [None, "weight"])
 @pytest.mark.parametrize("favourable", ["high", "low"])
 def test_numbers_of_outputs_against_numpy(weights, favourable):
-    c = audited(paid(), features=[], weights=weights, favourable=favourable)["A"]
+    c = audited(paid(), features=[], sample_weight=weights, favourable=favourable)["A"]
     w = paid()["weight"].to_numpy().astype(float) if weights else np.ones(paid().height)
     x, mine = paid()["salary"].to_numpy(), (paid()["group"] == "A").to_numpy()
     (m0, v0, e0), (m1, v1, e1) = (_moments(x[who], w[who]) for who in (mine, ~mine))

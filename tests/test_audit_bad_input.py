@@ -82,7 +82,11 @@ MISTAKES = {
         "`features` must name columns, got 'incme'.",
         "did you mean 'income'?",
     ),
-    "unknown weights": ({"weights": "wieght"}, "`weights` must name columns, got", "did you mean 'weight'?"),
+    "unknown weights": (
+        {"sample_weight": "wieght"},
+        "`sample_weight` must name columns, got",
+        "did you mean 'weight'?",
+    ),
     "unknown membership": ({"propensity": "chanse"}, "`propensity` must name columns", "did you mean 'chance'?"),
     "unknown given": ({"given": {"cty": 1}}, "`given` must name columns, got 'cty'.", "did you mean 'city'?"),
     "no features for a model": (
@@ -222,15 +226,35 @@ MISTAKES = {
     "negative seed": ({"seed": -1}, "`seed` must be a whole number from 0 to 4294967295, got -1.", "0 is the default"),
     "no seed": ({"seed": None}, "`seed` must be a whole number from 0 to 4294967295, got None.", "same numbers"),
     "negative weights": (
-        {"weights": np.full(N, -1.0)},
-        "`weights` must be finite and not negative, got -1.0",
+        {"sample_weight": np.full(N, -1.0)},
+        "`sample_weight` must be finite and not negative, got -1.0",
         "fill or",
     ),
-    "missing weights": ({"weights": NAN_FIRST}, "`weights` must be finite and not negative, got None in row 0.", ""),
-    "no weight at all": ({"weights": np.zeros(N)}, "the data must have rows left to compare, got none of 400.", "zero"),
-    "text as weights": ({"weights": "city"}, "`weights` must be numbers, got String in column 'city'.", "cast"),
-    "weights of other rows": ({"weights": np.ones(3)}, "`weights` must have one value per row, got 3 values", ""),
-    "one weight": ({"weights": 2.0}, "`weights` must name a column, or be an array as long as the data, got 2.0.", ""),
+    "missing weights": (
+        {"sample_weight": NAN_FIRST},
+        "`sample_weight` must be finite and not negative, got None in row 0.",
+        "",
+    ),
+    "no weight at all": (
+        {"sample_weight": np.zeros(N)},
+        "the data must have rows left to compare, got none of 400.",
+        "zero",
+    ),
+    "text as weights": (
+        {"sample_weight": "city"},
+        "`sample_weight` must be numbers, got String in column 'city'.",
+        "cast",
+    ),
+    "weights of other rows": (
+        {"sample_weight": np.ones(3)},
+        "`sample_weight` must have one value per row, got 3 values",
+        "",
+    ),
+    "one weight": (
+        {"sample_weight": 2.0},
+        "`sample_weight` must name a column, or be an array as long as the data, got 2.0.",
+        "",
+    ),
     "membership of 0": (
         {"propensity": np.r_[0.5, 0.0, np.full(N - 2, 0.5)]},
         "`propensity` must lie strictly between 0 and 1, got 1 rows that do not.",
@@ -374,18 +398,19 @@ def test_retired_arguments_are_unknown(retired):
 def test_excluded_columns_are_no_features():
     found = audited(people(), features=None, exclude=["weight", "chance", "since"], folds=None)
     assert set(found["A"].proxies["feature"]) == {"income", "city", "owner"}
-    alone = audited(people(), features=None, exclude="since", weights="weight", propensity="chance", folds=None)
+    alone = audited(people(), features=None, exclude="since", sample_weight="weight", propensity="chance", folds=None)
     assert set(alone["A"].proxies["feature"]) == {"income", "city", "owner"}
 
 
 def test_weights_that_differ_beyond_all_measure_are_an_error():
     weights = np.where(np.arange(400) % 2, 1e12, 1e-9)
     with pytest.raises(
-        tl.TiltlensError, match=r"`weights` must not differ by more than a factor of 1e\+09, got 1e-09 and 1e\+12\."
+        tl.TiltlensError,
+        match=r"`sample_weight` must not differ by more than a factor of 1e\+09, got 1e-09 and 1e\+12\.",
     ):
-        audited(people(), weights=weights)
+        audited(people(), sample_weight=weights)
     weights[weights < 1] = 0.0
-    assert audited(people(), weights=weights, folds=None).rows["zero_weight"] == 200
+    assert audited(people(), sample_weight=weights, folds=None).rows["zero_weight"] == 200
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "dict"])
@@ -401,11 +426,11 @@ def test_a_column_without_a_name_is_a_feature_like_others(kind):
     assert sorted(audit["A"].proxies["feature"]) == ["", "city"]
 
 
-@pytest.mark.parametrize("argument", ["group", "scores", "weights", "propensity"])
+@pytest.mark.parametrize("argument", ["group", "scores", "sample_weight", "propensity"])
 @pytest.mark.parametrize("kind", ["another order", "other labels"])
 def test_a_series_with_another_index_than_the_data_is_refused(argument, kind):
     frame = people().to_pandas()
-    column = {"group": "group", "scores": "score", "weights": "weight", "propensity": "chance"}[argument]
+    column = {"group": "group", "scores": "score", "sample_weight": "weight", "propensity": "chance"}[argument]
     series = (
         frame[column].sample(frac=1, random_state=0)
         if kind == "another order"

@@ -49,7 +49,7 @@ def assert_same_rates(found, expected):
 @pytest.mark.parametrize("threshold", [None, 0.6])
 def test_numbers_are_those_of_scikit_learn(weights, threshold):
     frame = borrowers()
-    found = values(rates(frame, weights=weights, threshold=threshold))
+    found = values(rates(frame, sample_weight=weights, threshold=threshold))
     expected = {name: [] for name in QUANTITIES}
     for group in ("A", "B"):
         mine = frame.filter(group=group)
@@ -116,7 +116,7 @@ def test_an_outcome_changes_no_other_number():
 
 
 def test_scores_in_deciles_add_up_to_the_group():
-    found = rates(borrowers(2_000), weights=None).by_decile
+    found = rates(borrowers(2_000), sample_weight=None).by_decile
     for group, name in (("audited", "A"), ("reference", "B")):
         cells, mine = found.filter(group=group), borrowers(2_000).filter(group=name)
         assert cells["n"].sum() == mine.height
@@ -175,14 +175,14 @@ def test_words_are_matched_with_decisions_in_words():
 @pytest.mark.parametrize("held", ONE_OF_EACH_KIND, indirect=True)
 def test_every_engine_has_the_same_error_rates(held):
     frame = borrowers().with_columns(repaid=pl.when(pl.col("income") < 60).then("repaid"))
-    options = {"outcome": "repaid", "features": [], "weights": "weight"}
+    options = {"outcome": "repaid", "features": [], "sample_weight": "weight"}
     assert_same_numbers(audited(held(frame), **options).to_dict(), audited(frame, **options).to_dict())
 
 
 def test_whole_weights_are_repeated_rows():
     frame = borrowers()
     repeated = frame.select(pl.all().repeat_by("weight")).explode(pl.all())
-    weighted, found = values(rates(frame, weights="weight")), values(rates(repeated))
+    weighted, found = values(rates(frame, sample_weight="weight")), values(rates(repeated))
     assert_same_numbers(weighted, found, 1e-12)
 
 

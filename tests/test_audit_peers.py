@@ -44,7 +44,7 @@ def test_decisions_against_fairlearn():
 
 def test_weighted_scores_against_fairlearn():
     scores, weights = people()["score"].to_numpy(), people()["weight"].to_numpy()
-    c = audited(people(), weights="weight", folds=None)["A"]
+    c = audited(people(), sample_weight="weight", folds=None)["A"]
     assert_same_rates(c, fairlearn(scores, mean_prediction, weights))
 
 

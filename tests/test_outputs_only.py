@@ -32,14 +32,14 @@ def outputs(**options):
 )
 def test_a_table_of_group_and_score_is_enough_on_every_engine(held, columns):
     table = people().select("group", "score", *columns)
-    options = {"weights": "weight"} if "weight" in columns else {"propensity": "chance"} if columns else {}
+    options = {"sample_weight": "weight"} if "weight" in columns else {"propensity": "chance"} if columns else {}
     found = tl.audit(held(table), "group", reference="B", scores="score", **options)
     assert_same_numbers(found.to_dict(), outputs(**options).to_dict())
     assert NO_FEATURES in found["A"].notes
     assert found["A"].proxies.is_empty()
 
 
-@pytest.mark.parametrize("options", [{}, {"threshold": 0.5}, {"weights": "weight"}, {"given": {"owner": True}}])
+@pytest.mark.parametrize("options", [{}, {"threshold": 0.5}, {"sample_weight": "weight"}, {"given": {"owner": True}}])
 def test_outputs_are_those_of_an_audit_with_features(options):
     found, whole = outputs(**options)["A"].to_dict(), audited(people(), propensity="chance", **options)["A"].to_dict()
     for name in OF_OUTPUTS:

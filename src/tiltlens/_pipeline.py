@@ -66,7 +66,7 @@ def audit(
     categorical: str | Sequence[str] | None = None,
     blocks: Mapping[str, str | Sequence[str]] | None = None,
     propensity: Any = None,
-    weights: Any = None,
+    sample_weight: Any = None,
     clusters: Any = None,
     periods: Any = None,
     given: Mapping[str, Any] | None = None,
@@ -130,7 +130,7 @@ def audit(
     propensity
         P(audited|x): None to choose a model, a scikit-learn classifier to cross-fit, or a column or array that a model
         of other rows gave.
-    weights
+    sample_weight
         Row weights: a column or an array.
     clusters
         Which rows belong together, such as those of one customer: a column or an array. Standard errors, folds and the
@@ -205,7 +205,7 @@ def audit(
         categorical=categorical,
         blocks=blocks,
         propensity=propensity,
-        weights=weights,
+        sample_weight=sample_weight,
         clusters=clusters,
         periods=periods,
         given=given,

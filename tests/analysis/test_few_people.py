@@ -59,7 +59,7 @@ def test_audits_of_rare_values_can_be_compared():
 def test_a_shortfall_counts_the_people_that_rows_stand_for(weights):
     table = few(6, rate=0.4).with_columns(w=weights)
     written = table[np.repeat(np.arange(430), weights)]
-    weighted, repeated = audited(table, weights="w", features=[]), audited(written, features=[])
+    weighted, repeated = audited(table, sample_weight="w", features=[]), audited(written, features=[])
     assert weighted.shortfall.value == pytest.approx(repeated.shortfall.value, rel=1e-9)
     assert weighted.shortfall.value == pytest.approx(-weights[:30].sum() * weighted.gap.value, rel=1e-9)
 

@@ -93,7 +93,7 @@ def test_a_person_of_great_weight_is_no_quantile():
             weight=pl.when(first).then(1e4).otherwise(1.0),
         )
     )
-    c = audited(data, folds=None, propensity="chance", weights="weight", features=["owner", "city"])["A"]
+    c = audited(data, folds=None, propensity="chance", sample_weight="weight", features=["owner", "city"])["A"]
     with_them = str(data["owner"][0])
     row = c.profile("owner").filter(pl.col("value") == with_them).row(0, named=True)
     assert row["n"] > 50

@@ -141,7 +141,7 @@ def test_what_was_asked_is_said():
         people(1200, 1),
         folds=None,
         threshold=0.5,
-        weights="weight",
+        sample_weight="weight",
         given={"owner": True},
         features=["income", "city"],
         favourable="low",

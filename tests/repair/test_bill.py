@@ -310,7 +310,7 @@ def test_a_repair_beside_must_differ_by_the_group_alone(tilt):
 
 def test_weights_count_as_repeated_rows(tilt):
     new = borrowers(1500, 11).with_columns(weight=pl.int_range(1500) % 3)
-    weighted = tilt.bill(new, "score", "group", outcome="repaid", weights="weight")
+    weighted = tilt.bill(new, "score", "group", outcome="repaid", sample_weight="weight")
     repeated = tilt.bill(
         new.select(pl.exclude("weight").repeat_by("weight").explode()), "score", "group", outcome="repaid"
     )
@@ -318,8 +318,8 @@ def test_weights_count_as_repeated_rows(tilt):
         for part in ("before", "after", "change"):
             assert weighted[name][part].value == pytest.approx(repeated[name][part].value, abs=1e-12), name
     assert weighted.rows["audited"] + weighted.rows["reference"] == 1000  # a weight of 0 counts for nothing
-    with pytest.raises(DataError, match="`weights` must be finite and not negative, got -1 in row 0"):
-        tilt.bill(new, "score", "group", weights=[-1] * 1500)
+    with pytest.raises(DataError, match="`sample_weight` must be finite and not negative, got -1 in row 0"):
+        tilt.bill(new, "score", "group", sample_weight=[-1] * 1500)
 
 
 def test_rows_of_one_customer_are_one(tilt):

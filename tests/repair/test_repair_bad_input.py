@@ -107,7 +107,7 @@ def test_integer_weights_are_repeated_rows():
     weighted = table.with_columns(times=pl.when(pl.col("area") == "north").then(3).otherwise(1))
     repeated = pl.concat([table, *[table.filter(area="north")] * 2])
     options = COMMON | {"features": ["income"]}
-    one, other = tl.audit(weighted, weights="times", **options), tl.audit(repeated, **options)
+    one, other = tl.audit(weighted, sample_weight="times", **options), tl.audit(repeated, **options)
     for asked in ({}, {"threshold": 0.5}):
         found, expected = (audit["a"].repair(use_group=True, **asked) for audit in (one, other))
         assert found.multiplier == pytest.approx(expected.multiplier, abs=1e-9)

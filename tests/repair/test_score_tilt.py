@@ -241,7 +241,7 @@ def test_weights_of_the_outcome_are_the_least_change_that_makes_it_independent_o
     y, w = (rng.random(300) < np.where(mine, 0.2, 0.5)).astype(float), rng.integers(1, 4, 300)
     y[:20] = np.nan
     table = pl.DataFrame({"g": np.where(mine, "a", "b"), "x": x.astype(str), "s": rng.random(300), "y": y, "w": w})
-    options = {"reference": "b", "scores": "s", "outcome": "y", "weights": "w", "features": "x", "folds": None}
+    options = {"reference": "b", "scores": "s", "outcome": "y", "sample_weight": "w", "features": "x", "folds": None}
     found = tl.audit(table.fill_nan(None), "g", **options)["a"].reweigh(outcome=True)
     assert found.row_numbers.tolist() == list(range(20, 300))
     mass = np.zeros((3, 2, 2))

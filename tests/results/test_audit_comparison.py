@@ -86,7 +86,7 @@ def test_pairing_is_narrower_and_names_the_feature_that_made_the_change():
     assert paired.features["feature"][0] == "area"
 
 
-@pytest.mark.parametrize("options", [{}, {"weights": "weight"}, {"clusters": "id"}, {"threshold": 0.5}])
+@pytest.mark.parametrize("options", [{}, {"sample_weight": "weight"}, {"clusters": "id"}, {"threshold": 0.5}])
 def test_an_audit_compared_with_itself_has_not_changed_and_surely_so(options):
     audit = audited(models(300), "old", **options)
     change = tl.compare(audit, audit)
@@ -201,7 +201,7 @@ def test_a_panel_of_one_row_for_each_id_is_paired_by_its_ids():
     later = panel.sample(fraction=1.0, shuffle=True, seed=1)
     asked = {"group": "group", "reference": "b", "scores": "score", "clusters": "id"}
     old = tl.audit(first, **asked, features=[])
-    change = tl.compare(old, tl.audit(later, **asked, features=[], weights=None))
+    change = tl.compare(old, tl.audit(later, **asked, features=[], sample_weight=None))
     joined = tl.compare(old, tl.audit(later.filter(pl.col("id") >= 150), **asked, features=[]))
     by_hand = [noise[first["group"].to_numpy() == name] for name in ("a", "b")]
     assert change.paired

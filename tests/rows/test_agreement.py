@@ -29,17 +29,22 @@ from tiltlens.sources import batches
 
 WAYS = {
     "fitted": {},
-    "fitted, weights": {"weights": "weight"},
+    "fitted, weights": {"sample_weight": "weight"},
     "classes": {"propensity": "chance", "scores": ["none", "some", "all"], "favourable": "some"},
     "known": {"propensity": "chance"},
-    "weights": {"propensity": "chance", "weights": "weight"},
-    "uneven weights": {"propensity": "chance", "weights": "uneven"},
+    "weights": {"propensity": "chance", "sample_weight": "weight"},
+    "uneven weights": {"propensity": "chance", "sample_weight": "uneven"},
     "plug-in": {"folds": None},
-    "plug-in, weights": {"folds": None, "propensity": "chance", "weights": "weight"},
+    "plug-in, weights": {"folds": None, "propensity": "chance", "sample_weight": "weight"},
     "outputs only": {"propensity": "chance", "input_weight": 0.0, "favourable": "low"},
     "decisions": {"propensity": "chance", "threshold": 0.5},
     "given": {"propensity": "chance", "given": {"owner": True}},
-    "classes, plug-in": {"scores": ["none", "some", "all"], "favourable": "all", "folds": None, "weights": "weight"},
+    "classes, plug-in": {
+        "scores": ["none", "some", "all"],
+        "favourable": "all",
+        "folds": None,
+        "sample_weight": "weight",
+    },
 }
 PEOPLE = {"group": "group", "reference": "B", "scores": "score", "features": FEATURES}
 
@@ -144,7 +149,7 @@ def test_a_membership_that_says_nothing_is_no_mistake(small_batches):
 
 def test_arrays_beside_rows_in_memory_are_taken_row_by_row(small_batches):
     frame = classed()
-    arrays = PEOPLE | {"propensity": frame["chance"].to_numpy(), "weights": frame["weight"].to_list()}
+    arrays = PEOPLE | {"propensity": frame["chance"].to_numpy(), "sample_weight": frame["weight"].to_list()}
     arrays |= {"group": frame["group"].to_numpy(), "scores": frame["score"].to_numpy()}
     found = tl.audit(frame.drop("group", "chance", "score", "weight"), **arrays)["A"].to_dict()
     assert_same_numbers(found, in_one_batch("weights")["comparisons"]["A"])
@@ -223,7 +228,7 @@ def all_kinds(rows=900, seed=2):
     ("part", "options"),
     [
         *((part, {"folds": None}) for part in range(4)),
-        *((part, {"propensity": "chance", "weights": "weight"}) for part in range(4)),
+        *((part, {"propensity": "chance", "sample_weight": "weight"}) for part in range(4)),
         (3, {}),
     ],
 )

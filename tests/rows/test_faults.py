@@ -126,13 +126,13 @@ BAD = {
     "negative weights": (
         {
             "data": changed(weight=pl.when(pl.int_range(pl.len()) == 301).then(-1).otherwise("weight")),
-            "weights": "weight",
+            "sample_weight": "weight",
         },
-        "`weights` must be finite and not negative, got -1 in row 301.",
+        "`sample_weight` must be finite and not negative, got -1 in row 301.",
     ),
     "weights of other worlds": (
-        {"data": changed(weight=10.0 ** (pl.int_range(pl.len()) % 11)), "weights": "weight"},
-        "`weights` must not differ by more than a factor of 1e+09, got 1 and 1e+10",
+        {"data": changed(weight=10.0 ** (pl.int_range(pl.len()) % 11)), "sample_weight": "weight"},
+        "`sample_weight` must not differ by more than a factor of 1e+09, got 1 and 1e+10",
     ),
     "classes that do not sum to 1": (
         {
@@ -179,7 +179,7 @@ def test_a_mistake_is_named_with_its_row_whoever_holds_it(name, holder, small_ba
     assert "\nHint: " in str(caught.value)
 
 
-@pytest.mark.parametrize("argument", ["propensity", "weights", "group", "scores"])
+@pytest.mark.parametrize("argument", ["propensity", "sample_weight", "group", "scores"])
 @pytest.mark.parametrize("holder", ["lazy", "files"])
 def test_arrays_beside_what_is_read_in_batches_are_refused(argument, holder, tmp_path):
     data = in_files(classed(), tmp_path, "parquet") if holder == "files" else classed().lazy()

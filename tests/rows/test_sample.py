@@ -20,10 +20,10 @@ NAMES = ["region", "job", "amount", "years"]
 QUESTION = {"group": "group", "reference": "b", "scores": "score", "features": NAMES, "audited": "a"}
 WAYS = {
     "fitted": {},
-    "fitted, weights": {"weights": "weight"},
+    "fitted, weights": {"sample_weight": "weight"},
     "known": {"propensity": "chance"},
-    "known, weights": {"propensity": "chance", "weights": "weight"},
-    "known, plug-in": {"propensity": "chance", "weights": "weight", "folds": None},
+    "known, weights": {"propensity": "chance", "sample_weight": "weight"},
+    "known, plug-in": {"propensity": "chance", "sample_weight": "weight", "folds": None},
     "classes": {"scores": ["none", "some", "all"], "favourable": "some"},
     "known, decisions": {"propensity": "chance", "threshold": 0.5},
 }
@@ -148,7 +148,7 @@ def test_the_quota_is_the_largest_for_which_there_is_room(counts, size):
 
 ROLES = resolve_roles(
     lending().columns,
-    Request(group="group", scores="score", weights="weight", features=NAMES),
+    Request(group="group", scores="score", sample_weight="weight", features=NAMES),
     may_have_arrays=False,
 )
 

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.java, pytest.mark.filterwarnings("ignore")]  # Spark w
 PEOPLE = {"group": "group", "reference": "B", "scores": "score", "features": FEATURES}
 WAYS = {
     "fitted": {},
-    "known, weights": {"propensity": "chance", "weights": "uneven"},
+    "known, weights": {"propensity": "chance", "sample_weight": "uneven"},
     "classes, plug-in": {"scores": ["none", "some", "all"], "favourable": "all", "folds": None, "propensity": "chance"},
     "clusters, exempt factors": {"propensity": "chance", "clusters": "household", "exempt": "income"},
     "decisions along time": {"features": [], "threshold": 0.5, "outcome": "repaid", "periods": "month"},
@@ -111,7 +111,7 @@ def test_a_query_that_fails_is_a_clear_error(skewed):
         tl.audit(broken, **PEOPLE)
 
 
-@pytest.mark.parametrize("argument", ["propensity", "weights", "group", "scores"])
+@pytest.mark.parametrize("argument", ["propensity", "sample_weight", "group", "scores"])
 def test_arrays_beside_a_spark_frame_are_refused_at_once(skewed, argument):
     told = rf"`{argument}` must be the name of a column of data that is read in batches, got"
     with pytest.raises(tl.TiltlensError, match=told):

@@ -155,7 +155,9 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
     table = rows_of(files, read_options(**reading))
     check_columns("outcome", [outcome], table.columns)
     roles = [
-        options[name] for name in ("weights", "propensity", "clusters", "known_groups", "periods") if options[name]
+        options[name]
+        for name in ("sample_weight", "propensity", "clusters", "known_groups", "periods")
+        if options[name]
     ]
     used = [*group_columns, *(arguments["given"] or ()), outcome, *roles]
     asked = {name: arguments.pop(name) for name in ("exclude", "categorical", "blocks")}

@@ -157,7 +157,7 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
     "propensity": click.option(
         "--propensity", metavar="COLUMN", help="Probability of being in the audited group. Default: estimated."
     ),
-    "weights": click.option("--weights", metavar="COLUMN", help="How many people a row stands for."),
+    "sample_weight": click.option("--sample-weight", metavar="COLUMN", help="How many people a row stands for."),
     "clusters": click.option("--clusters", metavar="COLUMN", help="Rows that belong together, e.g. customer_id."),
     "periods": click.option("--periods", metavar="COLUMN", help="When rows are from, e.g. month: the gap along time."),
     "given": option_of_pairs(

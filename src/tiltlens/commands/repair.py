@@ -165,7 +165,7 @@ def _billed(
         outcome=options["outcome"],
         confidence=options["confidence"],
         beside=beside,
-        weights=options["weights"],
+        sample_weight=options["sample_weight"],
         clusters=options["clusters"],
     )
     return bills_summary(found.values())

@@ -297,8 +297,8 @@ def audited_words(summary: dict[str, Any]) -> list[str]:
         lines.append(f"Only rows with {conditions} were looked at: what follows holds for them alone.")
     if asked["threshold"] is not None:
         lines.append(f"Scores of {asked['threshold']:g} or more count as decision 1, lower ones as 0.")
-    if asked["weights"]:
-        lines.append(f"Rows count by their weight ({label(asked['weights'])}).")
+    if asked["sample_weight"]:
+        lines.append(f"Rows count by their weight ({label(asked['sample_weight'])}).")
     return lines
 
 

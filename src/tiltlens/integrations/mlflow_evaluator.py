@@ -26,7 +26,7 @@ BINARY = 2
 ROLES = (
     "group",
     "known_groups",
-    "weights",
+    "sample_weight",
     "clusters",
     "periods",
     "propensity",

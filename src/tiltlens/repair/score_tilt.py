@@ -286,7 +286,7 @@ class ScoreTilt:
         threshold: float = 0.5,
         confidence: float = 0.95,
         beside: ScoreTilt | None = None,
-        weights: Any = None,
+        sample_weight: Any = None,
         clusters: Any = None,
         audited: str | None = None,
         score_class: int | None = None,
@@ -306,7 +306,7 @@ class ScoreTilt:
             Of decisions; that of the repair where it has one.
         beside
             A repair of the same rows that uses the group, or does not where this one does: for the price of blindness.
-        weights, clusters
+        sample_weight, clusters
             Row weights, and which rows belong together, such as those of one customer: columns or arrays.
         audited
             Which group is compared with the reference, where several were audited: see `bills`.
@@ -318,7 +318,7 @@ class ScoreTilt:
         check_probability("confidence", confidence)
         who, column = self._billed_group(audited), self._billed_class(score_class)
         cut = threshold if self.threshold is None else self.threshold
-        rows = self._held_out(holdout, scores, group, outcome, weights, clusters, who)
+        rows = self._held_out(holdout, scores, group, outcome, sample_weight, clusters, who)
         if beside is not None:
             beside._check_unseen(rows)
         is_crossed = isinstance(group, (list, tuple)) and all(one in rows.frame.columns for one in group)
@@ -349,7 +349,7 @@ class ScoreTilt:
         table = RepairTable(holdout)
         labels, found = table.texts("group", group), table.scores("scores", scores, self.classes)
         known = None if outcome is None else table.outcomes("outcome", outcome)
-        own, together = table.weights("weights", weights), table.clusters("clusters", clusters)
+        own, together = table.weights("sample_weight", weights), table.clusters("clusters", clusters)
         meeting, compared = meets(table.frame, self.given), (labels == who) | (labels == self.reference)
         keep = compared & (own > 0.0) & meeting
         outside = int((compared & ~meeting).sum())

@@ -61,7 +61,17 @@ class Provenance:
 
 def describe_request(request: Request) -> dict[str, Any]:
     """Return what an audit was asked, as texts."""
-    names = ("scores", "model", "propensity", "weights", "exempt", "categorical", "clusters", "periods", "outcome")
+    names = (
+        "scores",
+        "model",
+        "propensity",
+        "sample_weight",
+        "exempt",
+        "categorical",
+        "clusters",
+        "periods",
+        "outcome",
+    )
     sources = {name: _source(getattr(request, name)) for name in (*names, "known_groups")}
     blocks = [f"{name} = {_source(columns)}" for name, columns in (request.blocks or {}).items()]
     given = {str(name): text_of(value) for name, value in (request.given or {}).items()}

@@ -91,7 +91,7 @@ def reading(roles: ColumnRoles, table: pl.DataFrame) -> Reading:
     truth, outcomes = _truth(roles, table, channel)
     if roles.metric == "fnr":
         channel = channel.reversed()
-    weights = check_sample_weight(roles.weights, table, named)
+    weights = check_sample_weight(roles.sample_weight, table, named)
     keep, left_out = _kept(roles, table, channel, weights, truth)
     chances = group_chances(roles.group, table, named) if roles.soft else None
     group, labels = _groups(roles, table) if chances is None else (_known(chances), roles.soft)

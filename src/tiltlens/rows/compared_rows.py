@@ -98,7 +98,7 @@ class ComparedRows:
     soft
         The chances of these groups where they are known by probabilities.
     standing
-        For how much of all rows each stands, where the sample has other shares of the groups; None where `weights` say.
+        How much of all rows each row represents, if the sample has other shares of the groups; None with `sample_weight`.
     """
 
     labels: tuple[str, ...]

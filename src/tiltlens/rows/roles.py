@@ -37,7 +37,7 @@ CHANCE, CONTENT = "\0chance ", "\0content"  # a chance is followed by the number
 # Arguments that name at most one column, which is no feature, or are an array: and the column that the array becomes.
 ONE_COLUMN = {
     "propensity": PROPENSITY,
-    "weights": WEIGHT,
+    "sample_weight": WEIGHT,
     "clusters": CLUSTER,
     "outcome": OUTCOME,
     "periods": PERIOD,
@@ -66,7 +66,7 @@ class Request:
     categorical: str | Sequence[str] | None = None
     blocks: Mapping[str, str | Sequence[str]] | None = None
     propensity: Any = None
-    weights: Any = None
+    sample_weight: Any = None
     clusters: Any = None
     periods: Any = None
     given: Mapping[str, Any] | None = None
@@ -114,7 +114,7 @@ class ColumnRoles:
     exempt: tuple[str, ...]
     favourable: Any
     threshold: float | None
-    weights: str | None
+    sample_weight: str | None
     given: Mapping[str, Any]
     propensity: str | None
     clusters: str | None = None
@@ -140,12 +140,12 @@ class ColumnRoles:
     @property
     def is_weighted(self) -> bool:
         """Whether rows have weights: their own, or the probabilities of groups."""
-        return self.weights is not None or bool(self.soft)
+        return self.sample_weight is not None or bool(self.soft)
 
     @property
     def columns(self) -> list[str]:
         """All that is read."""
-        optional = (self.propensity, self.weights, self.clusters, self.outcome, self.periods, self.known_groups)
+        optional = (self.propensity, self.sample_weight, self.clusters, self.outcome, self.periods, self.known_groups)
         others = [*self.group, *self.scores, *self.given, *optional]
         return list(dict.fromkeys([*self.sources, *(name for name in others if name is not None)]))
 
@@ -188,7 +188,7 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
         exempt=_exempt_names(request.exempt, [*names, *features], features, group),
         favourable=request.favourable,
         threshold=request.threshold,
-        weights=optional["weights"],
+        sample_weight=optional["sample_weight"],
         given=given,
         propensity=None if request.is_fitted else optional["propensity"],
         clusters=optional["clusters"],
