@@ -405,7 +405,7 @@ def test_booleans_numbers_and_arrays_are_groups(group, reference, expected):
 
 def test_given_equals_auditing_the_filtered_rows():
     data = people(800, 7)
-    conditional = audited(data, given={"owner": True}, features=["income", "city"], propensity="chance")
+    conditional = audited(data, where={"owner": True}, features=["income", "city"], propensity="chance")
     filtered = audited(data.filter("owner"), features=["income", "city"], propensity="chance")
     assert conditional.rows["not_given_owner"] == data.filter(~pl.col("owner")).height
     assert_same_numbers(conditional["A"].to_dict(), filtered["A"].to_dict())
@@ -423,7 +423,7 @@ def test_given_equals_auditing_the_filtered_rows_for_arrays():
             propensity=chosen["chance"], features=["income", "city"], folds=None, **options,
         )["A"].to_dict()  # fmt: skip
 
-    assert_same_numbers(of(data, slice(None), given={"owner": 1}), of(data.filter("owner"), owner))
+    assert_same_numbers(of(data, slice(None), where={"owner": 1}), of(data.filter("owner"), owner))
 
 
 def test_a_threshold_equals_auditing_the_decisions():

@@ -88,7 +88,7 @@ MISTAKES = {
         "did you mean 'weight'?",
     ),
     "unknown membership": ({"propensity": "chanse"}, "`propensity` must name columns", "did you mean 'chance'?"),
-    "unknown given": ({"given": {"cty": 1}}, "`given` must name columns, got 'cty'.", "did you mean 'city'?"),
+    "unknown given": ({"where": {"cty": 1}}, "`where` must name columns, got 'cty'.", "did you mean 'city'?"),
     "no features for a model": (
         {"features": [], "scores": None, "model": lambda table: np.full(N, 0.5)},
         "`features` must name at least one column for `model`, got none.",
@@ -282,17 +282,17 @@ MISTAKES = {
         "give a pipeline",
     ),
     "given of an unknown value": (
-        {"given": {"city": "Paris"}},
-        "`given` must name a value of column 'city', got 'Paris'.",
+        {"where": {"city": "Paris"}},
+        "`where` must name a value of column 'city', got 'Paris'.",
         "its values are 'East', 'North', 'Süd'.",
     ),
-    "given as a list": ({"given": ["city"]}, "`given` must be a dict of column: value, got ['city'].", "{'repaid': 1}"),
+    "given as a list": ({"where": ["city"]}, "`where` must be a dict of column: value, got ['city'].", "{'repaid': 1}"),
     "nothing left after given": (
-        {"data": people().with_columns(north=pl.col("city") == "North"), "given": {"city": "East", "north": True}},
+        {"data": people().with_columns(north=pl.col("city") == "North"), "where": {"city": "East", "north": True}},
         "the data must have rows left to compare, got none of 400.",
         "left out: {'not_given_city': ",
     ),
-    "one group left after given": ({"given": {"group": "A"}}, "must have at least two values, got 'A' only.", ""),
+    "one group left after given": ({"where": {"group": "A"}}, "must have at least two values, got 'A' only.", ""),
     "a threshold in percent": ({"threshold": 50}, "`threshold` must be a number above 0 and at most 1, got 50.", ""),
     "an unknown favourable": ({"favourable": "good"}, "`favourable` must be 'high', 'low' or one of the outcomes", ""),
 }

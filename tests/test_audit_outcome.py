@@ -73,7 +73,7 @@ def test_numbers_are_those_of_scikit_learn(weights, threshold):
 def test_the_false_positive_rate_has_the_interval_of_people_without_the_outcome():
     frame, found = borrowers(), rates(borrowers())
     for name, value, sign in (("fpr", 0, 1), ("fnr", 1, -1)):
-        given = audited(frame, features=[], given={"repaid": value})["A"].gap
+        given = audited(frame, features=[], where={"repaid": value})["A"].gap
         ends = sorted((sign * given.low, sign * given.high))
         expected = [sign * given.value, *ends]
         difference = getattr(found, name).difference
@@ -86,7 +86,7 @@ def test_a_criterion_is_the_audit_of_the_people_it_is_about(name):
     value, mirrored = (0, {}) if name == "fpr" else (1, {"favourable": "low"})
     score = pl.col("score") if name == "fpr" else 1 - pl.col("score")
     whole = audited(frame, outcome="repaid", metric=name, propensity="chance")
-    given = audited(frame.with_columns(score=score), given={"repaid": value}, propensity="chance", **mirrored)
+    given = audited(frame.with_columns(score=score), where={"repaid": value}, propensity="chance", **mirrored)
     words = json.dumps(whole["A"].to_dict()).replace(
         f"false {'positive' if name == 'fpr' else 'negative'} rate", "score"
     )

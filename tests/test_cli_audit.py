@@ -211,7 +211,7 @@ def test_no_group_too_small_is_no_reason_to_fail(folder):
 
 
 def test_given_conditions_on_the_outcome(folder):
-    result = audit(folder, "--scores", "score", "--given", "is_recid=1", "--folds", "0", "--json", "-")
+    result = audit(folder, "--scores", "score", "--where", "is_recid=1", "--folds", "0", "--json", "-")
     summary = json.loads(result.stdout)
     assert summary["rows"]["used"] == load_compas()["is_recid"].sum()
     assert summary["rows"]["not_given_is_recid"] == 5278 - summary["rows"]["used"]
@@ -234,8 +234,8 @@ def test_given_conditions_on_the_outcome(folder):
         (("--scores", "score", "--fail-if", "fairness<1"), "a gate must be QUANTITY<NUMBER"),
         (("--scores", "score", "--fail-if", "gap<much"), "a gate must compare with a number, got 'much'"),
         (("--scores", "score", "--fail-if", "too_small.low>0"), "a gate must take too_small as it is, a count"),
-        (("--scores", "score", "--given", "is_recid"), "`--given` must be COLUMN=VALUE"),
-        (("--scores", "score", "--given", "is_recid=7"), "`given` must name a value"),
+        (("--scores", "score", "--where", "is_recid"), "`--where` must be COLUMN=VALUE"),
+        (("--scores", "score", "--where", "is_recid=7"), "`where` must name a value"),
         (("--scores", "score", "--folds", "2"), "`folds` must be 5 or None (on the command line 0), got 2"),
         (("--scores", "score", "--confidence", "95"), "`confidence` must lie strictly between 0 and 1"),
     ],

@@ -175,7 +175,7 @@ def test_alternatives_without_an_outcome_are_refused(folder):
 
 
 def test_a_condition_holds_for_the_held_out_rows_too(folder):
-    options = (*COMMON, "--given", "area=east", "--exclude", "repaid", "--use-group", "--holdout", "held_out.parquet")
+    options = (*COMMON, "--where", "area=east", "--exclude", "repaid", "--use-group", "--holdout", "held_out.parquet")
     found = invoked("repair", "audited.parquet", *options, "--json", "-", cwd=folder)
     held_out = pl.read_parquet(folder / "held_out.parquet").filter(area="east")
     sizes = {"audited": (held_out["group"] == "a").sum(), "reference": (held_out["group"] == "b").sum()}

@@ -39,7 +39,7 @@ def test_a_table_of_group_and_score_is_enough_on_every_engine(held, columns):
     assert found["A"].proxies.is_empty()
 
 
-@pytest.mark.parametrize("options", [{}, {"threshold": 0.5}, {"sample_weight": "weight"}, {"given": {"owner": True}}])
+@pytest.mark.parametrize("options", [{}, {"threshold": 0.5}, {"sample_weight": "weight"}, {"where": {"owner": True}}])
 def test_outputs_are_those_of_an_audit_with_features(options):
     found, whole = outputs(**options)["A"].to_dict(), audited(people(), propensity="chance", **options)["A"].to_dict()
     for name in OF_OUTPUTS:

@@ -69,7 +69,7 @@ def audit(
     sample_weight: Any = None,
     clusters: Any = None,
     periods: Any = None,
-    given: Mapping[str, Any] | None = None,
+    where: Mapping[str, Any] | None = None,
     na_values: str | Sequence[str] | None = None,
     encoding: str | None = None,
     sheet: str | None = None,
@@ -138,7 +138,7 @@ def audit(
     periods
         When each row is from, such as its month: a column or an array of at most 60 values. Rates, gap and ratio are
         then told along time too, with a test of equal gaps.
-    given
+    where
         {column: value}: look only at rows with this value.
     na_values
         Texts that stand for missing values in CSV files, beside "", "?", "-", ".", "NA", "N/A", "NaN" and "NULL".
@@ -208,7 +208,7 @@ def audit(
         sample_weight=sample_weight,
         clusters=clusters,
         periods=periods,
-        given=given,
+        where=where,
     )
     with told_to(progress):
         return _audited(data, request, reading, settings, stated)
@@ -284,7 +284,7 @@ def _audited(data: Any, request: Request, reading: ReadOptions, settings: Settin
 
 
 def _conditions(roles: ColumnRoles) -> dict[str, str]:
-    return {name: text_of(value) for name, value in roles.given.items()}
+    return {name: text_of(value) for name, value in roles.where.items()}
 
 
 def _audited_rows(rows: ComparedRows, comparisons: Mapping[str, Comparison], given: Mapping[str, str]) -> AuditedRows:
@@ -382,7 +382,7 @@ def _notes(source: _Source, request: Request, survey: Survey, rows: ComparedRows
             rows.row_numbers,
             source.roles.features_of(request.model),
             MEASURES[channel_of(survey.is_decisions, rows.unit.is_amount), None].each,
-            [*source.roles.given, *([] if source.roles.outcome is None else [source.roles.outcome])],
+            [*source.roles.where, *([] if source.roles.outcome is None else [source.roles.outcome])],
         ),
     )
 

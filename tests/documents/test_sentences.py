@@ -142,7 +142,7 @@ def test_what_was_asked_is_said():
         folds=None,
         threshold=0.5,
         sample_weight="weight",
-        given={"owner": True},
+        where={"owner": True},
         features=["income", "city"],
         favourable="low",
     ).to_dict()
@@ -151,7 +151,7 @@ def test_what_was_asked_is_said():
     assert "Scores of 0.5 or more count as decision 1" in said
     assert "by their weight (weight)" in said
     assert "the decision 0" in said
-    assert found["provenance"]["question"]["given"] == {"owner": "True"}
+    assert found["provenance"]["question"]["where"] == {"owner": "True"}
 
 
 def test_low_scores_that_a_person_wants_are_called_low(summary):

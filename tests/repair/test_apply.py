@@ -289,7 +289,7 @@ def test_a_column_without_any_value_is_missing_numbers(tmp_path):
 def conditional(**options):
     """Return a repair of people in the north or south alone."""
     table = lending(2500).with_columns(is_near=pl.col("area") != "east")
-    return tl.audit(table, group="group", reference="b", scores="score", folds=None, given={"is_near": True})[
+    return tl.audit(table, group="group", reference="b", scores="score", folds=None, where={"is_near": True})[
         "a"
     ].repair(**options)
 

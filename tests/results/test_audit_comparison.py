@@ -279,7 +279,7 @@ def test_the_command_line_compares_two_models_on_the_same_rows(tmp_path):
         ({"favourable": "low"}, "the same favourable"),
         ({"exempt": "area"}, "the same exempt"),
         ({"confidence": 0.9}, "the same confidence, got 0.95 and 0.9"),
-        ({"given": {"area": "in"}, "features": ["x"]}, "the same given"),
+        ({"where": {"area": "in"}, "features": ["x"]}, "the same `where`"),
     ],
 )
 def test_audits_of_other_questions_are_not_compared(options, message):

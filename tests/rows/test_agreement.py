@@ -38,7 +38,7 @@ WAYS = {
     "plug-in, weights": {"folds": None, "propensity": "chance", "sample_weight": "weight"},
     "outputs only": {"propensity": "chance", "input_weight": 0.0, "favourable": "low"},
     "decisions": {"propensity": "chance", "threshold": 0.5},
-    "given": {"propensity": "chance", "given": {"owner": True}},
+    "given": {"propensity": "chance", "where": {"owner": True}},
     "classes, plug-in": {
         "scores": ["none", "some", "all"],
         "favourable": "all",

@@ -144,7 +144,7 @@ BAD = {
     ),
     "no scores": ({"scores": None}, "exactly one of `scores` and `model` must be given, got neither"),
     "unknown column": ({"features": ["incomes"]}, "`features` must name columns, got 'incomes'"),
-    "unknown value": ({"given": {"city": "West"}}, "`given` must name a value of column 'city', got 'West'"),
+    "unknown value": ({"where": {"city": "West"}}, "`where` must name a value of column 'city', got 'West'"),
     "unknown group": ({"reference": "C"}, "`reference` must be one of the values of the group, got 'C'"),
     "several groups": (
         {"group": "city", "reference": "East"},

@@ -105,7 +105,7 @@ ROLES = resolve_roles(
         propensity="chance",
         sample_weight="weight",
         features=FEATURES,
-        given={"owner": True},
+        where={"owner": True},
     ),
     may_have_arrays=False,
 )

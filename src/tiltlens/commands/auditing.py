@@ -136,7 +136,7 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
         **options,
         "group": soft or group_columns,
         "audited": list(options["audited"]) or None,
-        "given": options["given"] or None,
+        "where": options["where"] or None,
         "provenance": stated,
         "folds": options["folds"] or None,
         "features": None if features is None else list(features),
@@ -159,7 +159,7 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
         for name in ("sample_weight", "propensity", "clusters", "known_groups", "periods")
         if options[name]
     ]
-    used = [*group_columns, *(arguments["given"] or ()), outcome, *roles]
+    used = [*group_columns, *(arguments["where"] or ()), outcome, *roles]
     asked = {name: arguments.pop(name) for name in ("exclude", "categorical", "blocks")}
     request = Request(group=group_columns, features=arguments["features"], **asked)
     arguments["features"], declared = declared_features(request, table.columns, used)

@@ -160,8 +160,8 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
     "sample_weight": click.option("--sample-weight", metavar="COLUMN", help="How many people a row stands for."),
     "clusters": click.option("--clusters", metavar="COLUMN", help="Rows that belong together, e.g. customer_id."),
     "periods": click.option("--periods", metavar="COLUMN", help="When rows are from, e.g. month: the gap along time."),
-    "given": option_of_pairs(
-        "--given", metavar="COLUMN=VALUE", example="repaid=1", text="Only rows with this value, e.g. repaid=1."
+    "where": option_of_pairs(
+        "--where", metavar="COLUMN=VALUE", example="repaid=1", text="Only rows with this value, e.g. repaid=1."
     ),
     "na_values": NA,
     "encoding": ENCODING,

@@ -153,7 +153,7 @@ def _billed(
     from tiltlens.repair.bill import bills_summary
     from tiltlens.sources.messages import check_columns
 
-    table = _given(_read(holdout, options), options["given"])
+    table = _given(_read(holdout, options), options["where"])
     if not options["group"]:
         raise _no_group()
     check_columns("group", list(options["group"]), table.columns)
@@ -213,7 +213,7 @@ def _given(table: pl.DataFrame, wanted: dict[str, str]) -> pl.DataFrame:
     from tiltlens.rows.weights import equals_mask
     from tiltlens.sources.messages import check_columns
 
-    check_columns("given", list(wanted), table.columns)
+    check_columns("where", list(wanted), table.columns)
     for name, value in wanted.items():
         table = table.filter(equals_mask(table[name], value))
     return table

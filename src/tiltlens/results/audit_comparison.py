@@ -146,7 +146,7 @@ def check_comparable(old: Summary, new: Summary) -> None:
     for name in ("group", "reference", "channel", "favourable"):
         _check_equal(name, old[name], new[name])
     _check_equal("confidence", old["settings"]["confidence"], new["settings"]["confidence"])
-    for name in ("given", "exempt", "metric", "score_type"):
+    for name in ("where", "exempt", "metric", "score_type"):
         _check_equal(name, *(one["provenance"]["question"].get(name) for one in (old, new)))
     if not set(old["comparisons"]) & set(new["comparisons"]):
         raise DataError(
@@ -159,7 +159,7 @@ def check_comparable(old: Summary, new: Summary) -> None:
 def _check_equal(name: str, old: Any, new: Any) -> None:
     if old != new:
         raise DataError(
-            f"`old` and `new` must be audits of the same {name}, got {shown(old)} and {shown(new)}.",
+            f"`old` and `new` must be audits with the same `{name}`, got {shown(old)} and {shown(new)}.",
             "a difference of the two would answer no question: audit them alike.",
         )
 

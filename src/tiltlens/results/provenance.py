@@ -74,9 +74,9 @@ def describe_request(request: Request) -> dict[str, Any]:
     )
     sources = {name: _source(getattr(request, name)) for name in (*names, "known_groups")}
     blocks = [f"{name} = {_source(columns)}" for name, columns in (request.blocks or {}).items()]
-    given = {str(name): text_of(value) for name, value in (request.given or {}).items()}
+    where = {str(name): text_of(value) for name, value in (request.where or {}).items()}
     asked = {name: getattr(request, name) for name in ("score_type", "threshold", "metric")}
-    return sources | asked | {"given": given, "blocks": "; ".join(blocks) or None}
+    return sources | asked | {"where": where, "blocks": "; ".join(blocks) or None}
 
 
 def _source(value: Any) -> str | None:

@@ -182,7 +182,7 @@ def _kept(
 ) -> tuple[Booleans, dict[str, int]]:
     """Return which rows count, and how many do not for which reason; the first reason counts."""
     keep, left_out = np.ones(table.height, dtype=np.bool_), {}
-    reasons = {f"not_given_{column}": ~equals_mask(table[column], value) for column, value in roles.given.items()}
+    reasons = {f"not_given_{column}": ~equals_mask(table[column], value) for column, value in roles.where.items()}
     if roles.metric is not None and truth is not None:
         is_known = truth != UNKNOWN_OUTCOME
         reasons |= {"missing_outcome": ~is_known, "other_outcome": is_known & (truth != CRITERIA[roles.metric])}

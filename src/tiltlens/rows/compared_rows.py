@@ -98,7 +98,7 @@ class ComparedRows:
     soft
         The chances of these groups where they are known by probabilities.
     standing
-        How much of all rows each row represents, if the sample has other shares of the groups; None with `sample_weight`.
+        How much of all rows a row represents, if the sample has other shares of groups; None with `sample_weight`.
     """
 
     labels: tuple[str, ...]
@@ -139,7 +139,7 @@ def who_is_compared(roles: ColumnRoles, survey: Survey, reference: Any, audited:
         check_outcome(survey.outcomes, len(survey.labels))
     for column, is_present in survey.is_present.items():
         if not is_present:
-            raise not_found(column, roles.given[column], list(survey.seen[column]))
+            raise not_found(column, roles.where[column], list(survey.seen[column]))
     kept = survey.kept + survey.unknown
     if not kept:
         if survey.left_out["missing_score"] == survey.read:

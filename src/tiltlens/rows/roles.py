@@ -69,7 +69,7 @@ class Request:
     sample_weight: Any = None
     clusters: Any = None
     periods: Any = None
-    given: Mapping[str, Any] | None = None
+    where: Mapping[str, Any] | None = None
 
     @property
     def is_fitted(self) -> bool:
@@ -115,7 +115,7 @@ class ColumnRoles:
     favourable: Any
     threshold: float | None
     sample_weight: str | None
-    given: Mapping[str, Any]
+    where: Mapping[str, Any]
     propensity: str | None
     clusters: str | None = None
     outcome: str | None = None
@@ -146,7 +146,7 @@ class ColumnRoles:
     def columns(self) -> list[str]:
         """All that is read."""
         optional = (self.propensity, self.sample_weight, self.clusters, self.outcome, self.periods, self.known_groups)
-        others = [*self.group, *self.scores, *self.given, *optional]
+        others = [*self.group, *self.scores, *self.where, *optional]
         return list(dict.fromkeys([*self.sources, *(name for name in others if name is not None)]))
 
 
@@ -169,8 +169,8 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
     named = [name for name in ONE_COLUMN if is_column[name]]
     for argument in named:
         check_columns(argument, [getattr(request, argument)], names)
-    given = _checked_given(request.given, names)
-    used = [*group, *scores, *given, *(getattr(request, argument) for argument in named)]
+    where = _checked_where(request.where, names)
+    used = [*group, *scores, *where, *(getattr(request, argument) for argument in named)]
     optional = {
         name: _column(getattr(request, name), is_column[name], reserved) for name, reserved in ONE_COLUMN.items()
     }
@@ -189,7 +189,7 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
         favourable=request.favourable,
         threshold=request.threshold,
         sample_weight=optional["sample_weight"],
-        given=given,
+        where=where,
         propensity=None if request.is_fitted else optional["propensity"],
         clusters=optional["clusters"],
         outcome=optional["outcome"],
@@ -235,13 +235,13 @@ def must_be_column(argument: str, value: Any) -> DataError:
     )
 
 
-def _checked_given(given: Any, names: Sequence[str]) -> dict[str, Any]:
-    if given is None:
+def _checked_where(where: Any, names: Sequence[str]) -> dict[str, Any]:
+    if where is None:
         return {}
-    if not isinstance(given, Mapping) or not given:
-        raise DataError(f"`given` must be a dict of column: value, got {shown(given)}.", "e.g. {'repaid': 1}.")
-    check_columns("given", given, names)
-    return dict(given)
+    if not isinstance(where, Mapping) or not where:
+        raise DataError(f"`where` must be a dict of column: value, got {shown(where)}.", "e.g. {'repaid': 1}.")
+    check_columns("where", where, names)
+    return dict(where)
 
 
 def feature_names(

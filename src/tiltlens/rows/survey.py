@@ -67,7 +67,7 @@ class Survey:
     words
         All that were found where decisions are words; None where they are numbers.
     is_present, seen
-        Whether each `given` value occurs, and some values that do.
+        Whether each value of `where` occurs, and some values that do.
     outcomes
         The values of the true outcome, and which outcome each stands for; None where none is given.
     people
@@ -181,8 +181,8 @@ def surveyed(roles: ColumnRoles, size: int, threshold: HashThreshold, table: pl.
         favourable=rows.channel.favourable,
         labels=rows.channel.labels,
         words=rows.channel.words,
-        is_present={column: rows.left_out[f"not_given_{column}"] < table.height for column in roles.given},
-        seen={column: tuple(table[column].drop_nulls().unique().sort().head(LISTED_VALUES)) for column in roles.given},
+        is_present={column: rows.left_out[f"not_given_{column}"] < table.height for column in roles.where},
+        seen={column: tuple(table[column].drop_nulls().unique().sort().head(LISTED_VALUES)) for column in roles.where},
         outcomes=rows.outcomes,
         people={label: float(count) for label, count in zip(rows.labels, rows.people, strict=True) if count},
         fingerprint=_fingerprint(rows, hashes),

@@ -54,9 +54,9 @@ def check_sample_weight(name: str | None, table: pl.DataFrame, row_name: RowName
 
 
 def not_found(name: str, value: Any, values: Sequence[Any]) -> DataError:
-    """Return the error for a value of `given` that no row has."""
+    """Return the error for a value of `where` that no row has."""
     return DataError(
-        f"`given` must name a value of column {shown(name)}, got {shown(value)}.", f"its values are {listed(values)}."
+        f"`where` must name a value of column {shown(name)}, got {shown(value)}.", f"its values are {listed(values)}."
     )
 
 
