@@ -223,8 +223,16 @@ MISTAKES = {
         "`input_weight` and `output_weight` must not both be 0",
         "leave both at 1",
     ),
-    "negative seed": ({"seed": -1}, "`seed` must be a whole number from 0 to 4294967295, got -1.", "0 is the default"),
-    "no seed": ({"seed": None}, "`seed` must be a whole number from 0 to 4294967295, got None.", "same numbers"),
+    "negative seed": (
+        {"random_state": -1},
+        "`random_state` must be a whole number from 0 to 4294967295, got -1.",
+        "0 is the default",
+    ),
+    "no seed": (
+        {"random_state": None},
+        "`random_state` must be a whole number from 0 to 4294967295, got None.",
+        "same numbers",
+    ),
     "negative weights": (
         {"sample_weight": np.full(N, -1.0)},
         "`sample_weight` must be finite and not negative, got -1.0",
@@ -382,7 +390,12 @@ def test_identifiers_are_flagged_and_tell_nobody_apart(options):
 
 
 def test_numbers_of_numpy_are_numbers():
-    options = {"folds": np.int64(5), "seed": np.int32(1), "confidence": np.float32(0.9), "materiality": np.float64(0)}
+    options = {
+        "folds": np.int64(5),
+        "random_state": np.int32(1),
+        "confidence": np.float32(0.9),
+        "materiality": np.float64(0),
+    }
     found = tl.audit(people(), "group", scores="score", features="city", sample_rows=np.int64(2_000), **options)
     kinds = {type(value) for value in found.to_dict()["settings"].values()}
     assert kinds == {int, float}

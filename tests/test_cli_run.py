@@ -122,7 +122,7 @@ BASE = "data: people.csv\ngroup: sex\nscores: score\n"
         ),
         (BASE + "outputs: a.json", "`outputs` in .* must be names of files by key, got 'a.json'"),
         (BASE + "threshold: high", "`threshold` in .* must be a number, got 'high'"),
-        (BASE + "seed: 1.5", "`seed` in .* must be a whole number, got '1.5'"),
+        (BASE + "random_state: 1.5", "`random_state` in .* must be a whole number, got '1.5'"),
         (BASE + "metric: fpp", "`metric` in .* must be one of fpr, fnr, got 'fpp'"),
         (BASE + "threshold: [1, 2]", "`threshold` in .* must be one value, got a list"),
         (BASE + "reference:", "`reference` in .* must be given a value, got 'nothing'"),

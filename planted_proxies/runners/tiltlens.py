@@ -33,7 +33,9 @@ def run(draw: Draw) -> dict[str, Answer]:
     if draw.chance is not None:
         table |= {"chance": draw.chance, "rest": 1 - draw.chance}
         group = {"audited": "chance", "reference": "rest"}
-    c = tl.audit(table, group, reference="reference", features=draw.features, seed=draw.seed, **options)["audited"]
+    c = tl.audit(table, group, reference="reference", features=draw.features, random_state=draw.seed, **options)[
+        "audited"
+    ]
     found = {row["feature"]: _answer(row) for row in c.proxies.to_dicts()}
     found[GAP] = Answer(c.gap.value, c.gap.low, c.gap.high)
     if c.unexplained is not None:

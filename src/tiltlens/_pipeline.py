@@ -79,7 +79,7 @@ def audit(
     confidence: float = 0.95,
     materiality: float | None = None,
     folds: int | None = 5,
-    seed: int = 0,
+    random_state: int = 0,
     sample_rows: int = 500_000,
     provenance: Mapping[str, str] | None = None,
     progress: Listener | None = None,
@@ -147,7 +147,7 @@ def audit(
         several sheets the one; of a database, such as "sqlite:///people.db", the SQL.
     input_weight, output_weight
         λ2 and λ4.
-    confidence, materiality, folds, seed
+    confidence, materiality, folds, random_state
         Of the intervals; points of the score that matter, of amounts standard deviations (default: 0.005 and 0.02); of
         the cross-fit (None: the paper's plug-in values, no
         intervals); of everything random.
@@ -186,7 +186,7 @@ def audit(
     reading = read_options(na_values, encoding, sheet, query)
     check_score_type(score_type, threshold)
     counts = usual_materiality(score_type) if materiality is None else materiality
-    settings = Settings(input_weight, output_weight, confidence, counts, folds, seed, sample_rows)
+    settings = Settings(input_weight, output_weight, confidence, counts, folds, random_state, sample_rows)
     request = Request(
         group=group,
         known_groups=known_groups,
@@ -417,7 +417,7 @@ def _comparisons(
     roles = source.roles
     fits = FitSettings(
         settings.folds,
-        settings.seed,
+        settings.random_state,
         source.estimator,
         pl.DataFrame(source.native) if isinstance(source.native, Mapping) else source.native,
         model,

@@ -274,11 +274,11 @@ def test_the_command_line_compares_two_models_on_the_same_rows(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"reference": "a"}, "the same reference, got 'b' and 'a'"),
-        ({"threshold": 0.5}, "the same channel, got 'scores' and 'decisions'"),
-        ({"favourable": "low"}, "the same favourable"),
-        ({"exempt": "area"}, "the same exempt"),
-        ({"confidence": 0.9}, "the same confidence, got 0.95 and 0.9"),
+        ({"reference": "a"}, "the same `reference`, got 'b' and 'a'"),
+        ({"threshold": 0.5}, "the same `channel`, got 'scores' and 'decisions'"),
+        ({"favourable": "low"}, "the same `favourable`"),
+        ({"exempt": "area"}, "the same `exempt`"),
+        ({"confidence": 0.9}, "the same `confidence`, got 0.95 and 0.9"),
         ({"where": {"area": "in"}, "features": ["x"]}, "the same `where`"),
     ],
 )

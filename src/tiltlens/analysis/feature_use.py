@@ -127,7 +127,7 @@ def _asked(evidence: Evidence, settings: Settings, names: Sequence[str]) -> dict
     model = evidence.model.rows(at)
     before = evidence.unit.level(evidence.outcome.column) if evidence.unit.is_amount else evidence.channel
     before = (1.0 - before if evidence.criterion == "fnr" else before)[at]
-    order = np.random.default_rng(settings.seed).permutation(at.size)
+    order = np.random.default_rng(settings.random_state).permutation(at.size)
     source = np.empty_like(order)
     source[order] = np.roll(order, 1)
     found: dict[str, int | None] = {}
@@ -154,7 +154,9 @@ def _measured(evidence: Evidence, settings: Settings, m: float) -> Measure | Non
         numbers = {one.name: one.values[evidence.shown] for one in evidence.features if one.values is not None}
         has_odds, is_decided = evidence.outcome.is_probability, evidence.is_decisions
         least = SMALL_RESIDUAL * m
-        use = ScoreUse.of(sets, table, numbers, has_odds and not is_decided, not is_decided, least, settings.seed)
+        use = ScoreUse.of(
+            sets, table, numbers, has_odds and not is_decided, not is_decided, least, settings.random_state
+        )
         squared, missed = use.squared, float if is_decided else lambda: use.missed
     if squared is None:
         return None

@@ -51,7 +51,7 @@ def shapley_parts(
         return {}, without_noise(whole), [], None
     without, order = [place for place, name in enumerate(evidence.table) if name in unused], list(evidence.table)
     apply = partial(in_threads, rows=evidence.rows.audited.size)
-    found = shapley_gaps(evidence.sets, settings.seed, apply, start, without)
+    found = shapley_gaps(evidence.sets, settings.random_state, apply, start, without)
     target = whole - left.value
     difference = float(every.values[0]) - left.value
     se, words = difference_se(every, left), told(evidence, settings)

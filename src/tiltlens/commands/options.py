@@ -184,8 +184,8 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
         show_default=True,
         help="5; or 0: the paper's plug-in values, without intervals.",
     ),
-    "seed": click.option(
-        "--seed", type=int, default=0, show_default=True, help="The same seed gives the same numbers."
+    "random_state": click.option(
+        "--random-state", type=int, default=0, show_default=True, help="The same seed gives the same numbers."
     ),
     "sample_rows": click.option(
         "--sample-rows", type=int, default=500_000, show_default=True, help="Rows, at most, that models are fitted on."

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tiltlens.repair.score_tilt import ScoreTilt
 
-OF_FITS = {"reference", "audited", "features", "exclude", "seed"}
+OF_FITS = {"reference", "audited", "features", "exclude", "random_state"}
 READING = ("na_values", "encoding", "sheet")
 OF_FITS |= {"categorical", "blocks", "sample_rows", "metric", "max_gap", "threshold", "use_group", "save"}
 

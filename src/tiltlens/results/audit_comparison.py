@@ -302,7 +302,7 @@ def _bands(
         errors = [of_rows.of_feature(*key) for key in keys]
         kept = [place for place, one in enumerate(errors) if one is not None]
         covariance = _covariance([one for one in errors if one is not None])
-        factor = simultaneous_factor(covariance, confidence, settings["seed"])
+        factor = simultaneous_factor(covariance, confidence, settings["random_state"])
         se = [_rounded(math.sqrt(max(float(one), 0.0))) for one in np.diag(covariance)]
         found = bands([values[place] for place in kept], np.array(se), factor)
         return {keys[place]: band for place, band in zip(kept, found, strict=True)}
