@@ -50,7 +50,7 @@ def test_a_summary_follows_the_schema_and_has_no_other_keys(maker):
 
 def test_the_schema_is_valid_and_refuses_other_versions():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    summary = written("plug-in") | {"schema": "tiltlens/audit/1"}
+    summary = written("plug-in") | {"schema": "tiltlens/audit/2"}
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(summary, SCHEMA)
 

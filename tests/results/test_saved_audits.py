@@ -153,7 +153,11 @@ def altered(change, path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda s: s.update(schema="tiltlens/audit/1"), r"of the schema 'tiltlens/audit/2', got 'tiltlens/audit/1'"),
+        (
+            lambda s: s.update(schema="tiltlens/audit/2"),
+            r"it has version 2; tiltlens reads version 3 .*\nHint: audit the data again with tl\.audit",
+        ),
+        (lambda s: s.update(schema="tiltlens/change/1"), "it has the schema 'tiltlens/change/1'"),
         (lambda s: s.pop("settings"), "it has no 'settings'"),
         (lambda s: s["comparisons"]["women"].pop("balance"), "'balance'"),
         (lambda s: s.update(comparisons={}), r"comparisons has 0 parts"),

@@ -21,7 +21,7 @@ from tiltlens.results.provenance import Provenance
 from tiltlens.rows.groups import JOINT
 from tiltlens.sources.messages import listed, shown, text_of
 
-SCHEMA = "tiltlens/audit/2"  # of to_dict and to_json; a change that breaks a reader raises the number
+SCHEMA = "tiltlens/audit/3"  # of to_dict and to_json; a change that breaks a reader raises the number
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -98,12 +98,23 @@ def _summary(path: str | Path) -> Record:
         ) from None
     schema = summary.get("schema") if isinstance(summary, dict) else None
     if not isinstance(summary, dict) or schema != SCHEMA:
-        raise DataError(f"`path` must be an audit of the schema {SCHEMA!r}, got {shown(schema)} in {path!r}.", AGAIN)
+        raise _other_schema(path, schema)
     remember(Input.file(path, SCHEMA))
     wrong = misfit(summary, published("audit"))
     if wrong is not None:
         raise _altered(path, wrong)
     return summary
+
+
+def _other_schema(path: str | Path, schema: Any) -> DataError:
+    family, _, version = SCHEMA.rpartition("/")
+    is_audit = isinstance(schema, str) and schema.startswith(f"{family}/")
+    found = f"version {schema.rpartition('/')[2]}" if is_audit else f"the schema {shown(schema)}"
+    return DataError(
+        f"{shown(str(path))} cannot be read as an audit because it has {found}; tiltlens reads version {version} of the "
+        f"schema {family!r}.",
+        AGAIN,
+    )
 
 
 def _no_number(name: str) -> NoReturn:
