@@ -26,7 +26,9 @@ from tiltlens.commands.targets import check_targets, screen, write_outputs
     help="What a person wants: high or low, or of two words the one, e.g. hired.",
 )
 @click.option("--strata", multiple=True, metavar="COLUMN", help="Compare within its values too, e.g. job. Repeat.")
-@click.option("--threshold", type=float, help="Impact ratios below it are pointed out. Default: the rule's.")
+@click.option(
+    "--ratio-threshold", type=float, help="Impact ratio below which a group is flagged (default: the rule's)."
+)
 @click.option("--smallest-share", type=float, help="Groups with less of the data have no ratio. Default: the rule's.")
 @NA
 @ENCODING

@@ -26,7 +26,7 @@ from tiltlens.rules.notes import notes_of, test_notes
 from tiltlens.rules.outcomes import Outcomes, asked_outcome, outcomes_of
 from tiltlens.rules.practice import TESTS, tested
 from tiltlens.rules.ratios import MEASURES, Limits, compared_places, measured
-from tiltlens.rules.rule import Rule, rule_named, smallest_share_of, threshold_of
+from tiltlens.rules.rule import Rule, ratio_threshold_of, rule_named, smallest_share_of
 from tiltlens.rules.tally import opened, tallied
 from tiltlens.sources.messages import check_columns, listed, shown
 from tiltlens.sources.opening import batches_of, names_of, reading_notes
@@ -138,12 +138,13 @@ def rule_tables(
     data: Any,
     rule: str,
     group: str | Sequence[str],
+    *,
     selected: Any = None,
     scores: Any = None,
     favourable: str = "high",
     favorable: str | None = None,
     strata: str | Sequence[str] | None = None,
-    threshold: float | None = None,
+    ratio_threshold: float | None = None,
     smallest_share: float | None = None,
     confidence: float = 0.95,
     provenance: Mapping[str, str] | None = None,
@@ -191,7 +192,7 @@ def rule_tables(
     """
     chosen, favourable = rule_named(rule), either_spelling(favourable, favorable)
     limits = Limits(
-        threshold_of(chosen, threshold),
+        ratio_threshold_of(chosen, ratio_threshold),
         smallest_share_of(chosen, smallest_share),
         check_probability("confidence", confidence),
     )
