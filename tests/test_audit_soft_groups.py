@@ -237,7 +237,7 @@ def test_rows_of_unknown_chances_are_counted():
 def test_the_command_line_takes_a_column_for_each_group(tmp_path):
     path = tmp_path / "people.csv"
     names(600).drop("truth").write_csv(path)
-    soft = ("--soft-group", "a=p a", "--soft-group", "b=p b")
+    soft = ("--group-probability", "a=p a", "--group-probability", "b=p b")
     found = invoked(
         "audit", path, *soft, "--known-groups", "race", "--scores", "score", "--reference", "b", cwd=tmp_path
     )
@@ -245,7 +245,7 @@ def test_the_command_line_takes_a_column_for_each_group(tmp_path):
     assert "weighted by" in " ".join(found.stdout.split())
     both = invoked("audit", path, *soft, "--group", "race", "--scores", "score", cwd=tmp_path)
     assert both.returncode == 2
-    assert "exactly one of `--group` and `--soft-group`" in both.stderr
+    assert "exactly one of `--group` and `--group-probability`" in both.stderr
 
 
 def test_summary_and_page_never_show_one_number_alone(tmp_path):
@@ -372,7 +372,7 @@ def test_no_view_shows_one_estimate_alone():
 
 def test_two_models_are_compared_by_probabilities_of_groups(tmp_path):
     names(400).with_columns(new=pl.col("score") ** 2).write_csv(tmp_path / "p.csv")
-    groups = [word for name, column in SOFT.items() for word in ("--soft-group", f"{name}={column}")]
+    groups = [word for name, column in SOFT.items() for word in ("--group-probability", f"{name}={column}")]
     asked = [*groups, "--reference", "b", "--features", "x", "--scores", "score", "--scores", "new", "--json", "-"]
     ran = invoked("compare", "p.csv", *asked, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr

@@ -228,7 +228,7 @@ def test_given_conditions_on_the_outcome(folder):
             ("--scores", "score", "--model", "m.onnx"),
             "one of `--scores` and `--model` must be given, got --scores score",
         ),
-        (("--scores", "score", "--trust", "a.B"), "`--trust` must come with `--model`, got 'a.B'"),
+        (("--scores", "score", "--trusted", "a.B"), "`--trusted` must come with `--model`, got 'a.B'"),
         (("--model", "m.onnx"), "'m.onnx' must be an existing file"),
         (("--scores", "score", "--reference", "Martian"), "`reference` must"),
         (("--scores", "score", "--fail-if", "fairness<1"), "a gate must be QUANTITY<NUMBER"),
@@ -294,10 +294,10 @@ def test_na_names_texts_that_stand_for_missing_values_in_a_csv(folder, tmp_path)
     assert "waited is read as text: no number in 106 of 5,278 rows that have it, first 'unknown'" in " ".join(
         said.stdout.split()
     )
-    named = invoked("audit", "data.csv", *options, "--na", "unknown", cwd=tmp_path)
+    named = invoked("audit", "data.csv", *options, "--na-values", "unknown", cwd=tmp_path)
     assert named.returncode == 0
     assert "read as text" not in named.stdout
-    refused = invoked("audit", "compas.parquet", *options[:4], "--na", "unknown", cwd=folder)
+    refused = invoked("audit", "compas.parquet", *options[:4], "--na-values", "unknown", cwd=folder)
     assert refused.returncode == 2
     assert "`na_values` must be left out for Parquet files" in refused.stderr
 

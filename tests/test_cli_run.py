@@ -83,7 +83,7 @@ def test_yaml_toml_and_the_command_line_ask_for_the_same(folder):
     yaml, toml = (read_audit_file(write(folder, *one)) for one in ((YAML, "a.yaml"), (TOML, "a.toml")))
     assert replace(yaml, file=None) == replace(toml, file=None)
     options = ["--group", "sex", "--reference", "no", "--scores", "score", "--threshold", "0.5", "--confidence", "0.9"]
-    stated = ("--state", "model=3.10", "--state", "data window=2024-01-01")
+    stated = ("--provenance", "model=3.10", "--provenance", "data window=2024-01-01")
     params = audit_command.make_context("audit", ["people.csv", *options, *stated]).params
     names = set(yaml.options) - {"features"}  # a name with a comma cannot be written there
     assert {name: yaml.options[name] for name in names} == {name: params[name] for name in names}
@@ -136,7 +136,7 @@ BASE = "data: people.csv\ngroup: sex\nscores: score\n"
         (BASE + "materiality: 3", "in .*audit.yaml': `materiality` must be at least 0 and below 1"),
         (BASE + "threshold: 7", "in .*audit.yaml': .*threshold"),
         (BASE + "metric: fpr", "in .*audit.yaml': `--metric` must come with `--outcome`"),
-        (BASE + "soft_group: {a: b}", "in .*audit.yaml': exactly one of `--group` and `--soft-group`"),
+        (BASE + "group_probability: {a: b}", "in .*audit.yaml': exactly one of `--group` and `--group-probability`"),
         (BASE + "outputs: {json: nowhere/a.json}", "must be a file that can be written"),
         (BASE + "outputs: {junit: a.xml}", "must come with a gate, got none"),
         (BASE + "a: &a [x]\nb: [*a, *a]", "keys, lists and texts, got an anchor in line 4"),

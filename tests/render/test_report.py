@@ -406,7 +406,7 @@ def test_a_killed_run_leaves_the_old_report(tmp_path):
 
 def test_the_command_line_writes_a_report(tmp_path):
     people().write_csv(tmp_path / "data.csv")
-    options = ["--group", "group", "--scores", "score", "--propensity", "chance", "--state", "model=m <1>"]
+    options = ["--group", "group", "--scores", "score", "--propensity", "chance", "--provenance", "model=m <1>"]
     found = CliRunner().invoke(
         main, ["audit", str(tmp_path / "data.csv"), *options, "--report", str(tmp_path / "audit.html")]
     )

@@ -236,7 +236,9 @@ def test_options_beside_saved_audits_are_refused_not_ignored(tmp_path):
     for option in ("--confidence", "--materiality", "--outcome", "--group"):
         done = invoked("compare", "a.json", "b.json", option, "0.9", cwd=tmp_path)
         assert (done.returncode, f"`{option}` must come with data and --scores" in done.stderr) == (2, True)
-    done = invoked("compare", "a.csv", "--scores", "x", "--scores", "y", *("--soft-group", "a=b") * 2, cwd=tmp_path)
+    done = invoked(
+        "compare", "a.csv", "--scores", "x", "--scores", "y", *("--group-probability", "a=b") * 2, cwd=tmp_path
+    )
     assert (done.returncode, "must have the name 'a' once" in done.stderr) == (2, True)
 
 

@@ -8,7 +8,7 @@ from importlib.resources import files
 import pytest
 
 from tiltlens.errors import DataError
-from tiltlens.rules.rule import Rule, known_rules, rule_named, smallest_share_of, ratio_threshold_of
+from tiltlens.rules.rule import Rule, known_rules, ratio_threshold_of, rule_named, smallest_share_of
 
 FORBIDDEN = ("fair", "complian", "adverse", "violat", "discriminat")
 

@@ -490,7 +490,9 @@ def test_a_table_that_is_not_there_names_those_that_are():
 def test_two_words_are_selections_of_which_the_favourable_one_counts():
     word = pl.when(pl.col("selected") == 1).then(pl.lit("hired")).otherwise(pl.lit("not hired"))
     numbers = tl.rule_tables(HAND, "four-fifths", "sex", selected="selected")
-    words = tl.rule_tables(HAND.with_columns(selected=word), "four-fifths", "sex", "selected", favourable="hired")
+    words = tl.rule_tables(
+        HAND.with_columns(selected=word), "four-fifths", "sex", selected="selected", favourable="hired"
+    )
     assert words["sex"].equals(numbers["sex"])
     assert "'hired' counts as selected." in words.notes
 

@@ -76,7 +76,7 @@ def test_a_column_that_one_value_makes_text_is_noted_with_the_value(tmp_path):
     path = written(tmp_path / "a.csv", "x,y,z", *(f"{row},{row},word" for row in range(30)), "12a,1,word", "?,2,word")
     assert notes(path, "x", "y", "z") == (
         "x is read as text: no number in fewer than 10 of 31 rows that have it, first '12a'; "
-        "what stands for a missing value is named by `na_values` (--na)",
+        "what stands for a missing value is named by `na_values` (--na-values)",
     )
     assert notes(path, "y", "z") == ()
     assert notes(path, "x", na_values=["12a"]) == ()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # What commands leave out that act on an audit: they need its rows, not its intervals.
 NOT_ASKED: dict[str, Any] = {
-    **{"soft_group": {}, "stated": {}, "exempt": (), "trusted": ()},
+    **{"group_probability": {}, "provenance": {}, "exempt": (), "trusted": ()},
     **dict.fromkeys(
         ("model", "known_groups", "metric", "threshold", "propensity", "periods", "materiality", "progress")
     ),
@@ -128,8 +128,8 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
 
     options = NOT_ASKED | options
     _check_values(options)
-    outcome, scores, stated = options.pop("outcome"), options.pop("scores"), options.pop("stated")
-    features, soft = options.pop("features"), options.pop("soft_group")
+    outcome, scores = options.pop("outcome"), options.pop("scores")
+    features, soft = options.pop("features"), options.pop("group_probability")
     path, trusted = options.pop("model"), options.pop("trusted")
     group_columns = list(soft.values()) or list(options["group"])
     arguments = {
@@ -137,7 +137,6 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
         "group": soft or group_columns,
         "audited": list(options["audited"]) or None,
         "where": options["where"] or None,
-        "provenance": stated,
         "folds": options["folds"] or None,
         "features": None if features is None else list(features),
         "exclude": list(options["exclude"]) or None,
@@ -189,15 +188,15 @@ def _check_values(options: dict[str, Any]) -> None:
     from tiltlens.analysis.settings import Settings
     from tiltlens.rows.scores import check_score_type
 
-    outcome, scores, path, soft = (options[name] for name in ("outcome", "scores", "model", "soft_group"))
+    outcome, scores, path, soft = (options[name] for name in ("outcome", "scores", "model", "group_probability"))
     _check_outputs(scores, path, options["trusted"])
     _check_outcome(outcome, scores or path, options["metric"])
     if outcome is not None and not scores and not path and options["score_type"] == "amount":
         raise TiltlensError("`--score-type amount` must come with `--scores`, got `--outcome`.", "it is of amounts.")
     if bool(soft) == bool(options["group"]):
         raise TiltlensError(
-            f"exactly one of `--group` and `--soft-group` must be given, got {'both' if soft else 'neither'}.",
-            "--group is a column of groups; --soft-group NAME=COLUMN a group and the column of its probability.",
+            f"exactly one of `--group` and `--group-probability` must be given, got {'both' if soft else 'neither'}.",
+            "--group is a column of groups; --group-probability NAME=COLUMN a group and the column of its probability.",
         )
     check_score_type(options["score_type"], options["threshold"])
     named = [one.name for one in fields(Settings) if options.get(one.name) is not None]
@@ -213,7 +212,7 @@ def _check_outputs(scores: tuple[str, ...], path: str | None, trusted: tuple[str
         )
     if trusted and not path:
         raise TiltlensError(
-            f"`--trust` must come with `--model`, got {trusted[0]!r}.", "it is of types in a model file."
+            f"`--trusted` must come with `--model`, got {trusted[0]!r}.", "it is of types in a model file."
         )
 
 

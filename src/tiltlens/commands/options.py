@@ -14,8 +14,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any] | click.Command)
 
 DATA = click.argument("data", nargs=-1, required=True)
 NA = click.option(
-    "--na",
-    "na_values",
+    "--na-values",
     multiple=True,
     metavar="TEXT",
     help="Missing value in a CSV, beside ? - . NA N/A NaN NULL and empty fields. Repeat for more.",
@@ -69,8 +68,8 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
     "group": click.option(
         "--group", multiple=True, metavar="COLUMN", help="Who people are, e.g. sex; repeat to cross."
     ),
-    "soft_group": option_of_pairs(
-        "--soft-group",
+    "group_probability": option_of_pairs(
+        "--group-probability",
         metavar="NAME=COLUMN",
         example="Black=p_black",
         text="Instead of --group: a group and the column of its probability. Repeat for each group.",
@@ -97,7 +96,7 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
         ".ubj), LightGBM (.txt) or CatBoost (.cbm). No pickle.",
     ),
     "trusted": click.option(
-        "--trust", "trusted", multiple=True, metavar="TYPE", help="Type in a .skops file that may be built. Repeat."
+        "--trusted", multiple=True, metavar="TYPE", help="Type in a .skops file that may be built. Repeat."
     ),
     "outcome": click.option(
         "--outcome",
@@ -149,7 +148,7 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
         help="Feature whose numbers are codes. Repeat.",
     ),
     "blocks": option_of_pairs(
-        *("--block", "blocks"),
+        "--blocks",
         metavar="NAME=COLUMNS",
         example="region=region_*",
         text="Columns that are one feature, as names with commas or a pattern, e.g. region=region_*. Repeat.",
@@ -190,8 +189,8 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
     "sample_rows": click.option(
         "--sample-rows", type=int, default=500_000, show_default=True, help="Rows, at most, that models are fitted on."
     ),
-    "stated": option_of_pairs(
-        *("--state", "stated"),
+    "provenance": option_of_pairs(
+        "--provenance",
         metavar="NAME=TEXT",
         example='"model=credit 3.1"',
         text='For readers, e.g. "model=credit 3.1". Repeat.',
@@ -203,7 +202,7 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
 OF_ACTIONS = {
     *("model", "trusted"),
     *(
-        "soft_group",
+        "group_probability",
         "known_groups",
         "outcome",
         "metric",
@@ -213,7 +212,7 @@ OF_ACTIONS = {
         "propensity",
         "periods",
     ),
-    *("input_weight", "output_weight", "materiality", "folds", "stated"),
+    *("input_weight", "output_weight", "materiality", "folds", "provenance"),
 }
 
 

@@ -37,12 +37,12 @@ from tiltlens.commands.targets import check_targets, screen, write_outputs
 @CONFIDENCE
 @JSON
 @option_of_pairs(
-    *("--state", "stated"),
+    "--provenance",
     metavar="NAME=TEXT",
     example='"data window=2024"',
     text='For readers, e.g. "data window=2024". Repeat.',
 )
-def command(data: tuple[str, ...], name: str, json_target: str | None, stated: dict[str, str], **options: Any) -> None:
+def command(data: tuple[str, ...], name: str, json_target: str | None, **options: Any) -> None:
     """Make the tables that a published rule describes.
 
     DATA: files (.csv, .tsv, .parquet, .arrow, .jsonl, .xlsx; CSV may be zipped: .csv.gz), a quoted pattern of them, a
@@ -55,8 +55,7 @@ def command(data: tuple[str, ...], name: str, json_target: str | None, stated: d
 
     check_targets({"json": json_target}, data)
     lists = {"group": list(options["group"]), "strata": list(options["strata"]) or None}
-    arguments = options | lists | {"provenance": stated}
-    summary = rule_tables(list(data), name, **arguments).to_dict()
+    summary = rule_tables(list(data), name, **options | lists).to_dict()
     write_outputs({"json": json_target}, summary)
     if json_target != "-":
         print_rule_tables(summary, screen())

@@ -111,8 +111,8 @@ def _other_schema(path: str | Path, schema: Any) -> DataError:
     is_audit = isinstance(schema, str) and schema.startswith(f"{family}/")
     found = f"version {schema.rpartition('/')[2]}" if is_audit else f"the schema {shown(schema)}"
     return DataError(
-        f"{shown(str(path))} cannot be read as an audit because it has {found}; tiltlens reads version {version} of the "
-        f"schema {family!r}.",
+        f"{shown(str(path))} cannot be read as an audit because it has {found}; tiltlens reads version {version} "
+        f"of the schema {family!r}.",
         AGAIN,
     )
 

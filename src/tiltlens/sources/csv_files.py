@@ -30,7 +30,7 @@ from tiltlens.sources.read_options import ReadOptions
 
 MISSING_TEXTS = ("", "?", "-", ".", "NA", "na", "N/A", "n/a", "NaN", "nan", "NULL", "null")
 UNREADABLE = (pl.exceptions.PolarsError, UnicodeDecodeError, csv.Error, OSError)
-REMEDY = "what stands for a missing value is named by `na_values` (--na)"
+REMEDY = "what stands for a missing value is named by `na_values` (--na-values)"
 
 
 @dataclass(frozen=True, eq=False)
