@@ -37,7 +37,6 @@ from tiltlens.rows.survey import Survey, surveyed
 from tiltlens.sources.batches import Batches, FrameBatches, checked_columns
 from tiltlens.sources.messages import shown, text_of
 from tiltlens.sources.opening import batches_of, frame_of, reading_notes
-from tiltlens.sources.read_options import ReadOptions, read_options
 from tiltlens.sources.tables import column_names, native_columns
 from tiltlens.threads import one_thread
 
@@ -70,10 +69,6 @@ def audit(
     clusters: Any = None,
     periods: Any = None,
     where: Mapping[str, Any] | None = None,
-    na_values: str | Sequence[str] | None = None,
-    encoding: str | None = None,
-    sheet: str | None = None,
-    query: str | None = None,
     input_weight: float = 1.0,
     output_weight: float = 1.0,
     confidence: float = 0.95,
@@ -183,7 +178,6 @@ def audit(
             f"`progress` must be a function of a stage and a fraction, got {shown(progress)}.", "for example print."
         )
     stated = check_provenance(provenance)
-    reading = read_options(na_values, encoding, sheet, query)
     check_score_type(score_type, threshold)
     counts = usual_materiality(score_type) if materiality is None else materiality
     settings = Settings(input_weight, output_weight, confidence, counts, folds, random_state, sample_rows)
@@ -211,7 +205,7 @@ def audit(
         where=where,
     )
     with told_to(progress):
-        return _audited(data, request, reading, settings, stated)
+        return _audited(data, request, settings, stated)
 
 
 def alternatives(
@@ -247,10 +241,10 @@ def alternatives(
     return {name: c.alternatives(tolerance, threshold) for name, c in found.items()}
 
 
-def _audited(data: Any, request: Request, reading: ReadOptions, settings: Settings, stated: dict[str, str]) -> Audit:
+def _audited(data: Any, request: Request, settings: Settings, stated: dict[str, str]) -> Audit:
     """Return the audit: survey and sample, sums, fits, and then arithmetic."""
     with stage(0.0, SURVEY, "survey"):
-        source = _opened(data, request, reading)
+        source = _opened(data, request)
         step = partial(surveyed, source.roles, settings.sample_rows, HashThreshold())
         survey: Survey = source.batches.fold(source.columns, step)
         favourable = survey.outcome(request.favourable)
@@ -312,10 +306,10 @@ class _Source:
     model: Any  # that makes the scores, else None
 
 
-def _opened(data: Any, request: Request, reading: ReadOptions) -> _Source:
+def _opened(data: Any, request: Request) -> _Source:
     """Return the data, in memory or not, as batches whose columns have roles."""
     estimator = request.propensity if hasattr(request.propensity, "fit") else None
-    batches = batches_of(data, reading)
+    batches = batches_of(data)
     if batches is not None:
         roles = resolve_roles(batches.names(), request, may_have_arrays=False)
         columns = checked_columns(batches, roles.columns)

@@ -274,7 +274,7 @@ def test_groups_may_be_intersections_of_columns(tmp_path):
 def test_what_stands_for_a_missing_value_is_named(tmp_path):
     income = pl.Series("income", [-9 if one is None else one for one in new_rows()["income"]])
     new_rows().with_columns(income).write_csv(tmp_path / "rows.csv")
-    found = tilt().apply(tmp_path / "rows.csv", "score", na_values="-9.0")
+    found = tilt().apply(tl.read(tmp_path / "rows.csv", na_values="-9.0"), "score")
     assert found == pytest.approx(expected(), abs=1e-12)
 
 

@@ -229,7 +229,7 @@ def test_saved_audits_are_compared_as_independent_ones_and_not_where_rows_are_th
     assert "different rows, got the same rows_sha256 twice" in same.stderr
     (tmp_path / "old.json").write_text('{"schema": "tiltlens/audit/2"}')
     strange = invoked("compare", *names[:2], cwd=tmp_path)
-    assert "it has version 2; tiltlens reads version 3" in strange.stderr
+    assert "it has version 2 of the schema 'tiltlens/audit'; tiltlens reads version 3." in strange.stderr
 
 
 def test_options_beside_saved_audits_are_refused_not_ignored(tmp_path):

@@ -155,9 +155,9 @@ def altered(change, path):
     [
         (
             lambda s: s.update(schema="tiltlens/audit/2"),
-            r"it has version 2; tiltlens reads version 3 .*\nHint: audit the data again with tl\.audit",
+            r"version 2 of the schema 'tiltlens/audit'; tiltlens reads version 3\.\nHint: audit the data again",
         ),
-        (lambda s: s.update(schema="tiltlens/change/1"), "it has the schema 'tiltlens/change/1'"),
+        (lambda s: s.update(schema="tiltlens/change/1"), "of the schema 'tiltlens/audit/3', got 'tiltlens/change/1'"),
         (lambda s: s.pop("settings"), "it has no 'settings'"),
         (lambda s: s["comparisons"]["women"].pop("balance"), "'balance'"),
         (lambda s: s.update(comparisons={}), r"comparisons has 0 parts"),

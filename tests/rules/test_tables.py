@@ -513,5 +513,5 @@ def test_a_series_with_another_index_than_the_data_is_refused():
 def test_texts_that_stand_for_missing_values_in_a_csv_are_an_unknown_group(tmp_path):
     data = HAND.with_columns(sex=pl.when(pl.int_range(400) % 10 == 0).then(pl.lit("not told")).otherwise("sex"))
     data.write_csv(tmp_path / "a.csv")
-    found = tl.rule_tables(tmp_path / "a.csv", "four-fifths", "sex", selected="selected", na_values="not told")
+    found = tl.rule_tables(tl.read(tmp_path / "a.csv", na_values="not told"), "four-fifths", "sex", selected="selected")
     assert found.unknown == {"sex": 40}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tiltlens.commands.options import READING
 from tiltlens.commands.targets import (
     check_gated,
     check_writable,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from tiltlens.gates import Gate
     from tiltlens.results.audit import Audit
-    from tiltlens.sources.read_options import ReadOptions
+    from tiltlens.sources.read_options import Source
 
 # What commands leave out that act on an audit: they need its rows, not its intervals.
 NOT_ASKED: dict[str, Any] = {
@@ -124,7 +125,7 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
     from tiltlens.model_files.load import load_model
     from tiltlens.rows.roles import Request, check_some, declared_features
     from tiltlens.sources.messages import check_columns
-    from tiltlens.sources.read_options import read_options
+    from tiltlens.sources.read_options import read
 
     options = NOT_ASKED | options
     _check_values(options)
@@ -143,15 +144,15 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
         "exempt": list(options["exempt"]) or None,
         "blocks": {name: columns.split(",") for name, columns in options["blocks"].items()},
     }
+    source = read(list(files), **{name: arguments.pop(name) for name in READING})
     if path:
         model = load_model(path, trusted)
         arguments["provenance"] = {"model file": _described(path)} | arguments["provenance"]
-        return run(list(files), model=model, outcome=outcome, **arguments)
+        return run(source, model=model, outcome=outcome, **arguments)
     if scores:
         named = list(scores) if len(scores) > 1 else scores[0]
-        return run(list(files), scores=named, outcome=outcome, **arguments)
-    reading = {name: arguments.pop(name) for name in ("na_values", "encoding", "sheet", "query")}
-    table = rows_of(files, read_options(**reading))
+        return run(source, scores=named, outcome=outcome, **arguments)
+    table = rows_of(source)
     check_columns("outcome", [outcome], table.columns)
     roles = [
         options[name]
@@ -169,12 +170,12 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
     return run(table, scores=columns, favourable=favourable, **arguments)
 
 
-def rows_of(files: tuple[str, ...], reading: ReadOptions) -> pl.DataFrame:
-    """Return all rows of files, and say how they were read where their owner may not expect it."""
+def rows_of(source: Source) -> pl.DataFrame:
+    """Return all rows of a source, and print the notes on how they were read."""
     from tiltlens.render.terminal import printable
     from tiltlens.sources.opening import batches_of, collected_rows, reading_notes
 
-    batches = batches_of(list(files), reading)
+    batches = batches_of(source)
     if batches is None:
         raise TiltlensError("DATA must be files or a database, got neither.", "name a file.")
     table = collected_rows(batches)

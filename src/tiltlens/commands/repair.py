@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tiltlens.commands.auditing import audited, rows_of
-from tiltlens.commands.options import DATA, JSON, OF_ACTIONS, OUTCOME, options_of_audits, refuse_options
+from tiltlens.commands.options import DATA, JSON, OF_ACTIONS, OUTCOME, READING, options_of_audits, refuse_options
 from tiltlens.commands.targets import announce, check_targets, progress_shown, screen, write_outputs
 from tiltlens.errors import TiltlensError
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     import polars as pl
 
     from tiltlens.repair.score_tilt import ScoreTilt
+    from tiltlens.sources.read_options import Source
 
 OF_FITS = {"reference", "audited", "features", "exclude", "random_state"}
-READING = ("na_values", "encoding", "sheet")
 OF_FITS |= {"categorical", "blocks", "sample_rows", "metric", "max_gap", "threshold", "use_group", "save"}
 
 
@@ -40,8 +40,14 @@ OF_FITS |= {"categorical", "blocks", "sample_rows", "metric", "max_gap", "thresh
     "--holdout", multiple=True, metavar="FILE", help="Rows that nothing was fitted on: what the repair costs. Repeat."
 )
 @click.option("--save", metavar="FILE.json", help="Write the repair, as numbers and texts.")
-@click.option("--apply", "new", multiple=True, metavar="FILE", help="New rows to repair; needs --out. Repeat.")
-@click.option("--out", metavar="FILE", help="Where to write them, with a column more: .csv or .parquet.")
+@click.option(
+    "--apply",
+    "new",
+    multiple=True,
+    metavar="FILE",
+    help="New rows whose scores to adjust; needs --out. Repeat for more.",
+)
+@click.option("--out", metavar="FILE", help="File for the new rows with their adjusted scores: .csv or .parquet.")
 @JSON
 @click.option("--report", "report", metavar="FILE.html", help="Also write the bill as one page for people.")
 def command(
@@ -153,7 +159,7 @@ def _billed(
     from tiltlens.repair.bill import bills_summary
     from tiltlens.sources.messages import check_columns
 
-    table = _given(_read(holdout, options), options["where"])
+    table = _selected(rows_of(_files(holdout, options)), options["where"])
     if not options["group"]:
         raise _no_group()
     check_columns("group", list(options["group"]), table.columns)
@@ -192,29 +198,28 @@ def _apply(tilt: ScoreTilt, new: tuple[str, ...], out: str, options: dict[str, A
     group = list(options["group"])
     if tilt.use_group and not group:
         raise _no_group()
-    reading = {name: options[name] for name in READING}
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", UserWarning)
         named, who = _columns(options["scores"]), group if tilt.use_group else None
-        tilt.apply(list(new), named, who, out, **reading)
+        tilt.apply(_files(new, options), named, who, out)
     for note in notes:
         click.echo(f"Note: {note.message}.", err=True)
 
 
-def _read(files: tuple[str, ...], options: dict[str, Any]) -> pl.DataFrame:
-    """Return the rows of files beside the audited ones; a query is of the audited ones alone."""
-    from tiltlens.sources.read_options import read_options
+def _files(files: tuple[str, ...], options: dict[str, Any]) -> Source:
+    """Return other files than the audited ones as a source; a query is for the audited rows alone."""
+    from tiltlens.sources.read_options import read
 
-    return rows_of(files, read_options(**{name: options[name] for name in READING}))
+    return read(list(files), **{name: options[name] for name in READING if name != "query"})
 
 
-def _given(table: pl.DataFrame, wanted: dict[str, str]) -> pl.DataFrame:
-    """Return the rows that an audit with these conditions would look at."""
+def _selected(table: pl.DataFrame, where: dict[str, str]) -> pl.DataFrame:
+    """Return the rows that meet the conditions of the audit."""
     from tiltlens.rows.weights import equals_mask
     from tiltlens.sources.messages import check_columns
 
-    check_columns("where", list(wanted), table.columns)
-    for name, value in wanted.items():
+    check_columns("where", list(where), table.columns)
+    for name, value in where.items():
         table = table.filter(equals_mask(table[name], value))
     return table
 

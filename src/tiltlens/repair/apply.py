@@ -37,7 +37,6 @@ from tiltlens.sources.columns import check_index, column_of_values
 from tiltlens.sources.files import inputs_of
 from tiltlens.sources.messages import first_line, listed, shown
 from tiltlens.sources.opening import batches_of, frame_of
-from tiltlens.sources.read_options import ReadOptions
 from tiltlens.sources.spark import SparkBatches, with_numbers
 from tiltlens.sources.tables import column_names
 
@@ -96,9 +95,9 @@ class _Rows(NamedTuple):
     repair: RowRepair
 
 
-def applied(tilt: ScoreTilt, data: Any, scores: Any, group: Any, out: str | Path | None, options: ReadOptions) -> Any:
+def applied(tilt: ScoreTilt, data: Any, scores: Any, group: Any, out: str | Path | None) -> Any:
     """Return the repaired scores: an array, of Spark a data frame, with `out` the file they were written to."""
-    batches = batches_of(data, options)
+    batches = batches_of(data)
     if isinstance(batches, SparkBatches):
         return _on_spark(batches, tilt, scores, group, out)
     if batches is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +28,6 @@ from tiltlens.results.json_file import write_json
 from tiltlens.rows.declared import Declared
 from tiltlens.rows.groups import JOINT
 from tiltlens.sources.messages import listed, shown
-from tiltlens.sources.read_options import read_options
 
 SCHEMA = "tiltlens/repair/2"
 PLAIN = ("criterion", "threshold", "limit", "use_group", "classes", "nats")
@@ -169,11 +168,6 @@ class ScoreTilt:
         scores: Any,
         group: Any = None,
         out: str | Path | None = None,
-        *,
-        na_values: str | Sequence[str] | None = None,
-        encoding: str | None = None,
-        sheet: str | None = None,
-        query: str | None = None,
     ) -> Any:
         """Return the repaired scores, or decisions, of the rows of a table.
 
@@ -195,8 +189,6 @@ class ScoreTilt:
             A .parquet or .csv file for the table with the repaired scores beside, in a column named like that of the
             scores with "_repaired" after it. It is written batch by batch, so that files may be larger than memory,
             and whole or not at all.
-        na_values, encoding, sheet, query
-            How files and databases are read, as of `tiltlens.audit`.
 
         Returns
         -------
@@ -204,7 +196,7 @@ class ScoreTilt:
         they are asked for it; with `out`, its path.
         """
         self.check_group_given(group)
-        return applied(self, data, scores, group, out, read_options(na_values, encoding, sheet, query))
+        return applied(self, data, scores, group, out)
 
     def repaired_batch(
         self, frame: pl.DataFrame, scores: Floats, group: Texts | None = None, looked: list[Looked] | None = None

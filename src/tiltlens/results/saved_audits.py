@@ -108,11 +108,12 @@ def _summary(path: str | Path) -> Record:
 
 def _other_schema(path: str | Path, schema: Any) -> DataError:
     family, _, version = SCHEMA.rpartition("/")
-    is_audit = isinstance(schema, str) and schema.startswith(f"{family}/")
-    found = f"version {schema.rpartition('/')[2]}" if is_audit else f"the schema {shown(schema)}"
+    if not isinstance(schema, str) or not schema.startswith(f"{family}/"):
+        return DataError(f"`path` must be an audit of the schema {SCHEMA!r}, got {shown(schema)} in {path!r}.", AGAIN)
+    found = schema.rpartition("/")[2]
     return DataError(
-        f"{shown(str(path))} cannot be read as an audit because it has {found}; tiltlens reads version {version} "
-        f"of the schema {family!r}.",
+        f"{str(path)!r} cannot be read because it has version {found} of the schema {family!r}; tiltlens reads version "
+        f"{version}.",
         AGAIN,
     )
 

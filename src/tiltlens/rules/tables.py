@@ -30,7 +30,6 @@ from tiltlens.rules.rule import Rule, ratio_threshold_of, rule_named, smallest_s
 from tiltlens.rules.tally import opened, tallied
 from tiltlens.sources.messages import check_columns, listed, shown
 from tiltlens.sources.opening import batches_of, names_of, reading_notes
-from tiltlens.sources.read_options import read_options
 
 OF_AUDITS = ("features", "question")  # parts of a provenance that rule tables do not have
 SCHEMA = "tiltlens/rule_tables/1"  # of to_dict and to_json; a change that breaks a reader raises the number
@@ -148,10 +147,6 @@ def rule_tables(
     smallest_share: float | None = None,
     confidence: float = 0.95,
     provenance: Mapping[str, str] | None = None,
-    na_values: str | Sequence[str] | None = None,
-    encoding: str | None = None,
-    sheet: str | None = None,
-    query: str | None = None,
 ) -> RuleTables:
     """Return the tables that a published rule describes: rates by group, and their ratios to the highest one.
 
@@ -197,7 +192,7 @@ def rule_tables(
         check_probability("confidence", confidence),
     )
     stated = check_provenance(provenance)
-    batches = batches_of(data, read_options(na_values, encoding, sheet, query))
+    batches = batches_of(data)
     names = names_of(data, batches)
     attributes = _attributes(chosen, group, names)
     asked = asked_outcome(chosen, selected, scores, favourable, names)

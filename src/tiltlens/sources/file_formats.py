@@ -131,7 +131,9 @@ def check_content(file: Path, options: ReadOptions) -> None:
     if not is_right:
         hint, looks_like = "rename it to what it is, or write it again.", _looks_like(start)
         if "encoding" in found.options and looks_like == UNKNOWN:
-            hint = "where it is text in UTF-16, name that with `encoding` (--encoding); else rename it to what it is."
+            hint = (
+                "for text in UTF-16, name that with `encoding` of tl.read (--encoding); else rename it to what it is."
+            )
         raise DataError(f"{shown(file.name)} must be {_a(kind)} file, got {looks_like}.", hint)
 
 
