@@ -114,9 +114,34 @@ class Audit:
         threshold: float | None = None,
         propensity_model: Any = None,
     ) -> ScoreTilt:
-        """Return the least change of the scores after which no audited group's gap is larger than `max_gap`.
+        """Find the smallest score adjustment after which no audited group's gap is larger than `max_gap`.
 
-        As of `Comparison`, for all audited groups against the reference at once.
+        Parameters
+        ----------
+        max_gap : float, default=0.0
+            Largest gap that may remain.
+        use_group : bool, default=False
+            Whether adjusting a score needs the person's group, which may be regulated.
+        metric : {"mean_score", "fpr", "fnr", "equalized_odds"}, default="mean_score"
+            Quantity whose gap is closed.
+        threshold : float, default=None
+            Score from which the decision is 1. With it, decisions are adjusted in place of scores.
+        propensity_model : scikit-learn classifier, default=None
+            Group-membership model. None takes an additive logistic model.
+
+        Returns
+        -------
+        ScoreTilt
+            The adjustment, which can be applied to new rows, evaluated and saved.
+
+        Raises
+        ------
+        TiltlensError
+            If an argument is not valid, or no adjustment reaches `max_gap`.
+
+        See Also
+        --------
+        Comparison.repair : Adjust the scores for one audited group, with details on each parameter.
         """
         from tiltlens.repair.solve import score_tilt
 

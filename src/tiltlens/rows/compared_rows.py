@@ -324,3 +324,13 @@ def _canonical_order(
     of_rows, hashes = nested_hashes([{name: frame[name] for name in (*telling, GROUP, WEIGHT)}, scores])
     nameless, signs = nameless_hashes([frame[name] for name in (*telling, GROUP, WEIGHT)])
     return np.lexsort((hashes, of_rows, nameless)), of_rows, hashes, dict(zip(telling, signs, strict=False))
+
+
+def account_rows(survey: Survey, groups: ComparedGroups, is_soft: bool) -> dict[str, int]:
+    """Count the rows by what became of them; rows used and rows left out add up to rows read."""
+    used, small = sum(survey.sample.counts[label] for label in (groups.reference, *groups.audited)), groups.too_small
+    if is_soft:
+        used, small = survey.kept, {}  # each row may be of every group
+    gone = survey.left_out | {"missing_group": survey.unknown, "too_small_group": sum(small.values())}
+    rest = survey.read - used - sum(gone.values())
+    return {"read": survey.read, "used": used} | gone | {"group_not_audited": rest}

@@ -6,13 +6,14 @@ the sums of both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from tiltlens.errors import DataError
 from tiltlens.estimators.error_rates import UNKNOWN
 from tiltlens.estimators.feature_gap import CellSums
 from tiltlens.estimators.influence import Integers
@@ -24,6 +25,7 @@ from tiltlens.rows.levels import Levels
 from tiltlens.rows.periods import period_codes
 from tiltlens.rows.roles import ColumnRoles
 from tiltlens.sources.arrays import chunked_moments
+from tiltlens.sources.messages import shown
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,3 +174,14 @@ def summed(plan: SumPlan, table: pl.DataFrame) -> GroupSums:
         plan.sizes,
         plan.shift,
     )
+
+
+def check_same_rows(counts: Mapping[str, int], labels: Sequence[str], sums: GroupSums) -> None:
+    """Raise if the sums have other numbers of rows than the survey, as with a query that draws rows at random."""
+    for label, moments in zip(labels, sums.moments, strict=True):
+        if moments.rows != counts[label]:
+            raise DataError(
+                f"`data` must have the same rows each time it is read, got {counts[label]:,} and then "
+                f"{moments.rows:,} of {shown(label)}.",
+                "write what a query draws by chance, or what others still write to, to a file first.",
+            )
