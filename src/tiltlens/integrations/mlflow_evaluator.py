@@ -75,7 +75,7 @@ def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration, whose keys must be arguments of `tl.audit`."""
     from tiltlens._pipeline import audit
 
-    known = [name for name in signature(audit).parameters if name not in ("data", "model", "progress")]
+    known = [name for name in signature(audit).parameters if name not in ("data", "positional", "model", "progress")]
     for name in config:
         if name not in known:
             nearest = nearest_name(name, known)
