@@ -301,7 +301,7 @@ GRAM_WORK = 4e10  # products that Gram matrices may take: rows × columns²
 
 # passes.survey
 FEW_COPIES = 1e-4  # of a batch's rows: with more, rows that occur once in it will occur in others too
-LISTED_VALUES = 30  # values of a `given` column that a message may list
+LISTED_VALUES = 30  # values of a `where` column that a message may list
 
 # repair.additive
 LOOKED_UP = 1 << 15  # rows whose log-odds are made at a time: what they need stays in the cache

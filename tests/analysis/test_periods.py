@@ -34,7 +34,7 @@ def audited(data, **options):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"favourable": "low"}, {"weights": "weight"}, {"threshold": 0.5}, {"output": "amount"}]
+    "options", [{}, {"favourable": "low"}, {"sample_weight": "weight"}, {"threshold": 0.5}, {"score_type": "amount"}]
 )
 def test_each_period_has_the_numbers_of_an_audit_of_its_rows(options):
     table = audited(dated(), **options).periods

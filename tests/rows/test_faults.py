@@ -16,7 +16,7 @@ from tests.people import FEATURES, assert_same_numbers, classed, in_files
 import tiltlens as tl
 from tiltlens.errors import TiltlensError
 
-PEOPLE = {"group": "group", "reference": "B", "scores": "score", "features": FEATURES, "membership": "chance"}
+PEOPLE = {"group": "group", "reference": "B", "scores": "score", "features": FEATURES, "propensity": "chance"}
 
 
 def audit(data, **changed):
@@ -106,11 +106,11 @@ BAD = {
     ),
     "membership of 1": (
         {"data": changed(chance=pl.when(RICH).then(1.0).otherwise("chance"))},
-        f"`membership` must lie strictly between 0 and 1, got {MANY} rows that do not.",
+        f"`propensity` must lie strictly between 0 and 1, got {MANY} rows that do not.",
     ),
     "missing membership": (
         {"data": changed(chance=pl.when(RICH).then("chance"))},
-        f"`membership` must lie strictly between 0 and 1, got {400 - MANY} rows that do not.",
+        f"`propensity` must lie strictly between 0 and 1, got {400 - MANY} rows that do not.",
     ),
     "scores beyond 1": (
         {"data": changed(score=pl.when(pl.int_range(pl.len()) == 301).then(1.5).otherwise("score"))},
@@ -123,13 +123,13 @@ BAD = {
     "negative weights": (
         {
             "data": changed(weight=pl.when(pl.int_range(pl.len()) == 301).then(-1).otherwise("weight")),
-            "weights": "weight",
+            "sample_weight": "weight",
         },
-        "`weights` must be finite and not negative, got -1 in row 301.",
+        "`sample_weight` must be finite and not negative, got -1 in row 301.",
     ),
     "weights of other worlds": (
-        {"data": changed(weight=10.0 ** (pl.int_range(pl.len()) % 11)), "weights": "weight"},
-        "`weights` must not differ by more than a factor of 1e+09, got 1 and 1e+10",
+        {"data": changed(weight=10.0 ** (pl.int_range(pl.len()) % 11)), "sample_weight": "weight"},
+        "`sample_weight` must not differ by more than a factor of 1e+09, got 1 and 1e+10",
     ),
     "classes that do not sum to 1": (
         {
@@ -141,11 +141,11 @@ BAD = {
     ),
     "no scores": ({"scores": None}, "exactly one of `scores` and `model` must be given, got neither"),
     "unknown column": ({"features": ["incomes"]}, "`features` must name columns, got 'incomes'"),
-    "unknown value": ({"given": {"city": "West"}}, "`given` must name a value of column 'city', got 'West'"),
+    "unknown value": ({"where": {"city": "West"}}, "`where` must name a value of column 'city', got 'West'"),
     "unknown group": ({"reference": "C"}, "`reference` must be one of the values of the group, got 'C'"),
     "several groups": (
         {"group": "city", "reference": "East"},
-        "`membership` must be None or an estimator for several audited groups",
+        "`propensity` must be None or an estimator for several audited groups",
     ),
     "no rows": ({"data": lambda frame: frame.clear()}, "`data` must have rows, got an empty table"),
     "no scores known": (
@@ -176,7 +176,7 @@ def test_a_mistake_is_named_with_its_row_whoever_holds_it(name, holder, small_ba
     assert "\nHint: " in str(caught.value)
 
 
-@pytest.mark.parametrize("argument", ["membership", "weights", "group", "scores"])
+@pytest.mark.parametrize("argument", ["propensity", "sample_weight", "group", "scores"])
 @pytest.mark.parametrize("holder", ["lazy", "files"])
 def test_arrays_beside_what_is_read_in_batches_are_refused(argument, holder, tmp_path):
     data = in_files(classed(), tmp_path, "parquet") if holder == "files" else classed().lazy()
@@ -203,7 +203,7 @@ def test_a_query_that_fails_late_is_told_in_our_words(small_batches):
         audit(late)
 
 
-OPTIONS = ["--group", "group", "--reference", "B", "--scores", "score", "--membership", "chance"]
+OPTIONS = ["--group", "group", "--reference", "B", "--scores", "score", "--propensity", "chance"]
 OPTIONS += ["--features", ",".join(FEATURES)]
 
 

@@ -20,12 +20,12 @@ NAMES = ["region", "job", "amount", "years"]
 QUESTION = {"group": "group", "reference": "b", "scores": "score", "features": NAMES, "audited": "a"}
 WAYS = {
     "fitted": {},
-    "fitted, weights": {"weights": "weight"},
-    "known": {"membership": "chance"},
-    "known, weights": {"membership": "chance", "weights": "weight"},
-    "known, plug-in": {"membership": "chance", "weights": "weight", "folds": None},
+    "fitted, weights": {"sample_weight": "weight"},
+    "known": {"propensity": "chance"},
+    "known, weights": {"propensity": "chance", "sample_weight": "weight"},
+    "known, plug-in": {"propensity": "chance", "sample_weight": "weight", "folds": None},
     "classes": {"scores": ["none", "some", "all"], "favourable": "some"},
-    "known, decisions": {"membership": "chance", "threshold": 0.5},
+    "known, decisions": {"propensity": "chance", "threshold": 0.5},
 }
 OF_SUMS = ("gap", "impact_ratio", "shortfall", "standardised_difference", "output_divergence", "decisions_needed")
 OF_KNOWN = ("descent_rate", "input_divergence")
@@ -148,7 +148,7 @@ def test_the_quota_is_the_largest_for_which_there_is_room(counts, size):
 
 ROLES = resolve_roles(
     lending().columns,
-    Request(group="group", scores="score", weights="weight", features=NAMES),
+    Request(group="group", scores="score", sample_weight="weight", features=NAMES),
     may_have_arrays=False,
 )
 
@@ -230,7 +230,7 @@ def test_of_copies_of_a_row_each_is_drawn_for_itself():
 def test_a_table_of_copies_is_sampled_like_any_other():
     few = lending(400, 3).drop_nans()
     rows = few[np.repeat(np.arange(few.height), 10)]
-    options = QUESTION | {"features": ["region", "job", "years"], "membership": "chance"}
+    options = QUESTION | {"features": ["region", "job", "years"], "propensity": "chance"}
     whole = tl.audit(rows, **options)["a"]
     part = tl.audit(rows, **options, sample_rows=SIZE)["a"]
     for name in OF_SUMS[:-1]:

@@ -100,7 +100,12 @@ def messy():
 ROLES = resolve_roles(
     people().columns,
     Request(
-        group="group", scores="score", membership="chance", weights="weight", features=FEATURES, given={"owner": True}
+        group="group",
+        scores="score",
+        propensity="chance",
+        sample_weight="weight",
+        features=FEATURES,
+        where={"owner": True},
     ),
     may_have_arrays=False,
 )

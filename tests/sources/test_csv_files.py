@@ -12,7 +12,7 @@ from tiltlens.sources import csv_files
 from tiltlens.sources import opening as sources
 from tiltlens.sources.csv_files import MISSING_TEXTS
 from tiltlens.sources.opening import batches_of, reading_notes
-from tiltlens.sources.read_options import read_options
+from tiltlens.sources.read_options import read
 
 
 def written(path, *lines):
@@ -21,11 +21,11 @@ def written(path, *lines):
 
 
 def collected(data, **options):
-    return sources.collected(data, options=read_options(**options))
+    return sources.collected(read(data, **options) if options else data)
 
 
 def notes(data, *columns, **options):
-    batches = batches_of(data, read_options(**options))
+    batches = batches_of(read(data, **options))
     batches.names()
     return reading_notes(batches, columns)
 
@@ -55,16 +55,15 @@ def test_na_values_are_missing_beside_the_usual_texts(tmp_path):
     ("options", "ending", "message"),
     [
         ({"na_values": "-9"}, "parquet", "`na_values` must be left out for Parquet files, got '-9'."),
-        ({"na_values": "-9"}, None, "`na_values` must be left out for data that is no file, got '-9'."),
         ({"encoding": "latin-1"}, "parquet", "`encoding` must be left out for Parquet files, got 'iso8859-1'."),
         ({"sheet": "2024"}, "csv", "`sheet` must be left out for CSV files, got '2024'."),
         ({"query": "SELECT 1"}, "csv", "`query` must be left out for CSV files, got 'SELECT 1'."),
     ],
 )
 def test_options_that_say_nothing_of_the_data_are_refused(tmp_path, options, ending, message):
-    data = in_files(people(400), tmp_path, ending, 1) if ending else people(400)
+    data = read(in_files(people(400), tmp_path, ending, 1), **options)
     with pytest.raises(DataError, match=f"^{re.escape(message)}\nHint: it is for "):
-        audited(data, **options)
+        audited(data)
 
 
 def test_na_values_must_be_texts(tmp_path):
@@ -76,7 +75,7 @@ def test_a_column_that_one_value_makes_text_is_noted_with_the_value(tmp_path):
     path = written(tmp_path / "a.csv", "x,y,z", *(f"{row},{row},word" for row in range(30)), "12a,1,word", "?,2,word")
     assert notes(path, "x", "y", "z") == (
         "x is read as text: no number in fewer than 10 of 31 rows that have it, first '12a'; "
-        "what stands for a missing value is named by `na_values` (--na)",
+        "what stands for a missing value is named by `na_values` of tl.read (--na-values)",
     )
     assert notes(path, "y", "z") == ()
     assert notes(path, "x", na_values=["12a"]) == ()
@@ -135,7 +134,7 @@ def test_the_audit_says_what_became_text(tmp_path):
     table.write_csv(tmp_path / "a.csv")
     audit = audited(tmp_path / "a.csv")
     assert "income is read as text: no number in fewer than 10 of" in audit["A"].notes[0]
-    assert audited(tmp_path / "a.csv", na_values="50k")["A"].proxies["verdict"][0] == "potential proxy"
+    assert audited(read(tmp_path / "a.csv", na_values="50k"))["A"].proxies["verdict"][0] == "potential proxy"
 
 
 def test_an_index_that_pandas_saved_is_left_out_and_said_to_be(tmp_path):

@@ -22,7 +22,7 @@ from tiltlens.sources import excel_files
 from tiltlens.sources import opening as sources
 from tiltlens.sources.csv_dialect import csv_text
 from tiltlens.sources.opening import batches_of, reading_notes
-from tiltlens.sources.read_options import read_options
+from tiltlens.sources.read_options import read
 
 GERMAN = {"separator": ";", "decimal_comma": True}
 
@@ -33,11 +33,11 @@ def written(path, content, encoding="utf-8"):
 
 
 def collected(data, **options):
-    return sources.collected(data, options=read_options(**options))
+    return sources.collected(read(data, **options) if options else data)
 
 
 def notes(data, **options):
-    batches = batches_of(data, read_options(**options))
+    batches = batches_of(read(data, **options))
     return reading_notes(batches, batches.names())
 
 
@@ -58,7 +58,7 @@ def in_duckdb(frame, path):
     return f"duckdb:///{path}"
 
 
-OTHER = "name another with `encoding` (--encoding)"
+OTHER = "name another with `encoding` of tl.read (--encoding)"
 SELECT = {"query": "SELECT * FROM people"}
 AS_WORDS = pl.col("owner").replace_strict({True: "yes", False: "no"}, return_dtype=pl.String)
 HELD = {
@@ -90,8 +90,8 @@ def in_memory():
 def test_every_format_gives_the_audit_of_the_table_in_memory(tmp_path, in_memory, way):
     frame = people().with_columns(AS_WORDS) if way == "sqlite" else people()  # which has no booleans
     data = HELD[way](frame, tmp_path)
-    options = SELECT if way in ("sqlite", "duckdb") else {}
-    found = audited(data, folds=None, **options).to_dict()
+    source = read(data, **SELECT) if way in ("sqlite", "duckdb") else data
+    found = audited(source, folds=None).to_dict()
     if way == "sqlite":
         expected = audited(frame, folds=None).to_dict()
         assert_same_numbers(found, expected)
@@ -126,7 +126,7 @@ def test_letters_of_a_group_survive_their_encoding(tmp_path):
 def test_an_encoding_is_told(tmp_path):
     path = written(tmp_path / "a.csv", "g,x\nA,1\nSüd,2\n", "latin-1")
     assert notes(path) == (
-        "a.csv was read as cp1252, as line 3 is not UTF-8; name another with `encoding` (--encoding)",
+        "a.csv was read as cp1252, as line 3 is not UTF-8; name another with `encoding` of tl.read (--encoding)",
     )
     assert notes(path, encoding="cp1250") == ("a.csv was read as cp1250, as named",)
     assert collected(path, encoding="cp437")["g"].to_list() == ["A", "Sⁿd"]
@@ -141,7 +141,7 @@ def test_text_in_an_encoding_without_a_mark_is_read_where_it_is_named(tmp_path):
         collected(path)
     assert collected(path, encoding="windows-1251")["g"].to_list() == ["Север", "Юг"]
     path = written(tmp_path / "a.csv", "g,x\nSüd,1\n", "utf-16-le")
-    with pytest.raises(DataError, match=r"must be a CSV file, got something else\.\nHint: where it is text in UTF"):
+    with pytest.raises(DataError, match=r"must be a CSV file, got something else\.\nHint: for text in UTF"):
         collected(path)
     assert collected(path, encoding="utf-16-le").rows() == [("Süd", 1)]
 
@@ -303,7 +303,7 @@ def test_a_workbook_of_two_sheets_needs_the_name_of_one(tmp_path):
     path = workbook(tmp_path / "a.xlsx", {"2023": [["x"], [1]], "2024": [["x", "y"], [2, "Süd"]]})
     with pytest.raises(
         DataError,
-        match=r"`sheet` \(--sheet\) must name one of the 2 sheets of 'a.xlsx', .*\nHint: they are '2023', '2024'",
+        match=r"`sheet` of tl\.read \(--sheet\) must name one of the 2 sheets of 'a.xlsx', .*\nHint: they are '2023'",
     ):
         collected(path)
     with pytest.raises(
@@ -376,7 +376,7 @@ def test_excel_without_its_package_names_what_to_install(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("data", "options", "message"),
     [
-        ("sqlite:///{}/a.db", {}, r"`query` \(--query\) must say which rows of a database to read, got none"),
+        ("sqlite:///{}/a.db", {}, r"`query` of tl\.read \(--query\) must select the rows of a database, got none"),
         ("sqlite:///{}/b.db", SELECT, r"the URL must name an existing file, got '.*b\.db'"),
         ("sqlite:///{}/a.db", {"query": "SELECT * FROM nobody"}, r"`query` must be readable, got .*no such table"),
         ("sqlite:///{}/a.db", {"query": "DELETE FROM people"}, r"`query` must be readable, got "),

@@ -52,7 +52,7 @@ def correction_shares(
 
     def shared(feature: Feature) -> tuple[ShareForm, Ratio]:
         if feature.name in evidence.table and feature.is_binned:
-            means = learnt.means(evidence.table[feature.name], rows.weights, settings.seed)
+            means = learnt.means(evidence.table[feature.name], rows.weights, settings.random_state)
             parts = [_learned_by(rows, corner, means, on) for corner, on in zip(corners, CORNERS, strict=False)]
             outputs = _learned_by(rows, scored, means, (0.0, 0.0)).over(spread)
         else:
@@ -129,7 +129,7 @@ def _parts(evidence: Evidence, propensity: Propensity, settings: Settings) -> _P
     """Return the parts of a cross-fit; of a given ℓ halves of the other folds, as a cross-fit would have them."""
     rows = evidence.sample
     if propensity.is_known:
-        fold, halves = row_folds(rows, FOLDS, settings.seed), fold_pairings(FOLDS, several=False)[0]
+        fold, halves = row_folds(rows, FOLDS, settings.random_state), fold_pairings(FOLDS, several=False)[0]
         folds = sorted({half for pair in halves for half in pair})
         plan: Sequence[Integers] = (np.array([[folds.index(half) for half in pair] for pair in halves]),)
         ells = [propensity.pairings[0].a] * len(folds)
@@ -190,7 +190,7 @@ def _between(evidence: Evidence, feature: Feature, z: Floats, settings: Settings
     if feature.name in evidence.table and feature.is_binned:
         part = SmoothPart.of(z, np.flatnonzero(evidence.sample.audited), np.arange(share.size))
         column = evidence.table[feature.name]
-        means, mass = spline_means(column, [part], evidence.sample.weights, settings.seed)[0], share
+        means, mass = spline_means(column, [part], evidence.sample.weights, settings.random_state)[0], share
     else:
         mass = sums_by(feature.codes, share)
         sums = np.column_stack([sums_by(feature.codes, share * column) for column in z.T])

@@ -248,7 +248,7 @@ def _bands(
     errors = covariance(influence, np.column_stack(between))
     degrees = degrees_of_freedom(influence, np.column_stack(between), errors)
     confidence = settings.for_all(evidence.question.comparisons).confidence
-    factor = simultaneous_factor(errors, confidence, settings.seed)
+    factor = simultaneous_factor(errors, confidence, settings.random_state)
     every = bands(values, np.sqrt(np.maximum(np.diag(errors), 0.0)), factor, degrees)
     others = [] if joint is None else joint.names
     own_bands = dict(zip(own.names, every, strict=False))

@@ -129,7 +129,7 @@ def _asked(evidence: Evidence, settings: Settings, names: Sequence[str]) -> dict
     model = evidence.model.rows(at)
     before = evidence.rows.unit.level(evidence.score.column) if evidence.rows.unit.is_amount else evidence.rows.scores
     before = (1.0 - before if evidence.question.criterion == "fnr" else before)[at]
-    order = np.random.default_rng(settings.seed).permutation(at.size)
+    order = np.random.default_rng(settings.random_state).permutation(at.size)
     source = np.empty_like(order)
     source[order] = np.roll(order, 1)
     found: dict[str, int | None] = {}
@@ -160,7 +160,9 @@ def _measured(evidence: Evidence, settings: Settings, m: float) -> Measure | Non
         }
         has_odds, is_decided = evidence.score.is_probability, evidence.question.is_decisions
         least = SMALL_RESIDUAL * m
-        use = ScoreUse.of(sets, table, numbers, has_odds and not is_decided, not is_decided, least, seed=settings.seed)
+        use = ScoreUse.of(
+            sets, table, numbers, has_odds and not is_decided, not is_decided, least, seed=settings.random_state
+        )
         squared, missed = use.squared, float if is_decided else lambda: use.missed
     if squared is None:
         return None

@@ -52,7 +52,7 @@ def shapley_parts(
         return {}, without_noise(whole), [], None
     without, order = [number for number, name in enumerate(evidence.table) if name in unused], list(evidence.table)
     apply = partial(in_threads, rows=evidence.sample.audited.size)
-    gaps = shapley_gaps(sets, settings.seed, apply, start, without)
+    gaps = shapley_gaps(sets, settings.random_state, apply, start, without)
     difference = float(every.values[0]) - left.value
     se, words = difference_se(every, left), output_scale(evidence, settings)
     if settings.folds is not None and abs(difference) > SHAPLEY_AGREED * se + 0.1 * words.materiality:

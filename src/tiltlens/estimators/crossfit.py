@@ -135,7 +135,7 @@ def known_pairing(rows: Rows, log_ratio: Floats) -> Pairing:
     ell = np.asarray(log_ratio, dtype=np.float64)
     if not np.isfinite(ell).all():
         raise DataError(
-            "`membership` must lie strictly between 0 and 1, got 0 or 1.",
+            "`propensity` must lie strictly between 0 and 1, got 0 or 1.",
             "a known probability of 0 or 1 means that the groups do not overlap there; leave such rows out.",
         )
     zeros = rows.constant(0.0)

@@ -23,7 +23,16 @@ FOLDER = "tiltlens"  # of the run's artifacts
 JSON, PAGE = "audit.json", "audit.html"
 NOT_IN_NAMES = re.compile(r"[^\w\-. /]")  # of metrics, as MLflow allows them
 BINARY = 2
-ROLES = ("group", "labels", "weights", "clusters", "periods", "membership", "exclude", "outcome")  # that are no inputs
+ROLES = (
+    "group",
+    "known_groups",
+    "sample_weight",
+    "clusters",
+    "periods",
+    "propensity",
+    "exclude",
+    "outcome",
+)  # that are no inputs
 
 
 class TiltlensEvaluator(ModelEvaluator):  # type: ignore[misc]
@@ -66,7 +75,9 @@ def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration, whose keys must be arguments of `tl.audit`."""
     from tiltlens._pipeline import audit
 
-    parameters = [name for name in signature(audit).parameters if name not in ("data", "model", "progress")]
+    parameters = [
+        name for name in signature(audit).parameters if name not in ("data", "positional", "model", "progress")
+    ]
     for name in config:
         if name not in parameters:
             nearest = nearest_name(name, parameters)
@@ -84,7 +95,7 @@ def _arguments(dataset: Any, model: Any, model_type: str, options: dict[str, Any
         data = dataset.features_data
         usual["scores"] = dataset.predictions_data if model is None else model.predict(_asked(data, model, options))
     if model_type == "regressor":
-        usual["output"] = "amount"
+        usual["score_type"] = "amount"
     elif dataset.has_targets and len(set(dataset.labels_data)) == BINARY:
         usual["outcome"] = dataset.labels_data
     return usual | options

@@ -157,7 +157,7 @@ def known_membership(rows: Rows, probability: ArrayLike) -> Propensity:
     values = np.asarray(probability, dtype=np.float64)
     if values.shape != rows.audited.shape or not ((values > 0.0) & (values < 1.0)).all():
         raise DataError(
-            "`membership` must hold one probability strictly between 0 and 1 per row.",
+            "`propensity` must hold one probability strictly between 0 and 1 per row.",
             "a probability of 0 or 1 says that the groups do not overlap there; leave such rows out.",
         )
     log_odds = logit(values)
@@ -346,9 +346,9 @@ def wrap_estimator_errors(estimator: Any) -> Iterator[None]:
         raise
     except Exception as error:  # anything that it may raise
         raise DataError(
-            f"`membership` must be an estimator that fits the features, got {type(estimator).__name__}: "
+            f"`propensity` must be an estimator that fits the features, got {type(estimator).__name__}: "
             f"{first_line(error)}.",
-            "give a pipeline that encodes them, or leave `membership` to tiltlens.",
+            "give a pipeline that encodes them, or leave `propensity` to tiltlens.",
         ) from error
 
 

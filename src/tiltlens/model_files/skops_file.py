@@ -20,7 +20,7 @@ def open_skops(name: str, content: bytes, trusted: Sequence[str]) -> Any:
     except Exception as error:  # a ZIP of another kind, or one cut short
         raise _broken(name, error) from None
     if unknown:
-        flags = " ".join(f"--trust {type_name}" for type_name in unknown)
+        flags = " ".join(f"--trusted {type_name}" for type_name in unknown)
         raise DataError(
             f"{shown(name)} must hold types that skops knows or that are named as trusted, got {listed(unknown)}.",
             f"building them runs their code. If you know whose they are: trusted={unknown} ({flags}).",

@@ -14,6 +14,7 @@ from tiltlens.limits import LARGEST, SINGLE_TOLERANCE, SMALLEST_PROBABILITY, SUM
 
 Floats = NDArray[np.float64]
 Weights = tuple[float, float, float, float]
+CUT = "for example 0.5: a decision is 1 where the score is at least the threshold."
 
 
 def check_array(name: str, values: ArrayLike, dimensions: tuple[int, ...] = (1,)) -> Floats:
@@ -168,13 +169,12 @@ def check_share(name: str, value: Any, hint: str) -> float:
     return float(value)
 
 
-def check_threshold(value: Any, *, of: str = "", below_one: bool = False) -> float:
-    """Return a cut on scores, or `of` something else: above 0 and at most 1, or below it."""
+def check_threshold(value: Any, *, below_one: bool = False, name: str = "threshold", hint: str = CUT) -> float:
+    """Return a threshold that is above 0 and at most 1, or below 1."""
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not is_number or not 0 < value <= 1 or (below_one and value == 1):
         raise DataError(
-            f"`threshold`{of} must be a number above 0 and {'below' if below_one else 'at most'} 1, got {value!r}.",
-            "for example 0.8." if of else "for example 0.5: a decision is 1 where the score is at least the threshold.",
+            f"`{name}` must be a number above 0 and {'below' if below_one else 'at most'} 1, got {value!r}.", hint
         )
     return float(value)
 

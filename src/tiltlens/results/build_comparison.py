@@ -400,4 +400,4 @@ def _decisions_needed(p: float, p1: float) -> float | None:
 def _test(evidence: Evidence, settings: Settings) -> outputs.EqualOutputsTest | None:
     if settings.folds is None:
         return None
-    return outputs.equal_outputs_test(evidence.population, evidence.scores, seed=settings.seed)
+    return outputs.equal_outputs_test(evidence.population, evidence.scores, seed=settings.random_state)

@@ -230,7 +230,7 @@ class Profiles:
         if self.correction is None:
             raise DataError(
                 "`features` must name at least one column for what is said of inputs, got none.",
-                "list features, or give a column of P(audited|x) as `membership`.",
+                "list features, or give a column of P(audited|x) as `propensity`.",
             )
         return self.correction
 

@@ -74,9 +74,9 @@ def read_batch(roles: ColumnRoles, table: pl.DataFrame, for_sums: bool = False) 
     named = row_name(table)
     channel = _channel(roles, table, named)
     y_true, values = _outcomes(roles, table, channel)
-    if roles.criterion == "fnr":
+    if roles.metric == "fnr":
         channel = channel.reversed()
-    weights = check_sample_weight(roles.weights, table, named)
+    weights = check_sample_weight(roles.sample_weight, table, named)
     keep, left_out = _kept(roles, table, channel, weights, y_true)
     columns: dict[str, Any] = {} if y_true is None else {"y_true": y_true}
     groups = roles.soft
@@ -121,7 +121,7 @@ def _channel(roles: ColumnRoles, table: pl.DataFrame, row_name: RowName) -> Chan
             table,
             scores=list(roles.scores) or None,
             model=roles.model,
-            output=roles.output,
+            score_type=roles.score_type,
             features=roles.sources,
             favourable=roles.favourable,
             threshold=roles.threshold,
@@ -150,10 +150,10 @@ def _kept(
 ) -> tuple[Booleans, dict[str, int]]:
     """Return which rows count, and how many do not for which reason; the first reason counts."""
     keep, left_out = np.ones(table.height, dtype=np.bool_), {}
-    reasons = {f"not_given_{column}": ~equals_mask(table[column], value) for column, value in roles.given.items()}
-    if roles.criterion is not None and y_true is not None:
+    reasons = {f"not_given_{column}": ~equals_mask(table[column], value) for column, value in roles.where.items()}
+    if roles.metric is not None and y_true is not None:
         has_outcome = y_true != OUTCOME_MISSING
-        is_other = has_outcome & (y_true != CRITERIA[roles.criterion])
+        is_other = has_outcome & (y_true != CRITERIA[roles.metric])
         reasons |= {"missing_outcome": ~has_outcome, "other_outcome": is_other}
     for reason, rows in (reasons | {"missing_score": channel.missing, "zero_weight": weights == 0}).items():
         left_out[reason] = int((keep & rows).sum())

@@ -67,7 +67,7 @@ def select_groups(roles: ColumnRoles, survey: Survey, reference: Any, audited: A
         check_outcome(survey.outcome_values, len(survey.classes))
     for column, is_present in survey.is_present.items():
         if not is_present:
-            raise not_found(column, roles.given[column], list(survey.seen[column]))
+            raise not_found(column, roles.where[column], list(survey.seen[column]))
     _check_some_rows(survey)
     counts = {label: round(survey.people[label]) for label in sorted(survey.people, key=natural_order)}
     groups = compared_groups(roles.name, counts, survey.kept + survey.without_group, reference, audited)
@@ -88,16 +88,16 @@ def _check_some_rows(survey: Survey) -> None:
 
 def _check_propensity(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) -> None:
     """Raise where a given P(audited|x) cannot be that of these groups."""
-    if len(groups.audited) > 1 and roles.membership is not None:
+    if len(groups.audited) > 1 and roles.propensity is not None:
         raise DataError(
-            f"`membership` must be None or an estimator for several audited groups, got values for "
+            f"`propensity` must be None or an estimator for several audited groups, got values for "
             f"{len(groups.audited)} of them.",
             "name one audited group: P(audited|x) is another one for each.",
         )
     outside = sum(survey.outside.get(label, 0) for label in (groups.reference, *groups.audited))
     if outside:
         raise DataError(
-            f"`membership` must lie strictly between 0 and 1, got {outside} rows that do not.",
+            f"`propensity` must lie strictly between 0 and 1, got {outside} rows that do not.",
             "it is P(audited|x); 0 or 1 says that the groups do not overlap there: leave such rows out.",
         )
 
@@ -181,7 +181,7 @@ def _columns(
 
     `content` is the hash of what each row holds beside its scores.
     """
-    if roles.group_labels is not None:
+    if roles.known_groups is not None:
         _check_known_groups(roles, frame)
     columns = gather_columns(frame, roles, labels, survey.labels)
     columns["row_number"] = frame[ROW].to_numpy() if ROW in frame.columns else np.arange(frame.height)
@@ -200,7 +200,7 @@ def _check_known_groups(roles: ColumnRoles, frame: pl.DataFrame) -> None:
     names = frame["\0known_group"].drop_nulls().unique().sort()
     if names.len() and not names.is_in(roles.soft).any():
         raise DataError(
-            f"`labels` must hold names of groups, got {listed(names.to_list())} in {shown(roles.group_labels)}.",
+            f"`known_groups` must hold names of groups, got {listed(names.to_list())} in {shown(roles.known_groups)}.",
             f"the groups are {listed(roles.soft)}: write both alike.",
         )
 
@@ -273,3 +273,13 @@ def _canonical_order(frame: pl.DataFrame, telling: list[str], is_amount: bool) -
     content, hashes = nested_hashes([{name: frame[name] for name in (*telling, GROUP, WEIGHT)}, scores])
     nameless, signs = nameless_hashes([frame[name] for name in (*telling, GROUP, WEIGHT)])
     return _Order(np.lexsort((hashes, content, nameless)), content, hashes, dict(zip(telling, signs, strict=False)))
+
+
+def account_rows(survey: Survey, groups: ComparedGroups, is_soft: bool) -> dict[str, int]:
+    """Count the rows by what became of them; rows used and rows left out add up to rows read."""
+    used, small = sum(survey.sample.counts[label] for label in (groups.reference, *groups.audited)), groups.too_small
+    if is_soft:
+        used, small = survey.kept, {}  # each row may be of every group
+    gone = survey.left_out | {"missing_group": survey.without_group, "too_small_group": sum(small.values())}
+    rest = survey.read - used - sum(gone.values())
+    return {"read": survey.read, "used": used} | gone | {"group_not_audited": rest}

@@ -323,7 +323,7 @@ def count_codes(rows: SampledRows) -> dict[str, int]:
 
 def _read_log_odds(roles: ColumnRoles, table: pl.DataFrame) -> Floats:
     """Return log p/(1 − p), wrong by the rounding of 1 at most, and made several times faster than by scipy."""
-    p = numbers_of("membership", table[str(roles.membership)])
+    p = numbers_of("propensity", table[str(roles.propensity)])
     with np.errstate(divide="ignore", invalid="ignore"):
         odds = 1.0 - p
         np.divide(p, odds, out=odds)
@@ -342,7 +342,7 @@ def _read_clusters(roles: ColumnRoles, table: pl.DataFrame) -> Hashes:
 
 
 def _read_known_groups(roles: ColumnRoles, table: pl.DataFrame) -> pl.Series:
-    name = str(roles.group_labels)
+    name = str(roles.known_groups)
     codes, texts = factorize_groups(name, [table[name]])
     return pl.Series([*texts, None], dtype=pl.String).gather(codes % (len(texts) + 1))
 
@@ -357,7 +357,7 @@ def _recode_groups(group: Integers, codes: list[int]) -> Integers:
 
 
 ROW_COLUMNS = (
-    RowColumn("log_odds", pl.Float64, "membership", _read_log_odds, is_summed=True),
+    RowColumn("log_odds", pl.Float64, "propensity", _read_log_odds, is_summed=True),
     RowColumn("y_true", pl.Int64, "outcome", is_summed=True, count_codes=lambda labels: OUTCOME_MISSING + 1),
     RowColumn(
         "period",
@@ -372,7 +372,7 @@ ROW_COLUMNS = (
     RowColumn("cluster", pl.UInt64, "clusters", _read_clusters),
     RowColumn("probabilities", pl.Float64, "soft", by_group=True, of_groups=lambda values, codes: values[:, codes]),
     RowColumn(
-        "known_group", pl.String, "group_labels", _read_known_groups, encode=_encode_groups, of_groups=_recode_groups
+        "known_group", pl.String, "known_groups", _read_known_groups, encode=_encode_groups, of_groups=_recode_groups
     ),
     RowColumn("sampling_weight", pl.Float64),
     RowColumn("row_number", pl.Int64),

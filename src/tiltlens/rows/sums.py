@@ -6,12 +6,13 @@ the sums of both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
+from tiltlens.errors import DataError
 from tiltlens.estimators.feature_gap import CellSums
 from tiltlens.estimators.influence import Integers
 from tiltlens.paper.checks import Floats
@@ -23,6 +24,7 @@ from tiltlens.rows.levels import Levels
 from tiltlens.rows.roles import ColumnRoles
 from tiltlens.rows.sampled_rows import Labels, SampledRows, SampleFacts, count_codes, encode_columns
 from tiltlens.sources.arrays import chunked_moments
+from tiltlens.sources.messages import shown
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,3 +138,14 @@ def sum_batch(plan: SumPlan, table: pl.DataFrame) -> GroupSums:
         facts=SampleFacts(is_weighted=plan.roles.is_weighted),
     )
     return sum_rows(rows, plan.sizes, plan.shift)
+
+
+def check_same_rows(counts: Mapping[str, int], labels: Sequence[str], sums: GroupSums) -> None:
+    """Raise if the sums have other numbers of rows than the survey, as with a query that draws rows at random."""
+    for label, moments in zip(labels, sums.moments, strict=True):
+        if moments.rows != counts[label]:
+            raise DataError(
+                f"`data` must have the same rows each time it is read, got {counts[label]:,} and then "
+                f"{moments.rows:,} of {shown(label)}.",
+                "write what a query draws by chance, or what others still write to, to a file first.",
+            )

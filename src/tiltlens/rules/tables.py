@@ -27,11 +27,10 @@ from tiltlens.rules.notes import notes_of, test_notes
 from tiltlens.rules.outcomes import Outcomes, asked_outcome, outcomes_of
 from tiltlens.rules.practice import TESTS, tested
 from tiltlens.rules.ratios import MEASURES, Limits, compared_places, measured
-from tiltlens.rules.rule import Rule, rule_named, smallest_share_of, threshold_of
+from tiltlens.rules.rule import Rule, ratio_threshold_of, rule_named, smallest_share_of
 from tiltlens.rules.tally import opened, tallied
 from tiltlens.sources.messages import check_columns, listed, shown
 from tiltlens.sources.opening import batches_of, names_of, reading_notes
-from tiltlens.sources.read_options import read_options
 
 OF_AUDITS = ("features", "question")  # parts of a provenance that rule tables do not have
 SCHEMA = "tiltlens/rule_tables/1"  # of to_dict and to_json; a change that breaks a reader raises the number
@@ -139,48 +138,61 @@ def rule_tables(
     data: Any,
     rule: str,
     group: str | Sequence[str],
+    *,
     selected: Any = None,
     scores: Any = None,
     favourable: str = "high",
     favorable: str | None = None,
     strata: str | Sequence[str] | None = None,
-    threshold: float | None = None,
+    ratio_threshold: float | None = None,
     smallest_share: float | None = None,
     confidence: float = 0.95,
     provenance: Mapping[str, str] | None = None,
-    na_values: str | Sequence[str] | None = None,
-    encoding: str | None = None,
-    sheet: str | None = None,
-    query: str | None = None,
 ) -> RuleTables:
-    """Return the tables that a published rule describes: rates by group, and their ratios to the highest one.
+    """Make the tables that a published rule describes: rates by group, and their ratios to the highest rate.
+
+    Only the columns of groups, strata and outcome are read, and only counts are kept.
 
     Parameters
     ----------
-    data
-        As of `tiltlens.audit`: it may be larger than memory. Only the columns of groups, strata and outcome are read,
-        and only counts are kept.
-    rule
-        "four-fifths" or "nyc-local-law-144".
-    group
-        A column, or several: then each has its table, and their intersections have one.
-    selected, scores
-        Exactly one, a column or an array: decisions, 0 or 1 or two words; or scores on any scale, of which the rate is
-        the share strictly above their median.
-    favourable, favorable
-        Either spelling: "high" where people want a 1 or a high score, "low" where a 0 or a low score; of words
-        the one that people want, such as "hired".
-    strata
-        A column, or several, within whose values people are comparable, such as the job they applied for: the
-        Cochran–Mantel–Haenszel test compares the groups within them.
-    threshold, smallest_share
-        Instead of the rule's: impact ratios below it are pointed out; groups with less of the data have no ratio.
-    confidence
-        Of the intervals.
-    provenance
-        What a reader should know of the data and the model, e.g. {"data window": "2024"}.
-    na_values, encoding, sheet, query
-        As of `tiltlens.audit`.
+    data : data frame, dict of arrays, path, or source
+        Rows, one per person, as in `tiltlens.audit`. They need not fit in memory.
+    rule : {"four-fifths", "nyc-local-law-144"}
+        Rule whose tables are made.
+    group : str or list of str
+        Column of groups. Several columns have one table each, and one for their intersections.
+    selected : str or array-like, default=None
+        Decisions, 0 and 1 or two words. Exactly one of `selected` and `scores` is required.
+    scores : str or array-like, default=None
+        Scores on any scale. The rate of a group is its share above the median of all scores.
+    favourable, favorable : {"high", "low"} or str, default="high"
+        Outcome that people want, in either spelling: 1 or a high score, 0 or a low score, or one of two words.
+    strata : str or list of str, default=None
+        Columns within whose values people are comparable, such as the job they applied for. They add the
+        Cochran–Mantel–Haenszel test.
+    ratio_threshold : float, default=None
+        Impact ratio below which a group is flagged. None takes the rule's.
+    smallest_share : float, default=None
+        Share of the data below which a group has no impact ratio. None takes the rule's.
+    confidence : float, default=0.95
+        Confidence level of all intervals.
+    provenance : dict of str to str, default=None
+        Facts about data and model for readers, such as ``{"data window": "2024"}``.
+
+    Returns
+    -------
+    RuleTables
+        One frame per table, by name, with tests, notes and the rule itself.
+
+    Raises
+    ------
+    TiltlensError
+        If an argument or the data are not valid.
+
+    See Also
+    --------
+    audit : Measure gaps and how much of them features account for.
+    read : Read files and databases with options.
 
     Examples
     --------
@@ -192,12 +204,12 @@ def rule_tables(
     """
     chosen, favourable = rule_named(rule), either_spelling(favourable, favorable)
     limits = Limits(
-        threshold_of(chosen, threshold),
+        ratio_threshold_of(chosen, ratio_threshold),
         smallest_share_of(chosen, smallest_share),
         check_probability("confidence", confidence),
     )
     stated = check_provenance(provenance)
-    batches = batches_of(data, read_options(na_values, encoding, sheet, query))
+    batches = batches_of(data)
     names = names_of(data, batches)
     attributes = _attributes(chosen, group, names)
     spec = asked_outcome(chosen, selected, scores, favourable, names)

@@ -114,7 +114,9 @@ def western_text(file: Path) -> CsvText | None:
                 raise _mixed_encodings(file, utf_8, other)
     if other is None:
         return None
-    return _copied(file, WESTERN, f"as line {other:,} is not UTF-8; name another with `encoding` (--encoding)")
+    return _copied(
+        file, WESTERN, f"as line {other:,} is not UTF-8; name another with `encoding` of tl.read (--encoding)"
+    )
 
 
 def start_of(file: Path) -> bytes:
@@ -220,7 +222,8 @@ def _mixed_encodings(file: Path, utf_8: int, other: int) -> DataError:
     return DataError(
         f"{shown(file.name)} must be written in one encoding, got UTF-8 in line {utf_8:,} and another in line "
         f"{other:,}.",
-        "save it again as UTF-8; where all of it is in one other encoding, name that with `encoding` (--encoding).",
+        "save it again as UTF-8; if all of it is in one other encoding, name that with `encoding` of tl.read "
+        "(--encoding).",
     )
 
 
@@ -234,5 +237,5 @@ def _unknown_encoding(file: Path, line: int) -> DataError:
 def _not_in(file: Path, encoding: str, what: str) -> DataError:
     return DataError(
         f"{shown(file.name)} must be written in {encoding}, got: {what}.",
-        "name the encoding it was saved in with `encoding` (--encoding), or save it as UTF-8.",
+        "name the encoding it was saved in with `encoding` of tl.read (--encoding), or save it as UTF-8.",
     )

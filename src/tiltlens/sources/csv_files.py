@@ -30,7 +30,7 @@ from tiltlens.sources.read_options import ReadOptions
 
 MISSING_TEXTS = ("", "?", "-", ".", "NA", "na", "N/A", "n/a", "NaN", "nan", "NULL", "null")
 UNREADABLE = (pl.exceptions.PolarsError, UnicodeDecodeError, csv.Error, OSError)
-REMEDY = "what stands for a missing value is named by `na_values` (--na)"
+REMEDY = "what stands for a missing value is named by `na_values` of tl.read (--na-values)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +213,7 @@ def _unreadable(text: CsvText, na_values: Sequence[str], error: Exception) -> Da
     if "utf-8" in str(error):
         return DataError(
             f"{shown(text.file.name)} must be written in UTF-8, got: {first_line(error)}",
-            "leave out `encoding` (--encoding) to have it found out, or name the one it was saved in.",
+            "leave out `encoding` of tl.read (--encoding) to have it found out, or name the one it was saved in.",
         )
     _check_fields(text)
     _check_dates(text, na_values, error)

@@ -45,7 +45,7 @@ def query_batches(url: str, options: ReadOptions) -> Batches:
         )
     if options.query is None:
         raise DataError(
-            "`query` (--query) must say which rows of a database to read, got none.",
+            "`query` of tl.read (--query) must select the rows of a database, got none.",
             "for example 'SELECT * FROM loans'.",
         )
     options.check_for("a database", ["query"])

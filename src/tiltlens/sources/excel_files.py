@@ -99,7 +99,7 @@ def _errors(sheet: Any) -> set[str]:
 def _chosen(file: Path, sheets: list[str], name: str | None) -> str:
     if name is None and len(sheets) != 1:
         raise DataError(
-            f"`sheet` (--sheet) must name one of the {len(sheets)} sheets of {shown(file.name)}, got none.",
+            f"`sheet` of tl.read (--sheet) must name one of the {len(sheets)} sheets of {shown(file.name)}, got none.",
             f"they are {listed(sheets)}.",
         )
     if name is not None and name not in sheets:

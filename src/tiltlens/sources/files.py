@@ -22,7 +22,7 @@ from tiltlens.sources.columns import clean_column
 from tiltlens.sources.csv_files import CsvTable
 from tiltlens.sources.file_formats import FileTable, check_content, ending_of, format_of, listed_endings
 from tiltlens.sources.messages import checked_names, first_line, nearest_name, shown
-from tiltlens.sources.read_options import ReadOptions
+from tiltlens.sources.read_options import ReadOptions, Source
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +168,7 @@ def _check_distinct(files: Sequence[Path]) -> None:
 
 def inputs_of(*several: Any) -> list[Input]:
     """Return the files, folders, patterns and databases that data name; None and what is no file name none."""
-    entries = [entry for data in several for entry in (_entries(data) or ())]
+    entries = [entry for data in several for entry in (_entries(Source.of(data).path) or ())]
     paths = {entry: re.sub(r"^[A-Za-z][\w+.-]+:///?", "", entry) for entry in entries}  # of the URL of a database
     return [
         Input(entry, tuple(file.absolute() for file in _found(path)), partial(_would_read, Path(path).absolute()))

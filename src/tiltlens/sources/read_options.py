@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import codecs
 import io
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tiltlens.errors import DataError
@@ -48,6 +49,81 @@ class ReadOptions:
                 got = listed(value) if isinstance(value, tuple) else shown(value)
                 hint = "replace them in the data." if name == "na_values" else "leave it out."
                 raise DataError(f"`{name}` must be left out for {kind}, got {got}.", f"it is for {owners}: {hint}")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Files or a database, with the options for reading them."""
+
+    path: Any = field(repr=False)  # the URL of a database may hold a password
+    options: ReadOptions
+
+    @classmethod
+    def of(cls, data: Any) -> Source:
+        """Return any data as a source; all but a source is read with default options."""
+        return data if isinstance(data, Source) else cls(data, ReadOptions())
+
+
+def read(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    na_values: str | Sequence[str] | None = None,
+    encoding: str | None = None,
+    sheet: str | None = None,
+    query: str | None = None,
+) -> Source:
+    r"""Return files or a database as a source that is read with the given options.
+
+    Pass the source wherever tiltlens takes data: `tl.audit`, `tl.alternatives`, `tl.rule_tables`, `ScoreTilt.apply` and
+    `ScoreTilt.bill`. Data that need no options can be passed as they are. No row is read before the source is used.
+
+    Parameters
+    ----------
+    path : str, path-like, or list of these
+        A file, a pattern such as ``"data/*.csv"``, a folder, a list of these, or the URL of a database such as
+        ``"sqlite:///people.db"``.
+    na_values : str or list of str, default=None
+        Texts that mark missing values in CSV files, in addition to "", "?", "-", ".", "NA", "N/A", "NaN" and "NULL".
+    encoding : str, default=None
+        Encoding of CSV files, such as "cp1252". None detects it, and a note names what was detected.
+    sheet : str, default=None
+        Sheet of an Excel file. It is required if the file has several.
+    query : str, default=None
+        SQL query that selects the rows of a database. It is required for a database.
+
+    Returns
+    -------
+    Source
+        The path with its options.
+
+    Raises
+    ------
+    DataError
+        If `path` is not the name of files or of a database, or an option is not valid.
+
+    See Also
+    --------
+    audit : Audit a model on a source.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import tiltlens as tl
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "people.csv")
+    ...     _ = path.write_text("sex,hired\n" + 20 * "women,0\nwomen,1\nmen,1\nmen,unknown\n")
+    ...     people = tl.read(path, na_values="unknown")
+    ...     tl.rule_tables(people, "four-fifths", "sex", selected="hired").rows["missing_outcome"]
+    20
+    """
+    entries = path if isinstance(path, (list, tuple)) else [path]
+    if not entries or not all(isinstance(entry, (str, os.PathLike)) for entry in entries):
+        raise DataError(
+            f"`path` must name files or a database, got {type(path).__name__}.",
+            "pass a table in memory to tiltlens without tl.read.",
+        )
+    return Source(path, read_options(na_values=na_values, encoding=encoding, sheet=sheet, query=query))
 
 
 def read_options(na_values: Any = None, encoding: Any = None, sheet: Any = None, query: Any = None) -> ReadOptions:
