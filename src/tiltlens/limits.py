@@ -116,17 +116,12 @@ FACTORIZE_CHUNK = 1 << 15  # rows whose codes are found at a time
 AUDIT_FILE_BYTES = 1_000_000  # of a file of keys and values: a larger one is data by mistake
 AUDIT_FILE_DEPTH = 10  # lists and keys within each other: audits need three, and parsers take long for thousands
 
-# engines.csv_files
-INFERRED_ROWS = (
-    10_000  # whose kinds are tried on all others: looking at every row for its kind takes sixty times as long
-)
-
 # engines.csv_text
-SNIFFED_ROWS = 100  # that tell what separates the fields of a CSV file
+FIRST_LOOK_ROWS = 100  # rows that show the separator of a CSV file, and the forms that text columns may have
 COPIED_CHARACTERS = 1 << 20  # of a text in another encoding, that are copied at a time
 
-# engines.number_texts
-MOSTLY_NUMBERS = 0.9  # of a text column's values, from which it was meant to be numbers
+# engines.text_columns
+MOSTLY_NUMBERS = 0.9  # share of a text column's values from which it was meant to be numbers, or dates
 
 # engines.hashing
 CACHE_CHUNK = 1 << 16  # rows that are hashed at a time: they stay in the cache

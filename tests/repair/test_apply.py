@@ -278,6 +278,17 @@ def test_what_stands_for_a_missing_value_is_named(tmp_path):
     assert found == pytest.approx(expected(), abs=1e-12)
 
 
+def test_numbers_with_decimal_commas_are_read_where_the_option_says_so(tmp_path):
+    new_rows().write_csv(tmp_path / "rows.csv", separator=";", decimal_comma=True)
+    assert tilt().apply(tmp_path / "rows.csv", "score", decimal=",") == pytest.approx(expected(), abs=1e-12)
+    texts = new_rows().with_columns(pl.col("income").cast(pl.String).str.replace(".", ",", literal=True))
+    texts.write_csv(tmp_path / "rows.csv", separator=";")
+    with pytest.raises(
+        TiltlensError, match=r"must hold numbers in 'income', .*\nHint: .* pass decimal=',' for decimal commas"
+    ):
+        tilt().apply(tmp_path / "rows.csv", "score")
+
+
 @pytest.mark.filterwarnings("ignore:.*missing:UserWarning")
 def test_a_column_without_any_value_is_missing_numbers(tmp_path):
     rows = new_rows()[:20].with_columns(income=pl.lit(None, dtype=pl.Float64))

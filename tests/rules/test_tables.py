@@ -515,3 +515,11 @@ def test_texts_that_stand_for_missing_values_in_a_csv_are_an_unknown_group(tmp_p
     data.write_csv(tmp_path / "a.csv")
     found = tl.rule_tables(tl.read(tmp_path / "a.csv", na_values="not told"), "four-fifths", "sex", selected="selected")
     assert found.unknown == {"sex": 40}
+
+
+def test_scores_with_decimal_commas_are_read_where_the_option_says_so(tmp_path):
+    data = pl.DataFrame({"sex": ["women", "men"] * 200, "score": [0.25, 0.5, 0.75, 0.125] * 100})
+    data.write_csv(tmp_path / "a.csv", separator=";", decimal_comma=True)
+    expected = tl.rule_tables(data, "nyc-local-law-144", "sex", scores="score")
+    tables = tl.rule_tables(tmp_path / "a.csv", "nyc-local-law-144", "sex", scores="score", decimal=",")
+    assert tables["sex"].equals(expected["sex"])

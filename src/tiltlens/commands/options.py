@@ -20,8 +20,9 @@ READING: dict[str, Callable[[Any], Any]] = {  # the keywords of `tl.read`
         metavar="TEXT",
         help="Text that marks a missing value in a CSV, besides ? - . NA N/A NaN NULL and empty fields. Repeat.",
     ),
-    "encoding": click.option(
-        "--encoding", metavar="NAME", help="Encoding of a CSV, e.g. cp1252 (default: detected, and named in a note)."
+    "encoding": click.option("--encoding", metavar="NAME", help="Encoding of a CSV, e.g. cp1252 (default: UTF-8)."),
+    "decimal": click.option(
+        "--decimal", metavar="MARK", default=".", show_default=True, help="Decimal mark of numbers, '.' or ','."
     ),
     "sheet": click.option("--sheet", metavar="NAME", help="Sheet of an Excel file that has several."),
     "query": click.option(

@@ -171,7 +171,8 @@ def _numeric_amounts(column: pl.Series) -> Floats:
     if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
         raise DistributionError(
             f"`scores` must be numbers where `score_type` is 'amount', got {column.dtype}.",
-            "take away currency signs and thousands separators; decisions in words need no `score_type`.",
+            "remove currency signs and thousands separators; for decimal commas, use tl.read(path, decimal=',') "
+            "(--decimal ','); decisions in words need no `score_type`.",
         )
     return column.cast(pl.Float64).to_numpy()
 
@@ -234,6 +235,8 @@ def _check_two(argument: str, words: tuple[str, ...]) -> None:
         hint = "a score is a probability; a decision is 0 or 1, or one of two words such as 'approved' and 'denied'."
         if all(re.fullmatch(r"[-+]?\d*[.,]?\d+\s*%?", word.strip()) for word in words):
             hint = "these are numbers stored as text: convert the column to numbers, and divide percentages by 100."
+            if any("," in word for word in words):
+                hint = "if the comma is the decimal mark, pass decimal=',' (--decimal ',')."
         raise DistributionError(f"`{argument}` must be numbers, or decisions in two words, got {listed(words)}.", hint)
 
 

@@ -77,7 +77,7 @@ def numbers_of(argument: str, column: pl.Series) -> Floats:
     if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
         raise DataError(
             f"`{argument}` must be numbers, got {column.dtype} in column {shown(column.name)}.",
-            "name a column of numbers, or cast this one.",
+            "name a column of numbers, or cast this one; pass decimal=',' (--decimal ',') for decimal commas.",
         )
     numbers = column.cast(pl.Float64)
     return (numbers.fill_null(float("nan")) if numbers.null_count() else numbers).to_numpy()

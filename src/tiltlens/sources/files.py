@@ -38,7 +38,6 @@ class FileBatches:
 
     def fold(self, columns: Sequence[str], step: Step[S]) -> S:
         """As of `Batches`."""
-        self._table.check(columns)
         kinds = self._check_schemas(columns)
         scans = [(repr(str(file)), scan.select(columns)) for file, scan in zip(self.files, self._scans, strict=True)]
         texts = pl.Schema({column: pl.String for name, scan in scans for column in too_large(scan, name)})
@@ -54,7 +53,6 @@ class FileBatches:
     def frames(self, columns: Sequence[str], texts: Collection[str] = ()) -> Generator[pl.DataFrame]:
         """As of `OrderedBatches`."""
         read = [name for name in columns if name not in texts]
-        self._table.check(read)
         self._check_schemas(read)
         table = self._table.as_texts(texts) if isinstance(self._table, CsvTable) else self._table
         named = [(repr(str(file)), scan.select(columns)) for file, scan in zip(self.files, table.scans, strict=True)]

@@ -15,6 +15,7 @@ from tiltlens.sources.messages import listed, shown, texts_of
 WHERE = {  # an option, and whose it is
     "na_values": "CSV files",
     "encoding": "CSV files",
+    "decimal": "CSV and Excel files",
     "sheet": "Excel files",
     "query": "databases",
 }
@@ -29,7 +30,9 @@ class ReadOptions:
     na_values
         Texts that stand for missing values in CSV files, beside the usual ones.
     encoding
-        Of CSV files, such as "cp1252"; None where it is to be found out.
+        Encoding of CSV files, such as "cp1252"; None for UTF-8, or for that of a byte order mark.
+    decimal
+        Decimal mark of numbers in CSV files and in text cells of Excel, "." or ",".
     sheet
         Of an Excel file.
     query
@@ -38,14 +41,16 @@ class ReadOptions:
 
     na_values: tuple[str, ...] = ()
     encoding: str | None = None
+    decimal: str = "."
     sheet: str | None = None
     query: str | None = None
 
     def check_for(self, kind: str, allowed: Sequence[str]) -> None:
         """Raise for an option that says nothing of data of this kind."""
+        defaults = ReadOptions()
         for name, owners in WHERE.items():
             value = getattr(self, name)
-            if value and name not in allowed:
+            if value != getattr(defaults, name) and name not in allowed:
                 got = listed(value) if isinstance(value, tuple) else shown(value)
                 hint = "replace them in the data." if name == "na_values" else "leave it out."
                 raise DataError(f"`{name}` must be left out for {kind}, got {got}.", f"it is for {owners}: {hint}")
@@ -69,6 +74,7 @@ def read(
     *,
     na_values: str | Sequence[str] | None = None,
     encoding: str | None = None,
+    decimal: str = ".",
     sheet: str | None = None,
     query: str | None = None,
 ) -> Source:
@@ -85,7 +91,9 @@ def read(
     na_values : str or list of str, default=None
         Texts that mark missing values in CSV files, in addition to "", "?", "-", ".", "NA", "N/A", "NaN" and "NULL".
     encoding : str, default=None
-        Encoding of CSV files, such as "cp1252". None detects it, and a note names what was detected.
+        Encoding of CSV files, such as "cp1252". None reads UTF-8, or what the byte order mark says.
+    decimal : {".", ","}, default="."
+        Decimal mark of numbers in CSV files and in text cells of Excel.
     sheet : str, default=None
         Sheet of an Excel file. It is required if the file has several.
     query : str, default=None
@@ -123,11 +131,13 @@ def read(
             f"`path` must name files or a database, got {type(path).__name__}.",
             "pass a table in memory to tiltlens without tl.read.",
         )
-    return Source(path, read_options(na_values=na_values, encoding=encoding, sheet=sheet, query=query))
+    return Source(path, read_options(na_values, encoding, sheet, query, decimal))
 
 
-def read_options(na_values: Any = None, encoding: Any = None, sheet: Any = None, query: Any = None) -> ReadOptions:
-    """Return the options as they were asked for, checked."""
+def read_options(
+    na_values: Any = None, encoding: Any = None, sheet: Any = None, query: Any = None, decimal: Any = "."
+) -> ReadOptions:
+    """Return the options after checking them."""
     texts = tuple(texts_of("na_values", na_values))
     strangers = [text for text in texts if not isinstance(text, str)]
     if strangers:
@@ -135,7 +145,11 @@ def read_options(na_values: Any = None, encoding: Any = None, sheet: Any = None,
     for name, value in (("sheet", sheet), ("query", query)):
         if value is not None and not (isinstance(value, str) and value.strip()):
             raise DataError(f"`{name}` must be a text, got {shown(value)}.", f"it is for {WHERE[name]}.")
-    return ReadOptions(texts, None if encoding is None else _known_encoding(encoding), sheet, query)
+    if decimal not in (".", ","):
+        raise DataError(
+            f"`decimal` (--decimal) must be '.' or ',', got {shown(decimal)}.", "it is the decimal mark of numbers."
+        )
+    return ReadOptions(texts, None if encoding is None else _known_encoding(encoding), decimal, sheet, query)
 
 
 def _known_encoding(name: Any) -> str:
