@@ -309,7 +309,7 @@ def encode_columns(columns: Mapping[str, Any], labels: Mapping[str, Labels]) -> 
     encoded = {
         column.name: column.encode(columns[column.name], labels[column.name])
         for column in ROW_COLUMNS
-        if column.encode is not None and column.name in labels
+        if column.encode is not None and column.name in labels and column.name in columns
     }
     return {**columns, **encoded}
 
