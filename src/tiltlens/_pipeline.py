@@ -213,7 +213,7 @@ def audit(
         given=given,
     )
     with told_to(progress):
-        return _audited(data, request, reading, settings, stated)
+        return _run_audit(data, request, reading, settings, stated)
 
 
 def alternatives(
@@ -249,10 +249,10 @@ def alternatives(
     return {name: c.alternatives(tolerance, threshold) for name, c in found.items()}
 
 
-def _audited(data: Any, request: Request, reading: ReadOptions, settings: Settings, stated: dict[str, str]) -> Audit:
+def _run_audit(data: Any, request: Request, reading: ReadOptions, settings: Settings, stated: dict[str, str]) -> Audit:
     """Return the audit: survey and sample, sums, fits, and then arithmetic."""
     with stage(0.0, SURVEY, "survey"):
-        source = _opened(data, request, reading)
+        source = _open(data, request, reading)
         step = partial(survey_batch, source.roles, settings.sample_rows, HashThreshold())
         survey: Survey = source.batches.fold(source.columns, step)
         favourable = survey.outcome(request.favourable)
@@ -261,7 +261,7 @@ def _audited(data: Any, request: Request, reading: ReadOptions, settings: Settin
     with stage(SURVEY, SUMS, "sums"):
         sums = _sums(source, survey, sample)
     with stage(SUMS, 1.0), one_thread():
-        model, of_model = _asked(source, sample)
+        model, of_model = _model_to_ask(source, sample)
         question = Question(
             audited=groups.audited[0],
             reference=groups.reference,
@@ -275,7 +275,7 @@ def _audited(data: Any, request: Request, reading: ReadOptions, settings: Settin
         comparisons = _comparisons(sample, sums, question, settings, _fit_settings(source, settings, model))
     return Audit(
         comparisons=comparisons,
-        rows=_accounted(survey, groups, bool(source.roles.soft)),
+        rows=_account_for_rows(survey, groups, bool(source.roles.soft)),
         group=source.roles.name,
         reference=groups.reference,
         channel=next(iter(comparisons.values())).channel,
@@ -329,7 +329,7 @@ class _Source:
     model: Any  # that makes the scores, else None
 
 
-def _opened(data: Any, request: Request, reading: ReadOptions) -> _Source:
+def _open(data: Any, request: Request, reading: ReadOptions) -> _Source:
     """Return the data, in memory or not, as batches whose columns have roles."""
     estimator = request.membership if hasattr(request.membership, "fit") else None
     batches = batches_of(data, reading)
@@ -405,7 +405,7 @@ def _cluster_notes(roles: ColumnRoles, sample: EncodedSample) -> Iterable[str]:
     return [cluster_note(roles.clusters.lstrip("\0"), clusters, sample.rows.group)]
 
 
-def _asked(source: _Source, sample: EncodedSample) -> tuple[AskedModel | None, list[str]]:
+def _model_to_ask(source: _Source, sample: EncodedSample) -> tuple[AskedModel | None, list[str]]:
     """Return the model to ask again; none, and a note, where its scores are not made of the features alone."""
     if source.model is None:
         return None, []
@@ -436,7 +436,7 @@ def _comparisons(
     return comparisons
 
 
-def _accounted(survey: Survey, groups: ComparedGroups, is_soft: bool) -> dict[str, int]:
+def _account_for_rows(survey: Survey, groups: ComparedGroups, is_soft: bool) -> dict[str, int]:
     """Return where every row went; what was used and what was left out add up to what was read."""
     used, small = sum(survey.sample.counts[label] for label in (groups.reference, *groups.audited)), groups.too_small
     if is_soft:
