@@ -221,7 +221,7 @@ def audit(
         where=where,
     )
     with told_to(progress):
-        return _audited(data, request, settings, stated)
+        return _run_audit(data, request, settings, stated)
 
 
 def alternatives(
@@ -273,10 +273,10 @@ def alternatives(
     return {name: c.alternatives(tolerance, threshold) for name, c in result.items()}
 
 
-def _audited(data: Any, request: Request, settings: Settings, stated: dict[str, str]) -> Audit:
+def _run_audit(data: Any, request: Request, settings: Settings, stated: dict[str, str]) -> Audit:
     """Return the audit: survey and sample, sums, fits, and then arithmetic."""
     with stage(0.0, SURVEY, "survey"):
-        source = _opened(data, request)
+        source = _open(data, request)
         step = partial(survey_batch, source.roles, settings.sample_rows, HashThreshold())
         survey: Survey = source.batches.fold(source.columns, step)
         favourable = survey.outcome(request.favourable)
@@ -285,7 +285,7 @@ def _audited(data: Any, request: Request, settings: Settings, stated: dict[str, 
     with stage(SURVEY, SUMS, "sums"):
         sums = _sums(source, survey, sample)
     with stage(SUMS, 1.0), one_thread():
-        model, of_model = _asked(source, sample)
+        model, of_model = _model_to_ask(source, sample)
         question = Question(
             audited=groups.audited[0],
             reference=groups.reference,
@@ -353,7 +353,7 @@ class _Source:
     model: Any  # that makes the scores, else None
 
 
-def _opened(data: Any, request: Request) -> _Source:
+def _open(data: Any, request: Request) -> _Source:
     """Return the data, in memory or not, as batches whose columns have roles."""
     estimator = request.propensity if hasattr(request.propensity, "fit") else None
     batches = batches_of(data)
@@ -418,7 +418,7 @@ def _cluster_notes(roles: ColumnRoles, sample: EncodedSample) -> Iterable[str]:
     return [cluster_note(roles.clusters.lstrip("\0"), clusters, sample.rows.group)]
 
 
-def _asked(source: _Source, sample: EncodedSample) -> tuple[AskedModel | None, list[str]]:
+def _model_to_ask(source: _Source, sample: EncodedSample) -> tuple[AskedModel | None, list[str]]:
     """Return the model to ask again; none, and a note, where its scores are not made of the features alone."""
     if source.model is None:
         return None, []

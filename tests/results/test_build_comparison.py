@@ -43,6 +43,11 @@ def test_other_settings_of_the_same_evidence_are_another_audit(seen, sample_rows
 def test_evidence_cannot_be_changed(seen):
     audited(people(), folds=None)
     ((evidence, settings),) = seen
-    for frozen, name in ((evidence, "is_sampled"), (settings, "random_state"), (Settings(), "folds")):
+    for frozen, name in (
+        (evidence, "sample"),
+        (evidence.rows, "weights"),
+        (settings, "random_state"),
+        (Settings(), "folds"),
+    ):
         with pytest.raises(FrozenInstanceError):
             setattr(frozen, name, 1)

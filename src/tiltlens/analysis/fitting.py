@@ -113,7 +113,7 @@ def gather_evidence(encoded: EncodedSample, sums: GroupSums, question: Question,
     rows = replace(rows, features=tuple(flag_separating(feature, is_audited) for feature in rows.features))
     check_exempt(rows.features, question.exempt)
     scores = _scores(rows.scores, sums.moments[code], sums.moments[0])
-    score, favourable = _measured(rows, sums, code, scores)
+    score, favourable = _measured_scores(rows, sums, code, scores)
     data = _fit_data(encoded, rows, score.column, sums, settings)
     nuisances = _fit_nuisances(data)
     return Evidence(
@@ -129,7 +129,7 @@ def gather_evidence(encoded: EncodedSample, sums: GroupSums, question: Question,
         nuisances=nuisances,
         model=None if settings.model is None else settings.model.rows(_index(encoded, rows)),
         moments=_moments(data, sums, code, nuisances.log_odds),
-        tilted=None if rows.log_odds is None else _tilted(sums),
+        tilted=None if rows.log_odds is None else _tilted_means(sums),
         sums_by={name: by_code.of(code, 0) for name, by_code in sums.by_column.items()},
     )
 
@@ -231,7 +231,7 @@ def _scores(channel: Floats, audited: GroupMoments, reference: GroupMoments) -> 
     return Scores(channel, means[0], means[1], mix.T @ parts[2] @ mix, mix.T @ parts[3] @ mix)
 
 
-def _measured(rows: SampledRows, sums: GroupSums, code: int, scores: Scores) -> tuple[Scores, Scores]:
+def _measured_scores(rows: SampledRows, sums: GroupSums, code: int, scores: Scores) -> tuple[Scores, Scores]:
     """Return the score whose gap is measured, and that of the favourable outcome; of amounts both are the amount."""
     if not rows.unit.is_amount:
         return scores.outcome(1 if rows.scores.ndim == 1 else rows.favourable), scores.outcome(rows.favourable)
@@ -250,7 +250,7 @@ def _moments(data: _FitData, sums: GroupSums, code: int, log_odds: Floats) -> tu
     return audited, reference
 
 
-def _tilted(sums: GroupSums) -> TiltedMeans:
+def _tilted_means(sums: GroupSums) -> TiltedMeans:
     mass, *others = sums.exponential[0]
     return TiltedMeans(sums.shift + math.log(mass / sums.moments[0].weight), np.array(others) / mass)
 

@@ -72,19 +72,19 @@ class BatchRows:
 def read_batch(roles: ColumnRoles, table: pl.DataFrame, for_sums: bool = False) -> BatchRows:
     """Return the rows of a batch that are kept; `for_sums` without the columns that sums do not need."""
     named = row_name(table)
-    channel = _channel(roles, table, named)
-    y_true, values = _outcomes(roles, table, channel)
+    channel = _read_channel(roles, table, named)
+    y_true, values = _read_outcomes(roles, table, channel)
     if roles.metric == "fnr":
         channel = channel.reversed()
     weights = check_sample_weight(roles.sample_weight, table, named)
-    keep, left_out = _kept(roles, table, channel, weights, y_true)
+    keep, left_out = _keep_rows(roles, table, channel, weights, y_true)
     columns: dict[str, Any] = {} if y_true is None else {"y_true": y_true}
     groups = roles.soft
     if roles.soft:
         columns["probabilities"] = group_chances(roles.group, table, named)
         group = np.where(columns["probabilities"].sum(axis=1) > 0.0, 0, NO_GROUP)  # NaN is not above 0
     else:
-        group, groups = _groups(roles, table)
+        group, groups = _read_groups(roles, table)
     without_group = int((keep & (group == NO_GROUP)).sum())
     keep &= group != NO_GROUP
     scores = channel.scores
@@ -95,10 +95,10 @@ def read_batch(roles: ColumnRoles, table: pl.DataFrame, for_sums: bool = False) 
     kept = roles.declared.applied(table, roles.sources if roles.keeps_inputs else ())
     rows = replace(rows, columns={**rows.columns, **read_columns(roles, kept, for_sums)})
     batch = BatchRows(rows, kept, channel, keep.size, left_out, without_group, outcome_values=values)
-    return _copied(batch) if roles.soft else batch
+    return _copy_by_group(batch) if roles.soft else batch
 
 
-def _copied(batch: BatchRows) -> BatchRows:
+def _copy_by_group(batch: BatchRows) -> BatchRows:
     """Return a copy of each row for each group that it may belong to, weighted by the probability."""
     probabilities = np.asarray(batch.rows.probabilities)
     group, source = np.nonzero(probabilities.T)
@@ -114,7 +114,7 @@ def row_name(table: pl.DataFrame) -> RowName:
     return "row {} of a batch".format
 
 
-def _channel(roles: ColumnRoles, table: pl.DataFrame, row_name: RowName) -> Channel:
+def _read_channel(roles: ColumnRoles, table: pl.DataFrame, row_name: RowName) -> Channel:
     with nullcontext() if roles.model is None else ONE_AT_A_TIME:
         return channel_of(
             table,
@@ -130,13 +130,13 @@ def _channel(roles: ColumnRoles, table: pl.DataFrame, row_name: RowName) -> Chan
         )
 
 
-def _outcomes(roles: ColumnRoles, table: pl.DataFrame, channel: Channel) -> tuple[Integers | None, Meant | None]:
+def _read_outcomes(roles: ColumnRoles, table: pl.DataFrame, channel: Channel) -> tuple[Integers | None, Meant | None]:
     if roles.outcome is None:
         return None, None
     return outcome_codes(table[roles.outcome], outcome_names(channel, roles.favourable))
 
 
-def _groups(roles: ColumnRoles, table: pl.DataFrame) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def _read_groups(roles: ColumnRoles, table: pl.DataFrame) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Return a code per row, `NO_GROUP` where it has none, and the label of each code."""
     columns = [table[name] for name in roles.group]
     if len(columns) == 1 and columns[0].dtype == pl.String:
@@ -145,7 +145,7 @@ def _groups(roles: ColumnRoles, table: pl.DataFrame) -> tuple[NDArray[np.int64],
     return factorize_groups(roles.name, columns)
 
 
-def _kept(
+def _keep_rows(
     roles: ColumnRoles, table: pl.DataFrame, channel: Channel, weights: Floats, y_true: Integers | None
 ) -> tuple[Booleans, dict[str, int]]:
     """Return which rows count, and how many do not for which reason; the first reason counts."""

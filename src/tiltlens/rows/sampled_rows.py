@@ -149,14 +149,16 @@ class SampledRows:
 
     def take(self, index: Integers) -> SampledRows:
         """Return some of the rows."""
+        scores = self.scores[index]
+        features = in_threads(lambda feature: feature.rows(index), self.features, index.size) if self.features else ()
         return replace(
             self,
             group=self.group[index],
             weights=self.weights[index],
-            scores=self.scores[index],
-            score=self.score[index],
+            scores=scores,
+            score=scores if self.score is self.scores else self.score[index],
             columns={name: take_values(values, index) for name, values in self.columns.items()},
-            features=tuple(in_threads(lambda feature: feature.rows(index), self.features, index.size)),
+            features=tuple(features),
             value_codes={name: codes[index] for name, codes in self.value_codes.items()},
         )
 
@@ -307,7 +309,7 @@ def encode_columns(columns: Mapping[str, Any], labels: Mapping[str, Labels]) -> 
     encoded = {
         column.name: column.encode(columns[column.name], labels[column.name])
         for column in ROW_COLUMNS
-        if column.encode is not None and column.name in labels
+        if column.encode is not None and column.name in labels and column.name in columns
     }
     return {**columns, **encoded}
 

@@ -103,15 +103,15 @@ class Survey:
             without_group=self.without_group + other.without_group,
             values={name: counts + other.values[name] for name, counts in self.values.items()},
             sample=self.sample + other.sample,
-            weight_range=_joined_ranges(self.weight_range, other.weight_range),
-            outside=_added(self.outside, other.outside),
+            weight_range=_join_ranges(self.weight_range, other.weight_range),
+            outside=_add_counts(self.outside, other.outside),
             is_decisions=self.is_decisions and other.is_decisions,
-            amounts=_joined_moments(self.amounts, other.amounts),
+            amounts=_join_moments(self.amounts, other.amounts),
             words=None if self.words is None else _first_texts(self.words, other.words or ()),
             is_present={column: here or other.is_present[column] for column, here in self.is_present.items()},
             seen={column: _first_texts(values, other.seen[column]) for column, values in self.seen.items()},
-            outcome_values=_joined_outcomes(self.outcome_values, other.outcome_values),
-            people=_added(self.people, other.people),
+            outcome_values=_join_outcomes(self.outcome_values, other.outcome_values),
+            people=_add_counts(self.people, other.people),
             fingerprint=(self.fingerprint + other.fingerprint) % 2**64,
             rows_fingerprint=(self.rows_fingerprint + other.rows_fingerprint) % 2**64,
             labels=join_labels(self.labels, other.labels),
@@ -122,18 +122,18 @@ def _first_texts(values: tuple[Any, ...], others: tuple[Any, ...]) -> tuple[Any,
     return tuple(sorted({*values, *others}))[:LISTED_VALUES]
 
 
-def _joined_outcomes(values: Meant | None, others: Meant | None) -> Meant | None:
+def _join_outcomes(values: Meant | None, others: Meant | None) -> Meant | None:
     if values is None:
         return None
     joined = values | (others or {})
     return {value: joined[value] for value in sorted(joined)[:LISTED_VALUES]}
 
 
-def _added(counts: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+def _add_counts(counts: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
     return {group: counts.get(group, 0) + others.get(group, 0) for group in {**counts, **others}}
 
 
-def _joined_ranges(
+def _join_ranges(
     ranges: Mapping[str, tuple[float, float]], others: Mapping[str, tuple[float, float]]
 ) -> dict[str, tuple[float, float]]:
     joined = dict(ranges)
@@ -143,7 +143,7 @@ def _joined_ranges(
     return joined
 
 
-def _joined_moments(moments: Mapping[str, GroupMoments], others: Mapping[str, GroupMoments]) -> dict[str, GroupMoments]:
+def _join_moments(moments: Mapping[str, GroupMoments], others: Mapping[str, GroupMoments]) -> dict[str, GroupMoments]:
     both = {group: part + others[group] for group, part in moments.items() if group in others}
     return {**moments, **others, **both}
 
@@ -155,7 +155,7 @@ def survey_batch(roles: ColumnRoles, size: int, threshold: HashThreshold, table:
     factorized = {name: factorize(kept[name]) for name in roles.features}
     weights = rows.weights if roles.is_weighted else None
     groups = pl.Series(GROUP, rows.groups, dtype=pl.String)
-    of_rows, hashes = _hashes(roles, batch, factorized, groups)
+    of_rows, hashes = _hash_rows(roles, batch, factorized, groups)
     keys = _sampling_keys(batch, hashes)
     return Survey(
         read=batch.read,
@@ -164,9 +164,9 @@ def survey_batch(roles: ColumnRoles, size: int, threshold: HashThreshold, table:
         values={
             name: value_counts(kept[name], factorized[name], rows.group, groups, weights) for name in roles.features
         },
-        sample=_sampled(roles, batch, keys, size, threshold),
+        sample=_sample_rows(roles, batch, keys, size, threshold),
         weight_range=_weight_ranges(rows),
-        outside=_outside(rows),
+        outside=_count_outside(rows),
         is_decisions=batch.channel.kind == "decisions",
         amounts=_amounts(rows) if batch.channel.kind == "amounts" else {},
         favourable=batch.channel.favourable,
@@ -182,7 +182,7 @@ def survey_batch(roles: ColumnRoles, size: int, threshold: HashThreshold, table:
     )
 
 
-def _hashes(
+def _hash_rows(
     roles: ColumnRoles, batch: BatchRows, factorized: dict[str, Factorized | None], groups: pl.Series
 ) -> list[Hashes]:
     """Return the hash of each row by its features, group, weight and propensity; and by its scores too."""
@@ -248,7 +248,7 @@ def _row_keys(table: pl.DataFrame, hashes: Hashes) -> Hashes:
     return keys
 
 
-def _sampled(roles: ColumnRoles, batch: BatchRows, keys: _Keys, size: int, threshold: HashThreshold) -> RowSample:
+def _sample_rows(roles: ColumnRoles, batch: BatchRows, keys: _Keys, size: int, threshold: HashThreshold) -> RowSample:
     """Return the rows of a batch that may be drawn."""
     rows, table = batch.rows, batch.table
     limits, index = threshold.limits(rows.groups), None
@@ -294,7 +294,7 @@ def _ends(weights: Floats) -> tuple[float, float]:
     return float(weights.min()), float(weights.max())
 
 
-def _outside(rows: SampledRows) -> dict[str, int]:
+def _count_outside(rows: SampledRows) -> dict[str, int]:
     """Return how many rows of each group have a membership that is not between 0 and 1."""
     if rows.log_odds is None or np.isfinite(rows.log_odds).all():
         return {}
