@@ -27,13 +27,13 @@ def decile_shares(evidence: Evidence, settings: Settings) -> pl.DataFrame:
     Deciles between which a group has from 1 to 9 people are left out, and those that could be one person's amount.
     """
     edges = evidence.unit.edges or ()
-    told = _told_edges(evidence, len(edges))
+    is_disclosed = _disclosed_edges(evidence, len(edges))
     records = []
-    for place in np.flatnonzero(told).tolist():
-        share = _beyond(evidence.scores, place)
+    for index in np.flatnonzero(is_disclosed).tolist():
+        share = _beyond(evidence.scores, index)
         rates = group_rates(evidence.everyone, share)
         both = gap_law(evidence.everyone, share)
-        record: dict[str, float | None] = {"amount": edges[place]}
+        record: dict[str, float | None] = {"amount": edges[index]}
         for name, law in zip(BEYOND, (*rates, both), strict=True):
             estimate = law.estimate(settings.confidence)
             ends = (None, None) if settings.folds is None else (estimate.low, estimate.high)
@@ -42,38 +42,38 @@ def decile_shares(evidence: Evidence, settings: Settings) -> pl.DataFrame:
     return pl.DataFrame(records, schema=DECILE_SCHEMA)
 
 
-def _beyond(deciles: Scores, place: int) -> Scores:
+def _beyond(deciles: Scores, index: int) -> Scores:
     """Return the indicator of amounts beyond an edge: of all bins above it."""
     bins = deciles.values.shape[1]
     if bins == 1:
         return deciles
-    return deciles.mixed((np.arange(bins) > place).astype(np.float64)[:, None], np.zeros(1))
+    return deciles.mixed((np.arange(bins) > index).astype(np.float64)[:, None], np.zeros(1))
 
 
-def _told_edges(evidence: Evidence, edges: int) -> list[bool]:
-    """Return which edges may be told: between two of them, and beyond, either group has nobody or ten people."""
+def _disclosed_edges(evidence: Evidence, edges: int) -> list[bool]:
+    """Return which edges may be disclosed: between two of them, and beyond, either group has nobody or ten people."""
     counts, amounts = _people(evidence), evidence.outcome.column
     at = evidence.unit.seen(np.array(evidence.unit.edges or ()))
-    shown = [may_show((amounts < one).sum(), (amounts == one).sum(), (amounts > one).sum()) for one in at]
-    told, start = [], 0
-    for place in range(1, edges + 1):
-        parts = [one[part].sum() for one in counts for part in (slice(start, place), slice(place, None))]
-        is_told = bool(shown[place - 1]) and all(part == 0 or part >= SUPPRESSED_BELOW for part in parts)
-        told.append(is_told)
-        start = place if is_told else start
-    return told
+    may = [may_show((amounts < edge).sum(), (amounts == edge).sum(), (amounts > edge).sum()) for edge in at]
+    disclosed, start = [], 0
+    for end in range(1, edges + 1):
+        parts = [group[part].sum() for group in counts for part in (slice(start, end), slice(end, None))]
+        is_disclosed = bool(may[end - 1]) and all(part == 0 or part >= SUPPRESSED_BELOW for part in parts)
+        disclosed.append(is_disclosed)
+        start = end if is_disclosed else start
+    return disclosed
 
 
 def _people(evidence: Evidence) -> list[Integers]:
     """Return how many people of either group lie in each bin; of a sample, at least that many."""
     rows, values = evidence.rows, evidence.scores.values
     bins = values if values.shape[1] > 1 else np.column_stack([1.0 - values, values])
-    found = []
+    people = []
     for group, mean in ((rows.audited, evidence.scores.mean0), (~rows.audited, evidence.scores.mean1)):
         shares = mean if mean.size > 1 else np.array([1.0 - mean[0], mean[0]])
         counts = bins[group].sum(axis=0).astype(np.int64)
-        found.append(np.where((counts == 0) & evidence.is_sampled & (shares > 0.0), 1, counts))
-    return found
+        people.append(np.where((counts == 0) & evidence.is_sampled & (shares > 0.0), 1, counts))
+    return people
 
 
 def in_units(comparison: Comparison, unit: Unit) -> Comparison:
