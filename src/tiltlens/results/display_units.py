@@ -27,9 +27,9 @@ def decile_shares(evidence: Evidence, settings: Settings) -> pl.DataFrame:
     Deciles between which a group has from 1 to 9 people are left out, and those that could be one person's amount.
     """
     edges = evidence.rows.unit.edges or ()
-    may_tell = _told_edges(evidence, len(edges))
+    is_disclosed = _disclosed_edges(evidence, len(edges))
     records = []
-    for edge in np.flatnonzero(may_tell).tolist():
+    for edge in np.flatnonzero(is_disclosed).tolist():
         share = _beyond(evidence.scores, edge)
         rates = group_rates(evidence.population, share)
         both = gap_law(evidence.population, share)
@@ -50,18 +50,18 @@ def _beyond(deciles: Scores, edge: int) -> Scores:
     return deciles.mixed((np.arange(bins) > edge).astype(np.float64)[:, None], np.zeros(1))
 
 
-def _told_edges(evidence: Evidence, edges: int) -> list[bool]:
+def _disclosed_edges(evidence: Evidence, edges: int) -> list[bool]:
     """Return which edges may be told: between two of them, and beyond, either group has nobody or ten people."""
     counts, amounts = _people(evidence), evidence.score.column
     at = evidence.rows.unit.seen(np.array(evidence.rows.unit.edges or ()))
     is_common = [may_show((amounts < x).sum(), (amounts == x).sum(), (amounts > x).sum()) for x in at]
-    may_tell, start = [], 0
+    is_disclosed, start = [], 0
     for edge in range(1, edges + 1):
         parts = [x[part].sum() for x in counts for part in (slice(start, edge), slice(edge, None))]
         is_told = bool(is_common[edge - 1]) and all(part == 0 or part >= SUPPRESSED_BELOW for part in parts)
-        may_tell.append(is_told)
+        is_disclosed.append(is_told)
         start = edge if is_told else start
-    return may_tell
+    return is_disclosed
 
 
 def _people(evidence: Evidence) -> list[Integers]:
