@@ -1,6 +1,6 @@
 """Rows keep their optional columns in step from the batches to the results."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 
 import numpy as np
@@ -11,7 +11,7 @@ from tiltlens.rows import sampled_rows as module
 from tiltlens.rows.compared_rows import select_groups, select_rows
 from tiltlens.rows.groups import NO_GROUP
 from tiltlens.rows.periods import encode_periods, read_periods, sort_periods
-from tiltlens.rows.roles import Request, resolve_roles
+from tiltlens.rows.roles import ColumnRoles, Request, resolve_roles
 from tiltlens.rows.sample import HashThreshold
 from tiltlens.rows.sampled_rows import ROW_COLUMNS, RowColumn, SampledRows, SampleFacts
 from tiltlens.rows.sums import SumPlan, sum_batch, sum_rows
@@ -74,7 +74,9 @@ def survey_of(roles, frame, monkeypatch, sample_rows=10**6):
     return FrameBatches(frame).fold(names, partial(survey_batch, roles, sample_rows, HashThreshold()))
 
 
-def test_every_declared_column_has_an_accessor():
+def test_every_declared_column_has_a_role_and_an_accessor():
+    roles = {field.name for field in fields(ColumnRoles)}
+    assert {column.role for column in ROW_COLUMNS} <= roles | {None}
     for column in ROW_COLUMNS:
         assert isinstance(getattr(SampledRows, column.name), property)
 

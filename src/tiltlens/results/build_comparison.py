@@ -72,7 +72,7 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
         *(*in_decisions.notes, *table.notes, *evidence_notes(evidence, checked)),
     )
     comparison = Comparison(
-        **_identify(evidence, settings).fields,
+        **_identify(evidence, settings),
         **in_outputs.fields,
         **in_inputs.fields,
         **in_decisions.fields,
@@ -97,23 +97,20 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
     return in_units(comparison if soft is None else replace(comparison, **NOT_REPORTED), evidence.rows.unit)
 
 
-def _identify(evidence: Evidence, settings: Settings) -> _Part:
+def _identify(evidence: Evidence, settings: Settings) -> dict[str, Any]:
     """Return who is compared, by what, and how."""
     question = evidence.question
-    return _Part(
-        {
-            "audited": question.audited,
-            "reference": question.reference,
-            "rows": dict(zip(("audited", "reference"), map(round, evidence.rows.facts.people), strict=True)),
-            "channel": Channel(channel_of(question.is_decisions, evidence.rows.unit.is_amount)),
-            "criterion": question.criterion,
-            "exempt": question.exempt,
-            "materiality": output_scale(evidence, settings).materiality,
-            "membership": evidence.nuisances.name,
-            "confidence": settings.confidence,
-        },
-        (),
-    )
+    return {
+        "audited": question.audited,
+        "reference": question.reference,
+        "rows": dict(zip(("audited", "reference"), map(round, evidence.rows.facts.people), strict=True)),
+        "channel": Channel(channel_of(question.is_decisions, evidence.rows.unit.is_amount)),
+        "criterion": question.criterion,
+        "exempt": question.exempt,
+        "materiality": output_scale(evidence, settings).materiality,
+        "membership": evidence.nuisances.name,
+        "confidence": settings.confidence,
+    }
 
 
 def _compare_outputs(evidence: Evidence, settings: Settings, every: Settings) -> _Part:
