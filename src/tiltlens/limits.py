@@ -91,6 +91,11 @@ CHANCE_BINS = 20  # of probabilities that are taken for equal
 CHANCE_BIN_ROWS = 100  # of each, at least: a quantile is found in it
 LEAST_SEEN = 0.1  # of a difference between people alike in all features, that probabilities of groups must show of it
 
+# estimators.use
+DISTINCT_VARIANCE = 1e-3  # of a standardised column given all other features, below which it is taken for a copy
+FEWEST_PROJECTED = 50  # effective rows that a column must rest on for its covariance with residuals to be normal
+WIDE_USE = 2.0  # thresholds: the upper end of use along all columns must not exceed it for a feature to be unused
+
 # estimators.verdicts
 DRAWS = 40_000  # of the largest |t|: its quantile is then known to about 0.01
 SMALLEST_SE = 1e-9  # points: what is surer than this has no part in the largest |t|
@@ -243,13 +248,18 @@ PEEKED_ROWS = 5_000  # that tell whether a feature has few values
 CELL_MEAN_ROWS = 10  # for each joint cell, on average, for cell means to be used
 # models.use
 LARGEST_LOG_ODDS = 9.0  # of a score whose log-odds are regressed: 0.9999
-USE_TREE_ROWS = 4_000  # of two folds, at most, that trees without a feature learn from
+CLEAR_USE = 0.9999  # confidence at which ridge residuals alone show use: others are looked at with trees
+JOINT_LOSS = 1.1  # of the mean square that ridge regressions leave, up to which features are left out together
+SMALL_RESIDUAL = 3.0  # thresholds: a ridge regression that leaves no more of the score needs no rival
+MODIFIED_LINES = 3  # columns of a feature, those that vary most, whose slopes may differ with other features
+MODIFIERS = 12  # other features, the most used, with which they may differ
+USE_TREE_ROWS = 8_000  # of four folds, at most, that trees without some features learn from
 USE_TREES = {
-    "max_iter": 60,
-    "learning_rate": 0.2,
-    "max_leaf_nodes": 31,
-    "min_samples_leaf": 10,
-    "l2_regularization": 1.0,
+    "max_iter": 200,
+    "learning_rate": 0.15,
+    "max_leaf_nodes": 16,
+    "min_samples_leaf": 5,
+    "max_bins": 255,
 }
 # models.outcomes
 FEW_LISTED = 6  # values of an outcome in a message: more tell nothing more
@@ -398,7 +408,6 @@ FEWEST_SAMPLED = 1_000  # rows: models are fitted on two fifths of them
 # results.use
 MOST_USES = 20  # features whose use is measured, the strongest first: each may need fits of its own
 MOST_STOOD_FOR = 3  # features that a stand-in is said to stand for
-SMALL_RESIDUAL = 3.0  # times what is material: a regression that leaves no more of the score needs no rival
 SAME_OUTPUT = 1e-6  # of a score, within which a model's outputs are equal: single precision
 # results.two_by_two
 FOUR_FIFTHS = 0.8  # of the higher rate, below which the lower is pointed out: 29 CFR 1607.4(D)

@@ -7,7 +7,7 @@ from scipy.special import expit
 
 import tiltlens as tl
 from tiltlens.estimators.influence import Rows
-from tiltlens.estimators.use import cell_products, squared_uses, uses
+from tiltlens.estimators.use import cell_products, estimate_uses, squared_uses
 from tiltlens.gates import gate
 
 ROWS = 600
@@ -71,6 +71,30 @@ def test_a_gate_counts_stand_ins_apart_from_proxies(scored):
     assert counts == {"proxies": 1.0, "stand_ins": 1.0}
 
 
+def stepped(u):
+    """Return scores with steps, which ridge regressions do not reproduce."""
+    return 0.2 + 0.1 * np.digitize(u, (-0.5, 0.3, 0.9, 1.6, 2.2))
+
+
+def test_an_unused_feature_is_a_stand_in_for_one_with_steps():
+    rows, _ = audited("income", "district", scores=stepped(U))
+    assert rows["district"]["verdict"] == "stand-in"
+    assert rows["income"]["verdict"] == "potential proxy"
+    assert rows["income"]["use_low"] > 0.05
+
+
+def test_a_step_of_its_own_makes_a_feature_no_stand_in():
+    step = 0.05 * (PEOPLE["district"].to_numpy() > 0.8)
+    rows, _ = audited("income", "district", scores=stepped(U) + step)
+    assert rows["district"]["verdict"] == "potential proxy"
+    assert rows["district"]["use_low"] < 0.03 < rows["district"]["use_high"]
+
+
+def test_of_two_copies_scores_with_steps_tell_neither():
+    rows, _ = audited("income", "dollars", scores=stepped(U))
+    assert {row["reason"] for row in rows.values()} == {"one of dollars and income; the data cannot tell which"}
+
+
 def test_of_two_copies_the_scores_tell_neither():
     rows, _ = audited("income", "dollars")
     for name in ("income", "dollars"):
@@ -115,7 +139,7 @@ def test_use_of_few_values_is_that_of_their_means():
     cells = [2 * x + y, y, x]  # of both, without x, without y
     products, alone = cell_products(rows, score, cells)
     assert alone == 0.0
-    used, unused = uses(squared_uses(rows, products), 0.95)
+    used, unused = estimate_uses(squared_uses(rows, products), 0.95)
     assert used.low < 2 * np.sqrt(0.5 * 0.25 * 0.1**2) < used.high
     assert unused.high == pytest.approx(0.0, abs=1e-6)
 

@@ -14,45 +14,44 @@ from tiltlens.analysis.presentation import OutputScale, output_scale
 from tiltlens.analysis.settings import Settings
 from tiltlens.estimators.cells import joint_codes
 from tiltlens.estimators.influence import Integers, Rows
-from tiltlens.estimators.sets import CellSets, RidgeSets, SetCoefficients
-from tiltlens.estimators.use import UNUSED, Use, cell_products, squared_uses, uses
+from tiltlens.estimators.sets import CellSets, RidgeSets
+from tiltlens.estimators.use import UNUSED, Use, cell_products, estimate_uses, squared_uses
 from tiltlens.estimators.verdicts import EVIDENCE, Band, Judgement, Verdict, is_beyond
 from tiltlens.learners.score_use import ScoreUse
-from tiltlens.limits import HIDDEN, MOST_STOOD_FOR, MOST_USES, SAME_OUTPUT, SMALL_RESIDUAL
+from tiltlens.limits import HIDDEN, MOST_STOOD_FOR, MOST_USES, SAME_OUTPUT
 
-UNSEEN = 0  # rows that had to be asked about, where the model does not see the feature
-Measure = Callable[[Sequence[Sequence[str]], Sequence[str]], list[Use]]
+NO_INPUT = 0  # rows with other values, where the model does not take the feature as an input
+Measure = Callable[[Sequence[Sequence[str]]], list[Use]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FeatureUses:
-    """What is known of the use of features that a verdict would name.
+    """The use of the features that a verdict would name.
 
     Attributes
     ----------
     use
-        By feature; none where it was not looked at, or cannot be measured.
-    asked
-        The features that the model was asked about, and how many rows of other values left its outputs as they were;
-        None where it changed one.
+        By feature; missing where use was not measured.
+    unchanged_rows
+        By feature, where the model was asked: the number of rows in which other values left its output unchanged; None
+        where an output changed.
     copies
-        The features of which one is used, as far as the data tell, and those that it cannot be told from.
+        By feature: the other features of a set of which at least one is used, but the data cannot tell which.
     sure
-        The features that are used, but so many of whose values were joined that nobody knows how much.
+        The features that are used, but with so many values joined that the size is unknown.
     unused
         The features that may be left out together without a material change of the score.
     """
 
     use: Mapping[str, Use] = field(default_factory=dict)
-    asked: Mapping[str, int | None] = field(default_factory=dict)
+    unchanged_rows: Mapping[str, int | None] = field(default_factory=dict)
     copies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sure: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
 
     def columns(self, name: str) -> dict[str, float | None]:
-        """Return use and its ends."""
-        found = self.use.get(name)
-        value, low, high = (None, None, None) if found is None else found
+        """Return use and its interval."""
+        value, low, high = self.use.get(name) or (None, None, None)
         return {"use": value, "use_low": low, "use_high": high}
 
 
@@ -67,165 +66,171 @@ def feature_uses(
     if settings.folds is None or evidence.nuisances.sets is None:
         return FeatureUses()
     m = output_scale(evidence, settings).materiality
-    both = {name: [band for band in (alone.get(name), joint.get(name)) if band is not None] for name in evidence.table}
-    named = [name for name, found in both.items() if any(is_beyond(band, m) for band in found)]
-    named = [name for name in named if name not in evidence.question.exempt]
-    named.sort(key=lambda name: (-max(abs(band.value) for band in both[name]), name))
+    named = _material_features(evidence, alone, joint, m)
     if not named:
         return FeatureUses()
-    asked = _asked(evidence, settings, named[:MOST_USES])
-    ignored = [name for name, rows in asked.items() if rows is not None]
-    rest = [name for name in named[:MOST_USES] if name not in ignored]
-    measured = _measured(evidence, settings, m)
-    if measured is None:
-        return FeatureUses(dict.fromkeys(ignored, UNUSED), asked, unused=tuple(ignored))
-    found = dict(zip(rest, measured([[name] for name in rest], ignored), strict=True))
-    sure = tuple(name for name in rest if name in evidence.nuisances.sets.pooled and found[name].low > 0.0)
+    unchanged_rows = _ask_model(evidence, settings, named)
+    ignored = [name for name, rows in unchanged_rows.items() if rows is not None]
+    rest = [name for name in named if name not in ignored]
+    measure = _make_measure(evidence, settings, m, rest, ignored)
+    if measure is None:
+        return FeatureUses(dict.fromkeys(ignored, UNUSED), unchanged_rows, unused=tuple(ignored))
+    use = dict(zip(rest, measure([[name] for name in rest]), strict=True))
+    sure = tuple(name for name in rest if name in evidence.nuisances.sets.pooled and use[name].low > 0.0)
     rest = [name for name in rest if name not in evidence.nuisances.sets.pooled]
-    found = dict.fromkeys(ignored, UNUSED) | {name: found[name] for name in rest}
-    hardly = [
-        name for name in rest if found[name].high <= m and not evidence.question.is_decisions
+    use = dict.fromkeys(ignored, UNUSED) | {name: use[name] for name in rest}
+    small = [
+        name for name in rest if use[name].high <= m and not evidence.question.is_decisions
     ]  # decisions are too noisy
-    small = sorted(hardly, key=lambda name: (found[name].high, name))
-    copies, dropped = _copies(small, ignored, measured, m)
-    for name in rest:  # pairs that are used as surely as neither of them alone is
+    copies, dropped = _find_copies(sorted(small, key=lambda name: (use[name].high, name)), measure, m)
+    for name in rest:  # pairs of which one is used although neither surely is
         other = pairs.get(name, Partners()).redundant_with
-        is_open = other in rest and name not in copies and found[name].low == found[other].low == 0.0
-        if other is not None and is_open and measured([[name, other]], ignored)[0].low > 0.0:
+        is_open = other in rest and name not in copies and use[name].low == use[other].low == 0.0
+        if other is not None and is_open and measure([[name, other]])[0].low > 0.0:
             copies |= {name: (other,), other: tuple({*copies.get(other, ()), name})}
-    return FeatureUses(found, asked, copies, sure, (*ignored, *(name for name in dropped if name not in copies)))
+    return FeatureUses(use, unchanged_rows, copies, sure, (*ignored, *(name for name in dropped if name not in copies)))
 
 
-def _copies(
-    small: Sequence[str], ignored: Sequence[str], measured: Measure, m: float
-) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """Return which of the hardly used features are copies of each other, and those that are not used together.
+def _material_features(evidence: Evidence, alone: Mapping[str, Band], joint: Mapping[str, Band], m: float) -> list[str]:
+    """Return the features with a band beyond the threshold that are not exempt, the strongest first, up to a limit."""
+    bands = {name: [band for band in (alone.get(name), joint.get(name)) if band is not None] for name in evidence.table}
+    named = [name for name, both in bands.items() if any(is_beyond(band, m) for band in both)]
+    named = [name for name in named if name not in evidence.question.exempt]
+    return sorted(named, key=lambda name: (-max(abs(band.value) for band in bands[name]), name))[:MOST_USES]
 
-    They are left out one by one, the least used first, while the use of all that are left out stays immaterial. Of
-    copies, one is surely used though neither seems to be.
+
+def _find_copies(small: Sequence[str], measure: Measure, m: float) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """Return which of the hardly used features are copies of each other, and those that are unused together.
+
+    Features are left out one by one, the least used first, while the use of all that are left out stays immaterial. Of
+    copies, one is used although neither seems to be.
     """
     dropped: list[str] = []
     copies: dict[str, tuple[str, ...]] = {}
     for name in small:
-        together = measured([[*dropped, name]], ignored)[0] if dropped else UNUSED
+        together = measure([[*dropped, name]])[0] if dropped else UNUSED
         if together.high <= m:
             dropped.append(name)
         elif together.low > 0.0:
-            pairs = measured([[name, other] for other in dropped], ignored)
+            pairs = measure([[name, other] for other in dropped])
             group = [name, *([other for other, both in zip(dropped, pairs, strict=True) if both.low > 0.0] or dropped)]
-            for one in group:
-                copies[one] = tuple(sorted({*copies.get(one, ()), *group} - {one}))
+            for member in group:
+                copies[member] = tuple(sorted({*copies.get(member, ()), *group} - {member}))
     return copies, [name for name in dropped if name not in copies]
 
 
-def _asked(evidence: Evidence, settings: Settings, names: Sequence[str]) -> dict[str, int | None]:
+def _ask_model(evidence: Evidence, settings: Settings, names: Sequence[str]) -> dict[str, int | None]:
     """Return for each feature the rows whose values were exchanged without any change of the model's outputs.
 
     None where an output changed. A feature whose values are all equal is left out.
     """
     if evidence.model is None:
         return {}
-    at, seen = evidence.nuisances.influence_rows, set(evidence.model.features)
+    at, inputs = evidence.nuisances.influence_rows, set(evidence.model.features)
     model = evidence.model.rows(at)
     before = evidence.rows.unit.level(evidence.score.column) if evidence.rows.unit.is_amount else evidence.rows.scores
     before = (1.0 - before if evidence.question.criterion == "fnr" else before)[at]
     order = np.random.default_rng(settings.random_state).permutation(at.size)
     source = np.empty_like(order)
     source[order] = np.roll(order, 1)
-    found: dict[str, int | None] = {}
+    unchanged: dict[str, int | None] = {}
     for name in names:
         values = np.asarray(evidence.table[name])[at]
         differs = (values != values[source]) & ~((values != values) & (values[source] != values[source]))
-        if name not in seen:
-            found[name] = UNSEEN
+        if name not in inputs:
+            unchanged[name] = NO_INPUT
         elif differs.any():
             moved = np.abs(model.scores(name, source) - before) > SAME_OUTPUT * evidence.rows.unit.scale
-            found[name] = None if moved.any() else int(differs.sum())
-    return found
+            unchanged[name] = None if moved.any() else int(differs.sum())
+    return unchanged
 
 
-def _measured(evidence: Evidence, settings: Settings, m: float) -> Measure | None:
-    """Return what measures the use of sets of features, others being left out before; None where nothing can."""
+def _make_measure(
+    evidence: Evidence, settings: Settings, m: float, candidates: Sequence[str], ignored: Sequence[str]
+) -> Measure | None:
+    """Return the function that measures the use of sets of features; None where use cannot be measured.
+
+    The features `ignored` are left out of all regressions, because the model does not use them.
+    """
     sets, order = evidence.nuisances.sets, list(evidence.table)
-    squared: Callable[[Sequence[Sequence[int]]], SetCoefficients] | None = None
-    missed: Callable[[], float] = float
-    if isinstance(sets, CellSets):
-        squared = _cell_squares(sets)
-    elif isinstance(sets, RidgeSets):
-        table = {name: column[evidence.nuisances.influence_rows] for name, column in evidence.table.items()}
-        numbers = {
-            one.name: one.values[evidence.nuisances.influence_rows]
-            for one in evidence.rows.features
-            if one.values is not None
-        }
-        has_odds, is_decided = evidence.score.is_probability, evidence.question.is_decisions
-        least = SMALL_RESIDUAL * m
-        use = ScoreUse.of(
-            sets, table, numbers, has_odds and not is_decided, not is_decided, least, seed=settings.random_state
-        )
-        squared, missed = use.squared, float if is_decided else lambda: use.missed
-    if squared is None:
-        return None
     confidence = settings.for_all(evidence.question.comparisons).confidence
 
-    def measured(names: Sequence[Sequence[str]], before: Sequence[str]) -> list[Use]:
-        if not names:
-            return []
-        places = [[order.index(one) for one in (*before, *own)] for own in names]
-        found = squared([*places, places[0][: len(before)]] if before else places)
-        if before:
-            found = found.combined(np.vstack([np.eye(len(names)), -np.ones((1, len(names)))]))
-        return uses(found, confidence, missed(), m)
+    def positions(names: Sequence[str]) -> list[int]:
+        return [order.index(name) for name in names]
 
-    return measured
+    if isinstance(sets, CellSets):
+        return _measure_cells(sets, positions, positions(ignored), confidence)
+    if not isinstance(sets, RidgeSets):
+        return None
+    use = ScoreUse.of(
+        sets,
+        {name: column[evidence.nuisances.influence_rows] for name, column in evidence.table.items()},
+        {
+            feature.name: feature.values[evidence.nuisances.influence_rows]
+            for feature in evidence.rows.features
+            if feature.values is not None
+        },
+        positions(candidates),
+        positions(ignored),
+        is_probability=evidence.score.is_probability,
+        is_decision=evidence.question.is_decisions,
+        materiality=m,
+        seed=settings.random_state,
+    )
+    return lambda names: use.measure([positions(own) for own in names], confidence)
 
 
-def _cell_squares(sets: CellSets) -> Callable[[Sequence[Sequence[int]]], SetCoefficients] | None:
-    """Return what makes U of sets from cells; None where too many people have no equal in their group."""
+def _measure_cells(
+    sets: CellSets, positions: Callable[[Sequence[str]], list[int]], ignored: Sequence[int], confidence: float
+) -> Measure | None:
+    """Return the function that measures use from cells; None where too many people have no equal in their group."""
 
     def codes(left_out: Sequence[int]) -> Integers:
-        kept = [place for place in range(sets.features) if place not in left_out]
+        kept = [position for position in range(sets.features) if position not in left_out]
         cells = joint_codes(sets.levels[:, kept])[0] if kept else np.zeros(len(sets.levels), dtype=np.intp)
         return np.asarray(cells[sets.codes])
 
-    def squared(left_out: Sequence[Sequence[int]]) -> SetCoefficients:
-        return squared_uses(at, cell_products(at, sets.outcome, [codes(one) for one in ((), *left_out)])[0])
+    def measure(names: Sequence[Sequence[str]]) -> list[Use]:
+        without = [ignored, *([*ignored, *positions(own)] for own in names)]
+        return estimate_uses(
+            squared_uses(at, cell_products(at, sets.outcome, [codes(left_out) for left_out in without])[0]), confidence
+        )
 
     at = Rows.of(sets.at.audited, sets.at.weights, sets.at.clusters)
-    return squared if cell_products(at, sets.outcome, [codes(())])[1] <= HIDDEN else None
+    return measure if cell_products(at, sets.outcome, [codes(())])[1] <= HIDDEN else None
 
 
-def judged_use(evidence: Evidence, settings: Settings, known: FeatureUses, name: str, found: Judgement) -> Judgement:
+def judged_use(evidence: Evidence, settings: Settings, uses: FeatureUses, name: str, verdict: Judgement) -> Judgement:
     """Return the verdict of a feature with a material contribution: whether the score uses it, or it stands in."""
-    if found.verdict not in EVIDENCE:
-        return found
-    words, use = output_scale(evidence, settings), known.use.get(name)
-    was_changed = name in known.asked and known.asked[name] is None
-    if name in known.copies and not was_changed:
+    if verdict.verdict not in EVIDENCE:
+        return verdict
+    words, use = output_scale(evidence, settings), uses.use.get(name)
+    has_changed = name in uses.unchanged_rows and uses.unchanged_rows[name] is None
+    if name in uses.copies and not has_changed:
         return Judgement(
             Verdict.PROXY_OR_STAND_IN,
-            f"one of {_listed(sorted([name, *known.copies[name]]))}; the data cannot tell which",
+            f"one of {_listed(sorted([name, *uses.copies[name]]))}; the data cannot tell which",
         )
-    is_shown = known.asked.get(name) is not None or not evidence.question.is_decisions
-    if use is not None and use.high <= words.materiality and is_shown and name not in known.copies:
-        with_others = _stands_for(evidence, known, name, words.materiality)
-        return Judgement(
-            Verdict.STAND_IN, f"{_unused(known.asked.get(name), use, words)}; it is correlated with {with_others}"
-        )
-    if was_changed or name in known.sure or (use is not None and use.low > 0.0):
-        return found
-    return Judgement(Verdict.PROXY_OR_STAND_IN, f"{found.reason}; {_unsettled(evidence, use, words)}")
+    rows = uses.unchanged_rows.get(name)
+    can_stand_in = (rows is not None or not evidence.question.is_decisions) and name not in uses.copies
+    if use is not None and use.high <= words.materiality and can_stand_in:
+        others = _stands_for(evidence, uses, name, words.materiality)
+        return Judgement(Verdict.STAND_IN, f"{_unused(rows, use, words)}; it is correlated with {others}")
+    if has_changed or name in uses.sure or (use is not None and use.low > 0.0):
+        return verdict
+    return Judgement(Verdict.PROXY_OR_STAND_IN, f"{verdict.reason}; {_unsettled(evidence, use, words)}")
 
 
-def _unused(asked: int | None, use: Use, words: OutputScale) -> str:
-    if asked == UNSEEN and asked is not None:
+def _unused(unchanged_rows: int | None, use: Use, words: OutputScale) -> str:
+    if unchanged_rows is None:
+        most = f" (at most {words.size(use.high)} {words.measure.unit})" if use.high > 0.01 * words.materiality else ""
+        return f"{_user(words)} does not use it{most}"
+    if unchanged_rows == NO_INPUT:
         return "the model does not take it as an input"
-    if asked is not None:
-        return (
-            f"the model's output never changed with it ({asked:,} rows asked, so in less than {3 / asked:.2%} of rows)"
-        )
-    most = f" (at most {words.size(use.high)} {words.measure.unit})" if use.high > 0.01 * words.materiality else ""
-    return f"{_user(words)} does not use it{most}"
+    share = 3 / unchanged_rows
+    return (
+        f"the model's output never changed with it ({unchanged_rows:,} rows asked, so in less than {share:.2%} of rows)"
+    )
 
 
 def _user(words: OutputScale) -> str:
@@ -233,29 +238,29 @@ def _user(words: OutputScale) -> str:
 
 
 def _unsettled(evidence: Evidence, use: Use | None, words: OutputScale) -> str:
-    """Return why it is not known whether the score uses a feature, and what would settle it."""
+    """Return why it is open whether the score uses a feature, and what would settle it."""
     if use is None:
         return f"whether {_user(words)} uses it was not measured, and `model` would settle it"
-    known = f"{_user(words)} may not use it (use 0 to {words.size(use.high)} {words.measure.unit})"
     scores = "the scores behind the decisions" if evidence.question.is_decisions else "more rows"
-    return f"{known}, and `model` or {scores} would settle it"
+    interval = f"use 0 to {words.size(use.high)} {words.measure.unit}"
+    return f"{_user(words)} may not use it ({interval}), and `model` or {scores} would settle it"
 
 
-def _stands_for(evidence: Evidence, known: FeatureUses, name: str, m: float) -> str:
-    """Return the features beside which a stand-in adds nothing material, found one by one; c_E − c_{E∪j} shows it."""
+def _stands_for(evidence: Evidence, uses: FeatureUses, name: str, m: float) -> str:
+    """Return the features given which a stand-in adds nothing material by c_E − c_{E∪j}, chosen one by one."""
     order, sets = list(evidence.table), evidence.nuisances.sets
-    others = [place for place, one in enumerate(order) if one not in (*known.unused, *evidence.question.exempt, name)]
+    others = [order.index(other) for other in order if other not in (*uses.unused, *evidence.question.exempt, name)]
     chosen, own = exempt_places(evidence), order.index(name)
     start = len(chosen)
     while others and sets is not None and len(chosen) - start < MOST_STOOD_FOR:
-        tried = [[*chosen, one] for one in others]
-        values = sets.values([*tried, *([*one, own] for one in tried)])
-        left = np.abs(values[: len(tried)] - values[len(tried) :])
-        best = int(left.argmin())
-        chosen = tried[best]
+        candidates = [[*chosen, other] for other in others]
+        values = sets.values([*candidates, *([*candidate, own] for candidate in candidates)])
+        added = np.abs(values[: len(candidates)] - values[len(candidates) :])
+        best = int(added.argmin())
+        chosen = candidates[best]
         others.pop(best)
-        if left[best] <= m:
-            return _listed([order[place] for place in chosen[start:]])
+        if added[best] <= m:
+            return _listed([order[position] for position in chosen[start:]])
     return "other features"
 
 

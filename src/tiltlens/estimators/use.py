@@ -5,21 +5,26 @@ With μ_A = E[W | S̄, X_A] and P̄ the population in which each group has half 
     U_j = E_P̄[(W − μ_{−j})²] − E_P̄[(W − μ_all)²],      use(j) = 2·√U_j.
 
 No score that ignores the feature is nearer to W than μ_{−j}, and its gap differs by at most use(j) from that of W.
-Where use(j) is within the materiality threshold, use of the feature accounts for nothing material. Both squares are
-products of the residuals of two independent fits, so that the noise of the fits has no part in them. See
-docs/methods.md, section 5.
+Where use(j) is within the materiality threshold, use of the feature accounts for nothing material.
+
+Two estimators are implemented. `estimate_uses` takes the difference of both squares, each a product of the residuals of
+two independent fits, so that the noise of the fits cancels. `judge_projections` needs no fit that includes the feature:
+it projects the residuals of a fit without it onto columns of the feature. See docs/methods.md, section 5.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import chdtri, chndtrinc, stdtrit
 
 from tiltlens.estimators.influence import Integers, Rows, sums_by
 from tiltlens.estimators.sets import SetCoefficients, covariance, degrees_of_freedom
+from tiltlens.limits import DISTINCT_VARIANCE, FEWEST_PROJECTED, WIDE_USE
 from tiltlens.paper.checks import Floats
 
 
@@ -35,44 +40,158 @@ UNUSED = Use(0.0, 0.0, 0.0)
 
 
 def mean_products(at: Rows, products: Floats) -> Floats:
-    """Return E_P̄ of products (pairings, n, sets) of each set, averaged over the pairings."""
-    return np.asarray(_means(at, products).mean(axis=0))
+    """Return E_P̄ of products (pairings, n, sets) for each set, averaged over the pairings."""
+    return np.asarray(_pairing_means(at, products).mean(axis=0))
 
 
-def _means(at: Rows, products: Floats) -> Floats:
-    omega = 0.5 * (at.audited_share + at.reference_share)
-    return np.asarray(np.einsum("n,pns->ps", omega, products))
+def _pairing_means(at: Rows, products: Floats) -> Floats:
+    return np.asarray(np.einsum("n,pns->ps", balanced_weights(at), products))
+
+
+def balanced_weights(at: Rows) -> Floats:
+    """Return the weights of the rows in P̄, which add up to ½ in each group."""
+    return np.asarray(0.5 * (at.audited_share + at.reference_share))
 
 
 def squared_uses(at: Rows, products: Floats) -> SetCoefficients:
     """Return U of sets of features.
 
-    `products` are (W − a)(W − b) of each row, by regressions a and b on all features, then on all but each set,
+    `products` are (W − a)(W − b) for each row, by regressions a and b on all features, then on all but each set,
     (pairings, n, 1 + sets).
     """
     gains = products[:, :, 1:] - products[:, :, :1]
-    means = _means(at, gains)
+    means = _pairing_means(at, gains)
     values = means.mean(axis=0)
     return SetCoefficients(values, at.influences(0.5 * gains.mean(axis=0)), means - values)
 
 
-def uses(squared: SetCoefficients, confidence: float, missed: float = 0.0, m: float = 0.0) -> list[Use]:
-    """Return use and its interval: two-sided where U is surely above 0, else from 0 to a one-sided upper end.
+def estimate_uses(
+    squared: SetCoefficients, confidence: float, residual_square: float = 0.0, materiality: float = 0.0
+) -> list[Use]:
+    """Return use and its interval: two-sided where U is significantly above 0, else from 0 to a one-sided upper end.
 
-    Of a feature that is used more than `m`, the upper end holds the mean square that the regressions `missed`: all of
-    it may be use of the feature.
+    Parameters
+    ----------
+    residual_square
+        Mean square of the score that the regressions leave. All of it may be use of a feature that is used more than
+        `materiality`, so the upper end includes it.
     """
     errors = covariance(squared.influence, squared.between)
-    se = np.sqrt(np.maximum(np.diag(errors), 0.0))
+    standard_errors = np.sqrt(np.maximum(np.diag(errors), 0.0))
     degrees = degrees_of_freedom(squared.influence, squared.between, errors)
-    two, one = (stdtrit(degrees, chance) for chance in (0.5 + 0.5 * confidence, confidence))
-    found = []
-    for u, e, t2, t1 in zip(squared.values.tolist(), se.tolist(), two.tolist(), one.tolist(), strict=True):
-        is_used = u - t2 * e > 0.0
-        low, high = (u - t2 * e, u + t2 * e) if is_used else (0.0, u + t1 * e)
-        high += missed if is_used and high > 0.25 * m**2 else 0.0
-        found.append(Use(*(2.0 * math.sqrt(max(square, 0.0)) for square in (u, low, high))))
-    return found
+    two_sided, one_sided = (stdtrit(degrees, chance) for chance in (0.5 + 0.5 * confidence, confidence))
+    estimates = []
+    for u, se, t_two, t_one in zip(squared.values, standard_errors, two_sided, one_sided, strict=True):
+        is_used = u - t_two * se > 0.0
+        low, high = (u - t_two * se, u + t_two * se) if is_used else (0.0, u + t_one * se)
+        high += residual_square if is_used and high > 0.25 * materiality**2 else 0.0
+        estimates.append(_use(u, low, high))
+    return estimates
+
+
+def _use(value: float, low: float, high: float) -> Use:
+    return Use(*(2.0 * math.sqrt(max(float(square), 0.0)) for square in (value, low, high)))
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """The mean square |θ|² of residuals along columns of a feature, at most U of the feature.
+
+    Attributes
+    ----------
+    square
+        |θ̂|², θ̂ the covariances of the residuals with orthonormal columns, with the covariance matrix K.
+    noise, degrees
+        Satterthwaite's: |θ̂|²/noise is χ² with so many degrees of freedom, noncentral by |θ|²/noise.
+    wald
+        θ̂ᵀK⁻¹θ̂, which is χ² with one degree of freedom per direction where the feature is unused.
+    directions, least_noise
+        The number of columns, and the smallest eigenvalue of K.
+    """
+
+    square: float = 0.0
+    noise: float = 0.0
+    degrees: float = 1.0
+    wald: float = 0.0
+    directions: int = 1
+    least_noise: float = 0.0
+
+    @property
+    def value(self) -> float:
+        """The estimate of |θ|² without the bias by noise."""
+        return self.square - self.noise * self.degrees
+
+    def low(self, chance: float) -> float:
+        """Return the lower bound of |θ|² that is too high with probability `chance`; 0 where it may be 0."""
+        surely = self.least_noise * _noncentrality(self.wald, self.directions, 1.0 - chance)
+        return max(surely, self._bound(1.0 - chance)) if surely > 0.0 else 0.0
+
+    def high(self, chance: float) -> float:
+        """Return the upper bound of |θ|² that is too low with probability `chance`."""
+        return self._bound(chance)
+
+    def expected_high(self, chance: float) -> float:
+        """Return what the upper bound of an unused feature exceeds with probability `chance`."""
+        return self.noise * _noncentrality(float(chdtri(self.degrees, chance)), self.degrees, chance)
+
+    def _bound(self, chance: float) -> float:
+        return self.noise * _noncentrality(self.square / self.noise, self.degrees, chance) if self.noise > 0.0 else 0.0
+
+
+def _noncentrality(square: float, degrees: float, chance: float) -> float:
+    """Return the noncentrality at which χ² is below `square` with probability `chance`; 0 where there is none."""
+    return float(chndtrinc(square, degrees, chance)) if square > chdtri(degrees, 1.0 - chance) else 0.0
+
+
+def project_residuals(at: Rows, residuals: Floats, columns: Floats) -> Projection:
+    """Project residuals onto columns of a feature.
+
+    Residuals are W − T for any function T of the group and the other features that was fitted on other rows. Columns
+    have mean 0 given the group and the other features. T then has no part in the expected covariances. Directions that
+    hardly vary or that rest on few rows are left out.
+    """
+    weights = balanced_weights(at)
+    centred = columns - weights @ columns
+    variances, directions = np.linalg.eigh(centred.T @ (weights[:, None] * centred))
+    is_distinct = variances > DISTINCT_VARIANCE
+    orthonormal = centred @ (directions[:, is_distinct] / np.sqrt(variances[is_distinct]))
+    leverage = weights[:, None] * orthonormal**2
+    terms = (weights * residuals)[:, None] * orthonormal[:, (leverage**2).sum(axis=0) < 1.0 / FEWEST_PROJECTED]
+    if at.clusters is not None and terms.size:
+        terms = np.column_stack([sums_by(at.clusters, term) for term in terms.T])
+    covariances, gram = terms.sum(axis=0), terms.T @ terms
+    noises, axes = np.linalg.eigh(gram)
+    if not noises.size or noises[0] <= 0.0:
+        return Projection()
+    rows, count = terms.shape
+    wald = max(1.0 - count / rows, 0.0) * float(((covariances @ axes) ** 2 / noises).sum())
+    noise = float((noises**2).sum() / noises.sum())
+    square = float(covariances @ covariances)
+    return Projection(square, noise, float(noises.sum()) / noise, wald, count, float(noises[0]))
+
+
+def judge_projections(
+    lines: Projection, others: Sequence[Projection], residual_square: float, confidence: float, materiality: float
+) -> Use:
+    """Return the use of a feature from projections onto its lines and onto larger sets of columns.
+
+    A feature is used where one of the projections is significantly above 0. If it may be used more than the threshold,
+    all that the residuals leave may be use of it. Otherwise the upper end is that of the lines, or a larger one of
+    other columns: of those with which an unused feature would stay within the threshold, and of all others where it is
+    beyond twice the threshold.
+    """
+    every, limit = (lines, *others), 0.25 * materiality**2
+    chance = 0.5 * (1.0 - confidence) / len(every)
+    low = max(projection.low(chance) for projection in every)
+    if low > 0.0:
+        value, high = (max(sizes) for sizes in zip(*((p.value, p.high(chance)) for p in every), strict=True))
+        return _use(max(low, value), low, max(high, residual_square) if high > limit else high)
+    chosen, chance = lines, 1.0 - confidence
+    for projection in others:
+        least = 0.0 if projection.expected_high(chance) <= limit else WIDE_USE**2 * limit
+        if projection.high(chance) > max(chosen.high(chance), least):
+            chosen = projection
+    return _use(chosen.value, 0.0, chosen.high(chance))
 
 
 def cell_products(at: Rows, outcome: Floats, codes: list[Integers]) -> tuple[Floats, float]:
@@ -82,17 +201,17 @@ def cell_products(at: Rows, outcome: Floats, codes: list[Integers]) -> tuple[Flo
     of those of other clusters. People with none in the cells of all features have no product: their share is returned.
     """
     share = at.audited_share + at.reference_share
-    own = np.arange(share.size) if at.clusters is None else at.clusters
-    found, alone = [], np.zeros(share.size, dtype=np.bool_)
-    for place, code in enumerate(codes):
+    clusters = np.arange(share.size) if at.clusters is None else at.clusters
+    products, is_alone = [], np.zeros(share.size, dtype=np.bool_)
+    for number, code in enumerate(codes):
         cell = 2 * code + at.audited
-        mine = np.unique(np.column_stack([cell, own]), axis=0, return_inverse=True)[1].reshape(-1)
+        own = np.unique(np.column_stack([cell, clusters]), axis=0, return_inverse=True)[1].reshape(-1)
         total, first = (sums_by(cell, column)[cell] for column in (share, share * outcome))
         other, rest = (
-            whole - sums_by(mine, column)[mine] for whole, column in ((total, share), (first, share * outcome))
+            whole - sums_by(own, column)[own] for whole, column in ((total, share), (first, share * outcome))
         )
-        if place == 0:
-            alone = other <= 1e-9 * total
-        means = np.divide(rest, other, out=np.zeros_like(rest), where=~alone)
-        found.append(np.where(alone, 0.0, (outcome - first / total) * (outcome - means)))
-    return np.column_stack(found)[None], float(0.5 * share[alone].sum())
+        if number == 0:
+            is_alone = other <= 1e-9 * total
+        means = np.divide(rest, other, out=np.zeros_like(rest), where=~is_alone)
+        products.append(np.where(is_alone, 0.0, (outcome - first / total) * (outcome - means)))
+    return np.column_stack(products)[None], float(0.5 * share[is_alone].sum())

@@ -1,62 +1,90 @@
-"""Regressions of the score on the group and all features, or all but some: what use of a feature is measured with.
+"""Measure the use of features by a score, from regressions of the score on the group and the other features.
 
-Four kinds compete by held-out loss: ridge regressions within each group of the score's log-odds on columns of single
-features, of the log-odds and of the score on the whole basis, and boosted trees that have the group as an input. See
-docs/methods.md, section 5.
+Three ridge regressions within each group compete by held-out loss: of the score's log-odds on columns of single
+features, and of the log-odds and of the score on the whole basis. Where the best of them leaves next to nothing of the
+score, or where the score is a decision, use is the loss that a feature's columns avoid. Otherwise the residuals of
+regressions without the feature, by ridge or by boosted trees, are projected onto its columns. See docs/methods.md,
+section 5.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit, logit
 
 from tiltlens.estimators.influence import Booleans, Integers, Rows
-from tiltlens.estimators.penalties import block_penalties
 from tiltlens.estimators.ridges import PAIRINGS, PARTS, FoldRidges
-from tiltlens.estimators.sets import RidgeSets, SetCoefficients, evenly
-from tiltlens.estimators.use import mean_products, squared_uses
+from tiltlens.estimators.sets import RidgeSets, evenly
+from tiltlens.estimators.use import (
+    Projection,
+    Use,
+    balanced_weights,
+    estimate_uses,
+    judge_projections,
+    mean_products,
+    project_residuals,
+    squared_uses,
+)
 from tiltlens.learners.design import Table, code_columns
 from tiltlens.limits import (
+    CLEAR_USE,
     FOLDS,
+    JOINT_LOSS,
     LARGEST_LOG_ODDS,
+    MODIFIED_LINES,
+    MODIFIERS,
     MOST_TREE_LEVELS,
+    SMALL_RESIDUAL,
     START_PENALTY,
-    TREE_BINS,
-    UNDERSMOOTHED,
     USE_TREE_ROWS,
     USE_TREES,
+    WIDE_USE,
 )
 from tiltlens.paper.checks import Floats
 from tiltlens.threads import in_threads
 
-Sets = Sequence[Sequence[int]]
-ADDITIVE, LOG_ODDS, SCORE, TREES = "additive log-odds", "log-odds", "score", "trees"
-# Trees are fitted on the folds c and c + 1 only, and judged on the other three.
-CYCLE = tuple((one, (one + 1) % FOLDS) for one in range(FOLDS))
+Features = Sequence[int]
+ADDITIVE, LOG_ODDS, SCORE = "additive log-odds", "log-odds", "score"
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """Projections of the residuals of a regression without a set, onto its lines first, and their mean square."""
+
+    projections: Sequence[Projection]
+    residual_square: float
+
+    def judge(self, confidence: float, materiality: float) -> Use:
+        return judge_projections(
+            self.projections[0], self.projections[1:], self.residual_square, confidence, materiality
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreUse:
-    """The use of sets of features by a score, from the rows that regressions on sets of features show.
+    """The use of sets of features by a score.
 
     Attributes
     ----------
     z, owners, blocks
-        (1, Φ, W) of the rows; the features that each column of Φ belongs to, and its block (`FoldRidges`).
+        (1, Φ, W) of the rows; the features that own each column of Φ, and its block (`FoldRidges`).
     fold, at
-        The rows' folds, and these rows.
+        The rows' folds and weights.
     table
         The features of the rows, for trees.
-    is_probability, has_trees
-        Whether the score has log-odds; and whether trees compete.
-    negligible
-        A residual, in the score's unit, that no other learner needs to make smaller.
+    candidates
+        The features whose use is in question.
+    ignored
+        The features that the model is known to ignore. They are left out of every regression.
+    is_probability, is_decision
+        Whether the score has log-odds; whether it is 0 or 1.
+    materiality
+        The threshold, in the unit of the score.
     """
 
     z: Floats
@@ -65,10 +93,14 @@ class ScoreUse:
     fold: Integers
     at: Rows
     table: Table
+    candidates: Features
+    ignored: Features
     is_probability: bool
-    has_trees: bool
-    negligible: float
+    is_decision: bool
+    materiality: float
     seed: int
+    _ridge_fits: dict[tuple[int, ...], _Fit] = field(default_factory=dict, init=False)
+    _tree_residuals: dict[tuple[int, ...], Floats] = field(default_factory=dict, init=False)
 
     @classmethod
     def of(
@@ -76,50 +108,175 @@ class ScoreUse:
         sets: RidgeSets,
         table: Table,
         numbers: Table,
+        candidates: Features,
+        ignored: Features,
+        *,
         is_probability: bool,
-        has_trees: bool,
-        least: float,
+        is_decision: bool,
+        materiality: float,
         seed: int,
     ) -> ScoreUse:
-        """Return the same of the rows that `sets` show, which stand for themselves alone.
+        """Return the use of features from the rows of `sets`, which represent themselves only.
 
-        `numbers` are the features that are numbers, as they are: the basis has their ranks, models mostly do not.
+        `numbers` are the untransformed numeric features: the basis has their ranks, but most models do not.
         """
         at = Rows.of(sets.at.audited, sets.at.weights, sets.at.clusters)
-        places = [place for place, name in enumerate(table) if name in numbers]
-        added = [_standardised(numbers[name]) for name in table if name in numbers]
+        positions = [position for position, name in enumerate(table) if name in numbers]
+        added = [_standardise(numbers[name]) for name in table if name in numbers]
         z = np.column_stack([sets.z[:, :-2], *added, sets.z[:, -1]])
-        owners = np.vstack([sets.ridges.owners, np.repeat(np.array(places, dtype=np.intp), 3).reshape(-1, 3)])
-        blocks = np.append(sets.ridges.blocks, sets.ridges.blocks.max(initial=-1) + 1 + np.arange(len(places)))
-        return cls(z, owners, blocks, sets.fold, at, table, is_probability, has_trees, least, seed)
+        owners = np.vstack([sets.ridges.owners, np.repeat(np.array(positions, dtype=np.intp), 3).reshape(-1, 3)])
+        blocks = np.append(sets.ridges.blocks, sets.ridges.blocks.max(initial=-1) + 1 + np.arange(len(positions)))
+        return cls(
+            z, owners, blocks, sets.fold, at, table, candidates, ignored, is_probability, is_decision, materiality, seed
+        )
 
-    def squared(self, sets: Sets) -> SetCoefficients:
-        """Return U of sets of features, by the best of the learners."""
-        if self.learner == TREES:
-            return self._by_trees(sets)
-        return squared_uses(self.at, self._ridge_products(self.learner, [[], *sets]))
+    def measure(self, sets: Sequence[Features], confidence: float) -> list[Use]:
+        """Return the use of sets of features."""
+        residual_square = max(self._losses[self.learner], 0.0)
+        if self.is_decision:
+            return self._compare_losses(sets, confidence, 0.0)
+        if 2.0 * np.sqrt(residual_square) <= SMALL_RESIDUAL * self.materiality:
+            return self._compare_losses(sets, confidence, residual_square)
+        return [self._judge(features, confidence) for features in sets]
 
     @property
     def learner(self) -> str:
-        """The learner with the smallest held-out loss, less the variance of its fits; the first that is good enough."""
-        return min(self._losses, key=lambda one: self._losses[one])
-
-    @property
-    def missed(self) -> float:
-        """The mean square that the learner leaves of a score: what it may miss of the use of a feature."""
-        return max(self._losses[self.learner], 0.0)
+        """The ridge regression with the smallest held-out loss, less the variance of its fits."""
+        return min(self._losses, key=lambda learner: self._losses[learner])
 
     @cached_property
     def _losses(self) -> dict[str, float]:
+        """The losses of the ridge regressions, up to the first that leaves next to nothing."""
         losses: dict[str, float] = {}
-        for one in (ADDITIVE, LOG_ODDS, SCORE, TREES):
-            if (one in (ADDITIVE, LOG_ODDS) and not self.is_probability) or (one == TREES and not self.has_trees):
-                continue
-            products = _cyclic(self._whole_trees, self.fold) if one == TREES else self._ridge_products(one, [[]])
-            losses[one] = float(mean_products(self.at, products)[0])
-            if 2.0 * np.sqrt(max(losses[one], 0.0)) <= self.negligible:
-                break
+        for learner in (ADDITIVE, LOG_ODDS, SCORE):
+            if learner == SCORE or (self.is_probability and not self.is_decision):
+                losses[learner] = float(mean_products(self.at, self._ridge_products(learner, [[]]))[0])
+                if 2.0 * np.sqrt(max(losses[learner], 0.0)) <= SMALL_RESIDUAL * self.materiality:
+                    break
         return losses
+
+    def _compare_losses(self, sets: Sequence[Features], confidence: float, residual_square: float) -> list[Use]:
+        """Return the use of sets by the loss of the ridge regressions with and without their columns."""
+        without = [list(self.ignored), *([*self.ignored, *features] for features in sets)]
+        squared = squared_uses(self.at, self._ridge_products(self.learner, without))
+        return estimate_uses(squared, confidence, residual_square, self.materiality)
+
+    def _judge(self, features: Features, confidence: float) -> Use:
+        """Return the use of a set by projections of residuals: of ridges where they show clear use, else of trees."""
+        if self._is_clear(features):
+            return self._ridge_fit(features).judge(confidence, self.materiality)
+        together = next((group for group in self._groups_left_out if set(features) <= set(group)), features)
+        residuals = min(self._ridge_residuals([together])[:, 0], self._trees(together), key=self._mean_square)
+        return self._fit(features, residuals).judge(confidence, self.materiality)
+
+    def _is_clear(self, features: Features) -> bool:
+        """Whether ridge residuals show clear use.
+
+        The regressions of the score and of the columns share a basis, so that what both miss would pass for small use.
+        """
+        return self._ridge_fit(features).judge(CLEAR_USE, self.materiality).low > WIDE_USE * self.materiality
+
+    def _ridge_fit(self, features: Features) -> _Fit:
+        key = tuple(features)
+        if key not in self._ridge_fits:
+            self._ridge_fits[key] = self._fit(features, self._ridge_residuals([features])[:, 0])
+        return self._ridge_fits[key]
+
+    def _fit(self, features: Features, residuals: Floats) -> _Fit:
+        return _Fit(self._project(features, residuals), self._mean_square(residuals))
+
+    def _mean_square(self, residuals: Floats) -> float:
+        return float(balanced_weights(self.at) @ residuals**2)
+
+    @cached_property
+    def _groups_left_out(self) -> list[list[int]]:
+        """Groups of candidates without clear use that trees may leave out together.
+
+        Each group grows while the ridge regressions hardly lose by it. Copies of a used feature are therefore apart.
+        """
+        unclear = [feature for feature in self.candidates if not self._is_clear([feature])]
+        most = JOINT_LOSS * self._mean_square(self._ridge_residuals([[]])[:, 0])
+        groups: list[list[int]] = []
+        for feature in sorted(unclear, key=lambda feature: self._ridge_fit([feature]).residual_square):
+            wider = [[*group, feature] for group in groups]
+            losses = [self._mean_square(left) for left in self._ridge_residuals(wider).T]
+            fitting = next((number for number, loss in enumerate(losses) if loss <= most), None)
+            if fitting is None:
+                groups.append([feature])
+            else:
+                groups[fitting].append(feature)
+        return groups
+
+    def _project(self, features: Features, residuals: Floats) -> list[Projection]:
+        """Project residuals onto the lines of a set, onto all its own columns, and onto its lines and interactions.
+
+        Each column has a second one with its sign changed in one group. Interactions are lines times indicators of
+        other features, so that they have mean 0 given the other features as well.
+        """
+        removed = np.flatnonzero(np.isin(self.owners, [*self.ignored, *features]).any(axis=1))
+        columns = self._partial_out(removed)
+        is_own = np.isin(self.owners[removed], list(features)).all(axis=1)
+        lines = columns[:, np.isin(removed, self._lines(features))]
+        sign = np.where(self.at.audited, 1.0, -1.0)[:, None]
+        by_group = [np.hstack([own, sign * own]) for own in (lines, columns[:, is_own])]
+        steepest = lines[:, np.argsort(-lines.var(axis=0), kind="stable")[:MODIFIED_LINES]]
+        modifiers = [self._indicators[k] for k in self._modifiers if k not in (*self.ignored, *features)]
+        interactions = [steepest * indicator[:, None] for pair in modifiers for indicator in pair]
+        return [
+            project_residuals(self.at, residuals, chosen)
+            for chosen in (*by_group, np.hstack([by_group[0], *interactions]))
+        ]
+
+    def _lines(self, features: Features) -> Integers:
+        """Return the columns that are linear in a set: the normal scores of numbers, and the levels of categories."""
+        kinds = list(self.table.values())
+        lines = []
+        for feature in features:
+            single = np.flatnonzero((self.owners == feature).all(axis=1))
+            lines.append(single[:1] if kinds[feature].dtype.kind == "f" else single)
+        return np.concatenate(lines)
+
+    @cached_property
+    def _modifiers(self) -> list[int]:
+        """The features without which the ridge regressions leave most of the score."""
+        losses = [self._mean_square(left) for left in self._ridge_residuals([[k] for k in range(len(self.table))]).T]
+        return [int(k) for k in np.argsort(-np.array(losses), kind="stable")[:MODIFIERS]]
+
+    @cached_property
+    def _indicators(self) -> list[tuple[Floats, Floats]]:
+        """Whether a number is in its first or last quarter, or a category is one of its two most frequent levels."""
+        indicators = []
+        for column in self.table.values():
+            if column.dtype.kind == "f":
+                low, high = np.nanquantile(column, (0.25, 0.75))
+                indicators.append(((column <= low) * 1.0, (column > high) * 1.0))
+            else:
+                first, second = np.append(np.argsort(-np.bincount(column), kind="stable"), -1)[:2]
+                indicators.append(((column == first) * 1.0, (column == second) * 1.0))
+        return indicators
+
+    def _partial_out(self, columns: Integers) -> Floats:
+        """Return columns minus their regression on all others within each group, fitted on other folds."""
+        residuals = np.empty((len(self.z), columns.size))
+        for rows, mean, inverse in self._inverse_covariances:
+            weights = inverse[:, columns] @ np.linalg.inv(inverse[np.ix_(columns, columns)])
+            residuals[rows] = (self.z[rows, 1:-1] - mean) @ weights
+        return residuals
+
+    @cached_property
+    def _inverse_covariances(self) -> list[tuple[Booleans, Floats, Floats]]:
+        """The rows of each group and fold, and the means and the inverse covariance of Φ in the group's other folds."""
+        moments = []
+        for group, ridges in self._ridges:
+            for number in range(FOLDS):
+                gram = ridges.grams.sum(axis=0) - ridges.grams[number]
+                gram = gram / gram[0, 0]
+                mean = gram[0, 1:-2]
+                covariance = gram[1:-2, 1:-2] - np.outer(mean, mean)
+                penalised = covariance + START_PENALTY / ridges.effective * np.eye(len(mean))
+                inverse = cho_solve(cho_factor(penalised, lower=True), np.eye(len(mean)))
+                moments.append((group & (self.fold == number), mean, np.asarray(inverse)))
+        return moments
 
     @property
     def score(self) -> Floats:
@@ -136,177 +293,102 @@ class ScoreUse:
         return np.column_stack([self.z[:, :-1], first, self.score])
 
     @cached_property
-    def _groups(self) -> list[tuple[Booleans, FoldRidges]]:
+    def _ridges(self) -> list[tuple[Booleans, FoldRidges]]:
         """The rows of each group, and the regressions of both targets within it."""
-        found = []
+        regressions = []
         for group, share in ((self.at.audited, self.at.audited_share), (~self.at.audited, self.at.reference_share)):
             weighted = self._rows * np.sqrt(share)[:, None]
-            grams = [weighted[here].T @ weighted[here] for here in (group & (self.fold == f) for f in range(FOLDS))]
-            found.append((group, FoldRidges(np.array(grams), self.owners, self.blocks, 1.0 / float(share @ share))))
-        return found
+            grams = [weighted[rows].T @ weighted[rows] for rows in (group & (self.fold == f) for f in range(FOLDS))]
+            ridges = FoldRidges(np.array(grams), self.owners, self.blocks, 1.0 / float(share @ share))
+            regressions.append((group, ridges))
+        return regressions
 
     @cached_property
-    def _singles(self) -> tuple[Integers, list[tuple[Booleans, FoldRidges]]]:
+    def _single_ridges(self) -> tuple[Integers, list[tuple[Booleans, FoldRidges]]]:
         """The columns of single features among those of the rows, and the regressions on these alone."""
         own = np.flatnonzero((self.owners == self.owners[:, :1]).all(axis=1))
         kept = np.concatenate([[0], 1 + own, [-2, -1]]) % self._rows.shape[1]
         blocks = np.unique(self.blocks[own], return_inverse=True)[1]
         return kept, [
             (group, FoldRidges(ridges.grams[:, kept][:, :, kept], self.owners[own], blocks, ridges.effective))
-            for group, ridges in self._groups
+            for group, ridges in self._ridges
         ]
 
-    def _ridge_products(self, learner: str, sets: Sets) -> Floats:
-        """Return (W − a)(W − b) of each row without each set, for the three pairings of parts, (3, n, sets)."""
-        rows, groups = self._rows, self._groups
+    def _part_residuals(self, learner: str, sets: Sequence[Features]) -> Floats:
+        """Return W − m of each row without each set, by the regressions of each pair of folds, (parts, n, sets)."""
+        rows, regressions = self._rows, self._ridges
         if learner == ADDITIVE:
-            kept, groups = self._singles
+            kept, regressions = self._single_ridges
             rows = rows[:, kept]
-        left = np.empty((len(PARTS), len(rows), len(sets)))
-        for group, ridges in groups:
+        residuals = np.empty((len(PARTS), len(rows), len(sets)))
+        for group, ridges in regressions:
             z = rows[group]
             for part, vectors in enumerate(ridges.left_out(sets)):
                 if learner == SCORE:
-                    left[part, group] = z @ vectors[1]
+                    residuals[part, group] = z @ vectors[1]
                 else:
-                    left[part, group] = z[:, -1:] - expit(z[:, -2:-1] - z @ vectors[0])
-        products = np.empty((len(PAIRINGS[0]), *left.shape[1:]))
+                    residuals[part, group] = z[:, -1:] - expit(z[:, -2:-1] - z @ vectors[0])
+        return residuals
+
+    def _ridge_products(self, learner: str, sets: Sequence[Features]) -> Floats:
+        """Return (W − a)(W − b) of each row without each set, for the three pairings of parts, (3, n, sets)."""
+        residuals = self._part_residuals(learner, sets)
+        products = np.empty((len(PAIRINGS[0]), *residuals.shape[1:]))
         for number, pairings in enumerate(PAIRINGS):
-            here = self.fold == number
-            for place, (a, b) in enumerate(pairings):
-                products[place, here] = left[a, here] * left[b, here]
+            rows = self.fold == number
+            for index, (a, b) in enumerate(pairings):
+                products[index, rows] = residuals[a, rows] * residuals[b, rows]
         return products
 
+    def _ridge_residuals(self, sets: Sequence[Features]) -> Floats:
+        """Return W − m of each row without each set, averaged over the regressions that have not seen it, (n, sets)."""
+        without = [[*self.ignored, *features] for features in sets]
+        is_unseen = np.array([[number not in part for part in PARTS] for number in range(FOLDS)])
+        weights = is_unseen / is_unseen.sum(axis=1, keepdims=True)
+        return np.asarray(np.einsum("pns,np->ns", self._part_residuals(self.learner, without), weights[self.fold]))
+
     @cached_property
-    def _raw(self) -> tuple[Floats, Booleans]:
+    def _inputs(self) -> tuple[Floats, Booleans]:
         """The features and the group as trees take them, and which of these columns are codes."""
-        columns = [column if column.dtype.kind == "f" else _frequent(column) for column in self.table.values()]
-        raw = np.column_stack([*columns, self.at.audited]).astype(np.float64, copy=False)
-        return raw, np.append(code_columns(self.table), True)
+        columns = [column if column.dtype.kind == "f" else _rank_levels(column) for column in self.table.values()]
+        inputs = np.column_stack([*columns, self.at.audited]).astype(np.float64, copy=False)
+        return inputs, np.append(code_columns(self.table), False)
 
-    def _trees(self, features: Sequence[int]) -> Floats:
-        """Return W − T of each row without some features, by trees from each two neighbouring folds, (5, n)."""
-        raw, is_code = self._raw
-        kept = [place for place in range(raw.shape[1]) if place not in features]
-        omega = (self.at.audited_share + self.at.reference_share) * 0.5 * len(raw)
+    def _trees(self, features: Features) -> Floats:
+        """Return W − T of each row, T boosted trees without some features that were fitted on the other folds."""
+        from sklearn.ensemble import HistGradientBoostingRegressor
 
-        def left(part: tuple[int, int]) -> Floats:
-            train = evenly(np.flatnonzero(np.isin(self.fold, part)), USE_TREE_ROWS)
-            trees = _boosted(raw[train][:, kept], is_code[kept], self.score[train], omega[train], self.seed)
-            return np.asarray(self.score - trees.predict(raw[:, kept]))
+        left_out = tuple(sorted({*self.ignored, *features}))
+        if left_out in self._tree_residuals:
+            return self._tree_residuals[left_out]
+        inputs, is_code = (np.delete(part, left_out, axis=-1) for part in self._inputs)
+        categories = is_code if is_code.any() else None
 
-        return np.array(list(in_threads(left, CYCLE, len(raw))))
+        def predict(number: int) -> tuple[Booleans, Floats]:
+            rows = self.fold == number
+            train = evenly(np.flatnonzero(~rows), USE_TREE_ROWS)
+            trees = HistGradientBoostingRegressor(
+                **USE_TREES, early_stopping=False, categorical_features=categories, random_state=self.seed
+            )
+            return rows, trees.fit(inputs[train], self.score[train]).predict(inputs[rows])
 
-    @cached_property
-    def _whole_trees(self) -> Floats:
-        return self._trees([])[:, :, None]
-
-    def _by_trees(self, sets: Sets) -> SetCoefficients:
-        """Return U of sets, the larger of two estimates.
-
-        Trees without a set are compared with trees of all features. A feature that hardly matters makes these worse:
-        they are also compared with themselves and a regression of what they leave on the set's columns.
-        """
-        found = []
-        for one in sets:
-            left = self._trees(one)
-            whole = _cyclic(np.concatenate([self._whole_trees, left[:, :, None]], axis=2), self.fold)
-            both = squared_uses(self.at, whole), squared_uses(self.at, self._beyond(one, left))
-            found.append(max(both, key=lambda squared: float(squared.values[0])))
-        between = np.zeros((3, len(sets)))
-        for place, squared in enumerate(found):
-            between[:, place] = squared.between[:, 0] if len(squared.between) == 3 else 0.0
-        return SetCoefficients(
-            np.array([squared.values[0] for squared in found]),
-            np.hstack([squared.influence for squared in found]),
-            between,
-        )
-
-    def _beyond(self, features: Sequence[int], left: Floats) -> Floats:
-        """Return the products of what trees without a set leave after and before a regression on the set's columns.
-
-        The columns are those of the set's features alone, less what all others expect of them, and once more with their
-        sign changed in one group. Trees are of two folds, the regressions of one each.
-        """
-        columns = np.flatnonzero(np.isin(self.owners, list(features)).all(axis=1))
-        phi = self._partialled(columns)
-        phi = np.hstack([phi, np.where(self.at.audited, 1.0, -1.0)[:, None] * phi])
-        blocks = self.blocks[columns]
-        numbers = np.concatenate([blocks, blocks + 1 + blocks.max()])
-        own = [np.flatnonzero(numbers == one) for one in np.unique(numbers)]
-        products = np.empty((3, len(phi), 2))
-        for place, part in enumerate(CYCLE):
-            others = [(part[1] + step) % FOLDS for step in (1, 2, 3)]
-            rows = {fold: np.flatnonzero(self.fold == fold) for fold in others}
-            slopes = {fold: self._slopes(phi[at], left[place, at], at, own) for fold, at in rows.items()}
-            for number, fold in enumerate(others):
-                plain = left[place, rows[fold]]
-                a, b = (plain - phi[rows[fold]] @ slopes[other] for other in others if other != fold)
-                products[number, rows[fold]] = np.column_stack([a * b, plain**2])
-        return products
-
-    def _slopes(self, phi: Floats, left: Floats, at: Integers, blocks: Sequence[Integers]) -> Floats:
-        """Return the ridge regression of what is left on columns, from the rows `at`."""
-        w = (self.at.audited_share + self.at.reference_share)[at]
-        w = w / w.sum()
-        x, y = phi - w @ phi, left - w @ left
-        covariance, cross = x.T @ (w[:, None] * x), x.T @ (w * y)
-        # This regression is what is sought, not one of two in a product: it is not undersmoothed.
-        penalties = block_penalties(covariance, cross, float(w @ y**2), blocks, 1.0 / float(w @ w)) / UNDERSMOOTHED
-        return np.asarray(np.linalg.solve(covariance + np.diag(penalties), cross))
-
-    def _partialled(self, columns: Integers) -> Floats:
-        """Return some columns less what all others expect of them within each group, from other folds."""
-        found = np.empty((len(self.z), columns.size))
-        for here, mean, inverse in self._inverses:
-            weights = inverse[:, columns] @ np.linalg.inv(inverse[np.ix_(columns, columns)])
-            found[here] = (self.z[here, 1:-1] - mean) @ weights
-        return found
-
-    @cached_property
-    def _inverses(self) -> list[tuple[Booleans, Floats, Floats]]:
-        """The rows of each group and fold, and from its other folds the means of Φ and its inverse covariance."""
-        found = []
-        for group, ridges in self._groups:
-            for number in range(FOLDS):
-                gram = ridges.grams.sum(axis=0) - ridges.grams[number]
-                gram = gram / gram[0, 0]
-                mean = gram[0, 1:-2]
-                covariance = gram[1:-2, 1:-2] - np.outer(mean, mean)
-                penalised = covariance + START_PENALTY / ridges.effective * np.eye(len(mean))
-                inverse = cho_solve(cho_factor(penalised, lower=True), np.eye(len(mean)))
-                found.append((group & (self.fold == number), mean, np.asarray(inverse)))
-        return found
+        residuals = self.score.copy()
+        for rows, predicted in in_threads(predict, range(FOLDS), len(inputs)):
+            residuals[rows] -= predicted
+        self._tree_residuals[left_out] = residuals
+        return residuals
 
 
-def _standardised(values: Floats) -> Floats:
-    """Return (x − mean)/sd, 0 where x is missing."""
-    known = values[~np.isnan(values)]
-    sd = float(known.std()) if known.size else 0.0
-    return np.where(np.isnan(values) | (sd <= 0.0), 0.0, (values - (known.mean() if known.size else 0.0)) / (sd or 1.0))
+def _standardise(values: Floats) -> Floats:
+    """Return a number with mean 0 and variance 1; missing values are 0."""
+    present = values[~np.isnan(values)]
+    spread = float(present.std()) if present.size else 0.0
+    if spread <= 0.0:
+        return np.zeros_like(values)
+    return np.where(np.isnan(values), 0.0, (values - present.mean()) / spread)
 
 
-def _frequent(codes: Integers) -> Integers:
+def _rank_levels(codes: Integers) -> Integers:
     """Return codes by frequency, the rarest joined: trees have few bins."""
     rank = np.argsort(np.argsort(-np.bincount(codes), kind="stable"), kind="stable")
     return np.asarray(np.minimum(rank, MOST_TREE_LEVELS)[codes])
-
-
-def _cyclic(left: Floats, fold: Integers) -> Floats:
-    """Return the products of what two parts that have not seen a row leave, (1, n, sets) of (5, n, sets)."""
-    first, second = (fold + 1) % FOLDS, (fold + 3) % FOLDS
-    at = np.arange(fold.size)
-    return (left[first, at] * left[second, at])[None]
-
-
-def _boosted(raw: Floats, is_code: Booleans, target: Floats, weights: Floats, seed: int) -> Any:
-    from sklearn.ensemble import HistGradientBoostingRegressor
-
-    trees = HistGradientBoostingRegressor(
-        **USE_TREES,
-        max_bins=TREE_BINS + 1,
-        early_stopping=False,
-        categorical_features=is_code if is_code.any() else None,
-        random_state=seed,
-    )
-    return trees.fit(raw, target, sample_weight=weights if (weights != weights[0]).any() else None)
