@@ -15,8 +15,8 @@ from tests.schemas import published, strict
 import tiltlens as tl
 from tiltlens.documents import repair_sentences as words
 from tiltlens.figures import attainable, repair_curve
-from tiltlens.render.repair_page import alternatives_page, bills_page
-from tiltlens.render.repair_text import print_alternatives
+from tiltlens.render.document_page import alternatives_page, bills_page
+from tiltlens.render.terminal import print_alternatives
 
 ENDS = (("", -0.05), ("_low", -0.08), ("_high", -0.02))
 HOSTILE = "</script><img src=x onerror='window.hacked = 1'>"

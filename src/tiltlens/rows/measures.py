@@ -33,8 +33,8 @@ class Measure:
         How an axis of levels, and one of differences times `factor`, writes its numbers.
     difference, size, level, total
         A signed difference, one without its sign, a mean, and what is missing over a whole group, as texts.
-    affected, affected_words
-        What that total is called, and means.
+    affected_words
+        What that total means.
     """
 
     factor: float
@@ -54,7 +54,6 @@ class Measure:
     size: Callable[[float], str]
     level: Shown
     total: Shown
-    affected: str
     affected_words: str
     among: str = ""
 
@@ -115,8 +114,7 @@ POINTS = Measure(
     size=size,
     level=percent,
     total=whole,
-    affected="people affected",
-    affected_words="more people with the favourable outcome at the reference's rate",
+    affected_words="favourable outcomes missing compared with the reference's rate",
 )
 UNITS = Measure(
     factor=1.0,
@@ -132,12 +130,11 @@ UNITS = Measure(
     ratio="ratio of mean amounts",
     axis=",.6~r",
     difference_axis=",.6~r",
-    difference=signed_amount,
+    difference=amount,
     size=amount_size,
     level=amount,
     total=amount,
-    affected="worse off in total",
-    affected_words="units, all audited people together, against the reference's mean",
+    affected_words="total amount missing compared with the reference's mean",
 )
 
 
