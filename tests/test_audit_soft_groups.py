@@ -21,7 +21,7 @@ from tiltlens.documents import sentences as words
 from tiltlens.errors import DataError
 from tiltlens.formats import interval, points, typed
 from tiltlens.gates import gate
-from tiltlens.render.export_tables import handed_tables
+from tiltlens.render.export_tables import export_tables
 from tiltlens.repair.alternatives import alternatives_summary
 
 SOFT = {"a": "p a", "b": "p b"}
@@ -355,7 +355,7 @@ def test_no_view_shows_one_estimate_alone():
     assert "the true difference lies from" in first
     assert linear in second
     assert [tile.value for tile in words.tiles(found.to_dict(), c)][:2] == [weighted, linear]
-    rates = handed_tables(found.to_dict())[0]
+    rates = export_tables(found.to_dict())[0]
     assert {"linear", "bracket_low", "limits_high"} < set(rates.columns)
     assert rates.lines[1][-1] == typed(interval(*(c["soft_group"]["bracket"][end] for end in ("low", "high")), points))
     alone = c["favourable_rates"]["audited"]["value"] / c["favourable_rates"]["reference"]["value"]

@@ -68,7 +68,8 @@ def table_html(table: Table, name: Name | None = None, split: int | None = None)
 def _head(table: Table, index: int, column: Column) -> str:
     has_intervals = table.interval and any(row[index].interval for row in table.rows)
     level = f" <small>{escape(table.interval)}</small>" if has_intervals else ""
-    return f'<th scope="col">{escape(column.label)}{level}</th>'
+    kind = ' class="number"' if column.kind == NUMBER else ""
+    return f'<th scope="col"{kind}>{escape(column.label)}{level}</th>'
 
 
 def _row(table: Table, index: int, row: tuple[Cell, ...], name: Name | None) -> str:
@@ -86,8 +87,7 @@ def _cell(column: Column, cell: Cell) -> str:
     label, text = escape(column.label), escape(cell.text)
     if column.kind != NUMBER:
         text = f'<span class="verdict {cell.mark}">{text}</span>' if cell.mark else text
-        note = f' <span class="more-words">{escape(cell.interval)}</span>' if cell.interval else ""
-        return f'<td class="words" data-name="{label}">{text}{note}</td>'
+        return f'<td class="{"judged" if cell.mark else "words"}" data-name="{label}">{text}</td>'
     value = "" if cell.value is None else f' data-value="{cell.value}"'
     ends = f" <small>{escape(cell.interval)}</small>" if cell.interval else ""
-    return f'<td data-name="{label}"{value}>{text}{ends}</td>'
+    return f'<td class="number" data-name="{label}"{value}>{text}{ends}</td>'

@@ -12,7 +12,7 @@
     return element;
   };
   const minus = (text) => text.replace("-", "\u2212");
-  const percent = (share, digits = 1) => (share === null ? "–" : minus(`${(100 * share).toFixed(digits)} %`));
+  const percent = (share, digits = 1) => (share === null ? "–" : minus(`${(100 * share).toFixed(digits)}%`));
   const fixed = (value, digits = 3) => (value === null ? "–" : minus(value.toFixed(digits)));
   const clamp = (value) => Math.min(Math.max(value, 0), 1);
 
