@@ -18,8 +18,9 @@ from tests.render.summaries import (
 from tiltlens import formats
 from tiltlens._pipeline import audit
 from tiltlens.documents import sentences as words
+from tiltlens.documents.audit_tables import contribution_table
 from tiltlens.documents.summary_access import dial_place
-from tiltlens.documents.verdict_texts import OPEN, VERDICTS
+from tiltlens.documents.verdict_texts import OPEN, VERDICTS, verdict_of
 from tiltlens.errors import DataError
 from tiltlens.estimators import verdicts
 from tiltlens.render.page import page
@@ -50,7 +51,7 @@ def estimate(value, low, high):
     ],
 )
 def test_the_gap_in_words(summary, gap, said):
-    assert said in words.found_words(summary, changed(summary, gap=gap))[0]
+    assert said in words.gap_sentence(summary, changed(summary, gap=gap))
 
 
 @pytest.mark.parametrize(
@@ -67,15 +68,15 @@ def test_the_gap_in_words(summary, gap, said):
 )
 def test_the_unexplained_part_in_words_is_read_from_its_interval(summary, left, said):
     c = changed(summary, unexplained=left, notes=[])
-    line = " ".join(words.found_words(summary, c))
+    (line,) = words.adjusted_gap(summary, c)
     assert said in line
-    assert "Adjusted gap: " in line
+    assert line.startswith("Adjusted gap: ")
 
 
 def test_an_adjusted_gap_names_no_cause_where_the_checks_failed(summary):
     balance = summary["comparisons"]["A"]["balance"] | {"is_adequate": False}
     left = estimate(0.03, 0.02, 0.04)
-    said = " ".join(words.found_words(summary, changed(summary, unexplained=left, balance=balance)))
+    said = " ".join(words.adjusted_gap(summary, changed(summary, unexplained=left, balance=balance)))
     assert "The overlap and calibration checks failed, so this number may be wrong." in said
     assert "use of the group" not in said
 
@@ -84,29 +85,26 @@ def test_an_adjusted_gap_names_no_cause_where_the_checks_failed(summary):
 def test_what_notes_say_changes_no_finding(summary, notes):
     """Findings are made of numbers: a note may be reworded, translated or left out."""
     c = changed(summary, unexplained=estimate(0.03, -0.08, 0.14), notes=notes)
-    assert "these data do not decide it" in " ".join(words.found_words(summary, c))
+    assert "these data do not decide it" in " ".join(words.headline(summary, c))
 
 
 def judged(summary, *given):
-    """Return what is said of features with these verdicts."""
+    """Return a comparison whose features have these verdicts."""
     rows = [row | {"verdict": one} for row, one in zip(summary["comparisons"]["A"]["proxies"], given, strict=False)]
-    return words.found_words(summary, changed(summary, proxies=rows))
+    return changed(summary, proxies=rows)
 
 
 @pytest.mark.parametrize("verdict", [text for text, one in VERDICTS.items() if one.kind == OPEN])
 def test_what_the_data_do_not_settle_is_never_no_evidence(summary, verdict):
-    said = " ".join(judged(summary, "no material contribution", verdict))
-    assert VERDICTS[verdict].opening.split(",")[0].split("{")[0] in said
-    assert "No material contribution" not in " ".join(judged(summary, verdict, verdict))
+    said = words.headline(summary, judged(summary, "no material contribution", verdict))[-1]
+    assert "inconclusive" in said
+    assert "No feature contributes" not in said
 
 
-def test_every_verdict_is_said_and_a_new_one_is_not_lost(summary):
-    names = [row["feature"] for row in summary["comparisons"]["A"]["proxies"]]
+def test_every_verdict_stands_in_the_table_and_a_new_one_is_not_lost(summary):
     for verdict in (*VERDICTS, "a verdict of {tomorrow}"):
-        lines = [line for line in judged(summary, verdict) if names[0] in line]
-        assert len(lines) == 1, verdict
-        assert lines[0].endswith(f"{names[0]}.") or verdict == "potential proxy"
-    assert any(line.startswith("A verdict of {tomorrow}: ") for line in judged(summary, "a verdict of {tomorrow}"))
+        cells = [row[-1] for row in contribution_table(judged(summary, verdict)).rows]
+        assert [(cell.text, cell.mark) for cell in cells] == [(verdict, verdict_of({"verdict": verdict}).kind)]
 
 
 def test_verdicts_on_the_page_are_marked_and_explained_by_the_table(summary):

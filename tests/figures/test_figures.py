@@ -358,7 +358,7 @@ def test_the_waterfall_ends_at_the_audited_mean():
     shown = dict(zip(table["feature"], table["contribution"], strict=True))
     for row in c["proxies"]:
         assert shown[row["feature"]] == row["gap_shapley"]
-    assert shown["left between people alike in all features"] == c["shapley_remainder"]
+    assert shown["adjusted gap"] == c["shapley_remainder"]
 
 
 def test_the_waterfall_joins_the_weak():

@@ -122,7 +122,7 @@ def test_groups_have_one_name_in_sentences_tables_and_figures(tmp_path):
     c = audit["comparisons"]["yes"]
     c |= {"audited": "yes", "reference": "no"}
     c["proxies"][0]["direction"] = "more of it → higher score, and more common among yes"
-    found = named(audit)
+    found = named(audit, "afam")
     assert list(found["comparisons"]) == ["afam = yes"]
     assert found["comparisons"]["afam = yes"]["proxies"][0]["direction"].endswith("more common among afam = yes")
     write_report(audit, tmp_path / "audit.html")

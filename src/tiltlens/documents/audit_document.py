@@ -48,7 +48,7 @@ FEW = "few"  # in the place of an interval
 
 def audit_document(summary: Record) -> Document:
     """Return an audit of one or more groups."""
-    summary = named(summary)
+    summary = named(summary, summary["group"])
     blocks: list[Block] = []
     for c in summary["comparisons"].values():
         blocks += comparison_blocks(summary, c)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tiltlens.documents.display_names import group_name
+from tiltlens.documents.display_names import named
 from tiltlens.documents.document import (
     HEADLINE,
     NAME,
@@ -48,11 +48,12 @@ VERDICTS = {  # of results → kind, as a sentence has it
 }
 FIRST = ("gap", "linear_gap", "unexplained", "impact_ratio", "audited_rate", "reference_rate")
 MOST_NAMED = 5
+SIDES = ("old", "new")
 
 
 def change_document(summary: Record) -> Document:
     """Return a change, the largest first."""
-    summary = _named(summary)
+    summary = named(summary, summary["group"])
     sides = (f"{which}: {_source(summary[which])} ({summary[which]['rows']['used']:,} rows)" for which in SIDES)
     blocks: list[Block] = [Paragraph("; ".join(sides) + ".", QUIET)]
     largest = sorted(summary["comparisons"].values(), key=lambda c: -abs(c["gap_change"]["value"]))
@@ -64,20 +65,6 @@ def change_document(summary: Record) -> Document:
     notes = " ".join(filter(None, [pairing, simultaneous_words(summary, summary["confidence"])]))
     title = f"Change of {subject(summary)} by {label(summary['group'])}"
     return Document(title, (*blocks, Heading("Data"), Paragraph(notes), Paragraph(IS_NO_FINDING, QUIET)))
-
-
-SIDES = ("old", "new")
-
-
-def _named(summary: Record) -> Record:
-    """Return the summary with readable names of groups."""
-    column = summary["group"]
-    comparisons = {
-        group_name(column, name): c | {key: group_name(column, c[key]) for key in ("audited", "reference")}
-        for name, c in summary["comparisons"].items()
-    }
-    only = {group_name(column, name): which for name, which in summary["too_small"].items()}
-    return summary | {"comparisons": comparisons, "too_small": only}
 
 
 def _source(side: Record) -> str:

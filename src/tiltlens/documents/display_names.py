@@ -1,4 +1,4 @@
-"""What groups are called: a value that says nothing by itself is shown with its column."""
+"""Readable names of groups: a value that says nothing by itself is shown with its column."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import re
 from typing import Any
 
 JOINT = " & "  # between the columns and the values of an intersection
+ROLES = ("audited", "reference")  # keys whose value is the name of a group
+BY_GROUP = ("comparisons", "too_small", "bills")  # keys of records by group
+UNNAMED = ("provenance", "bins", "dial_table", "prototypes", "curve")
 BARE = {"yes", "no", "true", "false", "none", "null"}
 WORD = re.compile(r"[^\W\d_]{2}")
 
@@ -21,23 +24,22 @@ def group_name(column: str, value: str) -> str:
     )
 
 
-def named(summary: dict[str, Any]) -> dict[str, Any]:
-    """Return an audit's summary with every group called as a reader should read it."""
-    column = summary["group"]
-    return summary | {
-        "reference": group_name(column, summary["reference"]),
-        "too_small": {group_name(column, name): size for name, size in summary["too_small"].items()},
-        "comparisons": {group_name(column, name): _comparison(column, c) for name, c in summary["comparisons"].items()},
-    }
-
-
-def _comparison(column: str, c: dict[str, Any]) -> dict[str, Any]:
-    audited, reference = (group_name(column, c[who]) for who in ("audited", "reference"))
-    end = f" among {c['audited']}"
-    proxies = [
-        row | {"direction": row["direction"].removesuffix(end) + f" among {audited}"}
-        if row["direction"].endswith(end)
-        else row
-        for row in c["proxies"]
-    ]
-    return c | {"audited": audited, "reference": reference, "proxies": proxies}
+def named(summary: Any, column: str, key: str = "") -> Any:
+    """Return the summary of any result with readable names of its groups; numbers by row or bin are left alone."""
+    if key in UNNAMED:
+        return summary
+    if isinstance(summary, dict):
+        found = {
+            group_name(column, name) if key in BY_GROUP else name: named(value, column, name)
+            for name, value in summary.items()
+        }
+        if "proxies" in found:
+            end, new_end = f" among {summary['audited']}", f" among {found['audited']}"
+            found["proxies"] = [
+                row | {"direction": re.sub(f"{re.escape(end)}$", lambda _: new_end, row["direction"])}
+                for row in found["proxies"]
+            ]
+        return found
+    if isinstance(summary, list):
+        return [named(entry, column) for entry in summary]
+    return group_name(column, summary) if key in ROLES and isinstance(summary, str) else summary

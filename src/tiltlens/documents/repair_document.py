@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tiltlens.documents import repair_sentences as sentences
+from tiltlens.documents.display_names import named
 from tiltlens.documents.document import (
     HEADLINE,
     NAME,
@@ -50,7 +51,8 @@ def repair_document(repair: Record) -> Document:
 
 def evaluation_document(summary: Record) -> Document:
     """Return the effect of an adjustment on held-out data, the widest gaps first."""
-    bills = sorted(map(sentences.named_evaluation, summary["bills"].values()), key=_width)
+    bills = [bill | {"repair": sentences.named_repair(bill["repair"])} for bill in summary["bills"].values()]
+    bills.sort(key=_width)
     blocks: list[Block] = []
     for bill in bills:
         blocks += _evaluation(bill)
@@ -135,7 +137,7 @@ def _curve(bill: Record) -> Table:
 
 def alternatives_document(summary: Record) -> Document:
     """Return the search for less discriminatory alternatives, the widest gaps first."""
-    comparisons = [sentences.named_groups(summary["group"], one) for one in summary["comparisons"].values()]
+    comparisons = named(summary, summary["group"])["comparisons"].values()
     blocks: list[Block] = []
     for found in sorted(comparisons, key=lambda one: -abs(one["gap"]["value"])):
         blocks += _alternatives(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tiltlens.documents.display_names import group_name
+from tiltlens.documents.display_names import named
 from tiltlens.documents.quantities import format_of, quantity
 from tiltlens.estimators.verdicts import Materiality, materiality
 from tiltlens.formats import Shown, count, interval, label, number, percent, points, size, with_interval
@@ -42,26 +42,11 @@ OF_WHAT_IFS = (
 ESTIMATE = ("value", "low", "high")
 
 
-def named_evaluation(bill: Record) -> Record:
-    """Return an evaluation with readable names of groups."""
-    other = bill["beside"]
-    named = None if other is None else other | {"repair": named_repair(other["repair"])}
-    return bill | {"repair": named_repair(bill["repair"]), "beside": named}
-
-
 def named_repair(repair: Record) -> Record:
-    """Return an adjustment with readable names of groups."""
+    """Return an adjustment with readable names of groups; one for several groups lists them."""
     several = ", ".join(dict.fromkeys(str(one["audited"]) for one in repair["constraints"]))
     repair = repair | {"audited": repair["audited"] or several}
-    column = repair.get("group")
-    if column is None:
-        return repair
-    return named_groups(column, repair | {"constraints": [named_groups(column, one) for one in repair["constraints"]]})
-
-
-def named_groups(column: str, record: Record) -> Record:
-    """Return a record whose two groups have readable names."""
-    return record | {group: group_name(column, record[group]) for group in ("audited", "reference")}
+    return repair if repair.get("group") is None else dict(named(repair, repair["group"]))
 
 
 def targets(repair: Record) -> tuple[tuple[str, str], ...]:

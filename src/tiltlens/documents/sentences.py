@@ -317,31 +317,13 @@ def favourable_words(summary: Record) -> str:
     return f"a {'high' if outcome == '1' else 'low'} score (the outcome “{outcome}”)"
 
 
-def found_words(summary: Record, c: Record) -> list[str]:
-    """Return the findings about one audited group, a sentence each."""
-    m, lines = measure_of(c), [bracket_words(c)] if c["soft_group"] else []
-    lines += [gap_sentence(summary, c), *soft_words(c), *exempt_parts(summary, c), *adjusted_gap(summary, c)]
+def findings(summary: Record, c: Record, is_first: bool) -> list[str]:
+    """Return the findings about one audited group; the first group's headline stands above."""
+    lines = [] if is_first else headline(summary, c)
     if is_of_decisions(summary) and c["adverse_impact_ratio"] is not None:
-        lines.append(four_fifths_words(c["adverse_impact_ratio"], summary["settings"]["confidence"], m.among))
-    return [*lines, *_by_verdict(c, summary["settings"])]
-
-
-def _by_verdict(c: Record, settings: Record) -> Iterator[str]:
-    """Yield a sentence for each verdict that was given, in the order of the table; unknown ones come last."""
-    given: dict[str, list[Record]] = {verdict: [] for verdict in VERDICTS}
-    for row in c["proxies"]:
-        given.setdefault(row["verdict"], []).append(row)
-    for verdict, rows in given.items():
-        if rows:
-            opening = verdict_of(rows[0]).opening.replace("{counts}", measure_of(c).counted(c, settings))
-            yield f"{label(opening, 200)}: {_names(c, rows, has_points=verdict == PROXY)}."
-
-
-def _names(c: Record, rows: list[Record], has_points: bool) -> str:
-    names, m = [label(row["feature"], SHORT) for row in rows[:MOST_NAMED]], measure_of(c)
-    if has_points:
-        names = [f"{name} ({m.difference(row['gap'])} {m.unit})" for name, row in zip(names, rows, strict=False)]
-    return ", ".join(names) + (f" and {len(rows) - MOST_NAMED} more" if len(rows) > MOST_NAMED else "")
+        confidence = summary["settings"]["confidence"]
+        lines.append(four_fifths_words(c["adverse_impact_ratio"], confidence, measure_of(c).among))
+    return [*lines, *soft_words(c), *sure_words(c)]
 
 
 def verdicts_given(summary: Record) -> dict[str, Verdict]:

@@ -35,24 +35,6 @@ class _Section:
     body: Any
 
 
-def write_change(summary: Record, target: Target) -> None:
-    """Write the page of a change, whole or not at all; to an open file, as it is."""
-    check_name(target)
-    write_text(target, change_page(summary))
-
-
-def write_bills(summary: Record, target: Target) -> None:
-    """Write the page of an evaluation, as `write_change` does."""
-    check_name(target)
-    write_text(target, bills_page(summary))
-
-
-def write_alternatives(summary: Record, target: Target) -> None:
-    """Write the page of alternatives, as `write_change` does."""
-    check_name(target)
-    write_text(target, alternatives_page(summary))
-
-
 def change_page(summary: Record) -> str:
     """Return the page of a change."""
     return _page(change_document(summary), "Two audits compared", provenance_blocks(summary))
@@ -66,6 +48,19 @@ def bills_page(summary: Record) -> str:
 def alternatives_page(summary: Record) -> str:
     """Return the page of alternatives."""
     return _page(alternatives_document(summary), "Other rules of the same features, compared on the same people")
+
+
+def _writer(build: Callable[[Record], str]) -> Callable[[Record, Target], None]:
+    """Return a function that writes a page, whole or not at all; to an open file, as it is."""
+
+    def write(summary: Record, target: Target) -> None:
+        check_name(target)
+        write_text(target, build(summary))
+
+    return write
+
+
+write_change, write_bills, write_alternatives = map(_writer, (change_page, bills_page, alternatives_page))
 
 
 def _page(document: Document, lead: str, more: Iterable[Block] = ()) -> str:

@@ -55,7 +55,7 @@ def export_tables(summary: Record) -> list[ExportTable]:
 
 def about(summary: Record) -> list[tuple[str, str]]:
     """Return what a reader of the tables should know, by name."""
-    shown, m, origin = named(summary), measure_of(summary), summary["provenance"]
+    shown, m, origin = named(summary, summary["group"]), measure_of(summary), summary["provenance"]
     notes = dict.fromkeys(note for c in shown["comparisons"].values() for note in c["notes"])
     return [
         ("audit", f"{summary['channel']} by {summary['group']}"),
@@ -82,7 +82,7 @@ def _rates(summary: Record) -> ExportTable:
     groups = [*((c, "audited") for c in comparisons), (first, "reference")]
     records = [[c[role], role, c["rows"][role], *_estimates(c, role, rates, keys)] for c, role in groups]
     records += [[name, "too small", *[None] * (len(columns) - 2)] for name in summary["too_small"]]
-    confidence, shown = summary["settings"]["confidence"], named(summary)
+    confidence, shown = summary["settings"]["confidence"], named(summary, summary["group"])
     notes = [f"In brackets the {interval_name(confidence)}; compared with {label(shown['reference'])}{m.among}."]
     notes += filter(None, [simultaneous_words(summary, confidence)])
     title = f"{m.rate.capitalize()}s by {label(summary['group'])}"
@@ -111,7 +111,7 @@ def _proxies(summary: Record) -> ExportTable:
     rows = [(c, row) for c in summary["comparisons"].values() for row in c["proxies"]]
     columns = ("audited", "reference", *rows[0][1])
     records = [[c["audited"], c["reference"], *row.values()] for c, row in rows]
-    comparisons = named(summary)["comparisons"].values()
+    comparisons = named(summary, summary["group"])["comparisons"].values()
     tables = [contribution_table(c, has_reasons=True) for c in comparisons]
     shown = tables[0]
     if len(tables) > 1:

@@ -59,7 +59,7 @@ def check_name(target: Target | None) -> None:
 
 def page(summary: dict[str, Any]) -> str:
     """Return the report as one HTML text, the widest gaps first."""
-    summary = sections.by_gap(named(summary))
+    summary = sections.by_gap(named(summary, summary["group"]))
     comparisons = [sections.section(summary, place, name) for place, name in enumerate(summary["comparisons"])]
     overview = sections.overview(summary)
     data = _data(

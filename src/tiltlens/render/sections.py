@@ -63,8 +63,7 @@ class Section:
     place: int
     name: str
     c: dict[str, Any]
-    found: list[str]
-    sure: list[str]
+    findings: list[str]
     trust: list[words.Doubt]
     tables: dict[str, Any]
     drawings: dict[str, Drawing]
@@ -80,8 +79,8 @@ def section(summary: dict[str, Any], place: int, name: str) -> Section:
     c = summary["comparisons"][name]
     c = c | {"proxies": features(c, None, LONGEST)}
     drawings = _drawings(c, place) if place < PICTURED else {}
-    found, sure, trust = words.found_words(summary, c), words.sure_words(c), words.trust(summary, c)
-    return Section(place, name, c, found, sure, trust, _tables(summary, c, bool(drawings)), drawings)
+    findings, trust = words.findings(summary, c, place == 0), words.trust(summary, c)
+    return Section(place, name, c, findings, trust, _tables(summary, c, bool(drawings)), drawings)
 
 
 def _tables(summary: dict[str, Any], c: dict[str, Any], is_drawn: bool) -> dict[str, Any]:

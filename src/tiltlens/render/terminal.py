@@ -36,6 +36,7 @@ WIDE = 100  # columns of a terminal whose width is not known
 WIDEST = 110  # columns of a page: longer lines are hard to read
 STYLES = {HEADLINE: "bold", QUIET: "dim", WARNING: "yellow"}
 Record = dict[str, Any]
+Build = Callable[[Record], Document]
 
 
 def print_document(document: Document, console: Console) -> None:
@@ -83,64 +84,33 @@ def _encodable(text: str, console: Console) -> str:
     return text
 
 
-def _plain(document: Document) -> str:
-    """Return what `print_document` prints as plain text, as wide as the terminal."""
-    text = io.StringIO()
-    width = min(get_terminal_size((WIDE, 24)).columns, WIDEST)
-    print_document(
-        document, Console(file=text, width=width, color_system=None, force_terminal=False, force_jupyter=False)
-    )
-    return text.getvalue().rstrip()
+def _printer(build: Build) -> Callable[[Record, Console], None]:
+    """Return a function that prints the document of a summary."""
+
+    def show(summary: Record, console: Console) -> None:
+        print_document(build(printable(summary)), console)
+
+    return show
 
 
-def print_audit(summary: Record, console: Console) -> None:
-    """Print an audit: the answer, its quantities, the contributions of features, warnings."""
-    print_document(audit_document(printable(summary)), console)
+def _writer(build: Build) -> Callable[[Record], str]:
+    """Return a function that returns the same as plain text, as wide as the terminal."""
+
+    def write(summary: Record) -> str:
+        width = min(get_terminal_size((WIDE, 24)).columns, WIDEST)
+        text = io.StringIO()
+        console = Console(file=text, width=width, color_system=None, force_terminal=False, force_jupyter=False)
+        print_document(build(printable(summary)), console)
+        return text.getvalue().rstrip()
+
+    return write
 
 
-def print_change(summary: Record, console: Console) -> None:
-    """Print the change between two audits."""
-    print_document(change_document(printable(summary)), console)
-
-
-def print_repair(summary: Record, console: Console) -> None:
-    """Print a score adjustment."""
-    print_document(repair_document(printable(summary)), console)
-
-
-def print_bills(summary: Record, console: Console) -> None:
-    """Print the effect of a score adjustment on held-out data."""
-    print_document(evaluation_document(printable(summary)), console)
-
-
-def print_alternatives(summary: Record, console: Console) -> None:
-    """Print the search for less discriminatory alternatives."""
-    print_document(alternatives_document(printable(summary)), console)
-
-
-def print_rule_tables(summary: Record, console: Console) -> None:
-    """Print the tables of a published rule."""
-    print_document(rule_document(printable(summary)), console)
-
-
-def audit_text(summary: Record) -> str:
-    """Return an audit as plain text."""
-    return _plain(audit_document(printable(summary)))
-
-
-def change_text(summary: Record) -> str:
-    """Return a change as plain text."""
-    return _plain(change_document(printable(summary)))
-
-
-def repair_text(summary: Record) -> str:
-    """Return a score adjustment as plain text."""
-    return _plain(repair_document(printable(summary)))
-
-
-def bills_text(summary: Record) -> str:
-    """Return the effect of a score adjustment as plain text."""
-    return _plain(evaluation_document(printable(summary)))
+print_audit, audit_text = _printer(audit_document), _writer(audit_document)
+print_change, change_text = _printer(change_document), _writer(change_document)
+print_repair, repair_text = _printer(repair_document), _writer(repair_document)
+print_bills, bills_text = _printer(evaluation_document), _writer(evaluation_document)
+print_alternatives, print_rule_tables = _printer(alternatives_document), _printer(rule_document)
 
 
 @contextmanager
