@@ -39,8 +39,8 @@ def estimate_table(summary: Record, c: Record) -> Table:
     for key in ("criterion_rate", "favourable_rate"):
         rates = c[f"{key}s"]
         for group in BOTH if rates else ():
-            one = quantity(key)
-            rows.append((Quantity(key, f"{one.label}, {group}", one.scale, one.definition), rates[group]))
+            item = quantity(key)
+            rows.append((Quantity(key, f"{item.label}, {group}", item.scale, item.definition), rates[group]))
     return quantity_table("estimates", rows, measure_of(c), level_name(summary))
 
 

@@ -116,7 +116,7 @@ def _group(summary: Record, c: Record) -> list[Block]:
 def headline(summary: Record, c: Record) -> list[str]:
     """Return how the gap changed, and which features' contributions did."""
     old, new, change, m = c["old"]["gap"], c["new"]["gap"], c["gap_change"], measure_of(c)
-    values = [estimate_words({"value": one["value"], "low": None, "high": None}, m) for one in (old, new)]
+    values = [estimate_words({"value": item["value"], "low": None, "high": None}, m) for item in (old, new)]
     name = "Gap" if c["new"]["linear_gap"] is None else "Weighted gap"
     lines = [
         f"{name} in the {m.mean}s: {values[0]} before, {values[1]} now. Change "
@@ -159,9 +159,9 @@ def _quantities(summary: Record, c: Record) -> Table:
     for key in keys:
         if c.get(f"{key}_change") is None or key == audited_rate:
             continue
-        one = quantity(key)
-        written = format_of(one.scale, measure_of(c))
-        name = "weighted " * (key == "gap" and c["new"]["linear_gap"] is not None) + one.name(measure_of(c))
+        item = quantity(key)
+        written = format_of(item.scale, measure_of(c))
+        name = "weighted " * (key == "gap" and c["new"]["linear_gap"] is not None) + item.name(measure_of(c))
         values = (Cell(written.value(c[when][key]["value"])) for when in SIDES)
         rows.append((Cell(name), *values, estimate_cell(c[f"{key}_change"], written.change)))
     columns = (Column("quantity", NAME), Column("old"), Column("new"), Column("change"))
@@ -169,7 +169,7 @@ def _quantities(summary: Record, c: Record) -> Table:
 
 
 def _features(c: Record) -> Table:
-    shown = measure_of(c).difference
+    write = measure_of(c).difference
     keys = [key for key in CONTRIBUTIONS if any(row.get(f"{key}_change") is not None for row in c["features"])]
     heads = (Column(f"change, {FEATURES[key].head}", is_optional=key == "gap_shapley") for key in keys)
     both = (Column(f"{when}, {FEATURES['gap'].head}", is_optional=True) for when in SIDES)
@@ -177,8 +177,8 @@ def _features(c: Record) -> Table:
     rows = (
         (
             Cell(label(row["feature"])),
-            *(Cell(shown(row[f"gap_{when}"])) for when in SIDES),
-            *(estimate_cell(row_estimate(row, f"{key}_change"), shown) for key in keys),
+            *(Cell(write(row[f"gap_{when}"])) for when in SIDES),
+            *(estimate_cell(row_estimate(row, f"{key}_change"), write) for key in keys),
             _verdict(row["verdict"]),
         )
         for row in c["features"]

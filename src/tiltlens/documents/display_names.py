@@ -29,17 +29,17 @@ def named(summary: Any, column: str, key: str = "") -> Any:
     if key in UNNAMED:
         return summary
     if isinstance(summary, dict):
-        found = {
+        renamed = {
             group_name(column, name) if key in BY_GROUP else name: named(value, column, name)
             for name, value in summary.items()
         }
-        if "proxies" in found:
-            end, new_end = f" among {summary['audited']}", f" among {found['audited']}"
-            found["proxies"] = [
+        if "proxies" in renamed:
+            end, new_end = f" among {summary['audited']}", f" among {renamed['audited']}"
+            renamed["proxies"] = [
                 row | {"direction": re.sub(f"{re.escape(end)}$", lambda _: new_end, row["direction"])}
-                for row in found["proxies"]
+                for row in renamed["proxies"]
             ]
-        return found
+        return renamed
     if isinstance(summary, list):
         return [named(entry, column) for entry in summary]
     return group_name(column, summary) if key in ROLES and isinstance(summary, str) else summary

@@ -25,18 +25,18 @@ def error_rate_blocks(c: Record, confidence: float | None) -> list[Block]:
     columns = (Column("quantity", NAME), *(Column(who) for who in BOTH), Column("audited minus reference"))
     rows, notes = [], [f"People: {_people(c)}."]
     for key in ERROR_RATE_KEYS:
-        one = quantity(key)
+        item = quantity(key)
         notes.append(
-            f"{one.label[:1].upper()}{one.label[1:]}: {definition(key, m.each)}."
+            f"{item.label[:1].upper()}{item.label[1:]}: {definition(key, m.each)}."
             if rates[key]
-            else f"{one.label[:1].upper()}{one.label[1:]} is not measured: {rates['reasons'].get(key, '')}."
+            else f"{item.label[:1].upper()}{item.label[1:]} is not measured: {rates['reasons'].get(key, '')}."
         )
         if rates[key]:
-            written = format_of(one.scale, m)
+            written = format_of(item.scale, m)
             cells = [estimate_cell(rates[key][who], written.value) for who in BOTH]
-            rows.append((Cell(one.name(m)), *cells, estimate_cell(rates[key]["difference"], written.change)))
+            rows.append((Cell(item.name(m)), *cells, estimate_cell(rates[key]["difference"], written.change)))
         else:
-            rows.append((Cell(one.name(m)), *[Cell(NOTHING)] * 3))
+            rows.append((Cell(item.name(m)), *[Cell(NOTHING)] * 3))
     table = Table("error-rates", columns, tuple(rows), interval_name(confidence))
     return [table, Paragraph(" ".join(notes), QUIET), Paragraph(DOES_NOT_SHOW, QUIET)]
 
@@ -52,8 +52,8 @@ def _people(c: Record) -> str:
     parts = ["expected by group probability"] if c["soft_group"] else []
     for group in BOTH:
         people = c["error_rates"]["people"][group]
-        known = (_counted(people[which]) for which in ("without", "with"))
-        parts.append("{}: {} without, {} with the outcome".format(group, *known))
+        counts = (_counted(people[which]) for which in ("without", "with"))
+        parts.append("{}: {} without, {} with the outcome".format(group, *counts))
         parts[-1] += f", {count(people['unknown'])} unknown" if people["unknown"] else ""
     return "; ".join(parts)
 

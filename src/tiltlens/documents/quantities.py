@@ -225,10 +225,10 @@ def brief(estimate: Record, measure: Measure) -> Shown:
     return lambda value: number(None if value is None else 100 * value, digits)
 
 
-def quantity_cell(one: Quantity, estimate: Record | None, measure: Measure) -> Cell:
+def quantity_cell(item: Quantity, estimate: Record | None, measure: Measure) -> Cell:
     """Return an estimate of a quantity as a cell; of a range the ends alone."""
-    shown = format_of(one.scale, measure).value
-    if one.scale == "range" and estimate is not None:
+    shown = format_of(item.scale, measure).value
+    if item.scale == "range" and estimate is not None:
         return Cell(interval(estimate["low"], estimate["high"], shown))
     return estimate_cell(estimate, shown)
 
@@ -239,7 +239,7 @@ def quantity_table(
     """Return a table of quantities with their values, intervals and definitions."""
     columns = (Column("quantity", NAME), Column("value"), Column("definition", TEXT, is_optional=True))
     cells = (
-        (Cell(one.name(measure)), quantity_cell(one, estimate, measure), Cell(fill(one.definition, measure)))
-        for one, estimate in rows
+        (Cell(item.name(measure)), quantity_cell(item, estimate, measure), Cell(fill(item.definition, measure)))
+        for item, estimate in rows
     )
     return Table(name, columns, tuple(cells), interval_label)

@@ -100,10 +100,10 @@ def _before_after(name: str, bill: Record, rows: Iterable[Record], keys: tuple[s
     ordered = [*(key for key in ORDER if key in by_key), *(key for key in by_key if key not in ORDER)]
     cells = []
     for key in ordered:
-        one, row = _label(bill, key), by_key[key]
-        written = format_of(one.scale, POINTS)
+        item, row = _label(bill, key), by_key[key]
+        written = format_of(item.scale, POINTS)
         values = (Cell(written.value(row[which])) for which in keys[:2])
-        cells.append((Cell(one.name(POINTS)), *values, estimate_cell(row_estimate(row, keys[2]), written.change)))
+        cells.append((Cell(item.name(POINTS)), *values, estimate_cell(row_estimate(row, keys[2]), written.change)))
     labels = (keys[0].replace("_", " "), keys[1].replace("_", " "), "difference" if name == "price" else keys[2])
     return Table(name, (Column("quantity", NAME), *map(Column, labels)), tuple(cells), level)
 
@@ -124,11 +124,11 @@ def _decisions(bill: Record) -> Table:
 def _curve(bill: Record) -> Table:
     keys = [key for key in CURVE if key in bill["curve"][0]]
     quantities = [_label(bill, key) for key in keys]
-    columns = (Column("part", NAME), *(Column(one.name(POINTS)) for one in quantities))
+    columns = (Column("part", NAME), *(Column(item.name(POINTS)) for item in quantities))
     rows = (
         (
             Cell(whole_percent(row["part"])),
-            *(Cell(format_of(one.scale, POINTS).value(row[key])) for key, one in zip(keys, quantities, strict=True)),
+            *(Cell(format_of(item.scale, POINTS).value(row[key])) for key, item in zip(keys, quantities, strict=True)),
         )
         for row in bill["curve"][::STEP]
     )
@@ -139,34 +139,38 @@ def alternatives_document(summary: Record) -> Document:
     """Return the search for less discriminatory alternatives, the widest gaps first."""
     comparisons = named(summary, summary["group"])["comparisons"].values()
     blocks: list[Block] = []
-    for found in sorted(comparisons, key=lambda one: -abs(one["gap"]["value"])):
-        blocks += _alternatives(found)
+    for search in sorted(comparisons, key=lambda item: -abs(item["gap"]["value"])):
+        blocks += _alternatives(search)
     title = f"Less discriminatory alternatives by {label(summary['group'])}"
     return Document(title, (*blocks, Paragraph(sentences.OF_RULES, QUIET)))
 
 
-def _alternatives(found: Record) -> list[Block]:
-    first, *others = sentences.verdict_words(found, found)
-    level = interval_name(found["confidence"])
-    blocks: list[Block] = [_who(found), Paragraph(minus(first), HEADLINE), *(Paragraph(minus(line)) for line in others)]
-    blocks += [_compared(found, level), _differences(found, level)]
+def _alternatives(search: Record) -> list[Block]:
+    first, *others = sentences.verdict_words(search, search)
+    level = interval_name(search["confidence"])
+    blocks: list[Block] = [
+        _who(search),
+        Paragraph(minus(first), HEADLINE),
+        *(Paragraph(minus(line)) for line in others),
+    ]
+    blocks += [_compared(search, level), _differences(search, level)]
     blocks.append(
         Paragraph(
-            f"Scores from {found['threshold']:g} on count as decision 1; a loss of accuracy of up to "
-            f"{size(found['tolerance'])} points counts as none. People without a known outcome are left out.",
+            f"Scores from {search['threshold']:g} on count as decision 1; a loss of accuracy of up to "
+            f"{size(search['tolerance'])} points counts as none. People without a known outcome are left out.",
             QUIET,
         )
     )
-    blocks += [Heading("Other rules"), FigureRef("attainable", found), _attained(found, level)]
-    if found["what_ifs"]:
-        blocks += [Heading("Effect of features of the audited model"), _what_ifs(found)]
+    blocks += [Heading("Other rules"), FigureRef("attainable", search), _attained(search, level)]
+    if search["what_ifs"]:
+        blocks += [Heading("Effect of features of the audited model"), _what_ifs(search)]
         blocks.append(Paragraph(sentences.OF_WHAT_IFS, QUIET))
-    return blocks + bullets([minus(sentences.sentence(note)) for note in found["notes"]], "Warnings")
+    return blocks + bullets([minus(sentences.sentence(note)) for note in search["notes"]], "Warnings")
 
 
-def _compared(found: Record, level: str) -> Table:
+def _compared(search: Record, level: str) -> Table:
     """Return the rates of the audited model and of the alternative, as far as they are defined."""
-    rates = found["rates"]
+    rates = search["rates"]
     cells = [
         (
             Cell(quantity(key).name(POINTS)),
@@ -178,29 +182,29 @@ def _compared(found: Record, level: str) -> Table:
     return Table("compared", (Column("quantity", NAME), *map(Column, COMPARED)), tuple(cells), level)
 
 
-def _differences(found: Record, level: str) -> Table:
+def _differences(search: Record, level: str) -> Table:
     """Return the numbers that the verdict was read from."""
-    keys = ("score_gap", *(["auc"] if found["auc"] else []), "accuracy_change", "gap_reduction")
+    keys = ("score_gap", *(["auc"] if search["auc"] else []), "accuracy_change", "gap_reduction")
     cells = [
-        (Cell(quantity(key).name(POINTS)), estimate_cell(found[key], format_of(quantity(key).scale, POINTS).value))
+        (Cell(quantity(key).name(POINTS)), estimate_cell(search[key], format_of(quantity(key).scale, POINTS).value))
         for key in keys
     ]
     return Table("estimates", (Column("quantity", NAME), Column("value")), tuple(cells), level)
 
 
-def _attained(found: Record, level: str) -> Table:
-    heads = (f"{sentences.gap_name(found)} (points)", sentences.accuracy_name(found))
-    rows = [("audited model", found["gap"], found["accuracy"])]
-    step = max(1, (len(found["curve"]) - 1) // (RULES - 1))
+def _attained(search: Record, level: str) -> Table:
+    heads = (f"{sentences.gap_name(search)} (points)", sentences.accuracy_name(search))
+    rows = [("audited model", search["gap"], search["accuracy"])]
+    step = max(1, (len(search["curve"]) - 1) // (RULES - 1))
     rows += [
-        (f"rule {index} of {len(found['curve'])}", row_estimate(row, "gap"), row_estimate(row, "accuracy"))
-        for index, row in [*enumerate(found["curve"], 1)][::step]
+        (f"rule {index} of {len(search['curve'])}", row_estimate(row, "gap"), row_estimate(row, "accuracy"))
+        for index, row in [*enumerate(search["curve"], 1)][::step]
     ]
     cells = ((Cell(name), estimate_cell(gap, points), estimate_cell(accuracy, percent)) for name, gap, accuracy in rows)
     return Table("rules", (Column("rule", NAME), *map(Column, heads)), tuple(cells), level)
 
 
-def _what_ifs(found: Record) -> Table:
+def _what_ifs(search: Record) -> Table:
     columns = (
         Column("feature", NAME),
         Column("what if", TEXT),
@@ -214,6 +218,6 @@ def _what_ifs(found: Record) -> Table:
             Cell(points(row["gap"])),
             *(estimate_cell(row_estimate(row, key), points) for key in ("gap_change", "accuracy_change")),
         )
-        for row in found["what_ifs"][:WHAT_IFS]
+        for row in search["what_ifs"][:WHAT_IFS]
     )
     return Table("what-ifs", columns, tuple(rows))

@@ -44,17 +44,17 @@ ESTIMATE = ("value", "low", "high")
 
 def named_repair(repair: Record) -> Record:
     """Return an adjustment with readable names of groups; one for several groups lists them."""
-    several = ", ".join(dict.fromkeys(str(one["audited"]) for one in repair["constraints"]))
+    several = ", ".join(dict.fromkeys(str(item["audited"]) for item in repair["constraints"]))
     repair = repair | {"audited": repair["audited"] or several}
     return repair if repair.get("group") is None else dict(named(repair, repair["group"]))
 
 
 def targets(repair: Record) -> tuple[tuple[str, str], ...]:
     """Return the quantities that an adjustment constrains, and what they compare."""
-    found = TARGETS.get(repair["criterion"], (("gap", repair["criterion"]),))
+    search = TARGETS.get(repair["criterion"], (("gap", repair["criterion"]),))
     if not repair.get("exempt"):
-        return found
-    return (("exempt_gap", f"{found[0][1]} (people equal on {_listed(repair['exempt'])})"),)
+        return search
+    return (("exempt_gap", f"{search[0][1]} (people equal on {_listed(repair['exempt'])})"),)
 
 
 def goal(repair: Record) -> list[str]:
@@ -62,8 +62,8 @@ def goal(repair: Record) -> list[str]:
     what = " and ".join(name for _, name in targets(repair))
     at = "" if repair["threshold"] is None else f" at the threshold {repair['threshold']:g}"
     limit = f"at most {size(repair['limit'])} points apart" if repair["limit"] else "equal"
-    if not any(one["multiplier"] for one in repair["constraints"]):
-        is_met = all(abs(one["gap_after"]) <= repair["limit"] + REPAIRED for one in repair["constraints"])
+    if not any(item["multiplier"] for item in repair["constraints"]):
+        is_met = all(abs(item["gap_after"]) <= repair["limit"] + REPAIRED for item in repair["constraints"])
         why = "The goal is met already" if is_met else "No change of the rule comes nearer to it"
         return [f"Goal: {what}{at} {limit}. {why}, so nothing is changed."]
     uses = "the group of every new person" if repair["use_group"] else _listed(repair["features"])
@@ -74,7 +74,7 @@ def goal(repair: Record) -> list[str]:
 def fit_sentences(repair: Record) -> list[str]:
     """Return the effect of an adjustment on the audited rows."""
     name = "Weighted gap" if repair.get("soft") else "Gap"
-    lines = [f"{name} in {_constraint(repair, one)} on the audited rows." for one in repair["constraints"]]
+    lines = [f"{name} in {_constraint(repair, item)} on the audited rows." for item in repair["constraints"]]
     if repair["nats"] is not None:
         lines.append(f"Scores move by {number(repair['nats'])} nats on average.")
     lines.append("Evaluate it on held-out data before you use it.")
@@ -85,7 +85,7 @@ def _soft(group: str, before: Record, after: Record) -> list[str]:
     """Return what group probabilities say about the gap after an adjustment: both estimates are near 0 by design."""
     lines = [f"{group} is an unobserved group: the weighted gap shows part of the gap only."]
     if before["linear"] is not None and after["linear"] is not None:
-        ends = " to ".join(points(one["linear"]["value"]) for one in (before, after))
+        ends = " to ".join(points(item["linear"]["value"]) for item in (before, after))
         lines[0] += f" The linear estimate changes from {ends} points."
     lines.append(f"Before: {bracket_line(before)}. Estimates near 0 afterwards do not show that the gap is.")
     if after["limits"] is not None:
@@ -105,12 +105,12 @@ def bracket_line(soft: Record) -> str:
     return f"the gap is {ends} points if the two estimates err in opposite directions ({soft['status']})"
 
 
-def _constraint(repair: Record, one: Record) -> str:
-    ends = " to ".join(points(one[name]) for name in ("gap_before", "gap_after"))
-    what = EVENTS.get(one["event"], targets(repair)[0][1])
-    of_class = "" if repair["classes"] == 2 else f" of class {one['score_class']}"
+def _constraint(repair: Record, item: Record) -> str:
+    ends = " to ".join(points(item[name]) for name in ("gap_before", "gap_after"))
+    what = EVENTS.get(item["event"], targets(repair)[0][1])
+    of_class = "" if repair["classes"] == 2 else f" of class {item['score_class']}"
     several = len({other["audited"] for other in repair["constraints"]}) > 1
-    whose = f" for {label(one['audited'])}" if several else ""
+    whose = f" for {label(item['audited'])}" if several else ""
     return f"{what}{of_class}{whose}: {ends} points"
 
 
@@ -161,9 +161,9 @@ def _too_few(repair: Record, row: Record) -> str:
 def _fit_error(repair: Record, what: str) -> str:
     """Return the standard error of the fit, which intervals of held-out rows exclude."""
     errors = [
-        one["se"]
-        for one in repair["constraints"]
-        if one["audited"] == repair["audited"] and EVENTS.get(one["event"], what) == what
+        item["se"]
+        for item in repair["constraints"]
+        if item["audited"] == repair["audited"] and EVENTS.get(item["event"], what) == what
     ]
     if len(errors) != 1 or errors[0] is None:
         return ""
@@ -204,30 +204,30 @@ def sentence(note: str) -> str:
     return f"{note[:1].upper()}{note[1:]}."
 
 
-def verdict_words(found: Record, who: Record) -> list[str]:
+def verdict_words(search: Record, who: Record) -> list[str]:
     """Return the verdict on alternatives, and the numbers that it was read from."""
-    tau, name = found["threshold"], accuracy_name(found)
+    tau, name = search["threshold"], accuracy_name(search)
     times = number((1.0 - tau) / tau, 2)
     return [
-        found["words"],
-        f"Audited model: {name} {with_interval(**found['accuracy'], shown=percent)} among people with a known outcome; "
-        f"{gap_name(found)} of {label(who['audited'])} vs {label(who['reference'])} "
-        f"{with_interval(**found['gap'], shown=points, unit='points')}.",
-        f"Alternative, chosen on other rows: accuracy {_either(found['accuracy_change'], 'higher', 'lower')}; gap "
-        f"{_either(found['gap_reduction'], 'smaller', 'larger')}.",
-        *(f"For the {which}, {bracket_line(soft)}." for which, soft in found.get("soft", {}).items()),
+        search["words"],
+        f"Audited model: {name} {with_interval(**search['accuracy'], shown=percent)} among people with a known "
+        f"outcome; {gap_name(search)} of {label(who['audited'])} vs {label(who['reference'])} "
+        f"{with_interval(**search['gap'], shown=points, unit='points')}.",
+        f"Alternative, chosen on other rows: accuracy {_either(search['accuracy_change'], 'higher', 'lower')}; gap "
+        f"{_either(search['gap_reduction'], 'smaller', 'larger')}.",
+        *(f"For the {which}, {bracket_line(soft)}." for which, soft in search.get("soft", {}).items()),
         *([] if tau == 0.5 else [f"At the threshold {tau:g} a missed outcome costs {times} times a false alarm."]),
     ]
 
 
-def gap_name(found: Record) -> str:
+def gap_name(search: Record) -> str:
     """Return the label of the gap of alternatives: for unobserved groups it is weighted."""
-    return "weighted gap" if found.get("soft") else "gap"
+    return "weighted gap" if search.get("soft") else "gap"
 
 
-def accuracy_name(found: Record) -> str:
+def accuracy_name(search: Record) -> str:
     """Return the label of the accuracy of alternatives: the threshold may weigh errors differently."""
-    return "accuracy" if found["threshold"] == 0.5 else "cost-weighted accuracy"
+    return "accuracy" if search["threshold"] == 0.5 else "cost-weighted accuracy"
 
 
 def _either(estimate: Record, more: str, less: str) -> str:

@@ -27,10 +27,9 @@ Record = dict[str, Any]
 def rule_document(summary: Record) -> Document:
     """Return the tables of a rule, their tests, and what they do not decide."""
     rule = summary["rule"]
-    status = f"Status, {rule['status_dated']}: {rule['status']}. Source: {rule['status_source']}."
+    status = f"{rule['status_dated']}: {rule['status']}. Source: {rule['status_source']}."
     blocks: list[Block] = [
-        Paragraph(f"{rule['citation']} ({rule['dated']}). {status}", QUIET),
-        Paragraph(f"Compares {rule['compares']}. {_rows(summary)}"),
+        Paragraph(f"{rule['citation']} ({rule['dated']}). Compares {rule['compares']}. {_rows(summary)}", QUIET)
     ]
     for table in summary["tables"]:
         blocks += [Heading(f"By {' & '.join(map(label, table['columns']))}", 2), rates_table(summary, table)]
@@ -39,7 +38,8 @@ def rule_document(summary: Record) -> Document:
         notes = [f"{_name(row)}: {row['note']}." for row in (*table["rows"], *table["tests"]) if row["note"]]
         blocks += bullets(notes)
     last = f"Not decided by these tables: {rule['does_not_decide']}"
-    return Document(rule["title"], (*blocks, *bullets([*summary["notes"], last], "Warnings")))
+    blocks += bullets([*summary["notes"], last], "Warnings")
+    return Document(rule["title"], (*blocks, Heading("Status of the rule"), Paragraph(status, QUIET)))
 
 
 def _name(row: Record) -> str:

@@ -195,13 +195,13 @@ def tiles(summary: Record, c: Record) -> list[Tile]:
     name = m.mean if c["criterion_rates"] else m.rate if is_of_decisions(summary) else m.predicted
     both = " · ".join(m.level(rates[group]["value"]) for group in ("audited", "reference"))
     note = m.among if c["criterion_rates"] else f"; favourable: {favourable_words(summary)}"
-    found = [Tile(name, both, f"{who} · {other}{note}")]
+    numbers = [Tile(name, both, f"{who} · {other}{note}")]
     key = "adverse_impact_ratio" if is_of_decisions(summary) else "impact_ratio"
-    if (found_ratio := c[key]) is not None:
-        words = against_four_fifths(found_ratio) if is_of_decisions(summary) else f"{m.predicted}s, {who} ÷ {other}"
-        notes = [words, *([] if found_ratio["low"] is None else [_interval_note(found_ratio)]), unfavourable_words(c)]
-        found.append(Tile(quantity(key).label, ratio(found_ratio["value"]), "; ".join(filter(None, notes))))
-    return [*found, _shortfall(c)]
+    if (estimate := c[key]) is not None:
+        words = against_four_fifths(estimate) if is_of_decisions(summary) else f"{m.predicted}s, {who} ÷ {other}"
+        notes = [words, *([] if estimate["low"] is None else [_interval_note(estimate)]), unfavourable_words(c)]
+        numbers.append(Tile(quantity(key).label, ratio(estimate["value"]), "; ".join(filter(None, notes))))
+    return [*numbers, _shortfall(c)]
 
 
 def _interval_note(estimate: Record) -> str:

@@ -125,9 +125,9 @@ def _shares(c: Record) -> Table:
 def _side_by_side(c: Record, honest: Record) -> Table:
     rows = []
     for key in COMPARED:
-        one = quantity(key)
-        shown = format_of(one.scale, POINTS).value
-        rows.append((Cell(one.name(POINTS)), Cell(shown(c[key]["value"])), estimate_cell(honest[key], shown)))
+        item = quantity(key)
+        write = format_of(item.scale, POINTS).value
+        rows.append((Cell(item.name(POINTS)), Cell(write(c[key]["value"])), estimate_cell(honest[key], write)))
     paper = {row["feature"]: row for row in c["proxies"]}
     for row in honest["proxies"]:
         name = f"{FEATURES['share'].label}, {row['feature']}"

@@ -55,11 +55,11 @@ def export_tables(summary: Record) -> list[ExportTable]:
 
 def about(summary: Record) -> list[tuple[str, str]]:
     """Return what a reader of the tables should know, by name."""
-    shown, m, origin = named(summary, summary["group"]), measure_of(summary), summary["provenance"]
-    notes = dict.fromkeys(note for c in shown["comparisons"].values() for note in c["notes"])
+    readable, m, origin = named(summary, summary["group"]), measure_of(summary), summary["provenance"]
+    notes = dict.fromkeys(note for c in readable["comparisons"].values() for note in c["notes"])
     return [
         ("audit", f"{summary['channel']} by {summary['group']}"),
-        ("reference", shown["reference"]),
+        ("reference", readable["reference"]),
         ("favourable outcome", str(summary["favourable"])),
         ("intervals", interval_name(summary["settings"]["confidence"])),
         ("numbers", "units of the amount" if m.factor == 1 else "parts of one: 0.01 is a point"),
@@ -82,11 +82,11 @@ def _rates(summary: Record) -> ExportTable:
     groups = [*((c, "audited") for c in comparisons), (first, "reference")]
     records = [[c[role], role, c["rows"][role], *_estimates(c, role, rates, keys)] for c, role in groups]
     records += [[name, "too small", *[None] * (len(columns) - 2)] for name in summary["too_small"]]
-    confidence, shown = summary["settings"]["confidence"], named(summary, summary["group"])
-    notes = [f"In brackets the {interval_name(confidence)}; compared with {label(shown['reference'])}{m.among}."]
+    confidence, readable = summary["settings"]["confidence"], named(summary, summary["group"])
+    notes = [f"In brackets the {interval_name(confidence)}; compared with {label(readable['reference'])}{m.among}."]
     notes += filter(None, [simultaneous_words(summary, confidence)])
     title = f"{m.rate.capitalize()}s by {label(summary['group'])}"
-    return ExportTable(RATES, title, columns, records, group_table(shown), (*notes, IS_NO_FINDING))
+    return ExportTable(RATES, title, columns, records, group_table(readable), (*notes, IS_NO_FINDING))
 
 
 def _error_rate(c: Record, key: str) -> Any:
@@ -113,14 +113,14 @@ def _proxies(summary: Record) -> ExportTable:
     records = [[c["audited"], c["reference"], *row.values()] for c, row in rows]
     comparisons = named(summary, summary["group"])["comparisons"].values()
     tables = [contribution_table(c, has_reasons=True) for c in comparisons]
-    shown = tables[0]
+    readable = tables[0]
     if len(tables) > 1:
         several = [
             (Cell(label(c["audited"])), *line)
             for c, table in zip(comparisons, tables, strict=True)
             for line in table.rows
         ]
-        shown = replace(shown, columns=(Column("audited", TEXT), *shown.columns), rows=tuple(several))
+        readable = replace(readable, columns=(Column("audited", TEXT), *readable.columns), rows=tuple(several))
     bands = (BANDS,) if any(row["gap_low"] is not None for _, row in rows) else ()
     title = f"Contributions of features ({measure_of(summary).unit})"
-    return ExportTable(PROXIES, title, columns, records, shown, (*bands, IS_NO_FINDING))
+    return ExportTable(PROXIES, title, columns, records, readable, (*bands, IS_NO_FINDING))

@@ -52,7 +52,7 @@ class FittedTable:
             yield from (Layout(columns, is_stacked, name_width) for is_stacked in (False, True))
             for index in reversed(range(len(self.table.columns))):
                 if self.table.columns[index].is_optional:
-                    columns = tuple(one for one in columns if one != index)
+                    columns = tuple(other for other in columns if other != index)
                     yield from (Layout(columns, is_stacked, name_width) for is_stacked in (False, True))
 
     def _width(self, index: int, layout: Layout) -> int:
@@ -71,7 +71,10 @@ class FittedTable:
     def _is_split(self, index: int, layout: Layout) -> bool:
         """Return whether intervals get a column of their own: if they have a name and no other column has some."""
         with_intervals = {
-            one for row in self.table.rows for one, cell in enumerate(row) if cell.interval and one in layout.columns
+            other
+            for row in self.table.rows
+            for other, cell in enumerate(row)
+            if cell.interval and other in layout.columns
         }
         return bool(self.table.interval) and not layout.is_stacked and with_intervals == {index}
 
