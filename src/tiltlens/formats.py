@@ -101,11 +101,6 @@ def interval_name(confidence: float | None) -> str:
     return "CI" if confidence is None else f"{100 * confidence:g}% CI"
 
 
-def share(value: float | None, low: float | None, high: float | None) -> str:
-    """Return a share of the correction; an interval from 0 to 1 says that it is not determined."""
-    return "not determined" if (low, high) == (0, 1) else percent(value)
-
-
 def count(value: float | None) -> str:
     """Return a count of people; "fewer than 10" where it is withheld."""
     return "fewer than 10" if value is None else f"{value:,.0f}"

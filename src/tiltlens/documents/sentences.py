@@ -199,13 +199,13 @@ def tiles(summary: Record, c: Record) -> list[Tile]:
     key = "adverse_impact_ratio" if is_of_decisions(summary) else "impact_ratio"
     if (estimate := c[key]) is not None:
         words = against_four_fifths(estimate) if is_of_decisions(summary) else f"{m.predicted}s, {who} ÷ {other}"
-        notes = [words, *([] if estimate["low"] is None else [_interval_note(estimate)]), unfavourable_words(c)]
+        notes = [
+            words,
+            *([] if estimate["low"] is None else [interval(estimate["low"], estimate["high"], ratio)]),
+            unfavourable_words(c),
+        ]
         numbers.append(Tile(quantity(key).label, ratio(estimate["value"]), "; ".join(filter(None, notes))))
     return [*numbers, _shortfall(c)]
-
-
-def _interval_note(estimate: Record) -> str:
-    return f"{interval(estimate['low'], estimate['high'], ratio)}"
 
 
 def _soft_tiles(c: Record) -> Iterator[Tile]:
@@ -262,14 +262,6 @@ def trust(summary: Record, c: Record) -> list[Doubt]:
     if not summary["provenance"]["stated"]:
         lines.append(Doubt("no provenance recorded", True, False))
     return lines
-
-
-def strongest_words(c: Record) -> str:
-    """Return the strongest feature of a comparison with its verdict, for the table of groups."""
-    if not c["proxies"]:
-        return "–"
-    row = c["proxies"][0]
-    return f"{label(row['feature'], SHORT)}: {measure_of(c).difference(row['gap'])}, {row['verdict']}"
 
 
 def common_notes(c: Record) -> dict[str, int]:

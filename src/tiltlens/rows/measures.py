@@ -24,9 +24,9 @@ class Measure:
         Of a difference, as axes have it.
     unit, long_unit, abbreviation
         What differences are counted in; in full, and where there is little room.
-    each, a_low, output, mean, rate, predicted, ratio
-        What the model gives a person, and a low one; what the gap is of, and its mean; the mean that is shown for a
-        group, the same where it is no decision, and what the two groups' ratio is called.
+    each, output, mean, rate, predicted
+        What the model gives a person; what the gap is of, and its mean; the mean that is shown for a group, and the
+        same where it is not a decision.
     among
         Of whom alone that is: nothing, or those with or without the outcome.
     axis, difference_axis
@@ -42,12 +42,10 @@ class Measure:
     long_unit: str
     abbreviation: str
     each: str
-    a_low: str
     output: str
     mean: str
     rate: str
     predicted: str
-    ratio: str
     axis: str
     difference_axis: str
     difference: Shown
@@ -102,12 +100,10 @@ POINTS = Measure(
     long_unit="percentage points",
     abbreviation="pt",
     each="score",
-    a_low="a low score",
     output="score",
     mean="mean score",
     rate="favourable rate",
     predicted="predicted favourable rate",
-    ratio="ratio of mean scores",
     axis=".0%",
     difference_axis=".1~f",
     difference=points,
@@ -122,12 +118,10 @@ UNITS = Measure(
     long_unit="units of the amount",
     abbreviation="",
     each="amount",
-    a_low="a low amount",
     output="amount",
     mean="mean amount",
     rate="mean amount",
     predicted="mean amount",
-    ratio="ratio of mean amounts",
     axis=",.6~r",
     difference_axis=",.6~r",
     difference=amount,
@@ -138,14 +132,14 @@ UNITS = Measure(
 )
 
 
-DECISIONS = replace(POINTS, each="decision", a_low="decision 0", output="decision rate", mean="decision rate")
+DECISIONS = replace(POINTS, each="decision", output="decision rate", mean="decision rate")
 CRITERIA = {"fpr": "false positive rate", "fnr": "false negative rate"}
 WHOSE = {"fpr": "people without the outcome", "fnr": "people with the outcome"}
 
 
 def _of_errors(measure: Measure, criterion: str) -> Measure:
     name, among = CRITERIA[criterion], f", of {WHOSE[criterion]}"
-    found = replace(measure, output=name, mean=name, ratio="ratio of favourable rates")
+    found = replace(measure, output=name, mean=name)
     return replace(found, among=among, affected_words=f"{measure.affected_words}{among}")
 
 
