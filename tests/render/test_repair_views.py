@@ -75,7 +75,7 @@ def test_whether_the_limit_is_met_is_read_from_the_interval(bill, low, high, lim
 
 
 def test_what_a_rule_does_is_told_without_signs():
-    found = {"words": "", "accuracy": ESTIMATE, "gap": ESTIMATE, "threshold": 0.2} | {
+    found = {"words": "", "accuracy": ESTIMATE, "gap": ESTIMATE, "threshold": 0.2, "confidence": 0.95} | {
         "accuracy_change": {"value": -0.0011, "low": -0.0158, "high": 0.0135},
         "gap_reduction": {"value": -0.0299, "low": -0.06, "high": 0.0002},
     }

@@ -7,7 +7,7 @@ from typing import Any
 from tiltlens.documents.display_names import named
 from tiltlens.documents.quantities import format_of, quantity
 from tiltlens.estimators.verdicts import Materiality, materiality
-from tiltlens.formats import Shown, count, interval, label, number, percent, points, size, with_interval
+from tiltlens.formats import Shown, count, interval, interval_name, label, number, percent, points, size, with_interval
 from tiltlens.limits import REPAIRED
 from tiltlens.rows.measures import POINTS
 
@@ -121,14 +121,15 @@ def headline(bill: Record) -> list[str]:
     for key, what in targets(repair):
         if (row := table.get(key)) is not None:
             change = _estimate(row, "change", points, "points")
-            before, after = points(row["before"]), _estimate(row, "after", points, "points")
+            level = interval_name(bill["confidence"])
+            before, after = points(row["before"]), _estimate(row, "after", points, "points", level)
             lines.append(f"Gap in {what}: {before} before, {after} after. {_goal_met(repair, row)}")
             lines.append(f"Change {change}, on {_people(bill)} held-out people.{_fit_error(repair, what)}")
     return [*lines, _cost(table)]
 
 
-def _estimate(row: Record, name: str, shown: Shown, unit: str = "") -> str:
-    return with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"], shown, unit=unit)
+def _estimate(row: Record, name: str, shown: Shown, unit: str = "", level: str = "") -> str:
+    return with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"], shown, level, unit)
 
 
 def _people(bill: Record) -> str:
@@ -206,12 +207,12 @@ def sentence(note: str) -> str:
 
 def verdict_words(search: Record, who: Record) -> list[str]:
     """Return the verdict on alternatives, and the numbers that it was read from."""
-    tau, name = search["threshold"], accuracy_name(search)
+    tau, name, level = search["threshold"], accuracy_name(search), interval_name(search["confidence"])
     times = number((1.0 - tau) / tau, 2)
     return [
         search["words"],
-        f"Audited model: {name} {with_interval(**search['accuracy'], shown=percent)} among people with a known "
-        f"outcome; {gap_name(search)} of {label(who['audited'])} vs {label(who['reference'])} "
+        f"Audited model: {name} {with_interval(**search['accuracy'], shown=percent, name=level)} among people with a "
+        f"known outcome; {gap_name(search)} of {label(who['audited'])} vs {label(who['reference'])} "
         f"{with_interval(**search['gap'], shown=points, unit='points')}.",
         f"Alternative, chosen on other rows: accuracy {_either(search['accuracy_change'], 'higher', 'lower')}; gap "
         f"{_either(search['gap_reduction'], 'smaller', 'larger')}.",
