@@ -28,7 +28,7 @@ from scipy.stats import binom
 
 import tiltlens as tl
 from benchmarks.coverage import one_core
-from tiltlens.estimators.verdicts import CLEARED
+from tiltlens.estimators.verdicts import Verdict
 
 Columns = Mapping[str, NDArray[Any]]
 Function = Callable[[Columns], NDArray[np.float64]]
@@ -277,7 +277,10 @@ def audited(rows: int, task: tuple[str, int]) -> tuple[str, dict[str, float]]:
             if row[kind] is not None and not row[f"{kind}_low"] - 2e-4 <= truth <= row[f"{kind}_high"] + 2e-4:
                 found["bands"] = 0.0
                 found[f"miss {kind}({row['feature']}) {100 * truth:+.1f}"] = 1.0
-        if row["verdict"] == CLEARED and max(abs(truth) for truth in truths.values()) > MATERIALITY:
+        if (
+            row["verdict"] == Verdict.NO_MATERIAL_CONTRIBUTION
+            and max(abs(truth) for truth in truths.values()) > MATERIALITY
+        ):
             found["cleared"] = 1.0
         found[f"{row['feature']}: {row['verdict']}"] = 1.0
     left = c.unexplained

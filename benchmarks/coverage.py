@@ -31,7 +31,7 @@ from threadpoolctl import threadpool_limits
 
 import tiltlens as tl
 from benchmarks.truths import ALL, EACH, WORLDS, World
-from tiltlens.estimators.verdicts import CLEARED, EVIDENCE, PROXY
+from tiltlens.estimators.verdicts import EVIDENCE, Verdict
 
 Found = dict[str, Any]
 Line = dict[str, Any]
@@ -198,11 +198,13 @@ def _verdict_lines(world: World, truths: dict[str, float], audits: list[Found]) 
         return abs(truths[f"{quantity}({feature})"])
 
     def is_false(feature: str, verdict: str) -> bool:
-        quantity = "gap" if verdict == PROXY else "joint"
+        quantity = "gap" if verdict == Verdict.POTENTIAL_PROXY else "joint"
         return verdict in EVIDENCE and size(quantity, feature) <= counts
 
     def is_overlooked(feature: str, verdict: str) -> bool:
-        return verdict == CLEARED and max(size("gap", feature), size("joint", feature)) > counts
+        return (
+            verdict == Verdict.NO_MATERIAL_CONTRIBUTION and max(size("gap", feature), size("joint", feature)) > counts
+        )
 
     for quantity, is_wrong in (("false evidence", is_false), ("wrongly cleared", is_overlooked)):
         count = sum(any(is_wrong(*one) for one in found["verdicts"].items()) for found in audits)
@@ -213,7 +215,7 @@ def _verdict_lines(world: World, truths: dict[str, float], audits: list[Found]) 
         said = Counter(found["verdicts"].get(name, "left out") for found in audits for name in names)
         if not said:
             continue
-        rate, error = share(said[CLEARED], said.total())
+        rate, error = share(said[Verdict.NO_MATERIAL_CONTRIBUTION], said.total())
         line = _rate(f"{kind}: no material contribution", rate, error, said.total())
         yield line | {"verdicts": dict(said.most_common()), "miss": False}
     inadequate = sum(not found["adequate"] for found in audits)

@@ -18,7 +18,7 @@ import sys
 import numpy as np
 
 import tiltlens as tl
-from tiltlens.estimators.verdicts import CLEARED, UNDECIDED
+from tiltlens.estimators.verdicts import Verdict
 
 WORLDS = {300: 0.25, 2_000: 0.5}  # rows, and how strongly the score uses the driver
 
@@ -39,7 +39,7 @@ def judged(rows: int, strength: float, seed: int) -> tuple[str, str]:
 def stated(rows: int, strength: float, repetitions: int) -> list[int]:
     """Return the N of audits that are inconclusive and state one."""
     found = [judged(rows, strength, seed) for seed in range(repetitions)]
-    texts = [re.search(r"about ([\d,]+) rows needed", why) for verdict, why in found if verdict == UNDECIDED]
+    texts = [re.search(r"about ([\d,]+) rows needed", why) for verdict, why in found if verdict == Verdict.INCONCLUSIVE]
     return sorted(int(one[1].replace(",", "")) for one in texts if one)
 
 
@@ -59,7 +59,10 @@ def main() -> int:
         print(f", median {middle:,}, {near:.0%} within a factor of two", flush=True)
         shares = []
         for part in (0.5, 1.0, 2.0):
-            later = [judged(round(part * middle), strength, 10_000 + seed)[0] == CLEARED for seed in range(asked.later)]
+            later = [
+                judged(round(part * middle), strength, 10_000 + seed)[0] == Verdict.NO_MATERIAL_CONTRIBUTION
+                for seed in range(asked.later)
+            ]
             shares.append(float(np.mean(later)))
             print(f"    {round(part * middle):,} rows: {sum(later)} of {asked.later} settled", flush=True)
         missed += near < 0.9 or shares[0] > 0.9 or shares[2] < 0.7

@@ -15,7 +15,7 @@ import polars as pl
 import tiltlens as tl
 from benchmarks.tables import mixed_features
 from benchmarks.timing import Row, printed
-from tiltlens.estimators.verdicts import PROXY
+from tiltlens.estimators.verdicts import Verdict
 from tiltlens.learners.design import encoded_rows, encoding
 from tiltlens.rows.features import design_columns, encode_features
 
@@ -80,7 +80,7 @@ def measured(rows: int = ROWS) -> Iterator[Row]:
     assert abs(c.gap.value - gap) < 1e-9
     assert c.gap.low < c.gap.value < c.gap.high
     assert c.proxies["feature"][0] == "x0", c.proxies["feature"][0]
-    assert c.proxies["verdict"][0] == PROXY, c.proxies["verdict"][0]
+    assert c.proxies["verdict"][0] == Verdict.POTENTIAL_PROXY, c.proxies["verdict"][0]
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     plain, dummies = one_hot_seconds(table)
     what = f"audit, {len(table):,} rows x 20 features"

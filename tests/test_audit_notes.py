@@ -1,6 +1,7 @@
 """What a reader should know of the data and the model stands in every view."""
 
 import io
+import re
 
 import polars as pl
 import pytest
@@ -49,6 +50,6 @@ def test_a_model_that_knows_column_names_is_not_noted(kind):
 def test_a_key_and_a_constant_say_so_in_the_terminal():
     frame = people().with_columns(key=pl.format("k{}", pl.int_range(400)), same=pl.lit("x"))
     text = printed(audited(frame, features=["income", "key", "same"], propensity="chance"))
-    assert "key – not assessed: it looks like an identifier" in text
-    assert "same – no material contribution" in text
+    assert "key: it looks like an identifier" in text
+    assert re.search(r"same .* no material contribution", text)
     assert "(has one value only)" in text

@@ -15,6 +15,7 @@ from tests.schemas import SCHEMA, strict
 import tiltlens as tl
 from tiltlens.documents.error_rates import DOES_NOT_SHOW
 from tiltlens.errors import DataError
+from tiltlens.formats import points
 from tiltlens.render.page import page
 from tiltlens.render.terminal import audit_text
 from tiltlens.results.codec import to_plain
@@ -356,14 +357,14 @@ def joined(text):
 
 
 def test_terminal_and_report_show_error_rates_of_scores_and_of_decisions():
-    for options, meaning in (({}, "their mean score"), ({"threshold": 0.5}, "how often they get decision 1")):
+    for options, meaning in (({}, "mean score"), ({"threshold": 0.5}, "share given decision 1")):
         found = audited(borrowers(), features=[], outcome="repaid", **options)
-        difference = 100 * found["A"].fpr_difference.value
+        difference = points(found["A"].fpr_difference.value)
         text, html = joined(str(found)), page(found.to_dict())
-        assert f"false positive rate: of people without the outcome, {meaning}." in text
-        assert f"│ {difference:+.2f} │" in text
-        assert f"of people without the outcome, {meaning}" in html
-        assert f"{difference:+.2f}".replace("-", "−") in html
+        assert f"False positive rate: {meaning} among people without the outcome." in text
+        assert difference in text
+        assert f"{meaning} among people without the outcome" in html
+        assert difference in html
         assert DOES_NOT_SHOW in text
         assert DOES_NOT_SHOW in html
 
@@ -371,8 +372,8 @@ def test_terminal_and_report_show_error_rates_of_scores_and_of_decisions():
 def test_what_was_not_measured_is_said_so():
     summary = audited(borrowers(), features=[], outcome="repaid").to_dict()
     summary["comparisons"]["A"]["error_rates"] |= {"auc": None, "reasons": {"auc": "too few people"}}
-    assert "area under the curve is not measured: too few people." in joined(audit_text(summary))
-    assert "not measured: too few people" in page(summary)
+    assert "AUC is not measured: too few people." in joined(audit_text(summary))
+    assert "AUC is not measured: too few people" in page(summary)
 
 
 def test_no_error_rate_is_cut_on_a_narrow_terminal(monkeypatch):
@@ -386,14 +387,13 @@ def test_a_criterion_is_named_wherever_the_mean_score_was(name, words):
     asked = {"features": ["city", "owner"], "outcome": "repaid", "metric": name}
     found = audited(borrowers(), **asked)
     text, html = joined(str(found)), page(found.to_dict())
-    assert f"audit of scores, their {words}s, by group" in text
+    assert f"Audit of scores, their {words}s, by group" in text
     assert f"{words}, audited" in text
     for figure in ("features", "waterfall", "proxy_map"):
         drawn = json.dumps(found["A"].plot(figure).spec())
         assert words in drawn
         assert "score" not in drawn
     assert "score" not in found["A"].plot("profile", "city").description
-    assert f"points of the {words}" in text
-    assert f"The {words} of group = A is {100 * found['A'].output.audited:.1f} %" in html
-    assert f"What is compared is the {words}" in html
+    assert f"{words.capitalize()}: group = A {100 * found['A'].output.audited:.1f}%" in html
+    assert f"The audit compares the {words}" in html
     assert any(f"{words}, and" in row["direction"] for row in found["A"].proxies.to_dicts())

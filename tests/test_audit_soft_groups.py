@@ -19,9 +19,10 @@ from tiltlens.analysis.unobserved_groups import NOT_REPORTED
 from tiltlens.documents import repair_sentences as words_of_repairs
 from tiltlens.documents import sentences as words
 from tiltlens.errors import DataError
-from tiltlens.formats import interval, points, typed
+from tiltlens.formats import interval, points
 from tiltlens.gates import gate
-from tiltlens.render.export_tables import handed_tables
+from tiltlens.render.export_tables import export_tables
+from tiltlens.render.table_files import texts
 from tiltlens.repair.alternatives import alternatives_summary
 from tiltlens.results.codec import to_plain
 
@@ -90,7 +91,7 @@ def test_a_repair_tells_both_estimates_and_what_they_do_not_show(tmp_path):
     assert after["limits"]["low"] < true < after["limits"]["high"]
     tilt.to_json(tmp_path / "repair.json")
     text = " ".join(str(tl.read_repair(tmp_path / "repair.json")).split())
-    for part in ("the weighted difference of mean scores", "The linear estimate goes from", "gap of labelled rows is"):
+    for part in ("Weighted gap in mean scores", "The linear estimate changes from", "gap on labelled rows is"):
         assert part in text
     several = audited(table, known_groups="race", features=["x", "place"], folds=None).repair()
     assert several.soft["a"]["after"]["limits"] == pytest.approx(after["limits"], abs=1e-6)
@@ -108,7 +109,7 @@ def test_alternatives_of_unobserved_groups_are_weighted_and_have_no_ratio():
     assert found.rates["model"]["impact_ratio"] is None
     assert "weighted gap" in str(found)
     lines = words_of_repairs.verdict_words(found.to_dict(), found.to_dict())
-    assert any(line.startswith("Of the alternative, the true gap lies from ") for line in lines)
+    assert any(line.startswith("For the alternative, the gap is ") for line in lines)
     jsonschema.validate(alternatives_summary({"a": found}), strict(published("alternatives")))
 
 
@@ -175,8 +176,7 @@ def test_amounts_of_several_groups_are_scores_in_another_unit():
     for name in ("weighted", "linear", "limits", "bracket"):
         one, other = (getattr(of, name).to_dict() for of in (found["a"].soft_group, score))
         assert one == pytest.approx({end: 400 * value for end, value in other.items()}, rel=1e-9)
-    assert "The true difference lies from +" in (text := " ".join(str(found).split()))
-    assert " units if the probabilities" in text
+    assert " units, if the probabilities are calibrated" in " ".join(str(found).split())
 
 
 def with_copies():
@@ -242,8 +242,8 @@ def test_the_command_line_takes_a_column_for_each_group(tmp_path):
     found = invoked(
         "audit", path, *soft, "--known-groups", "race", "--scores", "score", "--reference", "b", cwd=tmp_path
     )
-    assert "What probabilities of groups can tell" in found.stdout
-    assert "weighted by" in " ".join(found.stdout.split())
+    assert "Unobserved groups" in found.stdout
+    assert "weighted gap" in found.stdout
     both = invoked("audit", path, *soft, "--group", "race", "--scores", "score", cwd=tmp_path)
     assert both.returncode == 2
     assert "exactly one of `--group` and `--group-probability`" in both.stderr
@@ -254,8 +254,8 @@ def test_summary_and_page_never_show_one_number_alone(tmp_path):
     jsonschema.Draft202012Validator(strict(SCHEMA)).validate(json.loads(json.dumps(found.to_dict(), allow_nan=False)))
     found.report(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
-    assert "Groups are known by probabilities" in page
-    assert "The true difference lies from" in page
+    assert "Groups are unobserved" in page
+    assert "estimated gap: " in page
 
 
 def test_two_models_are_compared_on_the_same_rows_of_several_groups():
@@ -355,16 +355,16 @@ def test_no_view_shows_one_estimate_alone():
     c = found["a"].to_dict()
     weighted, linear = (points(c["soft_group"][name]["value"]) for name in ("weighted", "linear"))
     first, second, *_ = words.headline(found.to_dict(), c)
-    assert "the true difference lies from" in first
-    assert linear in second
+    assert interval(*(c["soft_group"]["bracket"][end] for end in ("low", "high")), points) in first
+    assert f"{100 * c['soft_group']['linear']['value']:.1f} points" in second.replace("−", "-")
     assert [tile.value for tile in words.tiles(found.to_dict(), c)][:2] == [weighted, linear]
-    rates = handed_tables(found.to_dict())[0]
+    rates = export_tables(found.to_dict())[0]
     assert {"linear", "bracket_low", "limits_high"} < set(rates.columns)
-    assert rates.lines[1][-1] == typed(interval(*(c["soft_group"]["bracket"][end] for end in ("low", "high")), points))
+    assert interval(*(c["soft_group"]["bracket"][end] for end in ("low", "high")), points) in texts(rates)[1]
     alone = c["favourable_rates"]["audited"]["value"] / c["favourable_rates"]["reference"]["value"]
-    for text in (str(found).replace("-", "\u2212"), found._repr_html_()):
+    for text in (str(found), found._repr_html_()):
         assert not re.search(rf"(?<!\d){alone:.2f}", text)
-        assert "Test of equal outputs:" not in text
+        assert "Test of equal means:" not in text
         assert "weighted" in text
         assert "expected, audited" in text
         assert weighted in text

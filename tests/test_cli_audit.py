@@ -36,7 +36,7 @@ def test_audit_prints_groups_estimates_and_verdicts(folder):
     for part in (
         "5,278 rows read",
         "African-American (3,175, audited)",
-        "ratio of mean scores",
+        "impact ratio",
         "PriorCounts",
         "potential proxy",
     ):

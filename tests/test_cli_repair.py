@@ -49,7 +49,7 @@ def test_the_bill_is_that_of_python_with_the_price_of_blindness(folder, done, re
     held_out = pl.read_parquet(folder / "held_out.parquet")
     expected = blind.bill(held_out, "score", "group", outcome="repaid", beside=aware)
     assert json.loads((folder / "bill.json").read_text()) == bills_summary([expected])
-    for words in ("The price of blindness", "Who gets another decision", "may itself be regulated", "log-loss"):
+    for words in ("Cost of not using the group", "Changed decisions", "may be regulated", "log loss"):
         assert words in done.stdout
     assert "What does the repair do, and what does it cost?" in (folder / "bill.html").read_text()
 
@@ -68,7 +68,7 @@ def test_a_saved_repair_is_billed_and_applied_as_it_is(folder, done):
     assert json.loads(again.stdout)["bills"]["a"] == first | {"beside": None, "price": None}
     applied = ("--scores", "score", "--apply", "new.csv", "--out", "again.csv")
     shown = invoked("repair", "repair.json", *applied, cwd=folder)
-    assert "Asked for: mean scores equal" in shown.stdout
+    assert "Goal: mean scores equal" in shown.stdout
     assert (folder / "again.csv").read_text() == (folder / "repaired.csv").read_text()
 
 
@@ -154,8 +154,8 @@ def test_groups_may_be_crossed(folder):
         table.write_parquet(folder / f"crossed_{name}.parquet")
     options = ("--group", "group", "--group", "side", "--scores", "score", "--exclude", "repaid", "--use-group")
     found = invoked("repair", "crossed_audited.parquet", *options, "--holdout", "crossed_held_out.parquet", cwd=folder)
-    assert "group = a & side = x (audited) against group = b & side = x (reference)" in found.stdout
-    assert "What it costs in accuracy is not known" in found.stdout
+    assert "group = a & side = x (audited) vs group = b & side = x (reference)" in found.stdout
+    assert "Cost in accuracy: unknown" in found.stdout
 
 
 def test_alternatives_are_those_of_python(folder):

@@ -249,5 +249,5 @@ def test_gates_are_read_by_a_parser_of_junit_and_what_is_not_known_is_no_pass(fo
     assert found["gap>0.9", '<x & "y">\N{REPLACEMENT CHARACTER} against no'] == [Skipped]
     assert found["too_small>5", "all groups"] == []
     messages = [one.message for case in suite for one in case.result]
-    assert "unexplained of yes is not defined, so it cannot pass" in messages
+    assert "adjusted gap of yes is not defined, so it cannot pass" in messages
     assert any("too small to be compared" in one for one in messages)

@@ -70,7 +70,10 @@ def test_what_is_known_only_weighted_cannot_pass(unobserved):
 def test_of_observed_groups_there_is_no_bracket():
     audit = tl.audit(PEOPLE, "sex", scores="score", features=[], folds=None)
     (said,) = gate("bracket.low<-0.1").judged(audit)
-    assert (said.fails, said.sentence) == (True, "bracket.low of women is not defined, so it cannot pass")
+    assert (said.fails, said.sentence) == (
+        True,
+        "low end of range of the gap of women is not defined, so it cannot pass",
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,7 +120,7 @@ def test_gates_that_are_not_decided_are_not_green_in_silence():
     audit = tl.audit(PEOPLE, "sex", scores="score", features=[], folds=None)
     frame = pl.DataFrame({"feature": ["a", "b"], "verdict": ["inconclusive", "no material contribution"]})
     undecided = replace(audit, comparisons={"women": replace(audit["women"], proxies=frame)})
-    with pytest.warns(UserWarning, match="proxies>0: proxies of women is 0, 1 inconclusive"):
+    with pytest.warns(UserWarning, match="proxies>0: potential proxies of women is 0, 1 inconclusive"):
         assert_gate(undecided, "proxies>0", "gap>0.5")
     with pytest.warns(UserWarning, match="gap>0.5: not evaluated for isle, too small to be compared"):
         assert_gate(replace(audit, too_small={"isle": 3}), "gap>0.5")

@@ -1,36 +1,29 @@
 """The numbers that the README shows are those the demo prints."""
 
+import io
 import re
 import shlex
 from pathlib import Path
 
 import polars as pl
 import pytest
+from rich.console import Console
 from tests.command import invoked
 
 from tiltlens.datasets import load_compas
 from tiltlens.demo import paper_experiment
+from tiltlens.render.demo_text import print_demo
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 
 
-def banded(row, name):
-    value, low, high = (100 * row[column] for column in (name, f"{name}_low", f"{name}_high"))
-    return f"{value:+z.2f} [{low:+z.2f}, {high:+z.2f}]"
-
-
 def test_the_readme_shows_what_the_demo_prints():
-    summary = paper_experiment()["cross_fitted"]["comparisons"]["African-American"]
-    shown = {}
-    for line in README.splitlines():
-        cells = [cell.strip() for cell in line.split("│")]
-        if len(cells) == 5 and cells[1].startswith(("+", "-")):
-            shown[cells[0]] = cells[1:]
-    assert list(shown) == [row["feature"] for row in summary["proxies"]]
-    for row in summary["proxies"]:
-        *numbers, verdict = shown[row["feature"]]
-        assert numbers == [banded(row, name) for name in ("gap", "joint", "gap_shapley")]
-        assert verdict == row["verdict"]
+    console = Console(file=io.StringIO(), width=100)
+    print_demo(paper_experiment(), console)
+    printed = [line.rstrip() for line in console.file.getvalue().splitlines()]
+    shown = README.split("$ make demo\n")[1].split("```")[0].splitlines()
+    assert len(shown) > 15
+    assert [line for line in shown if line not in (*printed, "...")] == []
 
 
 def test_the_command_of_the_readme_runs(tmp_path):

@@ -50,8 +50,8 @@ def signed(value: float | None, digits: int = 4) -> str:
 
 
 def points(value: float | None) -> str:
-    """Return hundredths of the score, signed."""
-    return NOTHING if value is None else minus(f"{100 * value:+z.2f}")
+    """Return a difference in percentage points, with a sign if it is negative."""
+    return NOTHING if value is None else minus(f"{100 * value:z.2f}")
 
 
 def size(value: float) -> str:
@@ -62,12 +62,12 @@ def size(value: float) -> str:
 
 def percent(value: float | None) -> str:
     """Return a share as a percentage with one decimal."""
-    return NOTHING if value is None else minus(f"{100 * value:z.1f} %")
+    return NOTHING if value is None else minus(f"{100 * value:z.1f}%")
 
 
 def whole_percent(value: float | None) -> str:
     """Return a share as a whole percentage."""
-    return NOTHING if value is None else minus(f"{100 * value:z.0f} %")
+    return NOTHING if value is None else minus(f"{100 * value:z.0f}%")
 
 
 def whole(value: float | None) -> str:
@@ -83,20 +83,22 @@ def interval(low: float | None, high: float | None, shown: Shown = number) -> st
     return " to ".join(ends)
 
 
-def with_interval(value: float | None, low: float | None, high: float | None, shown: Shown = number) -> str:
-    """Return a value with its interval behind it."""
-    has_none = low is None and high is None
-    return f"{shown(value)} ({'no interval' if has_none else interval(low, high, shown)})"
+def with_interval(
+    value: float | None, low: float | None, high: float | None, shown: Shown = number, name: str = "", unit: str = ""
+) -> str:
+    """Return a value with its interval in brackets: "−12.9 points (95% CI −19.9 to −6.0)".
+
+    `name` stands before the interval, `unit` behind the value. Without an interval the value stands alone.
+    """
+    text = f"{shown(value)} {unit}".rstrip()
+    if low is None and high is None:
+        return text
+    return f"{text} ({f'{name} ' if name else ''}{interval(low, high, shown)})"
 
 
-def interval_name(confidence: float) -> str:
-    """Return what an interval of that confidence is called."""
-    return f"{100 * confidence:g} % interval"
-
-
-def share(value: float | None, low: float | None, high: float | None) -> str:
-    """Return a share of the correction; an interval from 0 to 1 says that it is not determined."""
-    return "not determined" if (low, high) == (0, 1) else percent(value)
+def interval_name(confidence: float | None) -> str:
+    """Return the name of a confidence interval, with its level where that is given."""
+    return "CI" if confidence is None else f"{100 * confidence:g}% CI"
 
 
 def count(value: float | None) -> str:
@@ -106,7 +108,7 @@ def count(value: float | None) -> str:
 
 def p_value(value: float) -> str:
     """Return a p-value."""
-    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
+    return "p < 0.001" if value < 0.001 else f"p = {value:.{3 if value < 0.01 else 2}f}"
 
 
 def label(name: Any, longest: int = LONGEST) -> str:
@@ -117,10 +119,3 @@ def label(name: Any, longest: int = LONGEST) -> str:
     text = "".join(letter if letter.isprintable() or letter in JOINERS else "�" for letter in text)
     is_from_right = any(bidirectional(letter) in ("R", "AL") for letter in text)
     return f"{ISOLATE}{text}{END}" if is_from_right else text
-
-
-def simultaneous_words(summary: dict[str, Any], confidence: float) -> str:
-    """Return which intervals cover all groups together; nothing where one group is compared."""
-    groups, level = len(summary["comparisons"]), f"{100 * confidence:g}%"
-    which = f"The intervals of the gap and of what is unexplained cover all {groups} groups together ({level})"
-    return "" if groups == 1 else f"{which}; other intervals cover one group each."

@@ -9,12 +9,15 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tiltlens.documents.quantities import fill, quantity
 from tiltlens.errors import TiltlensError
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import EVIDENCE, Verdict
+from tiltlens.formats import interval_name
 from tiltlens.results.audit import Audit
 from tiltlens.results.change import LINEAR, OF_ERROR_RATES, OF_RATES, QUANTITIES, Change, GroupChange
 from tiltlens.results.comparison import ESTIMATES, Comparison
+from tiltlens.rows.measures import POINTS
 from tiltlens.sources.messages import nearest_name, shown
 
 COMPARE: dict[str, Callable[[float, float], bool]] = {
@@ -152,7 +155,9 @@ class Gate:
 
     @property
     def _name(self) -> str:
-        return self.quantity if self.part == "value" else f"{self.quantity}.{self.part}"
+        label = fill(quantity(self.quantity.removesuffix("_change")).label, POINTS)
+        label = f"change in {label}" if self.quantity.endswith("_change") else label
+        return label if self.part == "value" else f"{self.part} end of the {label}"
 
     def _counted(self, comparison: Comparison) -> float | None:
         verdicts = comparison.proxies["verdict"]
@@ -164,13 +169,13 @@ class Gate:
         return float((verdicts == COUNTED[self.quantity]).sum())
 
 
-def _read(comparison: Comparison | GroupChange, quantity: str) -> Estimate | None:
+def _read(comparison: Comparison | GroupChange, key: str) -> Estimate | None:
     """Return an estimate; the gap of unobserved groups is its bracket."""
     if isinstance(comparison, GroupChange):
-        return comparison.changes[quantity.removesuffix("_change")]
+        return comparison.changes[key.removesuffix("_change")]
     soft = comparison.soft_group
-    name = "bracket" if soft is not None and quantity == "gap" else quantity
-    estimate: Estimate | None = getattr(soft if name in OF_UNOBSERVED else comparison, name, None)
+    key = "bracket" if soft is not None and key == "gap" else key
+    estimate: Estimate | None = getattr(soft if key in OF_UNOBSERVED else comparison, key, None)
     return estimate
 
 
@@ -178,7 +183,7 @@ def _interval(estimate: Estimate, confidence: float | None) -> str:
     """Return the interval beside a value, or the ends of a bracket; nothing where it has none, or an open one."""
     if estimate.low is None or estimate.high is None:
         return ""
-    name = "from" if confidence is None else f"{100 * confidence:g} % interval"
+    name = "from" if confidence is None else interval_name(confidence)
     return f" ({name} {estimate.low:.6g} to {estimate.high:.6g})"
 
 

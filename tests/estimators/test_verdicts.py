@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 
 import tiltlens as tl
 from tiltlens.estimators.estimate import quantile
-from tiltlens.estimators.verdicts import EVIDENCE, Band, Verdict, bands, simultaneous_factor, verdict
+from tiltlens.estimators.verdicts import (
+    EVIDENCE,
+    Band,
+    Materiality,
+    Verdict,
+    bands,
+    is_significant,
+    materiality,
+    side_of,
+    simultaneous_factor,
+    verdict,
+)
 
 MATERIALITY = 0.005
 ROWS = 10_000
@@ -256,3 +267,34 @@ def test_reasons_say_which_way_a_feature_goes():
             for sign in (Band._make, mirrored)
         ]
         assert ["; up" in told[0], "; down" in told[1]] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "status"),
+    [
+        (0.006, 0.02, Materiality.MATERIAL),
+        (-0.02, -0.006, Materiality.MATERIAL),
+        (-0.004, 0.005, Materiality.NOT_MATERIAL),
+        (0.001, 0.02, Materiality.DETECTED),
+        (-0.02, -0.001, Materiality.DETECTED),
+        (-0.001, 0.02, Materiality.INCONCLUSIVE),
+        (None, None, None),
+    ],
+)
+def test_an_interval_is_judged_against_the_threshold_on_both_sides(low, high, status):
+    assert materiality(low, high, 0.005) is status
+    if low is not None:
+        assert materiality(-high, -low, 0.005) is status  # swapping the groups changes nothing
+
+
+def test_a_ratio_is_inconclusive_where_its_interval_includes_the_line():
+    assert side_of(0.7, 0.6, 0.79, 0.8) == "below"
+    assert side_of(0.9, 0.81, 1.0, 0.8) == "above"
+    assert side_of(0.7, 0.6, 0.8, 0.8) == "inconclusive"
+    assert (side_of(0.7, None, None, 0.8), side_of(0.9, None, None, 0.8)) == ("below", "above")
+
+
+def test_the_level_of_several_tests_is_that_of_all_together():
+    assert is_significant(0.049, 0.95, 1)
+    assert not is_significant(0.049, 0.95, 2)
+    assert is_significant(1 - 0.95**0.5 - 1e-9, 0.95, 2)

@@ -53,7 +53,7 @@ def test_gates_fail_with_a_sentence_and_others_are_left_alone(pytester, monkeypa
             "*gap<-0.1: gap of women is -0.366667",
             "*AssertionError: 2 gates fired (sex against men):",
             "*gap<-0.05: gap of women is -0.366667",
-            "*unexplained>0.1: unexplained of women is not defined, so it cannot pass",
+            "*unexplained>0.1: adjusted gap of women is not defined, so it cannot pass",
         ]
     )
     done.stdout.no_fnmatch_line("*gates.py*")  # the traceback ends in the test

@@ -150,7 +150,7 @@ def decisions_audit():
     """Return the audit as one of decisions, of which there is an adverse impact ratio."""
     audit = cross_fitted_audit() | {"channel": "decisions"}
     for c in audit["comparisons"].values():
-        c["adverse_impact_ratio"] = dict(c["impact_ratio"])
+        c |= {"channel": "decisions", "adverse_impact_ratio": dict(c["impact_ratio"])}
     return audit
 
 

@@ -105,10 +105,10 @@ def test_numbers_in_plain_words_and_tables_are_those_of_the_library(read):
     gap = read.locator("table.estimates tbody tr").nth(0).locator("td[data-value]")
     assert float(gap.get_attribute("data-value")) == pytest.approx(c.gap.value, abs=1e-12)
     words = read.locator("#words").inner_text()
-    assert f"{100 * abs(c.gap.value):.1f} percentage points {'higher' if c.gap.value > 0 else 'lower'}" in words
+    assert f"Gap {100 * c.gap.value:.1f} points (95% CI ".replace("-", "−") in words
     for row in c.proxies.to_dicts():
-        text = read.locator("table.drivers tr", has_text=row["feature"]).first.inner_text()
-        for part in (row["verdict"], row["reason"], f"{100 * row['gap']:+.2f}", f"{100 * row['joint']:+.2f}"):
+        text = read.locator("table.contributions tr", has_text=row["feature"]).first.inner_text()
+        for part in (row["verdict"], row["reason"], f"{100 * row['gap']:.2f}", f"{100 * row['joint']:.2f}"):
             assert part.replace("-", "−") in text.replace("-", "−")
     assert "credit 3.1" in read.locator("#origin").inner_text()
     assert cross_fitted().provenance.data_sha256 in read.locator("#origin").inner_text()
@@ -212,7 +212,7 @@ def test_clicking_a_feature_shows_its_profile_which_follows_the_dial(shown):
         assert float(row.locator("[data-mean]").get_attribute("data-mean")) == pytest.approx(
             expected["correction"], abs=1e-6
         )
-        assert f"{100 * expected['score']:.1f} %" in row.inner_text()
+        assert f"{100 * expected['score']:.1f}%" in row.inner_text()
     before = panel.inner_text()
     turn(shown, 20)
     assert panel.inner_text() != before
@@ -304,7 +304,7 @@ def test_what_is_cut_off_on_a_phone_says_that_it_scrolls(browser, reports):
         for frame in tab.locator(".scroll, .frame").all():
             cue = frame.locator("xpath=following-sibling::p[1][contains(@class, 'cue')]")
             assert cue.is_visible() == (frame.is_visible() and frame.evaluate(cut))
-        assert tab.locator(".drivers").first.evaluate(f"one => !({cut})(one.parentElement)")
+        assert tab.locator(".contributions").first.evaluate(f"one => !({cut})(one.parentElement)")
 
 
 def test_the_first_screen_has_the_answer(read):
@@ -327,10 +327,10 @@ def test_the_part_for_statisticians_is_folded_until_asked_for(shown):
 
 def test_several_groups_are_one_table_and_folded_until_asked_for(browser, reports):
     with opened(browser, reports / "hostile.html") as tab:
-        assert tab.locator("#groups-table tbody tr").count() == 3
-        assert not tab.locator("table.drivers").locator("visible=true").count()
-        tab.click('#groups-table a[href="#c1"]')
-        assert tab.locator("#c1 table.drivers").is_visible()
+        assert tab.locator("table.groups tbody tr").count() == 3
+        assert not tab.locator("table.contributions").locator("visible=true").count()
+        tab.click('table.groups a[href="#c1"]')
+        assert tab.locator("#c1 table.contributions").is_visible()
 
 
 @pytest.mark.parametrize("name", ["hostile", "cross_fitted"])
@@ -427,7 +427,7 @@ def test_notebooks_show_results_as_escaped_html():
     shown = hostile()._repr_html_()
     assert "<script>" not in shown
     assert "&lt;script&gt;" in shown
-    assert f"{100 * cross_fitted()['A'].gap.value:+.2f}".replace("-", "−") in cross_fitted()._repr_html_()
+    assert f"{100 * cross_fitted()['A'].gap.value:.2f}".replace("-", "−") in cross_fitted()._repr_html_()
 
 
 def test_plot_returns_a_figure_and_names_the_others():

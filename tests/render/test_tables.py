@@ -13,11 +13,11 @@ from tests.people import audited as audited_people
 from tests.people import lending, people
 
 import tiltlens as tl
+from tiltlens.documents.sentences import IS_NO_FINDING
 from tiltlens.errors import DataError, MissingExtraError
 from tiltlens.render import table_files
-from tiltlens.render.export_tables import handed_tables
-from tiltlens.render.table_files import latex, markdown, write_tables
-from tiltlens.render.text_blocks import DOES_NOT_SHOW
+from tiltlens.render.export_tables import export_tables
+from tiltlens.render.table_files import latex, markdown, texts, write_tables
 
 HOSTILE = [
     '=HYPERLINK("http://x","y")',
@@ -77,7 +77,7 @@ def test_a_workbook_holds_every_number_and_no_formula(folder):
 def test_csv_holds_every_number_and_an_apostrophe_before_what_could_be_a_formula(folder):
     with (folder / "tables" / "rates.csv").open(newline="", encoding="utf-8") as stream:
         rows = {row["group"]: row for row in csv.DictReader(stream)}
-    assert list(rows) == [HOSTILE[7], f"'{HOSTILE[0]}", "'-few"]
+    assert list(rows) == [f"'{HOSTILE[0]}", HOSTILE[7], "'-few"]
     c = result()[HOSTILE[0]]
     row = rows[f"'{HOSTILE[0]}"]
     assert (row["role"], int(row["people"])) == ("audited", c.rows["audited"])
@@ -115,8 +115,8 @@ def rendered(text):
 
 
 def test_markdown_shows_names_as_they_are():
-    for table in handed_tables(result().to_dict()):
-        expected = [cell for row in (table.head, *table.lines) for cell in row]
+    for table in export_tables(result().to_dict()):
+        expected = [cell for row in texts(table) for cell in row]
         assert rendered(markdown(table)) == [cell.strip() for cell in expected]
 
 
@@ -129,11 +129,11 @@ def unescaped(text):
 
 
 def test_latex_prints_names_as_they_are():
-    for table in handed_tables(result().to_dict()):
+    for table in export_tables(result().to_dict()):
         text = latex(table)
         rows = [line.removesuffix(r" \\") for line in text.splitlines() if line.endswith(r" \\")]
         found = [[unescaped(cell) for cell in re.split(r"(?<!\\) & ", row)] for row in rows]
-        assert found == [list(row) for row in (table.head, *table.lines)]
+        assert found == [[cell.replace("−", "-") for cell in row] for row in texts(table)]
         assert not [row for row in rows if row.startswith(("[", "*"))]
         assert text.count(r"\begin") == text.count(r"\end") == 2
 
@@ -159,7 +159,7 @@ def test_tables_of_every_kind_of_audit(tmp_path, options):
     written = write_tables(found.to_dict(), tmp_path / "folder")
     assert {path.name for path in written} == {f"{name}{end}" for name in names for end in (".csv", ".md", ".tex")}
     head, *rows = openpyxl.load_workbook(tmp_path / "all.xlsx")["rates"].values
-    audited = dict(zip(head, rows[1], strict=True))
+    audited = dict(zip(head, rows[0], strict=True))
     assert audited["gap"] == pytest.approx(found["A"].gap.value)
     if "outcome" in options:
         assert audited["fpr"] == pytest.approx(found["A"].error_rates.fpr.audited.value)
@@ -167,10 +167,11 @@ def test_tables_of_every_kind_of_audit(tmp_path, options):
 
 def test_several_audited_groups_are_told_apart():
     options = {"scores": "score", "reference": "b", "features": ["region"], "folds": None}
-    rates, proxies = handed_tables(tl.audit(lending(), "group", **options).to_dict())
-    assert [row[:2] for row in rates.records] == [["b", "reference"], ["a", "audited"], ["c", "audited"]]
-    assert [row[:2] for row in proxies.lines] == [["group = a", "region"], ["group = c", "region"]]
-    assert (proxies.head[0], proxies.notes) == ("audited", (DOES_NOT_SHOW,))  # plug-in values have no bands
+    rates, proxies = export_tables(tl.audit(lending(), "group", **options).to_dict())
+    assert [row[:2] for row in rates.records] == [["a", "audited"], ["c", "audited"], ["b", "reference"]]
+    head, *lines = texts(proxies)
+    assert [row[:2] for row in lines] == [["group = a", "region"], ["group = c", "region"]]
+    assert (head[0], proxies.notes) == ("audited", (IS_NO_FINDING,))  # plug-in values have no bands
 
 
 def test_the_same_audit_has_the_same_bytes_from_a_saved_one_too(tmp_path, folder):

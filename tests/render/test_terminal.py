@@ -1,15 +1,33 @@
-"""The terminal says what the summary says, and marks verdicts by what they are."""
+"""The terminal prints documents whole at any width, the answer first."""
 
 import io
 import re
+from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tests.render.summaries import cross_fitted_audit, decisions_audit, demo, many, plug_in_audit
+from tests.render.summaries import (
+    amounts_audit,
+    cross_fitted_audit,
+    decisions_audit,
+    demo,
+    many,
+    outputs_only_audit,
+    plug_in_audit,
+    with_outcome_audit,
+)
 
+from tiltlens import formats
+from tiltlens.documents.audit_document import audit_document
+from tiltlens.documents.document import Details, Heading, Paragraph, Table
+from tiltlens.documents.quantities import CORRECTION_KEYS, HEADLINE_KEYS, quantity
 from tiltlens.documents.verdict_texts import EVIDENCE, VERDICTS
 from tiltlens.render.demo_text import print_demo
 from tiltlens.render.terminal import print_audit
+from tiltlens.rows.measures import POINTS
+
+SNAPSHOT = Path(__file__).parent / "compas_audit.txt"
+AUDITS = (cross_fitted_audit, decisions_audit, plug_in_audit, outputs_only_audit, with_outcome_audit, amounts_audit)
 
 
 def printed(audit, show=print_audit, width=160, **options):
@@ -22,66 +40,87 @@ def only(audit):
     return next(iter(audit["comparisons"].values()))
 
 
-def test_directions_are_those_of_evidence_whatever_it_is_called():
-    for text, verdict in VERDICTS.items():
-        audit = cross_fitted_audit()
-        rows = only(audit)["proxies"]
-        for row in rows:
-            row |= {"verdict": text, "direction": f"towards {row['feature']}"}
-        assert (f". towards {rows[0]['feature']}." in printed(audit)) == (verdict.kind == EVIDENCE)
+def stripped(text):
+    return "\n".join(map(str.rstrip, text.splitlines())) + "\n"
 
 
-def test_a_verdict_that_only_sounds_like_evidence_is_not_marked():
+def test_the_audit_of_compas_is_printed_as_in_the_snapshot():
+    """Write the file anew with `python -m tests.render.test_terminal` after reading what changed."""
+    assert stripped(printed(cross_fitted_audit(), width=80)) == SNAPSHOT.read_text(encoding="utf-8")
+
+
+def test_the_order_is_answer_quantities_contributions_warnings_correction():
     audit = cross_fitted_audit()
-    c = only(audit)
-    c["proxies"] = [c["proxies"][0] | {"verdict": "no potential proxy", "direction": "nowhere"}]
-    shown = printed(audit, force_terminal=True, color_system="standard")
-    assert "no potential proxy" in shown
-    assert "\x1b[1mno potential proxy" not in shown
-    assert "nowhere" not in printed(audit)
+    only(audit)["notes"] = ["a warning"]
+    blocks = audit_document(audit).blocks
+    kinds = [block.name if isinstance(block, Table) else type(block).__name__ for block in blocks]
+    assert kinds[:2] == ["Heading", "Paragraph"]
+    titles = [block.text for block in blocks if isinstance(block, Heading)]
+    warnings = blocks.index(Heading("Warnings"))
+    correction = next(index for index, block in enumerate(blocks) if isinstance(block, Details))
+    assert kinds.index("estimates") < kinds.index("contributions") < warnings < correction
+    assert titles[-1] == "Data"
+    estimates = next(block for block in blocks if isinstance(block, Table) and block.name == "estimates")
+    first = [row[0].text for row in estimates.rows][:4]
+    assert first == [quantity(key).name(POINTS) for key in ("gap", "unexplained", "impact_ratio", "shortfall")]
+    names = [row[0].text for row in blocks[correction].blocks[0].rows]
+    assert set(names) <= {quantity(key).name(POINTS) for key in CORRECTION_KEYS}
+    assert not {quantity(key).name(POINTS) for key in HEADLINE_KEYS} & set(names)
+    assert isinstance(blocks[1], Paragraph)
+    assert f"{100 * only(audit)['gap']['value']:.1f} points (95% CI " in blocks[1].text
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 110])
+@pytest.mark.parametrize("make", AUDITS, ids=lambda make: make.__name__)
+def test_nothing_is_cut_off_at_any_width(make, width):
+    audit = make()
+    shown = printed(audit, width=width)
+    assert "…" not in shown
+    assert max(len(line) for line in shown.splitlines()) <= width
+    words = " ".join(shown.split())
+    for row in only(audit)["proxies"]:
+        assert row["feature"] in words
+        for name in ("gap", "joint"):
+            shown_as = formats.points if audit["channel"] != "amounts" else None
+            if shown_as and row[f"{name}_low"] is not None:
+                assert formats.interval(row[f"{name}_low"], row[f"{name}_high"], shown_as) in words
+
+
+def test_what_there_is_no_room_for_is_named():
+    row = only(cross_fitted_audit())["proxies"][0]
+    shapley = formats.interval(row["gap_shapley_low"], row["gap_shapley_high"], formats.points)
+    assert shapley in printed(cross_fitted_audit(), width=110)
+    narrow = printed(cross_fitted_audit(), width=80)
+    assert shapley not in narrow
+    assert "Not shown at this width: Shapley." in narrow
+    assert shapley in printed(cross_fitted_audit(), width=60)  # as a list
 
 
 @pytest.mark.parametrize("width", [80, 110])
-def test_nothing_is_cut_off_in_the_table_of_features(width):
+def test_long_names_and_verdicts_wrap(width):
     audit = cross_fitted_audit()
     rows = only(audit)["proxies"]
     for row, verdict in zip(rows, sorted(VERDICTS, key=len)[-len(rows) :], strict=True):
         row |= {"verdict": verdict, "feature": f"{row['feature']} with a name of many words"}
     shown = printed(audit, width=width)
-    assert "…" not in shown
     lines = [line for line in shown.splitlines() if "│" in line]
     cells = " ".join(line.rsplit("│", 1)[1].strip() for line in lines)
-    for row in rows:
-        assert row["verdict"] in cells
-        for name in ("gap", "joint", "gap_shapley"):
-            assert f"[{100 * row[f'{name}_low']:+z.2f}, {100 * row[f'{name}_high']:+z.2f}]" in shown
-        assert f"{100 * row['gap_shapley']:+z.2f}" in shown
+    assert all(row["verdict"] in cells for row in rows)
     assert max(len(line) for line in shown.splitlines()) <= width
 
 
-def test_long_numbers_leave_room_for_names():
-    audit = cross_fitted_audit()
-    c = only(audit)
-    c["channel"] = audit["channel"] = "amounts"
-    for row in c["proxies"]:
-        row |= {f"{name}{end}": -0.01234 for name in ("gap", "joint", "gap_shapley") for end in ("", "_low", "_high")}
-        row |= {"verdict": "no material contribution"}
-    names = [line.split("│")[0].strip() for line in printed(audit, width=100).splitlines() if "│" in line]
-    assert {row["feature"] for row in c["proxies"]} <= set(names)
-
-
-def test_a_name_stays_whole_where_a_verdict_can_give_way():
+@pytest.mark.parametrize("text", VERDICTS)
+def test_directions_and_marks_are_those_of_evidence_whatever_it_is_called(text):
     audit = cross_fitted_audit()
     rows = only(audit)["proxies"]
-    for number, row in enumerate(rows):
-        row |= {"feature": f"EDUCATION_{number}", "verdict": "no material contribution"}
-    lines = [line for line in printed(audit, width=100).splitlines() if line.startswith("EDUCATION_")]
-    assert [line.split("│")[0].strip() for line in lines] == [row["feature"] for row in rows]
-    assert all(line.count("[") == 3 for line in lines)  # number and band on one line still
-    assert all(line.endswith("no material") for line in map(str.rstrip, lines))
+    for row in rows:
+        row |= {"verdict": text, "direction": f"towards {row['feature']}"}
+    is_evidence = VERDICTS[text].kind == EVIDENCE
+    assert (f". towards {rows[0]['feature']}." in printed(audit)) == is_evidence
+    assert (f"\x1b[1m{text}" in printed(audit, force_terminal=True, color_system="standard")) == is_evidence
 
 
-def test_reasons_and_notes_stand_below_and_equal_ones_together():
+def test_equal_reasons_stand_together():
     audit = cross_fitted_audit()
     rows = only(audit)["proxies"]
     rows[0] |= {"notes": "cut into 10 bins"}
@@ -89,35 +128,42 @@ def test_reasons_and_notes_stand_below_and_equal_ones_together():
         row |= {"verdict": "inconclusive", "reason": "about 9,000 rows needed"}
     shown = printed(audit)
     assert "(cut into 10 bins)" in shown
-    assert "• Sex, LengthOfStay – inconclusive: about 9,000 rows needed." in shown
+    assert "• Sex, LengthOfStay: about 9,000 rows needed." in shown
     for row in rows[:3]:
-        assert f"• {row['feature']} – {row['verdict']}: {row['reason']}. {row['direction']}." in shown
-    assert "hold for all features at once (95 %)" in shown
-    unmeasured = many() | {"proxies": [row | {"use": None} for row in many()["proxies"]]}
-    assert "and 192 more – inconclusive: " in printed({**audit, "comparisons": {"x": unmeasured}})
+        assert f"• {row['feature']}: {row['reason']}. {row['direction']}." in shown
+    assert "and 192 more: more rows would settle it." in printed({**audit, "comparisons": {"x": many()}})
 
 
-def test_plug_in_values_have_no_bands_and_say_so():
-    shown = printed(plug_in_audit())
-    assert "hold for all features at once" not in shown
-    assert "[" not in shown.split("Proxy evidence, in points")[1]
-    assert "plug-in values have no intervals" in shown
+def test_the_minus_sign_is_a_hyphen_where_the_encoding_has_none():
+    audit = cross_fitted_audit()
+    for encoding, sign in (("utf-8", "−"), ("latin-1", "-"), ("ascii", "-")):
+        stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="replace")
+        print_audit(audit, Console(file=stream, width=100))
+        stream.flush()
+        text = stream.buffer.getvalue().decode(encoding)
+        assert f"{sign}0.06" in text, encoding
+        assert ("−" in text) == (sign == "−")
+
+
+def test_numbers_have_no_plus_and_percentages_no_space():
+    for make in AUDITS:
+        shown = printed(make(), width=100)
+        assert not re.search(r"[+]\d", shown)
+        assert not re.search(r"\d %", shown)
 
 
 def test_four_fifths_are_of_decisions():
     scores, decisions = printed(cross_fitted_audit()), printed(decisions_audit())
-    assert "ratio of mean scores" in scores
-    assert "0.80" not in scores
-    assert "ratio of mean scores" not in decisions
-    assert "lower ÷ higher rate" in decisions
-    assert "impact ratio" not in decisions  # a published rule's name for another number
-    said = "The lower rate of decisions is 0.81 of the higher (95 % interval 0.80 to 0.83): cannot be told from 0.80."
-    assert said in decisions
+    assert "0.80" not in scores.replace("0.80 to 0.83", "")
+    ratio = only(decisions_audit())["adverse_impact_ratio"]
+    assert (
+        f"{formats.with_interval(**ratio, shown=formats.ratio, name='95% CI')}, inconclusive against 0.80" in decisions
+    )
     audit = decisions_audit()
     only(audit)["adverse_impact_ratio"] = {"value": 0.5, "low": 0.4, "high": 0.6}
     assert "below 0.80" in printed(audit)
     only(audit)["adverse_impact_ratio"] = {"value": 0.9, "low": None, "high": None}
-    assert "not below 0.80; no interval" in printed(audit)
+    assert "above 0.80, without an interval" in printed(audit)
 
 
 def test_people_are_whole():
@@ -125,14 +171,12 @@ def test_people_are_whole():
     assert re.search(r"\b334 │ +301 to 367\b", line)
 
 
-def test_the_demo_says_which_numbers_are_which():
-    for width in (80, 110):
-        shown = printed(demo(), print_demo, width)
-        assert max(len(line) for line in shown.splitlines()) <= width
-        assert "−" not in shown
-        for part in ("the paper's way", "cross-fitted", "Proxy evidence, cross-fitted", "-0.62449"):
-            assert part in shown
-        assert "rarer" not in shown
+@pytest.mark.parametrize("width", [60, 80, 110])
+def test_the_demo_says_which_numbers_are_which(width):
+    shown = printed(demo(), print_demo, width)
+    assert max(len(line) for line in shown.splitlines()) <= width
+    for part in ("the paper's way", "cross-fitted", "−0.62449"):
+        assert part in shown
 
 
 def test_a_group_that_says_nothing_by_itself_is_printed_with_its_column():
@@ -142,4 +186,8 @@ def test_a_group_that_says_nothing_by_itself_is_printed_with_its_column():
         "reference": "no",
         "comparisons": {"yes": only(audit) | {"audited": "yes", "reference": "no"}},
     }
-    assert re.search(r"^afam = yes \(3,175, audited\) against afam = no", printed(audit), re.MULTILINE)
+    assert re.search(r"^afam = yes \(3,175, audited\) vs afam = no", printed(audit), re.MULTILINE)
+
+
+if __name__ == "__main__":
+    SNAPSHOT.write_text(stripped(printed(cross_fitted_audit(), width=80)), encoding="utf-8")

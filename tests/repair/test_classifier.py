@@ -183,7 +183,7 @@ def test_an_evaluation_is_that_of_a_repair_on_new_rows():
     assert found["auc"]["before"].value == pytest.approx(
         roc_auc_score(truth, model.estimator_.predict_proba(new)[:, 1]), abs=1e-12
     )
-    assert "group = a (audited) against group = b (reference)" in str(found)
+    assert "group = a (audited) vs group = b (reference)" in str(found)
     with pytest.raises(DataError, match="`audited` must be one of 'a', of a classifier of two classes, got 'z'"):
         model.evaluate(new, truth, whose, audited="z")
 

@@ -6,7 +6,8 @@ import pytest
 from tests.render.summaries import amounts, amounts_audit
 
 from tiltlens.documents import sentences as words
-from tiltlens.render.notebook import comparison_html
+from tiltlens.documents.audit_document import comparison_document
+from tiltlens.render.notebook import document_html
 from tiltlens.render.page import page
 from tiltlens.render.terminal import audit_text
 from tiltlens.rows.measures import POINTS, UNITS, amount, measure_of, signed_amount
@@ -46,13 +47,13 @@ def test_the_terminal_has_units_where_it_had_points():
     summary = amounts_audit()
     text = audit_text(summary)
     c = summary["comparisons"]["A"]
-    top, deciles = text.split("Share of each group above the pooled deciles")
-    assert "audit of amounts" in top
+    top, deciles = text.split("Share of each group above each overall decile")
+    assert "Audit of amounts" in top
     assert "points" not in top
-    line = next(line for line in top.splitlines() if line.startswith("gap, in units"))
-    assert line.split()[4] == signed_amount(c["gap"]["value"]).replace("−", "-")
-    assert "%" not in re.sub(r"95 % interval", "", top)
-    assert "points" not in deciles.split("Proxy evidence, in units of the amount")[1]
+    line = next(line for line in top.splitlines() if line.startswith("gap (units)"))
+    assert line.split("│")[1].strip() == amount(c["gap"]["value"])
+    assert "%" not in re.sub(r"95% (CI|simultaneous)", "", top)
+    assert "points" not in deciles.split("Correction (for statisticians)")[1]
     assert "0.02 standard deviations of the amount" in " ".join(text.split())
 
 
@@ -61,19 +62,19 @@ def test_the_page_says_amounts_and_units():
     c = summary["comparisons"]["A"]
     text = page(summary)
     shown = re.sub(r"<script.*?</script>|<style.*?</style>", "", text, flags=re.DOTALL)
-    for said in ("ratio of mean amounts", "mean amount", "worse off in total", "units of the amount", "pooled deciles"):
+    for said in ("impact ratio", "mean amount", "shortfall", "units of the amount", "overall decile"):
         assert said in shown
-    for never in ("favourable rate", "mean score", "people affected", "decisions needed", "the score"):
+    for never in ("favourable rate", "mean score", "sample size to detect", "the score"):
         assert never not in re.sub(r"<[^>]+>", " ", shown.split('id="origin"')[0])
     first = words.headline(summary, c)[0]
-    assert first.startswith(f"The mean amount of A is {amount(c['output']['audited'])}")
-    assert f"{UNITS.size(c['gap']['value'])} lower" in first
+    assert first.startswith(f"Mean amount: A {amount(c['output']['audited'])}, B {amount(c['output']['reference'])}.")
+    assert f"Gap {UNITS.difference(c['gap']['value'])} units (95% CI " in first
 
 
 def test_a_notebook_says_units():
-    html = comparison_html(amounts(), is_drawn=False)
-    assert "difference, in units" in html
-    assert "points" not in html
+    html = document_html(comparison_document(amounts(), is_drawn=False))
+    assert "gap (units)" in html
+    assert "points" not in html.split("overall decile")[0]
 
 
 def test_no_number_is_cut_on_a_narrow_terminal(monkeypatch):

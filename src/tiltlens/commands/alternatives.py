@@ -43,8 +43,8 @@ def command(
 
     Exit codes: 0 done, 2 a mistake in the arguments or the data.
     """
-    from tiltlens.render.repair_page import write_alternatives
-    from tiltlens.render.repair_text import print_alternatives
+    from tiltlens.render.document_page import write_alternatives
+    from tiltlens.render.terminal import print_alternatives
     from tiltlens.repair.alternatives import alternatives_summary
 
     outputs = {"json": json_target, "report": report}

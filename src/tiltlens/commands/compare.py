@@ -51,8 +51,8 @@ def command(
     Exit codes: 0 done, 1 a --fail-if condition holds, 2 a mistake in the arguments or the data.
     """
     from tiltlens.gates import OF_CHANGES, gate
-    from tiltlens.render.change_page import write_change
-    from tiltlens.render.change_text import print_change
+    from tiltlens.render.document_page import write_change
+    from tiltlens.render.terminal import print_change
 
     gates = [gate(condition, OF_CHANGES) for condition in conditions]
     outputs = {"json": json_target, "report": report, "junit": junit}

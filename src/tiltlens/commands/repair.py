@@ -68,8 +68,8 @@ def command(
 
     Exit codes: 0 done, 2 a mistake in the arguments or the data.
     """
-    from tiltlens.render.repair_page import write_bills
-    from tiltlens.render.repair_text import print_bills, print_repair
+    from tiltlens.render.document_page import write_bills
+    from tiltlens.render.terminal import print_bills, print_repair
 
     _check_asked(holdout, new, out, json_target or report)
     outputs = {"json": json_target, "report": report, "save": save, "out": out}

@@ -1,4 +1,4 @@
-"""What groups are called: a value that says nothing by itself is shown with its column."""
+"""Readable names of groups: a value that says nothing by itself is shown with its column."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import re
 from typing import Any
 
 JOINT = " & "  # between the columns and the values of an intersection
+ROLES = ("audited", "reference")  # keys whose value is the name of a group
+BY_GROUP = ("comparisons", "too_small", "bills")  # keys of records by group
+UNNAMED = ("provenance", "bins", "dial_table", "prototypes", "curve")
 BARE = {"yes", "no", "true", "false", "none", "null"}
 Record = dict[str, Any]
 WORD = re.compile(r"[^\W\d_]{2}")
@@ -22,36 +25,22 @@ def group_name(column: str, value: str) -> str:
     )
 
 
-def with_display_names(part: Record, column: str | None = None) -> Record:
-    """Return the summary of a result with every group named for readers.
-
-    `column` is that of the groups; a summary that names its own has it for all of its parts.
-    """
-    column = part.get("group", column)
-    if "constraints" in part and not part["audited"]:  # a score adjustment for several groups
-        part = part | {"audited": ", ".join(dict.fromkeys(str(one["audited"]) for one in part["constraints"]))}
-    renamed = {key: with_display_names(part[key], column) for key in ("repair", "beside") if part.get(key)}
-    if "bills" in part:
-        renamed["bills"] = {name: with_display_names(bill, column) for name, bill in part["bills"].items()}
-    return part | renamed | ({} if column is None else _named_groups(part, column))
-
-
-def _named_groups(part: Record, column: str) -> Record:
-    """Return the keys of a summary that hold the names of groups."""
-    named: Record = {who: group_name(column, part[who]) for who in ("audited", "reference") if who in part}
-    if "constraints" in part:
-        named["constraints"] = [with_display_names(constraint, column) for constraint in part["constraints"]]
-    if "too_small" in part:
-        named["too_small"] = {group_name(column, name): size for name, size in part["too_small"].items()}
-    if "comparisons" in part:
-        comparisons = part["comparisons"].items()
-        named["comparisons"] = {group_name(column, name): with_display_names(c, column) for name, c in comparisons}
-    if "proxies" in part:
-        end = f" among {part['audited']}"  # of a direction, which names the audited group
-        named["proxies"] = [
-            row | {"direction": row["direction"].removesuffix(end) + f" among {named['audited']}"}
-            if row["direction"].endswith(end)
-            else row
-            for row in part["proxies"]
-        ]
-    return named
+def named(summary: Any, column: str, key: str = "") -> Any:
+    """Return the summary of any result with readable names of its groups; numbers by row or bin are left alone."""
+    if key in UNNAMED:
+        return summary
+    if isinstance(summary, dict):
+        renamed = {
+            group_name(column, name) if key in BY_GROUP else name: named(value, column, name)
+            for name, value in summary.items()
+        }
+        if "proxies" in renamed:
+            end, new_end = f" among {summary['audited']}", f" among {renamed['audited']}"
+            renamed["proxies"] = [
+                row | {"direction": re.sub(f"{re.escape(end)}$", lambda _: new_end, row["direction"])}
+                for row in renamed["proxies"]
+            ]
+        return renamed
+    if isinstance(summary, list):
+        return [named(entry, column) for entry in summary]
+    return group_name(column, summary) if key in ROLES and isinstance(summary, str) else summary

@@ -1,10 +1,11 @@
-"""The ratio of two rates in words; "impact ratio" is what published rules call a rate ÷ the highest of all groups."""
+"""The ratio of two rates in sentences."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tiltlens.formats import interval, interval_name, p_value, ratio, signed, whole
+from tiltlens.estimators.verdicts import side_of
+from tiltlens.formats import interval_name, p_value, ratio, whole, with_interval
 from tiltlens.limits import FOUR_FIFTHS
 from tiltlens.rows.measures import measure_of
 
@@ -14,53 +15,39 @@ def is_of_decisions(audit: dict[str, Any]) -> bool:
     return bool(audit["channel"] == "decisions")
 
 
-def ratio_name(audit: dict[str, Any]) -> str:
-    """Return what the ratio of the two favourable rates is called."""
-    return "rate ratio" if is_of_decisions(audit) else measure_of(audit).ratio
-
-
 def unfavourable_words(c: dict[str, Any]) -> str:
-    """Return the ratio of unfavourable rates, which tells more where favourable ones are near 1."""
+    """Return the ratio of unfavourable rates, which says more where favourable ones are near 1."""
     audited, reference = (1.0 - c["favourable_rates"][who]["value"] for who in ("audited", "reference"))
-    return (
-        "" if measure_of(c).unit == "units" or reference <= 0.0 else f"unfavourable rates {ratio(audited / reference)}"
-    )
+    is_defined = measure_of(c).unit != "units" and reference > 0.0
+    return f"unfavourable rates {ratio(audited / reference)}" if is_defined else ""
 
 
-def against_four_fifths(found: dict[str, Any]) -> str:
-    """Return on which side of four fifths the lower ÷ higher rate lies, anywhere within its interval."""
-    if found["low"] is None or found["high"] is None:
-        side = "below" if found["value"] < FOUR_FIFTHS else "not below"
-        return f"{side} 0.80; no interval"
-    if found["high"] < FOUR_FIFTHS:
-        return "below 0.80"
-    return "above 0.80" if found["low"] > FOUR_FIFTHS else "cannot be told from 0.80"
+def against_four_fifths(estimate: dict[str, Any]) -> str:
+    """Return on which side of four fifths an adverse impact ratio lies, anywhere within its interval."""
+    side = side_of(**estimate, line=FOUR_FIFTHS)
+    text = "inconclusive against 0.80" if side == "inconclusive" else f"{side} 0.80"
+    return text if estimate["low"] is not None else f"{text}, without an interval"
 
 
-def four_fifths_words(found: dict[str, Any], confidence: float, among: str = "") -> str:
-    """Return the lower ÷ higher rate and its relation to four fifths, as a sentence; `among` says of whom alone."""
-    ends = (
-        "" if found["low"] is None else f" ({interval_name(confidence)} {interval(found['low'], found['high'], ratio)})"
-    )
-    start = f"The lower rate of decisions{among.removeprefix(',')} is {ratio(found['value'])} of the higher{ends}"
-    return f"{start}: {against_four_fifths(found)}."
+def four_fifths_words(estimate: dict[str, Any], confidence: float | None, among: str = "") -> str:
+    """Return the adverse impact ratio and its relation to four fifths, as a sentence."""
+    shown = with_interval(**estimate, shown=ratio, name=interval_name(confidence))
+    return f"Adverse impact ratio{among}: {shown}, {against_four_fifths(estimate)}."
 
 
-def two_by_two_words(found: dict[str, Any], confidence: float, among: str = "") -> list[str]:
-    """Return what the 2×2 table of decisions says: how far apart, how easily by chance, and what would flip that."""
-    note = [f"{found['note'][:1].upper()}{found['note'][1:]}."] if found["note"] else []
-    if found["z"] is None:
+def two_by_two_words(table: dict[str, Any], confidence: float | None, among: str = "") -> list[str]:
+    """Return the tests of the 2×2 table of decisions, and how many changed decisions would change their result."""
+    note = [f"{table['note'][:1].upper()}{table['note'][1:]}."] if table["note"] else []
+    if table["z"] is None:
         return note
-    odds = found["odds_ratio"]
     words = (
-        f"Audited against reference{among}: {signed(found['z'], 2)} standard deviations (z test, "
-        f"{p_value(found['z_p_value'])}); Fisher's exact test, {p_value(found['fisher_p_value'])}"
+        f"Audited vs reference{among}: {ratio(table['z'])} standard deviations (z test, "
+        f"{p_value(table['z_p_value'])}); Fisher's exact test, {p_value(table['fisher_p_value'])}"
     )
-    if odds is not None:
-        ends = f"{interval_name(confidence)} {interval(odds['low'], odds['high'], ratio)}"
-        words += f"; odds ratio {ratio(odds['value'])} ({ends})"
+    if table["odds_ratio"] is not None:
+        words += f"; odds ratio {with_interval(**table['odds_ratio'], shown=ratio, name=interval_name(confidence))}"
     flips = (
-        f"Fewest changed decisions that would flip it: {whole(found['z_flips'])} to pass "
-        f"{found['critical_z']:.2f} standard deviations, {whole(found['ratio_flips'])} to pass four fifths."
+        f"Sensitivity: {whole(table['ratio_flips'])} changed decisions would move the ratio across 0.80; "
+        f"{whole(table['z_flips'])} would move the z test across {table['critical_z']:.2f}."
     )
     return [f"{words}.", flips, *note]

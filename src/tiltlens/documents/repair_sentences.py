@@ -1,169 +1,135 @@
-"""What a repair does and costs, and what other rules attain, in words: the same on the terminal and on the page."""
+"""Score adjustments, their effect on held-out data, and less discriminatory alternatives, in sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
-from tiltlens.documents.change_sentences import Quantity
-from tiltlens.formats import count, interval, label, number, percent, points, ratio, signed, size, with_interval
+from tiltlens.documents.display_names import named
+from tiltlens.documents.quantities import format_of, quantity
+from tiltlens.estimators.verdicts import Materiality, materiality
+from tiltlens.formats import Shown, count, interval, interval_name, label, number, percent, points, size, with_interval
 from tiltlens.limits import REPAIRED
+from tiltlens.rows.measures import POINTS
 
 Record = dict[str, Any]
 DECISIONS = "decisions"
 FALSE_POSITIVES, FALSE_NEGATIVES = "false positive rates", "false negative rates"
-TARGETS = {  # of each metric: the quantities of a bill that it is about, and what they are called
+TARGETS = {  # for each criterion: the quantities that it constrains, and what they compare
     "mean_score": (("gap", "mean scores"),),
-    DECISIONS: (("gap", "shares of people decided 1"),),
+    DECISIONS: (("gap", "decision rates"),),
     "fpr": (("fpr_difference", FALSE_POSITIVES),),
     "fnr": (("fnr_difference", FALSE_NEGATIVES),),
     "equalized_odds": (("fpr_difference", FALSE_POSITIVES), ("fnr_difference", FALSE_NEGATIVES)),
 }
-DIFFERENCES = {"without the outcome": FALSE_POSITIVES, "with the outcome": FALSE_NEGATIVES}  # of people of an event
-QUANTITIES = (
-    Quantity("gap of mean scores, in points", "gap", points, points),
-    Quantity("gap at equal exempt factors, in points", "exempt_gap", points, points),
-    Quantity("ratio of mean scores", "impact_ratio", ratio, signed),
-    Quantity("gap of decision rates, in points", "decision_gap", points, points),
-    Quantity("false positive rates, difference in points", "fpr_difference", points, points),
-    Quantity("false negative rates, difference in points", "fnr_difference", points, points),
-    Quantity("calibration, difference in points", "calibration_difference", points, points),
-    Quantity("accuracy of decisions", "accuracy", percent, points),
-    Quantity("area under the curve", "auc", number, signed),
-    Quantity("area under the curve, audited", "auc_audited", number, signed),
-    Quantity("area under the curve, reference", "auc_reference", number, signed),
-    Quantity("log-loss (lower is better)", "log_loss", number, signed),
-    Quantity("Brier score (lower is better)", "brier", number, signed),
-)
-OF_DECISIONS = {"gap": "gap of decision rates, in points", "impact_ratio": "ratio of decision rates"}
+EVENTS = {"without the outcome": FALSE_POSITIVES, "with the outcome": FALSE_NEGATIVES}
 REGULATED = (
-    "Whether the group, or a model that tells it, may be used to decide on people may itself be regulated: ask before "
-    "a repair is put to use."
+    "Use of the group, or of a model that predicts it, in decisions about people may be regulated: check before you "
+    "deploy the adjustment."
 )
 IS_NO_FINDING = (
-    "A repair acts on an audit, which is another matter than measuring: whether and how to is not a statistical "
-    "question. The numbers hold for rows like these."
+    "Whether to adjust scores is a legal and policy decision, not a statistical one. The numbers hold for people like "
+    "these."
 )
 OF_RULES = (
-    "Each rule is measured on people it was not fitted on, and is one of these features alone. Outcomes known for some "
-    "people only, such as those who were accepted, speak of these. A rule that leans less is a reason to look, not a "
-    "finding of wrongdoing."
+    "Each rule is evaluated on people it was not fitted on and uses the listed features only. Outcomes seen only for "
+    "accepted applicants say nothing about those rejected. An alternative is a reason to look, not a finding of "
+    "wrongdoing."
 )
 OF_WHAT_IFS = (
-    "The audited model itself, asked again: neutralised is averaged over the reference's values, coarsened to "
-    "quartiles, or rare levels together. In points; the intervals hold for all what-ifs at once."
+    "The audited model is applied again: neutralised features are averaged over the reference group's values, "
+    "coarsened ones cut at quartiles or with rare levels pooled. In points; the intervals are simultaneous."
 )
-RATES = {  # of decisions: the model's beside the alternative's
-    "selected": ("people selected (decision 1)", percent),
-    "impact_ratio": ("impact ratio", ratio),
-    "true_positive_rate": ("true positive rate", percent),
-}
 ESTIMATE = ("value", "low", "high")
-WHAT_IFS = 20  # rows that are printed, the smallest gaps first
-RULES = 9  # of the curve that are printed
 
 
-def some_rules(curve: list[Record]) -> list[tuple[int, Record]]:
-    """Return a few rules from one end of the curve to the other, numbered from 1 on."""
-    step = max(1, (len(curve) - 1) // (RULES - 1))
-    return list(enumerate(curve, 1))[::step]
-
-
-def quantities(bill: Record, rows: Iterable[Record]) -> list[tuple[Quantity, Record]]:
-    """Return the quantities of a table, in the order in which they are told, each with its row."""
-    found, names = {row["quantity"]: row for row in rows}, {}
-    if bill["repair"]["criterion"] == DECISIONS:
-        names = OF_DECISIONS
-        found.pop("decision_gap", None)  # it is the gap
-    if bill["repair"].get("favours_low"):
-        names = names | {"impact_ratio": "ratio of favourable (low) scores or decisions"}
-    known = [one._replace(name=names.get(one.key, one.name)) for one in QUANTITIES if one.key in found]
-    told = {one.key for one in QUANTITIES}
-    others = [Quantity(key.replace("_", " "), key, number, signed) for key in found if key not in told]
-    return [(one, found[one.key]) for one in (*known, *others)]
+def named_repair(repair: Record) -> Record:
+    """Return an adjustment with readable names of groups; one for several groups lists them."""
+    several = ", ".join(dict.fromkeys(str(item["audited"]) for item in repair["constraints"]))
+    repair = repair | {"audited": repair["audited"] or several}
+    return repair if repair.get("group") is None else dict(named(repair, repair["group"]))
 
 
 def targets(repair: Record) -> tuple[tuple[str, str], ...]:
-    """Return the quantities of a bill that a repair is about, and what they are called."""
-    found = TARGETS.get(repair["criterion"], (("gap", repair["criterion"]),))
+    """Return the quantities that an adjustment constrains, and what they compare."""
+    search = TARGETS.get(repair["criterion"], (("gap", repair["criterion"]),))
     if not repair.get("exempt"):
-        return found
-    return (("exempt_gap", f"{found[0][1]} (people equal in {_listed(repair['exempt'])})"),)
+        return search
+    return (("exempt_gap", f"{search[0][1]} (people equal on {_listed(repair['exempt'])})"),)
 
 
-def asked_words(repair: Record) -> list[str]:
-    """Return what a repair was asked to do, and what it looks at."""
+def goal(repair: Record) -> list[str]:
+    """Return the goal of an adjustment, and which columns it uses."""
     what = " and ".join(name for _, name in targets(repair))
     at = "" if repair["threshold"] is None else f" at the threshold {repair['threshold']:g}"
     limit = f"at most {size(repair['limit'])} points apart" if repair["limit"] else "equal"
-    if not any(one["multiplier"] for one in repair["constraints"]):
-        is_so = all(abs(one["gap_after"]) <= repair["limit"] + REPAIRED for one in repair["constraints"])
-        why = "That is so already" if is_so else "No change of the rule comes nearer to it"
-        return [f"Asked for: {what}{at} {limit}. {why}: nothing is changed."]
-    if repair["use_group"]:
-        looks = "It looks at the group of every new person"
-    else:
-        looks = f"It does not look at the group of new people, but at {_listed(repair['features'])}"
-    return [f"Asked for: {what}{at} {limit}, by the least change that does it.", f"{looks}."]
+    if not any(item["multiplier"] for item in repair["constraints"]):
+        is_met = all(abs(item["gap_after"]) <= repair["limit"] + REPAIRED for item in repair["constraints"])
+        why = "The goal is met already" if is_met else "No change of the rule comes nearer to it"
+        return [f"Goal: {what}{at} {limit}. {why}, so nothing is changed."]
+    uses = "the group of every new person" if repair["use_group"] else _listed(repair["features"])
+    not_group = "" if repair["use_group"] else ", not the group of new people"
+    return [f"Goal: {what}{at} {limit}, with the smallest change of the scores.", f"It uses {uses}{not_group}."]
 
 
-def audited_words(repair: Record) -> list[str]:
-    """Return what the repair did to the audited rows: a line for each difference, and where to look on."""
-    found = [_constraint_words(repair, one) for one in repair["constraints"]]
-    weighted = "weighted difference" if repair.get("soft") else "difference"
-    soft = [line for group, both in repair.get("soft", {}).items() for line in _soft_words(label(group), **both)]
-    holds = "What it costs, and whether it holds, is told by rows that nothing was fitted on."
-    if len(found) == 1:
-        return [f"On the audited rows the {weighted} of {found[0]}. {holds}", *soft]
-    return [f"On the audited rows the {weighted} of", *(f"- {one}" for one in found), holds, *soft]
+def fit_sentences(repair: Record) -> list[str]:
+    """Return the effect of an adjustment on the audited rows."""
+    name = "Weighted gap" if repair.get("soft") else "Gap"
+    lines = [f"{name} in {_constraint(repair, item)} on the audited rows." for item in repair["constraints"]]
+    if repair["nats"] is not None:
+        lines.append(f"Scores move by {number(repair['nats'])} nats on average.")
+    lines.append("Evaluate it on held-out data before you use it.")
+    return lines + [line for group, both in repair.get("soft", {}).items() for line in _soft(label(group), **both)]
 
 
-def _soft_words(group: str, before: Record, after: Record) -> list[str]:
-    """Return what probabilities of groups tell of the gap after a repair: both estimates are then near 0, by design."""
-    lines = [f"{group} are an unobserved group: the weighted gap shows a part of the true one."]
+def _soft(group: str, before: Record, after: Record) -> list[str]:
+    """Return what group probabilities say about the gap after an adjustment: both estimates are near 0 by design."""
+    lines = [f"{group} is an unobserved group: the weighted gap shows part of the gap only."]
     if before["linear"] is not None and after["linear"] is not None:
-        ends = " to ".join(points(one["linear"]["value"]) for one in (before, after))
-        lines[0] += f" The linear estimate goes from {ends} points."
-    lines.append(f"Before, {bracket_line(before)}. That both estimates are near 0 after does not show that the gap is.")
+        ends = " to ".join(points(item["linear"]["value"]) for item in (before, after))
+        lines[0] += f" The linear estimate changes from {ends} points."
+    lines.append(f"Before: {bracket_line(before)}. Estimates near 0 afterwards do not show that the gap is.")
     if after["limits"] is not None:
         allowed = interval(after["limits"]["low"], after["limits"]["high"], points)
-        lines.append(f"After, group probabilities that are right on average allow a true gap of {allowed} points.")
+        lines.append(f"After: calibrated group probabilities allow a gap of {allowed} points.")
     if after["signs"] is not None:
         value, low, high = (after["weighted"]["value"] + after["signs"]["above_weighted"][end] for end in ESTIMATE)
-        lines.append(f"After, the gap of labelled rows is {with_interval(value, low, high, points)} points.")
+        lines.append(f"After: the gap on labelled rows is {with_interval(value, low, high, points, unit='points')}.")
     return lines
 
 
 def bracket_line(soft: Record) -> str:
-    """Return where the true gap of an unobserved group lies."""
+    """Return the range of the gap of an unobserved group."""
     if soft["bracket"] is None:
-        return f"where the true gap lies cannot be told ({soft['reason']})"
+        return f"the gap cannot be estimated ({soft['reason']})"
     ends = interval(soft["bracket"]["low"], soft["bracket"]["high"], points)
-    return f"the true gap lies from {ends} points if the two estimates lie on either side of it ({soft['status']})"
+    return f"the gap is {ends} points if the two estimates err in opposite directions ({soft['status']})"
 
 
-def _constraint_words(repair: Record, one: Record) -> str:
-    ends = " to ".join(points(one[name]) for name in ("gap_before", "gap_after"))
-    what = DIFFERENCES.get(one["event"], targets(repair)[0][1])
-    of_class = "" if repair["classes"] == 2 else f" of class {one['score_class']}"
+def _constraint(repair: Record, item: Record) -> str:
+    ends = " to ".join(points(item[name]) for name in ("gap_before", "gap_after"))
+    what = EVENTS.get(item["event"], targets(repair)[0][1])
+    of_class = "" if repair["classes"] == 2 else f" of class {item['score_class']}"
     several = len({other["audited"] for other in repair["constraints"]}) > 1
-    whose = f" for {label(one['audited'])}" if several else ""
-    return f"{what}{of_class}{whose} goes from {ends} points"
+    whose = f" for {label(item['audited'])}" if several else ""
+    return f"{what}{of_class}{whose}: {ends} points"
 
 
 def headline(bill: Record) -> list[str]:
-    """Return what the repair did on the held-out rows, whether its limit is met there, and what it costs."""
+    """Return the effect of an adjustment on held-out data: the gap, whether the goal is met, and the cost."""
     repair, table = bill["repair"], {row["quantity"]: row for row in bill["table"]}
     lines: list[str] = []
     for key, what in targets(repair):
         if (row := table.get(key)) is not None:
-            ends = " to ".join(points(row[when]) for when in ("before", "after"))
-            moved = with_interval(row["change"], row["change_low"], row["change_high"], points)
-            whose = "" if lines else f"That is on {_people(bill)} people that nothing was fitted on. "
-            lines.append(f"The difference of {what} goes from {ends} points, by {moved}.")
-            lines.append(f"{whose}{_limit_words(repair, row)}{_fit_words(repair, what)}")
-    lines.append(_cost_words(table))
-    return lines
+            change = _estimate(row, "change", points, "points")
+            level = interval_name(bill["confidence"])
+            before, after = points(row["before"]), _estimate(row, "after", points, "points", level)
+            lines.append(f"Gap in {what}: {before} before, {after} after. {_goal_met(repair, row)}")
+            lines.append(f"Change {change}, on {_people(bill)} held-out people.{_fit_error(repair, what)}")
+    return [*lines, _cost(table)]
+
+
+def _estimate(row: Record, name: str, shown: Shown, unit: str = "", level: str = "") -> str:
+    return with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"], shown, level, unit)
 
 
 def _people(bill: Record) -> str:
@@ -171,90 +137,67 @@ def _people(bill: Record) -> str:
     return " and ".join(f"{count(sizes[who])} {label(bill['repair'].get(who, who))}" for who in sizes)
 
 
-def _limit_words(repair: Record, row: Record) -> str:
-    after = with_interval(row["after"], row["after_low"], row["after_high"], points)
-    asked = f"the limit of {size(repair['limit'])} points" if repair["limit"] else "0"
-    low, high = row["after_low"], row["after_high"]
-    if low is None or high is None:
-        return f"After the repair the difference is {after}."
-    if low > repair["limit"] or high < -repair["limit"]:
-        return f"After the repair the difference is {after}: beyond {asked} on these rows."
-    inside = -repair["limit"] <= low and high <= repair["limit"]
-    found = f"within {asked}" if inside else f"{asked} lies in that interval{_too_few(repair, row)}"
-    return f"After the repair the difference is {after}: {found}."
+def _goal_met(repair: Record, row: Record) -> str:
+    """Return whether the interval after the adjustment lies within the goal."""
+    name = f"{size(repair['limit'])} points" if repair["limit"] else "0"
+    status = materiality(row["after_low"], row["after_high"], repair["limit"])
+    if status is None:
+        return "No interval."
+    if status is Materiality.MATERIAL:
+        return f"The goal of {name} is not met on these rows."
+    if status is Materiality.NOT_MATERIAL:
+        return f"The goal of {name} is met."
+    return f"The interval includes the goal of {name}{_too_few(repair, row)}."
 
 
 def _too_few(repair: Record, row: Record) -> str:
-    """Return that rows do not tell whether the repair holds, where half of what it was to take away may be left."""
+    """Return that rows are too few, where more than half of the excess gap may remain."""
     left = max(-row["after_low"], row["after_high"]) - repair["limit"]
-    asked = abs(row["before"]) - repair["limit"]
-    if asked <= 0.0 or left <= 0.5 * asked:
+    excess = abs(row["before"]) - repair["limit"]
+    if excess <= 0.0 or left <= 0.5 * excess:
         return ""
-    return ", but half of the difference before may be left, or more: these rows are too few to tell"
+    return ", but half of the gap or more may remain: too few rows to decide"
 
 
-def _fit_words(repair: Record, what: str) -> str:
-    """Return how sure the fit is, which intervals of the held-out rows do not hold."""
+def _fit_error(repair: Record, what: str) -> str:
+    """Return the standard error of the fit, which intervals of held-out rows exclude."""
     errors = [
-        one["se"]
-        for one in repair["constraints"]
-        if one["audited"] == repair["audited"] and DIFFERENCES.get(one["event"], what) == what
+        item["se"]
+        for item in repair["constraints"]
+        if item["audited"] == repair["audited"] and EVENTS.get(item["event"], what) == what
     ]
-    known = len(errors) == 1 and errors[0] is not None
-    if not known:
+    if len(errors) != 1 or errors[0] is None:
         return ""
-    besides = "" if repair["use_group"] else ", beside the chance in the membership model"
-    return f" The fit, on other rows, has a standard error of {size(errors[0])} points of its own{besides}."
+    return f" This excludes the error of fitting the adjustment (standard error at least {size(errors[0])} points)."
 
 
-def _cost_words(table: Record) -> str:
-    parts = [
-        f"{name} goes from {shown(row['before'])} to {shown(row['after'])}, by "
-        f"{with_interval(row['change'], row['change_low'], row['change_high'], changed)}{_unit(changed)}"
-        for key, name, shown, changed in (
-            ("auc", "the area under the curve", number, signed),
-            ("accuracy", "accuracy at the threshold", percent, points),
-        )
-        if (row := table.get(key)) is not None
-    ]
-    if not parts:
-        return "What it costs in accuracy is not known: the outcome of these people was not given."
-    return f"What it costs: {'; '.join(parts)}."
+def _cost(table: Record) -> str:
+    parts = []
+    for key in ("auc", "accuracy"):
+        if (row := table.get(key)) is not None:
+            written, unit = format_of(quantity(key).scale, POINTS), "points" if key == "accuracy" else ""
+            change = _estimate(row, "change", written.change, unit)
+            values = f"{written.value(row['before'])} to {written.value(row['after'])}"
+            parts.append(f"{quantity(key).label} {values}, change {change}")
+    return f"Cost: {'; '.join(parts)}." if parts else "Cost in accuracy: unknown, because no outcome was given."
 
 
-def _unit(changed: Any) -> str:
-    return " points" if changed is points else ""
+def cost_of_blindness(bill: Record) -> str:
+    """Return what it costs not to use the group."""
+    prices = {row["quantity"]: row for row in bill["price"]}
+    parts = []
+    for key in ("auc", "accuracy"):
+        if (row := prices.get(key)) is not None:
+            written, unit = format_of(quantity(key).scale, POINTS), "points" if key == "accuracy" else ""
+            parts.append(f"{quantity(key).label} {_estimate(row, 'price', written.change, unit)}")
+    compared = f" Without the group, compared with it: {'; '.join(parts)}." if parts else ""
+    return f"An adjustment that uses the group needs a smaller change of the scores.{compared}"
 
 
-def decision_lines(bill: Record) -> list[str]:
-    """Return who gets another decision, by group."""
-    repair = bill["repair"]
-    return [
-        f"{label(repair.get(who, who))}: {count(moved['up'])} of {count(bill['rows'][who])} from 0 to 1, "
-        f"{count(moved['down'])} from 1 to 0"
-        for who, moved in bill["decisions"].items()
-    ]
-
-
-def price_words(bill: Record) -> str:
-    """Return the price of blindness in a sentence."""
-    found = {row["quantity"]: row for row in bill["price"]}
-    parts = [
-        f"{name} {with_interval(row['price'], row['price_low'], row['price_high'], changed)}{_unit(changed)}"
-        for key, name, changed in (("auc", "area under the curve", signed), ("accuracy", "accuracy", points))
-        if (row := found.get(key)) is not None
-    ]
-    said = f" Without the group, compared with it: {', '.join(parts)}." if parts else ""
-    return (
-        "A repair that knows everyone's group needs a smaller change than one that must do without: the difference is "
-        f"the price of blindness.{said}"
-    )
-
-
-def sensitive_lines(bill: Record) -> list[str]:
-    """Return where the sensitive attribute was used, and what to ask."""
+def group_use(bill: Record) -> list[str]:
+    """Return where the sensitive attribute was used."""
     notes = [sentence(note) for note in bill["repair"]["notes"]]
-    return [*notes, "On the held-out rows the group was used to measure, not to fit.", REGULATED]
+    return [*notes, "On held-out data the group was used to measure, not to fit.", REGULATED]
 
 
 def sentence(note: str) -> str:
@@ -262,48 +205,44 @@ def sentence(note: str) -> str:
     return f"{note[:1].upper()}{note[1:]}."
 
 
-def verdict_words(found: Record, who: Record) -> list[str]:
-    """Return what can be said of alternatives, and the numbers it is said from."""
-    accuracy, gap = found["accuracy"], found["gap"]
-    less, moved, tau = found["gap_reduction"], found["accuracy_change"], found["threshold"]
+def verdict_words(search: Record, who: Record) -> list[str]:
+    """Return the verdict on alternatives, and the numbers that it was read from."""
+    tau, name, level = search["threshold"], accuracy_name(search), interval_name(search["confidence"])
     times = number((1.0 - tau) / tau, 2)
     return [
-        found["words"],
-        f"The audited decisions: {accuracy_name(found)} {with_interval(**accuracy, shown=percent)} among people whose "
-        f"outcome is known; {gap_name(found)} of {label(who['audited'])} against {label(who['reference'])} "
-        f"{with_interval(**gap, shown=points)} points.",
-        f"The alternative, chosen on other rows: accuracy {_either(moved, 'higher', 'lower')}; gap "
-        f"{_either(less, 'smaller', 'larger')}.",
-        *(f"Of the {which}, {bracket_line(soft)}." for which, soft in found.get("soft", {}).items()),
+        search["words"],
+        f"Audited model: {name} {with_interval(**search['accuracy'], shown=percent, name=level)} among people with a "
+        f"known outcome; {gap_name(search)} of {label(who['audited'])} vs {label(who['reference'])} "
+        f"{with_interval(**search['gap'], shown=points, unit='points')}.",
+        f"Alternative, chosen on other rows: accuracy {_either(search['accuracy_change'], 'higher', 'lower')}; gap "
+        f"{_either(search['gap_reduction'], 'smaller', 'larger')}.",
+        *(f"For the {which}, {bracket_line(soft)}." for which, soft in search.get("soft", {}).items()),
         *([] if tau == 0.5 else [f"At the threshold {tau:g} a missed outcome costs {times} times a false alarm."]),
     ]
 
 
-def rates(found: Record) -> list[tuple[str, list[Record], Any]]:
-    """Return what the model and the alternative decide, as far as it is defined: name, both, and how it is shown."""
-    both = {key: [found["rates"][rule][key] for rule in ("model", "alternative")] for key in RATES}
-    return [(RATES[key][0], pair, RATES[key][1]) for key, pair in both.items() if None not in pair]
+def gap_name(search: Record) -> str:
+    """Return the label of the gap of alternatives: for unobserved groups it is weighted."""
+    return "weighted gap" if search.get("soft") else "gap"
 
 
-def gap_name(found: Record) -> str:
-    """Return what the gap of alternatives is called: of unobserved groups it is weighted by their probabilities."""
-    return "weighted gap" if found.get("soft") else "gap"
+def accuracy_name(search: Record) -> str:
+    """Return the label of the accuracy of alternatives: the threshold may weigh errors differently."""
+    return "accuracy" if search["threshold"] == 0.5 else "cost-weighted accuracy"
 
 
-def accuracy_name(found: Record) -> str:
-    """Return what the accuracy of alternatives is called: the threshold may weigh errors differently."""
-    return "accuracy" if found["threshold"] == 0.5 else "cost-weighted accuracy"
-
-
-def _either(found: Record, more: str, less: str) -> str:
+def _either(estimate: Record, more: str, less: str) -> str:
     """Return by how many points something is more or less, and its interval, without signs."""
 
-    def told(value: float, unit: str = "") -> str:
-        return f"{abs(100 * value):.2f}{unit} {more if value >= 0.0 else less}"
+    def written(value: float | None, unit: str = "") -> str:
+        return "no limit" if value is None else f"{abs(100 * value):.2f}{unit} {more if value >= 0.0 else less}"
 
-    value, *ends = (found[name] for name in ("value", "low", "high"))
-    behind = "no interval" if None in ends else " to ".join(map(told, ends))
-    return f"{told(value, ' points')} ({behind})"
+    ends = "" if None in (estimate["low"], estimate["high"]) else f" ({interval(*_ends(estimate), shown=written)})"
+    return f"{written(estimate['value'], ' points')}{ends}"
+
+
+def _ends(estimate: Record) -> tuple[float, float]:
+    return estimate["low"], estimate["high"]
 
 
 def _listed(names: list[str], most: int = 6) -> str:

@@ -1,4 +1,4 @@
-"""A summary in plain words: what was audited, what was found, how sure that is, and what it does not show."""
+"""An audit's findings in sentences: the gap, what accounts for it, how reliable that is, and what it does not show."""
 
 from __future__ import annotations
 
@@ -7,440 +7,349 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tiltlens.documents.error_rates import criterion_words
+from tiltlens.documents.quantities import estimate_words, fill, quantity
 from tiltlens.documents.ratios import against_four_fifths, four_fifths_words, is_of_decisions, unfavourable_words
 from tiltlens.documents.summary_access import means
-from tiltlens.documents.unobserved_groups import (
-    WEIGHTED,
-    bracket_words,
-    expected,
-    soft_doubt,
-    soft_estimates,
-    soft_words,
-)
-from tiltlens.documents.verdict_texts import (
-    EVIDENCE,
-    EXEMPT,
-    NOTHING,
-    OPEN,
-    PROXY,
-    THE_GROUP,
-    VERDICTS,
-    Verdict,
-    verdict_of,
-)
-from tiltlens.formats import (
-    count,
-    interval,
-    interval_name,
-    label,
-    p_value,
-    percent,
-    ratio,
-)
+from tiltlens.documents.unobserved_groups import WEIGHTED, bracket_words, expected, soft_estimates, soft_words
+from tiltlens.documents.verdict_texts import EVIDENCE, EXEMPT, OPEN, PROXY, THE_GROUP, VERDICTS, Verdict, verdict_of
+from tiltlens.estimators.verdicts import Materiality, is_significant, materiality
+from tiltlens.formats import count, interval, interval_name, label, p_value, ratio
 from tiltlens.rows.measures import UNITS, criterion_of, measure_of
 
+Record = dict[str, Any]
 MOST_NAMED = 6
-HEADLINED = 3  # features that the first sentence names
+HEADLINED = 3  # features in the first sentences
 SHORT = 40  # letters of a name in the first sentences
 FEW = 3  # features whose notes stand beside each
-NO_FEATURES = "No features were listed: what carries the difference is not looked at."
-OVERLAP = "Features overlap: these do not add up."
-
+NO_FEATURES = "No features were listed, so contributions were not estimated."
+OVERLAP = "They overlap and do not sum to the gap."
+IS_NO_FINDING = (
+    "A potential proxy is a reason to look, not a finding of wrongdoing. The numbers are associations under this model "
+    "and these data; they show no cause."
+)
 DOES_NOT_SHOW = (
-    "It shows associations under this one model and these data. It shows no cause, and is no verdict on a model, a "
+    "It shows associations under this model and these data. It shows no cause and is not a verdict on a model, a "
     "decision or a person.",
-    "A potential proxy is a reason to look at a feature: it differs between the groups, moves the score, and the two "
-    "go together. Whether the feature is legitimate is not a statistical question.",
-    "That the data cannot tell is an answer of its own. It never means that there is no difference.",
-    "It rests on the group labels, scores and features that were supplied. Errors in them are errors here.",
+    "A potential proxy is a reason to look at a feature: the groups differ on it, and the score uses it. Whether the "
+    "feature is legitimate is not a statistical question.",
+    "An inconclusive result is not evidence of no gap.",
+    "It relies on the group labels, scores and features that were supplied. Errors in them are errors here.",
 )
 
 
-def does_not_show(summary: dict[str, Any]) -> tuple[str, ...]:
+def does_not_show(summary: Record) -> tuple[str, ...]:
     """Return what an audit does not show."""
     m = measure_of(summary)
     return tuple(line.replace("the score", f"the {m.output}").replace("scores", f"{m.each}s") for line in DOES_NOT_SHOW)
 
 
-def headline(summary: dict[str, Any], c: dict[str, Any]) -> list[str]:
-    """Return the answer in a sentence or two: both groups' numbers, and the features that carry most.
+def level_name(summary: Record) -> str:
+    """Return the name of the intervals of an audit, or of a comparison alone."""
+    return interval_name((summary.get("settings") or {}).get("confidence"))
 
-    Of groups that are known by probabilities, where the difference lies comes first: one estimate would mislead.
+
+def headline(summary: Record, c: Record) -> list[str]:
+    """Return the answer in a few sentences: the gap, the adjusted gap and the largest contributions.
+
+    For unobserved groups the range of the gap comes first, because one estimate would mislead.
     """
     if c["soft_group"] is None:
-        return [_numbers(summary, c), *_carriers(c)]
+        return [gap_sentence(summary, c), *adjusted_gap(summary, c), *_largest(summary, c)]
     who, other = label(c["audited"], SHORT), label(c["reference"], SHORT)
-    linear, told = soft_estimates(c)["linear"], measure_of(c).difference
-    other_way = f" The linear estimate is {told(linear['value'])} {measure_of(c).unit}." if linear else ""
-    return [f"{who} against {other}: {_uncapital(bracket_words(c))}", _numbers(summary, c) + other_way, *_carriers(c)]
+    text = bracket_words(c)
+    return [f"{who} vs {other}: {text[:1].lower()}{text[1:]}", gap_sentence(summary, c), *_largest(summary, c)]
 
 
-def _uncapital(text: str) -> str:
-    return f"{text[:1].lower()}{text[1:]}"
+def gap_sentence(summary: Record, c: Record) -> str:
+    """Return both groups' means and the gap, with whom it disadvantages and whether it is material."""
+    m, gap = measure_of(c), c["gap"]
+    start, estimate = _means(summary, c), estimate_words(gap, m, level_name(summary))
+    if c["soft_group"]:
+        linear = soft_estimates(c)["linear"]
+        other = f", linear estimate {estimate_words(linear, m)}" if linear else ""
+        return f"{WEIGHTED.capitalize()}: {start[:1].lower()}{start[1:]} Weighted gap {estimate}{other}."
+    whom, threshold = _disadvantage(c), f"the materiality threshold of {m.size(c['materiality'])} {m.unit}"
+    texts = {
+        None: f"Gap {estimate}{whom}.",
+        Materiality.MATERIAL: f"Gap {estimate}{whom}.",
+        Materiality.DETECTED: f"Gap {estimate}{whom}; it may be below {threshold}.",
+        Materiality.NOT_MATERIAL: f"No material gap: {estimate}, below {threshold}.",
+        Materiality.INCONCLUSIVE: f"Gap {estimate}: inconclusive, consistent with 0 and with more than {threshold}.",
+    }
+    return f"{start} {texts[materiality(gap['low'], gap['high'], c['materiality'])]}"
 
 
-def _numbers(summary: dict[str, Any], c: dict[str, Any]) -> str:
-    (audited, reference), m = means(c), measure_of(summary)
-    who, other, gap = label(c["audited"], SHORT), label(c["reference"], SHORT), c["gap"]
-    low = "low" if m is UNITS else "0"
-    is_low = label(summary["favourable"]) == low and isinstance(c["output"]["audited"], int | float)
-    if c["criterion"] is not None:
-        start = f"The {m.mean} of {who} is {m.level(audited)}, that of {other} {m.level(reference)}"
-    elif is_of_decisions(summary):
-        what = "Decision 1" if is_low or label(summary["favourable"]) == "1" else f"“{label(summary['favourable'])}”"
-        start = f"{what} is given to {percent(audited)} of {who} and to {percent(reference)} of {other}"
+def _means(summary: Record, c: Record) -> str:
+    (audited, reference), m = means(c), measure_of(c)
+    is_one = isinstance(c["output"]["audited"], int | float)
+    name = m.mean if is_one else f"{m.rate} of “{label(summary['favourable'])}”" if "favourable" in summary else m.rate
+    who, other = label(c["audited"], SHORT), label(c["reference"], SHORT)
+    return f"{name[:1].upper()}{name[1:]}: {who} {m.level(audited)}, {other} {m.level(reference)}."
+
+
+def _disadvantage(c: Record) -> str:
+    lacks = c["shortfall"]["value"] if c["shortfall"] else 0.0
+    return f", to the disadvantage of {label(c['audited' if lacks > 0 else 'reference'], SHORT)}" if lacks else ""
+
+
+def adjusted_gap(summary: Record, c: Record) -> Iterator[str]:
+    """Yield the adjusted gap and what its interval says."""
+    left, m = c["unexplained"], measure_of(c)
+    if left is None or left["low"] is None:
+        return
+    if left["low"] == left["high"] == 0:
+        yield "Adjusted gap: 0, because the model sees nothing but the listed features."
+        return
+    start = f"Adjusted gap: {estimate_words(left, m, level_name(summary))}"
+    threshold = f"the materiality threshold of {m.size(c['materiality'])} {m.unit}"
+    status = materiality(left["low"], left["high"], c["materiality"])
+    if status is Materiality.NOT_MATERIAL:
+        yield (
+            f"{start} of the weighted gap, which shows part of it only."
+            if c.get("soft_group")
+            else f"{start}. It is below {threshold}."
+        )
+    elif c["balance"] is not None and not c["balance"]["is_adequate"]:
+        yield f"{start}. The overlap and calibration checks failed, so this number may be wrong."
+    elif status is Materiality.MATERIAL:
+        yield f"{start}. The listed features do not account for it; an omitted factor or use of the group may."
+    elif status is Materiality.DETECTED:
+        yield f"{start}. It is not zero, but may be below {threshold}."
     else:
-        start = f"The {m.mean} of {who} is {m.level(audited)}, that of {other} {m.level(reference)}"
-    start = start if c["soft_group"] is None else f"{WEIGHTED.capitalize()}, {_uncapital(start)}"
-    if gap["low"] is not None and gap["low"] <= 0 <= gap["high"]:
-        return f"{start}: these data cannot tell whether the two differ."
-    is_often = is_of_decisions(summary) and c["criterion"] is None
-    more, less = ("more often", "less often") if is_often else ("higher", "lower")
-    wanted = f", where {m.a_low} is what a person wants" if is_low and c["criterion"] is None else ""
-    difference = m.size(gap["value"]) if m is UNITS else f"{m.size(gap['value'])} {m.long_unit}"
-    return f"{start}: {difference} {more if gap['value'] > 0 else less}{wanted}."
+        yield f"{start}. It may be 0 or exceed {threshold}: these data do not decide it."
 
 
-def _carriers(c: dict[str, Any]) -> Iterator[str]:
+def _largest(summary: Record, c: Record) -> Iterator[str]:
+    """Yield the features with the largest contributions, those against the gap apart."""
     rows = c["proxies"]
     if not rows:
         yield NO_FEATURES
         return
-    for row in rows:
-        if verdict_of(row).kind == THE_GROUP:
-            yield f"Among the features is the group itself: {label(row['feature'], SHORT)}."
-            break
-    yield from _exempt(c)
-    found = [row for row in rows if verdict_of(row).kind == EVIDENCE and row["gap"] is not None]
-    unit = measure_of(c).unit
-    gap, it = (c["at_equal_exempt"], "the rest") if c["at_equal_exempt"] else (c["gap"], "it")
-    if found and gap["low"] is not None and gap["low"] <= 0 <= gap["high"]:
-        yield f"What pulls the two apart, one way or the other, in {unit}: {_pointed(c, found)}."
+    yield from (f"{label(row['feature'], SHORT)} identifies the group." for row in _of_kind(rows, THE_GROUP)[:1])
+    yield from exempt_parts(summary, c)
+    evidence = [row for row in _of_kind(rows, EVIDENCE) if row["gap"] is not None]
+    gap = c["at_equal_exempt"] or c["gap"]
+    if evidence and gap["low"] is not None and gap["low"] <= 0 <= gap["high"]:
+        yield f"Features with material contributions in either direction: {_listed(c, evidence)}."
         return
-    is_up = gap["value"] > 0
-    with_it = [row for row in found if (_strongest(row) > 0) == is_up]
-    against = [row for row in found if (_strongest(row) > 0) != is_up]
+    with_it = [row for row in evidence if (_judged_part(row)[0] > 0) == (gap["value"] > 0)]
+    against = [row for row in evidence if row not in with_it]
     if with_it:
-        yield f"What carries {it}, strongest first, in {unit}: {_pointed(c, with_it)}. {OVERLAP}"
+        yield f"Largest contributions: {_listed(c, with_it)}." + (f" {OVERLAP}" if len(with_it) > 1 else "")
     if against:
-        yield f"What works against {it}, in {unit}: {_pointed(c, against)}."
-    if not found and any(verdict_of(row).kind != EXEMPT for row in rows):
-        is_open = any(verdict_of(row).kind == OPEN for row in rows)
-        yield f"The data do not settle which features carry {it}." if is_open else "No feature carries a material part."
+        yield f"Contributions in the opposite direction: {_listed(c, against)}."
+    if c["gap"]["low"] is None:
+        yield "Contributions are plug-in values without verdicts."
+    elif not evidence and len(_of_kind(rows, EXEMPT)) < len(rows):
+        is_open = bool(_of_kind(rows, OPEN))
+        yield "The contributions of features are inconclusive." if is_open else "No feature contributes materially."
 
 
-def _exempt(c: dict[str, Any], settings: dict[str, Any] | None = None) -> Iterator[str]:
-    """Yield the gap in two parts where lawful factors were named, with their intervals where settings are given."""
+def _of_kind(rows: list[Record], kind: str) -> list[Record]:
+    return [row for row in rows if verdict_of(row).kind == kind]
+
+
+def exempt_parts(summary: Record, c: Record) -> Iterator[str]:
+    """Yield the two parts of the gap where exempt factors were named."""
     if c["through_exempt"] is None:
         return
-    m = measure_of(c)
     through, left = (
-        f"{m.difference(one['value'])} {m.unit}"
-        f"{f' ({_ends(c, one, settings)})' if settings and one['low'] is not None else ''}"
-        for one in (c["through_exempt"], c["at_equal_exempt"])
+        estimate_words(c[key], measure_of(c), level_name(summary)) for key in ("through_exempt", "at_equal_exempt")
     )
     names = ", ".join(label(name, SHORT) for name in c["exempt"][:MOST_NAMED])
     more = f" and {len(c['exempt']) - MOST_NAMED} more" if len(c["exempt"]) > MOST_NAMED else ""
-    yield f"Of the difference, {through} go through the exempt factors ({names}{more}); {left} are left at equal ones."
+    yield f"Gap explained by exempt factors ({names}{more}): {through}. Gap given exempt factors: {left}."
 
 
-def _strongest(row: dict[str, Any]) -> float:
-    """Return the points that a verdict speaks of: by itself or, where that is what was found, with the others."""
-    return float(row["gap"] if row["verdict"] == PROXY or row["joint"] is None else row["joint"])
+def _judged_part(row: Record) -> tuple[float, str]:
+    """Return the contribution that a verdict was read from, and which one it is."""
+    is_alone = row["verdict"] == PROXY or row["joint"] is None
+    return (float(row["gap"]), "alone") if is_alone else (float(row["joint"]), "beyond the others")
 
 
-def _pointed(c: dict[str, Any], rows: list[dict[str, Any]]) -> str:
-    shown = measure_of(c).difference
-    parts = [f"{label(row['feature'], SHORT)} ({shown(_strongest(row))})" for row in rows[:HEADLINED]]
+def _listed(c: Record, rows: list[Record]) -> str:
+    m, parts = measure_of(c), []
+    for row in rows[:HEADLINED]:
+        value, which = _judged_part(row)
+        parts.append(f"{label(row['feature'], SHORT)} {estimate_words({'value': value} | NO_ENDS, m)} {which}")
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
+NO_ENDS = {"low": None, "high": None}
+
+
 class Tile(NamedTuple):
-    """A number of the first screen: what it is, how large, and what to know of it."""
+    """A number of the first screen: its name, its value and a note."""
 
     name: str
     value: str
     note: str
 
 
-def tiles(summary: dict[str, Any], c: dict[str, Any]) -> list[Tile]:
-    """Return the numbers of the first screen: both rates, their ratio, people affected."""
-    who, other, rates = label(c["audited"], SHORT), label(c["reference"], SHORT), c["favourable_rates"]
-    m = measure_of(summary)
+def tiles(summary: Record, c: Record) -> list[Tile]:
+    """Return the numbers of the first screen: both rates, their ratio, the shortfall."""
+    who, other, m = label(c["audited"], SHORT), label(c["reference"], SHORT), measure_of(summary)
     if c["soft_group"] is not None:
-        return list(_estimates_by_chances(c))
-    both = f"{m.level(rates['audited']['value'])} · {m.level(rates['reference']['value'])}"
-    name = m.rate if is_of_decisions(summary) else m.predicted
-    found = [Tile(name, both, f"{who} · {other}; favourable: {favourable_words(summary)}")]
-    if c["criterion_rates"] is not None:
-        both = " · ".join(m.level(c["criterion_rates"][group]["value"]) for group in ("audited", "reference"))
-        found = [Tile(m.mean, both, f"{who} · {other}{m.among}")]
-    adverse = c["adverse_impact_ratio"]
-    if is_of_decisions(summary) and adverse is not None:
-        found.append(
-            Tile("lower ÷ higher rate", ratio(adverse["value"]), _noted(adverse, against_four_fifths(adverse)))
-        )
-    elif not is_of_decisions(summary) and c["impact_ratio"] is not None:
-        note = _noted(c["impact_ratio"], f"of the {m.predicted}s, {who} ÷ {other}")
-        found.append(Tile(m.ratio, ratio(c["impact_ratio"]["value"]), note))
-    if len(found) > 1 and (words := unfavourable_words(c)):
-        found[-1] = found[-1]._replace(note=f"{found[-1].note}; {words}")
-    return [*found, _affected(c)]
+        return list(_soft_tiles(c))
+    rates = c["criterion_rates"] or c["favourable_rates"]
+    name = m.mean if c["criterion_rates"] else m.rate if is_of_decisions(summary) else m.predicted
+    both = " · ".join(m.level(rates[group]["value"]) for group in ("audited", "reference"))
+    note = m.among if c["criterion_rates"] else f"; favourable: {favourable_words(summary)}"
+    numbers = [Tile(name, both, f"{who} · {other}{note}")]
+    key = "adverse_impact_ratio" if is_of_decisions(summary) else "impact_ratio"
+    if (estimate := c[key]) is not None:
+        words = against_four_fifths(estimate) if is_of_decisions(summary) else f"{m.predicted}s, {who} ÷ {other}"
+        notes = [
+            words,
+            *([] if estimate["low"] is None else [interval(estimate["low"], estimate["high"], ratio)]),
+            unfavourable_words(c),
+        ]
+        numbers.append(Tile(quantity(key).label, ratio(estimate["value"]), "; ".join(filter(None, notes))))
+    return [*numbers, _shortfall(c)]
 
 
-def _estimates_by_chances(c: dict[str, Any]) -> Iterator[Tile]:
-    """Yield both estimates and the limits, none of them alone."""
-    found, m = c["soft_group"], measure_of(c)
-    notes = {"weighted": "each row in both groups by its chances", "linear": f"slope of the {m.each} on the chance"}
-    for name, note in notes.items():
-        if found[name] is not None:
-            ends = (
-                ""
-                if found[name]["low"] is None
-                else f"; {interval(found[name]['low'], found[name]['high'], m.difference)}"
-            )
-            yield Tile(f"{name} estimate, {m.unit}", m.difference(found[name]["value"]), note + ends)
-    if found["limits"] is not None:
-        ends = interval(found["limits"]["low"], found["limits"]["high"], m.difference)
-        yield Tile(f"limits, {m.unit}", ends, "what probabilities that are right on average allow")
+def _soft_tiles(c: Record) -> Iterator[Tile]:
+    """Yield both estimates and the limits of the gap between unobserved groups."""
+    m = measure_of(c)
+    for key, name, note in (
+        ("weighted", "weighted gap", "each row counts in both groups by its probabilities"),
+        ("linear", quantity("linear").label, fill(quantity("linear").definition, m)),
+    ):
+        if (estimate := c["soft_group"][key]) is not None:
+            ends = interval(estimate["low"], estimate["high"], m.difference)
+            note += "" if estimate["low"] is None else f"; {ends}"
+            yield Tile(f"{name} ({m.unit})", m.difference(estimate["value"]), note)
+    if (limits := c["soft_group"]["limits"]) is not None:
+        ends = interval(limits["low"], limits["high"], m.difference)
+        yield Tile(quantity("limits").name(m), ends, quantity("limits").definition)
 
 
-def _noted(found: dict[str, Any], words: str) -> str:
-    return words if found["low"] is None else f"{words}; {interval(found['low'], found['high'], ratio)}"
-
-
-def _affected(c: dict[str, Any]) -> Tile:
-    found, who, other = c["shortfall"], label(c["audited"], SHORT), label(c["reference"], SHORT)
-    is_more, m = found["value"] < 0, measure_of(c)
-    fewer = "fewer" if is_more else "more"
-    what = f"{fewer} of {who} would have the favourable outcome at the rate of {other}{m.among}"
-    name = m.affected
-    if m is UNITS:
-        name = "better off in total" if is_more else name
-        what = f"all of {who} together, against the mean of {other}"
-    ends = (found["low"], found["high"])
-    if ends[0] is not None and ends[1] is not None:
-        low, high = sorted((-ends[0], -ends[1])) if is_more else ends
-        what += f"; {interval(low, high, m.total)}"
-        what += ", which may be none" if low <= 0 <= high else ""
-    return Tile(name, m.total(abs(found["value"])), what)
+def _shortfall(c: Record) -> Tile:
+    estimate, m = c["shortfall"], measure_of(c)
+    ends = "" if estimate["low"] is None else f"; {interval(estimate['low'], estimate['high'], m.total)}"
+    return Tile(quantity("shortfall").label, m.total(estimate["value"]), f"{m.affected_words}{ends}")
 
 
 class Doubt(NamedTuple):
-    """What to know before the numbers are trusted."""
+    """A line about the reliability of a comparison."""
 
     text: str
     is_warning: bool
     is_of_group: bool = True  # or of the whole audit
 
 
-def trust(summary: dict[str, Any], c: dict[str, Any]) -> list[Doubt]:
-    """Return how far to trust a comparison, a short line each."""
-    rows, found = c["proxies"], c["balance"]
+def trust(summary: Record, c: Record) -> list[Doubt]:
+    """Return how reliable a comparison is, a short line each."""
+    rows, checks = c["proxies"], c["balance"]
     lines = [Doubt(f"{count(c['rows']['audited'])} and {count(c['rows']['reference'])} people{expected(c)}", False)]
-    lines += [Doubt(soft_doubt(c), c["soft_group"]["status"] != "checked")] if c["soft_group"] else []
+    if c["soft_group"]:
+        status = c["soft_group"]["status"]
+        lines.append(Doubt(f"group probabilities: {status}", status != "checked"))
     if c["gap"]["low"] is None:
         lines.append(Doubt("plug-in values: no intervals, no verdicts", True))
     elif c["equal_outputs"]:
         p = c["equal_outputs"]["p_value"]
-        is_chance = p >= 1 - summary["settings"]["confidence"] ** (1 / len(summary["comparisons"]))
-        lines.append(Doubt(f"{'may be chance' if is_chance else 'more than chance'} ({p_value(p)})", is_chance))
-    if found is not None:
-        text = "comparability check passed" if found["is_adequate"] else "comparability check failed"
-        lines.append(Doubt(text, not found["is_adequate"]))
-    unsettled = sum(verdict_of(row).kind == OPEN for row in rows)
-    lines += [Doubt(f"{unsettled} of {len(rows)} features not settled", True)] if unsettled else []
-    noted = sum(bool(row["notes"]) for row in rows)
+        is_sure = is_significant(p, summary["settings"]["confidence"], len(summary["comparisons"]))
+        lines.append(Doubt(f"{'' if is_sure else 'not '}statistically significant ({p_value(p)})", not is_sure))
+    if checks is not None:
+        result = "passed" if checks["is_adequate"] else "failed"
+        lines.append(Doubt(f"overlap and calibration checks {result}", not checks["is_adequate"]))
+    is_open, noted = len(_of_kind(rows, OPEN)), sum(bool(row["notes"]) for row in rows)
+    lines += [Doubt(f"{is_open} of {len(rows)} features without a clear verdict", True)] if is_open else []
     lines += [Doubt(f"notes on {noted} of {len(rows)} features", False)] if noted else []
-    lines += (
-        [Doubt(f"{len(c['notes'])} note{'s' if len(c['notes']) > 1 else ''} to read, below", True)]
-        if c["notes"]
-        else []
-    )
+    warnings = len(c["notes"])
+    lines += [Doubt(f"{warnings} warning{'s' if warnings > 1 else ''} below", True)] if warnings else []
     if not summary["provenance"]["stated"]:
-        lines.append(Doubt("nothing stated of data and model", True, False))
+        lines.append(Doubt("no provenance recorded", True, False))
     return lines
 
 
-def strongest_words(c: dict[str, Any]) -> str:
-    """Return the strongest feature of a comparison with its verdict, for the table of groups."""
-    if not c["proxies"]:
-        return "–"
-    row = c["proxies"][0]
-    return f"{label(row['feature'], SHORT)}: {measure_of(c).difference(row['gap'])}, {row['verdict']}"
-
-
-def common_notes(c: dict[str, Any]) -> dict[str, int]:
+def common_notes(c: Record) -> dict[str, int]:
     """Return the notes that many features share, with how many: said once, below their table."""
     given = Counter(row["notes"] for row in c["proxies"] if row["notes"])
     return {note: times for note, times in given.items() if times > FEW}
 
 
-def audited_words(summary: dict[str, Any]) -> list[str]:
+def audited_words(summary: Record) -> list[str]:
     """Return what was audited, and on which condition."""
     names = ", ".join(label(name) for name in list(summary["comparisons"])[:MOST_NAMED])
     more = len(summary["comparisons"]) - MOST_NAMED
     features = len(next(iter(summary["comparisons"].values()))["proxies"])
-    rows, asked = summary["rows"], summary["provenance"]["question"]
+    rows, question = summary["rows"], summary["provenance"]["question"]
     lines = [
         f"The {summary['channel']} of a fixed model, by {label(summary['group'])}: "
-        f"{names}{f' and {more} more' if more > 0 else ''} against {label(summary['reference'])}, "
+        f"{names}{f' and {more} more' if more > 0 else ''} vs {label(summary['reference'])}, "
         f"with {features or 'no'} feature{'s' if features != 1 else ''}. {rows['used']:,} of {rows['read']:,} rows "
-        f"were used. What a person wants is {favourable_words(summary)}."
+        f"were used. The favourable outcome is {favourable_words(summary)}."
     ]
     if criterion_of(summary) is not None:
-        lines.append(criterion_words(summary, is_of_decisions(summary)))
+        lines.append(criterion_words(summary))
     if any(c["soft_group"] for c in summary["comparisons"].values()):
-        lines.append("Groups are known by probabilities: each row counts in every group by its chance.")
-    if asked["where"]:
-        conditions = " and ".join(f"{label(name)} = {label(value)}" for name, value in asked["where"].items())
-        lines.append(f"Only rows with {conditions} were looked at: what follows holds for them alone.")
-    if asked["threshold"] is not None:
-        lines.append(f"Scores of {asked['threshold']:g} or more count as decision 1, lower ones as 0.")
-    if asked["sample_weight"]:
-        lines.append(f"Rows count by their weight ({label(asked['sample_weight'])}).")
+        lines.append("Groups are unobserved: each row counts in every group by its group probability.")
+    if question["where"]:
+        conditions = " and ".join(f"{label(name)} = {label(value)}" for name, value in question["where"].items())
+        lines.append(f"Only rows with {conditions} were audited; the results hold for them alone.")
+    if question["threshold"] is not None:
+        lines.append(f"Scores of {question['threshold']:g} or more count as decision 1, lower ones as 0.")
+    if question["sample_weight"]:
+        lines.append(f"Rows are weighted by {label(question['weights'])}.")
     return lines
 
 
-def favourable_words(summary: dict[str, Any]) -> str:
-    """Return the outcome a person wants, as a reader would say it."""
+def favourable_words(summary: Record) -> str:
+    """Return the favourable outcome as a reader would say it."""
     outcome = label(summary["favourable"])
     if measure_of(summary) is UNITS:
         return f"a {outcome} amount"
     is_binary = isinstance(next(iter(summary["comparisons"].values()))["output"]["audited"], int | float)
-    if is_binary and outcome in ("0", "1"):
-        thing = "score" if summary["channel"] == "scores" else "decision"
-        if thing == "decision":
-            return f"the decision {outcome}"
-        return f"a {'high' if outcome == '1' else 'low'} score (the outcome “{outcome}”)"
-    return f"the outcome “{outcome}”"
+    if not is_binary or outcome not in ("0", "1"):
+        return f"the outcome “{outcome}”"
+    if summary["channel"] != "scores":
+        return f"the decision {outcome}"
+    return f"a {'high' if outcome == '1' else 'low'} score (the outcome “{outcome}”)"
 
 
-def found_words(summary: dict[str, Any], c: dict[str, Any]) -> list[str]:
-    """Return what was found about one audited group, a sentence each."""
-    settings = summary["settings"]
-    return [
-        *(soft_words(c) or [_gap(c, settings)]),
-        *_exempt(c, settings),
-        *_rates(summary, c),
-        *_features(c, settings),
-        *_unexplained(c, settings),
-    ]
-
-
-def _gap(c: dict[str, Any], settings: dict[str, Any]) -> str:
-    gap, who, reference, m = c["gap"], label(c["audited"]), label(c["reference"]), measure_of(c)
-    if gap["low"] is None:
-        return f"{_difference(c)}. No interval was asked for."
-    ends = _ends(c, gap, settings)
-    if gap["low"] <= 0 <= gap["high"]:
-        return (
-            f"These data cannot tell whether the {m.mean}s of {who} and {reference} differ: the difference is "
-            f"{m.difference(gap['value'])} {m.unit} ({ends})."
-        )
-    return f"{_difference(c)} ({ends})."
-
-
-def _difference(c: dict[str, Any]) -> str:
-    value, who, reference, m = c["gap"]["value"], label(c["audited"]), label(c["reference"]), measure_of(c)
-    if value == 0:
-        return f"The {m.mean}s of {who} and {reference} are equal in these data"
-    side = "higher" if value > 0 else "lower"
-    return f"The {m.mean} of {who} is {m.size(value)} {m.unit} {side} than that of {reference}"
-
-
-def _ends(c: dict[str, Any], estimate: dict[str, Any], settings: dict[str, Any]) -> str:
-    shown = measure_of(c).difference
-    return f"{interval_name(settings['confidence'])} {interval(estimate['low'], estimate['high'], shown)}"
-
-
-def _rates(summary: dict[str, Any], c: dict[str, Any]) -> Iterator[str]:
-    found, rates, m = c["impact_ratio"], c["favourable_rates"], measure_of(summary)
-    if found is None:
-        return
-    ends = "" if found["low"] is None else f" (interval {interval(found['low'], found['high'], percent)})"
-    if m is UNITS:
-        yield (
-            f"The mean amount of {label(c['audited'])} is {percent(found['value'])} of that of "
-            f"{label(c['reference'])}{ends}."
-        )
-        return
-    verb = "is" if is_of_decisions(summary) else "is predicted to be"
-    yield (
-        f"The favourable outcome {verb} {percent(found['value'])} as frequent among {label(c['audited'])} as among "
-        f"{label(c['reference'])}{ends}: {percent(rates['audited']['value'])} against "
-        f"{percent(rates['reference']['value'])}{m.among}."
-    )
+def findings(summary: Record, c: Record, is_first: bool) -> list[str]:
+    """Return the findings about one audited group; the first group's headline stands above."""
+    lines = [] if is_first else headline(summary, c)
     if is_of_decisions(summary) and c["adverse_impact_ratio"] is not None:
-        yield four_fifths_words(c["adverse_impact_ratio"], summary["settings"]["confidence"], m.among)
+        confidence = summary["settings"]["confidence"]
+        lines.append(four_fifths_words(c["adverse_impact_ratio"], confidence, measure_of(c).among))
+    return [*lines, *soft_words(c), *sure_words(c)]
 
 
-def _features(c: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each verdict that was given, in the order of the table; others come last."""
-    given: dict[str, list[dict[str, Any]]] = {verdict: [] for verdict in VERDICTS}
-    for row in c["proxies"]:
-        given.setdefault(row["verdict"], []).append(row)
-    kinds = {verdict_of(row).kind for row in c["proxies"]}
-    for verdict, rows in given.items():
-        if rows:
-            opening = verdict_of(rows[0]).opening.replace("{counts}", measure_of(c).counted(c, settings))
-            yield f"{label(opening, 200)}: {_named(c, rows, has_points=verdict == PROXY)}."
-        elif verdict == PROXY and NOTHING in kinds and OPEN not in kinds:
-            yield "No feature carries a material part of the difference by itself."
-
-
-def _named(c: dict[str, Any], rows: list[dict[str, Any]], has_points: bool) -> str:
-    names, m = [label(row["feature"], SHORT) for row in rows[:MOST_NAMED]], measure_of(c)
-    if has_points:
-        names = [f"{name} ({m.difference(row['gap'])} {m.unit})" for name, row in zip(names, rows, strict=False)]
-    rest = f" and {len(rows) - MOST_NAMED} more" if len(rows) > MOST_NAMED else ""
-    return ", ".join(names) + rest
-
-
-def verdicts_given(summary: dict[str, Any]) -> dict[str, Verdict]:
+def verdicts_given(summary: Record) -> dict[str, Verdict]:
     """Return the verdicts of the table that the summary has."""
     given = {row["verdict"] for c in summary["comparisons"].values() for row in c["proxies"]}
     return {text: verdict for text, verdict in VERDICTS.items() if text in given}
 
 
-def _unexplained(c: dict[str, Any], settings: dict[str, Any]) -> Iterator[str]:
-    left, limit, m = c["unexplained"], c["materiality"], measure_of(c)
-    if left is None or left["low"] is None:
-        return
-    if left["low"] == left["high"] == 0:
-        yield "Adjusted gap: 0, because the model sees nothing but the listed features."
-        return
-    start = f"Adjusted gap: {m.difference(left['value'])} {m.unit} ({_ends(c, left, settings)})"
-    threshold = f"the materiality threshold of {m.size(limit)} {m.unit}"
-    is_small = -limit <= left["low"] and left["high"] <= limit
-    if is_small and c.get("soft_group"):
-        yield f"{start} of the weighted gap, which shows part of it only."
-    elif is_small:
-        yield f"{start}. It is below {threshold}."
-    elif c["balance"] is not None and not c["balance"]["is_adequate"]:
-        yield f"{start}. The overlap and calibration checks failed, so this number may be wrong."
-    elif left["low"] > limit or left["high"] < -limit:
-        yield f"{start}. The listed features do not account for it; an omitted factor or use of the group may."
-    elif left["low"] > 0 or left["high"] < 0:
-        yield f"{start}. It is not zero, but may be below {threshold}."
-    else:
-        yield f"{start}. It may be 0 or exceed {threshold}: these data do not decide it."
-
-
-def sure_words(c: dict[str, Any]) -> list[str]:
-    """Return how sure the findings about one audited group are."""
+def sure_words(c: Record) -> list[str]:
+    """Return how reliable the findings about one audited group are."""
     lines = []
     if c["gap"]["low"] is None:
         lines.append("These are plug-in values, as in the paper: they have no intervals and no verdicts.")
     elif c["equal_outputs"]:
-        tested = p_value(c["equal_outputs"]["p_value"])
-        lines.append(f"Test of equal outputs: {tested} (how often chance alone would make a difference as large).")
-    found = c["balance"]
-    if found is not None and found["is_adequate"]:
-        lines.append("The comparability check found nothing amiss.")
-    elif found is not None:
+        test = quantity("equal_outputs")
+        name = f"{test.label[:1].upper()}{test.label[1:]}"
+        lines.append(f"{name}: {p_value(c['equal_outputs']['p_value'])} ({test.definition}).")
+    if c["balance"] is not None and c["balance"]["is_adequate"]:
+        lines.append("Overlap and calibration checks passed.")
+    elif c["balance"] is not None:
         lines.append(
-            "The comparability check failed, for the reasons in “For statisticians”: what is said of people alike in "
-            "all listed features, and all that is said there, is in doubt."
+            "Overlap and calibration checks failed, for the reasons in “For statisticians”: the adjusted gap and the "
+            "correction may be wrong."
         )
     return lines
+
+
+def simultaneous_words(summary: Record, confidence: float) -> str:
+    """Return which intervals cover all groups together; nothing where one group is compared."""
+    groups = len(summary["comparisons"])
+    if groups == 1:
+        return ""
+    level = f"{100 * confidence:g}%"
+    return (
+        f"The intervals of the gap and the adjusted gap cover all {groups} groups together ({level}); other intervals "
+        "cover one group each."
+    )

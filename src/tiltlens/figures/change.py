@@ -1,4 +1,4 @@
-"""What goes through each feature in two audits, and the change with the band that verdicts are read from."""
+"""Contributions of features in two audits, and their change with the band that verdicts are read from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEFT, RIGHT = 330, 230  # pixels of the two panels
 
 def change(moved: Record, materiality: float = 0.005, shown: int = SHOWN) -> Figure:
     """Return a row a feature: its points of the gap in the old and the new audit, beside them the change."""
-    title = "Which features made the change"
+    title = "Change of contributions"
     rows = [row for row in moved["features"] if row["gap_change"] is not None][:shown]
     if not rows:
         return nothing(title, "there are no features that both audits have")
@@ -27,15 +27,11 @@ def change(moved: Record, materiality: float = 0.005, shown: int = SHOWN) -> Fig
     said = [measure.difference(row["gap_change"]) for row in rows]
     parts = ", ".join(f"{record['label']} {text}" for record, text in zip(records, said, strict=True))
     description = (
-        f"{versus(moved)}. One row a feature: what goes through it of the difference by itself in the "
-        f"old audit and in the new one; beside it the change. {parts}."
+        f"{versus(moved)}. One row per feature: its contribution alone in the old and the new audit, "
+        f"and the change. {parts}."
     )
-    band = (
-        "lines: one band for all features at once"
-        if any(record["gap_change_low"] is not None for record in records)
-        else ""
-    )
-    counts = f"dashed: ±{measure.size(materiality)} {measure.unit}, what counts"
+    band = "lines: simultaneous confidence bands" if any(one["gap_change_low"] is not None for one in records) else ""
+    counts = f"dashed: materiality threshold, ±{measure.size(materiality)} {measure.unit}"
     more = strongest(len(moved["features"]), len(rows))
     return figure(
         _panels(records, measure.factor * materiality, measure.unit),

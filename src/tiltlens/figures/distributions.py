@@ -11,7 +11,7 @@ from tiltlens.figures.theme import AUDITED, INK, PAPER, QUIET, REFERENCE, WIDTH,
 from tiltlens.formats import percent
 from tiltlens.rows.measures import UNITS, measure_of
 
-HIDDEN = "withheld: 1 to 9 people, or told by them"  # a bin of any size, if small ones would follow from it
+HIDDEN = "suppressed: fewer than 10 people, or derivable"  # a bin of any size, if small ones would follow from it
 WITHHELD = f"✕ {HIDDEN}"
 HEAD = 1.3  # of the tallest bar: above it stand a name and a mean
 FAR = 0.7  # of the way to the right

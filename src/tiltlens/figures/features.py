@@ -1,4 +1,4 @@
-"""What goes through each feature, alone and with the others, with the one band that verdicts are read from."""
+"""Contribution of each feature, alone and beyond the others, with the band that verdicts are read from."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIDES = {"higher": HIGHER, "lower": LOWER}
 
 def features(comparison: Record, materiality: float | None = None, shown: int = SHOWN) -> Figure:
     """Return a bar a feature: its part of the gap with its band, below it what would be lost without it."""
-    title = "What goes through each feature"
+    title = "Contribution of each feature"
     rows = rows_of(comparison, shown)
     if not rows:
         return nothing(title, "there are no features")
@@ -27,14 +27,14 @@ def features(comparison: Record, materiality: float | None = None, shown: int = 
     records = [_record(row, m) for row in rows]
     parts = ", ".join(f"{row['label']} {m.difference(row['gap'])} ({row['verdict']})" for row in rows[:5])
     description = (
-        f"{versus(comparison)}. One bar a feature: the {m.unit} of the {m.output}'s difference that go through it by "
-        f"itself; the mark below it is what would be lost without it, the others being there. {parts}."
+        f"{versus(comparison)}. One bar per feature: its contribution alone, in {m.unit} of the {m.output}; the mark "
+        f"below it is its contribution beyond the others. {parts}."
     )
     has_bands = any(record["gap_low"] is not None for record in records)
-    band = "lines: one band for all features at once" if has_bands else "no bands"
+    band = "lines: simultaneous confidence bands" if has_bands else "no bands"
     more = strongest(len(comparison["proxies"]), len(rows))
-    note = f"bar: by itself; ◆: with the others; dashed: ±{m.size(counts)} {m.unit}, what counts"
-    held = "between people equal in the exempt factors" if comparison["exempt"] else ""
+    note = f"bar: alone; ◆: beyond the others; dashed: materiality threshold, ±{m.size(counts)} {m.unit}"
+    held = "given the exempt factors" if comparison["exempt"] else ""
     return figure(_drawn(records, m.factor * counts, m), records, title, description, note, band, held, more)
 
 
@@ -68,8 +68,8 @@ def _drawn(records: list[Record], counts: float, m: Measure) -> Any:
     colour = alt.Color("side:N", scale=alt.Scale(domain=list(SIDES), range=list(SIDES.values())), legend=None)
     tooltip = [
         alt.Tooltip("full:N", title="feature"),
-        alt.Tooltip("gap_text:N", title=f"{m.unit} by itself"),
-        alt.Tooltip("joint_text:N", title=f"{m.unit} with the others"),
+        alt.Tooltip("gap_text:N", title=f"contribution alone ({m.unit})"),
+        alt.Tooltip("joint_text:N", title=f"contribution beyond the others ({m.unit})"),
         alt.Tooltip("verdict:N", title="verdict"),
         alt.Tooltip("reason:N", title="reason"),
     ]
@@ -97,7 +97,7 @@ def _band(name: str, offset: int, colour: str, x: Any, y: Any, tooltip: list[Any
 
 
 def _lines(counts: float, x: Any) -> list[Any]:
-    """Return 0, and what counts on both sides of it."""
+    """Return 0, and the materiality threshold on both sides of it."""
     alt = altair()
     rules = [{"at": -counts, "kind": "counts"}, {"at": 0.0, "kind": "zero"}, {"at": counts, "kind": "counts"}]
     dash = alt.condition("datum.kind == 'counts'", alt.value([5, 3]), alt.value([1, 0]))

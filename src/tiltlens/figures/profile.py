@@ -128,7 +128,7 @@ def _corrections(values: list[Record], m: Measure) -> Any:
     alt = altair()
     every = [end for value in values for position in value["quantiles"] or [] for end in position]
     finite = [end for end in every if end is not None]
-    legend = "box 25 to 75 %, line 5 to 95 %, tick median" if finite else "too few people for its spread"
+    legend = "box 25 to 75%, line 5 to 95%, tick median" if finite else "too few people for its spread"
     title = ["correction f̃: over- ← 0 → under-represented", legend]
     reach = 1.1 * max([abs(end) for end in finite], default=1.0) or 1.0
     scale = alt.Scale(domain=[-reach, reach], nice=False)

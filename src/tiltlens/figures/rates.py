@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tiltlens.documents.labels import GROUP, labels
-from tiltlens.documents.ratios import is_of_decisions, ratio_name
+from tiltlens.documents.quantities import quantity
+from tiltlens.documents.ratios import is_of_decisions
 from tiltlens.documents.summary_access import Record, span
 from tiltlens.documents.unobserved_groups import WEIGHTED
 from tiltlens.figures.figure import Figure, data, figure, nothing
@@ -35,7 +36,7 @@ def rates(audit: Record) -> Figure:
     beside = "" if is_soft else " and, beside it, that over the reference's"
     description = f"One row a group: its {m.rate}{m.among}{beside}. {parts}."
     more = f"the first {GROUPS} of {len(rows)} groups" if len(rows) > GROUPS else ""
-    panels = _panels(records, ratio_name(audit), is_of_decisions(audit), m)
+    panels = _panels(records, quantity("impact_ratio").label, is_of_decisions(audit), m)
     return figure(
         panels.hconcat[0] if is_soft else panels,
         records,

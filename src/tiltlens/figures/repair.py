@@ -17,29 +17,29 @@ WITHOUT, WITH = "without the group", "with the group"
 
 def repair_curve(bill: Record) -> Figure:
     """Return the gap against what it costs, from no repair to the whole; blind beside group-aware where both are."""
-    title = "From no repair to the whole of it"
+    title = "Partial adjustments"
     name = next((name for name in ("auc", "accuracy") if name in bill["curve"][0]), None)
     if name is None:
         return nothing(title, "the outcome of these people was not given")
     both = [bill, *([] if bill["beside"] is None else [bill["beside"]])]
     key, rates = targets(bill["repair"])[0]
-    records = [record for curve in both for record in _steps(curve, name, key if key in bill["curve"][0] else "gap")]
-    what = "area under the curve" if name == "auc" else "accuracy, in per cent"
+    records = [record for one in both for record in _steps(one, name, key if key in bill["curve"][0] else "gap")]
+    what = "AUC" if name == "auc" else "accuracy (%)"
     ends = records[0], records[len(bill["curve"]) - 1]
     said = " to ".join(f"{curve['gap_text']} points and {curve['worth_text']}" for curve in ends)
     way = "one line with the group, one without" if len(both) > 1 else "one line"
-    axis = [f"difference of {rates},", "in points (+: audited higher)"]
+    axis = [f"gap in {rates}", "(points, audited minus reference)"]
     description = (
         f"{versus(bill['repair'])}. The {what} against the {' '.join(axis)}, {way}: {records[0]['way']} from {said}."
     )
-    price = "between the lines: the price of blindness" if len(both) > 1 else ""
-    notes = "◆ before", "each dot a tenth of the repair", price
+    price = "between the lines: the cost of not using the group" if len(both) > 1 else ""
+    notes = "◆ before", "each dot a tenth of the adjustment", price
     return figure(_traded(records, what, axis), records, title, description, *notes)
 
 
 def attainable(summary: Record) -> Figure:
     """Return gap and accuracy of rules that were fitted on other rows, and the audited model's point."""
-    title = "What other rules attain"
+    title = "Other rules"
     rows = summary["curve"]
     if not rows:
         return nothing(title, "there are no rules")

@@ -30,7 +30,7 @@ def shares(comparison: Record) -> Figure:
         f"{versus(comparison)}. For each feature a dot for the share of the correction to be had by moving its "
         f"distribution alone: {parts}."
     )
-    note = "by each feature alone; features overlap, so shares do not add up to 100 %"
+    note = "by each feature alone; features overlap, so shares do not sum to 100%"
     more = strongest(len(comparison["proxies"]), len(rows))
     return figure(_dots(records), records, title, description, note, more)
 

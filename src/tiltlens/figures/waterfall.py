@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tiltlens.documents.labels import groups, labels, versus
+from tiltlens.documents.quantities import quantity
 from tiltlens.documents.summary_access import FULL, Record, features, means
 from tiltlens.documents.unobserved_groups import gap_name
 from tiltlens.figures.figure import Figure, figure, nothing
@@ -15,17 +16,16 @@ from tiltlens.rows.measures import UNITS, Measure, measure_of
 STRONGEST = 12
 ROOM = 66  # pixels right of the last bar, for its text, however narrow the page
 KINDS = {"raises": HIGHER, "lowers": LOWER, "mean": INK}
-NAME = 30  # letters of a step, the role of a group among them
-LEFT = "left between people alike in all features"
-THROUGH, EQUAL = "through the exempt factors", "at equal exempt factors"
-NO_PARTS = "there are no Shapley values here, so no parts that add up; see what goes through each feature by itself"
+NAME = 34  # letters of a step, the role of a group among them
+LEFT = quantity("unexplained").label
+THROUGH, EQUAL = (quantity(key).label for key in ("through_exempt", "at_equal_exempt"))
+NO_PARTS = "there are no Shapley contributions here; see the contribution of each feature alone"
 
 
 def waterfall(comparison: Record) -> Figure:
     """Return the gap in parts: the reference mean, what each feature adds (Shapley), the rest, the audited mean."""
     rows, m = features(comparison, None), measure_of(comparison)
-    name = gap_name(comparison).replace("gap", "difference")
-    title = f"What the {name} of {m.difference(comparison['gap']['value'])} {m.unit} is made of"
+    title = f"Decomposition of the {gap_name(comparison)} of {m.difference(comparison['gap']['value'])} {m.unit}"
     if not rows:
         return nothing(title, "there are no features")
     if all(row["gap_shapley"] is None for row in rows) and comparison["through_exempt"] is None:
@@ -39,7 +39,7 @@ def waterfall(comparison: Record) -> Figure:
         f"{versus(comparison)}. Steps from the reference group's {m.mean}, {m.level(reference)}, to the audited "
         f"group's, {m.level(audited)}, in {m.long_unit}: {parts}."
     )
-    note = f"each part with all features taken together (Shapley value), in {m.long_unit}"
+    note = f"Shapley contributions, in {m.long_unit}"
     ends = "lines: intervals" if any(record["low"] is not None for record in records) else ""
     return figure(_drawn(_labelled(records), m), _labelled(records), title, description, note, ends)
 
@@ -101,9 +101,7 @@ def _mean(name: str, value: float, m: Measure) -> Record:
 
 def _labelled(records: list[Record]) -> list[Record]:
     """Return the steps with labels that can be told apart, each knowing the next."""
-    texts = labels((record["feature"] for record in records), NAME)
-    lines = {"remainder": LEFT.replace(" alike", "\nalike")}  # in two lines, for want of room
-    labels_of_steps = [lines.get(record["role"], text) for record, text in zip(records, texts, strict=True)]
+    labels_of_steps = labels((record["feature"] for record in records), NAME)
     after = [*labels_of_steps[1:], labels_of_steps[-1]]
     return [
         record | {"full": label(record["feature"], FULL), "label": a, "next": b}

@@ -1,31 +1,32 @@
-"""An audit's tables to hand on, rates and proxy evidence: every number, and a few of them as people read them."""
+"""An audit's tables to hand on: every number, and the same table that people read on the page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tiltlens import formats
-from tiltlens.documents.display_names import group_name, with_display_names
-from tiltlens.documents.ratios import ratio_name
-from tiltlens.documents.unobserved_groups import expected, gap_name, soft_estimates
-from tiltlens.formats import NOTHING, Shown, count, interval, interval_name, number, typed, with_interval
-from tiltlens.render.text_blocks import DOES_NOT_SHOW
+from tiltlens.documents.audit_tables import contribution_table, group_table
+from tiltlens.documents.display_names import named
+from tiltlens.documents.document import TEXT, Cell, Column, Table
+from tiltlens.documents.quantities import ERROR_RATE_KEYS, HEADLINE_KEYS
+from tiltlens.documents.sentences import IS_NO_FINDING, simultaneous_words
+from tiltlens.documents.unobserved_groups import soft_estimates
+from tiltlens.formats import interval_name, label, minus
 from tiltlens.rows.measures import measure_of
 
 RATES, PROXIES = NAMES = ("rates", "proxies")
 ENDS = ("", "_low", "_high")
-AGAINST_REFERENCE = (  # estimates of an audited group, beside its rate
-    *("gap", "impact_ratio", "adverse_impact_ratio", "shortfall", "standardised_difference", "unexplained"),
-    *("through_exempt", "at_equal_exempt", "linear", "bracket", "limits"),
+AGAINST_REFERENCE = (*HEADLINE_KEYS, "standardised_difference")  # estimates of an audited group, beside its rate
+BANDS = (
+    "Intervals of alone and beyond the others are simultaneous confidence bands over all features, from which the "
+    "verdicts are read."
 )
-ERROR_RATES = ("fpr", "fnr", "calibration", "auc")
-BANDS = "Bands of the gap and with others hold for all features at once, and verdicts are read from them."
+Record = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class HandedTable:
+class ExportTable:
     """A table to hand on.
 
     Attributes
@@ -33,136 +34,93 @@ class HandedTable:
     name, title
         Of a file or a sheet; and what it shows.
     columns, records
-        Every number as it is, None where it is not known or withheld.
-    head, lines
-        The same in few columns, as texts.
-    notes
-        How to read it.
+        Every number as it is, None where it is not known or suppressed.
+    table, notes
+        The same for readers, and how to read it.
     """
 
     name: str
     title: str
     columns: tuple[str, ...]
     records: list[list[Any]]
-    head: tuple[str, ...]
-    lines: list[list[str]]
+    table: Table
     notes: tuple[str, ...]
 
 
-def handed_tables(summary: dict[str, Any]) -> list[HandedTable]:
-    """Return the tables of an audit; that of features is missing where none were looked at."""
+def export_tables(summary: Record) -> list[ExportTable]:
+    """Return the tables of an audit; that of features is missing where none were listed."""
     tables = [_rates(summary)]
     return [*tables, _proxies(summary)] if any(c["proxies"] for c in summary["comparisons"].values()) else tables
 
 
-def about(summary: dict[str, Any]) -> list[tuple[str, str]]:
+def about(summary: Record) -> list[tuple[str, str]]:
     """Return what a reader of the tables should know, by name."""
-    renamed, m = with_display_names(summary), measure_of(summary)
-    origin = summary["provenance"]
-    notes = dict.fromkeys(note for c in renamed["comparisons"].values() for note in c["notes"])
+    readable, m, origin = named(summary, summary["group"]), measure_of(summary), summary["provenance"]
+    notes = dict.fromkeys(note for c in readable["comparisons"].values() for note in c["notes"])
     return [
         ("audit", f"{summary['channel']} by {summary['group']}"),
-        ("reference", renamed["reference"]),
+        ("reference", readable["reference"]),
         ("favourable outcome", str(summary["favourable"])),
         ("intervals", interval_name(summary["settings"]["confidence"])),
         ("numbers", "units of the amount" if m.factor == 1 else "parts of one: 0.01 is a point"),
         ("data, SHA-256", origin["data_sha256"]),
         *((("made", origin["created"]),) if origin["created"] else ()),
         *((name, text) for name, text in origin["stated"].items()),
-        *(("note", typed(note)) for note in notes),
-        ("what it does not show", DOES_NOT_SHOW),
+        *(("warning", minus(note)) for note in notes),
+        ("what it does not show", IS_NO_FINDING),
     ]
 
 
-def _rates(summary: dict[str, Any]) -> HandedTable:
-    """Return one row for each group: the reference, the audited ones, and those too small to say anything of."""
+def _rates(summary: Record) -> ExportTable:
+    """Return one row for each group: the audited ones, the reference, and those too small to be analysed."""
     comparisons = [c | soft_estimates(c) for c in summary["comparisons"].values()]
     first, m = comparisons[0], measure_of(summary)
-    rated = ["favourable_rate", *(["criterion_rate"] if first["criterion_rates"] else [])]
-    rated += [name for name in ERROR_RATES if any(_error_rate(c, name) for c in comparisons)]
-    kept = [name for name in AGAINST_REFERENCE if any(c[name] is not None for c in comparisons)]
-    columns = ("group", "role", "people", *(f"{name}{end}" for name in (*rated, *kept) for end in ENDS))
-    who = [(first, "reference", first["reference"]), *((c, "audited", c["audited"]) for c in comparisons)]
-    records = [[name, role, c["rows"][role], *_estimates(c, role, rated, kept)] for c, role, name in who] + [
-        [name, "too small", *[None] * (len(columns) - 2)] for name in summary["too_small"]
-    ]
-    ratio = f"bracket of the gap, in {m.unit}" if first["soft_group"] else ratio_name(summary)
-    head = ("group", f"people{expected(first)}", m.rate, f"{gap_name(first)}, in {m.unit}", ratio)
-    lines = [_rate_line(summary, c, role, name) for c, role, name in who]
-    lines += [[group_name(summary["group"], name), count(None), *[NOTHING] * 3] for name in summary["too_small"]]
-    level = interval_name(summary["settings"]["confidence"])
-    against = group_name(summary["group"], summary["reference"])
-    words = formats.simultaneous_words(summary, summary["settings"]["confidence"])
-    notes = (f"In brackets the {level}. Gap and ratio are against {against}{m.among}.", *filter(None, [words]))
-    title = f"{m.rate.capitalize()}s by {summary['group']}"
-    texts = [[typed(one) for one in line] for line in lines]
-    return HandedTable(RATES, title, columns, records, head, texts, (*notes, DOES_NOT_SHOW))
+    rates = ["favourable_rate", *(["criterion_rate"] if first["criterion_rates"] else [])]
+    rates += [key for key in ERROR_RATE_KEYS if any(_error_rate(c, key) for c in comparisons)]
+    keys = [key for key in AGAINST_REFERENCE if any(c[key] is not None for c in comparisons)]
+    columns = ("group", "role", "people", *(f"{key}{end}" for key in (*rates, *keys) for end in ENDS))
+    groups = [*((c, "audited") for c in comparisons), (first, "reference")]
+    records = [[c[role], role, c["rows"][role], *_estimates(c, role, rates, keys)] for c, role in groups]
+    records += [[name, "too small", *[None] * (len(columns) - 2)] for name in summary["too_small"]]
+    confidence, readable = summary["settings"]["confidence"], named(summary, summary["group"])
+    notes = [f"In brackets the {interval_name(confidence)}; compared with {label(readable['reference'])}{m.among}."]
+    notes += filter(None, [simultaneous_words(summary, confidence)])
+    title = f"{m.rate.capitalize()}s by {label(summary['group'])}"
+    return ExportTable(RATES, title, columns, records, group_table(readable), (*notes, IS_NO_FINDING))
 
 
-def _error_rate(c: dict[str, Any], name: str) -> Any:
-    return c["error_rates"] and c["error_rates"].get(name)
+def _error_rate(c: Record, key: str) -> Any:
+    return c["error_rates"] and c["error_rates"].get(key)
 
 
-def _estimates(c: dict[str, Any], role: str, rated: list[str], kept: list[str]) -> Iterator[float | None]:
+def _estimates(c: Record, role: str, rates: list[str], keys: list[str]) -> Iterator[float | None]:
     """Yield the numbers of a group, each with the ends of its interval; the reference is not compared with itself."""
-    for name in rated:
-        rates = _error_rate(c, name) if name in ERROR_RATES else c[f"{name}s"]
-        yield from _ends(rates and rates[role])
-    for name in kept:
-        yield from _ends(c[name] if role == "audited" else None)
+    for key in rates:
+        both = _error_rate(c, key) if key in ERROR_RATE_KEYS else c[f"{key}s"]
+        yield from _values(both and both[role])
+    for key in keys:
+        yield from _values(c[key] if role == "audited" else None)
 
 
-def _ends(found: dict[str, Any] | None) -> tuple[Any, Any, Any]:
-    return (None, None, None) if found is None else (found["value"], found["low"], found["high"])
+def _values(estimate: Record | None) -> tuple[Any, Any, Any]:
+    return (None, None, None) if estimate is None else (estimate["value"], estimate["low"], estimate["high"])
 
 
-def _rate_line(summary: dict[str, Any], c: dict[str, Any], role: str, name: str) -> list[str]:
-    m = measure_of(c)
-    is_audited = role == "audited"
-    bracket = c["bracket"] if is_audited else None
-    last = _shown(c["impact_ratio"] if is_audited else None, number)
-    return [
-        group_name(summary["group"], name),
-        count(c["rows"][role]),
-        _shown(c["favourable_rates"][role], m.level),
-        _shown(c["gap"] if is_audited else None, m.difference),
-        last if bracket is None else interval(bracket["low"], bracket["high"], m.difference),
-    ]
-
-
-def _shown(found: dict[str, Any] | None, shown: Shown) -> str:
-    if found is None:
-        return NOTHING
-    return (
-        shown(found["value"]) if found["low"] is None and found["high"] is None else with_interval(*_ends(found), shown)
-    )
-
-
-def _proxies(summary: dict[str, Any]) -> HandedTable:
+def _proxies(summary: Record) -> ExportTable:
     """Return one row for each audited group and feature."""
     rows = [(c, row) for c in summary["comparisons"].values() for row in c["proxies"]]
     columns = ("audited", "reference", *rows[0][1])
     records = [[c["audited"], c["reference"], *row.values()] for c, row in rows]
-    m = measure_of(summary)
-    several = ["audited"] if len(summary["comparisons"]) > 1 else []
-    head = (*several, "feature", f"gap, in {m.unit}", "with others", "Shapley", "use", "verdict", "reason")
-    lines = [
-        [
-            *([group_name(summary["group"], c["audited"])] if several else []),
-            str(row["feature"]),
-            *(_banded(row, name, m.difference) for name in ("gap", "joint", "gap_shapley")),
-            "" if row["use"] is None else _banded(row, "use", lambda value: "" if value is None else m.size(value)),
-            row["verdict"],
-            row["reason"],
+    comparisons = named(summary, summary["group"])["comparisons"].values()
+    tables = [contribution_table(c, has_reasons=True) for c in comparisons]
+    readable = tables[0]
+    if len(tables) > 1:
+        several = [
+            (Cell(label(c["audited"])), *line)
+            for c, table in zip(comparisons, tables, strict=True)
+            for line in table.rows
         ]
-        for c, row in rows
-    ]
-    banded = (BANDS,) if any(row["gap_low"] is not None for _, row in rows) else ()
-    title = f"Proxy evidence, in {m.unit} of the {m.output}"
-    texts = [[typed(one) for one in line] for line in lines]
-    return HandedTable(PROXIES, title, columns, records, head, texts, (*banded, DOES_NOT_SHOW))
-
-
-def _banded(row: dict[str, Any], name: str, shown: Shown) -> str:
-    value, low, high = (row[f"{name}{end}"] for end in ENDS)
-    return _shown(None if value is None else {"value": value, "low": low, "high": high}, shown)
+        readable = replace(readable, columns=(Column("audited", TEXT), *readable.columns), rows=tuple(several))
+    bands = (BANDS,) if any(row["gap_low"] is not None for _, row in rows) else ()
+    title = f"Contributions of features ({measure_of(summary).unit})"
+    return ExportTable(PROXIES, title, columns, records, readable, (*bands, IS_NO_FINDING))

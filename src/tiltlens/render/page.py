@@ -6,45 +6,32 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from tiltlens import formats
-from tiltlens.documents import error_rates, glossary
+from tiltlens.documents import glossary
 from tiltlens.documents import sentences as words
-from tiltlens.documents.display_names import with_display_names
-from tiltlens.documents.ratios import against_four_fifths, is_of_decisions, ratio_name, two_by_two_words
+from tiltlens.documents.audit_tables import group_table
+from tiltlens.documents.display_names import named
+from tiltlens.documents.document import Cell
+from tiltlens.documents.ratios import two_by_two_words
 from tiltlens.documents.summary_access import dial_place
 from tiltlens.documents.unobserved_groups import expected, soft_estimates
-from tiltlens.documents.verdict_texts import verdict_of
 from tiltlens.errors import DataError, MissingExtraError
 from tiltlens.figures.distributions import HIDDEN
 from tiltlens.figures.theme import altair, vl_convert
 from tiltlens.render import sections
+from tiltlens.render.html import table_html
 from tiltlens.results.json_file import Target, check_target, write_text
 from tiltlens.rows.measures import asked, measure_of, subject
 
 DATA_LIMIT = 1_600_000  # characters of numbers; with the drawing library the page stays below 3 MB
 DIGITS = 10
-FORMATS = (
-    formats.number,
-    formats.short_number,
-    formats.ratio,
-    formats.signed,
-    formats.points,
-    formats.size,
-    formats.percent,
-    formats.share,
-    formats.whole,
-    formats.minus,
-    formats.interval,
-    formats.interval_name,
-    formats.count,
-    formats.p_value,
-    formats.label,
-)
-PHRASES = (verdict_of, against_four_fifths, two_by_two_words, expected, soft_estimates)
+FORMATS = (formats.number, formats.signed, formats.percent, formats.minus, formats.interval_name, formats.count)
+FUNCTIONS = (*FORMATS, formats.label, two_by_two_words, expected, soft_estimates)
 
 
 def write_report(summary: dict[str, Any], target: Target) -> None:
@@ -72,7 +59,7 @@ def check_name(target: Target | None) -> None:
 
 def page(summary: dict[str, Any]) -> str:
     """Return the report as one HTML text, the widest gaps first."""
-    summary = sections.by_gap(with_display_names(summary))
+    summary = sections.by_gap(named(summary, summary["group"]))
     comparisons = [sections.section(summary, place, name) for place, name in enumerate(summary["comparisons"])]
     overview = sections.overview(summary)
     data = _data(
@@ -92,21 +79,33 @@ def page(summary: dict[str, Any]) -> str:
         materiality=asked(measure_of(summary), summary["settings"]),
         glossary=glossary.glossary(summary),
         for_statisticians=glossary.for_statisticians(summary),
-        plain=glossary.PLAIN_WORDS,
-        is_decisions=is_of_decisions(summary),
-        ratio_name=ratio_name(summary),
-        rate_lines=error_rates.rate_lines,
-        people_words=error_rates.people_words,
-        rate_signs=error_rates.SIGNS,
-        rates_do_not_show=error_rates.DOES_NOT_SHOW,
         pictured=sections.PICTURED,
         fares_worse=sections.fares_worse,
         dial_place=dial_place,
         dial_rows=sections.DIAL_ROWS,
         overview=overview,
-        simultaneous=formats.simultaneous_words(summary, summary["settings"]["confidence"]),
+        group_table=_group_table(summary),
+        simultaneous=words.simultaneous_words(summary, summary["settings"]["confidence"]),
         comparisons=comparisons,
     )
+
+
+def _group_table(summary: dict[str, Any]) -> Any:
+    """Return the table of groups, whose names lead to their sections."""
+    count = len(summary["comparisons"])
+
+    def name(index: int, cell: Cell) -> str:
+        text = escape(cell.text)
+        return f'<a href="#c{index}">{text}</a>' if index < count else text
+
+    return markup(table_html(group_table(summary), name))
+
+
+def markup(text: str) -> Any:
+    """Return HTML that a template leaves as it is."""
+    from markupsafe import Markup
+
+    return Markup(text)
 
 
 def rendered(template: str, data: str, **values: Any) -> str:
@@ -138,10 +137,9 @@ def environment() -> Any:
         ) from None
     loader = PackageLoader("tiltlens.render", "pieces")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    shown = {function.__name__: function for function in FORMATS}
-    phrases = {function.__name__: function for function in PHRASES}
-    environment.filters |= shown
-    environment.globals |= {**shown, **phrases}
+    functions = {function.__name__: function for function in FUNCTIONS}
+    environment.filters |= functions
+    environment.globals |= functions
     return environment
 
 

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from html import escape
 from typing import Any
 
 import polars as pl
 
 from tiltlens import figures
+from tiltlens.documents import audit_tables
 from tiltlens.documents import sentences as words
+from tiltlens.documents.document import Block, Cell, Table
+from tiltlens.documents.error_rates import error_rate_blocks
 from tiltlens.documents.labels import labels
 from tiltlens.documents.summary_access import FULL, dial_place, features
 from tiltlens.figures import Figure
 from tiltlens.figures.theme import on_page
 from tiltlens.formats import LONGEST, label
+from tiltlens.render.html import blocks_html, table_html
 from tiltlens.rows.measures import measure_of
 
 FIRST = 5  # features of the first screen
 PICTURED = 8  # groups with pictures, profiles and a dial: the page must stay small
 DIAL_ROWS = 25  # features whose shares follow the dial
 SHORT = 40  # letters of a feature beside the dial
+SHOWN = 25  # features of the table that is open
 # Columns that only place marks.
 HELPERS = ["label", "full", "zero", "side", "said", "middle", "far", "next", "start", "end", "height", "withheld"]
 HELPERS += ["reach_low", "reach_high"]
@@ -57,9 +63,9 @@ class Section:
     place: int
     name: str
     c: dict[str, Any]
-    found: list[str]
-    sure: list[str]
+    findings: list[str]
     trust: list[words.Doubt]
+    tables: dict[str, Any]
     drawings: dict[str, Drawing]
 
 
@@ -73,8 +79,38 @@ def section(summary: dict[str, Any], place: int, name: str) -> Section:
     c = summary["comparisons"][name]
     c = c | {"proxies": features(c, None, LONGEST)}
     drawings = _drawings(c, place) if place < PICTURED else {}
-    return Section(
-        place, name, c, words.found_words(summary, c), words.sure_words(c), words.trust(summary, c), drawings
+    findings, trust = words.findings(summary, c, place == 0), words.trust(summary, c)
+    return Section(place, name, c, findings, trust, _tables(summary, c, bool(drawings)), drawings)
+
+
+def _tables(summary: dict[str, Any], c: dict[str, Any], is_drawn: bool) -> dict[str, Any]:
+    """Return the tables of a comparison as HTML, empty where it has none."""
+    from markupsafe import Markup
+
+    confidence = summary["settings"]["confidence"]
+    tables: dict[str, Table | None] = {
+        "estimates": audit_tables.estimate_table(summary, c),
+        "deciles": audit_tables.decile_table(c, confidence) if c["decile_shares"] else None,
+        "decisions": audit_tables.decision_table(c) if c["two_by_two"] else None,
+        "factors": audit_tables.factor_table(c) if c["proxies"] else None,
+        "correction": audit_tables.correction_table(summary, c),
+    }
+    shown = {name: Markup(table_html(table) if table else "") for name, table in tables.items()}
+    errors: list[Block] = error_rate_blocks(c, confidence) if c["error_rates"] is not None else []
+    shown["error_rates"] = Markup(blocks_html(errors, lambda reference: ""))
+    contributions = audit_tables.contribution_table(c, has_reasons=True)
+    shown["contributions"] = Markup(
+        table_html(contributions, lambda index, cell: _feature_button(index, cell, is_drawn), SHOWN)
+    )
+    return shown
+
+
+def _feature_button(index: int, cell: Cell, is_drawn: bool) -> str:
+    """Return the name of a feature, which shows its profile."""
+    text, state = escape(cell.text), "" if is_drawn else " disabled"
+    return (
+        f'<button type="button" class="feature" data-feature="{index}" aria-pressed="false"{state}>'
+        f'<bdi title="{text}">{text}</bdi></button>'
     )
 
 

@@ -11,9 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from tiltlens.documents.document import NUMBER, Cell, Column
 from tiltlens.errors import DataError, MissingExtraError
 from tiltlens.formats import JOINERS
-from tiltlens.render.export_tables import NAMES, HandedTable, about, handed_tables
+from tiltlens.render.export_tables import NAMES, ExportTable, about, export_tables
 from tiltlens.results.json_file import check_target, write_bytes, write_text
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # what a spreadsheet may take for one
@@ -21,7 +22,6 @@ LONGEST_CELL = 32_767  # characters of a cell in Excel
 WIDEST_COLUMN = 60  # characters of a column in Excel, at most
 MADE = datetime(2000, 1, 1)  # in every workbook: the same audit has the same bytes
 MARKDOWN = re.compile(r"([\\`*_\[\]<>|~$&@]|:(?=//)|(?<=www)\.)")  # links are made of the last three
-WORDS = ("group", "audited", "feature", "verdict", "reason")  # columns that hold no numbers
 LATEX = {
     **{one: f"\\{one}" for one in "&%$#_{}"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
@@ -37,7 +37,7 @@ def write_tables(summary: dict[str, Any], target: str | Path) -> list[Path]:
     Return the files.
     """
     check_tables(target)
-    path, tables = Path(target), handed_tables(summary)
+    path, tables = Path(target), export_tables(summary)
     if path.suffix.lower() == ".xlsx":
         write_bytes(path, _workbook(tables, about(summary)))
         return [path]
@@ -82,7 +82,7 @@ def check_tables(target: str | Path | None) -> None:
         check_target(str((path if path.is_dir() else path.parent) / "rates.csv"))
 
 
-def csv_text(table: HandedTable) -> str:
+def csv_text(table: ExportTable) -> str:
     """Return a table as CSV; before a text that a spreadsheet could take for a formula stands an apostrophe."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
@@ -102,10 +102,22 @@ def _printable(text: str) -> str:
     return "".join(one if one.isprintable() or one in JOINERS else "�" for one in text)
 
 
-def markdown(table: HandedTable) -> str:
+def texts(table: ExportTable) -> list[list[str]]:
+    """Return head and rows of a table as texts."""
+    return [
+        [column.label for column in table.table.columns],
+        *([_text(cell) for cell in row] for row in table.table.rows),
+    ]
+
+
+def _text(cell: Cell) -> str:
+    return f"{cell.text} ({cell.interval})" if cell.interval else cell.text
+
+
+def markdown(table: ExportTable) -> str:
     """Return a table in Markdown, with its title and how to read it."""
-    rows = [[_markdown(cell) for cell in row] for row in (table.head, *table.lines)]
-    rows.insert(1, ["---" if name in WORDS else "---:" for name in table.head])
+    rows = [[_markdown(cell) for cell in row] for row in texts(table)]
+    rows.insert(1, ["---:" if column.kind == NUMBER else "---" for column in table.table.columns])
     lines = [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join([f"**{_markdown(table.title)}**", "", *lines, "", *map(_markdown, table.notes), ""])
 
@@ -114,10 +126,10 @@ def _markdown(text: str) -> str:
     return MARKDOWN.sub(r"\\\1", _printable(text))
 
 
-def latex(table: HandedTable) -> str:
+def latex(table: ExportTable) -> str:
     """Return a table in LaTeX, without packages."""
-    kinds = "".join(_latex_kind(name) for name in table.head)
-    head, *rows = (" & ".join(_latex(cell) for cell in row) + r" \\" for row in (table.head, *table.lines))
+    kinds = "".join(_latex_kind(column) for column in table.table.columns)
+    head, *rows = (" & ".join(_latex(cell) for cell in row) + r" \\" for row in texts(table))
     return "\n".join(
         [
             r"\begin{table}",
@@ -132,15 +144,15 @@ def latex(table: HandedTable) -> str:
     )
 
 
-def _latex_kind(name: str) -> str:
-    return r"p{0.3\linewidth}" if name == "reason" else "l" if name in WORDS else "r"
+def _latex_kind(column: Column) -> str:
+    return "r" if column.kind == NUMBER else r"p{0.3\linewidth}" if column.label == "reason" else "l"
 
 
 def _latex(text: str) -> str:
     return "".join(LATEX.get(one, one) for one in _printable(text)).replace("--", "-{}-")
 
 
-def _workbook(tables: Sequence[HandedTable], known: Sequence[tuple[str, str]]) -> bytes:
+def _workbook(tables: Sequence[ExportTable], known: Sequence[tuple[str, str]]) -> bytes:
     """Return the tables as sheets of a workbook, and a sheet of what to know; a text is a text, never a formula."""
     import xlsxwriter
 
@@ -173,4 +185,4 @@ def _sheet(book: Any, name: str, columns: Sequence[str], records: Sequence[Seque
         sheet.set_column(place, place, min(max(len(column), longest) + 2, WIDEST_COLUMN))
 
 
-TEXTS: dict[str, Callable[[HandedTable], str]] = {".md": markdown, ".tex": latex}
+TEXTS: dict[str, Callable[[ExportTable], str]] = {".md": markdown, ".tex": latex}

@@ -131,7 +131,7 @@ class Alternatives:
 
     def report(self, path: str | Path | TextIO) -> None:
         """Write the page of the alternatives, one HTML file that needs no network, as `to_json` does."""
-        from tiltlens.render.repair_page import write_alternatives
+        from tiltlens.render.document_page import write_alternatives
 
         write_alternatives(alternatives_summary({self.audited: self}), path)
 

@@ -104,7 +104,7 @@ class Bill:
 
     def report(self, path: str | Path | TextIO) -> None:
         """Write the page of the bill, one HTML file that needs no network, as `to_json` does."""
-        from tiltlens.render.repair_page import write_bills
+        from tiltlens.render.document_page import write_bills
 
         write_bills(bills_summary([self]), path)
 
@@ -115,7 +115,7 @@ class Bill:
         return repair_curve(self.to_dict())
 
     def __str__(self) -> str:
-        from tiltlens.render.repair_text import bills_text
+        from tiltlens.render.terminal import bills_text
 
         return bills_text(bills_summary([self]))
 

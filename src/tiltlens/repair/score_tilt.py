@@ -428,7 +428,7 @@ class ScoreTilt:
         write_json(self.to_dict(), str(path))
 
     def __str__(self) -> str:
-        from tiltlens.render.repair_text import repair_text
+        from tiltlens.render.terminal import repair_text
 
         return repair_text(self.summary())
 

@@ -198,12 +198,12 @@ class Change:
 
     def report(self, path: str | Path | TextIO) -> None:
         """Write the page of the change, one HTML file that needs no network, as `to_json` does."""
-        from tiltlens.render.change_page import write_change
+        from tiltlens.render.document_page import write_change
 
         write_change(self.to_dict(), path)
 
     def __str__(self) -> str:
-        from tiltlens.render.change_text import change_text
+        from tiltlens.render.terminal import change_text
 
         return change_text(self.to_dict())
 

@@ -24,17 +24,17 @@ class Measure:
         Of a difference, as axes have it.
     unit, long_unit, abbreviation
         What differences are counted in; in full, and where there is little room.
-    each, a_low, output, mean, rate, predicted, ratio
-        What the model gives a person, and a low one; what the gap is of, and its mean; the mean that is shown for a
-        group, the same where it is no decision, and what the two groups' ratio is called.
+    each, output, mean, rate, predicted
+        What the model gives a person; what the gap is of, and its mean; the mean that is shown for a group, and the
+        same where it is not a decision.
     among
         Of whom alone that is: nothing, or those with or without the outcome.
     axis, difference_axis
         How an axis of levels, and one of differences times `factor`, writes its numbers.
     difference, size, level, total
         A signed difference, one without its sign, a mean, and what is missing over a whole group, as texts.
-    affected, affected_words
-        What that total is called, and means.
+    affected_words
+        What that total means.
     """
 
     factor: float
@@ -42,19 +42,16 @@ class Measure:
     long_unit: str
     abbreviation: str
     each: str
-    a_low: str
     output: str
     mean: str
     rate: str
     predicted: str
-    ratio: str
     axis: str
     difference_axis: str
     difference: Shown
     size: Callable[[float], str]
     level: Shown
     total: Shown
-    affected: str
     affected_words: str
     among: str = ""
 
@@ -103,20 +100,17 @@ POINTS = Measure(
     long_unit="percentage points",
     abbreviation="pt",
     each="score",
-    a_low="a low score",
     output="score",
     mean="mean score",
     rate="favourable rate",
     predicted="predicted favourable rate",
-    ratio="ratio of mean scores",
     axis=".0%",
     difference_axis=".1~f",
     difference=points,
     size=size,
     level=percent,
     total=whole,
-    affected="people affected",
-    affected_words="more people with the favourable outcome at the reference's rate",
+    affected_words="favourable outcomes missing compared with the reference's rate",
 )
 UNITS = Measure(
     factor=1.0,
@@ -124,31 +118,28 @@ UNITS = Measure(
     long_unit="units of the amount",
     abbreviation="",
     each="amount",
-    a_low="a low amount",
     output="amount",
     mean="mean amount",
     rate="mean amount",
     predicted="mean amount",
-    ratio="ratio of mean amounts",
     axis=",.6~r",
     difference_axis=",.6~r",
-    difference=signed_amount,
+    difference=amount,
     size=amount_size,
     level=amount,
     total=amount,
-    affected="worse off in total",
-    affected_words="units, all audited people together, against the reference's mean",
+    affected_words="total amount missing compared with the reference's mean",
 )
 
 
-DECISIONS = replace(POINTS, each="decision", a_low="decision 0", output="decision rate", mean="decision rate")
+DECISIONS = replace(POINTS, each="decision", output="decision rate", mean="decision rate")
 CRITERIA = {"fpr": "false positive rate", "fnr": "false negative rate"}
 WHOSE = {"fpr": "people without the outcome", "fnr": "people with the outcome"}
 
 
 def _of_errors(measure: Measure, criterion: str) -> Measure:
     name, among = CRITERIA[criterion], f", of {WHOSE[criterion]}"
-    found = replace(measure, output=name, mean=name, ratio="ratio of favourable rates")
+    found = replace(measure, output=name, mean=name)
     return replace(found, among=among, affected_words=f"{measure.affected_words}{among}")
 
 

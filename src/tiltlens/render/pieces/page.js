@@ -12,7 +12,7 @@
     return element;
   };
   const minus = (text) => text.replace("-", "\u2212");
-  const percent = (share, digits = 1) => (share === null ? "–" : minus(`${(100 * share).toFixed(digits)} %`));
+  const percent = (share, digits = 1) => (share === null ? "–" : minus(`${(100 * share).toFixed(digits)}%`));
   const fixed = (value, digits = 3) => (value === null ? "–" : minus(value.toFixed(digits)));
   const clamp = (value) => Math.min(Math.max(value, 0), 1);
 
@@ -102,7 +102,7 @@
   const people = (share, count, kind) => {
     const bar = make("span", { class: `bar ${kind}`, "aria-hidden": "true" });
     bar.style.width = `${share === null ? 0 : Math.round(100 * share)}px`;
-    const text = share === null ? "withheld (fewer than 10, or told by them)" : `${percent(share)} (${count.toLocaleString("en")})`;
+    const text = share === null ? "suppressed (fewer than 10 people, or derivable)" : `${percent(share)} (${count.toLocaleString("en")})`;
     return make("div", {}, bar, ` ${text}`);
   };
 

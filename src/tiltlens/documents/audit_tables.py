@@ -1,0 +1,164 @@
+"""The tables of an audit, each built once for terminal, page, notebook and files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tiltlens.documents.document import NAME, TEXT, Cell, Column, Table
+from tiltlens.documents.quantities import (
+    CONTRIBUTIONS,
+    CORRECTION_KEYS,
+    FEATURES,
+    HEADLINE_KEYS,
+    Quantity,
+    estimate_cell,
+    format_of,
+    quantity,
+    quantity_cell,
+    quantity_table,
+    row_estimate,
+)
+from tiltlens.documents.sentences import level_name
+from tiltlens.documents.unobserved_groups import expected, soft_estimates, weighted
+from tiltlens.documents.verdict_texts import EVIDENCE, verdict_of
+from tiltlens.formats import NOTHING, count, interval_name, label, minus, percent, points
+from tiltlens.rows.measures import UNITS, measure_of
+
+Record = dict[str, Any]
+BOTH = ("audited", "reference")
+FACTORS = ("reveals", "drives", "alignment", "share")
+MOST_FACTORS = 60  # features in the table of factors
+LONGEST_REASON = 600  # characters
+
+
+def estimate_table(summary: Record, c: Record) -> Table:
+    """Return the quantities of the first screen: gap, adjusted gap, ratios, shortfall and rates."""
+    rows = [*_present(c | soft_estimates(c), HEADLINE_KEYS)]
+    rows[0] = (weighted(rows[0][0], c), rows[0][1])
+    for key in ("criterion_rate", "favourable_rate"):
+        rates = c[f"{key}s"]
+        for group in BOTH if rates else ():
+            item = quantity(key)
+            rows.append((Quantity(key, f"{item.label}, {group}", item.scale, item.definition), rates[group]))
+    return quantity_table("estimates", rows, measure_of(c), level_name(summary))
+
+
+def _present(c: Record, keys: tuple[str, ...]) -> Iterator[tuple[Quantity, Record]]:
+    """Yield the quantities that a comparison has; a bare interval has no value."""
+    for key in keys:
+        estimate = c.get(key)
+        if estimate is not None and "value" in estimate and c["channel"] in quantity(key).applies:
+            yield quantity(key), estimate
+
+
+def contribution_table(c: Record, has_reasons: bool = False) -> Table:
+    """Return one row for each feature: contributions, use, verdict and, where asked for, its reason."""
+    m = measure_of(c)
+    keys = [key for key in CONTRIBUTIONS if any(row[key] is not None for row in c["proxies"])]
+    heads = (Column(FEATURES[key].head, is_optional=key == "gap_shapley") for key in keys)
+    rows = (
+        (
+            Cell(label(row["feature"])),
+            *(estimate_cell(row_estimate(row, key), format_of(FEATURES[key].scale, m).value) for key in keys),
+            Cell(row["verdict"], mark=verdict_of(row).kind),
+            *([Cell(reason(row))] if has_reasons else []),
+        )
+        for row in c["proxies"]
+    )
+    last = (Column("verdict", TEXT), *([Column("reason", TEXT)] if has_reasons else []))
+    return Table("contributions", (Column("feature", NAME), *heads, *last), tuple(rows))
+
+
+def reason(row: Record) -> str:
+    """Return the reason of a verdict, and what else is to be known about the feature."""
+    sentences = [f"{row['reason']}."]
+    if verdict_of(row).kind == EVIDENCE:
+        sentences.append(f"{row['direction']}.")
+        if row["redundant_with"]:
+            sentences.append(f"{label(row['redundant_with'])} carries the same information.")
+    return minus(label(" ".join([*sentences, *([f"({row['notes']})"] if row["notes"] else [])]), LONGEST_REASON))
+
+
+def factor_table(c: Record) -> Table:
+    """Return the factors of each feature's contribution, and its share of the correction."""
+    m = measure_of(c)
+    columns = (
+        Column("feature", NAME),
+        *(Column(FEATURES[key].label) for key in FACTORS),
+        *(Column(name, TEXT) for name in ("partner", "same information as")),
+    )
+    rows = []
+    for row in c["proxies"][:MOST_FACTORS]:
+        cells = [estimate_cell(row_estimate(row, key), format_of(FEATURES[key].scale, m).value) for key in FACTORS[:-1]]
+        share = row_estimate(row, "share")
+        is_open = (share["low"], share["high"]) == (0, 1)
+        cells.append(Cell("not determined") if is_open else estimate_cell(share, percent))
+        others = (Cell(label(row[key] or NOTHING)) for key in ("partner", "redundant_with"))
+        rows.append((Cell(label(row["feature"])), *cells, *others))
+    return Table("factors", columns, tuple(rows))
+
+
+def group_table(summary: Record) -> Table:
+    """Return one row for each group: the audited ones, the reference, and those too small to be analysed."""
+    m, comparisons = measure_of(summary), [*summary["comparisons"].values()]
+    first = comparisons[0]
+    ratio_key = "bracket" if first["soft_group"] else "impact_ratio"
+    keys = [ratio_key, *(["shortfall"] if any(c["shortfall"] for c in comparisons) else [])]
+    columns = (
+        Column("group", NAME),
+        Column(f"people{expected(first)}"),
+        Column(m.rate),
+        Column(weighted(quantity("gap"), first).name(m)),
+        *(Column(quantity(key).name(m)) for key in keys),
+    )
+    rows = [_group_row(c, "audited", keys) for c in comparisons] + [_group_row(first, "reference", keys)]
+    blank = [Cell(NOTHING)] * (len(columns) - 2)
+    rows += [(Cell(label(name)), Cell(count(None)), *blank) for name in summary["too_small"]]
+    return Table("groups", columns, tuple(rows), interval_name(summary["settings"]["confidence"]))
+
+
+def _group_row(c: Record, role: str, keys: list[str]) -> tuple[Cell, ...]:
+    m, both = measure_of(c), c | soft_estimates(c)
+    name = f"{label(c[role])}{' (reference)' if role == 'reference' else ''}"
+    rate = estimate_cell(c["favourable_rates"][role], m.level)
+    if role == "reference":
+        return (Cell(name), Cell(count(c["rows"][role])), rate, *[Cell(NOTHING)] * (1 + len(keys)))
+    gap = estimate_cell(c["gap"], m.difference)
+    others = (quantity_cell(quantity(key), both[key], m) for key in keys)
+    return (Cell(name), Cell(count(c["rows"][role])), rate, gap, *others)
+
+
+def decile_table(c: Record, confidence: float | None) -> Table:
+    """Return the share of each group whose amount lies above each overall decile."""
+    columns = (Column("above", NAME), *(Column(group) for group in BOTH), Column("gap (points)"))
+    rows = (
+        (
+            Cell(UNITS.level(row["amount"])),
+            *(estimate_cell(row_estimate(row, group), percent) for group in BOTH),
+            estimate_cell(row_estimate(row, "difference"), points),
+        )
+        for row in c["decile_shares"]
+    )
+    return Table("deciles", columns, tuple(rows), interval_name(confidence))
+
+
+def decision_table(c: Record) -> Table:
+    """Return the counted decisions of both groups."""
+    counts = c["two_by_two"]["counts"]
+    columns = (Column("group", NAME), *(Column(str(outcome)) for outcome in counts["audited"]), Column("people"))
+    rows = (
+        (
+            Cell(label(c[group])),
+            *(Cell("suppressed" if people is None else count(people)) for people in counts[group].values()),
+            Cell(count(c["rows"][group])),
+        )
+        for group in BOTH
+    )
+    return Table("two-by-two", columns, tuple(rows))
+
+
+def correction_table(summary: Record, c: Record) -> Table | None:
+    """Return the quantities of the correction, for statisticians; None where there are none."""
+    rows = [*_present(c, CORRECTION_KEYS)]
+    return quantity_table("further", rows, measure_of(c), level_name(summary)) if rows else None

@@ -1,0 +1,245 @@
+"""Every reported number, defined once: key, label, unit, format, definition and where it applies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tiltlens.documents.document import NAME, TEXT, Cell, Column, Table
+from tiltlens.formats import (
+    NOTHING,
+    Shown,
+    interval,
+    number,
+    p_value,
+    percent,
+    points,
+    ratio,
+    short_number,
+    whole,
+    with_interval,
+)
+from tiltlens.rows.measures import UNITS, Measure
+
+Record = Mapping[str, Any]
+CHANNELS = SCORES, DECISIONS, AMOUNTS = ("scores", "decisions", "amounts")
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """The unit of a quantity, and how its values and their changes are written."""
+
+    unit: str
+    value: Shown
+    change: Shown
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A reported number.
+
+    Attributes
+    ----------
+    key : str
+        Its key in the summary of a result.
+    label : str
+        What it is called wherever it is shown; names in braces are attributes of the `Measure`.
+    scale : str
+        The scale that determines unit and format, see `format_of`.
+    definition : str
+        What it is, in a few words.
+    applies : tuple of str
+        The score types that it is reported for.
+    """
+
+    key: str
+    label: str
+    scale: str
+    definition: str
+    applies: tuple[str, ...] = CHANNELS
+
+    def name(self, measure: Measure) -> str:
+        """Return the label with its unit: "gap (points)"."""
+        unit = format_of(self.scale, measure).unit
+        return fill(self.label, measure) + (f" ({unit})" if unit else "")
+
+    @property
+    def head(self) -> str:
+        """Return the label above a column of a table that is about contributions."""
+        return self.label.replace("contribution", "").strip()
+
+
+def format_of(scale: str, measure: Measure) -> Format:
+    """Return unit and formats of a scale."""
+
+    def size(value: float | None) -> str:
+        return NOTHING if value is None else measure.size(value)
+
+    formats = {
+        "gap": Format(measure.unit, measure.difference, measure.difference),
+        "range": Format(measure.unit, measure.difference, measure.difference),
+        "level": Format("", measure.level, measure.difference),
+        "total": Format("", measure.total, measure.total),
+        "size": Format(measure.unit, size, size),
+        "points": Format("points", points, points),
+        "share": Format("", percent, points),
+        "ratio": Format("", ratio, ratio),
+        "index": Format("", short_number, short_number),
+        "nats": Format("nats", number, number),
+        "number": Format("", number, number),
+        "count": Format("", whole, whole),
+        "p": Format("", lambda value: NOTHING if value is None else p_value(value), short_number),
+    }
+    return formats[scale]
+
+
+def fill(text: str, measure: Measure) -> str:
+    """Return a text with the words of a measure in the place of their names."""
+    filled = text.format(
+        mean=measure.mean,
+        rate=measure.rate,
+        output=measure.output,
+        each=measure.each,
+        among=measure.among,
+        missing=measure.affected_words,
+    )
+    return filled.removeprefix(", ")
+
+
+def _table(*quantities: Quantity) -> dict[str, Quantity]:
+    return {quantity.key: quantity for quantity in quantities}
+
+
+_HEADLINE = _table(
+    Quantity("gap", "gap", "gap", "{mean}, audited minus reference"),
+    Quantity("linear", "linear estimate of the gap", "gap", "slope of the {each} on the group probability"),
+    Quantity("bracket", "range of the gap", "range", "between the weighted and the linear estimate"),
+    Quantity("limits", "limits of the gap", "range", "all that calibrated group probabilities allow"),
+    Quantity("through_exempt", "gap explained by exempt factors", "gap", "part of the gap"),
+    Quantity("at_equal_exempt", "gap given exempt factors", "gap", "among people equal on the exempt factors"),
+    Quantity("unexplained", "adjusted gap", "gap", "among people equal on all listed features"),
+    Quantity("impact_ratio", "impact ratio", "ratio", "{rate}, audited ÷ reference{among}"),
+    Quantity(
+        "adverse_impact_ratio", "adverse impact ratio", "ratio", "lower ÷ higher of the two rates{among}", (DECISIONS,)
+    ),
+    Quantity("shortfall", "shortfall", "total", "{missing}"),
+)
+_RATES = _table(
+    Quantity("favourable_rate", "{rate}", "level", "{among}"),
+    Quantity("audited_rate", "{rate}, audited", "level", "{among}"),
+    Quantity("reference_rate", "{rate}, reference", "level", "{among}"),
+    Quantity("criterion_rate", "{mean}", "level", ""),
+)
+_CORRECTION = _table(
+    Quantity("standardised_difference", "standardised difference", "index", "gap in standard deviations"),
+    Quantity("equal_outputs", "test of equal means", "p", "probability of a gap at least this large if there is none"),
+    Quantity("output_divergence", "output divergence", "nats", "between the groups' {each}s"),
+    Quantity("input_divergence", "input divergence", "nats", "between the groups' features"),
+    Quantity("descent_rate", "descent rate", "number", "of the objective along the correction function"),
+    Quantity("decisions_needed", "sample size to detect the gap", "count", "both errors at 5%", (SCORES, DECISIONS)),
+)
+_ERRORS = _table(
+    Quantity("fpr", "false positive rate", "share", "share given 1 among people without the outcome"),
+    Quantity("fnr", "false negative rate", "share", "share given 0 among people with the outcome"),
+    Quantity("calibration", "calibration error", "points", "observed minus predicted rate of the outcome"),
+    Quantity("auc", "AUC", "index", "area under the ROC curve of the {each}s"),
+    Quantity("fpr_difference", "gap in false positive rates", "points", "audited minus reference"),
+    Quantity("fnr_difference", "gap in false negative rates", "points", "audited minus reference"),
+    Quantity("calibration_difference", "gap in calibration errors", "points", "audited minus reference"),
+    Quantity("auc_difference", "difference in AUC", "index", "audited minus reference"),
+)
+_EVALUATION = _table(
+    Quantity("decision_gap", "gap in decision rates", "points", "audited minus reference"),
+    Quantity("accuracy", "accuracy", "share", "share of correct decisions"),
+    Quantity("auc_audited", "AUC, audited", "index", "of the audited group"),
+    Quantity("auc_reference", "AUC, reference", "index", "of the reference group"),
+    Quantity("log_loss", "log loss", "index", "lower is better"),
+    Quantity("brier", "Brier score", "index", "lower is better"),
+    Quantity("score_gap", "gap in mean scores", "points", "audited minus reference"),
+    Quantity("accuracy_change", "change in accuracy", "points", "alternative minus audited model"),
+    Quantity("gap_reduction", "reduction of the gap", "points", "in size, audited model minus alternative"),
+    Quantity("gap_change", "change in the gap", "points", "after minus before"),
+    Quantity("selected", "selection rate", "share", "share of people with decision 1"),
+    Quantity("true_positive_rate", "true positive rate", "share", "share given 1 among people with the outcome"),
+)
+_SETTINGS = _table(
+    Quantity("materiality", "materiality threshold", "size", "the smallest gap that matters"),
+    Quantity("rows", "people", "count", "in a group"),
+    Quantity("proxies", "potential proxies", "count", "features, alone, in combination or unless stand-ins"),
+    Quantity("undecided", "inconclusive features", "count", "with the verdict inconclusive"),
+    Quantity("not_judged", "features not assessed", "count", "with the verdict not assessed"),
+    Quantity("stand_ins", "stand-ins", "count", "features with this verdict"),
+    Quantity("too_small", "groups too small", "count", "fewer than 10 people"),
+)
+QUANTITIES = {**_HEADLINE, **_RATES, **_CORRECTION, **_ERRORS, **_EVALUATION, **_SETTINGS}
+ALIASES = {"linear_gap": "linear", "exempt_gap": "at_equal_exempt", "linear_change": "linear"}  # same number, other key
+HEADLINE_KEYS, CORRECTION_KEYS = tuple(_HEADLINE), tuple(_CORRECTION)
+ERROR_RATE_KEYS = ("fpr", "fnr", "calibration", "auc")
+
+# Columns of the table of features, whose keys are those of its rows.
+FEATURES = _table(
+    Quantity("gap", "contribution alone", "gap", "how much smaller the gap is among people equal on the feature"),
+    Quantity("joint", "contribution beyond the others", "gap", "how much the adjusted gap grows without the feature"),
+    Quantity("gap_shapley", "Shapley contribution", "gap", "sums to the explained gap"),
+    Quantity("use", "use", "size", "how far the {output} moves with the feature, all else equal"),
+    Quantity("reveals", "reveals", "index", "how well the feature separates the groups"),
+    Quantity("drives", "drives", "level", "how far the mean {each} varies with the feature"),
+    Quantity("alignment", "alignment", "index", "correlation of the two"),
+    Quantity("share", "share of the correction", "share", "achieved by shifting this feature alone"),
+)
+CONTRIBUTIONS = ("gap", "joint", "gap_shapley", "use")
+
+
+def quantity(key: str) -> Quantity:
+    """Return a quantity by its key; an unknown key is its own label."""
+    key = ALIASES.get(key, key)
+    return QUANTITIES.get(key) or Quantity(key, key.replace("_", " "), "index", "")
+
+
+def row_estimate(row: Record, key: str) -> dict[str, float | None]:
+    """Return an estimate that a row holds as KEY, KEY_low and KEY_high."""
+    return {end: row[f"{key}{suffix}"] for end, suffix in (("value", ""), ("low", "_low"), ("high", "_high"))}
+
+
+def estimate_cell(estimate: Record | None, shown: Shown) -> Cell:
+    """Return an estimate as a cell: value and interval."""
+    if estimate is None or estimate["value"] is None:
+        return Cell(NOTHING)
+    low, high = estimate["low"], estimate["high"]
+    ends = "" if low is None and high is None else interval(low, high, shown)
+    return Cell(shown(estimate["value"]), ends, value=estimate["value"])
+
+
+def estimate_words(estimate: Record, measure: Measure, name: str = "") -> str:
+    """Return a gap as a sentence has it: "−12.9 points (95% CI −19.9 to −6.0)"."""
+    return with_interval(**estimate, shown=brief(estimate, measure), name=name, unit=measure.unit)
+
+
+def brief(estimate: Record, measure: Measure) -> Shown:
+    """Return a format with one decimal for gaps of a point or more, with two for smaller ones."""
+    if measure is UNITS:
+        return measure.difference
+    largest = max(abs(100 * value) for value in estimate.values() if value is not None)
+    digits = 1 if largest >= 1 else 2
+    return lambda value: number(None if value is None else 100 * value, digits)
+
+
+def quantity_cell(item: Quantity, estimate: Record | None, measure: Measure) -> Cell:
+    """Return an estimate of a quantity as a cell; of a range the ends alone."""
+    shown = format_of(item.scale, measure).value
+    if item.scale == "range" and estimate is not None:
+        return Cell(interval(estimate["low"], estimate["high"], shown))
+    return estimate_cell(estimate, shown)
+
+
+def quantity_table(
+    name: str, rows: Iterable[tuple[Quantity, Record | None]], measure: Measure, interval_label: str
+) -> Table:
+    """Return a table of quantities with their values, intervals and definitions."""
+    columns = (Column("quantity", NAME), Column("value"), Column("definition", TEXT, is_optional=True))
+    cells = (
+        (Cell(item.name(measure)), quantity_cell(item, estimate, measure), Cell(fill(item.definition, measure)))
+        for item, estimate in rows
+    )
+    return Table(name, columns, tuple(cells), interval_label)

@@ -1,0 +1,98 @@
+"""Pages of changes, evaluations and alternatives: their documents in the look of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tiltlens import figures
+from tiltlens.documents.change_document import change_document, provenance_blocks
+from tiltlens.documents.document import Block, Document, FigureRef, Heading
+from tiltlens.documents.repair_document import alternatives_document, evaluation_document
+from tiltlens.figures import Figure
+from tiltlens.formats import label
+from tiltlens.render.html import blocks_html
+from tiltlens.render.page import check_name, drawn_data, environment, markup, rendered
+from tiltlens.render.sections import PICTURED, Drawing
+from tiltlens.results.json_file import Target, write_text
+
+Record = dict[str, Any]
+FIGURES: dict[str, Callable[[Record], Figure]] = {
+    "change": lambda c: figures.change(c, c["materiality"]),
+    "repair_curve": figures.repair_curve,
+    "attainable": figures.attainable,
+}
+CODES = ["gap", "worth", "part"]  # columns that texts beside them repeat
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """The blocks from one heading of level 2 to the next."""
+
+    element: str
+    title: str
+    body: Any
+
+
+def change_page(summary: Record) -> str:
+    """Return the page of a change."""
+    return _page(change_document(summary), "Two audits compared", provenance_blocks(summary))
+
+
+def bills_page(summary: Record) -> str:
+    """Return the page of an evaluation."""
+    return _page(evaluation_document(summary), "Mitigation, separate from the audit that it acts on")
+
+
+def alternatives_page(summary: Record) -> str:
+    """Return the page of alternatives."""
+    return _page(alternatives_document(summary), "Other rules of the same features, compared on the same people")
+
+
+def _writer(build: Callable[[Record], str]) -> Callable[[Record, Target], None]:
+    """Return a function that writes a page, whole or not at all; to an open file, as it is."""
+
+    def write(summary: Record, target: Target) -> None:
+        check_name(target)
+        write_text(target, build(summary))
+
+    return write
+
+
+write_change, write_bills, write_alternatives = map(_writer, (change_page, bills_page, alternatives_page))
+
+
+def _page(document: Document, lead: str, more: Iterable[Block] = ()) -> str:
+    drawings: list[Drawing] = []
+
+    def draw(reference: FigureRef) -> str:
+        if len(drawings) >= PICTURED:
+            return ""
+        drawing = Drawing.of(f"{reference.name}-{len(drawings)}", FIGURES[reference.name](reference.summary))
+        table = None if drawing.table is None else drawing.table.drop(CODES, strict=False)
+        drawings.append(replace(drawing, table=table))
+        return str(environment().get_template("macros.html").module.figure(drawings[-1]))
+
+    sections = [_section(index, blocks, draw) for index, blocks in enumerate(_parts([*document.blocks, *more]))]
+    data = drawn_data(drawings)
+    return rendered("document.html", data, title=label(document.title, 200), lead=lead, sections=sections)
+
+
+def _parts(blocks: Iterable[Block]) -> list[list[Block]]:
+    """Return blocks by section; those before the first heading come with it."""
+    parts: list[list[Block]] = []
+    before: list[Block] = []
+    for block in blocks:
+        if isinstance(block, Heading) and block.level == 2:
+            parts.append([block, *before])
+            before = []
+        else:
+            (parts[-1] if parts else before).append(block)
+    return parts
+
+
+def _section(index: int, blocks: list[Block], draw: Callable[[FigureRef], str]) -> _Section:
+    first, *others = blocks
+    title = first.text if isinstance(first, Heading) else ""
+    return _Section("words" if index == 0 else f"c{index}", title, markup(blocks_html(others, draw)))
