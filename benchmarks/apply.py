@@ -30,7 +30,7 @@ import resource, sys, time
 import tiltlens as tl
 tilt = tl.read_repair("repair.json")
 start = time.perf_counter()
-tilt.apply(["rows.parquet"] * int(sys.argv[1]), "score", output="repaired.parquet")
+tilt.apply(["rows.parquet"] * int(sys.argv[1]), "score", out="repaired.parquet")
 print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 """
 NUMBERS, TEXTS = ["age", "hours", "income", "debt"], ["school", "job", "region", "family"]

@@ -84,7 +84,7 @@ def held(design: Design, seeds: range) -> Iterator[list[bool]]:
 
 def check_audit(table: dict[str, NDArray[np.generic]], rate: tl.Estimate, moved: tl.Estimate) -> None:
     """Assert that an audit prints these intervals."""
-    c = tl.audit(table, "group", reference="b", scores="score", weights="weight", features=[])["a"]
+    c = tl.audit(table, "group", reference="b", scores="score", sample_weight="weight", features=[])["a"]
     for found, expected in ((c.favourable_rates.audited, rate), (c.gap, moved)):
         assert np.allclose([*found.to_dict().values()], [*expected.to_dict().values()], atol=1e-9), (found, expected)
 

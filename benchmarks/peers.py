@@ -58,7 +58,7 @@ def read(rows: Rows) -> tuple[Callable[[], Any], Callable[[Any], bool]]:
 def read_all(rows: Rows) -> tuple[Callable[[], Any], Callable[[Any], bool]]:
     """Read score, membership, group and the four features once, as the user's frame holds them."""
     frame = rows["frame"]
-    used = [ARGUMENTS["group"], ARGUMENTS["scores"], ARGUMENTS["membership"], *ARGUMENTS["features"]]
+    used = [ARGUMENTS["group"], ARGUMENTS["scores"], ARGUMENTS["propensity"], *ARGUMENTS["features"]]
 
     def once(column: pl.Series) -> Any:
         if column.dtype == pl.String:

@@ -46,7 +46,7 @@ class Published(NamedTuple):
     """A row of the hold-out table of Wang, Ustun and Calmon (ICML 2019), with the target group's AUC."""
 
     target: str
-    criterion: str
+    metric: str
     gap: float
     gap_after: float
     auc: float
@@ -86,7 +86,7 @@ def adult(folder: Path) -> Case:
     table = table.select(*numbers, *categories, "sex", rich=(pl.col("income") == ">50K").cast(pl.Int64))
     assert table.height == 48_842
     rows = (
-        Published("Female", "mean score", 0.178, -0.007, 0.895, 0.758),
+        Published("Female", "mean_score", 0.178, -0.007, 0.895, 0.758),
         Published("Female", "fnr", 0.161, 0.004, 0.895, 0.880),
         Published("Male", "fpr", 0.098, 0.002, 0.829, 0.714),
     )
@@ -98,7 +98,7 @@ def compas() -> Case:
     categories = ("Age", "ChargeDegree", "Sex", "PriorCounts", "LengthOfStay")
     table = load_compas().select(*categories, "race", "is_recid").with_columns(pl.col(pl.Enum).cast(pl.String))
     rows = (
-        Published("Caucasian", "mean score", 0.079, 0.018, 0.704, 0.667),
+        Published("Caucasian", "mean_score", 0.079, 0.018, 0.704, 0.667),
         Published("Caucasian", "fnr", 0.137, 0.088, 0.704, 0.699),
         Published("African-American", "fpr", 0.087, -0.029, 0.732, 0.680),
     )
@@ -224,11 +224,11 @@ def _dense(matrix: Any) -> NDArray[np.float64]:
 
 
 def against_published(split: Split, row: Published) -> Numbers:
-    """Return the held-out difference of the criterion and the target group's AUC, before and after."""
+    """Return the held-out difference of the metric and the target group's AUC, before and after."""
     case = split.case
     other = case.reference if row.target == case.audited else case.audited
-    bill = billed(split, comparison(split, row.target, other).repair(criterion=row.criterion, use_group=True))
-    quantity = "gap" if row.criterion == "mean score" else f"{row.criterion}_difference"
+    bill = billed(split, comparison(split, row.target, other).repair(metric=row.metric, use_group=True))
+    quantity = "gap" if row.metric == "mean_score" else f"{row.metric}_difference"
     found = {f"gap {when}": bill[quantity][when].value for when in ("before", "after")}
     return found | {f"auc {when}": bill["auc_audited"][when].value for when in ("before", "after")}
 
@@ -286,7 +286,7 @@ def published_rows(case: Case, row: Published, found: list[Numbers]) -> Iterator
     end = ERRORS * spread([one["gap after"] for one in found])
     asked = {"gap after": {"least": -end, "most": end}, "auc after": {"least": row.auc_after}}
     theirs = {"gap before": row.gap, "gap after": row.gap_after, "auc before": row.auc, "auc after": row.auc_after}
-    for one in means(f"{case.name}, {row.criterion} of {row.target}", found, asked):
+    for one in means(f"{case.name}, {row.metric} of {row.target}", found, asked):
         yield one._replace(detail=f"published {theirs[one.what.split('| ')[1]]:+.3f}")
 
 

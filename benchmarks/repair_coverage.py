@@ -162,7 +162,7 @@ SETTINGS = (
     Setting("xor, blind", plain(xor), 1000),
     Setting("forty features, blind", plain(many), 1000),
     Setting("a level that one group hardly has, blind", plain(apart), 1000),
-    Setting("weights, blind", weighted, 1000, {}, {"weights": "weight"}),
+    Setting("weights, blind", weighted, 1000, {}, {"sample_weight": "weight"}),
     *(
         Setting(f"base rate {base}%, {name}", scarce(level), rows, repair, is_scarce=True)
         for base, level in ((2, -5.3), (5, -4.1), (10, -3.1))

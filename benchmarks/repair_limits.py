@@ -24,17 +24,17 @@ from tiltlens.repair.constraints import OUTCOMES
 
 CLASSES = ["none", "small", "large"]
 WAYS: dict[str, dict[str, Any]] = {
-    "mean score": {},
-    "mean score, at most 3 points": {"limit": 0.03},
+    "mean_score": {},
+    "mean score, at most 3 points": {"max_gap": 0.03},
     "mean score, with the group": {"use_group": True},
     "decisions": {"threshold": 0.5},
-    "fpr": {"criterion": "fpr"},
-    "fnr": {"criterion": "fnr"},
-    "equalized odds": {"criterion": "equalized odds"},
-    "equalized odds, with the group": {"criterion": "equalized odds", "use_group": True},
-    "equalized odds of decisions": {"criterion": "equalized odds", "threshold": 0.5},
+    "fpr": {"metric": "fpr"},
+    "fnr": {"metric": "fnr"},
+    "equalized_odds": {"metric": "equalized_odds"},
+    "equalized odds, with the group": {"metric": "equalized_odds", "use_group": True},
+    "equalized odds of decisions": {"metric": "equalized_odds", "threshold": 0.5},
 }
-OF_CLASSES = {"three classes": {}, "three classes, at most 3 points": {"limit": 0.03}}
+OF_CLASSES = {"three classes": {}, "three classes, at most 3 points": {"max_gap": 0.03}}
 
 
 class Gap(NamedTuple):

@@ -39,7 +39,7 @@ def painted(path: Path) -> tuple[float, float]:
 def measure(name: str, table: pl.DataFrame, folder: Path) -> dict[str, float | str]:
     """Return size and times of the report of a table's audit; the page must hold the audit's own numbers."""
     membership = "chance" if "chance" in table.columns else None
-    audit = tl.audit(table, group="group", reference="b", scores="score", membership=membership)
+    audit = tl.audit(table, group="group", reference="b", scores="score", propensity=membership)
     path = folder / "audit.html"
     begin = time.perf_counter()
     audit.report(path)

@@ -51,8 +51,8 @@ def main() -> None:
             group="group",
             reference="R",
             scores="pay",
-            output="amount",
-            membership=LogisticRegression(),
+            score_type="amount",
+            propensity=LogisticRegression(),
             materiality=0.0,
             confidence=CONFIDENCE,
         )

@@ -111,7 +111,7 @@ def measured(task: tuple[int, bool]) -> dict[str, Any]:
     confidence = 1.0 if is_calibrated else float(np.random.default_rng(seed).uniform(1.6, 3.0))
     world = World(seed, confidence)
     table, options = world.draw(seed), {"group": {"a": "p a", "b": "p b"}, "scores": "score", "reference": "b"}
-    c = tl.audit(table, **options, labels="race")["a"]
+    c = tl.audit(table, **options, known_groups="race")["a"]
     blind = tl.audit(table.drop("race"), **options, features=[])["a"].soft_group
     numbers: dict[str, Any] = {"gap": c.gap, "linear": c.soft_group.linear, "unexplained": c.unexplained}
     found = {name: None if one is None else [one.low, one.high] for name, one in numbers.items()}

@@ -28,7 +28,7 @@ ARGUMENTS: dict[str, Any] = {
     "group": "group",
     "reference": "b",
     "scores": "score",
-    "membership": "chance",
+    "propensity": "chance",
     "features": ["region", "job", "amount", "years"],
 }
 RUN = """
@@ -75,7 +75,7 @@ def write_files(folder: Path, rows: int) -> str:
 
 def run(pattern: str, is_fitted: bool) -> dict[str, Any]:
     """Return seconds, peak memory and numbers of an audit in a process of its own."""
-    arguments = ARGUMENTS | ({"membership": None} if is_fitted else {})
+    arguments = ARGUMENTS | ({"propensity": None} if is_fitted else {})
     command = [sys.executable, "-c", RUN, pattern, json.dumps(arguments)]
     found: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return found
@@ -105,7 +105,7 @@ def check_fitted(pattern: str, found: dict[str, Any], rows: int) -> None:
     c = found["summary"]["comparisons"]["a"]
     others = {"the true membership": tl.audit(pattern, **ARGUMENTS)["a"]}
     if rows <= 10**6:
-        others["memory"] = tl.audit(pl.read_parquet(pattern), **ARGUMENTS | {"membership": None})["a"]
+        others["memory"] = tl.audit(pl.read_parquet(pattern), **ARGUMENTS | {"propensity": None})["a"]
     for other, comparison in others.items():
         for name in ("input_divergence", "descent_rate"):
             exact, fitted = getattr(comparison, name), c[name]

@@ -91,14 +91,14 @@ class World:
             columns[name] = np.char.add("level ", values.astype(str)) if name in texts else values
         columns |= {name: noise(j, s, rng) for j, name in enumerate(self.noises)}
         options: dict[str, Any] = {"group": "group", "reference": "b", "scores": "score", "threshold": self.threshold}
-        options |= {"output": "amount" if self.is_amount else "probability", "exempt": list(self.exempt) or None}
+        options |= {"score_type": "amount" if self.is_amount else "probability", "exempt": list(self.exempt) or None}
         if self.is_clustered:
             columns["customer"], options["clusters"] = customer, "customer"
         if self.is_given:
             whose, others = self._people(size, rng, np.arange(size))
             known, unknown = (np.column_stack([one[name] for name in self.features]) for one in (others, drawn))
             columns["p"] = LogisticRegression(C=np.inf).fit(known, whose).predict_proba(unknown)[:, 1]
-            options["membership"] = "p"
+            options["propensity"] = "p"
         if self.outcome is not None:
             columns["outcome"] = (rng.random(size) < self.outcome(columns["score"], s)).astype(np.int64)
             options |= {"outcome": "outcome", "features": []}

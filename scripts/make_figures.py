@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import tiltlens as tl
+from tiltlens import figures
 from tiltlens._pipeline import audit
 from tiltlens.datasets import COMPAS_FEATURES, load_compas
 from tiltlens.demo import AUDITED, OUTCOME, REFERENCE
-from tiltlens.documents import figures
 from tiltlens.learners.paper_fit import outcome_scores
 from tiltlens.paper.figure1 import simplex_paths
 

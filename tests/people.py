@@ -17,10 +17,10 @@ import tiltlens as tl
 FEATURES = ["income", "city", "owner", "since"]
 WAYS = {
     "plug-in": {"folds": None},
-    "known membership": {"membership": "chance"},
+    "known membership": {"propensity": "chance"},
     "fitted membership": {},
-    "fitted membership, weights": {"weights": "weight"},
-    "amounts": {"output": "amount", "membership": "chance", "weights": "weight"},
+    "fitted membership, weights": {"sample_weight": "weight"},
+    "amounts": {"score_type": "amount", "propensity": "chance", "sample_weight": "weight"},
 }
 
 CLEAN = pl.DataFrame(

@@ -157,7 +157,7 @@ def test_estimates_are_value_low_high_in_json():
 
 def test_the_adverse_impact_ratio_is_of_decisions_and_the_lower_rate_comes_first():
     for favourable in ("high", "low"):
-        c = audited(people(1200, 1), threshold=0.5, favourable=favourable, membership="chance")["A"]
+        c = audited(people(1200, 1), threshold=0.5, favourable=favourable, propensity="chance")["A"]
         low, high = sorted(rate.value for rate in c.favourable_rates)
         assert c.adverse_impact_ratio.value == pytest.approx(low / high)
         assert 0 < c.adverse_impact_ratio.low < c.adverse_impact_ratio.value < c.adverse_impact_ratio.high <= 1
@@ -177,7 +177,7 @@ def test_every_row_is_accounted_for():
         score=pl.when(pl.int_range(size).is_between(5, 7)).then(None).otherwise("score"),
         weight=pl.when(pl.int_range(size) == 100).then(0).otherwise("weight"),
     )
-    found = audited(data, weights="weight", folds=None, audited="A")
+    found = audited(data, sample_weight="weight", folds=None, audited="A")
     assert found.too_small == {"few": 4}
     assert found.rows == {
         "read": 500,
@@ -191,7 +191,7 @@ def test_every_row_is_accounted_for():
     assert found.rows["used"] == sum(found["A"].rows.values())
 
 
-EXACT_WAYS = {"plug-in": {"folds": None}, "known": {"membership": "chance"}}
+EXACT_WAYS = {"plug-in": {"folds": None}, "known": {"propensity": "chance"}}
 EXACT_WAYS["known, plug-in"] = EXACT_WAYS["plug-in"] | EXACT_WAYS["known"]
 
 
@@ -240,7 +240,7 @@ def test_prototypes_do_not_depend_on_row_order_where_corrections_tie():
 def weighted_and_repeated(**options):
     data = people(600, 4)
     repeated = data[np.repeat(np.arange(len(data)), data["weight"].to_numpy())]
-    return audited(data, weights="weight", **options)["A"], audited(repeated, **options)["A"]
+    return audited(data, sample_weight="weight", **options)["A"], audited(repeated, **options)["A"]
 
 
 @pytest.mark.parametrize("folds", [None, 5])
@@ -251,7 +251,7 @@ def test_integer_weights_equal_repeated_rows_for_known_membership(folds):
     many; nor do the numbers that leave rows out one at a time or that are learnt on folds of the rows (gap(j) of
     numbers, shares with intervals, unexplained), because a repeated row leaves its twin behind.
     """
-    weighted, repeated = weighted_and_repeated(folds=folds, membership="chance")
+    weighted, repeated = weighted_and_repeated(folds=folds, propensity="chance")
     for name in EXACT_UNDER_WEIGHTS:
         assert getattr(weighted, name).value == pytest.approx(getattr(repeated, name).value, rel=1e-9, abs=1e-9), name
     for one, other in zip(weighted.favourable_rates, repeated.favourable_rates, strict=True):
@@ -269,7 +269,7 @@ def test_integer_weights_equal_repeated_rows_for_known_membership(folds):
 
 
 def test_integer_weights_equal_repeated_rows_in_every_plug_in_number_of_countable_features():
-    weighted, repeated = weighted_and_repeated(folds=None, membership="chance", features=("city", "owner"))
+    weighted, repeated = weighted_and_repeated(folds=None, propensity="chance", features=("city", "owner"))
     assert weighted.unexplained.value == pytest.approx(repeated.unexplained.value, abs=1e-9)
     assert weighted.shapley_remainder == pytest.approx(repeated.shapley_remainder, abs=1e-9)
     drop = ["partner", "redundant_with"]
@@ -277,7 +277,7 @@ def test_integer_weights_equal_repeated_rows_in_every_plug_in_number_of_countabl
 
 
 def test_integer_weights_equal_repeated_rows_in_profiles():
-    weighted, repeated = weighted_and_repeated(folds=None, membership="chance")
+    weighted, repeated = weighted_and_repeated(folds=None, propensity="chance")
     counts = ["n", "n_reference"]
     for feature in FEATURES:
         tables = (c.profile(feature).drop(counts).to_dicts() for c in (weighted, repeated))
@@ -294,17 +294,17 @@ def test_integer_weights_equal_repeated_rows_for_the_plug_in_fit():
 
 
 def test_sampling_weights_widen_intervals_and_repeated_rows_narrow_them():
-    weighted, repeated = weighted_and_repeated(folds=5, membership="chance")
+    weighted, repeated = weighted_and_repeated(folds=5, propensity="chance")
     assert weighted.gap.high - weighted.gap.low > 1.3 * (repeated.gap.high - repeated.gap.low)
 
 
-UNWEIGHTED = [way for way in WAYS if "weights" not in WAYS[way]]
+UNWEIGHTED = [way for way in WAYS if "sample_weight" not in WAYS[way]]
 
 
 @pytest.mark.parametrize("way", UNWEIGHTED)
 def test_a_common_factor_of_the_weights_changes_the_shortfall_only(way):
     data, factors = people(), (1.0, 1 / 3, 1e300)
-    plain, *others = (audited(data, weights=data["weight"] * c, **WAYS[way]).to_dict() for c in factors)
+    plain, *others = (audited(data, sample_weight=data["weight"] * c, **WAYS[way]).to_dict() for c in factors)
     for scaled, factor in zip(others, factors[1:], strict=True):
         assert_same_numbers(with_shortfall_over(scaled, factor), plain)
 
@@ -321,7 +321,7 @@ def with_shortfall_over(summary, factor):
 def test_weights_at_the_ends_of_the_floats_are_no_weights(way):
     options = WAYS[way] | {"features": ["city", "owner"]}
     every = (None, np.full(400, 1e308), np.full(400, 5e-324))
-    plain, *others = (audited(people(), weights=weights, **options).to_dict() for weights in every)
+    plain, *others = (audited(people(), sample_weight=weights, **options).to_dict() for weights in every)
     del plain["comparisons"]["A"]["shortfall"]  # a sum of weights
     for weighted in others:
         del weighted["comparisons"]["A"]["shortfall"]
@@ -329,7 +329,9 @@ def test_weights_at_the_ends_of_the_floats_are_no_weights(way):
 
 
 def test_equal_weights_change_the_shortfall_only():
-    plain, weighted = (audited(people(), membership="chance", weights=w).to_dict() for w in (None, np.full(400, 2.5)))
+    plain, weighted = (
+        audited(people(), propensity="chance", sample_weight=w).to_dict() for w in (None, np.full(400, 2.5))
+    )
     assert_same_numbers(with_shortfall_over(weighted, 2.5), plain)
 
 
@@ -408,8 +410,8 @@ def test_booleans_numbers_and_arrays_are_groups(group, reference, expected):
 
 def test_given_equals_auditing_the_filtered_rows():
     data = people(800, 7)
-    conditional = audited(data, given={"owner": True}, features=["income", "city"], membership="chance")
-    filtered = audited(data.filter("owner"), features=["income", "city"], membership="chance")
+    conditional = audited(data, where={"owner": True}, features=["income", "city"], propensity="chance")
+    filtered = audited(data.filter("owner"), features=["income", "city"], propensity="chance")
     assert conditional.rows["not_given_owner"] == data.filter(~pl.col("owner")).height
     assert_same_numbers(conditional["A"].to_dict(), filtered["A"].to_dict())
 
@@ -422,18 +424,18 @@ def test_given_equals_auditing_the_filtered_rows_for_arrays():
     def of(table, keep, **options):
         chosen = {name: values[keep] for name, values in arrays.items()}
         return audited(
-            table, group=chosen["group"], scores=chosen["score"], weights=chosen["weight"],
-            membership=chosen["chance"], features=["income", "city"], folds=None, **options,
+            table, group=chosen["group"], scores=chosen["score"], sample_weight=chosen["weight"],
+            propensity=chosen["chance"], features=["income", "city"], folds=None, **options,
         )["A"].to_dict()  # fmt: skip
 
-    assert_same_numbers(of(data, slice(None), given={"owner": 1}), of(data.filter("owner"), owner))
+    assert_same_numbers(of(data, slice(None), where={"owner": 1}), of(data.filter("owner"), owner))
 
 
 def test_a_threshold_equals_auditing_the_decisions():
-    decided = audited(people(), threshold=0.5, membership="chance")
+    decided = audited(people(), threshold=0.5, propensity="chance")
     decisions = (people()["score"] >= 0.5).cast(pl.Int64)
     assert_same_numbers(
-        decided.to_dict(), audited(people().with_columns(score=decisions), membership="chance").to_dict()
+        decided.to_dict(), audited(people().with_columns(score=decisions), propensity="chance").to_dict()
     )
     assert decided.channel == "decisions"
     assert audited(people(), folds=None).channel == "scores"
@@ -454,8 +456,8 @@ def three_outcomes():
 
 
 def test_three_outcomes_are_compared_by_their_favourable_class():
-    c = audited(people(), scores=three_outcomes(), favourable=1, membership="chance")["A"]
-    plain = audited(people(), membership="chance")["A"]
+    c = audited(people(), scores=three_outcomes(), favourable=1, propensity="chance")["A"]
+    plain = audited(people(), propensity="chance")["A"]
     assert c.gap.value == pytest.approx(0.8 * plain.gap.value)
     assert c.impact_ratio.value == pytest.approx(plain.impact_ratio.value)
     assert len(c.output.audited) == 3
@@ -475,7 +477,7 @@ def test_columns_of_outcomes_name_the_favourable_class():
     ("value", "options"),
     [
         *((value, {"folds": None}) for value in (0.0, 0.5, 1.0)),
-        *((value, {"membership": "chance"}) for value in (0.0, 0.5, 1.0)),
+        *((value, {"propensity": "chance"}) for value in (0.0, 0.5, 1.0)),
         (0.5, {}),
     ],
 )
@@ -489,7 +491,7 @@ def test_a_constant_score_has_no_gap_and_no_evidence(value, options):
     json.dumps(found.to_dict(), allow_nan=False)
 
 
-@pytest.mark.parametrize("options", [{}, {"folds": None}, {"membership": np.full(1200, 0.5)}])
+@pytest.mark.parametrize("options", [{}, {"folds": None}, {"propensity": np.full(1200, 0.5)}])
 def test_identical_groups_have_nothing_to_correct(options):
     data = people(600, 6)
     found = audited(pl.concat([data.with_columns(group=pl.lit(name)) for name in "AB"]), **options)
@@ -504,7 +506,7 @@ def test_identical_groups_have_nothing_to_correct(options):
 
 def test_outputs_that_do_not_overlap_are_noted_and_not_infinite():
     scores = np.where(people()["group"] == "A", people()["score"], 0.0)
-    found = audited(people(), scores=scores, membership="chance")
+    found = audited(people(), scores=scores, propensity="chance")
     c = found["A"]
     assert c.impact_ratio is c.output_divergence is c.descent_rate is None
     assert any("impact ratio is not defined" in note for note in c.notes)
@@ -577,7 +579,7 @@ def test_people_without_equals_in_the_reference_are_noted_and_accuse_nobody():
 def test_an_inadequate_membership_says_so_and_has_no_part_in_verdicts():
     wrong = np.where(people(1200, 1)["city"] == "North", 0.2, 0.6)
     c, right = (
-        audited(people(1200, 1), membership=membership, features=["city", "owner"])["A"]
+        audited(people(1200, 1), propensity=membership, features=["city", "owner"])["A"]
         for membership in (wrong, "chance")
     )
     assert not c.balance.is_adequate
@@ -596,7 +598,7 @@ def test_an_inadequate_membership_says_so_and_has_no_part_in_verdicts():
 
 def test_an_estimator_is_cross_fitted():
     model = make_pipeline(OneHotEncoder(), LogisticRegression(C=100))
-    c = audited(people(), features=["city", "owner"], membership=model)["A"]
+    c = audited(people(), features=["city", "owner"], propensity=model)["A"]
     assert c.membership == "Pipeline"
     assert c.descent_rate.low < c.descent_rate.value < 0
 
@@ -637,11 +639,11 @@ def test_openmp_keeps_to_one_thread_from_the_first_call():
 
 def test_the_descent_rate_of_outputs_alone_is_minus_k_times_the_spread_of_the_score():
     data = people(1500, 7)
-    c = audited(data, input_weight=0.0, output_weight=2.0, membership="chance")["A"]
+    c = audited(data, input_weight=0.0, output_weight=2.0, propensity="chance")["A"]
     assert c.descent_rate.value == pytest.approx(c.correction.descent_rate, rel=1e-9)
     assert c.descent_rate.low < c.descent_rate.value < c.descent_rate.high <= 0
     same = pl.concat([data.with_columns(group=pl.lit(name)) for name in "AB"])
-    flat = audited(same, input_weight=0.0, membership=np.full(3000, 0.5))["A"].descent_rate
+    flat = audited(same, input_weight=0.0, propensity=np.full(3000, 0.5))["A"].descent_rate
     assert (flat.value, flat.high) == (pytest.approx(0, abs=1e-12), 0)
 
 
@@ -699,7 +701,7 @@ def test_a_single_noise_feature_is_no_joint_proxy():
     x = random.normal(size=600)
     data = pl.DataFrame({"group": random.choice(["A", "B"], 600), "x": x, "score": expit(x)})
     for membership in (None, np.full(600, 0.5)):
-        row = audited(data, features=["x"], membership=membership)["A"].proxies.row(0, named=True)
+        row = audited(data, features=["x"], propensity=membership)["A"].proxies.row(0, named=True)
         assert row["verdict"] == "inconclusive"
 
 
@@ -707,7 +709,7 @@ def test_the_gap_of_a_countable_feature_does_not_depend_on_the_other_features():
     data = people(900, 11)
     sets = (["city", "income"], ["city", "owner"], ["city", "income", "owner", "since"])
     rows = [
-        audited(data, features=features, membership="chance")["A"].proxies.filter(feature="city").row(0, named=True)
+        audited(data, features=features, propensity="chance")["A"].proxies.filter(feature="city").row(0, named=True)
         for features in sets
     ]
     for column in ("gap", "reveals", "drives", "alignment"):
@@ -718,7 +720,7 @@ def test_the_gap_of_a_number_depends_on_the_other_features_by_folds_only():
     data = people(900, 11)
     sets = (["income"], ["income", "city"], ["income", "city", "owner"])
     rows = [
-        audited(data, features=features, membership="chance")["A"].proxies.filter(feature="income").row(0, named=True)
+        audited(data, features=features, propensity="chance")["A"].proxies.filter(feature="income").row(0, named=True)
         for features in sets
     ]
     width = rows[0]["gap_high"] - rows[0]["gap_low"]
@@ -727,7 +729,7 @@ def test_the_gap_of_a_number_depends_on_the_other_features_by_folds_only():
 
 def test_rounding_noise_is_no_gap():
     data = people(400, 2).with_columns(score=pl.lit(0.3))
-    c = audited(data, features=["city", "owner"], membership="chance")["A"]
+    c = audited(data, features=["city", "owner"], propensity="chance")["A"]
     assert c.gap == tl.Estimate(0.0, 0.0, 0.0)
     assert set(c.proxies["direction"]) == {"the score does not follow it"}
     assert not c.proxies["verdict"].str.contains("potential proxy").any()
@@ -737,7 +739,7 @@ def test_weights_that_rest_on_one_person_are_noted():
     weights = np.ones(600)
     for largest in (59_400, 1e8):
         weights[0] = largest
-        c = audited(people(600, 4), features=["city", "owner"], weights=weights, membership="chance")["A"]
+        c = audited(people(600, 4), features=["city", "owner"], sample_weight=weights, propensity="chance")["A"]
         assert any("the weights make" in note for note in c.notes)
 
 
@@ -766,7 +768,7 @@ def test_noise_beside_a_binned_feature_is_no_joint_proxy_with_known_membership()
             "chance": expit(0.6 * x - 0.18),
         }
     )
-    found = audited(data, features=["income", "noise"], membership="chance")["A"].proxies
+    found = audited(data, features=["income", "noise"], propensity="chance")["A"].proxies
     noise = found.row(by_predicate=pl.col("feature") == "noise", named=True)
     assert abs(noise["joint"]) < 0.001, "what is left of income is not owed to noise"
     assert noise["verdict"] == "no material contribution"
@@ -775,9 +777,9 @@ def test_noise_beside_a_binned_feature_is_no_joint_proxy_with_known_membership()
 def test_a_group_without_a_single_favourable_decision_keeps_an_honest_interval():
     data = people().with_columns(score=pl.when(pl.col("group") == "B").then((pl.col("score") > 0.6).cast(float)))
     few = pl.concat([data.filter(group="B"), data.filter(group="A").head(12).with_columns(score=0.0)])
-    c = audited(few, folds=None, membership="chance")["A"]
+    c = audited(few, folds=None, propensity="chance")["A"]
     assert c.favourable_rates.audited.low is None
-    c = audited(few, membership="chance")["A"]
+    c = audited(few, propensity="chance")["A"]
     assert c.favourable_rates.audited.value == 0
     assert c.favourable_rates.audited.low == 0
     assert 0.1 < c.favourable_rates.audited.high < 0.35, "0 of 12: the exact upper bound is 0.26"

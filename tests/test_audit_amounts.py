@@ -26,8 +26,8 @@ def paid():
 
 
 def audited(data, **options):
-    asked = {"group": "group", "reference": "B", "features": FEATURES, "scores": "salary", "output": "amount"}
-    return tl.audit(data, **asked | {"membership": "chance"} | options)
+    asked = {"group": "group", "reference": "B", "features": FEATURES, "scores": "salary", "score_type": "amount"}
+    return tl.audit(data, **asked | {"propensity": "chance"} | options)
 
 
 @cache
@@ -51,11 +51,11 @@ ALIKE += ("descent_rate", "unexplained", "through_exempt", "at_equal_exempt")
 
 @pytest.mark.parametrize(
     "options",
-    [{"membership": None}, {"exempt": ["owner"], "weights": "weight"}],
+    [{"propensity": None}, {"exempt": ["owner"], "sample_weight": "weight"}],
     ids=["plain", "exempt, weights"],
 )
 def test_amounts_of_0_and_1_equal_decisions(options):
-    decisions = audited(paid(), scores="decision", output="probability", **options)["A"]
+    decisions = audited(paid(), scores="decision", score_type="probability", **options)["A"]
     amounts = audited(paid(), scores="decision", **options)["A"]
     assert (decisions.channel, amounts.channel) == ("decisions", "amounts")
     same = [name for name in ALIKE if name not in ("gap", "shortfall")]
@@ -100,7 +100,7 @@ def test_what_everybody_has_more_changes_nothing_but_levels():
 @pytest.mark.parametrize("weights", [None, "weight"])
 @pytest.mark.parametrize("favourable", ["high", "low"])
 def test_numbers_of_outputs_against_numpy(weights, favourable):
-    c = audited(paid(), features=[], weights=weights, favourable=favourable)["A"]
+    c = audited(paid(), features=[], sample_weight=weights, favourable=favourable)["A"]
     w = paid()["weight"].to_numpy().astype(float) if weights else np.ones(paid().height)
     x, mine = paid()["salary"].to_numpy(), (paid()["group"] == "A").to_numpy()
     (m0, v0, e0), (m1, v1, e1) = (_moments(x[who], w[who]) for who in (mine, ~mine))
@@ -156,7 +156,7 @@ def test_deciles_are_pooled_and_the_divergence_is_of_them():
 
 def test_a_longer_table_is_summed_whole_and_its_deciles_are_those_of_the_sample():
     frame = lending().with_columns(pay=(pl.col("score") * 5_000 + pl.col("years")))
-    asked = {"group": "group", "reference": "b", "audited": "a", "scores": "pay", "output": "amount"}
+    asked = {"group": "group", "reference": "b", "audited": "a", "scores": "pay", "score_type": "amount"}
     found = tl.audit(frame, features=["region", "job"], sample_rows=1_000, folds=None, **asked)["a"]
     whole = tl.audit(frame, features=["region", "job"], folds=None, **asked)["a"]
     assert_same_numbers(estimates(found, ALIKE[:4]), estimates(whole, ALIKE[:4]))
@@ -185,7 +185,7 @@ def test_a_feature_that_sets_the_amount_carries_the_gap_in_units():
     zone = rng.random(2_000) < np.where(mine, 0.7, 0.3)
     price = 400.0 + 100.0 * zone
     table = pl.DataFrame({"group": np.where(mine, "A", "B"), "zone": zone, "kind": rng.integers(0, 4, 2_000)})
-    c = audited(table.with_columns(salary=pl.Series(price)), features=["zone", "kind"], membership=None)["A"]
+    c = audited(table.with_columns(salary=pl.Series(price)), features=["zone", "kind"], propensity=None)["A"]
     row = c.proxies.row(0, named=True)
     assert (row["feature"], row["verdict"]) == ("zone", "potential proxy")
     assert row["gap"] == pytest.approx(c.gap.value, abs=1.0)  # people equal in zone pay the same
@@ -201,7 +201,7 @@ def test_a_regressor_a_function_and_an_array_give_amounts(scores):
     asked = {"a regressor": {"model": fitted}, "a function": {"model": lambda frame: fitted.predict(frame)}}
     asked |= {"an array": {"scores": fitted.predict(inputs)}}
     options = {"group": "group", "reference": "b", "audited": "a", "features": ["region", "years"], "folds": None}
-    found = tl.audit(table, output="amount", **options, **asked[scores])
+    found = tl.audit(table, score_type="amount", **options, **asked[scores])
     mine = (table["group"] == "a").to_numpy()
     predicted = fitted.predict(inputs)
     assert found.channel == "amounts"
@@ -251,16 +251,16 @@ MISTAKES = {
         {},
         "`scores` must give finite amounts, got inf in row 7.",
     ),
-    "words": ({}, {"scores": "city"}, "must be numbers where the output is an amount, got String"),
+    "words": ({}, {"scores": "city"}, "must be numbers where `score_type` is 'amount', got String"),
     "several columns": ({}, {"scores": ["salary", "score"]}, "one column of amounts, got 'salary', 'score'"),
     "several columns of an array": ({}, {"scores": np.ones((400, 3))}, "one number a row, got 3 columns"),
     "threshold": ({}, {"threshold": 0.5}, "`threshold` must be left out for amounts, got 0.5"),
     "favourable": ({}, {"favourable": "approved"}, "`favourable` must be 'high' or 'low' for amounts"),
-    "unknown output": ({}, {"output": "money"}, "`output` must be 'probability' or 'amount', got 'money'"),
-    "no output": ({}, {"output": "probability"}, 'with output="amount" (--output amount)'),
+    "unknown output": ({}, {"score_type": "money"}, "`score_type` must be 'probability' or 'amount', got 'money'"),
+    "no output": ({}, {"score_type": "probability"}, 'with score_type="amount" (--score-type amount)'),
     "per cent": (
         {"salary": 100 * pl.col("score")},
-        {"output": "probability"},
+        {"score_type": "probability"},
         "looks like per cent: divide by 100",
     ),
     "materiality": ({}, {"materiality": 1.5}, "of amounts in standard deviations"),
@@ -280,6 +280,6 @@ def test_a_classifier_has_no_amounts_and_a_regressor_no_probabilities():
     options = {"group": "group", "reference": "B", "features": ["owner"]}
     classifier = LogisticRegression().fit(x, paid()["decision"])
     with pytest.raises(TiltlensError, match="`model` must be a regressor or a function for amounts"):
-        tl.audit(inputs, model=classifier, output="amount", **options)
-    with pytest.raises(TiltlensError, match=re.escape('is taken with output="amount" (--output amount)')):
+        tl.audit(inputs, model=classifier, score_type="amount", **options)
+    with pytest.raises(TiltlensError, match=re.escape('is taken with score_type="amount" (--score-type amount)')):
         tl.audit(inputs, model=LinearRegression().fit(x, paid()["salary"]), **options)

@@ -82,17 +82,21 @@ MISTAKES = {
         "`features` must name columns, got 'incme'.",
         "did you mean 'income'?",
     ),
-    "unknown weights": ({"weights": "wieght"}, "`weights` must name columns, got", "did you mean 'weight'?"),
-    "unknown membership": ({"membership": "chanse"}, "`membership` must name columns", "did you mean 'chance'?"),
-    "unknown given": ({"given": {"cty": 1}}, "`given` must name columns, got 'cty'.", "did you mean 'city'?"),
+    "unknown weights": (
+        {"sample_weight": "wieght"},
+        "`sample_weight` must name columns, got",
+        "did you mean 'weight'?",
+    ),
+    "unknown membership": ({"propensity": "chanse"}, "`propensity` must name columns", "did you mean 'chance'?"),
+    "unknown given": ({"where": {"cty": 1}}, "`where` must name columns, got 'cty'.", "did you mean 'city'?"),
     "no features for a model": (
         {"features": [], "scores": None, "model": lambda table: np.full(N, 0.5)},
         "`features` must name at least one column for `model`, got none.",
         "the columns are",
     ),
     "everything excluded, and a classifier to fit": (
-        {"features": None, "exclude": [*FEATURES, "weight", "chance"], "membership": LogisticRegression()},
-        "`features` must name at least one column for `membership`, got none.",
+        {"features": None, "exclude": [*FEATURES, "weight", "chance"], "propensity": LogisticRegression()},
+        "`features` must name at least one column for `propensity`, got none.",
         "the columns are",
     ),
     "one group": (
@@ -219,56 +223,84 @@ MISTAKES = {
         "`input_weight` and `output_weight` must not both be 0",
         "leave both at 1",
     ),
-    "negative seed": ({"seed": -1}, "`seed` must be a whole number from 0 to 4294967295, got -1.", "0 is the default"),
-    "no seed": ({"seed": None}, "`seed` must be a whole number from 0 to 4294967295, got None.", "same numbers"),
+    "negative seed": (
+        {"random_state": -1},
+        "`random_state` must be a whole number from 0 to 4294967295, got -1.",
+        "0 is the default",
+    ),
+    "no seed": (
+        {"random_state": None},
+        "`random_state` must be a whole number from 0 to 4294967295, got None.",
+        "same numbers",
+    ),
     "negative weights": (
-        {"weights": np.full(N, -1.0)},
-        "`weights` must be finite and not negative, got -1.0",
+        {"sample_weight": np.full(N, -1.0)},
+        "`sample_weight` must be finite and not negative, got -1.0",
         "fill or",
     ),
-    "missing weights": ({"weights": NAN_FIRST}, "`weights` must be finite and not negative, got None in row 0.", ""),
-    "no weight at all": ({"weights": np.zeros(N)}, "the data must have rows left to compare, got none of 400.", "zero"),
-    "text as weights": ({"weights": "city"}, "`weights` must be numbers, got String in column 'city'.", "cast"),
-    "weights of other rows": ({"weights": np.ones(3)}, "`weights` must have one value per row, got 3 values", ""),
-    "one weight": ({"weights": 2.0}, "`weights` must name a column, or be an array as long as the data, got 2.0.", ""),
+    "missing weights": (
+        {"sample_weight": NAN_FIRST},
+        "`sample_weight` must be finite and not negative, got None in row 0.",
+        "",
+    ),
+    "no weight at all": (
+        {"sample_weight": np.zeros(N)},
+        "the data must have rows left to compare, got none of 400.",
+        "zero",
+    ),
+    "text as weights": (
+        {"sample_weight": "city"},
+        "`sample_weight` must be numbers, got String in column 'city'.",
+        "cast",
+    ),
+    "weights of other rows": (
+        {"sample_weight": np.ones(3)},
+        "`sample_weight` must have one value per row, got 3 values",
+        "",
+    ),
+    "one weight": (
+        {"sample_weight": 2.0},
+        "`sample_weight` must name a column, or be an array as long as the data, got 2.0.",
+        "",
+    ),
     "membership of 0": (
-        {"membership": np.r_[0.5, 0.0, np.full(N - 2, 0.5)]},
-        "`membership` must lie strictly between 0 and 1, got 1 rows that do not.",
+        {"propensity": np.r_[0.5, 0.0, np.full(N - 2, 0.5)]},
+        "`propensity` must lie strictly between 0 and 1, got 1 rows that do not.",
         "leave such rows out",
     ),
-    "membership in percent": ({"membership": "income"}, "`membership` must lie strictly between 0 and 1, got ", ""),
+    "membership in percent": ({"propensity": "income"}, "`propensity` must lie strictly between 0 and 1, got ", ""),
     "missing membership": (
-        {"membership": NAN_FIRST},
-        "`membership` must lie strictly between 0 and 1, got 1 rows that do",
+        {"propensity": NAN_FIRST},
+        "`propensity` must lie strictly between 0 and 1, got 1 rows that do",
         "",
     ),
     "text as membership": (
-        {"membership": "city"},
-        "`membership` must be numbers, got String in column 'city'.",
+        {"propensity": "city"},
+        "`propensity` must be numbers, got String in column 'city'.",
         "cast",
     ),
     "membership for several groups": (
-        {"data": third_are_c(), "membership": "chance"},
-        "`membership` must be None or an estimator for several audited groups, got values for 2 of them.",
+        {"data": third_are_c(), "propensity": "chance"},
+        "`propensity` must be None or an estimator for several audited groups, got values for 2 of them.",
         "name one audited group",
     ),
     "an estimator that cannot fit": (
-        {"membership": LogisticRegression()},
-        "`membership` must be an estimator that fits the features, got LogisticRegression: ",
+        {"propensity": LogisticRegression()},
+        "`propensity` must be an estimator that fits the features, got LogisticRegression: ",
         "give a pipeline",
     ),
     "given of an unknown value": (
-        {"given": {"city": "Paris"}},
-        "`given` must name a value of column 'city', got 'Paris'.",
+        {"where": {"city": "Paris"}},
+        "`where` must name a value of column 'city', got 'Paris'.",
         "its values are 'East', 'North', 'Süd'.",
     ),
-    "given as a list": ({"given": ["city"]}, "`given` must be a dict of column: value, got ['city'].", "{'repaid': 1}"),
+    "given as a list": ({"where": ["city"]}, "`where` must be a dict of column: value, got ['city'].", "{'repaid': 1}"),
     "nothing left after given": (
-        {"data": people().with_columns(north=pl.col("city") == "North"), "given": {"city": "East", "north": True}},
+        {"data": people().with_columns(north=pl.col("city") == "North"), "where": {"city": "East", "north": True}},
         "the data must have rows left to compare, got none of 400.",
         "left out: {'not_given_city': ",
     ),
-    "one group left after given": ({"given": {"group": "A"}}, "must have at least two values, got 'A' only.", ""),
+    "one group left after given": ({"where": {"group": "A"}}, "must have at least two values, got 'A' only.", ""),
     "a threshold in percent": ({"threshold": 50}, "`threshold` must be a number above 0 and at most 1, got 50.", ""),
     "an unknown favourable": ({"favourable": "good"}, "`favourable` must be 'high', 'low' or one of the outcomes", ""),
 }
@@ -287,7 +319,7 @@ def test_a_mistake_is_named_with_its_value_and_a_way_out(mistake):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"folds": None}, {"membership": "chance"}, {"membership": "chance", "folds": None}]
+    "options", [{}, {"folds": None}, {"propensity": "chance"}, {"propensity": "chance", "folds": None}]
 )
 def test_constant_features_are_named_whatever_the_membership(options):
     with pytest.raises(TiltlensError, match=r"got none: 'one' is constant, 'same' is constant\.\nHint: add a feature"):
@@ -358,7 +390,12 @@ def test_identifiers_are_flagged_and_tell_nobody_apart(options):
 
 
 def test_numbers_of_numpy_are_numbers():
-    options = {"folds": np.int64(5), "seed": np.int32(1), "confidence": np.float32(0.9), "materiality": np.float64(0)}
+    options = {
+        "folds": np.int64(5),
+        "random_state": np.int32(1),
+        "confidence": np.float32(0.9),
+        "materiality": np.float64(0),
+    }
     found = tl.audit(people(), "group", scores="score", features="city", sample_rows=np.int64(2_000), **options)
     kinds = {type(value) for value in found.to_dict()["settings"].values()}
     assert kinds == {int, float}
@@ -374,18 +411,19 @@ def test_retired_arguments_are_unknown(retired):
 def test_excluded_columns_are_no_features():
     found = audited(people(), features=None, exclude=["weight", "chance", "since"], folds=None)
     assert set(found["A"].proxies["feature"]) == {"income", "city", "owner"}
-    alone = audited(people(), features=None, exclude="since", weights="weight", membership="chance", folds=None)
+    alone = audited(people(), features=None, exclude="since", sample_weight="weight", propensity="chance", folds=None)
     assert set(alone["A"].proxies["feature"]) == {"income", "city", "owner"}
 
 
 def test_weights_that_differ_beyond_all_measure_are_an_error():
     weights = np.where(np.arange(400) % 2, 1e12, 1e-9)
     with pytest.raises(
-        tl.TiltlensError, match=r"`weights` must not differ by more than a factor of 1e\+09, got 1e-09 and 1e\+12\."
+        tl.TiltlensError,
+        match=r"`sample_weight` must not differ by more than a factor of 1e\+09, got 1e-09 and 1e\+12\.",
     ):
-        audited(people(), weights=weights)
+        audited(people(), sample_weight=weights)
     weights[weights < 1] = 0.0
-    assert audited(people(), weights=weights, folds=None).rows["zero_weight"] == 200
+    assert audited(people(), sample_weight=weights, folds=None).rows["zero_weight"] == 200
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "lazy", "dict"])
@@ -401,11 +439,11 @@ def test_a_column_without_a_name_is_a_feature_like_others(kind):
     assert sorted(audit["A"].proxies["feature"]) == ["", "city"]
 
 
-@pytest.mark.parametrize("argument", ["group", "scores", "weights", "membership"])
+@pytest.mark.parametrize("argument", ["group", "scores", "sample_weight", "propensity"])
 @pytest.mark.parametrize("kind", ["another order", "other labels"])
 def test_a_series_with_another_index_than_the_data_is_refused(argument, kind):
     frame = people().to_pandas()
-    column = {"group": "group", "scores": "score", "weights": "weight", "membership": "chance"}[argument]
+    column = {"group": "group", "scores": "score", "sample_weight": "weight", "propensity": "chance"}[argument]
     series = (
         frame[column].sample(frac=1, random_state=0)
         if kind == "another order"

@@ -40,7 +40,7 @@ def customers(count=300, size=1, seed=0):
 
 
 def audited(table, **options):
-    return tl.audit(table, **OPTIONS | {"membership": "chance"} | options)["a"]
+    return tl.audit(table, **OPTIONS | {"propensity": "chance"} | options)["a"]
 
 
 def numbers(c):
@@ -104,7 +104,7 @@ def mixed(count=80):
     return pl.DataFrame(columns | {"chance": chance}).sample(fraction=1, shuffle=True, seed=1)
 
 
-BOTH = OPTIONS | {"clusters": "household", "exempt": "lawful", "membership": "chance"}
+BOTH = OPTIONS | {"clusters": "household", "exempt": "lawful", "propensity": "chance"}
 
 
 @cache

@@ -111,7 +111,7 @@ def test_the_users_table_is_left_as_it_was():
     frame, columns = in_pandas(people()), in_arrays(people())
     before, arrays = frame.copy(deep=True), {name: values.copy() for name, values in columns.items()}
     for data in (frame, columns):
-        audited(data, folds=None, weights="weight")
+        audited(data, folds=None, sample_weight="weight")
     pd.testing.assert_frame_equal(frame, before)
     for name, values in columns.items():
         np.testing.assert_array_equal(values, arrays[name])

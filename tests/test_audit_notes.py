@@ -48,7 +48,7 @@ def test_a_model_that_knows_column_names_is_not_noted(kind):
 
 def test_a_key_and_a_constant_say_so_in_the_terminal():
     frame = people().with_columns(key=pl.format("k{}", pl.int_range(400)), same=pl.lit("x"))
-    text = printed(audited(frame, features=["income", "key", "same"], membership="chance"))
+    text = printed(audited(frame, features=["income", "key", "same"], propensity="chance"))
     assert "key – not assessed: it looks like an identifier" in text
     assert "same – no material contribution" in text
     assert "(has one value only)" in text

@@ -50,7 +50,7 @@ def assert_same_rates(found, expected):
 @pytest.mark.parametrize("threshold", [None, 0.6])
 def test_numbers_are_those_of_scikit_learn(weights, threshold):
     frame = borrowers()
-    found = values(rates(frame, weights=weights, threshold=threshold))
+    found = values(rates(frame, sample_weight=weights, threshold=threshold))
     expected = {name: [] for name in QUANTITIES}
     for group in ("A", "B"):
         mine = frame.filter(group=group)
@@ -74,7 +74,7 @@ def test_numbers_are_those_of_scikit_learn(weights, threshold):
 def test_the_false_positive_rate_has_the_interval_of_people_without_the_outcome():
     frame, found = borrowers(), rates(borrowers())
     for name, value, sign in (("fpr", 0, 1), ("fnr", 1, -1)):
-        given = audited(frame, features=[], given={"repaid": value})["A"].gap
+        given = audited(frame, features=[], where={"repaid": value})["A"].gap
         ends = sorted((sign * given.low, sign * given.high))
         expected = [sign * given.value, *ends]
         difference = getattr(found, name).difference
@@ -86,8 +86,8 @@ def test_a_criterion_is_the_audit_of_the_people_it_is_about(name):
     frame = borrowers()
     value, mirrored = (0, {}) if name == "fpr" else (1, {"favourable": "low"})
     score = pl.col("score") if name == "fpr" else 1 - pl.col("score")
-    whole = audited(frame, outcome="repaid", criterion=name, membership="chance")
-    given = audited(frame.with_columns(score=score), given={"repaid": value}, membership="chance", **mirrored)
+    whole = audited(frame, outcome="repaid", metric=name, propensity="chance")
+    given = audited(frame.with_columns(score=score), where={"repaid": value}, propensity="chance", **mirrored)
     words = json.dumps(whole["A"].to_dict()).replace(
         f"false {'positive' if name == 'fpr' else 'negative'} rate", "score"
     )
@@ -102,14 +102,14 @@ def test_a_criterion_is_the_audit_of_the_people_it_is_about(name):
 
 
 def test_a_criterion_of_decisions_is_the_rate_of_wrong_ones():
-    c = audited(borrowers(), threshold=0.6, outcome="repaid", criterion="fnr", features=[])["A"]
+    c = audited(borrowers(), threshold=0.6, outcome="repaid", metric="fnr", features=[])["A"]
     assert c.gap.value == pytest.approx(rates(borrowers(), threshold=0.6).fnr.difference.value, abs=1e-12)
     assert c.adverse_impact_ratio is not None
 
 
 def test_an_outcome_changes_no_other_number():
     plain, found = (
-        audited(borrowers(), membership="chance", **options)["A"].to_dict() for options in ({}, {"outcome": "repaid"})
+        audited(borrowers(), propensity="chance", **options)["A"].to_dict() for options in ({}, {"outcome": "repaid"})
     )
     own = {"error_rates", *(f"{name}_difference" for name in QUANTITIES)}
     assert_same_numbers(*({key: one[key] for key in one if key not in own} for one in (found, plain)))
@@ -117,7 +117,7 @@ def test_an_outcome_changes_no_other_number():
 
 
 def test_scores_in_deciles_add_up_to_the_group():
-    found = rates(borrowers(2_000), weights=None).by_decile
+    found = rates(borrowers(2_000), sample_weight=None).by_decile
     for group, name in (("audited", "A"), ("reference", "B")):
         cells, mine = found.filter(group=group), borrowers(2_000).filter(group=name)
         assert cells["n"].sum() == mine.height
@@ -176,14 +176,14 @@ def test_words_are_matched_with_decisions_in_words():
 @pytest.mark.parametrize("held", ONE_OF_EACH_KIND, indirect=True)
 def test_every_engine_has_the_same_error_rates(held):
     frame = borrowers().with_columns(repaid=pl.when(pl.col("income") < 60).then("repaid"))
-    options = {"outcome": "repaid", "features": [], "weights": "weight"}
+    options = {"outcome": "repaid", "features": [], "sample_weight": "weight"}
     assert_same_numbers(audited(held(frame), **options).to_dict(), audited(frame, **options).to_dict())
 
 
 def test_whole_weights_are_repeated_rows():
     frame = borrowers()
     repeated = frame.select(pl.all().repeat_by("weight")).explode(pl.all())
-    weighted, found = values(rates(frame, weights="weight")), values(rates(repeated))
+    weighted, found = values(rates(frame, sample_weight="weight")), values(rates(repeated))
     assert_same_numbers(weighted, found, 1e-12)
 
 
@@ -219,7 +219,7 @@ def test_people_of_unknown_outcome_stay_in_the_rest():
     unknown = frame.filter(pl.col("repaid").is_null(), group="A").height
     assert c.error_rates.people["audited"]["unknown"] == unknown
     assert any(note.endswith("% of the people is not known: error rates are of the others") for note in c.notes)
-    counted = audited(frame, features=[], outcome="repaid", criterion="fpr").rows
+    counted = audited(frame, features=[], outcome="repaid", metric="fpr").rows
     assert counted["missing_outcome"] == frame["repaid"].null_count()
     assert counted["read"] == sum(count for reason, count in counted.items() if reason != "read")
 
@@ -265,11 +265,11 @@ MISTAKES = {
     "no column": (borrowers(), {"outcome": "repayed"}, "`outcome` must name", "did you mean 'repaid'"),
     "no outcome": (
         borrowers(),
-        {"outcome": None, "criterion": "fpr"},
-        "`criterion` must come with `outcome`",
+        {"outcome": None, "metric": "fpr"},
+        "`metric` must come with `outcome`",
         "outcome=",
     ),
-    "criterion": (borrowers(), {"criterion": "tpr"}, "`criterion` must be 'fpr' or 'fnr', got 'tpr'.", "leave it out"),
+    "metric": (borrowers(), {"metric": "tpr"}, "`metric` must be 'fpr' or 'fnr', got 'tpr'.", "leave it out"),
     "classes": (
         borrowers(),
         {"scores": np.full((400, 3), 1 / 3), "favourable": "2"},
@@ -289,13 +289,13 @@ def test_mistakes_are_named(name):
     assert hint in str(raised.value)
 
 
-@pytest.mark.parametrize("options", [{}, {"threshold": 0.5}, {"criterion": "fnr"}, {"folds": None}])
+@pytest.mark.parametrize("options", [{}, {"threshold": 0.5}, {"metric": "fnr"}, {"folds": None}])
 def test_a_summary_follows_the_schema(options):
-    asked = {"outcome": "repaid", "features": ["city", "owner"], "membership": "chance"}
+    asked = {"outcome": "repaid", "features": ["city", "owner"], "propensity": "chance"}
     summary = audited(borrowers(), **asked | options).to_dict()
     jsonschema.Draft202012Validator(strict(SCHEMA)).validate(json.loads(json.dumps(summary, allow_nan=False)))
     assert summary["provenance"]["question"]["outcome"] == "repaid"
-    assert summary["provenance"]["question"]["criterion"] == options.get("criterion")
+    assert summary["provenance"]["question"]["metric"] == options.get("metric")
 
 
 @pytest.fixture(scope="module")
@@ -332,7 +332,7 @@ def test_error_rates_have_gates(folder, condition, code):
 
 
 def test_on_the_command_line_a_criterion_is_the_gap(folder):
-    result = command(folder, "--scores", "score", "--outcome", "repaid", "--criterion", "fnr", "--json", "-")
+    result = command(folder, "--scores", "score", "--outcome", "repaid", "--metric", "fnr", "--json", "-")
     found = json.loads(result.stdout)["comparisons"]["A"]
     assert found["gap"]["value"] == pytest.approx(rates(borrowers()).fnr.difference.value, abs=1e-12)
 
@@ -340,8 +340,8 @@ def test_on_the_command_line_a_criterion_is_the_gap(folder):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--scores", "score", "--criterion", "fpr"), "`--criterion` must come with `--outcome`, got 'fpr' without."),
-        (("--outcome", "repaid", "--criterion", "fpr"), "`--criterion` must come with `--scores`, got 'fpr' without."),
+        (("--scores", "score", "--metric", "fpr"), "`--metric` must come with `--outcome`, got 'fpr' without."),
+        (("--outcome", "repaid", "--metric", "fpr"), "`--metric` must come with `--scores`, got 'fpr' without."),
         (("--scores", "score", "--outcome", "city"), "`outcome` must have two values, got 'East', 'North', 'Süd'."),
     ],
 )
@@ -383,7 +383,7 @@ def test_no_error_rate_is_cut_on_a_narrow_terminal(monkeypatch):
 
 @pytest.mark.parametrize(("name", "words"), [("fpr", "false positive rate"), ("fnr", "false negative rate")])
 def test_a_criterion_is_named_wherever_the_mean_score_was(name, words):
-    asked = {"features": ["city", "owner"], "outcome": "repaid", "criterion": name}
+    asked = {"features": ["city", "owner"], "outcome": "repaid", "metric": name}
     found = audited(borrowers(), **asked)
     text, html = joined(str(found)), page(found.to_dict())
     assert f"audit of scores, their {words}s, by group" in text

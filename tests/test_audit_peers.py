@@ -44,12 +44,12 @@ def test_decisions_against_fairlearn():
 
 def test_weighted_scores_against_fairlearn():
     scores, weights = people()["score"].to_numpy(), people()["weight"].to_numpy()
-    c = audited(people(), weights="weight", folds=None)["A"]
+    c = audited(people(), sample_weight="weight", folds=None)["A"]
     assert_same_rates(c, fairlearn(scores, mean_prediction, weights))
 
 
 def test_intervals_hold_the_peers_number():
     frame = fairlearn(people()["score"].to_numpy(), mean_prediction)
-    c = audited(people(), membership="chance")["A"]
+    c = audited(people(), propensity="chance")["A"]
     assert c.gap.low < -frame.difference() < c.gap.high
     assert c.impact_ratio.low < frame.ratio() < c.impact_ratio.high

@@ -57,7 +57,7 @@ def audited(table, **options):
 @cache
 def of_names():
     """Return the audit that several tests look at."""
-    return audited(names(), labels="race", features=["x", "owner"])
+    return audited(names(), known_groups="race", features=["x", "owner"])
 
 
 def test_probabilities_of_0_and_1_are_groups_that_are_known():
@@ -74,7 +74,7 @@ def test_probabilities_of_0_and_1_are_groups_that_are_known():
 
 def test_a_repair_tells_both_estimates_and_what_they_do_not_show(tmp_path):
     table = names().with_columns(place=pl.col("p a").round(3))
-    c = audited(table, labels="race", features=["x", "place"], folds=None)["a"]
+    c = audited(table, known_groups="race", features=["x", "place"], folds=None)["a"]
     tilt = pickle.loads(pickle.dumps(c)).repair()
     before, after = (tilt.soft["a"][when] for when in ("before", "after"))
     for name in ("weighted", "linear", "bracket", "limits"):
@@ -92,7 +92,7 @@ def test_a_repair_tells_both_estimates_and_what_they_do_not_show(tmp_path):
     text = " ".join(str(tl.read_repair(tmp_path / "repair.json")).split())
     for part in ("the weighted difference of mean scores", "The linear estimate goes from", "gap of labelled rows is"):
         assert part in text
-    several = audited(table, labels="race", features=["x", "place"], folds=None).repair()
+    several = audited(table, known_groups="race", features=["x", "place"], folds=None).repair()
     assert several.soft["a"]["after"]["limits"] == pytest.approx(after["limits"], abs=1e-6)
 
 
@@ -139,17 +139,17 @@ def test_calibrated_probabilities_bracket_the_gap():
 
 
 def test_over_confident_probabilities_are_not_judged():
-    c = audited(names(confidence=2.0), labels="race")["a"]
+    c = audited(names(confidence=2.0), known_groups="race")["a"]
     assert (c.soft_group.status, c.soft_group.bracket) == ("not judged", None)
     assert "over-confident: the slope of the group on its probability is" in c.soft_group.reason
     assert set(c.proxies["verdict"]) == {"not assessed"}
 
 
 def test_few_labelled_rows_show_nothing():
-    c = audited(names(labelled=0.05), labels="race", features=[])["a"]
+    c = audited(names(labelled=0.05), known_groups="race", features=[])["a"]
     assert c.soft_group.status == "not judged"
     assert "do not show that the probabilities are calibrated" in c.soft_group.reason
-    few = audited(names(labelled=0.005), labels="race", features=[])["a"].soft_group
+    few = audited(names(labelled=0.005), known_groups="race", features=[])["a"].soft_group
     assert (few.reason, to_plain(few)["labelled"]) == ("fewer than 10 labelled people of a group", None)
 
 
@@ -170,8 +170,8 @@ def test_of_three_groups_each_pair_is_compared_by_its_own_chances():
 
 def test_amounts_of_several_groups_are_scores_in_another_unit():
     table = names().with_columns(premium=600 + 400 * pl.col("score"))
-    found = audited(table, scores="premium", output="amount", labels="race", features=[])
-    score = audited(table, labels="race", features=[])["a"].soft_group
+    found = audited(table, scores="premium", score_type="amount", known_groups="race", features=[])
+    score = audited(table, known_groups="race", features=[])["a"].soft_group
     for name in ("weighted", "linear", "limits", "bracket"):
         one, other = (getattr(of, name).to_dict() for of in (found["a"].soft_group, score))
         assert one == pytest.approx({end: 400 * value for end, value in other.items()}, rel=1e-9)
@@ -185,12 +185,12 @@ def with_copies():
 
 @cache
 def audit_with_copies():
-    return audited(with_copies(), labels="race", exclude=[])["a"].to_dict()
+    return audited(with_copies(), known_groups="race", exclude=[])["a"].to_dict()
 
 
 def test_the_order_of_rows_and_copies_of_them_are_no_matter():
     shuffled = with_copies().sample(fraction=1, shuffle=True)
-    assert_same_numbers(audited(shuffled, labels="race", exclude=[])["a"].to_dict(), audit_with_copies())
+    assert_same_numbers(audited(shuffled, known_groups="race", exclude=[])["a"].to_dict(), audit_with_copies())
 
 
 def test_clusters_of_rows_stay_together_with_their_chances():
@@ -205,7 +205,7 @@ def test_clusters_of_rows_stay_together_with_their_chances():
 
 def test_a_sample_stands_for_all_rows():
     table = names(4000)
-    few, every = (audited(table, labels="race", features=[], sample_rows=size)["a"] for size in (3000, 10_000))
+    few, every = (audited(table, known_groups="race", features=[], sample_rows=size)["a"] for size in (3000, 10_000))
     assert few.gap.value == pytest.approx(every.gap.value, abs=1e-9)
     assert few.gap.high - few.gap.low == pytest.approx(every.gap.high - every.gap.low, rel=0.2)
     assert few.rows == every.rows
@@ -220,13 +220,13 @@ def test_a_sample_stands_for_all_rows():
         ({"group": {"a": "p a", "b": "owner"}}, "must be numbers"),
         ({"group": {"a": "p a", "b": "x"}}, "between 0 and 1"),
         ({"group": {"a": "p a", "b": "p b", "c": "score"}}, "sum to 1 at most"),
-        ({"group": "truth", "exclude": []}, "must stand beside a `group` of probabilities"),
-        ({"labels": "owner"}, "`labels` must hold names of groups, got 'no', 'yes'"),
+        ({"group": "truth", "exclude": []}, "must come with a `group` of probabilities"),
+        ({"known_groups": "owner"}, "`known_groups` must hold names of groups, got 'no', 'yes'"),
     ],
 )
 def test_probabilities_that_cannot_be(options, message):
     with pytest.raises(DataError, match=message):
-        audited(names(60), **{"labels": "race"} | options)
+        audited(names(60), **{"known_groups": "race"} | options)
 
 
 def test_rows_of_unknown_chances_are_counted():
@@ -238,17 +238,19 @@ def test_rows_of_unknown_chances_are_counted():
 def test_the_command_line_takes_a_column_for_each_group(tmp_path):
     path = tmp_path / "people.csv"
     names(600).drop("truth").write_csv(path)
-    soft = ("--soft-group", "a=p a", "--soft-group", "b=p b")
-    found = invoked("audit", path, *soft, "--labels", "race", "--scores", "score", "--reference", "b", cwd=tmp_path)
+    soft = ("--group-probability", "a=p a", "--group-probability", "b=p b")
+    found = invoked(
+        "audit", path, *soft, "--known-groups", "race", "--scores", "score", "--reference", "b", cwd=tmp_path
+    )
     assert "What probabilities of groups can tell" in found.stdout
     assert "weighted by" in " ".join(found.stdout.split())
     both = invoked("audit", path, *soft, "--group", "race", "--scores", "score", cwd=tmp_path)
     assert both.returncode == 2
-    assert "exactly one of `--group` and `--soft-group`" in both.stderr
+    assert "exactly one of `--group` and `--group-probability`" in both.stderr
 
 
 def test_summary_and_page_never_show_one_number_alone(tmp_path):
-    found = audited(names(), labels="race", features=["owner"])
+    found = audited(names(), known_groups="race", features=["owner"])
     jsonschema.Draft202012Validator(strict(SCHEMA)).validate(json.loads(json.dumps(found.to_dict(), allow_nan=False)))
     found.report(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
@@ -272,7 +274,7 @@ def test_two_models_are_compared_on_the_same_rows_of_several_groups():
 @pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("held", ["csv files", "duckdb"], indirect=True)
 def test_every_engine_gives_the_same_audit_of_probabilities(held):
-    found = audited(held(with_copies()), labels="race", exclude=[])["a"].to_dict()
+    found = audited(held(with_copies()), known_groups="race", exclude=[])["a"].to_dict()
     assert_same_numbers(found, audit_with_copies())
 
 
@@ -371,7 +373,7 @@ def test_no_view_shows_one_estimate_alone():
 
 def test_two_models_are_compared_by_probabilities_of_groups(tmp_path):
     names(400).with_columns(new=pl.col("score") ** 2).write_csv(tmp_path / "p.csv")
-    groups = [word for name, column in SOFT.items() for word in ("--soft-group", f"{name}={column}")]
+    groups = [word for name, column in SOFT.items() for word in ("--group-probability", f"{name}={column}")]
     asked = [*groups, "--reference", "b", "--features", "x", "--scores", "score", "--scores", "new", "--json", "-"]
     ran = invoked("compare", "p.csv", *asked, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr

@@ -58,13 +58,15 @@ def test_amounts_are_audited_in_units(folder):
     asked = ("--scores", "days", "--exclude", "score", "--folds", "0", "--json", "-")
     frame = pl.read_parquet(folder / "compas.parquet").with_columns(days=100.0 * pl.col("score"))
     frame.write_parquet(folder / "days.parquet")
-    result = audit(folder, *asked, "--output", "amount", data="days.parquet")
+    result = audit(folder, *asked, "--score-type", "amount", data="days.parquet")
     found = json.loads(result.stdout)
     mean = dict(frame.group_by("race").agg(pl.col("days").mean()).rows())
     c = found["comparisons"]["Caucasian"]
     assert (found["channel"], found["settings"]["materiality"]) == ("amounts", 0.02)
     assert c["gap"]["value"] == pytest.approx(mean["Caucasian"] - mean["African-American"], rel=1e-9)
-    gated = audit(folder, *asked, "--output", "amount", "--fail-if", "adverse_impact_ratio<0.8", data="days.parquet")
+    gated = audit(
+        folder, *asked, "--score-type", "amount", "--fail-if", "adverse_impact_ratio<0.8", data="days.parquet"
+    )
     assert (gated.returncode, "gate on impact_ratio, a ratio of mean amounts" in gated.stderr) == (2, True)
     mistaken = audit(folder, *asked, data="days.parquet")
     assert (mistaken.returncode, "looks like per cent" in mistaken.stderr) == (2, True)
@@ -209,7 +211,7 @@ def test_no_group_too_small_is_no_reason_to_fail(folder):
 
 
 def test_given_conditions_on_the_outcome(folder):
-    result = audit(folder, "--scores", "score", "--given", "is_recid=1", "--folds", "0", "--json", "-")
+    result = audit(folder, "--scores", "score", "--where", "is_recid=1", "--folds", "0", "--json", "-")
     summary = json.loads(result.stdout)
     assert summary["rows"]["used"] == load_compas()["is_recid"].sum()
     assert summary["rows"]["not_given_is_recid"] == 5278 - summary["rows"]["used"]
@@ -226,14 +228,14 @@ def test_given_conditions_on_the_outcome(folder):
             ("--scores", "score", "--model", "m.onnx"),
             "one of `--scores` and `--model` must be given, got --scores score",
         ),
-        (("--scores", "score", "--trust", "a.B"), "`--trust` must come with `--model`, got 'a.B'"),
+        (("--scores", "score", "--trusted", "a.B"), "`--trusted` must come with `--model`, got 'a.B'"),
         (("--model", "m.onnx"), "'m.onnx' must be an existing file"),
         (("--scores", "score", "--reference", "Martian"), "`reference` must"),
         (("--scores", "score", "--fail-if", "fairness<1"), "a gate must be QUANTITY<NUMBER"),
         (("--scores", "score", "--fail-if", "gap<much"), "a gate must compare with a number, got 'much'"),
         (("--scores", "score", "--fail-if", "too_small.low>0"), "a gate must take too_small as it is, a count"),
-        (("--scores", "score", "--given", "is_recid"), "`--given` must be COLUMN=VALUE"),
-        (("--scores", "score", "--given", "is_recid=7"), "`given` must name a value"),
+        (("--scores", "score", "--where", "is_recid"), "`--where` must be COLUMN=VALUE"),
+        (("--scores", "score", "--where", "is_recid=7"), "`where` must name a value"),
         (("--scores", "score", "--folds", "2"), "`folds` must be 5 or None (on the command line 0), got 2"),
         (("--scores", "score", "--confidence", "95"), "`confidence` must lie strictly between 0 and 1"),
     ],
@@ -289,13 +291,13 @@ def test_na_names_texts_that_stand_for_missing_values_in_a_csv(folder, tmp_path)
     table.write_csv(tmp_path / "data.csv")
     options = ("--group", "race", "--scores", "score", "--features", "Age,waited", "--folds", "0")
     said = invoked("audit", "data.csv", *options, cwd=tmp_path)
-    assert "waited is read as text: no number in 106 of 5,278 rows that have it, first 'unknown'" in " ".join(
+    assert "waited is read as text because 106 of its 5,278 values are not numbers, first 'unknown'" in " ".join(
         said.stdout.split()
     )
-    named = invoked("audit", "data.csv", *options, "--na", "unknown", cwd=tmp_path)
+    named = invoked("audit", "data.csv", *options, "--na-values", "unknown", cwd=tmp_path)
     assert named.returncode == 0
     assert "read as text" not in named.stdout
-    refused = invoked("audit", "compas.parquet", *options[:4], "--na", "unknown", cwd=folder)
+    refused = invoked("audit", "compas.parquet", *options[:4], "--na-values", "unknown", cwd=folder)
     assert refused.returncode == 2
     assert "`na_values` must be left out for Parquet files" in refused.stderr
 

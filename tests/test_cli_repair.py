@@ -37,7 +37,7 @@ def repairs(folder):
 @pytest.fixture(scope="module")
 def done(folder):
     files = ("--save", "repair.json", "--json", "bill.json", "--report", "bill.html")
-    new = ("--apply", "new.csv", "--output", "repaired.csv")
+    new = ("--apply", "new.csv", "--out", "repaired.csv")
     held_out = ("--holdout", "held_out.parquet")
     return invoked("repair", "audited.parquet", *COMMON, *OUTCOME, *held_out, *files, *new, cwd=folder)
 
@@ -66,14 +66,14 @@ def test_a_saved_repair_is_billed_and_applied_as_it_is(folder, done):
     options = ("--scores", "score", "--group", "group", *OUTCOME, "--holdout", "held_out.parquet", "--json", "-")
     again = invoked("repair", "repair.json", *options, cwd=folder)
     assert json.loads(again.stdout)["bills"]["a"] == first | {"beside": None, "price": None}
-    applied = ("--scores", "score", "--apply", "new.csv", "--output", "again.csv")
+    applied = ("--scores", "score", "--apply", "new.csv", "--out", "again.csv")
     shown = invoked("repair", "repair.json", *applied, cwd=folder)
     assert "Asked for: mean scores equal" in shown.stdout
     assert (folder / "again.csv").read_text() == (folder / "repaired.csv").read_text()
 
 
 def test_a_repair_with_the_group_says_that_it_needs_it(folder):
-    options = (*COMMON, "--use-group", "--threshold", "0.5", "--limit", "0.02", "--exclude", "repaid")
+    options = (*COMMON, "--use-group", "--threshold", "0.5", "--max-gap", "0.02", "--exclude", "repaid")
     found = invoked("repair", "audited.parquet", *options, cwd=folder)
     assert "shares of people decided 1 at the threshold 0.5 at most 2.0 points apart" in " ".join(found.stdout.split())
     assert "It looks at the group of every new person" in found.stdout
@@ -82,8 +82,8 @@ def test_a_repair_with_the_group_says_that_it_needs_it(folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("audited.parquet", *COMMON, "--apply", "new.csv"), "`--apply` must come with `--output`, got it alone."),
-        (("audited.parquet", *COMMON, "--apply", "new.csv", "--output", "new.txt"), "must end in .csv or .parquet"),
+        (("audited.parquet", *COMMON, "--apply", "new.csv"), "`--apply` must come with `--out`, got it alone."),
+        (("audited.parquet", *COMMON, "--apply", "new.csv", "--out", "new.txt"), "must end in .csv or .parquet"),
         (("audited.parquet", *COMMON, "--report", "a.html"), "must come with `--holdout`, got 'a.html' without."),
         (("audited.parquet", *COMMON, "--save", "nowhere/a.json"), "must be a file that can be written"),
         (("audited.parquet", "--group", "group"), "`--scores` must be the column to repair, got none."),
@@ -91,7 +91,7 @@ def test_a_repair_with_the_group_says_that_it_needs_it(folder):
         (("repair.json", "--scores", "score", "--holdout", "held_out.parquet"), "`--group` must be the column of"),
         (("audited.parquet", *COMMON, "--holdout", "audited.parquet"), "must hold rows that nothing was fitted on"),
         (
-            ("audited.parquet", *COMMON, "--scores", "other", "--apply", "new.csv", "--output", "a.csv"),
+            ("audited.parquet", *COMMON, "--scores", "other", "--apply", "new.csv", "--out", "a.csv"),
             "`scores`",
         ),
     ],
@@ -105,7 +105,7 @@ def test_mistakes_are_named_and_nothing_is_written(folder, done, arguments, mess
 
 
 def test_several_groups_are_repaired_at_once_and_billed_one_by_one(folder):
-    options = ("--group", "area", "--scores", "score", "--features", "income,noise", "--use-group", "--limit", "0.01")
+    options = ("--group", "area", "--scores", "score", "--features", "income,noise", "--use-group", "--max-gap", "0.01")
     found = invoked("repair", "audited.parquet", *options, "--holdout", "held_out.parquet", "--json", "-", cwd=folder)
     bills = json.loads(found.stdout)["bills"]
     assert len(bills) == 2
@@ -130,7 +130,7 @@ def test_scores_of_several_classes_are_repaired_together(folder):
     found = invoked("repair", "classes.csv", *options, "--holdout", "other_classes.csv", "--json", "-", cwd=folder)
     gap = json.loads(found.stdout)["bills"]["a"]["table"][0]
     assert abs(gap["after"]) < 0.03 < abs(gap["before"])
-    applied = ("--apply", "other_classes.csv", "--output", "new_classes.csv")
+    applied = ("--apply", "other_classes.csv", "--out", "new_classes.csv")
     invoked("repair", "classes.json", *scores, *applied, cwd=folder)
     repaired = pl.read_csv(folder / "new_classes.csv").select("low_repaired", "mid_repaired", "high_repaired")
     assert repaired.sum_horizontal().to_numpy() == pytest.approx(np.ones(600), abs=1e-12)
@@ -141,8 +141,8 @@ def test_scores_of_several_classes_are_repaired_together(folder):
 def test_weights_hold_for_the_held_out_rows_too(folder, repairs):
     held_out = pl.read_parquet(folder / "held_out.parquet").with_columns(people=1.0 + (pl.col("area") == "east"))
     held_out.write_parquet(folder / "weighted.parquet")
-    expected = repairs[0].bill(held_out, "score", "group", weights="people")
-    options = ("--scores", "score", "--group", "group", "--weights", "people", "--holdout", "weighted.parquet")
+    expected = repairs[0].bill(held_out, "score", "group", sample_weight="people")
+    options = ("--scores", "score", "--group", "group", "--sample-weight", "people", "--holdout", "weighted.parquet")
     repairs[0].to_json(folder / "again.json")
     found = invoked("repair", "again.json", *options, "--json", "-", cwd=folder)
     assert json.loads(found.stdout) == bills_summary([expected])
@@ -175,7 +175,7 @@ def test_alternatives_without_an_outcome_are_refused(folder):
 
 
 def test_a_condition_holds_for_the_held_out_rows_too(folder):
-    options = (*COMMON, "--given", "area=east", "--exclude", "repaid", "--use-group", "--holdout", "held_out.parquet")
+    options = (*COMMON, "--where", "area=east", "--exclude", "repaid", "--use-group", "--holdout", "held_out.parquet")
     found = invoked("repair", "audited.parquet", *options, "--json", "-", cwd=folder)
     held_out = pl.read_parquet(folder / "held_out.parquet").filter(area="east")
     sizes = {"audited": (held_out["group"] == "a").sum(), "reference": (held_out["group"] == "b").sum()}

@@ -45,7 +45,7 @@ def test_status_and_tests_are_printed_beside_the_citation(folder):
 def test_csv_and_parquet_give_the_same_json_and_nothing_else(folder):
     found = []
     for data in ("people.csv", "people.parquet"):
-        arguments = ("--scores", "score", "--threshold", "0.8", "--state", "window=2024", "--json", "-")
+        arguments = ("--scores", "score", "--ratio-threshold", "0.8", "--provenance", "window=2024", "--json", "-")
         result = rule(folder, *arguments, data=data, name="nyc-local-law-144")
         assert (result.returncode, result.stderr) == (0, "")
         found.append(json.loads(result.stdout))
@@ -70,8 +70,12 @@ def test_a_file_of_json_leaves_the_text_on_the_terminal(folder, tmp_path):
         (("--scores", "score"), "four-fifths", "must be given `selected`, got `scores`"),
         (("--selected", "score"), "four-fifths", "`selected` must be 0 or 1, got 37 in row 1"),
         (("--selected", "selectd"), "four-fifths", "did you mean 'selected'?"),
-        (("--selected", "selected", "--threshold", "80"), "four-fifths", "must be a number above 0 and at most 1"),
-        (("--selected", "selected", "--state", "x"), "four-fifths", "`--state` must be NAME=TEXT"),
+        (
+            ("--selected", "selected", "--ratio-threshold", "80"),
+            "four-fifths",
+            "must be a number above 0 and at most 1",
+        ),
+        (("--selected", "selected", "--provenance", "x"), "four-fifths", "`--provenance` must be NAME=TEXT"),
     ],
 )
 def test_mistakes_are_one_clear_line_exit_with_2_and_leave_no_file(folder, tmp_path, arguments, name, message):

@@ -83,7 +83,7 @@ def test_yaml_toml_and_the_command_line_ask_for_the_same(folder):
     yaml, toml = (read_audit_file(write(folder, *one)) for one in ((YAML, "a.yaml"), (TOML, "a.toml")))
     assert replace(yaml, file=None) == replace(toml, file=None)
     options = ["--group", "sex", "--reference", "no", "--scores", "score", "--threshold", "0.5", "--confidence", "0.9"]
-    stated = ("--state", "model=3.10", "--state", "data window=2024-01-01")
+    stated = ("--provenance", "model=3.10", "--provenance", "data window=2024-01-01")
     params = audit_command.make_context("audit", ["people.csv", *options, *stated]).params
     names = set(yaml.options) - {"features"}  # a name with a comma cannot be written there
     assert {name: yaml.options[name] for name in names} == {name: params[name] for name in names}
@@ -122,21 +122,21 @@ BASE = "data: people.csv\ngroup: sex\nscores: score\n"
         ),
         (BASE + "outputs: a.json", "`outputs` in .* must be names of files by key, got 'a.json'"),
         (BASE + "threshold: high", "`threshold` in .* must be a number, got 'high'"),
-        (BASE + "seed: 1.5", "`seed` in .* must be a whole number, got '1.5'"),
-        (BASE + "criterion: fpp", "`criterion` in .* must be one of fpr, fnr, got 'fpp'"),
+        (BASE + "random_state: 1.5", "`random_state` in .* must be a whole number, got '1.5'"),
+        (BASE + "metric: fpp", "`metric` in .* must be one of fpr, fnr, got 'fpp'"),
         (BASE + "threshold: [1, 2]", "`threshold` in .* must be one value, got a list"),
         (BASE + "reference:", "`reference` in .* must be given a value, got 'nothing'"),
-        (BASE + "given: repaid", "`given` in .* must be texts by name, got 'repaid'"),
+        (BASE + "where: repaid", "`where` in .* must be texts by name, got 'repaid'"),
         (BASE + "group: race", "keys of an audit file must be distinct, got 'group' twice in line 4"),
-        (BASE + "given: {a: 1, a: 2}", "distinct, got 'a' twice in line 4"),
+        (BASE + "where: {a: 1, a: 2}", "distinct, got 'a' twice in line 4"),
         (BASE + "? [a]\n: 1", "keys of an audit file must be texts"),
         (BASE + "gates: [gap=3]", "in .*audit.yaml': a gate must be QUANTITY<NUMBER"),
         (BASE + "gates: [gap<-10]", "in .*audit.yaml': gap lies between -1 and 1, got 'gap<-10'"),
         (BASE + "confidence: 95", "in .*audit.yaml': `confidence` must lie strictly between 0 and 1, got 95"),
         (BASE + "materiality: 3", "in .*audit.yaml': `materiality` must be at least 0 and below 1"),
         (BASE + "threshold: 7", "in .*audit.yaml': .*threshold"),
-        (BASE + "criterion: fpr", "in .*audit.yaml': `--criterion` must come with `--outcome`"),
-        (BASE + "soft_group: {a: b}", "in .*audit.yaml': exactly one of `--group` and `--soft-group`"),
+        (BASE + "metric: fpr", "in .*audit.yaml': `--metric` must come with `--outcome`"),
+        (BASE + "group_probability: {a: b}", "in .*audit.yaml': exactly one of `--group` and `--group-probability`"),
         (BASE + "outputs: {json: nowhere/a.json}", "must be a file that can be written"),
         (BASE + "outputs: {junit: a.xml}", "must come with a gate, got none"),
         (BASE + "a: &a [x]\nb: [*a, *a]", "keys, lists and texts, got an anchor in line 4"),

@@ -96,7 +96,7 @@ def test_an_audit_of_scores_refuses_points_and_one_of_amounts_takes_units():
     scores = tl.audit(PEOPLE, "sex", scores="score", features=[], folds=None)
     with pytest.raises(TiltlensError, match="gap lies between -1 and 1"):
         assert_gate(scores, "gap<-10")
-    amounts = tl.audit(PEOPLE, "sex", scores="score", features=[], folds=None, output="amount")
+    amounts = tl.audit(PEOPLE, "sex", scores="score", features=[], folds=None, score_type="amount")
     assert_gate(amounts, "gap<-10")
 
 

@@ -16,7 +16,7 @@ import tiltlens as tl
 
 ASKED = ("--group", "group", "--scores", "score", "--features", "")
 FITTED = (*ASKED[:4], "--outcome", "paid")
-ENDINGS = {"report": ".html", "tables": ".xlsx", "output": ".csv"}  # that options want
+ENDINGS = {"report": ".html", "tables": ".xlsx", "out": ".csv"}  # that options want
 COMMANDS = {  # what is read, and which options write
     ("audit", "people.csv", *ASKED, "--fail-if", "gap>0.9"): ("people.csv", "json report junit tables"),
     ("audit", "people.csv", *ASKED[:2], "--model", "model.onnx"): ("people.csv model.onnx", "json report tables"),
@@ -29,11 +29,11 @@ COMMANDS = {  # what is read, and which options write
     ("alternatives", "people.csv", *FITTED): ("people.csv", "json report"),
     ("repair", "people.csv", *FITTED, "--use-group", "--holdout", "later.csv", "--apply", "next.csv"): (
         "people.csv later.csv next.csv",
-        "output save json report",
+        "out save json report",
     ),
     ("repair", "repair.json", *FITTED, "--holdout", "later.csv", "--apply", "next.csv"): (
         "repair.json later.csv next.csv",
-        "output save json report",
+        "out save json report",
     ),
 }  # fmt: skip
 CASES = [
@@ -109,7 +109,7 @@ def ways_to(folder, name, ending):
 @pytest.mark.parametrize(("line", "name", "option"), CASES, ids=lambda one: one if isinstance(one, str) else one[0])
 def test_no_command_writes_over_what_it_reads(line, name, option, folder):
     before = contents(folder)
-    others = () if "--apply" not in line or option == "output" else ("--output", "repaired.csv")
+    others = () if "--apply" not in line or option == "out" else ("--out", "repaired.csv")
     for path in ways_to(folder, name, ENDINGS.get(option, "")):
         done = invoked(*line, f"--{option}", path, *others, cwd=folder)
         assert done.returncode == 2, done

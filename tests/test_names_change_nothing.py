@@ -81,7 +81,7 @@ def test_names_of_columns_levels_and_groups_change_nothing(whole):
 
 def test_clusters_of_swapped_groups_lie_in_the_same_folds():
     table = people().with_columns(home=pl.Series(np.arange(400) // 2))
-    options = {"clusters": "home", "exclude": ["home"], "membership": None, "features": ["x", "area"]}
+    options = {"clusters": "home", "exclude": ["home"], "propensity": None, "features": ["x", "area"]}
     one, other = (audited(table, *who, **options) for who in (("men", "women"), ("women", "men")))
     renamed = audited(table.with_columns(pl.format("home {}", 997 - pl.col("home")).alias("home")), **options)
     for feature, row in table_of(one).items():

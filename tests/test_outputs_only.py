@@ -32,16 +32,16 @@ def outputs(**options):
 )
 def test_a_table_of_group_and_score_is_enough_on_every_engine(held, columns):
     table = people().select("group", "score", *columns)
-    options = {"weights": "weight"} if "weight" in columns else {"membership": "chance"} if columns else {}
+    options = {"sample_weight": "weight"} if "weight" in columns else {"propensity": "chance"} if columns else {}
     found = tl.audit(held(table), "group", reference="B", scores="score", **options)
     assert_same_numbers(found.to_dict(), outputs(**options).to_dict())
     assert NO_FEATURES in found["A"].notes
     assert found["A"].proxies.is_empty()
 
 
-@pytest.mark.parametrize("options", [{}, {"threshold": 0.5}, {"weights": "weight"}, {"given": {"owner": True}}])
+@pytest.mark.parametrize("options", [{}, {"threshold": 0.5}, {"sample_weight": "weight"}, {"where": {"owner": True}}])
 def test_outputs_are_those_of_an_audit_with_features(options):
-    found, whole = outputs(**options)["A"].to_dict(), audited(people(), membership="chance", **options)["A"].to_dict()
+    found, whole = outputs(**options)["A"].to_dict(), audited(people(), propensity="chance", **options)["A"].to_dict()
     for name in OF_OUTPUTS:
         assert_same_numbers(found[name], whole[name], place=name)
     assert_same_numbers(found["bins"]["score"], whole["bins"]["score"])
@@ -63,7 +63,7 @@ def test_nothing_is_said_of_inputs_without_features(folds):
 
 
 def test_a_membership_column_gives_the_correction_without_features():
-    found, whole = outputs(membership="chance")["A"], audited(people(), membership="chance")["A"]
+    found, whole = outputs(propensity="chance")["A"], audited(people(), propensity="chance")["A"]
     assert found.correction.to_dict() == pytest.approx(whole.correction.to_dict())
     assert found.descent_rate.value == pytest.approx(whole.descent_rate.value)
     assert found.input_divergence.value == pytest.approx(whole.input_divergence.value)
@@ -77,7 +77,7 @@ def test_long_tables_need_no_features_either():
     assert found["a"].rows == whole["a"].rows
 
 
-@pytest.mark.parametrize("options", [{}, {"membership": "chance"}, {"folds": None}, {"threshold": 0.5}])
+@pytest.mark.parametrize("options", [{}, {"propensity": "chance"}, {"folds": None}, {"threshold": 0.5}])
 def test_every_view_shows_outputs_alone(options, tmp_path):
     audit = outputs(**options)
     jsonschema.validate(json.loads(json.dumps(audit.to_dict())), strict(SCHEMA))
@@ -85,7 +85,7 @@ def test_every_view_shows_outputs_alone(options, tmp_path):
     page = (tmp_path / "audit.html").read_text(encoding="utf-8")
     assert "No features were listed: what carries the difference is not looked at." in page
     assert "Through which features?" not in page
-    assert ("The correction, and the dial" in page) == ("membership" in options)
+    assert ("The correction, and the dial" in page) == ("propensity" in options)
     assert NO_FEATURES in " ".join(str(audit).split())
     assert "Proxy evidence, in points" not in str(audit)
     assert NO_FEATURES in audit._repr_html_()

@@ -29,7 +29,7 @@ class Draw(NamedTuple):
     def comparison(self, seed=0):
         group = np.where(self.audited, "a", "r")
         data = pl.DataFrame(self.table)
-        return tl.audit(data, group, reference="r", scores=np.clip(self.score, 0, 1), seed=seed)["a"]
+        return tl.audit(data, group, reference="r", scores=np.clip(self.score, 0, 1), random_state=seed)["a"]
 
 
 def rows_of(c):

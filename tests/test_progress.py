@@ -44,7 +44,7 @@ def test_an_audit_tells_its_stages_in_order_and_ends_at_1():
 
 @pytest.mark.parametrize(
     "options",
-    [{"folds": None}, {"membership": "chance"}, {"membership": LogisticRegression(), "features": ["owner", "weight"]}],
+    [{"folds": None}, {"propensity": "chance"}, {"propensity": LogisticRegression(), "features": ["owner", "weight"]}],
 )
 def test_every_way_to_a_membership_ends_at_1(options):
     _, told = watched(people(), **options)
@@ -63,7 +63,7 @@ def test_several_outcomes_and_groups_move_on_only():
 
 
 def test_being_watched_changes_no_number():
-    found, plain = watched(people(), membership="chance")[0], audited(people(), membership="chance")
+    found, plain = watched(people(), propensity="chance")[0], audited(people(), propensity="chance")
     assert_same_numbers(found.to_dict(), plain.to_dict(), within=0.0)
 
 

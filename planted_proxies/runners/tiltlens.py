@@ -28,12 +28,14 @@ def run(draw: Draw) -> dict[str, Answer]:
     """Return the larger of gap(j) and joint(j), the band of gap(j), and the verdict."""
     import tiltlens as tl
 
-    options: dict[str, Any] = {"scores": draw.scores, "output": "amount" if draw.world.is_amount else "probability"}
+    options: dict[str, Any] = {"scores": draw.scores, "score_type": "amount" if draw.world.is_amount else "probability"}
     table, group = dict(draw.table), np.where(draw.audited, "audited", "reference")
     if draw.chance is not None:
         table |= {"chance": draw.chance, "rest": 1 - draw.chance}
         group = {"audited": "chance", "reference": "rest"}
-    c = tl.audit(table, group, reference="reference", features=draw.features, seed=draw.seed, **options)["audited"]
+    c = tl.audit(table, group, reference="reference", features=draw.features, random_state=draw.seed, **options)[
+        "audited"
+    ]
     found = {row["feature"]: _answer(row) for row in c.proxies.to_dicts()}
     found[GAP] = Answer(c.gap.value, c.gap.low, c.gap.high)
     if c.unexplained is not None:

@@ -12,7 +12,8 @@ import polars as pl
 if TYPE_CHECKING:
     from tiltlens.repair.alternatives import Alternatives
 
-from tiltlens.analysis.fitting import FitSettings, evidence_of
+from tiltlens.analysis.evidence import Question
+from tiltlens.analysis.fitting import FitSettings, gather_evidence
 from tiltlens.analysis.settings import Settings, usual_materiality
 from tiltlens.errors import DataError
 from tiltlens.progress import Listener, stage, told_to
@@ -20,24 +21,24 @@ from tiltlens.repair.rows import AuditedRows
 from tiltlens.results.audit import Audit
 from tiltlens.results.build_comparison import compare
 from tiltlens.results.comparison import Comparison
-from tiltlens.results.provenance import check_provenance, describe_request, provenance_of
+from tiltlens.results.provenance import Provenance, check_provenance, describe_request, provenance_of
 from tiltlens.rows.clusters import cluster_note, repeated_ids
-from tiltlens.rows.compared_rows import ComparedRows, compared_rows, who_is_compared
+from tiltlens.rows.compared_rows import EncodedSample, account_rows, select_groups, select_rows
 from tiltlens.rows.declared import one_hot_notes
-from tiltlens.rows.groups import ComparedGroups, alike_notes
+from tiltlens.rows.groups import alike_notes
 from tiltlens.rows.leakage import leakage_notes
 from tiltlens.rows.measures import MEASURES, channel_of
 from tiltlens.rows.predictions import model_notes
 from tiltlens.rows.rescoring import OTHER_ANSWERS, AskedModel
 from tiltlens.rows.roles import ColumnRoles, Request, resolve_roles, with_arrays
 from tiltlens.rows.sample import HashThreshold
-from tiltlens.rows.scores import check_output, either_spelling
-from tiltlens.rows.sums import GroupSums, SumPlan, SumRows, group_sums, summed
-from tiltlens.rows.survey import Survey, surveyed
+from tiltlens.rows.sampled_rows import SampledRows
+from tiltlens.rows.scores import check_score_type, either_spelling
+from tiltlens.rows.sums import GroupSums, SumPlan, check_same_rows, sum_batch, sum_rows
+from tiltlens.rows.survey import Survey, survey_batch
 from tiltlens.sources.batches import Batches, FrameBatches, checked_columns
 from tiltlens.sources.messages import shown, text_of
 from tiltlens.sources.opening import batches_of, frame_of, reading_notes
-from tiltlens.sources.read_options import ReadOptions, read_options
 from tiltlens.sources.tables import column_names, native_columns
 from tiltlens.threads import one_thread
 
@@ -49,115 +50,125 @@ def audit(
     data: Any,
     group: Any,
     *positional: Any,
-    labels: Any = None,
     reference: Any = None,
     audited: Any = None,
     scores: Any = None,
     model: Any = None,
-    output: str = "probability",
+    score_type: str = "probability",
     favourable: Any = "high",
     favorable: Any = None,
     threshold: float | None = None,
     outcome: Any = None,
-    criterion: str | None = None,
+    metric: str | None = None,
     features: str | Sequence[str] | None = None,
     exclude: str | Sequence[str] | None = None,
     exempt: str | Sequence[str] | None = None,
     categorical: str | Sequence[str] | None = None,
     blocks: Mapping[str, str | Sequence[str]] | None = None,
-    membership: Any = None,
-    weights: Any = None,
+    propensity: Any = None,
+    sample_weight: Any = None,
     clusters: Any = None,
     periods: Any = None,
-    given: Mapping[str, Any] | None = None,
-    na_values: str | Sequence[str] | None = None,
-    encoding: str | None = None,
-    sheet: str | None = None,
-    query: str | None = None,
-    input_weight: float = 1.0,
-    output_weight: float = 1.0,
+    where: Mapping[str, Any] | None = None,
+    known_groups: Any = None,
     confidence: float = 0.95,
     materiality: float | None = None,
     folds: int | None = 5,
-    seed: int = 0,
+    random_state: int = 0,
     sample_rows: int = 500_000,
+    input_weight: float = 1.0,
+    output_weight: float = 1.0,
     provenance: Mapping[str, str] | None = None,
     progress: Listener | None = None,
 ) -> Audit:
-    """Return how a fixed model's outputs differ between groups, and which features carry the difference.
+    """Measure the gap between groups in a model's scores, and how much of it each feature accounts for.
+
+    All parameters after `group` are keywords.
 
     Parameters
     ----------
-    data
-        A pandas or Polars frame (eager or lazy), a pyarrow table, a DuckDB relation, a Spark data frame, a dict of
-        arrays, or files (CSV, Parquet, Arrow, JSON lines, Excel): a path, a pattern such as ``"data/*.parquet"``, a
-        folder, a list of these; or, with a `query`, the URL of a database. It may be larger than memory: see
-        `docs/scale.md`.
-    group
-        A column, several columns (their intersections), or an array as long as the data. Where groups are known by
-        probabilities, {group: column of its probability}.
-    labels
-        Beside probabilities: the column or array of the group where it is known. It is used to check them alone.
-    reference, audited
-        The group others are compared with (default: the largest), and those others (default: all).
-    scores, model
-        Exactly one: columns or an array of probabilities, (n,) or (n, K), or of decisions as 0 and 1 or two words; or
-        a fitted model or function that makes them from `features`.
-    output
-        What scores are: "probability", or "amount" (premium, salary, credit limit, days): one column or array of finite
-        numbers, or what a regressor predicts. Differences are then in units of the amount.
-    favourable, favorable
-        The outcome a person wants (either spelling): of 0 and 1, and of amounts, "high" or "low", of others its name.
-    threshold
-        A cut on the score that makes decisions.
-    outcome
-        What came of each person, such as "repaid": a column or an array of 0 and 1, or of two words of which one is
-        what the score is the probability of. It adds error rates of both groups: false positives and negatives,
-        calibration, area under the curve.
-    criterion
-        "fpr" or "fnr": audit the difference of that error rate, among people without or with the outcome.
-    features, exclude
-        Default: every column not used otherwise; and columns that are no features, such as labels and row numbers.
-        Without any (`features=[]`, or where no other column is left) outputs alone are compared.
-    exempt
-        Features that you hold to be lawful factors: the gap is told apart into what goes through them and what is left
-        between people equal in them, and what other features carry is of the latter.
-    categorical
-        Features whose numbers are codes, such as those of branches: each value is a category.
-    blocks
-        {feature: columns}: several columns that are one feature, such as {"region": ["region_*"]}. Names may be
-        patterns. Columns of 0 and 1 become the name of the one that is 1; others become their joint value.
-    membership
-        P(audited|x): None to choose a model, a scikit-learn classifier to cross-fit, or a column or array that a model
-        of other rows gave.
-    weights
-        Row weights: a column or an array.
-    clusters
-        Which rows belong together, such as those of one customer: a column or an array. Standard errors, folds and the
-        sample are then those of clusters.
-    periods
-        When each row is from, such as its month: a column or an array of at most 60 values. Rates, gap and ratio are
-        then told along time too, with a test of equal gaps.
-    given
-        {column: value}: look only at rows with this value.
-    na_values
-        Texts that stand for missing values in CSV files, beside "", "?", "-", ".", "NA", "N/A", "NaN" and "NULL".
-    encoding, sheet, query
-        Of CSV files their encoding, such as "cp1252" (default: found out, and told in the notes); of an Excel file with
-        several sheets the one; of a database, such as "sqlite:///people.db", the SQL.
-    input_weight, output_weight
-        λ2 and λ4.
-    confidence, materiality, folds, seed
-        Of the intervals; points of the score that matter, of amounts standard deviations (default: 0.005 and 0.02); of
-        the cross-fit (None: the paper's plug-in values, no
-        intervals); of everything random.
-    sample_rows
-        Rows of the compared groups that are kept, at most; of fewer rows all are. Sums are over all rows in any case.
-    provenance
-        What a reader of the report should know of the data and the model, e.g. {"group labels": "self-reported",
-        "data window": "2024", "model": "credit 3.1"}.
-    progress
-        A function that is told, again and again, the stage of the work and the fraction done, up to 1.
+    data : pandas or Polars frame, pyarrow table, DuckDB relation, Spark data frame, dict of arrays, path, or source
+        Rows to audit, one per person. Files are named by a path, a pattern such as ``"data/*.parquet"``, a folder or a
+        list of these; `tl.read` gives files and databases options for reading. Rows need not fit in memory.
+    group : str, list of str, array-like, or dict
+        Column of groups, columns whose intersections are the groups, or an array as long as the data. For unobserved
+        groups, a dict of each group and the column of its probability.
+    reference : str, default=None
+        Group that others are compared with. None takes the largest.
+    audited : str or list of str, default=None
+        Groups to compare with the reference. None takes all others.
+    scores : str, list of str, or array-like, default=None
+        Scores: probabilities of shape (n,) or (n, n_classes), decisions as 0 and 1 or two words, or amounts. Exactly
+        one of `scores` and `model` is required.
+    model : fitted model or callable, default=None
+        Model that computes the scores from `features`.
+    score_type : {"probability", "amount"}, default="probability"
+        Type of scores. Amounts (premium, salary, days) are finite numbers, and gaps are in their unit.
+    favourable, favorable : {"high", "low"} or str, default="high"
+        Outcome that people want, in either spelling: the higher or lower score, or the name of a class.
+    threshold : float, default=None
+        Score from which the decision is 1. None audits the scores themselves.
+    outcome : str or array-like, default=None
+        Observed outcome, 0 and 1 or two words, such as whether a loan was repaid. It adds error rates and calibration.
+    metric : {"fpr", "fnr"}, default=None
+        Error rate whose gap is audited, among people without or with the outcome. None audits the scores or decisions.
+    features : str or list of str, default=None
+        Inputs of the model. None takes the columns that the model lists, or all columns without another role. An empty
+        list audits rates and gap alone.
+    exclude : str or list of str, default=None
+        Columns that are not features, such as labels and row numbers.
+    exempt : str or list of str, default=None
+        Features declared exempt (legitimate) factors. Other features contribute at equal exempt factors.
+    categorical : str or list of str, default=None
+        Features whose numbers are codes, such as those of branches.
+    blocks : dict of str to str or list of str, default=None
+        Columns, or patterns of their names, that form one feature, such as ``{"region": "region_*"}``.
+    propensity : estimator, str, or array-like, default=None
+        P(audited group | features): a scikit-learn classifier to cross-fit, or probabilities by a model of other rows.
+        None chooses a group-membership model.
+    sample_weight : str or array-like, default=None
+        Row weights. None counts every row once.
+    clusters : str or array-like, default=None
+        Rows that belong together, such as those of one customer. None treats rows as independent.
+    periods : str or array-like, default=None
+        Period of each row, such as its month, with at most 60 values. It adds the gap over time.
+    where : dict of str to value, default=None
+        Value that each of these columns must have. Other rows are left out.
+    known_groups : str or array-like, default=None
+        Group of rows where it is known, to check the probabilities of unobserved groups.
+    confidence : float, default=0.95
+        Confidence level of all intervals.
+    materiality : float, default=None
+        Materiality threshold. None takes 0.005 of the score, or 0.02 standard deviations of amounts.
+    folds : {5, None}, default=5
+        Number of folds of the cross-fit. None gives the paper's plug-in values without intervals.
+    random_state : int, default=0
+        Seed of everything random.
+    sample_rows : int, default=500_000
+        Most rows of the compared groups that models are fitted on. Sums are over all rows in any case.
+    input_weight, output_weight : float, default=1.0
+        Weights λ2 and λ4 of the paper's objective.
+    provenance : dict of str to str, default=None
+        Facts about data and model for readers, such as ``{"model": "credit 3.1", "data window": "2024"}``.
+    progress : callable, default=None
+        Function that is called with the current stage and the fraction done, from 0 to 1.
+
+    Returns
+    -------
+    Audit
+        One `Comparison` per audited group, by name.
+
+    Raises
+    ------
+    TiltlensError
+        If an argument or the data are not valid. `DataError` and other errors derive from it.
+
+    See Also
+    --------
+    read : Read files and databases with options.
+    compare : Compare two audits.
+    alternatives : Search for less discriminatory alternatives.
+    rule_tables : Make the tables that a published rule describes.
 
     Examples
     --------
@@ -168,8 +179,6 @@ def audit(
     ...     "score": [0.4, 0.5, 0.5, 0.6, 0.6, 0.6, 0.7, 0.7] * 25,
     ... }
     >>> audit = tl.audit(people, "sex", reference="men", scores="score", features="skill", folds=None)  # no intervals
-    >>> audit["women"]
-    Comparison('women' against 'men': gap -0.0500, 1 features)
     >>> round(audit["women"].gap, 3)
     -0.05
     """
@@ -183,53 +192,70 @@ def audit(
             f"`progress` must be a function of a stage and a fraction, got {shown(progress)}.", "for example print."
         )
     stated = check_provenance(provenance)
-    reading = read_options(na_values, encoding, sheet, query)
-    check_output(output, threshold)
-    counts = usual_materiality(output) if materiality is None else materiality
-    settings = Settings(input_weight, output_weight, confidence, counts, folds, seed, sample_rows)
+    check_score_type(score_type, threshold)
+    counts = usual_materiality(score_type) if materiality is None else materiality
+    settings = Settings(
+        input_weight, output_weight, confidence, counts, folds, random_state=random_state, sample_rows=sample_rows
+    )
     request = Request(
         group=group,
-        labels=labels,
+        known_groups=known_groups,
         reference=reference,
         audited=audited,
         scores=scores,
         model=model,
-        output=output,
+        score_type=score_type,
         favourable=either_spelling(favourable, favorable),
         threshold=threshold,
         outcome=outcome,
-        criterion=criterion,
+        metric=metric,
         features=features,
         exclude=exclude,
         exempt=exempt,
         categorical=categorical,
         blocks=blocks,
-        membership=membership,
-        weights=weights,
+        propensity=propensity,
+        sample_weight=sample_weight,
         clusters=clusters,
         periods=periods,
-        given=given,
+        where=where,
     )
     with told_to(progress):
-        return _audited(data, request, reading, settings, stated)
+        return _run_audit(data, request, settings, stated)
 
 
 def alternatives(
     data: Any, group: Any, *, outcome: Any, tolerance: float = 0.005, threshold: float = 0.5, **options: Any
 ) -> dict[str, Alternatives]:
-    """Return, for each audited group, whether a rule that is no less accurate leans less.
+    """Search for less discriminatory alternatives: rules as accurate as the audited decisions with a smaller gap.
 
     Parameters
     ----------
-    data, group, outcome
-        As of `audit`; the outcome is needed.
-    tolerance
-        The loss of accuracy that counts as none, 0.005 by default.
-    threshold
-        Decisions of the audited model are 1 from this score on, 0.5 by default. It also says what errors cost: a missed
-        outcome (1 − threshold)/threshold times a false alarm.
-    options
-        Others of `audit`, such as `scores`, `features` and `reference`.
+    data, group
+        Rows and groups, as in `audit`.
+    outcome : str or array-like
+        Observed outcome, as in `audit`.
+    tolerance : float, default=0.005
+        Largest loss of accuracy that still counts as equally accurate.
+    threshold : float, default=0.5
+        Score from which the audited decision is 1. It sets the cost of errors: a missed outcome costs
+        (1 − threshold)/threshold times a false alarm.
+    **options
+        Other keywords of `audit`, such as `scores`, `features` and `reference`.
+
+    Returns
+    -------
+    dict of str to Alternatives
+        The result for each audited group.
+
+    Raises
+    ------
+    TiltlensError
+        If an argument or the data are not valid.
+
+    See Also
+    --------
+    Comparison.alternatives : Do the same with an audit at hand.
 
     Examples
     --------
@@ -239,65 +265,80 @@ def alternatives(
     >>> sex, skill = rng.choice(["men", "women"], 300), rng.integers(0, 4, 300)
     >>> score = 0.3 + 0.1 * skill
     >>> people = {"sex": sex, "skill": skill, "score": score, "repaid": (rng.random(300) < score).astype(int)}
-    >>> found = tl.alternatives(people, "sex", reference="men", scores="score", outcome="repaid")
-    >>> found["women"].verdict
+    >>> results = tl.alternatives(people, "sex", reference="men", scores="score", outcome="repaid")
+    >>> results["women"].verdict
     'cannot be told'
     """
-    found = audit(data, group, outcome=outcome, folds=None, **options)
-    return {name: c.alternatives(tolerance, threshold) for name, c in found.items()}
+    result = audit(data, group, outcome=outcome, folds=None, **options)
+    return {name: c.alternatives(tolerance, threshold) for name, c in result.items()}
 
 
-def _audited(data: Any, request: Request, reading: ReadOptions, settings: Settings, stated: dict[str, str]) -> Audit:
+def _run_audit(data: Any, request: Request, settings: Settings, stated: dict[str, str]) -> Audit:
     """Return the audit: survey and sample, sums, fits, and then arithmetic."""
     with stage(0.0, SURVEY, "survey"):
-        source = _opened(data, request, reading)
-        step = partial(surveyed, source.roles, settings.sample_rows, HashThreshold())
+        source = _open(data, request)
+        step = partial(survey_batch, source.roles, settings.sample_rows, HashThreshold())
         survey: Survey = source.batches.fold(source.columns, step)
         favourable = survey.outcome(request.favourable)
-        groups = who_is_compared(source.roles, survey, request.reference, request.audited)
-        rows = compared_rows(source.roles, survey, groups)
+        groups = select_groups(source.roles, survey, request.reference, request.audited)
+        sample = select_rows(source.roles, survey, groups)
     with stage(SURVEY, SUMS, "sums"):
-        sums = _sums(source, survey, rows)
+        sums = _sums(source, survey, sample)
     with stage(SUMS, 1.0), one_thread():
-        model, of_model = _asked(source, rows)
-        notes = (*of_model, *_notes(source, request, survey, rows))
-        comparisons = _comparisons(source, survey, rows, sums, settings, model, notes)
+        model, of_model = _model_to_ask(source, sample)
+        question = Question(
+            audited=groups.audited[0],
+            reference=groups.reference,
+            comparisons=len(groups.audited),
+            criterion=source.roles.metric,
+            is_decisions=survey.is_decisions,
+            exempt=source.roles.exempt,
+            given={name: text_of(value) for name, value in source.roles.where.items()},
+            notes=(*of_model, *_notes(source, request, survey, sample)),
+        )
+        comparisons = _comparisons(sample, sums, question, settings, _fit_settings(source, settings, model))
     return Audit(
         comparisons=comparisons,
-        rows=_accounted(survey, groups, bool(source.roles.soft)),
+        rows=account_rows(survey, groups, bool(source.roles.soft)),
         group=source.roles.name,
         reference=groups.reference,
         channel=next(iter(comparisons.values())).channel,
         favourable=favourable,
         too_small=dict(groups.too_small),
         settings=settings,
-        provenance=provenance_of(
-            survey.read,
-            survey.fingerprint,
-            source.roles.features,
-            describe_request(request),
-            stated,
-            survey.rows_fingerprint,
-        ),
-        _rows=_audited_rows(rows, comparisons, _conditions(source.roles)),
+        provenance=_provenance(source, survey, request, stated),
+        _rows=_audited_rows(sample.rows, comparisons, question.given),
     )
 
 
-def _conditions(roles: ColumnRoles) -> dict[str, str]:
-    return {name: text_of(value) for name, value in roles.given.items()}
+def _provenance(source: _Source, survey: Survey, request: Request, stated: dict[str, str]) -> Provenance:
+    return provenance_of(
+        survey.read,
+        survey.fingerprint,
+        source.roles.features,
+        describe_request(request),
+        stated,
+        survey.rows_fingerprint,
+    )
 
 
-def _audited_rows(rows: ComparedRows, comparisons: Mapping[str, Comparison], given: Mapping[str, str]) -> AuditedRows:
+def _audited_rows(rows: SampledRows, comparisons: Mapping[str, Comparison], given: Mapping[str, str]) -> AuditedRows:
     """Return the rows of all groups, with the features that tell no group from the reference without fail."""
-    separating = {one.name for c in comparisons.values() for one in c._profiles.features if one.is_group}
-    features = [replace(one, is_group=one.is_group or one.name in separating) for one in rows.features]
-    codes = (rows.group - 1) % len(rows.labels)  # the reference last
-    groups = (*rows.labels[1:], rows.labels[0])
-    weights = rows.weights if rows.standing is None else rows.standing
-    own = next(iter(comparisons.values()))._audited_rows("repair")
-    rest = rows.clusters, features, rows.channel, rows.truth, None, given, own.favours_low, own.exempt
-    soft = {name: c._profiles.soft for name, c in comparisons.items() if c._profiles.soft is not None}
-    return AuditedRows(groups, codes, weights, *rest, soft)
+    separating = {feature.name for c in comparisons.values() for feature in c._profiles.features if feature.is_group}
+    pair = next(iter(comparisons.values()))._audited_rows("repair")
+    return AuditedRows(
+        groups=(*rows.groups[1:], rows.groups[0]),
+        codes=(rows.group - 1) % len(rows.groups),  # the reference last
+        weights=rows.sampling_weight,
+        clusters=rows.cluster,
+        features=[replace(part, is_group=part.is_group or part.name in separating) for part in rows.features],
+        scores=rows.scores,
+        outcome=rows.y_true,
+        given=given,
+        favours_low=pair.favours_low,
+        exempt=pair.exempt,
+        soft={name: c._profiles.soft for name, c in comparisons.items() if c._profiles.soft is not None},
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -307,15 +348,15 @@ class _Source:
     batches: Batches
     columns: list[str]
     roles: ColumnRoles
-    estimator: Any  # of membership, to be cross-fitted
+    estimator: Any  # of the propensity, to be cross-fitted
     native: Any  # the features as the user holds them, for models; None where rows are read in batches
     model: Any  # that makes the scores, else None
 
 
-def _opened(data: Any, request: Request, reading: ReadOptions) -> _Source:
+def _open(data: Any, request: Request) -> _Source:
     """Return the data, in memory or not, as batches whose columns have roles."""
-    estimator = request.membership if hasattr(request.membership, "fit") else None
-    batches = batches_of(data, reading)
+    estimator = request.propensity if hasattr(request.propensity, "fit") else None
+    batches = batches_of(data)
     if batches is not None:
         roles = resolve_roles(batches.names(), request, may_have_arrays=False)
         columns = checked_columns(batches, roles.columns)
@@ -330,120 +371,79 @@ def _opened(data: Any, request: Request, reading: ReadOptions) -> _Source:
     return _Source(FrameBatches(frame), list(frame.columns), roles, estimator, native, request.model)
 
 
-def _sums(source: _Source, survey: Survey, rows: ComparedRows) -> GroupSums:
+def _sums(source: _Source, survey: Survey, sample: EncodedSample) -> GroupSums:
     """Return the sums over all rows: of the sample where it is complete, else by another pass."""
-    sizes = {name: len(levels.labels) for name, levels in rows.levels.items()}
+    rows = sample.rows
     shift = 0.0 if rows.log_odds is None else float(rows.log_odds.max())
-    if rows.is_complete:
-        weights = rows.weights if source.roles.is_weighted else None
-        parts = SumRows(
-            rows.group,
-            weights,
-            rows.log_odds,
-            rows.channel,
-            rows.outcome,
-            rows.codes,
-            rows.truth,
-            rows.unit.is_amount,
-            rows.period,
-            len(rows.periods or ()),
-        )
-        return group_sums(parts, len(rows.labels), sizes, shift)
-    levels = tuple(rows.levels.values())
-    among = (rows.unit, rows.periods)
-    plan = SumPlan(source.roles, rows.labels, levels, survey.favourable, rows.largest_weight, shift, *among)
-    sums: GroupSums = source.batches.fold(source.columns, partial(summed, plan))
-    _check_same_rows(survey, rows.labels, sums)
+    if rows.facts.is_complete:
+        return sum_rows(rows, sample.sizes, shift)
+    plan = SumPlan(
+        roles=source.roles,
+        groups=rows.groups,
+        levels=tuple(sample.levels.values()),
+        labels=rows.labels,
+        unit=rows.unit,
+        largest_weight=rows.facts.largest_weight,
+        shift=shift,
+    )
+    sums: GroupSums = source.batches.fold(source.columns, partial(sum_batch, plan))
+    check_same_rows(survey.sample.counts, rows.groups, sums)
     return sums
 
 
-def _check_same_rows(survey: Survey, labels: Sequence[str], sums: GroupSums) -> None:
-    """Raise for data that had other rows when it was read again, as a query that draws them by chance has."""
-    for label, found in zip(labels, sums.moments, strict=True):
-        if found.rows != survey.sample.counts[label]:
-            raise DataError(
-                f"`data` must have the same rows each time it is read, got {survey.sample.counts[label]:,} and then "
-                f"{found.rows:,} of {shown(label)}.",
-                "write what a query draws by chance, or what others still write to, to a file first.",
-            )
-
-
-def _notes(source: _Source, request: Request, survey: Survey, rows: ComparedRows) -> tuple[str, ...]:
+def _notes(source: _Source, request: Request, survey: Survey, sample: EncodedSample) -> tuple[str, ...]:
     """Return what to know of the data and the model, whoever is compared."""
+    rows = sample.rows
     return (
         *reading_notes(source.batches, source.columns),
         *model_notes(request.model, source.roles.sources),
         *alike_notes(survey.sample.counts),
-        *_cluster_notes(source.roles, rows),
-        *one_hot_notes(rows.table),
+        *_cluster_notes(source.roles, sample),
+        *one_hot_notes(sample.table),
         *leakage_notes(
             rows.features,
-            rows.outcome,
-            rows.row_numbers,
+            rows.score,
+            rows.row_number,
             source.roles.features_of(request.model),
             MEASURES[channel_of(survey.is_decisions, rows.unit.is_amount), None].each,
-            [*source.roles.given, *([] if source.roles.outcome is None else [source.roles.outcome])],
+            [*source.roles.where, *([] if source.roles.outcome is None else [source.roles.outcome])],
         ),
     )
 
 
-def _cluster_notes(roles: ColumnRoles, rows: ComparedRows) -> Iterable[str]:
-    if roles.clusters is None or rows.clusters is None:
-        return repeated_ids(rows.table)
-    return [cluster_note(roles.clusters.lstrip("\0"), rows.clusters, rows.group)]
+def _cluster_notes(roles: ColumnRoles, sample: EncodedSample) -> Iterable[str]:
+    clusters = sample.rows.cluster
+    if roles.clusters is None or clusters is None:
+        return repeated_ids(sample.table)
+    return [cluster_note(roles.clusters.lstrip("\0"), clusters, sample.rows.group)]
 
 
-def _asked(source: _Source, rows: ComparedRows) -> tuple[AskedModel | None, list[str]]:
+def _model_to_ask(source: _Source, sample: EncodedSample) -> tuple[AskedModel | None, list[str]]:
     """Return the model to ask again; none, and a note, where its scores are not made of the features alone."""
     if source.model is None:
         return None, []
-    place = None if source.native is None else rows.row_numbers
-    model = AskedModel(source.model, source.roles, rows.table, rows.inputs, source.native, place)
-    before = rows.unit.level(rows.outcome) if rows.unit.is_amount else rows.channel
-    changes = model.changes(1.0 - before if source.roles.criterion == "fnr" else before, rows.unit.scale)
+    rows = sample.rows
+    row_number = None if source.native is None else rows.row_number
+    model = AskedModel(source.model, source.roles, sample.table, sample.inputs, source.native, row_number)
+    before = rows.unit.level(rows.score) if rows.unit.is_amount else rows.scores
+    changes = model.changes(1.0 - before if source.roles.metric == "fnr" else before, rows.unit.scale)
     return (None, [OTHER_ANSWERS]) if changes else (model, [])
 
 
+def _fit_settings(source: _Source, settings: Settings, model: AskedModel | None) -> FitSettings:
+    native = pl.DataFrame(source.native) if isinstance(source.native, Mapping) else source.native
+    return FitSettings(settings.folds, settings.random_state, source.estimator, native, model)
+
+
 def _comparisons(
-    source: _Source,
-    survey: Survey,
-    rows: ComparedRows,
-    sums: GroupSums,
-    settings: Settings,
-    model: AskedModel | None,
-    notes: tuple[str, ...],
+    sample: EncodedSample, sums: GroupSums, question: Question, settings: Settings, fits: FitSettings
 ) -> dict[str, Comparison]:
     """Return the comparisons, each an equal part of the work."""
-    roles = source.roles
-    fits = FitSettings(
-        settings.folds,
-        settings.seed,
-        source.estimator,
-        pl.DataFrame(source.native) if isinstance(source.native, Mapping) else source.native,
-        model,
-        roles.exempt,
-        roles.criterion,
-    )
-    found, count = {}, len(rows.labels) - 1
-    for place, label in enumerate(rows.labels[1:]):
-        with stage(place / count, (place + 1) / count, label):
+    comparisons, audited = {}, sample.rows.groups[1:]
+    for number, label in enumerate(audited):
+        with stage(number / len(audited), (number + 1) / len(audited), label):
             with stage(0.0, FITS):
-                evidence = replace(
-                    evidence_of(rows, sums, label, fits),
-                    is_decisions=survey.is_decisions,
-                    notes=notes,
-                    given=_conditions(roles),
-                )
+                evidence = gather_evidence(sample, sums, replace(question, audited=label), fits)
             with stage(FITS, 1.0, "comparison"):
-                found[label] = compare(evidence, settings)
-    return found
-
-
-def _accounted(survey: Survey, groups: ComparedGroups, is_soft: bool) -> dict[str, int]:
-    """Return where every row went; what was used and what was left out add up to what was read."""
-    used, small = sum(survey.sample.counts[label] for label in (groups.reference, *groups.audited)), groups.too_small
-    if is_soft:
-        used, small = survey.kept, {}  # each row may be of every group
-    gone = survey.left_out | {"missing_group": survey.unknown, "too_small_group": sum(small.values())}
-    rest = survey.read - used - sum(gone.values())
-    return {"read": survey.read, "used": used} | gone | {"group_not_audited": rest}
+                comparisons[label] = compare(evidence, settings)
+    return comparisons

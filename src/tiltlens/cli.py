@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import _thread
 import io
 import os
-import signal
 import sys
-import threading
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from difflib import get_close_matches
 from functools import wraps
 from importlib import import_module
-from types import FrameType
 from typing import Any
 
 import click
@@ -28,6 +23,7 @@ COMMANDS = [
     "audit",
     "compare",
     "demo",
+    "init",
     "repair",
     "rule",
     "run",
@@ -37,54 +33,6 @@ USERS_MISTAKE = 2
 CRASHED = 70  # as sysexits.h has it: 1 is for gates alone
 INTERRUPTED = 130  # as the shell reports Ctrl-C
 READER_GONE = 141  # as the shell reports a broken pipe
-
-RETRY = 0.02  # seconds until an interruption that had to wait tries again
-IMPORT = "<frozen importlib"
-POLARS = f"{os.sep}polars{os.sep}"
-
-
-def _must_wait(frame: FrameType | None) -> bool:
-    """Return whether compiled code may have called this frame that swallows what is raised there, or panics at it."""
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if name.startswith(IMPORT) or POLARS in name:  # polars ends its long work at Ctrl-C by itself
-            return True
-        frame = frame.f_back
-    return False
-
-
-class CtrlC:
-    """Ends the work with `KeyboardInterrupt` at whatever moment Ctrl-C comes; none is raised once one was answered."""
-
-    def __init__(self) -> None:
-        self.answered = False
-
-    def __call__(self, _: int, frame: FrameType | None) -> None:
-        """As a handler of signals."""
-        if self.answered:
-            return
-        if not _must_wait(frame):
-            raise KeyboardInterrupt
-        retry = threading.Timer(RETRY, _thread.interrupt_main)
-        retry.daemon = True
-        retry.start()
-
-    @contextmanager
-    def heard(self) -> Iterator[None]:
-        """Listen while the work inside is done."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        self.answered = False
-        before = signal.signal(signal.SIGINT, self)
-        try:
-            yield
-        finally:
-            self.answered = True
-            signal.signal(signal.SIGINT, before)
-
-
-CTRL_C = CtrlC()
 
 
 def one_line_errors(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -102,7 +50,6 @@ def one_line_errors(work: Callable[..., Any]) -> Callable[..., Any]:
             click.echo(f"Error: {' '.join(str(error).splitlines())}", err=True)
             sys.exit(USERS_MISTAKE)
         except KeyboardInterrupt:
-            CTRL_C.answered = True
             click.echo("Error: interrupted; nothing was written.", err=True)
             sys.exit(INTERRUPTED)
         except BrokenPipeError:
@@ -122,7 +69,7 @@ def one_line_errors(work: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Commands(click.Group):
-    """The commands, whose errors are one line, and whose interruption says so from the first moment on."""
+    """Commands that report errors and interruptions in one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """As of click."""
@@ -139,8 +86,7 @@ class Commands(click.Group):
     @one_line_errors
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """As of click."""
-        with CTRL_C.heard():
-            return super().main(*args, **kwargs)
+        return super().main(*args, **kwargs)
 
     @one_line_errors
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:

@@ -114,8 +114,8 @@ def label(name: Any, longest: int = LONGEST) -> str:
     text = str(name).replace(ISOLATE, "").replace(END, "")
     if len(text) > longest:
         text = f"{text[: longest // 2].rstrip()}…{text[len(text) - (longest - 1) // 2 :].lstrip()}"
-    text = "".join(one if one.isprintable() or one in JOINERS else "�" for one in text)
-    is_from_right = any(bidirectional(one) in ("R", "AL") for one in text)
+    text = "".join(letter if letter.isprintable() or letter in JOINERS else "�" for letter in text)
+    is_from_right = any(bidirectional(letter) in ("R", "AL") for letter in text)
     return f"{ISOLATE}{text}{END}" if is_from_right else text
 
 

@@ -107,10 +107,10 @@ class Gate:
             )
         every: Mapping[str, Comparison | GroupChange] = audit.comparisons
         confidence = audit.confidence if isinstance(audit, Change) else audit.settings.confidence
-        found = [self._judged(name, comparison, confidence) for name, comparison in every.items()]
+        judgements = [self._judged(name, comparison, confidence) for name, comparison in every.items()]
         why = _unjudged_because(audit)
         return [
-            *found,
+            *judgements,
             *(Judged(self.text, name, UNJUDGED, f"not evaluated for {name}, {why}") for name in audit.too_small),
         ]
 
@@ -144,7 +144,7 @@ class Gate:
         if value is None:
             why = "is not reported for unobserved groups" if is_unobserved else "is not defined"
             return Judged(self.text, name, UNDEFINED, f"{self._name} of {name} {why}, so it cannot pass")
-        holds, might = (COMPARE[self.compare](float(one), self.limit) for one in (value, value + open_cases))
+        holds, might = (COMPARE[self.compare](float(count), self.limit) for count in (value, value + open_cases))
         sentence = f"{self._name} of {name} is {value:.6g}{beside}"
         if is_unobserved and not holds and self.quantity not in KNOWN:
             return Judged(self.text, name, UNDEFINED, f"{sentence}, weighted by group probabilities, so it cannot pass")
@@ -234,9 +234,9 @@ def assert_gate(audit: Audit | Change, *conditions: str) -> None:
     if not conditions:
         raise TiltlensError("`conditions` must name a gate, got none.", 'for example "adverse_impact_ratio<0.8".')
     names = OF_CHANGES if isinstance(audit, Change) else OF_AUDITS
-    judged = [one for text in conditions for one in gate(text, names).judged(audit)]
-    fired = [str(one) for one in judged if one.fails]
-    if unknown := [str(one) for one in judged if one.status in (OPEN, UNJUDGED)]:
+    judged = [judgement for text in conditions for judgement in gate(text, names).judged(audit)]
+    fired = [str(judgement) for judgement in judged if judgement.fails]
+    if unknown := [str(judgement) for judgement in judged if judgement.status in (OPEN, UNJUDGED)]:
         warnings.warn(f"Gates that did not pass, nor fail: {'; '.join(unknown)}.", UserWarning, stacklevel=2)
     if fired:
         who = f"{audit.group} against {audit.reference}"

@@ -37,14 +37,14 @@ class Input(NamedTuple):
 
 def remember(*inputs: Input) -> None:
     """Keep in mind what was read: results in Python do not know their files."""
-    for one in inputs:
-        is_own = TABLES.issuperset(file.resolve() for file in one.files)
-        READ[str(Path(one.name).absolute())] = one._replace(schema=TABLE) if is_own else one
+    for source in inputs:
+        is_own = TABLES.issuperset(file.resolve() for file in source.files)
+        READ[str(Path(source.name).absolute())] = source._replace(schema=TABLE) if is_own else source
 
 
 def check_unread(path: Path, schema: str | None) -> None:
     """Raise where writing would replace a file that was read, unless by a newer result of its own kind."""
-    inputs = [one for one in list(READ.values()) if schema is None or one.schema != schema]
+    inputs = [source for source in list(READ.values()) if schema is None or source.schema != schema]
     check_outputs([("The output", path)], inputs)
 
 
@@ -55,14 +55,14 @@ def check_outputs(outputs: Iterable[tuple[str, str | Path | None]], inputs: Iter
         path = Path(os.path.realpath(target or "-"))
         if target in (None, "-") or not (path.is_file() or path.is_dir() or not path.exists()):
             continue  # the screen, a pipe or a device
-        read = next((one for one in inputs if one.holds(path)), None)
+        read = next((source for source in inputs if source.holds(path)), None)
         # Some file systems take "A.json" and "a.json", or two spellings of "é", for one file.
-        place = path.parent, unicodedata.normalize("NFC", path.name).casefold()
+        key = path.parent, unicodedata.normalize("NFC", path.name).casefold()
         if read is not None:
             why = f"it is part of the input {read.name!r}"
-        elif place in taken:
-            why = f"{taken[place]} is written there"
+        elif key in taken:
+            why = f"{taken[key]} is written there"
         else:
-            taken[place] = option
+            taken[key] = option
             continue
         raise DataError(f"{option} cannot be written to {str(target)!r} because {why}.", "choose another name.")

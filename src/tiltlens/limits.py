@@ -7,7 +7,6 @@ from __future__ import annotations
 
 # threads
 MOST_THREADS = 8  # a hundred cores would hold a hundred batches of rows
-KEPT_BYTES = (1 << 25) - (1 << 16)  # bytes: the largest block that glibc takes for one that comes again
 THREADED_ROWS = 20_000  # below which threads wait for the interpreter more than they work
 
 # paper.checks
@@ -117,17 +116,12 @@ FACTORIZE_CHUNK = 1 << 15  # rows whose codes are found at a time
 AUDIT_FILE_BYTES = 1_000_000  # of a file of keys and values: a larger one is data by mistake
 AUDIT_FILE_DEPTH = 10  # lists and keys within each other: audits need three, and parsers take long for thousands
 
-# engines.csv_files
-INFERRED_ROWS = (
-    10_000  # whose kinds are tried on all others: looking at every row for its kind takes sixty times as long
-)
-
 # engines.csv_text
-SNIFFED_ROWS = 100  # that tell what separates the fields of a CSV file
+FIRST_LOOK_ROWS = 100  # rows that show the separator of a CSV file, and the forms that text columns may have
 COPIED_CHARACTERS = 1 << 20  # of a text in another encoding, that are copied at a time
 
-# engines.number_texts
-MOSTLY_NUMBERS = 0.9  # of a text column's values, from which it was meant to be numbers
+# engines.text_columns
+MOSTLY_NUMBERS = 0.9  # share of a text column's values from which it was meant to be numbers, or dates
 
 # engines.hashing
 CACHE_CHUNK = 1 << 16  # rows that are hashed at a time: they stay in the cache
@@ -302,7 +296,7 @@ GRAM_WORK = 4e10  # products that Gram matrices may take: rows × columns²
 
 # passes.survey
 FEW_COPIES = 1e-4  # of a batch's rows: with more, rows that occur once in it will occur in others too
-LISTED_VALUES = 30  # values of a `given` column that a message may list
+LISTED_VALUES = 30  # values of a `where` column that a message may list
 
 # repair.additive
 LOOKED_UP = 1 << 15  # rows whose log-odds are made at a time: what they need stays in the cache

@@ -16,11 +16,10 @@ from functools import cache
 from threading import Lock
 from typing import TypeVar
 
-import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from tiltlens.errors import TiltlensError
-from tiltlens.limits import KEPT_BYTES, MOST_THREADS, THREADED_ROWS
+from tiltlens.limits import MOST_THREADS, THREADED_ROWS
 from tiltlens.progress import each
 
 T = TypeVar("T")
@@ -103,7 +102,6 @@ def made_in_order(function: Callable[[T], R], items: Iterable[T]) -> Generator[R
     Items are taken by the caller's thread. Where one fails, or the caller stops, those not begun are dropped.
     """
     waiting: deque[Future[R]] = deque()
-    _keep_memory()
     with _pool() as pool:
         for item in items:
             waiting.append(pool.submit(function, item))
@@ -111,14 +109,6 @@ def made_in_order(function: Callable[[T], R], items: Iterable[T]) -> Generator[R
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-
-
-def _keep_memory() -> None:
-    """Let glibc keep what a batch frees for the next one, by freeing the largest block that it learns from.
-
-    It would otherwise give large blocks back to the system after each step, and fetch their pages again for the next.
-    """
-    np.empty(KEPT_BYTES, dtype=np.uint8)
 
 
 @contextmanager

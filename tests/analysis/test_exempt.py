@@ -68,7 +68,7 @@ def test_parts_add_up_and_so_does_what_other_features_carry(features, exempt):
 
 
 def test_without_exempt_factors_nothing_changes():
-    plain, none = (audited(people(), membership="chance", **options) for options in ({}, {"exempt": []}))
+    plain, none = (audited(people(), propensity="chance", **options) for options in ({}, {"exempt": []}))
     assert none["A"].to_dict() == plain["A"].to_dict()
     assert plain["A"].through_exempt is plain["A"].at_equal_exempt is None
 
@@ -79,7 +79,7 @@ def test_with_all_features_exempt_the_rest_is_what_the_same_sets_leave(features,
 
     seen = []
     monkeypatch.setattr(compare, "exempt_parts", lambda e, found=compare.exempt_parts: (seen.append(e), found(e))[1])
-    c = audited(coded(), features=features, exempt=features, membership="chance")["A"]
+    c = audited(coded(), features=features, exempt=features, propensity="chance")["A"]
     every = float(seen[0].sets.left_out().values[0])
     assert c.at_equal_exempt.value == pytest.approx(every, abs=1e-9)
     assert c.through_exempt.value == pytest.approx(c.gap.value - every, abs=1e-9)
@@ -89,7 +89,7 @@ def test_with_all_features_exempt_the_rest_is_what_the_same_sets_leave(features,
 
 def test_a_copy_of_an_exempt_factor_carries_nothing_more():
     data = coded().with_columns(copy=pl.col("city"))
-    c = audited(data, features=["city", "copy", "owner"], exempt="city", membership="chance")["A"]
+    c = audited(data, features=["city", "copy", "owner"], exempt="city", propensity="chance")["A"]
     row = c.proxies.filter(feature="copy").row(0, named=True)
     assert row["gap"] == pytest.approx(0.0, abs=1e-9)
     assert row["verdict"] == "no material contribution"
@@ -97,8 +97,8 @@ def test_a_copy_of_an_exempt_factor_carries_nothing_more():
 
 def test_swapping_the_groups_flips_both_parts():
     turned = coded().with_columns(chance=1 - pl.col("chance"))
-    one = audited(coded(), features=CODES, exempt="owner", membership="chance")["A"]
-    two = audited(turned, features=CODES, exempt="owner", reference="A", membership="chance")["B"]
+    one = audited(coded(), features=CODES, exempt="owner", propensity="chance")["A"]
+    two = audited(turned, features=CODES, exempt="owner", reference="A", propensity="chance")["B"]
     for name in ("through_exempt", "at_equal_exempt"):
         mine, other = getattr(one, name), getattr(two, name)
         assert (mine.value, mine.low) == pytest.approx((-other.value, -other.high), abs=1e-9)
@@ -107,7 +107,7 @@ def test_swapping_the_groups_flips_both_parts():
 @pytest.mark.parametrize("exempt", ["amount", ["region", "years"]])
 def test_a_sample_leaves_the_gap_of_all_rows(exempt):
     options = {"scores": "score", "features": ["region", "amount", "years"], "exempt": exempt, "audited": "a"}
-    options |= {"membership": "chance"}
+    options |= {"propensity": "chance"}
     c = tl.audit(lending(9_000), "group", **options, sample_rows=2_000)["a"]
     whole = tl.audit(lending(9_000), "group", **options)["a"]
     assert c.through_exempt.value + c.at_equal_exempt.value == pytest.approx(whole.gap.value, abs=1e-12)
@@ -121,7 +121,7 @@ def test_a_sample_leaves_the_gap_of_all_rows(exempt):
 def test_rows_that_belong_together_count_once(features):
     single = coded().with_row_index("person")
     double = pl.concat([single, single])
-    options = {"features": features, "exempt": "owner", "membership": "chance"}
+    options = {"features": features, "exempt": "owner", "propensity": "chance"}
     once, twice = audited(single, **options)["A"], audited(double, **options, clusters="person")["A"]
     for name in ("through_exempt", "at_equal_exempt"):
         one, two = getattr(once, name), getattr(twice, name)
@@ -131,7 +131,7 @@ def test_rows_that_belong_together_count_once(features):
 
 @pytest.mark.parametrize("held", IN_PROCESS, indirect=True)
 def test_every_engine_gives_the_same_parts(held):
-    options = {"features": ["city", "owner", "income"], "exempt": ["income"], "membership": "chance"}
+    options = {"features": ["city", "owner", "income"], "exempt": ["income"], "propensity": "chance"}
     assert_same_numbers(audited(held(people()), **options).to_dict(), audited(people(), **options).to_dict())
 
 
@@ -151,7 +151,7 @@ MISTAKES = {
 def test_mistakes_are_named(name):
     exempt, rule, hint = MISTAKES[name]
     with pytest.raises(DataError) as raised:
-        audited(ODD, features=[*FEATURES, "one", "id", "twin"], exempt=exempt, membership="chance")
+        audited(ODD, features=[*FEATURES, "one", "id", "twin"], exempt=exempt, propensity="chance")
     assert rule in str(raised.value)
     assert hint in str(raised.value)
 
@@ -159,17 +159,17 @@ def test_mistakes_are_named(name):
 def test_people_must_be_able_to_be_equal_in_an_exempt_factor():
     data = coded().with_columns(town=pl.Series(np.random.default_rng(0).integers(0, 250, 600).astype(str)))
     with pytest.raises(DataError, match="few enough values for people to be equal in them, got 'town'"):
-        audited(data, features=["town", "owner"], exempt="town", membership="chance")
+        audited(data, features=["town", "owner"], exempt="town", propensity="chance")
 
 
 def test_exempt_factors_must_not_tell_the_groups_apart_together():
     coin = np.random.default_rng(0).random(600) < 0.5
     data = coded().with_columns(coin=pl.Series(coin), other=pl.Series(coin) ^ (pl.col("group") == "A"))
     with pytest.raises(DataError, match="features that together tell 'A' and 'B' apart completely"):
-        audited(data, features=["coin", "other", "city"], exempt=["coin", "other"], membership="chance")
+        audited(data, features=["coin", "other", "city"], exempt=["coin", "other"], propensity="chance")
 
 
-@pytest.mark.parametrize("options", [{}, {"membership": "chance", "scores": ["low", "score"], "favourable": "score"}])
+@pytest.mark.parametrize("options", [{}, {"propensity": "chance", "scores": ["low", "score"], "favourable": "score"}])
 def test_parts_add_up_with_a_fitted_membership_and_with_classes(options):
     data = people().with_columns(low=1 - pl.col("score"))
     c = audited(data, exempt="income", **options)["A"]
@@ -178,14 +178,14 @@ def test_parts_add_up_with_a_fitted_membership_and_with_classes(options):
 
 def test_a_model_of_the_features_leaves_to_the_others_all_that_is_left():
     c = audited(coded(), scores=None, model=lambda table: 0.3 + 0.3 * table["owner"] + 0.2 * table["home"],
-                features=["owner", "home"], exempt="owner", membership="chance")["A"]  # fmt: skip
+                features=["owner", "home"], exempt="owner", propensity="chance")["A"]  # fmt: skip
     assert c.shapley_remainder == pytest.approx(0.0, abs=1e-12)
     assert numbers_of(c, "gap_shapley")["home"] == pytest.approx(c.at_equal_exempt.value, abs=1e-9)
 
 
 @pytest.mark.parametrize("folds", [5, None])
 def test_every_view_shows_both_parts(folds, tmp_path):
-    audit = audited(people(), exempt=["owner"], folds=folds, membership="chance")
+    audit = audited(people(), exempt=["owner"], folds=folds, propensity="chance")
     summary = json.loads(json.dumps(audit.to_dict()))
     jsonschema.validate(summary, strict(SCHEMA))
     assert summary["provenance"]["question"]["exempt"] == "owner"
@@ -199,7 +199,7 @@ def test_every_view_shows_both_parts(folds, tmp_path):
 
 @pytest.mark.parametrize("exempt", [["owner"], FEATURES], ids=["one", "all"])
 def test_the_waterfall_begins_with_the_exempt_factors_and_ends_at_the_audited_mean(exempt):
-    c = audited(people(), exempt=exempt, membership="chance")["A"]
+    c = audited(people(), exempt=exempt, propensity="chance")["A"]
     steps = c.plot("waterfall").table
     assert steps["feature"][1] == "through the exempt factors"
     assert steps["contribution"][1] == pytest.approx(c.through_exempt.value)
@@ -211,12 +211,12 @@ def test_the_command_line_takes_exempt_factors_and_gates_on_the_rest(tmp_path):
     options = ("--group", "group", "--reference", "B", "--scores", "score", "--features", ",".join(FEATURES))
     found = invoked(
         "audit", "people.csv", *options, "--exempt", "owner", "--exempt", "city", "--json", "audit.json",
-        "--membership", "chance", "--fail-if", "at_equal_exempt<0", cwd=tmp_path,
+        "--propensity", "chance", "--fail-if", "at_equal_exempt<0", cwd=tmp_path,
     )  # fmt: skip
     assert found.returncode == 1
     assert "at_equal_exempt of A is -" in found.stderr
     c = json.loads((tmp_path / "audit.json").read_text())["comparisons"]["A"]
-    expected = audited(people(), exempt=["owner", "city"], membership="chance")["A"]
+    expected = audited(people(), exempt=["owner", "city"], propensity="chance")["A"]
     assert c["exempt"] == ["owner", "city"]
     assert c["through_exempt"]["value"] == pytest.approx(expected.through_exempt.value, abs=1e-9)
 

@@ -31,7 +31,7 @@ def rows_of(c):
 
 
 def test_a_feature_whose_rarer_value_few_have_is_not_judged_and_has_no_band():
-    found = rows_of(audited(few(0), membership="p"))
+    found = rows_of(audited(few(0), propensity="p"))
     row = found["flag"]
     assert row["verdict"] == Verdict.NOT_ASSESSED
     assert row["reason"].startswith("fewer than 10 people of B have its rarer value")
@@ -39,17 +39,17 @@ def test_a_feature_whose_rarer_value_few_have_is_not_judged_and_has_no_band():
     assert [row[name] for name in BANDS] == [None] * 6
     assert found["x"]["verdict"] != Verdict.NOT_ASSESSED
     assert None not in [found["x"][name] for name in BANDS]
-    assert rows_of(audited(few(9), membership="p"))["flag"]["gap_low"] is not None
+    assert rows_of(audited(few(9), propensity="p"))["flag"]["gap_low"] is not None
 
 
 def test_no_feature_is_judged_where_few_have_the_rarer_decision():
-    for row in audited(few(6, 100, rate=0.02), membership="p").proxies.to_dicts():
+    for row in audited(few(6, 100, rate=0.02), propensity="p").proxies.to_dicts():
         assert (row["verdict"], row["gap_low"]) == (Verdict.NOT_ASSESSED, None)
         assert row["reason"].startswith("fewer than 10 people of B have the rarer decision")
 
 
 def test_audits_of_rare_values_can_be_compared():
-    old, new = (tl.audit(few(k), "g", reference="A", scores="s", membership="p") for k in (0, 6))
+    old, new = (tl.audit(few(k), "g", reference="A", scores="s", propensity="p") for k in (0, 6))
     change = {row["feature"]: row for row in tl.compare(old, new, paired=False)["B"].features.to_dicts()}
     assert (change["flag"]["verdict"], change["flag"]["gap_change_low"]) == (Verdict.NOT_ASSESSED, None)
     assert change["x"]["gap_change_low"] < change["x"]["gap_change"] < change["x"]["gap_change_high"]
@@ -59,7 +59,7 @@ def test_audits_of_rare_values_can_be_compared():
 def test_a_shortfall_counts_the_people_that_rows_stand_for(weights):
     table = few(6, rate=0.4).with_columns(w=weights)
     written = table[np.repeat(np.arange(430), weights)]
-    weighted, repeated = audited(table, weights="w", features=[]), audited(written, features=[])
+    weighted, repeated = audited(table, sample_weight="w", features=[]), audited(written, features=[])
     assert weighted.shortfall.value == pytest.approx(repeated.shortfall.value, rel=1e-9)
     assert weighted.shortfall.value == pytest.approx(-weights[:30].sum() * weighted.gap.value, rel=1e-9)
 
@@ -67,7 +67,9 @@ def test_a_shortfall_counts_the_people_that_rows_stand_for(weights):
 @pytest.mark.parametrize("amount", [5.0, 0.1, 1e15, 0.0])
 def test_a_constant_amount_has_no_contributions(amount):
     rounded = np.where(np.arange(430) % 2, np.nextafter(amount, 2 * amount), amount) if amount else 0.0
-    c = audited(few(6).with_columns(s=pl.lit(rounded) if amount == 0.0 else rounded), output="amount", membership="p")
+    c = audited(
+        few(6).with_columns(s=pl.lit(rounded) if amount == 0.0 else rounded), score_type="amount", propensity="p"
+    )
     assert (c.gap.value, c.gap.low, c.gap.high) == (0.0, 0.0, 0.0)
     for row in c.proxies.to_dicts():
         assert (row["verdict"], row["gap"], row["joint"]) == (Verdict.NO_MATERIAL_CONTRIBUTION, 0.0, 0.0)
@@ -77,8 +79,8 @@ def test_a_constant_amount_has_no_contributions(amount):
 def test_real_differences_of_large_amounts_are_seen():
     table = few(6, 100).with_columns(s=1e15 + 20.0 * (pl.col("g") == "B") + (pl.int_range(pl.len()) % 7))
     near = table.with_columns(pl.col("s") - 1e15)
-    large, small = (audited(one, output="amount", features=[]) for one in (table, near))
+    large, small = (audited(one, score_type="amount", features=[]) for one in (table, near))
     assert large.gap.to_dict() == pytest.approx(small.gap.to_dict(), rel=1e-9)
     assert not any("is the same" in note for note in large.notes)
     odd = few(6, 100).with_columns(s=pl.when(pl.int_range(pl.len()) == 7).then(1e12).otherwise(pl.col("x") + 9))
-    assert not any("is the same" in note for note in audited(odd, output="amount", features=[]).notes)
+    assert not any("is the same" in note for note in audited(odd, score_type="amount", features=[]).notes)

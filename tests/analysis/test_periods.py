@@ -15,7 +15,7 @@ import tiltlens as tl
 from tiltlens.errors import DataError
 from tiltlens.limits import MOST_PERIODS
 from tiltlens.results.codec import to_plain
-from tiltlens.rows.periods import found_periods
+from tiltlens.rows.periods import sort_periods
 
 MONTHS = [f"2024-{month}" for month in (9, 10, 11, 12)]
 
@@ -34,7 +34,7 @@ def audited(data, **options):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"favourable": "low"}, {"weights": "weight"}, {"threshold": 0.5}, {"output": "amount"}]
+    "options", [{}, {"favourable": "low"}, {"sample_weight": "weight"}, {"threshold": 0.5}, {"score_type": "amount"}]
 )
 def test_each_period_has_the_numbers_of_an_audit_of_its_rows(options):
     table = audited(dated(), **options).periods
@@ -120,10 +120,10 @@ def test_the_command_line_and_the_page_show_the_periods(tmp_path):
 
 
 def test_names_of_months_are_in_the_calendars_order():
-    assert found_periods(["Mar", "jan", "Feb", "Dec"]) == ("jan", "Feb", "Mar", "Dec")
-    assert found_periods(["March", "January"]) == ("January", "March")
-    assert found_periods(["Market", "Jan"]) == ("Jan", "Market")
-    assert found_periods(["10", "9"]) == ("9", "10")
+    assert sort_periods(["Mar", "jan", "Feb", "Dec"]) == ("jan", "Feb", "Mar", "Dec")
+    assert sort_periods(["March", "January"]) == ("January", "March")
+    assert sort_periods(["Market", "Jan"]) == ("Jan", "Market")
+    assert sort_periods(["10", "9"]) == ("9", "10")
 
 
 def test_rows_without_a_period_are_told():

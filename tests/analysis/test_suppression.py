@@ -72,7 +72,7 @@ def test_withheld_values_have_no_distribution():
 
 
 def test_calibration_bins_hold_everyone_and_ten_of_each_group():
-    c = audited(people(), membership="chance")["A"]
+    c = audited(people(), propensity="chance")["A"]
     n0, n1 = c.rows["audited"], c.rows["reference"]
     bins = c.bins()["calibration"]
     assert sum(one["n"] for one in bins) == n0 + n1
@@ -93,7 +93,7 @@ def test_a_person_of_great_weight_is_no_quantile():
             weight=pl.when(first).then(1e4).otherwise(1.0),
         )
     )
-    c = audited(data, folds=None, membership="chance", weights="weight", features=["owner", "city"])["A"]
+    c = audited(data, folds=None, propensity="chance", sample_weight="weight", features=["owner", "city"])["A"]
     with_them = str(data["owner"][0])
     row = c.profile("owner").filter(pl.col("value") == with_them).row(0, named=True)
     assert row["n"] > 50
@@ -114,14 +114,14 @@ def test_a_quantile_has_ten_people_strictly_beyond_it():
 
 def test_a_quantile_that_many_people_have_is_shown():
     data = people().with_columns(score=pl.lit(0.3) + 0.4 * pl.col("owner"), chance=pl.lit(0.4) + 0.1 * pl.col("owner"))
-    values = audited(data, membership="chance", features=["owner"])["A"].profile("owner")
+    values = audited(data, propensity="chance", features=["owner"])["A"].profile("owner")
     assert values["correction_50"].null_count() == 0
 
 
 def test_notes_tell_no_count_below_ten():
     mine = pl.col("group") == "A"
     data = with_hamlet().with_columns(city=pl.when(~mine & (mine.not_().cum_sum() <= 11)).then(None).otherwise("city"))
-    c = audited(data, membership="chance", features=["city"])["A"]
+    c = audited(data, propensity="chance", features=["city"])["A"]
     said = " ".join([*c.notes, *c.proxies["notes"]])
     assert "missing values are a level of their own" in said
     assert "fewer than ten people of the audited group have values that nobody in the reference group has" in said
@@ -136,7 +136,7 @@ def test_a_direction_names_no_level_of_few_people():
     data = with_hamlet(size=9).with_columns(
         score=pl.when(pl.col("city") == "Hamlet").then(0.99).otherwise(0.5 * pl.col("score"))
     )
-    found = audited(data, membership="chance", features=["city"])["A"].proxies["direction"][0]
+    found = audited(data, propensity="chance", features=["city"])["A"].proxies["direction"][0]
     assert found.startswith("city = ")
     assert "Hamlet" not in found
 
@@ -144,7 +144,7 @@ def test_a_direction_names_no_level_of_few_people():
 def test_a_direction_of_few_people_in_every_level_is_not_told():
     cities = [f"city {place % 25}" for place in range(400)]
     data = people().with_columns(pl.Series("city", cities))
-    found = audited(data, membership="chance", features=["city", "owner"], folds=None)["A"].proxies
+    found = audited(data, propensity="chance", features=["city", "owner"], folds=None)["A"].proxies
     assert found.filter(pl.col("feature") == "city")["direction"][0].startswith("too few people have each")
 
 

@@ -95,7 +95,7 @@ def test_one_outcome_is_nothing_to_test():
     assert found.note == "everyone has the same outcome: there is nothing to test"
 
 
-@pytest.mark.parametrize("options", [{"weights": "weight"}, {"clusters": np.arange(400) // 2}])
+@pytest.mark.parametrize("options", [{"sample_weight": "weight"}, {"clusters": np.arange(400) // 2}])
 def test_weights_and_clusters_have_no_table_and_that_is_said(options):
     c = audited(people(), features=[], threshold=0.5, **options)["A"]
     assert c.two_by_two is None

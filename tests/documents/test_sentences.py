@@ -27,7 +27,7 @@ from tiltlens.render.page import page
 
 @pytest.fixture(scope="module")
 def summary():
-    return audited(people(), membership="chance").to_dict()
+    return audited(people(), propensity="chance").to_dict()
 
 
 def changed(summary, **fields):
@@ -124,7 +124,7 @@ def test_the_table_holds_every_verdict_of_the_library():
     assert theirs == VERDICTS.keys()
     assert len(VERDICTS) == 10
     copied = people().with_columns(copy=pl.col("group"))
-    rows = audited(copied, features=["city", "copy"], membership="chance").to_dict()["comparisons"]["A"]["proxies"]
+    rows = audited(copied, features=["city", "copy"], propensity="chance").to_dict()["comparisons"]["A"]["proxies"]
     assert {row["feature"]: row["verdict"] for row in rows}["copy"] == "identifies the group"
     assert {row["verdict"] for row in rows} <= VERDICTS.keys()
 
@@ -141,8 +141,8 @@ def test_what_was_asked_is_said():
         people(1200, 1),
         folds=None,
         threshold=0.5,
-        weights="weight",
-        given={"owner": True},
+        sample_weight="weight",
+        where={"owner": True},
         features=["income", "city"],
         favourable="low",
     ).to_dict()
@@ -151,7 +151,7 @@ def test_what_was_asked_is_said():
     assert "Scores of 0.5 or more count as decision 1" in said
     assert "by their weight (weight)" in said
     assert "the decision 0" in said
-    assert found["provenance"]["question"]["given"] == {"owner": "True"}
+    assert found["provenance"]["question"]["where"] == {"owner": "True"}
 
 
 def test_low_scores_that_a_person_wants_are_called_low(summary):

@@ -24,8 +24,7 @@ from tests.render.summaries import (
 )
 
 import tiltlens as tl
-from tiltlens import formats
-from tiltlens.documents import figures
+from tiltlens import figures, formats
 from tiltlens.documents.labels import labels
 from tiltlens.figures.placement import placed, spread
 from tiltlens.paper.figure1 import simplex_paths

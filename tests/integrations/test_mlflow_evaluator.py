@@ -64,7 +64,7 @@ def test_a_model_is_audited_and_logged(mlflow, people, tmp_path):
     )
     assert tl.read_audit(f"{saved}/audit.json")["women <3"].gap.value == pytest.approx(gap, abs=1e-12)
     assert "Which way does the model lean" in Path(saved, "audit.html").read_text()
-    assert found.artifacts["tiltlens_audit"].content["schema"] == "tiltlens/audit/2"
+    assert found.artifacts["tiltlens_audit"].content["schema"] == "tiltlens/audit/3"
 
 
 @pytest.mark.parametrize("has_signature", [False, True])

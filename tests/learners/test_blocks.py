@@ -64,7 +64,7 @@ def world(hidden, **features):
 def found_in(table, membership="chance"):
     """Return the audit, and the row of each feature; the membership is given where its fit is not the matter."""
     table = table.drop("chance") if membership is None else table
-    c = tl.audit(table, "g", reference="b", scores="score", membership=membership)["a"]
+    c = tl.audit(table, "g", reference="b", scores="score", propensity=membership)["a"]
     return c, {row["feature"]: row for row in c.proxies.to_dicts()}
 
 

@@ -119,7 +119,7 @@ def test_an_onnx_regressor_gives_amounts_or_where_they_are_some_probabilities(tm
     model = tl.load_model(onnx_file(tmp_path, fitted, matrix()))
     expected = fitted.predict(known().select("income", "weight").to_numpy())
     for output in ("amount", "probability"):
-        found = audit(model, features=["income", "weight"], output=output)
+        found = audit(model, features=["income", "weight"], score_type=output)
         gap = np.mean(expected[known()["group"] == "A"]) - np.mean(expected[known()["group"] == "B"])
         assert found["A"].gap.value == pytest.approx(gap, abs=1e-5)
 
@@ -181,7 +181,7 @@ def test_types_that_skops_does_not_know_are_listed_and_built_only_where_they_are
     path = tmp_path / "own.skops"
     skops.io.dump(Own().fit(None, [0, 1]), path)
     name = f"{Own.__module__}.Own"
-    with pytest.raises(DataError, match=rf"got '{name}'\.\nHint: .*trusted=\['{name}'\] \(--trust {name}\)"):
+    with pytest.raises(DataError, match=rf"got '{name}'\.\nHint: .*trusted=\['{name}'\] \(--trusted {name}\)"):
         tl.load_model(path)
     with pytest.raises(DataError, match="must hold types that skops knows"):
         tl.load_model(path, trusted=["other.Type"])

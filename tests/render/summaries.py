@@ -177,7 +177,7 @@ def _outputs_only():
 @cache
 def _with_outcome():
     repaid = (people()["score"] > np.random.default_rng(0).random(people().height)).cast(int)
-    options = {"features": ["city", "owner"], "membership": "chance", "outcome": "repaid"}
+    options = {"features": ["city", "owner"], "propensity": "chance", "outcome": "repaid"}
     return audited(people().with_columns(repaid=repaid), **options).to_dict()
 
 
@@ -212,7 +212,7 @@ def outputs_only():
 @cache
 def _amounts():
     paid = people().with_columns(score=1_000 + 3_000 * people()["score"])
-    return audited(paid, output="amount", membership="chance").to_dict()
+    return audited(paid, score_type="amount", propensity="chance").to_dict()
 
 
 def amounts_audit():

@@ -32,7 +32,7 @@ TEXTS = """() => [...document.querySelectorAll("main *, nav a")].filter((one) =>
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     path = tmp_path_factory.mktemp("look") / "audit.html"
-    audited(people(1200, 1), membership="chance").report(path)
+    audited(people(1200, 1), propensity="chance").report(path)
     return path
 
 

@@ -42,7 +42,7 @@ HOSTILE = [
 @cache
 def cross_fitted():
     stated = {"model": "credit 3.1", "group labels": "self-reported"}
-    return audited(people(1200, 0), membership="chance", provenance=stated)
+    return audited(people(1200, 0), propensity="chance", provenance=stated)
 
 
 @cache
@@ -55,7 +55,7 @@ def hostile():
     scores = random.random(rows)
     stated = {name[:200]: name[:200] for name in HOSTILE}
     membership = make_pipeline(OneHotEncoder(), LogisticRegression())  # of two groups; which model is not the matter
-    return audit(pl.DataFrame(columns), group=group, scores=scores, membership=membership, provenance=stated)
+    return audit(pl.DataFrame(columns), group=group, scores=scores, propensity=membership, provenance=stated)
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def test_numbers_in_plain_words_and_tables_are_those_of_the_library(read):
 def weighted(position):
     """Return the audit whose weights are those of a position of the dial."""
     t = position / 20
-    return audited(people(1200, 0), membership="chance", input_weight=1 - t, output_weight=t)["A"]
+    return audited(people(1200, 0), propensity="chance", input_weight=1 - t, output_weight=t)["A"]
 
 
 DIALLED = """rows => Object.fromEntries(rows.map(row => [
@@ -406,7 +406,7 @@ def test_a_killed_run_leaves_the_old_report(tmp_path):
 
 def test_the_command_line_writes_a_report(tmp_path):
     people().write_csv(tmp_path / "data.csv")
-    options = ["--group", "group", "--scores", "score", "--membership", "chance", "--state", "model=m <1>"]
+    options = ["--group", "group", "--scores", "score", "--propensity", "chance", "--provenance", "model=m <1>"]
     found = CliRunner().invoke(
         main, ["audit", str(tmp_path / "data.csv"), *options, "--report", str(tmp_path / "audit.html")]
     )

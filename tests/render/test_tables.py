@@ -38,7 +38,7 @@ def result():
     frame = lending(800).filter(pl.col("group") != "c").rename({"region": HOSTILE[3], "job": HOSTILE[8]})
     frame = frame.with_columns(pl.col("group").replace({"a": HOSTILE[0], "b": HOSTILE[7]}))
     few = frame.head(7).with_columns(group=pl.lit("-few"))
-    options = {"threshold": 0.5, "features": [HOSTILE[3], HOSTILE[8]], "reference": HOSTILE[7], "membership": "chance"}
+    options = {"threshold": 0.5, "features": [HOSTILE[3], HOSTILE[8]], "reference": HOSTILE[7], "propensity": "chance"}
     return tl.audit(pl.concat([frame, few]), "group", scores="score", **options)
 
 
@@ -138,12 +138,17 @@ def test_latex_prints_names_as_they_are():
         assert text.count(r"\begin") == text.count(r"\end") == 2
 
 
-KNOWN = {"membership": "chance"}
+KNOWN = {"propensity": "chance"}
 
 
 @pytest.mark.parametrize(
     "options",
-    [{"folds": None}, {"output": "amount", **KNOWN}, {"features": []}, {"threshold": 0.5, "outcome": "owner", **KNOWN}],
+    [
+        {"folds": None},
+        {"score_type": "amount", **KNOWN},
+        {"features": []},
+        {"threshold": 0.5, "outcome": "owner", **KNOWN},
+    ],
     ids=["plug-in", "amounts", "outputs only", "error rates"],
 )
 def test_tables_of_every_kind_of_audit(tmp_path, options):

@@ -48,7 +48,7 @@ def test_values_that_the_model_has_not_learnt_are_counted(held, small_batches, t
     with pytest.warns(UserWarning, match=told):
         tilt().apply(held(new_rows()), "score")
     with pytest.warns(UserWarning, match=told):
-        tilt().apply(held(new_rows()), "score", output=tmp_path / "repaired.parquet")
+        tilt().apply(held(new_rows()), "score", out=tmp_path / "repaired.parquet")
 
 
 SCORE = pl.col("score")
@@ -103,7 +103,7 @@ def test_every_engine_repairs_alike(held, options, small_batches):
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_a_file_has_the_columns_of_the_data_and_the_repaired_one(held, ending, small_batches, tmp_path):
     target = tmp_path.parent / f"{tmp_path.name}.{ending}.out.{ending}"  # in the folder it would be read as data
-    assert tilt().apply(held(new_rows()), "score", output=target) == target
+    assert tilt().apply(held(new_rows()), "score", out=target) == target
     read = pl.read_parquet if ending == "parquet" else pl.read_csv
     found = read(target, **({"schema_overrides": {"id": pl.String}} if ending == "csv" else {}))
     assert found.columns == [*new_rows().columns, "score_repaired"]
@@ -126,10 +126,10 @@ def many_kinds():
 
 def test_columns_that_the_repair_does_not_use_are_written_as_they_are(tmp_path):
     many_kinds().write_parquet(tmp_path / "data.parquet")
-    found = tilt().apply(tmp_path / "data.parquet", "score", output=tmp_path / "out.parquet")
+    found = tilt().apply(tmp_path / "data.parquet", "score", out=tmp_path / "out.parquet")
     assert pl.read_parquet(found).drop("score_repaired").equals(many_kinds())
     with pytest.raises(TiltlensError, match="must be able to hold the columns"):
-        tilt().apply(tmp_path / "data.parquet", "score", output=tmp_path / "out.csv")
+        tilt().apply(tmp_path / "data.parquet", "score", out=tmp_path / "out.csv")
     assert not (tmp_path / "out.csv").exists()
 
 
@@ -137,7 +137,7 @@ def test_files_of_other_widths_become_one(tmp_path):
     for number, kind in enumerate((pl.Int16, pl.Int64)):
         rows = lending(10, seed=number).with_columns(code=pl.lit(number * 10**6 if number else 7).cast(kind))
         rows.write_parquet(tmp_path / f"{number}.parquet")
-    found = pl.read_parquet(tilt().apply(str(tmp_path / "?.parquet"), "score", output=tmp_path / "out.parquet"))
+    found = pl.read_parquet(tilt().apply(str(tmp_path / "?.parquet"), "score", out=tmp_path / "out.parquet"))
     assert found["code"].to_list() == [7] * 10 + [10**6] * 10
 
 
@@ -150,7 +150,7 @@ def test_arrays_beside_a_table_in_memory_are_scores_and_groups():
 
 
 def test_what_is_not_repaired_needs_no_features():
-    idle = tilt(limit=0.5)
+    idle = tilt(max_gap=0.5)
     assert idle.features == ()
     assert idle.apply(new_rows().select("score"), "score").tolist() == new_rows()["score"].to_list()
 
@@ -182,7 +182,7 @@ def test_an_interruption_leaves_the_old_file_and_nothing_else(failure, ending, s
     monkeypatch.setattr(ScoreTilt, "repaired_batch", stops)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(KeyboardInterrupt if failure is KeyboardInterrupt else TiltlensError):
-        tilt().apply(data, "score", output=target)
+        tilt().apply(data, "score", out=target)
     assert sorted(tmp_path.rglob("*")) == before
     assert target.read_text() == "old"
 
@@ -239,19 +239,19 @@ def test_mistakes_in_the_output_are_named_and_write_nothing(tmp_path):
     (tmp_path / "link.parquet").symlink_to(source)
     before = sorted(tmp_path.rglob("*"))
     for target, message in {
-        "data.parquet": "`output` cannot be written to",
-        "link.parquet": "`output` cannot be written to",
+        "data.parquet": "`out` cannot be written to",
+        "link.parquet": "`out` cannot be written to",
         "folder.csv": "must be a file that can be written, got: Is a directory",
         "nowhere/out.csv": "must be a file that can be written",
-        "out.xlsx": "`output` must end in .parquet or .csv",
+        "out.xlsx": "`out` must end in .parquet or .csv",
     }.items():
         with pytest.raises(TiltlensError, match=message):
-            tilt().apply(source, "score", output=tmp_path / target)
+            tilt().apply(source, "score", out=tmp_path / target)
     again = new_rows().with_columns(score_repaired=0.5)
     with pytest.raises(TiltlensError, match="`data` must have no column 'score_repaired'"):
-        tilt().apply(again, "score", output=tmp_path / "out.csv")
+        tilt().apply(again, "score", out=tmp_path / "out.csv")
     with pytest.raises(TiltlensError, match=r"got 1\.5 in row 100"):
-        tilt().apply(bad(score=in_row(1.5)), "score", output=tmp_path / "out.csv")
+        tilt().apply(bad(score=in_row(1.5)), "score", out=tmp_path / "out.csv")
     assert sorted(tmp_path.rglob("*")) == before
     assert pl.read_parquet(source).equals(new_rows())
 
@@ -274,8 +274,19 @@ def test_groups_may_be_intersections_of_columns(tmp_path):
 def test_what_stands_for_a_missing_value_is_named(tmp_path):
     income = pl.Series("income", [-9 if one is None else one for one in new_rows()["income"]])
     new_rows().with_columns(income).write_csv(tmp_path / "rows.csv")
-    found = tilt().apply(tmp_path / "rows.csv", "score", na_values="-9.0")
+    found = tilt().apply(tl.read(tmp_path / "rows.csv", na_values="-9.0"), "score")
     assert found == pytest.approx(expected(), abs=1e-12)
+
+
+def test_numbers_with_decimal_commas_are_read_where_the_option_says_so(tmp_path):
+    new_rows().write_csv(tmp_path / "rows.csv", separator=";", decimal_comma=True)
+    assert tilt().apply(tmp_path / "rows.csv", "score", decimal=",") == pytest.approx(expected(), abs=1e-12)
+    texts = new_rows().with_columns(pl.col("income").cast(pl.String).str.replace(".", ",", literal=True))
+    texts.write_csv(tmp_path / "rows.csv", separator=";")
+    with pytest.raises(
+        TiltlensError, match=r"must hold numbers in 'income', .*\nHint: .* pass decimal=',' for decimal commas"
+    ):
+        tilt().apply(tmp_path / "rows.csv", "score")
 
 
 @pytest.mark.filterwarnings("ignore:.*missing:UserWarning")
@@ -289,7 +300,7 @@ def test_a_column_without_any_value_is_missing_numbers(tmp_path):
 def conditional(**options):
     """Return a repair of people in the north or south alone."""
     table = lending(2500).with_columns(is_near=pl.col("area") != "east")
-    return tl.audit(table, group="group", reference="b", scores="score", folds=None, given={"is_near": True})[
+    return tl.audit(table, group="group", reference="b", scores="score", folds=None, where={"is_near": True})[
         "a"
     ].repair(**options)
 

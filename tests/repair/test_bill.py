@@ -183,7 +183,7 @@ def test_rows_that_are_alike_by_nature_are_noted():
         return pl.DataFrame({"group": np.where(mine, "a", "b"), "owner": owner, "score": expit(owner - 0.4)})
 
     c = tl.audit(coarse(2000, 0), group="group", reference="b", scores="score", folds=None)["a"]
-    found = c.repair(limit=0.05).bill(coarse(500, 1), "score", "group")
+    found = c.repair(max_gap=0.05).bill(coarse(500, 1), "score", "group")
     assert "may be the same people" in found.notes[0]
 
 
@@ -229,7 +229,7 @@ def test_missing_outcomes_are_left_out_of_what_needs_them(tilt):
 @pytest.mark.parametrize("criterion", ["fpr", "fnr"])
 def test_error_rates_of_new_rows_are_equal(criterion, use_group):
     c = tl.audit(borrowers(), group="group", reference="b", scores="score", outcome="repaid", folds=None)["a"]
-    tilt = c.repair(criterion=criterion, use_group=use_group)
+    tilt = c.repair(metric=criterion, use_group=use_group)
     found = tilt.bill(borrowers(20_000, 1), "score", "group", outcome="repaid")[f"{criterion}_difference"]
     assert tilt.gap_before == pytest.approx(getattr(c, f"{criterion}_difference").value, abs=1e-12)
     assert tilt.gap_after == pytest.approx(0.0, abs=1e-9)
@@ -242,13 +242,13 @@ def test_error_rates_of_new_rows_are_equal(criterion, use_group):
 def test_criteria_that_cannot_be(tmp_path):
     plain = tl.audit(lending(400), group="group", reference="b", scores="score", folds=None)["a"]
     with pytest.raises(DataError, match="must be of an audit with outcomes"):
-        plain.repair(criterion="fpr")
-    with pytest.raises(DataError, match="`criterion` must be 'mean score', 'fpr', 'fnr' or 'equalized odds'"):
-        plain.repair(criterion="parity")
+        plain.repair(metric="fpr")
+    with pytest.raises(DataError, match="`metric` must be 'mean_score', 'fpr', 'fnr' or 'equalized_odds'"):
+        plain.repair(metric="parity")
     of_rate = tl.audit(
-        borrowers(400), group="group", reference="b", scores="score", outcome="repaid", criterion="fpr", folds=None
+        borrowers(400), group="group", reference="b", scores="score", outcome="repaid", metric="fpr", folds=None
     )
-    with pytest.raises(DataError, match="without a criterion"):
+    with pytest.raises(DataError, match="without a `metric`"):
         of_rate["a"].repair()
 
 
@@ -301,8 +301,8 @@ def test_the_price_of_blindness_is_of_the_same_rows():
 def test_a_repair_beside_must_differ_by_the_group_alone(tilt):
     with pytest.raises(DataError, match="must be the same repair with use_group=True"):
         tilt.bill(borrowers(500, 1), "score", "group", beside=tilt)
-    with pytest.raises(DataError, match="same groups, criterion, threshold and limit"):
-        tilt.bill(borrowers(500, 1), "score", "group", beside=plain(borrowers(), use_group=True, limit=0.05))
+    with pytest.raises(DataError, match="same groups, metric, threshold and max_gap"):
+        tilt.bill(borrowers(500, 1), "score", "group", beside=plain(borrowers(), use_group=True, max_gap=0.05))
     new = borrowers(500, 1)
     with pytest.raises(DataError, match="got 500 that were audited"):
         tilt.bill(new, "score", "group", beside=plain(new, use_group=True))
@@ -310,7 +310,7 @@ def test_a_repair_beside_must_differ_by_the_group_alone(tilt):
 
 def test_weights_count_as_repeated_rows(tilt):
     new = borrowers(1500, 11).with_columns(weight=pl.int_range(1500) % 3)
-    weighted = tilt.bill(new, "score", "group", outcome="repaid", weights="weight")
+    weighted = tilt.bill(new, "score", "group", outcome="repaid", sample_weight="weight")
     repeated = tilt.bill(
         new.select(pl.exclude("weight").repeat_by("weight").explode()), "score", "group", outcome="repaid"
     )
@@ -318,8 +318,8 @@ def test_weights_count_as_repeated_rows(tilt):
         for part in ("before", "after", "change"):
             assert weighted[name][part].value == pytest.approx(repeated[name][part].value, abs=1e-12), name
     assert weighted.rows["audited"] + weighted.rows["reference"] == 1000  # a weight of 0 counts for nothing
-    with pytest.raises(DataError, match="`weights` must be finite and not negative, got -1 in row 0"):
-        tilt.bill(new, "score", "group", weights=[-1] * 1500)
+    with pytest.raises(DataError, match="`sample_weight` must be finite and not negative, got -1 in row 0"):
+        tilt.bill(new, "score", "group", sample_weight=[-1] * 1500)
 
 
 def test_rows_of_one_customer_are_one(tilt):
@@ -385,7 +385,7 @@ def test_intervals_have_a_width_where_few_are_decided_1():
 
 
 def test_an_interval_of_few_decisions_is_newcombes():
-    tilt = plain(borrowers(800), threshold=0.5, limit=0.5)  # nothing to do: decisions are those of the scores
+    tilt = plain(borrowers(800), threshold=0.5, max_gap=0.5)  # nothing to do: decisions are those of the scores
     score = np.repeat([0.9, 0.1, 0.9, 0.1], [7, 27, 1, 33])  # 7 of 34 and 1 of 34
     group = np.repeat(["a", "b"], 34)
     found = tilt.bill(borrowers(68, 3), score, group)["gap"]["after"]

@@ -41,7 +41,7 @@ def gap(values, group):
 @pytest.mark.parametrize("limit", [0.0, 0.05])
 def test_new_rows_have_the_limit_as_their_gap(limit):
     x, y, group = people()
-    model = tl.TiltedClassifier(limit=limit).fit(x, y, sensitive_features=group)
+    model = tl.TiltedClassifier(max_gap=limit).fit(x, y, sensitive_features=group)
     new, _, whose = people(20_000, 1)
     plain = LogisticRegression().fit(x, y).predict_proba(new)[:, 1]
     assert gap(plain, whose) < -0.15
@@ -52,19 +52,19 @@ def test_new_rows_have_the_limit_as_their_gap(limit):
 
 def test_decisions_have_equal_rates_and_scores_stay():
     x, y, group = people()
-    model = tl.TiltedClassifier(criterion="decisions").fit(x, y, sensitive_features=group)
+    model = tl.TiltedClassifier(metric="decisions").fit(x, y, sensitive_features=group)
     new, _, whose = people(20_000, 1)
     assert abs(gap(model.predict(new) == "yes", whose)) < 0.03
     assert model.predict_proba(new) == pytest.approx(LogisticRegression().fit(x, y).predict_proba(new))
 
 
-@pytest.mark.parametrize("criterion", ["mean score", "decisions"])
+@pytest.mark.parametrize("criterion", ["mean_score", "decisions"])
 def test_the_order_of_rows_does_not_matter(criterion):
     x, y, group = people()
     order = np.argsort(x["income"].to_numpy())
-    fitted = tl.TiltedClassifier(criterion=criterion).fit(x.iloc[order], y[order], sensitive_features=group[order])
+    fitted = tl.TiltedClassifier(metric=criterion).fit(x.iloc[order], y[order], sensitive_features=group[order])
     new, _, whose = people(20_000, 1)
-    after = fitted.predict_proba(new)[:, 1] if criterion == "mean score" else fitted.predict(new) == "yes"
+    after = fitted.predict_proba(new)[:, 1] if criterion == "mean_score" else fitted.predict(new) == "yes"
     assert abs(gap(after, whose)) < 0.03
 
 
@@ -73,7 +73,7 @@ def test_rows_that_are_copies_are_in_one_fold():
     x, y, group = people(500)
     copied = np.arange(2500) % 500
     trees = HistGradientBoostingClassifier(max_iter=30, max_leaf_nodes=8)
-    options = {"estimator": LogisticRegression(), "membership": trees}
+    options = {"estimator": LogisticRegression(), "propensity": trees}
     model = tl.TiltedClassifier(**options).fit(x.iloc[copied], y[copied], sensitive_features=group[copied])
     once = tl.TiltedClassifier(**options).fit(x, y, sensitive_features=group)
     assert model.multiplier_ == pytest.approx(once.multiplier_, rel=0.4)
@@ -90,7 +90,7 @@ def test_people_who_are_alike_are_decided_alike_and_half_is_not_enough():
     y[(x["level"] == 2) & (x["place"] == "east")] = 1
     y[(x["level"] == 3) & (x["place"] == "west")] = 0
     model = make_pipeline(OneHotEncoder(), DecisionTreeClassifier())
-    fitted = tl.TiltedClassifier(model, membership=clone(model), criterion="decisions")
+    fitted = tl.TiltedClassifier(model, propensity=clone(model), metric="decisions")
     with pytest.warns(UserWarning, match="the largest difference after is 0.01.* beyond the limit"):
         fitted.fit(x, y, sensitive_features=group)
     assert fitted.gap_before_ == pytest.approx(gap(fitted.estimator_.predict(x), group), abs=1e-12)
@@ -101,7 +101,7 @@ def test_columns_that_tell_nothing_of_the_group_are_refused():
     x, y, _ = people()
     group = np.random.default_rng(5).choice(["a", "b"], 3000)
     with pytest.raises(SupportError, match="do not surely tell 'a' from 'b'"):
-        tl.TiltedClassifier(criterion="decisions").fit(x, y, sensitive_features=group)
+        tl.TiltedClassifier(metric="decisions").fit(x, y, sensitive_features=group)
 
 
 def test_it_is_searched_over_and_routed_to_in_a_pipeline():
@@ -119,7 +119,7 @@ def test_it_is_searched_over_and_routed_to_in_a_pipeline():
 def test_any_classifiers_serve_and_a_clone_is_not_fitted():
     x, y, group = people(800)
     trees = HistGradientBoostingClassifier(max_iter=20, random_state=0)
-    model = tl.TiltedClassifier(trees, membership=trees, cv=3).fit(x, y, sensitive_features=group)
+    model = tl.TiltedClassifier(trees, propensity=trees, cv=3).fit(x, y, sensitive_features=group)
     assert model.gap_after_ == pytest.approx(0.0, abs=1e-9)
     assert not hasattr(clone(model), "multiplier_")
 
@@ -127,7 +127,7 @@ def test_any_classifiers_serve_and_a_clone_is_not_fitted():
 def test_mistakes_are_named():
     x, y, group = people(200)
     for given, message in (
-        (np.append(group[1:], "c"), "10 rows of each group at least, got fewer for 'mean score' of 'c' against 'b'"),
+        (np.append(group[1:], "c"), "10 rows of each group at least, got fewer for 'mean_score' of 'c' against 'b'"),
         (np.full(200, "a"), "two groups at least, got shape"),
         (group[1:], "for each of 200 rows"),
         (np.where(np.arange(200) < 3, None, group), "got 3 that are missing"),
@@ -138,18 +138,18 @@ def test_mistakes_are_named():
             tl.TiltedClassifier().fit(x, y, sensitive_features=given)
     with pytest.raises(DataError, match="`reference` must be one of the groups, got 'z'"):
         tl.TiltedClassifier(reference="z").fit(x, y, sensitive_features=group)
-    with pytest.raises(DataError, match="`criterion` must be 'mean score' without a threshold for 3 classes"):
-        tl.TiltedClassifier(criterion="fpr").fit(x, np.arange(200) % 3, sensitive_features=group)
-    with pytest.raises(DataError, match="`criterion` must be"):
-        tl.TiltedClassifier(criterion="fair").fit(x, y, sensitive_features=group)
+    with pytest.raises(DataError, match="`metric` must be 'mean_score' without a threshold for 3 classes"):
+        tl.TiltedClassifier(metric="fpr").fit(x, np.arange(200) % 3, sensitive_features=group)
+    with pytest.raises(DataError, match="`metric` must be"):
+        tl.TiltedClassifier(metric="fair").fit(x, y, sensitive_features=group)
     with pytest.warns(UserWarning, match="nothing is repaired"):
         tl.TiltedClassifier().fit(x, y)
 
 
-@pytest.mark.parametrize(("criterion", "of"), [("fpr", "no"), ("fnr", "yes"), ("equalized odds", "yes")])
+@pytest.mark.parametrize(("criterion", "of"), [("fpr", "no"), ("fnr", "yes"), ("equalized_odds", "yes")])
 def test_decisions_have_equal_error_rates(criterion, of):
     x, y, group = people()
-    plain = tl.TiltedClassifier(criterion=criterion, threshold=0.4)
+    plain = tl.TiltedClassifier(metric=criterion, threshold=0.4)
     model = plain.fit(x, y, sensitive_features=pd.DataFrame({"group": group}))
     new, truth, whose = people(20_000, 1)
     among = truth == of
@@ -204,7 +204,7 @@ def test_texts_are_read_by_the_steps_of_the_estimator():
     model = tl.TiltedClassifier(pipe).fit(texts, y, sensitive_features=group)
     assert model.groups_.tolist() == ["a", "b"]  # the largest is the reference
     trees = HistGradientBoostingClassifier(max_iter=2, categorical_features="from_dtype")
-    with pytest.raises(DataError, match="`membership` must be a classifier that can fit X, got the default"):
+    with pytest.raises(DataError, match="`propensity` must be a classifier that can fit X, got the default"):
         tl.TiltedClassifier(trees).fit(texts.astype("category"), y, sensitive_features=group)
 
 
@@ -216,8 +216,8 @@ def test_scores_that_a_repair_leaves_useless_are_warned_of():
     y = rng.random(4000) < expit(0.5 * x[:, 0])
     told = r"area under the curve is 0\.\d+ \(95% CI .* log-loss .* A constant score also meets this limit"
     with pytest.warns(UserWarning, match=told):
-        model = tl.TiltedClassifier(criterion="equalized odds").fit(x, y, sensitive_features=group)
+        model = tl.TiltedClassifier(metric="equalized_odds").fit(x, y, sensitive_features=group)
     people = {"x": x[:, 0], "z": x[:, 1], "group": group, "y": y, "score": model.estimator_.predict_proba(x)[:, 1]}
     question = {"reference": "b", "scores": "score", "outcome": "y", "folds": None}
-    notes = tl.audit(people, "group", **question)["a"].repair(criterion="equalized odds").notes
+    notes = tl.audit(people, "group", **question)["a"].repair(metric="equalized_odds").notes
     assert any("A constant score also meets this limit, and predicts no worse" in note for note in notes)

@@ -35,7 +35,7 @@ def classifier(final=None):
 
 @cache
 def tilt():
-    return comparison().repair(membership_model=classifier())
+    return comparison().repair(propensity_model=classifier())
 
 
 def test_a_given_classifier_repairs_by_its_own_chances():
@@ -54,7 +54,7 @@ def test_a_given_classifier_repairs_by_its_own_chances():
 def test_a_given_classifier_closes_the_gap_of_new_rows():
     new = lending(20_000, seed=1)
     for model in (classifier(), classifier(DecisionTreeClassifier(min_samples_leaf=100))):
-        repair = comparison().repair(membership_model=model)
+        repair = comparison().repair(propensity_model=model)
         after = repair.apply(new, "score")
         assert repair.gap_after == pytest.approx(0.0, abs=1e-9)
         assert abs(gap(new, after)) < 3 * se(new, after) + 3 * se(lending(1500), lending(1500)["score"].to_numpy())
@@ -79,7 +79,7 @@ class Own(LogisticRegression):
 
 def test_types_that_skops_does_not_know_are_listed_and_built_only_where_they_are_named(tmp_path):
     path = tmp_path / "repair.json"
-    comparison().repair(membership_model=classifier(Own())).to_json(path)
+    comparison().repair(propensity_model=classifier(Own())).to_json(path)
     name = f"{Own.__module__}.Own"
     with pytest.raises(TiltlensError, match=rf"named as trusted, got '{OF_IMPUTER}', '{name}'"):
         tl.read_repair(path)
@@ -101,9 +101,9 @@ def test_an_altered_classifier_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"membership_model": LogisticRegression()}, "`membership_model` must be a classifier that can fit"),
-        ({"membership_model": "trees"}, "`membership_model` must be a classifier that can fit"),
-        ({"membership_model": classifier(), "use_group": True}, "`membership_model` must be left out"),
+        ({"propensity_model": LogisticRegression()}, "`propensity_model` must be a classifier that can fit"),
+        ({"propensity_model": "trees"}, "`propensity_model` must be a classifier that can fit"),
+        ({"propensity_model": classifier(), "use_group": True}, "`propensity_model` must be left out"),
     ],
 )
 def test_mistakes_are_named(options, message):
@@ -113,7 +113,7 @@ def test_mistakes_are_named(options, message):
 
 def test_a_category_that_the_classifier_cannot_encode_is_named():
     strict = make_column_transformer((SimpleImputer(), ["income", "noise"]), (OneHotEncoder(), ["area"]))
-    repair = comparison().repair(membership_model=make_pipeline(strict, LogisticRegression()))
+    repair = comparison().repair(propensity_model=make_pipeline(strict, LogisticRegression()))
     with pytest.raises(TiltlensError, match="must be a classifier that can predict the features"):
         repair.apply(new_rows(), "score")
 

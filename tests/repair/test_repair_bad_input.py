@@ -24,7 +24,7 @@ def test_a_limit_beyond_reach_says_how_near_it_comes():
 
 
 def test_nothing_to_repair_is_noted():
-    tilt = tl.audit(borrowers(800), outcome="repaid", **COMMON)["a"].repair(criterion="equalized odds", limit=0.9)
+    tilt = tl.audit(borrowers(800), outcome="repaid", **COMMON)["a"].repair(metric="equalized_odds", max_gap=0.9)
     assert not any(one.multiplier for one in tilt.constraints)
     assert any(note.startswith("nothing to do: the largest of 2 differences is") for note in tilt.notes)
     assert tilt.nats == pytest.approx(0.0, abs=1e-15)
@@ -36,7 +36,7 @@ def test_features_that_separate_the_groups_together_are_refused():
     mine = x + y > 0
     table = pl.DataFrame({"group": np.where(mine, "a", "b"), "x": x, "y": y, "score": expit(x + rng.normal(size=800))})
     table = table.filter((pl.col("x") + pl.col("y")).abs() > 0.15)
-    c = tl.audit(table, membership=np.full(table.height, 0.5), **COMMON)["a"]  # an audit without it refuses as well
+    c = tl.audit(table, propensity=np.full(table.height, 0.5), **COMMON)["a"]  # an audit without it refuses as well
     with pytest.raises(SupportError, match="separate the two groups completely"):
         c.repair()
     assert c.repair(use_group=True).gap_after == pytest.approx(0.0, abs=1e-9)
@@ -65,7 +65,7 @@ def test_twenty_people_are_repaired_with_a_warning_of_chance():
 def test_error_rates_are_of_people_whose_outcome_is_known(known):
     table = borrowers(2000)
     some = table.with_columns(repaid=pl.when(pl.int_range(2000) < known * 2000).then("repaid"))
-    tilt = tl.audit(some, outcome="repaid", **COMMON)["a"].repair(criterion="fpr")
+    tilt = tl.audit(some, outcome="repaid", **COMMON)["a"].repair(metric="fpr")
     mine = some.filter(repaid=0)
     assert tilt.gap_before == pytest.approx(gap(mine, mine["score"].to_numpy()), abs=1e-12)
     told = [note for note in tilt.notes if "outcome is known" in note]
@@ -74,8 +74,8 @@ def test_error_rates_are_of_people_whose_outcome_is_known(known):
 
 def test_too_few_people_with_an_outcome_are_named():
     table = borrowers(600).with_columns(repaid=pl.when(pl.col("group") == "a").then(1).otherwise("repaid"))
-    with pytest.raises(DataError, match=r"10 people of each group at least, got 0 of 'a' and .* for 'equalized odds'"):
-        tl.audit(table, outcome="repaid", **COMMON)["a"].repair(criterion="equalized odds")
+    with pytest.raises(DataError, match=r"10 people of each group at least, got 0 of 'a' and .* for 'equalized_odds'"):
+        tl.audit(table, outcome="repaid", **COMMON)["a"].repair(metric="equalized_odds")
 
 
 def test_classes_cannot_be_decided_by_a_threshold_nor_be_constant():
@@ -107,7 +107,7 @@ def test_integer_weights_are_repeated_rows():
     weighted = table.with_columns(times=pl.when(pl.col("area") == "north").then(3).otherwise(1))
     repeated = pl.concat([table, *[table.filter(area="north")] * 2])
     options = COMMON | {"features": ["income"]}
-    one, other = tl.audit(weighted, weights="times", **options), tl.audit(repeated, **options)
+    one, other = tl.audit(weighted, sample_weight="times", **options), tl.audit(repeated, **options)
     for asked in ({}, {"threshold": 0.5}):
         found, expected = (audit["a"].repair(use_group=True, **asked) for audit in (one, other))
         assert found.multiplier == pytest.approx(expected.multiplier, abs=1e-9)
@@ -147,7 +147,7 @@ def test_decisions_of_few_kinds_of_people_are_noted_where_they_miss_the_limit():
     mine, owner = rng.random(1000) < 0.4, rng.random(1000)
     owner = owner < np.where(mine, 0.3, 0.6)
     table = pl.DataFrame({"group": np.where(mine, "a", "b"), "owner": owner, "score": np.where(owner, 0.7, 0.4)})
-    tilt = tl.audit(table, **COMMON)["a"].repair(threshold=0.5, limit=0.1)
+    tilt = tl.audit(table, **COMMON)["a"].repair(threshold=0.5, max_gap=0.1)
     assert tilt.gap_after == pytest.approx(gap(table, tilt.apply(table, "score")))  # of the rule that is shipped
     within = abs(tilt.gap_after) < 0.1
     assert within is not any("people who are alike are decided alike" in note for note in tilt.notes)
@@ -213,5 +213,5 @@ def test_features_that_say_nothing_of_the_group_are_refused(options):
         refused += "do not surely tell" in str(error.value)
         assert "use_group=True" in str(error.value)
         assert c.repair(use_group=True, **options).gap_after == pytest.approx(0.0, abs=0.01)
-        assert c.repair(limit=0.9, **options).multiplier == 0.0
+        assert c.repair(max_gap=0.9, **options).multiplier == 0.0
     assert refused

@@ -50,7 +50,7 @@ def se(table, scores):
 @pytest.mark.parametrize("use_group", [False, True])
 @pytest.mark.parametrize("limit", [0.0, 0.03])
 def test_the_gap_of_new_rows_is_the_limit(comparison, use_group, limit):
-    tilt, new = comparison.repair(limit=limit, use_group=use_group), lending(20_000, seed=1)
+    tilt, new = comparison.repair(max_gap=limit, use_group=use_group), lending(20_000, seed=1)
     group = {"group": "group"} if use_group else {}
     after = tilt.apply(new, "score", **group)
     assert tilt.gap_before == pytest.approx(comparison.gap.value)
@@ -106,7 +106,7 @@ def test_a_repair_is_written_whole_or_not_at_all(comparison, tmp_path, monkeypat
     before = path.read_bytes()
     monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(DataError, match="must be a file that can be written"):
-        comparison.repair(limit=0.02).to_json(path)
+        comparison.repair(max_gap=0.02).to_json(path)
     assert path.read_bytes() == before
     assert [one.name for one in tmp_path.iterdir()] == ["repair.json"]
 
@@ -123,7 +123,7 @@ def test_an_altered_file_is_refused(comparison, tmp_path, missing):
 
 
 def test_a_gap_within_the_limit_is_left_alone(comparison):
-    tilt, table = comparison.repair(limit=0.5), lending(100)
+    tilt, table = comparison.repair(max_gap=0.5), lending(100)
     assert tilt.multiplier == 0.0
     assert tilt.nats == pytest.approx(0.0, abs=1e-15)
     assert any("nothing to do" in note for note in tilt.notes)
@@ -137,8 +137,8 @@ def one(**columns):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: one().repair(limit=-0.1), "`limit` must be a number from 0"),
-        (lambda: one().repair(limit=True), "`limit` must be a number from 0"),
+        (lambda: one().repair(max_gap=-0.1), "`max_gap` must be a number from 0"),
+        (lambda: one().repair(max_gap=True), "`max_gap` must be a number from 0"),
         (lambda: one().repair(threshold=1.5), "`threshold` must be a number above 0 and below 1"),
         (lambda: one(score=(pl.col("score") > 0.5).cast(float)).repair(), "must not all be 0 or 1"),
         (lambda: one(score=0.3).repair(), "must vary, got a constant model"),
@@ -182,9 +182,9 @@ def at_equal_skill(table, score):
     return np.linalg.lstsq(columns.astype(float), np.asarray(score, dtype=float))[0][0]
 
 
-@pytest.mark.parametrize("options", [{}, {"use_group": True}, {"threshold": 0.5}, {"limit": 0.01}])
+@pytest.mark.parametrize("options", [{}, {"use_group": True}, {"threshold": 0.5}, {"max_gap": 0.01}])
 def test_a_repair_closes_the_gap_at_equal_exempt_factors_and_leaves_what_they_account_for(skilled, options, tmp_path):
-    old, new, limit = skilled[:2000], skilled[2000:], options.get("limit", 0.0)
+    old, new, limit = skilled[:2000], skilled[2000:], options.get("max_gap", 0.0)
     question = {"reference": "b", "features": ["skill", "z"], "exempt": "skill", "folds": None}
     tilt = tl.audit(old, "group", scores="score", **question)["a"].repair(**options)
     before = old["score"] if tilt.threshold is None else old["score"] >= 0.5
@@ -204,7 +204,7 @@ def test_a_repair_closes_the_gap_at_equal_exempt_factors_and_leaves_what_they_ac
 
 def test_error_rates_do_not_hold_exempt_factors_equal(skilled):
     options = {"reference": "b", "features": ["skill", "z"], "exempt": "skill", "scores": "score", "outcome": "y"}
-    tilt = tl.audit(skilled[:500], "group", folds=None, **options)["a"].repair(criterion="fpr", use_group=True)
+    tilt = tl.audit(skilled[:500], "group", folds=None, **options)["a"].repair(metric="fpr", use_group=True)
     assert any("the exempt factors 'skill' are not held equal" in note for note in tilt.notes)
     decided = skilled[:500].with_columns(score=pl.col("score") >= 0.5)
     notes = tl.audit(decided, "group", folds=None, **options)["a"].alternatives().notes
@@ -213,7 +213,7 @@ def test_error_rates_do_not_hold_exempt_factors_equal(skilled):
 
 def test_amounts_are_not_tilted():
     table = lending(400).with_columns(score=100 * pl.col("score"))
-    c = tl.audit(table, group="group", reference="b", scores="score", output="amount", folds=None)["a"]
+    c = tl.audit(table, group="group", reference="b", scores="score", score_type="amount", folds=None)["a"]
     with pytest.raises(DataError, match="got amounts"):
         c.repair()
 
@@ -241,7 +241,7 @@ def test_weights_of_the_outcome_are_the_least_change_that_makes_it_independent_o
     y, w = (rng.random(300) < np.where(mine, 0.2, 0.5)).astype(float), rng.integers(1, 4, 300)
     y[:20] = np.nan
     table = pl.DataFrame({"g": np.where(mine, "a", "b"), "x": x.astype(str), "s": rng.random(300), "y": y, "w": w})
-    options = {"reference": "b", "scores": "s", "outcome": "y", "weights": "w", "features": "x", "folds": None}
+    options = {"reference": "b", "scores": "s", "outcome": "y", "sample_weight": "w", "features": "x", "folds": None}
     found = tl.audit(table.fill_nan(None), "g", **options)["a"].reweigh(outcome=True)
     assert found.row_numbers.tolist() == list(range(20, 300))
     mass = np.zeros((3, 2, 2))
@@ -291,7 +291,7 @@ def noted(table, words, **options):
 
 def test_decisions_that_close_a_gap_further_than_asked_are_noted():
     closer = "is closed further than asked"
-    assert noted(two_kinds(), closer, threshold=0.5, limit=0.35)
+    assert noted(two_kinds(), closer, threshold=0.5, max_gap=0.35)
     assert not noted(lending().with_columns(y=pl.lit(1)).with_columns(y=pl.int_range(3000) % 2), closer, threshold=0.5)
 
 
@@ -302,7 +302,7 @@ def test_a_gap_that_may_be_chance_is_noted():
     assert noted(table, told, threshold=0.5)
     assert not noted(two_kinds(), told)
     gap = tl.audit(two_kinds(), "group", reference="b", scores="score", exclude="y", folds=None)["a"].gap.value
-    assert noted(two_kinds(), told, limit=abs(gap) - 0.005)
+    assert noted(two_kinds(), told, max_gap=abs(gap) - 0.005)
 
 
 def test_scores_that_are_not_calibrated_are_noted_for_decisions():
@@ -324,5 +324,5 @@ def test_a_file_that_was_altered_is_refused(comparison, part, tmp_path):
     else:
         found[part] = {"limit": 5, "schema": "tiltlens/repair/1"}[part]
     (tmp_path / "repair.json").write_text(json.dumps(found))
-    with pytest.raises(TiltlensError, match=r"whole repair|`limit` must|`multiplier` must|of the schema"):
+    with pytest.raises(TiltlensError, match=r"whole repair|`max_gap` must|`multiplier` must|of the schema"):
         tl.read_repair(tmp_path / "repair.json")

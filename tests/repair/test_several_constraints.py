@@ -33,7 +33,7 @@ def gap_of(table, after, one):
     return (means[0] - means[1]) * (-1.0 if one.event == "with the outcome" else 1.0)
 
 
-@pytest.mark.parametrize("way", ["mean score", "mean score, at most 3 points", "decisions", "equalized odds"])
+@pytest.mark.parametrize("way", ["mean_score", "mean score, at most 3 points", "decisions", "equalized_odds"])
 def test_all_groups_are_repaired_at_once(way):
     tilt = audit().repair(**WAYS[way])
     new = town(20_000, 1)
@@ -44,12 +44,12 @@ def test_all_groups_are_repaired_at_once(way):
         before = new["score"].to_numpy() if tilt.threshold is None else (new["score"].to_numpy() >= 0.5) * 1.0
         assert abs(gap_of(new, before, one)) > 0.07
         exact = 1e-9 if tilt.threshold is None else 0.005
-        assert abs(one.gap_after) <= tilt.limit + (3 * one.se if way == "equalized odds" else exact)
+        assert abs(one.gap_after) <= tilt.limit + (3 * one.se if way == "equalized_odds" else exact)
         assert gap_of(new, after, one) == pytest.approx(one.gap_after, abs=4 * one.se)
 
 
 def test_a_rule_that_decides_nearly_everybody_alike_is_noted():
-    odds = audit().repair(criterion="equalized odds", threshold=0.7)
+    odds = audit().repair(metric="equalized_odds", threshold=0.7)
     rate = odds.apply(town(20_000, 1), "score").mean()
     assert rate < 0.01
     assert any(note.startswith("the rule selects fewer than 1% of people (the model ") for note in odds.notes)
@@ -75,7 +75,7 @@ def test_the_group_itself_shifts_each_by_a_constant_of_its_own():
 
 def test_equalized_odds_close_what_each_error_rate_alone_leaves_open():
     c = audit()["b"]
-    both, fpr = c.repair(criterion="equalized odds"), c.repair(criterion="fpr")
+    both, fpr = c.repair(metric="equalized_odds"), c.repair(metric="fpr")
     assert [one.event for one in both.constraints] == ["without the outcome", "with the outcome"]
     assert [one.gap_after for one in both.constraints] == pytest.approx([0.0, 0.0], abs=1e-9)
     assert both.constraints[0].gap_before == pytest.approx(c.fpr_difference.value, abs=1e-12)
@@ -85,7 +85,7 @@ def test_equalized_odds_close_what_each_error_rate_alone_leaves_open():
 
 
 def test_a_limit_that_is_missed_by_no_more_than_chance_is_noted():
-    tilt = tl.audit(town(1500, 1), scores="score", outcome="repaid", **COMMON).repair(criterion="equalized odds")
+    tilt = tl.audit(town(1500, 1), scores="score", outcome="repaid", **COMMON).repair(metric="equalized_odds")
     over = max(abs(one.gap_after) for one in tilt.constraints)
     assert 1e-9 < over < 3 * max(one.se for one in tilt.constraints)
     assert any(f"the largest difference after is {over:.4f} beyond the limit" in note for note in tilt.notes)
@@ -93,7 +93,7 @@ def test_a_limit_that_is_missed_by_no_more_than_chance_is_noted():
 
 
 def test_constraints_that_hold_by_themselves_have_no_multiplier():
-    tilt = audit().repair(criterion="equalized odds", limit=0.09)
+    tilt = audit().repair(metric="equalized_odds", max_gap=0.09)
     slack = [one for one in tilt.constraints if not one.multiplier]
     assert 0 < len(slack) < 4
     assert all(abs(one.gap_after) <= 0.09 for one in slack)
@@ -102,7 +102,7 @@ def test_constraints_that_hold_by_themselves_have_no_multiplier():
 
 @pytest.mark.parametrize("limit", [0.0, 0.03])
 def test_every_class_is_within_the_limit(limit):
-    tilt, new = of_classes().repair(limit=limit), town(20_000, 1)
+    tilt, new = of_classes().repair(max_gap=limit), town(20_000, 1)
     after = tilt.apply(new, CLASSES)
     assert after.sum(axis=1) == pytest.approx(1.0)
     assert tilt.apply(new, new.select(CLASSES).to_numpy()) == pytest.approx(after, abs=1e-12)
@@ -116,16 +116,16 @@ def test_every_class_is_within_the_limit(limit):
 def test_a_repair_of_many_constraints_is_written_and_read(tmp_path):
     new = town(300, 4)
     for tilt, scores in (
-        (audit().repair(criterion="equalized odds"), "score"),
+        (audit().repair(metric="equalized_odds"), "score"),
         (audit().repair(threshold=0.4), "score"),
-        (of_classes().repair(limit=0.02), CLASSES),
+        (of_classes().repair(max_gap=0.02), CLASSES),
     ):
         tilt.to_json(tmp_path / "repair.json")
         again = tl.read_repair(tmp_path / "repair.json")
         assert again.to_dict() == tilt.to_dict()
         assert again.apply(new, scores).tolist() == tilt.apply(new, scores).tolist()
         assert "'b', 'c' against 'a'" in repr(again)
-    assert "goes from" in str(audit().repair(criterion="equalized odds"))
+    assert "goes from" in str(audit().repair(metric="equalized_odds"))
 
 
 def test_every_group_has_its_bill():
@@ -157,7 +157,7 @@ def test_one_audited_group_is_the_comparison():
 
 
 @pytest.mark.filterwarnings("ignore:.*A constant score also:UserWarning")
-@pytest.mark.parametrize("criterion", ["mean score", "equalized odds"])
+@pytest.mark.parametrize("criterion", ["mean_score", "equalized_odds"])
 def test_a_classifier_of_three_groups(criterion):
     def columns(table):
         income, north = (table["income"].to_numpy() - 50.0) / 10.0, (table["area"] == "north").to_numpy()
@@ -165,7 +165,7 @@ def test_a_classifier_of_three_groups(criterion):
 
     table, new = town(3000, 8), town(20_000, 9)
     x, y = columns(table)
-    model = tl.TiltedClassifier(criterion=criterion, reference="a").fit(x, y, table["group"].to_numpy())
+    model = tl.TiltedClassifier(metric=criterion, reference="a").fit(x, y, table["group"].to_numpy())
     assert model.groups_.tolist() == ["b", "c", "a"]
     after = model.predict_proba(columns(new)[0])[:, 1]
     for one in model.constraints_:
@@ -206,7 +206,7 @@ def test_a_membership_model_that_misses_something_still_closes_the_gaps():
 
 
 def test_gaps_of_new_people_lie_at_the_limit():
-    ways = {name: WAYS[name] for name in ("mean score, at most 3 points", "equalized odds")}
+    ways = {name: WAYS[name] for name in ("mean score, at most 3 points", "equalized_odds")}
     found = list(lines(measured(4, 90_000, 2000, 5000, ways), most=8.0))  # of six gaps, by t of 3 degrees
     assert not [line for line, missed in found if missed]
 

@@ -38,7 +38,7 @@ def models(rows=800, seed=0):
 
 
 def audited(table, score, **options):
-    names = {"group": "group", "reference": "b", "scores": score, "features": ["x", "area"], "membership": "chance"}
+    names = {"group": "group", "reference": "b", "scores": score, "features": ["x", "area"], "propensity": "chance"}
     return tl.audit(table, **names | options)
 
 
@@ -85,7 +85,7 @@ def test_pairing_is_narrower_and_names_the_feature_that_made_the_change():
     assert paired.features["feature"][0] == "area"
 
 
-@pytest.mark.parametrize("options", [{}, {"weights": "weight"}, {"clusters": "id"}, {"threshold": 0.5}])
+@pytest.mark.parametrize("options", [{}, {"sample_weight": "weight"}, {"clusters": "id"}, {"threshold": 0.5}])
 def test_an_audit_compared_with_itself_has_not_changed_and_surely_so(options):
     audit = audited(models(300), "old", **options)
     change = tl.compare(audit, audit)
@@ -113,7 +113,7 @@ def test_error_rates_change_by_rows_too():
 def test_groups_known_by_probabilities_are_paired_by_rows_in_any_order():
     chance = models()["chance"].to_numpy()
     table = models().with_columns(p_a=chance, p_b=1 - chance)
-    options = {"group": {"a": "p_a", "b": "p_b"}, "features": [], "membership": None}
+    options = {"group": {"a": "p_a", "b": "p_b"}, "features": [], "propensity": None}
     old, new = (audited(table, score, **options) for score in ("old", "new"))
     change = tl.compare(old, new)["a"].changes["gap"]
     step = (models()["new"] - models()["old"]).to_numpy()
@@ -125,7 +125,7 @@ def test_groups_known_by_probabilities_are_paired_by_rows_in_any_order():
 
 def test_changes_of_amounts_are_in_their_unit():
     table = models().with_columns(old=3000 * pl.col("old"), new=3000 * pl.col("new"))
-    amounts = tl.compare(*(audited(table, score, output="amount") for score in ("old", "new")))
+    amounts = tl.compare(*(audited(table, score, score_type="amount") for score in ("old", "new")))
     plain = tl.compare(*both())["a"].changes["gap"]
     found = amounts["a"].changes["gap"].to_dict()
     assert_same_numbers(found, {name: 3000 * value for name, value in plain.to_dict().items()}, 1e-9)
@@ -164,7 +164,7 @@ def test_every_engine_gives_the_same_change(held):
 
 def test_rows_that_differ_by_their_scores_alone_need_a_name_where_their_order_is_lost():
     table = models().select("group", "area", "old", "new", "id")
-    options = {"features": ["area"], "membership": None}  # chances would tell rows apart
+    options = {"features": ["area"], "propensity": None}  # chances would tell rows apart
     old, new = (audited(table, score, **options) for score in ("old", "new"))
     assert se(tl.compare(old, new)["a"].changes["gap"]) == pytest.approx(se(tl.compare(*both())["a"].changes["gap"]))
     turned = audited(table.reverse(), "new", **options)
@@ -199,7 +199,7 @@ def test_a_panel_of_one_row_for_each_id_is_paired_by_its_ids():
     later = panel.sample(fraction=1.0, shuffle=True, seed=1)
     asked = {"group": "group", "reference": "b", "scores": "score", "clusters": "id"}
     old = tl.audit(first, **asked, features=[])
-    change = tl.compare(old, tl.audit(later, **asked, features=[], weights=None))
+    change = tl.compare(old, tl.audit(later, **asked, features=[], sample_weight=None))
     joined = tl.compare(old, tl.audit(later.filter(pl.col("id") >= 150), **asked, features=[]))
     by_hand = [noise[first["group"].to_numpy() == name] for name in ("a", "b")]
     assert change.paired
@@ -225,16 +225,18 @@ def test_saved_audits_are_compared_as_independent_ones_and_not_where_rows_are_th
     same = invoked("compare", names[0], names[2], cwd=tmp_path)
     assert same.returncode == 2
     assert "different rows, got the same rows_sha256 twice" in same.stderr
-    (tmp_path / "old.json").write_text('{"schema": "tiltlens/audit/1"}')
+    (tmp_path / "old.json").write_text('{"schema": "tiltlens/audit/2"}')
     strange = invoked("compare", *names[:2], cwd=tmp_path)
-    assert "must be an audit of the schema 'tiltlens/audit/2', got 'tiltlens/audit/1'" in strange.stderr
+    assert "it has version 2 of the schema 'tiltlens/audit'; tiltlens reads version 3." in strange.stderr
 
 
 def test_options_beside_saved_audits_are_refused_not_ignored(tmp_path):
     for option in ("--confidence", "--materiality", "--outcome", "--group"):
         done = invoked("compare", "a.json", "b.json", option, "0.9", cwd=tmp_path)
         assert (done.returncode, f"`{option}` must come with data and --scores" in done.stderr) == (2, True)
-    done = invoked("compare", "a.csv", "--scores", "x", "--scores", "y", *("--soft-group", "a=b") * 2, cwd=tmp_path)
+    done = invoked(
+        "compare", "a.csv", "--scores", "x", "--scores", "y", *("--group-probability", "a=b") * 2, cwd=tmp_path
+    )
     assert (done.returncode, "must have the name 'a' once" in done.stderr) == (2, True)
 
 
@@ -260,7 +262,7 @@ def test_the_command_line_compares_two_models_on_the_same_rows(tmp_path):
     assert "carries less than before" in done.stdout
     found = json.loads((tmp_path / "change.json").read_text())
     jsonschema.Draft202012Validator(strict(published("change"))).validate(found)
-    expected = tl.compare(*both(membership=None)).to_dict()
+    expected = tl.compare(*both(propensity=None)).to_dict()
     assert_same_numbers(found["comparisons"], expected["comparisons"], 1e-6)  # digits of the CSV
     page = (tmp_path / "c.html").read_text()
     assert "Which features made the change?" in page
@@ -272,12 +274,12 @@ def test_the_command_line_compares_two_models_on_the_same_rows(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"reference": "a"}, "the same reference, got 'b' and 'a'"),
-        ({"threshold": 0.5}, "the same channel, got 'scores' and 'decisions'"),
-        ({"favourable": "low"}, "the same favourable"),
-        ({"exempt": "area"}, "the same exempt"),
-        ({"confidence": 0.9}, "the same confidence, got 0.95 and 0.9"),
-        ({"given": {"area": "in"}, "features": ["x"]}, "the same given"),
+        ({"reference": "a"}, "the same `reference`, got 'b' and 'a'"),
+        ({"threshold": 0.5}, "the same `channel`, got 'scores' and 'decisions'"),
+        ({"favourable": "low"}, "the same `favourable`"),
+        ({"exempt": "area"}, "the same `exempt`"),
+        ({"confidence": 0.9}, "the same `confidence`, got 0.95 and 0.9"),
+        ({"where": {"area": "in"}, "features": ["x"]}, "the same `where`"),
     ],
 )
 def test_audits_of_other_questions_are_not_compared(options, message):

@@ -19,7 +19,7 @@ from tiltlens.render.terminal import audit_text
 
 @cache
 def shown_audit():
-    return audited(people(), membership="chance")
+    return audited(people(), propensity="chance")
 
 
 def of_groups(*names):

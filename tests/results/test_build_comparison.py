@@ -18,7 +18,7 @@ def seen(monkeypatch):
     return given
 
 
-@pytest.mark.parametrize("options", [{}, {"membership": "chance", "threshold": 0.5}, {"folds": None}])
+@pytest.mark.parametrize("options", [{}, {"propensity": "chance", "threshold": 0.5}, {"folds": None}])
 def test_evidence_is_all_that_a_comparison_needs(seen, options, tmp_path):
     pattern = in_files(people(), tmp_path, "parquet")
     expected = audited(pattern, **options)["A"].to_dict()
@@ -31,7 +31,7 @@ def test_evidence_is_all_that_a_comparison_needs(seen, options, tmp_path):
 
 @pytest.mark.parametrize("sample_rows", [500_000, 1_000])
 def test_other_settings_of_the_same_evidence_are_another_audit(seen, sample_rows):
-    question = {"group": "group", "reference": "b", "audited": "a", "scores": "score", "membership": "chance"}
+    question = {"group": "group", "reference": "b", "audited": "a", "scores": "score", "propensity": "chance"}
     question |= {"features": ["region", "amount"], "sample_rows": sample_rows}
     tl.audit(lending(), **question)
     ((evidence, settings),) = seen
@@ -43,6 +43,11 @@ def test_other_settings_of_the_same_evidence_are_another_audit(seen, sample_rows
 def test_evidence_cannot_be_changed(seen):
     audited(people(), folds=None)
     ((evidence, settings),) = seen
-    for frozen, name in ((evidence, "is_sampled"), (settings, "seed"), (Settings(), "folds")):
+    for frozen, name in (
+        (evidence, "sample"),
+        (evidence.rows, "weights"),
+        (settings, "random_state"),
+        (Settings(), "folds"),
+    ):
         with pytest.raises(FrozenInstanceError):
             setattr(frozen, name, 1)

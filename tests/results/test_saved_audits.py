@@ -37,10 +37,10 @@ FEATURES = {"features": ["income", "city"]}
 KINDS = {
     "scores": {"group": "sex", "scores": "score", "exempt": "city"},
     "decisions": {"group": "sex", "scores": "score", "threshold": 0.5, "outcome": "repaid", "periods": "month"},
-    "criterion": {"group": "sex", "scores": "score", "outcome": "repaid", "criterion": "fpr", "folds": None},
-    "amounts": {"group": "sex", "scores": "premium", "output": "amount", "favourable": "low", "folds": None},
+    "criterion": {"group": "sex", "scores": "score", "outcome": "repaid", "metric": "fpr", "folds": None},
+    "amounts": {"group": "sex", "scores": "premium", "score_type": "amount", "favourable": "low", "folds": None},
     "classes": {"group": "sex", "scores": ["class_0", "class_1", "class_2"], "favourable": "class_2", "folds": None},
-    "probabilities": {"group": {"women": "p_women", "men": "p_men"}, "labels": "sex", "scores": "score"},
+    "probabilities": {"group": {"women": "p_women", "men": "p_men"}, "known_groups": "sex", "scores": "score"},
     "outputs alone": {"group": "sex", "scores": "score", "features": []},
 }
 
@@ -150,7 +150,11 @@ def altered(change, path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda s: s.update(schema="tiltlens/audit/1"), r"of the schema 'tiltlens/audit/2', got 'tiltlens/audit/1'"),
+        (
+            lambda s: s.update(schema="tiltlens/audit/2"),
+            r"version 2 of the schema 'tiltlens/audit'; tiltlens reads version 3\.\nHint: audit the data again",
+        ),
+        (lambda s: s.update(schema="tiltlens/change/1"), "of the schema 'tiltlens/audit/3', got 'tiltlens/change/1'"),
         (lambda s: s.pop("settings"), "settings: missing"),
         (lambda s: s["comparisons"]["women"].pop("balance"), "comparisons.women.balance: missing"),
         (lambda s: s.update(comparisons={}), "comparisons: expected at least one"),

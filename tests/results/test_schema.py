@@ -18,23 +18,23 @@ from tiltlens.results.schema import PUBLISHED, as_text
 
 def three_classes():
     scores = np.random.default_rng(0).dirichlet([2, 3, 4], people().height)
-    return audited(people(), scores=scores, favourable="2", membership="chance")
+    return audited(people(), scores=scores, favourable="2", propensity="chance")
 
 
 def odd_features():
     """Return an audit of an identifier, a constant and a copy of the group."""
     rows = people(1200, 1)
     odd = rows.with_columns(id=pl.int_range(pl.len()).cast(pl.String), one=pl.lit("x"), copy=pl.col("group"))
-    return audited(odd, features=[*FEATURES, "id", "one", "copy"], membership="chance")
+    return audited(odd, features=[*FEATURES, "id", "one", "copy"], propensity="chance")
 
 
 MAKERS = {
     "cross-fitted": lambda: audited(people()),
     "plug-in": lambda: audited(people(), folds=None, provenance={"model": "m 1"}),
-    "decisions": lambda: audited(people(), threshold=0.5, membership="chance"),
+    "decisions": lambda: audited(people(), threshold=0.5, propensity="chance"),
     "odd features": odd_features,
     "three classes": three_classes,
-    "amounts": lambda: audited(people(), output="amount", membership="chance"),
+    "amounts": lambda: audited(people(), score_type="amount", propensity="chance"),
     "no output": lambda: audited(people().with_columns(score=(people()["group"] == "A").cast(float)), folds=None),
 }
 
@@ -52,7 +52,7 @@ def test_a_summary_follows_the_schema_and_has_no_other_keys(maker):
 
 def test_the_schema_is_valid_and_refuses_other_versions():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    summary = written("plug-in") | {"schema": "tiltlens/audit/1"}
+    summary = written("plug-in") | {"schema": "tiltlens/audit/2"}
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(summary, SCHEMA)
 

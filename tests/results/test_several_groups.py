@@ -9,7 +9,7 @@ from tiltlens.documents.sentences import tiles
 from tiltlens.estimators.estimate import quantile
 from tiltlens.render.sections import by_gap
 
-OPTIONS = {"group": "group", "reference": "R", "scores": "pay", "output": "amount"}
+OPTIONS = {"group": "group", "reference": "R", "scores": "pay", "score_type": "amount"}
 
 
 def nobody_differs(seed, rows=400, groups="ABCDEFGH"):
@@ -19,7 +19,7 @@ def nobody_differs(seed, rows=400, groups="ABCDEFGH"):
 
 
 def test_intervals_of_gap_and_adjusted_gap_hold_for_both_groups_at_once():
-    table, model = nobody_differs(0, groups="AB"), {"membership": LogisticRegression()}
+    table, model = nobody_differs(0, groups="AB"), {"propensity": LogisticRegression()}
     every, wider = (tl.audit(table, confidence=level, **OPTIONS, **model) for level in (0.95**2, 0.95))
     alone = tl.audit(table, audited=["A"], features=[], **OPTIONS)["A"]
     assert every["A"].gap.to_dict() == pytest.approx(alone.gap.to_dict(), rel=1e-9)

@@ -29,17 +29,22 @@ from tiltlens.sources import batches
 
 WAYS = {
     "fitted": {},
-    "fitted, weights": {"weights": "weight"},
-    "classes": {"membership": "chance", "scores": ["none", "some", "all"], "favourable": "some"},
-    "known": {"membership": "chance"},
-    "weights": {"membership": "chance", "weights": "weight"},
-    "uneven weights": {"membership": "chance", "weights": "uneven"},
+    "fitted, weights": {"sample_weight": "weight"},
+    "classes": {"propensity": "chance", "scores": ["none", "some", "all"], "favourable": "some"},
+    "known": {"propensity": "chance"},
+    "weights": {"propensity": "chance", "sample_weight": "weight"},
+    "uneven weights": {"propensity": "chance", "sample_weight": "uneven"},
     "plug-in": {"folds": None},
-    "plug-in, weights": {"folds": None, "membership": "chance", "weights": "weight"},
-    "outputs only": {"membership": "chance", "input_weight": 0.0, "favourable": "low"},
-    "decisions": {"membership": "chance", "threshold": 0.5},
-    "given": {"membership": "chance", "given": {"owner": True}},
-    "classes, plug-in": {"scores": ["none", "some", "all"], "favourable": "all", "folds": None, "weights": "weight"},
+    "plug-in, weights": {"folds": None, "propensity": "chance", "sample_weight": "weight"},
+    "outputs only": {"propensity": "chance", "input_weight": 0.0, "favourable": "low"},
+    "decisions": {"propensity": "chance", "threshold": 0.5},
+    "given": {"propensity": "chance", "where": {"owner": True}},
+    "classes, plug-in": {
+        "scores": ["none", "some", "all"],
+        "favourable": "all",
+        "folds": None,
+        "sample_weight": "weight",
+    },
 }
 PEOPLE = {"group": "group", "reference": "B", "scores": "score", "features": FEATURES}
 
@@ -113,14 +118,14 @@ def test_a_model_scores_batch_by_batch(small_batches):
     def model(frame):
         return expit(0.05 * (frame["income"].fill_null(48.0).to_numpy() - 48) + 0.5 * frame["owner"].to_numpy())
 
-    arguments = PEOPLE | {"scores": None, "model": model, "membership": "chance"}
+    arguments = PEOPLE | {"scores": None, "model": model, "propensity": "chance"}
     plain, found = (tl.audit(data, **arguments).to_dict() for data in (classed(), classed().lazy()))
     assert_same_numbers(found, plain)
 
 
 def by_classifier(data, folds):
     model = make_pipeline(OneHotEncoder(), LogisticRegression(C=100))
-    return tl.audit(data, **PEOPLE | {"features": ["city", "owner"], "folds": folds, "membership": model})
+    return tl.audit(data, **PEOPLE | {"features": ["city", "owner"], "folds": folds, "propensity": model})
 
 
 @cache
@@ -137,14 +142,14 @@ def test_a_classifier_is_cross_fitted_on_the_rows_that_were_read(held, folds, sm
 
 
 def test_a_membership_that_says_nothing_is_no_mistake(small_batches):
-    c = tl.audit(classed().with_columns(chance=pl.lit(0.4)), **PEOPLE, membership="chance")["A"]
+    c = tl.audit(classed().with_columns(chance=pl.lit(0.4)), **PEOPLE, propensity="chance")["A"]
     assert c.input_divergence.value == pytest.approx(0.0, abs=1e-9)
     assert c.gap.value == in_one_batch("known")["comparisons"]["A"]["gap"]["value"]
 
 
 def test_arrays_beside_rows_in_memory_are_taken_row_by_row(small_batches):
     frame = classed()
-    arrays = PEOPLE | {"membership": frame["chance"].to_numpy(), "weights": frame["weight"].to_list()}
+    arrays = PEOPLE | {"propensity": frame["chance"].to_numpy(), "sample_weight": frame["weight"].to_list()}
     arrays |= {"group": frame["group"].to_numpy(), "scores": frame["score"].to_numpy()}
     found = tl.audit(frame.drop("group", "chance", "score", "weight"), **arrays)["A"].to_dict()
     assert_same_numbers(found, in_one_batch("weights")["comparisons"]["A"])
@@ -223,7 +228,7 @@ def all_kinds(rows=900, seed=2):
     ("part", "options"),
     [
         *((part, {"folds": None}) for part in range(4)),
-        *((part, {"membership": "chance", "weights": "weight"}) for part in range(4)),
+        *((part, {"propensity": "chance", "sample_weight": "weight"}) for part in range(4)),
         (3, {}),
     ],
 )
@@ -239,7 +244,7 @@ def test_features_of_every_kind_have_the_levels_and_notes_of_one_batch(part, opt
 
 @cache
 def of_its_own_name():
-    return tl.audit(people(), **PEOPLE | {"features": ["city", "owner", "since"], "membership": "chance"})["A"]
+    return tl.audit(people(), **PEOPLE | {"features": ["city", "owner", "since"], "propensity": "chance"})["A"]
 
 
 @pytest.mark.parametrize(
@@ -248,7 +253,7 @@ def of_its_own_name():
 def test_features_may_have_any_name(name):
     frame = people().rename({"score": "risk", "city": name})
     features = [name, "owner", "since"]
-    found = tl.audit(frame, **PEOPLE | {"scores": "risk", "features": features, "membership": "chance"})["A"]
+    found = tl.audit(frame, **PEOPLE | {"scores": "risk", "features": features, "propensity": "chance"})["A"]
     expected = of_its_own_name()
     assert_same_numbers(found.descent_rate.to_dict(), expected.descent_rate.to_dict())
     mine, theirs = (

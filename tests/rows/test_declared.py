@@ -66,7 +66,7 @@ def test_blocks_in_files_by_the_command_line_and_audit_files(tmp_path):
         "audit",
         files,
         *options,
-        "--block",
+        "--blocks",
         "region=region_1*,region_*",
         "--json",
         "a.json",
@@ -183,9 +183,9 @@ def test_listed_columns_of_a_block_are_the_block():
 def test_one_hot_columns_are_recognised():
     (note,) = one_hot_notes(only("region_*", "code"))
     assert "'region_*'" in note
-    assert "--block region=region_*" in note
+    assert "--blocks region=region_*" in note
     two = pl.DataFrame({"sex_f": [1, 0], "sex_m": [False, True], "a_b_1": [0, 1], "a_b_2": [1, 0], "a_c": [1, 0]})
     assert "'a_b_*' or 'sex_*'" in one_hot_notes(two)[0]
     assert not one_hot_notes(pl.DataFrame({"a_1": [1, 1, 0], "a_2": [1, 0, 0], "b": [0, 0, 1], "c_1": [0, 1, 1]}))
     assert not one_hot_notes(pl.DataFrame({"a_1": [1, None], "a_2": [0, 1]}))
-    assert any("--block region=region_*" in one for one in tl.audit(only("region_*"), **PLAIN)["a"].notes)
+    assert any("--blocks region=region_*" in one for one in tl.audit(only("region_*"), **PLAIN)["a"].notes)

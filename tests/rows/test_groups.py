@@ -12,7 +12,7 @@ import pytest
 from tiltlens.errors import DataError
 from tiltlens.rows.groups import (
     JOINT,
-    UNKNOWN,
+    NO_GROUP,
     alike_notes,
     compared_groups,
     factorize_groups,
@@ -41,9 +41,9 @@ def groups_of(table, group, reference=None, audited=None):
     parts = [table[name] for name in names] or [column_of_values("group", group, table.height)]
     name = JOINT.join(names) or "group"
     codes, labels = factorize_groups(name, parts)
-    counts = np.bincount(codes[codes != UNKNOWN], minlength=len(labels)).tolist()
+    counts = np.bincount(codes[codes != NO_GROUP], minlength=len(labels)).tolist()
     found = compared_groups(name, dict(zip(labels, counts, strict=True)), table.height, reference, audited)
-    return Groups(name, codes, labels, tuple(counts), int((codes == UNKNOWN).sum()), *found)
+    return Groups(name, codes, labels, tuple(counts), int((codes == NO_GROUP).sum()), *found)
 
 
 def table_of(**counts):

@@ -37,10 +37,10 @@ HONEST = {
 }
 
 
-def notes(values, score=SCORE, name="x", seen=(), given=(), rows=None):
+def notes(values, score=SCORE, name="x", seen=(), where=(), rows=None):
     features = encode_features(read_table({name: values}), [name])
     shuffled = RANDOM.permutation(len(score)) if rows is None else rows
-    return list(leakage_notes(features, score, shuffled, seen, "score", given))
+    return list(leakage_notes(features, score, shuffled, seen, "score", where))
 
 
 @pytest.mark.parametrize("kind", REPEATS)
@@ -77,10 +77,10 @@ def test_whole_numbers_that_rise_or_fall_with_the_rows_are_noted(sign):
 
 
 @pytest.mark.parametrize(("name", "is_noted"), [("Repaid 2", True), ("was_repaid", True), ("repaidness", False)])
-def test_a_feature_named_like_what_is_given_is_noted(name, is_noted):
+def test_a_feature_named_like_a_column_of_where_is_noted(name, is_noted):
     assert (
-        notes(HONEST["noise"], name=name, given=["repaid"])
-        == [f"{name!r} is named like what is `given` or the `outcome`: if it is an outcome, {HINT}"] * is_noted
+        notes(HONEST["noise"], name=name, where=["repaid"])
+        == [f"{name!r} is named like a column of `where` or the `outcome`: if it is an outcome, {HINT}"] * is_noted
     )
 
 

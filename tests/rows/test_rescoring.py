@@ -37,7 +37,7 @@ def test_scores_that_come_from_elsewhere_are_taken_as_given(way):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"threshold": 0.5}, {"outcome": "y", "criterion": "fnr"}, {"output": "amount"}, {"favourable": "low"}],
+    [{}, {"threshold": 0.5}, {"outcome": "y", "metric": "fnr"}, {"score_type": "amount"}, {"favourable": "low"}],
 )
 @pytest.mark.parametrize("hold", [pd.DataFrame, pl.LazyFrame, lambda frame: dict(frame.items())])
 def test_scores_of_the_columns_are_known_as_such(hold, options):
@@ -47,7 +47,7 @@ def test_scores_of_the_columns_are_known_as_such(hold, options):
 
 
 def test_the_adjusted_gap_of_a_model_that_knows_the_group_is_that_of_its_scores():
-    options = ASKED | {"membership": "p"}
+    options = ASKED | {"propensity": "p"}
     knows = tl.audit(TABLE, **options, model=ELSEWHERE["by place"])["B"].unexplained
     given = tl.audit(TABLE, **options, scores=np.where(GROUP == "B", 0.3, 0.6))["B"].unexplained
     assert knows == given

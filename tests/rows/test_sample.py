@@ -12,7 +12,7 @@ from tests.people import SPARK, assert_same_numbers, lending
 import tiltlens as tl
 from tiltlens.rows.roles import GROUP, HASH, Request, resolve_roles
 from tiltlens.rows.sample import HashThreshold, RowSample, group_quota
-from tiltlens.rows.survey import surveyed
+from tiltlens.rows.survey import survey_batch
 from tiltlens.sources import batches
 from tiltlens.sources.batches import FrameBatches, clean_batch
 
@@ -20,12 +20,12 @@ NAMES = ["region", "job", "amount", "years"]
 QUESTION = {"group": "group", "reference": "b", "scores": "score", "features": NAMES, "audited": "a"}
 WAYS = {
     "fitted": {},
-    "fitted, weights": {"weights": "weight"},
-    "known": {"membership": "chance"},
-    "known, weights": {"membership": "chance", "weights": "weight"},
-    "known, plug-in": {"membership": "chance", "weights": "weight", "folds": None},
+    "fitted, weights": {"sample_weight": "weight"},
+    "known": {"propensity": "chance"},
+    "known, weights": {"propensity": "chance", "sample_weight": "weight"},
+    "known, plug-in": {"propensity": "chance", "sample_weight": "weight", "folds": None},
     "classes": {"scores": ["none", "some", "all"], "favourable": "some"},
-    "known, decisions": {"membership": "chance", "threshold": 0.5},
+    "known, decisions": {"propensity": "chance", "threshold": 0.5},
 }
 OF_SUMS = ("gap", "impact_ratio", "shortfall", "standardised_difference", "output_divergence", "decisions_needed")
 OF_KNOWN = ("descent_rate", "input_divergence")
@@ -148,18 +148,18 @@ def test_the_quota_is_the_largest_for_which_there_is_room(counts, size):
 
 ROLES = resolve_roles(
     lending().columns,
-    Request(group="group", scores="score", weights="weight", features=NAMES),
+    Request(group="group", scores="score", sample_weight="weight", features=NAMES),
     may_have_arrays=False,
 )
 
 
 def survey_of(frame, size=SIZE, threshold=None):
-    return surveyed(ROLES, size, HashThreshold() if threshold is None else threshold, clean_batch(frame))
+    return survey_batch(ROLES, size, HashThreshold() if threshold is None else threshold, clean_batch(frame))
 
 
 def folded_sample(frame, size=SIZE):
     """Return the sample of all batches of a frame, as an audit draws it."""
-    return FrameBatches(frame).fold(frame.columns, partial(surveyed, ROLES, size, HashThreshold())).sample
+    return FrameBatches(frame).fold(frame.columns, partial(survey_batch, ROLES, size, HashThreshold())).sample
 
 
 def test_the_sample_is_the_rows_of_the_smallest_hashes_of_each_group(monkeypatch):
@@ -218,7 +218,7 @@ def test_of_copies_of_a_row_each_is_drawn_for_itself():
     rows = clean_batch(distinct[np.tile(np.arange(distinct.height), 40)])
     numbered = rows.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(batches.ROW))
     for parts in ([numbered], list(numbered.iter_slices(1_000))):
-        surveys = [surveyed(ROLES, SIZE, HashThreshold(), part) for part in parts]
+        surveys = [survey_batch(ROLES, SIZE, HashThreshold(), part) for part in parts]
         frame = sum(surveys[1:], surveys[0]).sample.frame
         assert frame.height == SIZE
         for _, group in frame.group_by(GROUP):
@@ -230,7 +230,7 @@ def test_of_copies_of_a_row_each_is_drawn_for_itself():
 def test_a_table_of_copies_is_sampled_like_any_other():
     few = lending(400, 3).drop_nans()
     rows = few[np.repeat(np.arange(few.height), 10)]
-    options = QUESTION | {"features": ["region", "job", "years"], "membership": "chance"}
+    options = QUESTION | {"features": ["region", "job", "years"], "propensity": "chance"}
     whole = tl.audit(rows, **options)["a"]
     part = tl.audit(rows, **options, sample_rows=SIZE)["a"]
     for name in OF_SUMS[:-1]:

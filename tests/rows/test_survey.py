@@ -11,7 +11,7 @@ from tiltlens.rows import value_counts as values
 from tiltlens.rows.levels import Levels
 from tiltlens.rows.roles import GROUP, PEOPLE, WEIGHT, Request, resolve_roles
 from tiltlens.rows.sample import HashThreshold
-from tiltlens.rows.survey import surveyed
+from tiltlens.rows.survey import survey_batch
 from tiltlens.sources import batches
 from tiltlens.sources.batches import FrameBatches, clean_batch
 from tiltlens.sources.factorize import factorize
@@ -100,19 +100,33 @@ def messy():
 ROLES = resolve_roles(
     people().columns,
     Request(
-        group="group", scores="score", membership="chance", weights="weight", features=FEATURES, given={"owner": True}
+        group="group",
+        scores="score",
+        propensity="chance",
+        sample_weight="weight",
+        features=FEATURES,
+        where={"owner": True},
     ),
     may_have_arrays=False,
 )
 
 
 def test_a_survey_of_batches_is_that_of_all_rows(monkeypatch):
-    whole = surveyed(ROLES, 10**6, HashThreshold(), clean_batch(messy()))
+    whole = survey_batch(ROLES, 10**6, HashThreshold(), clean_batch(messy()))
     monkeypatch.setattr(batches, "BATCH_ROWS", 50)
     shuffled = messy().sample(fraction=1, shuffle=True, seed=2)
     for frame in (messy(), shuffled):
-        found = FrameBatches(frame).fold(ROLES.columns, partial(surveyed, ROLES, 10**6, HashThreshold()))
-        for name in ("read", "left_out", "unknown", "weight_range", "outside", "is_decisions", "is_present", "seen"):
+        found = FrameBatches(frame).fold(ROLES.columns, partial(survey_batch, ROLES, 10**6, HashThreshold()))
+        for name in (
+            "read",
+            "left_out",
+            "without_group",
+            "weight_range",
+            "outside",
+            "is_decisions",
+            "is_present",
+            "seen",
+        ):
             assert getattr(found, name) == getattr(whole, name), name
         assert found.fingerprint == whole.fingerprint
         assert found.sample.counts == whole.sample.counts
@@ -122,7 +136,7 @@ def test_a_survey_of_batches_is_that_of_all_rows(monkeypatch):
 
 
 def test_a_survey_counts_who_was_left_out_by_the_first_reason():
-    found = surveyed(ROLES, 10**6, HashThreshold(), clean_batch(messy()))
+    found = survey_batch(ROLES, 10**6, HashThreshold(), clean_batch(messy()))
     kept = messy().filter("owner")
     assert found.read == 600
     assert found.left_out["not_given_owner"] == 600 - kept.height
@@ -130,7 +144,7 @@ def test_a_survey_counts_who_was_left_out_by_the_first_reason():
     scored = kept.filter(pl.col("score").is_not_null())
     assert found.left_out["zero_weight"] == scored.filter(weight=0).height
     weighed = scored.filter(pl.col("weight") > 0)
-    assert found.unknown == weighed["group"].null_count()
+    assert found.without_group == weighed["group"].null_count()
     used = weighed.filter(pl.col("group").is_not_null())
     assert sum(found.sample.counts.values()) == used.height
     outside = used.filter(chance=1.0)["group"].value_counts()
@@ -139,10 +153,10 @@ def test_a_survey_counts_who_was_left_out_by_the_first_reason():
 
 
 def test_one_changed_value_changes_the_fingerprint():
-    plain = surveyed(ROLES, 10**6, HashThreshold(), clean_batch(people()))
+    plain = survey_batch(ROLES, 10**6, HashThreshold(), clean_batch(people()))
     owner = people()["owner"].arg_max()
     for name, value in (("income", 1.0), ("city", "West"), ("score", 0.125), ("weight", 9), ("chance", 0.125)):
         changed = people().with_columns(
             pl.when(pl.int_range(pl.len()) == owner).then(pl.lit(value)).otherwise(name).alias(name)
         )
-        assert surveyed(ROLES, 10**6, HashThreshold(), clean_batch(changed)).fingerprint != plain.fingerprint, name
+        assert survey_batch(ROLES, 10**6, HashThreshold(), clean_batch(changed)).fingerprint != plain.fingerprint, name

@@ -8,7 +8,7 @@ from importlib.resources import files
 import pytest
 
 from tiltlens.errors import DataError
-from tiltlens.rules.rule import Rule, known_rules, rule_named, smallest_share_of, threshold_of
+from tiltlens.rules.rule import Rule, known_rules, ratio_threshold_of, rule_named, smallest_share_of
 
 FORBIDDEN = ("fair", "complian", "adverse", "violat", "discriminat")
 
@@ -44,7 +44,7 @@ def test_the_numbers_are_those_of_the_texts():
 
 def test_numbers_asked_for_take_the_place_of_the_rules():
     nyc = rule_named("nyc-local-law-144")
-    assert (threshold_of(nyc), threshold_of(nyc, 0.9), threshold_of(nyc, 1)) == (None, 0.9, 1.0)
+    assert (ratio_threshold_of(nyc), ratio_threshold_of(nyc, 0.9), ratio_threshold_of(nyc, 1)) == (None, 0.9, 1.0)
     assert (smallest_share_of(nyc), smallest_share_of(nyc, 0), smallest_share_of(nyc, 0.05)) == (0.02, 0.0, 0.05)
     assert smallest_share_of(rule_named("four-fifths")) == 0.0
 
@@ -65,8 +65,8 @@ def test_an_unknown_rule_lists_those_there_are(name, hint):
 
 @pytest.mark.parametrize("value", [0, -0.1, 1.1, float("nan"), "0.8", True, 80])
 def test_thresholds_outside_0_to_1_are_errors(value):
-    with pytest.raises(DataError, match=r"`threshold` of the rule 'four-fifths' must be .* at most 1, got .*\nHint: "):
-        threshold_of(rule_named("four-fifths"), value)
+    with pytest.raises(DataError, match=r"`ratio_threshold` must be .* at most 1, got .*\nHint: "):
+        ratio_threshold_of(rule_named("four-fifths"), value)
 
 
 @pytest.mark.parametrize("value", [-0.1, 1, float("nan"), "2 %", False])

@@ -266,7 +266,7 @@ def test_the_scale_of_the_scores_is_no_matter():
 
 
 def test_a_threshold_that_was_asked_for_is_said_to_be_so():
-    found = tl.rule_tables(HAND, "nyc-local-law-144", ["sex", "race"], selected="selected", threshold=0.8)
+    found = tl.rule_tables(HAND, "nyc-local-law-144", ["sex", "race"], selected="selected", ratio_threshold=0.8)
     assert found["sex"]["is_below_threshold"].to_list() == [True, False]
     assert "The threshold of 0.80 was asked for here; the rule states none." in found.notes
     assert found.rule.threshold is None
@@ -290,7 +290,7 @@ MESSY = pl.concat([HAND, applicants((None, "A", 12, 3), ("F", "É & <b>", 15, 4)
 
 
 def assert_the_same_tables(data, **outcome):
-    options = {"rule": "nyc-local-law-144", "group": ["sex", "race"], "strata": ["job", "site"], "threshold": 0.8}
+    options = {"rule": "nyc-local-law-144", "group": ["sex", "race"], "strata": ["job", "site"], "ratio_threshold": 0.8}
     found, expected = (tl.rule_tables(one, **options, **outcome).to_dict() for one in (data, MESSY))
     assert_same_numbers(found, expected, within=0)
     assert found["provenance"]["data_sha256"] == expected["provenance"]["data_sha256"]
@@ -406,7 +406,7 @@ SCHEMA = json.loads(files("tiltlens.results").joinpath("rule_tables.schema.json"
         {"rule": "four-fifths", "group": "sex", "selected": "selected"},
         {"rule": "four-fifths", "group": ["sex", "race"], "selected": "selected", "strata": ["job", "site"]},
         {"rule": "nyc-local-law-144", "group": ["sex", "race"], "scores": "score", "provenance": {"window": "2024"}},
-        {"rule": "nyc-local-law-144", "group": ["sex", "race"], "selected": "selected", "threshold": 0.9},
+        {"rule": "nyc-local-law-144", "group": ["sex", "race"], "selected": "selected", "ratio_threshold": 0.9},
     ],
 )
 def test_the_summary_follows_its_schema_and_has_no_other_keys(options):
@@ -456,7 +456,7 @@ def test_the_users_data_stay_as_they_are():
         ({"selected": [float("nan")] * 400}, r"`selected` must be known for some rows"),
         ({"favourable": "yes"}, r"`favourable` must be 'high' or 'low', got 'yes'"),
         ({"favourable": 1}, r"`favourable` must be 'high' or 'low', got 1"),
-        ({"threshold": 80}, r"`threshold` of the rule 'four-fifths' must be a number above 0 and at most 1, got 80"),
+        ({"ratio_threshold": 80}, r"`ratio_threshold` must be a number above 0 and at most 1, got 80"),
         ({"smallest_share": 2}, r"`smallest_share` must be .* got 2"),
         ({"confidence": 95}, r"`confidence` must lie strictly between 0 and 1, got 95"),
         ({"provenance": "2024"}, r"`provenance` must be a dict of texts"),
@@ -490,7 +490,9 @@ def test_a_table_that_is_not_there_names_those_that_are():
 def test_two_words_are_selections_of_which_the_favourable_one_counts():
     word = pl.when(pl.col("selected") == 1).then(pl.lit("hired")).otherwise(pl.lit("not hired"))
     numbers = tl.rule_tables(HAND, "four-fifths", "sex", selected="selected")
-    words = tl.rule_tables(HAND.with_columns(selected=word), "four-fifths", "sex", "selected", favourable="hired")
+    words = tl.rule_tables(
+        HAND.with_columns(selected=word), "four-fifths", "sex", selected="selected", favourable="hired"
+    )
     assert words["sex"].equals(numbers["sex"])
     assert "'hired' counts as selected." in words.notes
 
@@ -511,5 +513,13 @@ def test_a_series_with_another_index_than_the_data_is_refused():
 def test_texts_that_stand_for_missing_values_in_a_csv_are_an_unknown_group(tmp_path):
     data = HAND.with_columns(sex=pl.when(pl.int_range(400) % 10 == 0).then(pl.lit("not told")).otherwise("sex"))
     data.write_csv(tmp_path / "a.csv")
-    found = tl.rule_tables(tmp_path / "a.csv", "four-fifths", "sex", selected="selected", na_values="not told")
+    found = tl.rule_tables(tl.read(tmp_path / "a.csv", na_values="not told"), "four-fifths", "sex", selected="selected")
     assert found.unknown == {"sex": 40}
+
+
+def test_scores_with_decimal_commas_are_read_where_the_option_says_so(tmp_path):
+    data = pl.DataFrame({"sex": ["women", "men"] * 200, "score": [0.25, 0.5, 0.75, 0.125] * 100})
+    data.write_csv(tmp_path / "a.csv", separator=";", decimal_comma=True)
+    expected = tl.rule_tables(data, "nyc-local-law-144", "sex", scores="score")
+    tables = tl.rule_tables(tmp_path / "a.csv", "nyc-local-law-144", "sex", scores="score", decimal=",")
+    assert tables["sex"].equals(expected["sex"])

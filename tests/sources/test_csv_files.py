@@ -1,6 +1,7 @@
 """What a CSV cannot say of itself: which texts are missing values, which columns were meant to be numbers."""
 
 import re
+from datetime import date, datetime
 
 import polars as pl
 import pytest
@@ -8,11 +9,11 @@ from tests.people import audited, in_files, people
 
 import tiltlens as tl
 from tiltlens.errors import DataError
-from tiltlens.sources import csv_files
 from tiltlens.sources import opening as sources
+from tiltlens.sources import text_columns
 from tiltlens.sources.csv_files import MISSING_TEXTS
-from tiltlens.sources.opening import batches_of, reading_notes
-from tiltlens.sources.read_options import read_options
+from tiltlens.sources.opening import batches_of, collected_rows, reading_notes
+from tiltlens.sources.read_options import read
 
 
 def written(path, *lines):
@@ -21,11 +22,11 @@ def written(path, *lines):
 
 
 def collected(data, **options):
-    return sources.collected(data, options=read_options(**options))
+    return sources.collected(read(data, **options) if options else data)
 
 
 def notes(data, *columns, **options):
-    batches = batches_of(data, read_options(**options))
+    batches = batches_of(read(data, **options))
     batches.names()
     return reading_notes(batches, columns)
 
@@ -55,16 +56,16 @@ def test_na_values_are_missing_beside_the_usual_texts(tmp_path):
     ("options", "ending", "message"),
     [
         ({"na_values": "-9"}, "parquet", "`na_values` must be left out for Parquet files, got '-9'."),
-        ({"na_values": "-9"}, None, "`na_values` must be left out for data that is no file, got '-9'."),
         ({"encoding": "latin-1"}, "parquet", "`encoding` must be left out for Parquet files, got 'iso8859-1'."),
+        ({"decimal": ","}, "parquet", "`decimal` must be left out for Parquet files, got ','."),
         ({"sheet": "2024"}, "csv", "`sheet` must be left out for CSV files, got '2024'."),
         ({"query": "SELECT 1"}, "csv", "`query` must be left out for CSV files, got 'SELECT 1'."),
     ],
 )
 def test_options_that_say_nothing_of_the_data_are_refused(tmp_path, options, ending, message):
-    data = in_files(people(400), tmp_path, ending, 1) if ending else people(400)
+    data = read(in_files(people(400), tmp_path, ending, 1), **options)
     with pytest.raises(DataError, match=f"^{re.escape(message)}\nHint: it is for "):
-        audited(data, **options)
+        audited(data)
 
 
 def test_na_values_must_be_texts(tmp_path):
@@ -75,8 +76,8 @@ def test_na_values_must_be_texts(tmp_path):
 def test_a_column_that_one_value_makes_text_is_noted_with_the_value(tmp_path):
     path = written(tmp_path / "a.csv", "x,y,z", *(f"{row},{row},word" for row in range(30)), "12a,1,word", "?,2,word")
     assert notes(path, "x", "y", "z") == (
-        "x is read as text: no number in fewer than 10 of 31 rows that have it, first '12a'; "
-        "what stands for a missing value is named by `na_values` (--na)",
+        "x is read as text because fewer than 10 of its 31 values are not numbers, first '12a'; "
+        "missing values are named by `na_values` of tl.read (--na-values)",
     )
     assert notes(path, "y", "z") == ()
     assert notes(path, "x", na_values=["12a"]) == ()
@@ -86,7 +87,7 @@ def test_a_column_that_another_file_makes_text_is_noted(tmp_path):
     written(tmp_path / "a.csv", "x,y", *("1,2" for _ in range(40)))
     written(tmp_path / "b.csv", "x,y", "none,2", "3,4", "nil,5")
     (note,) = notes(tmp_path, "x", "y")
-    assert note.startswith("x is read as text: no number in fewer than 10 of 43 rows that have it, first 'none'")
+    assert note.startswith("x is read as text because fewer than 10 of its 43 values are not numbers, first 'none'")
 
 
 def test_a_column_of_texts_of_which_some_are_numbers_is_not_noted(tmp_path):
@@ -104,7 +105,7 @@ def test_kinds_by_the_first_rows_are_those_by_all_rows(tmp_path, monkeypatch, fi
         path = written(tmp_path / "a.csv", "x;y", f"{first};1", f"{first};1", f"{last};2", f"{first};3")
         found = []
         for rows in (1, 1_000):
-            monkeypatch.setattr(csv_files, "INFERRED_ROWS", rows)
+            monkeypatch.setattr(text_columns, "FIRST_LOOK_ROWS", rows)
             try:
                 table = collected(path)
                 found.append((table.schema, table.rows()))
@@ -120,7 +121,7 @@ def test_digits_that_begin_with_a_zero_are_codes(tmp_path):
         "x": [0, 10, 20],
         "y": [0.5, 0.25, 1.0],
     }
-    assert notes(path, "code", "x", "y") == ("code is read as text: some of its numbers begin with 0",)
+    assert notes(path, "code", "x", "y") == ("code is read as text because some of its numbers start with 0",)
 
 
 def test_numbers_after_spaces_are_numbers(tmp_path):
@@ -134,8 +135,8 @@ def test_the_audit_says_what_became_text(tmp_path):
     )
     table.write_csv(tmp_path / "a.csv")
     audit = audited(tmp_path / "a.csv")
-    assert "income is read as text: no number in fewer than 10 of" in audit["A"].notes[0]
-    assert audited(tmp_path / "a.csv", na_values="50k")["A"].proxies["verdict"][0] == "potential proxy"
+    assert "income is read as text because fewer than 10 of its" in audit["A"].notes[0]
+    assert audited(read(tmp_path / "a.csv", na_values="50k"))["A"].proxies["verdict"][0] == "potential proxy"
 
 
 def test_an_index_that_pandas_saved_is_left_out_and_said_to_be(tmp_path):
@@ -143,7 +144,7 @@ def test_an_index_that_pandas_saved_is_left_out_and_said_to_be(tmp_path):
     pl.concat([pl.DataFrame({"": range(400)}), frame], how="horizontal").write_csv(tmp_path / "a.csv")
     audit = tl.audit(str(tmp_path / "a.csv"), "group", scores="score", reference="B")
     assert sorted(audit["A"].proxies["feature"]) == ["city", "income", "owner", "since"]
-    assert "the column without a name (column_1) is a saved index: left out" in audit["A"].notes
+    assert "the column without a name (column_1) is a saved index and was left out" in audit["A"].notes
 
 
 def test_indices_saved_in_several_files_are_left_out(tmp_path):
@@ -164,18 +165,12 @@ def test_a_mark_at_the_end_of_every_line_makes_no_column(tmp_path):
     ("name", "content", "options", "message"),
     [
         ("a.csv", b"x,y\r1,2\r3,4\r", {}, r"lines of 'a.csv' must end in a line feed, .*\nHint: save it again"),
-        ("a.tsv", b"x,y\n1,2\n", {}, r"must be separated by tabs, got a header with commas\.\nHint: name it \.csv"),
-        (
-            "a.csv",
-            b"x,S\xfcd\n1,2\n",
-            {"encoding": "utf-8"},
-            r"must be written in UTF-8, got: .*\nHint: leave out",
-        ),
+        ("a.csv", b"x,S\xfcd\n1,2\n", {"encoding": "utf-8"}, r"'a.csv' is not UTF-8: line 1 contains b'x,S\\xfcd'\.\n"),
         (
             "a.csv",
             b"x,y\n1,S\xfcd\n",
-            {"encoding": "utf-8"},
-            r"must be written in UTF-8, got: .*\nHint: leave out",
+            {},
+            r"'a.csv' is not UTF-8: line 2 contains .*\nHint: pass its encoding, for example encoding='cp1252' .*'1,S",
         ),
     ],
 )
@@ -191,10 +186,104 @@ def test_other_columns_without_a_name_get_one(tmp_path):
     assert notes(path, "column_1", "x", "column_3") == ()
 
 
-def test_dates_of_two_forms_are_said_to_be(tmp_path):
+def test_dates_of_two_forms_are_text_with_a_warning(tmp_path):
     path = written(tmp_path / "a.csv", "x,d", "1,2020-01-31", "2,31/01/2020", "3,2020-02-01")
-    with pytest.raises(
-        DataError,
-        match=r"dates in a column of 'a.csv' must be written alike, got: .*31/01/2020.*'d'.*\nHint: write all",
-    ):
-        collected(path)
+    assert collected(path)["d"].to_list() == ["2020-01-31", "31/01/2020", "2020-02-01"]
+    assert notes(path, "d") == (
+        "d is read as text because its dates are written in several forms; write all dates like 2020-01-31",
+    )
+
+
+def test_dates_with_a_late_word_are_text_with_a_warning_that_names_it(tmp_path):
+    path = written(tmp_path / "a.csv", "x,d", *(f"1,2020-01-{day:02d}" for day in range(1, 31)), "1,soon")
+    assert collected(path)["d"].dtype == pl.String
+    assert notes(path, "d") == (
+        "d is read as text because fewer than 10 of its 31 values are not dates, first 'soon'; "
+        "write all dates like 2020-01-31",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2020-01-31", date(2020, 1, 31)),
+        ("2020/01/31", date(2020, 1, 31)),
+        ("2020-01-31T10:00:00.5", datetime(2020, 1, 31, 10, 0, 0, 500_000)),
+        ("2020-01-31 10:00", datetime(2020, 1, 31, 10)),
+        ("2020-01-31T10:00:00Z", datetime(2020, 1, 31, 10)),
+        ("2020-01-31T10:00:00+01:00", datetime(2020, 1, 31, 9)),
+        ("01/31/2020", "01/31/2020"),
+        ("10-11-12", "10-11-12"),
+        ("31/01/20", "31/01/20"),
+        ("10:00:00", "10:00:00"),
+    ],
+)
+def test_dates_are_recognised_by_their_form(tmp_path, text, value):
+    path = written(tmp_path / "a.csv", "x,d", f"1,{text}", f"2,{text}", "3,NA")
+    assert collected(path)["d"].to_list() == [value, value, None]
+    assert notes(path, "d") == ()
+
+
+@pytest.mark.parametrize("text", ["31/01/2020", "31-01-2020", "31.01.2020"])
+def test_dates_with_the_day_first_are_read_with_a_warning(tmp_path, text):
+    path = written(tmp_path / "a.csv", "x,d", f"1,{text}")
+    assert collected(path)["d"].to_list() == [date(2020, 1, 31)]
+    assert notes(path, "d") == ("d was read as dates with the day first, then the month",)
+
+
+@pytest.mark.parametrize("text", ["9" * 19, "9" * 45])
+def test_integers_too_large_for_64_bits_keep_every_digit(tmp_path, text):
+    path = written(tmp_path / "a.csv", "x,y", "1,2", f"{text},3")
+    assert collected(path)["x"].to_list() == ["1", text]
+
+
+def test_a_tsv_file_may_have_commas_in_its_fields(tmp_path):
+    path = written(tmp_path / "a.tsv", "x, y\tz", "1, 2\t3")
+    assert collected(path).to_dict(as_series=False) == {"x, y": ["1, 2"], "z": [3]}
+    assert collected(written(tmp_path / "b.tsv", "x,y", "1,2")).rows() == [(1, 2)]
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz"])
+def test_one_pass_over_all_rows_decides_the_types(tmp_path, monkeypatch, ending):
+    rows = 30_000
+    days = pl.date_range(date(1900, 1, 1), date(2000, 1, 1), eager=True)
+    numbers = pl.int_range(rows, eager=True)
+    frame = pl.DataFrame(
+        {
+            "code": numbers.cast(pl.String).str.zfill(6),
+            "late word": numbers.cast(pl.String).set(numbers == rows - 1, "none"),
+            "day": days.head(rows),
+            "comma": numbers.cast(pl.String) + ",5",
+            "number": numbers / 7,
+        }
+    )
+    frame.write_csv(tmp_path / f"a.{ending}", compression="gzip" if ending == "csv.gz" else "uncompressed")
+    rows_read = []
+    scan_csv, head = pl.scan_csv, pl.LazyFrame.head
+
+    def counting_scan(*arguments, **options):
+        def count(batch):
+            rows_read.append(batch.height)
+            return batch
+
+        return scan_csv(*arguments, **options).map_batches(count, streamable=True)
+
+    def uncounted_head(frame, count):  # Polars pushes the look at the first rows down to the file; the count stops it
+        start = len(rows_read)
+        looked = head(frame, count).collect()
+        del rows_read[start:]
+        return looked.lazy()
+
+    monkeypatch.setattr(pl, "scan_csv", counting_scan)
+    monkeypatch.setattr(pl.LazyFrame, "head", uncounted_head)
+    batches = batches_of(tmp_path / f"a.{ending}")
+    assert len(reading_notes(batches, batches.names())) == 3
+    assert sum(rows_read) == rows
+    assert collected_rows(batches).schema == {
+        "code": pl.String,
+        "late word": pl.String,
+        "day": pl.Date,
+        "comma": pl.String,
+        "number": pl.Float64,
+    }
+    assert sum(rows_read) == 2 * rows

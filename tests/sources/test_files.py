@@ -76,6 +76,11 @@ ZIPPED = gzip.compress(b"x,y\n1,2\n" * 99, mtime=0)
         ("a.csv", b"\x1f\x8b\x08\x00...", r"'a.csv' must be a CSV file, got a gzip file"),
         ("a.csv", b"x,y\n\x00\x01,2\n", r"'a.csv' must be a CSV file, got something else"),
         ("a.csv", 'x,y\n1,"open\n2,3\n', r"'a.csv' must be a CSV file, got: .*\nHint: look for an unclosed"),
+        (
+            "a.csv",
+            'x,"y\n' + "a" * 200_000,
+            r"'a.csv' must be a CSV file, got: field larger .*\nHint: look for an unclosed",
+        ),
         ("a.parquet", "x,y\n1,2\n", r"'a.parquet' must be a Parquet file, got what looks like text\.\nHint: rename"),
         ("a.parquet", b"PAR1 cut short", r"/a.parquet' must be a complete Parquet file, got: .*\nHint: write"),
         ("a.xls", b"\xd0\xcf\x11\xe0", r"'a.xls' must end in .csv, .*\.xlsx or .xlsm, got '.xls'\.\nHint: convert"),

@@ -22,11 +22,11 @@ pytestmark = [pytest.mark.java, pytest.mark.filterwarnings("ignore")]  # Spark w
 PEOPLE = {"group": "group", "reference": "B", "scores": "score", "features": FEATURES}
 WAYS = {
     "fitted": {},
-    "known, weights": {"membership": "chance", "weights": "uneven"},
-    "classes, plug-in": {"scores": ["none", "some", "all"], "favourable": "all", "folds": None, "membership": "chance"},
-    "clusters, exempt factors": {"membership": "chance", "clusters": "household", "exempt": "income"},
+    "known, weights": {"propensity": "chance", "sample_weight": "uneven"},
+    "classes, plug-in": {"scores": ["none", "some", "all"], "favourable": "all", "folds": None, "propensity": "chance"},
+    "clusters, exempt factors": {"propensity": "chance", "clusters": "household", "exempt": "income"},
     "decisions along time": {"features": [], "threshold": 0.5, "outcome": "repaid", "periods": "month"},
-    "probabilities of groups": {"group": {"A": "p_a", "B": "p_b"}, "labels": "group", "features": []},
+    "probabilities of groups": {"group": {"A": "p_a", "B": "p_b"}, "known_groups": "group", "features": []},
 }
 
 QUESTION = {"group": "group", "reference": "b", "scores": "score", "features": ["region", "job", "amount", "years"]}
@@ -79,7 +79,7 @@ def test_executors_count_the_decisions_of_all_rows_though_few_are_sampled(spark)
 
 
 def test_two_models_are_compared_on_the_same_rows_of_spark(skewed):
-    options = PEOPLE | {"membership": "chance"}
+    options = PEOPLE | {"propensity": "chance"}
     found, expected = (
         tl.compare(*(tl.audit(data, **options | {"scores": scores}) for scores in ("score", "some")))
         for data in (skewed, rows())
@@ -112,7 +112,7 @@ def test_a_query_that_fails_is_a_clear_error(skewed):
         tl.audit(broken, **PEOPLE)
 
 
-@pytest.mark.parametrize("argument", ["membership", "weights", "group", "scores"])
+@pytest.mark.parametrize("argument", ["propensity", "sample_weight", "group", "scores"])
 def test_arrays_beside_a_spark_frame_are_refused_at_once(skewed, argument):
     told = rf"`{argument}` must be the name of a column of data that is read in batches, got"
     with pytest.raises(tl.TiltlensError, match=told):
@@ -148,8 +148,8 @@ def test_rows_unlike_the_audited_ones_are_warned_of(spark):
 
 def test_mistakes_in_a_repair_are_named(spark, tmp_path):
     data = spark.createDataFrame(new_rows().head(20).to_arrow()).coalesce(1)
-    with pytest.raises(tl.TiltlensError, match="`output` must be left out of Spark data"):
-        tilt().apply(data, "score", output=tmp_path / "out.parquet")
+    with pytest.raises(tl.TiltlensError, match="`out` must be left out of Spark data"):
+        tilt().apply(data, "score", out=tmp_path / "out.parquet")
     with pytest.raises(tl.TiltlensError, match="`scores` must be the name of a column"):
         tilt().apply(data, np.ones(20) / 2)
     with pytest.raises(tl.TiltlensError, match="got none named 'income'"):

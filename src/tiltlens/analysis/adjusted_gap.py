@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit
 
 from tiltlens.analysis.evidence import Evidence
-from tiltlens.analysis.presentation import Told, told
+from tiltlens.analysis.presentation import OutputScale, output_scale
 from tiltlens.analysis.settings import Settings
 from tiltlens.estimators.estimate import Estimate, without_noise
 from tiltlens.estimators.influence import InfluenceEstimate, averaged
@@ -41,30 +41,30 @@ def unexplained(evidence: Evidence, settings: Settings) -> tuple[Unexplained, tu
     Where the audited model itself made the score from the features it is 0, and what is measured is a check of the
     regressions.
     """
-    if evidence.sets is None:
+    if evidence.nuisances.sets is None:
         return Unexplained(None, None), ()
     if settings.folds is None:
         return Unexplained(_plug_in(evidence), None), ()
-    if evidence.sets.pooled and not evidence.score_is_of_features:
-        names = ", ".join(evidence.sets.pooled)
+    if evidence.nuisances.sets.pooled and not evidence.score_is_of_features:
+        names = ", ".join(evidence.nuisances.sets.pooled)
         return Unexplained(None, None), (f"unexplained is not determined: {names} has too many values for the rows",)
-    found = _measured(evidence)
-    if found is None:
+    measured = _measured(evidence)
+    if measured is None:
         return Unexplained(None, None), ("unexplained is not defined: the features tell the groups apart completely",)
     if evidence.score_is_of_features:
-        return Unexplained(Estimate(0.0, 0.0, 0.0), found, is_by_construction=True), _check(
-            found, told(evidence, settings)
+        return Unexplained(Estimate(0.0, 0.0, 0.0), measured, is_by_construction=True), _check(
+            measured, output_scale(evidence, settings)
         )
     seen = _seen(evidence)
     if seen is not None and seen < LEAST_SEEN:
-        return Unexplained(None, found), (f"unexplained is not determined: {_TOLD}",)
-    estimate = found.normal().estimate(settings.confidence)
+        return Unexplained(None, measured), (f"unexplained is not determined: {_TOLD}",)
+    estimate = measured.normal().estimate(settings.confidence)
     value, *ends = [0.0 if end is None else without_noise(end) for end in (estimate.value, estimate.low, estimate.high)]
-    words, missed = told(evidence, settings), _missed(evidence)
+    words, missed = output_scale(evidence, settings), _missed(evidence)
     widened = Estimate(value, ends[0] - max(missed, 0.0), ends[1] - min(missed, 0.0))
     if abs(missed) > words.materiality:  # then nothing is said of causes
-        return Unexplained(widened, found), (_MISSED.format(words.size(missed), words.measure.unit), *_parts(seen))
-    return Unexplained(widened, found), (*_not_accounted_for(evidence, widened, words), *_parts(seen))
+        return Unexplained(widened, measured), (_MISSED.format(words.size(missed), words.measure.unit), *_parts(seen))
+    return Unexplained(widened, measured), (*_not_accounted_for(evidence, widened, words), *_parts(seen))
 
 
 _MISSED = (
@@ -75,8 +75,8 @@ _MISSED = (
 
 def _missed(evidence: Evidence) -> float:
     """Return the largest part of c_all that cells of the features surely hide: c_all may be smaller by so much."""
-    hidden = () if evidence.expectations is None else evidence.expectations.hidden
-    return max((one.value for one in hidden if one.is_sure), key=abs, default=0.0)
+    hidden = () if evidence.nuisances.expectations is None else evidence.nuisances.expectations.hidden
+    return max((part.value for part in hidden if part.is_sure), key=abs, default=0.0)
 
 
 _TOLD = "between people alike in all features the probabilities of the groups differ too little to see it"
@@ -91,7 +91,7 @@ def is_material(estimate: Estimate, materiality: float) -> bool:
 
 def may_act_together(evidence: Evidence) -> bool:
     """Return whether features may act together in a way that no column stands for; joint values hold every way."""
-    return len(evidence.features) > MOST_FITTED and not isinstance(evidence.sets, CellSets)
+    return len(evidence.rows.features) > MOST_FITTED and not isinstance(evidence.nuisances.sets, CellSets)
 
 
 def _parts(seen: float | None) -> tuple[str, ...]:
@@ -103,21 +103,22 @@ def _seen(evidence: Evidence) -> float | None:
 
     Of W = f(X) + c·S̄, and b calibrated at each X, c_all is c·E[(b̃ − e)²]/E[b̃(1 − b̃) + (b̃ − e)²]. None of known groups.
     """
-    rows, everyone, soft, membership = evidence.rows, evidence.everyone, evidence.soft, evidence.membership
-    if soft is None or membership is None:
+    rows, population = evidence.sample, evidence.population
+    probabilities, propensity = evidence.rows.probabilities, evidence.nuisances.propensity
+    if probabilities is None or propensity is None:
         return None
-    audited, reference = soft.chances[:, 0] / everyone.weight0, soft.chances[:, 1] / everyone.weight1
+    audited, reference = probabilities[:, 0] / population.weight0, probabilities[:, 1] / population.weight1
     chance = audited / (audited + reference)
     omega = 0.5 * (rows.audited_share + rows.reference_share)
-    beyond = [float(omega @ ((chance - expit(one.a)) * (chance - expit(one.b)))) for one in membership.pairings]
+    beyond = [float(omega @ ((chance - expit(pair.a)) * (chance - expit(pair.b)))) for pair in propensity.pairings]
     return max(float(np.mean(beyond)), 0.0) / float(omega @ (chance * (1.0 - chance)) + np.mean(beyond))
 
 
 def _plug_in(evidence: Evidence) -> Estimate | None:
     """Return c_all by joint values; by other regressions, plug-in values would be those of one fit on its own rows."""
-    if not isinstance(evidence.sets, CellSets):
+    if not isinstance(evidence.nuisances.sets, CellSets):
         return None
-    return Estimate(without_noise(evidence.sets.coefficient(range(evidence.sets.features)).value))
+    return Estimate(without_noise(evidence.nuisances.sets.coefficient(range(evidence.nuisances.sets.features)).value))
 
 
 def _measured(evidence: Evidence) -> InfluenceEstimate | None:
@@ -125,12 +126,12 @@ def _measured(evidence: Evidence) -> InfluenceEstimate | None:
 
     e and m come from disjoint rows; each pairing has both roles.
     """
-    rows, membership, expected = evidence.rows, evidence.membership, evidence.expectations
-    if membership is None or expected is None:
+    rows, propensity, expected = evidence.sample, evidence.nuisances.propensity, evidence.nuisances.expectations
+    if propensity is None or expected is None:
         return None
-    s, w = rows.audited.astype(np.float64), evidence.outcome.column
+    s, w = rows.audited.astype(np.float64), evidence.score.column
     parts: list[InfluenceEstimate] = []
-    groups = expected.groups or tuple(map(expit, membership.halves))
+    groups = expected.groups or tuple(map(expit, propensity.halves))
     for (e_a, e_b), both in zip(groups, expected.pairs, strict=True):
         product = 0.5 * ((s - e_a) * (w - both[1]) + (s - e_b) * (w - both[0]))
         residual = (s - e_a) * (s - e_b)
@@ -146,22 +147,22 @@ def _measured(evidence: Evidence) -> InfluenceEstimate | None:
     return InfluenceEstimate(mean.value, mean.parts, mean.between * math.sqrt(3.0))
 
 
-def _check(found: InfluenceEstimate, words: Told) -> tuple[str, ...]:
+def _check(estimate: InfluenceEstimate, words: OutputScale) -> tuple[str, ...]:
     """Return a note where regressions find a dependence that cannot be."""
-    if abs(found.value) - CHECK_SURE * found.se <= words.materiality:
+    if abs(estimate.value) - CHECK_SURE * estimate.se <= words.materiality:
         return ()
     return (
-        f"the regressions on all features leave {words.signed(found.value)} {words.measure.unit} of "
+        f"the regressions on all features leave {words.signed(estimate.value)} {words.measure.unit} of "
         f"the {words.measure.output}, which is made from them: "
         "what they say of features together is to be doubted",
     )
 
 
-def _not_accounted_for(evidence: Evidence, estimate: Estimate, words: Told) -> tuple[str, ...]:
+def _not_accounted_for(evidence: Evidence, estimate: Estimate, words: OutputScale) -> tuple[str, ...]:
     """Return a note on an adjusted gap that is surely material, with what may explain it."""
     if not is_material(estimate, words.materiality):
         return ()
-    apart = [feature.name for feature in evidence.features if feature.is_group]
+    apart = [feature.name for feature in evidence.rows.features if feature.is_group]
     causes = ["an omitted factor", "use of the group", *(f"{name}, which identifies the group," for name in apart)]
     causes += ["features that act together in a way that the regressions miss"] if may_act_together(evidence) else []
     ends = f"{words.signed(estimate.low or 0.0)} to {words.signed(estimate.high or 0.0)}"

@@ -10,7 +10,7 @@ import polars as pl
 
 from tiltlens.analysis.adjusted_gap import Unexplained
 from tiltlens.analysis.correction_shares import correction_shares, has_outputs
-from tiltlens.analysis.decomposition import Carried, carried
+from tiltlens.analysis.decomposition import decompose_gap
 from tiltlens.analysis.directions import direction
 from tiltlens.analysis.evidence import Evidence
 from tiltlens.analysis.influence_matching import RowErrors
@@ -54,14 +54,14 @@ def proxy_table(
     `soft` says how far features may be judged where groups are known by probabilities, `is_adequate` whether the
     membership model passed its checks.
     """
-    if correction is None or not evidence.features:
+    if correction is None or not evidence.rows.features:
         return ProxyTable(pl.DataFrame(schema=SCHEMA), None, None, None, {}, (NO_FEATURES,))
     pairs, of_pairs = _partners(evidence, settings, correction)
-    found: Carried = carried(evidence, settings, left, pairs, soft)
+    parts = decompose_gap(evidence, settings, left, pairs, soft)
     forms, shares, of_shares = correction_shares(evidence, settings, correction, is_adequate)
     records: Records = []
-    for feature in evidence.features:
-        record = {"feature": feature.name} | found.columns[feature.name] | shares[feature.name]
+    for feature in evidence.rows.features:
+        record = {"feature": feature.name} | parts.columns[feature.name] | shares[feature.name]
         record |= pairs.get(feature.name, Partners())._asdict()
         record |= {"direction": direction(evidence, feature, record["gap"]), "notes": "; ".join(feature.notes)}
         records.append(record)
@@ -69,7 +69,7 @@ def proxy_table(
     frame = pl.DataFrame(records, schema=SCHEMA, infer_schema_length=None)
     dial = forms if has_outputs(evidence) else None
     return ProxyTable(
-        frame, dial, found.remainder, found.band_factor, found.errors, (*found.notes, *of_shares, *of_pairs)
+        frame, dial, parts.remainder, parts.band_factor, parts.errors, (*parts.notes, *of_shares, *of_pairs)
     )
 
 
@@ -80,17 +80,17 @@ def _partners(
 
     They are found on the log-odds of one fit on all rows, at evenly many rows where these are many.
     """
-    usable = [feature for feature in evidence.features if feature.in_membership]
+    usable = [feature for feature in evidence.rows.features if feature.in_membership]
     if len(usable) > MOST_CROSSED:
         return {}, [f"partners are not looked for among more than {MOST_CROSSED} features"]
-    at = np.arange(0, evidence.rows.audited.size, -(-evidence.rows.audited.size // PARTNER_ROWS))
-    rows = Rows.of(evidence.rows.audited[at], evidence.rows.weights[at])
-    ell = evidence.log_odds[at] - prior_log_odds(evidence.everyone)
+    at = np.arange(0, evidence.sample.audited.size, -(-evidence.sample.audited.size // PARTNER_ROWS))
+    rows = Rows.of(evidence.sample.audited[at], evidence.sample.weights[at])
+    ell = evidence.nuisances.log_odds[at] - prior_log_odds(evidence.population)
     pair = crossfit.known_pairing(rows, np.clip(ell, -CLIP, CLIP))
     scores = type(evidence.scores).of(rows, evidence.scores.values[at])
     g = crossfit.gradient(rows, scores, pair, correction.input_weight, correction.output_weight)
-    if evidence.membership is not None:
-        usable = [joined_feature(one, evidence.rows, evidence.membership.fold) for one in usable]
+    if evidence.nuisances.propensity is not None:
+        usable = [joined_feature(one, evidence.sample, evidence.nuisances.propensity.fold) for one in usable]
     return partners(usable, rows, g, [feature.codes[at] for feature in usable]), []
 
 

@@ -15,7 +15,7 @@ from tiltlens.estimators.dial import CORNERS, ShareForm, plug_in_form, share_for
 from tiltlens.estimators.estimate import HasInterval, Ratio, without_noise
 from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows, averaged, combined, sums_by
 from tiltlens.estimators.outputs import output_term
-from tiltlens.learners.propensity import Membership, fold_pairings, prior_log_odds, row_folds, served_folds
+from tiltlens.learners.propensity import Propensity, fold_pairings, prior_log_odds, row_folds, served_folds
 from tiltlens.learners.smooth import SmoothPart, spline_means
 from tiltlens.limits import CLIP, FOLDS, POOLED_AUDITED
 from tiltlens.paper.checks import Floats
@@ -38,21 +38,21 @@ def correction_shares(
 
     Where the membership model is not adequate, only shares in which ℓ has no part are returned.
     """
-    if evidence.membership is None:
+    if evidence.nuisances.propensity is None:
         return _plug_in_shares(evidence, settings, correction)
-    rows, scores, pairs = evidence.rows, evidence.scores, evidence.membership.pairings
+    rows, scores, pairs = evidence.sample, evidence.scores, evidence.nuisances.propensity.pairings
     # A level too rare to leave a row out of has no place in a cross-fit.
-    features = [joined_feature(one, rows, evidence.membership.fold) for one in evidence.features]
-    scored = [_score_gradient(rows, evidence.outcome.column, pair) for pair in pairs]
+    features = [joined_feature(one, rows, evidence.nuisances.propensity.fold) for one in evidence.rows.features]
+    scored = [_score_gradient(rows, evidence.score.column, pair) for pair in pairs]
     spread = crossfit.gradient_variance(rows, scored)
     used = CORNERS if has_outputs(evidence) else CORNERS[:1]
     corners = [[crossfit.gradient(rows, scores, pair, *corner) for pair in pairs] for corner in used]
     wholes = [crossfit.gradient_variance(rows, corner) for corner in corners]
-    learnt = _parts(evidence, evidence.membership, settings)
+    learnt = _parts(evidence, evidence.nuisances.propensity, settings)
 
     def shared(feature: Feature) -> tuple[ShareForm, Ratio]:
         if feature.name in evidence.table and feature.is_binned:
-            means = learnt.means(evidence.table[feature.name], rows.weights, settings.seed)
+            means = learnt.means(evidence.table[feature.name], rows.weights, settings.random_state)
             parts = [_learned_by(rows, corner, means, on) for corner, on in zip(corners, CORNERS, strict=False)]
             outputs = _learned_by(rows, scored, means, (0.0, 0.0)).over(spread)
         else:
@@ -60,16 +60,28 @@ def correction_shares(
             outputs = _explained_by(rows, scored, feature.codes).over(spread)
         return share_form(_three(parts), _three(wholes)), outputs
 
-    forms: dict[str, ShareForm] = {}
+    pairs_of_shares = steps_in_threads(shared, features, rows.audited.size)
+    columns, notes = _share_columns(
+        evidence, settings, correction, is_adequate, list(zip(features, pairs_of_shares, strict=True))
+    )
+    forms = {feature.name: form for feature, (form, _) in zip(features, pairs_of_shares, strict=True)}
+    return forms if is_adequate else None, columns, notes
+
+
+def _share_columns(
+    evidence: Evidence,
+    settings: Settings,
+    correction: CorrectionFunction,
+    is_adequate: bool,
+    shares: Sequence[tuple[Feature, tuple[ShareForm, Ratio]]],
+) -> tuple[dict[str, dict[str, float | None]], list[str]]:
+    """Return the shares of g, of ℓ and of W that are determined, with notes on others."""
     columns: dict[str, dict[str, float | None]] = {}
     notes: list[str] = [] if is_adequate else [INADEQUATE]
     pooled: list[str] = []
     is_told = {"share": is_adequate or not settings.input_weight, "share_inputs": is_adequate, "share_outputs": True}
     weights = (correction.input_weight, correction.output_weight)
-    for feature, (form, of_outputs) in zip(
-        features, steps_in_threads(shared, features, rows.audited.size), strict=True
-    ):
-        forms[feature.name] = form
+    for feature, (form, of_outputs) in shares:
         ratios = {"share": form.at(*weights), "share_inputs": form.at(1.0, 0.0), "share_outputs": of_outputs}
         is_pooled = _pooled_share(evidence, feature) > POOLED_AUDITED
         pooled += [feature.name] if is_pooled else []
@@ -83,7 +95,7 @@ def correction_shares(
             f"share is left out for {listed(pooled)}: more than {POOLED_AUDITED:.0%} of the audited people have values "
             "that too few people have, and that were joined with others"
         )
-    return forms if is_adequate else None, columns, notes
+    return columns, notes
 
 
 def _pooled_share(evidence: Evidence, feature: Feature) -> float:
@@ -94,7 +106,7 @@ def _pooled_share(evidence: Evidence, feature: Feature) -> float:
     width = int(values.max()) + 1
     level_of = np.unique(feature.codes * width + values) // width
     joined = np.bincount(level_of, minlength=len(feature.labels)) > 1
-    return evidence.rows.mean0(joined[feature.codes].astype(np.float64))
+    return evidence.sample.mean0(joined[feature.codes].astype(np.float64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,22 +125,22 @@ class _Parts:
         return [(every[half[self.fold, 0], at], every[half[self.fold, 1], at]) for half in self.plan]
 
 
-def _parts(evidence: Evidence, membership: Membership, settings: Settings) -> _Parts:
+def _parts(evidence: Evidence, propensity: Propensity, settings: Settings) -> _Parts:
     """Return the parts of a cross-fit; of a given ℓ halves of the other folds, as a cross-fit would have them."""
-    rows = evidence.rows
-    if membership.is_known:
-        fold, halves = row_folds(rows, FOLDS, settings.seed), fold_pairings(FOLDS, several=False)[0]
+    rows = evidence.sample
+    if propensity.is_known:
+        fold, halves = row_folds(rows, FOLDS, settings.random_state), fold_pairings(FOLDS, several=False)[0]
         folds = sorted({half for pair in halves for half in pair})
         plan: Sequence[Integers] = (np.array([[folds.index(half) for half in pair] for pair in halves]),)
-        ells = [membership.pairings[0].a] * len(folds)
+        ells = [propensity.pairings[0].a] * len(folds)
     else:
-        fold, plan, folds = membership.fold, membership.plan, [part.folds for part in membership.parts]
-        ells = [np.clip(one - prior_log_odds(rows), -CLIP, CLIP) for one in membership.part_log_odds]
+        fold, plan, folds = propensity.fold, propensity.plan, [part.folds for part in propensity.parts]
+        ells = [np.clip(log_odds - prior_log_odds(rows), -CLIP, CLIP) for log_odds in propensity.part_log_odds]
     term = output_term(evidence.scores).values() if has_outputs(evidence) else np.zeros(fold.size)
     parts = []
-    for place, (own, ell) in enumerate(zip(folds, ells, strict=True)):
-        target = np.column_stack([ell, term, evidence.outcome.column])
-        trained, wanted = (np.isin(fold, one) for one in (own, served_folds(plan, place)))
+    for number, (own, ell) in enumerate(zip(folds, ells, strict=True)):
+        target = np.column_stack([ell, term, evidence.score.column])
+        trained, wanted = (np.isin(fold, log_odds) for log_odds in (own, served_folds(plan, number)))
         parts.append(SmoothPart.of(target, np.flatnonzero(rows.audited & trained), np.flatnonzero(wanted)))
     return _Parts(parts, fold, plan)
 
@@ -156,11 +168,11 @@ def _plug_in_shares(
         if has_outputs(evidence)
         else np.zeros(outcomes)
     )
-    spread = float(evidence.outcome.covariance0[0, 0])
-    scores = evidence.channel[:, 1:] if evidence.channel.ndim == 2 else evidence.channel[:, None]
-    z = np.column_stack([evidence.log_odds, scores, evidence.outcome.column])
+    spread = float(evidence.score.covariance0[0, 0])
+    scores = evidence.rows.scores[:, 1:] if evidence.rows.scores.ndim == 2 else evidence.rows.scores[:, None]
+    z = np.column_stack([evidence.nuisances.log_odds, scores, evidence.score.column])
     forms, columns = {}, {}
-    for feature in evidence.features:
+    for feature in evidence.rows.features:
         between = _between(evidence, feature, z, settings)
         form = forms[feature.name] = plug_in_form(between[:-1, :-1], correction.audited.covariance, slopes)
         share = form.at(correction.input_weight, correction.output_weight)
@@ -174,11 +186,11 @@ def _plug_in_shares(
 
 def _between(evidence: Evidence, feature: Feature, z: Floats, settings: Settings) -> Floats:
     """Return Cov0(E0[z|X_j]) by plug-in: by splines of a numeric feature, by the values of any other."""
-    share = evidence.rows.audited_share
+    share = evidence.sample.audited_share
     if feature.name in evidence.table and feature.is_binned:
-        part = SmoothPart.of(z, np.flatnonzero(evidence.rows.audited), np.arange(share.size))
+        part = SmoothPart.of(z, np.flatnonzero(evidence.sample.audited), np.arange(share.size))
         column = evidence.table[feature.name]
-        means, mass = spline_means(column, [part], evidence.rows.weights, settings.seed)[0], share
+        means, mass = spline_means(column, [part], evidence.sample.weights, settings.random_state)[0], share
     else:
         mass = sums_by(feature.codes, share)
         sums = np.column_stack([sums_by(feature.codes, share * column) for column in z.T])
@@ -199,7 +211,7 @@ def _score_gradient(rows: Rows, outcome: Floats, pair: crossfit.Pairing) -> cros
     """Return W as a gradient: the slope k of T = k·W cancels in every share, and its error with it."""
     varies = float(np.ptp(outcome) > 0)  # 0, not rounding
     centred = crossfit.fold_centred(rows, outcome, pair.fold) * varies
-    return crossfit.Gradient(centred, centred, pair, None, 0.0, 0.0, pair.a is pair.b)
+    return crossfit.Gradient(centred, centred, pair, None, 0.0, 0.0, is_known=pair.a is pair.b)
 
 
 def has_outputs(evidence: Evidence) -> bool:

@@ -15,7 +15,7 @@ from tiltlens.analysis.exempt import exempt_places
 from tiltlens.analysis.feature_use import FeatureUses, feature_uses, judged_use
 from tiltlens.analysis.influence_matching import RowErrors, set_errors
 from tiltlens.analysis.partners import Partners
-from tiltlens.analysis.presentation import Told, told
+from tiltlens.analysis.presentation import OutputScale, output_scale
 from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.shapley_contributions import (
     Named,
@@ -40,7 +40,7 @@ FACTORS = ("reveals", "drives", "alignment")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Carried:
+class GapParts:
     """The columns of each feature, what Shapley values leave of the gap, κ of the bands, errors by rows, and notes."""
 
     columns: dict[str, dict[str, Any]]
@@ -67,13 +67,13 @@ class _Alone:
         return Named(names, SetCoefficients(np.array([one.value for one in found]), influence, between))
 
 
-def carried(
+def decompose_gap(
     evidence: Evidence,
     settings: Settings,
     left: Unexplained,
     pairs: Mapping[str, Partners],
     soft: SoftGroup | None = None,
-) -> Carried:
+) -> GapParts:
     """Return gap(j), its factors, joint(j), Shapley values and the verdict of every feature.
 
     `soft` says how far features may be judged where groups are known by probabilities.
@@ -81,9 +81,13 @@ def carried(
     doubt, visible = (None, 1.0) if soft is None else (soft.doubt, soft.visible)
     at, outcome = _shown(evidence)
     alone = _alone(evidence, at, outcome, settings)
-    every = None if evidence.sets is None else evidence.sets.left_out()
+    every = None if evidence.nuisances.sets is None else evidence.nuisances.sets.left_out()
     joint = _joint(evidence, every)
-    own = _at_equal_exempt(evidence, evidence.sets) if evidence.exempt and evidence.sets is not None else alone.named
+    own = (
+        _at_equal_exempt(evidence, evidence.nuisances.sets)
+        if evidence.question.exempt and evidence.nuisances.sets is not None
+        else alone.named
+    )
     alone_bands, joint_bands, factor = _bands(evidence, settings, own, joint)
     joint_bands = {name: _with_hidden(evidence, name, band) for name, band in joint_bands.items()}
     known = feature_uses(evidence, settings, alone_bands, joint_bands, pairs) if doubt is None else FeatureUses()
@@ -91,11 +95,11 @@ def carried(
     errors = _errors("gap", own) | _errors("joint", joint) | _errors("gap_shapley", every_set)
     columns: dict[str, dict[str, Any]] = {}
     whole = whole_gap(evidence)
-    notes += _wide(joint_bands.values(), told(evidence, settings)) if settings.folds is not None else []
-    for feature in evidence.features:
+    notes += _wide(joint_bands.values(), output_scale(evidence, settings)) if settings.folds is not None else []
+    for feature in evidence.rows.features:
         name = feature.name
         both = alone_bands.get(name), joint_bands.get(name)
-        found = _verdict(evidence, settings, feature, *both, pairs, visible, whole)
+        found = _verdict(evidence, settings, feature, *both, pairs, visible=visible, whole=whole)
         found = judged_use(evidence, settings, known, name, found)
         if found.verdict == Verdict.NO_MATERIAL_CONTRIBUTION and any(band is not None and band.reach for band in both):
             found = _unless_hidden(evidence, settings, left, every, feature.name, found)
@@ -107,10 +111,10 @@ def carried(
         ends = {} if has_bands else {"gap_shapley_low": None, "gap_shapley_high": None}
         columns[name] |= _factors(alone.gaps.get(name), settings) | parts | ends | known.columns(name)
         columns[name] |= {"verdict": found.verdict, "reason": found.reason}
-    return Carried(columns, remainder, None if settings.folds is None else factor, errors, tuple(notes))
+    return GapParts(columns, remainder, None if settings.folds is None else factor, errors, tuple(notes))
 
 
-def _wide(joint: Collection[Band], words: Told) -> list[str]:
+def _wide(joint: Collection[Band], words: OutputScale) -> list[str]:
     """Return a note where most bands of joint(j) are so wide that they say nothing."""
     middle = float(np.median([band.reach for band in joint])) if joint else 0.0
     wide = f"half of the bands of contributions beyond the others reach further than ±{words.size(middle)}"
@@ -130,9 +134,9 @@ def _unless_hidden(
     They must agree on what all features leave, and the values of the feature, alone and with another, must hide
     nothing material.
     """
-    if not isinstance(evidence.sets, RidgeSets) or every is None or left.value is None:
+    if not isinstance(evidence.nuisances.sets, RidgeSets) or every is None or left.value is None:
         return found
-    words, z = told(evidence, settings), quantile(settings.confidence)
+    words, z = output_scale(evidence, settings), quantile(settings.confidence)
     if left.estimate is not None and is_material(left.estimate, words.materiality):
         rest = f"the adjusted gap of {words.size(left.value)} {words.measure.unit} may go through several together"
         return Judgement(Verdict.INCONCLUSIVE, f"{found.reason}, but {rest}")
@@ -142,7 +146,7 @@ def _unless_hidden(
         return Judgement(
             Verdict.INCONCLUSIVE, f"{found.reason}, but {rest}, so that several features together may contribute"
         )
-    for one in evidence.sets.hidden:
+    for one in evidence.nuisances.sets.hidden:
         if name in one.names and abs(one.value) + z * one.se > words.materiality:
             others = ", ".join(other for other in one.names if other != name) or "its own values"
             return Judgement(
@@ -153,7 +157,7 @@ def _unless_hidden(
 
 def _with_hidden(evidence: Evidence, name: str, band: Band) -> Band:
     """Return the band of joint(j), with what cells of j and other features surely hide: c_all is off by so much."""
-    hidden = evidence.sets.hidden if isinstance(evidence.sets, RidgeSets) else ()
+    hidden = evidence.nuisances.sets.hidden if isinstance(evidence.nuisances.sets, RidgeSets) else ()
     missed = [one.value for one in hidden if one.is_sure and name in one.names]
     low, high = band.low + min([0.0, *missed]), band.high + max([0.0, *missed])
     return Band(band.value, low, high, max(band.value - low, high - band.value))
@@ -167,14 +171,14 @@ def _errors(name: str, found: Named | None) -> dict[tuple[str, str], RowErrors]:
 
 def _shown(evidence: Evidence) -> tuple[Rows, Scores]:
     """Return the rows whose influence is worked out, standing for all rows, and their scores."""
-    at, rows = evidence.shown, evidence.rows
+    at, rows = evidence.nuisances.influence_rows, evidence.sample
     shown = rows.taken(at)
-    everyone = evidence.everyone
+    everyone = evidence.population
     if everyone.population is not None:
         shown = shown.standing_for(everyone.population)
     elif at.size < rows.audited.size:
         shown = shown.standing_for(rows.as_population)
-    return shown, replace(evidence.outcome, values=evidence.outcome.values[at])
+    return shown, replace(evidence.score, values=evidence.score.values[at])
 
 
 def _alone(evidence: Evidence, at: Rows, outcome: Scores, settings: Settings) -> _Alone:
@@ -182,21 +186,25 @@ def _alone(evidence: Evidence, at: Rows, outcome: Scores, settings: Settings) ->
     gaps: dict[str, FeatureGap] = {}
     between: dict[str, Floats] = {}
     numeric = [name for name in evidence.table if name not in evidence.cells]
-    for feature in evidence.features:
+    for feature in evidence.rows.features:
         if feature.name in evidence.cells and not feature.is_group:
             cells = evidence.cells[feature.name]
             c = cell_coefficient(
-                at, outcome.column, cells.codes[evidence.shown], cells.sums, settings.folds is not None
+                at,
+                outcome.column,
+                cells.codes[evidence.nuisances.influence_rows],
+                cells.sums,
+                settings.folds is not None,
             )
             if not c.is_separated:
                 gaps[feature.name] = feature_gap(at, outcome, c)
                 between[feature.name] = np.zeros(1)
-    if numeric and isinstance(evidence.sets, RidgeSets):
+    if numeric and isinstance(evidence.nuisances.sets, RidgeSets):
         order = list(evidence.table)
-        found, spread = evidence.sets.coefficients([[order.index(name)] for name in numeric])
+        found, spread = evidence.nuisances.sets.coefficients([[order.index(name)] for name in numeric])
         for k, (name, c) in enumerate(zip(numeric, found, strict=True)):
             if not c.is_separated:
-                gaps[name] = feature_gap(evidence.sets.at, sampled_scores(evidence, outcome), c)
+                gaps[name] = feature_gap(evidence.nuisances.sets.at, sampled_scores(evidence, outcome), c)
                 between[name] = -spread[:, k]
     ordered = [*evidence.table, *sorted(set(gaps) - set(evidence.table))]
     return _Alone({name: gaps[name] for name in ordered if name in gaps}, between)
@@ -214,12 +222,12 @@ def _at_equal_exempt(evidence: Evidence, sets: CellSets | RidgeSets) -> Named:
 
 def _joint(evidence: Evidence, every: SetCoefficients | None) -> Named | None:
     """Return joint(j) = c_{all but j} − c_all of the features that are regressed on; `every` holds c_all first."""
-    if evidence.sets is None or every is None:
+    if evidence.nuisances.sets is None or every is None:
         return None
-    count = evidence.sets.features
+    count = evidence.nuisances.sets.features
     weights = np.vstack([-np.ones((1, count)), np.eye(count)])
     names, found = list(evidence.table), every.combined(weights)
-    unsaid = {*evidence.sets.pooled, *evidence.exempt}
+    unsaid = {*evidence.nuisances.sets.pooled, *evidence.question.exempt}
     kept = [place for place, name in enumerate(names) if name not in unsaid]
     return Named([names[place] for place in kept], found.picked(kept))
 
@@ -239,8 +247,8 @@ def _bands(
     influence = np.column_stack([column for one in both for column in one.numbers.influence.T])
     errors = covariance(influence, np.column_stack(between))
     degrees = degrees_of_freedom(influence, np.column_stack(between), errors)
-    confidence = settings.for_all(evidence.comparisons).confidence
-    factor = simultaneous_factor(errors, confidence, settings.seed)
+    confidence = settings.for_all(evidence.question.comparisons).confidence
+    factor = simultaneous_factor(errors, confidence, settings.random_state)
     every = bands(values, np.sqrt(np.maximum(np.diag(errors), 0.0)), factor, degrees)
     others = [] if joint is None else joint.names
     own_bands = dict(zip(own.names, every, strict=False))
@@ -270,8 +278,8 @@ def _verdict(
     whole: float,
 ) -> Judgement:
     """Return what may be said of a feature, the reasons why nothing may be said first."""
-    words = told(evidence, settings)
-    if feature.name in evidence.exempt:
+    words = output_scale(evidence, settings)
+    if feature.name in evidence.question.exempt:
         return Judgement(Verdict.EXEMPT, "declared as an exempt factor")
     if feature.is_group:
         return Judgement(
@@ -288,11 +296,15 @@ def _verdict(
     rarity = _rarity(evidence, settings, feature.name)
     if rarity is not None:
         return Judgement(Verdict.NOT_ASSESSED, rarity)
-    rows, partner = round(sum(evidence.people)), pairs.get(feature.name, Partners()).partner
+    rows, partner = round(sum(evidence.rows.facts.people)), pairs.get(feature.name, Partners()).partner
     size, unit = words.size, words.measure.unit
-    way = partial(_way, whole=whole, materiality=words.materiality, audited=evidence.audited)
+    way = partial(_way, whole=whole, materiality=words.materiality, audited=evidence.question.audited)
     found = verdict(alone, joint, words.materiality, rows, partner, visible=visible, size=size, unit=unit, way=way)
-    if found.verdict not in EVIDENCE and evidence.sets is not None and feature.name in evidence.sets.pooled:
+    if (
+        found.verdict not in EVIDENCE
+        and evidence.nuisances.sets is not None
+        and feature.name in evidence.nuisances.sets.pooled
+    ):
         return Judgement(Verdict.NOT_ASSESSED, "it has too many values to be looked at with the others: group them")
     cells = evidence.cells.get(feature.name)
     if cells is not None and hidden_share(cells.sums) > HIDDEN:
@@ -305,16 +317,16 @@ def _rarity(evidence: Evidence, settings: Settings, name: str) -> str | None:
 
     Without any of them among its rows, a group's influences do not show how far its numbers may be off.
     """
-    rows, cells, outcome = evidence.everyone, evidence.cells.get(name), evidence.outcome
-    group = evidence.audited if rows.square0 >= rows.square1 else evidence.reference
+    rows, cells, outcome = evidence.population, evidence.cells.get(name), evidence.score
+    group = evidence.question.audited if rows.square0 >= rows.square1 else evidence.question.reference
     few, rates = (
         f"fewer than {SUPPRESSED_BELOW} people of {group} have",
         (float(outcome.mean0[0]), float(outcome.mean1[0])),
     )
     rarest = min(max(rates), 1.0 - min(rates)) / max(rows.square0, rows.square1)
-    if evidence.is_decisions and rarest < SMALLEST_EXPECTED:
+    if evidence.question.is_decisions and rarest < SMALLEST_EXPECTED:
         return f"{few} the rarer decision, too few for an interval: bring more people"
-    if cells is None or rare_part(cells.sums) <= told(evidence, settings).materiality:
+    if cells is None or rare_part(cells.sums) <= output_scale(evidence, settings).materiality:
         return None
     return f"{few} its rarer value, too few for an interval: bring more people, or group its values"
 

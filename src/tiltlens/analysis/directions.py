@@ -17,12 +17,12 @@ def direction(evidence: Evidence, feature: Feature, part: float | None = None) -
     It is a way of the feature's `part` in the gap: what goes the other way is not named. Nothing is said of levels with
     fewer than ten people of a group, unless nobody has them.
     """
-    rows, w, codes = evidence.rows, evidence.outcome.column, feature.codes
+    rows, w, codes = evidence.sample, evidence.score.column, feature.codes
     p0, p1 = _filled(rows.sums0(codes), feature), _filled(rows.sums1(codes), feature)
     first = _filled(rows.sums0(codes, w), feature) + _filled(rows.sums1(codes, w), feature)
     used = p0 + p1 > 0
     means = np.divide(first, p0 + p1, out=np.zeros_like(first), where=used)
-    audited, score = evidence.audited, output_measure(evidence).output
+    audited, score = evidence.question.audited, output_measure(evidence).output
     if feature.kind == "identifier":
         return "has no direction: every row has another value"
     if used.sum() < 2:

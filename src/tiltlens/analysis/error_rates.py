@@ -68,57 +68,59 @@ class ErrorRates:
 
 def rate_pairs(evidence: Evidence) -> tuple[dict[str, rates.GroupPair], dict[str, str]]:
     """Return the error rates that are measured, and why others are not; none where no outcome is given."""
-    outcome, sums = evidence.truth, _counted(evidence)
-    if outcome is None or sums is None or evidence.criterion is not None:
+    y_true, sums = evidence.rows.y_true, _counted(evidence)
+    if y_true is None or sums is None or evidence.question.criterion is not None:
         return {}, {}
-    score, everyone = evidence.outcome.column, evidence.everyone
+    score, population = evidence.score.column, evidence.population
     makers: dict[str, Callable[[], rates.GroupPair]] = {
-        "fpr": lambda: rates.false_positive_rate(everyone, score, outcome, sums),
-        "fnr": lambda: rates.false_negative_rate(everyone, score, outcome, sums),
-        "calibration": lambda: rates.calibration_in_the_large(everyone, score, outcome, sums),
-        "auc": lambda: rates.area_pair(evidence.rows, score, outcome),
+        "fpr": lambda: rates.false_positive_rate(population, score, y_true, sums),
+        "fnr": lambda: rates.false_negative_rate(population, score, y_true, sums),
+        "calibration": lambda: rates.calibration_in_the_large(population, score, y_true, sums),
+        "auc": lambda: rates.area_pair(evidence.sample, score, y_true),
     }
     # As a fraction, a rate of decisions would reveal numbers of people that are suppressed.
-    few = [group for group, one in _people(sums).items() if evidence.is_decisions and one["with"] is None]
-    told = f"it would reveal how few people of the {few[0]} group are with, or without, the outcome" if few else None
-    reasons = {name: why for name in makers if (why := _too_few(name, evidence.rows, outcome, sums) or told)}
+    few = [
+        group for group, counts in _people(sums).items() if evidence.question.is_decisions and counts["with"] is None
+    ]
+    reveals = f"it would reveal how few people of the {few[0]} group are with, or without, the outcome" if few else None
+    reasons = {name: why for name in makers if (why := _too_few(name, evidence.sample, y_true, sums) or reveals)}
     return {name: make() for name, make in makers.items() if name not in reasons}, reasons
 
 
 def error_rates(evidence: Evidence, reported: Reported) -> ErrorRates | None:
     """Return the error rates, None where no outcome is given; `reported` makes an estimate of an estimator."""
-    outcome, sums = evidence.truth, _counted(evidence)
-    if outcome is None or sums is None or evidence.criterion is not None:
+    y_true, sums = evidence.rows.y_true, _counted(evidence)
+    if y_true is None or sums is None or evidence.question.criterion is not None:
         return None
     pairs, reasons = rate_pairs(evidence)
-    found = {name: _reported(pairs[name], reported) if name in pairs else None for name in QUANTITIES}
+    measured = {name: _reported(pairs[name], reported) if name in pairs else None for name in QUANTITIES}
     return ErrorRates(
-        **found,
+        **measured,
         reasons=reasons,
         people=_people(sums),
-        by_decile=_by_decile(evidence, outcome, reported, sums),
+        by_decile=_by_decile(evidence, y_true, reported, sums),
     )
 
 
 def _counted(evidence: Evidence) -> CellSums | None:
     """Return the sums by outcome, with people where groups are known by probabilities: rows are then of several."""
-    sums = evidence.outcomes
-    if sums is None or evidence.soft is None:
+    sums = evidence.sums_by_outcome
+    if sums is None or evidence.rows.probabilities is None:
         return sums
     shares = sums.weight / sums.weight.sum(axis=1, keepdims=True)
-    return replace(sums, people=np.round(np.array(evidence.people)[:, None] * shares))
+    return replace(sums, people=np.round(np.array(evidence.rows.facts.people)[:, None] * shares))
 
 
 def _reported(pair: rates.GroupPair, reported: Reported) -> ErrorRate:
     return ErrorRate(reported(pair.audited), reported(pair.reference), reported(pair.difference))
 
 
-def _too_few(name: str, rows: Rows, outcome: Integers, sums: CellSums) -> str | None:
+def _too_few(name: str, rows: Rows, y_true: Integers, sums: CellSums) -> str | None:
     """Return why a quantity is not measured, if it is not: a group has too few people that it is about."""
     for code in (rates.WITHOUT, rates.WITH):
         whose = NEEDED["fpr" if code == rates.WITHOUT else "fnr"]
         for group, who, people in zip(GROUPS, (rows.audited, ~rows.audited), sums.people[:, code], strict=True):
-            fewest = min(int((who & (outcome == code)).sum()), int(people))
+            fewest = min(int((who & (y_true == code)).sum()), int(people))
             if NEEDED.get(name, whose) == whose and fewest < MINIMUM_ROWS:
                 return f"fewer than {MINIMUM_ROWS} people of the {group} group are {whose}"
     return None
@@ -126,27 +128,29 @@ def _too_few(name: str, rows: Rows, outcome: Integers, sums: CellSums) -> str | 
 
 def _people(sums: CellSums) -> dict[str, dict[str, int | None]]:
     """Return people by outcome, those with and without it withheld where either are few."""
-    found: dict[str, dict[str, int | None]] = {}
+    people: dict[str, dict[str, int | None]] = {}
     for group, counts in zip(GROUPS, sums.people.astype(np.int64), strict=True):
         hidden = [*withheld(counts[: rates.UNKNOWN]).tolist(), False]
-        shown = zip(NAMES, counts.tolist(), hidden, strict=True)
-        found[group] = {name: None if is_hidden else count for name, count, is_hidden in shown}
-    return found
+        cells = zip(NAMES, counts.tolist(), hidden, strict=True)
+        people[group] = {name: None if is_hidden else count for name, count, is_hidden in cells}
+    return people
 
 
-def _by_decile(evidence: Evidence, outcome: Integers, reported: Reported, sums: CellSums) -> pl.DataFrame:
+def _by_decile(evidence: Evidence, y_true: Integers, reported: Reported, sums: CellSums) -> pl.DataFrame:
     """Return calibration by decile of all scores, equal ones in one; of groups whose outcomes may be counted."""
-    rows, score = evidence.rows, evidence.outcome.column
-    chances = None if evidence.soft is None else evidence.soft.chances
-    people = None if chances is None else np.where(rows.audited, chances[:, 0], chances[:, 1])
-    known = outcome != rates.UNKNOWN
+    rows, score = evidence.sample, evidence.score.column
+    probabilities = evidence.rows.probabilities
+    people = None if probabilities is None else np.where(rows.audited, probabilities[:, 0], probabilities[:, 1])
+    has_outcome = y_true != rates.UNKNOWN
     records: list[dict[str, Any]] = []
-    if known.any():
-        is_constant = score[known].min() == score[known].max()
-        edges = np.zeros(0) if is_constant else quantile_edges(score[known], rows.weights[known], SCORE_TENTHS)
+    if has_outcome.any():
+        is_constant = score[has_outcome].min() == score[has_outcome].max()
+        edges = (
+            np.zeros(0) if is_constant else quantile_edges(score[has_outcome], rows.weights[has_outcome], SCORE_TENTHS)
+        )
         decile = np.searchsorted(edges, score, side="left")
         for group, who in zip(GROUPS, (rows.audited, ~rows.audited), strict=True):
-            cells = rates.calibration_cells(rows, score, outcome, np.where(who & known, decile, -1), people)
+            cells = rates.calibration_cells(rows, score, y_true, np.where(who & has_outcome, decile, -1), people)
             if _people(sums)[group]["with"] is not None:
                 records += _cell_records(group, cells, reported)
     return pl.DataFrame(records, schema=DECILE_SCHEMA)
@@ -155,8 +159,8 @@ def _by_decile(evidence: Evidence, outcome: Integers, reported: Reported, sums: 
 def _cell_records(group: str, cells: list[rates.CalibrationCell], reported: Reported) -> Iterator[dict[str, Any]]:
     """Yield a record for each cell, without numbers where it has fewer than ten people, or could tell of one."""
     hidden = withheld(np.array([cell.people for cell in cells]))
-    for place, (cell, is_hidden) in enumerate(zip(cells, hidden.tolist(), strict=True)):
-        record: dict[str, Any] = {"group": group, "decile": place + 1}
+    for decile, (cell, is_hidden) in enumerate(zip(cells, hidden.tolist(), strict=True)):
+        record: dict[str, Any] = {"group": group, "decile": decile + 1}
         if cell.people and not is_hidden:
             rate = reported(cell.observed)
             record |= {"n": cell.people, "mean_score": cell.mean_score}
@@ -177,9 +181,9 @@ DECILE_SCHEMA = {
 
 def outcome_notes(evidence: Evidence) -> list[str]:
     """Return a note on people whose outcome is not known."""
-    if evidence.outcomes is None or evidence.criterion is not None:
+    if evidence.sums_by_outcome is None or evidence.question.criterion is not None:
         return []
-    people = evidence.outcomes.people
+    people = evidence.sums_by_outcome.people
     unknown, everybody = int(people[:, rates.UNKNOWN].sum()), int(people.sum())
     if not unknown:
         return []

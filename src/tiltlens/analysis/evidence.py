@@ -13,17 +13,14 @@ from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.estimators.outputs import Scores
 from tiltlens.estimators.sets import CellSets, RidgeSets
 from tiltlens.learners.design import Table
-from tiltlens.learners.propensity import Membership
+from tiltlens.learners.propensity import Propensity
 from tiltlens.learners.regressions import Expectations
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.moments import GroupMoments
-from tiltlens.rows.amounts import PROBABILITY, Unit
-from tiltlens.rows.compared_rows import SoftRows
-from tiltlens.rows.features import Feature
 from tiltlens.rows.rescoring import AskedModel
-from tiltlens.sources.hashing import Hashes
+from tiltlens.rows.sampled_rows import SampledRows
 
-NO_MODEL = "none"  # of membership: no features, and no column of it
+NO_MODEL = "none"  # of the propensity: no features, and no column of it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,131 +39,110 @@ class TiltedMeans:
     means: Floats
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RowKeys:
-    """By what the sample's rows are known in another audit.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """The comparison that is asked for.
 
     Attributes
     ----------
-    hashes
-        Of what each row holds beside its scores; of its cluster, where clusters were given.
-    numbers
-        In the table; None where rows have none, or belong to clusters.
-    are_ids
-        Whether hashes are of named clusters.
-    """
-
-    hashes: Hashes
-    numbers: Integers | None
-    are_ids: bool = False
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Periods:
-    """Periods: their names, each row's place among them (one after the last: missing), and sums over all rows."""
-
-    labels: tuple[str, ...]
-    codes: Integers
-    sums: CellSums
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Evidence:
-    """One audited group and the reference.
-
-    Attributes
-    ----------
-    audited, reference, comparisons
-        Who they are, and how many comparisons are made at once.
-    rows, everyone
-        The sample's rows; and the same standing for all rows, for what comes from sums over these.
-    scores, outcome, favourable
-        All scores; the score whose gap is measured, W(1|x) or that of the favourable class; the favourable outcome's.
-        Of amounts: their deciles; the amount; the same.
-    channel
-        W(1|x) as (n,), or (n, K), as the correction function takes it.
-    unit, wants_less
-        What the outcome is measured in; and whether a person wants a small amount.
-    features, cells, table
-        The features on these rows; by all their values, where they are discrete; and as models see them.
-    row_numbers
-        Of the sample's rows in the table, by which they are put back in order.
-    row_keys
-        By which they are known in another audit.
-    membership, log_odds, membership_name
-        Cross-fitted or given membership, None for plug-in values; the log-odds of one fit on all rows of the sample;
-        what the model is called. Without features or a column of it, everybody has the prior's log-odds.
-    moments
-        Of (log-odds, scores) in the audited and in the reference group.
-    tilted
-        The reference weighted by e^ℓ over all rows, ℓ being the given log-odds; None where they are fitted.
-    expectations, sets, shown
-        E[W|X]; the regressions on sets of features; and the places of the rows whose influence these have. None where
-        no feature can be regressed on.
-    model
-        The audited model, which makes the scores from the features alone; None where scores were given.
-    is_sampled, copies
-        Whether there are more rows than the sample's; and how many of the sample's repeat another one by no accident.
-    periods
-        Where they are asked for.
-    truth, outcomes, criterion
-        The code of each row's true outcome, and the sums over all rows by outcome, None where none is given; and the
-        error rate whose difference is audited.
+    audited, reference
+        The names of the two groups.
+    comparisons
+        How many comparisons are made at once.
+    criterion
+        The error rate whose difference is audited; None for the scores themselves.
     is_decisions
         Whether scores are decisions, all of them 0 or 1.
-    people, largest_weight
-        How many each of the two groups has, of all rows; and the largest weight as it was given, which is 1 here.
-    soft
-        The chances of the two groups where they are known by probabilities.
+    exempt
+        The features that were named as exempt factors.
     given
         The conditions that all rows meet, as texts by column.
-    standing
-        For how much of all rows each stands, where the sample has other shares of the groups; None where weights say.
-    exempt
-        The features that were named as lawful factors.
     notes
         What to know of the data and the model, whoever is compared.
     """
 
     audited: str
     reference: str
-    comparisons: int
-    rows: Rows
-    everyone: Rows
-    scores: Scores
-    outcome: Scores
-    favourable: Scores
-    channel: Floats
-    features: tuple[Feature, ...]
-    cells: dict[str, FeatureCells]
-    table: Table
-    row_numbers: Integers
-    membership: Membership | None
-    log_odds: Floats
-    membership_name: str
-    moments: tuple[GroupMoments, GroupMoments]
-    tilted: TiltedMeans | None
-    expectations: Expectations | None
-    sets: CellSets | RidgeSets | None
-    shown: Integers
-    model: AskedModel | None
-    is_sampled: bool
-    copies: int
-    row_keys: RowKeys
-    people: tuple[float, float]
-    largest_weight: float = 1.0
-    truth: Integers | None = None
-    periods: Periods | None = None
-    outcomes: CellSums | None = None
+    comparisons: int = 1
     criterion: str | None = None
     is_decisions: bool = False
-    soft: SoftRows | None = None
-    standing: Floats | None = None
-    given: Mapping[str, str] = field(default_factory=dict)
-    unit: Unit = PROBABILITY
-    wants_less: bool = False
     exempt: tuple[str, ...] = ()
+    given: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Nuisances:
+    """The models that are fitted on the sample.
+
+    Attributes
+    ----------
+    propensity, log_odds, name
+        The cross-fitted or given propensity, None for plug-in values; the log-odds of one fit on all rows of the
+        sample; and the name of the model. Without features or a given column, everybody has the prior's log-odds.
+    expectations
+        E[W|X].
+    sets, influence_rows
+        The regressions on sets of features, None where no feature can be regressed on; and the places of the rows
+        whose influence these have.
+    """
+
+    propensity: Propensity | None
+    log_odds: Floats
+    name: str
+    expectations: Expectations | None
+    sets: CellSets | RidgeSets | None
+    influence_rows: Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Evidence:
+    """One audited group and the reference.
+
+    Attributes
+    ----------
+    question
+        The comparison that is asked for.
+    rows
+        The sample's rows of both groups, with the codes 0 and 1, and their features.
+    sample, population
+        The same rows as estimators take them; and as a sample of all rows, for what comes from sums over these.
+    scores, score, favourable
+        All scores; the score whose gap is measured, W(1|x) or that of the favourable class; and the score of the
+        favourable outcome. Of amounts: their deciles; the amount; the same.
+    table, cells
+        The features as models take them; and all values of those that are countable.
+    nuisances
+        The models that are fitted on the sample.
+    model
+        The audited model, which makes the scores from the features alone; None where scores were given.
+    moments
+        Of (log-odds, scores) in the audited and in the reference group.
+    tilted
+        The reference weighted by e^ℓ over all rows, ℓ being the given log-odds; None where they are fitted.
+    sums_by
+        Sums over all rows by the codes of optional columns of the rows, such as "period".
+    """
+
+    question: Question
+    rows: SampledRows
+    sample: Rows
+    population: Rows
+    scores: Scores
+    score: Scores
+    favourable: Scores
+    table: Table
+    cells: dict[str, FeatureCells]
+    nuisances: Nuisances
+    model: AskedModel | None
+    moments: tuple[GroupMoments, GroupMoments]
+    tilted: TiltedMeans | None
+    sums_by: Mapping[str, CellSums]
+
+    @property
+    def sums_by_outcome(self) -> CellSums | None:
+        """Sums by the observed outcome: 0, 1 and missing; None where none is given."""
+        return self.sums_by.get("y_true")
 
     @property
     def score_is_of_features(self) -> bool:

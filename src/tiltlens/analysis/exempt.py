@@ -34,35 +34,35 @@ def exempt_parts(evidence: Evidence) -> ExemptParts | None:
     The gap is that of all rows. With f the part of a group's rows that the regressions saw, its covariance with c_E is
     f times that within these rows, so that Var(gap − c_E) = Σ (1 − f)·IF_c² + f·(IF_gap − IF_c)².
     """
-    if not evidence.exempt or evidence.sets is None:
+    if not evidence.question.exempt or evidence.nuisances.sets is None:
         return None
     _check_values(evidence)
-    sets, outcome = evidence.sets, evidence.outcome
-    (found,), between = sets.coefficients([exempt_places(evidence)])
-    if found.is_separated:
+    sets, gap_score = evidence.nuisances.sets, evidence.score
+    (coefficient,), between = sets.coefficients([exempt_places(evidence)])
+    if coefficient.is_separated:
         raise DataError(
             "`exempt` must leave people of both groups who are equal in it, got features that together tell "
-            f"{shown(evidence.audited)} and {shown(evidence.reference)} apart completely.",
+            f"{shown(evidence.question.audited)} and {shown(evidence.question.reference)} apart completely.",
             "name fewer of them.",
         )
-    everyone, at = evidence.everyone, sets.at
-    seen = (min(everyone.square0 / at.square0, 1.0), min(everyone.square1 / at.square1, 1.0))  # f of either group
+    population, at = evidence.population, sets.at
+    seen = (min(population.square0 / at.square0, 1.0), min(population.square1 / at.square1, 1.0))  # f of either group
     unseen = tuple(1.0 - f for f in seen)
 
     def influence(u: Floats, v: Floats, parts: tuple[float, ...] = (1.0, 1.0)) -> Floats:
         return at.influence(math.sqrt(parts[0]) * u, math.sqrt(parts[1]) * v)
 
-    left, score = found.half, outcome.column[evidence.shown]
+    left, score = coefficient.half, gap_score.column[evidence.nuisances.influence_rows]
     columns = np.column_stack(
         [influence(left, left), influence(left, left, unseen), influence(score - left, -score - left, seen)]
     )
     errors = np.diag(covariance(columns, np.column_stack([between, between, np.zeros_like(between)])))
-    constant = unseen_se(everyone, outcome)  # of groups that all have one decision
-    whole = gap(everyone, outcome).value
+    constant = unseen_se(population, gap_score)  # of groups that all have one decision
+    whole = gap(population, gap_score).value
     of_pairings = math.sqrt(OF_PAIRINGS / len(between)) * between[:, 0]
     return ExemptParts(
-        Normal(whole - found.value, math.sqrt(errors[1] + errors[2])).with_extra_se(*constant),
-        Normal(found.value, math.sqrt(errors[0])).with_extra_se(*constant),
+        Normal(whole - coefficient.value, math.sqrt(errors[1] + errors[2])).with_extra_se(*constant),
+        Normal(coefficient.value, math.sqrt(errors[0])).with_extra_se(*constant),
         RowErrors(columns[:, 1:], of_pairings, constant),
         RowErrors(columns[:, :1], -of_pairings, constant),
     )
@@ -70,13 +70,13 @@ def exempt_parts(evidence: Evidence) -> ExemptParts | None:
 
 def exempt_places(evidence: Evidence) -> list[int]:
     """Return the places of the exempt factors among the features that are regressed on."""
-    return [place for place, name in enumerate(evidence.table) if name in evidence.exempt]
+    return [number for number, name in enumerate(evidence.table) if name in evidence.question.exempt]
 
 
 def _check_values(evidence: Evidence) -> None:
     """Raise where people cannot be held equal in an exempt factor: it has too many values for the rows."""
-    pooled = () if evidence.sets is None else evidence.sets.pooled
-    for name in evidence.exempt:
+    pooled = () if evidence.nuisances.sets is None else evidence.nuisances.sets.pooled
+    for name in evidence.question.exempt:
         cells = evidence.cells.get(name)
         if name in pooled or (cells is not None and hidden_share(cells.sums) > HIDDEN):
             raise DataError(

@@ -10,7 +10,7 @@ import numpy as np
 from tiltlens.analysis.evidence import Evidence
 from tiltlens.analysis.exempt import exempt_places
 from tiltlens.analysis.partners import Partners
-from tiltlens.analysis.presentation import Told, told
+from tiltlens.analysis.presentation import OutputScale, output_scale
 from tiltlens.analysis.settings import Settings
 from tiltlens.estimators.cells import joint_codes
 from tiltlens.estimators.influence import Integers, Rows
@@ -64,12 +64,12 @@ def feature_uses(
     pairs: Mapping[str, Partners],
 ) -> FeatureUses:
     """Return the use of the features with a band beyond the materiality threshold, the strongest first."""
-    if settings.folds is None or evidence.sets is None:
+    if settings.folds is None or evidence.nuisances.sets is None:
         return FeatureUses()
-    m = told(evidence, settings).materiality
+    m = output_scale(evidence, settings).materiality
     both = {name: [band for band in (alone.get(name), joint.get(name)) if band is not None] for name in evidence.table}
     named = [name for name, found in both.items() if any(is_beyond(band, m) for band in found)]
-    named = [name for name in named if name not in evidence.exempt]
+    named = [name for name in named if name not in evidence.question.exempt]
     named.sort(key=lambda name: (-max(abs(band.value) for band in both[name]), name))
     if not named:
         return FeatureUses()
@@ -80,10 +80,12 @@ def feature_uses(
     if measured is None:
         return FeatureUses(dict.fromkeys(ignored, UNUSED), asked, unused=tuple(ignored))
     found = dict(zip(rest, measured([[name] for name in rest], ignored), strict=True))
-    sure = tuple(name for name in rest if name in evidence.sets.pooled and found[name].low > 0.0)
-    rest = [name for name in rest if name not in evidence.sets.pooled]
+    sure = tuple(name for name in rest if name in evidence.nuisances.sets.pooled and found[name].low > 0.0)
+    rest = [name for name in rest if name not in evidence.nuisances.sets.pooled]
     found = dict.fromkeys(ignored, UNUSED) | {name: found[name] for name in rest}
-    hardly = [name for name in rest if found[name].high <= m and not evidence.is_decisions]  # decisions are too noisy
+    hardly = [
+        name for name in rest if found[name].high <= m and not evidence.question.is_decisions
+    ]  # decisions are too noisy
     small = sorted(hardly, key=lambda name: (found[name].high, name))
     copies, dropped = _copies(small, ignored, measured, m)
     for name in rest:  # pairs that are used as surely as neither of them alone is
@@ -123,11 +125,11 @@ def _asked(evidence: Evidence, settings: Settings, names: Sequence[str]) -> dict
     """
     if evidence.model is None:
         return {}
-    at, seen = evidence.shown, set(evidence.model.features)
+    at, seen = evidence.nuisances.influence_rows, set(evidence.model.features)
     model = evidence.model.rows(at)
-    before = evidence.unit.level(evidence.outcome.column) if evidence.unit.is_amount else evidence.channel
-    before = (1.0 - before if evidence.criterion == "fnr" else before)[at]
-    order = np.random.default_rng(settings.seed).permutation(at.size)
+    before = evidence.rows.unit.level(evidence.score.column) if evidence.rows.unit.is_amount else evidence.rows.scores
+    before = (1.0 - before if evidence.question.criterion == "fnr" else before)[at]
+    order = np.random.default_rng(settings.random_state).permutation(at.size)
     source = np.empty_like(order)
     source[order] = np.roll(order, 1)
     found: dict[str, int | None] = {}
@@ -137,28 +139,34 @@ def _asked(evidence: Evidence, settings: Settings, names: Sequence[str]) -> dict
         if name not in seen:
             found[name] = UNSEEN
         elif differs.any():
-            moved = np.abs(model.scores(name, source) - before) > SAME_OUTPUT * evidence.unit.scale
+            moved = np.abs(model.scores(name, source) - before) > SAME_OUTPUT * evidence.rows.unit.scale
             found[name] = None if moved.any() else int(differs.sum())
     return found
 
 
 def _measured(evidence: Evidence, settings: Settings, m: float) -> Measure | None:
     """Return what measures the use of sets of features, others being left out before; None where nothing can."""
-    sets, order = evidence.sets, list(evidence.table)
+    sets, order = evidence.nuisances.sets, list(evidence.table)
     squared: Callable[[Sequence[Sequence[int]]], SetCoefficients] | None = None
     missed: Callable[[], float] = float
     if isinstance(sets, CellSets):
         squared = _cell_squares(sets)
     elif isinstance(sets, RidgeSets):
-        table = {name: column[evidence.shown] for name, column in evidence.table.items()}
-        numbers = {one.name: one.values[evidence.shown] for one in evidence.features if one.values is not None}
-        has_odds, is_decided = evidence.outcome.is_probability, evidence.is_decisions
+        table = {name: column[evidence.nuisances.influence_rows] for name, column in evidence.table.items()}
+        numbers = {
+            one.name: one.values[evidence.nuisances.influence_rows]
+            for one in evidence.rows.features
+            if one.values is not None
+        }
+        has_odds, is_decided = evidence.score.is_probability, evidence.question.is_decisions
         least = SMALL_RESIDUAL * m
-        use = ScoreUse.of(sets, table, numbers, has_odds and not is_decided, not is_decided, least, settings.seed)
+        use = ScoreUse.of(
+            sets, table, numbers, has_odds and not is_decided, not is_decided, least, seed=settings.random_state
+        )
         squared, missed = use.squared, float if is_decided else lambda: use.missed
     if squared is None:
         return None
-    confidence = settings.for_all(evidence.comparisons).confidence
+    confidence = settings.for_all(evidence.question.comparisons).confidence
 
     def measured(names: Sequence[Sequence[str]], before: Sequence[str]) -> list[Use]:
         if not names:
@@ -191,14 +199,14 @@ def judged_use(evidence: Evidence, settings: Settings, known: FeatureUses, name:
     """Return the verdict of a feature with a material contribution: whether the score uses it, or it stands in."""
     if found.verdict not in EVIDENCE:
         return found
-    words, use = told(evidence, settings), known.use.get(name)
+    words, use = output_scale(evidence, settings), known.use.get(name)
     was_changed = name in known.asked and known.asked[name] is None
     if name in known.copies and not was_changed:
         return Judgement(
             Verdict.PROXY_OR_STAND_IN,
             f"one of {_listed(sorted([name, *known.copies[name]]))}; the data cannot tell which",
         )
-    is_shown = known.asked.get(name) is not None or not evidence.is_decisions
+    is_shown = known.asked.get(name) is not None or not evidence.question.is_decisions
     if use is not None and use.high <= words.materiality and is_shown and name not in known.copies:
         with_others = _stands_for(evidence, known, name, words.materiality)
         return Judgement(
@@ -209,7 +217,7 @@ def judged_use(evidence: Evidence, settings: Settings, known: FeatureUses, name:
     return Judgement(Verdict.PROXY_OR_STAND_IN, f"{found.reason}; {_unsettled(evidence, use, words)}")
 
 
-def _unused(asked: int | None, use: Use, words: Told) -> str:
+def _unused(asked: int | None, use: Use, words: OutputScale) -> str:
     if asked == UNSEEN and asked is not None:
         return "the model does not take it as an input"
     if asked is not None:
@@ -220,23 +228,23 @@ def _unused(asked: int | None, use: Use, words: Told) -> str:
     return f"{_user(words)} does not use it{most}"
 
 
-def _user(words: Told) -> str:
+def _user(words: OutputScale) -> str:
     return "the score" if words.measure.output == "score" else "the model"
 
 
-def _unsettled(evidence: Evidence, use: Use | None, words: Told) -> str:
+def _unsettled(evidence: Evidence, use: Use | None, words: OutputScale) -> str:
     """Return why it is not known whether the score uses a feature, and what would settle it."""
     if use is None:
         return f"whether {_user(words)} uses it was not measured, and `model` would settle it"
     known = f"{_user(words)} may not use it (use 0 to {words.size(use.high)} {words.measure.unit})"
-    scores = "the scores behind the decisions" if evidence.is_decisions else "more rows"
+    scores = "the scores behind the decisions" if evidence.question.is_decisions else "more rows"
     return f"{known}, and `model` or {scores} would settle it"
 
 
 def _stands_for(evidence: Evidence, known: FeatureUses, name: str, m: float) -> str:
     """Return the features beside which a stand-in adds nothing material, found one by one; c_E − c_{E∪j} shows it."""
-    order, sets = list(evidence.table), evidence.sets
-    others = [place for place, one in enumerate(order) if one not in (*known.unused, *evidence.exempt, name)]
+    order, sets = list(evidence.table), evidence.nuisances.sets
+    others = [place for place, one in enumerate(order) if one not in (*known.unused, *evidence.question.exempt, name)]
     chosen, own = exempt_places(evidence), order.index(name)
     start = len(chosen)
     while others and sets is not None and len(chosen) - start < MOST_STOOD_FOR:

@@ -1,10 +1,10 @@
-"""What is fitted on the sample: the membership model, and the regressions on the features."""
+"""Evidence on two groups: their rows and sums, the propensity model, and the regressions on the features."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.analysis.evidence import NO_MODEL, Evidence, FeatureCells, Periods, RowKeys, TiltedMeans
+from tiltlens.analysis.evidence import NO_MODEL, Evidence, FeatureCells, Nuisances, Question, TiltedMeans
 from tiltlens.estimators.cells import joint_codes
 from tiltlens.estimators.feature_gap import cell_sums_of, hidden_share
 from tiltlens.estimators.influence import Integers, Population, Rows, sums_by
@@ -20,11 +20,11 @@ from tiltlens.estimators.outputs import Scores
 from tiltlens.estimators.ridges import FoldRidges
 from tiltlens.estimators.sets import CellSets, RidgeSets, evenly
 from tiltlens.learners.basis import basis_grams, basis_of, pooled_features, widened_basis
-from tiltlens.learners.blocks import BasisFit, Days, screen_of, widened
+from tiltlens.learners.blocks import BasisFit, screen_of, widened
 from tiltlens.learners.design import Block, Table, normal_scores
 from tiltlens.learners.paper_fit import logistic_log_odds
 from tiltlens.learners.propensity import (
-    Membership,
+    Propensity,
     area_under_curve,
     check_overlap,
     chosen_membership,
@@ -51,17 +51,16 @@ from tiltlens.limits import (
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.moments import GroupMoments
 from tiltlens.progress import stage
-from tiltlens.rows.compared_rows import ComparedRows
+from tiltlens.rows.compared_rows import EncodedSample
 from tiltlens.rows.features import Feature, check_exempt, design_columns, flag_separating
+from tiltlens.rows.groups import NO_GROUP
 from tiltlens.rows.rescoring import AskedModel
 from tiltlens.rows.sample import group_quota
+from tiltlens.rows.sampled_rows import SampledRows
 from tiltlens.rows.sums import GroupSums
 from tiltlens.sources.arrays import chunks, moments_by_group
-from tiltlens.sources.hashing import Hashes
-from tiltlens.threads import in_threads
 
-SETS, MEMBERSHIP = 0.2, 0.7  # of the time of a comparison's fits, about
-
+SETS, PROPENSITY = 0.2, 0.7  # of the time of a comparison's fits, about
 
 Blocks = tuple[Block, ...]
 
@@ -72,106 +71,131 @@ class FitSettings:
 
     folds: int | None
     seed: int
-    membership: Any  # an estimator to cross-fit, else None
+    estimator: Any  # of the propensity, to be cross-fitted; else None
     native: Any  # the features as the user gave them, for that estimator; None where they were never together
     model: AskedModel | None  # that makes the scores from the features alone; None where these were given
-    exempt: tuple[str, ...] = ()
-    criterion: str | None = None
 
 
-def evidence_of(rows: ComparedRows, sums: GroupSums, label: str, settings: FitSettings) -> Evidence:
+@dataclass(frozen=True, slots=True, eq=False)
+class _FitData:
+    """What models are fitted on.
+
+    Attributes
+    ----------
+    rows, sample, population
+        As in `Evidence`.
+    score
+        The score whose gap is measured.
+    table, values
+        The features as models take them; and with the codes of all values in place of texts.
+    cells
+        All values of the features that are countable.
+    inputs
+        The rows as the user's estimator takes them, where there is one.
+    """
+
+    rows: SampledRows
+    sample: Rows
+    population: Rows
+    score: Floats
+    table: Table
+    values: Table
+    cells: dict[str, FeatureCells]
+    inputs: Any
+    settings: FitSettings
+
+
+def gather_evidence(encoded: EncodedSample, sums: GroupSums, question: Question, settings: FitSettings) -> Evidence:
     """Return the evidence on one audited group and the reference."""
-    code = rows.labels.index(label)
-    index = np.flatnonzero((rows.group == code) | (rows.group == 0))
-    is_all = index.size == rows.group.size
-    clusters = None if rows.clusters is None else rows.clusters[index]
-    sample = Rows.of(rows.group[index] == code, rows.weights[index], clusters)
-    everyone = sample if rows.is_complete else sample.standing_for(_population(sums, code))
-    features = tuple(rows.features if is_all else in_threads(lambda one: one.rows(index), rows.features, index.size))
-    features = tuple(flag_separating(feature, sample.audited) for feature in features)
-    check_exempt(features, settings.exempt)
-    omega = 0.5 * (sample.audited_share + sample.reference_share)
-    ordered = sorted(features, key=lambda one: (rows.places[one.name], one.name))
-    table = normal_scores(design_columns(ordered), omega)
-    channel = rows.channel[index]
-    scores = _scores(channel, sums.moments[code], sums.moments[0])
-    outcome, favourable = _measured(rows, sums, index, code, scores)
-    cells = {one: FeatureCells(codes[index], sums.cells[one].of(code, 0)) for one, codes in rows.codes.items()}
-    cells = {one.name: cells[one.name] for one in features if one.name in cells and _has_cells(one, cells[one.name])}
-    values = {one: _all_values(one, column, cells) for one, column in table.items()}
-    shown = _shown_rows(sample, len(table))
-    with stage(0.0, SETS, "regressions on sets of features"):
-        days = {one.name: one.values for one in features if one.kind == "date" and one.values is not None}
-        sets, fit = _sets(sample, outcome.column, cells, values, days, shown, settings)
-    blocks = () if fit is None else fit.basis.encoder.blocks
-    with stage(SETS, MEMBERSHIP, "membership model"):
-        membership, log_odds, name = _membership(rows, index, sample, everyone, features, table, blocks, settings)
-    with stage(MEMBERSHIP, 1.0, "regressions"):
-        expected = _expectations(sample, table, values, outcome.column, membership, blocks, settings)
-        if expected is not None and fit is not None:
-            residuals = partial(_part_residuals, fit, sample.audited.astype(np.float64), outcome.column)
-            expected = best_expectations(sample, outcome.column, membership, expected, residuals, fit.hidden)
+    pair = (question.audited, question.reference)
+    code, rows = encoded.rows.groups.index(question.audited), encoded.rows.of_groups(*pair)
+    is_audited = rows.group == 0
+    rows = replace(rows, features=tuple(flag_separating(feature, is_audited) for feature in rows.features))
+    check_exempt(rows.features, question.exempt)
+    scores = _scores(rows.scores, sums.moments[code], sums.moments[0])
+    score, favourable = _measured_scores(rows, sums, code, scores)
+    data = _fit_data(encoded, rows, score.column, sums, settings)
+    nuisances = _fit_nuisances(data)
     return Evidence(
-        audited=label,
-        reference=rows.labels[0],
-        comparisons=len(rows.labels) - 1,
-        rows=sample,
-        everyone=everyone,
+        question=question,
+        rows=rows,
+        sample=data.sample,
+        population=data.population,
         scores=scores,
-        outcome=outcome,
+        score=score,
         favourable=favourable,
-        channel=channel,
-        features=features,
-        cells=cells,
-        table=table,
-        row_numbers=rows.row_numbers[index],
-        membership=membership,
-        log_odds=log_odds,
-        membership_name=name,
-        moments=_moments(rows, sums, code, sample, log_odds, channel),
-        tilted=None if rows.log_odds is None else _tilted(sums),
-        expectations=expected,
-        sets=sets,
-        shown=shown,
-        model=None if settings.model is None else settings.model.rows(index),
-        is_sampled=not rows.is_complete,
-        copies=0 if rows.clusters is not None else rows.copies,
-        truth=None if rows.truth is None else rows.truth[index],
-        periods=_periods(rows, sums, code, index),
-        criterion=settings.criterion,
-        outcomes=None if sums.truth is None else sums.truth.of(code, 0),
-        row_keys=_row_keys(rows, index),
-        people=(rows.people[code], rows.people[0]),
-        largest_weight=rows.largest_weight,
-        soft=None if rows.soft is None else rows.soft.of(index, code),
-        standing=None if rows.standing is None else rows.standing[index],
-        unit=rows.unit,
-        wants_less=rows.unit.is_amount and rows.favourable == 0,
-        exempt=settings.exempt,
+        table=data.table,
+        cells=data.cells,
+        nuisances=nuisances,
+        model=None if settings.model is None else settings.model.rows(_index(encoded, rows)),
+        moments=_moments(data, sums, code, nuisances.log_odds),
+        tilted=None if rows.log_odds is None else _tilted_means(sums),
+        sums_by={name: by_code.of(code, 0) for name, by_code in sums.by_column.items()},
     )
 
 
-def _periods(rows: ComparedRows, sums: GroupSums, code: int, index: Integers) -> Periods | None:
-    if rows.periods is None or rows.period is None or sums.periods is None:
-        return None
-    return Periods(rows.periods, rows.period[index], sums.periods.of(code, 0))
+def _index(encoded: EncodedSample, rows: SampledRows) -> Integers:
+    """Return the places in the sample of the rows of two of its groups."""
+    return np.flatnonzero(encoded.rows.code_groups(rows.groups) != NO_GROUP)
 
 
-def _row_keys(rows: ComparedRows, index: Integers) -> RowKeys:
-    numbers = rows.row_numbers[index] if rows.is_numbered else None
-    if rows.clusters is None:
-        return RowKeys(rows.keys[index], numbers)
-    if rows.has_clusters:
-        return RowKeys(rows.clusters[index], None, are_ids=True)
-    return RowKeys(_summed_keys(rows.keys, rows.clusters)[index], numbers)
+def _fit_data(
+    encoded: EncodedSample, rows: SampledRows, score: Floats, sums: GroupSums, settings: FitSettings
+) -> _FitData:
+    code = encoded.rows.groups.index(rows.groups[0])
+    sample = Rows.of(rows.group == 0, rows.weights, rows.cluster)
+    ordered = sorted(rows.features, key=lambda feature: (encoded.feature_order[feature.name], feature.name))
+    table = normal_scores(design_columns(ordered), _even_shares(sample))
+    every = {name: FeatureCells(codes, sums.cells[name].of(code, 0)) for name, codes in rows.value_codes.items()}
+    cells = {
+        feature.name: every[feature.name]
+        for feature in rows.features
+        if feature.name in every and _has_cells(feature, every[feature.name])
+    }
+    return _FitData(
+        rows=rows,
+        sample=sample,
+        population=sample if rows.facts.is_complete else sample.standing_for(_population(sums, code)),
+        score=score,
+        table=table,
+        values={name: _all_values(name, column, cells) for name, column in table.items()},
+        cells=cells,
+        inputs=None if settings.estimator is None else _estimator_inputs(encoded, rows, settings.native),
+        settings=settings,
+    )
 
 
-def _summed_keys(keys: Hashes, clusters: Hashes) -> Hashes:
-    """Return what each row with copies in several groups holds beside its scores: the sum over its copies."""
-    _, own = np.unique(clusters, return_inverse=True)
-    totals = np.zeros(int(own.max()) + 1, dtype=np.uint64)
-    np.add.at(totals, own, keys)
-    return np.asarray(totals[own])
+def _even_shares(sample: Rows) -> Floats:
+    """Return weights that give each group one half."""
+    return 0.5 * (sample.audited_share + sample.reference_share)
+
+
+def _estimator_inputs(encoded: EncodedSample, rows: SampledRows, native: Any) -> Any:
+    from sklearn.utils import _safe_indexing
+
+    if native is None:
+        return encoded.inputs[pl.Series(_index(encoded, rows), dtype=pl.UInt32)]
+    return _safe_indexing(native, rows.row_number)
+
+
+def _fit_nuisances(data: _FitData) -> Nuisances:
+    """Return the regressions on sets of features, the propensity model and the regressions, fitted in this order."""
+    influence_rows = _influence_rows(data.sample, len(data.table))
+    with stage(0.0, SETS, "regressions on sets of features"):
+        sets, fit = _fit_sets(data, influence_rows)
+    blocks = () if fit is None else fit.basis.encoder.blocks
+    with stage(SETS, PROPENSITY, "membership model"):
+        propensity, log_odds, name = _propensity(data, blocks)
+    with stage(PROPENSITY, 1.0, "regressions"):
+        expected = _fit_expectations(data, propensity, blocks, fit)
+    return Nuisances(
+        propensity=propensity,
+        log_odds=log_odds,
+        name=name,
+        expectations=expected,
+        sets=sets,
+        influence_rows=influence_rows,
+    )
 
 
 def _has_cells(feature: Feature, cells: FeatureCells) -> bool:
@@ -186,8 +210,14 @@ def _all_values(name: str, column: NDArray[Any], cells: dict[str, FeatureCells])
 
 def _population(sums: GroupSums, code: int) -> Population:
     audited, reference = sums.moments[code], sums.moments[0]
-    squares = [float(sums.square[one]) / sums.moments[one].weight ** 2 for one in (code, 0)]
-    return Population(audited.rows, reference.rows, audited.weight, reference.weight, squares[0], squares[1])
+    return Population(
+        audited.rows,
+        reference.rows,
+        audited.weight,
+        reference.weight,
+        square0=float(sums.square[code]) / audited.weight**2,
+        square1=float(sums.square[0]) / reference.weight**2,
+    )
 
 
 def _scores(channel: Floats, audited: GroupMoments, reference: GroupMoments) -> Scores:
@@ -201,169 +231,156 @@ def _scores(channel: Floats, audited: GroupMoments, reference: GroupMoments) -> 
     return Scores(channel, means[0], means[1], mix.T @ parts[2] @ mix, mix.T @ parts[3] @ mix)
 
 
-def _measured(rows: ComparedRows, sums: GroupSums, index: Integers, code: int, scores: Scores) -> tuple[Scores, Scores]:
+def _measured_scores(rows: SampledRows, sums: GroupSums, code: int, scores: Scores) -> tuple[Scores, Scores]:
     """Return the score whose gap is measured, and that of the favourable outcome; of amounts both are the amount."""
     if not rows.unit.is_amount:
-        return scores.outcome(1 if rows.channel.ndim == 1 else rows.favourable), scores.outcome(rows.favourable)
+        return scores.outcome(1 if rows.scores.ndim == 1 else rows.favourable), scores.outcome(rows.favourable)
     audited, reference = sums.amounts[code], sums.amounts[0]
     parts = (audited.mean, reference.mean, audited.covariance, reference.covariance)
-    amount = Scores(rows.outcome[index][:, None], *parts, is_probability=False)
+    amount = Scores(rows.score[:, None], *parts, is_probability=False)
     return amount, amount
 
 
-def _moments(
-    rows: ComparedRows, sums: GroupSums, code: int, sample: Rows, log_odds: Floats, channel: Floats
-) -> tuple[GroupMoments, GroupMoments]:
+def _moments(data: _FitData, sums: GroupSums, code: int, log_odds: Floats) -> tuple[GroupMoments, GroupMoments]:
     """Return the moments of (log-odds, scores): of all rows where the log-odds are given, else of the sample's."""
-    if rows.log_odds is not None:
+    if data.rows.log_odds is not None:
         return sums.moments[code], sums.moments[0]
-    weights = None if (sample.weights == 1).all() else sample.weights
-    reference, audited = moments_by_group(log_odds, channel, sample.audited, 2, weights)
+    weights = None if (data.sample.weights == 1).all() else data.sample.weights
+    reference, audited = moments_by_group(log_odds, data.rows.scores, data.sample.audited, 2, weights)
     return audited, reference
 
 
-def _tilted(sums: GroupSums) -> TiltedMeans:
+def _tilted_means(sums: GroupSums) -> TiltedMeans:
     mass, *others = sums.exponential[0]
     return TiltedMeans(sums.shift + math.log(mass / sums.moments[0].weight), np.array(others) / mass)
 
 
-def _membership(
-    rows: ComparedRows,
-    index: Integers,
-    sample: Rows,
-    everyone: Rows,
-    features: Any,
-    table: Table,
-    blocks: Blocks,
-    settings: FitSettings,
-) -> tuple[Membership | None, Floats, str]:
-    """Return the membership of these rows, cross-fitted or given (None for plug-in values), log-odds and a name.
+def _propensity(data: _FitData, blocks: Blocks) -> tuple[Propensity | None, Floats, str]:
+    """Return the propensity of the rows, cross-fitted or given (None for plug-in values), log-odds and a name.
 
     Log-odds have the prior of all rows, whatever share of each group the sample has.
     """
-    if rows.log_odds is not None:
-        log_odds = rows.log_odds[index]
-        given = given_membership(
-            sample, log_odds - prior_log_odds(everyone) + prior_log_odds(sample), area_under_curve(sample, log_odds)
-        )
-        return None if settings.folds is None else given, log_odds, "given"
-    membership, log_odds, name = _fitted(rows, index, sample, features, table, blocks, settings)
-    return membership, log_odds - prior_log_odds(sample) + prior_log_odds(everyone), name
+    sample, log_odds = data.sample, data.rows.log_odds
+    shift = prior_log_odds(data.population)
+    if log_odds is not None:
+        given = given_membership(sample, log_odds - shift + prior_log_odds(sample), area_under_curve(sample, log_odds))
+        return None if data.settings.folds is None else given, log_odds, "given"
+    propensity, log_odds, name = _fit_propensity(data, blocks)
+    return propensity, log_odds - prior_log_odds(sample) + shift, name
 
 
-def _fitted(
-    rows: ComparedRows,
-    index: Integers,
-    sample: Rows,
-    features: Any,
-    table: Table,
-    blocks: Blocks,
-    settings: FitSettings,
-) -> tuple[Membership | None, Floats, str]:
-    if not features:
+def _fit_propensity(data: _FitData, blocks: Blocks) -> tuple[Propensity | None, Floats, str]:
+    sample, settings = data.sample, data.settings
+    if not data.rows.features:
         return None, sample.constant(prior_log_odds(sample)), NO_MODEL
-    if settings.membership is not None:
-        return _of_estimator(rows, index, sample, settings)
+    if settings.estimator is not None:
+        return _fit_estimator(data)
     if settings.folds is None:
-        log_odds = logistic_log_odds(features, sample.audited, sample.weights)
+        log_odds = logistic_log_odds(data.rows.features, sample.audited, sample.weights)
         check_overlap(area_under_curve(sample, log_odds))
         return None, log_odds, "logistic"
-    chosen = chosen_membership(sample, table, settings.folds, settings.seed, blocks=blocks)
+    chosen = chosen_membership(sample, data.table, settings.folds, settings.seed, blocks=blocks)
     return chosen, chosen.log_odds, chosen.name
 
 
-def _of_estimator(
-    rows: ComparedRows, index: Integers, sample: Rows, settings: FitSettings
-) -> tuple[Membership | None, Floats, str]:
-    from sklearn.utils import _safe_indexing
-
-    estimator = settings.membership
-    if settings.native is None:
-        inputs: Any = rows.inputs[pl.Series(index, dtype=pl.UInt32)]
-    else:
-        inputs = _safe_indexing(settings.native, rows.row_numbers[index])
+def _fit_estimator(data: _FitData) -> tuple[Propensity | None, Floats, str]:
+    sample, settings = data.sample, data.settings
+    estimator, name = settings.estimator, type(settings.estimator).__name__
     with wrap_estimator_errors(estimator):
         if settings.folds is None:
-            everyone = np.ones(index.size, dtype=np.bool_)
-            return None, fitted_log_odds(sample, estimator, inputs, everyone), type(estimator).__name__
-        fitted = estimator_membership(sample, estimator, inputs, settings.folds, settings.seed)
-        return fitted, fitted.log_odds, type(estimator).__name__
+            is_used = np.ones(sample.audited.size, dtype=np.bool_)
+            return None, fitted_log_odds(sample, estimator, data.inputs, is_used), name
+        fitted = estimator_membership(sample, estimator, data.inputs, settings.folds, settings.seed)
+        return fitted, fitted.log_odds, name
 
 
-def _expectations(
-    sample: Rows,
-    table: Table,
-    values: Table,
-    outcome: Floats,
-    membership: Membership | None,
-    blocks: Blocks,
-    settings: FitSettings,
+def _fit_expectations(
+    data: _FitData, propensity: Propensity | None, blocks: Blocks, fit: BasisFit | None
 ) -> Expectations | None:
-    if settings.folds is None or not table:
+    """Return E[W|X]; None for plug-in values, and where there is no feature."""
+    sample, settings = data.sample, data.settings
+    if settings.folds is None or not data.table:
         return None
-    return expectations(sample, table, values, outcome, membership, settings.folds, settings.seed, blocks)
+    expected = expectations(
+        sample, data.table, data.values, data.score, propensity, folds=settings.folds, seed=settings.seed, blocks=blocks
+    )
+    if fit is None:
+        return expected
+    residuals = partial(_part_residuals, fit, sample.audited.astype(np.float64), data.score)
+    return best_expectations(sample, data.score, propensity, expected, residuals, fit.hidden)
 
 
-def _shown_rows(sample: Rows, features: int) -> Integers:
+def _influence_rows(sample: Rows, features: int) -> Integers:
     """Return the places of all rows, or of evenly many of each group, or of whole clusters.
 
     The order of rows, and the numbers of clusters, tell nothing about them.
     """
-    places = [np.flatnonzero(group) for group in (sample.audited, ~sample.audited)]
+    groups = [np.flatnonzero(group) for group in (sample.audited, ~sample.audited)]
     most = max(SHOWN_ROWS // (1 + features // WIDE_FEATURES), FEWEST_SHOWN)
     if sample.clusters is not None:
         last = int(np.searchsorted(np.cumsum(np.bincount(sample.clusters)), most, side="right"))
         return np.flatnonzero(sample.clusters <= last)
-    quota = group_quota({str(group): one.size for group, one in enumerate(places)}, most)
-    return np.sort(np.concatenate([evenly(one, quota) for one in places]))
+    quota = group_quota({str(group): members.size for group, members in enumerate(groups)}, most)
+    return np.sort(np.concatenate([evenly(members, quota) for members in groups]))
 
 
-def _sets(
-    sample: Rows,
-    outcome: Floats,
-    cells: dict[str, FeatureCells],
-    table: Table,
-    days: Days,
-    shown: Integers,
-    settings: FitSettings,
-) -> tuple[CellSets | RidgeSets | None, BasisFit | None]:
+def _fit_sets(data: _FitData, influence_rows: Integers) -> tuple[CellSets | RidgeSets | None, BasisFit | None]:
     """Return the regressions on sets of the table's features, and the basis that these are on.
 
     They are by joint values where these are few, else by ridges.
     """
-    if not table:
+    if not data.table:
         return None, None
-    if len(table) <= MOST_CELL_FEATURES and all(name in cells for name in table):
-        key, levels = joint_codes(np.column_stack([cells[name].codes for name in table]))
-        if CELL_SET_ROWS * len(levels) <= 1.0 / max(sample.square0, sample.square1):
-            sums = cell_sums_of(sample, outcome, key, len(levels))
-            at = _standing_for(sample, shown, np.arange(len(outcome)))
-            return CellSets(sums, levels, key[shown], outcome[shown], at, settings.folds is not None), None
-    audited = sample.audited.astype(np.float64)
-    omega = 0.5 * (sample.audited_share + sample.reference_share)
-    fold = row_folds(sample, FOLDS, settings.seed)
-    first = basis_of(table, audited, outcome, omega, settings.seed)
+    by_cell = _cell_sets(data, influence_rows)
+    return (by_cell, None) if by_cell is not None else _ridge_sets(data, influence_rows)
 
-    screen = screen_of(table, days, (audited, outcome), omega, fold, settings.seed)
 
-    def fitted(blocks: Sequence[Block]) -> BasisFit:
-        basis = widened_basis(first, table, blocks, settings.seed) if blocks else first
-        index = _gram_rows(len(outcome), len(basis.owners) + 3)
-        grams = basis_grams(basis, table, audited, outcome, omega, fold, index)
+def _cell_sets(data: _FitData, influence_rows: Integers) -> CellSets | None:
+    """Return the regressions by joint values; None where these are too many for the rows."""
+    sample, cells = data.sample, data.cells
+    if len(data.table) > MOST_CELL_FEATURES or not all(name in cells for name in data.table):
+        return None
+    key, levels = joint_codes(np.column_stack([cells[name].codes for name in data.table]))
+    if CELL_SET_ROWS * len(levels) > 1.0 / max(sample.square0, sample.square1):
+        return None
+    sums = cell_sums_of(sample, data.score, key, len(levels))
+    at = _as_sample_of(sample, influence_rows, np.arange(len(data.score)))
+    has_folds = data.settings.folds is not None
+    return CellSets(sums, levels, key[influence_rows], data.score[influence_rows], at, has_folds)
+
+
+def _ridge_sets(data: _FitData, influence_rows: Integers) -> tuple[RidgeSets, BasisFit]:
+    """Return the regressions by ridges on a basis, which is widened where residuals show structure."""
+    sample, table, score, seed = data.sample, data.values, data.score, data.settings.seed
+    days = {
+        feature.name: feature.values
+        for feature in data.rows.features
+        if feature.kind == "date" and feature.values is not None
+    }
+    audited, omega = sample.audited.astype(np.float64), _even_shares(sample)
+    fold = row_folds(sample, FOLDS, seed)
+    first = basis_of(table, audited, score, omega, seed)
+    screen = screen_of(table, days, (audited, score), omega, fold, seed)
+
+    def fit_basis(blocks: Sequence[Block]) -> BasisFit:
+        basis = widened_basis(first, table, blocks, seed) if blocks else first
+        index = _gram_rows(len(score), len(basis.owners) + 3)
+        grams = basis_grams(basis, table, audited, score, omega, fold=fold, index=index)
         shares = omega[index] / omega[index].sum()
         shares = shares if sample.clusters is None else sums_by(sample.clusters[index], shares)
         return BasisFit(screen, basis, FoldRidges(grams, basis.owners, basis.blocks, 1.0 / float(shares @ shares)))
 
-    fit, hidden = widened((audited, outcome), omega, fitted)
-    at = _standing_for(sample, shown, _gram_rows(len(outcome), len(fit.basis.owners) + 3))
+    fit, hidden = widened((audited, score), omega, fit_basis)
+    at = _as_sample_of(sample, influence_rows, _gram_rows(len(score), len(fit.basis.owners) + 3))
     pooled = tuple(pooled_features(table, fit.basis, omega))
-    z = fit.basis.rows(table, shown, audited, outcome)
-    return RidgeSets(fit.ridges, len(table), z, fold[shown], at, pooled, hidden), fit
+    z = fit.basis.rows(table, influence_rows, audited, score)
+    sets = RidgeSets(fit.ridges, len(table), z, fold[influence_rows], at, pooled=pooled, hidden=hidden)
+    return sets, fit
 
 
-def _part_residuals(fit: BasisFit, audited: Floats, outcome: Floats) -> Floats:
+def _part_residuals(fit: BasisFit, audited: Floats, score: Floats) -> Floats:
     """Return S̄ − e and W − m of every row by the regressions of each part on the basis, (2, parts, n)."""
-    rows = (fit.basis.rows(fit.screen.table, chunk, audited, outcome) for chunk in chunks(len(outcome), MODEL_CHUNK))
+    rows = (fit.basis.rows(fit.screen.table, chunk, audited, score) for chunk in chunks(len(score), MODEL_CHUNK))
     return np.concatenate([fit.ridges.part_residuals(z) for z in rows], axis=2)
 
 
@@ -372,6 +389,6 @@ def _gram_rows(rows: int, columns: int) -> Integers:
     return np.arange(0, rows, max(math.ceil(rows * columns**2 / GRAM_WORK), 1))
 
 
-def _standing_for(sample: Rows, shown: Integers, index: Integers) -> Rows:
-    """Return some rows of the sample that stand for those which a regression used."""
-    return sample.taken(shown).standing_for(sample.taken(index).as_population)
+def _as_sample_of(sample: Rows, influence_rows: Integers, index: Integers) -> Rows:
+    """Return some rows as a sample of those that a regression used."""
+    return sample.taken(influence_rows).standing_for(sample.taken(index).as_population)

@@ -82,64 +82,65 @@ class ComparisonErrors:
 
 def known_rows(evidence: Evidence, places: Integers) -> KnownRows:
     """Return by what some of the sample's rows are known."""
-    keys, taken = evidence.row_keys, evidence.rows.taken(places)
-    hashes, numbers = keys.hashes[places], None if keys.numbers is None else keys.numbers[places]
+    rows, taken = evidence.rows, evidence.sample.taken(places)
+    are_ids = rows.facts.has_clusters
+    hashes, numbers = rows.row_key[places], rows.row_number[places] if rows.facts.is_numbered and not are_ids else None
     if taken.clusters is not None:
         _, first = np.unique(taken.clusters, return_index=True)
-        return KnownRows(hashes[first], None if numbers is None else numbers[first], None, keys.are_ids)
+        return KnownRows(hashes[first], None if numbers is None else numbers[first], None, are_ids)
     if numbers is None:
-        return KnownRows(hashes, None, None if keys.are_ids else taken.audited, keys.are_ids)
+        return KnownRows(hashes, None, None if are_ids else taken.audited, are_ids)
     own = {"number": numbers, "group": taken.audited.astype(np.int64)}
-    values = {one.name: (one.codes if one.values is None else one.values)[places] for one in evidence.features}
+    values = {part.name: (part.codes if part.values is None else part.values)[places] for part in rows.features}
     columns = {name: int(row_hashes(own | {"value": column}).sum()) for name, column in values.items()}
     return KnownRows(hashes, numbers, taken.audited, columns=columns)
 
 
-def errors_of(found: InfluenceEstimate) -> RowErrors:
+def errors_of(estimate: InfluenceEstimate) -> RowErrors:
     """Return the errors of a number with influences."""
-    pairings, factor = len(found.parts), tail_factor(found)
-    parts = np.column_stack(found.parts) * (factor / math.sqrt(pairings))
-    return RowErrors(parts, found.between * (factor * math.sqrt(2.0 / pairings)))
+    pairings, factor = len(estimate.parts), tail_factor(estimate)
+    parts = np.column_stack(estimate.parts) * (factor / math.sqrt(pairings))
+    return RowErrors(parts, estimate.between * (factor * math.sqrt(2.0 / pairings)))
 
 
-def set_errors(found: SetCoefficients) -> list[RowErrors]:
+def set_errors(coefficients: SetCoefficients) -> list[RowErrors]:
     """Return the errors of each number of sets of features."""
-    between = found.between * math.sqrt(OF_PAIRINGS / max(len(found.between), 1))
-    return [RowErrors(found.influence[:, [k]], between[:, k]) for k in range(len(found.values))]
+    between = coefficients.between * math.sqrt(OF_PAIRINGS / max(len(coefficients.between), 1))
+    return [RowErrors(coefficients.influence[:, [k]], between[:, k]) for k in range(len(coefficients.values))]
 
 
 def output_errors(evidence: Evidence) -> dict[str, RowErrors]:
     """Return the errors of what outputs alone tell, as far as it is defined."""
-    rows = evidence.everyone
-    favourable = levels(evidence) if evidence.unit.is_amount else evidence.favourable
+    rows = evidence.population
+    favourable = levels(evidence) if evidence.rows.unit.is_amount else evidence.favourable
     p, p1 = float(favourable.mean0[0]), float(favourable.mean1[0])
     rates = [outputs.group_rate(rows, favourable, who) for who in (True, False)]
     e0, e1 = _unseen(evidence, favourable)
-    found = {
-        "gap": replace(
-            errors_of(outputs.gap(rows, evidence.outcome)), unseen=_unseen(evidence, evidence.outcome)
-        ).times(evidence.unit.scale),
+    errors = {
+        "gap": replace(errors_of(outputs.gap(rows, evidence.score)), unseen=_unseen(evidence, evidence.score)).times(
+            evidence.rows.unit.scale
+        ),
         "audited_rate": replace(errors_of(rates[0]), unseen=(e0, 0.0)),
         "reference_rate": replace(errors_of(rates[1]), unseen=(0.0, e1)),
     }
     if p1 > SMALLEST_SHARE and (p > 0.0 or favourable.is_probability):
         ratio = rates[0].parts[0] / p1 - rates[1].parts[0] * (p / p1**2)
-        found["impact_ratio"] = RowErrors(ratio[:, None], unseen=(e0 / p1, e1 * p / p1**2))
+        errors["impact_ratio"] = RowErrors(ratio[:, None], unseen=(e0 / p1, e1 * p / p1**2))
     try:
-        return found | {"standardised_difference": errors_of(outputs.standardised_difference(rows, evidence.outcome))}
+        return errors | {"standardised_difference": errors_of(outputs.standardised_difference(rows, evidence.score))}
     except SupportError:
-        return found
+        return errors
 
 
 def _unseen(evidence: Evidence, outcome: Scores) -> tuple[float, float]:
     means = (float(outcome.mean0[0]), float(outcome.mean1[0]))
-    return signed(outputs.unseen_se(evidence.everyone, outcome), means)
+    return signed(outputs.unseen_se(evidence.population, outcome), means)
 
 
 def signed(unseen: tuple[float, float], means: tuple[float, float]) -> tuple[float, float]:
     """Return the errors that rows do not show, negative where all have 0."""
-    found = [math.copysign(error, mean - 0.5) if error else 0.0 for error, mean in zip(unseen, means, strict=True)]
-    return found[0], found[1]
+    errors = [math.copysign(error, mean - 0.5) if error else 0.0 for error, mean in zip(unseen, means, strict=True)]
+    return errors[0], errors[1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

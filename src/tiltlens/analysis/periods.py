@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import polars as pl
 
-from tiltlens.analysis.evidence import Evidence, Periods
+from tiltlens.analysis.evidence import Evidence
 from tiltlens.analysis.suppression import withheld
 from tiltlens.estimators.error_rates import WITH, WITHOUT, GroupPair, mean_pair, unseen_errors
 from tiltlens.estimators.estimate import Estimate, HasInterval, LogNormal
@@ -42,9 +42,9 @@ class PeriodTable:
 
 def period_notes(evidence: Evidence) -> list[str]:
     """Return a note on rows without a period: they are in no row of the table."""
-    if evidence.periods is None:
+    if evidence.rows.period is None:
         return []
-    missing = int(evidence.periods.sums.people[:, len(evidence.periods.labels) :].sum())
+    missing = int(evidence.sums_by["period"].people[:, len(evidence.rows.labels["period"]) :].sum())
     if not missing:
         return []
     count = f"fewer than {SUPPRESSED_BELOW}" if missing < SUPPRESSED_BELOW else f"{missing:,}"
@@ -53,76 +53,76 @@ def period_notes(evidence: Evidence) -> list[str]:
 
 def period_table(evidence: Evidence, reported: Reported, has_intervals: bool) -> PeriodTable | None:
     """Return the table, None where no periods are asked for; `reported` makes an estimate of an estimator."""
-    periods = evidence.periods
-    if periods is None:
+    codes, labels = evidence.rows.period, evidence.rows.labels.get("period", ())
+    if codes is None:
         return None
-    people = periods.sums.people[:, : len(periods.labels)].astype(np.int64)
+    people = evidence.sums_by["period"].people[:, : len(labels)].astype(np.int64)
     hidden = np.array([withheld(counts) for counts in people])
     records: list[dict[str, Any]] = []
     influences: list[InfluenceEstimate] = []
-    for place, label in enumerate(periods.labels):
-        counts = [None if hide else int(n) for n, hide in zip(people[:, place], hidden[:, place], strict=True)]
+    for code, label in enumerate(labels):
+        counts = [None if hide else int(n) for n, hide in zip(people[:, code], hidden[:, code], strict=True)]
         record: dict[str, Any] = {"period": label, "n_audited": counts[0], "n_reference": counts[1], "reason": ""}
-        is_seen = _people(evidence, periods.codes == place) >= 2  # of either group, in the sample
-        if people[:, place].min() < MINIMUM_ROWS or not is_seen:
+        is_seen = _people(evidence, codes == code) >= 2  # of either group, in the sample
+        if people[:, code].min() < MINIMUM_ROWS or not is_seen:
             records.append(record | {"reason": FEW})
             continue
-        found, pair = _measured(evidence, periods, place)
+        measured, pair = _measure_period(evidence, codes == code, code)
         influences.append(pair.influence)
-        records.append(record | _columns(found, reported))
+        records.append(record | _columns(measured, reported))
     frame = pl.DataFrame(records, schema=SCHEMA, infer_schema_length=None)
     is_tested = has_intervals and len(influences) > 1
     return PeriodTable(frame, equal_gaps_test(influences) if is_tested else None)
 
 
 def _people(evidence: Evidence, chosen: Booleans) -> int:
-    audited = evidence.rows.audited
+    audited = evidence.sample.audited
     return min(int((chosen & audited).sum()), int((chosen & ~audited).sum()))
 
 
-def _measured(evidence: Evidence, periods: Periods, place: int) -> tuple[dict[str, HasInterval], GroupPair]:
+def _measure_period(evidence: Evidence, chosen: Booleans, code: int) -> tuple[dict[str, HasInterval], GroupPair]:
     """Return what is measured of one period, and the gap with its influences; values are of all rows."""
-    unit, chosen = evidence.unit, periods.codes == place
-    outcome, favourable = (unit.level(one.column) for one in (evidence.outcome, evidence.favourable))
-    means = unit.level(periods.sums.first[:, place] / periods.sums.weight[:, place])
+    unit, sums = evidence.rows.unit, evidence.sums_by["period"]
+    score, favourable = unit.level(evidence.score.column), unit.level(evidence.favourable.column)
+    means = unit.level(sums.first[:, code] / sums.weight[:, code])
     ends, errors = (-math.inf, math.inf), [0.0, 0.0]
     if not unit.is_amount:
-        ends, errors = (0.0, 1.0), unseen_errors(evidence.everyone, chosen, means)
-    pair = mean_pair(evidence.everyone, outcome, chosen, means, errors, *ends)
-    is_reversed = not unit.is_amount and not np.array_equal(outcome, favourable)
-    rates = mean_pair(evidence.everyone, favourable, chosen, 1.0 - means, errors, *ends) if is_reversed else pair
-    found: dict[str, HasInterval] = {
+        ends, errors = (0.0, 1.0), unseen_errors(evidence.population, chosen, means)
+    pair = mean_pair(evidence.population, score, chosen, means, errors, *ends)
+    is_reversed = not unit.is_amount and not np.array_equal(score, favourable)
+    rates = mean_pair(evidence.population, favourable, chosen, 1.0 - means, errors, *ends) if is_reversed else pair
+    measured: dict[str, HasInterval] = {
         "gap": pair.difference,
         "audited_rate": rates.audited,
         "reference_rate": rates.reference,
     }
     p, p1 = rates.audited, rates.reference
-    if min(p.value, p1.value) > SMALLEST_SHARE and evidence.soft is None:
+    if min(p.value, p1.value) > SMALLEST_SHARE and evidence.rows.probabilities is None:
         error = math.hypot(rates.se[0] / p.value, rates.se[1] / p1.value)
-        found["impact_ratio"] = LogNormal(math.log(p.value / p1.value), error)
-    return found | _error_rates(evidence, chosen), pair
+        measured["impact_ratio"] = LogNormal(math.log(p.value / p1.value), error)
+    return measured | _error_rates(evidence, chosen), pair
 
 
 def _error_rates(evidence: Evidence, chosen: Booleans) -> dict[str, HasInterval]:
     """Return differences of error rates in one period, of the sample's rows, where enough people have the outcome."""
-    found: dict[str, HasInterval] = {}
-    if evidence.truth is None or evidence.criterion is not None:
-        return found
-    rows, score = evidence.rows, evidence.outcome.column
+    measured: dict[str, HasInterval] = {}
+    if evidence.rows.y_true is None or evidence.question.criterion is not None:
+        return measured
+    rows, score = evidence.sample, evidence.score.column
     for name, code, x in (("fpr", WITHOUT, score), ("fnr", WITH, 1.0 - score)):
-        mine = chosen & (evidence.truth == code)
+        mine = chosen & (evidence.rows.y_true == code)
         if _people(evidence, mine) >= MINIMUM_ROWS:
             part = mine.astype(np.float64)
             means = np.array([rows.mean0(part * x) / rows.mean0(part), rows.mean1(part * x) / rows.mean1(part)])
             errors = unseen_errors(rows, mine, means)
-            found[f"{name}_difference"] = mean_pair(rows, x, mine, means, errors).difference
-    return found
+            measured[f"{name}_difference"] = mean_pair(rows, x, mine, means, errors).difference
+    return measured
 
 
-def _columns(found: dict[str, HasInterval], reported: Reported) -> dict[str, float | None]:
+def _columns(measured: dict[str, HasInterval], reported: Reported) -> dict[str, float | None]:
     columns: dict[str, float | None] = {}
-    for name, measured in found.items():
-        estimate = reported(measured)
+    for name, law in measured.items():
+        estimate = reported(law)
         columns |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
     return columns
 

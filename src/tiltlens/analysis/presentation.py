@@ -16,7 +16,7 @@ from tiltlens.rows.measures import MEASURES, Measure, channel_of
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class OutputScale:
     """Differences as estimators see them, as text; `materiality` is one of them."""
 
     unit: Unit
@@ -34,24 +34,26 @@ class Told:
 
 def levels(evidence: Evidence) -> Scores:
     """Return what a person wants, as users know it: a rate, or the amount in its unit."""
-    unit = evidence.unit
+    unit = evidence.rows.unit
     return evidence.favourable.mixed(np.array([[unit.scale]]), np.array([unit.centre]))
 
 
 def output_measure(evidence: Evidence) -> Measure:
     """Return what the outputs of a comparison are called and measured in."""
-    return MEASURES[channel_of(evidence.is_decisions, evidence.unit.is_amount), evidence.criterion]
+    return MEASURES[
+        channel_of(evidence.question.is_decisions, evidence.rows.unit.is_amount), evidence.question.criterion
+    ]
 
 
-def told(evidence: Evidence, settings: Settings) -> Told:
+def output_scale(evidence: Evidence, settings: Settings) -> OutputScale:
     """Return how the numbers of a comparison are told.
 
     What counts is a number of points of a probability; of amounts a number of standard deviations, those of the
     standardised difference.
     """
     measure = output_measure(evidence)
-    if not evidence.unit.is_amount:
-        return Told(evidence.unit, measure, settings.materiality)
-    outcome = evidence.outcome
+    if not evidence.rows.unit.is_amount:
+        return OutputScale(evidence.rows.unit, measure, settings.materiality)
+    outcome = evidence.score
     spread = math.sqrt(max(float(outcome.covariance0[0, 0] + outcome.covariance1[0, 0]) / 2, 0.0))
-    return Told(evidence.unit, measure, settings.materiality * spread)
+    return OutputScale(evidence.rows.unit, measure, settings.materiality * spread)

@@ -25,7 +25,7 @@ class Settings:
         Points of the score that matter; of amounts standard deviations.
     folds
         Of the cross-fit; None asks for the paper's plug-in values without intervals.
-    seed
+    random_state
         Of everything random.
     sample_rows
         Rows that are kept of the data, at most: models are fitted on them, and standard errors come from them.
@@ -36,7 +36,7 @@ class Settings:
     confidence: float = 0.95
     materiality: float = MATERIALITY
     folds: int | None = 5
-    seed: int = 0
+    random_state: int = 0
     sample_rows: int = 500_000
 
     def __post_init__(self) -> None:
@@ -46,7 +46,7 @@ class Settings:
             "confidence": check_probability("confidence", self.confidence),
             "materiality": _check_materiality(self.materiality),
             "folds": None if self.folds is None else _check_folds(self.folds),
-            "seed": _check_seed(self.seed),
+            "random_state": _check_random_state(self.random_state),
             "sample_rows": _check_sample_rows(self.sample_rows),
         }
         for name, value in checked.items():
@@ -61,9 +61,9 @@ class Settings:
         return replace(self, confidence=self.confidence ** (1.0 / comparisons))
 
 
-def usual_materiality(output: str) -> float:
+def usual_materiality(score_type: str) -> float:
     """Return what counts unless the user says otherwise: points of probabilities, standard deviations of amounts."""
-    return AMOUNT_MATERIALITY if output == "amount" else MATERIALITY
+    return AMOUNT_MATERIALITY if score_type == "amount" else MATERIALITY
 
 
 def _check_materiality(value: Any) -> float:
@@ -96,11 +96,11 @@ def _check_sample_rows(value: Any) -> int:
     return int(value)
 
 
-def _check_seed(value: Any) -> int:
+def _check_random_state(value: Any) -> int:
     if not _is_whole(value) or not 0 <= value <= LARGEST_SEED:
         raise TiltlensError(
-            f"`seed` must be a whole number from 0 to {LARGEST_SEED}, got {value!r}.",
-            "0 is the default; the same seed gives the same numbers.",
+            f"`random_state` must be a whole number from 0 to {LARGEST_SEED}, got {value!r}.",
+            "0 is the default; the same number gives the same numbers.",
         )
     return int(value)
 

@@ -12,7 +12,7 @@ import numpy as np
 from tiltlens.analysis.adjusted_gap import Unexplained
 from tiltlens.analysis.evidence import Evidence
 from tiltlens.analysis.exempt import exempt_places
-from tiltlens.analysis.presentation import Told, told
+from tiltlens.analysis.presentation import OutputScale, output_scale
 from tiltlens.analysis.settings import Settings
 from tiltlens.estimators.estimate import quantile, without_noise
 from tiltlens.estimators.outputs import Scores, gap
@@ -41,40 +41,33 @@ def shapley_parts(
     Features that the score does not use have no part in the game, and the value 0. Last are those of all sets, with
     errors by rows.
     """
-    if evidence.sets is not None and evidence.sets.pooled:
+    sets = evidence.nuisances.sets
+    if sets is not None and sets.pooled:
         return {}, None, [f"gap_shapley is left out: {_too_many(evidence)}"], None
-    if evidence.sets is None or every is None or left.value is None:
+    if sets is None or every is None or left.value is None:
         return {}, None, [], None
     start = exempt_places(evidence)
     whole = whole_gap(evidence)
-    if len(start) == evidence.sets.features:
+    if len(start) == sets.features:
         return {}, without_noise(whole), [], None
-    without, order = [place for place, name in enumerate(evidence.table) if name in unused], list(evidence.table)
-    apply = partial(in_threads, rows=evidence.rows.audited.size)
-    found = shapley_gaps(evidence.sets, settings.seed, apply, start, without)
-    target = whole - left.value
+    without, order = [number for number, name in enumerate(evidence.table) if name in unused], list(evidence.table)
+    apply = partial(in_threads, rows=evidence.sample.audited.size)
+    gaps = shapley_gaps(sets, settings.random_state, apply, start, without)
     difference = float(every.values[0]) - left.value
-    se, words = difference_se(every, left), told(evidence, settings)
+    se, words = difference_se(every, left), output_scale(evidence, settings)
     if settings.folds is not None and abs(difference) > SHAPLEY_AGREED * se + 0.1 * words.materiality:
-        return (
-            {},
-            None,
-            [
-                f"gap_shapley is left out: the features' parts add up to "
-                f"{words.signed(whole - float(every.values[0]))} {words.measure.unit}, where "
-                f"{'what is left at equal exempt factors' if start else 'the gap'} less what is unexplained is "
-                f"{words.signed(target)}"
-            ],
-            None,
+        note = (
+            f"gap_shapley is left out: the features' parts add up to "
+            f"{words.signed(whole - float(every.values[0]))} {words.measure.unit}, where "
+            f"{'what is left at equal exempt factors' if start else 'the gap'} less what is unexplained is "
+            f"{words.signed(whole - left.value)}"
         )
+        return {}, None, [note], None
     z = quantile(settings.confidence)
-    notes = (
-        [f"gap_shapley rests on {found.orders} orders of the features; its intervals hold that error too"]
-        if found.orders
-        else []
-    )
-    others = [name for name in order if name not in (*evidence.exempt, *unused)]
-    notes += _used_remainder(evidence.sets, without, words, z)
+    by_orders = f"gap_shapley rests on {gaps.orders} orders of the features; its intervals hold that error too"
+    notes = [by_orders] if gaps.orders else []
+    others = [name for name in order if name not in (*evidence.question.exempt, *unused)]
+    notes += _used_remainder(sets, without, words, z)
     columns = dict.fromkeys(
         unused, numbers("gap_shapley", 0.0, *(None, None) if settings.folds is None else (0.0, 0.0))
     )
@@ -82,18 +75,18 @@ def shapley_parts(
         name: numbers("gap_shapley", value, value - z * e, value + z * e)
         if settings.folds is not None
         else numbers("gap_shapley", value, None, None)
-        for name, value, e in zip(others, found.values.tolist(), found.se.tolist(), strict=True)
+        for name, value, e in zip(others, gaps.values.tolist(), gaps.se.tolist(), strict=True)
     }
-    named = None if found.every is None else Named(others, found.every)
-    return columns, without_noise(whole - float(found.values.sum())), notes, named
+    named = None if gaps.every is None else Named(others, gaps.every)
+    return columns, without_noise(whole - float(gaps.values.sum())), notes, named
 
 
-def _used_remainder(sets: CellSets | RidgeSets, without: Sequence[int], words: Told, z: float) -> list[str]:
+def _used_remainder(sets: CellSets | RidgeSets, without: Sequence[int], words: OutputScale, z: float) -> list[str]:
     """Return a note where the gap among people equal in the used features differs from that at all features equal."""
     if not without:
         return []
     every = list(range(sets.features))
-    both = sets.sets([[place for place in every if place not in without], every])
+    both = sets.sets([[number for number in every if number not in without], every])
     apart = both.combined(np.array([[1.0], [-1.0]]))
     if abs(apart.values[0]) <= z * float(np.sqrt(covariance(apart.influence, apart.between)[0, 0])):
         return []
@@ -108,13 +101,13 @@ def _used_remainder(sets: CellSets | RidgeSets, without: Sequence[int], words: T
 def whole_gap(evidence: Evidence) -> float:
     """Return what features have parts in: the gap, or what is left of it at equal exempt factors."""
     start = exempt_places(evidence)
-    if start and evidence.sets is not None:
-        return float(evidence.sets.sets([start]).values[0])
-    return gap(evidence.rows, sampled_scores(evidence, evidence.outcome)).value
+    if start and evidence.nuisances.sets is not None:
+        return float(evidence.nuisances.sets.sets([start]).values[0])
+    return gap(evidence.sample, sampled_scores(evidence, evidence.score)).value
 
 
 def _too_many(evidence: Evidence) -> str:
-    pooled = () if evidence.sets is None else evidence.sets.pooled
+    pooled = () if evidence.nuisances.sets is None else evidence.nuisances.sets.pooled
     return f"{', '.join(pooled)} has too many values for the rows to be looked at with the others"
 
 
@@ -135,9 +128,9 @@ def difference_se(every: SetCoefficients, left: Unexplained) -> float:
 
 def sampled_scores(evidence: Evidence, outcome: Scores) -> Scores:
     """Return the shown rows' scores with the sample's means, beside which regressions on the sample stand."""
-    if not evidence.is_sampled:
+    if evidence.rows.facts.is_complete:
         return outcome
-    whole = Scores.of(evidence.rows, evidence.outcome.column, outcome.is_probability)
+    whole = Scores.of(evidence.sample, evidence.score.column, outcome.is_probability)
     return replace(whole, values=outcome.values)
 
 

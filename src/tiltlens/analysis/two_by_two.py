@@ -62,7 +62,7 @@ def two_by_two(evidence: Evidence, settings: Settings) -> tuple[TwoByTwo | None,
     """
     if settings.folds is None:
         return None, ()
-    rows, favourable = evidence.everyone, evidence.favourable
+    rows, favourable = evidence.population, evidence.favourable
     sizes = (rows.count0, rows.count1)
     if rows.clusters is not None or rows.weight0 + rows.weight1 != sum(sizes):  # no weight is more than 1
         return None, (OF_PEOPLE,)

@@ -26,7 +26,7 @@ from tiltlens.estimators.soft_groups import (
 from tiltlens.limits import CALIBRATED, SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.amounts import Unit
-from tiltlens.rows.compared_rows import SoftRows
+from tiltlens.rows.groups import NO_GROUP
 
 NOT_REPORTED: dict[str, Any] = dict.fromkeys(
     (
@@ -90,9 +90,9 @@ class SoftGroup:
         """Return the same in the unit of an amount."""
         estimates = {name: getattr(self, name) for name in ("weighted", "linear", "limits", "bracket")}
         scaled: dict[str, Any] = {
-            name: None if one is None else one.mapped(unit.difference) for name, one in estimates.items()
+            name: None if estimate is None else estimate.mapped(unit.difference) for name, estimate in estimates.items()
         }
-        sides = None if self.signs is None else Signs(*(one.mapped(unit.difference) for one in self.signs))
+        sides = None if self.signs is None else Signs(*(estimate.mapped(unit.difference) for estimate in self.signs))
         return replace(self, **scaled, signs=sides)
 
     def disclosed(self) -> SoftGroup:
@@ -103,44 +103,55 @@ class SoftGroup:
 
 def soft_group(evidence: Evidence, settings: Settings) -> SoftGroup | None:
     """Return what probabilities tell of the gap, where groups are known by them."""
-    if evidence.soft is None:
+    if evidence.rows.probabilities is None:
         return None
     rows = _rows(evidence)
-    return replace(_found(evidence, rows, settings.confidence), visible=visible_part(rows))
+    return replace(_estimate_gap(evidence, rows, settings.confidence), visible=visible_part(rows))
 
 
 def soft_group_of(
     evidence: Evidence, settings: Settings, scores: Floats, places: Integers | None = None
 ) -> SoftGroup | None:
     """Return the same for other scores, or decisions, of all rows of the sample or of those at some `places`."""
-    at = np.arange(evidence.rows.audited.size) if places is None else places
-    if evidence.soft is None:
+    if evidence.rows.probabilities is None:
         return None
-    weights = evidence.rows.weights if evidence.standing is None else evidence.standing
-    clusters, known = (None if one is None else one[at] for one in (evidence.rows.clusters, evidence.soft.known))
-    rows = Rows.of(evidence.rows.audited[at], weights[at], clusters)
-    soft = SoftRows(evidence.soft.chances[at], known)
-    outcome = Scores.of(rows, scores)
-    return soft_group(replace(evidence, rows=rows, everyone=rows, soft=soft, outcome=outcome), settings)
+    rows = evidence.rows if places is None else evidence.rows.take(places)
+    sample = Rows.of(rows.group == 0, rows.sampling_weight, rows.cluster)
+    return soft_group(
+        replace(evidence, rows=rows, sample=sample, population=sample, score=Scores.of(sample, scores)), settings
+    )
 
 
-def _found(evidence: Evidence, rows: ChanceRows, confidence: float) -> SoftGroup:
+def _estimate_gap(evidence: Evidence, rows: ChanceRows, confidence: float) -> SoftGroup:
     """Return the estimates, and what known groups say of them."""
-    weighted = gap_law(evidence.everyone, evidence.outcome).estimate(confidence)
+    weighted = gap_law(evidence.population, evidence.score).estimate(confidence)
     slope = slope_on_chance(rows, rows.score)
     linear = None if slope is None else slope.normal().estimate(confidence)
     limits = _limits(rows, confidence)
-    if evidence.soft is None or evidence.soft.known is None:
-        bracket, reason = _bracket(weighted, linear, (0.0, 0.0), limits), "no labels were given"
-        return SoftGroup(weighted, linear, limits, bracket, None, None, None, Status.NOT_CHECKED, reason)
+    unchecked = SoftGroup(
+        weighted=weighted,
+        linear=linear,
+        limits=limits,
+        bracket=_bracket(weighted, linear, (0.0, 0.0), limits),
+        labelled=None,
+        calibration=None,
+        signs=None,
+        status=Status.NOT_CHECKED,
+        reason="no labels were given",
+    )
+    if evidence.rows.known_group is None:
+        return unchecked
     labelled, audited = _labelled(evidence)
-    line, sides, doubt = _checks(labelled, audited, confidence)
-    if doubt is not None or sides is None:
-        reason = doubt or "all labelled rows are of one group"
-        return SoftGroup(weighted, linear, limits, None, audited.size, line, sides, Status.NOT_JUDGED, reason)
-    bracket = _bracket(weighted, linear, sides.outside, limits)
-    reason = "calibrated on labelled rows, as far as these stand for all"
-    return SoftGroup(weighted, linear, limits, bracket, audited.size, line, sides, Status.CHECKED, reason)
+    slopes, sides, reason = _checks(labelled, audited, confidence)
+    checked = replace(unchecked, bracket=None, labelled=audited.size, calibration=slopes, signs=sides)
+    if reason is not None or sides is None:
+        return replace(checked, status=Status.NOT_JUDGED, reason=reason or "all labelled rows are of one group")
+    return replace(
+        checked,
+        bracket=_bracket(weighted, linear, sides.outside, limits),
+        status=Status.CHECKED,
+        reason="calibrated on labelled rows, as far as these stand for all",
+    )
 
 
 def _rows(evidence: Evidence) -> ChanceRows:
@@ -156,10 +167,10 @@ def _rows(evidence: Evidence) -> ChanceRows:
 def _labelled(evidence: Evidence) -> tuple[ChanceRows, Floats]:
     """Return the rows that are known to be of either group, each standing for itself, and whether it is audited."""
     at, both, weights = _once(evidence)
-    known = evidence.soft.known[at] if evidence.soft is not None and evidence.soft.known is not None else at * 0 - 1
-    keep = np.flatnonzero(known >= 0)
+    group = np.asarray(evidence.rows.known_group)[at]
+    keep = np.flatnonzero(group != NO_GROUP)
     chance = both[keep, 0] / both[keep].sum(axis=1)
-    return _chance_rows(evidence, at[keep], chance, weights[keep]), (known[keep] == 0).astype(np.float64)
+    return _chance_rows(evidence, at[keep], chance, weights[keep]), (group[keep] == 0).astype(np.float64)
 
 
 def _once(evidence: Evidence) -> tuple[Integers, Floats, Floats]:
@@ -167,27 +178,26 @@ def _once(evidence: Evidence) -> tuple[Integers, Floats, Floats]:
 
     Of a sample, copies in either group may be drawn at different rates: each row stands for as many as its copy does.
     """
-    soft, sample, everyone = evidence.soft, evidence.rows, evidence.everyone
-    chances = np.zeros((0, 2)) if soft is None else soft.chances
-    at = np.flatnonzero(sample.audited | (chances[:, 0] == 0.0))
-    both, mine = chances[at], sample.audited[at]
-    standing_for = np.where(mine, everyone.weight0 / sample.weight0, everyone.weight1 / sample.weight1)
-    return at, both, standing_for * sample.weights[at] / np.where(mine, both[:, 0], both[:, 1])
+    probabilities, sample, population = np.asarray(evidence.rows.probabilities), evidence.sample, evidence.population
+    at = np.flatnonzero(sample.audited | (probabilities[:, 0] == 0.0))
+    both, is_audited = probabilities[at], sample.audited[at]
+    rate = np.where(is_audited, population.weight0 / sample.weight0, population.weight1 / sample.weight1)
+    return at, both, rate * sample.weights[at] / np.where(is_audited, both[:, 0], both[:, 1])
 
 
 def _chance_rows(evidence: Evidence, at: Integers, chance: Floats, weights: Floats) -> ChanceRows:
-    clusters = evidence.rows.clusters
+    clusters = evidence.sample.clusters
     return ChanceRows(
-        chance, weights, evidence.outcome.column[at], None if clusters is None else cluster_codes(clusters[at])
+        chance, weights, evidence.score.column[at], None if clusters is None else cluster_codes(clusters[at])
     )
 
 
 def _limits(rows: ChanceRows, confidence: float) -> Estimate | None:
     """Return the middle of the limits, and their outer ends with errors."""
-    found = frechet_limits(rows)
-    if found is None:
+    ends = frechet_limits(rows)
+    if ends is None:
         return None
-    low, high = (one.estimate(confidence) for one in found)
+    low, high = (end.estimate(confidence) for end in ends)
     return Estimate((low.value + high.value) / 2, low.low, high.high)
 
 
@@ -198,8 +208,8 @@ def _bracket(
     if linear is None:
         return None
     both = (weighted, linear)
-    low = min(float(one.low or 0.0) for one in both) - outside[0]
-    high = max(float(one.high or 0.0) for one in both) + outside[1]
+    low = min(float(estimate.low or 0.0) for estimate in both) - outside[0]
+    high = max(float(estimate.high or 0.0) for estimate in both) + outside[1]
     middle = (weighted.value + linear.value) / 2
     least, most = (None, None) if limits is None else (limits.low, limits.high)
     if least is not None and most is not None and least <= high and low <= most:
@@ -209,7 +219,7 @@ def _bracket(
 
 def soft_notes(evidence: Evidence) -> tuple[str, ...]:
     """Return what is not reported where groups are known by probabilities."""
-    if evidence.soft is None:
+    if evidence.rows.probabilities is None:
         return ()
     return (
         "not reported for unobserved groups: ratios, shortfall, standardised difference, output divergence, decisions "
@@ -223,18 +233,18 @@ def _checks(
     """Return calibration and signs on the rows whose group is known, and what fails."""
     if min(audited.sum(), (1.0 - audited).sum()) < SUPPRESSED_BELOW:
         return None, None, f"fewer than {SUPPRESSED_BELOW} labelled people of a group"
-    found, sides = calibration(labelled, audited, confidence), signs(labelled, audited, confidence)
-    if found is None or sides is None:
-        return found, sides, "all labelled rows have the same probability"
-    if not found.holds:
-        return found, sides, _uncalibrated(found, audited.size)
+    slopes, sides = calibration(labelled, audited, confidence), signs(labelled, audited, confidence)
+    if slopes is None or sides is None:
+        return slopes, sides, "all labelled rows have the same probability"
+    if not slopes.holds:
+        return slopes, sides, _uncalibrated(slopes, audited.size)
     if sides.are_opposite:
-        return found, sides, "the gap of labelled rows lies on one side of both estimates"
-    return found, sides, None
+        return slopes, sides, "the gap of labelled rows lies on one side of both estimates"
+    return slopes, sides, None
 
 
-def _uncalibrated(found: Calibration, labelled: int) -> str:
-    slope, difference = found.slope, found.difference
+def _uncalibrated(slopes: Calibration, labelled: int) -> str:
+    slope, difference = slopes.slope, slopes.difference
     ends = f"{slope.low:.2f} to {slope.high:.2f}"
     way = "more" if difference.value > 0 else "less"
     what = (

@@ -25,8 +25,8 @@ OUTPUTS = {
     "junit": "junit",
     "tables": "tables",
 }  # keys within `outputs`, and their options
-RENAMED = {"conditions": "gates", "stated": "provenance"}  # options whose key is another word
-OPTIONS = {"state": "provenance", "fail_if": "gates"}  # of the command line, whose keys are other words
+KEYS = {"conditions": "gates"}  # parameters of the command whose key is another word
+SUGGESTED = {"fail_if": "gates"}  # options of the command line whose key is another word
 RULES = {"float": "a number", "integer": "a whole number", "text": "a text"}  # of click's types
 OPENS = ("[", "{", "<block mapping start>", "<block sequence start>")  # tokens of YAML
 CLOSES = ("]", "}", "<block end>")
@@ -41,7 +41,7 @@ def read_audit_file(path: str | Path) -> Asked:
     found = _parsed(file)
     if "favorable" in found and "favourable" not in found:
         found["favourable"] = found.pop("favorable")
-    options = {RENAMED.get(str(one.name), str(one.name)): one for one in audit_command.params}
+    options = {KEYS.get(str(one.name), str(one.name)): one for one in audit_command.params}
     outputs = {key: options.pop(name) for key, name in OUTPUTS.items()}
     given = found.pop("outputs", {})
     if not isinstance(given, dict):
@@ -147,7 +147,7 @@ def _check_keys(file: Path, within: str, found: Mapping[str, Any], known: list[s
     """Raise for the first key that means nothing, with the nearest that does."""
     for key in found:
         if key not in known:
-            nearest = OPTIONS.get(key) or nearest_name(key, known)
+            nearest = SUGGESTED.get(key) or nearest_name(key, known)
             suggestion = "" if nearest is None else f"did you mean {within}{nearest}? "
             raise DataError(
                 f"`{within}{key}` must be a key of an audit file, got it in {str(file)!r}.",

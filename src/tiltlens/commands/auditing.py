@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tiltlens.commands.options import READING
 from tiltlens.commands.targets import (
     check_gated,
     check_writable,
@@ -28,13 +29,15 @@ if TYPE_CHECKING:
 
     from tiltlens.gates import Gate
     from tiltlens.results.audit import Audit
-    from tiltlens.sources.read_options import ReadOptions
+    from tiltlens.sources.read_options import Source
 
 # What commands leave out that act on an audit: they need its rows, not its intervals.
 NOT_ASKED: dict[str, Any] = {
-    **{"soft_group": {}, "stated": {}, "exempt": (), "trusted": ()},
-    **dict.fromkeys(("model", "labels", "criterion", "threshold", "membership", "periods", "materiality", "progress")),
-    **{"output": "probability", "input_weight": 1.0, "output_weight": 1.0, "folds": 0},
+    **{"group_probability": {}, "provenance": {}, "exempt": (), "trusted": ()},
+    **dict.fromkeys(
+        ("model", "known_groups", "metric", "threshold", "propensity", "periods", "materiality", "progress")
+    ),
+    **{"score_type": "probability", "input_weight": 1.0, "output_weight": 1.0, "folds": 0},
 }
 
 
@@ -60,7 +63,7 @@ class Asked:
         rest = dict(options)
         gates = [gate(text) for text in rest.pop("conditions")]
         for one in gates:
-            one.check_range(is_amount=rest["output"] == "amount")
+            one.check_range(is_amount=rest["score_type"] == "amount")
         names = {"json": "json_target"} | {name: name for name in ("report", "tables", "junit")}
         outputs = {option: rest.pop(name) for option, name in names.items()}
         check_writable(outputs)
@@ -124,38 +127,41 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
     from tiltlens.model_files.load import load_model
     from tiltlens.rows.roles import Request, check_some, declared_features
     from tiltlens.sources.messages import check_columns
-    from tiltlens.sources.read_options import read_options
+    from tiltlens.sources.read_options import read
 
     options = NOT_ASKED | options
     _check_values(options)
-    outcome, scores, stated = options.pop("outcome"), options.pop("scores"), options.pop("stated")
-    features, soft = options.pop("features"), options.pop("soft_group")
+    outcome, scores = options.pop("outcome"), options.pop("scores")
+    features, soft = options.pop("features"), options.pop("group_probability")
     path, trusted = options.pop("model"), options.pop("trusted")
     group_columns = list(soft.values()) or list(options["group"])
     arguments = {
         **options,
         "group": soft or group_columns,
         "audited": list(options["audited"]) or None,
-        "given": options["given"] or None,
-        "provenance": stated,
+        "where": options["where"] or None,
         "folds": options["folds"] or None,
         "features": None if features is None else list(features),
         "exclude": list(options["exclude"]) or None,
         "exempt": list(options["exempt"]) or None,
         "blocks": {name: columns.split(",") for name, columns in options["blocks"].items()},
     }
+    source = read(list(files), **{name: arguments.pop(name) for name in READING})
     if path:
         model = load_model(path, trusted)
         arguments["provenance"] = {"model file": _described(path)} | arguments["provenance"]
-        return run(list(files), model=model, outcome=outcome, **arguments)
+        return run(source, model=model, outcome=outcome, **arguments)
     if scores:
         named = list(scores) if len(scores) > 1 else scores[0]
-        return run(list(files), scores=named, outcome=outcome, **arguments)
-    reading = {name: arguments.pop(name) for name in ("na_values", "encoding", "sheet", "query")}
-    table = rows_of(files, read_options(**reading))
+        return run(source, scores=named, outcome=outcome, **arguments)
+    table = rows_of(source)
     check_columns("outcome", [outcome], table.columns)
-    roles = [options[name] for name in ("weights", "membership", "clusters", "labels", "periods") if options[name]]
-    used = [*group_columns, *(arguments["given"] or ()), outcome, *roles]
+    roles = [
+        options[name]
+        for name in ("sample_weight", "propensity", "clusters", "known_groups", "periods")
+        if options[name]
+    ]
+    used = [*group_columns, *(arguments["where"] or ()), outcome, *roles]
     asked = {name: arguments.pop(name) for name in ("exclude", "categorical", "blocks")}
     request = Request(group=group_columns, features=arguments["features"], **asked)
     arguments["features"], declared = declared_features(request, table.columns, used)
@@ -166,12 +172,12 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
     return run(table, scores=columns, favourable=favourable, **arguments)
 
 
-def rows_of(files: tuple[str, ...], reading: ReadOptions) -> pl.DataFrame:
-    """Return all rows of files, and say how they were read where their owner may not expect it."""
+def rows_of(source: Source) -> pl.DataFrame:
+    """Return all rows of a source, and print the notes on how they were read."""
     from tiltlens.render.terminal import printable
     from tiltlens.sources.opening import batches_of, collected_rows, reading_notes
 
-    batches = batches_of(list(files), reading)
+    batches = batches_of(source)
     if batches is None:
         raise TiltlensError("DATA must be files or a database, got neither.", "name a file.")
     table = collected_rows(batches)
@@ -183,19 +189,19 @@ def rows_of(files: tuple[str, ...], reading: ReadOptions) -> pl.DataFrame:
 def _check_values(options: dict[str, Any]) -> None:
     """Raise where options contradict each other, or a number is none that an audit can be asked with."""
     from tiltlens.analysis.settings import Settings
-    from tiltlens.rows.scores import check_output
+    from tiltlens.rows.scores import check_score_type
 
-    outcome, scores, path, soft = (options[name] for name in ("outcome", "scores", "model", "soft_group"))
+    outcome, scores, path, soft = (options[name] for name in ("outcome", "scores", "model", "group_probability"))
     _check_outputs(scores, path, options["trusted"])
-    _check_outcome(outcome, scores or path, options["criterion"])
-    if outcome is not None and not scores and not path and options["output"] == "amount":
-        raise TiltlensError("`--output amount` must come with `--scores`, got `--outcome`.", "it is of amounts.")
+    _check_outcome(outcome, scores or path, options["metric"])
+    if outcome is not None and not scores and not path and options["score_type"] == "amount":
+        raise TiltlensError("`--score-type amount` must come with `--scores`, got `--outcome`.", "it is of amounts.")
     if bool(soft) == bool(options["group"]):
         raise TiltlensError(
-            f"exactly one of `--group` and `--soft-group` must be given, got {'both' if soft else 'neither'}.",
-            "--group is a column of groups; --soft-group NAME=COLUMN a group and the column of its probability.",
+            f"exactly one of `--group` and `--group-probability` must be given, got {'both' if soft else 'neither'}.",
+            "--group is a column of groups; --group-probability NAME=COLUMN a group and the column of its probability.",
         )
-    check_output(options["output"], options["threshold"])
+    check_score_type(options["score_type"], options["threshold"])
     named = [one.name for one in fields(Settings) if options.get(one.name) is not None]
     Settings(**{name: options[name] for name in named} | {"folds": options["folds"] or None})
 
@@ -209,7 +215,7 @@ def _check_outputs(scores: tuple[str, ...], path: str | None, trusted: tuple[str
         )
     if trusted and not path:
         raise TiltlensError(
-            f"`--trust` must come with `--model`, got {trusted[0]!r}.", "it is of types in a model file."
+            f"`--trusted` must come with `--model`, got {trusted[0]!r}.", "it is of types in a model file."
         )
 
 
@@ -221,16 +227,16 @@ def _described(path: str) -> str:
     return f"{file.name}, SHA-256 {sha256(file.read_bytes()).hexdigest()}"
 
 
-def _check_outcome(outcome: str | None, scores: Sequence[str] | None, criterion: str | None) -> None:
+def _check_outcome(outcome: str | None, scores: Sequence[str] | None, metric: str | None) -> None:
     """Raise unless there is something to audit."""
     if not scores and outcome is None:
         raise TiltlensError(
             "`--scores`, `--model` or `--outcome` must be given, got none of them.",
             "scores are a column of the model's probabilities, --model is its file; an outcome alone trains a model.",
         )
-    if criterion is not None and (outcome is None or not scores):
+    if metric is not None and (outcome is None or not scores):
         missing = "--outcome" if scores else "--scores"
         raise TiltlensError(
-            f"`--criterion` must come with `{missing}`, got {criterion!r} without.",
+            f"`--metric` must come with `{missing}`, got {metric!r} without.",
             "an error rate is of a model's scores, or decisions, and what came of people.",
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -13,20 +13,24 @@ from tiltlens.errors import TiltlensError
 Decorated = TypeVar("Decorated", bound=Callable[..., Any] | click.Command)
 
 DATA = click.argument("data", nargs=-1, required=True)
-NA = click.option(
-    "--na",
-    "na_values",
-    multiple=True,
-    metavar="TEXT",
-    help="Missing value in a CSV, beside ? - . NA N/A NaN NULL and empty fields. Repeat for more.",
-)
-ENCODING = click.option(
-    "--encoding", metavar="NAME", help="Of a CSV, e.g. cp1252. Default: UTF-8, or what its bytes show; notes say so."
-)
-SHEET = click.option("--sheet", metavar="NAME", help="Of an Excel file with several sheets.")
-QUERY = click.option("--query", metavar="SQL", help="Where DATA is a database, e.g. sqlite:///people.db: its rows.")
-OUTCOME = click.option("--outcome", metavar="COLUMN", help="What came of people, 0 and 1: adds error rates.")
-CONFIDENCE = click.option("--confidence", type=float, default=0.95, show_default=True, help="Of every interval.")
+READING: dict[str, Callable[[Any], Any]] = {  # the keywords of `tl.read`
+    "na_values": click.option(
+        "--na-values",
+        multiple=True,
+        metavar="TEXT",
+        help="Text that marks a missing value in a CSV, besides ? - . NA N/A NaN NULL and empty fields. Repeat.",
+    ),
+    "encoding": click.option("--encoding", metavar="NAME", help="Encoding of a CSV, e.g. cp1252 (default: UTF-8)."),
+    "decimal": click.option(
+        "--decimal", metavar="MARK", default=".", show_default=True, help="Decimal mark of numbers, '.' or ','."
+    ),
+    "sheet": click.option("--sheet", metavar="NAME", help="Sheet of an Excel file that has several."),
+    "query": click.option(
+        "--query", metavar="SQL", help="Query that selects the rows of a database, e.g. sqlite:///people.db."
+    ),
+}
+OUTCOME = click.option("--outcome", metavar="COLUMN", help="Observed outcome, 0 or 1; adds error rates.")
+CONFIDENCE = click.option("--confidence", type=float, default=0.95, show_default=True, help="Confidence level.")
 JSON = click.option(
     "--json", "json_target", metavar="FILE", help="Also write every number as JSON; '-' is standard output."
 )
@@ -67,134 +71,153 @@ def _names(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) 
 
 OF_AUDITS: dict[str, Callable[[Any], Any]] = {
     "group": click.option(
-        "--group", multiple=True, metavar="COLUMN", help="Who people are, e.g. sex; repeat to cross."
+        "--group", multiple=True, metavar="COLUMN", help="Column of groups, e.g. sex; repeat for intersections."
     ),
-    "soft_group": option_of_pairs(
-        "--soft-group",
+    "group_probability": option_of_pairs(
+        "--group-probability",
         metavar="NAME=COLUMN",
         example="Black=p_black",
-        text="Instead of --group: a group and the column of its probability. Repeat for each group.",
+        text="Unobserved group and the column of its probability, instead of --group. Repeat for each group.",
     ),
-    "labels": click.option(
-        "--labels", metavar="COLUMN", help="Groups known for some rows: they check the probabilities."
+    "known_groups": click.option(
+        "--known-groups",
+        metavar="COLUMN",
+        help="Column of groups where they are known; checks the group probabilities.",
     ),
     "reference": click.option(
-        "--reference", metavar="VALUE", help="Group that others are compared with. Default: the largest."
+        "--reference", metavar="VALUE", help="Group that others are compared with (default: the largest)."
     ),
     "audited": click.option(
-        "--audited", multiple=True, metavar="VALUE", help="Group to audit; repeat for more. Default: all others."
+        "--audited", multiple=True, metavar="VALUE", help="Group to audit; repeat for more (default: all others)."
     ),
     "scores": click.option(
         "--scores",
         multiple=True,
         metavar="COLUMN",
-        help="The model's probabilities from 0 to 1, or decisions: 0 and 1, or two words. Repeat for several classes.",
+        help="Scores of the model: probabilities, amounts, or decisions (0 and 1, or two words). Repeat for several "
+        "classes.",
     ),
     "model": click.option(
         "--model",
         metavar="FILE",
-        help="Instead of --scores: the model itself, applied to the features: .skops, .onnx, or of XGBoost (.json, "
-        ".ubj), LightGBM (.txt) or CatBoost (.cbm). No pickle.",
+        help="Model to apply to the features, instead of --scores: .skops, .onnx, or of XGBoost (.json, .ubj), "
+        "LightGBM (.txt) or CatBoost (.cbm). Pickles are not read.",
     ),
     "trusted": click.option(
-        "--trust", "trusted", multiple=True, metavar="TYPE", help="Type in a .skops file that may be built. Repeat."
+        "--trusted", multiple=True, metavar="TYPE", help="Type that may be built from a .skops file. Repeat for more."
     ),
     "outcome": click.option(
         "--outcome",
         metavar="COLUMN",
-        help="What came of people, 0 and 1. With --scores or --model: adds error rates. Without: trains a logistic "
-        "model, not yours, to look at.",
+        help="Observed outcome, 0 or 1. Adds error rates; without --scores or --model, a logistic model of it is "
+        "trained and audited.",
     ),
-    "criterion": click.option(
-        "--criterion",
+    "metric": click.option(
+        "--metric",
         type=click.Choice(["fpr", "fnr"]),
-        help="Audit the difference of false positive or false negative rates instead; needs --outcome and --scores.",
+        help="Error rate to audit: false positive or false negative rate. Needs --outcome (default: the scores).",
     ),
-    "output": click.option(
-        "--output", default="probability", metavar="KIND", help="amount: scores are money, days and such."
+    "score_type": click.option(
+        "--score-type",
+        default="probability",
+        show_default=True,
+        metavar="TYPE",
+        help="Type of scores: probability, or amount (money, days).",
     ),
     "favourable": click.option(
         *("--favourable", "--favorable", "favourable"),
         default="high",
         show_default=True,
         metavar="OUTCOME",
-        help="What a person wants: high or low where outcomes are 0 and 1, or amounts, else its name, e.g. approved.",
+        help="Outcome that people want: high, low, or the name of a class, e.g. approved.",
     ),
-    "threshold": click.option(
-        "--threshold", type=float, help="Score from which on the decision is 1: for rates of decisions."
-    ),
+    "threshold": click.option("--threshold", type=float, help="Score from which the decision is 1 (default: none)."),
     "features": click.option(
         "--features",
         multiple=True,
         metavar="COLUMN",
         callback=_names,
-        help="Inputs of the model; repeat, or use commas. Default: those that --model lists, or all others. '' is "
-        "none: rates and gap alone.",
+        help="Inputs of the model; repeat, or separate by commas. '' audits rates and gap alone (default: those that "
+        "--model lists, or all other columns).",
     ),
     "exclude": click.option(
         "--exclude",
         multiple=True,
         metavar="COLUMN",
         callback=lambda *given: _names(*given) or (),
-        help="No input: labels, old scores, row numbers. Repeat, or use commas.",
+        help="Columns that are not inputs, e.g. labels or row numbers; repeat, or separate by commas.",
     ),
     "exempt": click.option(
-        "--exempt", multiple=True, metavar="COLUMN", help="Input held to be a lawful reason. Repeat for more."
+        "--exempt", multiple=True, metavar="COLUMN", help="Feature declared an exempt factor. Repeat for more."
     ),
     "categorical": click.option(
         "--categorical",
         multiple=True,
         metavar="COLUMN",
         callback=_names,
-        help="Feature whose numbers are codes. Repeat.",
+        help="Feature whose numbers are codes; repeat, or separate by commas.",
     ),
     "blocks": option_of_pairs(
-        *("--block", "blocks"),
+        "--blocks",
         metavar="NAME=COLUMNS",
         example="region=region_*",
-        text="Columns that are one feature, as names with commas or a pattern, e.g. region=region_*. Repeat.",
+        text="Columns that form one feature, by names with commas or a pattern, e.g. region=region_*. Repeat for more.",
     ),
-    "membership": click.option(
-        "--membership", metavar="COLUMN", help="Probability of being in the audited group. Default: estimated."
+    "propensity": click.option(
+        "--propensity",
+        metavar="COLUMN",
+        help="Column of P(audited group | features) (default: estimated by a group-membership model).",
     ),
-    "weights": click.option("--weights", metavar="COLUMN", help="How many people a row stands for."),
-    "clusters": click.option("--clusters", metavar="COLUMN", help="Rows that belong together, e.g. customer_id."),
-    "periods": click.option("--periods", metavar="COLUMN", help="When rows are from, e.g. month: the gap along time."),
-    "given": option_of_pairs(
-        "--given", metavar="COLUMN=VALUE", example="repaid=1", text="Only rows with this value, e.g. repaid=1."
+    "sample_weight": click.option(
+        "--sample-weight", metavar="COLUMN", help="Column of row weights (default: every row counts as one person)."
     ),
-    "na_values": NA,
-    "encoding": ENCODING,
-    "sheet": SHEET,
-    "query": QUERY,
+    "clusters": click.option(
+        "--clusters", metavar="COLUMN", help="Column of rows that belong together, e.g. customer_id."
+    ),
+    "periods": click.option(
+        "--periods", metavar="COLUMN", help="Column of periods, e.g. month; adds the gap over time."
+    ),
+    "where": option_of_pairs(
+        "--where",
+        metavar="COLUMN=VALUE",
+        example="repaid=1",
+        text="Condition that audited rows meet, e.g. repaid=1. Repeat for more (default: all rows).",
+    ),
+    **READING,
     "input_weight": click.option(
-        "--input-weight", type=float, default=1.0, show_default=True, help="Of aligning inputs, the paper's λ2."
+        "--input-weight", type=float, default=1.0, show_default=True, help="Weight of aligning inputs, the paper's λ2."
     ),
     "output_weight": click.option(
-        "--output-weight", type=float, default=1.0, show_default=True, help="Of aligning outputs, the paper's λ4."
+        "--output-weight",
+        type=float,
+        default=1.0,
+        show_default=True,
+        help="Weight of aligning outputs, the paper's λ4.",
     ),
     "confidence": CONFIDENCE,
     "materiality": click.option(
-        "--materiality", type=float, help="Smallest difference that counts: 0.005; of amounts 0.02 sd."
+        "--materiality",
+        type=float,
+        help="Materiality threshold (default: 0.005; for amounts 0.02 standard deviations).",
     ),
     "folds": click.option(
         "--folds",
         type=int,
         default=5,
         show_default=True,
-        help="5; or 0: the paper's plug-in values, without intervals.",
+        help="Folds of the cross-fit: 5, or 0 for the paper's plug-in values without intervals.",
     ),
-    "seed": click.option(
-        "--seed", type=int, default=0, show_default=True, help="The same seed gives the same numbers."
+    "random_state": click.option(
+        "--random-state", type=int, default=0, show_default=True, help="Seed of everything random."
     ),
     "sample_rows": click.option(
-        "--sample-rows", type=int, default=500_000, show_default=True, help="Rows, at most, that models are fitted on."
+        "--sample-rows", type=int, default=500_000, show_default=True, help="Most rows that models are fitted on."
     ),
-    "stated": option_of_pairs(
-        *("--state", "stated"),
+    "provenance": option_of_pairs(
+        "--provenance",
         metavar="NAME=TEXT",
         example='"model=credit 3.1"',
-        text='For readers, e.g. "model=credit 3.1". Repeat.',
+        text='Fact about the data or the model for readers, e.g. "model=credit 3.1". Repeat for more.',
     ),
 }
 
@@ -202,14 +225,29 @@ OF_AUDITS: dict[str, Callable[[Any], Any]] = {
 # Options of an audit that say nothing of the rows, scores and groups that a repair or an alternative is made of.
 OF_ACTIONS = {
     *("model", "trusted"),
-    *("soft_group", "labels", "outcome", "criterion", "output", "threshold", "exempt", "membership", "periods"),
-    *("input_weight", "output_weight", "materiality", "folds", "stated"),
+    *(
+        "group_probability",
+        "known_groups",
+        "outcome",
+        "metric",
+        "score_type",
+        "threshold",
+        "exempt",
+        "propensity",
+        "periods",
+    ),
+    *("input_weight", "output_weight", "materiality", "folds", "provenance"),
 }
 
 
 def options_of_audits(*, but: Collection[str] = ()) -> Callable[[Decorated], Decorated]:
     """Return a decorator that gives a command the options of `tiltlens audit`, in its order, except some."""
-    chosen = [option for name, option in OF_AUDITS.items() if name not in but]
+    return with_options(option for name, option in OF_AUDITS.items() if name not in but)
+
+
+def with_options(options: Iterable[Callable[[Any], Any]]) -> Callable[[Decorated], Decorated]:
+    """Return a decorator that gives a command some options, in their order."""
+    chosen = list(options)
 
     def decorated(work: Decorated) -> Decorated:
         for option in reversed(chosen):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tiltlens.commands.auditing import audited, rows_of
-from tiltlens.commands.options import DATA, JSON, OF_ACTIONS, OUTCOME, options_of_audits, refuse_options
+from tiltlens.commands.options import DATA, JSON, OF_ACTIONS, OUTCOME, READING, options_of_audits, refuse_options
 from tiltlens.commands.targets import announce, check_targets, progress_shown, screen, write_outputs
 from tiltlens.errors import TiltlensError
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     import polars as pl
 
     from tiltlens.repair.score_tilt import ScoreTilt
+    from tiltlens.sources.read_options import Source
 
-OF_FITS = {"reference", "audited", "features", "exclude", "seed"}
-READING = ("na_values", "encoding", "sheet")
-OF_FITS |= {"categorical", "blocks", "sample_rows", "criterion", "limit", "threshold", "use_group", "save"}
+OF_FITS = {"reference", "audited", "features", "exclude", "random_state"}
+OF_FITS |= {"categorical", "blocks", "sample_rows", "metric", "max_gap", "threshold", "use_group", "save"}
 
 
 @click.command("repair")
@@ -27,19 +27,27 @@ OF_FITS |= {"categorical", "blocks", "sample_rows", "criterion", "limit", "thres
 @options_of_audits(but=OF_ACTIONS - {"trusted"})
 @OUTCOME
 @click.option(
-    "--criterion",
-    type=click.Choice(["fpr", "fnr", "equalized-odds"]),
-    help="Make false positive or false negative rates alike, or both, instead of mean scores; needs --outcome.",
+    "--metric",
+    type=click.Choice(["mean_score", "fpr", "fnr", "equalized_odds"]),
+    default="mean_score",
+    show_default=True,
+    help="Quantity to equalise. equalized_odds is fpr and fnr together; all but mean_score need --outcome.",
 )
-@click.option("--limit", type=float, default=0.0, show_default=True, help="Largest difference that may be left.")
+@click.option("--max-gap", type=float, default=0.0, show_default=True, help="Largest gap that may remain.")
 @click.option("--threshold", type=float, help="Repair decisions, 1 from this score on, instead of scores.")
 @click.option("--use-group", is_flag=True, help="Look at the group of every new row, which may be regulated.")
 @click.option(
     "--holdout", multiple=True, metavar="FILE", help="Rows that nothing was fitted on: what the repair costs. Repeat."
 )
 @click.option("--save", metavar="FILE.json", help="Write the repair, as numbers and texts.")
-@click.option("--apply", "new", multiple=True, metavar="FILE", help="New rows to repair; needs --output. Repeat.")
-@click.option("--output", metavar="FILE", help="Where to write them, with a column more: .csv or .parquet.")
+@click.option(
+    "--apply",
+    "new",
+    multiple=True,
+    metavar="FILE",
+    help="New rows whose scores to adjust; needs --out. Repeat for more.",
+)
+@click.option("--out", metavar="FILE", help="File for the new rows with their adjusted scores: .csv or .parquet.")
 @JSON
 @click.option("--report", "report", metavar="FILE.html", help="Also write the bill as one page for people.")
 def command(
@@ -47,7 +55,7 @@ def command(
     holdout: tuple[str, ...],
     save: str | None,
     new: tuple[str, ...],
-    output: str | None,
+    out: str | None,
     json_target: str | None,
     report: str | None,
     **options: Any,
@@ -63,17 +71,17 @@ def command(
     from tiltlens.render.repair_page import write_bills
     from tiltlens.render.repair_text import print_bills, print_repair
 
-    _check_asked(holdout, new, output, json_target or report)
-    outputs = {"json": json_target, "report": report, "save": save, "output": output}
+    _check_asked(holdout, new, out, json_target or report)
+    outputs = {"json": json_target, "report": report, "save": save, "out": out}
     check_targets(outputs, data, holdout, new)
     if _is_saved(data):
         tilt, beside = _saved(data, options, has_rows=bool(holdout or new)), None
     else:
         tilt, beside = _fitted(data, json_target, bool(holdout), options)
     bills = _billed(tilt, beside, holdout, options) if holdout else None
-    if new and output is not None:
-        _apply(tilt, new, output, options)
-        announce("repaired table is", output)
+    if new and out is not None:
+        _apply(tilt, new, out, options)
+        announce("repaired table is", out)
     if save is not None:
         tilt.to_json(save)
         announce("repair is", save)
@@ -87,15 +95,15 @@ def command(
         print_bills(bills, screen())
 
 
-def _check_asked(holdout: tuple[str, ...], new: tuple[str, ...], output: str | None, wanted: str | None) -> None:
+def _check_asked(holdout: tuple[str, ...], new: tuple[str, ...], out: str | None, wanted: str | None) -> None:
     """Raise where options that go together do not."""
-    if bool(new) != (output is not None):
-        given, missing = ("--apply", "--output") if new else ("--output", "--apply")
+    if bool(new) != (out is not None):
+        given, missing = ("--apply", "--out") if new else ("--out", "--apply")
         raise TiltlensError(
-            f"`{given}` must come with `{missing}`, got it alone.", "for example --apply new.csv --output repaired.csv."
+            f"`{given}` must come with `{missing}`, got it alone.", "for example --apply new.csv --out repaired.csv."
         )
-    if output is not None and not output.lower().endswith((".csv", ".parquet")):
-        raise TiltlensError(f"`--output` must end in .csv or .parquet, got {output!r}.", "for example repaired.csv.")
+    if out is not None and not out.lower().endswith((".csv", ".parquet")):
+        raise TiltlensError(f"`--out` must end in .csv or .parquet, got {out!r}.", "for example repaired.csv.")
     if wanted is not None and not holdout:
         raise TiltlensError(
             f"`--json` and `--report` must come with `--holdout`, got {wanted!r} without.",
@@ -128,8 +136,7 @@ def _fitted(
         raise TiltlensError(
             "`--scores` must be the column to repair, got none.", "a repair is of a model's probabilities."
         )
-    asked = {name: options[name] for name in ("limit", "threshold")}
-    asked["criterion"] = (options["criterion"] or "mean score").replace("-", " ")
+    asked = {name: options[name] for name in ("max_gap", "metric", "threshold")}
     of_audit = {name: value for name, value in options.items() if name not in (*asked, "use_group")}
     with progress_shown(json_target) as progress:
         result = audited(data, progress=progress, **of_audit)
@@ -152,7 +159,7 @@ def _billed(
     from tiltlens.repair.bill import bills_summary
     from tiltlens.sources.messages import check_columns
 
-    table = _given(_read(holdout, options), options["given"])
+    table = _selected(rows_of(_files(holdout, options)), options["where"])
     if not options["group"]:
         raise _no_group()
     check_columns("group", list(options["group"]), table.columns)
@@ -164,7 +171,7 @@ def _billed(
         outcome=options["outcome"],
         confidence=options["confidence"],
         beside=beside,
-        weights=options["weights"],
+        sample_weight=options["sample_weight"],
         clusters=options["clusters"],
     )
     return bills_summary(found.values())
@@ -186,34 +193,33 @@ def _class_of(scores: tuple[str, ...], favourable: str) -> int | None:
     return scores.index(favourable)
 
 
-def _apply(tilt: ScoreTilt, new: tuple[str, ...], output: str, options: dict[str, Any]) -> None:
+def _apply(tilt: ScoreTilt, new: tuple[str, ...], out: str, options: dict[str, Any]) -> None:
     """Write new rows with a column more: their repaired scores, or decisions. They may be larger than memory."""
     group = list(options["group"])
     if tilt.use_group and not group:
         raise _no_group()
-    reading = {name: options[name] for name in READING}
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", UserWarning)
         named, who = _columns(options["scores"]), group if tilt.use_group else None
-        tilt.apply(list(new), named, who, output, **reading)
+        tilt.apply(_files(new, options), named, who, out)
     for note in notes:
         click.echo(f"Note: {note.message}.", err=True)
 
 
-def _read(files: tuple[str, ...], options: dict[str, Any]) -> pl.DataFrame:
-    """Return the rows of files beside the audited ones; a query is of the audited ones alone."""
-    from tiltlens.sources.read_options import read_options
+def _files(files: tuple[str, ...], options: dict[str, Any]) -> Source:
+    """Return other files than the audited ones as a source; a query is for the audited rows alone."""
+    from tiltlens.sources.read_options import read
 
-    return rows_of(files, read_options(**{name: options[name] for name in READING}))
+    return read(list(files), **{name: options[name] for name in READING if name != "query"})
 
 
-def _given(table: pl.DataFrame, wanted: dict[str, str]) -> pl.DataFrame:
-    """Return the rows that an audit with these conditions would look at."""
+def _selected(table: pl.DataFrame, where: dict[str, str]) -> pl.DataFrame:
+    """Return the rows that meet the conditions of the audit."""
     from tiltlens.rows.weights import equals_mask
     from tiltlens.sources.messages import check_columns
 
-    check_columns("given", list(wanted), table.columns)
-    for name, value in wanted.items():
+    check_columns("where", list(where), table.columns)
+    for name, value in where.items():
         table = table.filter(equals_mask(table[name], value))
     return table
 

@@ -12,12 +12,12 @@ from tiltlens.limits import REPAIRED
 Record = dict[str, Any]
 DECISIONS = "decisions"
 FALSE_POSITIVES, FALSE_NEGATIVES = "false positive rates", "false negative rates"
-TARGETS = {  # of each criterion: the quantities of a bill that it is about, and what they are called
-    "mean score": (("gap", "mean scores"),),
+TARGETS = {  # of each metric: the quantities of a bill that it is about, and what they are called
+    "mean_score": (("gap", "mean scores"),),
     DECISIONS: (("gap", "shares of people decided 1"),),
     "fpr": (("fpr_difference", FALSE_POSITIVES),),
     "fnr": (("fnr_difference", FALSE_NEGATIVES),),
-    "equalized odds": (("fpr_difference", FALSE_POSITIVES), ("fnr_difference", FALSE_NEGATIVES)),
+    "equalized_odds": (("fpr_difference", FALSE_POSITIVES), ("fnr_difference", FALSE_NEGATIVES)),
 }
 DIFFERENCES = {"without the outcome": FALSE_POSITIVES, "with the outcome": FALSE_NEGATIVES}  # of people of an event
 QUANTITIES = (

@@ -292,13 +292,13 @@ def audited_words(summary: dict[str, Any]) -> list[str]:
         lines.append(criterion_words(summary, is_of_decisions(summary)))
     if any(c["soft_group"] for c in summary["comparisons"].values()):
         lines.append("Groups are known by probabilities: each row counts in every group by its chance.")
-    if asked["given"]:
-        conditions = " and ".join(f"{label(name)} = {label(value)}" for name, value in asked["given"].items())
+    if asked["where"]:
+        conditions = " and ".join(f"{label(name)} = {label(value)}" for name, value in asked["where"].items())
         lines.append(f"Only rows with {conditions} were looked at: what follows holds for them alone.")
     if asked["threshold"] is not None:
         lines.append(f"Scores of {asked['threshold']:g} or more count as decision 1, lower ones as 0.")
-    if asked["weights"]:
-        lines.append(f"Rows count by their weight ({label(asked['weights'])}).")
+    if asked["sample_weight"]:
+        lines.append(f"Rows count by their weight ({label(asked['sample_weight'])}).")
     return lines
 
 

@@ -71,8 +71,8 @@ def pairing(
     sharing a fold with the next and the last one with the first.
     """
     scale_a, scale_b = (_scales(rows, ell, fold, clip)[fold] for ell in (log_ratio_a, log_ratio_b))
-    found = scaled_pairing(rows.audited, (log_ratio_a, log_ratio_b), (scale_a, scale_b), fold, clip)
-    return found if cycle is None else replace(found, disagreement=_disagreement(rows, cycle, clip))
+    pair = scaled_pairing(rows.audited, (log_ratio_a, log_ratio_b), (scale_a, scale_b), fold, clip)
+    return pair if cycle is None else replace(pair, disagreement=_disagreement(rows, cycle, clip))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,12 +107,12 @@ class ModelDisagreement:
 
 
 def _disagreement(rows: Rows, cycle: Floats, clip: float) -> ModelDisagreement:
-    places = np.flatnonzero(rows.audited)
-    places = places[:: -(-places.size // DISAGREEMENT_ROWS)]
-    shares = rows.audited_share[places] / rows.audited_share[places].sum()
-    clipped = np.clip(cycle[:, places], -clip, clip)
+    index = np.flatnonzero(rows.audited)
+    index = index[:: -(-index.size // DISAGREEMENT_ROWS)]
+    shares = rows.audited_share[index] / rows.audited_share[index].sum()
+    clipped = np.clip(cycle[:, index], -clip, clip)
     apart = np.roll(clipped, -1, axis=0) - clipped
-    return ModelDisagreement(places, shares, apart - (apart @ shares)[:, None])
+    return ModelDisagreement(index, shares, apart - (apart @ shares)[:, None])
 
 
 def scaled_pairing(
@@ -123,7 +123,7 @@ def scaled_pairing(
     clip: float = CLIP,
 ) -> Pairing:
     """Return two log-ratios whose normalising factors are known: one for all rows, or one for each."""
-    (a, r_a), (b, r_b) = (_scaled(audited, *one, clip) for one in zip(log_ratios, scales, strict=True))
+    (a, r_a), (b, r_b) = (_scaled(audited, *pair, clip) for pair in zip(log_ratios, scales, strict=True))
     inside = (r_a != 0.0) & (r_b != 0.0)
     middle = np.exp(0.5 * (a + b))
     kl_weight = np.where(audited, 1.0, 2.0 * middle - 0.5 * (r_a + r_b)) * inside
@@ -132,14 +132,14 @@ def scaled_pairing(
 
 def known_pairing(rows: Rows, log_ratio: Floats) -> Pairing:
     """Return a log-ratio that is known, not fitted: nothing to cross-fit, to clip or to correct for."""
-    known = np.asarray(log_ratio, dtype=np.float64)
-    if not np.isfinite(known).all():
+    ell = np.asarray(log_ratio, dtype=np.float64)
+    if not np.isfinite(ell).all():
         raise DataError(
-            "`membership` must lie strictly between 0 and 1, got 0 or 1.",
+            "`propensity` must lie strictly between 0 and 1, got 0 or 1.",
             "a known probability of 0 or 1 means that the groups do not overlap there; leave such rows out.",
         )
     zeros = rows.constant(0.0)
-    return Pairing(known, known, zeros, zeros, zeros, zeros, rows.single_cell, is_known=True)
+    return Pairing(ell, ell, zeros, zeros, zeros, zeros, rows.single_cell, is_known=True)
 
 
 def given_pairing(rows: Rows, log_ratio: Floats) -> Pairing:
@@ -228,8 +228,8 @@ def gradient_variance(rows: Rows, gradients: Sequence[Gradient], value: float | 
 def _variance(rows: Rows, g: Gradient, value: float | None = None) -> InfluenceEstimate:
     product = g.a * g.b
     own = rows.mean0(product) if g.is_known else _fold_unbiased(rows, product, g.pairing.fold)
-    found = _debiased(rows, g, own, product, g.a, g.b)
-    return found if value is None else replace(found, value=value)
+    estimate = _debiased(rows, g, own, product, g.a, g.b)
+    return estimate if value is None else replace(estimate, value=value)
 
 
 def _fold_unbiased(rows: Rows, product: Floats, fold: Integers) -> float:
@@ -269,24 +269,24 @@ def _debiased(
         slope0, slope1 = g.output.slope_influence(rows, middle)
         influence0 = influence0 + 2 * g.output_weight * slope0
         influence1 = influence1 + 2 * g.output_weight * slope1
-    found = InfluenceEstimate.of(rows, value, influence0, influence1)
+    estimate = InfluenceEstimate.of(rows, value, influence0, influence1)
     disagreement, weight = g.pairing.disagreement, g.input_weight
     if disagreement is None:
-        return found
+        return estimate
     means = disagreement.apart if cells is None else disagreement.explained(cells)
     left = weight * disagreement.products(means) + disagreement.products(
         disagreement.apart, middle[disagreement.places]
     )
-    return _with_remainder(found, weight * left)
+    return _with_remainder(estimate, weight * left)
 
 
-def _with_remainder(found: InfluenceEstimate, left: Floats) -> InfluenceEstimate:
+def _with_remainder(estimate: InfluenceEstimate, left: Floats) -> InfluenceEstimate:
     """Return an estimator of one pairing with the error that the product of two models' errors leaves.
 
     `left` is what neighbours' differences leave in place of the errors. Where V is the variance of what ε_i and ε_j
     leave, that of each of `left` is V/4, and that of what is left in the mean of the estimator's five folds V/8.
     """
-    return InfluenceEstimate(found.value, found.parts, left / math.sqrt(4 * len(left)))
+    return InfluenceEstimate(estimate.value, estimate.parts, left / math.sqrt(4 * len(left)))
 
 
 def _moved(rows: Rows, m: Floats, r: Floats) -> Floats:
@@ -346,24 +346,24 @@ def input_divergence(rows: Rows, pairs: Sequence[Pairing], value: float | None =
     return averaged([_input_divergence(rows, pair, value) for pair in pairs])
 
 
-def _input_divergence(rows: Rows, pair: Pairing, known: float | None) -> InfluenceEstimate:
+def _input_divergence(rows: Rows, pair: Pairing, given: float | None) -> InfluenceEstimate:
     if pair.a is pair.b:
-        return _known_divergence(rows, pair.a, known)
+        return _known_divergence(rows, pair.a, given)
     middle = 0.5 * (pair.a + pair.b)
     value = rows.mean0(middle) + rows.mean0(pair.kl_weight) - rows.mean1(pair.kl_weight)
-    found = InfluenceEstimate.of(rows, value, middle + pair.kl_weight, -pair.kl_weight)
+    estimate = InfluenceEstimate.of(rows, value, middle + pair.kl_weight, -pair.kl_weight)
     return (
-        found
+        estimate
         if pair.disagreement is None
-        else _with_remainder(found, 0.5 * pair.disagreement.products(pair.disagreement.apart))
+        else _with_remainder(estimate, 0.5 * pair.disagreement.products(pair.disagreement.apart))
     )
 
 
-def _known_divergence(rows: Rows, ell: Floats, known: float | None) -> InfluenceEstimate:
+def _known_divergence(rows: Rows, ell: Floats, given: float | None) -> InfluenceEstimate:
     """Return E0[ℓ] − log E1[e^ℓ], which no constant added to ℓ can change."""
     ratio, top = shifted_exp(ell)
     mean = rows.mean1(ratio)
-    value = rows.mean0(ell) - top - math.log(mean) if known is None else known
+    value = rows.mean0(ell) - top - math.log(mean) if given is None else given
     return InfluenceEstimate.of(rows, value, ell, -ratio / mean)
 
 

@@ -60,7 +60,7 @@ def share_form(numerators: Sequence[InfluenceEstimate], denominators: Sequence[I
     Heavy tails widen it as they do at the last corner, so that it stays one form.
     """
     six = [*_coefficients(numerators), *_coefficients(denominators)]
-    values = np.array([one.value for one in six])
+    values = np.array([estimate.value for estimate in six])
     tail = ratio_tail(numerators[-1], denominators[-1])
     return ShareForm(values[:3], values[3:], tail**2 * covariances(six))
 

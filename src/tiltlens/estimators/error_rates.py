@@ -50,9 +50,9 @@ def false_negative_rate(rows: Rows, score: Floats, outcome: Integers, sums: Cell
 
 def calibration_in_the_large(rows: Rows, score: Floats, outcome: Integers, sums: CellSums) -> GroupPair:
     """Return E_g[Y − W]: above 0 where the outcome is more frequent than the scores say."""
-    known = [WITHOUT, WITH]
-    weight = sums.weight[:, known].sum(axis=1)
-    means = (sums.weight[:, WITH] - sums.first[:, known].sum(axis=1)) / weight
+    observed = [WITHOUT, WITH]
+    weight = sums.weight[:, observed].sum(axis=1)
+    means = (sums.weight[:, WITH] - sums.first[:, observed].sum(axis=1)) / weight
     wrong = (sums.first[:, WITHOUT] + sums.weight[:, WITH] - sums.first[:, WITH]) / weight  # E|Y − W|
     errors = unseen_errors(rows, outcome != UNKNOWN, np.minimum(wrong, 0.5))
     return mean_pair(rows, (outcome == WITH) - score, outcome != UNKNOWN, means, errors, least=-1.0)
@@ -85,7 +85,9 @@ def mean_pair(
 def _means(rows: Rows, values: Floats, own: Floats) -> list[InfluenceEstimate]:
     """Return both groups' estimators from each row's influence on that of its own group."""
     columns = ((own, rows.constant(0.0)), (rows.constant(0.0), own))
-    return [InfluenceEstimate.of(rows, float(value), *one) for value, one in zip(values, columns, strict=True)]
+    return [
+        InfluenceEstimate.of(rows, float(value), *influences) for value, influences in zip(values, columns, strict=True)
+    ]
 
 
 def _pair(
@@ -93,7 +95,7 @@ def _pair(
 ) -> GroupPair:
     """Return both groups' estimators and their difference; Wilson's interval needs no error that rows do not show."""
     both = zip(laws, errors, strict=True)
-    audited, reference = (one if isinstance(one, Proportion) else one.with_extra_se(error) for one, error in both)
+    audited, reference = (law if isinstance(law, Proportion) else law.with_extra_se(error) for law, error in both)
     influence = InfluenceEstimate(means[0].value - means[1].value, (means[0].influence - means[1].influence,))
     se = (math.hypot(means[0].se, errors[0]), math.hypot(means[1].se, errors[1]))
     difference = mean_difference(rows, means, (audited, reference))
@@ -105,10 +107,10 @@ def area_pair(rows: Rows, score: Floats, outcome: Integers) -> GroupPair:
 
     Where every pair is in order, so are as many disjoint pairs as the rarer outcome has people: a binomial bound.
     """
-    _, place = np.unique(score, return_inverse=True)
+    _, rank = np.unique(score, return_inverse=True)
     areas, influences, errors = [], [], []
     for is_audited in (True, False):
-        area, influence = area_under_curve(place, rows.audited_share if is_audited else rows.reference_share, outcome)
+        area, influence = area_under_curve(rank, rows.audited_share if is_audited else rows.reference_share, outcome)
         rarer = min(rows.independent(is_audited, outcome == y) for y in (WITHOUT, WITH))
         areas.append(area)
         influences.append(influence)
@@ -117,15 +119,15 @@ def area_pair(rows: Rows, score: Floats, outcome: Integers) -> GroupPair:
     return _pair(rows, means, [mean.normal(0.0, 1.0) for mean in means], errors)
 
 
-def area_under_curve(place: Integers, share: Floats, outcome: Integers) -> tuple[float, Floats]:
+def area_under_curve(rank: Integers, share: Floats, outcome: Integers) -> tuple[float, Floats]:
     """Return one group's AUC and its influence function (Hájek; DeLong, DeLong & Clarke-Pearson 1988).
 
     IF = [Y=1]/P(Y=1)·(P(W' < W | Y'=0) − AUC) + [Y=0]/P(Y=0)·(P(W' > W | Y'=1) − AUC).
     """
     with_it, without = (np.where(outcome == y, share, 0.0) for y in (WITH, WITHOUT))
     part, others = float(with_it.sum()), float(without.sum())
-    below = shares_below(np.bincount(place, without) / others)[place]
-    above = 1.0 - shares_below(np.bincount(place, with_it) / part)[place]
+    below = shares_below(np.bincount(rank, without) / others)[rank]
+    above = 1.0 - shares_below(np.bincount(rank, with_it) / part)[rank]
     area = float(with_it @ below) / part
     influence = np.where(with_it > 0, (below - area) / part, 0.0)
     return area, influence + np.where(without > 0, (above - area) / others, 0.0)

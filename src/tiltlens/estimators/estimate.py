@@ -149,15 +149,18 @@ class Difference:
         return difference(self.first.estimate(confidence), self.second.estimate(confidence), self.correlation)
 
 
-def difference(one: Estimate, other: Estimate, correlation: float = 0.0) -> Estimate:
-    """Return d = one − other, its ends √(a² + b² − 2ρab) away, a and b being how far either's interval reaches there.
+def difference(first: Estimate, other: Estimate, correlation: float = 0.0) -> Estimate:
+    """Return d = first − other, its ends √(a² + b² − 2ρab) away, a and b being how far either's interval reaches there.
 
     Of two rates with Wilson's intervals that is Newcombe's (1998); of any two estimates see Zou & Donner (2008).
     """
-    value = one.value - other.value
-    if one.low is None or one.high is None or other.low is None or other.high is None:
+    value = first.value - other.value
+    if first.low is None or first.high is None or other.low is None or other.high is None:
         return Estimate(value)
-    below, above = (one.value - one.low, other.high - other.value), (one.high - one.value, other.value - other.low)
+    below, above = (
+        (first.value - first.low, other.high - other.value),
+        (first.high - first.value, other.value - other.low),
+    )
     reaches = [math.sqrt(max(a * a + b * b - 2.0 * correlation * a * b, 0.0)) for a, b in (below, above)]
     return Estimate(value, value - reaches[0], value + reaches[1])
 

@@ -149,10 +149,10 @@ def _own_clusters(
     clusters: Integers, codes: Integers, omega: Floats, parts: tuple[Floats, Floats], total: Floats
 ) -> list[float]:
     """Return what the products of each cluster with itself take from r̄, D and E[(W − m)²], as one mean knows it."""
-    both, place = np.unique(clusters * total.size + codes, return_inverse=True)
-    sign, score = (np.bincount(place, omega * part) for part in parts)
+    both, cell = np.unique(clusters * total.size + codes, return_inverse=True)
+    sign, score = (np.bincount(cell, omega * part) for part in parts)
     own = total[both % total.size] * float(omega.sum())  # some of the rows stand for all
-    return [float((one * other / own).sum()) for one, other in ((sign, score), (sign, sign), (score, score))]
+    return [float((left * other / own).sum()) for left, other in ((sign, score), (sign, sign), (score, score))]
 
 
 def _own_factor(own: Floats, leaves_one_out: bool) -> Floats:

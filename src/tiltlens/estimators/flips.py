@@ -15,13 +15,13 @@ Finding = Callable[[Count, Count], bool]
 
 def ratio_flips(group: Count, highest: Count, threshold: float) -> int:
     """Return the fewest changed decisions after which the ratio lies on the other side of the threshold."""
-    return _fewest(group, highest, lambda one, top: one.rate < (threshold - NOISE) * top.rate)
+    return _fewest(group, highest, lambda flipped, top: flipped.rate < (threshold - NOISE) * top.rate)
 
 
 def z_flips(group: Count, highest: Count, confidence: float) -> int:
     """Return the fewest changed decisions after which z lies on the other side of −z(confidence), such as −1.96."""
     critical = quantile(confidence)
-    return _fewest(group, highest, lambda one, top: (z_score(one, top) or 0.0) <= -critical)
+    return _fewest(group, highest, lambda flipped, top: (z_score(flipped, top) or 0.0) <= -critical)
 
 
 def _fewest(group: Count, highest: Count, is_found: Finding) -> int:

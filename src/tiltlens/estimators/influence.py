@@ -159,8 +159,8 @@ class Rows:
         if self.clusters is None:
             return sums_by(codes, wa * wb)
         width = int(codes.max(initial=0)) + 1
-        both, place = np.unique(self.clusters * width + codes, return_inverse=True)
-        return sums_by(both % width, sums_by(place, wa) * sums_by(place, wb))
+        both, cell = np.unique(self.clusters * width + codes, return_inverse=True)
+        return sums_by(both % width, sums_by(cell, wa) * sums_by(cell, wb))
 
     def counts(self, codes: Integers, levels: int) -> tuple[Integers, Integers]:
         """Return how many audited and how many reference rows have each code."""
@@ -293,7 +293,7 @@ class InfluenceEstimate:
 
     def covariance(self, other: InfluenceEstimate) -> float:
         """Return Σ(w·IF)(w·IF')/(Σw)², the mean over parts, and twice the covariance between these."""
-        within = sum(float(one @ two) for one, two in zip(self.parts, other.parts, strict=True))
+        within = sum(float(own @ others) for own, others in zip(self.parts, other.parts, strict=True))
         return (within + 2.0 * float(self.between @ other.between)) / len(self.parts)
 
     @property
@@ -384,10 +384,10 @@ def satterthwaite(
 
     `between` is b, the part of the variance v that is seen between k pairings; n are as many `rows` as there are.
     """
-    known = np.where(np.asarray(variance) > 0.0, variance, math.inf)
-    squares = influence**2 / known
+    positive = np.where(np.asarray(variance) > 0.0, variance, math.inf)
+    squares = influence**2 / positive
     spread = (squares**2).sum(axis=0) - squares.sum(axis=0) ** 2 / (rows or len(squares))
-    noise = np.maximum(spread, 0.0) + 2.0 / max(pairings - 1, 1) * (between / known) ** 2
+    noise = np.maximum(spread, 0.0) + 2.0 / max(pairings - 1, 1) * (between / positive) ** 2
     return np.asarray(np.maximum(2.0 / np.maximum(noise, 1e-300), FEWEST_DEGREES))
 
 

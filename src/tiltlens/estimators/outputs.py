@@ -280,10 +280,10 @@ class Descent:
 
     def estimate(self, confidence: float = 0.95) -> Estimate:
         """Return the image of R ± z·se."""
-        found = self.root.estimate(confidence)
-        low, high = found.low or 0.0, found.high or 0.0
+        root = self.root.estimate(confidence)
+        low, high = root.low or 0.0, root.high or 0.0
         near = 0.0 if low <= 0.0 <= high else min(abs(low), abs(high))
-        return Estimate(-self.weight * abs(found.value), -self.weight * max(abs(low), abs(high)), -self.weight * near)
+        return Estimate(-self.weight * abs(root.value), -self.weight * max(abs(low), abs(high)), -self.weight * near)
 
 
 def output_descent_rate(rows: Rows, scores: Scores, weight: float) -> HasInterval:
@@ -311,8 +311,8 @@ class EqualGapsTest:
 def equal_gaps_test(gaps: Sequence[InfluenceEstimate]) -> EqualGapsTest:
     """Return the Wald test that several gaps are equal: (Cg)ᵀ(CVCᵀ)⁻¹(Cg), C their differences from the first."""
     contrast = np.hstack([-np.ones((len(gaps) - 1, 1)), np.eye(len(gaps) - 1)])
-    influence = np.column_stack([one.influence for one in gaps])
-    moved = contrast @ np.array([one.value for one in gaps])
+    influence = np.column_stack([gap.influence for gap in gaps])
+    moved = contrast @ np.array([gap.value for gap in gaps])
     errors = contrast @ (influence.T @ influence) @ contrast.T
     errors += (1e-12 * np.trace(errors) + 1e-300) * np.eye(len(moved))
     statistic = float(moved @ np.linalg.solve(errors, moved))
@@ -354,7 +354,7 @@ def equal_outputs_limit(rows: Rows, scores: Scores) -> EqualOutputsTest:
     """Return the same test by the limit of its permutation law, χ² with as many degrees as there are free outcomes."""
     count = max(scores.values.shape[1] - 1, 1)
     gaps = [gap(rows, scores.outcome(y if scores.values.shape[1] > 1 else 1)) for y in range(count)]
-    difference, covariance = np.array([one.value for one in gaps]), covariances(gaps)
+    difference, covariance = np.array([estimate.value for estimate in gaps]), covariances(gaps)
     covariance = covariance + (1e-12 * np.trace(covariance) + 1e-300) * np.eye(count)
     statistic = float(difference @ np.linalg.solve(covariance, difference))
     return EqualOutputsTest(statistic, float(chdtrc(count, statistic)), 0)

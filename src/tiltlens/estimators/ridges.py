@@ -87,7 +87,7 @@ class FoldRidges:
     @cached_property
     def _moments(self) -> list[tuple[Floats, Floats, Floats, Floats, Floats]]:
         """Centred covariance, covariances with (S̄, W), the means of Φ and of (S̄, W), and their variances, by part."""
-        found = []
+        moments = []
         p = self.columns
         for part in PARTS:
             gram = self.grams[list(part)].sum(axis=0)
@@ -95,13 +95,13 @@ class FoldRidges:
             mean, level = gram[0, 1 : p + 1], gram[0, p + 1 :]
             covariance = gram[1 : p + 1, 1 : p + 1] - np.outer(mean, mean)
             cross = gram[1 : p + 1, p + 1 :] - np.outer(mean, level)
-            found.append((covariance, cross, mean, level, np.diag(gram)[p + 1 :] - level**2))
-        return found
+            moments.append((covariance, cross, mean, level, np.diag(gram)[p + 1 :] - level**2))
+        return moments
 
     @cached_property
     def _blocks(self) -> list[Integers]:
         """The columns of each feature, of each product of two, and of each block that joined the basis."""
-        return [np.flatnonzero(self.blocks == one) for one in range(int(self.blocks.max(initial=-1)) + 1)]
+        return [np.flatnonzero(self.blocks == block) for block in range(int(self.blocks.max(initial=-1)) + 1)]
 
     @property
     def _rows(self) -> float:
@@ -111,27 +111,27 @@ class FoldRidges:
     @cached_property
     def penalties(self) -> list[tuple[Floats, Floats]]:
         """The ridge penalties of every column in each part, for e and for m."""
-        found = []
+        penalties = []
         for covariance, cross, _, _, variance in self._moments:
             both = [
                 block_penalties(covariance, cross[:, target], float(variance[target]), self._blocks, self._rows)
                 for target in (0, 1)
             ]
-            found.append((both[0], both[1]))
-        return found
+            penalties.append((both[0], both[1]))
+        return penalties
 
     @cached_property
     def _inverses(self) -> list[tuple[Floats, Floats]]:
         """(C + penalty)⁻¹ of each part, for e and for m."""
         eye = np.eye(self.columns)
         return [
-            tuple(cho_solve(cho_factor(c + np.diag(one), lower=True), eye) for one in both)  # type: ignore[misc]
+            tuple(cho_solve(cho_factor(c + np.diag(penalty), lower=True), eye) for penalty in both)  # type: ignore[misc]
             for (c, *_), both in zip(self._moments, self.penalties, strict=True)
         ]
 
     def single_sets(self, sets: Sequence[Sequence[int]]) -> list[Floats]:
         """Return the residual vectors of small sets, each solved by itself: (parts) × (2, p + 3, sets)."""
-        masks = [np.flatnonzero(self.members(one)) for one in sets]
+        masks = [np.flatnonzero(self.members(features)) for features in sets]
         return [self._solved(part, masks) for part in range(len(PARTS))]
 
     def _solved(self, part: int, masks: Sequence[Integers]) -> Floats:
@@ -140,12 +140,14 @@ class FoldRidges:
         for target, penalties in enumerate(self.penalties[part]):
             slopes = np.zeros((len(masks), self.columns))
             for size in {own.size for own in masks} - {0}:  # sets of one size are solved together
-                places = [place for place, own in enumerate(masks) if own.size == size]
-                own = np.array([masks[place] for place in places])
+                indices = [index for index, own in enumerate(masks) if own.size == size]
+                own = np.array([masks[index] for index in indices])
                 blocks = covariance[own[:, :, None], own[:, None, :]] + penalties[own][:, :, None] * np.eye(size)
-                slopes[np.array(places)[:, None], own] = np.linalg.solve(blocks, cross[own, target][:, :, None])[..., 0]
-            for place, one in enumerate(slopes):
-                vectors[target, :, place] = _residual_vector(one, mean, level, target)
+                slopes[np.array(indices)[:, None], own] = np.linalg.solve(blocks, cross[own, target][:, :, None])[
+                    ..., 0
+                ]
+            for index, slope in enumerate(slopes):
+                vectors[target, :, index] = _residual_vector(slope, mean, level, target)
         return vectors
 
     def left_out(self, sets: Sequence[Sequence[int]]) -> list[Floats]:
@@ -153,20 +155,20 @@ class FoldRidges:
 
         With K = (C + penalty)⁻¹ and slopes β, leaving out the columns B leaves β − K_{·B} K_BB⁻¹ β_B.
         """
-        gone = [self._columns_of(one) for one in sets]
-        found = []
+        gone = [self._columns_of(features) for features in sets]
+        parts = []
         for (_, cross, mean, level, _), inverses in zip(self._moments, self._inverses, strict=True):
             vectors = np.empty((2, self.columns + 3, len(gone)))
             for target, inverse in enumerate(inverses):
                 slopes = inverse @ cross[:, target]
-                for place, out in enumerate(gone):
+                for index, out in enumerate(gone):
                     kept = slopes
                     if out.size:
                         kept = slopes - inverse[:, out] @ np.linalg.solve(inverse[np.ix_(out, out)], slopes[out])
                         kept[out] = 0.0
-                    vectors[target, :, place] = _residual_vector(kept, mean, level, target)
-            found.append(vectors)
-        return found
+                    vectors[target, :, index] = _residual_vector(kept, mean, level, target)
+            parts.append(vectors)
+        return parts
 
     def _columns_of(self, features: Sequence[int]) -> Integers:
         return np.flatnonzero(np.isin(self.owners, list(features)).any(axis=1))
@@ -176,12 +178,12 @@ class FoldRidges:
 
         With the columns sorted by when they enter, each set's Cholesky factor is a leading block of the whole one.
         """
-        place = np.empty(len(order), dtype=np.intp)
-        place[list(order)] = np.arange(len(order))
-        enters = place[self.owners].max(axis=1)
+        rank = np.empty(len(order), dtype=np.intp)
+        rank[list(order)] = np.arange(len(order))
+        enters = rank[self.owners].max(axis=1)
         by_entry = np.argsort(enters, kind="stable")
         sizes = np.searchsorted(enters[by_entry], np.arange(-1, len(order)), side="right")
-        found = []
+        parts = []
         for (covariance, cross, mean, level, _), both in zip(self._moments, self.penalties, strict=True):
             sorted_covariance = covariance[np.ix_(by_entry, by_entry)]
             vectors = np.empty((2, self.columns + 3, len(sizes)))
@@ -195,8 +197,8 @@ class FoldRidges:
                     if size:
                         slopes[by_entry] = steps[size - 1]
                     vectors[target, :, at] = _residual_vector(slopes, mean, level, target)
-            found.append(vectors)
-        return found
+            parts.append(vectors)
+        return parts
 
     def means(self, vectors: Sequence[Floats]) -> SetMeans:
         """Return the means of r, q and (W − m)² of sets over all rows, for each pairing."""

@@ -27,9 +27,9 @@ class SetCoefficients:
     influence: Floats
     between: Floats
 
-    def picked(self, places: Sequence[int]) -> SetCoefficients:
+    def picked(self, index: Sequence[int]) -> SetCoefficients:
         """Return some of them."""
-        kept = list(places)
+        kept = list(index)
         return SetCoefficients(self.values[kept], self.influence[:, kept], self.between[:, kept])
 
     def combined(self, weights: Floats) -> SetCoefficients:
@@ -103,7 +103,7 @@ class CellSets:
 
     def coefficients(self, sets: Sequence[Sequence[int]]) -> tuple[list[Coefficient], Floats]:
         """Return c_A of some sets with what their factors are made of; no pairings, so nothing between them."""
-        return [self.coefficient(one) for one in sets], np.zeros((1, len(sets)))
+        return [self.coefficient(features) for features in sets], np.zeros((1, len(sets)))
 
     def sets(self, sets: Sequence[Sequence[int]]) -> SetCoefficients:
         """Return c_A of some sets."""
@@ -116,7 +116,7 @@ class CellSets:
     def left_out(self) -> SetCoefficients:
         """Return c of all features, then of all but each one."""
         every = range(self.features)
-        return self.sets([list(every), *([other for other in every if other != one] for one in every)])
+        return self.sets([list(every), *([other for other in every if other != feature] for feature in every)])
 
     def along(self, order: Sequence[int]) -> SetCoefficients:
         """Return c of ∅, {1st}, {1st, 2nd}, … along an order of the features."""
@@ -127,9 +127,9 @@ class CellSets:
         return self.along(order).values
 
 
-def _stacked(at: Rows, found: Sequence[Coefficient], between: Floats) -> SetCoefficients:
-    influence = np.column_stack([one.estimate(at).influence for one in found])
-    return SetCoefficients(np.array([one.value for one in found]), influence, between)
+def _stacked(at: Rows, coefficients: Sequence[Coefficient], between: Floats) -> SetCoefficients:
+    influence = np.column_stack([coefficient.estimate(at).influence for coefficient in coefficients])
+    return SetCoefficients(np.array([coefficient.value for coefficient in coefficients]), influence, between)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,11 +164,11 @@ class RidgeSets:
         means = self.ridges.means(vectors)
         product, residual, left = self.ridges.row_values(self.z, self.fold, vectors)
         of_all = [part.mean(axis=0) for part in (means.product, means.residual, means.left)]
-        found = [
+        coefficients = [
             coefficient(product[:, k], residual[:, k], left[:, k], *(float(part[k]) for part in of_all))
             for k in range(len(sets))
         ]
-        return found, means.between
+        return coefficients, means.between
 
     def sets(self, sets: Sequence[Sequence[int]]) -> SetCoefficients:
         """Return c_A of some sets."""
@@ -181,7 +181,7 @@ class RidgeSets:
 
     def left_out(self) -> SetCoefficients:
         """Return c of all features, then of all but each one."""
-        sets = [[], *([one] for one in range(self.features))]
+        sets = [[], *([feature] for feature in range(self.features))]
         return _joined(
             [self._made(self.ridges.left_out(sets[k : k + SET_BLOCK])) for k in range(0, len(sets), SET_BLOCK)]
         )
@@ -202,9 +202,9 @@ class RidgeSets:
         return SetCoefficients(values, self.at.influences(half), means.between)
 
 
-def evenly(places: Integers, count: int) -> Integers:
+def evenly(index: Integers, count: int) -> Integers:
     """Return so many of some places, equally far apart; all where there are no more."""
-    return places[np.linspace(0, places.size, min(count, places.size), endpoint=False).astype(np.intp)]
+    return index[np.linspace(0, index.size, min(count, index.size), endpoint=False).astype(np.intp)]
 
 
 def _joined(parts: Sequence[SetCoefficients]) -> SetCoefficients:

@@ -52,8 +52,8 @@ def shapley_gaps(
     count = len(others)
     if count <= EXACT_SHAPLEY_FEATURES:
         every = sets.sets([[*start, *(j for k, j in enumerate(others) if mask >> k & 1)] for mask in range(2**count)])
-        found = every.combined(subset_weights(count))
-        return ShapleyGaps(found.values, _se(found), 0, found)
+        contributions = every.combined(subset_weights(count))
+        return ShapleyGaps(contributions.values, _se(contributions), 0, contributions)
     return _sampled(sets.thinned(SHAPLEY_ROWS) if isinstance(sets, RidgeSets) else sets, seed, apply, start, without)
 
 
@@ -79,15 +79,15 @@ def _sampled(
     looked = len(orders) if others.size <= MANY_SHARING else FEWEST_ORDERS // 2
 
     def halved(order: Integers) -> SetCoefficients:
-        return _mean([_contributions(sets, others, one, start, without) for one in (order, order[::-1])])
+        return _mean([_contributions(sets, others, direction, start, without) for direction in (order, order[::-1])])
 
     def valued(order: Integers) -> Floats:
         return 0.5 * (_values(sets, others, order, start, without) + _values(sets, others, order[::-1], start, without))
 
-    found = list(apply(halved, orders[:looked]))
-    halves = np.array([*(half.values for half in found), *apply(valued, orders[looked:])])
+    halves_of_orders = list(apply(halved, orders[:looked]))
+    halves = np.array([*(half.values for half in halves_of_orders), *apply(valued, orders[looked:])])
     spread = _few(len(halves)) * halves.var(axis=0, ddof=1) / len(halves)
-    return ShapleyGaps(halves.mean(axis=0), np.sqrt(_se(_mean(found)) ** 2 + spread), 2 * len(orders), None)
+    return ShapleyGaps(halves.mean(axis=0), np.sqrt(_se(_mean(halves_of_orders)) ** 2 + spread), 2 * len(orders), None)
 
 
 def _few(count: int) -> float:
@@ -115,9 +115,9 @@ def _values(
 ) -> Floats:
     """Return the same without the influence of rows."""
     along = sets.values_along([*start, *others[order].tolist(), *without])[len(start) :][: len(order) + 1]
-    found = np.empty(order.size)
-    found[order] = along[:-1] - along[1:]
-    return found
+    values = np.empty(order.size)
+    values[order] = along[:-1] - along[1:]
+    return values
 
 
 def _mean(parts: list[SetCoefficients]) -> SetCoefficients:
@@ -128,8 +128,8 @@ def _mean(parts: list[SetCoefficients]) -> SetCoefficients:
     )
 
 
-def _se(found: SetCoefficients) -> Floats:
+def _se(coefficients: SetCoefficients) -> Floats:
     """Return the standard errors, larger by (29) where few rows hold most of the variance."""
-    errors = covariance(found.influence, found.between)
-    degrees = degrees_of_freedom(found.influence, found.between, errors)
+    errors = covariance(coefficients.influence, coefficients.between)
+    degrees = degrees_of_freedom(coefficients.influence, coefficients.between, errors)
     return np.sqrt(np.maximum(np.diag(errors), 0.0) * degrees / (degrees - 2.0))

@@ -72,13 +72,13 @@ def frechet_limits(rows: ChanceRows) -> tuple[Normal, Normal] | None:
     if not 0.0 < share.value < 1.0:
         return None
     whole, bins = rows.mean(rows.score), _chance_bins(rows)
-    found = []
+    limits = []
     for sign in (-1.0, 1.0):
         most = np.zeros(rows.score.size)
         for members in bins:
             most[members] = _most(sign * rows.score[members], rows.chance[members], rows.weights[members])
-        found.append(_gap_from(rows.mean(sign * most), whole, share).normal())
-    return found[0], found[1]
+        limits.append(_gap_from(rows.mean(sign * most), whole, share).normal())
+    return limits[0], limits[1]
 
 
 def _most(score: Floats, chance: Floats, weights: Floats) -> Floats:
@@ -95,7 +95,7 @@ def _chance_bins(rows: ChanceRows) -> list[Integers]:
     count = int(np.clip(rows.chance.size // CHANCE_BIN_ROWS, 1, CHANCE_BINS))
     edges = np.unique(np.quantile(rows.chance, np.linspace(0.0, 1.0, count + 1)[1:-1]))
     number = np.searchsorted(edges, rows.chance, side="left")
-    return [np.flatnonzero(number == one) for one in np.unique(number)]
+    return [np.flatnonzero(number == bin_number) for bin_number in np.unique(number)]
 
 
 def _gap_from(product: InfluenceEstimate, whole: InfluenceEstimate, share: InfluenceEstimate) -> InfluenceEstimate:
@@ -133,8 +133,8 @@ class Signs(NamedTuple):
         return max(min(-low, high1), 0.0), max(min(high, -low1), 0.0)
 
 
-def _ends(found: Estimate) -> tuple[float, float]:
-    return float(found.low or 0.0), float(found.high or 0.0)
+def _ends(estimate: Estimate) -> tuple[float, float]:
+    return float(estimate.low or 0.0), float(estimate.high or 0.0)
 
 
 def calibration(rows: ChanceRows, audited: Floats, confidence: float) -> Calibration | None:
@@ -144,13 +144,13 @@ def calibration(rows: ChanceRows, audited: Floats, confidence: float) -> Calibra
     if slope is None or not 0.0 < share < 1.0:
         return None
     difference = rows.mean(audited - rows.chance).normal().estimate(confidence)
-    found, tolerance = slope.normal().estimate(confidence), CALIBRATED * min(share, 1.0 - share)
-    holds = _within(found, 1.0, CALIBRATED) and _within(difference, 0.0, tolerance)
-    return Calibration(found, difference, holds)
+    estimate, tolerance = slope.normal().estimate(confidence), CALIBRATED * min(share, 1.0 - share)
+    holds = _within(estimate, 1.0, CALIBRATED) and _within(difference, 0.0, tolerance)
+    return Calibration(estimate, difference, holds)
 
 
-def _within(found: Estimate, middle: float, reach: float) -> bool:
-    low, high = _ends(found)
+def _within(estimate: Estimate, middle: float, reach: float) -> bool:
+    low, high = _ends(estimate)
     return middle - reach <= low and high <= middle + reach
 
 

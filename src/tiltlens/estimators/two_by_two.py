@@ -34,8 +34,8 @@ def rate_ratio(group: Count, highest: Count, confidence: float) -> Estimate:
     """
     if group.counted == 0:
         return NoneOf(group.size, highest.rate).estimate(confidence)
-    seen = [math.sqrt((1 - one.rate) / one.counted) for one in (group, highest)]
-    unseen = [unseen_mean_se(one.rate, one.size) / one.rate for one in (group, highest)]
+    seen = [math.sqrt((1 - count.rate) / count.counted) for count in (group, highest)]
+    unseen = [unseen_mean_se(count.rate, count.size) / count.rate for count in (group, highest)]
     return LogNormal(math.log(group.rate / highest.rate), math.hypot(*seen, *unseen)).estimate(confidence)
 
 
@@ -61,7 +61,7 @@ def fisher_p_value(group: Count, highest: Count) -> float:
     """Return the two-sided p-value of Fisher's exact test: of all tables that are no more likely, given the margins."""
     from scipy.stats import fisher_exact  # half a second to import
 
-    table = np.array([[one.counted, one.size - one.counted] for one in (group, highest)])
+    table = np.array([[count.counted, count.size - count.counted] for count in (group, highest)])
     return float(fisher_exact(table).pvalue)
 
 
@@ -123,7 +123,9 @@ class Stratified:
 
 def stratified(strata: Sequence[tuple[Count, Count]], confidence: float) -> Stratified:
     """Return z = Σ(a − E)/√ΣV, E = n·s/N and V = n·n1·s·(N − s)/(N²(N − 1)) with s of N counted; z² is the CMH χ²."""
-    counts = np.array([(one.counted, one.size, top.counted, top.size) for one, top in strata], float).reshape(-1, 4)
+    counts = np.array([(count.counted, count.size, top.counted, top.size) for count, top in strata], float).reshape(
+        -1, 4
+    )
     counted, total = counts[:, 0] + counts[:, 2], counts[:, 1] + counts[:, 3]
     is_used = (counts[:, 1] > 0) & (counts[:, 3] > 0) & (counted > 0) & (counted < total)
     used = int(is_used.sum())

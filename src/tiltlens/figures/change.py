@@ -25,13 +25,15 @@ def change(moved: Record, materiality: float = 0.005, shown: int = SHOWN) -> Fig
     measure = measure_of(moved)
     records = [_record(row, text, measure) for row, text in zip(rows, texts, strict=True)]
     said = [measure.difference(row["gap_change"]) for row in rows]
-    parts = ", ".join(f"{one['label']} {text}" for one, text in zip(records, said, strict=True))
+    parts = ", ".join(f"{record['label']} {text}" for record, text in zip(records, said, strict=True))
     description = (
         f"{versus(moved)}. One row a feature: what goes through it of the difference by itself in the "
         f"old audit and in the new one; beside it the change. {parts}."
     )
     band = (
-        "lines: one band for all features at once" if any(one["gap_change_low"] is not None for one in records) else ""
+        "lines: one band for all features at once"
+        if any(record["gap_change_low"] is not None for record in records)
+        else ""
     )
     counts = f"dashed: ±{measure.size(materiality)} {measure.unit}, what counts"
     more = strongest(len(moved["features"]), len(rows))
@@ -99,9 +101,9 @@ def _changed(records: list[Record], counts: float, tooltip: list[Any], unit: str
     scale = alt.Scale(domain=span([*ends, -counts, counts], 0.08), nice=False, zero=False)
     title = [f"change, in {unit}", "(new less old)"]
     y = alt.Y("label:N", sort=None, title=None, axis=alt.Axis(labels=False, ticks=False, domain=False, grid=True))
-    places = [{"at": -counts, "kind": "counts"}, {"at": 0.0, "kind": "zero"}, {"at": counts, "kind": "counts"}]
+    rules = [{"at": -counts, "kind": "counts"}, {"at": 0.0, "kind": "zero"}, {"at": counts, "kind": "counts"}]
     dash = alt.condition("datum.kind == 'counts'", alt.value([5, 3]), alt.value([1, 0]))
-    lines = alt.Chart(data(places, "lines")).mark_rule(color=FAINT)
+    lines = alt.Chart(data(rules, "lines")).mark_rule(color=FAINT)
     band = alt.Chart().transform_filter("datum.gap_change_low != null").mark_rule(strokeWidth=2, color=INK)
     dots = alt.Chart().mark_point(filled=True, size=80, color=INK, opacity=1, shape="diamond")
     low = alt.X("gap_change_low:Q", title=title, scale=scale)

@@ -57,10 +57,10 @@ def _triangle(summary: Record, records: list[Record]) -> Any:
 
 def _corner_names(summary: Record, x: Any, y: Any) -> Any:
     alt = altair()
-    places = [(-0.012, -0.035), (0.012, -0.035), (0.0, 0.035)]
+    offsets = [(-0.012, -0.035), (0.012, -0.035), (0.0, 0.035)]
     named = [
-        {"x": corner["x"] + dx, "y": corner["y"] + dy, "text": f"all on x{'₁₂₃'[place]}"}
-        for place, (corner, (dx, dy)) in enumerate(zip(summary["corners"], places, strict=True))
+        {"x": corner["x"] + dx, "y": corner["y"] + dy, "text": f"all on x{'₁₂₃'[number]}"}
+        for number, (corner, (dx, dy)) in enumerate(zip(summary["corners"], offsets, strict=True))
     ]
     return alt.Chart(data(named, "corner_names")).mark_text(color=QUIET).encode(x=x, y=y, text=alt.Text("text:N"))
 
@@ -143,18 +143,18 @@ def _middle(stops: list[Record]) -> Record:
 def ways(comparison: Record) -> Figure:
     """Return how far the inputs must change, and what is then left of the output divergence, along both ways."""
     title = "What it takes to remove the disparity"
-    found, least = comparison["bins"]["path"], comparison["bins"]["least_change"]
+    paths, least = comparison["bins"]["path"], comparison["bins"]["least_change"]
     start = comparison["output_divergence"]
     if comparison.get("soft_group"):
         return nothing(title, "the output divergence of unobserved groups is not reported")
-    if start is None or not (found["green"] or found["red"]):
+    if start is None or not (paths["green"] or paths["red"]):
         return nothing(title, "outputs have no finite divergence: there is no way to draw")
     if start["value"] == 0:
         return nothing(title, "the outputs of both groups agree: there is nothing to remove")
-    records = _stops(GREEN_WAY, start["value"], found["green"])
+    records = _stops(GREEN_WAY, start["value"], paths["green"])
     if least is not None:
         records.append(_stop(GREEN_WAY, len(records), None, least["cost"], 0.0, least["favourable_rate"]))
-    records += _stops(RED_WAY, start["value"], found["red"])
+    records += _stops(RED_WAY, start["value"], paths["red"])
     cost = (
         "no change of the inputs removes it" if least is None else f"least change: {short_number(least['cost'])} nats"
     )
@@ -165,7 +165,9 @@ def ways(comparison: Record) -> Figure:
         f"{ends[1]}. {cost[0].upper()}{cost[1:]}."
     )
     rate = measure_of(comparison).rate
-    records = [{name.replace("favourable_rate", _key(rate)): value for name, value in one.items()} for one in records]
+    records = [
+        {name.replace("favourable_rate", _key(rate)): value for name, value in record.items()} for record in records
+    ]
     note = "distances are KL divergences, in nats; plug-in values"
     return figure(_plane(records, start["value"], least, rate), records, title, description, note, cost)
 
@@ -181,12 +183,12 @@ def _left(records: list[Record], way: str) -> str:
 
 
 def _stops(way: str, start: float, path: list[Record]) -> list[Record]:
-    found = [_stop(way, 0, 0.0, 0.0, start, None)]
+    stops = [_stop(way, 0, 0.0, 0.0, start, None)]
     for point in path:
         if point["input_change"] is not None and point["output_divergence"] is not None:
             numbers = (point["weight"], point["input_change"], point["output_divergence"], point["favourable_rate"])
-            found.append(_stop(way, len(found), *numbers))
-    return found
+            stops.append(_stop(way, len(stops), *numbers))
+    return stops
 
 
 def _stop(way: str, step: int, weight: float | None, change: float, left: float, rate: float | None) -> Record:
@@ -232,8 +234,8 @@ def _plane_marks(records: list[Record], start: float, least: Record | None, x: A
         words = f"least change {short_number(least['cost'])}"
         is_far = least["cost"] > max(record["input_change"] for record in records) / 2
         # Far to the right a narrow page has no room beyond the mark, and above it the ways have come down.
-        place = {"align": "center", "dx": -8, "dy": -26} if is_far else BESIDE
-        marks.append({"input_change": least["cost"], "output_divergence": 0.0, "text": words} | place)
+        position = {"align": "center", "dx": -8, "dy": -26} if is_far else BESIDE
+        marks.append({"input_change": least["cost"], "output_divergence": 0.0, "text": words} | position)
     base = alt.Chart(data(marks, "marks")).encode(x=x, y=y)
     dots = base.mark_point(filled=True, size=120, opacity=1, color=INK, shape="diamond")
     at = {name: alt.expr(f"datum.{name}") for name in BESIDE}

@@ -20,11 +20,11 @@ SHORT = 22  # letters of a value's name, to leave room for its people
 def correction_distribution(comparison: Record, position_index: int | None = None) -> Figure:
     """Return the distribution of f~ over the audited group at a position of the dial, by default the audit's own."""
     title = "How the correction is spread over the audited group"
-    found = comparison["bins"]["correction"]
-    if not found:
+    histograms = comparison["bins"]["correction"]
+    if not histograms:
         return nothing(title, "there is no correction to show")
-    place = dial_place(comparison, position_index)
-    shares = found[place]
+    position = dial_place(comparison, position_index)
+    shares = histograms[position]
     records = [
         {"from": low, "to": high, "share": share, "withheld": share is None, "middle": (low + high) / 2}
         | {"shown": HIDDEN if share is None else percent(share)}
@@ -33,19 +33,19 @@ def correction_distribution(comparison: Record, position_index: int | None = Non
     if not any(shares):
         return nothing(title, NO_SHAPE)
     name = label(comparison["audited"], GROUP)
-    where = dial_words(comparison, place)
+    where = dial_words(comparison, position)
     description = (
         f"Histogram of the correction function over the audited group, {where}. Profiles right of 0 are "
         "under-represented among them, those left of 0 over-represented."
     )
     note = WITHHELD if None in shares else ""
-    chart = _histogram(_domain(_ever_used(found)))
+    chart = _histogram(_domain(_ever_used(histograms)))
     return figure(chart, records, title, description, name, where, note)
 
 
-def _ever_used(found: list[list[float | None]]) -> list[Record]:
+def _ever_used(histograms: list[list[float | None]]) -> list[Record]:
     """Return the bins with people at any position: the axis stays where it is when the dial turns."""
-    used = [any(share != 0 for share in shares) for shares in zip(*found, strict=True)]
+    used = [any(share != 0 for share in shares) for shares in zip(*histograms, strict=True)]
     edges = zip(steps(LOW, HIGH, len(used)), used, strict=True)
     return [{"from": low, "to": high, "share": float(is_used)} for (low, high), is_used in edges]
 

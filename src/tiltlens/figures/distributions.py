@@ -61,12 +61,12 @@ def overlap(comparison: Record) -> Figure:
 def _records(bins: list[Record]) -> list[Record]:
     records = []
     for group, side in (("audited", 1), ("reference", -1)):
-        for one in bins:
-            share = one[group]
-            shown = HIDDEN if share is None else percent(share)
+        for bar in bins:
+            share = bar[group]
+            text = HIDDEN if share is None else percent(share)
             records.append(
-                {"group": group, "from": one["from"], "to": one["to"], "share": share, "shown": shown}
-                | {"height": None if share is None else side * share, "middle": (one["from"] + one["to"]) / 2}
+                {"group": group, "from": bar["from"], "to": bar["to"], "share": share, "shown": text}
+                | {"height": None if share is None else side * share, "middle": (bar["from"] + bar["to"]) / 2}
                 | {"side": side, "withheld": share is None}
             )
     return records
@@ -127,8 +127,8 @@ def _names(comparison: Record) -> list[Any]:
     return [
         alt.Chart(data([{"name": f"{glyph} {text}"}], f"name_{role}"))
         .mark_text(align="left", baseline=baseline, fontWeight=600, color=colour, limit=300)
-        .encode(text=alt.Text("name:N"), x=alt.value(4), y=alt.value(place))
-        for role, glyph, text, colour, place, baseline in (
+        .encode(text=alt.Text("name:N"), x=alt.value(4), y=alt.value(height))
+        for role, glyph, text, colour, height, baseline in (
             ("audited", "▲", audited, AUDITED, 2, "top"),
             ("reference", "▼", reference, REFERENCE, 278, "bottom"),
         )

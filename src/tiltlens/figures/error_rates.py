@@ -14,28 +14,28 @@ from tiltlens.rows.measures import measure_of
 
 def score_calibration(comparison: Record) -> Figure:
     """Return how often people have the outcome against their mean score, by decile of all scores and by group."""
-    found, m = comparison["error_rates"], measure_of(comparison)
+    rates, m = comparison["error_rates"], measure_of(comparison)
     title = f"Do {m.each}s mean the same in both groups?"
-    if found is None:
+    if rates is None:
         return nothing(title, "no outcome was given beside the scores")
     names = dict(zip(("audited", "reference"), groups(comparison), strict=True))
-    records = [_record(one, names[one["group"]]) for one in found["by_decile"] if one["observed"] is not None]
+    records = [_record(row, names[row["group"]]) for row in rates["by_decile"] if row["observed"] is not None]
     if not records:
         return nothing(title, "each decile has fewer than ten people whose outcome is known, or would tell of one")
     description = (
         f"{versus(comparison)}. One dot a group and decile of all {m.each}s: across, the {m.mean}, up, how often "
         "people have the outcome, with its interval. On the diagonal the two agree."
     )
-    hidden = any(one["observed"] is None and one["n"] is None for one in found["by_decile"])
+    hidden = any(row["observed"] is None and row["n"] is None for row in rates["by_decile"])
     note = "deciles with fewer than ten people of a group are left out" if hidden else ""
     agree = f"on the diagonal, {m.each} and outcome agree"
     return figure(_chart(records, names, m.mean), records, title, description, agree, note)
 
 
-def _record(one: Record, name: str) -> Record:
-    ends = one["observed_low"], one["observed_high"]
-    shown = with_interval(one["observed"], *ends, shown=percent)
-    return {key: one[key] for key in one if key != "group"} | {"group": name, "shown": shown}
+def _record(row: Record, name: str) -> Record:
+    ends = row["observed_low"], row["observed_high"]
+    text = with_interval(row["observed"], *ends, shown=percent)
+    return {key: row[key] for key in row if key != "group"} | {"group": name, "shown": text}
 
 
 def _chart(records: list[Record], names: dict[str, str], mean: str) -> Any:

@@ -99,7 +99,7 @@ def _band(name: str, offset: int, colour: str, x: Any, y: Any, tooltip: list[Any
 def _lines(counts: float, x: Any) -> list[Any]:
     """Return 0, and what counts on both sides of it."""
     alt = altair()
-    places = [{"at": -counts, "kind": "counts"}, {"at": 0.0, "kind": "zero"}, {"at": counts, "kind": "counts"}]
+    rules = [{"at": -counts, "kind": "counts"}, {"at": 0.0, "kind": "zero"}, {"at": counts, "kind": "counts"}]
     dash = alt.condition("datum.kind == 'counts'", alt.value([5, 3]), alt.value([1, 0]))
-    base = alt.Chart(data(places, "lines")).mark_rule(color=FAINT)
+    base = alt.Chart(data(rules, "lines")).mark_rule(color=FAINT)
     return [base.encode(x=alt.X("at:Q", title=x["title"]), strokeDash=dash)]

@@ -19,21 +19,21 @@ LEVEL, SHORT = 6, 8  # periods, and letters of each, whose names stand level
 def periods(comparison: Record) -> Figure:
     """Return the gap of each period with its interval, in the order of time."""
     title = f"The {gap_name(comparison)} along time"
-    found = comparison.get("periods")
-    if not found or not found["table"]:
+    table = comparison.get("periods")
+    if not table or not table["table"]:
         return nothing(title, "no periods were asked for")
-    texts = labels((row["period"] for row in found["table"]), PERIOD)
-    records = [_record(row, text, measure_of(comparison)) for row, text in zip(found["table"], texts, strict=True)]
+    texts = labels((row["period"] for row in table["table"]), PERIOD)
+    records = [_record(row, text, measure_of(comparison)) for row, text in zip(table["table"], texts, strict=True)]
     if all(record["gap"] is None for record in records):
         return nothing(title, "every period has fewer than ten people of a group")
-    known = [record for record in records if record["gap"] is not None]
-    parts = ", ".join(f"{record['label']} {record['gap_text']}" for record in (known[0], known[-1]))
+    measured = [record for record in records if record["gap"] is not None]
+    parts = ", ".join(f"{record['label']} {record['gap_text']}" for record in (measured[0], measured[-1]))
     what = "One point a period: the difference of the groups' means."
     description = f"{versus(comparison)}. {what} First and last: {parts}."
-    test = found["equal_gaps"]
+    test = table["equal_gaps"]
     said = "" if test is None else f"test of equal gaps: {p_value(test['p_value'])}"
-    few = "gaps in the line: too few people" if len(known) < len(records) else ""
-    lines = "lines: each period's own interval" if known[0]["gap_low"] is not None else ""
+    few = "gaps in the line: too few people" if len(measured) < len(records) else ""
+    lines = "lines: each period's own interval" if measured[0]["gap_low"] is not None else ""
     return figure(_drawn(records, measure_of(comparison)), records, title, description, lines, said, few)
 
 

@@ -18,7 +18,7 @@ def placed(
     taken: list[Box] = []
     for mark in marks:
         taken += _drawn(mark, across, along, height)
-    found = []
+    positions = []
     for mark in marks:
         x, y = mark["reveals"] * across, height - mark["height"] * along
         wide = min(LETTER * len(mark["label"]), LONGEST)
@@ -29,8 +29,8 @@ def placed(
         _, best, box = min(costs)
         taken.append(box)
         dx, dy, align = (OFFSETS + FURTHER)[best]
-        found.append({"name": mark["label"], "dx": dx, "dy": dy, "align": align})
-    return found
+        positions.append({"name": mark["label"], "dx": dx, "dy": dy, "align": align})
+    return positions
 
 
 def _drawn(mark: dict[str, Any], across: float, along: float, height: float) -> list[Box]:
@@ -61,24 +61,24 @@ def _outside(box: Box, width: float, height: float) -> float:
     return 20.0 * beyond
 
 
-def spread(places: list[float], least: float) -> list[float]:
+def spread(values: list[float], least: float) -> list[float]:
     """Return the places moved apart to be at least `least` from each other, in the same order, and no further."""
-    order = sorted(range(len(places)), key=lambda one: places[one])
+    order = sorted(range(len(values)), key=lambda index: values[index])
     blocks: list[list[float]] = []  # sum of the wished starts, members
     for rank in range(len(order)):
-        blocks.append([places[order[rank]], 1.0])
+        blocks.append([values[order[rank]], 1.0])
         while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] + least * _half(blocks[-2], blocks[-1]) > (
             blocks[-1][0] / blocks[-1][1]
         ):
             wished, members = blocks.pop()
             blocks[-1][0] += wished
             blocks[-1][1] += members
-    found, rank = [0.0] * len(places), 0
+    moved, rank = [0.0] * len(values), 0
     for total, members in blocks:
-        for place in range(int(members)):
-            found[order[rank]] = total / members + least * (place - (members - 1) / 2)
+        for step in range(int(members)):
+            moved[order[rank]] = total / members + least * (step - (members - 1) / 2)
             rank += 1
-    return found
+    return moved
 
 
 def _half(first: list[float], second: list[float]) -> float:

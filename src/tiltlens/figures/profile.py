@@ -25,10 +25,10 @@ def profile(comparison: Record, feature: str, position_index: int | None = None)
     title = f"{label(feature, 40)}, value by value"
     if not values:
         return nothing(title, "the feature has no values")
-    place = dial_place(comparison, position_index)
+    position = dial_place(comparison, position_index)
     m = measure_of(comparison)
-    records = [_record(value, place, m) for value in values]
-    where = dial_words(comparison, place)
+    records = [_record(value, position, m) for value in values]
+    where = dial_words(comparison, position)
     description = (
         f"{versus(comparison)}. For each value of the feature, three aligned panels: the share of each group that has "
         f"it, the audited people's {m.mean}, and the spread of the correction function among them"
@@ -42,8 +42,8 @@ def profile(comparison: Record, feature: str, position_index: int | None = None)
 
 
 def _record(value: Record, position: int, m: Measure) -> Record:
-    found = value["quantiles"]
-    quantiles = found[min(position, len(found) - 1)] if found else [None] * len(ENDS)
+    by_position = value["quantiles"]
+    quantiles = by_position[min(position, len(by_position) - 1)] if by_position else [None] * len(ENDS)
     shares = {name: value[name] for name in ("share_audited", "share_reference", "score", "n", "n_reference")}
     audited, reference = (percent(value[f"share_{who}"]) for who in ("audited", "reference"))
     return (
@@ -82,9 +82,9 @@ def _tooltip(m: Measure) -> list[Any]:
 
 def _people(records: list[Record], m: Measure) -> Any:
     alt = altair()
-    known = [record[f"share_{who}"] or 0.0 for record in records for who in ("audited", "reference")]
+    shares = [record[f"share_{who}"] or 0.0 for record in records for who in ("audited", "reference")]
     title = ["share of each group", "● audited   ◻ reference"]
-    scale = alt.Scale(domain=[0, min(1.0, 1.08 * max(known)) or 1.0], nice=False)
+    scale = alt.Scale(domain=[0, min(1.0, 1.08 * max(shares)) or 1.0], nice=False)
     x = alt.X("share_audited:Q", title=title, scale=scale, axis=alt.Axis(format=".0%", tickCount=4))
     y = _y(True)
     joins = alt.Chart().transform_filter("datum.share_audited != null && datum.share_reference != null")
@@ -110,8 +110,8 @@ def _people(records: list[Record], m: Measure) -> Any:
 
 def _scores(records: list[Record], m: Measure) -> Any:
     alt = altair()
-    known = [record["score"] for record in records if record["score"] is not None]
-    domain = span(known) if m is UNITS else [0, 1]
+    scores = [record["score"] for record in records if record["score"] is not None]
+    domain = span(scores) if m is UNITS else [0, 1]
     x = alt.X("score:Q", title=[m.mean, "of the audited"], scale=alt.Scale(domain=domain, zero=False))
     x.axis = alt.Axis(tickCount=3, format=m.axis) if m is UNITS else alt.Axis(tickCount=3)
     dots = (
@@ -127,10 +127,10 @@ def _corrections(values: list[Record], m: Measure) -> Any:
     """Return the boxes; their axis holds every position of the dial, and stays where it is when the dial turns."""
     alt = altair()
     every = [end for value in values for position in value["quantiles"] or [] for end in position]
-    known = [end for end in every if end is not None]
-    legend = "box 25 to 75 %, line 5 to 95 %, tick median" if known else "too few people for its spread"
+    finite = [end for end in every if end is not None]
+    legend = "box 25 to 75 %, line 5 to 95 %, tick median" if finite else "too few people for its spread"
     title = ["correction f̃: over- ← 0 → under-represented", legend]
-    reach = 1.1 * max([abs(end) for end in known], default=1.0) or 1.0
+    reach = 1.1 * max([abs(end) for end in finite], default=1.0) or 1.0
     scale = alt.Scale(domain=[-reach, reach], nice=False)
     y = _y(False)
 

@@ -64,7 +64,7 @@ def proxy_map(comparison: Record, materiality: float | None = None) -> Figure:
     right, top = min(_end(records, "reveals", 1.08), MOST), _end(records, "height", 1.15)  # the corners have names
     # Labels are placed for the usual width: on a wider page they only have more room.
     named = placed(records[:LABELLED], WIDTH / right, HEIGHT / top, WIDTH, HEIGHT)
-    records = [record | place for record, place in zip(records, named, strict=False)] + records[LABELLED:]
+    records = [record | position for record, position in zip(records, named, strict=False)] + records[LABELLED:]
     first = drawn[0]
     description = (
         f"{versus(comparison)}. Each mark is a feature: further right it reveals the group more, further up it "
@@ -166,13 +166,13 @@ def _regions(m: Measure, up: Upwards) -> list[Any]:
     alt = altair()
     ends = (("right", "top"), ("right", "bottom"), ("left", "top"), ("left", "bottom"))
     corners = [(text.format(output=m.output), *end) for text, end in zip(up.corners, ends, strict=True)]
-    layers, shown = [], alt.expr(f"width < {NARROW} ? 0 : 1")
-    for place, (text, side, end) in enumerate(corners):
+    layers, opacity = [], alt.expr(f"width < {NARROW} ? 0 : 1")
+    for corner, (text, side, end) in enumerate(corners):
         down = 6 if end == "top" else HEIGHT - 6
-        base = alt.Chart(data([{"text": text}], f"region_{place}"))
+        base = alt.Chart(data([{"text": text}], f"region_{corner}"))
         base = base.encode(text=alt.Text("text:N"), y=alt.value(down), x=alt.value(ENDS[side]))
         inwards = -6 if side == "right" else 6
-        style = {"color": QUIET, "fontStyle": "italic", "limit": 300, "opacity": shown}
+        style = {"color": QUIET, "fontStyle": "italic", "limit": 300, "opacity": opacity}
         layers += halo(base, align=side, baseline=end, dx=inwards, **style)
     return layers
 
@@ -240,5 +240,5 @@ def _signs(records: list[Record]) -> Any:
 def _names(x: Any, y: Any) -> list[Any]:
     alt = altair()
     base = alt.Chart().transform_filter("datum.name != null").encode(x=x, y=y, text=alt.Text("name:N"))
-    place = {"dx": alt.expr("datum.dx"), "dy": alt.expr("datum.dy"), "align": alt.expr("datum.align")}
-    return halo(base, fontWeight=600, limit=LIMIT, **place)
+    position = {"dx": alt.expr("datum.dx"), "dy": alt.expr("datum.dy"), "align": alt.expr("datum.align")}
+    return halo(base, fontWeight=600, limit=LIMIT, **position)

@@ -22,13 +22,13 @@ NEAR = 1.1  # ratios from which on the other way is drawn
 def rates(audit: Record) -> Figure:
     """Return the favourable rate of every group with its interval, and its ratio to the reference's beside it."""
     m = measure_of(audit)
-    found = list(audit["comparisons"].values())
-    is_soft = any(c.get("soft_group") for c in found)
+    comparisons = list(audit["comparisons"].values())
+    is_soft = any(c.get("soft_group") for c in comparisons)
     title = f"{m.rate.capitalize()}s {WEIGHTED}" if is_soft else f"{m.rate.capitalize()}s and their ratios"
-    if not found:
+    if not comparisons:
         return nothing(title, "there is no group to compare")
-    rows = [_row(found[0]["reference"], "reference", found[0]["favourable_rates"]["reference"], None, m)]
-    rows += [_row(c["audited"], "audited", c["favourable_rates"]["audited"], c["impact_ratio"], m) for c in found]
+    rows = [_row(comparisons[0]["reference"], "reference", comparisons[0]["favourable_rates"]["reference"], None, m)]
+    rows += [_row(c["audited"], "audited", c["favourable_rates"]["audited"], c["impact_ratio"], m) for c in comparisons]
     texts = labels((row["group"] for row in rows[:GROUPS]), GROUP)
     records = [row | {"label": f"{text} ({row['role']})"} for row, text in zip(rows, texts, strict=False)]
     parts = ", ".join(f"{record['label']} {m.level(record['rate'])}" for record in records[:6])
@@ -85,9 +85,9 @@ def _panels(records: list[Record], ratio_is: str, has_line: bool, m: Measure) ->
 def _scale(records: list[Record], name: str, more: list[float], m: Measure | None = None) -> Any:
     """Return a scale that shows the intervals, and no more than it must."""
     ends = [record[name + end] for record in records for end in ("", "_low", "_high")]
-    known = [end for end in ends if end is not None] + more
-    domain = span(known, 0.12, 0.1) if m is not UNITS else span(known, 0.12)
-    least = 0.0 if min(known, default=0.0) >= 0.0 else domain[0]
+    numbers = [end for end in ends if end is not None] + more
+    domain = span(numbers, 0.12, 0.1) if m is not UNITS else span(numbers, 0.12)
+    least = 0.0 if min(numbers, default=0.0) >= 0.0 else domain[0]
     return altair().Scale(domain=[max(domain[0], least), domain[1]], nice=False, zero=False)
 
 

@@ -23,10 +23,10 @@ def repair_curve(bill: Record) -> Figure:
         return nothing(title, "the outcome of these people was not given")
     both = [bill, *([] if bill["beside"] is None else [bill["beside"]])]
     key, rates = targets(bill["repair"])[0]
-    records = [record for one in both for record in _steps(one, name, key if key in bill["curve"][0] else "gap")]
+    records = [record for curve in both for record in _steps(curve, name, key if key in bill["curve"][0] else "gap")]
     what = "area under the curve" if name == "auc" else "accuracy, in per cent"
     ends = records[0], records[len(bill["curve"]) - 1]
-    said = " to ".join(f"{one['gap_text']} points and {one['worth_text']}" for one in ends)
+    said = " to ".join(f"{curve['gap_text']} points and {curve['worth_text']}" for curve in ends)
     way = "one line with the group, one without" if len(both) > 1 else "one line"
     axis = [f"difference of {rates},", "in points (+: audited higher)"]
     description = (
@@ -37,30 +37,35 @@ def repair_curve(bill: Record) -> Figure:
     return figure(_traded(records, what, axis), records, title, description, *notes)
 
 
-def attainable(found: Record) -> Figure:
+def attainable(summary: Record) -> Figure:
     """Return gap and accuracy of rules that were fitted on other rows, and the audited model's point."""
     title = "What other rules attain"
-    rows = found["curve"]
+    rows = summary["curve"]
     if not rows:
         return nothing(title, "there are no rules")
     records = [_rule(row, "another rule") for row in rows]
     own = _rule(
-        {f"{name}{end}": found[name][key] for name in ("gap", "accuracy") for key, end in ENDS} | {"auc": None},
+        {f"{name}{end}": summary[name][key] for name in ("gap", "accuracy") for key, end in ENDS} | {"auc": None},
         "the audited model",
     )
     description = (
-        f"{versus(found)}. One dot per rule: {accuracy_name(found)} against the gap of decision rates, with "
+        f"{versus(summary)}. One dot per rule: {accuracy_name(summary)} against the gap of decision rates, with "
         f"intervals. The audited model has {own['accuracy_text']} at a gap of {own['gap_text']} points."
     )
-    notes = "◆ the audited model", "● other rules", "lines: intervals", "gaps are weighted" if found.get("soft") else ""
-    return figure(_attained(records, own, accuracy_name(found)), [own, *records], title, description, *notes)
+    notes = (
+        "◆ the audited model",
+        "● other rules",
+        "lines: intervals",
+        "gaps are weighted" if summary.get("soft") else "",
+    )
+    return figure(_attained(records, own, accuracy_name(summary)), [own, *records], title, description, *notes)
 
 
 ENDS = (("value", ""), ("low", "_low"), ("high", "_high"))
 
 
 def _steps(bill: Record, name: str, key: str) -> list[Record]:
-    factor, shown = (1.0, number) if name == "auc" else (100.0, percent)
+    factor, worth_format = (1.0, number) if name == "auc" else (100.0, percent)
     way = WITH if bill["repair"]["use_group"] else WITHOUT
     return [
         {
@@ -69,7 +74,7 @@ def _steps(bill: Record, name: str, key: str) -> list[Record]:
             "gap": 100.0 * row[key],
             "worth": factor * row[name],
             "gap_text": points(row[key]),
-            "worth_text": shown(row[name]),
+            "worth_text": worth_format(row[name]),
             "part_text": whole_percent(row["part"]),
         }
         for row in bill["curve"]
@@ -81,9 +86,9 @@ def _traded(records: list[Record], what: str, title: list[str]) -> Any:
     x = alt.X(
         "gap:Q",
         title=title,
-        scale=alt.Scale(domain=span([*(one["gap"] for one in records), 0.0], 0.1), nice=False, zero=False),
+        scale=alt.Scale(domain=span([*(record["gap"] for record in records), 0.0], 0.1), nice=False, zero=False),
     )
-    worths = alt.Scale(domain=span([one["worth"] for one in records], 0.15), nice=False, zero=False)
+    worths = alt.Scale(domain=span([record["worth"] for record in records], 0.15), nice=False, zero=False)
     y = alt.Y("worth:Q", title=what, scale=worths)
     scale = alt.Scale(domain=[WITHOUT, WITH], range=[AUDITED, REFERENCE])
     colour = alt.Color("way:N", title=None, scale=scale, legend=None)
@@ -103,7 +108,7 @@ def _traded(records: list[Record], what: str, title: list[str]) -> Any:
     )
     names: list[Any] = []
     inwards = "left" if records[0]["gap"] > 0.0 else "right"
-    has_both = len({one["way"] for one in records}) > 1
+    has_both = len({record["way"] for record in records}) > 1
     for way, dy in ((WITHOUT, 16), (WITH, -12)) if has_both else ():  # with the group less is lost: the upper line
         end = alt.Chart().transform_filter(f"datum.part == 1 && datum.way == '{way}'").encode(x=x, y=y, text="way:N")
         names += halo(end, dy=dy, align=inwards, fontWeight=600)
@@ -112,12 +117,12 @@ def _traded(records: list[Record], what: str, title: list[str]) -> Any:
 
 def _rule(row: Record, kind: str) -> Record:
     record: Record = {"rule": kind}
-    for name, shown in (("gap", points), ("accuracy", percent)):
+    for name, number_format in (("gap", points), ("accuracy", percent)):
         ends = [row[f"{name}{end}"] for _, end in ENDS]
-        for one, (_, end) in zip(ends, ENDS, strict=True):
-            record[f"{name}{end}"] = None if one is None else 100.0 * one
+        for end_value, (_, end) in zip(ends, ENDS, strict=True):
+            record[f"{name}{end}"] = None if end_value is None else 100.0 * end_value
         value, low, high = ends
-        record[f"{name}_text"] = with_interval(value, low, high, shown)
+        record[f"{name}_text"] = with_interval(value, low, high, number_format)
     return record
 
 
@@ -125,7 +130,7 @@ def _attained(records: list[Record], own: Record, accuracy: str) -> Any:
     alt = altair()
     every = [own, *records]
     gaps, rights = (
-        [one[f"{name}{end}"] for one in every for _, end in ENDS if one[f"{name}{end}"] is not None]
+        [record[f"{name}{end}"] for record in every for _, end in ENDS if record[f"{name}{end}"] is not None]
         for name in ("gap", "accuracy")
     )
     domains = span([*gaps, 0.0], 0.05), span(rights, 0.08)

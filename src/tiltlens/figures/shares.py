@@ -74,28 +74,28 @@ def shares_along_dial(comparison: Record, table: pl.DataFrame | None = None) -> 
     if not names:
         return nothing(title, "no share is determined along the dial")
     texts = dict(zip(names, labels(names), strict=True))
-    shown = {name: place for place, name in enumerate(names[:DIAL_LINES])}
+    line_of = {name: number for number, name in enumerate(names[:DIAL_LINES])}
     records = [
         {"position": row["position"], "feature": row["feature"], "label": texts[row["feature"]]}
-        | {"line": f"line {shown[row['feature']] + 1}", "share": row["share"], "low": row["low"], "high": row["high"]}
+        | {"line": f"line {line_of[row['feature']] + 1}", "share": row["share"], "low": row["low"], "high": row["high"]}
         | {"text": with_interval(row["share"], row["low"], row["high"], whole_percent)}
         for row in rows
-        if row["feature"] in shown
+        if row["feature"] in line_of
     ]
     description = (
         f"{versus(comparison)}. One line a feature: its share of the correction, from aligning the inputs only (left) "
         "to aligning the outputs only (right). A line that moves says that one setting alone would mislead."
     )
-    more = strongest(len(names), len(shown))
+    more = strongest(len(names), len(line_of))
     band = (
         "bands: intervals" if any(record["low"] is not None for record in records) else "plug-in values, no intervals"
     )
-    return figure(_lines(records, len(shown)), records, title, description, band, more)
+    return figure(_lines(records, len(line_of)), records, title, description, band, more)
 
 
 def _lines(records: list[Record], count: int) -> Any:
     alt = altair()
-    names = [f"line {place + 1}" for place in range(count)]
+    names = [f"line {number + 1}" for number in range(count)]
     most = max(max(record["share"] or 0.0, record["high"] or 0.0) for record in records)
     top = min(1.0, 1.05 * most) or 1.0
     x = alt.X(

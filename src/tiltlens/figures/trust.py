@@ -16,7 +16,7 @@ WITHIN = 0.1  # standard deviations
 def calibration(comparison: Record) -> Figure:
     """Return the expected against the observed log-ratio, by tenths of the people, with the diagonal."""
     title = "Is the model of who is in which group right?"
-    records = [dict(one) for one in comparison["bins"]["calibration"]]
+    records = [dict(record) for record in comparison["bins"]["calibration"]]
     if not records:
         return nothing(title, "a group has fewer than ten people")
     description = (
@@ -51,28 +51,28 @@ def _diagonal(records: list[Record]) -> Any:
 def balance(comparison: Record) -> Figure:
     """Return how well the reference group, reweighted, reproduces the audited group's means."""
     title = "Does that model make the groups look alike?"
-    found = comparison["balance"]
-    if found is None:
+    checks = comparison["balance"]
+    if checks is None:
         return nothing(title, "plug-in values have no balance")
-    if not found["mismatches"]:
+    if not checks["mismatches"]:
         return nothing(title, "there is nothing to balance")
-    names = labels(one["name"] for one in found["mismatches"])
-    records = [_mismatch(one, name) for one, name in zip(found["mismatches"], names, strict=True)]
+    names = labels(mismatch["name"] for mismatch in checks["mismatches"])
+    records = [_mismatch(mismatch, name) for mismatch, name in zip(checks["mismatches"], names, strict=True)]
     worst = records[0]
     description = (
         f"{versus(comparison)}. Differences left between the audited group and the reweighted reference group, in "
         f"standard deviations, with two standard errors either way. Largest: {worst['label']}, {worst['text']}."
     )
-    verdict = "adequate" if found["is_adequate"] else "inadequate"
+    verdict = "adequate" if checks["is_adequate"] else "inadequate"
     note = f"the model is judged {verdict}; grey band: ±{WITHIN} standard deviations"
     return figure(_mismatches(records), records, title, description, note)
 
 
-def _mismatch(one: Record, name: str) -> Record:
-    value, se = one["difference"], one["se"]
+def _mismatch(mismatch: Record, name: str) -> Record:
+    value, se = mismatch["difference"], mismatch["se"]
     ends = (None, None) if value is None or se is None else (value - 2 * se, value + 2 * se)
     side = "none" if value is None else "beyond the band" if abs(value) > WITHIN else "within the band"
-    record = {"name": one["name"], "label": name, "difference": value, "se": se, "low": ends[0], "high": ends[1]}
+    record = {"name": mismatch["name"], "label": name, "difference": value, "se": se, "low": ends[0], "high": ends[1]}
     return record | {"side": side, "text": f"{short_number(value)} ± {short_number(None if se is None else 2 * se)}"}
 
 

@@ -46,21 +46,21 @@ def waterfall(comparison: Record) -> Figure:
 
 def _stairs(comparison: Record, rows: list[Record], start: float) -> list[Record]:
     """Return one step a feature, largest first, the weak ones joined, and what the features leave."""
-    found = [(THROUGH, *_ends(comparison["through_exempt"]), "exempt")] if comparison["through_exempt"] else []
-    known = sorted((row for row in rows if row["gap_shapley"] is not None), key=lambda row: -abs(row["gap_shapley"]))
-    shown, rest = (known, []) if len(known) <= STRONGEST + 1 else (known[:STRONGEST], known[STRONGEST:])
-    parts = [(row["feature"], row["gap_shapley"], row["gap_shapley_low"], row["gap_shapley_high"]) for row in shown]
-    found += [(*part, "feature") for part in parts]
+    steps = [(THROUGH, *_ends(comparison["through_exempt"]), "exempt")] if comparison["through_exempt"] else []
+    measured = sorted((row for row in rows if row["gap_shapley"] is not None), key=lambda row: -abs(row["gap_shapley"]))
+    strongest, rest = (measured, []) if len(measured) <= STRONGEST + 1 else (measured[:STRONGEST], measured[STRONGEST:])
+    parts = [(row["feature"], row["gap_shapley"], row["gap_shapley_low"], row["gap_shapley_high"]) for row in strongest]
+    steps += [(*part, "feature") for part in parts]
     if rest:
-        found.append((f"{len(rest)} other features", sum(row["gap_shapley"] for row in rest), None, None, "others"))
+        steps.append((f"{len(rest)} other features", sum(row["gap_shapley"] for row in rest), None, None, "others"))
     if comparison["shapley_remainder"] is not None:
-        found.append((LEFT, comparison["shapley_remainder"], None, None, "remainder"))
+        steps.append((LEFT, comparison["shapley_remainder"], None, None, "remainder"))
     elif comparison["at_equal_exempt"] is not None:
-        found.append((EQUAL, *_ends(comparison["at_equal_exempt"]), "equal"))
-    records, place = [], start
-    for name, value, low, high, role in found:
-        records.append(_step(name, place, value, low, high, role, measure_of(comparison)))
-        place += value
+        steps.append((EQUAL, *_ends(comparison["at_equal_exempt"]), "equal"))
+    records, level = [], start
+    for name, value, low, high, role in steps:
+        records.append(_step(name, level, value, low, high, role, measure_of(comparison)))
+        level += value
     return records
 
 
@@ -103,11 +103,11 @@ def _labelled(records: list[Record]) -> list[Record]:
     """Return the steps with labels that can be told apart, each knowing the next."""
     texts = labels((record["feature"] for record in records), NAME)
     lines = {"remainder": LEFT.replace(" alike", "\nalike")}  # in two lines, for want of room
-    shown = [lines.get(record["role"], text) for record, text in zip(records, texts, strict=True)]
-    after = [*shown[1:], shown[-1]]
+    labels_of_steps = [lines.get(record["role"], text) for record, text in zip(records, texts, strict=True)]
+    after = [*labels_of_steps[1:], labels_of_steps[-1]]
     return [
         record | {"full": label(record["feature"], FULL), "label": a, "next": b}
-        for record, a, b in zip(records, shown, after, strict=True)
+        for record, a, b in zip(records, labels_of_steps, after, strict=True)
     ]
 
 

@@ -23,7 +23,16 @@ FOLDER = "tiltlens"  # of the run's artifacts
 JSON, PAGE = "audit.json", "audit.html"
 NOT_IN_NAMES = re.compile(r"[^\w\-. /]")  # of metrics, as MLflow allows them
 BINARY = 2
-ROLES = ("group", "labels", "weights", "clusters", "periods", "membership", "exclude", "outcome")  # that are no inputs
+ROLES = (
+    "group",
+    "known_groups",
+    "sample_weight",
+    "clusters",
+    "periods",
+    "propensity",
+    "exclude",
+    "outcome",
+)  # that are no inputs
 
 
 class TiltlensEvaluator(ModelEvaluator):  # type: ignore[misc]
@@ -54,25 +63,27 @@ class TiltlensEvaluator(ModelEvaluator):  # type: ignore[misc]
 
         options = _checked(evaluator_config)
         check_report(PAGE)
-        found = audit(dataset.features_data, **_arguments(dataset, model, model_type, options))
+        result = audit(dataset.features_data, **_arguments(dataset, model, model_type, options))
         client = MlflowClient()
-        metrics = _metrics(found)
+        metrics = _metrics(result)
         for name, value in metrics.items():
             client.log_metric(run_id, name, value)
-        return EvaluationResult(metrics, _logged(client, run_id, found), run_id)
+        return EvaluationResult(metrics, _logged(client, run_id, result), run_id)
 
 
 def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration, whose keys must be arguments of `tl.audit`."""
     from tiltlens._pipeline import audit
 
-    known = [name for name in signature(audit).parameters if name not in ("data", "model", "progress")]
+    parameters = [
+        name for name in signature(audit).parameters if name not in ("data", "positional", "model", "progress")
+    ]
     for name in config:
-        if name not in known:
-            nearest = nearest_name(name, known)
+        if name not in parameters:
+            nearest = nearest_name(name, parameters)
             raise DataError(
                 f"`evaluator_config` must be arguments of tl.audit, got {shown(name)}.",
-                f"{'' if nearest is None else f'did you mean {nearest}? '}they are {', '.join(known)}.",
+                f"{'' if nearest is None else f'did you mean {nearest}? '}they are {', '.join(parameters)}.",
             )
     return dict(config)
 
@@ -84,7 +95,7 @@ def _arguments(dataset: Any, model: Any, model_type: str, options: dict[str, Any
         data = dataset.features_data
         usual["scores"] = dataset.predictions_data if model is None else model.predict(_asked(data, model, options))
     if model_type == "regressor":
-        usual["output"] = "amount"
+        usual["score_type"] = "amount"
     elif dataset.has_targets and len(set(dataset.labels_data)) == BINARY:
         usual["outcome"] = dataset.labels_data
     return usual | options
@@ -96,16 +107,16 @@ def _asked(data: Any, model: Any, options: Mapping[str, Any]) -> Any:
     if metadata is None or metadata.get_input_schema() is not None or not hasattr(data, "columns"):
         return data
     named = [value if isinstance(value, list) else [value] for value in map(options.get, ROLES)]
-    taken = {name for one in named for name in one if isinstance(name, str)}
+    taken = {name for columns in named for name in columns if isinstance(name, str)}
     return data[[name for name in data.columns if name not in taken]]
 
 
-def _metrics(found: Audit) -> dict[str, float]:
+def _metrics(result: Audit) -> dict[str, float]:
     """Return the estimates and their ends, by group."""
     from tiltlens.results.comparison import ESTIMATES
 
     metrics = {}
-    for group, comparison in found.items():
+    for group, comparison in result.items():
         for quantity in (*ESTIMATES, "bracket", "limits", "linear"):  # these of unobserved groups
             estimate = getattr(comparison if quantity in ESTIMATES else comparison.soft_group, quantity, None)
             for end, value in ({} if estimate is None else estimate.to_dict()).items():
@@ -115,17 +126,17 @@ def _metrics(found: Audit) -> dict[str, float]:
     return metrics
 
 
-def _logged(client: MlflowClient, run_id: str, found: Audit) -> dict[str, Any]:
+def _logged(client: MlflowClient, run_id: str, result: Audit) -> dict[str, Any]:
     """Log the files, and return them as artifacts."""
     from tiltlens.render.page import page
 
-    place = f"{client.get_run(run_id).info.artifact_uri}/{FOLDER}"
-    summary = found.to_dict()
+    folder_uri = f"{client.get_run(run_id).info.artifact_uri}/{FOLDER}"
+    summary = result.to_dict()
     with TemporaryDirectory() as folder:
-        found.to_json(Path(folder) / JSON)
+        result.to_json(Path(folder) / JSON)
         Path(folder, PAGE).write_text(text := page(summary), encoding="utf-8")
         client.log_artifacts(run_id, folder, FOLDER)
     return {
-        "tiltlens_audit": JsonEvaluationArtifact(f"{place}/{JSON}", summary),
-        "tiltlens_report": TextEvaluationArtifact(f"{place}/{PAGE}", text),
+        "tiltlens_audit": JsonEvaluationArtifact(f"{folder_uri}/{JSON}", summary),
+        "tiltlens_report": TextEvaluationArtifact(f"{folder_uri}/{PAGE}", text),
     }

@@ -20,7 +20,7 @@ def tiltlens_audit(pytestconfig: pytest.Config) -> Callable[..., Audit]:
     reads a saved audit. Each is done once a session; names are relative to pytest's root. Anything else goes to
     `tl.audit` as it is.
     """
-    known: dict[Path, Audit] = {}
+    audits: dict[Path, Audit] = {}
 
     def audited(data: Any, *arguments: Any, **options: Any) -> Audit:
         from tiltlens._pipeline import audit
@@ -30,9 +30,9 @@ def tiltlens_audit(pytestconfig: pytest.Config) -> Callable[..., Audit]:
         if not is_path or Path(data).suffix.lower() not in READERS:
             return audit(data, *arguments, **options)
         path = (pytestconfig.rootpath / data).resolve()
-        if path not in known:
-            known[path] = READERS[path.suffix.lower()](path)
-        return known[path]
+        if path not in audits:
+            audits[path] = READERS[path.suffix.lower()](path)
+        return audits[path]
 
     return audited
 
@@ -50,11 +50,11 @@ def _run(path: Path) -> Audit:
     from tiltlens.gates import assert_gate
 
     __tracebackhide__ = True
-    asked = read_audit_file(path)
-    found = asked.audited()
-    if asked.gates:
-        assert_gate(found, *(one.text for one in asked.gates))
-    return found
+    request = read_audit_file(path)
+    result = request.audited()
+    if request.gates:
+        assert_gate(result, *(gate.text for gate in request.gates))
+    return result
 
 
 def _read(path: Path) -> Audit:

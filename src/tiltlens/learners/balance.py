@@ -16,7 +16,7 @@ from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Rows, shi
 from tiltlens.learners.candidates import Trial
 from tiltlens.learners.design import Table
 from tiltlens.learners.logit import ridge_logit
-from tiltlens.learners.propensity import Membership, PartFit
+from tiltlens.learners.propensity import PartFit, Propensity
 from tiltlens.limits import BALANCE_MATERIAL, BALANCE_SURE, CLEAR_LEAD, MISMATCHES, MOST_PRODUCTS, PARTS_DISAGREE, REACH
 from tiltlens.paper.checks import Floats
 from tiltlens.threads import in_threads
@@ -84,7 +84,7 @@ class Balance:
 def balance(
     rows: Rows,
     table: Table,
-    membership: Membership,
+    membership: Propensity,
     outcome: Floats,
     labels: Mapping[str, Sequence[str]] | None = None,
 ) -> Balance:
@@ -103,13 +103,13 @@ def balance(
     return balance_of(mismatches, membership, calibrated(rows.audited, rows.weights, membership.log_ratio))
 
 
-def balance_of(mismatches: tuple[Mismatch, ...], membership: Membership, calibration: CalibrationLine) -> Balance:
+def balance_of(mismatches: tuple[Mismatch, ...], membership: Propensity, calibration: CalibrationLine) -> Balance:
     """Return the balance from its parts."""
     reasons = [*_unbalanced(mismatches), *_disagreeing(membership.parts), *_clipped(membership.clipped)]
     return Balance(mismatches, membership.auc, calibration, membership.clipped, tuple(reasons))
 
 
-def density_ratio(rows: Rows, membership: Membership) -> tuple[Floats, Floats]:
+def density_ratio(rows: Rows, membership: Propensity) -> tuple[Floats, Floats]:
     """Return r at audited and at reference rows: −1 and e^ℓ, of mean 0 over the two groups."""
     if not membership.is_known:
         ratios = [0.5 * (pair.r_a + pair.r_b) for pair in membership.pairings]
@@ -125,7 +125,7 @@ def known_density_ratio(rows: Rows, ratio: Floats) -> tuple[Floats, Floats]:
     return at_audited, at_reference
 
 
-def fitting_noise(rows: Rows, membership: Membership) -> float:
+def fitting_noise(rows: Rows, membership: Propensity) -> float:
     """Return √(1 + n/rows per fit): a fit on few rows adds its own error to the mismatch."""
     if membership.is_known:
         return 1.0
@@ -163,8 +163,8 @@ def _columns(
         yield name, partial(np.asarray, z)
         yield f"{name}²", partial(np.multiply, z, z)
     pairs = list(combinations(numeric, 2))
-    for one, other in pairs if len(pairs) <= MOST_PRODUCTS else []:
-        yield f"{one}·{other}", partial(np.multiply, numeric[one], numeric[other])
+    for first, other in pairs if len(pairs) <= MOST_PRODUCTS else []:
+        yield f"{first}·{other}", partial(np.multiply, numeric[first], numeric[other])
 
 
 def _indicator(column: NDArray[Any], level: int | bool) -> Floats:
@@ -172,20 +172,20 @@ def _indicator(column: NDArray[Any], level: int | bool) -> Floats:
 
 
 def _standardised(column: Floats) -> Floats:
-    known = np.isfinite(column)
-    values = column[known]
+    is_finite = np.isfinite(column)
+    values = column[is_finite]
     sd = float(values.std()) if values.size else 0.0
     if sd == 0.0:
         return np.zeros_like(column)
-    return np.where(known, np.clip((column - values.mean()) / sd, -REACH, REACH), 0.0)
+    return np.where(is_finite, np.clip((column - values.mean()) / sd, -REACH, REACH), 0.0)
 
 
 def _unbalanced(mismatches: tuple[Mismatch, ...]) -> Iterator[str]:
     worst = sorted((m for m in mismatches if m.is_material), key=lambda m: (-round(abs(m.difference), 6), m.name))
-    for found in worst[:3]:
+    for mismatch in worst[:3]:
         yield (
-            f"reference rows weighted to look like the audited group miss its mean of {found.name} "
-            f"by {found.difference:+.2f} standard deviations"
+            f"reference rows weighted to look like the audited group miss its mean of {mismatch.name} "
+            f"by {mismatch.difference:+.2f} standard deviations"
         )
 
 

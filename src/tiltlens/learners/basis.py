@@ -94,8 +94,8 @@ def _affordable_levels(table: Table) -> int:
     """Return how many columns a categorical feature may have; those with few values leave their room to others."""
     sizes = sorted(int(column.max(initial=0)) for column in table.values() if column.dtype.kind != "f")
     room = MOST_COLUMNS - (BASIS_KNOTS + 3) * (len(table) - len(sizes)) - MULTIPLIED * (MULTIPLIED - 1) // 2
-    for place, size in enumerate(sizes):
-        share = max(room, 0) // (len(sizes) - place)
+    for rank, size in enumerate(sizes):
+        share = max(room, 0) // (len(sizes) - rank)
         if size > share:
             return min(BASIS_LEVELS, max(share, 2))
         room -= size
@@ -132,5 +132,5 @@ def pooled_features(table: Table, basis: Basis, omega: Floats) -> list[str]:
         is_thin = 0.4 * len(codes) / max(len(np.unique(codes)), 1) < ROWS_A_VALUE
         if float(omega[without].sum()) > POOLED_SHARE or (is_thin and levels.count > FEW_VALUED):
             pooled.append(levels.name)
-    values = [one for one in basis.encoder.blocks if isinstance(one, CellBlock) and len(one.names) == 1]
-    return pooled + [one.names[0] for one in values if float(omega[one.codes > one.width].sum()) > POOLED_SHARE]
+    values = [block for block in basis.encoder.blocks if isinstance(block, CellBlock) and len(block.names) == 1]
+    return pooled + [block.names[0] for block in values if float(omega[block.codes > block.width].sum()) > POOLED_SHARE]

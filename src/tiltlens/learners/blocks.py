@@ -129,16 +129,16 @@ class Screen:
             values = self.table[name]
             for part in _date_parts(self.days[name]) if name in self.days else ():
                 yield _of_cells((name,), part)
-            distinct, place = np.unique(values, return_inverse=True)
+            distinct, codes = np.unique(values, return_inverse=True)
             if KNOT_VALUES < distinct.size <= values.size / ROWS_A_CELL:
-                yield _of_cells((name,), place)
+                yield _of_cells((name,), codes)
             elif distinct.size > KNOT_VALUES and column.knots.size:
                 yield Candidate((name,), _coarse(values, FINE_CELLS), partial(_fine_spline, column, self.table))
 
     def pairs(self, encoder: Encoding, residuals: Residuals) -> Iterator[Candidate]:
         """Yield the cells of each two features, whose columns would be multiplied; parts of dates have cells only."""
-        columns: dict[str, NumericColumn | LevelColumns] = {one.name: one for one in encoder.numeric}
-        columns |= {one.name: one for one in encoder.levels}
+        columns: dict[str, NumericColumn | LevelColumns] = {column.name: column for column in encoder.numeric}
+        columns |= {column.name: column for column in encoder.levels}
         for names, codes, parts in self._joint(PAIR_CELLS, 2):
             if names in _together(encoder):
                 continue
@@ -221,11 +221,11 @@ def _joint_codes(coarse: Mapping[str, Integers], names: Sequence[str]) -> Intege
 def _date_parts(days: Floats) -> Iterator[Integers]:
     """Yield the day of the week, the month, the days since and until its ends, and the hour; missing ones come last."""
     missing = np.isnan(days)
-    known = np.where(missing, 0.0, days)
-    date = np.floor(known).astype("datetime64[D]")
+    filled = np.where(missing, 0.0, days)
+    date = np.floor(filled).astype("datetime64[D]")
     month = date.astype("datetime64[M]")
     since, until = (date - month).astype(np.int64), ((month + 1).astype("datetime64[D]") - date).astype(np.int64)
-    parts = [np.floor(known) % 7, month.astype(np.int64) % 12, since, until, (known % 1) * 24]
+    parts = [np.floor(filled) % 7, month.astype(np.int64) % 12, since, until, (filled % 1) * 24]
     for part in parts:
         codes = np.where(missing, 31, part).astype(np.intp)
         if codes.min() < codes.max():
@@ -251,8 +251,8 @@ def _by_frequency(counts: Integers) -> Integers:
 
 
 def _fine_spline(column: NumericColumn, table: Table) -> Block:
-    known = table[column.name][~np.isnan(table[column.name])]
-    knots = np.quantile(known, np.linspace(0.0, 1.0, FINE_KNOTS))
+    values = table[column.name][~np.isnan(table[column.name])]
+    knots = np.quantile(values, np.linspace(0.0, 1.0, FINE_KNOTS))
     return product_block([_without_tails(replace(column, knots=knots, degree=3, spikes=()))], table)
 
 
@@ -267,8 +267,10 @@ def _product(columns: Sequence[NumericColumn | LevelColumns], table: Table) -> B
     most = math.isqrt(PAIR_COLUMNS) if all(is_text) else PAIR_COLUMNS // (BASIS_KNOTS + 1)
     return product_block(
         [
-            replace(one, count=min(one.count, most)) if isinstance(one, LevelColumns) else _without_tails(one)
-            for one in columns
+            replace(source, count=min(source.count, most))
+            if isinstance(source, LevelColumns)
+            else _without_tails(source)
+            for source in columns
         ],
         table,
     )
@@ -310,8 +312,8 @@ def _nested(columns: Sequence[NDArray[Any]], rows: int) -> Integers:
         order = np.lexsort((column, cells))
         own, value = cells[order], column[order]
         first = np.flatnonzero(np.r_[True, (own[1:] != own[:-1]) | (value[1:] != value[:-1])])
-        place = np.repeat(first, np.diff(np.r_[first, size])) - np.searchsorted(own, own)  # equal values share one
-        cells[order] = own * parts + place * parts // np.bincount(own)[own]
+        rank = np.repeat(first, np.diff(np.r_[first, size])) - np.searchsorted(own, own)  # equal values share one
+        cells[order] = own * parts + rank * parts // np.bincount(own)[own]
     return np.asarray(np.unique(cells, return_inverse=True)[1], dtype=np.intp)
 
 
@@ -336,8 +338,8 @@ def _tree_cells(raw: Floats, targets: Floats, omega: Floats, learns: Booleans, l
 def _coarse(column: NDArray[Any], cells: int) -> Integers:
     """Return few cells of a feature: equal parts of a number (in normal scores), the most frequent of its levels."""
     if column.dtype.kind == "f":
-        known = np.where(np.isnan(column), 0.0, column)
-        return np.where(np.isnan(column), cells, np.minimum(ndtr(known) * cells, cells - 1)).astype(np.intp)
+        filled = np.where(np.isnan(column), 0.0, column)
+        return np.where(np.isnan(column), cells, np.minimum(ndtr(filled) * cells, cells - 1)).astype(np.intp)
     return np.asarray(np.minimum(_by_frequency(np.bincount(column)), cells)[column])
 
 
@@ -356,15 +358,15 @@ def missed_blocks(candidates: Iterator[Candidate], residuals: Residuals, blocks:
     """
     least = HIDDEN_SPREAD * float(np.sqrt(residuals.omega @ residuals.score**2)) / residuals.spread
     every = [(candidate.hidden(residuals), candidate) for candidate in candidates]
-    sure = [one for one in every if one[0].is_sure and abs(one[0].value) > least]
-    found: list[Missed] = []
-    for hidden, candidate in sorted(sure, key=lambda one: (-abs(one[0].value), one[0].names)):
-        room = BLOCK_COLUMNS - sum(block.width for block in (*blocks, *(one.block for one in found)))
-        if any(set(hidden.names) & set(one.hidden.names) for one in found):
+    sure = [part for part in every if part[0].is_sure and abs(part[0].value) > least]
+    missed: list[Missed] = []
+    for hidden, candidate in sorted(sure, key=lambda part: (-abs(part[0].value), part[0].names)):
+        room = BLOCK_COLUMNS - sum(block.width for block in (*blocks, *(part.block for part in missed)))
+        if any(set(hidden.names) & set(part.hidden.names) for part in missed):
             continue
-        if len(blocks) + len(found) < MOST_BLOCKS and 0 < (block := candidate.block()).width <= room:
-            found.append(Missed(block, hidden, candidate.is_learnt))
-    return found
+        if len(blocks) + len(missed) < MOST_BLOCKS and 0 < (block := candidate.block()).width <= room:
+            missed.append(Missed(block, hidden, candidate.is_learnt))
+    return missed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -389,7 +391,7 @@ class BasisFit:
     def hidden(self, residuals: Residuals) -> tuple[Hidden, ...]:
         """Return what may be hidden of the gap in some regressions' residuals, by each kind of cells."""
         candidates = self.screen.anything(self.basis.encoder, residuals)
-        return (*self.learnt, *(one.hidden(residuals) for one in candidates))
+        return (*self.learnt, *(candidate.hidden(residuals) for candidate in candidates))
 
 
 def widened(
@@ -406,9 +408,9 @@ def widened(
     screen, residuals = fit.screen, fit.residuals(targets, omega)
     pairs, cells, leaves = screen.pairs, screen.cells, screen.leaves
     for search in (screen.singles, pairs, pairs, pairs, cells, leaves, cells, leaves, screen.triples, cells, leaves):
-        if found := missed_blocks(search(fit.basis.encoder, residuals), residuals, blocks):
-            blocks += [one.block for one in found]
-            learnt += [one.hidden for one in found if one.is_learnt]
+        if missed := missed_blocks(search(fit.basis.encoder, residuals), residuals, blocks):
+            blocks += [part.block for part in missed]
+            learnt += [part.hidden for part in missed if part.is_learnt]
             fit = fitted(blocks)
             residuals = fit.residuals(targets, omega)
     fit = replace(fit, learnt=tuple(learnt))

@@ -225,8 +225,8 @@ def trial(sample: Sample, offered: Sequence[Candidate], seed: int) -> Trial:
 
 def chosen(trials: Sequence[Trial], offered: Sequence[Candidate]) -> Candidate:
     """Return the candidate of least mean bias over the trials, among those that all of them could afford."""
-    common = [c for c in offered if all(c.name in one.losses for one in trials)]
-    return min(common, key=lambda candidate: sum(one.biases[candidate.name] for one in trials))
+    common = [c for c in offered if all(c.name in trial.losses for trial in trials)]
+    return min(common, key=lambda candidate: sum(trial.biases[candidate.name] for trial in trials))
 
 
 def _held_out(candidate: Candidate, sample: Sample, fit: Integers, test: Integers, seed: int) -> tuple[float, float]:

@@ -82,11 +82,11 @@ class NumericColumn:
         cell = np.minimum(between.astype(np.intp), GRID - 1)
         between -= cell
         cell += start * GRID
-        found, more = np.take(table, cell, axis=0), np.take(np.diff(table, axis=0), cell, axis=0)
+        rows, more = np.take(table, cell, axis=0), np.take(np.diff(table, axis=0), cell, axis=0)
         more *= between[:, None]
-        found += more
-        found[missing] = 0.0
-        return found
+        rows += more
+        rows[missing] = 0.0
+        return rows
 
 
 @lru_cache(maxsize=512)
@@ -96,9 +96,9 @@ def _tabulated(knots: bytes, degree: int) -> Floats:
     steps = np.arange((at.size - 1) * GRID + 1) / GRID
     padded = np.concatenate([[at[0]] * degree, at, [at[-1]] * degree])
     points = np.clip(np.interp(steps, np.arange(at.size), at), at[0], at[-1])
-    found = np.asarray(BSpline.design_matrix(points, padded, degree).toarray()[:, 1:])
-    found.setflags(write=False)
-    return found
+    splines = np.asarray(BSpline.design_matrix(points, padded, degree).toarray()[:, 1:])
+    splines.setflags(write=False)
+    return splines
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,18 +223,18 @@ class Encoding:
         widths = [len(linear), *(c.count for c in self.levels), len(bent), *(c.width for c, _ in splined)]
         widths += [block.width for block in self.blocks]
         own = iter(np.split(slopes, np.cumsum(widths)[:-1]))
-        found = np.zeros((len(next(iter(table.values()))[index]), slopes.shape[1]))
-        found = found + _product(linear, next(own))
+        fitted = np.zeros((len(next(iter(table.values()))[index]), slopes.shape[1]))
+        fitted = fitted + _product(linear, next(own))
         for level in self.levels:
-            found = found + level.effects(table[level.name][index], next(own))
-        found = found + _product(bent, next(own))
+            fitted = fitted + level.effects(table[level.name][index], next(own))
+        fitted = fitted + _product(bent, next(own))
         for column, v in splined:
             if (part := next(own)).any():  # columns that no model uses are not made
-                found = found + column.spline_effects(v, part)
+                fitted = fitted + column.spline_effects(v, part)
         for block, part in zip(self.blocks, own, strict=True):
             if part.any():
-                found = found + block.columns(table, index) @ part
-        return np.asarray(found)
+                fitted = fitted + block.columns(table, index) @ part
+        return np.asarray(fitted)
 
     def _columns(self, table: Table, index: Integers | slice) -> tuple[list[Floats], list[Floats], list[Floats]]:
         """Return the numeric features of the given rows, the columns linear in them, and squares and products."""
@@ -259,7 +259,7 @@ class Encoding:
 def _product(columns: list[Floats], slopes: Floats) -> Floats | float:
     """Return the sum of the columns, each times its slopes; 0 where there are none."""
     used = np.flatnonzero(slopes.any(axis=1)).tolist()
-    return np.array([columns[place] for place in used]).T @ slopes[used] if used else 0.0
+    return np.array([columns[index] for index in used]).T @ slopes[used] if used else 0.0
 
 
 def encoded_rows(size: int, seed: int) -> Integers:
@@ -295,7 +295,7 @@ def encoding(
     if not numeric and not any(column.count for column in levels):
         raise DataError("`features` must vary, got constant columns only.", "a group cannot be told from constants.")
     movable = [column.name for column in numeric] + [column.name for column in levels if column.count == 1]
-    squared = [place for place, column in enumerate(numeric) if smooth is None or column.name in smooth]
+    squared = [number for number, column in enumerate(numeric) if smooth is None or column.name in smooth]
     products = _products(squared, movable, multiplied)
     count = sum(1 + c.has_missing + len(c.spikes) for c in numeric) + sum(c.count for c in levels)
     splines = sum(c.width for c in numeric)
@@ -306,19 +306,19 @@ def encoding(
 def _numeric_column(
     name: str, values: Floats, has_missing: bool, most_knots: int, spike_share: float
 ) -> NumericColumn | None:
-    known = values[~np.isnan(values)]
-    if known.size and not np.isfinite(known).all():
+    observed = values[~np.isnan(values)]
+    if observed.size and not np.isfinite(observed).all():
         raise DataError(f"`{name}` must not hold infinite values.", "replace them, or leave them missing.")
-    sd = float(known.std()) if known.size else 0.0
-    if sd <= 1e-12 * (float(np.abs(known).max(initial=0.0)) + 1e-300):
+    sd = float(observed.std()) if observed.size else 0.0
+    if sd <= 1e-12 * (float(np.abs(observed).max(initial=0.0)) + 1e-300):
         if not has_missing:
             return None
-        return NumericColumn(name, float(known.mean()) if known.size else 0.0, 1.0, True, np.empty(0))
-    knots, degree, spikes = _knots(known, most_knots, spike_share)
-    return NumericColumn(name, float(known.mean()), sd, bool(has_missing), knots, degree, spikes)
+        return NumericColumn(name, float(observed.mean()) if observed.size else 0.0, 1.0, True, np.empty(0))
+    knots, degree, spikes = _knots(observed, most_knots, spike_share)
+    return NumericColumn(name, float(observed.mean()), sd, bool(has_missing), knots, degree, spikes)
 
 
-def _knots(known: Floats, most: int, spike_share: float) -> tuple[Floats, int, tuple[float, ...]]:
+def _knots(observed: Floats, most: int, spike_share: float) -> tuple[Floats, int, tuple[float, ...]]:
     """Return the knots and the degree of a spline, and the spikes.
 
     Knots are quantiles of what is not a spike, for a cubic spline; beside a spike they are fewer, and leave out the
@@ -327,15 +327,15 @@ def _knots(known: Floats, most: int, spike_share: float) -> tuple[Floats, int, t
     """
     if most == 0:
         return np.empty(0), 1, ()
-    values, counts = np.unique(known, return_counts=True)
+    values, counts = np.unique(observed, return_counts=True)
     if values.size <= KNOT_VALUES:
         return values if values.size > 2 else np.empty(0), 1, ()
-    is_spike = counts > spike_share * known.size
-    rest, places = known, np.linspace(0.0, 1.0, most)
+    is_spike = counts > spike_share * observed.size
+    rest, levels = observed, np.linspace(0.0, 1.0, most)
     if is_spike.any():
-        rest = known[np.isin(known, values[~is_spike])]
-        places = np.linspace(0.02, 0.98, min(most, rest.size // KNOT_ROWS))
-    quantiles = np.unique(np.quantile(rest, places)) if rest.size else np.empty(0)
+        rest = observed[np.isin(observed, values[~is_spike])]
+        levels = np.linspace(0.02, 0.98, min(most, rest.size // KNOT_ROWS))
+    quantiles = np.unique(np.quantile(rest, levels)) if rest.size else np.empty(0)
     return quantiles if quantiles.size > 2 else np.empty(0), 3, tuple(values[is_spike].tolist())
 
 
@@ -367,9 +367,9 @@ def code_columns(table: Table) -> Booleans:
 
 def column_owners(table: Table, encoder: Encoding) -> Integers:
     """Return the places in the table of the one to three features that own each column, (columns, 3)."""
-    place = {name: j for j, name in enumerate(table)}
-    numeric = [(place[column.name], column) for column in encoder.numeric]
-    levels = [(place[column.name], column) for column in encoder.levels]
+    number = {name: j for j, name in enumerate(table)}
+    numeric = [(number[column.name], column) for column in encoder.numeric]
+    levels = [(number[column.name], column) for column in encoder.levels]
     single = [j for j, _ in numeric] + [j for j, column in numeric if column.has_missing]
     single += [j for j, column in numeric for _ in column.spikes]
     single += [j for j, column in levels for _ in range(column.count)]
@@ -377,7 +377,7 @@ def column_owners(table: Table, encoder: Encoding) -> Integers:
     products = [(multiplied[i], multiplied[k]) for i, k in encoder.products]
     splines = [j for j, column in numeric for _ in range(column.width)]
     owners = [*((j,) for j in single), *products, *((j,) for j in splines)]
-    owners += [tuple(place[name] for name in block.names) for block in encoder.blocks for _ in range(block.width)]
+    owners += [tuple(number[name] for name in block.names) for block in encoder.blocks for _ in range(block.width)]
     return np.array([(*own, *own[-1:] * (3 - len(own))) for own in owners], dtype=np.intp).reshape(-1, 3)
 
 
@@ -399,9 +399,9 @@ def normal_scores(table: Table, weights: Floats) -> dict[str, NDArray[Any]]:
 
 
 def _normal_scores(column: Floats, weights: Floats) -> Floats:
-    known = ~np.isnan(column)
-    values, place = np.unique(column[known], return_inverse=True)
-    mass = np.bincount(place, weights[known], values.size)
+    is_observed = ~np.isnan(column)
+    values, rank = np.unique(column[is_observed], return_inverse=True)
+    mass = np.bincount(rank, weights[is_observed], values.size)
     scores = np.full(column.size, np.nan)
-    scores[known] = ndtri((np.cumsum(mass) - 0.5 * mass) / mass.sum())[place] if values.size else np.nan
+    scores[is_observed] = ndtri((np.cumsum(mass) - 0.5 * mass) / mass.sum())[rank] if values.size else np.nan
     return scores

@@ -67,16 +67,16 @@ def _columns(feature: Feature) -> list[Floats]:
     if feature.values is not None:
         return _numeric(feature.values)
     if feature.is_ordered:
-        known = np.array([np.nan if label == MISSING else level for level, label in enumerate(feature.labels)])
-        return _numeric(known[feature.codes])
+        numbers = np.array([np.nan if label == MISSING else level for level, label in enumerate(feature.labels)])
+        return _numeric(numbers[feature.codes])
     return [(feature.codes == level).astype(np.float64) for level in range(1, len(feature.labels))]
 
 
 def _numeric(values: Floats) -> list[Floats]:
     missing = np.isnan(values)
-    known = values[~missing]
-    spread = float(known.std()) if known.size else 0.0
-    standardised = np.where(missing, 0.0, (values - known.mean()) / spread) if spread > 0 else np.zeros(len(values))
+    observed = values[~missing]
+    spread = float(observed.std()) if observed.size else 0.0
+    standardised = np.where(missing, 0.0, (values - observed.mean()) / spread) if spread > 0 else np.zeros(len(values))
     return [standardised, missing.astype(np.float64)] if missing.any() else [standardised]
 
 
@@ -99,10 +99,10 @@ def with_outcome_scores(
 def outcome_scores(table: pl.DataFrame, features: Sequence[str], outcome: str) -> Floats:
     """Return P(outcome = 1|x) by the paper's plain logistic model, for data without a model; NaN where not known."""
     target = _binary(table[outcome])
-    known = ~np.isnan(target)
-    encoded = encode_features(table.filter(pl.Series(known)), features)
+    is_observed = ~np.isnan(target)
+    encoded = encode_features(table.filter(pl.Series(is_observed)), features)
     scores = np.full(table.height, np.nan)
-    scores[known] = expit(logistic_log_odds(encoded, target[known] > 0.5))
+    scores[is_observed] = expit(logistic_log_odds(encoded, target[is_observed] > 0.5))
     return scores
 
 

@@ -51,7 +51,7 @@ class PartFit:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Membership:
+class Propensity:
     """The log-ratio ℓ = log P0/P1 of each row, from models that have not seen the row.
 
     Attributes
@@ -107,7 +107,7 @@ def group_folds(
     """Return the same for the codes of any number of groups; and of `strata` within them, as far as these go round."""
     own = np.arange(groups.size) if clusters is None else _by_appearance(clusters)
     has = [np.bincount(own, groups == code) > 0 for code in range(int(groups.max()) + 1)]
-    smallest = min(int(one.sum()) for one in has)
+    smallest = min(int(is_group.sum()) for is_group in has)
     if smallest < 2 * folds:
         what = "rows" if clusters is None else "clusters"
         raise DataError(
@@ -143,32 +143,32 @@ def fold_pairings(folds: int, several: bool) -> list[list[tuple[Part, Part]]]:
     return [[(_part(others, order[:half]), _part(others, order[half:])) for others in rotated] for order in orders]
 
 
-def served_folds(plan: Sequence[Integers], place: int) -> Integers:
+def served_folds(plan: Sequence[Integers], part: int) -> Integers:
     """Return the folds that are evaluated with the model of a part, by either half of any pairing."""
-    return np.flatnonzero(np.any([(half == place).any(axis=1) for half in plan], axis=0))
+    return np.flatnonzero(np.any([(half == part).any(axis=1) for half in plan], axis=0))
 
 
-def _part(others: list[int], places: list[int]) -> Part:
-    return tuple(sorted(others[place] for place in places))
+def _part(others: list[int], chosen: list[int]) -> Part:
+    return tuple(sorted(others[index] for index in chosen))
 
 
-def known_membership(rows: Rows, probability: ArrayLike) -> Membership:
+def known_membership(rows: Rows, probability: ArrayLike) -> Propensity:
     """Return membership from given P(audited|x), taken as known."""
     values = np.asarray(probability, dtype=np.float64)
     if values.shape != rows.audited.shape or not ((values > 0.0) & (values < 1.0)).all():
         raise DataError(
-            "`membership` must hold one probability strictly between 0 and 1 per row.",
+            "`propensity` must hold one probability strictly between 0 and 1 per row.",
             "a probability of 0 or 1 says that the groups do not overlap there; leave such rows out.",
         )
     log_odds = logit(values)
     return given_membership(rows, log_odds, area_under_curve(rows, log_odds))
 
 
-def given_membership(rows: Rows, log_odds: Floats, auc: float) -> Membership:
+def given_membership(rows: Rows, log_odds: Floats, auc: float) -> Propensity:
     """Return membership from given log-odds and the area under their curve, taken as known."""
     pair = given_pairing(rows, log_odds - prior_log_odds(rows))
     nothing = np.empty((0, 0))
-    return Membership(
+    return Propensity(
         pair.fold,
         (pair,),
         log_odds,
@@ -195,7 +195,7 @@ def chosen_membership(
     seed: int = 0,
     offered: Sequence[Candidate] | None = None,
     blocks: Sequence[Block] = (),
-) -> Membership:
+) -> Propensity:
     """Return cross-fitted membership by the candidate with the least bias.
 
     Each training part (a few of them where rows are many) tries the candidates on its own rows; their mean decides
@@ -224,7 +224,7 @@ def chosen_membership(
     log_odds = _evaluate([*models, whole], encoder, table, fold.size)
     untried: list[Trial | None] = [None] * (len(parts) - len(trials))
     sizes = [int(np.isin(at, part).sum()) for part in parts]
-    fits = [PartFit(*one) for one in zip(parts, sizes, [*trials, *untried], strict=True)]
+    fits = [PartFit(*record) for record in zip(parts, sizes, [*trials, *untried], strict=True)]
     return _assembled(rows, fold, _places(plan, parts), log_odds, candidate.name, tuple(fits))
 
 
@@ -278,7 +278,7 @@ def _assembled(
     log_odds: Floats,
     name: str,
     parts: tuple[PartFit, ...],
-) -> Membership:
+) -> Propensity:
     """Return the membership from the log-odds of each part's model and, last, of the model of all rows."""
     prior, everyone = prior_log_odds(rows), np.arange(fold.size)
     pairs, clipped, middle = [], 0.0, np.zeros(fold.size)
@@ -289,7 +289,7 @@ def _assembled(
         pairs.append(pairing(rows, a, b, fold, CLIP, _fold_cycle(parts, plan, log_odds, prior)))
     auc = check_overlap(area_under_curve(rows, middle))
     halves = tuple(np.clip(both, -CLIP, CLIP) for both in halves)
-    return Membership(fold, tuple(pairs), log_odds[-1], name, parts, log_odds[:-1], plan, clipped, auc, False, halves)
+    return Propensity(fold, tuple(pairs), log_odds[-1], name, parts, log_odds[:-1], plan, clipped, auc, False, halves)
 
 
 def _fold_cycle(
@@ -325,7 +325,7 @@ def check_overlap(auc: float) -> float:
     return auc
 
 
-def estimator_membership(rows: Rows, estimator: Any, inputs: Any, folds: int = 5, seed: int = 0) -> Membership:
+def estimator_membership(rows: Rows, estimator: Any, inputs: Any, folds: int = 5, seed: int = 0) -> Propensity:
     """Return cross-fitted membership of a scikit-learn classifier; `inputs` is whatever table it fits on."""
     fold = row_folds(rows, folds, seed)
     plan = fold_pairings(folds, rows.audited.size <= SEVERAL_PAIRINGS)
@@ -346,9 +346,9 @@ def wrap_estimator_errors(estimator: Any) -> Iterator[None]:
         raise
     except Exception as error:  # anything that it may raise
         raise DataError(
-            f"`membership` must be an estimator that fits the features, got {type(estimator).__name__}: "
+            f"`propensity` must be an estimator that fits the features, got {type(estimator).__name__}: "
             f"{first_line(error)}.",
-            "give a pipeline that encodes them, or leave `membership` to tiltlens.",
+            "give a pipeline that encodes them, or leave `propensity` to tiltlens.",
         ) from error
 
 

@@ -17,7 +17,7 @@ from tiltlens.estimators.sets import Hidden
 from tiltlens.learners.blocks import Residuals
 from tiltlens.learners.design import Block, Encoding, Table, code_columns, encoded_rows, encoding
 from tiltlens.learners.logit import weighted_gram
-from tiltlens.learners.propensity import Membership, row_folds, served_folds
+from tiltlens.learners.propensity import Propensity, row_folds, served_folds
 from tiltlens.learners.screening import strongest
 from tiltlens.limits import (
     CELL_MEAN_ROWS,
@@ -91,7 +91,9 @@ class Regressor:
         index = encoded_rows(len(weights), seed)
         smooth = strongest(table, (outcome,), weights, index, SMOOTH_FEATURES)
         encoder = encoding(table, index, smooth=smooth).widened(blocks)
-        many = tuple(values[one.name] for one in encoder.levels if int(values[one.name].max(initial=0)) > one.count)
+        many = tuple(
+            values[column.name] for column in encoder.levels if int(values[column.name].max(initial=0)) > column.count
+        )
         return cls(table, encoder, frozenset(smooth), joint_values(table), many, weights, seed)
 
     def fitted(self, target: Floats, train: Integers, wanted: Integers) -> Floats:
@@ -214,7 +216,7 @@ def expectations(
     table: Table,
     values: Mapping[str, Integers],
     outcome: Floats,
-    membership: Membership | None,
+    membership: Propensity | None,
     folds: int,
     seed: int,
     blocks: Sequence[Block] = (),
@@ -240,8 +242,8 @@ def expectations(
     wanted = [np.flatnonzero(np.isin(fold, served_folds(membership.plan, place))) for place in range(len(trains))]
     both = list(zip(trains, wanted, strict=True))
     every = np.zeros((len(both), fold.size))
-    for place, found in enumerate(steps_in_threads(lambda one: regressor.fitted(outcome, *one), both, fold.size)):
-        every[place, wanted[place]] = found
+    for place, fitted in enumerate(steps_in_threads(lambda split: regressor.fitted(outcome, *split), both, fold.size)):
+        every[place, wanted[place]] = fitted
     at = np.arange(fold.size)
     groups = tuple(expit(both) for both in membership.halves)
     return Expectations(fold, tuple(every[half[fold].T, at] for half in membership.plan), groups)
@@ -250,7 +252,7 @@ def expectations(
 def best_expectations(
     rows: Rows,
     outcome: Floats,
-    membership: Membership | None,
+    membership: Propensity | None,
     expected: Expectations,
     residuals: Callable[[], Floats],
     hidden: Callable[[Residuals], tuple[Hidden, ...]],

@@ -35,8 +35,8 @@ def _explained(column: NDArray[Any], targets: Sequence[Floats], omega: Floats) -
 
 
 def _tenths(column: Floats) -> Integers:
-    known = column[~np.isnan(column)]
-    edges = np.unique(np.quantile(known, np.linspace(0.1, 0.9, 9))) if known.size else np.zeros(0)
+    observed = column[~np.isnan(column)]
+    edges = np.unique(np.quantile(observed, np.linspace(0.1, 0.9, 9))) if observed.size else np.zeros(0)
     return np.searchsorted(edges, np.where(np.isnan(column), np.inf, column))
 
 

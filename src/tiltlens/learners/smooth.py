@@ -35,7 +35,7 @@ def spline_means(column: Floats, parts: Sequence[SmoothPart], weights: Floats, s
     table = {"x": column}
     encoder = encoding(table, encoded_rows(len(column), seed), BASIS_KNOTS)
     matrix = encoder.matrix(table, slice(None))
-    found = []
+    means = []
     for part in parts:
         x, w = matrix[part.train], weights[part.train] / weights[part.train].sum()
         centre, level = w @ x, w @ part.target
@@ -44,5 +44,5 @@ def spline_means(column: Floats, parts: Sequence[SmoothPart], weights: Floats, s
         gram = weighted_gram(x / scale, w) + SMOOTH_RIDGE * np.eye(x.shape[1])
         slopes = cho_solve(cho_factor(gram, lower=True), ((x / scale).T * w) @ (part.target - level))
         slopes = slopes / scale[:, None]
-        found.append(np.asarray(matrix[part.wanted] @ slopes + (level - centre @ slopes)))
-    return found
+        means.append(np.asarray(matrix[part.wanted] @ slopes + (level - centre @ slopes)))
+    return means

@@ -48,8 +48,8 @@ def open_catboost(content: bytes) -> OpenModel:
 def _columns(model: Any) -> tuple[ModelColumn, ...]:
     names = model.feature_names_
     texts = {*model.get_cat_feature_indices(), *model.get_text_feature_indices()}
-    is_invented = all(name == str(place) for place, name in enumerate(names))
+    is_invented = all(name == str(number) for number, name in enumerate(names))
     return tuple(
-        ModelColumn(None if is_invented else name, *(("text", (), False) if place in texts else ("number",)))
-        for place, name in enumerate(names)
+        ModelColumn(None if is_invented else name, *(("text", (), False) if number in texts else ("number",)))
+        for number, name in enumerate(names)
     )

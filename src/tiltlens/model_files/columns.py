@@ -45,7 +45,7 @@ def checked_table(columns: Sequence[ModelColumn], inputs: Any) -> pl.DataFrame:
     """
     names = [column.name for column in columns if column.name is not None]
     table = read_table(inputs, names) if names else _by_place(columns, inputs)
-    return table.select(_checked(column, found) for column, found in zip(columns, table.get_columns(), strict=True))
+    return table.select(_checked(column, series) for column, series in zip(columns, table.get_columns(), strict=True))
 
 
 def _by_place(columns: Sequence[ModelColumn], inputs: Any) -> pl.DataFrame:
@@ -54,11 +54,11 @@ def _by_place(columns: Sequence[ModelColumn], inputs: Any) -> pl.DataFrame:
     else:
         matrix = np.asarray(inputs)
         width = matrix.shape[1] if matrix.ndim == 2 else 1
-        values = (matrix[:, place] if matrix.ndim == 2 else matrix for place in range(width))
+        values = (matrix[:, number] if matrix.ndim == 2 else matrix for number in range(width))
         table = pl.DataFrame(
             {
-                f"column {place + 1}": column_of_values(f"column {place + 1}", one, len(matrix))
-                for place, one in enumerate(values)
+                f"column {number + 1}": column_of_values(f"column {number + 1}", column, len(matrix))
+                for number, column in enumerate(values)
             }
         )
     if table.width != len(columns):
@@ -70,45 +70,45 @@ def _by_place(columns: Sequence[ModelColumn], inputs: Any) -> pl.DataFrame:
     return table
 
 
-def _checked(column: ModelColumn, found: pl.Series) -> pl.Series:
+def _checked(column: ModelColumn, series: pl.Series) -> pl.Series:
     """Return a column as the model expects it, which must be of its kind."""
-    is_number = found.dtype.is_numeric() or found.dtype == pl.Boolean
-    is_text = found.dtype in (pl.String, pl.Enum)
+    is_number = series.dtype.is_numeric() or series.dtype == pl.Boolean
+    is_text = series.dtype in (pl.String, pl.Enum)
     wants_number = column.kind in ("number", "whole number")
     if column.kind == "category" and column.levels:
-        return _codes(column, found)
+        return _codes(column, series)
     if not (is_number if wants_number else is_text):
         raise DataError(
-            f"the model must have {column.kind}s in {shown(found.name)}, as it was fitted on, got {_kind(found)}.",
+            f"the model must have {column.kind}s in {shown(series.name)}, as it was fitted on, got {_kind(series)}.",
             "give it the column as it was when the model was fitted.",
         )
-    if not column.may_be_missing and found.null_count():
+    if not column.may_be_missing and series.null_count():
         raise DataError(
-            f"the model must have a {column.kind} in every row of {shown(found.name)}, got missing values.",
+            f"the model must have a {column.kind} in every row of {shown(series.name)}, got missing values.",
             "it has no answer to them: fill them as its pipeline did, or leave these rows out.",
         )
-    if column.kind == "whole number" and found.dtype == pl.Float64 and bool((found % 1 != 0).any()):
-        raise DataError(f"the model must have whole numbers in {shown(found.name)}, got others.", "is it the column?")
-    return found.cast(pl.Float64) if wants_number else found.cast(pl.String)
+    if column.kind == "whole number" and series.dtype == pl.Float64 and bool((series % 1 != 0).any()):
+        raise DataError(f"the model must have whole numbers in {shown(series.name)}, got others.", "is it the column?")
+    return series.cast(pl.Float64) if wants_number else series.cast(pl.String)
 
 
-def _codes(column: ModelColumn, found: pl.Series) -> pl.Series:
+def _codes(column: ModelColumn, series: pl.Series) -> pl.Series:
     """Return the places of a category's values among its levels, as numbers."""
     levels = pl.Series(list(column.levels), strict=False)
-    texts = found.cast(pl.String) if levels.dtype == pl.String else found
-    known = dict(zip(levels.to_list(), map(float, range(len(levels))), strict=True))
-    strangers = [value for value in texts.drop_nulls().unique(maintain_order=True).to_list() if value not in known]
+    texts = series.cast(pl.String) if levels.dtype == pl.String else series
+    code_of = dict(zip(levels.to_list(), map(float, range(len(levels))), strict=True))
+    strangers = [value for value in texts.drop_nulls().unique(maintain_order=True).to_list() if value not in code_of]
     if strangers:
         raise DataError(
-            f"the model must have categories that it was fitted on in {shown(found.name)}, got {listed(strangers)}.",
-            f"it knows {listed(list(known))}.",
+            f"the model must have categories that it was fitted on in {shown(series.name)}, got {listed(strangers)}.",
+            f"it knows {listed(list(code_of))}.",
         )
-    return texts.replace_strict(known, return_dtype=pl.Float64).alias(found.name)
+    return texts.replace_strict(code_of, return_dtype=pl.Float64).alias(series.name)
 
 
-def _kind(found: pl.Series) -> str:
-    first = next(iter(found.drop_nulls().head(1)), None)
-    kind = "text" if found.dtype in (pl.String, pl.Enum) else str(found.dtype).lower()
+def _kind(series: pl.Series) -> str:
+    first = next(iter(series.drop_nulls().head(1)), None)
+    kind = "text" if series.dtype in (pl.String, pl.Enum) else str(series.dtype).lower()
     return f"{kind}, first {shown(first)}"
 
 

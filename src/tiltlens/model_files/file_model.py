@@ -64,11 +64,11 @@ class FileModel:
         return names or None
 
     def _answer(self, inputs: Any) -> Any:
-        found = self.model.answer(checked_table(self.model.columns, inputs))
-        if isinstance(found, list):
-            self._named = tuple(found[0]) if found else ()
-            found = [list(row.values()) for row in found]
-        return np.asarray(found, dtype=np.float64)
+        answer = self.model.answer(checked_table(self.model.columns, inputs))
+        if isinstance(answer, list):
+            self._named = tuple(answer[0]) if answer else ()
+            answer = [list(row.values()) for row in answer]
+        return np.asarray(answer, dtype=np.float64)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"

@@ -52,7 +52,7 @@ def _columns(booster: Any, described: dict[str, Any]) -> tuple[ModelColumn, ...]
             "pass the model itself.",
         )
     levels = dict(zip(categories, listed, strict=False))
-    is_invented = all(name == f"Column_{place}" for place, name in enumerate(names))
+    is_invented = all(name == f"Column_{number}" for number, name in enumerate(names))
     return tuple(
         ModelColumn(
             None if is_invented else name, "category" if name in levels else "number", tuple(levels.get(name, ()))

@@ -73,19 +73,20 @@ def load_model(path: str | os.PathLike[str], trusted: str | Sequence[str] = ()) 
             "where you trust it, save it anew with skops.io.dump(model, 'model.skops') or as ONNX; or load it yourself "
             "and pass model=….",
         )
-    found = next((one for one in FORMATS if file.suffix.lower() in one.endings), None)
-    if found is None or not (not found.starts or content.startswith(found.starts)):
-        endings = ", ".join(f"{', '.join(one.endings)} ({one.name})" for one in FORMATS)
+    model_format = next((candidate for candidate in FORMATS if file.suffix.lower() in candidate.endings), None)
+    if model_format is None or not (not model_format.starts or content.startswith(model_format.starts)):
+        endings = ", ".join(f"{', '.join(candidate.endings)} ({candidate.name})" for candidate in FORMATS)
         raise DataError(
             f"{shown(file.name)} must be a model file of a known format, by its name and content, got "
-            f"{'an unknown name' if found is None else f'no {found.name} file'}.",
+            f"{'an unknown name' if model_format is None else f'no {model_format.name} file'}.",
             f"known are {endings}.",
         )
     names = texts_of("trusted", trusted)
-    if found.reader is None:
+    if model_format.reader is None:
         return open_skops(file.name, content, names)
     if names:
         raise DataError(
-            f"`trusted` must be left out for {found.name} files, got {shown(names[0])}.", "only skops files have types."
+            f"`trusted` must be left out for {model_format.name} files, got {shown(names[0])}.",
+            "only skops files have types.",
         )
-    return file_model(file.name, content, found.reader)
+    return file_model(file.name, content, model_format.reader)

@@ -41,10 +41,10 @@ def open_onnx(content: bytes) -> OpenModel:
             "export it again; weights in a second file are not read.",
         ) from None
     columns = _columns(session)
-    output, place = _output(session)
+    output, index = _output(session)
 
     def answer(table: pl.DataFrame) -> Any:
-        return session.run(None, _tensors(session, table))[place]
+        return session.run(None, _tensors(session, table))[index]
 
     return OpenModel(columns, output, (), answer)
 
@@ -52,21 +52,21 @@ def open_onnx(content: bytes) -> OpenModel:
 def _columns(session: Any) -> tuple[ModelColumn, ...]:
     """Return the columns of a graph; those of one matrix have no names."""
     inputs = session.get_inputs()
-    for one in inputs:
-        if one.type not in KINDS or len(one.shape) != 2:
+    for tensor in inputs:
+        if tensor.type not in KINDS or len(tensor.shape) != 2:
             raise DataError(
-                f"an ONNX graph must have tables of numbers or texts as inputs, got {shown(one.name)} of type "
-                f"{one.type} with shape {one.shape}.",
+                f"an ONNX graph must have tables of numbers or texts as inputs, got {shown(tensor.name)} of type "
+                f"{tensor.type} with shape {tensor.shape}.",
                 "export it with one input for each column, or with one matrix.",
             )
     if len(inputs) > 1:
-        several = [one.name for one in inputs if one.shape[1] not in (1, None)]
+        several = [tensor.name for tensor in inputs if tensor.shape[1] not in (1, None)]
         if several:
             raise DataError(
                 f"inputs of an ONNX graph must hold one column each, got several in {shown(several[0])}.",
                 "export it with one input for each column, or with one matrix.",
             )
-        return tuple(ModelColumn(one.name, KINDS[one.type][0], (), KINDS[one.type][2]) for one in inputs)
+        return tuple(ModelColumn(tensor.name, KINDS[tensor.type][0], (), KINDS[tensor.type][2]) for tensor in inputs)
     if not isinstance(inputs[0].shape[1], int):
         raise DataError(
             "an ONNX graph must say how many columns it takes, got one matrix of any width.",
@@ -80,7 +80,7 @@ def _tensors(session: Any, table: pl.DataFrame) -> dict[str, Any]:
     inputs = session.get_inputs()
     if len(inputs) == 1:
         return {inputs[0].name: _tensor(table, inputs[0].type)}
-    return {one.name: _tensor(table.select(one.name), one.type) for one in inputs}
+    return {tensor.name: _tensor(table.select(tensor.name), tensor.type) for tensor in inputs}
 
 
 def _tensor(table: pl.DataFrame, type_name: str) -> Any:
@@ -97,9 +97,9 @@ def _output(session: Any) -> tuple[Any, int]:
     does not say what they are.
     """
     outputs = session.get_outputs()
-    maps = [place for place, one in enumerate(outputs) if one.type.startswith("seq(map(")]
-    numbers = [place for place, one in enumerate(outputs) if one.type in NUMBERS]
-    if not maps and any(one.type == "tensor(string)" for one in outputs):
+    maps = [index for index, tensor in enumerate(outputs) if tensor.type.startswith("seq(map(")]
+    numbers = [index for index, tensor in enumerate(outputs) if tensor.type in NUMBERS]
+    if not maps and any(tensor.type == "tensor(string)" for tensor in outputs):
         raise DataError(
             "an ONNX graph whose outcomes are words must say which probability is of which, got a matrix of them.",
             "export it with one map of outcomes to probabilities a row: skl2onnx does where zipmap is not turned off.",
@@ -107,6 +107,6 @@ def _output(session: Any) -> tuple[Any, int]:
     if maps or (len(outputs) > 1 and numbers):
         return "probability", (maps or numbers)[-1]
     if not numbers:
-        given = ", ".join(f"{one.name} of type {one.type}" for one in outputs)
+        given = ", ".join(f"{tensor.name} of type {tensor.type}" for tensor in outputs)
         raise DataError(f"an ONNX graph must give numbers, got {given}.", "export it with probabilities.")
     return None, numbers[0]

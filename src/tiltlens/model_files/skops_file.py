@@ -16,11 +16,11 @@ def open_skops(name: str, content: bytes, trusted: Sequence[str]) -> Any:
     except ImportError:
         raise MissingExtraError("skops files must be read by skops, which is not installed.", extra="models") from None
     try:
-        unknown = [one for one in sio.get_untrusted_types(data=content) if one not in trusted]
+        unknown = [type_name for type_name in sio.get_untrusted_types(data=content) if type_name not in trusted]
     except Exception as error:  # a ZIP of another kind, or one cut short
         raise _broken(name, error) from None
     if unknown:
-        flags = " ".join(f"--trust {one}" for one in unknown)
+        flags = " ".join(f"--trusted {type_name}" for type_name in unknown)
         raise DataError(
             f"{shown(name)} must hold types that skops knows or that are named as trusted, got {listed(unknown)}.",
             f"building them runs their code. If you know whose they are: trusted={unknown} ({flags}).",

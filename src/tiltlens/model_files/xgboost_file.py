@@ -69,11 +69,11 @@ def _columns(booster: Any) -> tuple[ModelColumn, ...]:
 
 def _levels(booster: Any) -> dict[str, tuple[Any, ...]]:
     try:
-        found = booster.get_categories(export_to_arrow=True).to_arrow()
+        categories = booster.get_categories(export_to_arrow=True).to_arrow()
     except (AttributeError, TypeError):  # before XGBoost 3.1
         return {}
     except ImportError:
         raise MissingExtraError(
             "categories of an XGBoost file must be read by pyarrow, which is not installed.", "pip install pyarrow"
         ) from None
-    return {name: tuple(levels.to_pylist()) for name, levels in found if levels is not None}
+    return {name: tuple(levels.to_pylist()) for name, levels in categories if levels is not None}

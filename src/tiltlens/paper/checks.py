@@ -14,6 +14,7 @@ from tiltlens.limits import LARGEST, SINGLE_TOLERANCE, SMALLEST_PROBABILITY, SUM
 
 Floats = NDArray[np.float64]
 Weights = tuple[float, float, float, float]
+CUT = "for example 0.5: a decision is 1 where the score is at least the threshold."
 
 
 def check_array(name: str, values: ArrayLike, dimensions: tuple[int, ...] = (1,)) -> Floats:
@@ -36,9 +37,9 @@ def check_array(name: str, values: ArrayLike, dimensions: tuple[int, ...] = (1,)
     if array.size == 0:
         raise DistributionError(f"`{name}` must not be empty, got shape {array.shape}.", "give at least one atom.")
     if not np.isfinite(array).all():
-        place = np.argwhere(~np.isfinite(array))[0]
+        index = np.argwhere(~np.isfinite(array))[0]
         raise DistributionError(
-            f"`{name}` must be finite, got {array[tuple(place)]} at position {_place(place)}.",
+            f"`{name}` must be finite, got {array[tuple(index)]} at position {_place(index)}.",
             "remove or fill missing and infinite values first.",
         )
     if np.abs(array).max() > LARGEST:
@@ -57,9 +58,9 @@ def check_distribution(name: str, values: ArrayLike) -> Floats:
     """Return `values` as a probability vector that sums to 1 exactly."""
     array = check_array(name, values)
     if (array < 0).any():
-        place = int(np.argmin(array))
+        index = int(np.argmin(array))
         raise DistributionError(
-            f"`{name}` must not be negative, got {array[place]} at position {place}.",
+            f"`{name}` must not be negative, got {array[index]} at position {index}.",
             "probabilities lie between 0 and 1.",
         )
     total = float(array.sum())
@@ -94,9 +95,9 @@ def check_channel(name: str, values: ArrayLike) -> Floats:
         )
     slack = 0.0 if _tolerance(values) == SUM_TOLERANCE else SINGLE_TOLERANCE
     if (array < -slack).any() or (array > 1 + slack).any():
-        place = np.argwhere((array < -slack) | (array > 1 + slack))[0]
+        index = np.argwhere((array < -slack) | (array > 1 + slack))[0]
         raise DistributionError(
-            f"`{name}` must lie in [0, 1], got {array[tuple(place)]} at position {_place(place)}.",
+            f"`{name}` must lie in [0, 1], got {array[tuple(index)]} at position {_place(index)}.",
             "pass probabilities, not log-odds, scores out of 100 or labels.",
         )
     array = np.where(array < SMALLEST_PROBABILITY, 0.0, np.minimum(array, 1.0))
@@ -104,9 +105,9 @@ def check_channel(name: str, values: ArrayLike) -> Floats:
         return np.column_stack([1.0 - array, array])
     totals = array.sum(axis=1)
     if (np.abs(totals - 1) > _tolerance(values)).any():
-        place = int(np.argmax(np.abs(totals - 1)))
+        index = int(np.argmax(np.abs(totals - 1)))
         raise DistributionError(
-            f"each row of `{name}` must sum to 1, got a sum of {totals[place]} in row {place}.",
+            f"each row of `{name}` must sum to 1, got a sum of {totals[index]} in row {index}.",
             "the columns are the probabilities of the K outcomes.",
         )
     rows: Floats = array / totals[:, None]
@@ -168,13 +169,12 @@ def check_share(name: str, value: Any, hint: str) -> float:
     return float(value)
 
 
-def check_threshold(value: Any, *, of: str = "", below_one: bool = False) -> float:
-    """Return a cut on scores, or `of` something else: above 0 and at most 1, or below it."""
+def check_threshold(value: Any, *, below_one: bool = False, name: str = "threshold", hint: str = CUT) -> float:
+    """Return a threshold that is above 0 and at most 1, or below 1."""
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not is_number or not 0 < value <= 1 or (below_one and value == 1):
         raise DataError(
-            f"`threshold`{of} must be a number above 0 and {'below' if below_one else 'at most'} 1, got {value!r}.",
-            "for example 0.8." if of else "for example 0.5: a decision is 1 where the score is at least the threshold.",
+            f"`{name}` must be a number above 0 and {'below' if below_one else 'at most'} 1, got {value!r}.", hint
         )
     return float(value)
 

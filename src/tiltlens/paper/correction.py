@@ -68,8 +68,8 @@ class CorrectionFunction:
         if isinstance(score, (list, tuple)):
             score = np.asarray(score, dtype=np.float64)
         if self.outcomes == 2:
-            one = score[:, 1] if getattr(score, "ndim", 1) == 2 else score
-            return self.intercept + self.on_log_odds * log_odds + self.on_score * one
+            column = score[:, 1] if getattr(score, "ndim", 1) == 2 else score
+            return self.intercept + self.on_log_odds * log_odds + self.on_score * column
         return self.intercept + self.on_log_odds * log_odds + np.asarray(score)[..., 1:] @ np.array(self.on_scores)
 
     @property

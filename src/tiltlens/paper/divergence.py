@@ -58,14 +58,14 @@ class Divergence:
             value += self.slope_at_infinity * float(q[extra].sum())
         return max(value, 0.0)
 
-    def slope_of(self, q: Floats, p: Floats, place: str) -> Floats:
-        """Return φ'(Q/P) − φ'(1) where Q > 0, else 0; an infinite slope raises and names the `place`.
+    def slope_of(self, q: Floats, p: Floats, support: str) -> Floats:
+        """Return φ'(Q/P) − φ'(1) where Q > 0, else 0; an infinite slope raises and names the `support`.
 
         The constant φ'(1) moves no perturbation; without it, equal probabilities have slope 0 exactly.
         """
         both, extra = (q > 0) & (p > 0), (q > 0) & (p == 0)
         if extra.any() and math.isinf(self.slope_at_infinity):
-            raise infinite(self, place, int(np.flatnonzero(extra)[0]))
+            raise infinite(self, support, int(np.flatnonzero(extra)[0]))
         slope = np.zeros_like(q)
         slope[both] = self.slope(q[both], p[both]) - self.slope_at_one
         slope[both & (np.abs(q - p) <= EQUAL * np.maximum(q, p))] = 0.0
@@ -73,10 +73,10 @@ class Divergence:
         return slope
 
 
-def infinite(divergence: Divergence, place: str, index: int) -> SupportError:
+def infinite(divergence: Divergence, support: str, index: int) -> SupportError:
     """Return the error for a divergence that is infinite because of one atom or outcome."""
     return SupportError(
-        f"the `{divergence.name}` divergence is infinite: {place} {index} has mass in one distribution and "
+        f"the `{divergence.name}` divergence is infinite: {support} {index} has mass in one distribution and "
         "none in the other.",
         "merge rare atoms, give this term the weight 0, or use a bounded divergence ('hellinger', 'js', 'tv').",
     )

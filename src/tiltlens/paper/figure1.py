@@ -125,16 +125,16 @@ def level_line(score: Floats, level: float) -> Floats:
     """
     if not np.isfinite(level):
         raise DistributionError(f"`level` must be finite, got {level!r}.", "take a mean score.")
-    found: list[Floats] = []
+    corners: list[Floats] = []
     for i, j in ((0, 1), (1, 2), (2, 0)):
         if score[i] == score[j]:
             continue  # its two atoms are met from the other edges, where the whole edge is on the level
         part = (level - score[i]) / (score[j] - score[i])
         q = np.zeros(3)
         q[i], q[j] = 1.0 - part, part
-        if 0.0 <= part <= 1.0 and not any(np.allclose(q, other, rtol=0, atol=1e-12) for other in found):
-            found.append(q)
-    return np.array(found).reshape(-1, 3)
+        if 0.0 <= part <= 1.0 and not any(np.allclose(q, other, rtol=0, atol=1e-12) for other in corners):
+            corners.append(q)
+    return np.array(corners).reshape(-1, 3)
 
 
 def _least_change(world: World) -> Floats | None:

@@ -162,9 +162,9 @@ def check_row_weights(weights: ArrayLike, rows: int) -> Floats:
             f"`weights` must have one entry for each row, got {len(w)} for {rows} rows.", "one weight a row."
         )
     if (w < 0).any():
-        place = int(np.argmin(w))
+        index = int(np.argmin(w))
         raise DistributionError(
-            f"`weights` must not be negative, got {w[place]} in row {place}.",
+            f"`weights` must not be negative, got {w[index]} in row {index}.",
             "drop rows with a weight of 0 instead.",
         )
     return w

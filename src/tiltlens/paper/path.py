@@ -317,14 +317,14 @@ def _smooth(
     k = len(outcomes)
     spread = np.hstack([W, np.zeros((len(W), 1))]) if B > 0 else np.ones((len(W), 1))
     gather = np.hstack([-np.eye(k), np.ones((k, 1))]) if B > 0 else np.zeros((0, 1))
-    one = np.eye(spread.shape[1])[-1]
+    unit = np.eye(spread.shape[1])[-1]
 
     def function(theta: Floats) -> tuple[float, Floats, Floats]:
         s, u = spread @ theta, gather @ theta
         if not (F.in_domain(s) and (B == 0 or H.in_domain(u))):
-            return np.inf, one, np.eye(len(one))
+            return np.inf, unit, np.eye(len(unit))
         q, value, curvature = F.conjugate(s)
-        gradient, hessian = spread.T @ q - one, (spread.T * curvature) @ spread
+        gradient, hessian = spread.T @ q - unit, (spread.T * curvature) @ spread
         if B > 0:
             r, output_value, output_curvature = H.conjugate(u)
             value += output_value
@@ -332,7 +332,7 @@ def _smooth(
             hessian = hessian + (gather.T * output_curvature) @ gather
         return value - theta[-1], gradient, hessian
 
-    theta = np.full(len(one), A * divergence.slope_at_one)
+    theta = np.full(len(unit), A * divergence.slope_at_one)
     theta[-1] += B * divergence.slope_at_one
     if start is not None and len(start) == len(theta) and np.isfinite(function(start)[0]):
         theta = start

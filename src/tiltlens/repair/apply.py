@@ -37,7 +37,6 @@ from tiltlens.sources.columns import check_index, column_of_values
 from tiltlens.sources.files import inputs_of
 from tiltlens.sources.messages import first_line, listed, shown
 from tiltlens.sources.opening import batches_of, frame_of
-from tiltlens.sources.read_options import ReadOptions
 from tiltlens.sources.spark import SparkBatches, with_numbers
 from tiltlens.sources.tables import column_names
 
@@ -96,20 +95,18 @@ class _Rows(NamedTuple):
     repair: RowRepair
 
 
-def applied(
-    tilt: ScoreTilt, data: Any, scores: Any, group: Any, output: str | Path | None, options: ReadOptions
-) -> Any:
-    """Return the repaired scores: an array, of Spark a data frame, with `output` the file they were written to."""
-    batches = batches_of(data, options)
+def applied(tilt: ScoreTilt, data: Any, scores: Any, group: Any, out: str | Path | None) -> Any:
+    """Return the repaired scores: an array, of Spark a data frame, with `out` the file they were written to."""
+    batches = batches_of(data)
     if isinstance(batches, SparkBatches):
-        return _on_spark(batches, tilt, scores, group, output)
+        return _on_spark(batches, tilt, scores, group, out)
     if batches is None:
-        rows = _in_memory(data, tilt, scores, group, output is not None)
+        rows = _in_memory(data, tilt, scores, group, out is not None)
     else:
         rows = _in_turn(batches, tilt, scores, group)
-    if output is not None:
-        check_outputs([("`output`", output)], inputs_of(data))
-        return _written(rows, Path(output))
+    if out is not None:
+        check_outputs([("`out`", out)], inputs_of(data))
+        return _written(rows, Path(out))
     columns, looked = rows.repair.columns, list[Looked]()
     step = partial(rows.repair, looked=looked)
     with closing(in_batches(rows.table.frames(columns, _texts(rows.repair, columns)), step)) as parts:
@@ -215,10 +212,10 @@ def _added(repair: RowRepair, names: Sequence[str]) -> list[str]:
     return added
 
 
-def _on_spark(batches: SparkBatches, tilt: ScoreTilt, scores: Any, group: Any, output: Any) -> Any:
-    if output is not None:
+def _on_spark(batches: SparkBatches, tilt: ScoreTilt, scores: Any, group: Any, out: Any) -> Any:
+    if out is not None:
         raise DataError(
-            "`output` must be left out of Spark data, got one.", "write what comes back: .write.parquet(path)."
+            "`out` must be left out of Spark data, got one.", "write what comes back: .write.parquet(path)."
         )
     rows = _in_turn(batches, tilt.without_rows(), scores, group)
     few = SparkBatches(batches.frame.limit(LOOKED_ROWS))
@@ -230,7 +227,7 @@ def _written(rows: _Rows, path: Path) -> Path:
     """Write the rows with their repaired scores to a file, whole or not at all, and return its path."""
     sink = SINKS.get(path.suffix.lower())
     if sink is None:
-        raise DataError(f"`output` must end in .parquet or .csv, got {shown(path.name)}.", "choose one of the two.")
+        raise DataError(f"`out` must end in .parquet or .csv, got {shown(path.name)}.", "choose one of the two.")
     check_target(str(path))
     added, columns, repair, looked = _added(rows.repair, rows.names), rows.names, rows.repair, list[Looked]()
 
@@ -248,7 +245,7 @@ def _written(rows: _Rows, path: Path) -> Path:
                 getattr(_lazy(first, frames), sink)(part, maintain_order=True)
             except pl.exceptions.PolarsError as error:
                 raise DataError(
-                    f"`output` must be able to hold the columns of `data`, got {type(error).__name__}: "
+                    f"`out` must be able to hold the columns of `data`, got {type(error).__name__}: "
                     f"{first_line(error)}",
                     "a .parquet file holds every kind of column.",
                 ) from None

@@ -60,15 +60,15 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     ----------
     estimator
         A classifier with `predict_proba`; logistic regression by default.
-    limit
+    max_gap
         The largest gap that is allowed.
-    criterion
-        "mean score": `predict_proba` of every class is tilted. Of two classes also "fpr", "fnr" or "equalized odds":
+    metric
+        "mean_score": `predict_proba` of every class is tilted. Of two classes also "fpr", "fnr" or "equalized_odds":
         mean scores of people of the first class, of the second, and of either; and "decisions", at the threshold ½.
     threshold
-        Decisions, 1 above it, meet the criterion in place of scores: `predict` has equal rates of all people, or equal
+        Decisions, 1 above it, meet the metric in place of scores: `predict` has equal rates of all people, or equal
         error rates, and `predict_proba` is that of `estimator`. Of two classes.
-    membership
+    propensity
         A classifier of the group, of error rates of group and class together, from the same columns; logistic
         regression by default, after the steps of `estimator` if that is a pipeline.
     cv
@@ -78,8 +78,8 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
 
     Attributes
     ----------
-    estimator_, membership_
-        Fitted on all rows; `membership_` is None without groups.
+    estimator_, propensity_
+        Fitted on all rows; `propensity_` is None without groups.
     groups_
         The groups, the reference last: a gap is the mean score of one less that of the last.
     constraints_
@@ -95,7 +95,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     >>> sex, X = rng.choice(["men", "women"], 400), rng.normal(size=(400, 2))
     >>> X[:, 1] += sex == "men"
     >>> y = rng.random(400) < 1 / (1 + np.exp(-2 * X[:, 0] - X[:, 1]))
-    >>> model = tl.TiltedClassifier(limit=0.0, reference="women").fit(X, y, sensitive_features=sex)
+    >>> model = tl.TiltedClassifier(max_gap=0.0, reference="women").fit(X, y, sensitive_features=sex)
     >>> round(model.gap_before_, 2), abs(round(model.gap_after_, 6))
     (0.18, 0.0)
     """
@@ -104,17 +104,17 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         self,
         estimator: Any = None,
         *,
-        limit: float = 0.0,
-        criterion: str = MEAN,
-        membership: Any = None,
+        max_gap: float = 0.0,
+        metric: str = MEAN,
+        propensity: Any = None,
         cv: Any = 5,
         reference: Any = None,
         threshold: float | None = None,
     ) -> None:
         self.estimator = estimator
-        self.limit = limit
-        self.criterion = criterion
-        self.membership = membership
+        self.max_gap = max_gap
+        self.metric = metric
+        self.propensity = propensity
         self.cv = cv
         self.reference = reference
         self.threshold = threshold
@@ -127,7 +127,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         sample_weight: ArrayLike | None = None,
     ) -> TiltedClassifier:
         """Fit the classifier, the model of the group, and the multipliers; gaps are those of weighted rows."""
-        limit = checked_limit(self.limit)
+        limit = checked_limit(self.max_gap)
         validate_data(self, X, skip_check_array=True)
         labels = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype=None, input_name="y")
         check_classification_targets(labels)
@@ -140,32 +140,29 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         self.constraints_: tuple[Constraint, ...] = ()
         if sensitive_features is None:
             warnings.warn(NO_GROUPS, UserWarning, stacklevel=2)
-            self.membership_, self.groups_ = None, np.empty(0)
+            self.propensity_, self.groups_ = None, np.empty(0)
             return self
         group = self._group(sensitive_features, X, labels.size)
-        cells = group if EVENTS[self.criterion] == (ALL,) else 2 * group + codes
+        cells = group if EVENTS[self.metric] == (ALL,) else 2 * group + codes
         try:
-            self.membership_ = self._fitted(self._member(), X, cells, weights)
+            self.propensity_ = self._fitted(self._member(), X, cells, weights)
         except (TypeError, ValueError) as error:
-            name = "the default" if self.membership is None else type(self.membership).__name__
+            name = "the default" if self.propensity is None else type(self.propensity).__name__
             raise DataError(
-                f"`membership` must be a classifier that can fit X, got {name}: {first_line(error)}",
-                "pass membership=, such as a pipeline that encodes texts.",
+                f"`propensity` must be a classifier that can fit X, got {name}: {first_line(error)}",
+                "pass propensity=, such as a pipeline that encodes texts.",
             ) from error
         self.constraints_ = self._solved(X, labels, codes, group, cells, limit, weights)
         return self
 
     def _check_asked(self) -> None:
-        if self.criterion not in EVENTS:
-            raise DataError(
-                f"`criterion` must be one of {listed(list(EVENTS))}, got {self.criterion!r}.", "see its docs."
-            )
+        if self.metric not in EVENTS:
+            raise DataError(f"`metric` must be one of {listed(list(EVENTS))}, got {self.metric!r}.", "see its docs.")
         if self.threshold is not None:
             check_threshold(self.threshold, below_one=True)
-        if self.classes_.size > 2 and (self.criterion != MEAN or self.threshold is not None):
+        if self.classes_.size > 2 and (self.metric != MEAN or self.threshold is not None):
             raise DataError(
-                f"`criterion` must be {MEAN!r} without a threshold for {self.classes_.size} classes, got "
-                f"{self.criterion!r}.",
+                f"`metric` must be {MEAN!r} without a threshold for {self.classes_.size} classes, got {self.metric!r}.",
                 "fit one class against the others.",
             )
 
@@ -174,9 +171,9 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
 
     def _member(self) -> Any:
         """Return the model of the group; by default it reads X as `estimator` does, texts too."""
-        if self.membership is not None or not isinstance(self.estimator, Pipeline):
-            return self.membership
-        return Pipeline([*self.estimator.steps[:-1], ("membership", LogisticRegression())])
+        if self.propensity is not None or not isinstance(self.estimator, Pipeline):
+            return self.propensity
+        return Pipeline([*self.estimator.steps[:-1], ("propensity", LogisticRegression())])
 
     def _solved(
         self, X: Any, labels: Any, codes: Integers, group: Integers, cells: Integers, limit: float, given: Floats | None
@@ -198,7 +195,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         told = told_apart(pairs, self._gradients(asked, found[1]), weights, clusters)
         if self._threshold is not None:
             alike = many_alike(hashes, clusters)[:, None]
-            shipped = (self.estimator_, self.membership_)
+            shipped = (self.estimator_, self.propensity_)
             found = [np.where(alike, one.predict_proba(X), own) for one, own in zip(shipped, found, strict=True)]
         a, score = self._gradients(asked, found[1]), self._scores(np.asarray(found[0], dtype=np.float64))
         measures = measures_of(pairs, weights)
@@ -276,8 +273,11 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64)[compared]
         own, moved = score[compared], 0.0 if shift is None else shift[compared]
         columns = getattr(self, "feature_names_in_", [f"x{place}" for place in range(self.n_features_in_)])
-        told = {name: getattr(self, name) for name in ("criterion", "limit", "threshold")} | {"group": "group"}
-        told |= {
+        told = {
+            "criterion": self.metric,
+            "limit": self.max_gap,
+            "threshold": self.threshold,
+            "group": "group",
             "audited": who,
             "reference": known[-1],
             "use_group": False,
@@ -300,14 +300,14 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         """Return what is to be within the limit, and the rows whose means are compared."""
         asked, members, last = [], [], len(self.groups_) - 1
         for place in range(last):
-            for event in EVENTS[self.criterion]:
+            for event in EVENTS[self.metric]:
                 counted = np.ones_like(group) > 0 if event == ALL else codes == OUTCOMES[event]
                 pair = counted & (group == place), counted & (group == last)
                 names = str(self.groups_[place]), str(self.groups_[last])
                 if min(int(who.sum()) for who in pair) < MINIMUM_ROWS:
                     raise DataError(
                         f"`sensitive_features` must have {MINIMUM_ROWS} rows of each group at least, got fewer for "
-                        f"{self.criterion!r} of {names[0]!r} against {names[1]!r}.",
+                        f"{self.metric!r} of {names[0]!r} against {names[1]!r}.",
                         "join groups, or bring more rows.",
                     )
                 shares = [float(weights @ who / weights.sum()) for who in pair]
@@ -319,7 +319,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     def _gradients(self, asked: Any, chances: Floats) -> Floats:
         """Return a of each constraint from the chances of groups, or of groups and classes in this order."""
         names = [str(one) for one in self.groups_]
-        if EVENTS[self.criterion] == (ALL,):
+        if EVENTS[self.metric] == (ALL,):
             cells: list[Cell] = [(name, ALL) for name in names]
         else:
             cells = [(name, event) for name in names for event in OUTCOMES]
@@ -343,7 +343,7 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     @property
     def _threshold(self) -> float | None:
         """Decisions are 1 above ½, as scikit-learn's are, not at it."""
-        given = 0.5 if self.threshold is None and self.criterion == DECISIONS else self.threshold
+        given = 0.5 if self.threshold is None and self.metric == DECISIONS else self.threshold
         return None if given is None else float(np.nextafter(given, 1.0))
 
     def _classifier(self, given: Any) -> Any:
@@ -359,14 +359,14 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         score = self._scores(np.asarray(self.estimator_.predict_proba(X), dtype=np.float64))
         validate_data(self, X, reset=False, skip_check_array=True)
         t = np.array([one.multiplier for one in self.constraints_])
-        if self.membership_ is None or not t.any():
+        if self.propensity_ is None or not t.any():
             return score, None
-        a = self._gradients(self.constraints_, np.asarray(self.membership_.predict_proba(X), dtype=np.float64))
+        a = self._gradients(self.constraints_, np.asarray(self.propensity_.predict_proba(X), dtype=np.float64))
         classes = np.array([one.score_class for one in self.constraints_])
         return score, shifts(t, a, classes, len(self.classes_))
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return the probabilities of the classes, tilted unless decisions meet the criterion."""
+        """Return the probabilities of the classes, tilted unless decisions meet the metric."""
         score, shift = self._parts(X)
         if shift is not None and self._threshold is None:
             score = repaired(score, shift)

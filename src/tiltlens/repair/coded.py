@@ -112,7 +112,7 @@ class CodedModel:
         if column.dtype == pl.String:
             raise DataError(
                 f"`data` must hold numbers in {shown(column.name)}, as the audited table did, got texts.",
-                "cast the column.",
+                "cast the column; pass decimal=',' for decimal commas.",
             )
         return numbers_of(column)
 

@@ -19,7 +19,7 @@ from tiltlens.repair.estimator import EstimatorLogit
 from tiltlens.repair.least_change import gradient
 from tiltlens.sources.messages import shown
 
-MEAN, DECISIONS, FPR, FNR, ODDS = "mean score", "decisions", "fpr", "fnr", "equalized odds"
+MEAN, DECISIONS, FPR, FNR, ODDS = "mean_score", "decisions", "fpr", "fnr", "equalized_odds"
 ALL, WITHOUT_OUTCOME, WITH_OUTCOME = "all", "without the outcome", "with the outcome"
 EQUAL = "all, at equal exempt factors"  # weighted by overlap, as c_E of the audit is
 GIVEN_EXEMPT = "given exempt factors"  # of a model: P(group|E)

@@ -82,7 +82,7 @@ def _inputs(texts: Mapping[str, Texts], table: Table) -> pl.DataFrame:
 
 def _refused(estimator: Any, what: str, error: Exception) -> TiltlensError:
     return DataError(
-        f"`membership_model` must be a classifier that can {what} the features, got {type(estimator).__name__}: "
+        f"`propensity_model` must be a classifier that can {what} the features, got {type(estimator).__name__}: "
         f"{first_line(error)}",
         "give a pipeline that encodes texts (handle_unknown='ignore') and fills missing numbers.",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +28,6 @@ from tiltlens.results.json_file import write_json
 from tiltlens.rows.declared import Declared
 from tiltlens.rows.groups import JOINT
 from tiltlens.sources.messages import listed, shown
-from tiltlens.sources.read_options import read_options
 
 SCHEMA = "tiltlens/repair/2"
 PLAIN = ("criterion", "threshold", "limit", "use_group", "classes", "nats")
@@ -59,8 +58,8 @@ class ScoreTilt:
     Attributes
     ----------
     criterion, threshold
-        "mean score"; "decisions" at a threshold τ; "fpr" or "fnr": mean scores of people without and with the outcome,
-        or their decisions at a threshold; "equalized odds": both.
+        "mean_score"; "decisions" at a threshold τ; "fpr" or "fnr": mean scores of people without and with the outcome,
+        or their decisions at a threshold; "equalized_odds": both.
     limit, use_group
         The largest difference that is allowed; and whether the group itself is used, which may be regulated.
     classes
@@ -95,7 +94,7 @@ class ScoreTilt:
     ...     "score": [0.4, 0.5, 0.5, 0.6, 0.6, 0.6, 0.7, 0.7] * 25,
     ... }
     >>> c = tl.audit(people, "sex", reference="men", scores="score", features="skill", folds=None)["women"]
-    >>> tilt = c.repair(limit=0.01)
+    >>> tilt = c.repair(max_gap=0.01)
     >>> round(tilt.gap_before, 3), round(tilt.gap_after, 3)
     (-0.05, -0.01)
     >>> tilt.apply({"skill": [0, 3]}, [0.4, 0.7]).round(3).tolist()
@@ -168,12 +167,7 @@ class ScoreTilt:
         data: Any,
         scores: Any,
         group: Any = None,
-        output: str | Path | None = None,
-        *,
-        na_values: str | Sequence[str] | None = None,
-        encoding: str | None = None,
-        sheet: str | None = None,
-        query: str | None = None,
+        out: str | Path | None = None,
     ) -> Any:
         """Return the repaired scores, or decisions, of the rows of a table.
 
@@ -191,20 +185,18 @@ class ScoreTilt:
             as it.
         group
             The column or array of groups, or columns whose intersections they are; only where `use_group` is.
-        output
+        out
             A .parquet or .csv file for the table with the repaired scores beside, in a column named like that of the
             scores with "_repaired" after it. It is written batch by batch, so that files may be larger than memory,
             and whole or not at all.
-        na_values, encoding, sheet, query
-            How files and databases are read, as of `tiltlens.audit`.
 
         Returns
         -------
         An array in the order of the rows; of Spark a data frame with the repaired column, which the executors make when
-        they are asked for it; with `output`, its path.
+        they are asked for it; with `out`, its path.
         """
         self.check_group_given(group)
-        return applied(self, data, scores, group, output, read_options(na_values, encoding, sheet, query))
+        return applied(self, data, scores, group, out)
 
     def repaired_batch(
         self, frame: pl.DataFrame, scores: Floats, group: Texts | None = None, looked: list[Looked] | None = None
@@ -286,7 +278,7 @@ class ScoreTilt:
         threshold: float = 0.5,
         confidence: float = 0.95,
         beside: ScoreTilt | None = None,
-        weights: Any = None,
+        sample_weight: Any = None,
         clusters: Any = None,
         audited: str | None = None,
         score_class: int | None = None,
@@ -306,7 +298,7 @@ class ScoreTilt:
             Of decisions; that of the repair where it has one.
         beside
             A repair of the same rows that uses the group, or does not where this one does: for the price of blindness.
-        weights, clusters
+        sample_weight, clusters
             Row weights, and which rows belong together, such as those of one customer: columns or arrays.
         audited
             Which group is compared with the reference, where several were audited: see `bills`.
@@ -318,7 +310,7 @@ class ScoreTilt:
         check_probability("confidence", confidence)
         who, column = self._billed_group(audited), self._billed_class(score_class)
         cut = threshold if self.threshold is None else self.threshold
-        rows = self._held_out(holdout, scores, group, outcome, weights, clusters, who)
+        rows = self._held_out(holdout, scores, group, outcome, sample_weight, clusters, who)
         if beside is not None:
             beside._check_unseen(rows)
         is_crossed = isinstance(group, (list, tuple)) and all(one in rows.frame.columns for one in group)
@@ -349,7 +341,7 @@ class ScoreTilt:
         table = RepairTable(holdout)
         labels, found = table.texts("group", group), table.scores("scores", scores, self.classes)
         known = None if outcome is None else table.outcomes("outcome", outcome)
-        own, together = table.weights("weights", weights), table.clusters("clusters", clusters)
+        own, together = table.weights("sample_weight", weights), table.clusters("clusters", clusters)
         meeting, compared = meets(table.frame, self.given), (labels == who) | (labels == self.reference)
         keep = compared & (own > 0.0) & meeting
         outside = int((compared & ~meeting).sum())
@@ -379,7 +371,7 @@ class ScoreTilt:
         ):
             raise DataError(
                 f"`beside` must be the same repair with use_group={not self.use_group}, got another.",
-                "it has the same groups, criterion, threshold and limit.",
+                "it has the same groups, metric, threshold and max_gap.",
             )
 
     def bills(self, holdout: Any, scores: Any, group: Any, **options: Any) -> dict[str, Bill]:

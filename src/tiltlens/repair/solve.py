@@ -62,7 +62,7 @@ TOUCHED = "the sensitive attribute was used to fit the membership model and the 
 
 def score_tilt(
     audited: AuditedRows,
-    criterion: str = MEAN,
+    metric: str = MEAN,
     limit: float = 0.0,
     use_group: bool = False,
     threshold: float | None = None,
@@ -73,7 +73,7 @@ def score_tilt(
 
     The multipliers are solved on the rows' own group means, with chances of models that have not seen the row.
     """
-    size, kind = checked_limit(limit), _checked_criterion(criterion, threshold, audited)
+    size, kind = checked_limit(limit), _checked_metric(metric, threshold, audited)
     if not isinstance(use_group, (bool, np.bool_)):
         raise DataError(f"`use_group` must be True or False, got {use_group!r}.", "True looks at the group itself.")
     _check_scores(audited.scores, threshold)
@@ -222,7 +222,7 @@ def _asked(audited: AuditedRows, kind: str, limit: float) -> list[Constraint]:
 def _check_people(sizes: Sequence[int], kind: str, group: str) -> None:
     if min(sizes) < MINIMUM_ROWS:
         raise DataError(
-            f"`criterion` must be of {MINIMUM_ROWS} people of each group at least, got {sizes[0]} of {shown(group)} "
+            f"`metric` must be of {MINIMUM_ROWS} people of each group at least, got {sizes[0]} of {shown(group)} "
             f"and {sizes[1]} of the reference for {kind!r}.",
             "bring more rows.",
         )
@@ -235,7 +235,7 @@ def _chances(
     cells = modelled_cells([cell for one in asked for cell in one.cells], audited.reference, use_group)
     if not cells and estimator is not None:
         raise DataError(
-            f"`membership_model` must be left out of a repair that knows the group, got {type(estimator).__name__}.",
+            f"`propensity_model` must be left out of a repair that knows the group, got {type(estimator).__name__}.",
             "it needs no model.",
         )
     design = _design(audited.features, estimator) if cells else None
@@ -401,23 +401,23 @@ def _people(shares: Floats, clusters: Integers | None) -> float:
     return float(of_clusters.sum() ** 2 / (of_clusters @ of_clusters))
 
 
-def _checked_criterion(criterion: Any, threshold: float | None, audited: AuditedRows) -> str:
+def _checked_metric(metric: Any, threshold: float | None, audited: AuditedRows) -> str:
     known = (MEAN, FPR, FNR, ODDS)
-    if criterion not in known:
+    if metric not in known:
         names = ", ".join(map(repr, known[:-1]))
-        raise DataError(f"`criterion` must be {names} or {ODDS!r}, got {criterion!r}.", "threshold= is for decisions.")
-    if criterion == MEAN:
+        raise DataError(f"`metric` must be {names} or {ODDS!r}, got {metric!r}.", "threshold= is for decisions.")
+    if metric == MEAN:
         return MEAN if threshold is None else DECISIONS
     if audited.outcome is None:
         raise DataError(
-            f"`criterion` {criterion!r} must be of an audit with outcomes, got one without.", "audit with outcome=."
+            f"`metric` {metric!r} must be of an audit with outcomes, got one without.", "audit with outcome=."
         )
-    return str(criterion)
+    return str(metric)
 
 
 def checked_limit(limit: Any) -> float:
     """Return the largest gap that is allowed, as a number."""
-    return check_share("limit", limit, "0 closes the gap.")
+    return check_share("max_gap", limit, "0 closes the gap.")
 
 
 def _check_scores(scores: Floats, threshold: float | None) -> None:

@@ -23,7 +23,7 @@ from tiltlens.results.provenance import Provenance
 from tiltlens.rows.groups import JOINT
 from tiltlens.sources.messages import listed, shown, text_of
 
-SCHEMA = "tiltlens/audit/2"  # of to_dict and to_json; a change that breaks a reader raises the number
+SCHEMA = "tiltlens/audit/3"  # of to_dict and to_json; a change that breaks a reader raises the number
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,22 +127,47 @@ class Audit:
 
     def repair(
         self,
-        limit: float = 0.0,
+        max_gap: float = 0.0,
         use_group: bool = False,
-        criterion: str = "mean score",
+        metric: str = "mean_score",
         threshold: float | None = None,
-        membership_model: Any = None,
+        propensity_model: Any = None,
     ) -> ScoreTilt:
-        """Return the least change of the scores after which no audited group's gap is larger than `limit`.
+        """Find the smallest score adjustment after which no audited group's gap is larger than `max_gap`.
 
-        As of `Comparison`, for all audited groups against the reference at once.
+        Parameters
+        ----------
+        max_gap : float, default=0.0
+            Largest gap that may remain.
+        use_group : bool, default=False
+            Whether adjusting a score needs the person's group, which may be regulated.
+        metric : {"mean_score", "fpr", "fnr", "equalized_odds"}, default="mean_score"
+            Quantity whose gap is closed.
+        threshold : float, default=None
+            Score from which the decision is 1. With it, decisions are adjusted in place of scores.
+        propensity_model : scikit-learn classifier, default=None
+            Group-membership model. None takes an additive logistic model.
+
+        Returns
+        -------
+        ScoreTilt
+            The adjustment, which can be applied to new rows, evaluated and saved.
+
+        Raises
+        ------
+        TiltlensError
+            If an argument is not valid, or no adjustment reaches `max_gap`.
+
+        See Also
+        --------
+        Comparison.repair : Adjust the scores for one audited group, with details on each parameter.
         """
         from tiltlens.repair.solve import score_tilt
 
         next(iter(self.comparisons.values())).check_repair("repair", use_group)
         if self._rows is None:
             raise needs_rows("repair")
-        return score_tilt(self._rows, criterion, limit, use_group, threshold, estimator=membership_model)
+        return score_tilt(self._rows, metric, max_gap, use_group, threshold, estimator=propensity_model)
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the audit, keyed by attribute name; the sizes of groups too small are withheld."""

@@ -137,7 +137,7 @@ def check_comparable(old: Audit, new: Audit) -> None:
     for name in ("group", "reference", "channel", "favourable"):
         _check_equal(name, getattr(old, name), getattr(new, name))
     _check_equal("confidence", old.settings.confidence, new.settings.confidence)
-    for name in ("given", "exempt", "criterion", "output"):
+    for name in ("where", "exempt", "metric", "score_type"):
         _check_equal(name, *(audit.provenance.question.get(name) for audit in (old, new)))
     if not set(old) & set(new):
         raise DataError(
@@ -150,7 +150,7 @@ def check_comparable(old: Audit, new: Audit) -> None:
 def _check_equal(name: str, old: Any, new: Any) -> None:
     if old != new:
         raise DataError(
-            f"`old` and `new` must be audits of the same {name}, got {shown(old)} and {shown(new)}.",
+            f"`old` and `new` must be audits with the same `{name}`, got {shown(old)} and {shown(new)}.",
             "a difference of the two would answer no question: audit them alike.",
         )
 
@@ -285,7 +285,7 @@ def _bands(
     if not keys:
         return {}
     if pairs is not None:
-        return _paired_bands(keys, values, pairs, confidence, settings.seed)
+        return _paired_bands(keys, values, pairs, confidence, settings.random_state)
     factors = [float(c.band_factor or math.nan) for c in (old, new)]
     errors = [
         math.hypot(*(_se(rows[name], k, factor) for rows, factor in zip((before, after), factors, strict=True)))

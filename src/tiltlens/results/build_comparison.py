@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from tiltlens.analysis.influence_matching import (
     signed,
 )
 from tiltlens.analysis.periods import period_table
-from tiltlens.analysis.presentation import levels, told
+from tiltlens.analysis.presentation import levels, output_scale
 from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.two_by_two import two_by_two
 from tiltlens.analysis.unobserved_groups import NOT_REPORTED, soft_group, soft_group_of
@@ -48,54 +48,39 @@ from tiltlens.rows.measures import channel_of
 Noted = tuple[Estimate | None, tuple[str, ...]]
 
 
+class _Part(NamedTuple):
+    """Some fields of a comparison, and notes on those that are not defined."""
+
+    fields: dict[str, Any]
+    notes: tuple[str, ...]
+
+
 def compare(evidence: Evidence, settings: Settings) -> Comparison:
     """Return the comparison of one audited group with the reference."""
+    every = settings.for_all(evidence.question.comparisons)  # gap, adjusted gap: judged for all audited groups at once
     correction, epsilon_max, of_correction = _correction(evidence, settings)
     checked = _balance(evidence)
-    every = settings.for_all(evidence.comparisons)  # gap and adjusted gap: judged for all audited groups at once
     left, of_unexplained = unexplained(evidence, every)
     parts = exempt_parts(evidence)
     soft = soft_group(evidence, every)
     table = proxy_table(evidence, settings, correction, left, soft, checked is None or checked.is_adequate)
-    measures = _outputs(evidence, settings)
-    (divergence, of_divergence), (descent, of_descent) = _of_inputs(evidence, settings, checked, correction)
-    ratio, of_ratio = measures["impact_ratio"]
-    spread, of_spread = measures["standardised_difference"]
-    outcome_divergence, of_outcomes = measures["output_divergence"]
-    gap = _gap(evidence, every)
-    errors = error_rates(evidence, partial(_estimate, settings))
-    decisions, of_decisions = _decisions(evidence, gap)
-    counted, of_counted = two_by_two(evidence, settings) if evidence.is_decisions else (None, ())
-    of_numbers = (of_correction, of_unexplained, of_ratio, of_spread, of_outcomes, of_divergence, of_descent)
-    notes = [note for part in (*of_numbers, of_decisions, of_counted, table.notes) for note in part]
+    in_outputs = _compare_outputs(evidence, settings, every)
+    in_inputs = _compare_inputs(evidence, settings, checked, correction)
+    in_decisions = _compare_decisions(evidence, settings, in_outputs.fields["gap"])
+    notes = (
+        *(*evidence.question.notes, *of_correction, *of_unexplained, *in_outputs.notes, *in_inputs.notes),
+        *(*in_decisions.notes, *table.notes, *evidence_notes(evidence, checked)),
+    )
     comparison = Comparison(
-        audited=evidence.audited,
-        reference=evidence.reference,
-        rows=dict(zip(("audited", "reference"), map(round, evidence.people), strict=True)),
-        channel=Channel(channel_of(evidence.is_decisions, evidence.unit.is_amount)),
-        materiality=told(evidence, settings).materiality,
-        output=_output(evidence),
-        favourable_rates=_rates(evidence, settings, evidence.favourable),
-        gap=gap,
-        impact_ratio=ratio,
-        adverse_impact_ratio=_adverse(ratio) if evidence.is_decisions else None,
-        shortfall=_shortfall(evidence, settings),
-        standardised_difference=spread,
-        decile_shares=decile_shares(evidence, settings),
-        output_divergence=outcome_divergence,
-        input_divergence=divergence,
-        descent_rate=descent,
+        **_identify(evidence, settings),
+        **in_outputs.fields,
+        **in_inputs.fields,
+        **in_decisions.fields,
         unexplained=left.estimate,
-        criterion=evidence.criterion,
-        criterion_rates=None if evidence.criterion is None else _rates(evidence, settings, evidence.outcome),
-        error_rates=errors,
+        error_rates=error_rates(evidence, partial(_estimate, settings)),
         periods=period_table(evidence, partial(_estimate, settings), settings.folds is not None),
-        exempt=evidence.exempt,
         through_exempt=None if parts is None else _estimate(every, parts.through),
         at_equal_exempt=None if parts is None else _estimate(every, parts.at_equal),
-        decisions_needed=decisions,
-        equal_outputs=_test(evidence, settings),
-        two_by_two=counted,
         soft_group=soft,
         correction=correction,
         correction_numbers=None if correction is None else correction.to_dict(),
@@ -104,14 +89,76 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
         dial=table.dial,
         shapley_remainder=table.remainder,
         balance=checked,
-        membership=evidence.membership_name,
-        confidence=settings.confidence,
-        notes=(*dict.fromkeys([*evidence.notes, *notes, *evidence_notes(evidence, checked)]),),
+        notes=tuple(dict.fromkeys(notes)),
         band_factor=table.band_factor,
         _profiles=_profiles(evidence, correction, every),
         _errors=None if settings.folds is None else _errors(evidence, left, parts, table.errors),
     )
-    return in_units(comparison if soft is None else replace(comparison, **NOT_REPORTED), evidence.unit)
+    return in_units(comparison if soft is None else replace(comparison, **NOT_REPORTED), evidence.rows.unit)
+
+
+def _identify(evidence: Evidence, settings: Settings) -> dict[str, Any]:
+    """Return who is compared, by what, and how."""
+    question = evidence.question
+    return {
+        "audited": question.audited,
+        "reference": question.reference,
+        "rows": dict(zip(("audited", "reference"), map(round, evidence.rows.facts.people), strict=True)),
+        "channel": Channel(channel_of(question.is_decisions, evidence.rows.unit.is_amount)),
+        "criterion": question.criterion,
+        "exempt": question.exempt,
+        "materiality": output_scale(evidence, settings).materiality,
+        "membership": evidence.nuisances.name,
+        "confidence": settings.confidence,
+    }
+
+
+def _compare_outputs(evidence: Evidence, settings: Settings, every: Settings) -> _Part:
+    """Return the differences of scores, which need no model; `every` has the confidence of all comparisons at once."""
+    population = evidence.population
+    favourable = levels(evidence) if evidence.rows.unit.is_amount else evidence.favourable
+    ratio, of_ratio = _defined(settings, lambda: outputs.impact_ratio(population, favourable))
+    spread, of_spread = _defined(settings, lambda: outputs.standardised_difference(population, evidence.score).normal())
+    divergence, of_divergence = _defined(settings, lambda: outputs.output_divergence(population, evidence.scores))
+    has_criterion = evidence.question.criterion is not None
+    return _Part(
+        {
+            "output": _output(evidence),
+            "favourable_rates": _rates(evidence, settings, evidence.favourable),
+            "criterion_rates": _rates(evidence, settings, evidence.score) if has_criterion else None,
+            "gap": _estimate(every, outputs.gap_law(population, evidence.score)),
+            "impact_ratio": ratio,
+            "adverse_impact_ratio": _adverse(ratio) if evidence.question.is_decisions else None,
+            "shortfall": _shortfall(evidence, settings),
+            "standardised_difference": spread,
+            "decile_shares": decile_shares(evidence, settings),
+            "output_divergence": divergence,
+            "equal_outputs": _test(evidence, settings),
+        },
+        (*of_ratio, *of_spread, *of_divergence),
+    )
+
+
+def _compare_inputs(
+    evidence: Evidence, settings: Settings, checked: Balance | None, correction: CorrectionFunction | None
+) -> _Part:
+    """Return the divergence of inputs and the descent rate; neither where nothing is known of the inputs."""
+    if correction is None:
+        return _Part({"input_divergence": None, "descent_rate": None}, (Note("no inputs"),))
+    divergence, of_divergence = _of_propensity(
+        evidence, settings, checked, "input_divergence", lambda: _defined(settings, lambda: _input_divergence(evidence))
+    )
+    descent, of_descent = _of_propensity(
+        evidence, settings, checked, "descent_rate", lambda: _descent_rate(evidence, settings, correction)
+    )
+    return _Part({"input_divergence": divergence, "descent_rate": descent}, (*of_divergence, *of_descent))
+
+
+def _compare_decisions(evidence: Evidence, settings: Settings, gap: Estimate) -> _Part:
+    """Return how many decisions tell the groups apart, and the two-by-two table of decisions."""
+    needed, of_needed = _decisions(evidence, gap)
+    table, of_table = two_by_two(evidence, settings) if evidence.question.is_decisions else (None, ())
+    return _Part({"decisions_needed": needed, "two_by_two": table}, (*of_needed, *of_table))
 
 
 def _estimate(settings: Settings, measured: HasInterval) -> Estimate:
@@ -130,25 +177,8 @@ def _defined(settings: Settings, make: Callable[[], HasInterval]) -> Noted:
         return None, (Note("undefined", reason=str(error).splitlines()[0]),)
 
 
-def _outputs(evidence: Evidence, settings: Settings) -> dict[str, Noted]:
-    """Return what may be undefined of the outputs."""
-    rows = evidence.everyone
-    favourable = levels(evidence) if evidence.unit.is_amount else evidence.favourable
-    return {
-        "impact_ratio": _defined(settings, lambda: outputs.impact_ratio(rows, favourable)),
-        "standardised_difference": _defined(
-            settings, lambda: outputs.standardised_difference(rows, evidence.outcome).normal()
-        ),
-        "output_divergence": _defined(settings, lambda: outputs.output_divergence(rows, evidence.scores)),
-    }
-
-
-def _rates(evidence: Evidence, settings: Settings, outcome: Scores) -> Rates:
-    return Rates(*(_estimate(settings, one) for one in outputs.group_rates(evidence.everyone, outcome)))
-
-
-def _gap(evidence: Evidence, settings: Settings) -> Estimate:
-    return _estimate(settings, outputs.gap_law(evidence.everyone, evidence.outcome))
+def _rates(evidence: Evidence, settings: Settings, score: Scores) -> Rates:
+    return Rates(*(_estimate(settings, rate) for rate in outputs.group_rates(evidence.population, score)))
 
 
 def _adverse(ratio: Estimate | None) -> Estimate | None:
@@ -166,15 +196,15 @@ def _adverse(ratio: Estimate | None) -> Estimate | None:
 
 def _shortfall(evidence: Evidence, settings: Settings) -> Estimate:
     """Return Σw·(E1[W] − E0[W]) of the favourable outcome, w of the audited: a row is as many people as it weighs."""
-    law = outputs.gap_law(evidence.everyone, evidence.favourable)
-    if not evidence.wants_less:
+    law = outputs.gap_law(evidence.population, evidence.favourable)
+    if not evidence.rows.wants_less:
         law = replace(law, first=law.second, second=law.first)
-    size = evidence.largest_weight * evidence.everyone.weight0
+    size = evidence.rows.facts.largest_weight * evidence.population.weight0
     return _estimate(settings, law).mapped(lambda gap: size * gap)
 
 
 def _output(evidence: Evidence) -> Output:
-    scores = evidence.outcome if evidence.unit.is_amount else evidence.scores
+    scores = evidence.score if evidence.rows.unit.is_amount else evidence.scores
     y0, y1 = scores.mean0, scores.mean1
     if y0.size == 1:
         return Output(float(y0[0]), float(y1[0]))
@@ -188,7 +218,7 @@ def _correction(
 
     There is none where nothing is known of the inputs.
     """
-    if evidence.membership_name == NO_MODEL:
+    if evidence.nuisances.name == NO_MODEL:
         return None, None, ()
     audited, reference = evidence.moments
     notes: tuple[str, ...] = ()
@@ -197,16 +227,16 @@ def _correction(
     except SupportError as error:
         notes = (Note("inputs only", reason=str(error).splitlines()[0]),)
         correction = correction_function(audited, reference, settings.input_weight or 1.0, 0.0)
-    mine = evidence.rows.audited & (evidence.rows.weights > 0)
-    smallest = float(np.min(correction(evidence.log_odds[mine], evidence.channel[mine])))
+    mine = evidence.sample.audited & (evidence.sample.weights > 0)
+    smallest = float(np.min(correction(evidence.nuisances.log_odds[mine], evidence.rows.scores[mine])))
     return correction, -1.0 / smallest if smallest < 0 else 0.0, notes
 
 
 def _log_ratio(evidence: Evidence) -> Floats:
     """Return ℓ, cross-fitted where there is a cross-fit."""
-    if evidence.membership is not None:
-        return evidence.membership.log_ratio
-    return evidence.log_odds - prior_log_odds(evidence.everyone)
+    if evidence.nuisances.propensity is not None:
+        return evidence.nuisances.propensity.log_ratio
+    return evidence.nuisances.log_odds - prior_log_odds(evidence.population)
 
 
 def _balance(evidence: Evidence) -> Balance | None:
@@ -214,41 +244,28 @@ def _balance(evidence: Evidence) -> Balance | None:
 
     The score itself may depend on the group; what the features lead to expect of it may not.
     """
-    if evidence.membership is None or evidence.expectations is None:
+    if evidence.nuisances.propensity is None or evidence.nuisances.expectations is None:
         return None
-    labels = {feature.name: feature.labels for feature in evidence.features}
-    return balance(evidence.rows, evidence.table, evidence.membership, evidence.expectations.mean, labels)
-
-
-def _of_inputs(
-    evidence: Evidence, settings: Settings, checked: Balance | None, correction: CorrectionFunction | None
-) -> tuple[Noted, Noted]:
-    """Return the divergence of inputs and the descent rate; neither where nothing is known of the inputs."""
-    if correction is None:
-        return (None, (Note("no inputs"),)), (None, ())
-    divergence = _of_membership(
-        evidence, settings, checked, "input_divergence", lambda: _defined(settings, lambda: _input_divergence(evidence))
+    labels = {feature.name: feature.labels for feature in evidence.rows.features}
+    return balance(
+        evidence.sample, evidence.table, evidence.nuisances.propensity, evidence.nuisances.expectations.mean, labels
     )
-    descent = _of_membership(
-        evidence, settings, checked, "descent_rate", lambda: _descent_rate(evidence, settings, correction)
-    )
-    return divergence, descent
 
 
-def _of_membership(
+def _of_propensity(
     evidence: Evidence, settings: Settings, checked: Balance | None, name: str, make: Callable[[], Noted]
 ) -> Noted:
-    """Return what rests on the membership model; nothing where a feature has too many values for a fitted one.
+    """Return what rests on the propensity model; nothing where a feature has too many values for a fitted one.
 
     An inadequate model leaves the end nearer to 0: every model's divergence is at most the true one (Donsker & Varadhan
     1983), and what a model misses of ℓ is missing in Var0(g) too.
     """
-    membership = evidence.membership
-    pooled = () if evidence.sets is None else evidence.sets.pooled
+    propensity = evidence.nuisances.propensity
+    pooled = () if evidence.nuisances.sets is None else evidence.nuisances.sets.pooled
     is_rate = name == "descent_rate"  # which is negative
     if is_rate and settings.input_weight == 0:
         return make()
-    if pooled and membership is not None and not membership.is_known:
+    if pooled and propensity is not None and not propensity.is_known:
         return None, (Note("too many values", quantity=name, features=", ".join(pooled)),)
     estimate, notes = make()
     if estimate is None or estimate.low is None or checked is None or checked.is_adequate:
@@ -258,24 +275,26 @@ def _of_membership(
 
 
 def _input_divergence(evidence: Evidence) -> HasInterval:
-    if evidence.membership is None:
-        return Normal(evidence.moments[0].mean_log_odds - prior_log_odds(evidence.everyone), 0.0)
+    if evidence.nuisances.propensity is None:
+        return Normal(evidence.moments[0].mean_log_odds - prior_log_odds(evidence.population), 0.0)
     if evidence.tilted is None:
-        return crossfit.input_divergence(evidence.rows, evidence.membership.pairings).normal(least=0.0)
+        return crossfit.input_divergence(evidence.sample, evidence.nuisances.propensity.pairings).normal(least=0.0)
     value = evidence.moments[0].mean_log_odds - evidence.tilted.log_mass
-    return crossfit.input_divergence(evidence.everyone, evidence.membership.pairings, value).normal(least=0.0)
+    return crossfit.input_divergence(evidence.population, evidence.nuisances.propensity.pairings, value).normal(
+        least=0.0
+    )
 
 
 def _descent_rate(evidence: Evidence, settings: Settings, correction: CorrectionFunction) -> Noted:
-    if evidence.membership is None:
+    if evidence.nuisances.propensity is None:
         return Estimate(correction.descent_rate), ()
-    membership, l2, l4 = evidence.membership, settings.input_weight, settings.output_weight
+    propensity, l2, l4 = evidence.nuisances.propensity, settings.input_weight, settings.output_weight
     if l2 == 0 and evidence.scores.mean0.size == 1:
-        return _defined(settings, lambda: outputs.output_descent_rate(evidence.everyone, evidence.scores, l4))
+        return _defined(settings, lambda: outputs.output_descent_rate(evidence.population, evidence.scores, l4))
 
     def measured() -> HasInterval:
-        rows = evidence.everyone if membership.is_known else evidence.rows
-        gradients = [crossfit.gradient(rows, evidence.scores, pair, l2, l4) for pair in membership.pairings]
+        rows = evidence.population if propensity.is_known else evidence.sample
+        gradients = [crossfit.gradient(rows, evidence.scores, pair, l2, l4) for pair in propensity.pairings]
         value = None if evidence.tilted is None else _tilted_variance(evidence.tilted, correction)
         return crossfit.gradient_variance(rows, gradients, value).square_root(sign=-1)
 
@@ -294,23 +313,25 @@ def _tilted_variance(tilted: TiltedMeans, correction: CorrectionFunction) -> flo
 
 def _profiles(evidence: Evidence, correction: CorrectionFunction | None, settings: Settings) -> Profiles:
     return Profiles(
-        (evidence.audited, evidence.reference),
-        evidence.rows,
-        evidence.channel,
-        evidence.unit.level(evidence.outcome.column),
-        evidence.unit.level(evidence.favourable.column),
-        evidence.unit.is_amount,
-        evidence.features,
-        evidence.row_numbers,
-        correction,
-        evidence.log_odds,
-        _log_ratio(evidence),
-        evidence.truth,
-        evidence.model,
-        evidence.standing,
-        evidence.given,
-        None if evidence.soft is None else partial(_plain_soft_group, replace(evidence, sets=None), settings),
+        sampled=evidence.rows,
+        rows=evidence.sample,
+        score=evidence.rows.unit.level(evidence.score.column),
+        favourable=evidence.rows.unit.level(evidence.favourable.column),
+        correction=correction,
+        log_odds=evidence.nuisances.log_odds,
+        log_ratio=_log_ratio(evidence),
+        model=evidence.model,
+        given=evidence.question.given,
+        soft=None
+        if evidence.rows.probabilities is None
+        else partial(_plain_soft_group, _without_fits(evidence), settings),
     )
+
+
+def _without_fits(evidence: Evidence) -> Evidence:
+    """Return what estimates of a gap by group probabilities need, to keep no more of it."""
+    rows = replace(evidence.rows, features=(), value_codes={})
+    return replace(evidence, rows=rows, cells={}, table={}, nuisances=replace(evidence.nuisances, sets=None))
 
 
 def _plain_soft_group(
@@ -325,29 +346,29 @@ def _errors(
     evidence: Evidence, left: Unexplained, parts: ExemptParts | None, of_features: dict[tuple[str, str], RowErrors]
 ) -> ComparisonErrors:
     """Return each row's part in the errors, for a comparison with another audit of the same rows."""
-    of_sample, scale = output_errors(evidence), evidence.unit.scale
+    of_sample, scale = output_errors(evidence), evidence.rows.unit.scale
     through = {} if parts is None else {"through_exempt": parts.of_through, "at_equal_exempt": parts.of_at_equal}
     for name, pair in rate_pairs(evidence)[0].items():
         unseen = signed(pair.unseen, (pair.audited.value, pair.reference.value))
         of_sample[f"{name}_difference"] = replace(errors_of(pair.influence), unseen=unseen)
-    if evidence.criterion is not None:
-        of_sample[f"{evidence.criterion}_difference"] = of_sample["gap"]
+    if evidence.question.criterion is not None:
+        of_sample[f"{evidence.question.criterion}_difference"] = of_sample["gap"]
     if left.measured is not None and not evidence.score_is_of_features:
         of_sample["unexplained"] = errors_of(left.measured).times(scale)
     return ComparisonErrors(
-        known_rows(evidence, np.arange(evidence.rows.audited.size)),
-        known_rows(evidence, evidence.shown),
+        known_rows(evidence, np.arange(evidence.sample.audited.size)),
+        known_rows(evidence, evidence.nuisances.influence_rows),
         of_sample,
-        {name: one.times(scale) for name, one in through.items()},
-        {name: one.times(scale) for name, one in of_features.items()},
+        {name: errors.times(scale) for name, errors in through.items()},
+        {name: errors.times(scale) for name, errors in of_features.items()},
     )
 
 
 def _decisions(evidence: Evidence, gap: Estimate) -> Noted:
     """Return the decisions needed, and at both ends of the gap's interval; no upper end where it holds 0."""
-    if evidence.scores.mean0.size != 1 or evidence.unit.is_amount:
+    if evidence.scores.mean0.size != 1 or evidence.rows.unit.is_amount:
         return None, ()
-    p, p1 = float(evidence.outcome.mean0[0]), float(evidence.outcome.mean1[0])
+    p, p1 = float(evidence.score.mean0[0]), float(evidence.score.mean1[0])
     value = _decisions_needed(p, p1)
     if value is None:
         return None, (Note("outputs too close"),)
@@ -376,4 +397,4 @@ def _decisions_needed(p: float, p1: float) -> float | None:
 def _test(evidence: Evidence, settings: Settings) -> outputs.EqualOutputsTest | None:
     if settings.folds is None:
         return None
-    return outputs.equal_outputs_test(evidence.everyone, evidence.scores, seed=settings.seed)
+    return outputs.equal_outputs_test(evidence.population, evidence.scores, seed=settings.random_state)

@@ -311,32 +311,50 @@ class Comparison:
 
     def repair(
         self,
-        limit: float = 0.0,
+        max_gap: float = 0.0,
         use_group: bool = False,
-        criterion: str = "mean score",
+        metric: str = "mean_score",
         threshold: float | None = None,
-        membership_model: Any = None,
+        propensity_model: Any = None,
     ) -> ScoreTilt:
-        """Return the least change of the scores after which the gap is no larger than `limit`.
+        """Find the smallest score adjustment after which the gap is at most `max_gap`.
 
-        The `criterion` is the mean score, of several classes that of each; or, of an audit with outcomes, that of
-        people without the outcome ("fpr"), with it ("fnr"), or both ("equalized odds"). Of an audit with exempt factors
-        the gap is that at equal exempt factors: what these account for stays.
+        With exempt factors the gap is that at equal exempt factors. The gap after adjustment is measured on the audited
+        rows, with models that have not seen them: evaluate the adjustment on held-out rows.
 
-        It needs the features of a row, and not its group, unless `use_group`, which may be regulated. With a
-        `threshold` it is the most accurate rule of decisions with that difference of rates, if scores are calibrated.
-        The gap after is measured on the audited rows, by chances of models that have not seen them: look at the repair
-        on rows that nothing was fitted on. `Audit.repair` does the same for all audited groups at once.
+        Parameters
+        ----------
+        max_gap : float, default=0.0
+            Largest gap that may remain.
+        use_group : bool, default=False
+            Whether adjusting a score needs the person's group, which may be regulated, or features only.
+        metric : {"mean_score", "fpr", "fnr", "equalized_odds"}, default="mean_score"
+            Quantity whose gap is closed: the mean score of all people, of people without the outcome, of those with it,
+            or the last two together. All but the first need an audit with `outcome`.
+        threshold : float, default=None
+            Score from which the decision is 1. With it, decisions are adjusted in place of scores.
+        propensity_model : scikit-learn classifier, default=None
+            Group-membership model, cross-fitted and saved with skops. None takes an additive logistic model.
 
-        A `membership_model` is a scikit-learn classifier of the features (a Polars frame of numbers and texts) that is
-        fitted, and cross-fitted, in place of the additive logistic model. It is written by skops, and can be inspected
-        only as far as it lets one.
+        Returns
+        -------
+        ScoreTilt
+            The adjustment, which can be applied to new rows, evaluated and saved.
+
+        Raises
+        ------
+        TiltlensError
+            If an argument is not valid, or no adjustment reaches `max_gap`.
+
+        See Also
+        --------
+        Audit.repair : Adjust the scores of all audited groups at once.
         """
         from tiltlens.repair.solve import score_tilt
 
         self.check_repair("repair", use_group)
         rows = self._audited_rows("repair")
-        return score_tilt(rows, criterion, limit, use_group, threshold, estimator=membership_model)
+        return score_tilt(rows, metric, max_gap, use_group, threshold, estimator=propensity_model)
 
     def reweigh(self, outcome: bool = False) -> Reweighing:
         """Return sample weights for re-training.
@@ -349,11 +367,16 @@ class Comparison:
         return self._profiles.reweigh(outcome)
 
     def alternatives(self, tolerance: float = 0.005, threshold: float = 0.5) -> Alternatives:
-        """Return whether a rule of the same features is no less accurate than the audited decisions, and leans less.
+        """Search for a less discriminatory alternative: a rule as accurate as the audited one, with a smaller gap.
 
-        It needs an audit with outcomes. `tolerance` is the loss of accuracy that counts as none. Decisions are 1 from
-        the `threshold` on, and errors cost what it says: a missed outcome (1 − threshold)/threshold times a false
-        alarm. All rules are measured on rows that they were not fitted on.
+        It needs an audit with outcomes. Rules are measured on rows that they were not fitted on.
+
+        Parameters
+        ----------
+        tolerance : float, default=0.005
+            Largest loss of accuracy that still counts as equally accurate.
+        threshold : float, default=0.5
+            Score from which the audited decision is 1. A missed outcome costs (1 − threshold)/threshold false alarms.
         """
         from tiltlens.repair.alternatives import alternatives_of
 
@@ -367,8 +390,8 @@ class Comparison:
             raise DataError(f"`{asked}` must be of scores between 0 and 1, got amounts.", "audit a score.")
         if self.criterion is not None:
             raise DataError(
-                f"`{asked}` must be of an audit without a criterion, got one of the {self.criterion!r}.",
-                f"audit all rows with outcome=, and repair with criterion={self.criterion!r}.",
+                f"`{asked}` must be of an audit without a `metric`, got one of the {self.criterion!r}.",
+                f"audit all rows with outcome=, and repair with metric={self.criterion!r}.",
             )
         if use_group and self.soft_group is not None:
             raise DataError(

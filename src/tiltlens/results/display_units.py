@@ -26,14 +26,14 @@ def decile_shares(evidence: Evidence, settings: Settings) -> pl.DataFrame:
 
     Deciles between which a group has from 1 to 9 people are left out, and those that could be one person's amount.
     """
-    edges = evidence.unit.edges or ()
+    edges = evidence.rows.unit.edges or ()
     is_disclosed = _disclosed_edges(evidence, len(edges))
     records = []
-    for index in np.flatnonzero(is_disclosed).tolist():
-        share = _beyond(evidence.scores, index)
-        rates = group_rates(evidence.everyone, share)
-        both = gap_law(evidence.everyone, share)
-        record: dict[str, float | None] = {"amount": edges[index]}
+    for edge in np.flatnonzero(is_disclosed).tolist():
+        share = _beyond(evidence.scores, edge)
+        rates = group_rates(evidence.population, share)
+        both = gap_law(evidence.population, share)
+        record: dict[str, float | None] = {"amount": edges[edge]}
         for name, law in zip(BEYOND, (*rates, both), strict=True):
             estimate = law.estimate(settings.confidence)
             ends = (None, None) if settings.folds is None else (estimate.low, estimate.high)
@@ -42,37 +42,37 @@ def decile_shares(evidence: Evidence, settings: Settings) -> pl.DataFrame:
     return pl.DataFrame(records, schema=DECILE_SCHEMA)
 
 
-def _beyond(deciles: Scores, index: int) -> Scores:
+def _beyond(deciles: Scores, edge: int) -> Scores:
     """Return the indicator of amounts beyond an edge: of all bins above it."""
     bins = deciles.values.shape[1]
     if bins == 1:
         return deciles
-    return deciles.mixed((np.arange(bins) > index).astype(np.float64)[:, None], np.zeros(1))
+    return deciles.mixed((np.arange(bins) > edge).astype(np.float64)[:, None], np.zeros(1))
 
 
 def _disclosed_edges(evidence: Evidence, edges: int) -> list[bool]:
-    """Return which edges may be disclosed: between two of them, and beyond, either group has nobody or ten people."""
-    counts, amounts = _people(evidence), evidence.outcome.column
-    at = evidence.unit.seen(np.array(evidence.unit.edges or ()))
-    may = [may_show((amounts < edge).sum(), (amounts == edge).sum(), (amounts > edge).sum()) for edge in at]
-    disclosed, start = [], 0
-    for end in range(1, edges + 1):
-        parts = [group[part].sum() for group in counts for part in (slice(start, end), slice(end, None))]
-        is_disclosed = bool(may[end - 1]) and all(part == 0 or part >= SUPPRESSED_BELOW for part in parts)
-        disclosed.append(is_disclosed)
-        start = end if is_disclosed else start
-    return disclosed
+    """Return which edges may be told: between two of them, and beyond, either group has nobody or ten people."""
+    counts, amounts = _people(evidence), evidence.score.column
+    at = evidence.rows.unit.seen(np.array(evidence.rows.unit.edges or ()))
+    is_common = [may_show((amounts < x).sum(), (amounts == x).sum(), (amounts > x).sum()) for x in at]
+    is_disclosed, start = [], 0
+    for edge in range(1, edges + 1):
+        parts = [x[part].sum() for x in counts for part in (slice(start, edge), slice(edge, None))]
+        is_told = bool(is_common[edge - 1]) and all(part == 0 or part >= SUPPRESSED_BELOW for part in parts)
+        is_disclosed.append(is_told)
+        start = edge if is_told else start
+    return is_disclosed
 
 
 def _people(evidence: Evidence) -> list[Integers]:
     """Return how many people of either group lie in each bin; of a sample, at least that many."""
-    rows, values = evidence.rows, evidence.scores.values
+    rows, values = evidence.sample, evidence.scores.values
     bins = values if values.shape[1] > 1 else np.column_stack([1.0 - values, values])
     people = []
     for group, mean in ((rows.audited, evidence.scores.mean0), (~rows.audited, evidence.scores.mean1)):
         shares = mean if mean.size > 1 else np.array([1.0 - mean[0], mean[0]])
         counts = bins[group].sum(axis=0).astype(np.int64)
-        people.append(np.where((counts == 0) & evidence.is_sampled & (shares > 0.0), 1, counts))
+        people.append(np.where((counts == 0) & (not evidence.rows.facts.is_complete) & (shares > 0.0), 1, counts))
     return people
 
 
@@ -81,10 +81,10 @@ def in_units(comparison: Comparison, unit: Unit) -> Comparison:
     if not unit.is_amount:
         return comparison
     scaled: dict[str, Any] = {
-        name: None if (value := getattr(comparison, name)) is None else value.mapped(unit.difference)
+        name: None if (estimate := getattr(comparison, name)) is None else estimate.mapped(unit.difference)
         for name in DIFFERENCES
     }
-    rates = Rates(*(rate.mapped(unit.level) for rate in comparison.favourable_rates))
+    rates = Rates(*(estimate.mapped(unit.level) for estimate in comparison.favourable_rates))
     means = [unit.level(mean) for mean in comparison.output if isinstance(mean, float)]
     columns = [f"{name}{end}" for name in IN_UNITS for end in ("", "_low", "_high")]
     remainder = comparison.shapley_remainder

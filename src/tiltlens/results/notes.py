@@ -40,24 +40,27 @@ def _balance_notes(checked: Balance | None) -> list[str]:
 
 def _off_support(evidence: Evidence) -> list[str]:
     """Return a note on the audited people with a feature value that nobody in the reference has (positivity)."""
-    alone, names = np.zeros(evidence.rows.audited.size, dtype=np.bool_), []
-    for feature in evidence.features:
+    alone, names = np.zeros(evidence.sample.audited.size, dtype=np.bool_), []
+    for feature in evidence.rows.features:
         if feature.name in evidence.table:
-            _, reference = evidence.rows.counts(feature.codes, len(feature.labels))
-            unknown = evidence.rows.audited & (reference == 0)[feature.codes]
+            _, reference = evidence.sample.counts(feature.codes, len(feature.labels))
+            unknown = evidence.sample.audited & (reference == 0)[feature.codes]
             alone |= unknown
             names += [feature.name] if unknown.any() else []
     if not names:
         return []
-    share = evidence.rows.mean0(alone.astype(np.float64))
-    people = part_of_group(share, int(alone.sum()), evidence.rows.count0)
+    share = evidence.sample.mean0(alone.astype(np.float64))
+    people = part_of_group(share, int(alone.sum()), evidence.sample.count0)
     return [Note("off support", people=people, features=", ".join(sorted(names)))]
 
 
 def _few_weights(evidence: Evidence) -> list[str]:
     """Return a note on a group whose weights rest on few people: (Σw)²/Σw² of them, by Kish."""
-    rows = evidence.everyone
-    groups = ((evidence.audited, rows.square0, rows.count0), (evidence.reference, rows.square1, rows.count1))
+    rows = evidence.population
+    groups = (
+        (evidence.question.audited, rows.square0, rows.count0),
+        (evidence.question.reference, rows.square1, rows.count1),
+    )
     return [
         Note("few people behind weights", group=name, people=1.0 / square)
         for name, square, count in groups
@@ -67,11 +70,14 @@ def _few_weights(evidence: Evidence) -> list[str]:
 
 def _constant_amounts(evidence: Evidence) -> list[str]:
     """Return a note on a group whose amounts are all the same: its rows do not show how sure its mean is."""
-    if not evidence.unit.is_amount:
+    if not evidence.rows.unit.is_amount:
         return []
-    o = evidence.outcome
-    groups = ((evidence.audited, o.mean0, o.covariance0), (evidence.reference, o.mean1, o.covariance1))
-    is_rounding = evidence.unit.is_rounding
+    o = evidence.score
+    groups = (
+        (evidence.question.audited, o.mean0, o.covariance0),
+        (evidence.question.reference, o.mean1, o.covariance1),
+    )
+    is_rounding = evidence.rows.unit.is_rounding
     names = [name for name, mean, square in groups if is_rounding(float(mean[0]), math.sqrt(max(square[0, 0], 0.0)))]
     if not names:
         return []
@@ -80,21 +86,22 @@ def _constant_amounts(evidence: Evidence) -> list[str]:
 
 def _soft_exempt(evidence: Evidence) -> list[str]:
     """Return what the two parts of the gap are of, where groups are known by probabilities."""
-    if evidence.soft is None or not evidence.exempt:
+    if evidence.rows.probabilities is None or not evidence.question.exempt:
         return []
     return [Note("exempt factors of unobserved groups")]
 
 
 def _copy_notes(evidence: Evidence) -> list[str]:
     """Return a note on rows that repeat others: intervals take them for as many people."""
-    if not evidence.copies:
+    if not evidence.rows.facts.repeated_rows:
         return []
-    return [Note("repeated row") if evidence.copies == 1 else Note("repeated rows", rows=evidence.copies)]
+    count = evidence.rows.facts.repeated_rows
+    return [Note("repeated row") if count == 1 else Note("repeated rows", rows=count)]
 
 
 def _sample_notes(evidence: Evidence) -> list[str]:
     """Return what comes from a sample of the rows, where there are more."""
-    if not evidence.is_sampled:
+    if evidence.rows.facts.is_complete:
         return []
-    sample, everyone = evidence.rows, evidence.everyone
-    return [Note("sampled", rows=everyone.count0 + everyone.count1, sample=sample.audited.size)]
+    sample, population = evidence.sample, evidence.population
+    return [Note("sampled", rows=population.count0 + population.count1, sample=sample.audited.size)]

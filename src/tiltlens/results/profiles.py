@@ -15,7 +15,7 @@ from tiltlens.analysis.histograms import Binned, score_span
 from tiltlens.analysis.suppression import may_show, withheld
 from tiltlens.errors import DataError, SupportError, WeightsError
 from tiltlens.estimators.dial import ShareForm, along
-from tiltlens.estimators.error_rates import UNKNOWN
+from tiltlens.estimators.error_rates import UNKNOWN as OUTCOME_MISSING
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.limits import DISTRIBUTION_BINS, SUPPRESSED_BELOW, TIED
 from tiltlens.paper.checks import Floats, check_weights
@@ -29,47 +29,79 @@ from tiltlens.repair.rows import AuditedRows, SoftScores
 from tiltlens.results.parts import SHARES_SCHEMA, Bins, Prototype
 from tiltlens.rows.features import Feature
 from tiltlens.rows.rescoring import AskedModel
+from tiltlens.rows.sampled_rows import SampledRows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profiles:
-    """The sample's rows, with the correction, the log-odds of one fit on all of them, and the cross-fitted log-ratio.
+    """The sample's rows, with what the comparison says of each.
 
-    `groups` are the names of the two, `row_numbers` those of the rows in the table, `truth` the codes of outcomes,
-    `model` what made the scores, where these were not given, and `standing` for how much of all rows each stands, where
-    weights do not say; `given` are the conditions that all rows meet, and `soft` tells what other scores of the rows
-    would tell of the gap, where groups are known by probabilities.
+    Attributes
+    ----------
+    sampled, rows
+        The rows of both groups; and the same as estimators take them.
+    score, favourable
+        The score whose gap is measured, and that of the favourable outcome, in units that users know.
+    correction
+        The correction function; None where nothing is known of the inputs.
+    log_odds, log_ratio
+        The log-odds of one fit on all rows; and the cross-fitted log-ratio.
+    model
+        The audited model, where scores were not given.
+    given
+        The conditions that all rows meet, as texts by column.
+    soft
+        Takes other scores of the rows, and returns the estimates of the gap, where groups have probabilities.
     """
 
-    groups: tuple[str, str]
+    sampled: SampledRows
     rows: Rows
-    scores: Floats
-    outcome: Floats
+    score: Floats
     favourable: Floats
-    is_amount: bool
-    features: tuple[Feature, ...]
-    row_numbers: Integers
     correction: CorrectionFunction | None
     log_odds: Floats
     log_ratio: Floats
-    truth: Integers | None = None
     model: AskedModel | None = None
-    standing: Floats | None = None
     given: Mapping[str, str] = field(default_factory=dict)
     soft: SoftScores | None = None
 
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The audited group and the reference."""
+        return self.sampled.groups
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """The features of the rows."""
+        return self.sampled.features
+
+    @property
+    def scores(self) -> Floats:
+        """All scores, (n,) or (n, K)."""
+        return self.sampled.scores
+
+    @property
+    def y_true(self) -> Integers | None:
+        """The codes of observed outcomes; None where none are given."""
+        return self.sampled.y_true
+
+    @property
+    def is_amount(self) -> bool:
+        """Whether scores are amounts."""
+        return self.sampled.unit.is_amount
+
     def profile(self, feature: str) -> pl.DataFrame:
         """As of `Comparison`."""
-        found = self._feature(feature)
+        part = self._feature(feature)
         mine = self.rows.audited
-        f, score, weights = self._values(mine), self.outcome[mine], self.rows.weights[mine]
-        audited, reference = (np.bincount(found.codes[who], minlength=len(found.labels)) for who in (mine, ~mine))
-        shown, shown_reference = ([_shown(*one) for one in _counted(counts)] for counts in (audited, reference))
+        f, score, weights = self._values(mine), self.score[mine], self.rows.weights[mine]
+        audited, reference = (np.bincount(part.codes[who], minlength=len(part.labels)) for who in (mine, ~mine))
+        n, n_reference = ([_shown(*count) for count in _counted(counts)] for counts in (audited, reference))
         records = []
-        for code, label in enumerate(found.labels):
-            record: dict[str, Any] = {"value": label, "n": shown[code], "n_reference": shown_reference[code]}
-            if shown[code]:
-                cell = found.codes[mine] == code
+        for code, label in enumerate(part.labels):
+            record: dict[str, Any] = {"value": label, "n": n[code], "n_reference": n_reference[code]}
+            if n[code]:
+                cell = part.codes[mine] == code
                 record |= _spread(f[cell], weights[cell])
                 record["score"] = float(np.average(score[cell], weights=weights[cell]))
             records.append(record)
@@ -79,32 +111,40 @@ class Profiles:
         """As of `Comparison`."""
         if not isinstance(bins, int) or isinstance(bins, bool) or bins < 1:
             raise DataError(f"`bins` must be a whole number of at least 1, got {bins!r}.", "40 is the default.")
-        found = self._feature(feature)
+        part = self._feature(feature)
         mine = self.rows.audited
-        f, codes = self._values(mine), found.codes[mine]
+        f, codes = self._values(mine), part.codes[mine]
         edges = np.histogram_bin_edges(f, bins)
-        hidden = withheld(np.bincount(codes, minlength=len(found.labels)))
+        hidden = withheld(np.bincount(codes, minlength=len(part.labels)))
         records = []
-        for code, label in enumerate(found.labels):
+        for code, label in enumerate(part.labels):
             counts = np.histogram(f[codes == code], edges)[0]
             for start, stop, (count, is_withheld) in zip(edges, edges[1:], _counted(counts), strict=False):
-                shown = _shown(count, is_withheld or bool(hidden[code]))
-                records.append({"value": label, "from": float(start), "to": float(stop), "n": shown})
+                n = _shown(count, is_withheld or bool(hidden[code]))
+                records.append({"value": label, "from": float(start), "to": float(stop), "n": n})
         schema = {"value": pl.String, "from": pl.Float64, "to": pl.Float64, "n": pl.Int64}
         return pl.DataFrame(records, schema=schema)
 
     def bins(self, order: Sequence[str]) -> Bins:
         """As of `Comparison`; `order` is that of the features in the table of proxy evidence."""
         if self.correction is None:
-            return cast(Bins, of_scores_alone(self.rows, self.outcome, self.is_amount))
+            return cast(Bins, of_scores_alone(self.rows, self.score, self.is_amount))
         features = tuple(sorted(self.features, key=lambda feature: order.index(feature.name)))
         atoms, paths, moved = self._atoms(), figure1_paths(self._inputs()), None
         if paths.end is not None:
-            moved = np.zeros(len(self.outcome))
+            moved = np.zeros(len(self.score))
             moved[atoms] = paths.end
-        audited, weights = self.rows.audited, self.rows.weights
-        span = score_span(self.outcome, self.is_amount)
-        rows = Binned(audited, weights, self.outcome, span, self.scores, self.log_odds, self.log_ratio, features, moved)
+        rows = Binned(
+            self.rows.audited,
+            self.rows.weights,
+            self.score,
+            score_span(self.score, self.is_amount),
+            self.scores,
+            self.log_odds,
+            log_ratio=self.log_ratio,
+            features=features,
+            moved=moved,
+        )
         return cast(Bins, binned(rows, self.correction) | summary_of(paths, self.favourable[atoms]))
 
     def shares_along_dial(self, forms: Mapping[str, ShareForm], positions: int, level: float | None) -> pl.DataFrame:
@@ -155,28 +195,26 @@ class Profiles:
         """As of `Comparison`."""
         if outcome:
             return self._independent()
-        found, mine, old = self.project(), self._atoms(), self.rows.weights
+        projected, mine, old = self.project(), self._atoms(), self.rows.weights
         new = old.astype(np.float64)
-        new[mine] = old[mine].sum() * found.q
-        return reweighing(old, new, self.features, self.row_numbers, mine, found.cost)
+        new[mine] = old[mine].sum() * projected.q
+        return reweighing(old, new, self.features, self.sampled.row_number, mine, projected.cost)
 
     def audited_rows(self, name: str, audited: str, exempt: tuple[str, ...]) -> AuditedRows:
         """Return the rows for `name`, a repair or alternatives; a saved audit raises an error with this name."""
         codes = np.where(self.rows.audited, 0, 1)
-        weights = self.rows.weights if self.standing is None else self.standing
-        low = not np.array_equal(self.favourable, self.outcome)
-        rest = self.rows.clusters, self.features, self.scores, self.truth, self.model, self.given, low, exempt
-        return AuditedRows(self.groups, codes, weights, *rest, {} if self.soft is None else {audited: self.soft})
+        low = not np.array_equal(self.favourable, self.score)
+        rest = self.rows.clusters, self.features, self.scores, self.y_true, self.model, self.given, low, exempt
+        soft = {} if self.soft is None else {audited: self.soft}
+        return AuditedRows(self.groups, codes, self.sampled.sampling_weight, *rest, soft)
 
     def _independent(self) -> Reweighing:
-        if self.truth is None:
+        if self.y_true is None:
             raise DataError("`outcome` must be False for an audit without outcomes, got True.", "audit with outcome=.")
-        at = np.flatnonzero(self.truth != UNKNOWN)
-        old = (self.rows.weights if self.standing is None else self.standing)[at]
-        mine = self.rows.audited[at]
-        new, nats = independent_weights(old, mine, self.truth[at])
-        features = [one.rows(at) for one in self.features]
-        return reweighing(old, new, features, self.row_numbers[at], np.flatnonzero(mine), nats)
+        some = self.sampled.take(np.flatnonzero(self.y_true != OUTCOME_MISSING))
+        old, is_audited = some.sampling_weight, some.group == 0
+        new, nats = independent_weights(old, is_audited, np.asarray(some.y_true))
+        return reweighing(old, new, some.features, some.row_number, np.flatnonzero(is_audited), nats)
 
     def _feature(self, name: str) -> Feature:
         for feature in self.features:
@@ -192,7 +230,7 @@ class Profiles:
         if self.correction is None:
             raise DataError(
                 "`features` must name at least one column for what is said of inputs, got none.",
-                "list features, or give a column of P(audited|x) as `membership`.",
+                "list features, or give a column of P(audited|x) as `propensity`.",
             )
         return self.correction
 
@@ -200,7 +238,7 @@ class Profiles:
         """Return the audited rows that count, in the order of the table."""
         rows = self.rows
         mine = np.flatnonzero(rows.audited & (rows.weights > 0))
-        return mine[np.argsort(self.row_numbers[mine], kind="stable")]
+        return mine[np.argsort(self.sampled.row_number[mine], kind="stable")]
 
     def _out_of_reach(self, inputs: Inputs, hint: str) -> SupportError:
         """Return the error for outputs that no weights on the audited rows can have, in terms of the scores.
@@ -235,20 +273,20 @@ def prototype(
     features: Sequence[Feature], codes: Sequence[int], count: int, correction: float, suppress: bool
 ) -> Prototype:
     """Return a row of feature values with how many audited people share it; both are withheld where few do."""
-    shown = not suppress or count >= SUPPRESSED_BELOW
+    is_shown = not suppress or count >= SUPPRESSED_BELOW
     labels = {
-        feature.name: feature.labels[code] if shown else None for feature, code in zip(features, codes, strict=True)
+        feature.name: feature.labels[code] if is_shown else None for feature, code in zip(features, codes, strict=True)
     }
-    return {"values": labels, "count": count if shown else None, "correction": correction}
+    return {"values": labels, "count": count if is_shown else None, "correction": correction}
 
 
-def summary_of(found: Figure1Paths, favourable: Floats) -> dict[str, Any]:
+def summary_of(figure: Figure1Paths, favourable: Floats) -> dict[str, Any]:
     """Return both ways and their end as plain numbers; `favourable` is the favourable probability of each atom."""
-    rate = None if found.end is None else float(found.end @ favourable)
-    paths = {"green": found.output_path, "red": found.joint_path}
+    rate = None if figure.end is None else float(figure.end @ favourable)
+    paths = {"green": figure.output_path, "red": figure.joint_path}
     return {
         "path": {name: [_stop(point, favourable) for point in points] for name, points in paths.items()},
-        "least_change": None if found.end is None else {"cost": found.cost, "favourable_rate": rate},
+        "least_change": None if figure.end is None else {"cost": figure.cost, "favourable_rate": rate},
     }
 
 

@@ -28,18 +28,18 @@ class Question(TypedDict, total=False):
 
     scores: str | None
     model: str | None
-    membership: str | None
-    weights: str | None
+    propensity: str | None
+    sample_weight: str | None
     exempt: str | None
     categorical: str | None
     clusters: str | None
     periods: str | None
     outcome: str | None
-    labels: str | None
-    output: str
+    known_groups: str | None
+    score_type: str
     threshold: float | None
-    criterion: str | None
-    given: dict[str, str]
+    metric: str | None
+    where: dict[str, str]
     blocks: str | None
 
 
@@ -61,7 +61,7 @@ class Provenance:
     features
         The columns taken as features.
     question
-        What was asked: where scores, membership and weights came from, the threshold, and the condition.
+        What was asked: where scores, propensity and weights came from, the threshold, and the condition.
     stated
         What the user said of data and model.
     """
@@ -85,18 +85,18 @@ def describe_request(request: Request) -> Question:
     return Question(
         scores=_source(request.scores),
         model=_source(request.model),
-        membership=_source(request.membership),
-        weights=_source(request.weights),
+        propensity=_source(request.propensity),
+        sample_weight=_source(request.sample_weight),
         exempt=_source(request.exempt),
         categorical=_source(request.categorical),
         clusters=_source(request.clusters),
         periods=_source(request.periods),
         outcome=_source(request.outcome),
-        labels=_source(request.labels),
-        output=request.output,
+        known_groups=_source(request.known_groups),
+        score_type=request.score_type,
         threshold=request.threshold,
-        criterion=request.criterion,
-        given={str(name): text_of(value) for name, value in (request.given or {}).items()},
+        metric=request.metric,
+        where={str(name): text_of(value) for name, value in (request.where or {}).items()},
         blocks="; ".join(blocks) or None,
     )
 

@@ -88,9 +88,21 @@ def _load(path: str | Path) -> dict[str, Any]:
         ) from None
     schema = summary.get("schema") if isinstance(summary, dict) else None
     if not isinstance(summary, dict) or schema != SCHEMA:
-        raise DataError(f"`path` must be an audit of the schema {SCHEMA!r}, got {shown(schema)} in {path!r}.", AGAIN)
+        raise _other_schema(path, schema)
     remember(Input.file(path, SCHEMA))
     return summary
+
+
+def _other_schema(path: str | Path, schema: Any) -> DataError:
+    family, _, version = SCHEMA.rpartition("/")
+    if not isinstance(schema, str) or not schema.startswith(f"{family}/"):
+        return DataError(f"`path` must be an audit of the schema {SCHEMA!r}, got {shown(schema)} in {path!r}.", AGAIN)
+    found = schema.rpartition("/")[2]
+    return DataError(
+        f"{str(path)!r} cannot be read because it has version {found} of the schema {family!r}; tiltlens reads version "
+        f"{version}.",
+        AGAIN,
+    )
 
 
 def _refuse_constant(name: str) -> NoReturn:

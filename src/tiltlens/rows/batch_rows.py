@@ -5,21 +5,22 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from threading import Lock
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.estimators.error_rates import UNKNOWN as UNKNOWN_OUTCOME
+from tiltlens.estimators.error_rates import UNKNOWN as OUTCOME_MISSING
 from tiltlens.estimators.influence import Integers
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.group_probabilities import group_chances
-from tiltlens.rows.groups import UNKNOWN, factorize_groups
+from tiltlens.rows.groups import NO_GROUP, factorize_groups
 from tiltlens.rows.outcomes import CRITERIA, Meant, outcome_codes, outcome_names
-from tiltlens.rows.periods import period_texts
 from tiltlens.rows.roles import ColumnRoles
+from tiltlens.rows.sampled_rows import SampledRows, read_columns
 from tiltlens.rows.scores import Channel, RowName, channel_of
-from tiltlens.rows.weights import check_sample_weight, equals_mask, numbers_of
+from tiltlens.rows.weights import check_sample_weight, equals_mask
 from tiltlens.sources.batches import ROW
 from tiltlens.sources.factorize import factorize_texts
 
@@ -28,107 +29,82 @@ ONE_AT_A_TIME = Lock()  # a user's model may not be made for several threads
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reading:
-    """The rows of a batch that count.
+class BatchRows:
+    """The rows of a batch that are kept.
 
     Attributes
     ----------
-    table
-        Their columns.
-    read, left_out, unknown
-        How many rows there were, how many were left out for which reason, and how many have no known group.
+    rows, table
+        The rows, and the columns of their table. Where no weights are given, one number stands for all of them.
     channel
-        Of the whole batch; `scores`, (n,) or (n, K), are those of the rows that count.
-    group, labels
-        The code of each row's group, and what each code stands for.
-    weights
-        One number that stands for all rows where none are given.
-    log_odds
-        Of being audited, as given; not finite where the membership is not between 0 and 1; None where none is given.
-    truth, outcomes
-        The code of each row's true outcome, and the values it was found to have; None where none is given.
-    place, chances
-        Where groups are known by probabilities: which row each copy is of, from 0 on, and all chances of that row.
-    period
-        Of each row, as a text; None where none are asked for.
+        The scores of the whole batch.
+    read, left_out, without_group
+        How many rows there were, how many were left out for which reason, and how many have no group.
+    outcome_values
+        The values of the observed outcome, and which outcome each stands for; None where none is given.
+    source
+        Where groups have probabilities: the row that each copy is of, from 0 on.
     """
 
+    rows: SampledRows
     table: pl.DataFrame
+    channel: Channel
     read: int
     left_out: dict[str, int]
-    unknown: int
-    channel: Channel
-    scores: Floats
-    group: NDArray[np.int64]
-    labels: tuple[str, ...]
-    weights: Floats
-    log_odds: Floats | None
-    truth: Integers | None = None
-    outcomes: Meant | None = None
-    period: pl.Series | None = None
-    place: NDArray[np.intp] | None = None
-    chances: Floats | None = None
+    without_group: int
+    outcome_values: Meant | None
+    source: NDArray[np.intp] | None = None
 
     @property
     def people(self) -> Floats:
-        """How many people each group has: rows, or the sum of their chances."""
-        size = len(self.labels)
-        if self.chances is None:
-            return np.bincount(self.group, minlength=size).astype(np.float64)
-        own = self.chances[np.arange(self.group.size), self.group]
-        return np.asarray(np.bincount(self.group, own, size), dtype=np.float64)
+        """How many people each group has: rows, or the sum of their probabilities."""
+        group, size, probabilities = self.rows.group, len(self.rows.groups), self.rows.probabilities
+        if probabilities is None:
+            return np.bincount(group, minlength=size).astype(np.float64)
+        return np.asarray(np.bincount(group, probabilities[np.arange(group.size), group], size), dtype=np.float64)
 
     @property
     def score_columns(self) -> Floats:
         """(m, n): one row for each column of scores."""
-        return np.atleast_2d(self.scores.T)
+        return np.atleast_2d(self.rows.scores.T)
 
 
-def reading(roles: ColumnRoles, table: pl.DataFrame) -> Reading:
-    """Return the rows of a batch that count."""
+def read_batch(roles: ColumnRoles, table: pl.DataFrame, for_sums: bool = False) -> BatchRows:
+    """Return the rows of a batch that are kept; `for_sums` without the columns that sums do not need."""
     named = row_name(table)
-    channel = _channel(roles, table, named)
-    truth, outcomes = _truth(roles, table, channel)
-    if roles.criterion == "fnr":
+    channel = _read_channel(roles, table, named)
+    y_true, values = _read_outcomes(roles, table, channel)
+    if roles.metric == "fnr":
         channel = channel.reversed()
-    weights = check_sample_weight(roles.weights, table, named)
-    keep, left_out = _kept(roles, table, channel, weights, truth)
-    chances = group_chances(roles.group, table, named) if roles.soft else None
-    group, labels = _groups(roles, table) if chances is None else (_known(chances), roles.soft)
-    unknown = int((keep & (group == UNKNOWN)).sum())
-    keep &= group != UNKNOWN
-    scores, kept = channel.scores, table
+    weights = check_sample_weight(roles.sample_weight, table, named)
+    keep, left_out = _keep_rows(roles, table, channel, weights, y_true)
+    columns: dict[str, Any] = {} if y_true is None else {"y_true": y_true}
+    groups = roles.soft
+    if roles.soft:
+        columns["probabilities"] = group_chances(roles.group, table, named)
+        group = np.where(columns["probabilities"].sum(axis=1) > 0.0, 0, NO_GROUP)  # NaN is not above 0
+    else:
+        group, groups = _read_groups(roles, table)
+    without_group = int((keep & (group == NO_GROUP)).sum())
+    keep &= group != NO_GROUP
+    scores = channel.scores
+    score = scores if scores.ndim == 1 else scores[:, channel.favourable]
+    rows = SampledRows(groups, group, weights, scores, score, columns, favourable=channel.favourable)
     if not keep.all():
-        kept, scores, weights, group = table.filter(keep), scores[keep], weights[keep], group[keep]
-        truth = None if truth is None else truth[keep]
-    kept = roles.declared.applied(kept, roles.sources if roles.keeps_inputs else ())
-    log_odds = None if roles.membership is None else _logit(numbers_of("membership", kept[roles.membership]))
-    period = None if roles.periods is None else period_texts(kept[roles.periods])
-    counted = (table.height, left_out, unknown)
-    found = Reading(kept, *counted, channel, scores, group, labels, weights, log_odds, truth, outcomes, period)
-    return found if chances is None else _copied(found, chances[keep])
+        table, rows = table.filter(keep), rows.take(np.flatnonzero(keep))
+    kept = roles.declared.applied(table, roles.sources if roles.keeps_inputs else ())
+    rows = replace(rows, columns={**rows.columns, **read_columns(roles, kept, for_sums)})
+    batch = BatchRows(rows, kept, channel, keep.size, left_out, without_group, outcome_values=values)
+    return _copy_by_group(batch) if roles.soft else batch
 
 
-def _known(chances: Floats) -> NDArray[np.int64]:
-    """Return 0 for rows whose chances are known and not all 0, −1 for others."""
-    return np.where(chances.sum(axis=1) > 0.0, 0, UNKNOWN)  # NaN is not above 0
-
-
-def _copied(rows: Reading, chances: Floats) -> Reading:
-    """Return a copy of each row for each group that it may belong to, with its chance as a weight."""
-    group, place = np.nonzero(chances.T)
-    return replace(
-        rows,
-        table=rows.table[pl.Series(place, dtype=pl.UInt32)],
-        scores=rows.scores[place],
-        group=group,
-        weights=rows.weights[place] * chances[place, group],
-        log_odds=None if rows.log_odds is None else rows.log_odds[place],
-        truth=None if rows.truth is None else rows.truth[place],
-        period=None if rows.period is None else rows.period.gather(place),
-        place=place,
-        chances=chances[place],
-    )
+def _copy_by_group(batch: BatchRows) -> BatchRows:
+    """Return a copy of each row for each group that it may belong to, weighted by the probability."""
+    probabilities = np.asarray(batch.rows.probabilities)
+    group, source = np.nonzero(probabilities.T)
+    copies = batch.rows.take(source)
+    rows = replace(copies, group=group, weights=copies.weights * probabilities[source, group])
+    return replace(batch, rows=rows, table=batch.table[pl.Series(source, dtype=pl.UInt32)], source=source)
 
 
 def row_name(table: pl.DataFrame) -> RowName:
@@ -138,14 +114,14 @@ def row_name(table: pl.DataFrame) -> RowName:
     return "row {} of a batch".format
 
 
-def _channel(roles: ColumnRoles, table: pl.DataFrame, row_name: RowName) -> Channel:
+def _read_channel(roles: ColumnRoles, table: pl.DataFrame, row_name: RowName) -> Channel:
     with nullcontext() if roles.model is None else ONE_AT_A_TIME:
         return channel_of(
             table,
             table,
             scores=list(roles.scores) or None,
             model=roles.model,
-            output=roles.output,
+            score_type=roles.score_type,
             features=roles.sources,
             favourable=roles.favourable,
             threshold=roles.threshold,
@@ -154,38 +130,31 @@ def _channel(roles: ColumnRoles, table: pl.DataFrame, row_name: RowName) -> Chan
         )
 
 
-def _truth(roles: ColumnRoles, table: pl.DataFrame, channel: Channel) -> tuple[Integers | None, Meant | None]:
+def _read_outcomes(roles: ColumnRoles, table: pl.DataFrame, channel: Channel) -> tuple[Integers | None, Meant | None]:
     if roles.outcome is None:
         return None, None
     return outcome_codes(table[roles.outcome], outcome_names(channel, roles.favourable))
 
 
-def _groups(roles: ColumnRoles, table: pl.DataFrame) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Return a code per row, −1 where the group is unknown, and the label of each code."""
+def _read_groups(roles: ColumnRoles, table: pl.DataFrame) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Return a code per row, `NO_GROUP` where it has none, and the label of each code."""
     columns = [table[name] for name in roles.group]
     if len(columns) == 1 and columns[0].dtype == pl.String:
-        texts, codes = factorize_texts(columns[0], first=0, missing=UNKNOWN)
+        texts, codes = factorize_texts(columns[0], first=0, missing=NO_GROUP)
         return codes, tuple(texts)
     return factorize_groups(roles.name, columns)
 
 
-def _logit(chance: Floats) -> Floats:
-    """Return log p/(1 − p), wrong by the rounding of 1 at most, and made several times faster than by scipy."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        odds = 1.0 - chance
-        np.divide(chance, odds, out=odds)
-        return np.log(odds, out=odds)
-
-
-def _kept(
-    roles: ColumnRoles, table: pl.DataFrame, channel: Channel, weights: Floats, truth: Integers | None
+def _keep_rows(
+    roles: ColumnRoles, table: pl.DataFrame, channel: Channel, weights: Floats, y_true: Integers | None
 ) -> tuple[Booleans, dict[str, int]]:
     """Return which rows count, and how many do not for which reason; the first reason counts."""
     keep, left_out = np.ones(table.height, dtype=np.bool_), {}
-    reasons = {f"not_given_{column}": ~equals_mask(table[column], value) for column, value in roles.given.items()}
-    if roles.criterion is not None and truth is not None:
-        is_known = truth != UNKNOWN_OUTCOME
-        reasons |= {"missing_outcome": ~is_known, "other_outcome": is_known & (truth != CRITERIA[roles.criterion])}
+    reasons = {f"not_given_{column}": ~equals_mask(table[column], value) for column, value in roles.where.items()}
+    if roles.metric is not None and y_true is not None:
+        has_outcome = y_true != OUTCOME_MISSING
+        is_other = has_outcome & (y_true != CRITERIA[roles.metric])
+        reasons |= {"missing_outcome": ~has_outcome, "other_outcome": is_other}
     for reason, rows in (reasons | {"missing_score": channel.missing, "zero_weight": weights == 0}).items():
         left_out[reason] = int((keep & rows).sum())
         keep &= ~rows

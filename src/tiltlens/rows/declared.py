@@ -127,7 +127,7 @@ def one_hot_notes(table: pl.DataFrame) -> list[str]:
             run, total = [*run, name], binary[name] if total is None else total | binary[name]
     if not found:
         return []
-    example = f"--block {found[0].rstrip('_=.:- ')}={found[0]}*"
+    example = f"--blocks {found[0].rstrip('_=.:- ')}={found[0]}*"
     return [
         f"exactly one of the columns {' or '.join(shown(f'{one}*') for one in found)} is 1 in each row, so they look "
         f"like parts of one feature, and each part is judged alone: audit them as one with `blocks` ({example})"

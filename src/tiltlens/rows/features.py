@@ -64,15 +64,15 @@ def feature_of(levels: Levels, column: pl.Series) -> Feature:
             "rescale it, or leave it out with `exclude` (--exclude).",
         )
     return Feature(
-        levels.name,
-        levels.kind,
-        levels.codes(column),
-        levels.labels,
-        values,
-        levels.notes,
-        levels.is_ordered,
-        levels.is_group,
-        levels,
+        name=levels.name,
+        kind=levels.kind,
+        codes=levels.codes(column),
+        labels=levels.labels,
+        values=values,
+        notes=levels.notes,
+        is_ordered=levels.is_ordered,
+        is_group=levels.is_group,
+        levels=levels,
     )
 
 

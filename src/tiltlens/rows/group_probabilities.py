@@ -41,11 +41,12 @@ def soft_columns(group: Any, names: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def check_labels(labels: Any, soft: Mapping[str, str]) -> None:
+def check_known_groups(known_groups: Any, soft: Mapping[str, str]) -> None:
     """Raise where known groups are given beside a column of groups."""
-    if labels is not None and not soft:
+    if known_groups is not None and not soft:
         raise DataError(
-            f"`labels` must stand beside a `group` of probabilities, got {shown(labels)} beside a column of groups.",
+            f"`known_groups` must come with a `group` of probabilities, got {shown(known_groups)} with a "
+            "column of groups.",
             "name the column as `group`; or give `group` as a dict of each group's column of probabilities.",
         )
 

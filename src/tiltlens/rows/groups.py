@@ -14,7 +14,7 @@ from tiltlens.errors import DataError
 from tiltlens.limits import MINIMUM_ROWS
 from tiltlens.sources.messages import check_columns, listed, nearest_name, shown, text_of
 
-UNKNOWN = -1
+NO_GROUP = -1
 JOINT = " & "
 
 
@@ -71,7 +71,7 @@ def factorize_groups(name: str, parts: Sequence[pl.Series]) -> tuple[NDArray[np.
     codes, labels = _found(*level_codes(parts[0]))
     for part in parts[1:]:
         more, more_labels = _found(*level_codes(part))
-        joint = np.where((codes >= 0) & (more >= 0), codes * len(more_labels) + more, UNKNOWN)
+        joint = np.where((codes >= 0) & (more >= 0), codes * len(more_labels) + more, NO_GROUP)
         pairs, place = np.unique(joint, return_inverse=True)
         first = int(np.searchsorted(pairs, 0))  # 1 where unknown rows are among the pairs
         codes = place.astype(np.int64) - first
@@ -89,7 +89,7 @@ def factorize_groups(name: str, parts: Sequence[pl.Series]) -> tuple[NDArray[np.
 def _found(codes: NDArray[np.int64], labels: tuple[str, ...]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Return codes and labels without the levels that no row has."""
     found = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(labels)))
-    place = np.full(len(labels) + 1, UNKNOWN, dtype=np.int64)  # the last entry serves the code −1
+    place = np.full(len(labels) + 1, NO_GROUP, dtype=np.int64)  # the last entry serves the code −1
     place[found] = np.arange(found.size)
     return place[codes], tuple(labels[code] for code in found)
 
@@ -109,7 +109,7 @@ def level_codes(column: pl.Series) -> tuple[NDArray[np.int64], tuple[str, ...]]:
         codes = values.search_sorted(column)
         codes = pl.select(pl.when(column.is_not_null()).then(codes)).to_series()
         labels = tuple(text_of(value) for value in values)
-    return codes.cast(pl.Int64).fill_null(UNKNOWN).to_numpy(), labels
+    return codes.cast(pl.Int64).fill_null(NO_GROUP).to_numpy(), labels
 
 
 def natural_order(text: str) -> tuple[Any, ...]:

@@ -28,11 +28,11 @@ def leakage_notes(
     row_numbers: Integers,
     seen: Sequence[str],
     output: str,
-    given: Iterable[str],
+    where: Iterable[str],
 ) -> Iterator[str]:
     """Yield a note on each kind of column that is hardly a feature.
 
-    `seen` are the columns from which the audited model makes the score, which is called `output`; `given` those that
+    `seen` are the columns from which the audited model makes the score, which is called `output`; `where` those that
     select rows or hold outcomes. The first rows are looked at: their order must tell nothing about them.
     """
     at = np.arange(min(score.size, RANKED_ROWS))
@@ -47,9 +47,9 @@ def leakage_notes(
     counting = [feature.name for feature in few if _counts_rows(feature, order)]
     if counting:
         yield f"{listed(counting)} rises or falls from row to row: if it is a row number, {HINT}"
-    named = [feature.name for feature in features if any(_words(one) <= _words(feature.name) for one in given)]
+    named = [feature.name for feature in features if any(_words(one) <= _words(feature.name) for one in where)]
     if named:
-        yield f"{listed(named)} is named like what is `given` or the `outcome`: if it is an outcome, {HINT}"
+        yield f"{listed(named)} is named like a column of `where` or the `outcome`: if it is an outcome, {HINT}"
 
 
 def _words(name: str) -> set[str]:

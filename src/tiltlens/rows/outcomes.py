@@ -15,26 +15,26 @@ from tiltlens.limits import FEW_LISTED, LISTED_VALUES
 from tiltlens.rows.scores import Channel
 from tiltlens.sources.messages import listed, shown, text_of
 
-CRITERIA = {"fpr": WITHOUT, "fnr": WITH}  # of each criterion, the outcome of the people it is about
+CRITERIA = {"fpr": WITHOUT, "fnr": WITH}  # of each metric, the outcome of the people it is about
 Meant = dict[str, int | None]  # the values of a column, and the outcome that each is; None where it has no name
 PLAIN = {"0": WITHOUT, "1": WITH, "false": WITHOUT, "true": WITH}
 
 
-def check_criterion(criterion: Any, outcome: Any, output: str) -> None:
-    """Raise unless the criterion is known, and there is an outcome of probabilities or decisions to judge by."""
-    if criterion is not None and criterion not in CRITERIA:
+def check_metric(metric: Any, outcome: Any, score_type: str) -> None:
+    """Raise unless the metric is known, and there is an outcome of probabilities or decisions to judge by."""
+    if metric is not None and metric not in CRITERIA:
         raise DataError(
-            f"`criterion` must be {' or '.join(map(repr, CRITERIA))}, got {shown(criterion)}.",
+            f"`metric` must be {' or '.join(map(repr, CRITERIA))}, got {shown(metric)}.",
             "leave it out to audit the difference of the scores themselves.",
         )
-    if criterion is not None and outcome is None:
+    if metric is not None and outcome is None:
         raise DataError(
-            f"`criterion` must come with `outcome`, got {shown(criterion)} alone.",
+            f"`metric` must come with `outcome`, got {shown(metric)} alone.",
             "name the column of true outcomes, for example outcome='repaid'.",
         )
-    if outcome is not None and output != "probability":
+    if outcome is not None and score_type != "probability":
         raise DataError(
-            f"`outcome` must be left out for output={shown(output)}, got {shown(outcome)}.",
+            f"`outcome` must be left out for score_type={shown(score_type)}, got {shown(outcome)}.",
             "an error rate is of probabilities or decisions.",
         )
 

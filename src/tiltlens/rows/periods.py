@@ -30,23 +30,22 @@ MONTH_NAMES = (
 MONTHS = tuple(name[:3] for name in MONTH_NAMES)
 
 
-def period_texts(column: pl.Series) -> pl.Series:
+def read_periods(column: pl.Series) -> pl.Series:
     """Return the period of each row as a text, null where it is missing."""
-    known = column.fill_nan(None) if column.dtype.is_float() else column
-    codes, labels = level_codes(known)
+    codes, labels = level_codes(column.fill_nan(None) if column.dtype.is_float() else column)
     texts = pl.Series([*labels, None], dtype=pl.String)
     return texts.gather(np.where(codes < 0, len(labels), codes))
 
 
-def found_periods(periods: Iterable[str]) -> tuple[str, ...]:
+def sort_periods(periods: Iterable[str]) -> tuple[str, ...]:
     """Return different periods in their order, names of months by the calendar; of too many, one more than may be."""
     different = set(periods)
-    months = {one: one.strip()[:3].casefold() for one in different}
+    months = {period: period.strip()[:3].casefold() for period in different}
     are_months = all(
-        short in MONTHS and MONTH_NAMES[MONTHS.index(short)].startswith(one.strip(" .").casefold())
-        for one, short in months.items()
+        short in MONTHS and MONTH_NAMES[MONTHS.index(short)].startswith(period.strip(" .").casefold())
+        for period, short in months.items()
     )
-    ordered = sorted(different, key=(lambda one: MONTHS.index(months[one])) if are_months else natural_order)
+    ordered = sorted(different, key=(lambda period: MONTHS.index(months[period])) if are_months else natural_order)
     return tuple(ordered[: MOST_PERIODS + 1])
 
 
@@ -66,7 +65,7 @@ def check_periods(periods: tuple[str, ...], is_soft: bool) -> None:
         raise DataError(f"`periods` must have at least two values, got {listed(periods) or 'none'}.", "leave it out.")
 
 
-def period_codes(texts: pl.Series, periods: tuple[str, ...]) -> Integers:
+def encode_periods(texts: pl.Series, periods: tuple[str, ...]) -> Integers:
     """Return the place of each row's period, one after the last where it is missing."""
     codes = texts.cast(pl.Enum(periods), strict=False).to_physical().cast(pl.Int64)
     return codes.fill_null(len(periods)).to_numpy()

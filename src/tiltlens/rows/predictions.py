@@ -15,7 +15,7 @@ from tiltlens.sources.messages import first_line, listed, text_of
 from tiltlens.sources.tables import native_columns
 
 METHODS = {"probability": "predict_proba", "amount": "predict"}  # of a model, by what its output is
-AS_AMOUNT = 'with output="amount" (--output amount)'
+AS_AMOUNT = 'with score_type="amount" (--score-type amount)'
 
 
 def number_matrix(argument: str, values: Any) -> Floats:
@@ -36,11 +36,11 @@ def number_matrix(argument: str, values: Any) -> Floats:
 
 
 def model_matrix(
-    model: Any, data: Any, table: pl.DataFrame, features: Sequence[str], output: str = "probability"
+    model: Any, data: Any, table: pl.DataFrame, features: Sequence[str], score_type: str = "probability"
 ) -> tuple[Floats, tuple[str, ...]]:
     """Return what a fitted model or a function says of every row, and the names of its outcomes."""
-    method = METHODS[output]
-    _check_model(model, features, output)
+    method = METHODS[score_type]
+    _check_model(model, features, score_type)
     predict = getattr(model, method, model)
     check_categories(model, model_columns(model, features), table)
     inputs = _model_inputs(model, data, table, features, method)
@@ -63,21 +63,21 @@ def model_matrix(
     return matrix, classes if len(classes) == max(matrix.shape[1], 2) else ()
 
 
-def _check_model(model: Any, features: Sequence[str], output: str) -> None:
-    method = METHODS[output]
+def _check_model(model: Any, features: Sequence[str], score_type: str) -> None:
+    method = METHODS[score_type]
     if isinstance(model, type):
         raise DataError(f"`model` must be a fitted model, got the class {model.__name__}.", "fit one and pass that.")
     if not hasattr(model, method) and not callable(model):
         hint = "pass a function of the features that returns probabilities; save a booster and open it with load_model."
-        if output == "amount":
+        if score_type == "amount":
             hint = "pass a fitted regressor, or a function of the features that returns amounts."
         elif hasattr(model, "predict"):
             hint += f" What a regressor predicts is taken {AS_AMOUNT}."
         raise DataError(f"`model` must have {method} or be a function, got {type(model).__name__}.", hint)
-    if output == "amount" and hasattr(model, "predict_proba"):
+    if score_type == "amount" and hasattr(model, "predict_proba"):
         raise DataError(
             f"`model` must be a regressor or a function for amounts, got {type(model).__name__}, which has classes.",
-            "leave out `output` to audit its probabilities; or pass its predict method where classes are amounts.",
+            "leave out `score_type` to audit its probabilities; or pass its predict method where classes are amounts.",
         )
     if not features:
         raise DataError("`features` must name the columns that `model` sees, got none.", "list them in its order.")

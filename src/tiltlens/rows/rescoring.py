@@ -83,7 +83,7 @@ class AskedModel:
             seen,
             inputs,
             model=self.model,
-            output=self.roles.output,
+            score_type=self.roles.score_type,
             features=self.roles.sources,
             favourable=self.roles.favourable,
             threshold=self.roles.threshold,

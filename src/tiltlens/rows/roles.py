@@ -14,13 +14,13 @@ import polars as pl
 from tiltlens.errors import DataError
 from tiltlens.limits import MOST_FEATURES
 from tiltlens.rows.declared import Declared, declared_of
-from tiltlens.rows.group_probabilities import check_labels, soft_columns
+from tiltlens.rows.group_probabilities import check_known_groups, soft_columns
 from tiltlens.rows.groups import JOINT, group_columns
-from tiltlens.rows.outcomes import check_criterion
+from tiltlens.rows.outcomes import check_metric
 from tiltlens.rows.predictions import fitted_names, model_columns, model_matrix
 from tiltlens.rows.scores import (
     check_one_of_two,
-    check_output,
+    check_score_type,
     given_amounts,
     given_matrix,
     score_columns,
@@ -29,19 +29,18 @@ from tiltlens.sources.columns import check_index, column_of_values
 from tiltlens.sources.messages import check_columns, listed, shown, texts_of
 
 # Names of columns that stand beside those of the data: no table has a name with a NUL in it.
-GROUP, WEIGHT, MEMBERSHIP, LOG_ODDS = "\0group", "\0weight", "\0membership", "\0log-odds"
+GROUP, WEIGHT, PROPENSITY, LOG_ODDS = "\0group", "\0weight", "\0membership", "\0log-odds"
 HASH, PEOPLE, CLUSTER, SCORE = "\0hash", "\0people", "\0cluster", "\0score "  # a score is followed by its number
-OUTCOME, PERIOD, LABEL = "\0outcome", "\0period", "\0label"
-CHANCE, CONTENT = "\0chance ", "\0content"  # a chance is followed by the number of its group
+OUTCOME, PERIOD, LABEL, CONTENT = "\0outcome", "\0period", "\0label", "\0content"
 
 # Arguments that name at most one column, which is no feature, or are an array: and the column that the array becomes.
 ONE_COLUMN = {
-    "membership": MEMBERSHIP,
-    "weights": WEIGHT,
+    "propensity": PROPENSITY,
+    "sample_weight": WEIGHT,
     "clusters": CLUSTER,
     "outcome": OUTCOME,
     "periods": PERIOD,
-    "labels": LABEL,
+    "known_groups": LABEL,
 }
 
 
@@ -50,31 +49,31 @@ class Request:
     """The arguments of `tiltlens.audit` that say what to compare, as the user gave them."""
 
     group: Any
-    labels: Any = None
+    known_groups: Any = None
     reference: Any = None
     audited: Any = None
     scores: Any = None
     model: Any = None
-    output: str = "probability"
+    score_type: str = "probability"
     favourable: Any = "high"
     threshold: float | None = None
     outcome: Any = None
-    criterion: str | None = None
+    metric: str | None = None
     features: str | Sequence[str] | None = None
     exclude: str | Sequence[str] | None = None
     exempt: str | Sequence[str] | None = None
     categorical: str | Sequence[str] | None = None
     blocks: Mapping[str, str | Sequence[str]] | None = None
-    membership: Any = None
-    weights: Any = None
+    propensity: Any = None
+    sample_weight: Any = None
     clusters: Any = None
     periods: Any = None
-    given: Mapping[str, Any] | None = None
+    where: Mapping[str, Any] | None = None
 
     @property
     def is_fitted(self) -> bool:
-        """Whether a membership model is to be fitted."""
-        return self.membership is None or hasattr(self.membership, "fit")
+        """Whether a propensity model is to be fitted."""
+        return self.propensity is None or hasattr(self.propensity, "fit")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,29 +82,26 @@ class ColumnRoles:
 
     Attributes
     ----------
-    name
-        Of the group.
     labels
         Of the outcomes, where the columns of the scores do not name them.
     model
         What makes the scores from the features, where no column has them.
-    output
+    score_type
         What scores are: "probability" or "amount".
     exempt
         The features that are lawful factors.
-    membership
+    propensity
         The column of P(audited|x); None where a model is to be fitted.
-    outcome, criterion
+    outcome, metric
         The column of true outcomes, and the error rate whose difference is audited.
     soft
         The groups that are known by their probabilities, which are the columns `group`; none where one column has them.
-    group_labels
+    known_groups
         The column of groups that are known beside their probabilities.
     declared, keeps_inputs
         What columns are declared to be; and whether the sample keeps them as a model saw them, to ask it again.
     """
 
-    name: str
     group: tuple[str, ...]
     scores: tuple[str, ...]
     labels: tuple[str, ...]
@@ -114,18 +110,23 @@ class ColumnRoles:
     exempt: tuple[str, ...]
     favourable: Any
     threshold: float | None
-    weights: str | None
-    given: Mapping[str, Any]
-    membership: str | None
+    sample_weight: str | None
+    where: Mapping[str, Any]
+    propensity: str | None
     clusters: str | None = None
     outcome: str | None = None
-    criterion: str | None = None
+    metric: str | None = None
     periods: str | None = None
-    group_labels: str | None = None
+    known_groups: str | None = None
     soft: tuple[str, ...] = ()
-    output: str = "probability"
+    score_type: str = "probability"
     declared: Declared = field(default_factory=Declared)
     keeps_inputs: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the group."""
+        return "group" if self.soft or self.group == (GROUP,) else JOINT.join(self.group)
 
     @property
     def sources(self) -> list[str]:
@@ -140,46 +141,35 @@ class ColumnRoles:
     @property
     def is_weighted(self) -> bool:
         """Whether rows have weights: their own, or the probabilities of groups."""
-        return self.weights is not None or bool(self.soft)
+        return self.sample_weight is not None or bool(self.soft)
 
     @property
     def columns(self) -> list[str]:
         """All that is read."""
-        optional = (self.membership, self.weights, self.clusters, self.outcome, self.periods, self.group_labels)
-        others = [*self.group, *self.scores, *self.given, *optional]
+        optional = (self.propensity, self.sample_weight, self.clusters, self.outcome, self.periods, self.known_groups)
+        others = [*self.group, *self.scores, *self.where, *optional]
         return list(dict.fromkeys([*self.sources, *(name for name in others if name is not None)]))
 
 
 def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool) -> ColumnRoles:
     """Return the roles of a table's columns; an array beside a table in memory gets a reserved name."""
     soft = soft_columns(request.group, names)
-    check_labels(request.labels, soft)
+    check_known_groups(request.known_groups, soft)
     group = list(soft.values()) or group_columns(request.group, names)
     scores = score_columns(request.scores, names)
     check_one_of_two(request.scores, request.model)
-    check_output(request.output, request.threshold)
-    check_criterion(request.criterion, request.outcome, request.output)
-    is_column = {"group": bool(group), "scores": bool(scores)}
-    is_column |= {name: isinstance(getattr(request, name), str) for name in ONE_COLUMN}
-    for argument, is_name in is_column.items():
-        value = getattr(request, argument)
-        is_estimator = argument == "membership" and hasattr(value, "fit")
-        if not (is_name or is_estimator or may_have_arrays) and (value is not None or argument == "group"):
-            raise must_be_column(argument, value)
-    named = [name for name in ONE_COLUMN if is_column[name]]
-    for argument in named:
-        check_columns(argument, [getattr(request, argument)], names)
-    given = _checked_given(request.given, names)
-    used = [*group, *scores, *given, *(getattr(request, argument) for argument in named)]
-    optional = {
-        name: _column(getattr(request, name), is_column[name], reserved) for name, reserved in ONE_COLUMN.items()
-    }
-    features, declared = declared_features(request, names, used)
-    for argument, is_used in (("model", request.model), ("membership", hasattr(request.membership, "fit"))):
-        if is_used is not None and is_used is not False:
+    check_score_type(request.score_type, request.threshold)
+    check_metric(request.metric, request.outcome, request.score_type)
+    if not may_have_arrays:
+        _check_no_arrays(request, {"group": bool(group), "scores": bool(scores)})
+    optional = _optional_columns(request, names)
+    where = _checked_where(request.where, names)
+    named = [column for column in optional.values() if column is not None and not column.startswith("\0")]
+    features, declared = declared_features(request, names, [*group, *scores, *where, *named])
+    for argument, is_used in (("model", request.model is not None), ("propensity", hasattr(request.propensity, "fit"))):
+        if is_used:
             check_some(features, names, argument)
     return ColumnRoles(
-        name=JOINT.join(group) if group and not soft else "group",
         group=tuple(group) or (GROUP,),
         scores=tuple(scores),
         labels=(),
@@ -188,18 +178,18 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
         exempt=_exempt_names(request.exempt, [*names, *features], features, group),
         favourable=request.favourable,
         threshold=request.threshold,
-        weights=optional["weights"],
-        given=given,
-        membership=None if request.is_fitted else optional["membership"],
+        sample_weight=optional["sample_weight"],
+        where=where,
+        propensity=None if request.is_fitted else optional["propensity"],
         clusters=optional["clusters"],
         outcome=optional["outcome"],
-        criterion=request.criterion,
+        metric=request.metric,
         periods=optional["periods"],
-        group_labels=optional["labels"],
+        known_groups=optional["known_groups"],
         soft=tuple(soft),
-        output=request.output,
+        score_type=request.score_type,
         declared=declared,
-        keeps_inputs=request.model is not None or hasattr(request.membership, "fit"),
+        keeps_inputs=request.model is not None or hasattr(request.propensity, "fit"),
     )
 
 
@@ -207,10 +197,11 @@ def declared_features(request: Any, names: Sequence[str], used: Sequence[str]) -
     """Return the features, by default the columns that a model lists, and what is declared of them."""
     left_out = texts_of("exclude", request.exclude)
     declared = declared_of(request.categorical, request.blocks, names, [*used, *left_out])
-    known = [*names, *(one for one in declared.blocks if one not in names)]
-    own = [name for name in fitted_names(request.model) if name not in left_out]
-    asked = own if request.features is None and own and set(own) <= set(names) else request.features
-    features, declared = declared.of_features(feature_names(asked, known, used, left_out))
+    available = [*names, *(block for block in declared.blocks if block not in names)]
+    of_model = [name for name in fitted_names(request.model) if name not in left_out]
+    has_default = request.features is None and of_model and set(of_model) <= set(names)
+    chosen = feature_names(of_model if has_default else request.features, available, used, left_out)
+    features, declared = declared.of_features(chosen)
     if len(features) > MOST_FEATURES:
         raise DataError(
             f"`features` must be at most {MOST_FEATURES} columns, got {len(features):,}.",
@@ -219,29 +210,44 @@ def declared_features(request: Any, names: Sequence[str], used: Sequence[str]) -
     return features, declared
 
 
-def _column(value: Any, is_column: bool, reserved: str) -> str | None:
-    if value is None:
-        return None
-    return str(value) if is_column else reserved
+def _optional_columns(request: Request, names: Sequence[str]) -> dict[str, str | None]:
+    """Return the column of each argument that names one or is an array; an array gets a reserved name."""
+    columns: dict[str, str | None] = {}
+    for argument, reserved in ONE_COLUMN.items():
+        value = getattr(request, argument)
+        if isinstance(value, str):
+            check_columns(argument, [value], names)
+        columns[argument] = value if value is None or isinstance(value, str) else reserved
+    return columns
+
+
+def _check_no_arrays(request: Request, is_column: Mapping[str, bool]) -> None:
+    """Raise where an argument is an array beside data that are read in batches."""
+    for argument in (*is_column, *ONE_COLUMN):
+        value = getattr(request, argument)
+        is_name = is_column.get(argument, isinstance(value, str))
+        is_estimator = argument == "propensity" and hasattr(value, "fit")
+        if not (is_name or is_estimator) and (value is not None or argument == "group"):
+            raise must_be_column(argument, value)
 
 
 def must_be_column(argument: str, value: Any) -> DataError:
     """Return the error for an array beside data that are read in batches."""
     hint = "put the values into a column of the data."
-    if argument == "membership":
+    if argument == "propensity":
         hint = "put P(audited|x) into a column; or leave it out, and tiltlens fits a model on a sample of the rows."
     return DataError(
         f"`{argument}` must be the name of a column of data that is read in batches, got {shown(value)}.", hint
     )
 
 
-def _checked_given(given: Any, names: Sequence[str]) -> dict[str, Any]:
-    if given is None:
+def _checked_where(where: Any, names: Sequence[str]) -> dict[str, Any]:
+    if where is None:
         return {}
-    if not isinstance(given, Mapping) or not given:
-        raise DataError(f"`given` must be a dict of column: value, got {shown(given)}.", "e.g. {'repaid': 1}.")
-    check_columns("given", given, names)
-    return dict(given)
+    if not isinstance(where, Mapping) or not where:
+        raise DataError(f"`where` must be a dict of column: value, got {shown(where)}.", "e.g. {'repaid': 1}.")
+    check_columns("where", where, names)
+    return dict(where)
 
 
 def feature_names(
@@ -317,8 +323,8 @@ def with_arrays(
     if roles.scores:
         return table.with_columns(columns), roles
     if request.model is not None:
-        matrix, labels = model_matrix(request.model, data, table, roles.sources, request.output)
-    elif request.output == "amount":
+        matrix, labels = model_matrix(request.model, data, table, roles.sources, request.score_type)
+    elif request.score_type == "amount":
         matrix, labels = given_amounts(request.scores, table.height), ()
     else:
         matrix, labels = given_matrix(request.scores, table.height, request.favourable)

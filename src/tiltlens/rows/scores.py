@@ -71,7 +71,7 @@ def channel_of(
     *,
     scores: Any = None,
     model: Any = None,
-    output: str = "probability",
+    score_type: str = "probability",
     features: Sequence[str] = (),
     favourable: Any = "high",
     threshold: float | None = None,
@@ -84,8 +84,8 @@ def channel_of(
     saw them when it was fitted. `labels` name the outcomes where columns do not, `row_name` a row in a message.
     """
     check_one_of_two(scores, model)
-    if output == "amount":
-        return _amounts(data, table, scores, model, features, favourable, row_name)
+    if score_type == "amount":
+        return _amounts(data, table, scores, model, features, favourable=favourable, row_name=row_name)
     words = None
     if model is not None:
         matrix, named = model_matrix(model, data, table, features)
@@ -108,14 +108,14 @@ def check_one_of_two(scores: Any, model: Any) -> None:
         )
 
 
-def check_output(output: Any, threshold: Any = None) -> None:
-    """Raise unless `output` is one of the kinds of outputs, and a threshold is of probabilities."""
-    if not isinstance(output, str) or output not in METHODS:
+def check_score_type(score_type: Any, threshold: Any = None) -> None:
+    """Raise unless `score_type` is a type of scores, and a threshold is of probabilities."""
+    if not isinstance(score_type, str) or score_type not in METHODS:
         raise DataError(
-            f"`output` must be 'probability' or 'amount', got {shown(output)}.",
+            f"`score_type` must be 'probability' or 'amount', got {shown(score_type)}.",
             "scores and decisions are probabilities; money, days and other numbers are amounts.",
         )
-    if output == "amount" and threshold is not None:
+    if score_type == "amount" and threshold is not None:
         raise DataError(
             f"`threshold` must be left out for amounts, got {shown(threshold)}.",
             "put the decisions that it makes into a column of 0 and 1, and audit that.",
@@ -153,7 +153,7 @@ def amount_column(matrix: Floats) -> Floats:
     """Return the only column of what a user or a model gave as amounts."""
     if matrix.shape[1] != 1:
         raise DataError(
-            f"`output='amount'` must have one number a row, got {matrix.shape[1]} columns.",
+            f"`score_type='amount'` must have one number a row, got {matrix.shape[1]} columns.",
             "pass one column of amounts, or a model that gives one number for each row.",
         )
     return np.asarray(matrix[:, 0])
@@ -170,8 +170,9 @@ def _one_column(columns: list[str]) -> str:
 def _numeric_amounts(column: pl.Series) -> Floats:
     if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
         raise DistributionError(
-            f"`scores` must be numbers where the output is an amount, got {column.dtype}.",
-            "take away currency signs and thousands separators; decisions in words need no `output`.",
+            f"`scores` must be numbers where `score_type` is 'amount', got {column.dtype}.",
+            "remove currency signs and thousands separators; for decimal commas, use tl.read(path, decimal=',') "
+            "(--decimal ','); decisions in words need no `score_type`.",
         )
     return column.cast(pl.Float64).to_numpy()
 
@@ -234,6 +235,8 @@ def _check_two(argument: str, words: tuple[str, ...]) -> None:
         hint = "a score is a probability; a decision is 0 or 1, or one of two words such as 'approved' and 'denied'."
         if all(re.fullmatch(r"[-+]?\d*[.,]?\d+\s*%?", word.strip()) for word in words):
             hint = "these are numbers stored as text: convert the column to numbers, and divide percentages by 100."
+            if any("," in word for word in words):
+                hint = "if the comma is the decimal mark, pass decimal=',' (--decimal ',')."
         raise DistributionError(f"`{argument}` must be numbers, or decisions in two words, got {listed(words)}.", hint)
 
 

@@ -3,43 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.errors import DataError
 from tiltlens.limits import FEW_COPIES, LISTED_VALUES
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.moments import GroupMoments
-from tiltlens.rows.batch_rows import Reading, reading
+from tiltlens.rows.batch_rows import BatchRows, read_batch
 from tiltlens.rows.declared import INPUT
-from tiltlens.rows.groups import factorize_groups
 from tiltlens.rows.outcomes import Meant
-from tiltlens.rows.periods import found_periods
-from tiltlens.rows.roles import (
-    CHANCE,
-    CLUSTER,
-    CONTENT,
-    GROUP,
-    HASH,
-    LABEL,
-    LOG_ODDS,
-    OUTCOME,
-    PERIOD,
-    SCORE,
-    WEIGHT,
-    ColumnRoles,
-)
+from tiltlens.rows.roles import CONTENT, GROUP, HASH, LOG_ODDS, SCORE, WEIGHT, ColumnRoles
 from tiltlens.rows.sample import HashThreshold, RowSample
+from tiltlens.rows.sampled_rows import Labels, SampledRows, collect_labels, join_labels, store_columns, take_values
 from tiltlens.rows.scores import favourable_word
 from tiltlens.rows.value_counts import ValueCounts, value_counts
 from tiltlens.sources.arrays import chunked_moments
 from tiltlens.sources.batches import ROW
 from tiltlens.sources.factorize import Factorized, factorize
-from tiltlens.sources.hashing import Hashes, mixed_hashes, nested_hashes, row_hashes
+from tiltlens.sources.hashing import Hashes, mixed_hashes, nested_hashes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,12 +33,12 @@ class Survey:
 
     Attributes
     ----------
-    read, left_out, unknown
-        Rows read; left out for which reason; of unknown group.
+    read, left_out, without_group
+        Rows read; left out for which reason; of no group.
     values
         Of each feature.
     sample
-        Some rows, all of them where there are few: their group, weight, scores and log-odds beside the features.
+        Some rows, all of them where there are few: group, weight, scores and optional columns beside the features.
     weight_range
         Least and largest weight of each group.
     outside
@@ -62,26 +47,26 @@ class Survey:
         Whether every score is 0 or 1.
     amounts
         The moments of each group's amounts; empty where scores are probabilities.
-    favourable, labels
-        The column of the scores that a person wants, and what the outcomes are called.
+    favourable, classes
+        The column of the scores that a person wants, and the names of the classes that scores are of.
     words
         All that were found where decisions are words; None where they are numbers.
     is_present, seen
         Whether each `given` value occurs, and some values that do.
-    outcomes
-        The values of the true outcome, and which outcome each stands for; None where none is given.
+    outcome_values
+        The values of the observed outcome, and which outcome each stands for; None where none is given.
     people
-        How many each group has: rows, or the sum of their chances.
+        How many each group has: rows, or the sum of their probabilities.
     fingerprint, rows_fingerprint
         Σ of hashes of all rows that count, modulo 2^64: the same rows in any order have the same. The second is of rows
         without their scores: two models' audits of the same rows have the same.
-    periods
-        Those found, in their order; None where none are asked for.
+    labels
+        The texts of each column that has codes for them, such as "period", in their order.
     """
 
     read: int
     left_out: dict[str, int]
-    unknown: int
+    without_group: int
     values: dict[str, ValueCounts]
     sample: RowSample
     weight_range: dict[str, tuple[float, float]]
@@ -89,60 +74,66 @@ class Survey:
     is_decisions: bool
     amounts: dict[str, GroupMoments]
     favourable: int
-    labels: tuple[str, ...]
+    classes: Labels
     words: tuple[str, ...] | None
     is_present: dict[str, bool]
     seen: dict[str, tuple[Any, ...]]
-    outcomes: Meant | None
+    outcome_values: Meant | None
     people: dict[str, float]
     fingerprint: int
     rows_fingerprint: int
-    periods: tuple[str, ...] | None = None
+    labels: dict[str, Labels]
 
     @property
     def kept(self) -> int:
         """How many rows count."""
-        return self.read - sum(self.left_out.values()) - self.unknown
+        return self.read - sum(self.left_out.values()) - self.without_group
 
     def outcome(self, favourable: Any) -> str:
         """Return what the outcome that a person wants is called; `favourable` is what the user calls it."""
         if self.words is None:
-            return self.labels[self.favourable]
+            return self.classes[self.favourable]
         return favourable_word("scores", favourable, self.words)
 
     def __add__(self, other: Survey) -> Survey:
-        return Survey(
-            self.read + other.read,
-            {reason: count + other.left_out[reason] for reason, count in self.left_out.items()},
-            self.unknown + other.unknown,
-            {name: one + other.values[name] for name, one in self.values.items()},
-            self.sample + other.sample,
-            _joined_ranges(self.weight_range, other.weight_range),
-            _added(self.outside, other.outside),
-            self.is_decisions and other.is_decisions,
-            _joined_moments(self.amounts, other.amounts),
-            self.favourable,
-            self.labels,
-            None if self.words is None else tuple(sorted({*self.words, *(other.words or ())}))[:LISTED_VALUES],
-            {column: one or other.is_present[column] for column, one in self.is_present.items()},
-            {column: tuple(sorted({*one, *other.seen[column]}))[:LISTED_VALUES] for column, one in self.seen.items()},
-            None if self.outcomes is None else _first_values(self.outcomes | (other.outcomes or {})),
-            _added(self.people, other.people),
-            (self.fingerprint + other.fingerprint) % 2**64,
-            (self.rows_fingerprint + other.rows_fingerprint) % 2**64,
-            None if self.periods is None else found_periods((*self.periods, *(other.periods or ()))),
+        return replace(
+            self,
+            read=self.read + other.read,
+            left_out={reason: count + other.left_out[reason] for reason, count in self.left_out.items()},
+            without_group=self.without_group + other.without_group,
+            values={name: counts + other.values[name] for name, counts in self.values.items()},
+            sample=self.sample + other.sample,
+            weight_range=_join_ranges(self.weight_range, other.weight_range),
+            outside=_add_counts(self.outside, other.outside),
+            is_decisions=self.is_decisions and other.is_decisions,
+            amounts=_join_moments(self.amounts, other.amounts),
+            words=None if self.words is None else _first_texts(self.words, other.words or ()),
+            is_present={column: here or other.is_present[column] for column, here in self.is_present.items()},
+            seen={column: _first_texts(values, other.seen[column]) for column, values in self.seen.items()},
+            outcome_values=_join_outcomes(self.outcome_values, other.outcome_values),
+            people=_add_counts(self.people, other.people),
+            fingerprint=(self.fingerprint + other.fingerprint) % 2**64,
+            rows_fingerprint=(self.rows_fingerprint + other.rows_fingerprint) % 2**64,
+            labels=join_labels(self.labels, other.labels),
         )
 
 
-def _first_values(found: Meant) -> Meant:
-    return {value: found[value] for value in sorted(found)[:LISTED_VALUES]}
+def _first_texts(values: tuple[Any, ...], others: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(sorted({*values, *others}))[:LISTED_VALUES]
 
 
-def _added(counts: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+def _join_outcomes(values: Meant | None, others: Meant | None) -> Meant | None:
+    if values is None:
+        return None
+    joined = values | (others or {})
+    return {value: joined[value] for value in sorted(joined)[:LISTED_VALUES]}
+
+
+def _add_counts(counts: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
     return {group: counts.get(group, 0) + others.get(group, 0) for group in {**counts, **others}}
 
 
-def _joined_ranges(
+def _join_ranges(
     ranges: Mapping[str, tuple[float, float]], others: Mapping[str, tuple[float, float]]
 ) -> dict[str, tuple[float, float]]:
     joined = dict(ranges)
@@ -152,104 +143,96 @@ def _joined_ranges(
     return joined
 
 
-def _joined_moments(moments: Mapping[str, GroupMoments], others: Mapping[str, GroupMoments]) -> dict[str, GroupMoments]:
-    both = {group: one + others[group] for group, one in moments.items() if group in others}
+def _join_moments(moments: Mapping[str, GroupMoments], others: Mapping[str, GroupMoments]) -> dict[str, GroupMoments]:
+    both = {group: part + others[group] for group, part in moments.items() if group in others}
     return {**moments, **others, **both}
 
 
-def surveyed(roles: ColumnRoles, size: int, threshold: HashThreshold, table: pl.DataFrame) -> Survey:
+def survey_batch(roles: ColumnRoles, size: int, threshold: HashThreshold, table: pl.DataFrame) -> Survey:
     """Return what one batch adds to the survey; `threshold` is that of the samples of all batches."""
-    rows = reading(roles, table)
-    factorized = {name: factorize(rows.table[name]) for name in roles.features}
+    batch = read_batch(roles, table)
+    rows, kept = batch.rows, batch.table
+    factorized = {name: factorize(kept[name]) for name in roles.features}
     weights = rows.weights if roles.is_weighted else None
-    labels = pl.Series(GROUP, rows.labels, dtype=pl.String)
-    of_rows, hashes = _hashes(roles, rows, factorized, labels)
-    keys = _sampling_keys(roles, rows, hashes)
+    groups = pl.Series(GROUP, rows.groups, dtype=pl.String)
+    of_rows, hashes = _hash_rows(roles, batch, factorized, groups)
+    keys = _sampling_keys(batch, hashes)
     return Survey(
-        read=rows.read,
-        left_out=rows.left_out,
-        unknown=rows.unknown,
+        read=batch.read,
+        left_out=batch.left_out,
+        without_group=batch.without_group,
         values={
-            name: value_counts(rows.table[name], factorized[name], rows.group, labels, weights)
-            for name in roles.features
+            name: value_counts(kept[name], factorized[name], rows.group, groups, weights) for name in roles.features
         },
-        sample=_sampled(roles, rows, keys, labels, size, threshold),
+        sample=_sample_rows(roles, batch, keys, size, threshold),
         weight_range=_weight_ranges(rows),
-        outside=_outside(rows),
-        is_decisions=rows.channel.kind == "decisions",
-        amounts=_amounts(rows) if rows.channel.kind == "amounts" else {},
-        favourable=rows.channel.favourable,
-        labels=rows.channel.labels,
-        words=rows.channel.words,
-        is_present={column: rows.left_out[f"not_given_{column}"] < table.height for column in roles.given},
-        seen={column: tuple(table[column].drop_nulls().unique().sort().head(LISTED_VALUES)) for column in roles.given},
-        outcomes=rows.outcomes,
-        people={label: float(count) for label, count in zip(rows.labels, rows.people, strict=True) if count},
+        outside=_count_outside(rows),
+        is_decisions=batch.channel.kind == "decisions",
+        amounts=_amounts(rows) if batch.channel.kind == "amounts" else {},
+        favourable=batch.channel.favourable,
+        classes=batch.channel.labels,
+        words=batch.channel.words,
+        is_present={column: batch.left_out[f"not_given_{column}"] < table.height for column in roles.where},
+        seen={column: tuple(table[column].drop_nulls().unique().sort().head(LISTED_VALUES)) for column in roles.where},
+        outcome_values=batch.outcome_values,
+        people={label: float(count) for label, count in zip(rows.groups, batch.people, strict=True) if count},
         fingerprint=_fingerprint(rows, hashes),
         rows_fingerprint=_fingerprint(rows, of_rows),
-        periods=None if rows.period is None else found_periods(rows.period.drop_nulls().unique()),
+        labels=collect_labels(rows.columns),
     )
 
 
-def _hashes(
-    roles: ColumnRoles, rows: Reading, factorized: dict[str, Factorized | None], labels: pl.Series
+def _hash_rows(
+    roles: ColumnRoles, batch: BatchRows, factorized: dict[str, Factorized | None], groups: pl.Series
 ) -> list[Hashes]:
-    """Return the hash of each row that counts, by its features, group, weight and membership; and by its scores too."""
-    columns: dict[str, pl.Series | NDArray[Any]] = {name: rows.table[name] for name in roles.features}
+    """Return the hash of each row by its features, group, weight and propensity; and by its scores too."""
+    rows = batch.rows
+    columns: dict[str, pl.Series | NDArray[Any]] = {name: batch.table[name] for name in roles.features}
     columns |= {GROUP: rows.group, WEIGHT: rows.weights}
     if rows.log_odds is not None:
         columns[LOG_ODDS] = rows.log_odds
-    scores = {f"{SCORE}{y}": column for y, column in enumerate(rows.score_columns)}
-    return nested_hashes([columns, scores], {**factorized, GROUP: Factorized(labels, rows.group)})
+    scores = {f"{SCORE}{y}": column for y, column in enumerate(batch.score_columns)}
+    return nested_hashes([columns, scores], {**factorized, GROUP: Factorized(groups, rows.group)})
 
 
-def _fingerprint(rows: Reading, hashes: Hashes) -> int:
+def _fingerprint(rows: SampledRows, hashes: Hashes) -> int:
     """Return the sum of the hashes of rows with their outcomes; rows are drawn without looking at these."""
     if not hashes.size:
         return 0
-    return int((hashes if rows.truth is None else mixed_hashes(hashes, rows.truth)).sum())
-
-
-def _cluster_hashes(name: str, rows: Reading) -> Hashes:
-    """Return the hash of each row's cluster: clusters are drawn whole."""
-    missing = rows.table[name].null_count()
-    if missing:
-        raise DataError(
-            f"`clusters` must be known for every row, got {missing} without one.",
-            "give a row that belongs to nobody else a number of its own.",
-        )
-    return row_hashes({CLUSTER: rows.table[name]})
+    return int((hashes if rows.y_true is None else mixed_hashes(hashes, rows.y_true)).sum())
 
 
 class _Keys(NamedTuple):
-    """What rows are drawn by; and, of copies in several groups, what their row holds."""
+    """The hashes that rows are drawn by; and, where rows have copies in several groups, those of what they hold."""
 
     drawn_by: Hashes
     content: Hashes | None = None
 
 
-def _sampling_keys(roles: ColumnRoles, rows: Reading, hashes: Hashes) -> _Keys:
-    if roles.clusters is not None:
-        return _Keys(_cluster_hashes(roles.clusters, rows))
-    if rows.place is None:
-        return _Keys(_row_keys(rows, hashes))
-    content = np.zeros(int(rows.place.max(initial=-1)) + 1, dtype=np.uint64)
-    np.add.at(content, rows.place, hashes)
+def _sampling_keys(batch: BatchRows, hashes: Hashes) -> _Keys:
+    """Return the keys of rows, or of their clusters, which are drawn whole."""
+    if batch.rows.cluster is not None:
+        return _Keys(batch.rows.cluster)
+    if batch.source is None:
+        return _Keys(_row_keys(batch.table, hashes))
+    source = batch.source
+    content = np.zeros(int(source.max(initial=-1)) + 1, dtype=np.uint64)
+    np.add.at(content, source, hashes)
     first = np.zeros(content.size, dtype=np.intp)
-    first[rows.place[::-1]] = np.arange(rows.place.size)[::-1]
-    numbers = _row_numbers(rows, content)
-    own = numbers[first] if ROW in rows.table.columns else numbers
-    return _Keys(mixed_hashes(content, own)[rows.place], content[rows.place])
+    first[source[::-1]] = np.arange(source.size)[::-1]
+    numbers = _row_numbers(batch.table, content)
+    own = numbers[first] if ROW in batch.table.columns else numbers
+    return _Keys(mixed_hashes(content, own)[source], content[source])
 
 
-def _row_numbers(rows: Reading, hashes: Hashes) -> NDArray[Any]:
+def _row_numbers(table: pl.DataFrame, hashes: Hashes) -> NDArray[Any]:
     """Return the rows' numbers; Spark's have no order: any will do that differ from batch to batch."""
-    if ROW in rows.table.columns:
-        return rows.table[ROW].to_numpy()
+    if ROW in table.columns:
+        return table[ROW].to_numpy()
     return np.arange(len(hashes)) + int(hashes[:1].sum() % 2**32)
 
 
-def _row_keys(rows: Reading, hashes: Hashes) -> Hashes:
+def _row_keys(table: pl.DataFrame, hashes: Hashes) -> Hashes:
     """Return what rows are drawn by: their hash, and of copies of a row one of its own for each, by its number.
 
     Copies would otherwise be drawn together or not at all, and a table of few distinct rows would lose most of them.
@@ -260,57 +243,48 @@ def _row_keys(rows: Reading, hashes: Hashes) -> Hashes:
         return hashes
     if is_copy.mean() > FEW_COPIES:
         is_copy[:] = True
-    numbers, keys = _row_numbers(rows, hashes), hashes.copy()
+    numbers, keys = _row_numbers(table, hashes), hashes.copy()
     keys[is_copy] = mixed_hashes(hashes[is_copy], numbers[is_copy])
     return keys
 
 
-def _sampled(
-    roles: ColumnRoles, rows: Reading, keys: _Keys, labels: pl.Series, size: int, threshold: HashThreshold
-) -> RowSample:
-    counts = np.bincount(rows.group, minlength=len(labels))
-    limits = threshold.limits(rows.labels)
-    drawn = None
+def _sample_rows(roles: ColumnRoles, batch: BatchRows, keys: _Keys, size: int, threshold: HashThreshold) -> RowSample:
+    """Return the rows of a batch that may be drawn."""
+    rows, table = batch.rows, batch.table
+    limits, index = threshold.limits(rows.groups), None
     if (limits < np.iinfo(np.uint64).max).any():
-        drawn = np.flatnonzero(keys.drawn_by <= limits[rows.group])
+        index = np.flatnonzero(keys.drawn_by <= limits[rows.group])
 
-    def part(values: NDArray[Any]) -> NDArray[Any]:
-        return values if drawn is None else values[drawn]
+    def part(values: Any) -> Any:
+        return values if index is None else take_values(values, index)
 
     columns = [
-        labels.gather(part(rows.group)).alias(GROUP),
+        pl.Series(GROUP, rows.groups, dtype=pl.String).gather(part(rows.group)),
         pl.Series(WEIGHT, part(rows.weights)),
-        *(pl.Series(f"{SCORE}{y}", part(column)) for y, column in enumerate(rows.score_columns)),
+        *(pl.Series(f"{SCORE}{y}", part(column)) for y, column in enumerate(batch.score_columns)),
         pl.Series(HASH, part(keys.drawn_by)),
+        *([] if keys.content is None else [pl.Series(CONTENT, part(keys.content))]),
+        *store_columns(rows, index),
     ]
-    columns += [] if rows.log_odds is None else [pl.Series(LOG_ODDS, part(rows.log_odds))]
-    columns += [] if rows.truth is None else [pl.Series(OUTCOME, part(rows.truth))]
-    columns += [] if keys.content is None else [pl.Series(CONTENT, part(keys.content))]
-    if rows.chances is not None:
-        columns += [pl.Series(f"{CHANCE}{k}", part(column)) for k, column in enumerate(rows.chances.T)]
-    if roles.group_labels is not None:
-        codes, texts = factorize_groups(roles.group_labels, [rows.table[roles.group_labels]])
-        columns.append(pl.Series(LABEL, [*texts, None], dtype=pl.String).gather(part(codes % (len(texts) + 1))))
-    if rows.period is not None:
-        columns.append((rows.period if drawn is None else rows.period.gather(drawn)).alias(PERIOD))
-    kept = [*roles.features, *(name for name in rows.table.columns if name == ROW or name.startswith(INPUT))]
-    columns += [rows.table[name] if drawn is None else rows.table[name].gather(drawn) for name in kept]
-    present = {label: int(count) for label, count in zip(rows.labels, counts, strict=True) if count}
-    return RowSample((pl.DataFrame({one.name: one for one in columns}),), present, size, threshold)
+    kept = [*roles.features, *(name for name in table.columns if name == ROW or name.startswith(INPUT))]
+    columns += [part(table[name]) for name in kept]
+    counts = np.bincount(rows.group, minlength=len(rows.groups))
+    present = {label: int(count) for label, count in zip(rows.groups, counts, strict=True) if count}
+    return RowSample((pl.DataFrame({column.name: column for column in columns}),), present, size, threshold)
 
 
-def _by_group(rows: Reading) -> list[tuple[str, NDArray[np.bool_]]]:
-    return [(label, rows.group == code) for code, label in enumerate(rows.labels) if (rows.group == code).any()]
+def _by_group(rows: SampledRows) -> list[tuple[str, NDArray[np.bool_]]]:
+    return [(label, rows.group == code) for code, label in enumerate(rows.groups) if (rows.group == code).any()]
 
 
-def _amounts(rows: Reading) -> dict[str, GroupMoments]:
+def _amounts(rows: SampledRows) -> dict[str, GroupMoments]:
     if not rows.scores.size:
         return {}
-    moments = chunked_moments([rows.scores], rows.group, len(rows.labels), None)
-    return {label: one for label, one in zip(rows.labels, moments, strict=True) if one.rows}
+    moments = chunked_moments([rows.scores], rows.group, len(rows.groups), None)
+    return {label: part for label, part in zip(rows.groups, moments, strict=True) if part.rows}
 
 
-def _weight_ranges(rows: Reading) -> dict[str, tuple[float, float]]:
+def _weight_ranges(rows: SampledRows) -> dict[str, tuple[float, float]]:
     if rows.weights.size and rows.weights.strides == (0,):  # one number that stands for all rows
         return {label: (1.0, 1.0) for label, _ in _by_group(rows)}
     return {label: _ends(rows.weights[mine]) for label, mine in _by_group(rows)}
@@ -320,7 +294,7 @@ def _ends(weights: Floats) -> tuple[float, float]:
     return float(weights.min()), float(weights.max())
 
 
-def _outside(rows: Reading) -> dict[str, int]:
+def _count_outside(rows: SampledRows) -> dict[str, int]:
     """Return how many rows of each group have a membership that is not between 0 and 1."""
     if rows.log_odds is None or np.isfinite(rows.log_odds).all():
         return {}

@@ -31,31 +31,32 @@ def check_unequal(least: float, largest: float) -> None:
     """Raise where weights differ so much that the smaller ones are lost in the rounding of the sums."""
     if least < largest / MOST_UNEQUAL:
         raise DataError(
-            f"`weights` must not differ by more than a factor of {MOST_UNEQUAL:g}, got {least:g} and {largest:g}.",
+            f"`sample_weight` must not differ by more than a factor of {MOST_UNEQUAL:g}, got {least:g} and "
+            f"{largest:g}.",
             "give rows that hardly count the weight 0: they are left out, and counted.",
         )
 
 
-def check_sample_weight(weights: str | None, table: pl.DataFrame, row_name: RowName) -> Floats:
+def check_sample_weight(name: str | None, table: pl.DataFrame, row_name: RowName) -> Floats:
     """Return the weight of each row as it was given, 1 where none are: one number that stands for all of them."""
-    if weights is None:
+    if name is None:
         return np.broadcast_to(1.0, table.height)
-    column = table[weights]
-    values = numbers_of("weights", column)
+    column = table[name]
+    values = numbers_of("sample_weight", column)
     bad = ~np.isfinite(values) | (values < 0)
     if bad.any():
         row = int(np.argmax(bad))
         raise DataError(
-            f"`weights` must be finite and not negative, got {column[row]} in {row_name(row)}.",
+            f"`sample_weight` must be finite and not negative, got {column[row]} in {row_name(row)}.",
             "fill or drop rows of unknown weight first.",
         )
     return values
 
 
 def not_found(name: str, value: Any, values: Sequence[Any]) -> DataError:
-    """Return the error for a value of `given` that no row has."""
+    """Return the error for a value of `where` that no row has."""
     return DataError(
-        f"`given` must name a value of column {shown(name)}, got {shown(value)}.", f"its values are {listed(values)}."
+        f"`where` must name a value of column {shown(name)}, got {shown(value)}.", f"its values are {listed(values)}."
     )
 
 
@@ -76,7 +77,7 @@ def numbers_of(argument: str, column: pl.Series) -> Floats:
     if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
         raise DataError(
             f"`{argument}` must be numbers, got {column.dtype} in column {shown(column.name)}.",
-            "name a column of numbers, or cast this one.",
+            "name a column of numbers, or cast this one; pass decimal=',' (--decimal ',') for decimal commas.",
         )
     numbers = column.cast(pl.Float64)
     return (numbers.fill_null(float("nan")) if numbers.null_count() else numbers).to_numpy()

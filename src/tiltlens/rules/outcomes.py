@@ -74,56 +74,54 @@ def asked_outcome(rule: Rule, selected: Any, scores: Any, favourable: Any, names
             f"the rule {shown(rule.id)} must be given `selected`, got `scores`.",
             "it compares selection rates: pass the decisions made from the scores as a column of 0 and 1.",
         )
-    asked = Asked(argument, selected if scores is None else scores, favourable)
-    check_columns(argument, asked.columns, names)
-    return asked
+    spec = Asked(argument, selected if scores is None else scores, favourable)
+    check_columns(argument, spec.columns, names)
+    return spec
 
 
-def checked_outcome(asked: Asked, column: pl.Series, row_name: RowName) -> None:
+def checked_outcome(spec: Asked, column: pl.Series, row_name: RowName) -> None:
     """Raise where a batch holds an outcome that cannot be counted."""
-    if asked.is_selection and is_words(column):
-        decisions_in_words(asked.argument, column, asked.favourable)
+    if spec.is_selection and is_words(column):
+        decisions_in_words(spec.argument, column, spec.favourable)
         return
-    numbers = checked_numbers(asked, column)
-    if asked.favourable not in ("high", "low"):
+    numbers = checked_numbers(spec, column)
+    if spec.favourable not in ("high", "low"):
         raise DataError(
-            f"`favourable` must be 'high' or 'low', got {shown(asked.favourable)}.",
+            f"`favourable` must be 'high' or 'low', got {shown(spec.favourable)}.",
             "'high': a person wants 1, or a high score; 'low': the other way round.",
         )
-    (_check_decisions if asked.is_selection else _check_finite)(numbers, row_name)
+    (_check_decisions if spec.is_selection else _check_finite)(numbers, row_name)
 
 
-def checked_numbers(asked: Asked, column: pl.Series) -> Floats:
+def checked_numbers(spec: Asked, column: pl.Series) -> Floats:
     """Return an outcome as numbers, NaN where it is missing."""
     if not (column.dtype.is_numeric() or column.dtype == pl.Boolean):
-        rule = "0 and 1, or two words" if asked.is_selection else "numbers"
+        rule = "0 and 1, or two words" if spec.is_selection else "numbers"
         raise DataError(
-            f"`{asked.argument}` must be {rule}, got {column.dtype} in column {shown(asked.name)}.",
+            f"`{spec.argument}` must be {rule}, got {column.dtype} in column {shown(spec.name)}.",
             "convert it first.",
         )
     return column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
 
 
-def outcomes_of(asked: Asked, people: pl.DataFrame, middle: tuple[float, float] | None) -> Outcomes:
+def outcomes_of(spec: Asked, people: pl.DataFrame, middle: tuple[float, float] | None) -> Outcomes:
     """Return what counts in each tallied row; `middle` are the two middle scores."""
-    column, is_high = people[OUTCOME], asked.favourable != "low"
-    if asked.is_selection and is_words(column):
-        numbers, words = decisions_in_words(asked.argument, column, asked.favourable)
-        favourable_word(asked.argument, asked.favourable, words)
+    column, is_high = people[OUTCOME], spec.favourable != "low"
+    if spec.is_selection and is_words(column):
+        numbers, words = decisions_in_words(spec.argument, column, spec.favourable)
+        favourable_word(spec.argument, spec.favourable, words)
         is_high = True
     else:
-        numbers = checked_numbers(asked, column)
-    known = ~np.isnan(numbers)
-    if not known.any():
-        raise DataError(
-            f"`{asked.argument}` must be known for some rows, got only missing values.", "check the column."
-        )
+        numbers = checked_numbers(spec, column)
+    is_observed = ~np.isnan(numbers)
+    if not is_observed.any():
+        raise DataError(f"`{spec.argument}` must be known for some rows, got only missing values.", "check the column.")
     if middle is None:
-        return Outcomes(asked.name, "selection", known & (numbers == is_high), known)
+        return Outcomes(spec.name, "selection", is_observed & (numbers == is_high), is_observed)
     low, high = middle
     at_median = int(people.filter(pl.Series(numbers == 0))[PEOPLE].sum())
-    counts = known & (numbers > 0 if is_high else numbers < 0)
-    return Outcomes(asked.name, "scoring", counts, known, low if low == high else low / 2 + high / 2, at_median)
+    counts = is_observed & (numbers > 0 if is_high else numbers < 0)
+    return Outcomes(spec.name, "scoring", counts, is_observed, low if low == high else low / 2 + high / 2, at_median)
 
 
 def _check_decisions(numbers: Floats, row_name: RowName) -> None:

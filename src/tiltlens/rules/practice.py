@@ -71,8 +71,10 @@ def _within_strata(within: Stratified) -> dict[str, Any]:
     }
 
 
-def _with_ends(name: str, found: Estimate | None) -> dict[str, float | None]:
-    return {} if found is None else {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
+def _with_ends(name: str, estimate: Estimate | None) -> dict[str, float | None]:
+    return (
+        {} if estimate is None else {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+    )
 
 
 def _notes(group: Count, highest: Count, within: Stratified | None) -> Iterator[str]:

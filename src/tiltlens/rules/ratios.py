@@ -39,14 +39,14 @@ def measured(groups: Sequence[Count], limits: Limits) -> list[dict[str, Any]]:
     total = sum(group.size for group in groups)
     compared, highest = compared_places(groups, limits)
     entries = []
-    for place, group in enumerate(groups):
+    for index, group in enumerate(groups):
         is_excluded, is_small = group.size / total < limits.smallest_share, group.size < MINIMUM_ROWS
         entry: dict[str, Any] = dict.fromkeys(MEASURES) | {"n": group.size, "share": group.size / total}
         entry |= {"is_excluded": is_excluded, "rate": None if is_small else group.rate}
-        if highest is None or place not in compared:
+        if highest is None or index not in compared:
             entry["note"] = _left_out(is_excluded, is_small, limits)
         else:
-            entry |= _compared(group, groups[highest], place == highest, len(compared) == 1, limits)
+            entry |= _compared(group, groups[highest], index == highest, len(compared) == 1, limits)
         entries.append(entry)
     return entries
 
@@ -55,11 +55,11 @@ def compared_places(groups: Sequence[Count], limits: Limits) -> tuple[list[int],
     """Return which groups are compared, and which of them has the highest rate; of several, the largest."""
     total = sum(group.size for group in groups)
     compared = [
-        place
-        for place, group in enumerate(groups)
+        index
+        for index, group in enumerate(groups)
         if group.size >= MINIMUM_ROWS and group.size / total >= limits.smallest_share
     ]
-    return compared, max(compared, key=lambda place: (groups[place].rate, groups[place].size), default=None)
+    return compared, max(compared, key=lambda index: (groups[index].rate, groups[index].size), default=None)
 
 
 def _left_out(is_excluded: bool, is_small: bool, limits: Limits) -> str:

@@ -84,11 +84,11 @@ def rule_named(name: Any) -> Rule:
     return rules[name]
 
 
-def threshold_of(rule: Rule, threshold: Any = None) -> float | None:
-    """Return the threshold that was asked for, or else the rule's."""
-    if threshold is None:
+def ratio_threshold_of(rule: Rule, ratio_threshold: Any = None) -> float | None:
+    """Return the requested threshold of impact ratios, by default the rule's."""
+    if ratio_threshold is None:
         return rule.threshold
-    return check_threshold(threshold, of=f" of the rule {shown(rule.id)}")
+    return check_threshold(ratio_threshold, name="ratio_threshold", hint="for example 0.8.")
 
 
 def smallest_share_of(rule: Rule, smallest_share: Any = None) -> float:

@@ -20,18 +20,17 @@ from tiltlens.render.notebook import rule_tables_html
 from tiltlens.results.codec import to_plain
 from tiltlens.results.json_file import write_json
 from tiltlens.results.provenance import Provenance, check_provenance, provenance_of
-from tiltlens.rows.groups import JOINT, UNKNOWN, group_columns, level_codes
+from tiltlens.rows.groups import JOINT, NO_GROUP, group_columns, level_codes
 from tiltlens.rows.roles import PEOPLE
 from tiltlens.rows.scores import either_spelling
 from tiltlens.rules.notes import notes_of, test_notes
 from tiltlens.rules.outcomes import Outcomes, asked_outcome, outcomes_of
 from tiltlens.rules.practice import TESTS, tested
 from tiltlens.rules.ratios import MEASURES, Limits, compared_places, measured
-from tiltlens.rules.rule import Rule, rule_named, smallest_share_of, threshold_of
+from tiltlens.rules.rule import Rule, ratio_threshold_of, rule_named, smallest_share_of
 from tiltlens.rules.tally import opened, tallied
 from tiltlens.sources.messages import check_columns, listed, shown
 from tiltlens.sources.opening import batches_of, names_of, reading_notes
-from tiltlens.sources.read_options import read_options
 
 OF_AUDITS = ("features", "question")  # parts of a provenance that rule tables do not have
 SCHEMA = "tiltlens/rule_tables/1"  # of to_dict and to_json; a change that breaks a reader raises the number
@@ -139,48 +138,61 @@ def rule_tables(
     data: Any,
     rule: str,
     group: str | Sequence[str],
+    *,
     selected: Any = None,
     scores: Any = None,
     favourable: str = "high",
     favorable: str | None = None,
     strata: str | Sequence[str] | None = None,
-    threshold: float | None = None,
+    ratio_threshold: float | None = None,
     smallest_share: float | None = None,
     confidence: float = 0.95,
     provenance: Mapping[str, str] | None = None,
-    na_values: str | Sequence[str] | None = None,
-    encoding: str | None = None,
-    sheet: str | None = None,
-    query: str | None = None,
 ) -> RuleTables:
-    """Return the tables that a published rule describes: rates by group, and their ratios to the highest one.
+    """Make the tables that a published rule describes: rates by group, and their ratios to the highest rate.
+
+    Only the columns of groups, strata and outcome are read, and only counts are kept.
 
     Parameters
     ----------
-    data
-        As of `tiltlens.audit`: it may be larger than memory. Only the columns of groups, strata and outcome are read,
-        and only counts are kept.
-    rule
-        "four-fifths" or "nyc-local-law-144".
-    group
-        A column, or several: then each has its table, and their intersections have one.
-    selected, scores
-        Exactly one, a column or an array: decisions, 0 or 1 or two words; or scores on any scale, of which the rate is
-        the share strictly above their median.
-    favourable, favorable
-        Either spelling: "high" where people want a 1 or a high score, "low" where a 0 or a low score; of words
-        the one that people want, such as "hired".
-    strata
-        A column, or several, within whose values people are comparable, such as the job they applied for: the
-        Cochran–Mantel–Haenszel test compares the groups within them.
-    threshold, smallest_share
-        Instead of the rule's: impact ratios below it are pointed out; groups with less of the data have no ratio.
-    confidence
-        Of the intervals.
-    provenance
-        What a reader should know of the data and the model, e.g. {"data window": "2024"}.
-    na_values, encoding, sheet, query
-        As of `tiltlens.audit`.
+    data : data frame, dict of arrays, path, or source
+        Rows, one per person, as in `tiltlens.audit`. They need not fit in memory.
+    rule : {"four-fifths", "nyc-local-law-144"}
+        Rule whose tables are made.
+    group : str or list of str
+        Column of groups. Several columns have one table each, and one for their intersections.
+    selected : str or array-like, default=None
+        Decisions, 0 and 1 or two words. Exactly one of `selected` and `scores` is required.
+    scores : str or array-like, default=None
+        Scores on any scale. The rate of a group is its share above the median of all scores.
+    favourable, favorable : {"high", "low"} or str, default="high"
+        Outcome that people want, in either spelling: 1 or a high score, 0 or a low score, or one of two words.
+    strata : str or list of str, default=None
+        Columns within whose values people are comparable, such as the job they applied for. They add the
+        Cochran–Mantel–Haenszel test.
+    ratio_threshold : float, default=None
+        Impact ratio below which a group is flagged. None takes the rule's.
+    smallest_share : float, default=None
+        Share of the data below which a group has no impact ratio. None takes the rule's.
+    confidence : float, default=0.95
+        Confidence level of all intervals.
+    provenance : dict of str to str, default=None
+        Facts about data and model for readers, such as ``{"data window": "2024"}``.
+
+    Returns
+    -------
+    RuleTables
+        One frame per table, by name, with tests, notes and the rule itself.
+
+    Raises
+    ------
+    TiltlensError
+        If an argument or the data are not valid.
+
+    See Also
+    --------
+    audit : Measure gaps and how much of them features account for.
+    read : Read files and databases with options.
 
     Examples
     --------
@@ -192,20 +204,20 @@ def rule_tables(
     """
     chosen, favourable = rule_named(rule), either_spelling(favourable, favorable)
     limits = Limits(
-        threshold_of(chosen, threshold),
+        ratio_threshold_of(chosen, ratio_threshold),
         smallest_share_of(chosen, smallest_share),
         check_probability("confidence", confidence),
     )
     stated = check_provenance(provenance)
-    batches = batches_of(data, read_options(na_values, encoding, sheet, query))
+    batches = batches_of(data)
     names = names_of(data, batches)
     attributes = _attributes(chosen, group, names)
-    asked = asked_outcome(chosen, selected, scores, favourable, names)
+    spec = asked_outcome(chosen, selected, scores, favourable, names)
     within = _strata(strata, names)
-    _check_apart(group=attributes, strata=within, outcome=asked.columns)
-    source = opened(data, batches, [*attributes, *within, *asked.columns], asked)
-    tally, middle = tallied(source, [*attributes, *within], asked)
-    outcomes = outcomes_of(asked, tally.people, middle)
+    _check_apart(group=attributes, strata=within, outcome=spec.columns)
+    source = opened(data, batches, [*attributes, *within, *spec.columns], spec)
+    tally, middle = tallied(source, [*attributes, *within], spec)
+    outcomes = outcomes_of(spec, tally.people, middle)
     coded = _coded(tally.people.filter(outcomes.known), attributes, within, outcomes)
     wanted = [[name] for name in attributes] + ([attributes] if len(attributes) > 1 else [])
     frames = {JOINT.join(columns): _frame(coded, columns, limits) for columns in wanted}
@@ -272,15 +284,15 @@ def _coded(table: pl.DataFrame, attributes: Sequence[str], strata: Sequence[str]
     columns = []
     for name in attributes:
         codes, labels = level_codes(table[name])
-        found = set(codes.tolist()) - {UNKNOWN}
-        if len(found) < 2:
-            only = listed([labels[code] for code in found]) + " only" if found else "missing values only"
+        present = set(codes.tolist()) - {NO_GROUP}
+        if len(present) < 2:
+            only = listed([labels[code] for code in present]) + " only" if present else "missing values only"
             raise DataError(
                 f"`group` ({shown(name)}) must have at least two values, got {only}.",
                 "a rate is compared with that of another group: check the filter before it.",
             )
-        places = pl.Series(codes).replace(UNKNOWN, None)
-        columns.append(pl.Series(name, labels, dtype=pl.Enum(labels)).gather(places))
+        known_codes = pl.Series(codes).replace(NO_GROUP, None)
+        columns.append(pl.Series(name, labels, dtype=pl.Enum(labels)).gather(known_codes))
     columns += [_stratum(table, strata)] if strata else []
     counted = table[PEOPLE] * pl.Series(outcomes.counts[outcomes.known]).cast(pl.Int64)
     return pl.DataFrame([*columns, table[PEOPLE], counted.alias("rate")])  # no attribute has this name
@@ -296,15 +308,15 @@ def _stratum(table: pl.DataFrame, strata: Sequence[str]) -> pl.Series:
     codes = level_codes(table[strata[0]])[0]
     for name in strata[1:]:
         more, labels = level_codes(table[name])
-        joint = np.where((codes >= 0) & (more >= 0), codes * len(labels) + more, UNKNOWN)
-        found, places = np.unique(joint, return_inverse=True)
-        codes = places - int(UNKNOWN in found)
+        joint = np.where((codes >= 0) & (more >= 0), codes * len(labels) + more, NO_GROUP)
+        strata_codes, index = np.unique(joint, return_inverse=True)
+        codes = index - int(NO_GROUP in strata_codes)
     if not (codes >= 0).any():
         raise DataError(
             f"`strata` ({listed(list(strata))}) must have known values, got missing values only.",
             "name a column that is filled, or leave `strata` out.",
         )
-    return pl.Series(STRATUM, codes).replace(UNKNOWN, None)
+    return pl.Series(STRATUM, codes).replace(NO_GROUP, None)
 
 
 def _frame(coded: pl.DataFrame, columns: Sequence[str], limits: Limits) -> pl.DataFrame:
@@ -321,13 +333,13 @@ def _tests(coded: pl.DataFrame, columns: Sequence[str], limits: Limits) -> pl.Da
     if highest is None or counts[highest].counted == 0:
         return _tidy(columns, [], [], TESTS)
     strata = _by_stratum(coded, columns) if STRATUM in coded.columns else None
-    others = [place for place in compared if place != highest]
+    others = [index for index in compared if index != highest]
     entries = []
-    for place in others:
-        pairs = None if strata is None else _pairs(strata[names[place]], strata[names[highest]])
-        entry = tested(counts[place], counts[highest], pairs, limits)
+    for index in others:
+        pairs = None if strata is None else _pairs(strata[names[index]], strata[names[highest]])
+        entry = tested(counts[index], counts[highest], pairs, limits)
         entries.append(entry | {"against": JOINT.join(names[highest])})
-    return _tidy(columns, [names[place] for place in others], entries, TESTS)
+    return _tidy(columns, [names[index] for index in others], entries, TESTS)
 
 
 def _counts(coded: pl.DataFrame, columns: Sequence[str]) -> dict[tuple[Any, ...], Count]:
@@ -338,16 +350,16 @@ def _counts(coded: pl.DataFrame, columns: Sequence[str]) -> dict[tuple[Any, ...]
 
 def _by_stratum(coded: pl.DataFrame, columns: Sequence[str]) -> dict[tuple[Any, ...], dict[int, Count]]:
     """Return the same, of each stratum."""
-    found: dict[tuple[Any, ...], dict[int, Count]] = defaultdict(dict)
+    counts_of: dict[tuple[Any, ...], dict[int, Count]] = defaultdict(dict)
     for (*names, stratum), count in _counts(coded, [*columns, STRATUM]).items():
-        found[(*names,)][stratum] = count
-    return found
+        counts_of[(*names,)][stratum] = count
+    return counts_of
 
 
 def _pairs(group: dict[int, Count], highest: dict[int, Count]) -> list[tuple[Count, Count]]:
     """Return the counts of both groups in each stratum that holds one of them."""
     nobody = Count(0, 0)
-    return [(group.get(place, nobody), highest.get(place, nobody)) for place in sorted({*group, *highest})]
+    return [(group.get(stratum, nobody), highest.get(stratum, nobody)) for stratum in sorted({*group, *highest})]
 
 
 def _tidy(
@@ -364,8 +376,8 @@ def _plain(name: str, frame: pl.DataFrame, tests: pl.DataFrame, unknown: int) ->
     rows, tested_rows = (
         [
             {"group": {column: row[column] for column in columns}} | {entry: row[entry] for entry in kinds}
-            for row in found.to_dicts()
+            for row in part.to_dicts()
         ]
-        for found, kinds in ((frame, MEASURES), (tests, TESTS))
+        for part, kinds in ((frame, MEASURES), (tests, TESTS))
     )
     return {"name": name, "columns": columns, "unknown": unknown, "rows": rows, "tests": tested_rows}

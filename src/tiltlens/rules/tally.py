@@ -1,7 +1,4 @@
-"""The people of any data, counted batch by batch: how many are alike in groups, strata and outcome.
-
-The median of the scores is found without keeping them: four passes each tell sixteen more bits of it.
-"""
+"""Count people by group, stratum and outcome, batch by batch, and find the median of their scores."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from tiltlens.errors import DataError
 from tiltlens.limits import MOST_TALLIED
@@ -24,10 +20,6 @@ from tiltlens.rules.outcomes import Asked, checked_numbers, checked_outcome
 from tiltlens.sources.batches import Batches, FrameBatches, checked_columns
 from tiltlens.sources.columns import check_index, column_of_values
 from tiltlens.sources.opening import frame_of
-
-Counts = NDArray[np.int64]
-
-WORD, SHIFTS = 16, (48, 32, 16, 0)  # bits that a pass tells, and those to the right of them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,13 +45,13 @@ class Tally:
 
 def _summed(people: pl.DataFrame) -> pl.DataFrame:
     keys = [name for name in people.columns if name != PEOPLE]
-    found = people.group_by(keys).agg(pl.col(PEOPLE).sum())
-    if found.height > MOST_TALLIED:
+    counts = people.group_by(keys).agg(pl.col(PEOPLE).sum())
+    if counts.height > MOST_TALLIED:
         raise DataError(
             f"`group` and `strata` must have at most {MOST_TALLIED:,} values together, got more.",
             "name columns that many people share: a key is neither a group nor a stratum.",
         )
-    return found
+    return counts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,27 +68,27 @@ class Source:
         return list(dict.fromkeys([*self.columns, self.outcome]))
 
 
-def opened(data: Any, batches: Batches | None, columns: Sequence[str], asked: Asked) -> Source:
+def opened(data: Any, batches: Batches | None, columns: Sequence[str], spec: Asked) -> Source:
     """Return the data as batches; an outcome that is an array becomes a column of data in memory."""
-    value = asked.value
+    value = spec.value
     outcome = value if isinstance(value, str) else OUTCOME
     if batches is not None:
         if outcome == OUTCOME:
-            raise must_be_column(asked.argument, value)
+            raise must_be_column(spec.argument, value)
         return Source(batches, (*checked_columns(batches, columns),), outcome)
     frame = frame_of(data, columns)
     own = checked_columns(FrameBatches(frame), columns)
     frame = frame.select(own)
     if outcome == OUTCOME:
-        check_index(asked.argument, value, data)
-        frame = frame.with_columns(column_of_values(asked.argument, value, frame.height).alias(OUTCOME))
+        check_index(spec.argument, value, data)
+        frame = frame.with_columns(column_of_values(spec.argument, value, frame.height).alias(OUTCOME))
     return Source(FrameBatches(frame), (*own,), outcome)
 
 
-def tallied(source: Source, keys: Sequence[str], asked: Asked) -> tuple[Tally, tuple[float, float] | None]:
+def tallied(source: Source, keys: Sequence[str], spec: Asked) -> tuple[Tally, tuple[float, float] | None]:
     """Return how many people are alike; of scores, which side of the middle they are on, and the two middle scores."""
-    middle = None if asked.is_selection else _middle(source, asked)
-    step = partial(_counted, source.columns, source.outcome, tuple(keys), asked, middle)
+    middle = None if spec.is_selection else _middle(source, spec)
+    step = partial(_counted, source.columns, source.outcome, tuple(keys), spec, middle)
     return source.batches.fold(source.read, step), middle
 
 
@@ -104,14 +96,14 @@ def _counted(
     columns: tuple[str, ...],
     name: str,
     keys: tuple[str, ...],
-    asked: Asked,
+    spec: Asked,
     middle: tuple[float, float] | None,
     table: pl.DataFrame,
 ) -> Tally:
     """Return what one batch adds. Its arguments travel to every worker."""
     column = table[name]
-    checked_outcome(asked, column, row_name(table))
-    outcome = column if middle is None else _sides(checked_numbers(asked, column), *middle)
+    checked_outcome(spec, column, row_name(table))
+    outcome = column if middle is None else _sides(checked_numbers(spec, column), *middle)
     rows = table.select(keys).with_columns(outcome.alias(OUTCOME), pl.lit(1, pl.Int64).alias(PEOPLE))
     return Tally(table.height, fingerprint_of(table.select(columns)), _summed(rows))
 
@@ -125,56 +117,19 @@ def _sides(numbers: Floats, low: float, high: float) -> pl.Series:
     return pl.select(pl.when(pl.Series(~np.isnan(numbers))).then(pl.Series(side))).to_series()
 
 
-def _middle(source: Source, asked: Asked) -> tuple[float, float]:
-    """Return the two middle scores, of an odd number twice the same: exact, whatever their number."""
-    ranks, prefixes = [0, 0], [0, 0]
-    for shift in SHIFTS:
-        step = partial(_bit_counts, source.outcome, asked, tuple(dict.fromkeys(prefixes)), shift)
-        found: _BitCounts = source.batches.fold([source.outcome], step)
-        if shift == SHIFTS[0]:
-            people = int(found.counts.sum())
-            if not people:
-                return np.nan, np.nan
-            ranks = [(people - 1) // 2, people // 2]
-        for place, (rank, prefix) in enumerate(zip(ranks, prefixes, strict=True)):
-            up_to = np.cumsum(found.counts[found.prefixes.index(prefix)])
-            word = int(np.searchsorted(up_to, rank, side="right"))
-            prefixes[place] = (prefix << WORD) | word
-            ranks[place] = rank - (int(up_to[word - 1]) if word else 0)
-    low, high = (float(one) for one in _of_bits(np.array(prefixes, dtype=np.uint64)))
+def _middle(source: Source, spec: Asked) -> tuple[float, float]:
+    """Return the two middle scores, equal for an odd number of scores. The one column is held in memory."""
+    parts: list[Floats] = source.batches.fold([source.outcome], partial(_known_numbers, source.outcome, spec))
+    numbers = np.concatenate(parts)
+    if not numbers.size:
+        return np.nan, np.nan
+    ranks = ((numbers.size - 1) // 2, numbers.size // 2)
+    low, high = np.partition(numbers, ranks)[list(ranks)].tolist()
     return low, high
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _BitCounts:
-    """How many scores begin with some bits, by the sixteen that follow."""
-
-    prefixes: tuple[int, ...]
-    counts: Counts
-
-    def __add__(self, other: _BitCounts) -> _BitCounts:
-        return _BitCounts(self.prefixes, self.counts + other.counts)
-
-
-def _bit_counts(outcome: str, asked: Asked, prefixes: tuple[int, ...], shift: int, table: pl.DataFrame) -> _BitCounts:
-    """Return what one batch adds."""
-    checked_outcome(asked, table[outcome], row_name(table))
-    numbers = checked_numbers(asked, table[outcome])
-    words = _bits(numbers[~np.isnan(numbers)]) >> np.uint64(shift)
-    first, last = words >> np.uint64(WORD), (words & np.uint64(2**WORD - 1)).astype(np.int64)
-    counts = [np.bincount(last[first == prefix], minlength=2**WORD) for prefix in prefixes]
-    return _BitCounts(prefixes, np.array(counts, dtype=np.int64))
-
-
-SIGN = np.uint64(1 << 63)
-
-
-def _bits(numbers: Floats) -> NDArray[np.uint64]:
-    """Return whole numbers in the order of the floats: their bits, turned over where they are negative."""
-    bits = (numbers + 0.0).view(np.uint64)  # −0 is 0
-    return np.where(bits & SIGN, ~bits, bits | SIGN)
-
-
-def _of_bits(bits: NDArray[np.uint64]) -> Floats:
-    """Return the floats again."""
-    return np.where(bits & SIGN, bits ^ SIGN, ~bits).view(np.float64)
+def _known_numbers(outcome: str, spec: Asked, table: pl.DataFrame) -> list[Floats]:
+    """Return the scores of a batch that are not missing, as a list so that batches add up by `+`."""
+    checked_outcome(spec, table[outcome], row_name(table))
+    numbers = checked_numbers(spec, table[outcome])
+    return [numbers[~np.isnan(numbers)]]

@@ -68,8 +68,8 @@ def moments_by_group(
     with ThreadPoolExecutor(cores()) as pool:
         parts = pool.map(chunk, range(0, rows, MOMENTS_CHUNK))
         moments = [reduce(add, same_group) for same_group in zip(*parts, strict=True)]
-    for one in moments:
-        _check_sums(one, weights is not None)
+    for group_moments in moments:
+        _check_sums(group_moments, weights is not None)
     return moments
 
 
@@ -99,10 +99,10 @@ def _chunk(
             moments.append(replace(GroupMoments.empty(len(columns)), rows=count))
             continue
         sums = np.dot(weighted, centred.T)
-        one = GroupMoments.from_sums(count, total, pivot, sums[0], sums[1:])
-        if not one.well_centred:
-            one = GroupMoments.from_columns(np.stack(columns).astype(np.float64), weighted[0], rows=count)
-        moments.append(one)
+        part = GroupMoments.from_sums(count, total, pivot, sums[0], sums[1:])
+        if not part.well_centred:
+            part = GroupMoments.from_columns(np.stack(columns).astype(np.float64), weighted[0], rows=count)
+        moments.append(part)
     return moments
 
 
@@ -155,10 +155,10 @@ def below(edges: NDArray[np.float64], values: NDArray[np.float64], or_equal: boo
     """Return how many edges lie below each value: a few are counted one by one, faster than any search."""
     if len(edges) > MOST_COUNTED_EDGES:
         return np.searchsorted(edges, values, side="right" if or_equal else "left")
-    found = np.empty(len(values), dtype=np.intp)
+    counts = np.empty(len(values), dtype=np.intp)
     for part in chunks(len(values), COUNTED_ROWS):
         count = np.zeros(len(values[part]), dtype=np.uint8)
         for edge in edges:
             count += values[part] >= edge if or_equal else values[part] > edge
-        found[part] = count
-    return found
+        counts[part] = count
+    return counts

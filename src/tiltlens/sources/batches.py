@@ -160,9 +160,12 @@ def too_large(frame: pl.LazyFrame, name: str, hint: str = "write it again.") -> 
     unsure = [column for column, kind in frame.collect_schema().items() if depends_on_values(kind)]
     if not unsure:
         return []
-    lost = [pl.col(one).cast(pl.Int64, strict=False).null_count() > pl.col(one).null_count() for one in unsure]
-    found = pl.concat(read_in_batches(frame.select(lost), name, hint))
-    return [one for one in unsure if found[one].item()]
+    lost = [
+        pl.col(uint_column).cast(pl.Int64, strict=False).null_count() > pl.col(uint_column).null_count()
+        for uint_column in unsure
+    ]
+    overflow = pl.concat(read_in_batches(frame.select(lost), name, hint))
+    return [uint_column for uint_column in unsure if overflow[uint_column].item()]
 
 
 def checked_columns(batches: Batches, wanted: Sequence[str]) -> list[str]:

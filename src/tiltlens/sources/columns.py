@@ -55,7 +55,7 @@ def check_index(argument: str, values: Any, data: Any, of: str = "data") -> None
 
     Beside a table of another kind the index must be 0, 1, 2, …; arrays have no rows by name.
     """
-    mine, theirs = (one.index if hasattr(one, "iloc") else None for one in (values, data))
+    mine, theirs = (table.index if hasattr(table, "iloc") else None for table in (values, data))
     if mine is None or isinstance(data, np.ndarray):
         return
     if theirs is None:
@@ -147,7 +147,7 @@ def _object_kind(column: str, kind: type) -> str:
 
 def _built(name: str, values: list[Any], kind: str) -> pl.Series:
     """Return a column of one kind of Python object."""
-    dtype = next(dtype for known, _, dtype in OBJECT_KINDS if known == kind)
+    dtype = next(dtype for object_kind, _, dtype in OBJECT_KINDS if object_kind == kind)
     if kind == "float":  # Decimal and numpy numbers included
         return pl.Series(name, np.array(values, dtype=np.float64))
     try:
@@ -189,8 +189,8 @@ def pandas_column(name: str, series: Any) -> pl.Series:
         wide = np.bool_ if isinstance(dtype, nw.Boolean) else _widest(dtype)
         return _masked(pl.Series(name, series.to_numpy(dtype=wide, na_value=wide(0))), mask)
     objects = series.to_numpy(dtype=object)
-    known: Any = np.where(mask, None, objects) if mask.any() else objects
-    return _column_of_objects(name, known.tolist())
+    values: Any = np.where(mask, None, objects) if mask.any() else objects
+    return _column_of_objects(name, values.tolist())
 
 
 def _widest(dtype: Any) -> Any:

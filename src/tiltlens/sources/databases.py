@@ -17,10 +17,10 @@ import polars as pl
 
 from tiltlens.errors import DataError, MissingExtraError, TiltlensError
 from tiltlens.sources.batches import Batches, FrameBatches
-from tiltlens.sources.date_strings import with_dates
 from tiltlens.sources.duckdb import DuckBatches
 from tiltlens.sources.messages import first_line
 from tiltlens.sources.read_options import ReadOptions
+from tiltlens.sources.text_columns import DATES, read_texts
 
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
 READ_ONLY = "options=-c%20default_transaction_read_only%3Don"  # of PostgreSQL's URLs
@@ -45,7 +45,7 @@ def query_batches(url: str, options: ReadOptions) -> Batches:
         )
     if options.query is None:
         raise DataError(
-            "`query` (--query) must say which rows of a database to read, got none.",
+            "`query` of tl.read (--query) must select the rows of a database, got none.",
             "for example 'SELECT * FROM loans'.",
         )
     options.check_for("a database", ["query"])
@@ -114,7 +114,8 @@ def _with_decimals(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_memory(frame: pl.DataFrame) -> Batches:
-    return FrameBatches(with_dates([frame.lazy()])[0].collect())
+    scan = frame.lazy()
+    return FrameBatches(read_texts([scan], forms=DATES).cast(scan).collect())
 
 
 READERS: dict[str, Callable[[str, str, str], Batches]] = {

@@ -13,42 +13,35 @@ from typing import Any
 import polars as pl
 
 from tiltlens.errors import DataError, MissingExtraError
-from tiltlens.sources.date_strings import with_dates
 from tiltlens.sources.messages import checked_names, first_line, listed, shown
-from tiltlens.sources.numeric_strings import NumberTexts, counted_texts
 from tiltlens.sources.read_options import ReadOptions
+from tiltlens.sources.text_columns import INTEGER, NUMBER, TextColumns, read_texts
 
 UNNAMED = "__UNNAMED__"  # what the reader calls a column without a name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExcelTable:
-    """Excel files as one table; `errors` are columns with cells such as #N/A, `empty` those without any value."""
+    """Excel files as one table; `errors` are columns with cells such as #N/A."""
 
     scans: list[pl.LazyFrame]
-    numbers: NumberTexts
+    columns: TextColumns
     errors: Collection[str]
-    empty: Collection[str]
-
-    def check(self, columns: Sequence[str]) -> None:
-        """Raise for a column that cannot be read for what it is."""
-        self.numbers.check(columns)
 
     def notes(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """Return what became of columns that their owner may not expect."""
-        plain = [name for name in self.numbers.plain if name in columns]
-        told = [f"cells of text that hold numbers were read as numbers: {', '.join(plain)}"] if plain else []
-        told += [
-            f"{name} has cells that are errors, such as #N/A or #DIV/0!: they are missing values"
-            for name in columns
-            if name in self.errors
-        ]
-        told += [
-            f"{name} has no value in any row; formulas whose values were not saved look so: save the file in Excel"
-            for name in columns
-            if name in self.empty
-        ]
-        return (*told, *self.numbers.notes(self.scans, columns, "missing values are empty cells"))
+        """Return what users may not expect of how these columns were read."""
+        numbers = [name for name in columns if self.columns.type_of(name) in (INTEGER, NUMBER)]
+        errors = [name for name in columns if name in self.errors]
+        empty = [name for name in columns if not self.columns.counts[name].known and name not in self.errors]
+        return (
+            *([f"cells of text that hold numbers were read as numbers: {', '.join(numbers)}"] if numbers else []),
+            *(f"{name} has cells that are errors, such as #N/A or #DIV/0!: they are missing values" for name in errors),
+            *(
+                f"{name} has no value in any row; formulas whose values were not saved look so: save the file in Excel"
+                for name in empty
+            ),
+            *self.columns.warnings(columns, "missing values are empty cells"),
+        )
 
 
 def excel_table(files: Sequence[Path], options: ReadOptions) -> ExcelTable:
@@ -56,13 +49,11 @@ def excel_table(files: Sequence[Path], options: ReadOptions) -> ExcelTable:
     missing = [name for name in ("fastexcel", "pyarrow") if find_spec(name) is None]
     if missing:
         raise MissingExtraError(f"Excel files must be read by {missing[0]}, which is not installed.", extra="excel")
-    found = [_sheet(file, options.sheet) for file in files]
-    frames = with_dates([frame.lazy() for frame, _ in found])
-    numbers = counted_texts(frames)
-    errors = {name for _, names in found for name in names}
-    filled = {one.name for frame, _ in found for one in frame if one.null_count() < frame.height}
-    empty = {name for frame, _ in found for name in frame.columns if name not in filled | errors}
-    return ExcelTable([numbers.read(frame) for frame in frames], numbers, errors, empty)
+    sheets = [_sheet(file, options.sheet) for file in files]
+    frames = [frame.lazy() for frame, _ in sheets]
+    columns = read_texts(frames, options.decimal)
+    errors = {name for _, names in sheets for name in names}
+    return ExcelTable([columns.cast(frame) for frame in frames], columns, errors)
 
 
 def _sheet(file: Path, name: str | None) -> tuple[pl.DataFrame, set[str]]:
@@ -99,7 +90,7 @@ def _errors(sheet: Any) -> set[str]:
 def _chosen(file: Path, sheets: list[str], name: str | None) -> str:
     if name is None and len(sheets) != 1:
         raise DataError(
-            f"`sheet` (--sheet) must name one of the {len(sheets)} sheets of {shown(file.name)}, got none.",
+            f"`sheet` of tl.read (--sheet) must name one of the {len(sheets)} sheets of {shown(file.name)}, got none.",
             f"they are {listed(sheets)}.",
         )
     if name is not None and name not in sheets:

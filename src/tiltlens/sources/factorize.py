@@ -85,18 +85,18 @@ def text_codes(column: pl.Series, texts: pl.Series, first: int, other: int) -> C
     keys, codes = texts.hash().to_numpy(), np.arange(first, first + len(texts))
     shift = _shift(keys)
     if shift is None:
-        places = column.cast(pl.Enum(texts), strict=False).to_physical().cast(pl.Int64) + first
-        return places.fill_null(other).to_numpy()
+        numbered = column.cast(pl.Enum(texts), strict=False).to_physical().cast(pl.Int64) + first
+        return numbered.fill_null(other).to_numpy()
     hashes = column.hash().to_numpy()
     code_of, key_of = np.full(1 << 64 - shift, other), np.zeros(1 << 64 - shift, dtype=np.uint64)
     code_of[_slots(keys, shift)], key_of[_slots(keys, shift)] = codes, keys
-    found = np.empty(len(hashes), dtype=np.int64)
+    hashed_codes = np.empty(len(hashes), dtype=np.int64)
     for part in chunks(len(hashes), FACTORIZE_CHUNK):
         slots = _slots(hashes[part], shift)
-        found[part], is_other = code_of.take(slots), key_of.take(slots) != hashes[part]
+        hashed_codes[part], is_other = code_of.take(slots), key_of.take(slots) != hashes[part]
         if is_other.any():
-            found[part][is_other] = other
-    return found
+            hashed_codes[part][is_other] = other
+    return hashed_codes
 
 
 def _slots(hashes: NDArray[np.uint64], shift: int) -> NDArray[np.int64]:

@@ -26,12 +26,8 @@ class FileTable(Protocol):
         """One lazy frame for each file."""
         ...
 
-    def check(self, columns: Sequence[str]) -> None:
-        """Raise for a column that cannot be read for what it is."""
-        ...
-
     def notes(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """Return what became of columns that their owner may not expect."""
+        """Return what users may not expect of how these columns were read."""
         ...
 
 
@@ -40,9 +36,6 @@ class PlainTable:
     """Files that say of themselves what their columns are."""
 
     scans: list[pl.LazyFrame]
-
-    def check(self, columns: Sequence[str]) -> None:
-        """As of `FileTable`."""
 
     def notes(self, columns: Sequence[str]) -> tuple[str, ...]:
         """As of `FileTable`."""
@@ -85,11 +78,11 @@ def _a(name: str) -> str:
 
 
 FORMATS = (
-    FileFormat("CSV", (".csv", ".tsv", ".csv.gz", ".tsv.gz"), None, csv_table, ("na_values", "encoding")),
+    FileFormat("CSV", (".csv", ".tsv", ".csv.gz", ".tsv.gz"), None, csv_table, ("na_values", "encoding", "decimal")),
     FileFormat("Parquet", (".parquet",), b"PAR1", _parquet_table),
     FileFormat("Arrow", (".arrow", ".feather"), b"ARROW1", _arrow_table),
     FileFormat("JSON lines", (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz"), None, json_table),
-    FileFormat("Excel", (".xlsx", ".xlsm"), b"PK\x03\x04", excel_table, ("sheet",)),
+    FileFormat("Excel", (".xlsx", ".xlsm"), b"PK\x03\x04", excel_table, ("sheet", "decimal")),
 )
 ENDINGS = tuple(ending for one in FORMATS for ending in one.endings)
 UNKNOWN = "something else"
@@ -110,7 +103,7 @@ def format_of(file: Path) -> FileFormat:
             f"{shown(file.name)} must end in {listed_endings()}, got {shown(file.suffix)}.",
             "convert it, or rename it to what it is.",
         )
-    return next(one for one in FORMATS if ending in one.endings)
+    return next(file_format for file_format in FORMATS if ending in file_format.endings)
 
 
 def listed_endings() -> str:
@@ -120,18 +113,18 @@ def listed_endings() -> str:
 
 def check_content(file: Path, options: ReadOptions) -> None:
     """Raise for a file that is not what its name says."""
-    found = format_of(file)
+    file_format = format_of(file)
     with file.open("rb") as stream:
         start = stream.read(8)
-    kind, signature = ("gzip", GZIP) if is_zipped(file) else (found.name, found.signature or b"")
+    kind, signature = ("gzip", GZIP) if is_zipped(file) else (file_format.name, file_format.signature or b"")
     is_right = start.startswith(signature)
-    if is_right and found.signature is None:
-        kind, start = found.name, start_of(file)
+    if is_right and file_format.signature is None:
+        kind, start = file_format.name, start_of(file)
         is_right = _is_text(start) or options.encoding is not None
     if not is_right:
         hint, looks_like = "rename it to what it is, or write it again.", _looks_like(start)
-        if "encoding" in found.options and looks_like == UNKNOWN:
-            hint = "where it is text in UTF-16, name that with `encoding` (--encoding); else rename it to what it is."
+        if "encoding" in file_format.options and looks_like == UNKNOWN:
+            hint = "for text in UTF-16, pass `encoding` to tl.read (--encoding); otherwise rename it to what it is."
         raise DataError(f"{shown(file.name)} must be {_a(kind)} file, got {looks_like}.", hint)
 
 

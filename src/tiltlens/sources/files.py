@@ -22,7 +22,7 @@ from tiltlens.sources.columns import clean_column
 from tiltlens.sources.csv_files import CsvTable
 from tiltlens.sources.file_formats import FileTable, check_content, ending_of, format_of, listed_endings
 from tiltlens.sources.messages import checked_names, first_line, nearest_name, shown
-from tiltlens.sources.read_options import ReadOptions
+from tiltlens.sources.read_options import ReadOptions, Source
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,6 @@ class FileBatches:
 
     def fold(self, columns: Sequence[str], step: Step[S]) -> S:
         """As of `Batches`."""
-        self._table.check(columns)
         kinds = self._check_schemas(columns)
         scans = [(repr(str(file)), scan.select(columns)) for file, scan in zip(self.files, self._scans, strict=True)]
         texts = pl.Schema({column: pl.String for name, scan in scans for column in too_large(scan, name)})
@@ -54,7 +53,6 @@ class FileBatches:
     def frames(self, columns: Sequence[str], texts: Collection[str] = ()) -> Generator[pl.DataFrame]:
         """As of `OrderedBatches`."""
         read = [name for name in columns if name not in texts]
-        self._table.check(read)
         self._check_schemas(read)
         table = self._table.as_texts(texts) if isinstance(self._table, CsvTable) else self._table
         named = [(repr(str(file)), scan.select(columns)) for file, scan in zip(self.files, table.scans, strict=True)]
@@ -103,18 +101,18 @@ class FileBatches:
 
 def _common_schema(scans: Sequence[tuple[str, pl.LazyFrame]]) -> pl.Schema:
     """Return the kinds that hold the values of all files."""
-    found = scans[0][1].collect_schema()
+    schema_so_far = scans[0][1].collect_schema()
     for name, scan in scans[1:]:
         try:
-            both = [pl.DataFrame(schema=schema) for schema in (found, scan.collect_schema())]
-            found = pl.concat(both, how="vertical_relaxed").schema
+            both = [pl.DataFrame(schema=schema) for schema in (schema_so_far, scan.collect_schema())]
+            schema_so_far = pl.concat(both, how="vertical_relaxed").schema
         except pl.exceptions.PolarsError as error:
             raise DataError(
                 f"every file must have columns of the same kinds as {scans[0][0]}, got others in {name}: "
                 f"{first_line(error)}",
                 "write it again with those kinds.",
             ) from None
-    return found
+    return schema_so_far
 
 
 def _schema(frame: pl.LazyFrame, file: Path) -> pl.Schema:
@@ -145,7 +143,11 @@ def files_of(data: Any) -> tuple[Path, ...] | None:
 
 def _entries(data: Any) -> list[str] | None:
     entries = list(data) if isinstance(data, (list, tuple)) and data else [data]
-    return [os.fspath(one) for one in entries] if all(isinstance(one, (str, os.PathLike)) for one in entries) else None
+    return (
+        [os.fspath(entry) for entry in entries]
+        if all(isinstance(entry, (str, os.PathLike)) for entry in entries)
+        else None
+    )
 
 
 def _check_distinct(files: Sequence[Path]) -> None:
@@ -153,8 +155,8 @@ def _check_distinct(files: Sequence[Path]) -> None:
     seen: dict[tuple[int, int], Path] = {}
     for file in files:
         if file.exists():
-            found = file.stat()
-            first = seen.setdefault((found.st_dev, found.st_ino), file)
+            status = file.stat()
+            first = seen.setdefault((status.st_dev, status.st_ino), file)
             if first is not file:
                 raise DataError(
                     f"{str(file)!r} and {str(first)!r} are the same file, so its rows would count twice.",
@@ -164,7 +166,7 @@ def _check_distinct(files: Sequence[Path]) -> None:
 
 def inputs_of(*several: Any) -> list[Input]:
     """Return the files, folders, patterns and databases that data name; None and what is no file name none."""
-    entries = [entry for data in several for entry in (_entries(data) or ())]
+    entries = [entry for data in several for entry in (_entries(Source.of(data).path) or ())]
     paths = {entry: re.sub(r"^[A-Za-z][\w+.-]+:///?", "", entry) for entry in entries}  # of the URL of a database
     return [
         Input(entry, tuple(file.absolute() for file in _found(path)), partial(_would_read, Path(path).absolute()))
@@ -179,7 +181,7 @@ def _would_read(entry: Path, path: Path) -> bool:
         return path.is_relative_to(folder) and ending_of(path) is not None and _is_data(path, folder)
     if entry.exists() or not glob.has_magic(str(entry)):
         return False
-    start = next(place for place, part in enumerate(entry.parts) if glob.has_magic(part))
+    start = next(index for index, part in enumerate(entry.parts) if glob.has_magic(part))
     pattern = Path(*entry.parts[:start]).resolve().joinpath(*entry.parts[start:])
     is_as_deep = "**" in pattern.parts or len(path.parts) == len(pattern.parts)
     return is_as_deep and fnmatchcase(str(path), str(pattern).replace(f"**{os.sep}", "*"))

@@ -45,10 +45,10 @@ def nested_hashes(
     hashes = [np.empty(rows, dtype=np.uint64) for _ in stages]
     for chunk in chunks(rows, CACHE_CHUNK):
         total = np.zeros(len(hashes[0][chunk]), dtype=np.uint64)
-        for stage, found in zip(parts, hashes, strict=True):
+        for stage, target in zip(parts, hashes, strict=True):
             for part in stage:
                 total += part.bits(chunk)
-            found[chunk] = _mix(_mix(total.copy()))
+            target[chunk] = _mix(_mix(total.copy()))
     return hashes
 
 
@@ -72,9 +72,9 @@ def nameless_hashes(columns: Sequence[pl.Series]) -> tuple[Hashes, list[int]]:
             bits = np.arange(codes.max(initial=0) + 1, dtype=np.uint64)
             if not is_ordered:
                 np.add.at(bits := np.zeros_like(bits), codes, _mixed(rows, ODD))
-            found = _mixed(bits, ODD).take(codes)
-            signs.append(int(_mixed(rows + found, ODD).sum(dtype=np.uint64)))
-            total += _mixed(found, np.uint64(signs[-1] | 1))
+            hashed = _mixed(bits, ODD).take(codes)
+            signs.append(int(_mixed(rows + hashed, ODD).sum(dtype=np.uint64)))
+            total += _mixed(hashed, np.uint64(signs[-1] | 1))
         rows = _mix(_mix(total))
     return rows, signs
 
@@ -85,10 +85,10 @@ def _ranks(column: pl.Series) -> tuple[NDArray[np.int64], bool]:
         column = column.cast(pl.Datetime("us")).to_physical()
     is_ordered = column.dtype.is_numeric()
     if is_ordered:
-        found = (column.cast(pl.Float64) * BILLION).round().rank("dense")
+        ranks = (column.cast(pl.Float64) * BILLION).round().rank("dense")
     else:
-        found = column.cast(pl.String).cast(pl.Categorical).to_physical().cast(pl.Int64) + 1
-    return found.fill_null(0).cast(pl.Int64).to_numpy(), is_ordered
+        ranks = column.cast(pl.String).cast(pl.Categorical).to_physical().cast(pl.Int64) + 1
+    return ranks.fill_null(0).cast(pl.Int64).to_numpy(), is_ordered
 
 
 class _Part:
@@ -134,10 +134,10 @@ def _text_bits(texts: pl.Series) -> Hashes:
     sizes = filled.str.len_bytes().to_numpy().astype(np.int64) + 1
     content = np.frombuffer(("\0".join(filled.to_list()) + "\0").encode(errors="surrogatepass"), dtype=np.uint8)
     starts = np.cumsum(sizes) - sizes
-    place = np.arange(len(content)) - np.repeat(starts, sizes)
+    offset = np.arange(len(content)) - np.repeat(starts, sizes)
     powers = np.cumprod(np.full(int(sizes.max(initial=1)), ODD))
-    found = np.add.reduceat(BYTES.take(content) * powers.take(place), starts) if len(sizes) else np.zeros(0, np.uint64)
-    return np.where(texts.is_null().to_numpy(), np.uint64(MISSING), found) if texts.null_count() else found
+    bits = np.add.reduceat(BYTES.take(content) * powers.take(offset), starts) if len(sizes) else np.zeros(0, np.uint64)
+    return np.where(texts.is_null().to_numpy(), np.uint64(MISSING), bits) if texts.null_count() else bits
 
 
 def _mixed(bits: Hashes, factor: np.uint64) -> Hashes:

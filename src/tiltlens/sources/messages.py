@@ -60,9 +60,9 @@ def nearest_name(name: object, names: Sequence[str]) -> str | None:
 
 def check_columns(argument: str, wanted: Iterable[str], names: Sequence[str], what: str = "columns") -> None:
     """Raise for the first wanted column that the table does not have, with the nearest name that it has."""
-    known = set(names)
+    existing = set(names)
     for name in wanted:
-        if name not in known:
+        if name not in existing:
             rule = "must have the columns asked for, but has no" if argument == "data" else f"must name {what}, got"
             nearest = nearest_name(name, names)
             suggestion = f"did you mean {shown(nearest)}? " if nearest is not None else ""

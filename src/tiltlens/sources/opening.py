@@ -14,27 +14,25 @@ from tiltlens.sources.databases import database_url, query_batches
 from tiltlens.sources.duckdb import DuckBatches, is_duckdb
 from tiltlens.sources.file_formats import format_of
 from tiltlens.sources.files import FileBatches, files_of, inputs_of
-from tiltlens.sources.read_options import ReadOptions
+from tiltlens.sources.read_options import Source
 from tiltlens.sources.spark import SparkBatches, is_spark
 from tiltlens.sources.tables import column_names, read_table
 from tiltlens.threads import check_threads
 
-PLAIN = ReadOptions()
 
-
-def batches_of(data: Any, options: ReadOptions = PLAIN) -> Batches | None:
+def batches_of(data: Any) -> Batches | None:
     """Return the data as batches where it is read piece by piece; None where its rows are in memory."""
     check_threads()
-    url = database_url(data)
+    source = Source.of(data)
+    url = database_url(source.path)
     remember(*inputs_of(data))
     if url is not None:
-        return query_batches(url, options)
-    files = files_of(data)
+        return query_batches(url, source.options)
+    files = files_of(source.path)
     if files is not None:
-        found = format_of(files[0])
-        options.check_for(f"{found.name} files", found.options)
-        return FileBatches(files, options)
-    options.check_for("data that is no file", ())
+        file_format = format_of(files[0])
+        source.options.check_for(f"{file_format.name} files", file_format.options)
+        return FileBatches(files, source.options)
     if is_spark(data):
         return SparkBatches(data)
     if isinstance(data, pl.LazyFrame):
@@ -66,9 +64,9 @@ def _framed(frame: pl.DataFrame) -> _Frames:
     return _Frames((frame,))
 
 
-def collected(data: Any, columns: Sequence[str] | None = None, options: ReadOptions = PLAIN) -> pl.DataFrame:
+def collected(data: Any, columns: Sequence[str] | None = None) -> pl.DataFrame:
     """Return some columns (default: all) of any data as one clean frame in memory."""
-    batches = batches_of(data, options)
+    batches = batches_of(data)
     return read_table(data, columns) if batches is None else collected_rows(batches, columns)
 
 

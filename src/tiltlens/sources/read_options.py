@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import codecs
 import io
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tiltlens.errors import DataError
@@ -14,6 +15,7 @@ from tiltlens.sources.messages import listed, shown, texts_of
 WHERE = {  # an option, and whose it is
     "na_values": "CSV files",
     "encoding": "CSV files",
+    "decimal": "CSV and Excel files",
     "sheet": "Excel files",
     "query": "databases",
 }
@@ -28,7 +30,9 @@ class ReadOptions:
     na_values
         Texts that stand for missing values in CSV files, beside the usual ones.
     encoding
-        Of CSV files, such as "cp1252"; None where it is to be found out.
+        Encoding of CSV files, such as "cp1252"; None for UTF-8, or for that of a byte order mark.
+    decimal
+        Decimal mark of numbers in CSV files and in text cells of Excel, "." or ",".
     sheet
         Of an Excel file.
     query
@@ -37,21 +41,103 @@ class ReadOptions:
 
     na_values: tuple[str, ...] = ()
     encoding: str | None = None
+    decimal: str = "."
     sheet: str | None = None
     query: str | None = None
 
     def check_for(self, kind: str, allowed: Sequence[str]) -> None:
         """Raise for an option that says nothing of data of this kind."""
+        defaults = ReadOptions()
         for name, owners in WHERE.items():
             value = getattr(self, name)
-            if value and name not in allowed:
+            if value != getattr(defaults, name) and name not in allowed:
                 got = listed(value) if isinstance(value, tuple) else shown(value)
                 hint = "replace them in the data." if name == "na_values" else "leave it out."
                 raise DataError(f"`{name}` must be left out for {kind}, got {got}.", f"it is for {owners}: {hint}")
 
 
-def read_options(na_values: Any = None, encoding: Any = None, sheet: Any = None, query: Any = None) -> ReadOptions:
-    """Return the options as they were asked for, checked."""
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Files or a database, with the options for reading them."""
+
+    path: Any = field(repr=False)  # the URL of a database may hold a password
+    options: ReadOptions
+
+    @classmethod
+    def of(cls, data: Any) -> Source:
+        """Return any data as a source; all but a source is read with default options."""
+        return data if isinstance(data, Source) else cls(data, ReadOptions())
+
+
+def read(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    na_values: str | Sequence[str] | None = None,
+    encoding: str | None = None,
+    decimal: str = ".",
+    sheet: str | None = None,
+    query: str | None = None,
+) -> Source:
+    r"""Return files or a database as a source that is read with the given options.
+
+    Pass the source wherever tiltlens takes data: `tl.audit`, `tl.alternatives`, `tl.rule_tables`, `ScoreTilt.apply` and
+    `ScoreTilt.bill`. Data that need no options can be passed as they are. No row is read before the source is used.
+
+    Parameters
+    ----------
+    path : str, path-like, or list of these
+        A file, a pattern such as ``"data/*.csv"``, a folder, a list of these, or the URL of a database such as
+        ``"sqlite:///people.db"``.
+    na_values : str or list of str, default=None
+        Texts that mark missing values in CSV files, in addition to "", "?", "-", ".", "NA", "N/A", "NaN" and "NULL".
+    encoding : str, default=None
+        Encoding of CSV files, such as "cp1252". None reads UTF-8, or what the byte order mark says.
+    decimal : {".", ","}, default="."
+        Decimal mark of numbers in CSV files and in text cells of Excel.
+    sheet : str, default=None
+        Sheet of an Excel file. It is required if the file has several.
+    query : str, default=None
+        SQL query that selects the rows of a database. It is required for a database.
+
+    Returns
+    -------
+    Source
+        The path with its options.
+
+    Raises
+    ------
+    DataError
+        If `path` is not the name of files or of a database, or an option is not valid.
+
+    See Also
+    --------
+    audit : Audit a model on a source.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import tiltlens as tl
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "people.csv")
+    ...     _ = path.write_text("sex,hired\n" + 20 * "women,0\nwomen,1\nmen,1\nmen,unknown\n")
+    ...     people = tl.read(path, na_values="unknown")
+    ...     tl.rule_tables(people, "four-fifths", "sex", selected="hired").rows["missing_outcome"]
+    20
+    """
+    entries = path if isinstance(path, (list, tuple)) else [path]
+    if not entries or not all(isinstance(entry, (str, os.PathLike)) for entry in entries):
+        raise DataError(
+            f"`path` must name files or a database, got {type(path).__name__}.",
+            "pass a table in memory to tiltlens without tl.read.",
+        )
+    return Source(path, read_options(na_values, encoding, sheet, query, decimal))
+
+
+def read_options(
+    na_values: Any = None, encoding: Any = None, sheet: Any = None, query: Any = None, decimal: Any = "."
+) -> ReadOptions:
+    """Return the options after checking them."""
     texts = tuple(texts_of("na_values", na_values))
     strangers = [text for text in texts if not isinstance(text, str)]
     if strangers:
@@ -59,7 +145,11 @@ def read_options(na_values: Any = None, encoding: Any = None, sheet: Any = None,
     for name, value in (("sheet", sheet), ("query", query)):
         if value is not None and not (isinstance(value, str) and value.strip()):
             raise DataError(f"`{name}` must be a text, got {shown(value)}.", f"it is for {WHERE[name]}.")
-    return ReadOptions(texts, None if encoding is None else _known_encoding(encoding), sheet, query)
+    if decimal not in (".", ","):
+        raise DataError(
+            f"`decimal` (--decimal) must be '.' or ',', got {shown(decimal)}.", "it is the decimal mark of numbers."
+        )
+    return ReadOptions(texts, None if encoding is None else _known_encoding(encoding), decimal, sheet, query)
 
 
 def _known_encoding(name: Any) -> str:

@@ -89,8 +89,8 @@ class _MoreColumns:
         import pyarrow as pa
 
         for batch in batches:
-            found = self.step(pl.DataFrame(batch.select(self.columns)))
-            made = [pa.array(column) for column in found.reshape(batch.num_rows, -1).T]
+            values = self.step(pl.DataFrame(batch.select(self.columns)))
+            made = [pa.array(column) for column in values.reshape(batch.num_rows, -1).T]
             names = [*batch.schema.names, *("" for _ in made)]  # Spark goes by the places of columns
             yield pa.RecordBatch.from_arrays([*batch.columns, *made], names)
 

@@ -81,21 +81,21 @@ def native_columns(data: Any, table: pl.DataFrame, names: Sequence[str]) -> Any:
     return table.select(names) if isinstance(frame, nw.LazyFrame) else frame.select(*names).to_native()
 
 
-def taken_rows(table: Any, places: Any) -> Any:
+def taken_rows(table: Any, index: Any) -> Any:
     """Return some rows of a table in memory, as the same kind of table; an index of pandas starts anew."""
     if isinstance(table, Mapping):
         return {
-            name: values[places] if isinstance(values, pl.Series) else np.asarray(values)[places]
+            name: values[index] if isinstance(values, pl.Series) else np.asarray(values)[index]
             for name, values in table.items()
         }
-    return nw.maybe_reset_index(nw.from_native(table, eager_only=True)[places]).to_native()
+    return nw.maybe_reset_index(nw.from_native(table, eager_only=True)[index]).to_native()
 
 
 def with_columns_of(table: Any, other: Any, names: Sequence[str]) -> Any:
     """Return a table in memory whose columns of these names are another's, as long and of the same kind."""
     if isinstance(table, Mapping):
         return {**table, **{name: other[name] for name in names}}
-    frame, others = (nw.from_native(one, eager_only=True) for one in (table, other))
+    frame, others = (nw.from_native(native, eager_only=True) for native in (table, other))
     return frame.with_columns(*(others[name] for name in names)).to_native()
 
 

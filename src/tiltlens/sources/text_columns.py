@@ -1,0 +1,256 @@
+"""Types of text columns, decided by all their values: CSV files, text cells of Excel, JSON lines and SQLite.
+
+`count_texts` counts in one pass how many values of each column have which form, `decide_type` decides from the counts,
+and `TextColumns.cast` casts each column by one expression.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import polars as pl
+import polars.selectors as cs
+
+from tiltlens.limits import FIRST_LOOK_ROWS, MOSTLY_NUMBERS, SUPPRESSED_BELOW
+from tiltlens.sources.messages import shown
+
+TEXT, BOOLEAN, INTEGER, NUMBER = "text", "boolean", "integer", "number"
+TRUE, FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
+DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%d/%m/%Y", "%d-%m-%Y", "%d.%m.%Y")
+CLOCKS = ("%H:%M:%S%.f", "%H:%M", "%H:%M:%S%.f%#z")
+DATES = (*DAYS, *(f"{day}{mark}{clock}" for day, mark, clock in product(DAYS, "T ", CLOCKS)))
+FULL_YEAR = r"^(\d{4}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})"  # Polars would read 10-11-12 as a day of the year 10
+FORMS = (BOOLEAN, INTEGER, NUMBER, *DATES)  # the first form that all values have is the type
+WHOLE = r"^[+-]?\d+$"
+CODE = r"^0\d"
+UNIT = "[%€$£¥]?"
+NUMBER_LIKE = rf"^[+-]?{UNIT}\s*[+-]?(\d+([.,'’\s]\d{{3}})*([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*{UNIT}$"
+OTHER_MARK = {".": ",", ",": "."}
+MARK_NAMES = {".": "point", ",": "comma"}
+
+
+@dataclass(frozen=True, slots=True)
+class TextCounts:
+    """Counts of the values of one text column that decide its type.
+
+    Attributes
+    ----------
+    rows, known
+        All rows, and those with a value.
+    forms
+        Number of values of each form.
+    int64s, codes
+        Number of integers that 64 bits hold, and of digits that start with a zero.
+    number_like
+        Number of values that are not numbers but have digits with another decimal mark, thousands separators or units.
+    first_odd
+        First value that is not a number or, where dates were counted but no numbers, not a date.
+    is_index
+        Whether the values are integers, each larger by 1 than the one before; False where this was not asked for.
+    """
+
+    rows: int = 0
+    known: int = 0
+    forms: Counter[str] = field(default_factory=Counter)
+    int64s: int = 0
+    codes: int = 0
+    number_like: int = 0
+    first_odd: str | None = None
+    is_index: bool = False
+
+    def __add__(self, other: TextCounts) -> TextCounts:
+        return TextCounts(
+            self.rows + other.rows,
+            self.known + other.known,
+            self.forms + other.forms,
+            self.int64s + other.int64s,
+            self.codes + other.codes,
+            self.number_like + other.number_like,
+            other.first_odd if self.first_odd is None else self.first_odd,
+            self.is_index and other.is_index,
+        )
+
+    @property
+    def dates(self) -> int:
+        """Number of values that are dates of any form."""
+        return sum(self.forms[form] for form in DATES)
+
+    def possible_forms(self) -> list[str]:
+        """Return the forms that some values have; all of them where no value is known."""
+        numeric = self.forms[NUMBER] + self.number_like
+        return [form for form in FORMS if not self.known or self.forms[form] or (form == NUMBER and numeric)]
+
+
+def decide_type(counts: TextCounts, forms: Sequence[str] = FORMS) -> str:
+    """Return the form that all values of a column have, or TEXT.
+
+    Integers that start with a zero are codes, and those too large for 64 bits are keys: both stay text.
+    """
+    form = next((form for form in forms if counts.forms[form] == counts.known > 0), TEXT)
+    is_text = form == INTEGER and (counts.codes > 0 or counts.int64s < counts.known)
+    return TEXT if is_text else form
+
+
+def count_texts(scan: pl.LazyFrame, decimal: str = ".", indices: Collection[str] = ()) -> dict[str, TextCounts]:
+    """Count the values of each column, those of text columns by form, in one pass over all rows.
+
+    A look at the first rows rules out the forms that none of their values has, since they cannot be the form of all
+    values.
+
+    Parameters
+    ----------
+    scan
+        The table; missing values are null.
+    decimal
+        Decimal mark of numbers, "." or ",".
+    indices
+        Columns to test for being an index of the rows.
+    """
+    stripped = scan.with_columns(cs.string().str.strip_chars())
+    schema = stripped.collect_schema()
+    look = stripped.select(cs.string()).head(FIRST_LOOK_ROWS).collect().unpivot().cast(pl.String)
+    look_counts = look.group_by("variable").agg(_expressions("value", FORMS, decimal))
+    possible = {row["variable"]: _counts(row, "value").possible_forms() for row in look_counts.to_dicts()}
+    expressions = [count for name in schema for count in _expressions(name, possible.get(name, ()), decimal)]
+    expressions += [_is_index(name).alias(f"is_index {name}") for name in indices]
+    row = stripped.select(expressions).collect(engine="streaming").row(0, named=True)
+    return {name: _counts(row, name) for name in schema}
+
+
+def _expressions(name: str, forms: Sequence[str], decimal: str) -> list[pl.Expr]:
+    """Return the expressions that count the values of a column: all known ones, and stripped texts of some forms."""
+    text = pl.col(name)
+    with_year = pl.when(text.str.contains(FULL_YEAR)).then(text)
+    dates = {form: _date(with_year, form) for form in forms if form in DATES}
+    counts = {"rows": pl.len(), "known": text.count()} | {form: date.count() for form, date in dates.items()}
+    if BOOLEAN in forms:
+        counts[BOOLEAN] = text.is_in(TRUE + FALSE).sum()
+    if INTEGER in forms:
+        counts[INTEGER] = text.str.contains(WHOLE).sum()
+        counts["int64s"] = text.cast(pl.Int64, strict=False).count()
+        counts["codes"] = text.str.contains(CODE).sum()
+    if NUMBER in forms:
+        number = _number(text, decimal, strict=False)
+        odd = pl.when(number.is_null()).then(text)
+        counts[NUMBER] = number.count()
+        counts["number_like"] = odd.str.contains(NUMBER_LIKE).sum()
+        counts["first_odd"] = odd.first(ignore_nulls=True)
+    elif dates:
+        is_odd = pl.all_horizontal(date.is_null() for date in dates.values())
+        counts["first_odd"] = pl.when(is_odd).then(text).first(ignore_nulls=True)
+    return [count.alias(f"{what} {name}") for what, count in counts.items()]
+
+
+def _counts(row: Mapping[str, Any], name: str) -> TextCounts:
+    """Return the counts of one column from the row of all counts."""
+    forms = Counter({form: row.get(f"{form} {name}", 0) for form in FORMS})
+    others = ("rows", "known", "int64s", "codes", "number_like", "first_odd", "is_index")
+    return TextCounts(forms=forms, **{what: row[f"{what} {name}"] for what in others if f"{what} {name}" in row})
+
+
+def _is_index(name: str) -> pl.Expr:
+    numbers = pl.col(name).cast(pl.Int64, strict=False)
+    return (numbers.null_count() == 0) & (numbers.diff() == 1).all()
+
+
+def _number(text: pl.Expr, decimal: str, strict: bool) -> pl.Expr:
+    marks = text if decimal == "." else text.str.replace_many([",", "."], [".", ","])  # so that 1.5 is not a number
+    return marks.cast(pl.Float64, strict=strict)
+
+
+def _date(text: pl.Expr, form: str, strict: bool = False) -> pl.Expr:
+    if form in DAYS:
+        return text.str.strptime(pl.Date, form, strict=strict)
+    return text.str.strptime(pl.Datetime("us", "UTC" if form.endswith("z") else None), form, strict=strict)
+
+
+def _cast(name: str, form: str, decimal: str) -> pl.Expr:
+    text = pl.col(name).str.strip_chars()
+    if form == BOOLEAN:
+        return text.is_in(TRUE)
+    if form == INTEGER:
+        return text.cast(pl.Int64)
+    return _number(text, decimal, strict=True) if form == NUMBER else _date(text, form, strict=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextColumns:
+    """Text columns of a table, which may lie in several files.
+
+    Attributes
+    ----------
+    counts
+        Counts of each column over all files.
+    decimal
+        Decimal mark of numbers.
+    forms
+        Forms that may become types; `DATES` where the source has numbers of its own.
+    """
+
+    counts: Mapping[str, TextCounts]
+    decimal: str = "."
+    forms: Sequence[str] = FORMS
+
+    def type_of(self, name: str) -> str:
+        """Return the form that a column is cast to."""
+        return decide_type(self.counts[name], self.forms)
+
+    def cast(self, scan: pl.LazyFrame, texts: Collection[str] = ()) -> pl.LazyFrame:
+        """Return a file with its text columns cast, except for those that are to stay as they are written."""
+        names = [name for name in scan.collect_schema().names() if name in self.counts and name not in texts]
+        types = {name: self.type_of(name) for name in names}
+        return scan.with_columns(_cast(name, form, self.decimal) for name, form in types.items() if form != TEXT)
+
+    def warnings(self, columns: Iterable[str], remedy: str) -> list[str]:
+        """Return why columns are text, or have dates with the day first, where users may not expect it."""
+        warnings = (self._warning(name, remedy) for name in columns if name in self.counts)
+        return [warning for warning in warnings if warning is not None]
+
+    def _warning(self, name: str, remedy: str) -> str | None:
+        counts, form = self.counts[name], self.type_of(name)
+        enough = max(MOSTLY_NUMBERS * counts.known, 1)
+        numbers = counts.forms[NUMBER]
+        if form.startswith("%d"):
+            return f"{name} was read as dates with the day first, then the month"
+        if form != TEXT:
+            return None
+        if numbers == counts.known > 0:
+            return f"{name} is read as text because some of its numbers start with 0" if counts.codes else None
+        if numbers + counts.number_like >= enough:
+            return self._odd_values(name, "numbers", counts.known - numbers, self._number_hint(counts, remedy))
+        if counts.dates >= enough:
+            return self._odd_values(name, "dates", counts.known - counts.dates, "write all dates like 2020-01-31")
+        return None
+
+    def _odd_values(self, name: str, kind: str, count: int, hint: str) -> str:
+        counts = self.counts[name]
+        if counts.first_odd is None:
+            return f"{name} is read as text because its {kind} are written in several forms; {hint}"
+        size = f"{count:,}" if count >= SUPPRESSED_BELOW else f"fewer than {SUPPRESSED_BELOW}"
+        odd = f"{size} of its {counts.known:,} values are not {kind}, first {shown(counts.first_odd)}"
+        return f"{name} is read as text because {odd}; {hint}"
+
+    def _number_hint(self, counts: TextCounts, remedy: str) -> str:
+        other, first = OTHER_MARK[self.decimal], counts.first_odd or ""
+        if re.match(rf"^[+-]?\d*[{other}]\d*([eE][+-]?\d+)?$", first):
+            option = f"pass decimal={other!r} to tl.read (--decimal {other!r})"
+            return f"if the {MARK_NAMES[other]} is the decimal mark, {option}"
+        return "write numbers without units and thousands separators" if re.match(NUMBER_LIKE, first) else remedy
+
+
+def sum_counts(files: Iterable[Mapping[str, TextCounts]]) -> dict[str, TextCounts]:
+    """Return the counts of each column over all files that have it."""
+    total: dict[str, TextCounts] = {}
+    for counts in files:
+        total |= {name: total[name] + count if name in total else count for name, count in counts.items()}
+    return total
+
+
+def read_texts(scans: Sequence[pl.LazyFrame], decimal: str = ".", forms: Sequence[str] = FORMS) -> TextColumns:
+    """Return the text columns of files whose missing values are null."""
+    return TextColumns(sum_counts(count_texts(scan, decimal) for scan in scans), decimal, forms)
