@@ -44,7 +44,7 @@ def values(found):
 
 
 def assert_same_rates(found, expected):
-    assert_same_numbers(found.to_dict(), expected.to_dict())
+    assert_same_numbers(to_plain(found), to_plain(expected))
 
 
 @pytest.mark.parametrize("weights", [None, "weight"])

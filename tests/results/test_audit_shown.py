@@ -131,7 +131,7 @@ def test_showing_an_audit_solves_nothing():
     assert "path_point" in calls_to_the_paper(lambda audit: audit.to_dict(), audit)
 
 
-@pytest.mark.parametrize("options", [{"threshold": 0.5}, {"output": "amount"}, {"features": []}])
+@pytest.mark.parametrize("options", [{"threshold": 0.5}, {"score_type": "amount"}, {"features": []}])
 def test_a_printed_audit_says_what_its_whole_summary_says(options):
-    audit = audited(people(), membership="chance", folds=None, **options)
+    audit = audited(people(), propensity="chance", folds=None, **options)
     assert str(audit) == audit_text(audit.to_dict())
