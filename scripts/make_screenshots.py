@@ -23,7 +23,9 @@ def taken(tab: Page, folder: Path) -> None:
     """Write the first screen, the features, and the dial for statisticians."""
     tab.screenshot(path=folder / "report-words.png")
     tab.click("button.feature >> nth=0")
-    tab.locator("table.contributions").evaluate("one => window.scrollTo(0, one.getBoundingClientRect().top + scrollY - 110)")
+    tab.locator("table.contributions").evaluate(
+        "one => window.scrollTo(0, one.getBoundingClientRect().top + scrollY - 110)"
+    )
     tab.screenshot(path=folder / "report-features.png")
     tab.click("#expert-0 > .folder")
     tab.locator(".dial").screenshot(path=folder / "report-dial.png")
