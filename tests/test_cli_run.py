@@ -69,7 +69,7 @@ def test_the_same_file_gives_the_same_bytes_twice(folder):
     for _ in range(2):
         done = invoked("run", write(folder, YAML), cwd="/")  # names are relative to the file
         assert done.returncode == 1, done.stderr
-        assert "Gate: adverse_impact_ratio<0.8: adverse_impact_ratio of yes is" in done.stderr
+        assert "Gate: adverse_impact_ratio<0.8: adverse impact ratio of yes is" in done.stderr
         outputs.append([(folder / "out" / one).read_bytes() for one in ("audit.json", "gates.xml", "tables.xlsx")])
     assert outputs[0] == outputs[1]
     found = json.loads(outputs[0][0])
@@ -223,7 +223,7 @@ def test_features_that_are_undecided_are_no_pass(folder):
     assert (said.status, said.fails, str(said)) == (
         "undecided",
         False,
-        "proxies>0: proxies of yes is 0, 1 inconclusive",
+        "proxies>0: potential proxies of yes is 0, 1 inconclusive",
     )
     assert [gate(text).judged(audit)[0].status for text in ("proxies>1", "proxies<1")] == ["passed", "fired"]
     suite = next(iter(JUnitXml.fromstring(junit({"group": "sex", "reference": "no"}, [asdict(said)]))))

@@ -166,5 +166,5 @@ def test_the_terminal_names_small_groups_without_their_sizes():
     console = Console(record=True, width=110, file=io.StringIO())
     print_audit(summary, console)
     text = console.export_text()
-    assert "397 rows read, 397 used; left out: rows with too small group (not counted)." in text
-    assert "Fewer than 10 rows, too small to say anything: group = C." in text
+    assert "397 rows read, 397 used; excluded: rows with too small group (not counted)." in text
+    assert "Groups of fewer than 10 people are not analysed: group = C." in text

@@ -249,9 +249,9 @@ def test_a_withheld_bin_is_not_said_to_be_small():
     c["bins"]["profiles"]["Sex"]["values"][0]["correction"][20] = None
     drawn = [figures.outputs(c), figures.correction_distribution(c), figures.profile(c, "Age")]
     for found in (*drawn, figures.correction_by_value(c, "Sex")):
-        assert "withheld: 1 to 9 people, or told by them" in found.spec()["title"]["subtitle"]
+        assert "suppressed: fewer than 10 people, or derivable" in found.spec()["title"]["subtitle"]
         if "shown" in found.table.columns:
-            assert "withheld: 1 to 9 people, or told by them" in found.table["shown"].to_list()
+            assert "suppressed: fewer than 10 people, or derivable" in found.table["shown"].to_list()
 
 
 @pytest.mark.parametrize("make", [plug_in, cross_fitted])
@@ -381,7 +381,7 @@ def test_bars_of_the_waterfall_have_their_intervals():
 
 def test_without_shapley_values_there_is_no_waterfall():
     figure = figures.waterfall(SUMMARIES["undefined"]())
-    assert "no Shapley values" in figure.description
+    assert "no Shapley contributions" in figure.description
     assert figure.table.columns == ["reason"]
 
 

@@ -259,14 +259,14 @@ def test_the_command_line_compares_two_models_on_the_same_rows(tmp_path):
     assert done.returncode == 1
     assert "gap_change.low>0.01: low end of the change in gap of a is" in done.stderr
     assert "area" in done.stdout
-    assert "carries less than before" in done.stdout
+    assert "contributes less than before" in done.stdout
     found = json.loads((tmp_path / "change.json").read_text())
     jsonschema.Draft202012Validator(strict(published("change"))).validate(found)
     expected = tl.compare(*both(propensity=None)).to_dict()
     assert_same_numbers(found["comparisons"], expected["comparisons"], 1e-6)  # digits of the CSV
     page = (tmp_path / "c.html").read_text()
-    assert "Which features made the change?" in page
-    assert "carries less than before" in page
+    assert "Change of contributions (points)" in page
+    assert "contributes less than before" in page
     mistake = invoked(*question[:4], "--group", "group", cwd=tmp_path)
     assert (mistake.returncode, "must have two different --scores" in mistake.stderr) == (2, True)
 
