@@ -50,11 +50,13 @@ def measured() -> Iterator[Row]:
     yield from imported()
     table = like_adult()
     seconds, c = audited(table, group="sex", reference="Male")
-    assert set(c.proxies["feature"][:2]) == {"marital-status", "relationship"}, c.proxies["feature"][:2]
+    assert set(c.contributions_full["feature"][:2]) == {"marital-status", "relationship"}, c.contributions_full[
+        "feature"
+    ][:2]
     yield Row(f"audit like Adult, {len(table):,} rows x 10 features", seconds, "s", most=MOST_ADULT)
     table = many_features().drop("chance")
     seconds, c = audited(table, group="group", reference="b")
-    assert c.proxies["feature"][0] == "x0", c.proxies["feature"][0]
+    assert c.contributions_full["feature"][0] == "x0", c.contributions_full["feature"][0]
     yield Row(f"audit, {len(table):,} rows x 200 features", seconds, "s", most=MOST_WIDE)
 
 

@@ -95,8 +95,8 @@ class World:
             return float(((p - e) * (w - m)).mean() / (p * (1 - p) + (p - e) * (p - again)).mean())
 
         whole = c(set())
-        found = {f"gap({name})": whole - c({name}) for name in x}
-        return found | {f"joint({name})": c(set(x) - {name}) for name in x}
+        found = {f"alone({name})": whole - c({name}) for name in x}
+        return found | {f"beyond_others({name})": c(set(x) - {name}) for name in x}
 
 
 def normal(rng: np.random.Generator, size: int) -> NDArray[np.float64]:
@@ -271,8 +271,8 @@ def audited(rows: int, task: tuple[str, int]) -> tuple[str, dict[str, float]]:
     start = time.process_time()
     c = tl.audit(WORLDS[name].table(seed, rows), "group", reference="b", scores="score")["a"]
     found = {"bands": 1.0, "cleared": 0.0, "seconds": time.process_time() - start}
-    for row in c.proxies.to_dicts():
-        truths = {kind: _truths(name)[f"{kind}({row['feature']})"] for kind in ("gap", "joint")}
+    for row in c.contributions_full.to_dicts():
+        truths = {kind: _truths(name)[f"{kind}({row['feature']})"] for kind in ("alone", "beyond_others")}
         for kind, truth in truths.items():
             if row[kind] is not None and not row[f"{kind}_low"] - 2e-4 <= truth <= row[f"{kind}_high"] + 2e-4:
                 found["bands"] = 0.0
@@ -283,7 +283,7 @@ def audited(rows: int, task: tuple[str, int]) -> tuple[str, dict[str, float]]:
         ):
             found["cleared"] = 1.0
         found[f"{row['feature']}: {row['verdict']}"] = 1.0
-    left = c.unexplained
+    left = c.adjusted_gap
     found["material"] = float(left is not None and ((left.low or 0) > MATERIALITY or (left.high or 0) < -MATERIALITY))
     found["adjusted"] = 0.0 if left is None else 100 * left.value
     return name, found

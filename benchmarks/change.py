@@ -21,12 +21,12 @@ from benchmarks.coverage import share
 
 TRUTHS = {
     "gap_change": 0.03,
-    "unexplained_change": 0.0,
+    "adjusted_gap_change": 0.0,
     "audited_rate_change": 0.05,
-    "gap(area)": 0.03,
-    "gap(x)": 0.0,
-    "joint(area)": 0.03,
-    "joint(x)": 0.0,
+    "alone(area)": 0.03,
+    "alone(x)": 0.0,
+    "beyond_others(area)": 0.03,
+    "beyond_others(x)": 0.0,
 }
 NARROWER = 3.0  # times, at least, for quantities that move with the scores
 
@@ -48,10 +48,10 @@ def two_models(seed: int, rows: int) -> pl.DataFrame:
 def intervals(change: tl.Change) -> dict[str, tuple[float, float]]:
     """Return the ends of every interval whose truth is known."""
     c = change["a"]
-    found = {name: getattr(c, name) for name in TRUTHS if name.endswith("_change")}
+    found = {name: c.changes[name.removesuffix("_change")] for name in TRUTHS if name.endswith("_change")}
     ends = {name: (one.low, one.high) for name, one in found.items()}
     for row in c.features.iter_rows(named=True):
-        for name in ("gap", "joint"):
+        for name in ("alone", "beyond_others"):
             ends[f"{name}({row['feature']})"] = (row[f"{name}_change_low"], row[f"{name}_change_high"])
     return ends
 

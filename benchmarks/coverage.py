@@ -39,7 +39,7 @@ Line = dict[str, Any]
 CONFIDENCE = 0.95
 LEAST = 0.92  # coverage that a nominal 95 % interval must have
 SURE = 0.01  # chance below which a count is a miss
-BANDED = ("gap(", "joint(")
+BANDED = ("alone(", "beyond_others(")
 ROUNDING = 1e-9
 
 
@@ -61,7 +61,7 @@ def audited(task: tuple[str, int, int]) -> Found:
         ignored = {} if clusters is None else {"ignored": _numbers(tl.audit(table.drop(clusters), **options)["a"])}
     except Exception as error:  # the other audits are still worth counting
         return {"seed": seed, "error": f"{type(error).__name__}: {error}"}
-    verdicts = dict(c.proxies.select("feature", "verdict").rows())
+    verdicts = dict(c.contributions_full.select("feature", "verdict").rows())
     is_adequate = c.balance is not None and c.balance.is_adequate
     found = {"seed": seed, "numbers": _numbers(c), "verdicts": verdicts, "adequate": is_adequate, "seconds": seconds}
     return found | ignored
@@ -74,8 +74,8 @@ def _numbers(c: tl.Comparison) -> dict[str, list[float | None]]:
         found = getattr(c, quantity)
         numbers[quantity] = [None] * 3 if found is None else _ends(found)
     for who in ("audited", "reference"):
-        numbers[f"{who}_rate"] = _ends(getattr(c.favourable_rates, who))
-    for row in c.proxies.to_dicts():
+        numbers[f"{who}_rate"] = _ends(getattr(c.rates, who))
+    for row in c.contributions_full.to_dicts():
         for quantity in EACH:
             ends = (row[quantity], row[f"{quantity}_low"], row[f"{quantity}_high"])
             numbers[f"{quantity}({row['feature']})"] = list(ends)
@@ -198,12 +198,13 @@ def _verdict_lines(world: World, truths: dict[str, float], audits: list[Found]) 
         return abs(truths[f"{quantity}({feature})"])
 
     def is_false(feature: str, verdict: str) -> bool:
-        quantity = "gap" if verdict == Verdict.POTENTIAL_PROXY else "joint"
+        quantity = "alone" if verdict == Verdict.POTENTIAL_PROXY else "beyond_others"
         return verdict in EVIDENCE and size(quantity, feature) <= counts
 
     def is_overlooked(feature: str, verdict: str) -> bool:
         return (
-            verdict == Verdict.NO_MATERIAL_CONTRIBUTION and max(size("gap", feature), size("joint", feature)) > counts
+            verdict == Verdict.NO_MATERIAL_CONTRIBUTION
+            and max(size("alone", feature), size("beyond_others", feature)) > counts
         )
 
     for quantity, is_wrong in (("false evidence", is_false), ("wrongly cleared", is_overlooked)):

@@ -1,6 +1,6 @@
 """How often do the intervals of a rate and of a gap hold the truth, of few people or of very unequal weights?
 
-Run `python -m benchmarks.few_people --repetitions 2000 --seed 70000`. The intervals are those of `favourable_rates` and
+Run `python -m benchmarks.few_people --repetitions 2000 --seed 70000`. The intervals are those of `rates` and
 `gap`; the first draw of each design is checked against `tl.audit`. For bands of features run
 `python -m benchmarks.coverage --truth 30-audited 30-audited-drawn …`. The coverage of value ± 1.96 standard errors is
 printed for comparison. It exits with 1 if fewer than 92% hold, beyond chance.
@@ -85,7 +85,7 @@ def held(design: Design, seeds: range) -> Iterator[list[bool]]:
 def check_audit(table: dict[str, NDArray[np.generic]], rate: tl.Estimate, moved: tl.Estimate) -> None:
     """Assert that an audit prints these intervals."""
     c = tl.audit(table, "group", reference="b", scores="score", sample_weight="weight", features=[])["a"]
-    for found, expected in ((c.favourable_rates.audited, rate), (c.gap, moved)):
+    for found, expected in ((c.rates.audited, rate), (c.gap, moved)):
         assert np.allclose([*found.to_dict().values()], [*expected.to_dict().values()], atol=1e-9), (found, expected)
 
 

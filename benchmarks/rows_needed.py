@@ -31,7 +31,7 @@ def judged(rows: int, strength: float, seed: int) -> tuple[str, str]:
     driver, noise = random.standard_normal((2, rows))
     score = 1 / (1 + np.exp(0.2 - 0.5 * proxy - strength * driver))
     table = {"group": np.where(audited, "a", "b"), "score": score, "proxy": proxy, "driver": driver, "noise": noise}
-    found = tl.audit(table, "group", reference="b", scores="score")["a"].proxies
+    found = tl.audit(table, "group", reference="b", scores="score")["a"].contributions_full
     row = found.filter(feature="driver").row(0, named=True)
     return row["verdict"], row["reason"]
 

@@ -79,8 +79,8 @@ def measured(rows: int = ROWS) -> Iterator[Row]:
     gap = table.filter(group="a")["score"].mean() - table.filter(group="b")["score"].mean()
     assert abs(c.gap.value - gap) < 1e-9
     assert c.gap.low < c.gap.value < c.gap.high
-    assert c.proxies["feature"][0] == "x0", c.proxies["feature"][0]
-    assert c.proxies["verdict"][0] == Verdict.POTENTIAL_PROXY, c.proxies["verdict"][0]
+    assert c.contributions_full["feature"][0] == "x0", c.contributions_full["feature"][0]
+    assert c.contributions_full["verdict"][0] == Verdict.POTENTIAL_PROXY, c.contributions_full["verdict"][0]
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     plain, dummies = one_hot_seconds(table)
     what = f"audit, {len(table):,} rows x 20 features"

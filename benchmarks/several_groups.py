@@ -19,7 +19,7 @@ import tiltlens as tl
 from tiltlens.estimators.estimate import Estimate, quantile
 
 GROUPS, CONFIDENCE, SURE = 8, 0.95, 0.01
-QUANTITIES = {"gap": "gap", "unexplained": "adjusted gap"}
+QUANTITIES = {"gap": "gap", "adjusted_gap": "adjusted gap"}
 
 
 def drawn(seed: int, rows: int) -> dict[str, np.ndarray]:

@@ -100,9 +100,9 @@ class World:
         alone = {axis: soft_coefficient(omega, tilde, w, (axis,)) for axis in (1, 2)}
         both = soft_coefficient(omega, tilde, w, (1, 2))
         for name, axis, other in (("x", 1, 2), ("y", 2, 1)):
-            found[f"gap({name})"] = found["weighted"] - alone[axis]
-            found[f"joint({name})"] = alone[other] - both
-        return found | {"unexplained": both}
+            found[f"alone({name})"] = found["weighted"] - alone[axis]
+            found[f"beyond_others({name})"] = alone[other] - both
+        return found | {"adjusted_gap": both}
 
 
 def measured(task: tuple[int, bool]) -> dict[str, Any]:
@@ -112,21 +112,23 @@ def measured(task: tuple[int, bool]) -> dict[str, Any]:
     world = World(seed, confidence)
     table, options = world.draw(seed), {"group": {"a": "p a", "b": "p b"}, "scores": "score", "reference": "b"}
     c = tl.audit(table, **options, known_groups="race")["a"]
-    blind = tl.audit(table.drop("race"), **options, features=[])["a"].soft_group
-    numbers: dict[str, Any] = {"gap": c.gap, "linear": c.soft_group.linear, "unexplained": c.unexplained}
+    blind = tl.audit(table.drop("race"), **options, features=[])["a"].unobserved_group
+    numbers: dict[str, Any] = {"gap": c.gap, "linear": c.unobserved_group.linear, "adjusted_gap": c.adjusted_gap}
     found = {name: None if one is None else [one.low, one.high] for name, one in numbers.items()}
-    for row in c.proxies.to_dicts():
-        for name in ("gap", "joint"):
+    for row in c.contributions_full.to_dicts():
+        for name in ("alone", "beyond_others"):
             found[f"{name}({row['feature']})"] = [row[f"{name}_low"], row[f"{name}_high"]]
     return {
         "seed": seed,
         "truths": world.truths(),
         "found": found,
-        "status": c.soft_group.status,
-        "reason": c.soft_group.reason,
-        "bracket": None if c.soft_group.bracket is None else [c.soft_group.bracket.low, c.soft_group.bracket.high],
+        "status": c.unobserved_group.status,
+        "reason": c.unobserved_group.reason,
+        "bracket": None
+        if c.unobserved_group.bracket is None
+        else [c.unobserved_group.bracket.low, c.unobserved_group.bracket.high],
         "blind": [blind.bracket.low, blind.bracket.high],
-        "limits": [c.soft_group.limits.low, c.soft_group.limits.high],
+        "limits": [c.unobserved_group.limits.low, c.unobserved_group.limits.high],
     }
 
 
@@ -137,10 +139,10 @@ def _holds(ends: list[float], truth: float) -> bool:
 def lines(calibrated: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[tuple[str, float, int, float]]:
     """Return what is counted: its name, its rate, of how many, and the least it should be."""
     rates: list[tuple[str, list[bool], float]] = []
-    for name, truth in (("gap", "weighted"), ("linear", "linear"), ("unexplained", "unexplained")):
+    for name, truth in (("gap", "weighted"), ("linear", "linear"), ("adjusted_gap", "adjusted_gap")):
         held = [_holds(one["found"][name], one["truths"][truth]) for one in calibrated if one["found"][name]]
         rates.append((f"{name} ({truth})", held, 0.92))
-    for name in ("gap", "joint"):
+    for name in ("alone", "beyond_others"):
         for feature in ("x", "y"):
             key = f"{name}({feature})"
             held = [_holds(one["found"][key], one["truths"][key]) for one in calibrated]

@@ -87,14 +87,14 @@ def check(pattern: str, found: dict[str, Any], against_memory: bool) -> None:
     means = dict(pl.scan_parquet(pattern).group_by("group").agg(pl.col("score").mean()).collect().iter_rows())
     assert abs(c["gap"]["value"] - (means["a"] - means["b"])) < 1e-9
     assert c["gap"]["low"] < c["gap"]["value"] < c["gap"]["high"]
-    assert c["proxies"][0]["feature"] == "amount"
+    assert c["contributions"][0]["feature"] == "amount"
     assert c["balance"]["is_adequate"]
     if against_memory:
         plain = tl.audit(pl.read_parquet(pattern), **ARGUMENTS).to_dict()["comparisons"]["a"]
-        for name in ("gap", "impact_ratio", "input_divergence", "descent_rate", "unexplained", "output_divergence"):
+        for name in ("gap", "impact_ratio", "input_divergence", "descent_rate", "adjusted_gap", "output_divergence"):
             for end in ("value", "low", "high"):
                 assert abs(c[name][end] - plain[name][end]) <= 1e-9 * max(1.0, abs(plain[name][end])), (name, end)
-        for mine, theirs in zip(c["proxies"], plain["proxies"], strict=True):
+        for mine, theirs in zip(c["contributions"], plain["contributions"], strict=True):
             for name, value in theirs.items():
                 if isinstance(value, float):
                     assert abs(mine[name] - value) < 1e-9, (theirs["feature"], name)

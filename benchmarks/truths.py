@@ -38,9 +38,9 @@ CLIP = 4.0  # |ℓ| beyond this is set to it: the estimators' target is that of 
 FINE, FINEST = 2_001, 20_001  # points of an axis along which a score jumps
 OWN_GROUP = 0.8  # of the rows of a customer have the customer's group, the others one of their own
 ALL = ("gap", "impact_ratio", "standardised_difference", "output_divergence", "descent_rate", "input_divergence")
-ALL += ("unexplained", "through_exempt", "at_equal_exempt")
+ALL += ("adjusted_gap", "gap_explained_by_exempt", "gap_given_exempt")
 ALL += ("fpr_difference", "fnr_difference", "calibration_difference", "auc_difference")
-EACH = ("gap", "joint", "share", "gap_shapley")
+EACH = ("alone", "beyond_others", "share", "shapley")
 MATERIALITY, AMOUNT_MATERIALITY = 0.005, 0.02  # points of scores, standard deviations of amounts
 
 
@@ -125,7 +125,7 @@ class World:
         return s, drawn
 
     def truths(self) -> dict[str, float]:
-        """Return the value of every quantity that is known: "gap", "gap(proxy)" and so on."""
+        """Return the value of every quantity that is known: "gap", "alone(proxy)" and so on."""
         return _truths(self.name)
 
     def materiality(self) -> float:
@@ -137,7 +137,7 @@ class World:
         names, every = self.features, range(len(self.features))
         start = tuple(j for j in every if names[j] in self.exempt)
         y0, y1 = joint.means
-        found = {"gap": y0 - y1, "impact_ratio": y0 / y1, "unexplained": joint.coefficient(tuple(every))}
+        found = {"gap": y0 - y1, "impact_ratio": y0 / y1, "adjusted_gap": joint.coefficient(tuple(every))}
         found |= {"audited_rate": y0, "reference_rate": y1}
         if self.is_amount:
             found["standardised_difference"] = found["gap"] / joint.spread(self.spread)
@@ -147,7 +147,7 @@ class World:
             return found | joint.error_rates(self)
         if start:
             left = joint.coefficient(start)
-            found |= {"through_exempt": found["gap"] - left, "at_equal_exempt": left}
+            found |= {"gap_explained_by_exempt": found["gap"] - left, "gap_given_exempt": left}
         g, ell = joint.gradient(self.is_amount)
         variance = joint.variance(g) + ((joint.slope * self.jitter) ** 2 / 3 if self.jitter else 0.0)  # of a uniform
         found |= {"descent_rate": -math.sqrt(variance), "input_divergence": float((joint.p0 * ell).sum())}
@@ -157,9 +157,9 @@ class World:
             if j not in start:
                 others = tuple(i for i in every if i != j)
                 alone = joint.coefficient(tuple(sorted((*start, j))))
-                found[f"gap({name})"] = joint.coefficient(start) - alone
-                found[f"joint({name})"] = joint.coefficient(others) - found["unexplained"]
-                found[f"gap_shapley({name})"] = joint.shapley(j, start)
+                found[f"alone({name})"] = joint.coefficient(start) - alone
+                found[f"beyond_others({name})"] = joint.coefficient(others) - found["adjusted_gap"]
+                found[f"shapley({name})"] = joint.shapley(j, start)
         for name in self.noises:
             found |= {f"{quantity}({name})": 0.0 for quantity in EACH if quantity != "share" or variance > 1e-12}
         return {k: v for k, v in found.items() if k.split("(")[0] not in self.left_out}

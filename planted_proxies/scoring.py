@@ -138,7 +138,7 @@ def coverage(draws: Mapping[str, Mapping[int, Answers]], takes_chances: bool) ->
             continue
         truths: dict[str, tuple[str, float]] = {GAP: ("gap", WORLDS[world].gap)}
         truths |= {name: ("alone", truth.alone) for name, truth in WORLDS[world].truths.items()}
-        truths |= {GROUP: ("direct", WORLDS[world].unexplained)}
+        truths |= {GROUP: ("direct", WORLDS[world].adjusted_gap)}
         for answers in draws.get(world, {}).values():
             for name, answer in answers.items():
                 if answer.low is not None and answer.high is not None:

@@ -88,7 +88,7 @@ def words_table(found: Mapping[str, Any]) -> str:
 def _known(world: str) -> dict[str, tuple[bool, float]]:
     """Return of every feature, of noise and of the group whether it carries, and how much."""
     known = {name: (t.carries, max(t.alone, t.joint, key=abs)) for name, t in WORLDS[world].truths.items()}
-    left = WORLDS[world].unexplained
+    left = WORLDS[world].adjusted_gap
     return known | {"noise": (False, 0.0), GROUP: (abs(left) > WORLDS[world].materiality, left)}
 
 

@@ -143,7 +143,7 @@ class World:
         return _truths(self.name)[1]
 
     @property
-    def unexplained(self) -> float:
+    def adjusted_gap(self) -> float:
         """Return the difference left between people alike in all features."""
         return _truths(self.name)[2]
 

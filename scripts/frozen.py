@@ -5,7 +5,7 @@
 [--rename FILE]` prints the differences, and exits with 1 if there are any.
 
 FILE holds {"old key": "new key"}. The keys of DIR are renamed before they are compared. An old key may be the end of a
-path, such as "comparisons.*.unexplained", where * is any key; a new key may be a path below the same parent, such as
+path, such as "comparisons.*.adjusted_gap", where * is any key; a new key may be a path below the same parent, such as
 "correction.descent_rate", or null, which drops the key.
 """
 
@@ -125,14 +125,14 @@ class PageReader(HTMLParser):
 def record_audit(audit: tl.Audit) -> dict[str, Any]:
     """Return the numbers of an audit: its summary and the answers to further questions."""
     summary = audit.to_dict()
-    rows = {name: comparison["proxies"] for name, comparison in summary["comparisons"].items()}
+    rows = {name: comparison["contributions"] for name, comparison in summary["comparisons"].items()}
     details = {name: record_details(comparison, rows[name]) for name, comparison in audit.comparisons.items()}
     return {"summary": summary, "details": details}
 
 
 def record_details(comparison: tl.Comparison, summary_rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what a comparison answers beyond its summary."""
-    proxies = comparison.proxies
+    proxies = comparison.contributions_full
     features, rows = proxies["feature"].to_list(), proxies.to_dicts()
     kinds = {name: str(kind) for name, kind in proxies.schema.items()}
     return {
@@ -144,7 +144,9 @@ def record_details(comparison: tl.Comparison, summary_rows: list[dict[str, Any]]
         "path": answer(lambda: [record_point(point) for point in comparison.path(PATH)]),
         "project": answer(lambda: record_projection(comparison.project())),
         "prototypes": answer(lambda: comparison.prototypes(suppress=False)),
-        "shares_along_dial": answer(lambda: record_parts(comparison.shares_along_dial(), "feature", as_rows=True)),
+        "shares_along_tradeoff": answer(
+            lambda: record_parts(comparison.shares_along_tradeoff(), "feature", as_rows=True)
+        ),
     }
 
 

@@ -362,7 +362,15 @@ def check_gates(result: tl.Audit | tl.Change, *conditions: str) -> dict[str, str
     return messages
 
 
-GATES = ("gap<-0.05", "gap.high>0.2", "unexplained.low<-0.01", "proxies>0", "stand_ins>0", "undecided>1", "too_small>0")
+GATES = (
+    "gap<-0.05",
+    "gap.high>0.2",
+    "adjusted_gap.low<-0.01",
+    "potential_proxies>0",
+    "stand_ins>0",
+    "undecided>1",
+    "too_small>0",
+)
 GATES += ("adverse_impact_ratio<0.8", "impact_ratio.low<0.9", "fpr_difference>0.02", "gap>5", "gap=3")
 
 

@@ -21,8 +21,12 @@ from tiltlens.results.comparison import ESTIMATES
 
 CODES = [f"{feature}_code" for feature in COMPAS_FEATURES]
 EXACT_UNDER_WEIGHTS = ("gap", "impact_ratio", "standardised_difference", "output_divergence", "input_divergence")
-EXACT_UNDER_WEIGHTS += ("decisions_needed", "descent_rate")
-NOT_ASKED = ["adverse_impact_ratio", "through_exempt", "at_equal_exempt"]  # of decisions, and with exempt factors
+EXACT_UNDER_WEIGHTS += ("detection_sample_size", "descent_rate")
+NOT_ASKED = [
+    "adverse_impact_ratio",
+    "gap_explained_by_exempt",
+    "gap_given_exempt",
+]  # of decisions, and with exempt factors
 NOT_ASKED += ["fpr_difference", "fnr_difference", "calibration_difference", "auc_difference"]  # with true outcomes
 
 
@@ -72,7 +76,7 @@ def test_scores_from_any_source_give_the_numbers_against_paper(source):
     assert c.descent_rate.value == pytest.approx(-0.62449, abs=5e-6)
     assert c.correction.rho_m == pytest.approx(0.36411, abs=5e-6)
     assert c.epsilon_max == pytest.approx(0.472, abs=5e-4)
-    shares = {row["feature"].removesuffix("_code"): row["share"] for row in c.proxies.to_dicts()}
+    shares = {row["feature"].removesuffix("_code"): row["share"] for row in c.contributions_full.to_dicts()}
     assert shares["PriorCounts"] == pytest.approx(0.4135, abs=5e-4)
     assert shares["LengthOfStay"] == pytest.approx(0.027, abs=5e-4)
     assert c.gap.value == pytest.approx(0.54342 - 0.43825, abs=1e-5)
@@ -110,8 +114,10 @@ def test_plug_in_values_have_no_intervals():
     summary = compas_audit().to_dict()
     assert [name for name in ESTIMATES if summary[name] is None] == NOT_ASKED
     assert all(summary[name]["low"] is summary[name]["high"] is None for name in ESTIMATES if summary[name])
-    assert all(row[name] is None for row in summary["proxies"] for name in row if name.endswith(("_low", "_high")))
-    assert summary["balance"] is summary["equal_outputs"] is None
+    assert all(
+        row[name] is None for row in summary["contributions"] for name in row if name.endswith(("_low", "_high"))
+    )
+    assert summary["balance"] is summary["gap_test"] is None
 
 
 @cache
@@ -129,17 +135,17 @@ def test_json_round_trip_is_the_summary(tmp_path):
 def test_json_keys_are_attribute_names():
     audit, c = cross_fitted(), cross_fitted()["A"]
     assert all(hasattr(audit, name) for name in audit.to_dict().keys() - {"schema"})
-    assert all(hasattr(c, name) for name in c.to_dict().keys() - {"dial_table"})
+    assert all(hasattr(c, name) for name in c.to_dict().keys() - {"tradeoff_table"})
     assert all(hasattr(c.balance, name) for name in c.to_dict()["balance"])
     names = {field.name for field in fields(c) if not field.name.startswith("_")}
-    names -= {"dial", "confidence", "correction_numbers"}
-    assert c.to_dict().keys() == names | {"prototypes", "bins", "dial_table", *ESTIMATES}
+    names -= {"tradeoff", "confidence", "correction_numbers"}
+    assert c.to_dict().keys() == names | {"prototypes", "bins", "tradeoff_table", *ESTIMATES}
 
 
 def test_the_table_along_the_dial_is_that_of_the_comparison():
     c = cross_fitted()["A"]
-    assert c.to_dict()["dial_table"] == c.shares_along_dial().to_dicts()
-    assert {row["feature"] for row in c.to_dict()["dial_table"]} == set(FEATURES)
+    assert c.to_dict()["tradeoff_table"] == c.shares_along_tradeoff().to_dicts()
+    assert {row["feature"] for row in c.to_dict()["tradeoff_table"]} == set(FEATURES)
 
 
 def test_estimates_are_value_low_high_in_json():
@@ -155,7 +161,7 @@ def test_estimates_are_value_low_high_in_json():
 def test_the_adverse_impact_ratio_is_of_decisions_and_the_lower_rate_comes_first():
     for favourable in ("high", "low"):
         c = audited(people(1200, 1), threshold=0.5, favourable=favourable, propensity="chance")["A"]
-        low, high = sorted(rate.value for rate in c.favourable_rates)
+        low, high = sorted(rate.value for rate in c.rates)
         assert c.adverse_impact_ratio.value == pytest.approx(low / high)
         assert 0 < c.adverse_impact_ratio.low < c.adverse_impact_ratio.value < c.adverse_impact_ratio.high <= 1
     assert cross_fitted()["A"].adverse_impact_ratio is None
@@ -212,7 +218,7 @@ def test_audit_with_shapley_values_is_invariant_to_row_order(way):
         audited(data, **EXACT_WAYS[way], features=["city", "owner"]).to_dict()
         for data in (frame, frame.reverse(), frame.sample(fraction=1, shuffle=True, seed=1))
     )
-    assert all(row["gap_shapley"] is not None for row in first["comparisons"]["A"]["proxies"])
+    assert all(row["shapley"] is not None for row in first["comparisons"]["A"]["contributions"])
     for other in others:
         assert_same_numbers(other, first)
 
@@ -251,12 +257,12 @@ def test_integer_weights_equal_repeated_rows_for_known_membership(folds):
     weighted, repeated = weighted_and_repeated(folds=folds, propensity="chance")
     for name in EXACT_UNDER_WEIGHTS:
         assert getattr(weighted, name).value == pytest.approx(getattr(repeated, name).value, rel=1e-9, abs=1e-9), name
-    for one, other in zip(weighted.favourable_rates, repeated.favourable_rates, strict=True):
+    for one, other in zip(weighted.rates, repeated.rates, strict=True):
         assert one.value == pytest.approx(other.value, rel=1e-9)
     assert_same_numbers(weighted.correction.to_dict(), repeated.correction.to_dict())
     if folds is None:
         tables = (
-            c.proxies.filter(pl.col("feature").is_in(["city", "owner"]))
+            c.contributions_full.filter(pl.col("feature").is_in(["city", "owner"]))
             .select("feature", "gap", "reveals", "drives", "alignment", "share", "share_inputs", "share_outputs")
             .sort("feature")
             .to_dicts()
@@ -267,10 +273,10 @@ def test_integer_weights_equal_repeated_rows_for_known_membership(folds):
 
 def test_integer_weights_equal_repeated_rows_in_every_plug_in_number_of_countable_features():
     weighted, repeated = weighted_and_repeated(folds=None, propensity="chance", features=("city", "owner"))
-    assert weighted.unexplained.value == pytest.approx(repeated.unexplained.value, abs=1e-9)
+    assert weighted.adjusted_gap.value == pytest.approx(repeated.adjusted_gap.value, abs=1e-9)
     assert weighted.shapley_remainder == pytest.approx(repeated.shapley_remainder, abs=1e-9)
     drop = ["partner", "redundant_with"]
-    assert_same_numbers(*(c.proxies.drop(drop).to_dicts() for c in (weighted, repeated)))
+    assert_same_numbers(*(c.contributions_full.drop(drop).to_dicts() for c in (weighted, repeated)))
 
 
 def test_integer_weights_equal_repeated_rows_in_profiles():
@@ -350,7 +356,7 @@ def test_another_order_of_rows_and_columns_changes_nothing_with_fitted_membershi
     moved = audited(shuffled.select(reversed(shuffled.columns)), features=features[::-1]).to_dict()
     for result in (plain, moved):
         for comparison in result["comparisons"].values():
-            comparison["proxies"].sort(key=lambda row: row["feature"])
+            comparison["contributions"].sort(key=lambda row: row["feature"])
     assert_same_numbers(plain, moved)
 
 
@@ -434,16 +440,16 @@ def test_a_threshold_equals_auditing_the_decisions():
     assert_same_numbers(
         decided.to_dict(), audited(people().with_columns(score=decisions), propensity="chance").to_dict()
     )
-    assert decided.channel == "decisions"
-    assert audited(people(), folds=None).channel == "scores"
+    assert decided.score_type == "decision"
+    assert audited(people(), folds=None).score_type == "probability"
 
 
 def test_favourable_low_turns_the_rates_and_leaves_the_gap():
     high, low = (audited(people(), favourable=f, folds=None)["A"] for f in ("high", "low"))
     assert low.gap == high.gap
-    for one, other in zip(high.favourable_rates, low.favourable_rates, strict=True):
+    for one, other in zip(high.rates, low.rates, strict=True):
         assert one.value + other.value == pytest.approx(1)
-    rates = low.favourable_rates
+    rates = low.rates
     assert low.impact_ratio.value == pytest.approx(rates.audited.value / rates.reference.value)
 
 
@@ -460,7 +466,7 @@ def test_three_outcomes_are_compared_by_their_favourable_class():
     assert len(c.output.audited) == 3
     assert sum(c.output.audited) == pytest.approx(1)
     assert c.descent_rate.value == pytest.approx(plain.descent_rate.value)  # the outcomes tell no more than their sum
-    assert c.decisions_needed is None
+    assert c.detection_sample_size is None
 
 
 def test_columns_of_outcomes_name_the_favourable_class():
@@ -483,7 +489,7 @@ def test_a_constant_score_has_no_gap_and_no_evidence(value, options):
     c = found["A"]
     assert c.gap.value == pytest.approx(0, abs=1e-12)
     assert c.output_divergence.value == pytest.approx(0, abs=1e-12)
-    assert "potential proxy" not in " ".join(c.proxies["verdict"])
+    assert "potential proxy" not in " ".join(c.contributions_full["verdict"])
     assert (c.impact_ratio is None) == (value == 0)
     json.dumps(found.to_dict(), allow_nan=False)
 
@@ -496,7 +502,7 @@ def test_identical_groups_have_nothing_to_correct(options):
     assert c.gap.value == pytest.approx(0, abs=1e-12)
     assert c.impact_ratio.value == pytest.approx(1)
     assert c.descent_rate.value == pytest.approx(0, abs=1e-6)
-    assert "potential proxy" not in " ".join(c.proxies["verdict"])
+    assert "potential proxy" not in " ".join(c.contributions_full["verdict"])
     assert not any("do not account for" in note for note in c.notes)
     json.dumps(found.to_dict(), allow_nan=False)
 
@@ -525,8 +531,8 @@ def dependence(c):
 
 def test_a_score_that_uses_the_group_is_found_out():
     c = dependent(0.05)
-    assert c.unexplained.low > 0
-    assert c.unexplained.value == pytest.approx(0.05, abs=2e-4)
+    assert c.adjusted_gap.low > 0
+    assert c.adjusted_gap.value == pytest.approx(0.05, abs=2e-4)
     assert dependence(c)
     faults = " ".join(c.balance.reasons)
     assert "mean of score" not in faults  # the score's own dependence on the group is no fault of the membership model
@@ -541,22 +547,22 @@ def test_a_parity_of_three_numbers_is_found_and_leaves_nothing_to_the_group():
         group=pl.Series(np.where(mine, "A", "B")), score=pl.Series(0.5 + 0.2 * parity)
     )
     c = tl.audit(table, "group", reference="B", scores="score", audited="A")["A"]
-    verdicts = dict(c.proxies.select("feature", "verdict").iter_rows())
+    verdicts = dict(c.contributions_full.select("feature", "verdict").iter_rows())
     assert {verdicts[name] for name in "xyz"} == {"potential proxy in combination"}
-    assert c.unexplained.low < 0.0 < c.unexplained.high < 0.1 < c.gap.value
+    assert c.adjusted_gap.low < 0.0 < c.adjusted_gap.high < 0.1 < c.gap.value
     assert not dependence(c)
 
 
 def test_a_score_of_the_features_alone_is_not_accused():
     c = dependent(0.0)
-    assert abs(c.unexplained.value) < 2e-4
+    assert abs(c.adjusted_gap.value) < 2e-4
     assert not dependence(c)
 
 
 def test_a_negligible_dependence_is_noted_only_below_a_small_materiality():
     """Among many rows any difference is significant; below the materiality it means nothing."""
     plain, strict = (dependent(4e-4, materiality) for materiality in (0.005, 0.0002))
-    assert plain.unexplained.low > 0
+    assert plain.adjusted_gap.low > 0
     assert not dependence(plain)
     assert dependence(strict)
 
@@ -570,7 +576,7 @@ def test_people_without_equals_in_the_reference_are_noted_and_accuse_nobody():
     alone = data.filter((pl.col("group") == "A") & (pl.col("one") == 3)).height / c.rows["audited"]
     assert any(note.startswith(f"{100 * alone:.1f} % of the audited group have values that nobody") for note in c.notes)
     assert not dependence(c)
-    assert abs(c.unexplained.value) < 2e-4
+    assert abs(c.adjusted_gap.value) < 2e-4
 
 
 def test_an_inadequate_membership_says_so_and_has_no_part_in_verdicts():
@@ -586,17 +592,26 @@ def test_an_inadequate_membership_says_so_and_has_no_part_in_verdicts():
     assert c.descent_rate.value <= c.descent_rate.high
     assert any("have one end" in note for note in c.notes)
     assert any(note.startswith("shares of the correction are not reported") for note in c.notes)
-    assert c.proxies.select(pl.col("^share(_inputs)?(_low|_high)?$").is_null().all()).row(0) == (True,) * 6
-    assert c.proxies["share_outputs"].is_not_null().all()
-    assert c.shares_along_dial().is_empty()
-    columns = ["feature", "gap", "gap_low", "gap_high", "joint", "joint_low", "joint_high", "verdict"]
-    assert_same_numbers(*(one.proxies.select(columns).to_dicts() for one in (c, right)))
+    assert c.contributions_full.select(pl.col("^share(_inputs)?(_low|_high)?$").is_null().all()).row(0) == (True,) * 6
+    assert c.contributions_full["share_outputs"].is_not_null().all()
+    assert c.shares_along_tradeoff().is_empty()
+    columns = [
+        "feature",
+        "alone",
+        "alone_low",
+        "alone_high",
+        "beyond_others",
+        "beyond_others_low",
+        "beyond_others_high",
+        "verdict",
+    ]
+    assert_same_numbers(*(one.contributions_full.select(columns).to_dicts() for one in (c, right)))
 
 
 def test_an_estimator_is_cross_fitted():
     model = make_pipeline(OneHotEncoder(), LogisticRegression(C=100))
     c = audited(people(), features=["city", "owner"], propensity=model)["A"]
-    assert c.membership == "Pipeline"
+    assert c.propensity == "Pipeline"
     assert c.descent_rate.low < c.descent_rate.value < 0
 
 
@@ -647,7 +662,7 @@ def test_the_descent_rate_of_outputs_alone_is_minus_k_times_the_spread_of_the_sc
 def test_shapley_values_and_their_remainder_add_up_to_the_gap():
     for options in ({"folds": None}, {"folds": 5}):
         c = audited(people(800, 5), features=["city", "owner"], **options)["A"]
-        assert c.proxies["gap_shapley"].sum() + c.shapley_remainder == pytest.approx(c.gap.value, abs=1e-12)
+        assert c.contributions_full["shapley"].sum() + c.shapley_remainder == pytest.approx(c.gap.value, abs=1e-12)
 
 
 def test_path_and_projection_follow_the_rows_of_the_table():
@@ -689,8 +704,8 @@ def test_the_product_of_plug_in_factors_is_the_gap_even_with_rare_levels():
     random = np.random.default_rng(1)
     city = random.choice([f"c{i}" for i in range(30)], 800, p=np.r_[np.full(5, 0.19), np.full(25, 0.002)])
     data = pl.DataFrame({"group": random.choice(["A", "B"], 800), "city": city, "score": random.random(800)})
-    row = audited(data, features=["city"], folds=None)["A"].proxies.row(0, named=True)
-    assert row["gap"] == pytest.approx(row["alignment"] * row["reveals"] * row["drives"], abs=1e-12)
+    row = audited(data, features=["city"], folds=None)["A"].contributions_full.row(0, named=True)
+    assert row["alone"] == pytest.approx(row["alignment"] * row["reveals"] * row["drives"], abs=1e-12)
 
 
 def test_a_single_noise_feature_is_no_joint_proxy():
@@ -698,7 +713,7 @@ def test_a_single_noise_feature_is_no_joint_proxy():
     x = random.normal(size=600)
     data = pl.DataFrame({"group": random.choice(["A", "B"], 600), "x": x, "score": expit(x)})
     for membership in (None, np.full(600, 0.5)):
-        row = audited(data, features=["x"], propensity=membership)["A"].proxies.row(0, named=True)
+        row = audited(data, features=["x"], propensity=membership)["A"].contributions_full.row(0, named=True)
         assert row["verdict"] == "inconclusive"
 
 
@@ -706,7 +721,9 @@ def test_the_gap_of_a_countable_feature_does_not_depend_on_the_other_features():
     data = people(900, 11)
     sets = (["city", "income"], ["city", "owner"], ["city", "income", "owner", "since"])
     rows = [
-        audited(data, features=features, propensity="chance")["A"].proxies.filter(feature="city").row(0, named=True)
+        audited(data, features=features, propensity="chance")["A"]
+        .contributions_full.filter(feature="city")
+        .row(0, named=True)
         for features in sets
     ]
     for column in ("gap", "reveals", "drives", "alignment"):
@@ -717,19 +734,21 @@ def test_the_gap_of_a_number_depends_on_the_other_features_by_folds_only():
     data = people(900, 11)
     sets = (["income"], ["income", "city"], ["income", "city", "owner"])
     rows = [
-        audited(data, features=features, propensity="chance")["A"].proxies.filter(feature="income").row(0, named=True)
+        audited(data, features=features, propensity="chance")["A"]
+        .contributions_full.filter(feature="income")
+        .row(0, named=True)
         for features in sets
     ]
-    width = rows[0]["gap_high"] - rows[0]["gap_low"]
-    assert np.ptp([row["gap"] for row in rows]) < 0.1 * width
+    width = rows[0]["alone_high"] - rows[0]["alone_low"]
+    assert np.ptp([row["alone"] for row in rows]) < 0.1 * width
 
 
 def test_rounding_noise_is_no_gap():
     data = people(400, 2).with_columns(score=pl.lit(0.3))
     c = audited(data, features=["city", "owner"], propensity="chance")["A"]
     assert c.gap == tl.Estimate(0.0, 0.0, 0.0)
-    assert set(c.proxies["direction"]) == {"the score does not follow it"}
-    assert not c.proxies["verdict"].str.contains("potential proxy").any()
+    assert set(c.contributions_full["direction"]) == {"the score does not follow it"}
+    assert not c.contributions_full["verdict"].str.contains("potential proxy").any()
 
 
 def test_weights_that_rest_on_one_person_are_noted():
@@ -765,9 +784,9 @@ def test_noise_beside_a_binned_feature_is_no_joint_proxy_with_known_membership()
             "chance": expit(0.6 * x - 0.18),
         }
     )
-    found = audited(data, features=["income", "noise"], propensity="chance")["A"].proxies
+    found = audited(data, features=["income", "noise"], propensity="chance")["A"].contributions_full
     noise = found.row(by_predicate=pl.col("feature") == "noise", named=True)
-    assert abs(noise["joint"]) < 0.001, "what is left of income is not owed to noise"
+    assert abs(noise["beyond_others"]) < 0.001, "what is left of income is not owed to noise"
     assert noise["verdict"] == "no material contribution"
 
 
@@ -775,11 +794,11 @@ def test_a_group_without_a_single_favourable_decision_keeps_an_honest_interval()
     data = people().with_columns(score=pl.when(pl.col("group") == "B").then((pl.col("score") > 0.6).cast(float)))
     few = pl.concat([data.filter(group="B"), data.filter(group="A").head(12).with_columns(score=0.0)])
     c = audited(few, folds=None, propensity="chance")["A"]
-    assert c.favourable_rates.audited.low is None
+    assert c.rates.audited.low is None
     c = audited(few, propensity="chance")["A"]
-    assert c.favourable_rates.audited.value == 0
-    assert c.favourable_rates.audited.low == 0
-    assert 0.1 < c.favourable_rates.audited.high < 0.35, "0 of 12: the exact upper bound is 0.26"
+    assert c.rates.audited.value == 0
+    assert c.rates.audited.low == 0
+    assert 0.1 < c.rates.audited.high < 0.35, "0 of 12: the exact upper bound is 0.26"
     assert c.gap.high - c.gap.low > 0.2
     assert c.shortfall.high - c.shortfall.low > 12 * 0.2
 

@@ -341,12 +341,12 @@ def test_a_feature_that_separates_the_groups_alone_is_the_group_itself_and_the_o
     apart = people().with_columns(apart=pl.col("score") + 2 * (pl.col("group") == "A"))
     found = audited(apart, features=["apart", "city"], **options)
     row = row_of(found, "apart")
-    assert (row["verdict"], row["gap"], row["joint"]) == ("identifies the group", None, None)
+    assert (row["verdict"], row["alone"], row["beyond_others"]) == ("identifies the group", None, None)
     assert "tell the two groups apart completely" in row["notes"]
     without = audited(apart, features=["city"], **options)
     near = 1e-6 if options else 0.15  # folds follow all features, and which model is chosen follows the folds
     assert found["A"].correction.descent_rate == pytest.approx(without["A"].correction.descent_rate, rel=near)
-    assert row_of(found, "city")["gap"] == pytest.approx(row_of(without, "city")["gap"], abs=1e-12)
+    assert row_of(found, "city")["alone"] == pytest.approx(row_of(without, "city")["alone"], abs=1e-12)
 
 
 def test_a_group_of_three_that_nobody_named_is_reported():
@@ -363,7 +363,7 @@ def test_missing_scores_in_a_column_are_set_aside_and_counted():
 
 
 def row_of(found, feature):
-    return next(row for row in found["A"].proxies.to_dicts() if row["feature"] == feature)
+    return next(row for row in found["A"].contributions_full.to_dicts() if row["feature"] == feature)
 
 
 @pytest.mark.parametrize("options", [{}, {"folds": None}])
@@ -410,9 +410,9 @@ def test_retired_arguments_are_unknown(retired):
 
 def test_excluded_columns_are_no_features():
     found = audited(people(), features=None, exclude=["weight", "chance", "since"], folds=None)
-    assert set(found["A"].proxies["feature"]) == {"income", "city", "owner"}
+    assert set(found["A"].contributions_full["feature"]) == {"income", "city", "owner"}
     alone = audited(people(), features=None, exclude="since", sample_weight="weight", propensity="chance", folds=None)
-    assert set(alone["A"].proxies["feature"]) == {"income", "city", "owner"}
+    assert set(alone["A"].contributions_full["feature"]) == {"income", "city", "owner"}
 
 
 def test_weights_that_differ_beyond_all_measure_are_an_error():
@@ -436,7 +436,7 @@ def test_a_column_without_a_name_is_a_feature_like_others(kind):
         "dict": {name: frame[name].to_numpy() for name in frame.columns},
     }[kind]
     audit = tl.audit(data, "group", scores="score", reference="B", folds=None)
-    assert sorted(audit["A"].proxies["feature"]) == ["", "city"]
+    assert sorted(audit["A"].contributions_full["feature"]) == ["", "city"]
 
 
 @pytest.mark.parametrize("argument", ["group", "scores", "sample_weight", "propensity"])

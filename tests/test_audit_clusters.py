@@ -45,8 +45,8 @@ def audited(table, **options):
 
 def numbers(c):
     return [
-        {name: getattr(c, name).to_dict() for name in ("gap", "descent_rate", "input_divergence", "unexplained")},
-        c.proxies.drop("notes").to_dicts(),
+        {name: getattr(c, name).to_dict() for name in ("gap", "descent_rate", "input_divergence", "adjusted_gap")},
+        c.contributions_full.drop("notes").to_dicts(),
     ]
 
 
@@ -60,9 +60,11 @@ def test_rows_repeated_within_clusters_tell_no_more_than_one_of_each():
     one, three = audited(customers(), exclude="customer"), audited(customers(size=3), clusters="customer")
     assert three.gap.value == pytest.approx(one.gap.value)
     assert three.gap.high - three.gap.low == pytest.approx(one.gap.high - one.gap.low, rel=0.02)
-    rows = [{row["feature"]: row for row in c.proxies.to_dicts()}["owner"] for c in (one, three)]
-    assert rows[1]["gap"] == pytest.approx(rows[0]["gap"], abs=1e-4)
-    assert rows[1]["gap_high"] - rows[1]["gap_low"] == pytest.approx(rows[0]["gap_high"] - rows[0]["gap_low"], rel=0.05)
+    rows = [{row["feature"]: row for row in c.contributions_full.to_dicts()}["owner"] for c in (one, three)]
+    assert rows[1]["alone"] == pytest.approx(rows[0]["alone"], abs=1e-4)
+    assert rows[1]["alone_high"] - rows[1]["alone_low"] == pytest.approx(
+        rows[0]["alone_high"] - rows[0]["alone_low"], rel=0.05
+    )
     assert not any("repeat" in note for note in three.notes)
     ignored = audited(customers(size=3), exclude="customer")
     assert ignored.gap.high - ignored.gap.low < 0.6 * (one.gap.high - one.gap.low)
@@ -196,9 +198,9 @@ def test_clusters_that_all_have_one_decision_are_as_many_people_as_there_are_clu
     )
     c = tl.audit(table, "group", reference="b", scores="score", clusters="cluster", outcome="outcome", features=[])["a"]
     bound = 1 - 0.025 ** (1 / 12)  # exact binomial, of 12 who are independent: it was that of 240
-    assert c.impact_ratio.high == pytest.approx(bound / c.favourable_rates.reference.value, rel=1e-9)
+    assert c.impact_ratio.high == pytest.approx(bound / c.rates.reference.value, rel=1e-9)
     wilson = binomtest(0, 12).proportion_ci(0.95, "wilson").high
-    assert c.favourable_rates.audited.high == pytest.approx(wilson, rel=1e-9)
+    assert c.rates.audited.high == pytest.approx(wilson, rel=1e-9)
     assert c.error_rates.fpr.audited.high == pytest.approx(wilson, rel=1e-9)
 
 

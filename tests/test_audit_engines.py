@@ -81,7 +81,7 @@ def in_words(*words):
 @pytest.mark.parametrize("held", SOURCES, indirect=True)
 def test_decisions_in_words_are_those_in_numbers_though_a_batch_holds_one_word(held):
     found = audited(held(in_words("approved", "denied")), scores="decision", favourable="approved", folds=None)
-    assert (found.favourable, found.channel) == ("approved", "decisions")
+    assert (found.favourable, found.score_type) == ("approved", "decision")
     assert_same_numbers(found["A"].to_dict(), plug_in_of_decisions().to_dict())
 
 
@@ -102,8 +102,8 @@ def test_decisions_in_words_must_be_two_and_name_the_favourable_one(held, words,
 
 def test_the_comparison_of_summaries_sees_a_difference_anywhere():
     changed = audited(people(), **WAYS["plug-in"]).to_dict()
-    changed["comparisons"]["A"]["proxies"][2]["share"] += 1e-6
-    with pytest.raises(AssertionError, match=r"comparisons\.A\.proxies\[2\]\.share"):
+    changed["comparisons"]["A"]["contributions"][2]["share"] += 1e-6
+    with pytest.raises(AssertionError, match=r"comparisons\.A\.contributions_full\[2\]\.share"):
         assert_same_numbers(changed, expected("plug-in"))
 
 

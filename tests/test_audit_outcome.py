@@ -93,9 +93,9 @@ def test_a_criterion_is_the_audit_of_the_people_it_is_about(name):
         f"false {'positive' if name == 'fpr' else 'negative'} rate", "score"
     )
     found, expected = json.loads(words), json.loads(json.dumps(given["A"].to_dict()))
-    rates = {who: found["criterion_rates"][who]["value"] for who in ("audited", "reference")}
+    rates = {who: found["metric_rates"][who]["value"] for who in ("audited", "reference")}
     assert rates == pytest.approx(found["output"], abs=1e-12)
-    gap = {"criterion": name, "criterion_rates": found["criterion_rates"], f"{name}_difference": found["gap"]}
+    gap = {"metric": name, "metric_rates": found["metric_rates"], f"{name}_difference": found["gap"]}
     assert_same_numbers(found, expected | gap, 1e-12)
     assert whole["A"].error_rates is None
     assert whole.rows["other_outcome"] == (frame["repaid"] != value).sum() == given.rows["not_given_repaid"]
@@ -396,4 +396,4 @@ def test_a_criterion_is_named_wherever_the_mean_score_was(name, words):
     assert "score" not in found["A"].plot("profile", "city").description
     assert f"{words.capitalize()}: group = A {100 * found['A'].output.audited:.1f}%" in html
     assert f"The audit compares the {words}" in html
-    assert any(f"{words}, and" in row["direction"] for row in found["A"].proxies.to_dicts())
+    assert any(f"{words}, and" in row["direction"] for row in found["A"].contributions_full.to_dicts())

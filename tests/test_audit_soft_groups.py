@@ -66,7 +66,7 @@ def test_probabilities_of_0_and_1_are_groups_that_are_known():
         pl.when(pl.col("truth") == "a").then(1.0).otherwise(0.0).alias("p a"),
         pl.when(pl.col("truth") == "b").then(1.0).otherwise(0.0).alias("p b"),
     )
-    soft = audited(table.drop("race"))["a"].to_dict() | {"soft_group": None}
+    soft = audited(table.drop("race"))["a"].to_dict() | {"unobserved_group": None}
     hard = tl.audit(table.drop("race", "p a", "p b"), group="truth", reference="b", scores="score")["a"].to_dict()
     assert soft["notes"] == hard["notes"] + [soft["notes"][-1]]
     assert {name: soft[name] for name in NOT_REPORTED} == NOT_REPORTED
@@ -79,7 +79,7 @@ def test_a_repair_tells_both_estimates_and_what_they_do_not_show(tmp_path):
     tilt = pickle.loads(pickle.dumps(c)).repair()
     before, after = (tilt.soft["a"][when] for when in ("before", "after"))
     for name in ("weighted", "linear", "bracket", "limits"):
-        assert before[name] == pytest.approx(getattr(c.soft_group, name).to_dict())
+        assert before[name] == pytest.approx(getattr(c.unobserved_group, name).to_dict())
         assert after[name] is None or after[name]["low"] <= after[name]["high"]
     assert before["weighted"]["value"] == pytest.approx(tilt.gap_before)
     assert [after[name]["value"] for name in ("weighted", "linear")] == pytest.approx([0.0, 0.0], abs=1e-9)
@@ -124,7 +124,7 @@ def test_the_gap_is_the_weighted_one_and_people_are_sums_of_chances():
         own.std() / np.sqrt(len(b)), rel=2e-3
     )  # Student's t
     assert c.rows == {"audited": round(b.sum()), "reference": round((1 - b).sum())}
-    assert c.soft_group.linear.value == pytest.approx(np.cov(b, w)[0, 1] / b.var(ddof=1), abs=1e-12)
+    assert c.unobserved_group.linear.value == pytest.approx(np.cov(b, w)[0, 1] / b.var(ddof=1), abs=1e-12)
     assert found.rows["read"] == found.rows["used"] == len(b)
 
 
@@ -132,30 +132,30 @@ def test_calibrated_probabilities_bracket_the_gap():
     table = names()
     c = of_names()["a"]
     truth = table.filter(truth="a")["score"].mean() - table.filter(truth="b")["score"].mean()
-    assert c.soft_group.status == "checked"
-    assert c.soft_group.bracket.low < truth < c.soft_group.bracket.high
+    assert c.unobserved_group.status == "checked"
+    assert c.unobserved_group.bracket.low < truth < c.unobserved_group.bracket.high
     assert not c.gap.low < truth < c.gap.high  # the weighted gap alone would mislead
-    assert c.soft_group.limits.low < truth < c.soft_group.limits.high
-    assert dict(c.proxies.select("feature", "verdict").iter_rows())["x"] == "potential proxy"
+    assert c.unobserved_group.limits.low < truth < c.unobserved_group.limits.high
+    assert dict(c.contributions_full.select("feature", "verdict").iter_rows())["x"] == "potential proxy"
 
 
 def test_over_confident_probabilities_are_not_judged():
     c = audited(names(confidence=2.0), known_groups="race")["a"]
-    assert (c.soft_group.status, c.soft_group.bracket) == ("not judged", None)
-    assert "over-confident: the slope of the group on its probability is" in c.soft_group.reason
-    assert set(c.proxies["verdict"]) == {"not assessed"}
+    assert (c.unobserved_group.status, c.unobserved_group.bracket) == ("not judged", None)
+    assert "over-confident: the slope of the group on its probability is" in c.unobserved_group.reason
+    assert set(c.contributions_full["verdict"]) == {"not assessed"}
 
 
 def test_few_labelled_rows_show_nothing():
     c = audited(names(labelled=0.05), known_groups="race", features=[])["a"]
-    assert c.soft_group.status == "not judged"
-    assert "do not show that the probabilities are calibrated" in c.soft_group.reason
-    few = audited(names(labelled=0.005), known_groups="race", features=[])["a"].soft_group
+    assert c.unobserved_group.status == "not judged"
+    assert "do not show that the probabilities are calibrated" in c.unobserved_group.reason
+    few = audited(names(labelled=0.005), known_groups="race", features=[])["a"].unobserved_group
     assert (few.reason, to_plain(few)["labelled"]) == ("fewer than 10 labelled people of a group", None)
 
 
 def test_without_labels_the_bracket_says_that_it_was_not_checked():
-    found = audited(names().drop("race"), features=[])["a"].soft_group
+    found = audited(names().drop("race"), features=[])["a"].unobserved_group
     assert (found.status, found.calibration, found.labelled) == ("not checked", None, None)
     assert found.bracket.low < found.weighted.value < found.bracket.high
 
@@ -165,16 +165,16 @@ def test_of_three_groups_each_pair_is_compared_by_its_own_chances():
     found = audited(table.drop("race"), group=SOFT | {"c": "p c"}, features=[])
     alone = audited(names().drop("race"), features=[], confidence=0.95**0.5)  # two intervals that hold at once
     assert list(found.comparisons) == ["a", "c"]
-    assert_same_numbers(to_plain(found["a"].soft_group), to_plain(alone["a"].soft_group))
+    assert_same_numbers(to_plain(found["a"].unobserved_group), to_plain(alone["a"].unobserved_group))
     assert found["c"].rows["audited"] == 450
 
 
 def test_amounts_of_several_groups_are_scores_in_another_unit():
     table = names().with_columns(premium=600 + 400 * pl.col("score"))
     found = audited(table, scores="premium", score_type="amount", known_groups="race", features=[])
-    score = audited(table, known_groups="race", features=[])["a"].soft_group
+    score = audited(table, known_groups="race", features=[])["a"].unobserved_group
     for name in ("weighted", "linear", "limits", "bracket"):
-        one, other = (getattr(of, name).to_dict() for of in (found["a"].soft_group, score))
+        one, other = (getattr(of, name).to_dict() for of in (found["a"].unobserved_group, score))
         assert one == pytest.approx({end: 400 * value for end, value in other.items()}, rel=1e-9)
     assert " units, if the probabilities are calibrated" in " ".join(str(found).split())
 
@@ -200,7 +200,7 @@ def test_clusters_of_rows_stay_together_with_their_chances():
     )
     assert twice.gap.value == pytest.approx(once.gap.value)
     assert twice.gap.low == pytest.approx(once.gap.low, rel=1e-9)
-    assert twice.soft_group.linear.low == pytest.approx(once.soft_group.linear.low, rel=5e-3)  # Student's t
+    assert twice.unobserved_group.linear.low == pytest.approx(once.unobserved_group.linear.low, rel=5e-3)  # Student's t
 
 
 def test_a_sample_stands_for_all_rows():
@@ -285,7 +285,7 @@ def test_a_sample_with_other_rates_for_each_group_tells_the_same_slope():
     chance = np.where(rng.random(rows) < 0.9, 0.0, expit(2 * x))  # nine in ten cannot be of the rare group
     score = expit(x - 0.8 * (rng.random(rows) < chance))
     table = pl.DataFrame({"p a": chance, "p b": 1 - chance, "score": score})
-    found = audited(table, exclude=[], sample_rows=1000)["a"].soft_group
+    found = audited(table, exclude=[], sample_rows=1000)["a"].unobserved_group
     slope = np.cov(chance, score)[0, 1] / chance.var(ddof=1)
     assert found.linear.low < slope < found.linear.high  # 0.03; it was 0.13 (0.10 to 0.16)
     assert found.linear.value == pytest.approx(slope, abs=0.02)
@@ -307,9 +307,9 @@ def test_a_proxy_is_not_cleared_where_probabilities_show_little_of_it():
     c = audited(table, exclude=[])["a"]
     chance = table["p a"].to_numpy()
     visible = chance.var() / (chance.mean() * (1 - chance.mean()))
-    assert c.soft_group.visible == pytest.approx(visible, rel=1e-9)
-    club = c.proxies.row(by_predicate=pl.col("feature") == "club", named=True)
-    assert max(abs(club["gap_low"]), abs(club["gap_high"])) < 0.005  # all of its band is below what counts
+    assert c.unobserved_group.visible == pytest.approx(visible, rel=1e-9)
+    club = c.contributions_full.row(by_predicate=pl.col("feature") == "club", named=True)
+    assert max(abs(club["alone_low"]), abs(club["alone_high"])) < 0.005  # all of its band is below what counts
     assert (club["verdict"], club["reason"].split(" show ")[1]) == (
         "detected, size unclear",
         "about 5% of a difference; threshold 0.50",
@@ -324,9 +324,9 @@ def test_features_that_make_the_probabilities_do_not_show_what_is_left_at_equal_
     score = 0.5 - 0.15 * is_audited + 0.02 * rng.standard_normal(2000)  # direct use of 15 points
     table = pl.DataFrame({"p a": chance, "p b": 1 - chance, "score": score, "place": place.astype(str)})
     c = audited(table, exclude=[])["a"]
-    assert c.unexplained is None
-    assert any(note.startswith("unexplained is not determined: between people alike") for note in c.notes)
-    assert c.proxies["gap_shapley"].item() == pytest.approx(c.gap.value, abs=1e-3)
+    assert c.adjusted_gap is None
+    assert any(note.startswith("the adjusted gap is not determined: between people alike") for note in c.notes)
+    assert c.contributions_full["shapley"].item() == pytest.approx(c.gap.value, abs=1e-3)
 
 
 def test_of_a_difference_at_equal_features_a_note_says_how_much_shows():
@@ -336,9 +336,9 @@ def test_of_a_difference_at_equal_features_a_note_says_how_much_shows():
     score = 0.5 - 0.1 * (rng.random(3000) < chance) + 0.02 * x
     table = pl.DataFrame({"p a": chance, "p b": 1 - chance, "score": score, "x": x})
     c = audited(table, exclude=[])["a"]
-    (note,) = (note for note in c.notes if note.startswith("unexplained is of the weighted gap"))
+    (note,) = (note for note in c.notes if note.startswith("the adjusted gap is of the weighted gap"))
     shown = float(note.split("about ")[1].rstrip("%")) / 100
-    assert c.unexplained.value / -0.1 == pytest.approx(shown, abs=0.03)
+    assert c.adjusted_gap.value / -0.1 == pytest.approx(shown, abs=0.03)
 
 
 def test_chances_that_are_nearly_the_same_for_all_leave_a_model_without_columns():
@@ -347,21 +347,21 @@ def test_chances_that_are_nearly_the_same_for_all_leave_a_model_without_columns(
     table = pl.DataFrame({"p a": chance, "p b": 1 - chance, "x": rng.standard_normal(1500), "score": rng.random(1500)})
     c = audited(table, exclude=[])["a"]
     assert abs(c.gap.value) < 1e-3
-    assert c.proxies["verdict"].to_list() == ["inconclusive"]
+    assert c.contributions_full["verdict"].to_list() == ["inconclusive"]
 
 
 def test_no_view_shows_one_estimate_alone():
     found = of_names()
     c = found["a"].to_dict()
-    weighted, linear = (points(c["soft_group"][name]["value"]) for name in ("weighted", "linear"))
+    weighted, linear = (points(c["unobserved_group"][name]["value"]) for name in ("weighted", "linear"))
     first, second, *_ = words.headline(found.to_dict(), c)
-    assert interval(*(c["soft_group"]["bracket"][end] for end in ("low", "high")), points) in first
-    assert f"{100 * c['soft_group']['linear']['value']:.1f} points" in second.replace("−", "-")
+    assert interval(*(c["unobserved_group"]["bracket"][end] for end in ("low", "high")), points) in first
+    assert f"{100 * c['unobserved_group']['linear']['value']:.1f} points" in second.replace("−", "-")
     assert [tile.value for tile in words.tiles(found.to_dict(), c)][:2] == [weighted, linear]
     rates = export_tables(found.to_dict())[0]
     assert {"linear", "bracket_low", "limits_high"} < set(rates.columns)
-    assert interval(*(c["soft_group"]["bracket"][end] for end in ("low", "high")), points) in texts(rates)[1]
-    alone = c["favourable_rates"]["audited"]["value"] / c["favourable_rates"]["reference"]["value"]
+    assert interval(*(c["unobserved_group"]["bracket"][end] for end in ("low", "high")), points) in texts(rates)[1]
+    alone = c["rates"]["audited"]["value"] / c["rates"]["reference"]["value"]
     for text in (str(found), found._repr_html_()):
         assert not re.search(rf"(?<!\d){alone:.2f}".replace(".", r"\."), re.sub(r"<img[^>]*>", "", text))
         assert "Test of equal means:" not in text
@@ -387,7 +387,7 @@ def test_two_models_are_compared_by_probabilities_of_groups(tmp_path):
 def test_decisions_have_no_ratio_beside_four_fifths_by_probabilities():
     found = audited(names(), threshold=0.5, features=[])
     c = found["a"]
-    assert (c.adverse_impact_ratio, c.impact_ratio, c.two_by_two) == (None, None, None)
+    assert (c.adverse_impact_ratio, c.impact_ratio, c.decision_table) == (None, None, None)
     assert any(note.startswith("not reported for unobserved groups: ratios, shortfall") for note in c.notes)
     assert "0.80" not in str(found)
     assert gate("adverse_impact_ratio<0.1").judged(found)[0].fails  # not knowing is no reason to pass
@@ -397,7 +397,7 @@ def test_the_bracket_ends_where_the_limits_do():
     rng = np.random.default_rng(4)
     chance = np.clip(0.5 + 0.02 * rng.standard_normal(2000), 0, 1)  # a slope on so little reaches far beyond [-1, 1]
     table = pl.DataFrame({"p a": chance, "p b": 1 - chance, "score": np.clip(0.5 + 9 * (chance - 0.5), 0, 1)})
-    found = audited(table, exclude=[])["a"].soft_group
+    found = audited(table, exclude=[])["a"].unobserved_group
     assert found.linear.value > found.limits.high
     assert found.weighted.low < found.bracket.low + 1e-9 < found.bracket.high == found.limits.high
 

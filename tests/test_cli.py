@@ -29,7 +29,7 @@ def test_demo_json_to_standard_output_is_all_there_is(tmp_path):
     assert c["output"].keys() == {"audited", "reference"}
     assert c["output_divergence"].keys() == {"value", "low", "high"}
     assert c["correction"].keys() >= {"rho_m", "a1", "a2", "b1", "n_l", "n_m", "descent_rate"}
-    assert c["proxies"][0]["feature"] == "PriorCounts"
+    assert c["contributions"][0]["feature"] == "PriorCounts"
     assert c["prototypes"].keys() == {"max", "min", "near_zero"}
     for prototype in c["prototypes"].values():
         assert prototype.keys() >= {"values", "count"}

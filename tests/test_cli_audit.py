@@ -62,7 +62,7 @@ def test_amounts_are_audited_in_units(folder):
     found = json.loads(result.stdout)
     mean = dict(frame.group_by("race").agg(pl.col("days").mean()).rows())
     c = found["comparisons"]["Caucasian"]
-    assert (found["channel"], found["settings"]["materiality"]) == ("amounts", 0.02)
+    assert (found["score_type"], found["settings"]["materiality"]) == ("amount", 0.02)
     assert c["gap"]["value"] == pytest.approx(mean["Caucasian"] - mean["African-American"], rel=1e-9)
     gated = audit(
         folder, *asked, "--score-type", "amount", "--fail-if", "adverse_impact_ratio<0.8", data="days.parquet"
@@ -116,7 +116,7 @@ def test_a_report_without_its_packages_is_found_out_before_the_audit(folder, pac
         ("impact_ratio.high<0.82", 0, ""),
         ("gap>0.2", 0, ""),
         ("gap.low>=0.09", 1, ""),
-        ("proxies>2", 1, FEATURES),
+        ("potential_proxies>2", 1, FEATURES),
     ],
 )
 def test_gates_decide_the_exit_code(folder, condition, code, features):
@@ -160,7 +160,7 @@ def test_excluded_columns_and_rows_of_the_sample_are_taken(folder):
     assert result.returncode == 0, result.stderr
     summary = json.loads(result.stdout)
     c = summary["comparisons"]["African-American"]
-    assert {row["feature"] for row in c["proxies"]} == set(COMPAS_FEATURES) - {"Sex"}
+    assert {row["feature"] for row in c["contributions"]} == set(COMPAS_FEATURES) - {"Sex"}
     assert summary["settings"]["sample_rows"] == 1000
     assert any("from a sample of 1,000" in note for note in c["notes"])
     assert c["gap"]["value"] == pytest.approx(0.54342 - 0.43825, abs=1e-5)
@@ -270,7 +270,7 @@ def test_a_failed_audit_leaves_no_json(folder, tmp_path):
 
 def test_gates_that_cannot_be_judged_do_not_pass(folder):
     plug_in = ("--scores", "score", "--reference", "Caucasian", "--folds", "0")
-    assert audit(folder, *plug_in, "--fail-if", "proxies>0").returncode == 1
+    assert audit(folder, *plug_in, "--fail-if", "potential_proxies>0").returncode == 1
     assert "must compare with a number, got 'nan'" in audit(folder, *plug_in, "--fail-if", "gap<nan").stderr
 
 
@@ -314,7 +314,7 @@ def test_an_outcome_with_names_wants_to_know_the_favourable_one(folder, words):
     assert f"Hint: the outcomes are '{words[0]}', '{words[1]}'; which does a person want?" in refused.stderr
     found = json.loads(invoked(*options, "--favourable", words[0], cwd=folder).stdout)
     assert found["favourable"] == f"decision = {words[0]}"
-    rate = found["comparisons"]["African-American"]["favourable_rates"]["audited"]["value"]
+    rate = found["comparisons"]["African-American"]["rates"]["audited"]["value"]
     assert rate == pytest.approx(1 - 0.54342, abs=5e-6)
 
 
@@ -326,7 +326,7 @@ def test_decisions_in_words_are_audited_by_the_favourable_one(folder):
     assert refused.returncode == 2
     assert "Hint: the outcomes are 'approved', 'denied'" in refused.stderr
     found = json.loads(invoked(*options, "--favourable", "approved", "--folds", "0", "--json", "-", cwd=folder).stdout)
-    assert (found["favourable"], found["channel"]) == ("approved", "decisions")
+    assert (found["favourable"], found["score_type"]) == ("approved", "decision")
 
 
 def test_an_outcome_that_is_missing_is_set_aside(folder):

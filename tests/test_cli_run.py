@@ -217,15 +217,18 @@ def test_a_check_needs_none_of_the_packages_that_draw(folder, package, monkeypat
 
 def test_features_that_are_undecided_are_no_pass(folder):
     frame = pl.DataFrame({"feature": ["a", "b"], "verdict": [Verdict.INCONCLUSIVE, "no material contribution"]})
-    c = replace(tl.audit(PEOPLE, "sex", scores="score", folds=None)["yes"], proxies=frame)
+    c = replace(tl.audit(PEOPLE, "sex", scores="score", folds=None)["yes"], contributions_full=frame)
     audit = replace(tl.audit(PEOPLE, "sex", scores="score", folds=None), comparisons={"yes": c})
-    (said,) = gate("proxies>0").judged(audit)
+    (said,) = gate("potential_proxies>0").judged(audit)
     assert (said.status, said.fails, str(said)) == (
         "undecided",
         False,
-        "proxies>0: potential proxies of yes is 0, 1 inconclusive",
+        "potential_proxies>0: potential proxies of yes is 0, 1 inconclusive",
     )
-    assert [gate(text).judged(audit)[0].status for text in ("proxies>1", "proxies<1")] == ["passed", "fired"]
+    assert [gate(text).judged(audit)[0].status for text in ("potential_proxies>1", "potential_proxies<1")] == [
+        "passed",
+        "fired",
+    ]
     suite = next(iter(JUnitXml.fromstring(junit({"group": "sex", "reference": "no"}, [asdict(said)]))))
     assert [type(one) for one in next(iter(suite)).result] == [Skipped]
 
@@ -235,7 +238,7 @@ def test_gates_are_read_by_a_parser_of_junit_and_what_is_not_known_is_no_pass(fo
         sex=pl.when(pl.int_range(pl.len()) < 3).then(pl.lit('<x & "y">\x01')).otherwise("sex")
     )
     table.write_csv(folder / "people.csv")
-    gates = ("gap>0.9", "gap<0.9", "unexplained>0.5", "too_small>5")
+    gates = ("gap>0.9", "gap<0.9", "adjusted_gap>0.5", "too_small>5")
     options = ("--group", "sex", "--reference", "no", "--scores", "score", "--features", "", "--folds", "0")
     fail_if = [part for one in gates for part in ("--fail-if", one)]
     done = invoked("audit", "people.csv", *options, *fail_if, "--junit", "gates.xml", cwd=folder)
@@ -245,7 +248,7 @@ def test_gates_are_read_by_a_parser_of_junit_and_what_is_not_known_is_no_pass(fo
     found = {(case.name, case.classname): [type(one) for one in case.result] for case in suite}
     assert found["gap>0.9", "yes against no"] == []
     assert found["gap<0.9", "yes against no"] == [Failure]
-    assert found["unexplained>0.5", "yes against no"] == [Error]
+    assert found["adjusted_gap>0.5", "yes against no"] == [Error]
     assert found["gap>0.9", '<x & "y">\N{REPLACEMENT CHARACTER} against no'] == [Skipped]
     assert found["too_small>5", "all groups"] == []
     messages = [one.message for case in suite for one in case.result]

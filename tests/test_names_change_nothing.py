@@ -9,13 +9,13 @@ import pytest
 import tiltlens as tl
 
 NUMBERS = (
-    "gap",
-    "gap_low",
-    "gap_high",
-    "joint",
-    "joint_low",
-    "joint_high",
-    "gap_shapley",
+    "alone",
+    "alone_low",
+    "alone_high",
+    "beyond_others",
+    "beyond_others_low",
+    "beyond_others_high",
+    "shapley",
     "share",
     "reveals",
     "drives",
@@ -40,7 +40,7 @@ def audited(table, audited="men", reference="women", **options):
 
 
 def table_of(c):
-    return {row["feature"]: row for row in c.proxies.to_dicts()}
+    return {row["feature"]: row for row in c.contributions_full.to_dicts()}
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +50,12 @@ def whole():
 
 def test_swapping_the_groups_flips_signs_and_nothing_else(whole):
     other = audited(people(), "women", "men")
-    for name in ("gap", "unexplained"):
+    for name in ("gap", "adjusted_gap"):
         found, expected = getattr(other, name), getattr(whole, name)
         assert [-found.value, -found.high, -found.low] == pytest.approx([*expected.to_dict().values()], abs=1e-9)
     rows = table_of(other)
     for feature, row in table_of(whole).items():
-        for name in ("gap", "joint", "gap_shapley"):
+        for name in ("alone", "beyond_others", "shapley"):
             found = [rows[feature][f"{name}{end}"] for end in ("", "_high", "_low")]
             assert [-one for one in found] == pytest.approx(
                 [row[f"{name}{end}"] for end in ("", "_low", "_high")], abs=1e-9
@@ -70,7 +70,7 @@ def test_swapping_the_groups_flips_signs_and_nothing_else(whole):
 def test_names_of_columns_levels_and_groups_change_nothing(whole):
     table = people().with_columns(pl.col("area", "flag").replace(LEVELS), pl.col("group").replace({"men": "z"}))
     other = audited(table.rename(COLUMNS)[::-1], "z", "women")
-    for name in ("gap", "unexplained", "descent_rate", "input_divergence"):
+    for name in ("gap", "adjusted_gap", "descent_rate", "input_divergence"):
         assert getattr(other, name).value == pytest.approx(getattr(whole, name).value, abs=1e-9)
     rows = table_of(other)
     for feature, row in table_of(whole).items():
@@ -85,8 +85,8 @@ def test_clusters_of_swapped_groups_lie_in_the_same_folds():
     one, other = (audited(table, *who, **options) for who in (("men", "women"), ("women", "men")))
     renamed = audited(table.with_columns(pl.format("home {}", 997 - pl.col("home")).alias("home")), **options)
     for feature, row in table_of(one).items():
-        assert -table_of(other)[feature]["joint"] == pytest.approx(row["joint"], abs=1e-9)
-        assert table_of(renamed)[feature]["joint"] == pytest.approx(row["joint"], abs=1e-9)
+        assert -table_of(other)[feature]["beyond_others"] == pytest.approx(row["beyond_others"], abs=1e-9)
+        assert table_of(renamed)[feature]["beyond_others"] == pytest.approx(row["beyond_others"], abs=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["two columns alike", "levels of equal counts"])
@@ -102,4 +102,4 @@ def test_what_only_names_tell_apart_does_not_make_the_order_of_rows_matter(kind)
     one, other = (
         audited(table, "u", "v", folds=5) for table in (rows, rows.sample(fraction=1.0, shuffle=True, seed=3))
     )
-    assert one.to_dict()["proxies"] == other.to_dict()["proxies"]
+    assert one.to_dict()["contributions"] == other.to_dict()["contributions"]

@@ -14,8 +14,8 @@ from tiltlens.documents.sentences import NO_FEATURES as SAID
 from tiltlens.errors import DataError
 
 NO_FEATURES = "no features were listed: what carries the difference is not looked at"
-OF_OUTPUTS = ("rows", "output", "favourable_rates", "gap", "impact_ratio", "adverse_impact_ratio", "shortfall")
-OF_OUTPUTS += ("standardised_difference", "output_divergence", "decisions_needed", "equal_outputs")
+OF_OUTPUTS = ("rows", "output", "rates", "gap", "impact_ratio", "adverse_impact_ratio", "shortfall")
+OF_OUTPUTS += ("standardised_difference", "output_divergence", "detection_sample_size", "gap_test")
 
 
 def outputs(**options):
@@ -37,7 +37,7 @@ def test_a_table_of_group_and_score_is_enough_on_every_engine(held, columns):
     found = tl.audit(held(table), "group", reference="B", scores="score", **options)
     assert_same_numbers(found.to_dict(), outputs(**options).to_dict())
     assert NO_FEATURES in found["A"].notes
-    assert found["A"].proxies.is_empty()
+    assert found["A"].contributions_full.is_empty()
 
 
 @pytest.mark.parametrize("options", [{}, {"threshold": 0.5}, {"sample_weight": "weight"}, {"where": {"owner": True}}])
@@ -51,9 +51,17 @@ def test_outputs_are_those_of_an_audit_with_features(options):
 @pytest.mark.parametrize("folds", [5, None])
 def test_nothing_is_said_of_inputs_without_features(folds):
     c = outputs(folds=folds)["A"]
-    for name in ("correction", "epsilon_max", "descent_rate", "input_divergence", "unexplained", "balance", "dial"):
+    for name in (
+        "correction",
+        "epsilon_max",
+        "descent_rate",
+        "input_divergence",
+        "adjusted_gap",
+        "balance",
+        "tradeoff",
+    ):
         assert getattr(c, name) is None, name
-    assert c.membership == "none"
+    assert c.propensity == "none"
     assert any("input_divergence and descent_rate need features" in note for note in c.notes)
     assert c.prototypes() == {}
     assert c.project().cost > 0  # of the scores alone
@@ -107,7 +115,7 @@ def test_the_command_line_takes_no_features(tmp_path):
 def test_a_gate_on_features_cannot_pass_without_them(tmp_path):
     path = tmp_path / "people.csv"
     people().select("group", "score").write_csv(path)
-    for condition in ("proxies>0", "undecided>0", "not_judged>0"):
+    for condition in ("potential_proxies>0", "undecided>0", "not_judged>0"):
         found = invoked("audit", path, "--group", "group", "--scores", "score", "--fail-if", condition, cwd=tmp_path)
         assert found.returncode == 1
         assert "is not defined, so it cannot pass" in found.stderr

@@ -33,7 +33,7 @@ class Draw(NamedTuple):
 
 
 def rows_of(c):
-    return {row["feature"]: row for row in c.proxies.to_dicts()}
+    return {row["feature"]: row for row in c.contributions_full.to_dicts()}
 
 
 def served_in_army(rng):
@@ -99,7 +99,7 @@ def direct_use(rng):
 def army_carries_the_gap(c):
     row = rows_of(c)["served_in_army"]
     assert c.gap.value == pytest.approx(-0.2, abs=0.02)
-    assert row["gap"] == pytest.approx(c.gap.value, abs=0.005)
+    assert row["alone"] == pytest.approx(c.gap.value, abs=0.005)
     assert row["verdict"] == "potential proxy"
     assert all(rows_of(c)[name]["verdict"] not in EVIDENCE for name in ("age", "height"))
 
@@ -122,8 +122,8 @@ def pair_is_joint(c):
     for one, other in (("left", "right"), ("right", "left")):
         assert rows[one]["verdict"] == "potential proxy in combination"
         assert rows[one]["partner"] == other
-        assert abs(rows[one]["gap"]) < 0.005
-        assert rows[one]["joint"] == pytest.approx(c.gap.value, abs=0.01)
+        assert abs(rows[one]["alone"]) < 0.005
+        assert rows[one]["beyond_others"] == pytest.approx(c.gap.value, abs=0.01)
     assert rows["idle"]["verdict"] not in EVIDENCE
 
 
@@ -134,14 +134,14 @@ def wide_is_never_evidence(c):
 
 def number_is_evidence(c):
     assert rows_of(c)["x"]["verdict"] == "potential proxy"
-    assert abs(c.unexplained.value) < 0.002
+    assert abs(c.adjusted_gap.value) < 0.002
 
 
 def use_is_found_out(c):
-    assert c.unexplained.value == pytest.approx(-0.05, abs=0.01)
-    assert c.unexplained.high < 0
+    assert c.adjusted_gap.value == pytest.approx(-0.05, abs=0.01)
+    assert c.adjusted_gap.high < 0
     said = [note for note in c.notes if "do not account for" in note]
-    assert ["act together" in note for note in said] == [c.proxies.height > 2]
+    assert ["act together" in note for note in said] == [c.contributions_full.height > 2]
 
 
 class Case(NamedTuple):
@@ -153,7 +153,7 @@ class Case(NamedTuple):
 
 
 def band_holds(name):
-    return lambda c: rows_of(c)[name]["gap_low"] <= c.gap.value <= rows_of(c)[name]["gap_high"]
+    return lambda c: rows_of(c)[name]["alone_low"] <= c.gap.value <= rows_of(c)[name]["alone_high"]
 
 
 CASES = {
@@ -162,22 +162,22 @@ CASES = {
     "an ignored shadow": Case(
         ignored_shadow,
         nothing_is_found,
-        lambda c: rows_of(c)["shadow"]["gap_low"] <= 0 <= rows_of(c)["shadow"]["gap_high"],
+        lambda c: rows_of(c)["shadow"]["alone_low"] <= 0 <= rows_of(c)["shadow"]["alone_high"],
     ),
     "a pair": Case(
         exclusive_or,
         pair_is_joint,
-        lambda c: rows_of(c)["left"]["joint_low"] <= c.gap.value <= rows_of(c)["left"]["joint_high"],
+        lambda c: rows_of(c)["left"]["beyond_others_low"] <= c.gap.value <= rows_of(c)["left"]["beyond_others_high"],
     ),
     "wider in one group": Case(
         wider_in_one_group,
         wide_is_never_evidence,
-        lambda c: rows_of(c)["wide"]["gap_low"] <= 0 <= rows_of(c)["wide"]["gap_high"],
+        lambda c: rows_of(c)["wide"]["alone_low"] <= 0 <= rows_of(c)["wide"]["alone_high"],
     ),
     "one number": Case(
-        one_number, number_is_evidence, lambda c: band_holds("x")(c) and c.unexplained.low <= 0 <= c.unexplained.high
+        one_number, number_is_evidence, lambda c: band_holds("x")(c) and c.adjusted_gap.low <= 0 <= c.adjusted_gap.high
     ),
-    "direct use": Case(direct_use, use_is_found_out, lambda c: c.unexplained.low <= -0.05 <= c.unexplained.high),
+    "direct use": Case(direct_use, use_is_found_out, lambda c: c.adjusted_gap.low <= -0.05 <= c.adjusted_gap.high),
 }
 
 

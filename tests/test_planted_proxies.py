@@ -44,7 +44,7 @@ def test_gap_of_a_smooth_score_against_quadrature():
     assert world.gap == pytest.approx(gap, abs=1e-9)
     assert world.truths["used"].alone == pytest.approx(gap, abs=1e-9)  # the score knows the group by it alone
     assert WORLDS["direct"].gap == pytest.approx(gap + 0.05, abs=1e-9)
-    assert WORLDS["direct"].unexplained == pytest.approx(0.05, abs=1e-9)
+    assert WORLDS["direct"].adjusted_gap == pytest.approx(0.05, abs=1e-9)
     for idle in ("ignored", "neutral", "noise 1"):
         assert world.truths[idle].alone == pytest.approx(0.0, abs=1e-9)
 
@@ -60,7 +60,7 @@ def test_three_way_xor_against_its_closed_form():
 def test_a_feature_that_the_score_ignores_contributes_where_use_of_the_group_varies():
     world = WORLDS["varying"]
     mark = world.truths["mark"]
-    assert (world.gap, world.unexplained) == pytest.approx((0.1, 0.0319), abs=5e-5)
+    assert (world.gap, world.adjusted_gap) == pytest.approx((0.1, 0.0319), abs=5e-5)
     assert (mark.alone, mark.joint, mark.use) == pytest.approx((0.0254, 0.0681, 0.0), abs=5e-5)
     draw = world.draw(0, 100_000)
     shows = (draw.table["mark"] == draw.audited)[draw.table["flag"] == 1]

@@ -97,8 +97,8 @@ def test_an_estimate_is_a_number():
 
 
 def test_either_spelling_of_favourable_is_taken(folder):
-    expected = audited(favourable="low")["w"].favourable_rates.audited.value
-    assert audited(favorable="low")["w"].favourable_rates.audited.value == expected
+    expected = audited(favourable="low")["w"].rates.audited.value
+    assert audited(favorable="low")["w"].rates.audited.value == expected
     british, american = (
         tl.rule_tables(PEOPLE, "four-fifths", "sex", selected="hired", **{name: "low"})["sex"]
         for name in ("favourable", "favorable")
@@ -163,7 +163,7 @@ def test_true_and_false_written_as_text_are_decisions_of_which_true_is_the_high_
             tl.audit(data, "sex", scores=name, favourable=wanted, features=[])[0] for name in ("written", "hired")
         )
         for side in ("audited", "reference"):
-            rates = [getattr(one.favourable_rates, side).value for one in (text, plain)]
+            rates = [getattr(one.rates, side).value for one in (text, plain)]
             assert rates[0] == pytest.approx(rates[1])
 
 
@@ -193,7 +193,7 @@ def test_every_threshold_takes_every_kind_of_number(value):
     audit = tl.audit(
         PEOPLE | outcome, "sex", scores="score", outcome="paid", features=["x"], folds=None, threshold=value
     )
-    assert audit.channel == "decisions"
+    assert audit.score_type == "decision"
     c = tl.audit(PEOPLE | outcome, "sex", scores="score", outcome="paid", features=["x"], folds=None)["w"]
     assert c.repair(threshold=value, use_group=True).threshold == 0.5
     assert c.alternatives(threshold=value).threshold == 0.5

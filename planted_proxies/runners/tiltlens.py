@@ -36,21 +36,21 @@ def run(draw: Draw) -> dict[str, Answer]:
     c = tl.audit(table, group, reference="reference", features=draw.features, random_state=draw.seed, **options)[
         "audited"
     ]
-    found = {row["feature"]: _answer(row) for row in c.proxies.to_dicts()}
+    found = {row["feature"]: _answer(row) for row in c.contributions_full.to_dicts()}
     found[GAP] = Answer(c.gap.value, c.gap.low, c.gap.high)
-    if c.unexplained is not None:
-        left, m = c.unexplained, draw.world.materiality
+    if c.adjusted_gap is not None:
+        left, m = c.adjusted_gap, draw.world.materiality
         found[GROUP] = Answer(left.value, left.low, left.high, bool(left.low > m or left.high < -m))
     return found
 
 
 def _answer(row: dict[str, Any]) -> Answer:
     """Return what the table says of a feature: with the copies or the partner that it names."""
-    value = max((row["gap"] or 0.0, row["joint"] or 0.0), key=abs)
+    value = max((row["alone"] or 0.0, row["beyond_others"] or 0.0), key=abs)
     is_copy = row["verdict"] == COPIES and row["redundant_with"] is not None
     is_evidence, word = row["verdict"] in EVIDENCE or is_copy, row["verdict"]
     if is_evidence and row["redundant_with"]:
         word += f", the same as {row['redundant_with']}"
     elif is_evidence and row["partner"]:
         word += f", with {row['partner']}"
-    return Answer(value, row["gap_low"], row["gap_high"], is_evidence, word)
+    return Answer(value, row["alone_low"], row["alone_high"], is_evidence, word)

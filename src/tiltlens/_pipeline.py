@@ -27,7 +27,7 @@ from tiltlens.rows.compared_rows import EncodedSample, account_rows, select_grou
 from tiltlens.rows.declared import one_hot_notes
 from tiltlens.rows.groups import alike_notes
 from tiltlens.rows.leakage import leakage_notes
-from tiltlens.rows.measures import MEASURES, channel_of
+from tiltlens.rows.measures import MEASURES, score_type_of
 from tiltlens.rows.predictions import model_notes
 from tiltlens.rows.rescoring import OTHER_ANSWERS, AskedModel
 from tiltlens.rows.roles import ColumnRoles, Request, resolve_roles, with_arrays
@@ -290,7 +290,7 @@ def _run_audit(data: Any, request: Request, settings: Settings, stated: dict[str
             audited=groups.audited[0],
             reference=groups.reference,
             comparisons=len(groups.audited),
-            criterion=source.roles.metric,
+            metric=source.roles.metric,
             is_decisions=survey.is_decisions,
             exempt=source.roles.exempt,
             given={name: text_of(value) for name, value in source.roles.where.items()},
@@ -302,7 +302,7 @@ def _run_audit(data: Any, request: Request, settings: Settings, stated: dict[str
         rows=account_rows(survey, groups, bool(source.roles.soft)),
         group=source.roles.name,
         reference=groups.reference,
-        channel=next(iter(comparisons.values())).channel,
+        score_type=next(iter(comparisons.values())).score_type,
         favourable=favourable,
         too_small=dict(groups.too_small),
         settings=settings,
@@ -405,7 +405,7 @@ def _notes(source: _Source, request: Request, survey: Survey, sample: EncodedSam
             rows.score,
             rows.row_number,
             source.roles.features_of(request.model),
-            MEASURES[channel_of(survey.is_decisions, rows.unit.is_amount), None].each,
+            MEASURES[score_type_of(survey.is_decisions, rows.unit.is_amount), None].each,
             [*source.roles.where, *([] if source.roles.outcome is None else [source.roles.outcome])],
         ),
     )

@@ -17,7 +17,7 @@ from tiltlens.formats import interval_name
 from tiltlens.results.audit import Audit
 from tiltlens.results.change import LINEAR, OF_ERROR_RATES, OF_RATES, QUANTITIES, Change, GroupChange
 from tiltlens.results.comparison import ESTIMATES, Comparison
-from tiltlens.rows.measures import POINTS
+from tiltlens.rows.measures import MEASURES, POINTS, ScoreType
 from tiltlens.sources.messages import nearest_name, shown
 
 COMPARE: dict[str, Callable[[float, float], bool]] = {
@@ -27,7 +27,7 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
 }
 PATTERN = re.compile(r"^\s*(\w+)(?:\.(value|low|high))?\s*(<=|>=|<|>)\s*(\S+)\s*$")
-PROXIES = "proxies"  # how many features are potential proxies, alone, in combination, or unless they are stand-ins
+PROXIES = "potential_proxies"  # features with such a verdict: alone, in combination, or unless stand-ins
 COUNTED = {
     "undecided": Verdict.INCONCLUSIVE,
     "not_judged": Verdict.NOT_ASSESSED,
@@ -41,9 +41,9 @@ OF_AUDITS = (*ESTIMATES, *OF_UNOBSERVED, PROXIES, *COUNTED, TOO_SMALL)
 OF_CHANGES = tuple(f"{name}_change" for name in QUANTITIES)
 IN_UNITS = (
     "gap",
-    "unexplained",
-    "through_exempt",
-    "at_equal_exempt",
+    "adjusted_gap",
+    "gap_explained_by_exempt",
+    "gap_given_exempt",
     *OF_RATES,
     LINEAR,
     *OF_UNOBSERVED,
@@ -101,12 +101,17 @@ class Gate:
         """Return what the gate says of each group, also of those that it could not be evaluated for."""
         if self.quantity == TOO_SMALL:
             return [self._judged_by_size(audit)]
-        self.check_range(audit.channel == "amounts")
-        if self.quantity == DECISIONS_ONLY and audit.channel != "decisions":
-            cut = "give `--threshold`, the cut that makes decisions; or " if audit.channel == "scores" else ""
+        self.check_range(audit.score_type == ScoreType.AMOUNT)
+        if self.quantity == DECISIONS_ONLY and audit.score_type != ScoreType.DECISION:
+            scores = f"{MEASURES[audit.score_type, None].each}s"
+            cut = (
+                "give `--threshold`, the cut that makes decisions; or "
+                if audit.score_type == ScoreType.PROBABILITY
+                else ""
+            )
             raise TiltlensError(
-                f"a gate on {DECISIONS_ONLY} must be of decisions, got {self.text!r} for {audit.channel}.",
-                f"{cut}gate on impact_ratio, a ratio of mean {audit.channel}.",
+                f"a gate on {DECISIONS_ONLY} must be of decisions, got {self.text!r} for {scores}.",
+                f"{cut}gate on impact_ratio, a ratio of mean {scores}.",
             )
         every: Mapping[str, Comparison | GroupChange] = audit.comparisons
         confidence = audit.confidence if isinstance(audit, Change) else audit.settings.confidence
@@ -130,12 +135,12 @@ class Gate:
 
     def _judged(self, name: str, comparison: Comparison | GroupChange, confidence: float) -> Judged:
         open_cases, beside = 0, ""  # features that may show evidence in more data
-        soft = comparison.new[LINEAR] if isinstance(comparison, GroupChange) else comparison.soft_group
+        soft = comparison.new[LINEAR] if isinstance(comparison, GroupChange) else comparison.unobserved_group
         is_unobserved = soft is not None
         if isinstance(comparison, Comparison) and self.quantity in (PROXIES, *COUNTED):
             value = self._counted(comparison)
             if self.quantity == PROXIES:
-                open_cases = int((comparison.proxies["verdict"] == Verdict.INCONCLUSIVE).sum())
+                open_cases = int((comparison.contributions_full["verdict"] == Verdict.INCONCLUSIVE).sum())
                 beside = f", {open_cases} inconclusive" if open_cases else ""
         else:
             estimate, part, is_bracket = _read(comparison, self.quantity), self.part, self.quantity in ENDS_ONLY
@@ -160,7 +165,7 @@ class Gate:
         return label if self.part == "value" else f"{self.part} end of the {label}"
 
     def _counted(self, comparison: Comparison) -> float | None:
-        verdicts = comparison.proxies["verdict"]
+        verdicts = comparison.contributions_full["verdict"]
         if verdicts.is_empty():
             return None
         if self.quantity == PROXIES:
@@ -173,7 +178,7 @@ def _read(comparison: Comparison | GroupChange, key: str) -> Estimate | None:
     """Return an estimate; the gap of unobserved groups is its bracket."""
     if isinstance(comparison, GroupChange):
         return comparison.changes[key.removesuffix("_change")]
-    soft = comparison.soft_group
+    soft = comparison.unobserved_group
     key = "bracket" if soft is not None and key == "gap" else key
     estimate: Estimate | None = getattr(soft if key in OF_UNOBSERVED else comparison, key, None)
     return estimate

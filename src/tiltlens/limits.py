@@ -83,7 +83,7 @@ MANY_SHARING = 40  # features, beyond which the influence of rows is worked out 
 FEWEST_ORDERS = 8  # of those
 SHAPLEY_ROWS = 4_000  # whose influence is worked out in every order: a standard error is then known to two per cent
 
-# estimators.two_by_two
+# estimators.decision_table
 SMALLEST_EXPECTED = 5  # people in a cell of a 2×2 table, below which a normal law is not relied on: Cochran's rule
 # estimators.soft_groups
 CALIBRATED = 0.15  # of the slope of groups on their probabilities, and of the rarer group's share, that they may be off
@@ -230,7 +230,7 @@ MANY_NUMBERS = 1000  # rows at which distinct whole numbers are no accident
 LOGIT_ITERATIONS = 60  # of Newton, which takes ten
 LOGIT_DECREMENT = 1e-7  # of the mean log-loss
 
-# models.membership
+# learners.propensity
 SEVERAL_PAIRINGS = 20_000  # rows up to which three pairings are averaged
 FITTED_ROWS = 15_000  # of each fold, at most, that a model is fitted on
 TRIED_PARTS = 2  # parts that try the candidates where rows are many, and one part is as good as another
@@ -360,7 +360,7 @@ CALIBRATION_BINS = 10  # of the log-ratio, equally full
 VALUE_BINS = 80  # of f~ from −4 to 4 for one value of a feature
 
 # results.carried
-SHAPLEY_AGREED = 3.0  # standard errors within which Shapley values must add up to the gap less what is unexplained
+SHAPLEY_AGREED = 3.0  # standard errors within which Shapley values must add up to the gap minus the adjusted gap
 WIDE_BANDS = 10.0  # times what counts: bands that reach further say nothing
 
 # results.correction_shares
@@ -393,7 +393,7 @@ REDUNDANT = 1.02  # times what one of two copies carries, at most, is what both 
 DISTRIBUTION_BINS = 40  # of f~, by default
 TIED = 1e-9  # corrections, and shares of people, no further apart are equal up to rounding
 
-# results.proxies
+# analysis.contributions
 MOST_CROSSED = 40  # features whose pairs are all looked at
 PARTNER_ROWS = 20_000  # from which partners are found
 
@@ -409,9 +409,9 @@ FEWEST_SAMPLED = 1_000  # rows: models are fitted on two fifths of them
 MOST_USES = 20  # features whose use is measured, the strongest first: each may need fits of its own
 MOST_STOOD_FOR = 3  # features that a stand-in is said to stand for
 SAME_OUTPUT = 1e-6  # of a score, within which a model's outputs are equal: single precision
-# results.two_by_two
+# analysis.decision_table
 FOUR_FIFTHS = 0.8  # of the higher rate, below which the lower is pointed out: 29 CFR 1607.4(D)
-# results.unexplained
+# analysis.adjusted_gap
 CHECK_SURE = 3.0  # standard errors
 
 # rules.tally

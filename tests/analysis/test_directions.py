@@ -20,10 +20,10 @@ def test_a_feature_that_narrows_the_gap_is_said_to_with_a_level_of_that_sign():
     score = 0.3 + 0.3 * pay + 0.2 * (job == "nurse") - 0.09 * (job == "clerk")
     people = {"sex": np.where(women, "women", "men"), "job": job, "pay": pay, "score": score}
     c = tl.audit(people, "sex", reference="men", scores="score", materiality=0.001)["women"]
-    found = {row["feature"]: row for row in c.proxies.iter_rows(named=True)}
+    found = {row["feature"]: row for row in c.contributions_full.iter_rows(named=True)}
     assert float(c.gap) < -0.1
-    assert found["pay"]["gap"] < 0.0
-    assert found["job"]["gap"] > 0.0
+    assert found["pay"]["alone"] < 0.0
+    assert found["job"]["alone"] > 0.0
     assert "narrows" not in found["pay"]["reason"]
     assert "; it narrows the gap" in found["job"]["reason"]
     assert found["job"]["direction"] == "job = nurse → higher score, and more common among women"
@@ -34,8 +34,8 @@ def test_a_number_is_told_by_a_level_where_its_trend_goes_the_other_way():
     group = np.repeat(["a", "b"], 100)
     score = np.select([age == 1, age == 2], [0.5, 0.1], 0.45)  # the trend falls, but a fares better
     c = tl.audit({"g": group, "age": age, "s": score}, "g", reference="b", scores="s", folds=None)["a"]
-    row = c.proxies.row(0, named=True)
-    assert row["gap"] > 0.0
+    row = c.contributions_full.row(0, named=True)
+    assert row["alone"] > 0.0
     assert row["direction"] in (
         "age = 2 → lower score, and less common among a",
         "age = 3 → higher score, and more common among a",

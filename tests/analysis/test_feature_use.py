@@ -35,7 +35,7 @@ def audited(*names, scores=SCORE, **options):
     frame = PEOPLE.select("group", *names)
     given = {} if "model" in options else {"scores": scores}
     c = tl.audit(frame, "group", reference="A", **given, **options)["B"]
-    return {row["feature"]: row for row in c.proxies.to_dicts()}, c
+    return {row["feature"]: row for row in c.contributions_full.to_dicts()}, c
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_an_unused_feature_is_a_stand_in_for_the_one_that_is_used(scored):
     assert rows["district"]["verdict"] == "stand-in"
     assert rows["district"]["reason"].startswith("the score does not use it")
     assert rows["district"]["reason"].endswith("it is correlated with income")
-    assert rows["district"]["gap_low"] > 0.005  # it contributes all the same
+    assert rows["district"]["alone_low"] > 0.005  # it contributes all the same
     assert rows["income"]["verdict"] == "potential proxy"
     assert rows["income"]["use_low"] > 0.1
 
@@ -61,14 +61,14 @@ def test_an_unused_feature_is_a_stand_in_for_the_one_that_is_used(scored):
 def test_a_stand_in_has_no_shapley_contribution_and_the_others_add_up(scored):
     rows, c = scored
     district = rows["district"]
-    assert (district["gap_shapley"], district["gap_shapley_low"], district["gap_shapley_high"]) == (0.0, 0.0, 0.0)
-    assert rows["income"]["gap_shapley"] + c.shapley_remainder == pytest.approx(c.gap.value)
+    assert (district["shapley"], district["shapley_low"], district["shapley_high"]) == (0.0, 0.0, 0.0)
+    assert rows["income"]["shapley"] + c.shapley_remainder == pytest.approx(c.gap.value)
 
 
 def test_a_gate_counts_stand_ins_apart_from_proxies(scored):
     _, c = scored
-    counts = {name: gate(f"{name}>0")._counted(c) for name in ("proxies", "stand_ins")}
-    assert counts == {"proxies": 1.0, "stand_ins": 1.0}
+    counts = {name: gate(f"{name}>0")._counted(c) for name in ("potential_proxies", "stand_ins")}
+    assert counts == {"potential_proxies": 1.0, "stand_ins": 1.0}
 
 
 def stepped(u):
@@ -100,7 +100,7 @@ def test_of_two_copies_the_scores_tell_neither():
     for name in ("income", "dollars"):
         assert rows[name]["verdict"] == "potential proxy or stand-in"
         assert rows[name]["reason"] == "one of dollars and income; the data cannot tell which"
-        assert abs(rows[name]["gap_shapley"]) > 0.05
+        assert abs(rows[name]["shapley"]) > 0.05
 
 
 def test_a_model_that_is_asked_settles_copies(asked):
@@ -109,7 +109,7 @@ def test_a_model_that_is_asked_settles_copies(asked):
     for name in ("dollars", "district"):
         assert rows[name]["verdict"] == "stand-in"
         assert rows[name]["reason"].startswith("the model's output never changed with it (600 rows asked")
-        assert (rows[name]["use"], rows[name]["gap_shapley"]) == (0.0, 0.0)
+        assert (rows[name]["use"], rows[name]["shapley"]) == (0.0, 0.0)
 
 
 def test_a_feature_that_a_model_does_not_take_is_not_used():
@@ -128,7 +128,7 @@ def test_decisions_make_no_stand_ins():
     rows, c = audited("income", "district", scores=(RNG.random(ROWS) < SCORE) * 1.0)
     assert {row["verdict"] for row in rows.values()} <= {"potential proxy", "potential proxy or stand-in"}
     assert "the scores behind the decisions" in rows["district"]["reason"]
-    assert gate("proxies>1")._counted(c) == 2.0  # what may be a proxy must not pass
+    assert gate("potential_proxies>1")._counted(c) == 2.0  # what may be a proxy must not pass
 
 
 def test_use_of_few_values_is_that_of_their_means():

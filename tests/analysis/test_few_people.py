@@ -7,7 +7,7 @@ import pytest
 import tiltlens as tl
 from tiltlens.estimators.verdicts import Verdict
 
-BANDS = [f"{name}_{end}" for name in ("gap", "joint", "gap_shapley") for end in ("low", "high")]
+BANDS = [f"{name}_{end}" for name in ("alone", "beyond_others", "shapley") for end in ("low", "high")]
 
 
 def few(counted, audited=30, others=400, rate=None):
@@ -27,7 +27,7 @@ def audited(table, **options):
 
 
 def rows_of(c):
-    return {row["feature"]: row for row in c.proxies.to_dicts()}
+    return {row["feature"]: row for row in c.contributions_full.to_dicts()}
 
 
 def test_a_feature_whose_rarer_value_few_have_is_not_judged_and_has_no_band():
@@ -35,24 +35,24 @@ def test_a_feature_whose_rarer_value_few_have_is_not_judged_and_has_no_band():
     row = found["flag"]
     assert row["verdict"] == Verdict.NOT_ASSESSED
     assert row["reason"].startswith("fewer than 10 people of B have its rarer value")
-    assert row["gap"] < -0.02
+    assert row["alone"] < -0.02
     assert [row[name] for name in BANDS] == [None] * 6
     assert found["x"]["verdict"] != Verdict.NOT_ASSESSED
     assert None not in [found["x"][name] for name in BANDS]
-    assert rows_of(audited(few(9), propensity="p"))["flag"]["gap_low"] is not None
+    assert rows_of(audited(few(9), propensity="p"))["flag"]["alone_low"] is not None
 
 
 def test_no_feature_is_judged_where_few_have_the_rarer_decision():
-    for row in audited(few(6, 100, rate=0.02), propensity="p").proxies.to_dicts():
-        assert (row["verdict"], row["gap_low"]) == (Verdict.NOT_ASSESSED, None)
+    for row in audited(few(6, 100, rate=0.02), propensity="p").contributions_full.to_dicts():
+        assert (row["verdict"], row["alone_low"]) == (Verdict.NOT_ASSESSED, None)
         assert row["reason"].startswith("fewer than 10 people of B have the rarer decision")
 
 
 def test_audits_of_rare_values_can_be_compared():
     old, new = (tl.audit(few(k), "g", reference="A", scores="s", propensity="p") for k in (0, 6))
     change = {row["feature"]: row for row in tl.compare(old, new, paired=False)["B"].features.to_dicts()}
-    assert (change["flag"]["verdict"], change["flag"]["gap_change_low"]) == (Verdict.NOT_ASSESSED, None)
-    assert change["x"]["gap_change_low"] < change["x"]["gap_change"] < change["x"]["gap_change_high"]
+    assert (change["flag"]["verdict"], change["flag"]["alone_change_low"]) == (Verdict.NOT_ASSESSED, None)
+    assert change["x"]["alone_change_low"] < change["x"]["alone_change"] < change["x"]["alone_change_high"]
 
 
 @pytest.mark.parametrize("weights", [np.full(430, 5), np.arange(430) % 3 + 1])
@@ -71,8 +71,8 @@ def test_a_constant_amount_has_no_contributions(amount):
         few(6).with_columns(s=pl.lit(rounded) if amount == 0.0 else rounded), score_type="amount", propensity="p"
     )
     assert (c.gap.value, c.gap.low, c.gap.high) == (0.0, 0.0, 0.0)
-    for row in c.proxies.to_dicts():
-        assert (row["verdict"], row["gap"], row["joint"]) == (Verdict.NO_MATERIAL_CONTRIBUTION, 0.0, 0.0)
+    for row in c.contributions_full.to_dicts():
+        assert (row["verdict"], row["alone"], row["beyond_others"]) == (Verdict.NO_MATERIAL_CONTRIBUTION, 0.0, 0.0)
     assert any("is the same" in note for note in c.notes)
 
 

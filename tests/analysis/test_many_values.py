@@ -24,20 +24,20 @@ def places():
 
 
 def test_the_whole_gap_goes_through_the_feature(places):
-    row = places.proxies.row(by_predicate=pl.col("feature") == "place", named=True)
-    assert row["gap_low"] <= places.gap.value <= row["gap_high"]
+    row = places.contributions_full.row(by_predicate=pl.col("feature") == "place", named=True)
+    assert row["alone_low"] <= places.gap.value <= row["alone_high"]
     assert row["verdict"] == "potential proxy"
 
 
 def test_what_no_model_can_know_is_not_determined(places):
-    row = places.proxies.row(by_predicate=pl.col("feature") == "place", named=True)
-    assert (row["joint"], row["share"]) == (None, None)
-    assert places.proxies["gap_shapley"].is_null().all()
-    for name in ("unexplained", "descent_rate", "input_divergence"):
+    row = places.contributions_full.row(by_predicate=pl.col("feature") == "place", named=True)
+    assert (row["beyond_others"], row["share"]) == (None, None)
+    assert places.contributions_full["shapley"].is_null().all()
+    for name in ("adjusted_gap", "descent_rate", "input_divergence"):
         assert getattr(places, name) is None
         assert any(note.startswith(f"{name} is not determined: place has too many values") for note in places.notes)
 
 
 def test_another_feature_is_judged_all_the_same(places):
-    row = places.proxies.row(by_predicate=pl.col("feature") == "noise", named=True)
+    row = places.contributions_full.row(by_predicate=pl.col("feature") == "noise", named=True)
     assert row["verdict"] == "no material contribution"

@@ -41,7 +41,7 @@ def test_each_period_has_the_numbers_of_an_audit_of_its_rows(options):
     assert table["period"].to_list() == [*MONTHS, "2025-1"]
     for row in table.head(4).iter_rows(named=True):
         alone = audited(dated().filter(month=row["period"]), periods=None, **options)["A"]
-        rates = alone.favourable_rates
+        rates = alone.rates
         expected = {"gap": alone.gap, "audited_rate": rates.audited, "reference_rate": rates.reference}
         for name, estimate in (expected | {"impact_ratio": alone.impact_ratio}).items():
             found = {key: row[f"{name}{end}"] for key, end in (("value", ""), ("low", "_low"), ("high", "_high"))}

@@ -122,7 +122,7 @@ def test_notes_tell_no_count_below_ten():
     mine = pl.col("group") == "A"
     data = with_hamlet().with_columns(city=pl.when(~mine & (mine.not_().cum_sum() <= 11)).then(None).otherwise("city"))
     c = audited(data, propensity="chance", features=["city"])["A"]
-    said = " ".join([*c.notes, *c.proxies["notes"]])
+    said = " ".join([*c.notes, *c.contributions_full["notes"]])
     assert "missing values are a level of their own" in said
     assert "fewer than ten people of the audited group have values that nobody in the reference group has" in said
 
@@ -136,7 +136,7 @@ def test_a_direction_names_no_level_of_few_people():
     data = with_hamlet(size=9).with_columns(
         score=pl.when(pl.col("city") == "Hamlet").then(0.99).otherwise(0.5 * pl.col("score"))
     )
-    found = audited(data, propensity="chance", features=["city"])["A"].proxies["direction"][0]
+    found = audited(data, propensity="chance", features=["city"])["A"].contributions_full["direction"][0]
     assert found.startswith("city = ")
     assert "Hamlet" not in found
 
@@ -144,7 +144,7 @@ def test_a_direction_names_no_level_of_few_people():
 def test_a_direction_of_few_people_in_every_level_is_not_told():
     cities = [f"city {place % 25}" for place in range(400)]
     data = people().with_columns(pl.Series("city", cities))
-    found = audited(data, propensity="chance", features=["city", "owner"], folds=None)["A"].proxies
+    found = audited(data, propensity="chance", features=["city", "owner"], folds=None)["A"].contributions_full
     assert found.filter(pl.col("feature") == "city")["direction"][0].startswith("too few people have each")
 
 

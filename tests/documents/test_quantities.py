@@ -76,8 +76,8 @@ def test_terminal_page_notebook_and_tables_use_the_label(make):
     c = next(iter(summary["comparisons"].values()))
     m = measure_of(summary)
     present = [key for key in (*HEADLINE_KEYS, *CORRECTION_KEYS) if c.get(key) and "value" in c[key]]
-    names = {quantity(key).name(m) for key in present if summary["channel"] in quantity(key).applies}
-    heads = {FEATURES[key].head for key in CONTRIBUTIONS if any(row[key] is not None for row in c["proxies"])}
+    names = {quantity(key).name(m) for key in present if summary["score_type"] in quantity(key).applies}
+    heads = {FEATURES[key].head for key in CONTRIBUTIONS if any(row[key] is not None for row in c["contributions"])}
     document = audit_document(summary)
     first_cells = {row[0].text for table in tables(document.blocks) for row in table.rows}
     columns = {column.label for table in tables(document.blocks) for column in table.columns}

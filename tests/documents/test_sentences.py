@@ -67,7 +67,7 @@ def test_the_gap_in_words(summary, gap, said):
     ],
 )
 def test_the_unexplained_part_in_words_is_read_from_its_interval(summary, left, said):
-    c = changed(summary, unexplained=left, notes=[])
+    c = changed(summary, adjusted_gap=left, notes=[])
     (line,) = words.adjusted_gap(summary, c)
     assert said in line
     assert line.startswith("Adjusted gap: ")
@@ -76,7 +76,7 @@ def test_the_unexplained_part_in_words_is_read_from_its_interval(summary, left, 
 def test_an_adjusted_gap_names_no_cause_where_the_checks_failed(summary):
     balance = summary["comparisons"]["A"]["balance"] | {"is_adequate": False}
     left = estimate(0.03, 0.02, 0.04)
-    said = " ".join(words.adjusted_gap(summary, changed(summary, unexplained=left, balance=balance)))
+    said = " ".join(words.adjusted_gap(summary, changed(summary, adjusted_gap=left, balance=balance)))
     assert "The overlap and calibration checks failed, so this number may be wrong." in said
     assert "use of the group" not in said
 
@@ -84,14 +84,16 @@ def test_an_adjusted_gap_names_no_cause_where_the_checks_failed(summary):
 @pytest.mark.parametrize("notes", [[], ["the listed features do not account for +3.00 points of the gap"], ["?"]])
 def test_what_notes_say_changes_no_finding(summary, notes):
     """Findings are made of numbers: a note may be reworded, translated or left out."""
-    c = changed(summary, unexplained=estimate(0.03, -0.08, 0.14), notes=notes)
+    c = changed(summary, adjusted_gap=estimate(0.03, -0.08, 0.14), notes=notes)
     assert "these data do not decide it" in " ".join(words.headline(summary, c))
 
 
 def judged(summary, *given):
     """Return a comparison whose features have these verdicts."""
-    rows = [row | {"verdict": one} for row, one in zip(summary["comparisons"]["A"]["proxies"], given, strict=False)]
-    return changed(summary, proxies=rows)
+    rows = [
+        row | {"verdict": one} for row, one in zip(summary["comparisons"]["A"]["contributions"], given, strict=False)
+    ]
+    return changed(summary, contributions=rows)
 
 
 @pytest.mark.parametrize("verdict", [text for text, one in VERDICTS.items() if one.kind == OPEN])
@@ -109,7 +111,7 @@ def test_every_verdict_stands_in_the_table_and_a_new_one_is_not_lost(summary):
 
 def test_verdicts_on_the_page_are_marked_and_explained_by_the_table(summary):
     text = page(summary)
-    given = {row["verdict"] for row in summary["comparisons"]["A"]["proxies"]}
+    given = {row["verdict"] for row in summary["comparisons"]["A"]["contributions"]}
     assert words.verdicts_given(summary).keys() == given
     for verdict in VERDICTS:
         assert (f'<span class="verdict {VERDICTS[verdict].kind}">{verdict}</span>' in text) == (verdict in given)
@@ -122,7 +124,9 @@ def test_the_table_holds_every_verdict_of_the_library():
     assert theirs == VERDICTS.keys()
     assert len(VERDICTS) == 10
     copied = people().with_columns(copy=pl.col("group"))
-    rows = audited(copied, features=["city", "copy"], propensity="chance").to_dict()["comparisons"]["A"]["proxies"]
+    rows = audited(copied, features=["city", "copy"], propensity="chance").to_dict()["comparisons"]["A"][
+        "contributions"
+    ]
     assert {row["feature"]: row["verdict"] for row in rows}["copy"] == "identifies the group"
     assert {row["verdict"] for row in rows} <= VERDICTS.keys()
 
@@ -237,8 +241,8 @@ def test_the_answer_names_both_numbers_and_the_largest_contributions():
 
 def test_a_contribution_is_told_with_the_number_its_verdict_was_read_from():
     audit, c = cross_fitted_audit(), cross_fitted()
-    c["proxies"][1] |= {"gap": -0.03, "joint": -0.03}
-    c["proxies"][2] |= {"verdict": "potential proxy in combination", "joint": 0.02}
+    c["contributions"][1] |= {"alone": -0.03, "beyond_others": -0.03}
+    c["contributions"][2] |= {"verdict": "potential proxy in combination", "beyond_others": 0.02}
     *_, with_it, against = words.headline(audit, c)
     assert "ChargeDegree 2.0 points beyond the others" in with_it
     assert "Age" not in with_it
@@ -253,10 +257,10 @@ def test_a_contribution_is_told_with_the_number_its_verdict_was_read_from():
 )
 def test_no_contribution_is_named_where_there_is_no_evidence(verdict, said):
     c = cross_fitted()
-    for row in c["proxies"]:
+    for row in c["contributions"]:
         row["verdict"] = verdict
     assert said in words.headline(cross_fitted_audit(), c)[-1]
-    c["proxies"][0]["verdict"] = "identifies the group"
+    c["contributions"][0]["verdict"] = "identifies the group"
     assert "PriorCounts identifies the group." in words.headline(cross_fitted_audit(), c)
 
 
@@ -267,7 +271,7 @@ def test_tiles_relate_decisions_alone_to_four_fifths():
     audit = decisions_audit()
     c = next(iter(audit["comparisons"].values()))
     tile = words.tiles(audit, c)[1]
-    rates = [1 - c["favourable_rates"][who]["value"] for who in ("audited", "reference")]
+    rates = [1 - c["rates"][who]["value"] for who in ("audited", "reference")]
     assert (tile.name, tile.value) == ("adverse impact ratio", "0.81")
     assert tile.note == f"inconclusive against 0.80; 0.80 to 0.83; unfavourable rates {rates[0] / rates[1]:.2f}"
 
@@ -291,7 +295,7 @@ def test_the_strip_warns_of_what_is_not_settled():
         "2 of 5 features without a clear verdict": True,
     }
     c["balance"]["is_adequate"] = False
-    c["equal_outputs"]["p_value"] = 0.4
+    c["gap_test"]["p_value"] = 0.4
     warned = [doubt.text for doubt in words.trust(cross_fitted_audit(), c) if doubt.is_warning]
     assert "overlap and calibration checks failed" in warned
     assert "not statistically significant (p = 0.40)" in warned

@@ -226,7 +226,7 @@ def people(size=600):
 
 
 def verdicts_of(**options):
-    found = tl.audit(people(), "group", scores="score", reference="b", **options)["a"].proxies
+    found = tl.audit(people(), "group", scores="score", reference="b", **options)["a"].contributions_full
     return {row["feature"]: (row["verdict"], row["reason"]) for row in found.iter_rows(named=True)}
 
 

@@ -197,7 +197,7 @@ def test_distributions_equal_the_bins(make):
 
 def test_the_means_are_marked_where_they_are():
     c = cross_fitted()
-    marks = next(one for one in datasets(figures.outputs(c).spec()) if one["name"] == "means")["values"]
+    marks = next(one for one in datasets(figures.score_distribution(c).spec()) if one["name"] == "means")["values"]
     assert {mark["group"]: mark["mean"] for mark in marks} == c["output"]
 
 
@@ -247,7 +247,7 @@ def test_a_withheld_bin_is_not_said_to_be_small():
     c["bins"]["score"][3]["audited"] = c["bins"]["correction"][10][9] = None
     c["bins"]["profiles"]["Age"]["values"][0] |= {"n": None, "correction": None}
     c["bins"]["profiles"]["Sex"]["values"][0]["correction"][20] = None
-    drawn = [figures.outputs(c), figures.correction_distribution(c), figures.profile(c, "Age")]
+    drawn = [figures.score_distribution(c), figures.correction_distribution(c), figures.profile(c, "Age")]
     for found in (*drawn, figures.correction_by_value(c, "Sex")):
         assert "suppressed: fewer than 10 people, or derivable" in found.spec()["title"]["subtitle"]
         if "shown" in found.table.columns:
@@ -288,9 +288,9 @@ def test_peaks_of_many_priors_against_paper():
 def test_the_map_equals_the_table_of_proxy_evidence(make):
     c = make()
     figure = figures.proxy_map(c)
-    has_use = any(row["use"] is not None for row in c["proxies"])
+    has_use = any(row["use"] is not None for row in c["contributions"])
     assert has_use is (make is not plug_in)
-    drawn = [row for row in c["proxies"] if row["use"] is not None or not has_use]
+    drawn = [row for row in c["contributions"] if row["use"] is not None or not has_use]
     fields = ("reveals", "drives", "use", "gap", "alignment")
     for name in ("feature", *(f"{name}{end}" for name in fields for end in ("", "_low", "_high"))):
         assert figure.table[name].to_list() == [row[name] for row in drawn]
@@ -306,7 +306,7 @@ def test_the_map_equals_the_table_of_proxy_evidence(make):
 
 def test_a_stand_in_lies_in_the_lower_right_of_the_map():
     c = cross_fitted()
-    first, second = c["proxies"][:2]
+    first, second = c["contributions"][:2]
     unused = second | {"use": 0.0, "use_low": 0.0, "use_high": 0.001, "verdict": "stand-in"}
     table = figures.proxy_map(c | {"proxies": [first, unused]}).table
     assert table["height"].to_list() == [first["use"], 0.0]
@@ -317,11 +317,11 @@ def test_a_stand_in_lies_in_the_lower_right_of_the_map():
 
 def test_numbers_are_written_in_figures_as_on_the_page():
     c = many(6)
-    rows = figures.proxy_map(c).table.select("gap", "gap_low", "gap_high", "gap_text").to_dicts()
-    assert any(row["gap"] < 0 for row in rows)
+    rows = figures.proxy_map(c).table.select("alone", "alone_low", "alone_high", "alone_text").to_dicts()
+    assert any(row["alone"] < 0 for row in rows)
     for row in rows:
-        gap, ends = formats.points(row["gap"]), formats.interval(row["gap_low"], row["gap_high"], formats.points)
-        assert row["gap_text"] == f"{gap} ({ends})"
+        gap, ends = formats.points(row["alone"]), formats.interval(row["alone_low"], row["alone_high"], formats.points)
+        assert row["alone_text"] == f"{gap} ({ends})"
     rate = figures.rates(cross_fitted_audit()).table.row(1, named=True)
     numbers = (rate["rate"], rate["rate_low"], rate["rate_high"])
     assert rate["rate_text"] == formats.with_interval(*numbers, formats.percent)
@@ -356,8 +356,8 @@ def test_the_waterfall_ends_at_the_audited_mean():
     assert table["end"][-2] == pytest.approx(c["output"]["audited"], abs=1e-9)
     assert table["start"].to_list()[2:] == pytest.approx(table["end"].to_list()[1:-1], abs=1e-9)
     shown = dict(zip(table["feature"], table["contribution"], strict=True))
-    for row in c["proxies"]:
-        assert shown[row["feature"]] == row["gap_shapley"]
+    for row in c["contributions"]:
+        assert shown[row["feature"]] == row["shapley"]
     assert shown["adjusted gap"] == c["shapley_remainder"]
 
 
@@ -371,9 +371,9 @@ def test_the_waterfall_joins_the_weak():
 def test_bars_of_the_waterfall_have_their_intervals():
     c = cross_fitted()
     table = figures.waterfall(c).table.filter(pl.col("role") == "feature")
-    rows = {row["feature"]: row for row in c["proxies"]}
+    rows = {row["feature"]: row for row in c["contributions"]}
     for step in table.to_dicts():
-        ends = [rows[step["feature"]][f"gap_shapley{end}"] for end in ("_low", "_high")]
+        ends = [rows[step["feature"]][f"shapley{end}"] for end in ("_low", "_high")]
         assert [step["reach_low"], step["reach_high"]] == pytest.approx([step["start"] + end for end in ends])
     for names, make in ((0, plug_in), (len(table), cross_fitted)):
         assert figures.waterfall(make()).table["reach_low"].drop_nulls().len() == names
@@ -389,9 +389,9 @@ def test_without_shapley_values_there_is_no_waterfall():
 def test_bars_of_features_are_the_points_of_the_table_with_its_band(make):
     c = make()
     figure = figures.features(c)
-    rows = c["proxies"][:20]
+    rows = c["contributions"][:20]
     assert figure.table["feature"].to_list() == [row["feature"] for row in rows]
-    for name in (f"{name}{end}" for name in ("gap", "joint") for end in ("", "_low", "_high")):
+    for name in (f"{name}{end}" for name in ("alone", "beyond_others") for end in ("", "_low", "_high")):
         expected = [None if row[name] is None else 100 * row[name] for row in rows]
         assert figure.table[name].to_list() == pytest.approx(expected)
     lines = next(one for one in datasets(figures.features(c, 0.02, 3).spec()) if one["name"] == "lines")["values"]
@@ -401,20 +401,20 @@ def test_bars_of_features_are_the_points_of_the_table_with_its_band(make):
 
 def test_a_feature_without_a_number_is_named_with_its_verdict():
     c = cross_fitted()
-    c["proxies"][4] |= {"gap": None, "gap_low": None, "gap_high": None, "verdict": "not assessed"}
+    c["contributions"][4] |= {"alone": None, "alone_low": None, "alone_high": None, "verdict": "not assessed"}
     assert figures.features(c).table["said"].to_list() == [None, None, None, None, "not assessed"]
 
 
 def test_shares_equal_the_table_of_proxy_evidence():
     c = cross_fitted()
-    table = figures.shares(c).table
+    table = figures.correction_shares(c).table
     for column, name in (("share", "share"), ("low", "share_low"), ("high", "share_high")):
-        assert table[column].to_list() == [row[name] for row in c["proxies"]]
+        assert table[column].to_list() == [row[name] for row in c["contributions"]]
 
 
 def test_the_map_ends_where_reveals_does():
     c = cross_fitted()
-    c["proxies"][0] |= {"reveals": 0.99, "reveals_high": 1.0}
+    c["contributions"][0] |= {"reveals": 0.99, "reveals_high": 1.0}
     assert [0, 1.04] in list(numbers_of(figures.proxy_map(c).spec(), "domain"))
 
 
@@ -451,10 +451,10 @@ def test_figures_write_one_minus_sign():
 
 
 def test_of_two_hundred_features_the_strongest_are_shown_and_it_says_so():
-    figure = figures.shares(many())
+    figure = figures.correction_shares(many())
     assert figure.table["feature"].n_unique() == 20
     assert "the 20 strongest of 200 features" in figure.spec()["title"]["subtitle"]
-    along = figures.shares_along_dial(many())
+    along = figures.shares_along_tradeoff(many())
     assert "the 8 strongest of 200 features" in along.spec()["title"]["subtitle"]
     mapped = figures.proxy_map(many())
     assert len(mapped.table) == 200
@@ -463,13 +463,16 @@ def test_of_two_hundred_features_the_strongest_are_shown_and_it_says_so():
 
 def test_lines_along_the_dial_equal_the_table():
     c = cross_fitted()
-    for rows, table in ((c["dial_table"], None), (c["dial_table"][::2], pl.DataFrame(c["dial_table"][::2]))):
-        found = figures.shares_along_dial(c, table).table
+    for rows, table in (
+        (c["tradeoff_table"], None),
+        (c["tradeoff_table"][::2], pl.DataFrame(c["tradeoff_table"][::2])),
+    ):
+        found = figures.shares_along_tradeoff(c, table).table
         assert found.select("position", "feature", "share", "low", "high").to_dicts() == rows
 
 
 def test_without_a_dial_the_lines_say_so():
-    assert "no share is determined" in figures.shares_along_dial(SUMMARIES["undefined"]()).description
+    assert "no share is determined" in figures.shares_along_tradeoff(SUMMARIES["undefined"]()).description
 
 
 def test_a_profile_equals_the_summary():
@@ -484,23 +487,23 @@ def test_a_profile_equals_the_summary():
 
 def test_ways_equal_the_path():
     c = plug_in()
-    table = figures.ways(c).table
+    table = figures.paths(c).table
     green = table.filter(pl.col("way").str.starts_with("green"))
     assert green["output_divergence"][0] == c["output_divergence"]["value"]
     assert (green["input_change"][-1], green["output_divergence"][-1]) == (c["bins"]["least_change"]["cost"], 0.0)
     assert green["input_change"].to_list()[1:-1] == [stop["input_change"] for stop in c["bins"]["path"]["green"]]
-    assert "0.161" in figures.ways(c).spec()["title"]["subtitle"]
+    assert "0.161" in figures.paths(c).spec()["title"]["subtitle"]
 
 
 def test_the_words_of_the_ways_say_what_they_leave():
     c = plug_in()
     c["bins"]["path"]["red"][-1]["output_divergence"] = 0.0123
-    words = figures.ways(c).description
+    words = figures.paths(c).description
     assert "outputs only and leaves nothing of the output divergence" in words
     assert "inputs and outputs and leaves 0.0123 nats" in words
     c["bins"]["least_change"] = None
     c["bins"]["path"]["green"][-1]["output_divergence"] = 0.5
-    assert "outputs only and leaves 0.5000 nats of the output divergence" in figures.ways(c).description
+    assert "outputs only and leaves 0.5000 nats of the output divergence" in figures.paths(c).description
 
 
 def test_the_simplex_equals_its_ways():
@@ -526,7 +529,7 @@ def test_rates_equal_the_audit():
     audit = cross_fitted_audit()
     table = figures.rates(audit).table
     c = cross_fitted()
-    assert table["rate"].to_list() == [c["favourable_rates"][who]["value"] for who in ("reference", "audited")]
+    assert table["rate"].to_list() == [c["rates"][who]["value"] for who in ("reference", "audited")]
     assert table["ratio"].to_list() == [None, c["impact_ratio"]["value"]]
     only = next(iter(audit["comparisons"].values()))
     only["impact_ratio"] = {"value": 0.0, "low": None, "high": None}
@@ -568,9 +571,9 @@ def test_figures_of_hostile_names_are_well_formed():
 def test_names_of_the_language_are_names():
     c = cross_fitted()
     names = ["constructor", "__proto__", "toString", "null", ""]
-    for row, name in zip(c["proxies"], names, strict=True):
+    for row, name in zip(c["contributions"], names, strict=True):
         row["feature"] = name
-    svg = vl_convert.vegalite_to_svg(figures.shares(c).spec())
+    svg = vl_convert.vegalite_to_svg(figures.correction_shares(c).spec())
     for name in (*names[:4], "(empty)"):
         assert f">{name}<" in svg
 
@@ -652,7 +655,7 @@ def test_on_a_narrow_page_no_text_is_cut_and_none_lies_on_another():
     steps = figures.waterfall(c)
     ends = {text: end for text, end, _ in texts_of(vl_convert.vegalite_to_svg(steps.spec(NARROW)))}
     assert max(ends[text] for text in steps.table["text"]) <= NARROW
-    ends = {text: end for text, end, _ in texts_of(vl_convert.vegalite_to_svg(figures.ways(c).spec(NARROW)))}
+    ends = {text: end for text, end, _ in texts_of(vl_convert.vegalite_to_svg(figures.paths(c).spec(NARROW)))}
     assert ends["least change 0.161"] <= NARROW
     for width, is_seen in ((NARROW, False), (620, True)):
         texts = texts_of(vl_convert.vegalite_to_svg(figures.proxy_map(c).spec(width)))

@@ -33,7 +33,7 @@ def test_a_file_runs_its_gates(tiltlens_audit):
 
 def test_data_are_audited(tiltlens_audit, assert_gate):
     audit = tiltlens_audit("checks/people.csv", group="sex", scores="score", features=[], folds=None)
-    assert_gate(audit, "gap<-0.05", "gap>0.9", "unexplained>0.1")
+    assert_gate(audit, "gap<-0.05", "gap>0.9", "adjusted_gap>0.1")
 """
 
 
@@ -53,7 +53,7 @@ def test_gates_fail_with_a_sentence_and_others_are_left_alone(pytester, monkeypa
             "*gap<-0.1: gap of women is -0.366667",
             "*AssertionError: 2 gates fired (sex against men):",
             "*gap<-0.05: gap of women is -0.366667",
-            "*unexplained>0.1: adjusted gap of women is not defined, so it cannot pass",
+            "*adjusted_gap>0.1: adjusted gap of women is not defined, so it cannot pass",
         ]
     )
     done.stdout.no_fnmatch_line("*gates.py*")  # the traceback ends in the test

@@ -65,7 +65,7 @@ def found_in(table, membership="chance"):
     """Return the audit, and the row of each feature; the membership is given where its fit is not the matter."""
     table = table.drop("chance") if membership is None else table
     c = tl.audit(table, "g", reference="b", scores="score", propensity=membership)["a"]
-    return c, {row["feature"]: row for row in c.proxies.to_dicts()}
+    return c, {row["feature"]: row for row in c.contributions_full.to_dicts()}
 
 
 SIZE = 1500
@@ -93,22 +93,22 @@ def test_features_that_act_in_a_way_simple_columns_miss_are_potential_proxies(na
     c, rows = found_in(world(hidden, **features))
     for feature in features:
         assert rows[feature]["verdict"] in EVIDENCE
-        assert max(rows[feature][f"{kind}_high"] for kind in ("gap", "joint")) > 0.8 * c.gap.value
+        assert max(rows[feature][f"{kind}_high"] for kind in ("alone", "beyond_others")) > 0.8 * c.gap.value
 
 
 @pytest.mark.parametrize("hidden_features", [TWO_CATEGORIES, THREE_FLAGS], ids=["two categories", "three flags"])
 def test_a_parity_leaves_no_adjusted_gap_and_no_sentence_about_the_group(hidden_features):
     hidden, features = hidden_features
     c, _ = found_in(world(hidden, **features), membership=None)
-    assert c.unexplained.low <= 0.0 <= c.unexplained.high
-    assert abs(c.unexplained.value) < 0.005 < abs(c.gap.value)
+    assert c.adjusted_gap.low <= 0.0 <= c.adjusted_gap.high
+    assert abs(c.adjusted_gap.value) < 0.005 < abs(c.gap.value)
     assert not any("do not account for" in note for note in c.notes)
 
 
 def test_codes_give_the_same_contribution_as_numbers_and_as_texts():
     first, second = (found_in(world(EFFECT, code=stored))[1]["code"] for stored in (CODE * 7 % 61, CODE.astype(str)))
-    assert first["gap"] == pytest.approx(second["gap"], abs=1e-9)
-    assert first["joint"] == pytest.approx(second["joint"], abs=0.01)
+    assert first["alone"] == pytest.approx(second["alone"], abs=1e-9)
+    assert first["beyond_others"] == pytest.approx(second["beyond_others"], abs=0.01)
     assert first["verdict"] == second["verdict"] == "potential proxy"
 
 
@@ -118,7 +118,7 @@ def test_monotone_transforms_move_results_by_less_than_half_a_standard_error():
     _, moved = found_in(table.with_columns(x=pl.col("x").exp() * 3, y=(3 * pl.col("y")).sinh()))
     for name, row in rows.items():
         assert moved[name]["verdict"] == row["verdict"]
-        for kind in ("gap", "joint"):
+        for kind in ("alone", "beyond_others"):
             se = (row[f"{kind}_high"] - row[f"{kind}_low"]) / 5.2
             assert abs(moved[name][kind] - row[kind]) < max(0.5 * se, 1e-4)  # a hundredth of a point
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from tiltlens.analysis.adjusted_gap import unexplained
+from tiltlens.analysis.adjusted_gap import adjusted_gap
 from tiltlens.analysis.settings import Settings
 from tiltlens.estimators.influence import Rows
 from tiltlens.estimators.outputs import Scores
@@ -43,10 +43,10 @@ def left(rows, outcome, membership, expected):
         score_is_of_features=False,
         is_decisions=False,
         unit=PROBABILITY,
-        criterion=None,
+        metric=None,
         features=(),
     )
-    return unexplained(evidence, SETTINGS)
+    return adjusted_gap(evidence, SETTINGS)
 
 
 @pytest.mark.parametrize("direct", [0.0, -0.05])

@@ -85,7 +85,7 @@ def test_amounts_are_those_of_the_fitted_model(tmp_path, name):
     assert not hasattr(model, "predict_proba")
     np.testing.assert_allclose(model.predict(KNOWN), said(fitted, "predict"), rtol=1e-6)
     audit = tl.audit(KNOWN, "group", model=model, score_type="amount", features=COLUMNS, reference="B", folds=None)
-    assert audit.channel == "amounts"
+    assert audit.score_type == "amount"
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -78,7 +78,7 @@ def test_range_step_and_divergence_against_reference():
 
 def test_shares_against_reference():
     """PriorCounts is .4135 at the exact maximum of the likelihood; a solver that stops early gives .414."""
-    shares = {row["feature"]: row for row in experiment()["proxies"]}
+    shares = {row["feature"]: row for row in experiment()["contributions"]}
     assert list(shares) == list(PRINTED)
     for feature, (equal, outputs) in PRINTED.items():
         assert shares[feature]["share"] == pytest.approx(equal, abs=5e-4)
@@ -141,14 +141,14 @@ def test_least_change_and_decisions_against_reference():
     c = experiment()
     assert c["least_change"]["tilt"] == pytest.approx(-3.0505, abs=5e-5)
     assert c["least_change"]["cost"] == pytest.approx(0.16140, abs=5e-6)
-    assert c["decisions_needed"]["value"] == 250
+    assert c["detection_sample_size"]["value"] == 250
     assert np.log(1 / 0.05) / c["output_divergence"]["value"] == pytest.approx(135, abs=0.5)
 
 
 def test_points_of_the_gap_against_reference():
     """The plug-in on cells: gap(j) = gap − c_j, its Shapley value and joint(j), in theory.md's printed digits."""
     c = experiment()
-    rows = {row["feature"]: row for row in c["proxies"]}
+    rows = {row["feature"]: row for row in c["contributions"]}
     printed = {
         "PriorCounts": (0.05531, 0.05544, 0.05584),
         "Age": (0.03051, 0.03689, 0.04260),
@@ -157,15 +157,15 @@ def test_points_of_the_gap_against_reference():
         "LengthOfStay": (0.00539, 0.00231, -0.00063),
     }
     for feature, expected in printed.items():
-        found = [rows[feature][name] for name in ("gap", "gap_shapley", "joint")]
+        found = [rows[feature][name] for name in ("alone", "shapley", "beyond_others")]
         assert found == pytest.approx(expected, abs=1e-5)
     assert c["gap"]["value"] == pytest.approx(0.10517, abs=1e-5)
-    assert c["unexplained"] == {"value": 0.0, "low": None, "high": None}  # the score is a function of the features
-    assert sum(row["gap_shapley"] for row in rows.values()) == pytest.approx(c["gap"]["value"], abs=1e-12)
+    assert c["adjusted_gap"] == {"value": 0.0, "low": None, "high": None}  # the score is a function of the features
+    assert sum(row["shapley"] for row in rows.values()) == pytest.approx(c["gap"]["value"], abs=1e-12)
 
 
 def test_factors_of_the_gap_against_reference():
-    rows = {row["feature"]: row for row in experiment()["proxies"]}
+    rows = {row["feature"]: row for row in experiment()["contributions"]}
     printed = {
         "PriorCounts": (0.1946, 0.3006, 0.945),
         "Age": (0.1921, 0.1589, 0.9995),
@@ -178,14 +178,14 @@ def test_factors_of_the_gap_against_reference():
         assert row["reveals"] == pytest.approx(reveals, abs=5e-5)
         assert row["drives"] == pytest.approx(drives, abs=5e-5)
         assert row["alignment"] == pytest.approx(alignment, abs=5e-5 if feature == "Age" else 5e-4)
-        assert row["gap"] == pytest.approx(row["alignment"] * row["reveals"] * row["drives"], abs=1e-12)
+        assert row["alone"] == pytest.approx(row["alignment"] * row["reveals"] * row["drives"], abs=1e-12)
 
 
 def test_points_of_the_gap_against_regressions_with_dummies():
     """The group's coefficient with and without a feature, by plain least squares on the rows of the extract."""
     _, audited, codes, models = rows()
     omega = 0.5 * np.where(audited, 1 / audited.sum(), 1 / (~audited).sum())
-    table = {row["feature"]: row for row in experiment()["proxies"]}
+    table = {row["feature"]: row for row in experiment()["contributions"]}
 
     def coefficient(*features):
         _, cell = np.unique(codes[:, features], axis=0, return_inverse=True)
@@ -195,23 +195,25 @@ def test_points_of_the_gap_against_regressions_with_dummies():
 
     everything = range(len(COMPAS_FEATURES))
     for j, feature in enumerate(COMPAS_FEATURES):
-        assert table[feature]["gap"] == pytest.approx(experiment()["gap"]["value"] - coefficient(j), abs=1e-12)
+        assert table[feature]["alone"] == pytest.approx(experiment()["gap"]["value"] - coefficient(j), abs=1e-12)
         others = [k for k in everything if k != j]
-        assert table[feature]["joint"] == pytest.approx(coefficient(*others) - coefficient(*everything), abs=1e-12)
+        assert table[feature]["beyond_others"] == pytest.approx(
+            coefficient(*others) - coefficient(*everything), abs=1e-12
+        )
 
 
 def test_cross_fitted_numbers_are_near_the_plug_in_ones_and_have_intervals():
     honest = paper_experiment()["cross_fitted"]["comparisons"]["African-American"]
     assert honest["descent_rate"]["low"] < -0.58 < honest["descent_rate"]["high"]
     assert honest["descent_rate"]["value"] == pytest.approx(-0.58, abs=0.04)
-    verdicts = {row["feature"]: row["verdict"] for row in honest["proxies"]}
+    verdicts = {row["feature"]: row["verdict"] for row in honest["contributions"]}
     assert verdicts["PriorCounts"] == verdicts["Age"] == "potential proxy"
     assert "potential proxy" not in verdicts["LengthOfStay"]
 
 
 def test_shares_at_the_ends_of_the_dial_are_those_of_score_and_log_odds():
     _, audited, codes, models = rows()
-    table = {row["feature"]: row for row in experiment()["proxies"]}
+    table = {row["feature"]: row for row in experiment()["contributions"]}
     for j, feature in enumerate(COMPAS_FEATURES):
         own = codes[audited, j]
         for name, column in (("share_inputs", models.log_odds[audited]), ("share_outputs", models.scores[audited])):

@@ -79,7 +79,7 @@ def test_decisions_needed_against_brute_force(p, p1, alpha, beta):
     if abs(p - p1) < 0.15:
         return
     pair = TestPair(np.array([1 - p, p]), np.array([1 - p1, p1]))
-    assert pair.decisions_needed(alpha, beta) == brute_force_decisions(p, p1, alpha, beta)
+    assert pair.detection_sample_size(alpha, beta) == brute_force_decisions(p, p1, alpha, beta)
 
 
 def test_equal_groups_are_never_told_apart():
@@ -87,7 +87,7 @@ def test_equal_groups_are_never_told_apart():
     e = world.exponents()
     assert (e.stein_inputs, e.chernoff_inputs, e.chernoff_outputs) == (0, 0, 0)
     assert e.inputs.chernoff_order == 0.5
-    assert e.decisions_needed() is None
+    assert e.detection_sample_size() is None
 
 
 def test_infinite_exponents_are_errors_that_say_so():
@@ -111,8 +111,8 @@ def test_infinite_exponents_are_errors_that_say_so():
     [
         (lambda e: e.renyi(-1), "`order` must be a number ≥ 0, got -1"),
         (lambda e: e.renyi(float("nan")), "`order` must be a number ≥ 0, got nan"),
-        (lambda e: e.decisions_needed(alpha=0), "`alpha` must lie strictly between 0 and 1, got 0"),
-        (lambda e: e.decisions_needed(beta=1), "`beta` must lie strictly between 0 and 1, got 1"),
+        (lambda e: e.detection_sample_size(alpha=0), "`alpha` must lie strictly between 0 and 1, got 0"),
+        (lambda e: e.detection_sample_size(beta=1), "`beta` must lie strictly between 0 and 1, got 1"),
         (lambda e: e.inputs.trade_off(1), "`points` must be a whole number of at least 2, got 1"),
     ],
 )
@@ -123,10 +123,10 @@ def test_bad_arguments_are_named(call, message):
 
 def test_decisions_needed_is_for_two_outcomes_and_countable_differences():
     with pytest.raises(tl.TiltlensError, match="two outcomes, got 3"):
-        random_world(0, outcomes=3).exponents().decisions_needed()
+        random_world(0, outcomes=3).exponents().detection_sample_size()
     close = TestPair(np.array([0.5, 0.5]), np.array([0.5 - 1e-6, 0.5 + 1e-6]))
     with pytest.raises(tl.TiltlensError, match="must stay below 1,000,000"):
-        close.decisions_needed()
+        close.detection_sample_size()
 
 
 @pytest.mark.parametrize(
@@ -141,13 +141,13 @@ def test_decisions_needed_is_for_two_outcomes_and_countable_differences():
 )
 def test_decisions_needed_is_the_smallest_even_where_the_normal_law_is_far_off(p, p1, alpha, beta):
     pair = TestPair(np.array([1 - p, p]), np.array([1 - p1, p1]))
-    assert pair.decisions_needed(alpha, beta) == brute_force_decisions(p, p1, alpha, beta)
+    assert pair.detection_sample_size(alpha, beta) == brute_force_decisions(p, p1, alpha, beta)
 
 
 def test_tiny_rates_that_differ_are_told_apart_or_said_to_be_too_rare():
     pair = TestPair(np.array([1 - 9e-13, 9e-13]), np.array([1 - 1e-14, 1e-14]))
     with pytest.raises(tl.TiltlensError, match="must stay below"):
-        pair.decisions_needed()
+        pair.detection_sample_size()
 
 
 @pytest.mark.parametrize("step", [1e-6, 1e-9, 1e-12, 1e-15])

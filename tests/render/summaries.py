@@ -40,17 +40,17 @@ def cross_fitted():
 
 def dial_of(c, feature):
     """Return the rows of one feature in the table of the dial."""
-    return [one for one in c["dial_table"] if one["feature"] == feature]
+    return [one for one in c["tradeoff_table"] if one["feature"] == feature]
 
 
 def hostile():
     """Return the comparison with names that break careless software."""
     c = cross_fitted()
-    new = dict(zip([row["feature"] for row in c["proxies"]], HOSTILE, strict=True))
+    new = dict(zip([row["feature"] for row in c["contributions"]], HOSTILE, strict=True))
     c["audited"], c["reference"] = HOSTILE[0], HOSTILE[3]
-    for row in c["proxies"]:
+    for row in c["contributions"]:
         row["feature"] = new[row["feature"]]
-    for one in c["dial_table"]:
+    for one in c["tradeoff_table"]:
         one["feature"] = new[one["feature"]]
     c["bins"]["profiles"] = {new[name]: found for name, found in c["bins"]["profiles"].items()}
     for found in c["bins"]["profiles"].values():
@@ -64,14 +64,14 @@ def hostile():
 def many(count=200):
     """Return the comparison with many features, weaker and weaker, of both signs."""
     c = cross_fitted()
-    first = c["proxies"][0]
+    first = c["contributions"][0]
     along = dial_of(c, first["feature"])
-    c["proxies"], c["dial_table"] = [], []
+    c["contributions"], c["tradeoff_table"] = [], []
     for place in range(count):
         shrink = 0.97**place
         row = first | {"feature": f"feature {place}", "verdict": "inconclusive", "reason": "more rows would settle it"}
         sign = -1 if place % 3 == 2 else 1
-        for name in ("gap", "gap_shapley", "joint"):
+        for name in ("alone", "shapley", "beyond_others"):
             row |= {name: sign * shrink * first[name]}
             ends = sorted(sign * shrink * first[f"{name}{end}"] for end in ("_low", "_high"))
             row |= dict(zip((f"{name}_low", f"{name}_high"), ends, strict=True))
@@ -80,35 +80,35 @@ def many(count=200):
             part = shrink * (0.4 + 0.6 * turn) if name == "reveals" else shrink * (1.0 - 0.6 * turn)
             row |= {f"{name}{end}": part * first[f"{name}{end}"] for end in ("", "_low", "_high")}
         row["alignment"] = sign * turn
-        c["proxies"].append(row)
+        c["contributions"].append(row)
         for one in along:
-            c["dial_table"].append(one | {name: shrink * one[name] for name in ("share", "low", "high")})
-            c["dial_table"][-1]["feature"] = row["feature"]
-    whole = sum(row["gap_shapley"] for row in c["proxies"])
-    for row in c["proxies"]:
-        for name in ("gap_shapley", "gap_shapley_low", "gap_shapley_high"):
+            c["tradeoff_table"].append(one | {name: shrink * one[name] for name in ("share", "low", "high")})
+            c["tradeoff_table"][-1]["feature"] = row["feature"]
+    whole = sum(row["shapley"] for row in c["contributions"])
+    for row in c["contributions"]:
+        for name in ("shapley", "shapley_low", "shapley_high"):
             row[name] *= (c["gap"]["value"] - c["shapley_remainder"]) / whole
-    c["bins"]["profiles"] = {row["feature"]: c["bins"]["profiles"]["PriorCounts"] for row in c["proxies"]}
+    c["bins"]["profiles"] = {row["feature"]: c["bins"]["profiles"]["PriorCounts"] for row in c["contributions"]}
     return c
 
 
 def one_feature():
     c = cross_fitted()
-    c["proxies"] = c["proxies"][:1]
-    c["dial_table"] = dial_of(c, c["proxies"][0]["feature"])
+    c["contributions"] = c["contributions"][:1]
+    c["tradeoff_table"] = dial_of(c, c["contributions"][0]["feature"])
     return c
 
 
 def constant():
     """Return a comparison whose only feature says nothing: every number is 0 or missing."""
     c = plug_in()
-    row = c["proxies"][0]
+    row = c["contributions"][0]
     for name, value in row.items():
         if isinstance(value, float):
             row[name] = 0.0
     row["alignment"] = None
-    c["proxies"] = [row]
-    c["dial_table"] = [one | {"share": 0.0} for one in dial_of(c, row["feature"])]
+    c["contributions"] = [row]
+    c["tradeoff_table"] = [one | {"share": 0.0} for one in dial_of(c, row["feature"])]
     c["gap"] = {"value": 0.0, "low": None, "high": None}
     c["output_divergence"] = {"value": 0.0, "low": None, "high": None}
     c["bins"]["least_change"] = {"cost": 0.0, "favourable_rate": 0.5}
@@ -135,22 +135,22 @@ def suppressed():
 def undefined():
     """Return a comparison in which every estimate that may be missing is."""
     c = cross_fitted()
-    for name in ("impact_ratio", "output_divergence", "input_divergence", "descent_rate", "unexplained", "balance"):
+    for name in ("impact_ratio", "output_divergence", "input_divergence", "descent_rate", "adjusted_gap", "balance"):
         c[name] = None
-    c |= {"dial_table": [], "shapley_remainder": None, "decisions_needed": None}
-    for row in c["proxies"]:
-        for name in ("gap_shapley", "share", "alignment", "joint"):
+    c |= {"tradeoff_table": [], "shapley_remainder": None, "detection_sample_size": None}
+    for row in c["contributions"]:
+        for name in ("shapley", "share", "alignment", "beyond_others"):
             row |= {f"{name}{end}": None for end in ("", "_low", "_high")}
     c["bins"] |= {"path": {"green": [], "red": []}, "least_change": None}
-    c["bins"] |= {"dial": c["bins"]["dial"][:1], "correction": c["bins"]["correction"][:1]}
+    c["bins"] |= {"tradeoff": c["bins"]["tradeoff"][:1], "correction": c["bins"]["correction"][:1]}
     return c
 
 
 def decisions_audit():
     """Return the audit as one of decisions, of which there is an adverse impact ratio."""
-    audit = cross_fitted_audit() | {"channel": "decisions"}
+    audit = cross_fitted_audit() | {"score_type": "decision"}
     for c in audit["comparisons"].values():
-        c |= {"channel": "decisions", "adverse_impact_ratio": dict(c["impact_ratio"])}
+        c |= {"score_type": "decision", "adverse_impact_ratio": dict(c["impact_ratio"])}
     return audit
 
 
@@ -163,8 +163,8 @@ def three_classes():
 
 def empty():
     c = undefined()
-    c["proxies"] = []
-    c["bins"] |= {"profiles": {}, "score": [], "overlap": [], "calibration": [], "dial": [], "correction": []}
+    c["contributions"] = []
+    c["bins"] |= {"profiles": {}, "score": [], "overlap": [], "calibration": [], "tradeoff": [], "correction": []}
     c["balance"] = {"is_adequate": True, "reasons": [], "mismatches": []}
     return c
 

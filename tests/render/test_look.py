@@ -121,10 +121,10 @@ def test_groups_have_one_name_in_sentences_tables_and_figures(tmp_path):
     audit |= {"group": "afam", "reference": "no", "comparisons": {"yes": next(iter(audit["comparisons"].values()))}}
     c = audit["comparisons"]["yes"]
     c |= {"audited": "yes", "reference": "no"}
-    c["proxies"][0]["direction"] = "more of it → higher score, and more common among yes"
+    c["contributions"][0]["direction"] = "more of it → higher score, and more common among yes"
     found = named(audit, "afam")
     assert list(found["comparisons"]) == ["afam = yes"]
-    assert found["comparisons"]["afam = yes"]["proxies"][0]["direction"].endswith("more common among afam = yes")
+    assert found["comparisons"]["afam = yes"]["contributions"][0]["direction"].endswith("more common among afam = yes")
     write_report(audit, tmp_path / "audit.html")
     text = (tmp_path / "audit.html").read_text(encoding="utf-8")
     assert "Mean score: afam = yes 54.3%, afam = no 43.8%." in text

@@ -106,9 +106,9 @@ def test_numbers_in_plain_words_and_tables_are_those_of_the_library(read):
     assert float(gap.get_attribute("data-value")) == pytest.approx(c.gap.value, abs=1e-12)
     words = read.locator("#words").inner_text()
     assert f"Gap {100 * c.gap.value:.1f} points (95% CI ".replace("-", "−") in words
-    for row in c.proxies.to_dicts():
+    for row in c.contributions_full.to_dicts():
         text = read.locator("table.contributions tr", has_text=row["feature"]).first.inner_text()
-        for part in (row["verdict"], row["reason"], f"{100 * row['gap']:.2f}", f"{100 * row['joint']:.2f}"):
+        for part in (row["verdict"], row["reason"], f"{100 * row['alone']:.2f}", f"{100 * row['beyond_others']:.2f}"):
             assert part.replace("-", "−") in text.replace("-", "−")
     assert "credit 3.1" in read.locator("#origin").inner_text()
     assert cross_fitted().provenance.data_sha256 in read.locator("#origin").inner_text()
@@ -137,7 +137,7 @@ def test_shares_on_the_dial_are_the_librarys_at_that_weight(shown):
     for position in (0, 7, 10, 20):
         turn(shown, position)
         found = dialled(shown)
-        expected = {row["feature"]: row for row in weighted(position).proxies.to_dicts()}
+        expected = {row["feature"]: row for row in weighted(position).contributions_full.to_dicts()}
         assert found.keys() == expected.keys()
         for feature, (*numbers, _) in found.items():
             share = [expected[feature][name] for name in ("share", "share_low", "share_high")]
@@ -145,7 +145,7 @@ def test_shares_on_the_dial_are_the_librarys_at_that_weight(shown):
 
 
 def test_every_position_of_the_dial_is_looked_up_in_the_summarys_table(shown):
-    table = cross_fitted()["A"].shares_along_dial(21).to_dicts()
+    table = cross_fitted()["A"].shares_along_tradeoff(21).to_dicts()
     for position in range(21):
         turn(shown, position)
         rows = {one["feature"]: one for one in table if one["position"] == pytest.approx(position / 20)}
@@ -159,7 +159,7 @@ def test_the_dial_shows_what_the_table_says_whatever_it_says(browser, tmp_path):
     """The page makes no share: numbers that no estimator would give are shown as they are."""
     summary = cross_fitted().to_dict()
     c = summary["comparisons"]["A"]
-    for one in c["dial_table"]:
+    for one in c["tradeoff_table"]:
         one |= {"share": 0.25, "low": 0.125, "high": 0.125 + one["position"] / 2}
         if one["feature"] == "city":
             one |= {"low": 0.0, "high": 1.0}
@@ -173,7 +173,7 @@ def test_the_dial_shows_what_the_table_says_whatever_it_says(browser, tmp_path):
 
 def test_a_dial_without_a_table_of_shares_turns_the_correction_alone(browser, tmp_path):
     summary = cross_fitted().to_dict()
-    summary["comparisons"]["A"]["dial_table"] = []
+    summary["comparisons"]["A"]["tradeoff_table"] = []
     write_report(summary, tmp_path / "audit.html")
     with opened(browser, tmp_path / "audit.html") as tab:
         before = tab.evaluate("() => window.tiltlens.drawn('correction-0')")
@@ -433,9 +433,9 @@ def test_notebooks_show_results_as_escaped_html():
 def test_plot_returns_a_figure_and_names_the_others():
     c = cross_fitted()["A"]
     assert c.plot().title == "Proxy map"
-    assert c.plot("features").table["feature"].to_list() == c.proxies["feature"].to_list()
+    assert c.plot("features").table["feature"].to_list() == c.contributions_full["feature"].to_list()
     assert "city" in c.plot("profile", "city").title
-    assert len(c.plot("shares_along_dial").table) > 0
+    assert len(c.plot("shares_along_tradeoff").table) > 0
     with pytest.raises(DataError, match="must be one of the figures, got 'pie'"):
         c.plot("pie")
     with pytest.raises(DataError, match="must be the name of a feature"):

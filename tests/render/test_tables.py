@@ -52,10 +52,10 @@ def folder(tmp_path_factory):
 
 def test_a_workbook_holds_every_number_and_no_formula(folder):
     book = openpyxl.load_workbook(folder / "tables.xlsx")
-    assert book.sheetnames == ["rates", "proxies", "about"]
-    head, *rows = book["proxies"].values
+    assert book.sheetnames == ["rates", "contributions", "about"]
+    head, *rows = book["contributions"].values
     for c in result().comparisons.values():
-        for expected in c.proxies.to_dicts():
+        for expected in c.contributions_full.to_dicts():
             found = next(
                 dict(zip(head, row, strict=True))
                 for row in rows
@@ -83,10 +83,10 @@ def test_csv_holds_every_number_and_an_apostrophe_before_what_could_be_a_formula
     assert (row["role"], int(row["people"])) == ("audited", c.rows["audited"])
     assert float(row["gap"]) == c.gap.value
     assert float(row["adverse_impact_ratio_low"]) == c.adverse_impact_ratio.low
-    assert float(row["favourable_rate"]) == c.favourable_rates.audited.value
-    assert float(rows[HOSTILE[7]]["favourable_rate_high"]) == c.favourable_rates.reference.high
+    assert float(row["favourable_rate"]) == c.rates.audited.value
+    assert float(rows[HOSTILE[7]]["favourable_rate_high"]) == c.rates.reference.high
     assert rows[HOSTILE[7]]["gap"] == ""
-    with (folder / "tables" / "proxies.csv").open(newline="", encoding="utf-8") as stream:
+    with (folder / "tables" / "contributions.csv").open(newline="", encoding="utf-8") as stream:
         features = [row["feature"] for row in csv.DictReader(stream)]
     assert set(features) == {f"'{HOSTILE[3]}", HOSTILE[8]}
 
@@ -154,7 +154,7 @@ KNOWN = {"propensity": "chance"}
 def test_tables_of_every_kind_of_audit(tmp_path, options):
     found = audited_people(people(), **{"features": ["income", "city"]} | options)
     assert [path.name for path in write_tables(found.to_dict(), tmp_path / "all.xlsx")] == ["all.xlsx"]
-    names = ["rates"] if options.get("features") == [] else ["rates", "proxies"]
+    names = ["rates"] if options.get("features") == [] else ["rates", "contributions"]
     assert openpyxl.load_workbook(tmp_path / "all.xlsx").sheetnames == [*names, "about"]
     written = write_tables(found.to_dict(), tmp_path / "folder")
     assert {path.name for path in written} == {f"{name}{end}" for name in names for end in (".csv", ".md", ".tex")}

@@ -62,7 +62,7 @@ def test_the_order_is_answer_quantities_contributions_warnings_correction():
     assert titles[-1] == "Data"
     estimates = next(block for block in blocks if isinstance(block, Table) and block.name == "estimates")
     first = [row[0].text for row in estimates.rows][:4]
-    assert first == [quantity(key).name(POINTS) for key in ("gap", "unexplained", "impact_ratio", "shortfall")]
+    assert first == [quantity(key).name(POINTS) for key in ("gap", "adjusted_gap", "impact_ratio", "shortfall")]
     names = [row[0].text for row in blocks[correction].blocks[0].rows]
     assert set(names) <= {quantity(key).name(POINTS) for key in CORRECTION_KEYS}
     assert not {quantity(key).name(POINTS) for key in HEADLINE_KEYS} & set(names)
@@ -78,17 +78,17 @@ def test_nothing_is_cut_off_at_any_width(make, width):
     assert "…" not in shown
     assert max(len(line) for line in shown.splitlines()) <= width
     words = " ".join(shown.split())
-    for row in only(audit)["proxies"]:
+    for row in only(audit)["contributions"]:
         assert row["feature"] in words
-        for name in ("gap", "joint"):
-            shown_as = formats.points if audit["channel"] != "amounts" else None
+        for name in ("alone", "beyond_others"):
+            shown_as = formats.points if audit["score_type"] != "amount" else None
             if shown_as and row[f"{name}_low"] is not None:
                 assert formats.interval(row[f"{name}_low"], row[f"{name}_high"], shown_as) in words
 
 
 def test_what_there_is_no_room_for_is_named():
-    row = only(cross_fitted_audit())["proxies"][0]
-    shapley = formats.interval(row["gap_shapley_low"], row["gap_shapley_high"], formats.points)
+    row = only(cross_fitted_audit())["contributions"][0]
+    shapley = formats.interval(row["shapley_low"], row["shapley_high"], formats.points)
     assert shapley in printed(cross_fitted_audit(), width=110)
     narrow = printed(cross_fitted_audit(), width=80)
     assert shapley not in narrow
@@ -99,7 +99,7 @@ def test_what_there_is_no_room_for_is_named():
 @pytest.mark.parametrize("width", [80, 110])
 def test_long_names_and_verdicts_wrap(width):
     audit = cross_fitted_audit()
-    rows = only(audit)["proxies"]
+    rows = only(audit)["contributions"]
     for row, verdict in zip(rows, sorted(VERDICTS, key=len)[-len(rows) :], strict=True):
         row |= {"verdict": verdict, "feature": f"{row['feature']} with a name of many words"}
     shown = printed(audit, width=width)
@@ -112,7 +112,7 @@ def test_long_names_and_verdicts_wrap(width):
 @pytest.mark.parametrize("text", VERDICTS)
 def test_directions_and_marks_are_those_of_evidence_whatever_it_is_called(text):
     audit = cross_fitted_audit()
-    rows = only(audit)["proxies"]
+    rows = only(audit)["contributions"]
     for row in rows:
         row |= {"verdict": text, "direction": f"towards {row['feature']}"}
     is_evidence = VERDICTS[text].kind == EVIDENCE
@@ -122,7 +122,7 @@ def test_directions_and_marks_are_those_of_evidence_whatever_it_is_called(text):
 
 def test_equal_reasons_stand_together():
     audit = cross_fitted_audit()
-    rows = only(audit)["proxies"]
+    rows = only(audit)["contributions"]
     rows[0] |= {"notes": "cut into 10 bins"}
     for row in rows[3:]:
         row |= {"verdict": "inconclusive", "reason": "about 9,000 rows needed"}

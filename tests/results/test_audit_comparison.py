@@ -68,11 +68,11 @@ def test_the_change_of_the_gap_is_the_gap_of_the_difference_and_so_are_those_of_
     found = audited(halved, "half")["a"]
     assert change.changes["gap"].value == pytest.approx(2 * found.gap.value, abs=1e-12)
     assert se(change.changes["gap"]) == pytest.approx(2 * se(found.gap), rel=0.02)  # which has Student's t
-    row = found.proxies.row(by_predicate=pl.col("feature") == "area", named=True)
+    row = found.contributions_full.row(by_predicate=pl.col("feature") == "area", named=True)
     moved = change.features.row(by_predicate=pl.col("feature") == "area", named=True)
-    assert moved["gap_change"] == pytest.approx(2 * row["gap"], abs=1e-12)
-    reach = moved["gap_change_high"] - moved["gap_change_low"]
-    assert reach == pytest.approx(2 * (row["gap_high"] - row["gap_low"]), rel=0.05)  # κ is that of another x
+    assert moved["alone_change"] == pytest.approx(2 * row["alone"], abs=1e-12)
+    reach = moved["alone_change_high"] - moved["alone_change_low"]
+    assert reach == pytest.approx(2 * (row["alone_high"] - row["alone_low"]), rel=0.05)  # κ is that of another x
 
 
 def test_pairing_is_narrower_and_names_the_feature_that_made_the_change():
@@ -92,7 +92,7 @@ def test_an_audit_compared_with_itself_has_not_changed_and_surely_so(options):
     assert change.paired
     for name, moved in change["a"].changes.items():
         assert moved is None or (moved.value, moved.low, moved.high) == (0.0, 0.0, 0.0), name
-    for name in ("gap_change", "joint_change", "gap_shapley_change"):
+    for name in ("alone_change", "beyond_others_change", "shapley_change"):
         assert (change["a"].features.select(f"{name}", f"{name}_low", f"{name}_high").to_numpy() == 0.0).all()
     assert set(change["a"].features["verdict"]) == {ChangeVerdict.NO_CHANGE}
 
@@ -137,9 +137,9 @@ def test_changes_of_amounts_are_in_their_unit():
 
 def test_exempt_parts_change_by_rows_too():
     change = tl.compare(*(audited(models(), score, exempt="area") for score in ("old", "new")))["a"]
-    parts = change.changes["through_exempt"].value + change.changes["at_equal_exempt"].value
+    parts = change.changes["gap_explained_by_exempt"].value + change.changes["gap_given_exempt"].value
     assert parts == pytest.approx(change.changes["gap"].value, abs=1e-12)
-    assert se(change.changes["through_exempt"]) < se(both(exempt="area")[0]["a"].through_exempt)
+    assert se(change.changes["gap_explained_by_exempt"]) < se(both(exempt="area")[0]["a"].gap_explained_by_exempt)
 
 
 def test_neither_the_order_of_rows_nor_clusters_of_one_row_change_anything():
@@ -275,7 +275,7 @@ def test_the_command_line_compares_two_models_on_the_same_rows(tmp_path):
     ("options", "message"),
     [
         ({"reference": "a"}, "the same `reference`, got 'b' and 'a'"),
-        ({"threshold": 0.5}, "the same `channel`, got 'scores' and 'decisions'"),
+        ({"threshold": 0.5}, "the same `score_type`, got 'probability' and 'decision'"),
         ({"favourable": "low"}, "the same `favourable`"),
         ({"exempt": "area"}, "the same `exempt`"),
         ({"confidence": 0.9}, "the same `confidence`, got 0.95 and 0.9"),

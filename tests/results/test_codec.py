@@ -106,8 +106,8 @@ def test_what_is_written_is_read_back(result):
 def parts(kind):
     """Return the results that an audit, or the comparison of two, is made of."""
     c = audited(kind)["women"]
-    found = [audited(kind).settings, audited(kind).provenance, c.parts(), c.gap, c.favourable_rates, c.output]
-    found += [c.balance, c.error_rates, c.periods, c.two_by_two, c.soft_group, c.equal_outputs, c.criterion_rates]
+    found = [audited(kind).settings, audited(kind).provenance, c.parts(), c.gap, c.rates, c.output]
+    found += [c.balance, c.error_rates, c.periods, c.decision_table, c.unobserved_group, c.gap_test, c.metric_rates]
     change = tl.compare(audited(kind), audited(kind), paired=False)
     return [getattr(one, "disclosed", lambda one=one: one)() for one in (*found, change) if one is not None]
 
@@ -121,7 +121,7 @@ def test_every_result_of_an_audit_is_read_back(kind):
 def test_every_type_of_result_is_among_them():
     names = {type(result).__name__ for kind in KINDS for result in parts(kind)}
     expected = {"Settings", "Provenance", "ComparisonParts", "Estimate", "Rates", "Output", "Balance", "ErrorRates"}
-    assert names == expected | {"PeriodTable", "TwoByTwo", "SoftGroup", "EqualOutputsTest", "Change"}
+    assert names == expected | {"PeriodTable", "DecisionTable", "UnobservedGroup", "EqualOutputsTest", "Change"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -130,14 +130,22 @@ def test_an_audit_is_read_back(kind):
     again = there_and_back(audit)
     assert to_plain(again) == json.loads(json.dumps(to_plain(audit)))
     for field in fields(audit["women"]):
-        if field.name not in ("correction", "dial", "confidence", "balance", "soft_group", "_profiles", "_errors"):
+        if field.name not in (
+            "correction",
+            "dial",
+            "confidence",
+            "balance",
+            "unobserved_group",
+            "_profiles",
+            "_errors",
+        ):
             assert_same(getattr(again["women"], field.name), getattr(audit["women"], field.name))
 
 
 def test_no_plain_data_holds_a_python_type():
     plain = to_plain(audited("probabilities"))
-    assert type(plain["channel"]) is str
-    assert not isinstance(plain["comparisons"]["women"]["soft_group"]["status"], Enum)
+    assert type(plain["score_type"]) is str
+    assert not isinstance(plain["comparisons"]["women"]["unobserved_group"]["status"], Enum)
 
 
 PLAIN = to_plain(

@@ -66,15 +66,13 @@ def test_a_saved_audit_says_what_the_audit_said(kind, saved, tmp_path):
     assert (repr(after), str(after)) == (repr(before), str(before))
     assert (after.settings, after.provenance) == (before.settings, before.provenance)
     old, new = before["women"], after["women"]
-    assert (repr(new), new.two_by_two) == (repr(old), old.two_by_two)
+    assert (repr(new), new.decision_table) == (repr(old), old.decision_table)
     for name in ESTIMATES:
         assert getattr(new, name) == getattr(old, name), name
-    for name in ("proxies", "decile_shares"):
+    for name in ("contributions_full", "decile_shares"):
         assert_frame_equal(getattr(new, name), getattr(old, name))
-    assert_frame_equal(new.shares_along_dial(), old.shares_along_dial())
-    assert (new.output, new.favourable_rates, new.notes, new.exempt) == (
-        *(old.output, old.favourable_rates, old.notes, old.exempt),
-    )
+    assert_frame_equal(new.shares_along_tradeoff(), old.shares_along_tradeoff())
+    assert (new.output, new.rates, new.notes, new.exempt) == (*(old.output, old.rates, old.notes, old.exempt),)
     after.to_json(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "audit.json").read_bytes()
 
@@ -84,8 +82,8 @@ def test_parts_of_a_saved_audit_are_what_they_were(saved):
     assert new.error_rates.fpr == old.error_rates.fpr
     assert_frame_equal(new.error_rates.by_decile, old.error_rates.by_decile)
     assert_frame_equal(saved("decisions").periods, audited("decisions").periods)
-    assert (new.periods.equal_gaps, new.equal_outputs) == (old.periods.equal_gaps, old.equal_outputs)
-    soft, again = audited("probabilities")["women"].soft_group, saved("probabilities")["women"].soft_group
+    assert (new.periods.equal_gaps, new.gap_test) == (old.periods.equal_gaps, old.gap_test)
+    soft, again = audited("probabilities")["women"].unobserved_group, saved("probabilities")["women"].unobserved_group
     assert (again.bracket, again.calibration, again.signs) == (soft.bracket, soft.calibration, soft.signs)
     assert "women" in page(saved("outputs alone").to_dict())
     for kind, point in (("decisions", (0.3, 1.0)), ("classes", (np.array([0.3]), np.array([[0.2, 0.3, 0.5]])))):
@@ -96,7 +94,7 @@ def test_parts_of_a_saved_audit_are_what_they_were(saved):
 
 
 def test_gates_fire_of_a_saved_audit_as_of_the_audit(saved):
-    for text in ("gap<-0.01", "proxies>0", "adverse_impact_ratio.high<0.9", "fpr_difference<-0.5"):
+    for text in ("gap<-0.01", "potential_proxies>0", "adverse_impact_ratio.high<0.9", "fpr_difference<-0.5"):
         assert gate(text).judged(saved("decisions")) == gate(text).judged(audited("decisions"))
 
 
@@ -125,7 +123,7 @@ def test_what_needs_rows_says_so_and_what_to_do(asked, saved):
 
 def test_other_questions_of_a_saved_audit(saved):
     c = saved("scores")["women"]
-    for ask in (lambda: c.shares_along_dial(5), lambda: c.prototypes(suppress=False), lambda: c.correction.p):
+    for ask in (lambda: c.shares_along_tradeoff(5), lambda: c.prototypes(suppress=False), lambda: c.correction.p):
         with pytest.raises(NeedsRowsError, match="must be asked of an audit in memory"):
             ask()
     for one in (copy.deepcopy(c), pickle.loads(pickle.dumps(c))):
@@ -164,7 +162,10 @@ def altered(change, path):
         ),
         (lambda s: s["comparisons"]["women"]["gap"].update(value=0.3), "gap: 0.3 lies outside of its interval"),
         (lambda s: s["comparisons"]["women"]["gap"].update(value=-0.2), "gap: -0.2 is not the difference"),
-        (lambda s: s["comparisons"]["women"]["proxies"][0].update(joint_low=0.5), "lies outside of its interval, 0.5"),
+        (
+            lambda s: s["comparisons"]["women"]["contributions"][0].update(beyond_others_low=0.5),
+            "lies outside of its interval, 0.5",
+        ),
         (
             lambda s: s["comparisons"]["women"].update(fpr_difference=None),
             "fpr_difference: contradicts the other",

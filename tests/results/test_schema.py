@@ -65,13 +65,13 @@ def test_the_demo_follows_the_schema(part):
 
 def test_decisions_alone_have_an_adverse_impact_ratio():
     found = map(written, ("cross-fitted", "decisions"))
-    ratios = {summary["channel"]: summary["comparisons"]["A"]["adverse_impact_ratio"] for summary in found}
+    ratios = {summary["score_type"]: summary["comparisons"]["A"]["adverse_impact_ratio"] for summary in found}
     assert ratios["scores"] is None
     assert 0 <= ratios["decisions"]["low"] <= ratios["decisions"]["value"] <= ratios["decisions"]["high"] <= 1
 
 
 def test_the_schema_has_the_verdicts_of_the_library():
-    columns = SCHEMA["$defs"]["Comparison"]["properties"]["proxies"]["items"]["properties"]
+    columns = SCHEMA["$defs"]["Comparison"]["properties"]["contributions"]["items"]["properties"]
     assert columns["verdict"]["enum"] == [verdict.value for verdict in Verdict]
 
 
@@ -86,5 +86,5 @@ def test_the_published_file_is_that_of_the_types(name):
 def test_docstrings_describe_the_keys():
     properties = SCHEMA["$defs"]["Comparison"]["properties"]
     assert properties["band_factor"]["description"].startswith("κ")
-    assert properties["dial_table"]["description"].startswith("The share of each feature")
+    assert properties["tradeoff_table"]["description"].startswith("The share of each feature")
     assert properties["fpr_difference"]["description"].startswith("False positive rate")

@@ -23,7 +23,7 @@ def test_intervals_of_gap_and_adjusted_gap_hold_for_both_groups_at_once():
     every, wider = (tl.audit(table, confidence=level, **OPTIONS, **model) for level in (0.95**2, 0.95))
     alone = tl.audit(table, audited=["A"], features=[], **OPTIONS)["A"]
     assert every["A"].gap.to_dict() == pytest.approx(alone.gap.to_dict(), rel=1e-9)
-    for name in ("gap", "unexplained"):
+    for name in ("gap", "adjusted_gap"):
         widths = [one.high - one.low for one in (getattr(audit["A"], name) for audit in (wider, every))]
         assert widths[0] / widths[1] == pytest.approx(quantile(0.95**0.5) / quantile(0.95), rel=0.01)  # Student's t
     assert wider["A"].impact_ratio.to_dict() == pytest.approx(alone.impact_ratio.to_dict(), rel=1e-9)  # one group's
@@ -70,6 +70,6 @@ def test_who_fares_worse_comes_first(defaults):
 def test_beside_favourable_rates_near_one_stands_the_ratio_of_the_others(defaults):
     c = defaults["comparisons"]["young"]
     note = tiles(defaults, c)[1].note
-    risks = [1 - c["favourable_rates"][who]["value"] for who in ("audited", "reference")]
+    risks = [1 - c["rates"][who]["value"] for who in ("audited", "reference")]
     assert note.endswith(f"unfavourable rates {risks[0] / risks[1]:.2f}")
     assert risks[0] / risks[1] > 1.8

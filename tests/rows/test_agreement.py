@@ -137,7 +137,7 @@ def by_classifier_in_memory(folds):
 @pytest.mark.parametrize("folds", [5, None])
 def test_a_classifier_is_cross_fitted_on_the_rows_that_were_read(held, folds, small_batches):
     found = by_classifier(held(classed()), folds)
-    assert found["A"].membership == "Pipeline"
+    assert found["A"].propensity == "Pipeline"
     assert_same_numbers(found.to_dict(), by_classifier_in_memory(folds))
 
 
@@ -257,7 +257,7 @@ def test_features_may_have_any_name(name):
     expected = of_its_own_name()
     assert_same_numbers(found.descent_rate.to_dict(), expected.descent_rate.to_dict())
     mine, theirs = (
-        c.proxies.select("gap", "share", "reveals", "feature").row(by_predicate=pl.col("feature") == one)[:3]
+        c.contributions_full.select("gap", "share", "reveals", "feature").row(by_predicate=pl.col("feature") == one)[:3]
         for c, one in ((found, name), (expected, "city"))
     )
     assert_same_numbers(mine, theirs)

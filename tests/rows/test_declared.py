@@ -177,7 +177,9 @@ def test_listed_columns_of_a_block_are_the_block():
     assert audit.provenance.features == ("region", "u")
     whole = tl.audit(only("region_*"), **PLAIN, blocks={"region": "region_*"}, features=["u", "region"])
     assert_same_numbers(summary(whole), of_texts())
-    assert float(audit["a"].proxies["gap"].abs().max()) < float(whole["a"].proxies["gap"].abs().max())
+    assert float(audit["a"].contributions_full["alone"].abs().max()) < float(
+        whole["a"].contributions_full["alone"].abs().max()
+    )
 
 
 def test_one_hot_columns_are_recognised():

@@ -89,7 +89,7 @@ def test_an_audit_notes_an_old_score_and_changes_nothing_else():
     audit, without = audited(table, features=[*FEATURES, "old"], folds=None), audited(table, folds=None)
     (note,) = set(audit["A"].notes) - set(without["A"].notes)
     assert note.startswith("'old' alone gives the score")
-    assert "old" in audit["A"].proxies["feature"].to_list()
+    assert "old" in audit["A"].contributions_full["feature"].to_list()
 
 
 def test_an_audit_of_a_model_notes_what_the_model_has_not_seen():

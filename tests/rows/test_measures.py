@@ -38,9 +38,9 @@ def test_amounts_have_three_digits_that_count(value, said):
 
 def test_the_channel_chooses_the_measure():
     assert measure_of(amounts()) is UNITS
-    assert measure_of({"channel": "scores"}) is POINTS
-    assert measure_of({"channel": "decisions"}).output == "decision rate"
-    assert measure_of({"channel": "scores", "criterion": "fpr"}).output == "false positive rate"
+    assert measure_of({"score_type": "probability"}) is POINTS
+    assert measure_of({"score_type": "decision"}).output == "decision rate"
+    assert measure_of({"score_type": "probability", "metric": "fpr"}).output == "false positive rate"
 
 
 def test_the_terminal_has_units_where_it_had_points():

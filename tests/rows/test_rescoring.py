@@ -48,11 +48,11 @@ def test_scores_of_the_columns_are_known_as_such(hold, options):
 
 def test_the_adjusted_gap_of_a_model_that_knows_the_group_is_that_of_its_scores():
     options = ASKED | {"propensity": "p"}
-    knows = tl.audit(TABLE, **options, model=ELSEWHERE["by place"])["B"].unexplained
-    given = tl.audit(TABLE, **options, scores=np.where(GROUP == "B", 0.3, 0.6))["B"].unexplained
+    knows = tl.audit(TABLE, **options, model=ELSEWHERE["by place"])["B"].adjusted_gap
+    given = tl.audit(TABLE, **options, scores=np.where(GROUP == "B", 0.3, 0.6))["B"].adjusted_gap
     assert knows == given
     assert knows.high < -0.25
-    blind = tl.audit(pl.LazyFrame(TABLE), **options, model=of_x)["B"].unexplained
+    blind = tl.audit(pl.LazyFrame(TABLE), **options, model=of_x)["B"].adjusted_gap
     assert (blind.value, blind.low, blind.high) == (0.0, 0.0, 0.0)
 
 

@@ -27,7 +27,7 @@ WAYS = {
     "classes": {"scores": ["none", "some", "all"], "favourable": "some"},
     "known, decisions": {"propensity": "chance", "threshold": 0.5},
 }
-OF_SUMS = ("gap", "impact_ratio", "shortfall", "standardised_difference", "output_divergence", "decisions_needed")
+OF_SUMS = ("gap", "impact_ratio", "shortfall", "standardised_difference", "output_divergence", "detection_sample_size")
 OF_KNOWN = ("descent_rate", "input_divergence")
 COUNTABLE = ("region", "job")
 SIZE = 1_000
@@ -56,11 +56,13 @@ def test_what_needs_sums_only_comes_from_all_rows(way):
     found, expected = sampled(way), complete(way)
     for name in OF_SUMS if way != "classes" else OF_SUMS[:-1]:
         assert_same_values(getattr(found, name), getattr(expected, name))
-    for one, other in zip(found.favourable_rates, expected.favourable_rates, strict=True):
+    for one, other in zip(found.rates, expected.rates, strict=True):
         assert_same_values(one, other)
     assert_same_numbers(found.output, expected.output)
     assert found.rows == expected.rows
-    tables = (c.proxies.filter(pl.col("feature").is_in(COUNTABLE)).sort("feature") for c in (found, expected))
+    tables = (
+        c.contributions_full.filter(pl.col("feature").is_in(COUNTABLE)).sort("feature") for c in (found, expected)
+    )
     assert_same_numbers(*(table.select("gap", "reveals").to_dicts() for table in tables))
 
 
@@ -79,8 +81,10 @@ def test_standard_errors_of_the_sample_are_those_of_all_rows_within_a_few_per_ce
     for name in OF_SUMS[:-1]:
         assert width(getattr(found, name)) == pytest.approx(width(getattr(expected, name)), rel=0.07), name
     for feature in COUNTABLE:  # bands of the sample's κ
-        one, other = (c.proxies.row(by_predicate=pl.col("feature") == feature, named=True) for c in (found, expected))
-        assert one["gap_high"] - one["gap_low"] == pytest.approx(other["gap_high"] - other["gap_low"], rel=0.1)
+        one, other = (
+            c.contributions_full.row(by_predicate=pl.col("feature") == feature, named=True) for c in (found, expected)
+        )
+        assert one["alone_high"] - one["alone_low"] == pytest.approx(other["alone_high"] - other["alone_low"], rel=0.1)
     if way.startswith("known"):
         for name in OF_KNOWN:  # of squares and exponentials: their spread is known less well
             assert width(getattr(found, name)) == pytest.approx(width(getattr(expected, name)), rel=0.25), name
@@ -89,12 +93,14 @@ def test_standard_errors_of_the_sample_are_those_of_all_rows_within_a_few_per_ce
 @pytest.mark.parametrize("way", ["fitted", "fitted, weights", "classes"])
 def test_what_is_fitted_on_the_sample_has_the_samples_error_and_agrees(way):
     found, expected = sampled(way), complete(way)
-    for name in ("input_divergence", "descent_rate", "unexplained"):
+    for name in ("input_divergence", "descent_rate", "adjusted_gap"):
         one, other = getattr(found, name), getattr(expected, name)
         assert abs(one.value - other.value) < width(one), name  # 3.9 standard errors: nine numbers are looked at
         assert width(one) > 1.2 * width(other), name  # √2, and the spread of both
-    one, other = (c.proxies.row(by_predicate=pl.col("feature") == "amount", named=True) for c in (found, expected))
-    assert one["gap_low"] < other["gap"] < one["gap_high"]
+    one, other = (
+        c.contributions_full.row(by_predicate=pl.col("feature") == "amount", named=True) for c in (found, expected)
+    )
+    assert one["alone_low"] < other["alone"] < one["alone_high"]
     assert one["verdict"] == other["verdict"] == "potential proxy"
 
 

@@ -17,7 +17,7 @@ from tests.schemas import strict
 
 import tiltlens as tl
 from tiltlens.errors import DataError, TiltlensError
-from tiltlens.estimators.two_by_two import Count, rate_ratio
+from tiltlens.estimators.decision_table import Count, rate_ratio
 from tiltlens.rules import tally
 from tiltlens.rules.ratios import Limits, measured
 

@@ -136,14 +136,14 @@ def test_the_audit_says_what_became_text(tmp_path):
     table.write_csv(tmp_path / "a.csv")
     audit = audited(tmp_path / "a.csv")
     assert "income is read as text because fewer than 10 of its" in audit["A"].notes[0]
-    assert audited(read(tmp_path / "a.csv", na_values="50k"))["A"].proxies["verdict"][0] == "potential proxy"
+    assert audited(read(tmp_path / "a.csv", na_values="50k"))["A"].contributions_full["verdict"][0] == "potential proxy"
 
 
 def test_an_index_that_pandas_saved_is_left_out_and_said_to_be(tmp_path):
     frame = people(400).drop("weight", "chance")
     pl.concat([pl.DataFrame({"": range(400)}), frame], how="horizontal").write_csv(tmp_path / "a.csv")
     audit = tl.audit(str(tmp_path / "a.csv"), "group", scores="score", reference="B")
-    assert sorted(audit["A"].proxies["feature"]) == ["city", "income", "owner", "since"]
+    assert sorted(audit["A"].contributions_full["feature"]) == ["city", "income", "owner", "since"]
     assert "the column without a name (column_1) is a saved index and was left out" in audit["A"].notes
 
 

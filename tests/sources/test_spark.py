@@ -75,7 +75,7 @@ def test_executors_count_the_decisions_of_all_rows_though_few_are_sampled(spark)
     options = {"group": "group", "reference": "b", "scores": "score", "threshold": 0.5}
     found = tl.audit(spark.createDataFrame(table.to_arrow()).repartition(7), **options, sample_rows=1_000)["a"]
     assert any("a sample of" in note for note in found.notes)
-    assert_same_numbers(to_plain(found.two_by_two), to_plain(tl.audit(table, **options)["a"].two_by_two))
+    assert_same_numbers(to_plain(found.decision_table), to_plain(tl.audit(table, **options)["a"].decision_table))
 
 
 def test_two_models_are_compared_on_the_same_rows_of_spark(skewed):

@@ -17,7 +17,7 @@ from tiltlens.estimators.sets import CellSets
 from tiltlens.limits import CHECK_SURE, LEAST_SEEN, SEPARATED
 
 
-class Unexplained(NamedTuple):
+class AdjustedGap(NamedTuple):
     """c_all as it is reported, and as it was measured.
 
     The two differ where the score is made from the features, and where features tell the probabilities of groups.
@@ -35,36 +35,40 @@ class Unexplained(NamedTuple):
         return None if self.measured is None else self.measured.value
 
 
-def unexplained(evidence: Evidence, settings: Settings) -> tuple[Unexplained, tuple[str, ...]]:
+def adjusted_gap(evidence: Evidence, settings: Settings) -> tuple[AdjustedGap, tuple[str, ...]]:
     """Return what is left between people alike in all features, and notes on it.
 
     Where the audited model itself made the score from the features it is 0, and what is measured is a check of the
     regressions.
     """
     if evidence.nuisances.sets is None:
-        return Unexplained(None, None), ()
+        return AdjustedGap(None, None), ()
     if settings.folds is None:
-        return Unexplained(_plug_in(evidence), None), ()
+        return AdjustedGap(_plug_in(evidence), None), ()
     if evidence.nuisances.sets.pooled and not evidence.score_is_of_features:
         names = ", ".join(evidence.nuisances.sets.pooled)
-        return Unexplained(None, None), (f"unexplained is not determined: {names} has too many values for the rows",)
+        return AdjustedGap(None, None), (
+            f"the adjusted gap is not determined: {names} has too many values for the rows",
+        )
     measured = _measured(evidence)
     if measured is None:
-        return Unexplained(None, None), ("unexplained is not defined: the features tell the groups apart completely",)
+        return AdjustedGap(None, None), (
+            "the adjusted gap is not defined: the features tell the groups apart completely",
+        )
     if evidence.score_is_of_features:
-        return Unexplained(Estimate(0.0, 0.0, 0.0), measured, is_by_construction=True), _check(
+        return AdjustedGap(Estimate(0.0, 0.0, 0.0), measured, is_by_construction=True), _check(
             measured, output_scale(evidence, settings)
         )
     seen = _seen(evidence)
     if seen is not None and seen < LEAST_SEEN:
-        return Unexplained(None, measured), (f"unexplained is not determined: {_TOLD}",)
+        return AdjustedGap(None, measured), (f"the adjusted gap is not determined: {_TOLD}",)
     estimate = measured.normal().estimate(settings.confidence)
     value, *ends = [0.0 if end is None else without_noise(end) for end in (estimate.value, estimate.low, estimate.high)]
     words, missed = output_scale(evidence, settings), _missed(evidence)
     widened = Estimate(value, ends[0] - max(missed, 0.0), ends[1] - min(missed, 0.0))
     if abs(missed) > words.materiality:  # then nothing is said of causes
-        return Unexplained(widened, measured), (_MISSED.format(words.size(missed), words.measure.unit), *_parts(seen))
-    return Unexplained(widened, measured), (*_not_accounted_for(evidence, widened, words), *_parts(seen))
+        return AdjustedGap(widened, measured), (_MISSED.format(words.size(missed), words.measure.unit), *_parts(seen))
+    return AdjustedGap(widened, measured), (*_not_accounted_for(evidence, widened, words), *_parts(seen))
 
 
 _MISSED = (
@@ -81,7 +85,9 @@ def _missed(evidence: Evidence) -> float:
 
 _TOLD = "between people alike in all features the probabilities of the groups differ too little to see it"
 MOST_FITTED = 2  # features that share a column of the regressions on sets
-_PART = "unexplained is of the weighted gap: of a difference between people alike in all features it shows about {:.0%}"
+_PART = (
+    "the adjusted gap is that of the weighted gap, and shows about {:.0%} of a gap among people equal on all features"
+)
 
 
 def is_material(estimate: Estimate, materiality: float) -> bool:

@@ -45,7 +45,7 @@ def binned(found: Binned, correction: CorrectionFunction) -> dict[str, Any]:
 
 def of_scores_alone(rows: Rows, outcome: Floats, is_amount: bool = False) -> dict[str, Any]:
     """Return the bins of a comparison that knows nothing of the inputs."""
-    nothing: dict[str, Any] = {name: [] for name in ("overlap", "calibration", "dial", "correction")}
+    nothing: dict[str, Any] = {name: [] for name in ("overlap", "calibration", "tradeoff", "correction")}
     span = score_span(outcome, is_amount)
     score = _both_groups(score_tally(rows, outcome, span), span.low, span.high)
     return nothing | {"score": score, "profiles": {}, "path": {"green": [], "red": []}, "least_change": None}
@@ -58,7 +58,7 @@ def described(tallies: Tallies, correction: CorrectionFunction, features: Sequen
         "score": _both_groups(tallies.score, tallies.span.low, tallies.span.high),
         "overlap": _both_groups(tallies.overlap, -4.0, 4.0),
         "calibration": _calibration_bins(tallies),
-        "dial": [_coefficients(position, f) for position, f in dialled],
+        "tradeoff": [_coefficients(position, f) for position, f in dialled],
         "correction": [tally.shares(0) for tally in tallies.correction[: len(dialled)]],
         "profiles": {
             feature.name: _profile(tallies.profiles[feature.name], feature, [f for _, f in dialled])

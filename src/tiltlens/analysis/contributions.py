@@ -1,4 +1,4 @@
-"""The table of proxy evidence: what goes through each feature, of the gap and of the correction, and how sure."""
+"""Contributions: each feature's part in the gap and in the correction, with intervals and a verdict."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tiltlens.analysis.adjusted_gap import Unexplained
+from tiltlens.analysis.adjusted_gap import AdjustedGap
 from tiltlens.analysis.correction_shares import correction_shares, has_outputs
 from tiltlens.analysis.decomposition import decompose_gap
 from tiltlens.analysis.directions import direction
@@ -16,7 +16,7 @@ from tiltlens.analysis.evidence import Evidence
 from tiltlens.analysis.influence_matching import RowErrors
 from tiltlens.analysis.partners import Partners, partners
 from tiltlens.analysis.settings import Settings
-from tiltlens.analysis.unobserved_groups import SoftGroup
+from tiltlens.analysis.unobserved_groups import UnobservedGroup
 from tiltlens.estimators import crossfit
 from tiltlens.estimators.dial import ShareForm
 from tiltlens.estimators.influence import Rows
@@ -30,32 +30,32 @@ NO_FEATURES = "no features were listed: what carries the difference is not looke
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ProxyTable:
+class ContributionTable:
     """The table, and what a reader should know of how it was made."""
 
     frame: pl.DataFrame
-    dial: dict[str, ShareForm] | None  # None where outputs have no finite divergence, or ℓ is not to be trusted
+    tradeoff: dict[str, ShareForm] | None  # None where outputs have no finite divergence, or ℓ is not to be trusted
     remainder: float | None  # of the gap, that the Shapley values leave
     band_factor: float | None  # κ of the bands
     errors: dict[tuple[str, str], RowErrors]
     notes: tuple[str, ...]
 
 
-def proxy_table(
+def contribution_table(
     evidence: Evidence,
     settings: Settings,
     correction: CorrectionFunction | None,
-    left: Unexplained,
-    soft: SoftGroup | None = None,
+    left: AdjustedGap,
+    soft: UnobservedGroup | None = None,
     is_adequate: bool = True,
-) -> ProxyTable:
+) -> ContributionTable:
     """Return one row a feature, the strongest points of the gap first; none where none was listed.
 
     `soft` says how far features may be judged where groups are known by probabilities, `is_adequate` whether the
     membership model passed its checks.
     """
     if correction is None or not evidence.rows.features:
-        return ProxyTable(pl.DataFrame(schema=SCHEMA), None, None, None, {}, (NO_FEATURES,))
+        return ContributionTable(pl.DataFrame(schema=SCHEMA), None, None, None, {}, (NO_FEATURES,))
     pairs, of_pairs = _partners(evidence, settings, correction)
     parts = decompose_gap(evidence, settings, left, pairs, soft)
     forms, shares, of_shares = correction_shares(evidence, settings, correction, is_adequate)
@@ -63,13 +63,13 @@ def proxy_table(
     for feature in evidence.rows.features:
         record = {"feature": feature.name} | parts.columns[feature.name] | shares[feature.name]
         record |= pairs.get(feature.name, Partners())._asdict()
-        record |= {"direction": direction(evidence, feature, record["gap"]), "notes": "; ".join(feature.notes)}
+        record |= {"direction": direction(evidence, feature, record["alone"]), "notes": "; ".join(feature.notes)}
         records.append(record)
-    records.sort(key=lambda record: (-round(abs(record["gap"] or 0.0), 12), record["feature"]))
+    records.sort(key=lambda record: (-round(abs(record["alone"] or 0.0), 12), record["feature"]))
     frame = pl.DataFrame(records, schema=SCHEMA, infer_schema_length=None)
-    dial = forms if has_outputs(evidence) else None
-    return ProxyTable(
-        frame, dial, parts.remainder, parts.band_factor, parts.errors, (*parts.notes, *of_shares, *of_pairs)
+    tradeoff = forms if has_outputs(evidence) else None
+    return ContributionTable(
+        frame, tradeoff, parts.remainder, parts.band_factor, parts.errors, (*parts.notes, *of_shares, *of_pairs)
     )
 
 
@@ -100,7 +100,7 @@ def _with_ends(names: tuple[str, ...]) -> dict[str, Any]:
 
 SCHEMA: dict[str, Any] = (
     {"feature": pl.String}
-    | _with_ends(("gap", "gap_shapley", "reveals", "drives", "alignment", "joint", "use"))
+    | _with_ends(("alone", "beyond_others", "shapley", "use", "reveals", "drives", "alignment"))
     | _with_ends(("share", "share_inputs", "share_outputs"))
     | dict.fromkeys(("direction", "partner", "redundant_with", "verdict", "reason", "notes"), pl.String)
 )

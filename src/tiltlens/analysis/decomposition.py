@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tiltlens.analysis.adjusted_gap import Unexplained, is_material
+from tiltlens.analysis.adjusted_gap import AdjustedGap, is_material
 from tiltlens.analysis.evidence import Evidence
 from tiltlens.analysis.exempt import exempt_places
 from tiltlens.analysis.feature_use import FeatureUses, feature_uses, judged_use
@@ -25,7 +25,7 @@ from tiltlens.analysis.shapley_contributions import (
     shapley_parts,
     whole_gap,
 )
-from tiltlens.analysis.unobserved_groups import SoftGroup
+from tiltlens.analysis.unobserved_groups import UnobservedGroup
 from tiltlens.estimators.estimate import HasInterval, quantile
 from tiltlens.estimators.feature_gap import FeatureGap, cell_coefficient, feature_gap, hidden_share, rare_part
 from tiltlens.estimators.influence import Rows
@@ -70,9 +70,9 @@ class _Alone:
 def decompose_gap(
     evidence: Evidence,
     settings: Settings,
-    left: Unexplained,
+    left: AdjustedGap,
     pairs: Mapping[str, Partners],
-    soft: SoftGroup | None = None,
+    soft: UnobservedGroup | None = None,
 ) -> GapParts:
     """Return gap(j), its factors, joint(j), Shapley values and the verdict of every feature.
 
@@ -92,7 +92,7 @@ def decompose_gap(
     joint_bands = {name: _with_hidden(evidence, name, band) for name, band in joint_bands.items()}
     known = feature_uses(evidence, settings, alone_bands, joint_bands, pairs) if doubt is None else FeatureUses()
     shapley, remainder, notes, every_set = shapley_parts(evidence, settings, left, every, known.unused)
-    errors = _errors("gap", own) | _errors("joint", joint) | _errors("gap_shapley", every_set)
+    errors = _errors("alone", own) | _errors("beyond_others", joint) | _errors("shapley", every_set)
     columns: dict[str, dict[str, Any]] = {}
     whole = whole_gap(evidence)
     notes += _wide(joint_bands.values(), output_scale(evidence, settings)) if settings.folds is not None else []
@@ -106,9 +106,9 @@ def decompose_gap(
         if doubt is not None and found.verdict not in (Verdict.EXEMPT, Verdict.IDENTIFIES_GROUP):
             found = Judgement(Verdict.NOT_ASSESSED, doubt)
         has_bands = settings.folds is not None and _rarity(evidence, settings, name) is None
-        columns[name] = _banded("gap", both[0], has_bands) | _banded("joint", both[1], has_bands)
-        parts = shapley.get(name, numbers("gap_shapley", None, None, None))
-        ends = {} if has_bands else {"gap_shapley_low": None, "gap_shapley_high": None}
+        columns[name] = _banded("alone", both[0], has_bands) | _banded("beyond_others", both[1], has_bands)
+        parts = shapley.get(name, numbers("shapley", None, None, None))
+        ends = {} if has_bands else {"shapley_low": None, "shapley_high": None}
         columns[name] |= _factors(alone.gaps.get(name), settings) | parts | ends | known.columns(name)
         columns[name] |= {"verdict": found.verdict, "reason": found.reason}
     return GapParts(columns, remainder, None if settings.folds is None else factor, errors, tuple(notes))
@@ -124,7 +124,7 @@ def _wide(joint: Collection[Band], words: OutputScale) -> list[str]:
 def _unless_hidden(
     evidence: Evidence,
     settings: Settings,
-    left: Unexplained,
+    left: AdjustedGap,
     every: SetCoefficients | None,
     name: str,
     found: Judgement,

@@ -69,7 +69,7 @@ class ErrorRates:
 def rate_pairs(evidence: Evidence) -> tuple[dict[str, rates.GroupPair], dict[str, str]]:
     """Return the error rates that are measured, and why others are not; none where no outcome is given."""
     y_true, sums = evidence.rows.y_true, _counted(evidence)
-    if y_true is None or sums is None or evidence.question.criterion is not None:
+    if y_true is None or sums is None or evidence.question.metric is not None:
         return {}, {}
     score, population = evidence.score.column, evidence.population
     makers: dict[str, Callable[[], rates.GroupPair]] = {
@@ -90,7 +90,7 @@ def rate_pairs(evidence: Evidence) -> tuple[dict[str, rates.GroupPair], dict[str
 def error_rates(evidence: Evidence, reported: Reported) -> ErrorRates | None:
     """Return the error rates, None where no outcome is given; `reported` makes an estimate of an estimator."""
     y_true, sums = evidence.rows.y_true, _counted(evidence)
-    if y_true is None or sums is None or evidence.question.criterion is not None:
+    if y_true is None or sums is None or evidence.question.metric is not None:
         return None
     pairs, reasons = rate_pairs(evidence)
     measured = {name: _reported(pairs[name], reported) if name in pairs else None for name in QUANTITIES}
@@ -181,7 +181,7 @@ DECILE_SCHEMA = {
 
 def outcome_notes(evidence: Evidence) -> list[str]:
     """Return a note on people whose outcome is not known."""
-    if evidence.sums_by_outcome is None or evidence.question.criterion is not None:
+    if evidence.sums_by_outcome is None or evidence.question.metric is not None:
         return []
     people = evidence.sums_by_outcome.people
     unknown, everybody = int(people[:, rates.UNKNOWN].sum()), int(people.sum())

@@ -49,7 +49,7 @@ class Question:
         The names of the two groups.
     comparisons
         How many comparisons are made at once.
-    criterion
+    metric
         The error rate whose difference is audited; None for the scores themselves.
     is_decisions
         Whether scores are decisions, all of them 0 or 1.
@@ -64,7 +64,7 @@ class Question:
     audited: str
     reference: str
     comparisons: int = 1
-    criterion: str | None = None
+    metric: str | None = None
     is_decisions: bool = False
     exempt: tuple[str, ...] = ()
     given: Mapping[str, str] = field(default_factory=dict)

@@ -129,7 +129,7 @@ def _ask_model(evidence: Evidence, settings: Settings, names: Sequence[str]) -> 
     at, inputs = evidence.nuisances.influence_rows, set(evidence.model.features)
     model = evidence.model.rows(at)
     before = evidence.rows.unit.level(evidence.score.column) if evidence.rows.unit.is_amount else evidence.rows.scores
-    before = (1.0 - before if evidence.question.criterion == "fnr" else before)[at]
+    before = (1.0 - before if evidence.question.metric == "fnr" else before)[at]
     order = np.random.default_rng(settings.random_state).permutation(at.size)
     source = np.empty_like(order)
     source[order] = np.roll(order, 1)

@@ -106,7 +106,7 @@ def _measure_period(evidence: Evidence, chosen: Booleans, code: int) -> tuple[di
 def _error_rates(evidence: Evidence, chosen: Booleans) -> dict[str, HasInterval]:
     """Return differences of error rates in one period, of the sample's rows, where enough people have the outcome."""
     measured: dict[str, HasInterval] = {}
-    if evidence.rows.y_true is None or evidence.question.criterion is not None:
+    if evidence.rows.y_true is None or evidence.question.metric is not None:
         return measured
     rows, score = evidence.sample, evidence.score.column
     for name, code, x in (("fpr", WITHOUT, score), ("fnr", WITH, 1.0 - score)):

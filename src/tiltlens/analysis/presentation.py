@@ -12,7 +12,7 @@ from tiltlens.analysis.settings import Settings
 from tiltlens.estimators.outputs import Scores
 from tiltlens.formats import typed
 from tiltlens.rows.amounts import Unit
-from tiltlens.rows.measures import MEASURES, Measure, channel_of
+from tiltlens.rows.measures import MEASURES, Measure, score_type_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def levels(evidence: Evidence) -> Scores:
 def output_measure(evidence: Evidence) -> Measure:
     """Return what the outputs of a comparison are called and measured in."""
     return MEASURES[
-        channel_of(evidence.question.is_decisions, evidence.rows.unit.is_amount), evidence.question.criterion
+        score_type_of(evidence.question.is_decisions, evidence.rows.unit.is_amount), evidence.question.metric
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiltlens.analysis.adjusted_gap import Unexplained
+from tiltlens.analysis.adjusted_gap import AdjustedGap
 from tiltlens.analysis.evidence import Evidence
 from tiltlens.analysis.exempt import exempt_places
 from tiltlens.analysis.presentation import OutputScale, output_scale
@@ -32,18 +32,18 @@ class Named(NamedTuple):
 def shapley_parts(
     evidence: Evidence,
     settings: Settings,
-    left: Unexplained,
+    left: AdjustedGap,
     every: SetCoefficients | None,
     unused: Sequence[str] = (),
 ) -> tuple[dict[str, dict[str, Any]], float | None, list[str], Named | None]:
-    """Return Shapley values where they add up to the gap less what is unexplained within their error, none otherwise.
+    """Return Shapley values where they add up to the gap minus the adjusted gap within their error, none otherwise.
 
     Features that the score does not use have no part in the game, and the value 0. Last are those of all sets, with
     errors by rows.
     """
     sets = evidence.nuisances.sets
     if sets is not None and sets.pooled:
-        return {}, None, [f"gap_shapley is left out: {_too_many(evidence)}"], None
+        return {}, None, [f"shapley is left out: {_too_many(evidence)}"], None
     if sets is None or every is None or left.value is None:
         return {}, None, [], None
     start = exempt_places(evidence)
@@ -57,24 +57,22 @@ def shapley_parts(
     se, words = difference_se(every, left), output_scale(evidence, settings)
     if settings.folds is not None and abs(difference) > SHAPLEY_AGREED * se + 0.1 * words.materiality:
         note = (
-            f"gap_shapley is left out: the features' parts add up to "
+            f"shapley is left out: the features' parts add up to "
             f"{words.signed(whole - float(every.values[0]))} {words.measure.unit}, where "
-            f"{'what is left at equal exempt factors' if start else 'the gap'} less what is unexplained is "
+            f"{'what is left at equal exempt factors' if start else 'the gap'} minus the adjusted gap is "
             f"{words.signed(whole - left.value)}"
         )
         return {}, None, [note], None
     z = quantile(settings.confidence)
-    by_orders = f"gap_shapley rests on {gaps.orders} orders of the features; its intervals hold that error too"
+    by_orders = f"shapley rests on {gaps.orders} orders of the features; its intervals hold that error too"
     notes = [by_orders] if gaps.orders else []
     others = [name for name in order if name not in (*evidence.question.exempt, *unused)]
     notes += _used_remainder(sets, without, words, z)
-    columns = dict.fromkeys(
-        unused, numbers("gap_shapley", 0.0, *(None, None) if settings.folds is None else (0.0, 0.0))
-    )
+    columns = dict.fromkeys(unused, numbers("shapley", 0.0, *(None, None) if settings.folds is None else (0.0, 0.0)))
     columns |= {
-        name: numbers("gap_shapley", value, value - z * e, value + z * e)
+        name: numbers("shapley", value, value - z * e, value + z * e)
         if settings.folds is not None
-        else numbers("gap_shapley", value, None, None)
+        else numbers("shapley", value, None, None)
         for name, value, e in zip(others, gaps.values.tolist(), gaps.se.tolist(), strict=True)
     }
     named = None if gaps.every is None else Named(others, gaps.every)
@@ -111,7 +109,7 @@ def _too_many(evidence: Evidence) -> str:
     return f"{', '.join(pooled)} has too many values for the rows to be looked at with the others"
 
 
-def difference_se(every: SetCoefficients, left: Unexplained) -> float:
+def difference_se(every: SetCoefficients, left: AdjustedGap) -> float:
     """Return the standard error of c_all by the sets less c_all by the best regressions, from rows that both have.
 
     What is 0 by construction has no error.

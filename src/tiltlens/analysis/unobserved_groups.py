@@ -31,7 +31,7 @@ from tiltlens.rows.groups import NO_GROUP
 NOT_REPORTED: dict[str, Any] = dict.fromkeys(
     (
         *("impact_ratio", "adverse_impact_ratio", "shortfall", "standardised_difference", "output_divergence"),
-        *("decisions_needed", "equal_outputs"),
+        *("detection_sample_size", "gap_test"),
     )
 )  # of unobserved groups: weighted by probabilities, each would show a part of the disparity as if it were all
 
@@ -47,7 +47,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SoftGroup:
+class UnobservedGroup:
     """What probabilities of groups tell of the gap.
 
     Attributes
@@ -86,7 +86,7 @@ class SoftGroup:
         """Why nothing can be said of features, where the checks fail."""
         return self.reason if self.status == Status.NOT_JUDGED else None
 
-    def in_units(self, unit: Unit) -> SoftGroup:
+    def in_units(self, unit: Unit) -> UnobservedGroup:
         """Return the same in the unit of an amount."""
         estimates = {name: getattr(self, name) for name in ("weighted", "linear", "limits", "bracket")}
         scaled: dict[str, Any] = {
@@ -95,13 +95,13 @@ class SoftGroup:
         sides = None if self.signs is None else Signs(*(estimate.mapped(unit.difference) for estimate in self.signs))
         return replace(self, **scaled, signs=sides)
 
-    def disclosed(self) -> SoftGroup:
+    def disclosed(self) -> UnobservedGroup:
         """Return the same as it may be published: without the number of labelled people where they are few."""
         is_few = self.labelled is not None and self.labelled < SUPPRESSED_BELOW
         return replace(self, labelled=None if is_few else self.labelled)
 
 
-def soft_group(evidence: Evidence, settings: Settings) -> SoftGroup | None:
+def unobserved_group(evidence: Evidence, settings: Settings) -> UnobservedGroup | None:
     """Return what probabilities tell of the gap, where groups are known by them."""
     if evidence.rows.probabilities is None:
         return None
@@ -109,26 +109,26 @@ def soft_group(evidence: Evidence, settings: Settings) -> SoftGroup | None:
     return replace(_estimate_gap(evidence, rows, settings.confidence), visible=visible_part(rows))
 
 
-def soft_group_of(
+def unobserved_group_of(
     evidence: Evidence, settings: Settings, scores: Floats, places: Integers | None = None
-) -> SoftGroup | None:
+) -> UnobservedGroup | None:
     """Return the same for other scores, or decisions, of all rows of the sample or of those at some `places`."""
     if evidence.rows.probabilities is None:
         return None
     rows = evidence.rows if places is None else evidence.rows.take(places)
     sample = Rows.of(rows.group == 0, rows.sampling_weight, rows.cluster)
-    return soft_group(
+    return unobserved_group(
         replace(evidence, rows=rows, sample=sample, population=sample, score=Scores.of(sample, scores)), settings
     )
 
 
-def _estimate_gap(evidence: Evidence, rows: ChanceRows, confidence: float) -> SoftGroup:
+def _estimate_gap(evidence: Evidence, rows: ChanceRows, confidence: float) -> UnobservedGroup:
     """Return the estimates, and what known groups say of them."""
     weighted = gap_law(evidence.population, evidence.score).estimate(confidence)
     slope = slope_on_chance(rows, rows.score)
     linear = None if slope is None else slope.normal().estimate(confidence)
     limits = _limits(rows, confidence)
-    unchecked = SoftGroup(
+    unchecked = UnobservedGroup(
         weighted=weighted,
         linear=linear,
         limits=limits,

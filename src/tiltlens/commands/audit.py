@@ -19,7 +19,7 @@ from tiltlens.commands.targets import GATE_FIRED
 @REPORT
 @TABLES
 @JUNIT
-@fail_if('"adverse_impact_ratio<0.8", "proxies>0", or "too_small>0" for groups too small to compare')
+@fail_if('"adverse_impact_ratio<0.8", "potential_proxies>0", or "too_small>0" for groups too small to compare')
 def command(**options: Any) -> None:
     """Audit a model's scores, decisions or amounts.
 

@@ -33,7 +33,7 @@ from tiltlens.documents.document import (
 )
 from tiltlens.documents.error_rates import error_rate_blocks
 from tiltlens.documents.quantities import CONTRIBUTIONS, FEATURES, estimate_cell, fill, quantity, row_estimate
-from tiltlens.documents.ratios import four_fifths_words, is_of_decisions, two_by_two_words
+from tiltlens.documents.ratios import decision_table_words, four_fifths_words, is_of_decisions
 from tiltlens.documents.sentences import IS_NO_FINDING, headline, simultaneous_words
 from tiltlens.documents.unobserved_groups import expected, soft_words, weighted
 from tiltlens.formats import count, interval_name, label, minus, p_value
@@ -65,7 +65,7 @@ def audit_document(summary: Record) -> Document:
 def comparison_document(c: Record, is_drawn: bool = True) -> Document:
     """Return one comparison, with a figure of its contributions."""
     blocks = comparison_blocks(c, c)
-    figure: list[Block] = [FigureRef("features", c)] if is_drawn and c["proxies"] else []
+    figure: list[Block] = [FigureRef("features", c)] if is_drawn and c["contributions"] else []
     return Document("", (*blocks, *figure))
 
 
@@ -78,7 +78,7 @@ def comparison_blocks(summary: Record, c: Record) -> list[Block]:
     blocks += [Paragraph(line) for line in others]
     blocks += bullets([minus(line) for line in soft_words(c)], "Unobserved groups")
     blocks += [estimate_table(summary, c), *_tests(summary, c, confidence)]
-    if c["proxies"]:
+    if c["contributions"]:
         blocks += [Heading(f"Contributions of features ({measure_of(c).unit})"), *contribution_blocks(c, settings)]
     if c["error_rates"] is not None:
         blocks += [Heading("Error rates by group"), *error_rate_blocks(c, confidence)]
@@ -100,12 +100,12 @@ def _tests(summary: Record, c: Record, confidence: float | None) -> Iterator[Blo
     """Yield the test of equal means and, for decisions, what is asked of their rates."""
     if c["gap"]["low"] is None:
         yield Paragraph("Plug-in values, as in the paper: no intervals.", QUIET)
-    elif c["equal_outputs"]:
-        yield Paragraph(f"Test of equal means: {p_value(c['equal_outputs']['p_value'])}.", QUIET)
+    elif c["gap_test"]:
+        yield Paragraph(f"Test of equal means: {p_value(c['gap_test']['p_value'])}.", QUIET)
     among = measure_of(c).among
     if is_of_decisions(summary) and c["adverse_impact_ratio"] is not None:
         yield Paragraph(four_fifths_words(c["adverse_impact_ratio"], confidence, among))
-    for line in two_by_two_words(c["two_by_two"], confidence, among) if c["two_by_two"] else ():
+    for line in decision_table_words(c["decision_table"], confidence, among) if c["decision_table"] else ():
         yield Paragraph(line)
 
 
@@ -119,15 +119,15 @@ def _reading(c: Record, settings: Record | None) -> str:
     """Return how the table of contributions is to be read."""
     m = measure_of(c)
     whole = "gap given exempt factors" if c["exempt"] else "gap"
-    used = [key for key in CONTRIBUTIONS if any(row[key] is not None for row in c["proxies"])]
-    lines = [f"{FEATURES[key].head}: {fill(FEATURES[key].definition, m)}" for key in used if key != "gap_shapley"]
-    if "gap_shapley" in used:
+    used = [key for key in CONTRIBUTIONS if any(row[key] is not None for row in c["contributions"])]
+    lines = [f"{FEATURES[key].head}: {fill(FEATURES[key].definition, m)}" for key in used if key != "shapley"]
+    if "shapley" in used:
         left = c["shapley_remainder"] or 0.0
         rest = f" minus the {m.difference(left)} adjusted" if abs(left) >= NEGLIGIBLE * c["materiality"] else ""
         lines.append(f"Shapley: sums to the {whole}{rest}")
     text = f"Of the {whole}. " * bool(c["exempt"]) + "; ".join(lines)
     text = f"{text[:1].upper()}{text[1:]}."
-    if settings and any(row["gap_low"] is not None for row in c["proxies"]):
+    if settings and any(row["alone_low"] is not None for row in c["contributions"]):
         level = f"{100 * settings['confidence']:g}%"
         text += (
             f" Intervals of alone and beyond the others are {level} simultaneous confidence bands, from which the "
@@ -139,7 +139,7 @@ def _reading(c: Record, settings: Record | None) -> str:
 def _reasons(c: Record) -> Iterator[str]:
     """Yield the reason of each verdict; equal ones once."""
     given: dict[str, list[str]] = {}
-    for row in c["proxies"]:
+    for row in c["contributions"]:
         given.setdefault(reason(row), []).append(label(row["feature"]))
     for sentence, names in given.items():
         more = len(names) - MOST_NAMED
@@ -172,7 +172,7 @@ def _correction(summary: Record, c: Record) -> Iterator[Block]:
     if (table := correction_table(summary, c)) is not None:
         blocks.append(table)
     if c["correction"] is not None:
-        blocks.append(Paragraph(f"Group-membership model (propensity): {label(c['membership'])}.", QUIET))
+        blocks.append(Paragraph(f"Group-membership model (propensity): {label(c['propensity'])}.", QUIET))
     if blocks:
         yield Details("Correction (for statisticians)", tuple(blocks))
 

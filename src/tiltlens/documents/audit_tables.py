@@ -36,7 +36,7 @@ def estimate_table(summary: Record, c: Record) -> Table:
     """Return the quantities of the first screen: gap, adjusted gap, ratios, shortfall and rates."""
     rows = [*_present(c | soft_estimates(c), HEADLINE_KEYS)]
     rows[0] = (weighted(rows[0][0], c), rows[0][1])
-    for key in ("criterion_rate", "favourable_rate"):
+    for key in ("metric_rate", "favourable_rate"):
         rates = c[f"{key}s"]
         for group in BOTH if rates else ():
             item = quantity(key)
@@ -48,15 +48,15 @@ def _present(c: Record, keys: tuple[str, ...]) -> Iterator[tuple[Quantity, Recor
     """Yield the quantities that a comparison has; a bare interval has no value."""
     for key in keys:
         estimate = c.get(key)
-        if estimate is not None and "value" in estimate and c["channel"] in quantity(key).applies:
+        if estimate is not None and "value" in estimate and c["score_type"] in quantity(key).applies:
             yield quantity(key), estimate
 
 
 def contribution_table(c: Record, has_reasons: bool = False) -> Table:
     """Return one row for each feature: contributions, use, verdict and, where asked for, its reason."""
     m = measure_of(c)
-    keys = [key for key in CONTRIBUTIONS if any(row[key] is not None for row in c["proxies"])]
-    heads = (Column(FEATURES[key].head, is_optional=key == "gap_shapley") for key in keys)
+    keys = [key for key in CONTRIBUTIONS if any(row[key] is not None for row in c["contributions"])]
+    heads = (Column(FEATURES[key].head, is_optional=key == "shapley") for key in keys)
     rows = (
         (
             Cell(label(row["feature"])),
@@ -64,7 +64,7 @@ def contribution_table(c: Record, has_reasons: bool = False) -> Table:
             Cell(row["verdict"], mark=verdict_of(row).kind),
             *([Cell(reason(row))] if has_reasons else []),
         )
-        for row in c["proxies"]
+        for row in c["contributions"]
     )
     last = (Column("verdict", TEXT), *([Column("reason", TEXT)] if has_reasons else []))
     return Table("contributions", (Column("feature", NAME), *heads, *last), tuple(rows))
@@ -89,7 +89,7 @@ def factor_table(c: Record) -> Table:
         *(Column(name, TEXT) for name in ("partner", "same information as")),
     )
     rows = []
-    for row in c["proxies"][:MOST_FACTORS]:
+    for row in c["contributions"][:MOST_FACTORS]:
         cells = [estimate_cell(row_estimate(row, key), format_of(FEATURES[key].scale, m).value) for key in FACTORS[:-1]]
         share = row_estimate(row, "share")
         is_open = (share["low"], share["high"]) == (0, 1)
@@ -103,7 +103,7 @@ def group_table(summary: Record) -> Table:
     """Return one row for each group: the audited ones, the reference, and those too small to be analysed."""
     m, comparisons = measure_of(summary), [*summary["comparisons"].values()]
     first = comparisons[0]
-    ratio_key = "bracket" if first["soft_group"] else "impact_ratio"
+    ratio_key = "bracket" if first["unobserved_group"] else "impact_ratio"
     keys = [ratio_key, *(["shortfall"] if any(c["shortfall"] for c in comparisons) else [])]
     columns = (
         Column("group", NAME),
@@ -121,7 +121,7 @@ def group_table(summary: Record) -> Table:
 def _group_row(c: Record, role: str, keys: list[str]) -> tuple[Cell, ...]:
     m, both = measure_of(c), c | soft_estimates(c)
     name = f"{label(c[role])}{' (reference)' if role == 'reference' else ''}"
-    rate = estimate_cell(c["favourable_rates"][role], m.level)
+    rate = estimate_cell(c["rates"][role], m.level)
     if role == "reference":
         return (Cell(name), Cell(count(c["rows"][role])), rate, *[Cell(NOTHING)] * (1 + len(keys)))
     gap = estimate_cell(c["gap"], m.difference)
@@ -145,7 +145,7 @@ def decile_table(c: Record, confidence: float | None) -> Table:
 
 def decision_table(c: Record) -> Table:
     """Return the counted decisions of both groups."""
-    counts = c["two_by_two"]["counts"]
+    counts = c["decision_table"]["counts"]
     columns = (Column("group", NAME), *(Column(str(outcome)) for outcome in counts["audited"]), Column("people"))
     rows = (
         (

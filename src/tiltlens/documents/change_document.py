@@ -45,7 +45,7 @@ VERDICTS: dict[str, tuple[str, str]] = {  # of results → kind, as a sentence h
     ChangeVerdict.TURNED: (EVIDENCE, "contributes in the opposite direction"),
     ChangeVerdict.NO_CHANGE: (NOTHING, str(ChangeVerdict.NO_CHANGE)),
 }
-FIRST = ("gap", "linear_gap", "unexplained", "impact_ratio", "audited_rate", "reference_rate")
+FIRST = ("gap", "linear_gap", "adjusted_gap", "impact_ratio", "audited_rate", "reference_rate")
 MOVED = (ChangeVerdict.MORE, ChangeVerdict.LESS, ChangeVerdict.TURNED)
 MOST_NAMED = 5
 SIDES = ("old", "new")
@@ -133,9 +133,13 @@ def headline(summary: Record, c: Record) -> list[str]:
 
 def _moved(row: Record, c: Record) -> str:
     """Return how a contribution changed, with the number that the verdict was read from."""
-    alone = row_estimate(row, "gap_change")
+    alone = row_estimate(row, "alone_change")
     is_alone = materiality(alone["low"], alone["high"], c["materiality"]) is Materiality.MATERIAL
-    key, which = ("gap", "alone") if is_alone or row["joint_change"] is None else ("joint", "beyond the others")
+    key, which = (
+        ("alone", "alone")
+        if is_alone or row["beyond_others_change"] is None
+        else ("beyond_others", "beyond the others")
+    )
     value = {"value": row[f"{key}_change"], "low": None, "high": None}
     return f"{label(row['feature'])} {VERDICTS[row['verdict']][1]} ({estimate_words(value, measure_of(c))}, {which})"
 
@@ -153,7 +157,7 @@ def _status(change: Record, old: Record, c: Record) -> str:
 
 
 def _quantities(summary: Record, c: Record) -> Table:
-    audited_rate = f"{c['criterion']}_difference"  # it is the gap
+    audited_rate = f"{c['metric']}_difference"  # it is the gap
     keys = [*FIRST, *(key for key in QUANTITIES if key not in FIRST)]
     rows = []
     for key in keys:
@@ -171,7 +175,7 @@ def _quantities(summary: Record, c: Record) -> Table:
 def _features(c: Record) -> Table:
     write = measure_of(c).difference
     keys = [key for key in CONTRIBUTIONS if any(row.get(f"{key}_change") is not None for row in c["features"])]
-    heads = (Column(f"change, {FEATURES[key].head}", is_optional=key == "gap_shapley") for key in keys)
+    heads = (Column(f"change, {FEATURES[key].head}", is_optional=key == "shapley") for key in keys)
     both = (Column(f"{when}, {FEATURES['gap'].head}", is_optional=True) for when in SIDES)
     columns = (Column("feature", NAME), *both, *heads, Column("verdict", TEXT))
     rows = (

@@ -8,7 +8,7 @@ from typing import Any
 JOINT = " & "  # between the columns and the values of an intersection
 ROLES = ("audited", "reference")  # keys whose value is the name of a group
 BY_GROUP = ("comparisons", "too_small", "bills")  # keys of records by group
-UNNAMED = ("provenance", "bins", "dial_table", "prototypes", "curve")
+UNNAMED = ("provenance", "bins", "tradeoff_table", "prototypes", "curve")
 BARE = {"yes", "no", "true", "false", "none", "null"}
 Record = dict[str, Any]
 WORD = re.compile(r"[^\W\d_]{2}")
@@ -34,11 +34,11 @@ def named(summary: Any, column: str, key: str = "") -> Any:
             group_name(column, name) if key in BY_GROUP else name: named(value, column, name)
             for name, value in summary.items()
         }
-        if "proxies" in renamed:
+        if "contributions" in renamed:
             end, new_end = f" among {summary['audited']}", f" among {renamed['audited']}"
-            renamed["proxies"] = [
+            renamed["contributions"] = [
                 row | {"direction": re.sub(f"{re.escape(end)}$", lambda _: new_end, row["direction"])}
-                for row in renamed["proxies"]
+                for row in renamed["contributions"]
             ]
         return renamed
     if isinstance(summary, list):

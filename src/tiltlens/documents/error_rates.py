@@ -7,7 +7,7 @@ from typing import Any
 from tiltlens.documents.document import NAME, QUIET, Block, Cell, Column, Paragraph, Table
 from tiltlens.documents.quantities import ERROR_RATE_KEYS, estimate_cell, format_of, quantity
 from tiltlens.formats import NOTHING, count, interval_name, label
-from tiltlens.rows.measures import CRITERIA, WHOSE, criterion_of, measure_of
+from tiltlens.rows.measures import METRICS, WHOSE, measure_of, metric_of
 
 Record = dict[str, Any]
 BOTH = ("audited", "reference")
@@ -49,7 +49,7 @@ def definition(key: str, each: str) -> str:
 
 
 def _people(c: Record) -> str:
-    parts = ["expected by group probability"] if c["soft_group"] else []
+    parts = ["expected by group probability"] if c["unobserved_group"] else []
     for group in BOTH:
         people = c["error_rates"]["people"][group]
         counts = (_counted(people[which]) for which in ("without", "with"))
@@ -62,8 +62,8 @@ def _counted(people: int | None) -> str:
     return "a suppressed number" if people is None else count(people)
 
 
-def criterion_words(summary: Record) -> str:
+def metric_words(summary: Record) -> str:
     """Return which error rate was audited."""
-    key, m = criterion_of(summary) or "", measure_of(summary)
+    key, m = metric_of(summary) or "", measure_of(summary)
     outcome = label(summary["provenance"]["question"]["outcome"])
-    return f"The audit compares the {CRITERIA[key]}: {definition(key, m.each)} (outcome: {outcome}). {DOES_NOT_SHOW}"
+    return f"The audit compares the {METRICS[key]}: {definition(key, m.each)} (outcome: {outcome}). {DOES_NOT_SHOW}"

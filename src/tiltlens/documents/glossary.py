@@ -16,8 +16,8 @@ def _labelled(entries: dict[str, str]) -> dict[str, str]:
 
 
 LABELLED = (
-    *("gap", "fpr", "fnr", "auc", "impact_ratio", "adverse_impact_ratio", "shortfall", "unexplained", "materiality"),
-    *("at_equal_exempt", "descent_rate", "standardised_difference"),
+    *("gap", "fpr", "fnr", "auc", "impact_ratio", "adverse_impact_ratio", "shortfall", "adjusted_gap", "materiality"),
+    *("gap_given_exempt", "descent_rate", "standardised_difference"),
 )
 GLOSSARY = _labelled(
     {
@@ -40,13 +40,14 @@ GLOSSARY = _labelled(
         "confidence interval (CI)": "A range that contains the true value in the stated share of samples.",
         "simultaneous confidence band": "Intervals of all features' contributions that contain all true values at once "
         "in the stated share of samples. Verdicts are read from them.",
-        FEATURES["gap"].label: "How much smaller the gap is among people equal on this feature. Features overlap, so "
+        FEATURES["alone"].label: "How much smaller the gap is among people equal on this feature. Features overlap, so "
         "these contributions do not sum to the gap.",
-        FEATURES["joint"].label: "How much the adjusted gap grows if the feature is left out. It is 0 for a duplicated "
-        "feature.",
-        FEATURES["gap_shapley"].label: "The feature's part if all features share the explained gap (Shapley value). "
+        FEATURES[
+            "beyond_others"
+        ].label: "How much the adjusted gap grows if the feature is left out. It is 0 for a duplicated feature.",
+        FEATURES["shapley"].label: "The feature's part if all features share the explained gap (Shapley value). "
         "With the adjusted gap these contributions sum to the gap.",
-        "unexplained": "The gap among people equal on all listed features (Oaxaca–Blinder: unexplained part). An "
+        "adjusted_gap": "The gap among people equal on all listed features (Oaxaca–Blinder: unexplained part). An "
         "omitted factor or use of the group may account for it.",
         "exempt (legitimate) factors": "Features that the auditor declared legitimate. The gap that they explain is "
         "reported separately. tiltlens does not assess that choice.",
@@ -108,7 +109,7 @@ OF_CHANCES = {
 def glossary(summary: Record) -> dict[str, str]:
     """Return the terms of an audit's report."""
     m, comparisons = measure_of(summary), list(summary["comparisons"].values())
-    unobserved = OF_CHANCES if any(c["soft_group"] for c in comparisons) else {}
+    unobserved = OF_CHANCES if any(c["unobserved_group"] for c in comparisons) else {}
     if m is UNITS:
         entries = {name: OF_AMOUNTS.get(name, (name, text)) for name, text in GLOSSARY.items()}
         return {
@@ -118,7 +119,7 @@ def glossary(summary: Record) -> dict[str, str]:
         "points": f"Percentage points: hundredths of the {m.output}.",
         "gap": f"{m.mean.capitalize()} of the audited group minus that of the reference group, in points.",
     }
-    if not any(c["error_rates"] or c["criterion"] for c in comparisons):
+    if not any(c["error_rates"] or c["metric"] for c in comparisons):
         terms = {name: text for name, text in terms.items() if name not in OF_OUTCOMES}
     return terms | ({"decision rate": DECISION_RATE} if m.output == "decision rate" else {}) | unobserved
 

@@ -20,10 +20,9 @@ from tiltlens.formats import (
     whole,
     with_interval,
 )
-from tiltlens.rows.measures import UNITS, Measure
+from tiltlens.rows.measures import UNITS, Measure, ScoreType
 
 Record = Mapping[str, Any]
-CHANNELS = SCORES, DECISIONS, AMOUNTS = ("scores", "decisions", "amounts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ class Quantity:
     label: str
     scale: str
     definition: str
-    applies: tuple[str, ...] = CHANNELS
+    applies: tuple[str, ...] = tuple(ScoreType)
 
     def name(self, measure: Measure) -> str:
         """Return the label with its unit: "gap (points)"."""
@@ -116,12 +115,16 @@ _HEADLINE = _table(
     Quantity("linear", "linear estimate of the gap", "gap", "slope of the {each} on the group probability"),
     Quantity("bracket", "range of the gap", "range", "between the weighted and the linear estimate"),
     Quantity("limits", "limits of the gap", "range", "all that calibrated group probabilities allow"),
-    Quantity("through_exempt", "gap explained by exempt factors", "gap", "part of the gap"),
-    Quantity("at_equal_exempt", "gap given exempt factors", "gap", "among people equal on the exempt factors"),
-    Quantity("unexplained", "adjusted gap", "gap", "among people equal on all listed features"),
+    Quantity("gap_explained_by_exempt", "gap explained by exempt factors", "gap", "part of the gap"),
+    Quantity("gap_given_exempt", "gap given exempt factors", "gap", "among people equal on the exempt factors"),
+    Quantity("adjusted_gap", "adjusted gap", "gap", "among people equal on all listed features"),
     Quantity("impact_ratio", "impact ratio", "ratio", "{rate}, audited ÷ reference{among}"),
     Quantity(
-        "adverse_impact_ratio", "adverse impact ratio", "ratio", "lower ÷ higher of the two rates{among}", (DECISIONS,)
+        "adverse_impact_ratio",
+        "adverse impact ratio",
+        "ratio",
+        "lower ÷ higher of the two rates{among}",
+        (ScoreType.DECISION,),
     ),
     Quantity("shortfall", "shortfall", "total", "{missing}"),
 )
@@ -129,15 +132,21 @@ _RATES = _table(
     Quantity("favourable_rate", "{rate}", "level", "{among}"),
     Quantity("audited_rate", "{rate}, audited", "level", "{among}"),
     Quantity("reference_rate", "{rate}, reference", "level", "{among}"),
-    Quantity("criterion_rate", "{mean}", "level", ""),
+    Quantity("metric_rate", "{mean}", "level", ""),
 )
 _CORRECTION = _table(
     Quantity("standardised_difference", "standardised difference", "index", "gap in standard deviations"),
-    Quantity("equal_outputs", "test of equal means", "p", "probability of a gap at least this large if there is none"),
+    Quantity("gap_test", "test of equal means", "p", "probability of a gap at least this large if there is none"),
     Quantity("output_divergence", "output divergence", "nats", "between the groups' {each}s"),
     Quantity("input_divergence", "input divergence", "nats", "between the groups' features"),
     Quantity("descent_rate", "descent rate", "number", "of the objective along the correction function"),
-    Quantity("decisions_needed", "sample size to detect the gap", "count", "both errors at 5%", (SCORES, DECISIONS)),
+    Quantity(
+        "detection_sample_size",
+        "sample size to detect the gap",
+        "count",
+        "both errors at 5%",
+        (ScoreType.PROBABILITY, ScoreType.DECISION),
+    ),
 )
 _ERRORS = _table(
     Quantity("fpr", "false positive rate", "share", "share given 1 among people without the outcome"),
@@ -166,29 +175,35 @@ _EVALUATION = _table(
 _SETTINGS = _table(
     Quantity("materiality", "materiality threshold", "size", "the smallest gap that matters"),
     Quantity("rows", "people", "count", "in a group"),
-    Quantity("proxies", "potential proxies", "count", "features, alone, in combination or unless stand-ins"),
+    Quantity("potential_proxies", "potential proxies", "count", "features, alone, in combination or unless stand-ins"),
     Quantity("undecided", "inconclusive features", "count", "with the verdict inconclusive"),
     Quantity("not_judged", "features not assessed", "count", "with the verdict not assessed"),
     Quantity("stand_ins", "stand-ins", "count", "features with this verdict"),
     Quantity("too_small", "groups too small", "count", "fewer than 10 people"),
 )
 QUANTITIES = {**_HEADLINE, **_RATES, **_CORRECTION, **_ERRORS, **_EVALUATION, **_SETTINGS}
-ALIASES = {"linear_gap": "linear", "exempt_gap": "at_equal_exempt", "linear_change": "linear"}  # same number, other key
+ALIASES = {
+    "linear_gap": "linear",
+    "exempt_gap": "gap_given_exempt",
+    "linear_change": "linear",
+}  # same number, other key
 HEADLINE_KEYS, CORRECTION_KEYS = tuple(_HEADLINE), tuple(_CORRECTION)
 ERROR_RATE_KEYS = ("fpr", "fnr", "calibration", "auc")
 
 # Columns of the table of features, whose keys are those of its rows.
 FEATURES = _table(
-    Quantity("gap", "contribution alone", "gap", "how much smaller the gap is among people equal on the feature"),
-    Quantity("joint", "contribution beyond the others", "gap", "how much the adjusted gap grows without the feature"),
-    Quantity("gap_shapley", "Shapley contribution", "gap", "sums to the explained gap"),
+    Quantity("alone", "contribution alone", "gap", "how much smaller the gap is among people equal on the feature"),
+    Quantity(
+        "beyond_others", "contribution beyond the others", "gap", "how much the adjusted gap grows without the feature"
+    ),
+    Quantity("shapley", "Shapley contribution", "gap", "sums to the explained gap"),
     Quantity("use", "use", "size", "how far the {output} moves with the feature, all else equal"),
     Quantity("reveals", "reveals", "index", "how well the feature separates the groups"),
     Quantity("drives", "drives", "level", "how far the mean {each} varies with the feature"),
     Quantity("alignment", "alignment", "index", "correlation of the two"),
     Quantity("share", "share of the correction", "share", "achieved by shifting this feature alone"),
 )
-CONTRIBUTIONS = ("gap", "joint", "gap_shapley", "use")
+CONTRIBUTIONS = ("alone", "beyond_others", "shapley", "use")
 
 
 def quantity(key: str) -> Quantity:

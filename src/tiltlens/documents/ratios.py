@@ -12,12 +12,12 @@ from tiltlens.rows.measures import measure_of
 
 def is_of_decisions(audit: dict[str, Any]) -> bool:
     """Return whether decisions were audited: four fifths is a line for their rates, not for scores."""
-    return bool(audit["channel"] == "decisions")
+    return bool(audit["score_type"] == "decision")
 
 
 def unfavourable_words(c: dict[str, Any]) -> str:
     """Return the ratio of unfavourable rates, which says more where favourable ones are near 1."""
-    audited, reference = (1.0 - c["favourable_rates"][who]["value"] for who in ("audited", "reference"))
+    audited, reference = (1.0 - c["rates"][who]["value"] for who in ("audited", "reference"))
     is_defined = measure_of(c).unit != "units" and reference > 0.0
     return f"unfavourable rates {ratio(audited / reference)}" if is_defined else ""
 
@@ -35,7 +35,7 @@ def four_fifths_words(estimate: dict[str, Any], confidence: float | None, among:
     return f"Adverse impact ratio{among}: {shown}, {against_four_fifths(estimate)}."
 
 
-def two_by_two_words(table: dict[str, Any], confidence: float | None, among: str = "") -> list[str]:
+def decision_table_words(table: dict[str, Any], confidence: float | None, among: str = "") -> list[str]:
     """Return the tests of the 2×2 table of decisions, and how many changed decisions would change their result."""
     note = [f"{table['note'][:1].upper()}{table['note'][1:]}."] if table["note"] else []
     if table["z"] is None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tiltlens.documents.error_rates import criterion_words
+from tiltlens.documents.error_rates import metric_words
 from tiltlens.documents.quantities import estimate_words, fill, quantity
 from tiltlens.documents.ratios import against_four_fifths, four_fifths_words, is_of_decisions, unfavourable_words
 from tiltlens.documents.summary_access import means
@@ -14,7 +14,7 @@ from tiltlens.documents.unobserved_groups import WEIGHTED, bracket_words, expect
 from tiltlens.documents.verdict_texts import EVIDENCE, EXEMPT, OPEN, PROXY, THE_GROUP, VERDICTS, Verdict, verdict_of
 from tiltlens.estimators.verdicts import Materiality, is_significant, materiality
 from tiltlens.formats import count, interval, interval_name, label, p_value, ratio
-from tiltlens.rows.measures import UNITS, criterion_of, measure_of
+from tiltlens.rows.measures import UNITS, measure_of, metric_of
 
 Record = dict[str, Any]
 MOST_NAMED = 6
@@ -53,7 +53,7 @@ def headline(summary: Record, c: Record) -> list[str]:
 
     For unobserved groups the range of the gap comes first, because one estimate would mislead.
     """
-    if c["soft_group"] is None:
+    if c["unobserved_group"] is None:
         return [gap_sentence(summary, c), *adjusted_gap(summary, c), *_largest(summary, c)]
     who, other = label(c["audited"], SHORT), label(c["reference"], SHORT)
     text = bracket_words(c)
@@ -64,7 +64,7 @@ def gap_sentence(summary: Record, c: Record) -> str:
     """Return both groups' means and the gap, with whom it disadvantages and whether it is material."""
     m, gap = measure_of(c), c["gap"]
     start, estimate = _means(summary, c), estimate_words(gap, m, level_name(summary))
-    if c["soft_group"]:
+    if c["unobserved_group"]:
         linear = soft_estimates(c)["linear"]
         other = f", linear estimate {estimate_words(linear, m)}" if linear else ""
         return f"{WEIGHTED.capitalize()}: {start[:1].lower()}{start[1:]} Weighted gap {estimate}{other}."
@@ -94,7 +94,7 @@ def _disadvantage(c: Record) -> str:
 
 def adjusted_gap(summary: Record, c: Record) -> Iterator[str]:
     """Yield the adjusted gap and what its interval says."""
-    left, m = c["unexplained"], measure_of(c)
+    left, m = c["adjusted_gap"], measure_of(c)
     if left is None or left["low"] is None:
         return
     if left["low"] == left["high"] == 0:
@@ -106,7 +106,7 @@ def adjusted_gap(summary: Record, c: Record) -> Iterator[str]:
     if status is Materiality.NOT_MATERIAL:
         yield (
             f"{start} of the weighted gap, which shows part of it only."
-            if c.get("soft_group")
+            if c.get("unobserved_group")
             else f"{start}. It is below {threshold}."
         )
     elif c["balance"] is not None and not c["balance"]["is_adequate"]:
@@ -121,14 +121,14 @@ def adjusted_gap(summary: Record, c: Record) -> Iterator[str]:
 
 def _largest(summary: Record, c: Record) -> Iterator[str]:
     """Yield the features with the largest contributions, those against the gap apart."""
-    rows = c["proxies"]
+    rows = c["contributions"]
     if not rows:
         yield NO_FEATURES
         return
     yield from (f"{label(row['feature'], SHORT)} identifies the group." for row in _of_kind(rows, THE_GROUP)[:1])
     yield from exempt_parts(summary, c)
-    evidence = [row for row in _of_kind(rows, EVIDENCE) if row["gap"] is not None]
-    gap = c["at_equal_exempt"] or c["gap"]
+    evidence = [row for row in _of_kind(rows, EVIDENCE) if row["alone"] is not None]
+    gap = c["gap_given_exempt"] or c["gap"]
     if evidence and gap["low"] is not None and gap["low"] <= 0 <= gap["high"]:
         yield f"Features with material contributions in either direction: {_listed(c, evidence)}."
         return
@@ -151,10 +151,11 @@ def _of_kind(rows: list[Record], kind: str) -> list[Record]:
 
 def exempt_parts(summary: Record, c: Record) -> Iterator[str]:
     """Yield the two parts of the gap where exempt factors were named."""
-    if c["through_exempt"] is None:
+    if c["gap_explained_by_exempt"] is None:
         return
     through, left = (
-        estimate_words(c[key], measure_of(c), level_name(summary)) for key in ("through_exempt", "at_equal_exempt")
+        estimate_words(c[key], measure_of(c), level_name(summary))
+        for key in ("gap_explained_by_exempt", "gap_given_exempt")
     )
     names = ", ".join(label(name, SHORT) for name in c["exempt"][:MOST_NAMED])
     more = f" and {len(c['exempt']) - MOST_NAMED} more" if len(c["exempt"]) > MOST_NAMED else ""
@@ -163,8 +164,8 @@ def exempt_parts(summary: Record, c: Record) -> Iterator[str]:
 
 def _judged_part(row: Record) -> tuple[float, str]:
     """Return the contribution that a verdict was read from, and which one it is."""
-    is_alone = row["verdict"] == PROXY or row["joint"] is None
-    return (float(row["gap"]), "alone") if is_alone else (float(row["joint"]), "beyond the others")
+    is_alone = row["verdict"] == PROXY or row["beyond_others"] is None
+    return (float(row["alone"]), "alone") if is_alone else (float(row["beyond_others"]), "beyond the others")
 
 
 def _listed(c: Record, rows: list[Record]) -> str:
@@ -189,12 +190,12 @@ class Tile(NamedTuple):
 def tiles(summary: Record, c: Record) -> list[Tile]:
     """Return the numbers of the first screen: both rates, their ratio, the shortfall."""
     who, other, m = label(c["audited"], SHORT), label(c["reference"], SHORT), measure_of(summary)
-    if c["soft_group"] is not None:
+    if c["unobserved_group"] is not None:
         return list(_soft_tiles(c))
-    rates = c["criterion_rates"] or c["favourable_rates"]
-    name = m.mean if c["criterion_rates"] else m.rate if is_of_decisions(summary) else m.predicted
+    rates = c["metric_rates"] or c["rates"]
+    name = m.mean if c["metric_rates"] else m.rate if is_of_decisions(summary) else m.predicted
     both = " · ".join(m.level(rates[group]["value"]) for group in ("audited", "reference"))
-    note = m.among if c["criterion_rates"] else f"; favourable: {favourable_words(summary)}"
+    note = m.among if c["metric_rates"] else f"; favourable: {favourable_words(summary)}"
     numbers = [Tile(name, both, f"{who} · {other}{note}")]
     key = "adverse_impact_ratio" if is_of_decisions(summary) else "impact_ratio"
     if (estimate := c[key]) is not None:
@@ -215,11 +216,11 @@ def _soft_tiles(c: Record) -> Iterator[Tile]:
         ("weighted", "weighted gap", "each row counts in both groups by its probabilities"),
         ("linear", quantity("linear").label, fill(quantity("linear").definition, m)),
     ):
-        if (estimate := c["soft_group"][key]) is not None:
+        if (estimate := c["unobserved_group"][key]) is not None:
             ends = interval(estimate["low"], estimate["high"], m.difference)
             note += "" if estimate["low"] is None else f"; {ends}"
             yield Tile(f"{name} ({m.unit})", m.difference(estimate["value"]), note)
-    if (limits := c["soft_group"]["limits"]) is not None:
+    if (limits := c["unobserved_group"]["limits"]) is not None:
         ends = interval(limits["low"], limits["high"], m.difference)
         yield Tile(quantity("limits").name(m), ends, quantity("limits").definition)
 
@@ -240,15 +241,15 @@ class Doubt(NamedTuple):
 
 def trust(summary: Record, c: Record) -> list[Doubt]:
     """Return how reliable a comparison is, a short line each."""
-    rows, checks = c["proxies"], c["balance"]
+    rows, checks = c["contributions"], c["balance"]
     lines = [Doubt(f"{count(c['rows']['audited'])} and {count(c['rows']['reference'])} people{expected(c)}", False)]
-    if c["soft_group"]:
-        status = c["soft_group"]["status"]
+    if c["unobserved_group"]:
+        status = c["unobserved_group"]["status"]
         lines.append(Doubt(f"group probabilities: {status}", status != "checked"))
     if c["gap"]["low"] is None:
         lines.append(Doubt("plug-in values: no intervals, no verdicts", True))
-    elif c["equal_outputs"]:
-        p = c["equal_outputs"]["p_value"]
+    elif c["gap_test"]:
+        p = c["gap_test"]["p_value"]
         is_sure = is_significant(p, summary["settings"]["confidence"], len(summary["comparisons"]))
         lines.append(Doubt(f"{'' if is_sure else 'not '}statistically significant ({p_value(p)})", not is_sure))
     if checks is not None:
@@ -266,7 +267,7 @@ def trust(summary: Record, c: Record) -> list[Doubt]:
 
 def common_notes(c: Record) -> dict[str, int]:
     """Return the notes that many features share, with how many: said once, below their table."""
-    given = Counter(row["notes"] for row in c["proxies"] if row["notes"])
+    given = Counter(row["notes"] for row in c["contributions"] if row["notes"])
     return {note: times for note, times in given.items() if times > FEW}
 
 
@@ -274,17 +275,17 @@ def audited_words(summary: Record) -> list[str]:
     """Return what was audited, and on which condition."""
     names = ", ".join(label(name) for name in list(summary["comparisons"])[:MOST_NAMED])
     more = len(summary["comparisons"]) - MOST_NAMED
-    features = len(next(iter(summary["comparisons"].values()))["proxies"])
+    features = len(next(iter(summary["comparisons"].values()))["contributions"])
     rows, question = summary["rows"], summary["provenance"]["question"]
     lines = [
-        f"The {summary['channel']} of a fixed model, by {label(summary['group'])}: "
+        f"The {measure_of(summary).each}s of a fixed model, by {label(summary['group'])}: "
         f"{names}{f' and {more} more' if more > 0 else ''} vs {label(summary['reference'])}, "
         f"with {features or 'no'} feature{'s' if features != 1 else ''}. {rows['used']:,} of {rows['read']:,} rows "
         f"were used. The favourable outcome is {favourable_words(summary)}."
     ]
-    if criterion_of(summary) is not None:
-        lines.append(criterion_words(summary))
-    if any(c["soft_group"] for c in summary["comparisons"].values()):
+    if metric_of(summary) is not None:
+        lines.append(metric_words(summary))
+    if any(c["unobserved_group"] for c in summary["comparisons"].values()):
         lines.append("Groups are unobserved: each row counts in every group by its group probability.")
     if question["where"]:
         conditions = " and ".join(f"{label(name)} = {label(value)}" for name, value in question["where"].items())
@@ -304,7 +305,7 @@ def favourable_words(summary: Record) -> str:
     is_binary = isinstance(next(iter(summary["comparisons"].values()))["output"]["audited"], int | float)
     if not is_binary or outcome not in ("0", "1"):
         return f"the outcome “{outcome}”"
-    if summary["channel"] != "scores":
+    if summary["score_type"] != "probability":
         return f"the decision {outcome}"
     return f"a {'high' if outcome == '1' else 'low'} score (the outcome “{outcome}”)"
 
@@ -320,7 +321,7 @@ def findings(summary: Record, c: Record, is_first: bool) -> list[str]:
 
 def verdicts_given(summary: Record) -> dict[str, Verdict]:
     """Return the verdicts of the table that the summary has."""
-    given = {row["verdict"] for c in summary["comparisons"].values() for row in c["proxies"]}
+    given = {row["verdict"] for c in summary["comparisons"].values() for row in c["contributions"]}
     return {text: verdict for text, verdict in VERDICTS.items() if text in given}
 
 
@@ -329,10 +330,10 @@ def sure_words(c: Record) -> list[str]:
     lines = []
     if c["gap"]["low"] is None:
         lines.append("These are plug-in values, as in the paper: they have no intervals and no verdicts.")
-    elif c["equal_outputs"]:
-        test = quantity("equal_outputs")
+    elif c["gap_test"]:
+        test = quantity("gap_test")
         name = f"{test.label[:1].upper()}{test.label[1:]}"
-        lines.append(f"{name}: {p_value(c['equal_outputs']['p_value'])} ({test.definition}).")
+        lines.append(f"{name}: {p_value(c['gap_test']['p_value'])} ({test.definition}).")
     if c["balance"] is not None and c["balance"]["is_adequate"]:
         lines.append("Overlap and calibration checks passed.")
     elif c["balance"] is not None:

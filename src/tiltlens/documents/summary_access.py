@@ -21,13 +21,13 @@ def means(comparison: Record) -> tuple[float, float]:
     output = comparison["output"]
     if isinstance(output["audited"], int | float):
         return float(output["audited"]), float(output["reference"])
-    rates = comparison["favourable_rates"]
+    rates = comparison["rates"]
     return float(rates["audited"]["value"]), float(rates["reference"]["value"])
 
 
 def features(comparison: Record, limit: int | None = SHOWN, longest: int = DRAWN) -> list[Record]:
     """Return the table of proxy evidence, strongest first, each row with a label that can be drawn and a full name."""
-    rows = comparison["proxies"][:limit]
+    rows = comparison["contributions"][:limit]
     texts = labels((row["feature"] for row in rows), longest)
     return [row | {"label": text, "full": label(row["feature"], FULL)} for row, text in zip(rows, texts, strict=True)]
 
@@ -56,7 +56,7 @@ def dial_place(comparison: Record, position_index: int | None = None) -> int:
 
     Only the first exists where outputs cannot be aligned.
     """
-    last = max(len(comparison["bins"]["dial"]) - 1, 0)
+    last = max(len(comparison["bins"]["tradeoff"]) - 1, 0)
     if position_index is not None:
         if not isinstance(position_index, int) or position_index < 0:
             raise DataError(
@@ -67,13 +67,13 @@ def dial_place(comparison: Record, position_index: int | None = None) -> int:
     inputs, outputs = (correction.get(name, 1.0) for name in ("input_weight", "output_weight"))
     largest = max(inputs, outputs)  # weights may be as large as floats go
     share = outputs / largest / (inputs / largest + outputs / largest) if largest else 0.5
-    positions = [one["position"] for one in comparison["bins"]["dial"]]
+    positions = [one["position"] for one in comparison["bins"]["tradeoff"]]
     return min(range(len(positions)), key=lambda place: abs(positions[place] - share), default=0)
 
 
 def dial_words(comparison: Record, place: int) -> str:
     """Return where the dial stands; nothing where there is no dial."""
-    dial = comparison["bins"]["dial"]
+    dial = comparison["bins"]["tradeoff"]
     return f"dial at {number(dial[place]['position'], 2)} (0 aligns inputs, 1 aligns outputs)" if dial else ""
 
 

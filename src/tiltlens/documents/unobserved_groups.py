@@ -18,7 +18,7 @@ WEIGHTED = "weighted by group probability"
 
 def expected(c: Record) -> str:
     """Return " expected" behind a number of people that group probabilities add up to."""
-    return "" if c["soft_group"] is None else " expected"
+    return "" if c["unobserved_group"] is None else " expected"
 
 
 def weighted(gap: Quantity, c: Record) -> Quantity:
@@ -28,22 +28,22 @@ def weighted(gap: Quantity, c: Record) -> Quantity:
 
 def gap_name(c: Record) -> str:
     """Return the label of the gap: for unobserved groups it is one of two estimates."""
-    return "weighted gap" if c.get("soft_group") else "gap"
+    return "weighted gap" if c.get("unobserved_group") else "gap"
 
 
 def soft_estimates(c: Record) -> dict[str, Record | None]:
     """Return the other estimates of the gap; None each where groups are observed."""
-    return {name: (c.get("soft_group") or {}).get(name) for name in ("linear", "bracket", "limits")}
+    return {name: (c.get("unobserved_group") or {}).get(name) for name in ("linear", "bracket", "limits")}
 
 
 def bracket_words(c: Record) -> str:
     """Return the range of the gap: one estimate alone would mislead."""
-    return _bracket(c["soft_group"], measure_of(c))
+    return _bracket(c["unobserved_group"], measure_of(c))
 
 
 def soft_words(c: Record) -> list[str]:
     """Return how the estimates of the gap are to be read; nothing where groups are observed."""
-    soft, measure = c["soft_group"], measure_of(c)
+    soft, measure = c["unobserved_group"], measure_of(c)
     if soft is None:
         return []
     lines = [

@@ -6,8 +6,8 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
+from tiltlens.estimators.decision_table import Count, z_score
 from tiltlens.estimators.estimate import quantile
-from tiltlens.estimators.two_by_two import Count, z_score
 from tiltlens.limits import NOISE
 
 Finding = Callable[[Count, Count], bool]

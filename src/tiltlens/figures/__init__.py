@@ -1,9 +1,9 @@
 """Figures: each a function of a summary, `Comparison.to_dict()` or `Audit.to_dict()`. Nothing is computed here."""
 
 from tiltlens.figures.change import change
-from tiltlens.figures.correction_paths import simplex, ways
+from tiltlens.figures.correction_paths import paths, simplex
 from tiltlens.figures.corrections import correction_by_value, correction_distribution
-from tiltlens.figures.distributions import outputs, overlap
+from tiltlens.figures.distributions import overlap, score_distribution
 from tiltlens.figures.error_rates import score_calibration
 from tiltlens.figures.features import features
 from tiltlens.figures.figure import Figure
@@ -13,7 +13,7 @@ from tiltlens.figures.proxy_map import proxy_map
 from tiltlens.figures.rates import rates
 from tiltlens.figures.registry import COMPARISON_FIGURES, FEATURE_FIGURES, comparison_figure
 from tiltlens.figures.repair import attainable, repair_curve
-from tiltlens.figures.shares import shares, shares_along_dial
+from tiltlens.figures.shares import correction_shares, shares_along_tradeoff
 from tiltlens.figures.trust import balance, calibration
 from tiltlens.figures.waterfall import waterfall
 
@@ -28,18 +28,18 @@ __all__ = [
     "comparison_figure",
     "correction_by_value",
     "correction_distribution",
+    "correction_shares",
     "features",
-    "outputs",
     "overlap",
+    "paths",
     "periods",
     "profile",
     "proxy_map",
     "rates",
     "repair_curve",
     "score_calibration",
-    "shares",
-    "shares_along_dial",
+    "score_distribution",
+    "shares_along_tradeoff",
     "simplex",
     "waterfall",
-    "ways",
 ]

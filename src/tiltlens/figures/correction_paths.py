@@ -140,12 +140,12 @@ def _middle(stops: list[Record]) -> Record:
     return min(stops, key=lambda stop: (stop["x"] - half[0]) ** 2 + (stop["y"] - half[1]) ** 2)
 
 
-def ways(comparison: Record) -> Figure:
+def paths(comparison: Record) -> Figure:
     """Return how far the inputs must change, and what is then left of the output divergence, along both ways."""
     title = "What it takes to remove the disparity"
     paths, least = comparison["bins"]["path"], comparison["bins"]["least_change"]
     start = comparison["output_divergence"]
-    if comparison.get("soft_group"):
+    if comparison.get("unobserved_group"):
         return nothing(title, "the output divergence of unobserved groups is not reported")
     if start is None or not (paths["green"] or paths["red"]):
         return nothing(title, "outputs have no finite divergence: there is no way to draw")

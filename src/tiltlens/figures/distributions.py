@@ -18,11 +18,11 @@ FAR = 0.7  # of the way to the right
 NO_SHAPE = "every bin has fewer than ten people, or would tell of one that has: nothing can be shown"
 
 
-def outputs(comparison: Record) -> Figure:
+def score_distribution(comparison: Record) -> Figure:
     """Return the distributions of the score in both groups, audited above and reference below, with their means."""
     (audited, reference), m = means(comparison), measure_of(comparison)
     title = f"How the {m.each}s are distributed"
-    word = f"1 − {m.each}" if comparison["criterion"] == "fnr" else m.each
+    word = f"1 − {m.each}" if comparison["metric"] == "fnr" else m.each
     records = _records(comparison["bins"]["score"])
     if not any(record["share"] for record in records):
         return nothing(title, NO_SHAPE)

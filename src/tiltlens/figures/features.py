@@ -25,14 +25,14 @@ def features(comparison: Record, materiality: float | None = None, shown: int = 
         return nothing(title, "there are no features")
     m, counts = measure_of(comparison), comparison["materiality"] if materiality is None else materiality
     records = [_record(row, m) for row in rows]
-    parts = ", ".join(f"{row['label']} {m.difference(row['gap'])} ({row['verdict']})" for row in rows[:5])
+    parts = ", ".join(f"{row['label']} {m.difference(row['alone'])} ({row['verdict']})" for row in rows[:5])
     description = (
         f"{versus(comparison)}. One bar per feature: its contribution alone, in {m.unit} of the {m.output}; the mark "
         f"below it is its contribution beyond the others. {parts}."
     )
-    has_bands = any(record["gap_low"] is not None for record in records)
+    has_bands = any(record["alone_low"] is not None for record in records)
     band = "lines: simultaneous confidence bands" if has_bands else "no bands"
-    more = strongest(len(comparison["proxies"]), len(rows))
+    more = strongest(len(comparison["contributions"]), len(rows))
     note = f"bar: alone; ◆: beyond the others; dashed: materiality threshold, ±{m.size(counts)} {m.unit}"
     held = "given the exempt factors" if comparison["exempt"] else ""
     return figure(_drawn(records, m.factor * counts, m), records, title, description, note, band, held, more)
@@ -46,43 +46,43 @@ def _record(row: Record, m: Measure) -> Record:
         "verdict": row["verdict"],
         "reason": row["reason"],
     }
-    for name in ("gap", "joint"):
+    for name in ("alone", "beyond_others"):
         for end in ("", "_low", "_high"):
             value = row[f"{name}{end}"]
             record[f"{name}{end}"] = None if value is None else m.factor * value  # as the axis has them
         record[f"{name}_text"] = with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"], m.difference)
     return record | {
         "zero": 0.0,
-        "side": "higher" if (row["gap"] or 0.0) >= 0.0 else "lower",
-        "said": row["verdict"] if row["gap"] is None else None,
+        "side": "higher" if (row["alone"] or 0.0) >= 0.0 else "lower",
+        "said": row["verdict"] if row["alone"] is None else None,
     }
 
 
 def _drawn(records: list[Record], counts: float, m: Measure) -> Any:
     alt = altair()
-    names = [f"{name}{end}" for name in ("gap", "joint") for end in ("", "_low", "_high")]
+    names = [f"{name}{end}" for name in ("alone", "beyond_others") for end in ("", "_low", "_high")]
     ends = [record[name] for record in records for name in names if record[name] is not None]
     scale = alt.Scale(domain=span([*ends, 0.0, -counts, counts], 0.04), nice=False, zero=False)
-    x = alt.X("gap:Q", title=[f"{m.unit} of the {m.output}", "(+: audited higher)"], scale=scale)
+    x = alt.X("alone:Q", title=[f"{m.unit} of the {m.output}", "(+: audited higher)"], scale=scale)
     y = alt.Y("label:N", sort=None, title=None, axis=alt.Axis(ticks=False, domain=False, grid=False, labelLimit=210))
     colour = alt.Color("side:N", scale=alt.Scale(domain=list(SIDES), range=list(SIDES.values())), legend=None)
     tooltip = [
         alt.Tooltip("full:N", title="feature"),
-        alt.Tooltip("gap_text:N", title=f"contribution alone ({m.unit})"),
-        alt.Tooltip("joint_text:N", title=f"contribution beyond the others ({m.unit})"),
+        alt.Tooltip("alone_text:N", title=f"contribution alone ({m.unit})"),
+        alt.Tooltip("beyond_others_text:N", title=f"contribution beyond the others ({m.unit})"),
         alt.Tooltip("verdict:N", title="verdict"),
         alt.Tooltip("reason:N", title="reason"),
     ]
     said = alt.Chart().transform_filter("datum.said != null").mark_text(align="left", dx=5, color=QUIET)
-    bars = alt.Chart().transform_filter("datum.gap != null").mark_bar(height=13, yOffset=ABOVE, opacity=0.75)
-    marks = alt.Chart().transform_filter("datum.joint != null")
+    bars = alt.Chart().transform_filter("datum.alone != null").mark_bar(height=13, yOffset=ABOVE, opacity=0.75)
+    marks = alt.Chart().transform_filter("datum.beyond_others != null")
     marks = marks.mark_point(shape="diamond", filled=True, size=70, yOffset=BELOW, color=REFERENCE, opacity=1)
     layers = [
         *_lines(counts, x),
         bars.encode(x=x, x2=alt.X2(field="zero"), y=y, color=colour, tooltip=tooltip),
-        _band("gap", ABOVE, INK, x, y, tooltip),
-        _band("joint", BELOW, REFERENCE, x, y, tooltip),
-        marks.encode(x=alt.X("joint:Q", title=x["title"]), y=y, tooltip=tooltip),
+        _band("alone", ABOVE, INK, x, y, tooltip),
+        _band("beyond_others", BELOW, REFERENCE, x, y, tooltip),
+        marks.encode(x=alt.X("beyond_others:Q", title=x["title"]), y=y, tooltip=tooltip),
         said.encode(x=alt.X("zero:Q", title=x["title"]), y=y, text=alt.Text("said:N")),
     ]
     return alt.layer(*layers).properties(width=WIDTH, height=ROW * len(records))

@@ -22,7 +22,7 @@ RAISES, LOWERS, NEITHER = "audited higher", "audited lower", "neither"
 LIMIT = 215
 NARROW = 440  # pixels, in which the names of the corners would lie on each other
 ENDS: dict[str, Any] = {"left": 0, "right": "width"}
-FIELDS = ("reveals", "drives", "use", "gap", "alignment")
+FIELDS = ("reveals", "drives", "use", "alone", "alignment")
 
 
 class Upwards(NamedTuple):
@@ -69,7 +69,7 @@ def proxy_map(comparison: Record, materiality: float | None = None) -> Figure:
     description = (
         f"{versus(comparison)}. Each mark is a feature: further right it reveals the group more, further up it "
         f"{up.described.format(output=m.output, unit=m.unit)}. Strongest: {first['label']}, "
-        f"{m.difference(first['gap'])} {m.unit}."
+        f"{m.difference(first['alone'])} {m.unit}."
     )
     labelled = (
         f"the {LABELLED} strongest of {len(drawn)} features have names and intervals" if len(drawn) > LABELLED else ""
@@ -85,14 +85,14 @@ def proxy_map(comparison: Record, materiality: float | None = None) -> Figure:
 
 
 def _record(row: Record, m: Measure, up: Upwards) -> Record:
-    gap, alignment = row["gap"], row["alignment"]
+    gap, alignment = row["alone"], row["alignment"]
     record = {"feature": row["feature"], "label": row["label"], "full": row["full"], "verdict": row["verdict"]}
     for end in ("", "_low", "_high"):
         record |= {f"{name}{end}": row.get(f"{name}{end}") for name in FIELDS}
         record |= {f"height{end}": row.get(f"{up.name}{end}")}
     return record | {
         "sign": NEITHER if not gap else RAISES if gap > 0 else LOWERS,
-        "gap_text": with_interval(gap, row["gap_low"], row["gap_high"], m.difference),
+        "alone_text": with_interval(gap, row["alone_low"], row["alone_high"], m.difference),
         "alignment_text": number(alignment, 2),
         "height_text": m.level(row[up.name]) if m is UNITS else number(row[up.name], 3),
         "name": None,
@@ -220,7 +220,7 @@ def _marks(records: list[Record], x: Any, y: Any, m: Measure, up: Upwards) -> An
             shape=alt.Shape("sign:N", scale=shapes, title=f"sign of its {m.unit}", legend=_signs(records)),
             tooltip=[
                 alt.Tooltip("full:N", title="feature"),
-                alt.Tooltip("gap_text:N", title=f"{m.unit} of the gap"),
+                alt.Tooltip("alone_text:N", title=f"{m.unit} of the gap"),
                 alt.Tooltip("reveals:Q", title="reveals the group", format=".3f"),
                 alt.Tooltip("height_text:N", title="use" if up is USE else f"drives the {m.output}"),
                 alt.Tooltip("alignment_text:N", title="alignment"),

@@ -6,29 +6,29 @@ from collections.abc import Callable
 from typing import Any
 
 from tiltlens.errors import DataError
-from tiltlens.figures.correction_paths import ways
+from tiltlens.figures.correction_paths import paths
 from tiltlens.figures.corrections import correction_by_value, correction_distribution
-from tiltlens.figures.distributions import outputs, overlap
+from tiltlens.figures.distributions import overlap, score_distribution
 from tiltlens.figures.error_rates import score_calibration
 from tiltlens.figures.features import features
 from tiltlens.figures.figure import Figure
 from tiltlens.figures.periods import periods
 from tiltlens.figures.profile import profile
 from tiltlens.figures.proxy_map import proxy_map
-from tiltlens.figures.shares import shares, shares_along_dial
+from tiltlens.figures.shares import correction_shares, shares_along_tradeoff
 from tiltlens.figures.trust import balance, calibration
 from tiltlens.figures.waterfall import waterfall
 
 COMPARISON_FIGURES: dict[str, Callable[[dict[str, Any]], Figure]] = {
-    "outputs": outputs,
+    "score_distribution": score_distribution,
     "score_calibration": score_calibration,
     "features": features,
     "periods": periods,
     "waterfall": waterfall,
     "proxy_map": proxy_map,
-    "shares": shares,
-    "shares_along_dial": shares_along_dial,
-    "ways": ways,
+    "correction_shares": correction_shares,
+    "shares_along_tradeoff": shares_along_tradeoff,
+    "paths": paths,
     "correction_distribution": correction_distribution,
     "overlap": overlap,
     "calibration": calibration,

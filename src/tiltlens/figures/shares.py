@@ -18,7 +18,7 @@ HEIGHT = 320
 ROW = 28
 
 
-def shares(comparison: Record) -> Figure:
+def correction_shares(comparison: Record) -> Figure:
     """Return each feature's share of the correction by itself, with its interval."""
     rows = features(comparison)
     title = "Shares of the correction"
@@ -31,7 +31,7 @@ def shares(comparison: Record) -> Figure:
         f"distribution alone: {parts}."
     )
     note = "by each feature alone; features overlap, so shares do not sum to 100%"
-    more = strongest(len(comparison["proxies"]), len(rows))
+    more = strongest(len(comparison["contributions"]), len(rows))
     return figure(_dots(records), records, title, description, note, more)
 
 
@@ -63,13 +63,13 @@ def _dots(records: list[Record]) -> Any:
     return alt.layer(*layers).properties(width=WIDTH, height=ROW * len(records))
 
 
-def shares_along_dial(comparison: Record, table: pl.DataFrame | None = None) -> Figure:
+def shares_along_tradeoff(comparison: Record, table: pl.DataFrame | None = None) -> Figure:
     """Return the shares from "align inputs" (0) to "align outputs" (1), one line a feature.
 
-    `table` is `Comparison.shares_along_dial(positions)` where the summary's 21 positions will not do.
+    `table` is `Comparison.shares_along_tradeoff(positions)` where the summary's 21 positions will not do.
     """
     title = "Shares of the correction along the dial"
-    rows = comparison["dial_table"] if table is None else table.to_dicts()
+    rows = comparison["tradeoff_table"] if table is None else table.to_dicts()
     names = list(dict.fromkeys(row["feature"] for row in rows if row["share"] is not None))
     if not names:
         return nothing(title, "no share is determined along the dial")

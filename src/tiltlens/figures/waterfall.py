@@ -17,8 +17,8 @@ STRONGEST = 12
 ROOM = 66  # pixels right of the last bar, for its text, however narrow the page
 KINDS = {"raises": HIGHER, "lowers": LOWER, "mean": INK}
 NAME = 34  # letters of a step, the role of a group among them
-LEFT = quantity("unexplained").label
-THROUGH, EQUAL = (quantity(key).label for key in ("through_exempt", "at_equal_exempt"))
+LEFT = quantity("adjusted_gap").label
+THROUGH, EQUAL = (quantity(key).label for key in ("gap_explained_by_exempt", "gap_given_exempt"))
 NO_PARTS = "there are no Shapley contributions here; see the contribution of each feature alone"
 
 
@@ -28,7 +28,7 @@ def waterfall(comparison: Record) -> Figure:
     title = f"Decomposition of the {gap_name(comparison)} of {m.difference(comparison['gap']['value'])} {m.unit}"
     if not rows:
         return nothing(title, "there are no features")
-    if all(row["gap_shapley"] is None for row in rows) and comparison["through_exempt"] is None:
+    if all(row["shapley"] is None for row in rows) and comparison["gap_explained_by_exempt"] is None:
         return nothing(title, NO_PARTS)
     audited, reference = means(comparison)
     records = _stairs(comparison, rows, reference)
@@ -46,17 +46,21 @@ def waterfall(comparison: Record) -> Figure:
 
 def _stairs(comparison: Record, rows: list[Record], start: float) -> list[Record]:
     """Return one step a feature, largest first, the weak ones joined, and what the features leave."""
-    steps = [(THROUGH, *_ends(comparison["through_exempt"]), "exempt")] if comparison["through_exempt"] else []
-    measured = sorted((row for row in rows if row["gap_shapley"] is not None), key=lambda row: -abs(row["gap_shapley"]))
+    steps = (
+        [(THROUGH, *_ends(comparison["gap_explained_by_exempt"]), "exempt")]
+        if comparison["gap_explained_by_exempt"]
+        else []
+    )
+    measured = sorted((row for row in rows if row["shapley"] is not None), key=lambda row: -abs(row["shapley"]))
     strongest, rest = (measured, []) if len(measured) <= STRONGEST + 1 else (measured[:STRONGEST], measured[STRONGEST:])
-    parts = [(row["feature"], row["gap_shapley"], row["gap_shapley_low"], row["gap_shapley_high"]) for row in strongest]
+    parts = [(row["feature"], row["shapley"], row["shapley_low"], row["shapley_high"]) for row in strongest]
     steps += [(*part, "feature") for part in parts]
     if rest:
-        steps.append((f"{len(rest)} other features", sum(row["gap_shapley"] for row in rest), None, None, "others"))
+        steps.append((f"{len(rest)} other features", sum(row["shapley"] for row in rest), None, None, "others"))
     if comparison["shapley_remainder"] is not None:
         steps.append((LEFT, comparison["shapley_remainder"], None, None, "remainder"))
-    elif comparison["at_equal_exempt"] is not None:
-        steps.append((EQUAL, *_ends(comparison["at_equal_exempt"]), "equal"))
+    elif comparison["gap_given_exempt"] is not None:
+        steps.append((EQUAL, *_ends(comparison["gap_given_exempt"]), "equal"))
     records, level = [], start
     for name, value, low, high, role in steps:
         records.append(_step(name, level, value, low, high, role, measure_of(comparison)))

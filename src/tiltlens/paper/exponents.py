@@ -99,7 +99,7 @@ class TestPair:
                 rows.append((float(order), *exponents))
         return np.array(rows)
 
-    def decisions_needed(self, alpha: float = 0.05, beta: float = 0.05) -> int | None:
+    def detection_sample_size(self, alpha: float = 0.05, beta: float = 0.05) -> int | None:
         """Return how many decisions tell the groups apart at error rates `alpha` and `beta`; None if equal.
 
         The smallest n at which the exact binomial test of Y0(1) against Y1(1) has a type I error ≤ alpha and a
@@ -109,7 +109,7 @@ class TestPair:
         check_probability("beta", beta)
         if len(self.null) != 2:
             raise NotBinaryError(
-                f"`decisions_needed` must be asked of two outcomes, got {len(self.null)}.",
+                f"`detection_sample_size` must be asked of two outcomes, got {len(self.null)}.",
                 "merge the outcomes into the favourable one and the rest.",
             )
         p, p1 = float(self.null[1]), float(self.alternative[1])
@@ -183,9 +183,9 @@ class Exponents:
         """Return the Rényi divergence D_a(P0‖P1) of the inputs; `outputs.renyi` has that of the outputs."""
         return self.inputs.renyi(order)
 
-    def decisions_needed(self, alpha: float = 0.05, beta: float = 0.05) -> int | None:
+    def detection_sample_size(self, alpha: float = 0.05, beta: float = 0.05) -> int | None:
         """Return how many decisions of the model tell the groups apart; None if they never do."""
-        return self.outputs.decisions_needed(alpha, beta)
+        return self.outputs.detection_sample_size(alpha, beta)
 
 
 def _is_number(value: Any) -> bool:

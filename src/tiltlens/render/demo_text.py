@@ -37,7 +37,7 @@ PAPER_NAMES = {
     "n_m": "weight of f_m in f~",
     "descent_rate": "descent rate of the objective along f~",
 }
-COMPARED = ("gap", "output_divergence", "input_divergence", "descent_rate", "decisions_needed")
+COMPARED = ("gap", "output_divergence", "input_divergence", "descent_rate", "detection_sample_size")
 SHARES = {"share": "share", "share_inputs": "inputs only", "share_outputs": "outputs only"}
 CORNERS = {"max": "f~ largest", "min": "f~ smallest", "near_zero": "f~ nearest 0"}
 
@@ -77,7 +77,7 @@ def _blocks(summary: Record, audited: str, c: Record, honest: Record) -> list[Bl
         Paragraph(
             "The paper fits one membership model on all rows and takes it as known, so noise counts as divergence. "
             "Cross-fitted numbers use models that have not seen the rows they are applied to, correct the first-order "
-            f"error, and choose the model on held-out data (here: {honest['membership']}). Where they differ, prefer "
+            f"error, and choose the model on held-out data (here: {honest['propensity']}). Where they differ, prefer "
             "the cross-fitted one.",
             QUIET,
         ),
@@ -118,7 +118,7 @@ def _prototypes(audited: str, c: Record) -> Table:
 
 
 def _shares(c: Record) -> Table:
-    rows = ((Cell(row["feature"]), *(Cell(percent(row[key])) for key in SHARES)) for row in c["proxies"])
+    rows = ((Cell(row["feature"]), *(Cell(percent(row[key])) for key in SHARES)) for row in c["contributions"])
     return Table("shares", (Column("feature", NAME), *map(Column, SHARES.values())), tuple(rows))
 
 
@@ -128,8 +128,8 @@ def _side_by_side(c: Record, honest: Record) -> Table:
         item = quantity(key)
         write = format_of(item.scale, POINTS).value
         rows.append((Cell(item.name(POINTS)), Cell(write(c[key]["value"])), estimate_cell(honest[key], write)))
-    paper = {row["feature"]: row for row in c["proxies"]}
-    for row in honest["proxies"]:
+    paper = {row["feature"]: row for row in c["contributions"]}
+    for row in honest["contributions"]:
         name = f"{FEATURES['share'].label}, {row['feature']}"
         share = Cell(percent(paper[row["feature"]]["share"]))
         rows.append((Cell(name), share, estimate_cell(row_estimate(row, "share"), percent)))
@@ -138,7 +138,7 @@ def _side_by_side(c: Record, honest: Record) -> Table:
 
 
 def _limits(c: Record) -> tuple[str, ...]:
-    first, last = c["proxies"][0], c["proxies"][-1]
+    first, last = c["contributions"][0], c["contributions"][-1]
     smallest = min(cell["count"] for cell in c["prototypes"].values())
     return (
         f"{first['feature']} is the strongest potential proxy, however inputs and outputs are weighted.",

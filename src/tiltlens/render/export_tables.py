@@ -15,7 +15,7 @@ from tiltlens.documents.unobserved_groups import soft_estimates
 from tiltlens.formats import interval_name, label, minus
 from tiltlens.rows.measures import measure_of
 
-RATES, PROXIES = NAMES = ("rates", "proxies")
+RATES, CONTRIBUTIONS = NAMES = ("rates", "contributions")
 ENDS = ("", "_low", "_high")
 AGAINST_REFERENCE = (*HEADLINE_KEYS, "standardised_difference")  # estimates of an audited group, beside its rate
 BANDS = (
@@ -50,7 +50,11 @@ class ExportTable:
 def export_tables(summary: Record) -> list[ExportTable]:
     """Return the tables of an audit; that of features is missing where none were listed."""
     tables = [_rates(summary)]
-    return [*tables, _proxies(summary)] if any(c["proxies"] for c in summary["comparisons"].values()) else tables
+    return (
+        [*tables, _contributions(summary)]
+        if any(c["contributions"] for c in summary["comparisons"].values())
+        else tables
+    )
 
 
 def about(summary: Record) -> list[tuple[str, str]]:
@@ -58,7 +62,7 @@ def about(summary: Record) -> list[tuple[str, str]]:
     readable, m, origin = named(summary, summary["group"]), measure_of(summary), summary["provenance"]
     notes = dict.fromkeys(note for c in readable["comparisons"].values() for note in c["notes"])
     return [
-        ("audit", f"{summary['channel']} by {summary['group']}"),
+        ("audit", f"{m.each}s by {summary['group']}"),
         ("reference", readable["reference"]),
         ("favourable outcome", str(summary["favourable"])),
         ("intervals", interval_name(summary["settings"]["confidence"])),
@@ -75,7 +79,7 @@ def _rates(summary: Record) -> ExportTable:
     """Return one row for each group: the audited ones, the reference, and those too small to be analysed."""
     comparisons = [c | soft_estimates(c) for c in summary["comparisons"].values()]
     first, m = comparisons[0], measure_of(summary)
-    rates = ["favourable_rate", *(["criterion_rate"] if first["criterion_rates"] else [])]
+    rates = ["favourable_rate", *(["metric_rate"] if first["metric_rates"] else [])]
     rates += [key for key in ERROR_RATE_KEYS if any(_error_rate(c, key) for c in comparisons)]
     keys = [key for key in AGAINST_REFERENCE if any(c[key] is not None for c in comparisons)]
     columns = ("group", "role", "people", *(f"{key}{end}" for key in (*rates, *keys) for end in ENDS))
@@ -106,9 +110,9 @@ def _values(estimate: Record | None) -> tuple[Any, Any, Any]:
     return (None, None, None) if estimate is None else (estimate["value"], estimate["low"], estimate["high"])
 
 
-def _proxies(summary: Record) -> ExportTable:
+def _contributions(summary: Record) -> ExportTable:
     """Return one row for each audited group and feature."""
-    rows = [(c, row) for c in summary["comparisons"].values() for row in c["proxies"]]
+    rows = [(c, row) for c in summary["comparisons"].values() for row in c["contributions"]]
     columns = ("audited", "reference", *rows[0][1])
     records = [[c["audited"], c["reference"], *row.values()] for c, row in rows]
     comparisons = named(summary, summary["group"])["comparisons"].values()
@@ -121,6 +125,6 @@ def _proxies(summary: Record) -> ExportTable:
             for line in table.rows
         ]
         readable = replace(readable, columns=(Column("audited", TEXT), *readable.columns), rows=tuple(several))
-    bands = (BANDS,) if any(row["gap_low"] is not None for _, row in rows) else ()
+    bands = (BANDS,) if any(row["alone_low"] is not None for _, row in rows) else ()
     title = f"Contributions of features ({measure_of(summary).unit})"
-    return ExportTable(PROXIES, title, columns, records, readable, (*bands, IS_NO_FINDING))
+    return ExportTable(CONTRIBUTIONS, title, columns, records, readable, (*bands, IS_NO_FINDING))

@@ -17,7 +17,7 @@ from tiltlens.documents import sentences as words
 from tiltlens.documents.audit_tables import group_table
 from tiltlens.documents.display_names import named
 from tiltlens.documents.document import Cell
-from tiltlens.documents.ratios import two_by_two_words
+from tiltlens.documents.ratios import decision_table_words
 from tiltlens.documents.summary_access import dial_place
 from tiltlens.documents.unobserved_groups import expected, soft_estimates
 from tiltlens.errors import DataError, MissingExtraError
@@ -31,7 +31,7 @@ from tiltlens.rows.measures import asked, measure_of, subject
 DATA_LIMIT = 1_600_000  # characters of numbers; with the drawing library the page stays below 3 MB
 DIGITS = 10
 FORMATS = (formats.number, formats.signed, formats.percent, formats.minus, formats.interval_name, formats.count)
-FUNCTIONS = (*FORMATS, formats.label, two_by_two_words, expected, soft_estimates)
+FUNCTIONS = (*FORMATS, formats.label, decision_table_words, expected, soft_estimates)
 
 
 def write_report(summary: dict[str, Any], target: Target) -> None:

@@ -77,7 +77,7 @@ def overview(summary: dict[str, Any]) -> Drawing:
 def section(summary: dict[str, Any], place: int, name: str) -> Section:
     """Return the part of the page about one audited group; beyond the first few groups, without pictures."""
     c = summary["comparisons"][name]
-    c = c | {"proxies": features(c, None, LONGEST)}
+    c = c | {"contributions": features(c, None, LONGEST)}
     drawings = _drawings(c, place) if place < PICTURED else {}
     findings, trust = words.findings(summary, c, place == 0), words.trust(summary, c)
     return Section(place, name, c, findings, trust, _tables(summary, c, bool(drawings)), drawings)
@@ -91,8 +91,8 @@ def _tables(summary: dict[str, Any], c: dict[str, Any], is_drawn: bool) -> dict[
     tables: dict[str, Table | None] = {
         "estimates": audit_tables.estimate_table(summary, c),
         "deciles": audit_tables.decile_table(c, confidence) if c["decile_shares"] else None,
-        "decisions": audit_tables.decision_table(c) if c["two_by_two"] else None,
-        "factors": audit_tables.factor_table(c) if c["proxies"] else None,
+        "decisions": audit_tables.decision_table(c) if c["decision_table"] else None,
+        "factors": audit_tables.factor_table(c) if c["contributions"] else None,
         "correction": audit_tables.correction_table(summary, c),
     }
     shown = {name: Markup(table_html(table) if table else "") for name, table in tables.items()}
@@ -116,21 +116,21 @@ def _feature_button(index: int, cell: Cell, is_drawn: bool) -> str:
 
 def _drawings(c: dict[str, Any], place: int) -> dict[str, Drawing]:
     """Return the drawings of a comparison: of its outputs, of its features and of its inputs, as far as it has them."""
-    drawn = {"outputs": figures.outputs(c)}
+    drawn = {"score_distribution": figures.score_distribution(c)}
     if c["error_rates"] is not None:
         drawn["score_calibration"] = figures.score_calibration(c)
     if c.get("periods"):
         drawn["periods"] = figures.periods(c)
     told: dict[str, Figure] = {}
-    if c["proxies"]:  # the numbers of what is told stand in a table beside
-        told |= {"map": figures.proxy_map(c), "shares": figures.shares(c)}
+    if c["contributions"]:  # the numbers of what is told stand in a table beside
+        told |= {"map": figures.proxy_map(c), "correction_shares": figures.correction_shares(c)}
         drawn["waterfall"] = figures.waterfall(c)
         if place == 0:
             told["first"] = figures.features(c, shown=FIRST)
-        if place > 0 or len(c["proxies"]) > FIRST:
+        if place > 0 or len(c["contributions"]) > FIRST:
             told["features"] = figures.features(c)
     if c["correction"] is not None:
-        drawn |= {"ways": figures.ways(c), "overlap": figures.overlap(c), "calibration": figures.calibration(c)}
+        drawn |= {"paths": figures.paths(c), "overlap": figures.overlap(c), "calibration": figures.calibration(c)}
     if c["balance"] is not None:
         drawn["balance"] = figures.balance(c)
     drawings = {key: Drawing.of(f"{key}-{place}", figure) for key, figure in drawn.items()}
@@ -141,7 +141,7 @@ def _drawings(c: dict[str, Any], place: int) -> dict[str, Drawing]:
 def _turning(c: dict[str, Any], place: int) -> Drawing:
     """Return the drawing that follows the dial."""
     position = dial_place(c)
-    at = c["bins"]["dial"][position]["position"]
+    at = c["bins"]["tradeoff"][position]["position"]
     drawing = Drawing.of(f"correction-{place}", figures.correction_distribution(c, position))
     return replace(drawing, note="", table_note=f"at the dial's first position, {at:.2f}", description=CORRECTION)
 
@@ -165,7 +165,7 @@ def moving(c: dict[str, Any]) -> dict[str, Any]:
         "audited": label(c["audited"], SHORT),
         "reference": label(c["reference"], SHORT),
         "mean": measure_of(c).mean,
-        "dial": c["bins"]["dial"],
+        "dial": c["bins"]["tradeoff"],
         "correction": c["bins"]["correction"],
         "features": [_feature(c, row) | {"shares": shares.get(row["feature"])} for row in features(c, None, SHORT)],
     }
@@ -173,9 +173,9 @@ def moving(c: dict[str, Any]) -> dict[str, Any]:
 
 def _shares(c: dict[str, Any]) -> dict[str, list[list[float | None]]]:
     """Return share, low and high at each position of the dial, of the first features that have a share."""
-    names = [row["feature"] for row in c["proxies"] if row["share"] is not None][:DIAL_ROWS]
+    names = [row["feature"] for row in c["contributions"] if row["share"] is not None][:DIAL_ROWS]
     found: dict[str, list[list[float | None]]] = {}
-    for one in sorted(c["dial_table"], key=lambda one: one["position"]):
+    for one in sorted(c["tradeoff_table"], key=lambda one: one["position"]):
         if one["feature"] in names:
             found.setdefault(one["feature"], []).append([one["share"], one["low"], one["high"]])
     return found

@@ -17,10 +17,11 @@ from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.suppression import disclosed_rows
 from tiltlens.errors import DataError
 from tiltlens.results.codec import to_plain
-from tiltlens.results.comparison import Channel, Comparison
+from tiltlens.results.comparison import Comparison
 from tiltlens.results.parts import needs_rows
 from tiltlens.results.provenance import Provenance
 from tiltlens.rows.groups import JOINT
+from tiltlens.rows.measures import ScoreType
 from tiltlens.sources.messages import listed, shown, text_of
 
 SCHEMA = "tiltlens/audit/3"  # of to_dict and to_json; a change that breaks a reader raises the number
@@ -38,8 +39,8 @@ class Audit:
         Where every row went: read, used, and left out for which reason.
     group, reference
         What was compared.
-    channel
-        "scores", or "decisions" where every score is 0 or 1 or a threshold was given.
+    score_type
+        "probability"; "decision" if every score is 0 or 1 or a threshold was given; or "amount".
     favourable
         The outcome a person wants.
     too_small
@@ -66,7 +67,7 @@ class Audit:
     rows: Mapping[str, int | None]
     group: str
     reference: str
-    channel: Channel
+    score_type: ScoreType
     favourable: str
     too_small: Mapping[str, int | None]
     settings: Settings
@@ -74,7 +75,7 @@ class Audit:
     _rows: AuditedRows | None = None
 
     JSON_KEYS: ClassVar = (
-        *("schema", "group", "reference", "channel", "favourable", "rows", "too_small", "settings", "provenance"),
+        *("schema", "group", "reference", "score_type", "favourable", "rows", "too_small", "settings", "provenance"),
         "comparisons",
     )
 

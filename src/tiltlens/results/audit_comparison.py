@@ -48,7 +48,13 @@ UNKNOWN_PEOPLE = (
     "nothing shows that both audits hold the same people, so they are taken as independent samples: if they share "
     "people, name an id with `clusters` in both"
 )
-AT_ONCE = ("gap", "unexplained", "through_exempt", "at_equal_exempt", LINEAR)  # for all groups, as audits have them
+AT_ONCE = (
+    "gap",
+    "adjusted_gap",
+    "gap_explained_by_exempt",
+    "gap_given_exempt",
+    LINEAR,
+)  # for all groups, as audits have them
 
 Row = dict[str, Any]  # of the features of a comparison
 
@@ -107,7 +113,7 @@ def change_of(old: Audit, new: Audit, is_paired: bool | None) -> Change:
         pairing=_pairing(is_paired, same_rows, are_ids) if is_paired or is_asked else UNKNOWN_PEOPLE,
         group=new.group,
         reference=new.reference,
-        channel=new.channel,
+        score_type=new.score_type,
         favourable=new.favourable,
         confidence=new.settings.confidence,
         materiality=new.settings.materiality,
@@ -134,10 +140,10 @@ def _origin(audit: Audit) -> Origin:
 
 def check_comparable(old: Audit, new: Audit) -> None:
     """Raise where the difference of two audits would be no answer to any question."""
-    for name in ("group", "reference", "channel", "favourable"):
+    for name in ("group", "reference", "score_type", "favourable"):
         _check_equal(name, getattr(old, name), getattr(new, name))
     _check_equal("confidence", old.settings.confidence, new.settings.confidence)
-    for name in ("where", "exempt", "metric", "score_type"):
+    for name in ("where", "exempt", "metric"):
         _check_equal(name, *(audit.provenance.question.get(name) for audit in (old, new)))
     if not set(old) & set(new):
         raise DataError(
@@ -203,8 +209,8 @@ def _group_change(
         audited=new.audited,
         reference=new.reference,
         rows={"old": old.rows, "new": new.rows},
-        channel=new.channel,
-        criterion=new.criterion,
+        score_type=new.score_type,
+        metric=new.metric,
         materiality=new.materiality,
         old=before,
         new=after,
@@ -216,9 +222,9 @@ def _group_change(
 
 def _estimates(c: Comparison) -> dict[str, Estimate | None]:
     """Return the quantities of a comparison; None where it has none."""
-    linear = None if c.soft_group is None else c.soft_group.linear
+    linear = None if c.unobserved_group is None else c.unobserved_group.linear
     estimates = {name: getattr(c, name) for name in (*OF_COMPARISONS, *OF_ERROR_RATES)}
-    return estimates | dict(zip(OF_RATES, c.favourable_rates, strict=True)) | {LINEAR: linear}
+    return estimates | dict(zip(OF_RATES, c.rates, strict=True)) | {LINEAR: linear}
 
 
 def _change(
@@ -241,7 +247,7 @@ def _rounded(se: float) -> float:
 
 def _features(old: Comparison, new: Comparison, settings: Settings, pairs: _Paired | None, groups: int) -> pl.DataFrame:
     """Return one row per feature, the largest change of gap(j) first."""
-    before, after = ({row["feature"]: row for row in c.proxies.iter_rows(named=True)} for c in (old, new))
+    before, after = ({row["feature"]: row for row in c.contributions_full.iter_rows(named=True)} for c in (old, new))
     both = [name for name in after if name in before]
     changes = _bands(old, new, before, after, both, settings, pairs, groups)
     records = []
@@ -251,7 +257,7 @@ def _features(old: Comparison, new: Comparison, settings: Settings, pairs: _Pair
             record |= _banded(changes, name) | _shapley(before[name], after[name], settings, pairs)
             record |= _verdict(before[name], after[name], changes, new)
         records.append(record)
-    records.sort(key=lambda record: (-round(abs(record["gap_change"] or 0.0), 12), record["feature"]))
+    records.sort(key=lambda record: (-round(abs(record["alone_change"] or 0.0), 12), record["feature"]))
     return pl.DataFrame(records, schema=FEATURE_SCHEMA, infer_schema_length=None)
 
 
@@ -341,18 +347,18 @@ def _columns(name: str, change: Estimate) -> Row:
 def _shapley(before: Row, after: Row, settings: Settings, pairs: _Paired | None) -> Row:
     """Return the change of the Shapley value; on the same rows it has an interval where every set was looked at."""
     old, new = (
-        None if row["gap_shapley"] is None else Estimate(*(row[f"gap_shapley{end}"] for end in ("", "_low", "_high")))
+        None if row["shapley"] is None else Estimate(*(row[f"shapley{end}"] for end in ("", "_low", "_high")))
         for row in (before, after)
     )
     if old is None or new is None:
         return {}
     if pairs is None:
-        change = _change(old, new, settings.confidence, "gap_shapley", None)
-        return {} if change is None else _columns("gap_shapley", change)
-    value, errors = without_noise(new.value - old.value), pairs.of_feature("gap_shapley", after["feature"])
+        change = _change(old, new, settings.confidence, "shapley", None)
+        return {} if change is None else _columns("shapley", change)
+    value, errors = without_noise(new.value - old.value), pairs.of_feature("shapley", after["feature"])
     if errors is None:
-        return _columns("gap_shapley", Estimate(value))
-    return _columns("gap_shapley", Normal(value, _rounded(standard_error(errors))).estimate(settings.confidence))
+        return _columns("shapley", Estimate(value))
+    return _columns("shapley", Normal(value, _rounded(standard_error(errors))).estimate(settings.confidence))
 
 
 def _verdict(before: Row, after: Row, changes: dict[Key, Band], new: Comparison) -> Row:
@@ -361,15 +367,15 @@ def _verdict(before: Row, after: Row, changes: dict[Key, Band], new: Comparison)
         if row["verdict"] in (Verdict.NOT_ASSESSED, Verdict.IDENTIFIES_GROUP, Verdict.EXEMPT):
             reason = f"{row['verdict']} in the {which} audit: {row['reason']}"
             return {"verdict": ChangeVerdict.NOT_ASSESSED, "reason": reason}
-    gap, joint = (changes.get((name, after["feature"])) for name in BANDED)
+    alone, beyond_others = (changes.get((name, after["feature"])) for name in BANDED)
     rows = sum(new.rows.values())
-    if gap is None or not math.isfinite(gap.reach):
+    if alone is None or not math.isfinite(alone.reach):
         return {"verdict": ChangeVerdict.NOT_ASSESSED, "reason": "there are no intervals to judge by"}
-    measure = MEASURES[new.channel, new.criterion]
-    visible = 1.0 if new.soft_group is None else new.soft_group.visible
-    judged = verdict(gap, joint, new.materiality, rows, visible=visible, size=measure.size, unit=measure.unit)
+    measure = MEASURES[new.score_type, new.metric]
+    visible = 1.0 if new.unobserved_group is None else new.unobserved_group.visible
+    judged = verdict(alone, beyond_others, new.materiality, rows, visible=visible, size=measure.size, unit=measure.unit)
     if judged.verdict in EVIDENCE:
-        number = "gap" if judged.verdict == EVIDENCE[0] else "joint"
+        number = "alone" if judged.verdict == EVIDENCE[0] else "beyond_others"
         return {"verdict": _direction(before[number], after[number]), "reason": judged.reason}
     return {"verdict": CHANGE_VERDICTS[judged.verdict], "reason": judged.reason}
 
@@ -383,7 +389,7 @@ def _direction(old: float, new: float) -> ChangeVerdict:
 
 def _unobserved_notes(old: Comparison, new: Comparison) -> tuple[str, ...]:
     """Return a note on groups that are given as probabilities: the status of each audit's bracket."""
-    both = [(when, c.soft_group) for when, c in (("old", old), ("new", new)) if c.soft_group is not None]
+    both = [(when, c.unobserved_group) for when, c in (("old", old), ("new", new)) if c.unobserved_group is not None]
     if not both:
         return ()
     statuses = "; ".join(f"{when}: {soft.status}, {soft.reason}" for when, soft in both)

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiltlens.analysis.adjusted_gap import Unexplained, unexplained
-from tiltlens.analysis.contributions import proxy_table
+from tiltlens.analysis.adjusted_gap import AdjustedGap, adjusted_gap
+from tiltlens.analysis.contributions import contribution_table
+from tiltlens.analysis.decision_table import decision_table
 from tiltlens.analysis.error_rates import error_rates, rate_pairs
 from tiltlens.analysis.evidence import NO_MODEL, Evidence, TiltedMeans
 from tiltlens.analysis.exempt import ExemptParts, exempt_parts
@@ -25,8 +26,7 @@ from tiltlens.analysis.influence_matching import (
 from tiltlens.analysis.periods import period_table
 from tiltlens.analysis.presentation import levels, output_scale
 from tiltlens.analysis.settings import Settings
-from tiltlens.analysis.two_by_two import two_by_two
-from tiltlens.analysis.unobserved_groups import NOT_REPORTED, soft_group, soft_group_of
+from tiltlens.analysis.unobserved_groups import NOT_REPORTED, unobserved_group, unobserved_group_of
 from tiltlens.errors import SupportError, TiltlensError
 from tiltlens.estimators import crossfit, outputs
 from tiltlens.estimators.estimate import Estimate, HasInterval, Normal, without_noise
@@ -38,12 +38,12 @@ from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction, correction_function
 from tiltlens.paper.exponents import TestPair
 from tiltlens.results.codec import to_plain
-from tiltlens.results.comparison import Channel, Comparison, Output, Rates
+from tiltlens.results.comparison import Comparison, Output, Rates
 from tiltlens.results.display_units import decile_shares, in_units
 from tiltlens.results.note_texts import Note
 from tiltlens.results.notes import evidence_notes
 from tiltlens.results.profiles import Profiles
-from tiltlens.rows.measures import channel_of
+from tiltlens.rows.measures import score_type_of
 
 Noted = tuple[Estimate | None, tuple[str, ...]]
 
@@ -60,15 +60,15 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
     every = settings.for_all(evidence.question.comparisons)  # gap, adjusted gap: judged for all audited groups at once
     correction, epsilon_max, of_correction = _correction(evidence, settings)
     checked = _balance(evidence)
-    left, of_unexplained = unexplained(evidence, every)
+    left, of_adjusted = adjusted_gap(evidence, every)
     parts = exempt_parts(evidence)
-    soft = soft_group(evidence, every)
-    table = proxy_table(evidence, settings, correction, left, soft, checked is None or checked.is_adequate)
+    soft = unobserved_group(evidence, every)
+    table = contribution_table(evidence, settings, correction, left, soft, checked is None or checked.is_adequate)
     in_outputs = _compare_outputs(evidence, settings, every)
     in_inputs = _compare_inputs(evidence, settings, checked, correction)
     in_decisions = _compare_decisions(evidence, settings, in_outputs.fields["gap"])
     notes = (
-        *(*evidence.question.notes, *of_correction, *of_unexplained, *in_outputs.notes, *in_inputs.notes),
+        *(*evidence.question.notes, *of_correction, *of_adjusted, *in_outputs.notes, *in_inputs.notes),
         *(*in_decisions.notes, *table.notes, *evidence_notes(evidence, checked)),
     )
     comparison = Comparison(
@@ -76,17 +76,17 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
         **in_outputs.fields,
         **in_inputs.fields,
         **in_decisions.fields,
-        unexplained=left.estimate,
+        adjusted_gap=left.estimate,
         error_rates=error_rates(evidence, partial(_estimate, settings)),
         periods=period_table(evidence, partial(_estimate, settings), settings.folds is not None),
-        through_exempt=None if parts is None else _estimate(every, parts.through),
-        at_equal_exempt=None if parts is None else _estimate(every, parts.at_equal),
-        soft_group=soft,
+        gap_explained_by_exempt=None if parts is None else _estimate(every, parts.through),
+        gap_given_exempt=None if parts is None else _estimate(every, parts.at_equal),
+        unobserved_group=soft,
         correction=correction,
         correction_numbers=None if correction is None else correction.to_dict(),
         epsilon_max=epsilon_max,
-        proxies=table.frame,
-        dial=table.dial,
+        contributions_full=table.frame,
+        tradeoff=table.tradeoff,
         shapley_remainder=table.remainder,
         balance=checked,
         notes=tuple(dict.fromkeys(notes)),
@@ -104,11 +104,11 @@ def _identify(evidence: Evidence, settings: Settings) -> dict[str, Any]:
         "audited": question.audited,
         "reference": question.reference,
         "rows": dict(zip(("audited", "reference"), map(round, evidence.rows.facts.people), strict=True)),
-        "channel": Channel(channel_of(question.is_decisions, evidence.rows.unit.is_amount)),
-        "criterion": question.criterion,
+        "score_type": score_type_of(question.is_decisions, evidence.rows.unit.is_amount),
+        "metric": question.metric,
         "exempt": question.exempt,
         "materiality": output_scale(evidence, settings).materiality,
-        "membership": evidence.nuisances.name,
+        "propensity": evidence.nuisances.name,
         "confidence": settings.confidence,
     }
 
@@ -120,12 +120,12 @@ def _compare_outputs(evidence: Evidence, settings: Settings, every: Settings) ->
     ratio, of_ratio = _defined(settings, lambda: outputs.impact_ratio(population, favourable))
     spread, of_spread = _defined(settings, lambda: outputs.standardised_difference(population, evidence.score).normal())
     divergence, of_divergence = _defined(settings, lambda: outputs.output_divergence(population, evidence.scores))
-    has_criterion = evidence.question.criterion is not None
+    has_metric = evidence.question.metric is not None
     return _Part(
         {
             "output": _output(evidence),
-            "favourable_rates": _rates(evidence, settings, evidence.favourable),
-            "criterion_rates": _rates(evidence, settings, evidence.score) if has_criterion else None,
+            "rates": _rates(evidence, settings, evidence.favourable),
+            "metric_rates": _rates(evidence, settings, evidence.score) if has_metric else None,
             "gap": _estimate(every, outputs.gap_law(population, evidence.score)),
             "impact_ratio": ratio,
             "adverse_impact_ratio": _adverse(ratio) if evidence.question.is_decisions else None,
@@ -133,7 +133,7 @@ def _compare_outputs(evidence: Evidence, settings: Settings, every: Settings) ->
             "standardised_difference": spread,
             "decile_shares": decile_shares(evidence, settings),
             "output_divergence": divergence,
-            "equal_outputs": _test(evidence, settings),
+            "gap_test": _test(evidence, settings),
         },
         (*of_ratio, *of_spread, *of_divergence),
     )
@@ -157,8 +157,8 @@ def _compare_inputs(
 def _compare_decisions(evidence: Evidence, settings: Settings, gap: Estimate) -> _Part:
     """Return how many decisions tell the groups apart, and the two-by-two table of decisions."""
     needed, of_needed = _decisions(evidence, gap)
-    table, of_table = two_by_two(evidence, settings) if evidence.question.is_decisions else (None, ())
-    return _Part({"decisions_needed": needed, "two_by_two": table}, (*of_needed, *of_table))
+    table, of_table = decision_table(evidence, settings) if evidence.question.is_decisions else (None, ())
+    return _Part({"detection_sample_size": needed, "decision_table": table}, (*of_needed, *of_table))
 
 
 def _estimate(settings: Settings, measured: HasInterval) -> Estimate:
@@ -324,7 +324,7 @@ def _profiles(evidence: Evidence, correction: CorrectionFunction | None, setting
         given=evidence.question.given,
         soft=None
         if evidence.rows.probabilities is None
-        else partial(_plain_soft_group, _without_fits(evidence), settings),
+        else partial(_plain_unobserved_group, _without_fits(evidence), settings),
     )
 
 
@@ -334,27 +334,29 @@ def _without_fits(evidence: Evidence) -> Evidence:
     return replace(evidence, rows=rows, cells={}, table={}, nuisances=replace(evidence.nuisances, sets=None))
 
 
-def _plain_soft_group(
+def _plain_unobserved_group(
     evidence: Evidence, settings: Settings, scores: Floats, indices: Integers | None = None
 ) -> dict[str, Any]:
     """Return the plain data of the unobserved group for other scores of its rows."""
-    soft: dict[str, Any] = to_plain(soft_group_of(evidence, settings, scores, indices))
+    soft: dict[str, Any] = to_plain(unobserved_group_of(evidence, settings, scores, indices))
     return soft
 
 
 def _errors(
-    evidence: Evidence, left: Unexplained, parts: ExemptParts | None, of_features: dict[tuple[str, str], RowErrors]
+    evidence: Evidence, left: AdjustedGap, parts: ExemptParts | None, of_features: dict[tuple[str, str], RowErrors]
 ) -> ComparisonErrors:
     """Return each row's part in the errors, for a comparison with another audit of the same rows."""
     of_sample, scale = output_errors(evidence), evidence.rows.unit.scale
-    through = {} if parts is None else {"through_exempt": parts.of_through, "at_equal_exempt": parts.of_at_equal}
+    through = (
+        {} if parts is None else {"gap_explained_by_exempt": parts.of_through, "gap_given_exempt": parts.of_at_equal}
+    )
     for name, pair in rate_pairs(evidence)[0].items():
         unseen = signed(pair.unseen, (pair.audited.value, pair.reference.value))
         of_sample[f"{name}_difference"] = replace(errors_of(pair.influence), unseen=unseen)
-    if evidence.question.criterion is not None:
-        of_sample[f"{evidence.question.criterion}_difference"] = of_sample["gap"]
+    if evidence.question.metric is not None:
+        of_sample[f"{evidence.question.metric}_difference"] = of_sample["gap"]
     if left.measured is not None and not evidence.score_is_of_features:
-        of_sample["unexplained"] = errors_of(left.measured).times(scale)
+        of_sample["adjusted_gap"] = errors_of(left.measured).times(scale)
     return ComparisonErrors(
         known_rows(evidence, np.arange(evidence.sample.audited.size)),
         known_rows(evidence, evidence.nuisances.influence_rows),
@@ -369,7 +371,7 @@ def _decisions(evidence: Evidence, gap: Estimate) -> Noted:
     if evidence.scores.mean0.size != 1 or evidence.rows.unit.is_amount:
         return None, ()
     p, p1 = float(evidence.score.mean0[0]), float(evidence.score.mean1[0])
-    value = _decisions_needed(p, p1)
+    value = _detection_sample_size(p, p1)
     if value is None:
         return None, (Note("outputs too close"),)
     if gap.low is None or gap.high is None:
@@ -382,13 +384,13 @@ def _decisions(evidence: Evidence, gap: Estimate) -> Noted:
 def _at_gap(p: float, p1: float, size: float) -> float | None:
     """Return the decisions needed if the two rates were `size` apart around the same middle."""
     middle, half = (p + p1) / 2, np.copysign(size / 2, p - p1)
-    return _decisions_needed(*(float(np.clip(middle + side * half, 1e-9, 1 - 1e-9)) for side in (1, -1)))
+    return _detection_sample_size(*(float(np.clip(middle + side * half, 1e-9, 1 - 1e-9)) for side in (1, -1)))
 
 
-def _decisions_needed(p: float, p1: float) -> float | None:
+def _detection_sample_size(p: float, p1: float) -> float | None:
     pair = TestPair(np.array([1 - p, p]), np.array([1 - p1, p1]))
     try:
-        needed = pair.decisions_needed()
+        needed = pair.detection_sample_size()
     except TiltlensError:
         return None
     return None if needed is None else float(needed)

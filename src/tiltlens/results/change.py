@@ -14,8 +14,8 @@ from tiltlens.errors import DataError
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Verdict
 from tiltlens.results.codec import to_plain
-from tiltlens.results.comparison import Channel
 from tiltlens.results.provenance import Provenance
+from tiltlens.rows.measures import ScoreType
 from tiltlens.sources.messages import listed, shown, text_of
 
 SCHEMA = "tiltlens/change/2"  # of to_dict and to_json; a change that breaks a reader raises the number
@@ -23,16 +23,16 @@ OF_COMPARISONS = (
     "gap",
     "impact_ratio",
     "standardised_difference",
-    "unexplained",
-    "through_exempt",
-    "at_equal_exempt",
+    "adjusted_gap",
+    "gap_explained_by_exempt",
+    "gap_given_exempt",
 )
 OF_ERROR_RATES = ("fpr_difference", "fnr_difference", "auc_difference", "calibration_difference")
 OF_RATES = ("audited_rate", "reference_rate")
 LINEAR = "linear_gap"  # the other estimate, where groups are known by probabilities
 QUANTITIES = (*OF_COMPARISONS, *OF_ERROR_RATES, *OF_RATES, LINEAR)
-BANDED = ("gap", "joint")
-NUMBERS = (*BANDED, "gap_shapley")
+BANDED = ("alone", "beyond_others")
+NUMBERS = (*BANDED, "shapley")
 FEATURE_SCHEMA: dict[str, Any] = (
     {"feature": pl.String}
     | {
@@ -58,7 +58,7 @@ class ChangeVerdict(StrEnum):
 
 FEATURE_COLUMNS = {
     "feature": str,
-    "gap_change_low": Annotated[float | None, "The ends of bands hold for all features at once."],
+    "alone_change_low": Annotated[float | None, "The ends of bands hold for all features at once."],
     "verdict": ChangeVerdict,
     "reason": str,
 }
@@ -87,8 +87,8 @@ class GroupChange:
     audited: str
     reference: str
     rows: dict[str, dict[str, int]]
-    channel: Channel
-    criterion: str | None
+    score_type: ScoreType
+    metric: str | None
     materiality: float
     old: dict[str, Estimate | None]
     new: dict[str, Estimate | None]
@@ -151,7 +151,7 @@ class Change:
     pairing: str
     group: str
     reference: str
-    channel: Channel
+    score_type: ScoreType
     favourable: str
     confidence: float
     materiality: float
@@ -161,7 +161,7 @@ class Change:
     comparisons: dict[str, GroupChange]
 
     JSON_KEYS: ClassVar = (
-        *("schema", "paired", "pairing", "group", "reference", "channel", "favourable", "confidence", "materiality"),
+        *("schema", "paired", "pairing", "group", "reference", "score_type", "favourable", "confidence", "materiality"),
         *("too_small", "old", "new", "comparisons"),
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 import polars as pl
@@ -16,12 +15,12 @@ if TYPE_CHECKING:
     from tiltlens.repair.rows import AuditedRows
     from tiltlens.repair.score_tilt import ScoreTilt
 
-from tiltlens.analysis import contributions
+from tiltlens.analysis.contributions import SCHEMA as CONTRIBUTION_SCHEMA
+from tiltlens.analysis.decision_table import DecisionTable
 from tiltlens.analysis.error_rates import ErrorRate, ErrorRates
 from tiltlens.analysis.influence_matching import ComparisonErrors
 from tiltlens.analysis.periods import PeriodTable
-from tiltlens.analysis.two_by_two import TwoByTwo
-from tiltlens.analysis.unobserved_groups import SoftGroup
+from tiltlens.analysis.unobserved_groups import UnobservedGroup
 from tiltlens.errors import DataError
 from tiltlens.estimators.dial import ShareForm
 from tiltlens.estimators.estimate import Estimate
@@ -36,7 +35,7 @@ from tiltlens.paper.world import Projection
 from tiltlens.results.codec import to_plain
 from tiltlens.results.parts import NO_ROWS, Bins, ComparisonParts, Prototype
 from tiltlens.results.profiles import Profiles
-from tiltlens.rows.measures import signed_amount
+from tiltlens.rows.measures import ScoreType, signed_amount
 
 ESTIMATES = (
     "gap",
@@ -47,19 +46,21 @@ ESTIMATES = (
     "output_divergence",
     "input_divergence",
     "descent_rate",
-    "unexplained",
-    "through_exempt",
-    "at_equal_exempt",
+    "adjusted_gap",
+    "gap_explained_by_exempt",
+    "gap_given_exempt",
     "fpr_difference",
     "fnr_difference",
     "calibration_difference",
     "auc_difference",
-    "decisions_needed",
+    "detection_sample_size",
 )
-PROXY_COLUMNS = {
+CONTRIBUTION_COLUMNS = {
     "feature": str,
-    "gap": Annotated[float | None, "The contribution alone; its ends are those of the band over all features."],
-    "joint": Annotated[float | None, "The contribution beyond the other features; its ends are those of the band."],
+    "alone": Annotated[float | None, "The contribution alone; its ends are those of the band over all features."],
+    "beyond_others": Annotated[
+        float | None, "The contribution beyond the other features; its ends are those of the band."
+    ],
     "reveals": Annotated[float | None, "How far the feature identifies the group: 1 is completely."],
     "use": Annotated[float | None, "How far the score moves with the feature, all else equal; null if not measured."],
     "use_low": Annotated[float | None, "0 where the score may not use the feature."],
@@ -68,21 +69,16 @@ PROXY_COLUMNS = {
     "reason": Annotated[str, "The sentence beside the verdict."],
     "direction": str,
     "notes": Annotated[str, "What was done to the feature: pooled, binned, left out."],
-}  # of the table of proxy evidence; other columns are numbers or texts that may be missing
+}  # of the contributions; other columns are numbers or texts that may be missing
+CONTRIBUTIONS = (
+    "feature",
+    *(f"{name}{end}" for name in ("alone", "beyond_others", "shapley", "use") for end in ("", "_low", "_high")),
+    *("verdict", "reason"),
+)  # columns of Comparison.contributions
 BEYOND = ("audited", "reference", "difference")
 DECILE_SCHEMA: dict[str, Any] = {"amount": pl.Float64} | {
     f"{name}{end}": pl.Float64 for name in BEYOND for end in ("", "_low", "_high")
 }
-
-
-class Channel(StrEnum):
-    """What the model gives each person."""
-
-    SCORES = "scores"
-    DECISIONS = "decisions"
-    AMOUNTS = "amounts"
-
-    __repr__ = str.__repr__
 
 
 class Output(NamedTuple):
@@ -105,17 +101,17 @@ class Comparison:
 
     Every `Estimate` is cross-fitted and debiased; None where a quantity is not defined (`notes` say why).
     `correction`, `epsilon_max`, `profile`, `prototypes`, `path` and `project` are the paper's plug-in quantities from
-    one membership fit on all rows of the sample.
+    one fit of the group-membership model on all rows of the sample.
 
     Attributes
     ----------
     rows
         How many people of either group there are.
-    channel, materiality
-        What outputs are: "scores", "decisions" or "amounts"; and the smallest difference that counts, in points of a
-        score or units of the amount.
-    favourable_rates
-        Of both groups; of amounts the mean amounts.
+    score_type, materiality
+        What the scores are: "probability", "decision" or "amount"; and the materiality threshold, in points of a score
+        or units of the amount.
+    rates
+        Favourable rate of each group; for amounts, the mean amounts.
     gap
         Mean score, or amount, of the audited group minus that of the reference.
     impact_ratio
@@ -130,36 +126,39 @@ class Comparison:
         Of amounts: the share of each group beyond each pooled decile, and the difference.
     standardised_difference
         The gap over √((Var0(W) + Var1(W))/2).
-    unexplained
-        c_all: the difference left between people alike in all features.
-    criterion, criterion_rates
-        "fpr" or "fnr" where the difference of that error rate is audited, `gap` is it; and that rate in both groups.
+    adjusted_gap
+        The gap among people equal on all features (c_all).
+    metric, metric_rates
+        "fpr" or "fnr" if `gap` is the gap in that error rate, and the rate of each group.
     periods
         Rates, gap and ratio of each period, with a test of equal gaps; None where none were asked for.
     error_rates
-        How right the scores are of either group; None without true outcomes, and with a criterion.
-    exempt, through_exempt, at_equal_exempt
-        The features named as lawful factors, and the gap in two parts: what goes through them, and what is left
-        between people equal in them. What `proxies` say of other features is of the second part.
-    decisions_needed
+        How right the scores are of either group; None without true outcomes, and with a metric.
+    exempt, gap_explained_by_exempt, gap_given_exempt
+        The exempt factors, and the gap in two parts: explained by them, and among people equal on them. The
+        contributions of other features are parts of the second.
+    detection_sample_size
         Decisions that tell the groups apart with both errors 5 %.
-    equal_outputs
+    gap_test
         Studentised test of equal outputs.
-    two_by_two
+    decision_table
         Of decisions, the 2×2 table: z, Fisher's exact test, odds ratio, decisions that would flip the finding; None of
         scores, with weights or clusters, and for plug-in values.
-    soft_group
+    unobserved_group
         Where groups are known by probabilities: what the gap may be; `gap` is then the weighted one, and ratios,
         shortfall, standardised difference, output divergence, decisions needed and the test are None.
-    proxies
-        One row a feature, strongest points of the gap first; gap and joint have the band of all features at once.
+    contributions
+        One row per feature, the largest contribution alone first; `alone` and `beyond_others` have simultaneous
+        confidence bands over all features.
+    contributions_full
+        The same rows with all columns: reveals, drives, alignment, shares, direction, partner, redundant_with, notes.
     band_factor
         κ of these bands, value ± κ·se.
-    dial
+    tradeoff
         Each feature's share of the correction at every (λ2, λ4), with its interval; None where the outputs have no
         finite divergence, or the membership model fails its checks.
     shapley_remainder
-        What the features' Shapley values leave of the gap: the unexplained part.
+        The gap minus the sum of the Shapley contributions: the adjusted gap.
     correction, epsilon_max
         f~ and the largest valid step along it; None without features or a column of membership.
     correction_numbers
@@ -176,23 +175,23 @@ class Comparison:
     Comparison('women' against 'men': gap -0.4000, 0 features)
     >>> print(f"{c.gap:+.2f}, {c.gap.low:+.2f} to {c.gap.high:+.2f}")
     -0.40, -0.55 to -0.21
-    >>> print(f"{c.adverse_impact_ratio:.2f}, {c.two_by_two.ratio_flips} decisions from four fifths")
+    >>> print(f"{c.adverse_impact_ratio:.2f}, {c.decision_table.ratio_flips} decisions from four fifths")
     0.50, 12 decisions from four fifths
     """
 
     audited: str
     reference: str
     rows: dict[str, int]
-    channel: Channel
+    score_type: ScoreType
     materiality: float
-    criterion: str | None
+    metric: str | None
     epsilon_max: float | None
-    membership: str
+    propensity: str
     shapley_remainder: float | None
     band_factor: float | None
     output: Output
-    favourable_rates: Rates
-    criterion_rates: Rates | None
+    rates: Rates
+    metric_rates: Rates | None
     gap: Estimate
     impact_ratio: Estimate | None
     adverse_impact_ratio: Estimate | None
@@ -201,33 +200,48 @@ class Comparison:
     output_divergence: Estimate | None
     input_divergence: Estimate | None
     descent_rate: Estimate | None
-    unexplained: Estimate | None
-    through_exempt: Estimate | None
-    at_equal_exempt: Estimate | None
-    decisions_needed: Estimate | None
-    equal_outputs: EqualOutputsTest | None
-    two_by_two: TwoByTwo | None
+    adjusted_gap: Estimate | None
+    gap_explained_by_exempt: Estimate | None
+    gap_given_exempt: Estimate | None
+    detection_sample_size: Estimate | None
+    gap_test: EqualOutputsTest | None
+    decision_table: DecisionTable | None
     correction_numbers: dict[str, float | None] | None = field(metadata={"key": "correction"})
-    proxies: Annotated[pl.DataFrame, contributions.SCHEMA, PROXY_COLUMNS]
+    contributions_full: Annotated[pl.DataFrame, CONTRIBUTION_SCHEMA, CONTRIBUTION_COLUMNS] = field(
+        metadata={"key": "contributions"}
+    )
     decile_shares: Annotated[pl.DataFrame, DECILE_SCHEMA]
     balance: Balance | None
     periods: PeriodTable | None
     error_rates: ErrorRates | None
-    soft_group: SoftGroup | None
+    unobserved_group: UnobservedGroup | None
     exempt: tuple[str, ...]
     notes: tuple[str, ...]
     correction: CorrectionFunction | None = None
     _profiles: Profiles = NO_ROWS
     confidence: float = 0.95
-    dial: dict[str, ShareForm] | None = None
+    tradeoff: dict[str, ShareForm] | None = None
     _errors: ComparisonErrors | None = None
 
     JSON_KEYS: ClassVar = (
-        *("audited", "reference", "rows", "channel", "materiality", "criterion", "epsilon_max", "membership"),
-        *("shapley_remainder", "band_factor", "output", "favourable_rates", "criterion_rates", *ESTIMATES),
-        *("equal_outputs", "two_by_two", "correction_numbers", "proxies", "decile_shares", "balance", "periods"),
-        *("error_rates", "soft_group", "exempt", "notes"),
+        *("audited", "reference", "rows", "score_type", "materiality", "metric", "epsilon_max", "propensity"),
+        *("shapley_remainder", "band_factor", "output", "rates", "metric_rates", *ESTIMATES),
+        *(
+            "gap_test",
+            "decision_table",
+            "correction_numbers",
+            "contributions_full",
+            "decile_shares",
+            "balance",
+            "periods",
+        ),
+        *("error_rates", "unobserved_group", "exempt", "notes"),
     )
+
+    @property
+    def contributions(self) -> pl.DataFrame:
+        """Each feature's contribution to the gap: alone, beyond the others and Shapley; its use, and a verdict."""
+        return self.contributions_full.select(CONTRIBUTIONS)
 
     @property
     def fpr_difference(self) -> Estimate | None:
@@ -250,7 +264,7 @@ class Comparison:
         return self._difference_of("auc")
 
     def _difference_of(self, name: str) -> Estimate | None:
-        if self.criterion == name:
+        if self.metric == name:
             return self.gap
         rate: ErrorRate | None = getattr(self.error_rates, name, None)
         return None if rate is None else rate.difference
@@ -270,7 +284,7 @@ class Comparison:
         """
         return self._profiles.distribution(feature, bins)
 
-    def shares_along_dial(self, positions: int = DIAL_POSITIONS, confidence: float | None = None) -> pl.DataFrame:
+    def shares_along_tradeoff(self, positions: int = DIAL_POSITIONS, confidence: float | None = None) -> pl.DataFrame:
         """Return each feature's share of the correction from "align inputs" (position 0) to "align outputs" (1).
 
         Strongest feature first; no intervals for plug-in values; no rows where outputs have no finite divergence. The
@@ -278,17 +292,19 @@ class Comparison:
         """
         if not isinstance(positions, int) or isinstance(positions, bool) or positions < 2:
             raise DataError(f"`positions` must be a whole number of at least 2, got {positions!r}.", "21 is usual.")
-        forms = {} if self.dial is None else {name: self.dial[name] for name in self.proxies["feature"]}
+        forms = (
+            {} if self.tradeoff is None else {name: self.tradeoff[name] for name in self.contributions_full["feature"]}
+        )
         level = None if self.balance is None else self.confidence if confidence is None else confidence
-        return self._profiles.shares_along_dial(forms, positions, level)
+        return self._profiles.shares_along_tradeoff(forms, positions, level)
 
     def parts(self) -> ComparisonParts:
         """Return what JSON, figures and the report need beyond the estimates; it takes time to compute."""
-        return ComparisonParts(self.prototypes(), self.shares_along_dial(), self.bins())
+        return ComparisonParts(self.prototypes(), self.shares_along_tradeoff(), self.bins())
 
     def bins(self) -> Bins:
         """Return what figures and the report are made of: distributions, profiles and the path, as plain numbers."""
-        return self._profiles.bins(self.proxies["feature"].to_list())
+        return self._profiles.bins(self.contributions_full["feature"].to_list())
 
     def prototypes(self, suppress: bool = True) -> dict[str, Prototype]:
         """Return the feature values where f~ is largest, smallest and nearest to 0 (the paper's Table 1).
@@ -386,14 +402,14 @@ class Comparison:
 
     def check_repair(self, asked: str, use_group: bool = False) -> None:
         """Raise where there are no scores of all people that could be changed, or no group that could be used."""
-        if self.channel == "amounts":
+        if self.score_type == ScoreType.AMOUNT:
             raise DataError(f"`{asked}` must be of scores between 0 and 1, got amounts.", "audit a score.")
-        if self.criterion is not None:
+        if self.metric is not None:
             raise DataError(
-                f"`{asked}` must be of an audit without a `metric`, got one of the {self.criterion!r}.",
-                f"audit all rows with outcome=, and repair with metric={self.criterion!r}.",
+                f"`{asked}` must be of an audit without a `metric`, got one of the {self.metric!r}.",
+                f"audit all rows with outcome=, and repair with metric={self.metric!r}.",
             )
-        if use_group and self.soft_group is not None:
+        if use_group and self.unobserved_group is not None:
             raise DataError(
                 "`use_group` must be False where groups are known by probabilities, got True.",
                 "a repair with the group needs each person's group.",
@@ -418,6 +434,7 @@ class Comparison:
         return comparison_html(to_plain(self))
 
     def __repr__(self) -> str:
-        gap = typed(signed_amount(self.gap.value)) if self.channel == "amounts" else f"{self.gap.value:+.4f}"
-        name = "gap" if self.soft_group is None else "weighted gap"
-        return f"Comparison({self.audited!r} against {self.reference!r}: {name} {gap}, {len(self.proxies)} features)"
+        gap = typed(signed_amount(self.gap.value)) if self.score_type == ScoreType.AMOUNT else f"{self.gap.value:+.4f}"
+        name = "gap" if self.unobserved_group is None else "weighted gap"
+        features = f"{len(self.contributions_full)} features"
+        return f"Comparison({self.audited!r} against {self.reference!r}: {name} {gap}, {features})"

@@ -17,8 +17,8 @@ from tiltlens.limits import SUPPRESSED_BELOW
 from tiltlens.results.comparison import BEYOND, DECILE_SCHEMA, Comparison, Output, Rates
 from tiltlens.rows.amounts import Unit
 
-IN_UNITS = ("gap", "gap_shapley", "joint", "drives", "use")  # columns of the proxy table that are differences
-DIFFERENCES = ("gap", "shortfall", "unexplained", "through_exempt", "at_equal_exempt")
+IN_UNITS = ("alone", "shapley", "beyond_others", "drives", "use")  # columns of the contributions that are differences
+DIFFERENCES = ("gap", "shortfall", "adjusted_gap", "gap_explained_by_exempt", "gap_given_exempt")
 
 
 def decile_shares(evidence: Evidence, settings: Settings) -> pl.DataFrame:
@@ -84,7 +84,7 @@ def in_units(comparison: Comparison, unit: Unit) -> Comparison:
         name: None if (estimate := getattr(comparison, name)) is None else estimate.mapped(unit.difference)
         for name in DIFFERENCES
     }
-    rates = Rates(*(estimate.mapped(unit.level) for estimate in comparison.favourable_rates))
+    rates = Rates(*(estimate.mapped(unit.level) for estimate in comparison.rates))
     means = [unit.level(mean) for mean in comparison.output if isinstance(mean, float)]
     columns = [f"{name}{end}" for name in IN_UNITS for end in ("", "_low", "_high")]
     remainder = comparison.shapley_remainder
@@ -92,9 +92,9 @@ def in_units(comparison: Comparison, unit: Unit) -> Comparison:
         comparison,
         **scaled,
         output=Output(*means),
-        favourable_rates=rates,
+        rates=rates,
         materiality=unit.difference(comparison.materiality),
-        soft_group=None if comparison.soft_group is None else comparison.soft_group.in_units(unit),
+        unobserved_group=None if comparison.unobserved_group is None else comparison.unobserved_group.in_units(unit),
         shapley_remainder=None if remainder is None else unit.difference(remainder),
-        proxies=comparison.proxies.with_columns(pl.col(columns) * unit.scale),
+        contributions_full=comparison.contributions_full.with_columns(pl.col(columns) * unit.scale),
     )

@@ -14,8 +14,8 @@ SENTENCES = {
     "few people behind weights": "the weights make {group} worth {people:.1f} people: no interval can be relied on",
     "constant amounts": "every amount of {groups} is the same: the intervals know nothing of its error",
     "exempt factors of unobserved groups": (
-        "through_exempt and at_equal_exempt are of the weighted gap: where exempt factors tell the probabilities of "
-        "groups, little of a difference between people equal in them shows"
+        "gap_explained_by_exempt and gap_given_exempt are of the weighted gap: where exempt factors tell the "
+        "probabilities of groups, little of a difference between people equal in them shows"
     ),
     "repeated row": ("1 row repeats another in everything: every interval takes such rows for people of their own"),
     "repeated rows": (

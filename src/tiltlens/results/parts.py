@@ -124,7 +124,7 @@ class Bins(TypedDict):
     score: list[GroupBin]
     overlap: list[GroupBin]
     calibration: list[CalibrationBin]
-    dial: list[DialPoint]
+    tradeoff: list[DialPoint]
     correction: list[list[float | None]]
     profiles: dict[str, FeatureProfile]
     path: Paths
@@ -147,14 +147,14 @@ class ComparisonParts:
     ----------
     prototypes
         The feature values where f~ is largest, smallest and nearest to 0.
-    dial_table
+    tradeoff_table
         The share of each feature in the correction at 21 positions of the dial; empty where it is not determined.
     bins
         Histograms, profiles and paths for figures.
     """
 
     prototypes: dict[str, Prototype]
-    dial_table: Annotated[pl.DataFrame, SHARES_SCHEMA]
+    tradeoff_table: Annotated[pl.DataFrame, SHARES_SCHEMA]
     bins: Bins
 
 
@@ -184,11 +184,13 @@ class SavedParts(NoRows):
     parts: ComparisonParts
     confidence: float
 
-    def shares_along_dial(self, forms: Mapping[str, ShareForm], positions: int, level: float | None) -> pl.DataFrame:
+    def shares_along_tradeoff(
+        self, forms: Mapping[str, ShareForm], positions: int, level: float | None
+    ) -> pl.DataFrame:
         """Return the saved shares; raise for other positions or another confidence."""
         if positions != DIAL_POSITIONS or level not in (None, self.confidence):
-            raise needs_rows("shares_along_dial at other positions, or of another confidence,")
-        return self.parts.dial_table
+            raise needs_rows("shares_along_tradeoff at other positions, or of another confidence,")
+        return self.parts.tradeoff_table
 
     def bins(self, order: list[str]) -> Bins:
         """Return the saved bins."""

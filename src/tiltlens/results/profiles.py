@@ -147,7 +147,9 @@ class Profiles:
         )
         return cast(Bins, binned(rows, self.correction) | summary_of(paths, self.favourable[atoms]))
 
-    def shares_along_dial(self, forms: Mapping[str, ShareForm], positions: int, level: float | None) -> pl.DataFrame:
+    def shares_along_tradeoff(
+        self, forms: Mapping[str, ShareForm], positions: int, level: float | None
+    ) -> pl.DataFrame:
         """As of `Comparison`, of the given features."""
         records = along(forms, np.linspace(0.0, 1.0, positions).tolist(), level)
         return pl.DataFrame(records, schema=SHARES_SCHEMA)

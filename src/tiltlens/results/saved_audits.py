@@ -125,8 +125,8 @@ def _check_groups(audit: Audit) -> None:
     if not audit.comparisons:
         raise DataError("comparisons: expected at least one, got none")
     for name, comparison in audit.items():
-        expected = (name, audit.reference, audit.channel)
-        if (comparison.audited, comparison.reference, comparison.channel) != expected:
+        expected = (name, audit.reference, audit.score_type)
+        if (comparison.audited, comparison.reference, comparison.score_type) != expected:
             raise DataError(f"comparisons.{name}: about other groups, or another kind of output, than the audit says")
 
 
@@ -152,7 +152,7 @@ def _intervals(part: Any, path: str) -> Iterator[Interval]:
         for index, entry in enumerate(part):
             yield from _intervals(entry, f"{path}[{index}]")
     elif isinstance(part, dict):
-        for name in ("gap", "joint"):
+        for name in ("alone", "beyond_others"):
             if part.get(name) is not None and f"{name}_low" in part:
                 yield f"{path}.{name}", part[name], part[f"{name}_low"], part[f"{name}_high"]
         if part.keys() >= {"value", "low", "high"}:

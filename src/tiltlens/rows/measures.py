@@ -1,7 +1,7 @@
 """What outputs are measured in, and how they are written: points of a probability, or units of an amount.
 
 Every view, and every sentence that a result holds, takes its numbers and its words from here: of scores, of decisions,
-of an error rate that was audited instead (a criterion), or of amounts.
+of an error rate that was audited instead (a metric), or of amounts.
 """
 
 from __future__ import annotations
@@ -9,9 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 from tiltlens.formats import NOTHING, Shown, minus, percent, points, size, whole
+
+
+class ScoreType(StrEnum):
+    """What the model gives each person."""
+
+    PROBABILITY = "probability"
+    DECISION = "decision"
+    AMOUNT = "amount"
+
+    __repr__ = str.__repr__
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,25 +144,25 @@ UNITS = Measure(
 
 
 DECISIONS = replace(POINTS, each="decision", output="decision rate", mean="decision rate")
-CRITERIA = {"fpr": "false positive rate", "fnr": "false negative rate"}
+METRICS = {"fpr": "false positive rate", "fnr": "false negative rate"}
 WHOSE = {"fpr": "people without the outcome", "fnr": "people with the outcome"}
 
 
-def _of_errors(measure: Measure, criterion: str) -> Measure:
-    name, among = CRITERIA[criterion], f", of {WHOSE[criterion]}"
+def _of_errors(measure: Measure, metric: str) -> Measure:
+    name, among = METRICS[metric], f", of {WHOSE[metric]}"
     found = replace(measure, output=name, mean=name)
     return replace(found, among=among, affected_words=f"{measure.affected_words}{among}")
 
 
 MEASURES: dict[tuple[str, str | None], Measure] = {
-    ("scores", None): POINTS,
-    ("decisions", None): DECISIONS,
-    ("amounts", None): UNITS,
+    (ScoreType.PROBABILITY, None): POINTS,
+    (ScoreType.DECISION, None): DECISIONS,
+    (ScoreType.AMOUNT, None): UNITS,
 }
 MEASURES |= {
-    (channel, criterion): _of_errors(MEASURES[channel, None], criterion)
-    for channel in ("scores", "decisions")
-    for criterion in CRITERIA
+    (score_type, metric): _of_errors(MEASURES[score_type, None], metric)
+    for score_type in (ScoreType.PROBABILITY, ScoreType.DECISION)
+    for metric in METRICS
 }
 
 
@@ -162,24 +173,26 @@ def asked(measure: Measure, settings: dict[str, Any]) -> str:
     return f"{measure.size(settings['materiality'])} {measure.unit}"
 
 
-def channel_of(is_decisions: bool, is_amount: bool) -> str:
-    """Return what outputs are."""
-    return "amounts" if is_amount else "decisions" if is_decisions else "scores"
+def score_type_of(is_decisions: bool, is_amount: bool) -> ScoreType:
+    """Return what the scores are."""
+    if is_amount:
+        return ScoreType.AMOUNT
+    return ScoreType.DECISION if is_decisions else ScoreType.PROBABILITY
 
 
-def criterion_of(summary: dict[str, Any]) -> Any:
+def metric_of(summary: dict[str, Any]) -> Any:
     """Return the error rate whose difference was audited, if one was: of an audit, a change or a comparison."""
-    if "criterion" in summary or not summary.get("comparisons"):
-        return summary.get("criterion")
-    return next(one.get("criterion") for one in summary["comparisons"].values())
+    if "metric" in summary or not summary.get("comparisons"):
+        return summary.get("metric")
+    return next(one.get("metric") for one in summary["comparisons"].values())
 
 
 def measure_of(summary: dict[str, Any]) -> Measure:
     """Return how the numbers of an audit, of a change or of a comparison are written."""
-    return MEASURES[summary.get("channel", "scores"), criterion_of(summary)]
+    return MEASURES[summary.get("score_type", ScoreType.PROBABILITY), metric_of(summary)]
 
 
 def subject(summary: dict[str, Any]) -> str:
     """Return what an audit, or a change, is of: the scores, or an error rate of theirs."""
-    channel = str(summary["channel"])
-    return f"{channel}, their {measure_of(summary).output}s," if criterion_of(summary) else channel
+    measure = measure_of(summary)
+    return f"{measure.each}s, their {measure.output}s," if metric_of(summary) else f"{measure.each}s"

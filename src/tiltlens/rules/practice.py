@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tiltlens.analysis.two_by_two import untold
-from tiltlens.estimators.estimate import Estimate
-from tiltlens.estimators.flips import ratio_flips, z_flips
-from tiltlens.estimators.two_by_two import (
+from tiltlens.analysis.decision_table import untold
+from tiltlens.estimators.decision_table import (
     Count,
     Stratified,
     fisher_p_value,
@@ -17,6 +15,8 @@ from tiltlens.estimators.two_by_two import (
     two_sided,
     z_score,
 )
+from tiltlens.estimators.estimate import Estimate
+from tiltlens.estimators.flips import ratio_flips, z_flips
 from tiltlens.rules.ratios import Limits
 
 TESTS = {

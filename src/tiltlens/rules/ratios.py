@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tiltlens.estimators.decision_table import Count, rate_ratio
 from tiltlens.estimators.estimate import Estimate
-from tiltlens.estimators.two_by_two import Count, rate_ratio
 from tiltlens.limits import MINIMUM_ROWS, NOISE
 
 MEASURES = {

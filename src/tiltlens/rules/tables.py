@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 
 from tiltlens.errors import DataError
+from tiltlens.estimators.decision_table import Count
 from tiltlens.estimators.estimate import quantile
-from tiltlens.estimators.two_by_two import Count
 from tiltlens.paper.checks import check_probability
 from tiltlens.render.notebook import rule_tables_html
 from tiltlens.results.codec import to_plain

@@ -10,20 +10,20 @@ import numpy as np
 from tiltlens.analysis.evidence import Evidence
 from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.suppression import withheld
+from tiltlens.estimators.decision_table import Count, fisher_p_value, is_sparse, odds_ratio, two_sided, z_score
 from tiltlens.estimators.estimate import Estimate, quantile
 from tiltlens.estimators.flips import ratio_flips, z_flips
-from tiltlens.estimators.two_by_two import Count, fisher_p_value, is_sparse, odds_ratio, two_sided, z_score
 from tiltlens.limits import FOUR_FIFTHS, SMALLEST_EXPECTED
 
 OUTCOMES = ("favourable", "unfavourable")
 OF_PEOPLE = (
-    "two_by_two (z, Fisher's exact test, odds ratio, flips) counts independent people: there is none with weights, "
+    "decision_table (z, Fisher's exact test, odds ratio, flips) counts independent people: there is none with weights, "
     "clusters or probabilities of groups"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class TwoByTwo:
+class DecisionTable:
     """Decisions about the people of two groups, over all rows.
 
     Attributes
@@ -55,7 +55,7 @@ class TwoByTwo:
     note: str
 
 
-def two_by_two(evidence: Evidence, settings: Settings) -> tuple[TwoByTwo | None, tuple[str, ...]]:
+def decision_table(evidence: Evidence, settings: Settings) -> tuple[DecisionTable | None, tuple[str, ...]]:
     """Return the table of decisions, from sums over all rows; None with a note where rows are no independent people.
 
     There is none of plug-in values, which have no tests.
@@ -71,9 +71,9 @@ def two_by_two(evidence: Evidence, settings: Settings) -> tuple[TwoByTwo | None,
     return _tested(audited, reference, settings.confidence), ()
 
 
-def _tested(audited: Count, reference: Count, confidence: float) -> TwoByTwo:
+def _tested(audited: Count, reference: Count, confidence: float) -> DecisionTable:
     z, orders = z_score(audited, reference), ((audited, reference), (reference, audited))
-    return TwoByTwo(
+    return DecisionTable(
         counts={"audited": _told(audited), "reference": _told(reference)},
         z=z,
         z_p_value=two_sided(z),

@@ -10,8 +10,8 @@ from statsmodels.stats.proportion import proportions_ztest
 from tests.people import FILES, assert_same_numbers, audited, people
 
 import tiltlens as tl
-from tiltlens.analysis.two_by_two import OF_PEOPLE, _tested
-from tiltlens.estimators.two_by_two import Count, z_score
+from tiltlens.analysis.decision_table import OF_PEOPLE, _tested
+from tiltlens.estimators.decision_table import Count, z_score
 from tiltlens.limits import FOUR_FIFTHS
 from tiltlens.results.codec import to_plain
 
@@ -30,7 +30,7 @@ def decided(*groups, **options):
 @pytest.mark.parametrize("groups", [((200, 60), (300, 150)), ((40, 25), (90, 31)), ((500, 212), (400, 166))])
 def test_every_number_against_scipy_and_statsmodels(groups):
     (n, a), (n1, c) = groups
-    found = decided(*groups).two_by_two
+    found = decided(*groups).decision_table
     cells = [[a, n - a], [c, n1 - c]]
     z, p = proportions_ztest([a, c], [n, n1])
     assert found.counts == {
@@ -73,24 +73,24 @@ def test_every_engine_counts_all_rows_though_few_are_sampled(held):
     found = tl.audit(held(table), "group", reference="B", scores="score", threshold=0.5, sample_rows=1_000)["A"]
     whole = tl.audit(table, "group", reference="B", scores="score", threshold=0.5)["A"]
     assert any("a sample of" in note for note in found.notes)
-    assert_same_numbers(to_plain(found.two_by_two), to_plain(whole.two_by_two), within=1e-12)
+    assert_same_numbers(to_plain(found.decision_table), to_plain(whole.decision_table), within=1e-12)
 
 
 def test_a_low_outcome_that_people_want_is_what_is_counted():
-    low = decided((200, 60), (300, 150), favourable="low").two_by_two
+    low = decided((200, 60), (300, 150), favourable="low").decision_table
     assert low.counts["audited"] == {"favourable": 140, "unfavourable": 60}
-    assert low.z == pytest.approx(-decided((200, 60), (300, 150)).two_by_two.z, rel=1e-12)
+    assert low.z == pytest.approx(-decided((200, 60), (300, 150)).decision_table.z, rel=1e-12)
 
 
 def test_few_people_are_not_told():
-    found = decided((200, 4), (300, 150)).two_by_two
+    found = decided((200, 4), (300, 150)).decision_table
     assert found.counts["audited"] == {"favourable": None, "unfavourable": None}
     assert found.counts["reference"] == {"favourable": 150, "unfavourable": 150}
-    assert decided((40, 1), (300, 20)).two_by_two.note.startswith("fewer than 5 people are expected in a cell")
+    assert decided((40, 1), (300, 20)).decision_table.note.startswith("fewer than 5 people are expected in a cell")
 
 
 def test_one_outcome_is_nothing_to_test():
-    found = decided((20, 20), (30, 30)).two_by_two
+    found = decided((20, 20), (30, 30)).decision_table
     assert (found.z, found.z_p_value, found.odds_ratio, found.fisher_p_value) == (None, None, None, 1.0)
     assert found.note == "everyone has the same outcome: there is nothing to test"
 
@@ -98,16 +98,16 @@ def test_one_outcome_is_nothing_to_test():
 @pytest.mark.parametrize("options", [{"sample_weight": "weight"}, {"clusters": np.arange(400) // 2}])
 def test_weights_and_clusters_have_no_table_and_that_is_said(options):
     c = audited(people(), features=[], threshold=0.5, **options)["A"]
-    assert c.two_by_two is None
+    assert c.decision_table is None
     assert OF_PEOPLE in c.notes
 
 
 @pytest.mark.parametrize("options", [{}, {"threshold": 0.5, "folds": None}])
 def test_scores_and_plug_in_values_have_no_table(options):
     c = audited(people(), features=[], **options)["A"]
-    assert c.two_by_two is None
+    assert c.decision_table is None
     assert OF_PEOPLE not in c.notes
-    assert c.to_dict()["two_by_two"] is None
+    assert c.to_dict()["decision_table"] is None
 
 
 def test_every_view_shows_the_table(tmp_path):
