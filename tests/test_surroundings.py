@@ -122,8 +122,11 @@ def test_a_third_position_is_said_to_be_a_keyword():
     ("call", "message"),
     [
         (lambda: tl.load_model(None), "`path` must be the name of a file, got None"),
-        (lambda: tl.read_repair(None), "`path` must be a file of a repair, got 'None'"),
-        (lambda: audited(scores="score").repair(use_group=True).bill(PEOPLE, "score", "sex", beside=5), "`beside`"),
+        (lambda: tl.read_repair(None), "Cannot read a repair from 'None'"),
+        (
+            lambda: audited(scores="score").repair(use_group=True).evaluate(PEOPLE, "score", "sex", compare_with=5),
+            "`compare_with`",
+        ),
         (lambda: assert_gate(5, "gap<0"), "`audit` must be an audit or a change, got 5"),
         (lambda: assert_gate(audited(), ["gap<0"]), r"a gate must be QUANTITY<NUMBER.*got \['gap<0'\]"),
         (lambda: assert_gate(audited(), "gapp<0"), "did you mean gap?"),

@@ -30,9 +30,10 @@ def with_display_names(part: Record, column: str | None = None) -> Record:
     column = part.get("group", column)
     if "constraints" in part and not part["audited"]:  # a score adjustment for several groups
         part = part | {"audited": ", ".join(dict.fromkeys(str(one["audited"]) for one in part["constraints"]))}
-    renamed = {key: with_display_names(part[key], column) for key in ("repair", "beside") if part.get(key)}
-    if "bills" in part:
-        renamed["bills"] = {name: with_display_names(bill, column) for name, bill in part["bills"].items()}
+    renamed = {key: with_display_names(part[key], column) for key in ("repair", "compared_with") if part.get(key)}
+    if "evaluations" in part:
+        evaluations = part["evaluations"].items()
+        renamed["evaluations"] = {name: with_display_names(evaluation, column) for name, evaluation in evaluations}
     return part | renamed | ({} if column is None else _named_groups(part, column))
 
 

@@ -12,7 +12,7 @@ from tiltlens.limits import REPAIRED
 Record = dict[str, Any]
 DECISIONS = "decisions"
 FALSE_POSITIVES, FALSE_NEGATIVES = "false positive rates", "false negative rates"
-TARGETS = {  # of each metric: the quantities of a bill that it is about, and what they are called
+TARGETS = {  # of each metric: the quantities of an evaluation that it is about, and what they are called
     "mean_score": (("gap", "mean scores"),),
     DECISIONS: (("gap", "shares of people decided 1"),),
     "fpr": (("fpr_difference", FALSE_POSITIVES),),
@@ -41,8 +41,7 @@ REGULATED = (
     "a repair is put to use."
 )
 IS_NO_FINDING = (
-    "A repair acts on an audit, which is another matter than measuring: whether and how to is not a statistical "
-    "question. The numbers hold for rows like these."
+    "Whether and how to intervene is a policy decision, not a statistical one. The numbers hold for data like these."
 )
 OF_RULES = (
     "Each rule is measured on people it was not fitted on, and is one of these features alone. Outcomes known for some "
@@ -69,13 +68,13 @@ def some_rules(curve: list[Record]) -> list[tuple[int, Record]]:
     return list(enumerate(curve, 1))[::step]
 
 
-def quantities(bill: Record, rows: Iterable[Record]) -> list[tuple[Quantity, Record]]:
+def quantities(evaluation: Record, rows: Iterable[Record]) -> list[tuple[Quantity, Record]]:
     """Return the quantities of a table, in the order in which they are told, each with its row."""
     found, names = {row["quantity"]: row for row in rows}, {}
-    if bill["repair"]["criterion"] == DECISIONS:
+    if evaluation["repair"]["criterion"] == DECISIONS:
         names = OF_DECISIONS
         found.pop("decision_gap", None)  # it is the gap
-    if bill["repair"].get("favours_low"):
+    if evaluation["repair"].get("favours_low"):
         names = names | {"impact_ratio": "ratio of favourable (low) scores or decisions"}
     known = [one._replace(name=names.get(one.key, one.name)) for one in QUANTITIES if one.key in found]
     told = {one.key for one in QUANTITIES}
@@ -84,7 +83,7 @@ def quantities(bill: Record, rows: Iterable[Record]) -> list[tuple[Quantity, Rec
 
 
 def targets(repair: Record) -> tuple[tuple[str, str], ...]:
-    """Return the quantities of a bill that a repair is about, and what they are called."""
+    """Return the quantities of an evaluation that a repair is about, and what they are called."""
     found = TARGETS.get(repair["criterion"], (("gap", repair["criterion"]),))
     if not repair.get("exempt"):
         return found
@@ -112,7 +111,7 @@ def audited_words(repair: Record) -> list[str]:
     found = [_constraint_words(repair, one) for one in repair["constraints"]]
     weighted = "weighted difference" if repair.get("soft") else "difference"
     soft = [line for group, both in repair.get("soft", {}).items() for line in _soft_words(label(group), **both)]
-    holds = "What it costs, and whether it holds, is told by rows that nothing was fitted on."
+    holds = "Evaluate cost and effect on held-out data."
     if len(found) == 1:
         return [f"On the audited rows the {weighted} of {found[0]}. {holds}", *soft]
     return [f"On the audited rows the {weighted} of", *(f"- {one}" for one in found), holds, *soft]
@@ -151,24 +150,24 @@ def _constraint_words(repair: Record, one: Record) -> str:
     return f"{what}{of_class}{whose} goes from {ends} points"
 
 
-def headline(bill: Record) -> list[str]:
+def headline(evaluation: Record) -> list[str]:
     """Return what the repair did on the held-out rows, whether its limit is met there, and what it costs."""
-    repair, table = bill["repair"], {row["quantity"]: row for row in bill["table"]}
+    repair, table = evaluation["repair"], {row["quantity"]: row for row in evaluation["table"]}
     lines: list[str] = []
     for key, what in targets(repair):
         if (row := table.get(key)) is not None:
             ends = " to ".join(points(row[when]) for when in ("before", "after"))
             moved = with_interval(row["change"], row["change_low"], row["change_high"], points)
-            whose = "" if lines else f"That is on {_people(bill)} people that nothing was fitted on. "
+            whose = "" if lines else f"That is on {_people(evaluation)} people that nothing was fitted on. "
             lines.append(f"The difference of {what} goes from {ends} points, by {moved}.")
             lines.append(f"{whose}{_limit_words(repair, row)}{_fit_words(repair, what)}")
     lines.append(_cost_words(table))
     return lines
 
 
-def _people(bill: Record) -> str:
-    sizes = bill["rows"]
-    return " and ".join(f"{count(sizes[who])} {label(bill['repair'].get(who, who))}" for who in sizes)
+def _people(evaluation: Record) -> str:
+    sizes = evaluation["rows"]
+    return " and ".join(f"{count(sizes[who])} {label(evaluation['repair'].get(who, who))}" for who in sizes)
 
 
 def _limit_words(repair: Record, row: Record) -> str:
@@ -226,34 +225,31 @@ def _unit(changed: Any) -> str:
     return " points" if changed is points else ""
 
 
-def decision_lines(bill: Record) -> list[str]:
+def decision_lines(evaluation: Record) -> list[str]:
     """Return who gets another decision, by group."""
-    repair = bill["repair"]
+    repair = evaluation["repair"]
     return [
-        f"{label(repair.get(who, who))}: {count(moved['up'])} of {count(bill['rows'][who])} from 0 to 1, "
+        f"{label(repair.get(who, who))}: {count(moved['up'])} of {count(evaluation['rows'][who])} from 0 to 1, "
         f"{count(moved['down'])} from 1 to 0"
-        for who, moved in bill["decisions"].items()
+        for who, moved in evaluation["decisions"].items()
     ]
 
 
-def price_words(bill: Record) -> str:
-    """Return the price of blindness in a sentence."""
-    found = {row["quantity"]: row for row in bill["price"]}
+def cost_of_blindness_words(evaluation: Record) -> str:
+    """Return the cost of not using the group in a sentence."""
+    rows = {row["quantity"]: row for row in evaluation["cost_of_blindness"]}
     parts = [
-        f"{name} {with_interval(row['price'], row['price_low'], row['price_high'], changed)}{_unit(changed)}"
+        f"{name} {with_interval(row['cost'], row['cost_low'], row['cost_high'], changed)}{_unit(changed)}"
         for key, name, changed in (("auc", "area under the curve", signed), ("accuracy", "accuracy", points))
-        if (row := found.get(key)) is not None
+        if (row := rows.get(key)) is not None
     ]
-    said = f" Without the group, compared with it: {', '.join(parts)}." if parts else ""
-    return (
-        "A repair that knows everyone's group needs a smaller change than one that must do without: the difference is "
-        f"the price of blindness.{said}"
-    )
+    costs = f" Without the group, compared with it: {', '.join(parts)}." if parts else ""
+    return f"A repair that uses the group of each person needs a smaller change than one that does not.{costs}"
 
 
-def sensitive_lines(bill: Record) -> list[str]:
+def sensitive_lines(evaluation: Record) -> list[str]:
     """Return where the sensitive attribute was used, and what to ask."""
-    notes = [sentence(note) for note in bill["repair"]["notes"]]
+    notes = [sentence(note) for note in evaluation["repair"]["notes"]]
     return [*notes, "On the held-out rows the group was used to measure, not to fit.", REGULATED]
 
 

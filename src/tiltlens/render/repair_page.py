@@ -1,4 +1,4 @@
-"""The pages of a repair's bill and of alternatives, apart from the report of the audit."""
+"""The pages of a repair's evaluation and of alternatives, apart from the report of the audit."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ CODES = ["gap", "worth", "part"]  # of a curve's figure: told as texts beside th
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _BillSection:
-    """One audited group on the page of bills."""
+class _EvaluationSection:
+    """One audited group on the page of evaluations."""
 
     place: int
-    bill: Record
+    evaluation: Record
     headline: list[str]
     quantities: list[tuple[Quantity, Record]]
-    price: list[tuple[Quantity, Record]]
-    price_words: str
+    cost_of_blindness: list[tuple[Quantity, Record]]
+    cost_words: str
     drawing: Drawing | None
 
 
@@ -42,10 +42,10 @@ class _Section:
     drawing: Drawing | None
 
 
-def write_bills(summary: Record, target: Target) -> None:
-    """Write the page of bills, whole or not at all; to an open file, as it is."""
+def write_evaluations(summary: Record, target: Target) -> None:
+    """Write the page of evaluations, whole or not at all; to an open file, as it is."""
     check_name(target)
-    write_text(target, bills_page(summary))
+    write_text(target, evaluations_page(summary))
 
 
 def write_alternatives(summary: Record, target: Target) -> None:
@@ -54,41 +54,41 @@ def write_alternatives(summary: Record, target: Target) -> None:
     write_text(target, alternatives_page(summary))
 
 
-def bills_page(summary: Record) -> str:
-    """Return the page of bills as one HTML text, the widest gaps first."""
-    bills = sorted(with_display_names(summary)["bills"].values(), key=_width)
-    sections = [_bill_section(place, bill) for place, bill in enumerate(bills)]
-    repair = bills[0]["repair"]
+def evaluations_page(summary: Record) -> str:
+    """Return the page of evaluations as one HTML text, the widest gaps first."""
+    evaluations = sorted(with_display_names(summary)["evaluations"].values(), key=_width)
+    sections = [_evaluation_section(place, evaluation) for place, evaluation in enumerate(evaluations)]
+    repair = evaluations[0]["repair"]
     return rendered(
-        "bill.html",
+        "evaluation.html",
         drawn_data(one.drawing for one in sections),
-        bills=bills,
+        evaluations=evaluations,
         sections=sections,
         asked=repair_words.asked_words(repair),
         audited_words=repair_words.audited_words(repair),
-        sensitive=repair_words.sensitive_lines(bills[0]),
+        sensitive=repair_words.sensitive_lines(evaluations[0]),
         sentence=repair_words.sentence,
         is_no_finding=repair_words.IS_NO_FINDING,
     )
 
 
-def _width(bill: Record) -> float:
-    return -max((abs(row["before"]) for row in bill["table"] if row["quantity"] == "gap"), default=0.0)
+def _width(evaluation: Record) -> float:
+    return -max((abs(row["before"]) for row in evaluation["table"] if row["quantity"] == "gap"), default=0.0)
 
 
-def _bill_section(place: int, bill: Record) -> _BillSection:
-    has_price = bill["price"] is not None
+def _evaluation_section(place: int, evaluation: Record) -> _EvaluationSection:
+    has_cost = evaluation["cost_of_blindness"] is not None
     drawing = None
     if place < PICTURED:
-        drawn = Drawing.of(f"curve-{place}", figures.repair_curve(bill))
+        drawn = Drawing.of(f"curve-{place}", figures.repair_curve(evaluation))
         drawing = replace(drawn, table=None if drawn.table is None else drawn.table.drop(CODES, strict=False))
-    return _BillSection(
+    return _EvaluationSection(
         place,
-        bill,
-        repair_words.headline(bill),
-        repair_words.quantities(bill, bill["table"]),
-        repair_words.quantities(bill, bill["price"]) if has_price else [],
-        repair_words.price_words(bill) if has_price else "",
+        evaluation,
+        repair_words.headline(evaluation),
+        repair_words.quantities(evaluation, evaluation["table"]),
+        repair_words.quantities(evaluation, evaluation["cost_of_blindness"]) if has_cost else [],
+        repair_words.cost_of_blindness_words(evaluation) if has_cost else "",
         drawing,
     )
 

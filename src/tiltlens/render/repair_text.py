@@ -1,4 +1,4 @@
-"""Repairs, their bills and alternatives as text for a reader."""
+"""Repairs, their evaluations and alternatives as text for a reader."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CURVE = {
     "auc": ("area under the curve", number),
     "log_loss": ("log-loss", number),
 }
-PRICED = {"gap", "decision_gap", "accuracy", "auc", "log_loss", "brier"}  # the page has the others too
+PRINTED_COSTS = {"gap", "decision_gap", "accuracy", "auc", "log_loss", "brier"}  # the page has the others too
 SHOWN = 2  # every second point of the curve is printed
 
 
@@ -38,27 +38,29 @@ def print_repair(repair: Record, console: Console) -> None:
     console.print(Group(heading("Where the sensitive attribute is used"), bullets([*notes, words.REGULATED])))
 
 
-def print_bills(summary: Record, console: Console) -> None:
-    """Print what a repair did on rows that nothing was fitted on, for each audited group: its reach, its cost, whom."""
-    bills = list(with_display_names(printable(summary))["bills"].values())
-    console.print(Text("tiltlens: what a repair does, and what it costs", "bold"))
-    console.print(_paragraphs(words.asked_words(bills[0]["repair"])))
-    for bill in bills:
-        console.print(_bill(bill))
-    lines = map(typed, words.sensitive_lines(bills[0]))
+def print_evaluations(summary: Record, console: Console) -> None:
+    """Print the effect of a repair on held-out data, for each audited group."""
+    evaluations = list(with_display_names(printable(summary))["evaluations"].values())
+    console.print(Text("tiltlens: effect of a repair on held-out data", "bold"))
+    console.print(_paragraphs(words.asked_words(evaluations[0]["repair"])))
+    for evaluation in evaluations:
+        console.print(_evaluation(evaluation))
+    lines = map(typed, words.sensitive_lines(evaluations[0]))
     console.print(Group(heading("Where the sensitive attribute was used"), bullets(lines)))
     console.print(Text(f"\n{words.IS_NO_FINDING}", "dim"))
 
 
-def _bill(bill: Record) -> RenderableType:
-    parts: list[RenderableType] = [_who(bill["repair"]), _paragraphs(words.headline(bill)), Text(), _quantities(bill)]
-    parts += [heading(f"Who gets another decision at the threshold {bill['threshold']:g}")]
-    parts += [bullets(f"{line}." for line in words.decision_lines(bill))]
-    if bill["price"] is not None:
-        parts += [heading("The price of blindness"), Text(typed(words.price_words(bill))), Text(), _price(bill)]
-    parts += [heading("From no repair to the whole of it"), _curve(bill)]
-    if bill["notes"]:
-        parts += [heading("To know"), bullets(typed(words.sentence(note)) for note in bill["notes"])]
+def _evaluation(evaluation: Record) -> RenderableType:
+    parts: list[RenderableType] = [_who(evaluation["repair"]), _paragraphs(words.headline(evaluation))]
+    parts += [Text(), _quantities(evaluation)]
+    parts += [heading(f"Who gets another decision at the threshold {evaluation['threshold']:g}")]
+    parts += [bullets(f"{line}." for line in words.decision_lines(evaluation))]
+    if evaluation["cost_of_blindness"] is not None:
+        parts += [heading("Cost of not using the group"), Text(typed(words.cost_of_blindness_words(evaluation)))]
+        parts += [Text(), _cost_of_blindness(evaluation)]
+    parts += [heading("From no repair to the whole of it"), _curve(evaluation)]
+    if evaluation["notes"]:
+        parts += [heading("Warnings"), bullets(typed(words.sentence(note)) for note in evaluation["notes"])]
     return Group(*parts)
 
 
@@ -74,14 +76,14 @@ def print_alternatives(summary: Record, console: Console) -> None:
             parts += [heading("What if a feature were not used, or less finely?"), _what_ifs(found)]
             parts.append(Text(words.OF_WHAT_IFS, "dim"))
         if found["notes"]:
-            parts += [heading("To know"), bullets(typed(words.sentence(note)) for note in found["notes"])]
+            parts += [heading("Warnings"), bullets(typed(words.sentence(note)) for note in found["notes"])]
         console.print(Group(*parts))
     console.print(Text(f"\n{words.OF_RULES}", "dim"))
 
 
-def bills_text(summary: Record) -> str:
-    """Return what `print_bills` prints as plain text, as wide as the terminal."""
-    return _plain(print_bills, summary)
+def evaluations_text(summary: Record) -> str:
+    """Return what `print_evaluations` prints as plain text, as wide as the terminal."""
+    return _plain(print_evaluations, summary)
 
 
 def repair_text(repair: Record) -> str:
@@ -104,28 +106,29 @@ def _paragraphs(lines: list[str]) -> Text:
     return Text(typed("\n".join(lines)))
 
 
-def _quantities(bill: Record) -> Table:
-    table = empty_table("quantity", ["before", "after", "change", interval_name(bill["confidence"])])
-    for one, row in words.quantities(bill, bill["table"]):
+def _quantities(evaluation: Record) -> Table:
+    table = empty_table("quantity", ["before", "after", "change", interval_name(evaluation["confidence"])])
+    for one, row in words.quantities(evaluation, evaluation["table"]):
         ends = interval(row["change_low"], row["change_high"], one.changed)
         cells = [one.shown(row["before"]), one.shown(row["after"]), one.changed(row["change"]), ends]
         table.add_row(Text(one.name), *(Text(typed(cell)) for cell in cells))
     return table
 
 
-def _price(bill: Record) -> Table:
-    table = empty_table("after the repair", ["with group", "without", "price", interval_name(bill["confidence"])])
-    for one, row in words.quantities(bill, [row for row in bill["price"] if row["quantity"] in PRICED]):
-        ends = interval(row["price_low"], row["price_high"], one.changed)
-        cells = [one.shown(row["with_group"]), one.shown(row["without_group"]), one.changed(row["price"]), ends]
+def _cost_of_blindness(evaluation: Record) -> Table:
+    table = empty_table("after the repair", ["with group", "without", "cost", interval_name(evaluation["confidence"])])
+    rows = [row for row in evaluation["cost_of_blindness"] if row["quantity"] in PRINTED_COSTS]
+    for one, row in words.quantities(evaluation, rows):
+        ends = interval(row["cost_low"], row["cost_high"], one.changed)
+        cells = [one.shown(row["with_group"]), one.shown(row["without_group"]), one.changed(row["cost"]), ends]
         table.add_row(Text(one.name), *(Text(typed(cell)) for cell in cells))
     return table
 
 
-def _curve(bill: Record) -> Table:
-    known = [(key, *CURVE[key]) for key in CURVE if key in bill["curve"][0]]
+def _curve(evaluation: Record) -> Table:
+    known = [(key, *CURVE[key]) for key in CURVE if key in evaluation["curve"][0]]
     table = empty_table("part of it", [name for _, name, _ in known])
-    for row in bill["curve"][::SHOWN]:
+    for row in evaluation["curve"][::SHOWN]:
         table.add_row(Text(whole_percent(row["part"])), *(Text(typed(shown(row[key]))) for key, _, shown in known))
     return table
 
