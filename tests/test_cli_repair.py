@@ -141,7 +141,7 @@ def test_scores_of_several_classes_are_repaired_together(folder):
 def test_weights_hold_for_the_held_out_rows_too(folder, repairs):
     held_out = pl.read_parquet(folder / "held_out.parquet").with_columns(people=1.0 + (pl.col("area") == "east"))
     held_out.write_parquet(folder / "weighted.parquet")
-    expected = repairs[0].evaluate(held_out, "score", "group", weights="people")
+    expected = repairs[0].evaluate(held_out, "score", "group", sample_weight="people")
     options = ("--scores", "score", "--group", "group", "--sample-weight", "people", "--held-out", "weighted.parquet")
     repairs[0].to_json(folder / "again.json")
     found = invoked("repair", "again.json", *options, "--json", "-", cwd=folder)

@@ -295,8 +295,8 @@ def test_weights_count_as_repeated_rows(tilt):
         for part in ("before", "after", "change"):
             assert weighted[name][part].value == pytest.approx(repeated[name][part].value, abs=1e-12), name
     assert weighted.rows["audited"] + weighted.rows["reference"] == 1000  # a weight of 0 counts for nothing
-    with pytest.raises(DataError, match="`weights` must be finite and not negative, got -1 in row 0"):
-        tilt.evaluate(new, "score", "group", weights=[-1] * 1500)
+    with pytest.raises(DataError, match="`sample_weight` must be finite and not negative, got -1 in row 0"):
+        tilt.evaluate(new, "score", "group", sample_weight=[-1] * 1500)
 
 
 def test_rows_of_one_customer_are_one(tilt):

@@ -102,7 +102,8 @@ class TabularModel:
             return np.full(column.len(), np.nan)  # a batch without any value has no type of its own
         if column.dtype == pl.String:
             raise DataError(
-                f"Column {shown(column.name)} holds text, but numbers in the audited table.", "cast the column."
+                f"Column {shown(column.name)} holds text, but numbers in the audited table.",
+                "cast the column; for decimal commas, use tl.read(path, decimal=',').",
             )
         return numbers_of(column)
 
