@@ -47,7 +47,7 @@ bench-audit: $(VENV)/installed-dev  # minutes to hours: streams, reports, covera
 	$(BIN)/python -m benchmarks.stream --fitted --rows 1000000 10000000
 	$(BIN)/python -m benchmarks.report
 	$(BIN)/python -m benchmarks.coverage --repetitions 200 --jobs 2
-	$(BIN)/python -m benchmarks.repair_coverage bills
+	$(BIN)/python -m benchmarks.repair_coverage evaluations
 	$(BIN)/python -m benchmarks.repair_coverage alternatives --repetitions 100
 	$(BIN)/python -m benchmarks.repair_coverage what-ifs
 

@@ -108,7 +108,7 @@ def _check(tilt: tl.ScoreTilt, rows: pd.DataFrame, found: np.ndarray) -> None:
     assert abs(gaps[1]) < 4 * before.std() * np.sqrt(2 / (0.4 * AUDITED)), gaps
     some = pl.from_pandas(rows.head(1000))
     m, constraint = tilt.models[0].model, tilt.constraints[0]
-    chance = expit(m.encoding.matrix(m.table(some), slice(None)) @ m.slopes + m.intercept)
+    chance = expit(m.columns(m.checked_table(some)) @ m.slopes + m.intercept)
     a = chance / constraint.shares[0] - (1 - chance) / constraint.shares[1]
     np.testing.assert_allclose(found[:1000], expit(logit(before[:1000]) - constraint.multiplier * a), rtol=0, atol=1e-9)
 

@@ -167,19 +167,19 @@ def repaired(split: Split) -> Numbers:
     found: Numbers = {}
     ways = {"blind": {}, "with the group": {"use_group": True}}
     for name, options in ways.items():
-        bill = billed(split, c.repair(**options))
+        evaluation = evaluated(split, c.repair(**options))
         for quantity in ("gap", "auc", "auc_audited"):
-            found[f"{quantity} before"] = bill[quantity]["before"].value
-            found[f"{quantity} {name}"] = bill[quantity]["after"].value
-        bill = billed(split, c.repair(threshold=0.5, **options))
+            found[f"{quantity} before"] = evaluation[quantity]["before"].value
+            found[f"{quantity} {name}"] = evaluation[quantity]["after"].value
+        evaluation = evaluated(split, c.repair(threshold=0.5, **options))
         for quantity in ("gap", "accuracy"):
-            found[f"{quantity} of decisions, before"] = bill[quantity]["before"].value
-            found[f"{quantity} of decisions, {name}"] = bill[quantity]["after"].value
+            found[f"{quantity} of decisions, before"] = evaluation[quantity]["before"].value
+            found[f"{quantity} of decisions, {name}"] = evaluation[quantity]["after"].value
     return found
 
 
-def billed(split: Split, tilt: tl.ScoreTilt) -> Any:
-    return tilt.bill(split.rows("held_out"), "score", split.case.group, outcome=split.case.outcome)
+def evaluated(split: Split, tilt: tl.ScoreTilt) -> Any:
+    return tilt.evaluate(split.rows("held_out"), "score", split.case.group, outcome=split.case.outcome)
 
 
 def decided(split: Split, decisions: NDArray[Any]) -> tuple[float, float]:
@@ -227,10 +227,10 @@ def against_published(split: Split, row: Published) -> Numbers:
     """Return the held-out difference of the metric and the target group's AUC, before and after."""
     case = split.case
     other = case.reference if row.target == case.audited else case.audited
-    bill = billed(split, comparison(split, row.target, other).repair(metric=row.metric, use_group=True))
+    evaluation = evaluated(split, comparison(split, row.target, other).repair(metric=row.metric, use_group=True))
     quantity = "gap" if row.metric == "mean_score" else f"{row.metric}_difference"
-    found = {f"gap {when}": bill[quantity][when].value for when in ("before", "after")}
-    return found | {f"auc {when}": bill["auc_audited"][when].value for when in ("before", "after")}
+    found = {f"gap {when}": evaluation[quantity][when].value for when in ("before", "after")}
+    return found | {f"auc {when}": evaluation["auc_audited"][when].value for when in ("before", "after")}
 
 
 def measured(case: Case, splits: int) -> Iterator[Row]:

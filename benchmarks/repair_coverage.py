@@ -1,7 +1,7 @@
-"""How often do the intervals of a bill hold the truth, and how often do alternatives exist that do not?
+"""How often do the intervals of an evaluation hold the truth, and how often do alternatives exist that do not?
 
-Run `python -m benchmarks.repair_coverage bills --repetitions 200 --seed 60000`, and the same with `alternatives` and
-`what-ifs`. A bill's truth is that of the same repair on 300,000 rows. For alternatives the best rule is known: where
+Run `python -m benchmarks.repair_coverage evaluations --repetitions 200 --seed 60000`, and the same with `alternatives`
+and `what-ifs`. The truth is that of the same repair on 300,000 rows. For alternatives the best rule is known: where
 no rule of the features is both no less accurate and of a smaller gap, "exists" is false, and should be said in 5 % at
 most; where one does, it should be found. Where few people are decided 1, intervals may hold more often. Quantities
 outside 92 to 98 %, or 5 %, by more than two Monte Carlo errors are marked MISS.
@@ -137,7 +137,7 @@ def scarce(level: float) -> Callable[[Generator, int], tuple[People, dict[str, A
 
 
 class Setting(NamedTuple):
-    """One table of bills: where rows come from, how many, the repair, and what else the bill is told."""
+    """One table of evaluations: where rows come from, how many, the repair, and what else the evaluation is told."""
 
     name: str
     draw: Callable[[Generator, int], tuple[People, dict[str, Any]]]
@@ -179,7 +179,7 @@ def drawn(setting: Setting, seed: int, rows: int) -> pl.DataFrame:
     return people.table(rng, columns)
 
 
-def bills(repetitions: int, seed: int, names: list[str]) -> Iterator[str]:
+def evaluations(repetitions: int, seed: int, names: list[str]) -> Iterator[str]:
     """Yield a line for each setting and quantity."""
     for setting in SETTINGS:
         if names and setting.name not in names:
@@ -195,9 +195,9 @@ def bills(repetitions: int, seed: int, names: list[str]) -> Iterator[str]:
         c = tl.audit(first, "group", **question)["a"]
         tilt = c.repair(**setting.repair)
         options = {"outcome": "repaid", **setting.options}
-        truth = tilt.bill(drawn(setting, seed - 2, LARGE), "score", "group", **options)
+        truth = tilt.evaluate(drawn(setting, seed - 2, LARGE), "score", "group", **options)
         found = [
-            tilt.bill(drawn(setting, one, setting.rows), "score", "group", **options)
+            tilt.evaluate(drawn(setting, one, setting.rows), "score", "group", **options)
             for one in range(seed, seed + repetitions)
         ]
         for name in truth.table["quantity"]:
@@ -207,7 +207,7 @@ def bills(repetitions: int, seed: int, names: list[str]) -> Iterator[str]:
 def covered(setting: Setting, name: str, truth: Any, found: list[Any]) -> str:
     """Return how often before, after and change of a quantity hold the truth."""
     parts, is_off = [], False
-    given = [bill[name] for bill in found if name in bill.table["quantity"]]
+    given = [evaluation[name] for evaluation in found if name in evaluation.table["quantity"]]
     for part in ("before", "after", "change"):
         right = truth[name][part].value
         hits = sum(one[part].low <= right <= one[part].high for one in given)
@@ -334,7 +334,7 @@ def what_ifs(repetitions: int, seed: int, names: list[str]) -> Iterator[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    kinds = {"bills": bills, "alternatives": alternatives, "what-ifs": what_ifs}
+    kinds = {"evaluations": evaluations, "alternatives": alternatives, "what-ifs": what_ifs}
     parser.add_argument("what", choices=tuple(kinds))
     parser.add_argument("--repetitions", type=int, default=200)
     parser.add_argument("--seed", type=int, default=60_000, help="the first of them")

@@ -25,10 +25,11 @@ NUMBERS = ["age", "children"]
 LENDING = ["region", "job", "amount", "years"]
 LOANS = ["income", "club", "region"]
 GROUP_PROBABILITIES = {"women": "p_women", "men": "p_men"}
-OTHER_SETTINGS = {"confidence": 0.8, "materiality": 0.02, "seed": 7}
+OTHER_SETTINGS = {"confidence": 0.8, "materiality": 0.02, "random_state": 7}
 EXCLUDED = ["group_or_missing", "p_women", "p_men", "region", "old_score", "decision", "answer", "repaid", "premium"]
 EXCLUDED += ["customer", "month", "weight", "product", "branch"]
 THREE = {"scores": CLASSES, "favourable": "some"}
+WEIGHTED = {"sample_weight": "weight"}
 
 
 def audit_compas(data: Any = None, **options: Any) -> tl.Audit:
@@ -98,20 +99,20 @@ def audit_membership_estimator(**options: Any) -> tl.Audit:
 
     frame = make_lending_pair().with_columns(pl.col("amount").fill_null(48.0)).to_pandas()
     features = ["region", "amount", "years"]
-    return audit_lending(frame, features=features, membership=LogisticRegression(), **options)
+    return audit_lending(frame, features=features, propensity=LogisticRegression(), **options)
 
 
 def audit_arrays() -> tl.Audit:
     """Audit groups, scores and weights that are arrays."""
     frame = make_lending_pair()
     group, scores, weights = (frame[name].to_numpy() for name in ("group", "score", "weight"))
-    return tl.audit(frame.select(LENDING), group, reference="b", scores=scores, weights=weights)
+    return tl.audit(frame.select(LENDING), group, reference="b", scores=scores, sample_weight=weights)
 
 
 def audit_scores_of_zero() -> tl.Audit:
     """Audit a group whose scores are all 0."""
     frame = make_lending_pair().with_columns(score=pl.when(group="a").then(0.0).otherwise("score"))
-    return audit_lending(frame, membership="chance")
+    return audit_lending(frame, propensity="chance")
 
 
 def audit_separate_groups() -> tl.Audit:
@@ -138,45 +139,45 @@ AUDITS: dict[str, Callable[[], tl.Audit]] = {
     "kinds_dict": lambda: audit_people(tables.convert_to_arrays(make_people())),
     "kinds_parquet": lambda: audit_people(tables.write_parquet(make_people(), "people")),
     "kinds_csv": lambda: audit_people(tables.write_csv(make_people())),
-    "kinds_two_parquets": lambda: audit_people(tables.write_two_parquets(make_people()), weights="weight"),
+    "kinds_two_parquets": lambda: audit_people(tables.write_two_parquets(make_people()), **WEIGHTED),
     "kinds_duckdb": lambda: audit_people(tables.convert_to_duckdb(make_people())),
     "kinds_spark_fitted": lambda: audit_people(tables.convert_to_spark(make_people(), 1)),
     "kinds_spark_known": lambda: audit_people(
-        tables.convert_to_spark(make_people(), 3), membership="chance", weights="weight"
+        tables.convert_to_spark(make_people(), 3), propensity="chance", **WEIGHTED
     ),
     "spark_classes_plug_in": lambda: audit_lending(
-        tables.convert_to_spark(make_lending_pair(), 3), **THREE, membership="chance", weights="weight", folds=None
+        tables.convert_to_spark(make_lending_pair(), 3), **THREE, **WEIGHTED, propensity="chance", folds=None
     ),
     "spark_decisions": lambda: audit_lending(
-        tables.convert_to_spark(make_lending_pair(), 2), membership="chance", scores="decision"
+        tables.convert_to_spark(make_lending_pair(), 2), propensity="chance", scores="decision"
     ),
-    "kinds_known": lambda: audit_people(make_people(), membership="chance", weights="weight"),
+    "kinds_known": lambda: audit_people(make_people(), propensity="chance", **WEIGHTED),
     "kinds_few_rows": lambda: audit_people(make_people(300, 9)),
     "kinds_default_features": lambda: tl.audit(make_people(500, 4), "group", scores="score"),
     "copy_of_the_group": audit_copy_of_the_group,
-    "weights_fitted": lambda: audit_lending(weights="weight"),
-    "weights_known": lambda: audit_lending(weights="weight", membership="chance"),
-    "weights_plug_in": lambda: audit_lending(weights="weight", folds=None),
+    "weights_fitted": lambda: audit_lending(**WEIGHTED),
+    "weights_known": lambda: audit_lending(**WEIGHTED, propensity="chance"),
+    "weights_plug_in": lambda: audit_lending(**WEIGHTED, folds=None),
     "weights_uneven": lambda: audit_people(
-        make_people(1200, 3), features=["income", "owner", "grade"], weights="uneven"
+        make_people(1200, 3), features=["income", "owner", "grade"], sample_weight="uneven"
     ),
     "classes_fitted": lambda: audit_lending(**THREE),
-    "classes_known": lambda: audit_lending(**THREE, membership="chance", weights="weight"),
+    "classes_known": lambda: audit_lending(**THREE, propensity="chance", **WEIGHTED),
     "classes_array_plug_in": lambda: audit_lending(
         scores=make_lending_pair().select(CLASSES).to_numpy(), favourable=2, folds=None
     ),
     "decisions": lambda: audit_lending(scores="decision"),
     "threshold": lambda: audit_lending(threshold=0.5),
-    "given": lambda: audit_lending(given={"good": True}),
+    "given": lambda: audit_lending(where={"good": True}),
     "intersections": lambda: tl.audit(
         make_people(1500, 6), ["group", "sex"], scores="score", features=["income", "city", "owner", "children"]
     ),
     "several_groups": lambda: audit_lending(make_lending(), audited=None),
     "one_of_several_groups": lambda: audit_lending(make_lending(), audited="c", reference="a"),
     "several_groups_plug_in": lambda: audit_lending(make_lending(), audited=["a", "c"], folds=None),
-    "membership_column": lambda: audit_lending(membership="chance"),
-    "membership_column_plug_in": lambda: audit_lending(membership="chance", folds=None),
-    "membership_array": lambda: audit_lending(membership=make_lending_pair()["chance"].to_numpy()),
+    "membership_column": lambda: audit_lending(propensity="chance"),
+    "membership_column_plug_in": lambda: audit_lending(propensity="chance", folds=None),
+    "membership_array": lambda: audit_lending(propensity=make_lending_pair()["chance"].to_numpy()),
     "membership_estimator": audit_membership_estimator,
     "membership_estimator_plug_in": lambda: audit_membership_estimator(folds=None),
     "model_fitted": audit_fitted_model,
@@ -188,57 +189,59 @@ AUDITS: dict[str, Callable[[], tl.Audit]] = {
     "other_settings": lambda: audit_lending(**OTHER_SETTINGS),
     "constant_score": lambda: audit_lending(scores=np.full(make_lending_pair().height, 0.3)),
     "missing_scores_and_groups": lambda: audit_lending(
-        tables.make_lending_with_missing_values(), audited=None, weights="weight"
+        tables.make_lending_with_missing_values(), audited=None, **WEIGHTED
     ),
     "tiny_groups": lambda: audit_lending(tables.make_tiny_groups(), reference=None, audited=None),
     "tiny_groups_known": lambda: audit_lending(
-        tables.make_tiny_groups(), reference="most", audited="fourteen", membership="chance"
+        tables.make_tiny_groups(), reference="most", audited="fourteen", propensity="chance"
     ),
     "out_of_reach": audit_scores_of_zero,
     "error_apart": audit_separate_groups,
     "error_no_such_column": lambda: audit_lending(features=["regoin"]),
-    "error_membership_of_several": lambda: audit_lending(make_lending(), audited=None, membership="chance"),
+    "error_membership_of_several": lambda: audit_lending(make_lending(), audited=None, propensity="chance"),
     "large_pandas_fitted": lambda: audit_lending(tables.convert_to_pandas(make_lending(60_000, 8))),
-    "large_membership_column": lambda: audit_lending(make_lending(60_000, 8), membership="chance"),
-    "large_parquet_fitted": lambda: audit_lending(tables.write_parquet(make_lending(60_000, 8), "large"), seed=1),
-    "huge_spark_fitted": lambda: audit_lending(tables.convert_to_spark(make_lending(520_000, 8), 4)),  # is sampled
-    "huge_membership_column": lambda: audit_lending(make_lending(5_000_000, 8), membership="chance"),  # in batches
-    "amounts": lambda: audit_loans(scores="premium", output="amount", favourable="low"),
-    "amounts_weights_clusters": lambda: audit_loans(
-        scores="premium", output="amount", weights="weight", clusters="customer"
+    "large_membership_column": lambda: audit_lending(make_lending(60_000, 8), propensity="chance"),
+    "large_parquet_fitted": lambda: audit_lending(
+        tables.write_parquet(make_lending(60_000, 8), "large"), random_state=1
     ),
-    "amounts_model": lambda: audit_loans(model=price_loan_features, output="amount", favourable="low"),
+    "huge_spark_fitted": lambda: audit_lending(tables.convert_to_spark(make_lending(520_000, 8), 4)),  # is sampled
+    "huge_membership_column": lambda: audit_lending(make_lending(5_000_000, 8), propensity="chance"),  # in batches
+    "amounts": lambda: audit_loans(scores="premium", score_type="amount", favourable="low"),
+    "amounts_weights_clusters": lambda: audit_loans(
+        scores="premium", score_type="amount", **WEIGHTED, clusters="customer"
+    ),
+    "amounts_model": lambda: audit_loans(model=price_loan_features, score_type="amount", favourable="low"),
     "outcome_scores": lambda: audit_loans(outcome="repaid"),
-    "outcome_decisions": lambda: audit_loans(scores="decision", outcome="repaid", weights="weight"),
-    "outcome_fpr": lambda: audit_loans(threshold=0.5, outcome="repaid", criterion="fpr"),
-    "outcome_fnr": lambda: audit_loans(outcome="repaid", criterion="fnr"),
+    "outcome_decisions": lambda: audit_loans(scores="decision", outcome="repaid", **WEIGHTED),
+    "outcome_fpr": lambda: audit_loans(threshold=0.5, outcome="repaid", metric="fpr"),
+    "outcome_fnr": lambda: audit_loans(outcome="repaid", metric="fnr"),
     "exempt": lambda: audit_loans(exempt=["income"]),
     "exempt_decisions": lambda: audit_loans(scores="decision", exempt=["income", "club"], outcome="repaid"),
     "clusters": lambda: audit_loans(clusters="customer"),
     "periods": lambda: audit_loans(periods="month"),
     "periods_clusters_threshold": lambda: audit_loans(periods="month", clusters="customer", threshold=0.5),
     "unobserved": audit_unobserved,
-    "unobserved_labels": lambda: audit_unobserved(labels="group_or_missing"),
+    "unobserved_labels": lambda: audit_unobserved(known_groups="group_or_missing"),
     "unobserved_decisions_outcome": lambda: audit_unobserved(scores="decision", outcome="repaid"),
-    "unobserved_amounts": lambda: audit_unobserved(scores="premium", output="amount"),
-    "given_text": lambda: audit_loans(given={"product": "car", "region_n": 0}, features=["income", "club", "region"]),
+    "unobserved_amounts": lambda: audit_unobserved(scores="premium", score_type="amount"),
+    "given_text": lambda: audit_loans(where={"product": "car", "region_n": 0}, features=["income", "club", "region"]),
     "blocks": lambda: audit_loans(features=None, blocks={"place": ["region_*"]}, exclude=EXCLUDED),
     "categorical": lambda: audit_loans(features=["income", "branch"], categorical="branch"),
     "model_stand_in": lambda: audit_loans(model=score_loan_features),
     "model_stand_in_threshold": lambda: audit_loans(model=score_loan_features, threshold=0.5, outcome="repaid"),
-    "threshold_favourable_low": lambda: audit_loans(threshold=0.6, favourable="low", weights="weight"),
+    "threshold_favourable_low": lambda: audit_loans(threshold=0.6, favourable="low", **WEIGHTED),
     "decisions_in_words": lambda: audit_loans(scores="answer", favourable="approved", outcome="repaid"),
     "no_features": lambda: audit_loans(features=[], outcome="repaid"),
     "stated_provenance": lambda: audit_loans(provenance={"data window": "2024", "model": "loans 2"}, folds=None),
     "sampled": lambda: audit_lending(make_lending(6_000, 8), sample_rows=2_000),
     "source_csv_options": lambda: audit_loans(
-        tables.write_foreign_csv(make_loans()), encoding="cp1252", na_values="unbekannt"
+        tl.read(tables.write_foreign_csv(make_loans()), encoding="cp1252", na_values="unbekannt")
     ),
     "source_json_lines": lambda: audit_loans(tables.write_json_lines(make_loans())),
-    "source_excel": lambda: audit_loans(tables.write_excel(make_loans()), sheet="loans"),
-    "source_sqlite": lambda: audit_loans(tables.write_sqlite(make_loans()), query="SELECT * FROM loans"),
+    "source_excel": lambda: audit_loans(tl.read(tables.write_excel(make_loans()), sheet="loans")),
+    "source_sqlite": lambda: audit_loans(tl.read(tables.write_sqlite(make_loans()), query="SELECT * FROM loans")),
     "saved_scores": lambda: save_and_read(audit_loans(outcome="repaid", periods="month"), "saved_scores"),
-    "saved_unobserved": lambda: save_and_read(audit_unobserved(labels="group_or_missing"), "saved_unobserved"),
+    "saved_unobserved": lambda: save_and_read(audit_unobserved(known_groups="group_or_missing"), "saved_unobserved"),
 }
 PAGES = {"compas_cross_fitted", "outcome_decisions", "amounts", "unobserved_labels", "classes_fitted", "exempt"}
 PAGES |= {"several_groups", "periods_clusters_threshold", "outcome_fpr", "model_stand_in", "saved_scores"}
@@ -260,25 +263,25 @@ def repair_loans(
     audited_rows, held_out = split_loans()
     tilt = audit_rows(audited_rows)["women"].repair(**options)
     applied = tilt.apply(held_out, "score", **({"group": "group"} if tilt.use_group else {}))
-    evaluation = tilt.bill(held_out, "score", "group", outcome="repaid")
+    evaluation = tilt.evaluate(held_out, "score", "group", outcome="repaid")
     return {"repair": tilt, "applied": applied, "evaluation": evaluation}
 
 
 def compare_repairs_with_and_without_group() -> dict[str, Any]:
-    """Return the evaluation of a repair beside the same repair that uses the group."""
+    """Return the evaluation of a repair, compared with the same repair that uses the group."""
     audited_rows, held_out = split_loans()
     comparison = audit_loans(audited_rows, folds=None)["women"]
-    blind, aware = (comparison.repair(limit=0.01, use_group=use_group) for use_group in (False, True))
-    evaluation = blind.bill(held_out, "score", "group", outcome="repaid", beside=aware, weights="weight")
+    blind, aware = (comparison.repair(max_gap=0.01, use_group=use_group) for use_group in (False, True))
+    evaluation = blind.evaluate(held_out, "score", "group", outcome="repaid", compare_with=aware, **WEIGHTED)
     return {"repair": blind, "half": blind.part(0.5), "evaluation": evaluation}
 
 
 def repair_several_groups() -> dict[str, Any]:
     """Return a repair for all groups at once, with an evaluation for each."""
     lending = make_lending(3_000, 9)
-    tilt = audit_lending(lending.head(1_500), reference="a", audited=None, folds=None).repair(limit=0.01)
+    tilt = audit_lending(lending.head(1_500), reference="a", audited=None, folds=None).repair(max_gap=0.01)
     held_out = lending.slice(1_500)
-    evaluations = tilt.bills(held_out, "score", "group")
+    evaluations = tilt.evaluate_groups(held_out, "score", "group")
     return {"repair": tilt, "applied": tilt.apply(held_out, "score"), "evaluation": evaluations}
 
 
@@ -287,7 +290,7 @@ def repair_classes() -> dict[str, Any]:
     lending = make_lending_pair(3_000)
     tilt = audit_lending(lending.head(1_100), **THREE, folds=None)["a"].repair()
     held_out = lending.slice(1_100)
-    evaluation = tilt.bill(held_out, CLASSES, "group", score_class=1)
+    evaluation = tilt.evaluate(held_out, CLASSES, "group", score_class=1)
     return {"repair": tilt, "applied": tilt.apply(held_out, CLASSES), "evaluation": evaluation}
 
 
@@ -299,19 +302,19 @@ def repair_with_estimator() -> dict[str, Any]:
 
     model = make_pipeline(StandardScaler(), DecisionTreeClassifier(max_depth=3, random_state=0))
     audited_rows, held_out = split_loans()
-    tilt = audit_loans(audited_rows, features=["income", "club"], folds=None)["women"].repair(membership_model=model)
-    evaluation = tilt.bill(held_out, "score", "group")
+    tilt = audit_loans(audited_rows, features=["income", "club"], folds=None)["women"].repair(propensity_model=model)
+    evaluation = tilt.evaluate(held_out, "score", "group")
     return {"summary": tilt.summary(), "applied": tilt.apply(held_out, "score"), "evaluation": evaluation}
 
 
 def save_and_read_repair() -> dict[str, Any]:
     """Return a repair after a round trip through JSON, and the table that it writes."""
     audited_rows, held_out = split_loans()
-    path, output = tables.name_file("repair.json"), tables.name_file("repaired.csv")
+    path, out = tables.name_file("repair.json"), tables.name_file("repaired.csv")
     audit_loans(audited_rows, folds=None)["women"].repair().to_json(path)
     tilt = tl.read_repair(path)
-    tilt.apply(tables.write_csv(held_out, "held_out"), "score", output=output)
-    return {"repair": tilt, "written": pl.read_csv(output).head(20)}
+    tilt.apply(tables.write_csv(held_out, "held_out"), "score", out=out)
+    return {"repair": tilt, "written": pl.read_csv(out).head(20)}
 
 
 def fit_tilted_classifier(**options: Any) -> dict[str, Any]:
@@ -396,20 +399,20 @@ OF_LOANS = ("--group", "group", "--reference", "men", "--features", "income", "-
 
 OTHERS: dict[str, Callable[[], Any]] = {
     "change_same_rows": lambda: compare_loans(outcome="repaid"),
-    "change_same_rows_decisions": lambda: compare_loans(threshold=0.5, weights="weight"),
+    "change_same_rows_decisions": lambda: compare_loans(threshold=0.5, **WEIGHTED),
     "change_same_customers": lambda: compare_loans(clusters="customer"),
     "change_unobserved": lambda: tl.compare(audit_unobserved(scores="old_score"), audit_unobserved()),
     "change_other_rows": compare_months,
     "change_saved": lambda: compare_months(save=True),
     "repair_mean_score": repair_loans,
-    "repair_limit": lambda: repair_loans(limit=0.02),
+    "repair_limit": lambda: repair_loans(max_gap=0.02),
     "repair_use_group": lambda: repair_loans(use_group=True),
     "repair_decisions": lambda: repair_loans(threshold=0.5),
-    "repair_fpr": lambda: repair_loans(criterion="fpr"),
-    "repair_equalized_odds": lambda: repair_loans(criterion="equalized odds", limit=0.01),
+    "repair_fpr": lambda: repair_loans(metric="fpr"),
+    "repair_equalized_odds": lambda: repair_loans(metric="equalized_odds", max_gap=0.01),
     "repair_exempt": lambda: repair_loans(lambda data: audit_loans(data, exempt=["region"], folds=None)),
     "repair_given": lambda: repair_loans(
-        lambda data: audit_loans(data, given={"product": "car"}, favourable="low", folds=None)
+        lambda data: audit_loans(data, where={"product": "car"}, favourable="low", folds=None)
     ),
     "repair_unobserved": lambda: repair_loans(lambda data: audit_loans(data, GROUP_PROBABILITIES, folds=None)),
     "repair_price_of_blindness": compare_repairs_with_and_without_group,
@@ -432,7 +435,7 @@ OTHERS: dict[str, Callable[[], Any]] = {
         make_lending(), "nyc-local-law-144", "group", selected="decision", smallest_share=0.2
     ),
     "rule_local_law_scores": lambda: tl.rule_tables(
-        make_people(), "nyc-local-law-144", ["group", "sex"], scores="score", threshold=0.9, confidence=0.9
+        make_people(), "nyc-local-law-144", ["group", "sex"], scores="score", ratio_threshold=0.9, confidence=0.9
     ),
     "gates_scores": lambda: check_gates(audit_once("outcome_scores"), *GATES),
     "gates_decisions": lambda: check_gates(audit_once("decisions"), *GATES),
@@ -442,14 +445,14 @@ OTHERS: dict[str, Callable[[], Any]] = {
         compare_loans(), "gap_change.low>0.01", "gap_change>-0.5", "gap_change>-1", "nonsense<1"
     ),
     "classifier_scores": fit_tilted_classifier,
-    "classifier_decisions": lambda: fit_tilted_classifier(threshold=0.5, limit=0.02),
-    "classifier_equalized_odds": lambda: fit_tilted_classifier(criterion="equalized odds"),
+    "classifier_decisions": lambda: fit_tilted_classifier(threshold=0.5, max_gap=0.02),
+    "classifier_equalized_odds": lambda: fit_tilted_classifier(metric="equalized_odds"),
     "command_audit": lambda: run_on_loans("audit", *OF_LOANS, "--scores", "score", "--fail-if", "gap<-0.01"),
     "command_audit_json": lambda: run_on_loans("audit", *OF_LOANS, "--scores", "score", "--folds", "0", "--json", "-"),
     "command_compare": lambda: run_on_loans("compare", *OF_LOANS, "--scores", "old_score", "--scores", "score"),
     "command_rule": lambda: run_on_loans("rule", "--rule", "four-fifths", "--group", "group", "--selected", "decision"),
     "command_rule_strata": lambda: run_on_loans("rule", *STRATIFIED),
-    "command_repair": lambda: run_on_loans("repair", *OF_LOANS, "--scores", "score", "--limit", "0.01"),
+    "command_repair": lambda: run_on_loans("repair", *OF_LOANS, "--scores", "score", "--max-gap", "0.01"),
     "command_alternatives": lambda: run_on_loans("alternatives", *OF_LOANS, "--scores", "score", "--outcome", "repaid"),
     "command_error": lambda: run_on_loans("audit", "--group", "grup", "--scores", "score"),
 }

@@ -9,10 +9,10 @@ import skops.io
 from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 from tests.command import invoked
-from tests.repair.test_bill import borrowers
+from tests.repair.test_evaluation import borrowers
 
 import tiltlens as tl
-from tiltlens.repair.bill import bills_summary
+from tiltlens.repair.evaluation import evaluations_summary
 
 COMMON = ("--group", "group", "--reference", "b", "--scores", "score")
 OUTCOME = ("--outcome", "repaid")
@@ -36,22 +36,22 @@ def repairs(folder):
 
 @pytest.fixture(scope="module")
 def done(folder):
-    files = ("--save", "repair.json", "--json", "bill.json", "--report", "bill.html")
+    files = ("--save", "repair.json", "--json", "evaluation.json", "--report", "evaluation.html")
     new = ("--apply", "new.csv", "--out", "repaired.csv")
-    held_out = ("--holdout", "held_out.parquet")
+    held_out = ("--held-out", "held_out.parquet")
     return invoked("repair", "audited.parquet", *COMMON, *OUTCOME, *held_out, *files, *new, cwd=folder)
 
 
-def test_the_bill_is_that_of_python_with_the_price_of_blindness(folder, done, repairs):
-    written = (("repaired table", "repaired.csv"), ("repair", "repair.json"), ("report", "bill.html"))
+def test_the_evaluation_is_that_of_python_with_the_cost_of_blindness(folder, done, repairs):
+    written = (("repaired table", "repaired.csv"), ("repair", "repair.json"), ("report", "evaluation.html"))
     assert done.stderr == "".join(f"The {what} is in {name}.\n" for what, name in written)
     blind, aware = repairs
     held_out = pl.read_parquet(folder / "held_out.parquet")
-    expected = blind.bill(held_out, "score", "group", outcome="repaid", beside=aware)
-    assert json.loads((folder / "bill.json").read_text()) == bills_summary([expected])
+    expected = blind.evaluate(held_out, "score", "group", outcome="repaid", compare_with=aware)
+    assert json.loads((folder / "evaluation.json").read_text()) == evaluations_summary([expected])
     for words in ("Cost of not using the group", "Changed decisions", "may be regulated", "log loss"):
         assert words in done.stdout
-    assert "Effect of a score adjustment on held-out data" in (folder / "bill.html").read_text()
+    assert "Effect of a score adjustment on held-out data" in (folder / "evaluation.html").read_text()
 
 
 def test_new_rows_are_repaired_as_in_python(folder, done, repairs):
@@ -61,11 +61,11 @@ def test_new_rows_are_repaired_as_in_python(folder, done, repairs):
     assert written["score_repaired"].to_numpy() == pytest.approx(repairs[0].apply(new, "score"), abs=1e-12)
 
 
-def test_a_saved_repair_is_billed_and_applied_as_it_is(folder, done):
-    first = json.loads((folder / "bill.json").read_text())["bills"]["a"]
-    options = ("--scores", "score", "--group", "group", *OUTCOME, "--holdout", "held_out.parquet", "--json", "-")
+def test_a_saved_repair_is_evaluated_and_applied_as_it_is(folder, done):
+    first = json.loads((folder / "evaluation.json").read_text())["evaluations"]["a"]
+    options = ("--scores", "score", "--group", "group", *OUTCOME, "--held-out", "held_out.parquet", "--json", "-")
     again = invoked("repair", "repair.json", *options, cwd=folder)
-    assert json.loads(again.stdout)["bills"]["a"] == first | {"beside": None, "price": None}
+    assert json.loads(again.stdout)["evaluations"]["a"] == first | {"compared_with": None, "cost_of_blindness": None}
     applied = ("--scores", "score", "--apply", "new.csv", "--out", "again.csv")
     shown = invoked("repair", "repair.json", *applied, cwd=folder)
     assert "Goal: mean scores equal" in shown.stdout
@@ -84,12 +84,12 @@ def test_a_repair_with_the_group_says_that_it_needs_it(folder):
     [
         (("audited.parquet", *COMMON, "--apply", "new.csv"), "`--apply` must come with `--out`, got it alone."),
         (("audited.parquet", *COMMON, "--apply", "new.csv", "--out", "new.txt"), "must end in .csv or .parquet"),
-        (("audited.parquet", *COMMON, "--report", "a.html"), "must come with `--holdout`, got 'a.html' without."),
+        (("audited.parquet", *COMMON, "--report", "a.html"), "must come with `--held-out`, got 'a.html' without."),
         (("audited.parquet", *COMMON, "--save", "nowhere/a.json"), "must be a file that can be written"),
         (("audited.parquet", "--group", "group"), "`--scores` must be the column to repair, got none."),
-        (("repair.json", *COMMON), "`--reference` must come with data, got it beside a saved repair."),
-        (("repair.json", "--scores", "score", "--holdout", "held_out.parquet"), "`--group` must be the column of"),
-        (("audited.parquet", *COMMON, "--holdout", "audited.parquet"), "must hold rows that nothing was fitted on"),
+        (("repair.json", *COMMON), "`--reference` must come with data, got it with a saved repair."),
+        (("repair.json", "--scores", "score", "--held-out", "held_out.parquet"), "`--group` must be the column of"),
+        (("audited.parquet", *COMMON, "--held-out", "audited.parquet"), "were used in the audit"),
         (
             ("audited.parquet", *COMMON, "--scores", "other", "--apply", "new.csv", "--out", "a.csv"),
             "`scores`",
@@ -104,17 +104,17 @@ def test_mistakes_are_named_and_nothing_is_written(folder, done, arguments, mess
     assert sorted(folder.iterdir()) == before
 
 
-def test_several_groups_are_repaired_at_once_and_billed_one_by_one(folder):
+def test_several_groups_are_repaired_at_once_and_evaluated_one_by_one(folder):
     options = ("--group", "area", "--scores", "score", "--features", "income,noise", "--use-group", "--max-gap", "0.01")
-    found = invoked("repair", "audited.parquet", *options, "--holdout", "held_out.parquet", "--json", "-", cwd=folder)
-    bills = json.loads(found.stdout)["bills"]
-    assert len(bills) == 2
-    for name, bill in bills.items():
-        assert bill["repair"]["audited"] == name
-        gap = next(row for row in bill["table"] if row["quantity"] == "gap")
+    found = invoked("repair", "audited.parquet", *options, "--held-out", "held_out.parquet", "--json", "-", cwd=folder)
+    evaluations = json.loads(found.stdout)["evaluations"]
+    assert len(evaluations) == 2
+    for name, evaluation in evaluations.items():
+        assert evaluation["repair"]["audited"] == name
+        gap = next(row for row in evaluation["table"] if row["quantity"] == "gap")
         assert abs(gap["after"] - 0.01) < 3 * 0.5 * (gap["after_high"] - gap["after_low"]) / 1.96
-    shown = invoked("repair", "audited.parquet", *options, "--holdout", "held_out.parquet", cwd=folder).stdout
-    assert all(f"{name} (audited)" in shown for name in bills)
+    shown = invoked("repair", "audited.parquet", *options, "--held-out", "held_out.parquet", cwd=folder).stdout
+    assert all(f"{name} (audited)" in shown for name in evaluations)
 
 
 def test_scores_of_several_classes_are_repaired_together(folder):
@@ -127,8 +127,8 @@ def test_scores_of_several_classes_are_repaired_together(folder):
         pl.DataFrame({"group": np.where(mine, "a", "b"), "x": x, **columns}).write_csv(folder / f"{name}.csv")
     scores = ("--scores", "low", "--scores", "mid", "--scores", "high")
     options = ("--group", "group", *scores, "--features", "x", "--favourable", "mid", "--save", "classes.json")
-    found = invoked("repair", "classes.csv", *options, "--holdout", "other_classes.csv", "--json", "-", cwd=folder)
-    gap = json.loads(found.stdout)["bills"]["a"]["table"][0]
+    found = invoked("repair", "classes.csv", *options, "--held-out", "other_classes.csv", "--json", "-", cwd=folder)
+    gap = json.loads(found.stdout)["evaluations"]["a"]["table"][0]
     assert abs(gap["after"]) < 0.03 < abs(gap["before"])
     applied = ("--apply", "other_classes.csv", "--out", "new_classes.csv")
     invoked("repair", "classes.json", *scores, *applied, cwd=folder)
@@ -141,11 +141,11 @@ def test_scores_of_several_classes_are_repaired_together(folder):
 def test_weights_hold_for_the_held_out_rows_too(folder, repairs):
     held_out = pl.read_parquet(folder / "held_out.parquet").with_columns(people=1.0 + (pl.col("area") == "east"))
     held_out.write_parquet(folder / "weighted.parquet")
-    expected = repairs[0].bill(held_out, "score", "group", sample_weight="people")
-    options = ("--scores", "score", "--group", "group", "--sample-weight", "people", "--holdout", "weighted.parquet")
+    expected = repairs[0].evaluate(held_out, "score", "group", sample_weight="people")
+    options = ("--scores", "score", "--group", "group", "--sample-weight", "people", "--held-out", "weighted.parquet")
     repairs[0].to_json(folder / "again.json")
     found = invoked("repair", "again.json", *options, "--json", "-", cwd=folder)
-    assert json.loads(found.stdout) == bills_summary([expected])
+    assert json.loads(found.stdout) == evaluations_summary([expected])
 
 
 def test_groups_may_be_crossed(folder):
@@ -153,7 +153,7 @@ def test_groups_may_be_crossed(folder):
         table = pl.read_parquet(folder / f"{name}.parquet").with_columns(side=pl.lit("x"))
         table.write_parquet(folder / f"crossed_{name}.parquet")
     options = ("--group", "group", "--group", "side", "--scores", "score", "--exclude", "repaid", "--use-group")
-    found = invoked("repair", "crossed_audited.parquet", *options, "--holdout", "crossed_held_out.parquet", cwd=folder)
+    found = invoked("repair", "crossed_audited.parquet", *options, "--held-out", "crossed_held_out.parquet", cwd=folder)
     assert "group = a & side = x (audited) vs group = b & side = x (reference)" in found.stdout
     assert "Cost in accuracy: unknown" in found.stdout
 
@@ -175,11 +175,11 @@ def test_alternatives_without_an_outcome_are_refused(folder):
 
 
 def test_a_condition_holds_for_the_held_out_rows_too(folder):
-    options = (*COMMON, "--where", "area=east", "--exclude", "repaid", "--use-group", "--holdout", "held_out.parquet")
+    options = (*COMMON, "--where", "area=east", "--exclude", "repaid", "--use-group", "--held-out", "held_out.parquet")
     found = invoked("repair", "audited.parquet", *options, "--json", "-", cwd=folder)
     held_out = pl.read_parquet(folder / "held_out.parquet").filter(area="east")
     sizes = {"audited": (held_out["group"] == "a").sum(), "reference": (held_out["group"] == "b").sum()}
-    assert json.loads(found.stdout)["bills"]["a"]["rows"] == sizes
+    assert json.loads(found.stdout)["evaluations"]["a"]["rows"] == sizes
 
 
 def test_with_the_model_alternatives_tell_what_ifs(folder):

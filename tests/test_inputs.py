@@ -27,11 +27,11 @@ COMMANDS = {  # what is read, and which options write
     ("compare", "people.csv", *ASKED, "--scores", "other"): ("people.csv", "json report"),
     ("rule", "people.csv", "--rule", "four-fifths", "--group", "group", "--selected", "paid"): ("people.csv", "json"),
     ("alternatives", "people.csv", *FITTED): ("people.csv", "json report"),
-    ("repair", "people.csv", *FITTED, "--use-group", "--holdout", "later.csv", "--apply", "next.csv"): (
+    ("repair", "people.csv", *FITTED, "--use-group", "--held-out", "later.csv", "--apply", "next.csv"): (
         "people.csv later.csv next.csv",
         "out save json report",
     ),
-    ("repair", "repair.json", *FITTED, "--holdout", "later.csv", "--apply", "next.csv"): (
+    ("repair", "repair.json", *FITTED, "--held-out", "later.csv", "--apply", "next.csv"): (
         "repair.json later.csv next.csv",
         "out save json report",
     ),
@@ -179,7 +179,7 @@ def results(folder):
     audit = tl.audit(folder / "people.csv", "group", features=[], **options)
     saved = [tl.read_audit(folder / f"{name}.json") for name in ("old", "new")]
     tilt, change = tl.read_repair(folder / "repair.json"), tl.compare(*saved, paired=False)
-    evaluation = tilt.bill(folder / "later.csv", "score", "group")
+    evaluation = tilt.evaluate(folder / "later.csv", "score", "group")
     found = tl.alternatives(folder / "people.csv", "group", features=["other"], **options)["A"]
     tables = tl.rule_tables(folder / "people.csv", "four-fifths", "group", selected="paid")
     for one in (audit, change, evaluation, found, tables):

@@ -17,7 +17,6 @@ from tiltlens.analysis.fitting import FitSettings, gather_evidence
 from tiltlens.analysis.settings import Settings, usual_materiality
 from tiltlens.errors import DataError
 from tiltlens.progress import Listener, stage, told_to
-from tiltlens.repair.rows import AuditedRows
 from tiltlens.results.audit import Audit
 from tiltlens.results.build_comparison import compare
 from tiltlens.results.comparison import Comparison
@@ -32,7 +31,6 @@ from tiltlens.rows.predictions import model_notes
 from tiltlens.rows.rescoring import OTHER_ANSWERS, AskedModel
 from tiltlens.rows.roles import ColumnRoles, Request, resolve_roles, with_arrays
 from tiltlens.rows.sample import HashThreshold
-from tiltlens.rows.sampled_rows import SampledRows
 from tiltlens.rows.scores import check_score_type, either_spelling
 from tiltlens.rows.sums import GroupSums, SumPlan, check_same_rows, sum_batch, sum_rows
 from tiltlens.rows.survey import Survey, survey_batch
@@ -267,7 +265,7 @@ def alternatives(
     >>> people = {"sex": sex, "skill": skill, "score": score, "repaid": (rng.random(300) < score).astype(int)}
     >>> results = tl.alternatives(people, "sex", reference="men", scores="score", outcome="repaid")
     >>> results["women"].verdict
-    'cannot be told'
+    'inconclusive'
     """
     result = audit(data, group, outcome=outcome, folds=None, **options)
     return {name: c.alternatives(tolerance, threshold) for name, c in result.items()}
@@ -307,7 +305,7 @@ def _run_audit(data: Any, request: Request, settings: Settings, stated: dict[str
         too_small=dict(groups.too_small),
         settings=settings,
         provenance=_provenance(source, survey, request, stated),
-        _rows=_audited_rows(sample.rows, comparisons, question.given),
+        _rows=sample.rows,
     )
 
 
@@ -319,25 +317,6 @@ def _provenance(source: _Source, survey: Survey, request: Request, stated: dict[
         describe_request(request),
         stated,
         survey.rows_fingerprint,
-    )
-
-
-def _audited_rows(rows: SampledRows, comparisons: Mapping[str, Comparison], given: Mapping[str, str]) -> AuditedRows:
-    """Return the rows of all groups, with the features that tell no group from the reference without fail."""
-    separating = {feature.name for c in comparisons.values() for feature in c._profiles.features if feature.is_group}
-    pair = next(iter(comparisons.values()))._audited_rows("repair")
-    return AuditedRows(
-        groups=(*rows.groups[1:], rows.groups[0]),
-        codes=(rows.group - 1) % len(rows.groups),  # the reference last
-        weights=rows.sampling_weight,
-        clusters=rows.cluster,
-        features=[replace(part, is_group=part.is_group or part.name in separating) for part in rows.features],
-        scores=rows.scores,
-        outcome=rows.y_true,
-        given=given,
-        favours_low=pair.favours_low,
-        exempt=pair.exempt,
-        soft={name: c._profiles.soft for name, c in comparisons.items() if c._profiles.soft is not None},
     )
 
 

@@ -321,27 +321,24 @@ WHAT_IF_VALUES = 32  # of a feature that outputs are averaged over: each is a pr
 WHAT_IF_BINS = 4  # of a coarsened number: quartiles
 RARE_LEVEL = 0.05  # of the people, below which a level of a coarsened category is rare
 
-# repair.bill
-BILL_STEPS = 11  # from no repair to the whole of it
+# repair.evaluation
+EVALUATION_STEPS = 11  # from no repair to the whole of it
 
-# repair.solve
-ALIKE = 10  # people who are alike in every feature: of so many a model hardly knows one by the others
+# repair.problem and repair.notes
+MIN_IDENTICAL_PEOPLE = 10  # with equal features: a membership model of so many hardly depends on one of them
 FEW_DECIDED = 0.01  # share of people: a rule that decides fewer otherwise than the rest hardly decides
 FEW_REPAIRED = 100  # people of a group that a difference is of: of fewer, chance moves it by points
 
-# repair.unlike
+# repair.new_rows
 UNLIKE = 0.5  # of the gap that a repair closed: where so much of it is back, rows are unlike the audited ones
 LOOKED_ROWS = 10_000  # of a Spark table that are looked at before it is repaired: the rest is computed later
 
 # repair.notes
 SURELY_OFF = 0.9999  # confidence of each of ten intervals of outcomes: together 0.999
 
-# repair.copies
-EQUAL_SCORES = 1e-8  # the chance that two people's scores agree to nine decimals, at most
-FEWEST_ALIKE = 2  # rows whose scores alone agree with audited ones: so few may be chance
-MOST_TOLD = 0.75  # of the variance of group and outcome that features tell, at most: more, and groups hardly overlap
-SURE_COPIES = 0.999  # the chance with which people alike would have differed more often than rows held for copies
-MORE_ALIKE = 2.0  # times as many rows that equal an audited one as audited rows do: others are the same people's
+# repair.duplicates
+MIXED_DUPLICATES = 0.1  # of the disagreement of different people: with more, rows with equal features are no duplicates
+MORE_ALIKE = 2.0  # times as many matches with audited rows as expected by chance: these people were audited
 
 # repair.multipliers
 LARGEST_MULTIPLIER = 50.0  # of a tilt: beyond it no score is left between 0 and 1

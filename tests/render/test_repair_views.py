@@ -1,4 +1,4 @@
-"""Bills of repairs and alternatives as text, figures and pages."""
+"""Evaluations of repairs and alternatives as text, figures and pages."""
 
 import json
 import re
@@ -10,14 +10,14 @@ from rich.console import Console
 from sklearn.linear_model import LogisticRegression
 from tests.browser import opened
 from tests.repair.test_alternatives import applicants, found
-from tests.repair.test_bill import borrowers
+from tests.repair.test_evaluation import borrowers
 from tests.schemas import published, strict
 
 import tiltlens as tl
 from tiltlens.documents import repair_sentences as words
 from tiltlens.figures import attainable, repair_curve
 from tiltlens.formats import interval, points
-from tiltlens.render.document_page import alternatives_page, bills_page
+from tiltlens.render.document_page import alternatives_page, evaluations_page
 from tiltlens.render.terminal import print_alternatives
 
 ENDS = (("", -0.05), ("_low", -0.08), ("_high", -0.02))
@@ -25,10 +25,12 @@ HOSTILE = "</script><img src=x onerror='window.hacked = 1'>"
 
 
 @pytest.fixture(scope="module")
-def bill():
+def evaluation():
     table = borrowers(1500)
     c = tl.audit(table, group="group", reference="b", scores="score", outcome="repaid", folds=None)["a"]
-    return c.repair().bill(borrowers(1000, 1), "score", "group", outcome="repaid", beside=c.repair(use_group=True))
+    return c.repair().evaluate(
+        borrowers(1000, 1), "score", "group", outcome="repaid", compare_with=c.repair(use_group=True)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -36,20 +38,20 @@ def rules():
     return found(applicants(rows=800))
 
 
-def renamed(bill, name=HOSTILE):
-    """Return the bill's summary with a group of another name."""
-    summary = bill.to_dict()
-    beside = summary["beside"] | {"repair": summary["beside"]["repair"] | {"audited": name}}
-    return summary | {"repair": summary["repair"] | {"audited": name}, "beside": beside}
+def renamed(evaluation, name=HOSTILE):
+    """Return the evaluation's summary with a group of another name."""
+    summary = evaluation.to_dict()
+    beside = summary["compared_with"] | {"repair": summary["compared_with"]["repair"] | {"audited": name}}
+    return summary | {"repair": summary["repair"] | {"audited": name}, "compared_with": beside}
 
 
-def test_a_bill_prints_what_it_holds(bill):
-    text = str(bill)
-    row = bill.to_dict()["table"][0]
+def test_an_evaluation_prints_what_it_holds(evaluation):
+    text = str(evaluation)
+    row = evaluation.to_dict()["table"][0]
     assert points(row["before"]) in text
     assert interval(row["change_low"], row["change_high"], points) in text
-    moved = bill.decisions["audited"]
-    assert re.search(rf"a +│ +{bill.rows['audited']} │ +{moved['up']} │ +{moved['down']}\b", text)
+    moved = evaluation.decisions["audited"]
+    assert re.search(rf"a +│ +{evaluation.rows['audited']} │ +{moved['up']} │ +{moved['down']}\b", text)
 
 
 ESTIMATE = {"value": 0.1, "low": 0.0, "high": 0.2}
@@ -66,8 +68,8 @@ ESTIMATE = {"value": 0.1, "low": 0.0, "high": 0.2}
         (-0.11, 0.07, 0.0, "includes the goal of 0, but half of the gap or more may remain"),
     ],
 )
-def test_whether_the_limit_is_met_is_read_from_the_interval(bill, low, high, limit, said):
-    summary = bill.to_dict()
+def test_whether_the_limit_is_met_is_read_from_the_interval(evaluation, low, high, limit, said):
+    summary = evaluation.to_dict()
     row = summary["table"][0] | {"after_low": low, "after_high": high}
     changed = summary | {"table": [row], "repair": summary["repair"] | {"limit": limit}}
     assert said in words.headline(changed)[0]
@@ -88,29 +90,31 @@ def test_what_a_rule_does_is_told_without_signs():
     assert "cost-weighted accuracy" in lines[1]
 
 
-def test_few_people_are_not_counted(bill):
-    summary = bill.to_dict() | {"decisions": {"audited": {"up": None, "down": 0}}}
-    assert "fewer than 10" in bills_page({"bills": {"a": summary}})
+def test_few_people_are_not_counted(evaluation):
+    summary = evaluation.to_dict() | {"decisions": {"audited": {"up": None, "down": 0}}}
+    assert "fewer than 10" in evaluations_page({"evaluations": {"a": summary}})
 
 
-def test_figures_hold_the_numbers_of_the_summary(bill, rules):
-    curve = repair_curve(bill.to_dict())
-    assert curve.table.filter(way="without the group")["gap"].to_list() == [100 * gap for gap in bill.curve["gap"]]
+def test_figures_hold_the_numbers_of_the_summary(evaluation, rules):
+    curve = repair_curve(evaluation.to_dict())
+    assert curve.table.filter(way="without the group")["gap"].to_list() == [
+        100 * gap for gap in evaluation.curve["gap"]
+    ]
     assert curve.table["way"].n_unique() == 2
-    odds = bill.to_dict() | {"repair": bill.repair | {"criterion": "fpr"}}
+    odds = evaluation.to_dict() | {"repair": evaluation.repair | {"criterion": "fpr"}}
     rates = repair_curve(odds).table.filter(way="without the group")["gap"].to_list()
-    assert rates == [100 * rate for rate in bill.curve["fpr_difference"]]
+    assert rates == [100 * rate for rate in evaluation.curve["fpr_difference"]]
     attained = attainable(rules.to_dict())
     assert attained.table["gap"].to_list() == [100 * gap for gap in (rules.gap.value, *rules.curve["gap"])]
-    for figure in (curve, attained, bill.plot(), rules.plot()):
+    for figure in (curve, attained, evaluation.plot(), rules.plot()):
         figure.chart.to_dict(validate=True)
 
 
-def test_a_bill_without_outcomes_has_no_curve_of_accuracy(bill):
-    summary = bill.to_dict()
+def test_an_evaluation_without_outcomes_has_no_curve_of_accuracy(evaluation):
+    summary = evaluation.to_dict()
     bare = summary | {"curve": [{"part": row["part"], "gap": row["gap"]} for row in summary["curve"]]}
     assert "was not given" in repair_curve(bare).description
-    assert "gap in mean scores" in bills_page({"bills": {"a": bare}})
+    assert "gap in mean scores" in evaluations_page({"evaluations": {"a": bare}})
 
 
 def test_what_ifs_are_told_with_the_rules(rules):
@@ -126,30 +130,30 @@ def test_what_ifs_are_told_with_the_rules(rules):
     assert re.search(r"−5.00\D+−8.00 to −2.00", text.getvalue())
 
 
-def test_what_is_written_follows_its_schema(bill, rules, tmp_path):
+def test_what_is_written_follows_its_schema(evaluation, rules, tmp_path):
     table = applicants(rows=400)
     model = LogisticRegression().fit(table.select("x", "z").to_numpy(), table["repaid"].to_numpy())
     options = {"model": lambda rows: model.predict_proba(rows.to_numpy())[:, 1], "features": ["x", "z"]}
     asked = tl.alternatives(table, "group", outcome="repaid", **options)["a"]
     assert len(asked.what_ifs) > 0
-    for name, one in (("bills", bill), ("alternatives", rules), ("alternatives", asked)):
+    for name, one in (("evaluations", evaluation), ("alternatives", rules), ("alternatives", asked)):
         one.to_json(tmp_path / "found.json")
         found = json.loads((tmp_path / "found.json").read_text())
         jsonschema.Draft202012Validator(strict(published(name))).validate(found)
 
 
-def test_names_from_data_stay_text(bill, rules):
-    assert HOSTILE not in bills_page({"bills": {HOSTILE: renamed(bill)}})
+def test_names_from_data_stay_text(evaluation, rules):
+    assert HOSTILE not in evaluations_page({"evaluations": {HOSTILE: renamed(evaluation)}})
     summary = {"group": HOSTILE, "comparisons": {HOSTILE: rules.to_dict() | {"audited": HOSTILE}}}
     assert HOSTILE not in alternatives_page(summary)
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [390, 1440])
-def test_pages_open_without_an_error_and_fit_the_window(browser, tmp_path, bill, rules, width):
-    bill.report(tmp_path / "bill.html")
+def test_pages_open_without_an_error_and_fit_the_window(browser, tmp_path, evaluation, rules, width):
+    evaluation.report(tmp_path / "evaluation.html")
     rules.report(tmp_path / "rules.html")
-    for name in ("bill.html", "rules.html"):
+    for name in ("evaluation.html", "rules.html"):
         with opened(browser, tmp_path / name, width=width, scheme="dark") as tab:
             assert tab.evaluate("document.documentElement.scrollWidth") <= width
             assert tab.locator(".drawing svg").count() == 1

@@ -8,7 +8,8 @@ from sklearn.metrics import roc_auc_score
 
 import tiltlens as tl
 from tiltlens.errors import DataError
-from tiltlens.repair.solve import nearly_constant
+from tiltlens.repair.notes import nearly_constant
+from tiltlens.repair.rows import audited_rows
 
 
 def applicants(seed=0, rows=1500, is_optimal=False):
@@ -127,10 +128,10 @@ def test_one_call_gives_those_of_every_group(leaning):
 def test_alternatives_need_outcomes_features_and_people():
     table = applicants(rows=300)
     plain = tl.audit(table.drop("repaid"), group="group", reference="b", scores="score", folds=None)["a"]
-    with pytest.raises(DataError, match="`outcome` must be given"):
+    with pytest.raises(DataError, match="Alternatives need outcomes, but the audit has none"):
         plain.alternatives()
     few = table.with_columns(repaid=pl.when(pl.int_range(300) < 60).then("repaid").otherwise(None))
-    with pytest.raises(DataError, match="must be known for 50 people of each group"):
+    with pytest.raises(DataError, match="of at least 50 people of each group"):
         found(few)
 
 
@@ -166,5 +167,5 @@ def test_a_sample_stands_for_all_rows():
     assert model.rows == {"audited": 300, "reference": 700}
     error = (model.accuracy.high - model.accuracy.low) / 2
     assert model.accuracy.value == pytest.approx((decided == y).mean(), abs=error)
-    share = c._audited_rows("test").rows
+    share = audited_rows(c, "test").rows
     assert share.weight0 / (share.weight0 + share.weight1) == pytest.approx(300 / rare.height)

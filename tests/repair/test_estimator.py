@@ -66,9 +66,9 @@ def test_it_is_written_with_skops_and_read_without_a_digit_lost(tmp_path):
     again = tl.read_repair(tmp_path / "repair.json", trusted=OF_IMPUTER)
     expected = tilt().apply(new_rows(), "score")
     assert again.apply(new_rows(), "score").tolist() == expected.tolist()
-    assert again.to_dict()["seen"] == tilt().to_dict()["seen"]
+    assert again.to_dict()["row_index"] == tilt().to_dict()["row_index"]
     held_out = lending(400, seed=9)
-    assert again.bill(held_out, "score", "group").table.equals(tilt().bill(held_out, "score", "group").table)
+    assert again.evaluate(held_out, "score", "group").table.equals(tilt().evaluate(held_out, "score", "group").table)
     for data in (ENGINES["duckdb"](new_rows()), in_files(new_rows(), tmp_path, "csv")):
         assert again.apply(data, "score") == pytest.approx(expected, abs=1e-12)
 
@@ -101,9 +101,9 @@ def test_an_altered_classifier_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"propensity_model": LogisticRegression()}, "`propensity_model` must be a classifier that can fit"),
-        ({"propensity_model": "trees"}, "`propensity_model` must be a classifier that can fit"),
-        ({"propensity_model": classifier(), "use_group": True}, "`propensity_model` must be left out"),
+        ({"propensity_model": LogisticRegression()}, "`propensity_model` LogisticRegression cannot fit the features"),
+        ({"propensity_model": "trees"}, "`propensity_model` str cannot fit the features"),
+        ({"propensity_model": classifier(), "use_group": True}, "needs no `propensity_model`"),
     ],
 )
 def test_mistakes_are_named(options, message):
@@ -114,7 +114,7 @@ def test_mistakes_are_named(options, message):
 def test_a_category_that_the_classifier_cannot_encode_is_named():
     strict = make_column_transformer((SimpleImputer(), ["income", "noise"]), (OneHotEncoder(), ["area"]))
     repair = comparison().repair(propensity_model=make_pipeline(strict, LogisticRegression()))
-    with pytest.raises(TiltlensError, match="must be a classifier that can predict the features"):
+    with pytest.raises(TiltlensError, match="cannot predict the features"):
         repair.apply(new_rows(), "score")
 
 

@@ -88,7 +88,7 @@ def test_a_limit_that_is_missed_by_no_more_than_chance_is_noted():
     tilt = tl.audit(town(1500, 1), scores="score", outcome="repaid", **COMMON).repair(metric="equalized_odds")
     over = max(abs(one.gap_after) for one in tilt.constraints)
     assert 1e-9 < over < 3 * max(one.se for one in tilt.constraints)
-    assert any(f"the largest difference after is {over:.4f} beyond the limit" in note for note in tilt.notes)
+    assert any(f"the largest gap after the repair is {over:.4f} beyond the limit" in note for note in tilt.notes)
     assert not any("beyond the limit" in note for note in audit().repair().notes)
 
 
@@ -128,27 +128,27 @@ def test_a_repair_of_many_constraints_is_written_and_read(tmp_path):
     assert "goes from" in str(audit().repair(metric="equalized_odds"))
 
 
-def test_every_group_has_its_bill():
+def test_every_group_has_its_evaluation():
     tilt, new = audit().repair(), town(4000, 6)
-    bills = tilt.bills(new, "score", "group", outcome="repaid")
+    evaluations = tilt.evaluate_groups(new, "score", "group", outcome="repaid")
     after = tilt.apply(new, "score")
-    assert list(bills) == ["b", "c"]
+    assert list(evaluations) == ["b", "c"]
     for one in tilt.constraints:
-        assert bills[one.audited]["gap"]["after"].value == pytest.approx(gap_of(new, after, one), abs=1e-12)
+        assert evaluations[one.audited]["gap"]["after"].value == pytest.approx(gap_of(new, after, one), abs=1e-12)
     with pytest.raises(DataError, match="`audited` must be one of 'b', 'c', got none"):
-        tilt.bill(new, "score", "group")
-    with pytest.raises(DataError, match="that were audited"):
-        tilt.bill(town(3000, 0), "score", "group", audited="c")
+        tilt.evaluate(new, "score", "group")
+    with pytest.raises(DataError, match="were used in the audit"):
+        tilt.evaluate(town(3000, 0), "score", "group", audited="c")
 
 
-def test_a_bill_of_several_classes_is_of_one():
+def test_an_evaluation_of_several_classes_is_of_one():
     tilt, new = of_classes().repair(), town(4000, 6)
-    found = tilt.bill(new, CLASSES, "group", audited="b", score_class=2)
+    found = tilt.evaluate(new, CLASSES, "group", audited="b", score_class=2)
     after = tilt.apply(new, CLASSES)[:, 2]
     expected = gap_of(new, after, next(one for one in tilt.constraints if one.audited == "b"))
     assert found["gap"]["after"].value == pytest.approx(expected, abs=1e-12)
     with pytest.raises(DataError, match="`score_class` must be a class from 0 to 2, got None"):
-        tilt.bill(new, CLASSES, "group", audited="b")
+        tilt.evaluate(new, CLASSES, "group", audited="b")
 
 
 def test_one_audited_group_is_the_comparison():

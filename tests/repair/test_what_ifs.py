@@ -13,6 +13,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import tiltlens as tl
 from tiltlens.repair import what_ifs as module
+from tiltlens.repair.quantities import EvaluationRows
 from tiltlens.repair.what_ifs import what_ifs
 
 TOWNS = ["big", "mid", "small", "tiny", "hamlet"]
@@ -72,7 +73,7 @@ def found(table):
 def asked(data, model):
     """Return the what-ifs alone: no rule is fitted."""
     p = tl.audit(data, model=model, folds=None, **QUESTION)["a"]._profiles
-    return what_ifs(p.model, p.rows, p.y_true, p.scores, 0.5, 0.95)[0]
+    return what_ifs(p.model, EvaluationRows(p.rows, p.y_true, 0.5), p.scores, 0.95)[0]
 
 
 def test_neutralised_is_the_mean_over_the_values_of_the_reference(table, found):
@@ -174,7 +175,8 @@ def test_values_of_every_kind_are_asked_about():
         return expit(rows["x"] + 0.01 * days + rows["owner"] + rows["rate"].fillna(0.3)).to_numpy()
 
     c = tl.audit(table, model=model, folds=None, **QUESTION | {"features": names})["a"]
-    found = what_ifs(c._profiles.model, c._profiles.rows, c._profiles.y_true, c._profiles.scores, 0.5, 0.95)[0]
+    p = c._profiles
+    found = what_ifs(p.model, EvaluationRows(p.rows, p.y_true, 0.5), p.scores, 0.95)[0]
     assert sorted(found.select("feature", "what_if").rows()) == sorted(
         [(name, "neutralised") for name in names] + [(name, "coarsened") for name in ("x", "day", "rate")]
     )
@@ -191,16 +193,18 @@ def test_what_the_model_refuses_is_noted(table):
         return scored(rows)
 
     p = tl.audit(table[:500], model=model, folds=None, **QUESTION)["a"]._profiles
-    found, notes = what_ifs(p.model, p.rows, p.y_true, p.scores, 0.5, 0.95)
+    found, notes = what_ifs(p.model, EvaluationRows(p.rows, p.y_true, 0.5), p.scores, 0.95)
     assert ("town", "neutralised") not in found.select("feature", "what_if").rows()
-    assert "what if town were neutralised cannot be told" in notes[0]
+    assert "town could not be neutralised" in notes[0]
 
 
 def test_many_rows_are_asked_about_in_part(table, monkeypatch):
     monkeypatch.setattr(module, "WHAT_IF_ROWS", 600)
     p = tl.audit(table, model=scored, folds=None, **QUESTION)["a"]._profiles
-    some, weights = module._some(p.rows)
+    some, weights = module._sample(p.rows)
     mine = p.rows.audited
     assert mine[some].sum() == 300 == (~mine[some]).sum()
     assert weights[mine[some]].sum() == pytest.approx(mine.sum())
-    assert "asked again about 600 of the rows" in what_ifs(p.model, p.rows, p.y_true, p.scores, 0.5, 0.95)[1][0]
+    assert (
+        "evaluated on 600 of the rows" in what_ifs(p.model, EvaluationRows(p.rows, p.y_true, 0.5), p.scores, 0.95)[1][0]
+    )

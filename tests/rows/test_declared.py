@@ -106,7 +106,7 @@ def test_a_model_gets_the_columns_of_a_block(tmp_path, is_file):
 def test_a_repair_of_declared_features_is_that_of_texts(tmp_path):
     codes = pl.col("region").cast(pl.Float64)
     new, held = (people(rows, seed=seed).drop("code") for rows, seed in ((60, 2), (300, 3)))
-    expected, of_bill = None, None
+    expected, of_evaluation = None, None
     for table, declared in (
         (only("region"), {}),
         (only("region").with_columns(codes), {"categorical": ["region"]}),
@@ -116,11 +116,11 @@ def test_a_repair_of_declared_features_is_that_of_texts(tmp_path):
         tilt = tl.read_repair(tmp_path / "repair.json")
         rows, others = ((one.with_columns(codes) if "categorical" in declared else one) for one in (new, held))
         rows.write_csv(tmp_path / "new.csv")
-        found, bill = tilt.apply(rows, "score"), float(tilt.bill(others, "score", "group")["gap"]["after"])
-        expected, of_bill = (found, bill) if expected is None else (expected, of_bill)
+        found, evaluation = tilt.apply(rows, "score"), float(tilt.evaluate(others, "score", "group")["gap"]["after"])
+        expected, of_evaluation = (found, evaluation) if expected is None else (expected, of_evaluation)
         np.testing.assert_allclose(found, expected, atol=1e-9)
         np.testing.assert_allclose(tilt.apply(str(tmp_path / "new.csv"), "score"), expected, atol=1e-9)
-        assert bill == pytest.approx(of_bill)
+        assert evaluation == pytest.approx(of_evaluation)
     assert np.ptp(expected - new["score"].to_numpy()) > 0.01
 
 

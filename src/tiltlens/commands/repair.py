@@ -37,7 +37,7 @@ OF_FITS |= {"categorical", "blocks", "sample_rows", "metric", "max_gap", "thresh
 @click.option("--threshold", type=float, help="Repair decisions, 1 from this score on, instead of scores.")
 @click.option("--use-group", is_flag=True, help="Look at the group of every new row, which may be regulated.")
 @click.option(
-    "--holdout", multiple=True, metavar="FILE", help="Rows that nothing was fitted on: what the repair costs. Repeat."
+    "--held-out", multiple=True, metavar="FILE", help="Rows to evaluate the repair on, not used in the fit. Repeat."
 )
 @click.option("--save", metavar="FILE.json", help="Write the repair, as numbers and texts.")
 @click.option(
@@ -49,10 +49,10 @@ OF_FITS |= {"categorical", "blocks", "sample_rows", "metric", "max_gap", "thresh
 )
 @click.option("--out", metavar="FILE", help="File for the new rows with their adjusted scores: .csv or .parquet.")
 @JSON
-@click.option("--report", "report", metavar="FILE.html", help="Also write the bill as one page for people.")
+@click.option("--report", "report", metavar="FILE.html", help="Also write the evaluation as an HTML page.")
 def command(
     data: tuple[str, ...],
-    holdout: tuple[str, ...],
+    held_out: tuple[str, ...],
     save: str | None,
     new: tuple[str, ...],
     out: str | None,
@@ -60,42 +60,42 @@ def command(
     report: str | None,
     **options: Any,
 ) -> None:
-    """Close a gap by the least change of scores; say its price.
+    """Close a gap by the least change of scores.
 
-    DATA: the audited rows, as of `tiltlens audit`; or a file that --save wrote. The bill is made of --holdout, other
-    rows with the same columns; it tells a repair without the group beside one with it. --json and --report are of the
-    bill. Of several classes it is that of the class --favourable names.
+    DATA: the audited rows, as for `tiltlens audit`; or a file that --save wrote. --held-out, other rows with the same
+    columns, shows the effect on held-out data, without the group and with it; --json and --report write this
+    evaluation. For several classes it evaluates the one that --favourable names.
 
-    Exit codes: 0 done, 2 a mistake in the arguments or the data.
+    Exit codes: 0 success, 2 invalid arguments or data.
     """
-    from tiltlens.render.document_page import write_bills
-    from tiltlens.render.terminal import print_bills, print_repair
+    from tiltlens.render.document_page import write_evaluations
+    from tiltlens.render.terminal import print_evaluations, print_repair
 
-    _check_asked(holdout, new, out, json_target or report)
+    _check_options(held_out, new, out, json_target or report)
     outputs = {"json": json_target, "report": report, "save": save, "out": out}
-    check_targets(outputs, data, holdout, new)
+    check_targets(outputs, data, held_out, new)
     if _is_saved(data):
-        tilt, beside = _saved(data, options, has_rows=bool(holdout or new)), None
+        tilt, other = _read_saved(data, options, has_rows=bool(held_out or new)), None
     else:
-        tilt, beside = _fitted(data, json_target, bool(holdout), options)
-    bills = _billed(tilt, beside, holdout, options) if holdout else None
+        tilt, other = _fit(data, json_target, bool(held_out), options)
+    evaluations = _evaluate(tilt, other, held_out, options) if held_out else None
     if new and out is not None:
         _apply(tilt, new, out, options)
         announce("repaired table is", out)
     if save is not None:
         tilt.to_json(save)
         announce("repair is", save)
-    if bills is not None:
-        write_outputs(outputs, bills, report=write_bills)
+    if evaluations is not None:
+        write_outputs(outputs, evaluations, report=write_evaluations)
     if json_target == "-":
         return
-    if bills is None:
+    if evaluations is None:
         print_repair(tilt.summary() | {"group": " & ".join(options["group"]) or "group"}, screen())
     else:
-        print_bills(bills, screen())
+        print_evaluations(evaluations, screen())
 
 
-def _check_asked(holdout: tuple[str, ...], new: tuple[str, ...], out: str | None, wanted: str | None) -> None:
+def _check_options(held_out: tuple[str, ...], new: tuple[str, ...], out: str | None, wanted: str | None) -> None:
     """Raise where options that go together do not."""
     if bool(new) != (out is not None):
         given, missing = ("--apply", "--out") if new else ("--out", "--apply")
@@ -104,10 +104,10 @@ def _check_asked(holdout: tuple[str, ...], new: tuple[str, ...], out: str | None
         )
     if out is not None and not out.lower().endswith((".csv", ".parquet")):
         raise TiltlensError(f"`--out` must end in .csv or .parquet, got {out!r}.", "for example repaired.csv.")
-    if wanted is not None and not holdout:
+    if wanted is not None and not held_out:
         raise TiltlensError(
-            f"`--json` and `--report` must come with `--holdout`, got {wanted!r} without.",
-            "they are of the bill, which takes rows that nothing was fitted on; --save writes the repair.",
+            f"`--json` and `--report` must come with `--held-out`, got {wanted!r} without.",
+            "they write the evaluation on held-out data; --save writes the repair.",
         )
 
 
@@ -115,11 +115,11 @@ def _is_saved(data: tuple[str, ...]) -> bool:
     return len(data) == 1 and data[0].lower().endswith(".json")
 
 
-def _saved(data: tuple[str, ...], options: dict[str, Any], has_rows: bool) -> ScoreTilt:
-    """Return a repair that was saved; what it is was decided when it was fitted."""
+def _read_saved(data: tuple[str, ...], options: dict[str, Any], has_rows: bool) -> ScoreTilt:
+    """Return a saved repair; options of the fit are refused."""
     from tiltlens.repair.saved import read_repair
 
-    refuse_options(OF_FITS, "with data", "beside a saved repair", "it is applied as it is: leave it out, or fit anew.")
+    refuse_options(OF_FITS, "with data", "with a saved repair", "it is applied as it is: leave it out, or fit anew.")
     tilt, given = read_repair(data[0], options["trusted"]), len(options["scores"])
     wanted = tilt.classes if tilt.classes > 2 else 1
     if has_rows and given != wanted:
@@ -128,53 +128,53 @@ def _saved(data: tuple[str, ...], options: dict[str, Any], has_rows: bool) -> Sc
     return tilt
 
 
-def _fitted(
-    data: tuple[str, ...], json_target: str | None, is_billed: bool, options: dict[str, Any]
+def _fit(
+    data: tuple[str, ...], json_target: str | None, is_evaluated: bool, options: dict[str, Any]
 ) -> tuple[ScoreTilt, ScoreTilt | None]:
-    """Return the repair that was asked for; for a bill also the other, with or without the group."""
+    """Return the repair; for an evaluation also the same one with, or without, the group."""
     if not options["scores"]:
         raise TiltlensError(
             "`--scores` must be the column to repair, got none.", "a repair is of a model's probabilities."
         )
-    asked = {name: options[name] for name in ("max_gap", "metric", "threshold")}
-    of_audit = {name: value for name, value in options.items() if name not in (*asked, "use_group")}
+    settings = {name: options[name] for name in ("max_gap", "metric", "threshold")}
+    of_audit = {name: value for name, value in options.items() if name not in (*settings, "use_group")}
     with progress_shown(json_target) as progress:
         result = audited(data, progress=progress, **of_audit)
     use_group = options["use_group"]
-    tilt = result.repair(use_group=use_group, **asked)
-    if not is_billed:
+    tilt = result.repair(use_group=use_group, **settings)
+    if not is_evaluated:
         return tilt, None
     try:
-        return tilt, result.repair(use_group=not use_group, **asked)
+        return tilt, result.repair(use_group=not use_group, **settings)
     except TiltlensError as error:
         way = "without" if use_group else "with"
-        click.echo(f"Note: there is no repair {way} the group to tell beside: {str(error).splitlines()[0]}", err=True)
+        click.echo(f"Note: no repair {way} the group to compare with: {str(error).splitlines()[0]}", err=True)
         return tilt, None
 
 
-def _billed(
-    tilt: ScoreTilt, beside: ScoreTilt | None, holdout: tuple[str, ...], options: dict[str, Any]
+def _evaluate(
+    tilt: ScoreTilt, other: ScoreTilt | None, held_out: tuple[str, ...], options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the bills of the audited groups on rows that nothing was fitted on."""
-    from tiltlens.repair.bill import bills_summary
+    """Return the evaluations of the audited groups on held-out rows."""
+    from tiltlens.repair.evaluation import evaluations_summary
     from tiltlens.sources.messages import check_columns
 
-    table = _selected(rows_of(_files(holdout, options)), options["where"])
+    table = _selected(rows_of(_files(held_out, options)), options["where"])
     if not options["group"]:
         raise _no_group()
     check_columns("group", list(options["group"]), table.columns)
-    found = tilt.bills(
+    evaluations = tilt.evaluate_groups(
         table,
         _columns(options["scores"]),
         _columns(options["group"]),
         score_class=_class_of(options["scores"], options["favourable"]),
         outcome=options["outcome"],
         confidence=options["confidence"],
-        beside=beside,
+        compare_with=other,
         sample_weight=options["sample_weight"],
         clusters=options["clusters"],
     )
-    return bills_summary(found.values())
+    return evaluations_summary(evaluations.values())
 
 
 def _columns(names: tuple[str, ...]) -> str | list[str]:
@@ -182,13 +182,13 @@ def _columns(names: tuple[str, ...]) -> str | list[str]:
 
 
 def _class_of(scores: tuple[str, ...], favourable: str) -> int | None:
-    """Return which of several classes a bill is of."""
+    """Return the class whose score is evaluated; None where there is one column of scores."""
     if len(scores) == 1:
         return None
     if favourable not in scores:
         raise TiltlensError(
-            f"`--favourable` must name one of several --scores for a bill, got {favourable!r}.",
-            f"the bill is of that class: one of {', '.join(scores)}.",
+            f"`--favourable` must name one of several --scores for an evaluation, got {favourable!r}.",
+            f"name the class to evaluate: one of {', '.join(scores)}.",
         )
     return scores.index(favourable)
 

@@ -51,86 +51,95 @@ def repair_document(repair: Record) -> Document:
 
 def evaluation_document(summary: Record) -> Document:
     """Return the effect of an adjustment on held-out data, the widest gaps first."""
-    bills = [bill | {"repair": sentences.named_repair(bill["repair"])} for bill in summary["bills"].values()]
-    bills.sort(key=_width)
+    evaluations = [
+        evaluation | {"repair": sentences.named_repair(evaluation["repair"])}
+        for evaluation in summary["evaluations"].values()
+    ]
+    evaluations.sort(key=_width)
     blocks: list[Block] = []
-    for bill in bills:
-        blocks += _evaluation(bill)
-    repair = bills[0]["repair"]
-    blocks += bullets(list(map(minus, sentences.group_use(bills[0]))), "Use of the group")
+    for evaluation in evaluations:
+        blocks += _evaluation(evaluation)
+    repair = evaluations[0]["repair"]
+    blocks += bullets(list(map(minus, sentences.group_use(evaluations[0]))), "Use of the group")
     blocks += bullets([*sentences.goal(repair), *sentences.fit_sentences(repair)], "Adjustment")
     return Document(
         "Effect of a score adjustment on held-out data", (*blocks, Paragraph(sentences.IS_NO_FINDING, QUIET))
     )
 
 
-def _width(bill: Record) -> float:
-    return -max((abs(row["before"]) for row in bill["table"] if row["quantity"] == "gap"), default=0.0)
+def _width(evaluation: Record) -> float:
+    return -max((abs(row["before"]) for row in evaluation["table"] if row["quantity"] == "gap"), default=0.0)
 
 
 def _who(record: Record) -> Heading:
     return Heading(f"{label(record['audited'])} (audited) vs {label(record['reference'])} (reference)", 2)
 
 
-def _evaluation(bill: Record) -> list[Block]:
-    first, *others = sentences.headline(bill)
-    repair, level = bill["repair"], interval_name(bill["confidence"])
+def _evaluation(evaluation: Record) -> list[Block]:
+    first, *others = sentences.headline(evaluation)
+    repair, level = evaluation["repair"], interval_name(evaluation["confidence"])
     blocks: list[Block] = [_who(repair), Paragraph(first, HEADLINE), *map(Paragraph, others)]
-    blocks += [_before_after("estimates", bill, bill["table"], ("before", "after", "change"), level)]
-    blocks += [Heading(f"Changed decisions at the threshold {bill['threshold']:g}"), _decisions(bill)]
-    if bill["price"] is not None:
-        columns = ("with_group", "without_group", "price")
-        blocks += [Heading("Cost of not using the group"), Paragraph(sentences.cost_of_blindness(bill))]
-        blocks += [_before_after("price", bill, bill["price"], columns, level)]
-    blocks += [Heading("Partial adjustments"), FigureRef("repair_curve", bill), _curve(bill)]
-    return blocks + bullets([minus(sentences.sentence(note)) for note in bill["notes"]], "Warnings")
+    blocks += [_before_after("estimates", evaluation, evaluation["table"], ("before", "after", "change"), level)]
+    blocks += [Heading(f"Changed decisions at the threshold {evaluation['threshold']:g}"), _decisions(evaluation)]
+    if evaluation["cost_of_blindness"] is not None:
+        columns = ("with_group", "without_group", "cost")
+        blocks += [Heading("Cost of not using the group"), Paragraph(sentences.cost_of_blindness(evaluation))]
+        blocks += [_before_after("cost_of_blindness", evaluation, evaluation["cost_of_blindness"], columns, level)]
+    blocks += [Heading("Partial adjustments"), FigureRef("repair_curve", evaluation), _curve(evaluation)]
+    return blocks + bullets([minus(sentences.sentence(note)) for note in evaluation["notes"]], "Warnings")
 
 
-def _label(bill: Record, key: str) -> Quantity:
+def _label(evaluation: Record, key: str) -> Quantity:
     """Return the quantity that a key stands for: the gap of decisions is that of their rates."""
-    is_decisions = bill["repair"]["criterion"] == sentences.DECISIONS
+    is_decisions = evaluation["repair"]["criterion"] == sentences.DECISIONS
     return quantity({"gap": "decision_gap" if is_decisions else "score_gap"}.get(key, key))
 
 
-def _before_after(name: str, bill: Record, rows: Iterable[Record], keys: tuple[str, str, str], level: str) -> Table:
+def _before_after(
+    name: str, evaluation: Record, rows: Iterable[Record], keys: tuple[str, str, str], level: str
+) -> Table:
     """Return two values of each quantity and their difference."""
     by_key = {row["quantity"]: row for row in rows}
-    if bill["repair"]["criterion"] == sentences.DECISIONS:
+    if evaluation["repair"]["criterion"] == sentences.DECISIONS:
         by_key.pop("decision_gap", None)  # it is the gap
     ordered = [*(key for key in ORDER if key in by_key), *(key for key in by_key if key not in ORDER)]
     cells = []
     for key in ordered:
-        item, row = _label(bill, key), by_key[key]
+        item, row = _label(evaluation, key), by_key[key]
         written = format_of(item.scale, POINTS)
         values = (Cell(written.value(row[which])) for which in keys[:2])
         cells.append((Cell(item.name(POINTS)), *values, estimate_cell(row_estimate(row, keys[2]), written.change)))
-    labels = (keys[0].replace("_", " "), keys[1].replace("_", " "), "difference" if name == "price" else keys[2])
+    labels = (
+        keys[0].replace("_", " "),
+        keys[1].replace("_", " "),
+        "difference" if name == "cost_of_blindness" else keys[2],
+    )
     return Table(name, (Column("quantity", NAME), *map(Column, labels)), tuple(cells), level)
 
 
-def _decisions(bill: Record) -> Table:
+def _decisions(evaluation: Record) -> Table:
     columns = (Column("group", NAME), Column("people"), Column("from 0 to 1"), Column("from 1 to 0"))
     rows = (
         (
-            Cell(label(bill["repair"].get(group, group))),
-            Cell(count(bill["rows"][group])),
+            Cell(label(evaluation["repair"].get(group, group))),
+            Cell(count(evaluation["rows"][group])),
             *(Cell(count(moved[way])) for way in ("up", "down")),
         )
-        for group, moved in bill["decisions"].items()
+        for group, moved in evaluation["decisions"].items()
     )
     return Table("decisions", columns, tuple(rows))
 
 
-def _curve(bill: Record) -> Table:
-    keys = [key for key in CURVE if key in bill["curve"][0]]
-    quantities = [_label(bill, key) for key in keys]
+def _curve(evaluation: Record) -> Table:
+    keys = [key for key in CURVE if key in evaluation["curve"][0]]
+    quantities = [_label(evaluation, key) for key in keys]
     columns = (Column("part", NAME), *(Column(item.name(POINTS)) for item in quantities))
     rows = (
         (
             Cell(whole_percent(row["part"])),
             *(Cell(format_of(item.scale, POINTS).value(row[key])) for key, item in zip(keys, quantities, strict=True)),
         )
-        for row in bill["curve"][::STEP]
+        for row in evaluation["curve"][::STEP]
     )
     return Table("curve", columns, tuple(rows))
 

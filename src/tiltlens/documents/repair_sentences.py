@@ -114,17 +114,17 @@ def _constraint(repair: Record, item: Record) -> str:
     return f"{what}{of_class}{whose}: {ends} points"
 
 
-def headline(bill: Record) -> list[str]:
+def headline(evaluation: Record) -> list[str]:
     """Return the effect of an adjustment on held-out data: the gap, whether the goal is met, and the cost."""
-    repair, table = bill["repair"], {row["quantity"]: row for row in bill["table"]}
+    repair, table = evaluation["repair"], {row["quantity"]: row for row in evaluation["table"]}
     lines: list[str] = []
     for key, what in targets(repair):
         if (row := table.get(key)) is not None:
             change = _estimate(row, "change", points, "points")
-            level = interval_name(bill["confidence"])
+            level = interval_name(evaluation["confidence"])
             before, after = points(row["before"]), _estimate(row, "after", points, "points", level)
             lines.append(f"Gap in {what}: {before} before, {after} after. {_goal_met(repair, row)}")
-            lines.append(f"Change {change}, on {_people(bill)} held-out people.{_fit_error(repair, what)}")
+            lines.append(f"Change {change}, on {_people(evaluation)} held-out people.{_fit_error(repair, what)}")
     return [*lines, _cost(table)]
 
 
@@ -132,9 +132,9 @@ def _estimate(row: Record, name: str, shown: Shown, unit: str = "", level: str =
     return with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"], shown, level, unit)
 
 
-def _people(bill: Record) -> str:
-    sizes = bill["rows"]
-    return " and ".join(f"{count(sizes[who])} {label(bill['repair'].get(who, who))}" for who in sizes)
+def _people(evaluation: Record) -> str:
+    sizes = evaluation["rows"]
+    return " and ".join(f"{count(sizes[who])} {label(evaluation['repair'].get(who, who))}" for who in sizes)
 
 
 def _goal_met(repair: Record, row: Record) -> str:
@@ -182,21 +182,21 @@ def _cost(table: Record) -> str:
     return f"Cost: {'; '.join(parts)}." if parts else "Cost in accuracy: unknown, because no outcome was given."
 
 
-def cost_of_blindness(bill: Record) -> str:
+def cost_of_blindness(evaluation: Record) -> str:
     """Return what it costs not to use the group."""
-    prices = {row["quantity"]: row for row in bill["price"]}
+    costs = {row["quantity"]: row for row in evaluation["cost_of_blindness"]}
     parts = []
     for key in ("auc", "accuracy"):
-        if (row := prices.get(key)) is not None:
+        if (row := costs.get(key)) is not None:
             written, unit = format_of(quantity(key).scale, POINTS), "points" if key == "accuracy" else ""
-            parts.append(f"{quantity(key).label} {_estimate(row, 'price', written.change, unit)}")
+            parts.append(f"{quantity(key).label} {_estimate(row, 'cost', written.change, unit)}")
     compared = f" Without the group, compared with it: {'; '.join(parts)}." if parts else ""
     return f"An adjustment that uses the group needs a smaller change of the scores.{compared}"
 
 
-def group_use(bill: Record) -> list[str]:
+def group_use(evaluation: Record) -> list[str]:
     """Return where the sensitive attribute was used."""
-    notes = [sentence(note) for note in bill["repair"]["notes"]]
+    notes = [sentence(note) for note in evaluation["repair"]["notes"]]
     return [*notes, "On held-out data the group was used to measure, not to fit.", REGULATED]
 
 

@@ -15,23 +15,22 @@ HEIGHT = 320
 WITHOUT, WITH = "without the group", "with the group"
 
 
-def repair_curve(bill: Record) -> Figure:
+def repair_curve(evaluation: Record) -> Figure:
     """Return the gap against what it costs, from no repair to the whole; blind beside group-aware where both are."""
     title = "Partial adjustments"
-    name = next((name for name in ("auc", "accuracy") if name in bill["curve"][0]), None)
+    name = next((name for name in ("auc", "accuracy") if name in evaluation["curve"][0]), None)
     if name is None:
         return nothing(title, "the outcome of these people was not given")
-    both = [bill, *([] if bill["beside"] is None else [bill["beside"]])]
-    key, rates = targets(bill["repair"])[0]
-    records = [record for one in both for record in _steps(one, name, key if key in bill["curve"][0] else "gap")]
+    both = [evaluation, *([] if evaluation["compared_with"] is None else [evaluation["compared_with"]])]
+    key, rates = targets(evaluation["repair"])[0]
+    records = [record for one in both for record in _steps(one, name, key if key in evaluation["curve"][0] else "gap")]
     what = "AUC" if name == "auc" else "accuracy (%)"
-    ends = records[0], records[len(bill["curve"]) - 1]
+    ends = records[0], records[len(evaluation["curve"]) - 1]
     said = " to ".join(f"{curve['gap_text']} points and {curve['worth_text']}" for curve in ends)
     way = "one line with the group, one without" if len(both) > 1 else "one line"
     axis = [f"gap in {rates}", "(points, audited minus reference)"]
-    description = (
-        f"{versus(bill['repair'])}. The {what} against the {' '.join(axis)}, {way}: {records[0]['way']} from {said}."
-    )
+    groups, first = versus(evaluation["repair"]), records[0]["way"]
+    description = f"{groups}. The {what} against the {' '.join(axis)}, {way}: {first} from {said}."
     price = "between the lines: the cost of not using the group" if len(both) > 1 else ""
     notes = "◆ before", "each dot a tenth of the adjustment", price
     return figure(_traded(records, what, axis), records, title, description, *notes)
@@ -64,9 +63,9 @@ def attainable(summary: Record) -> Figure:
 ENDS = (("value", ""), ("low", "_low"), ("high", "_high"))
 
 
-def _steps(bill: Record, name: str, key: str) -> list[Record]:
+def _steps(evaluation: Record, name: str, key: str) -> list[Record]:
     factor, worth_format = (1.0, number) if name == "auc" else (100.0, percent)
-    way = WITH if bill["repair"]["use_group"] else WITHOUT
+    way = WITH if evaluation["repair"]["use_group"] else WITHOUT
     return [
         {
             "way": way,
@@ -77,7 +76,7 @@ def _steps(bill: Record, name: str, key: str) -> list[Record]:
             "worth_text": worth_format(row[name]),
             "part_text": whole_percent(row["part"]),
         }
-        for row in bill["curve"]
+        for row in evaluation["curve"]
     ]
 
 

@@ -40,7 +40,7 @@ def change_page(summary: Record) -> str:
     return _page(change_document(summary), "Two audits compared", provenance_blocks(summary))
 
 
-def bills_page(summary: Record) -> str:
+def evaluations_page(summary: Record) -> str:
     """Return the page of an evaluation."""
     return _page(evaluation_document(summary), "Mitigation, separate from the audit that it acts on")
 
@@ -60,7 +60,7 @@ def _writer(build: Callable[[Record], str]) -> Callable[[Record, Target], None]:
     return write
 
 
-write_change, write_bills, write_alternatives = map(_writer, (change_page, bills_page, alternatives_page))
+write_change, write_evaluations, write_alternatives = map(_writer, (change_page, evaluations_page, alternatives_page))
 
 
 def _page(document: Document, lead: str, more: Iterable[Block] = ()) -> str:

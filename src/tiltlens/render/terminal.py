@@ -109,7 +109,7 @@ def _writer(build: Build) -> Callable[[Record], str]:
 print_audit, audit_text = _printer(audit_document), _writer(audit_document)
 print_change, change_text = _printer(change_document), _writer(change_document)
 print_repair, repair_text = _printer(repair_document), _writer(repair_document)
-print_bills, bills_text = _printer(evaluation_document), _writer(evaluation_document)
+print_evaluations, evaluations_text = _printer(evaluation_document), _writer(evaluation_document)
 print_alternatives, print_rule_tables = _printer(alternatives_document), _printer(rule_document)
 
 

@@ -1,4 +1,4 @@
-"""A repair applied to rows wherever they lie: memory, files larger than it, lazy queries, Spark."""
+"""Application of a repair to tables in memory, files larger than memory, lazy queries and Spark."""
 
 from __future__ import annotations
 
@@ -25,17 +25,19 @@ from tiltlens.repair.columns import (
     condition_notes,
     crossed_texts,
     meets,
+    no_column,
     probabilities_of,
     score_columns_of,
 )
-from tiltlens.repair.unlike import Looked, beyond_notes, gap_notes, unseen_notes
+from tiltlens.repair.new_rows import NewRowSums, beyond_notes, gap_notes, unseen_notes
+from tiltlens.repair.tabular_model import check_features
 from tiltlens.results.json_file import check_target, whole_file
 from tiltlens.rows.batch_rows import row_name
 from tiltlens.rows.roles import must_be_column
 from tiltlens.sources.batches import FrameBatches, OrderedBatches, clean_batch, empty_table, in_batches
 from tiltlens.sources.columns import check_index, column_of_values
 from tiltlens.sources.files import inputs_of
-from tiltlens.sources.messages import first_line, listed, shown
+from tiltlens.sources.messages import first_line, shown
 from tiltlens.sources.opening import batches_of, frame_of
 from tiltlens.sources.spark import SparkBatches, with_numbers
 from tiltlens.sources.tables import column_names
@@ -49,92 +51,93 @@ SINKS = {".parquet": "sink_parquet", ".csv": "sink_csv"}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowRepair:
-    """What is done with a batch of rows: which columns are the scores and the group, and the tilt of them."""
+    """The repair of a batch of rows: the tilt, and the columns of scores and groups."""
 
     tilt: ScoreTilt
     scores: tuple[str, ...]
     group: tuple[str, ...]  # several are crossed
-
-    conditions: tuple[str, ...] = ()  # columns of those of the audit, where the data has them
+    conditions: tuple[str, ...] = ()  # columns of the audit's conditions that the data has
 
     @property
     def columns(self) -> list[str]:
         """All columns that are needed."""
         return list(dict.fromkeys([*self.scores, *self.group, *self.tilt.features, *self.conditions]))
 
-    def looked_at(self, batch: pl.DataFrame) -> Looked:
-        """Return what tells whether rows are like the audited ones."""
-        looked: list[Looked] = []
-        self(batch, looked)
-        return sum(looked, Looked())
+    def sums(self, batch: pl.DataFrame) -> NewRowSums:
+        """Return the sums that tell whether rows resemble the audited ones."""
+        parts: list[NewRowSums] = []
+        self(batch, parts)
+        return sum(parts, NewRowSums())
 
-    def __call__(self, batch: pl.DataFrame, looked: list[Looked] | None = None) -> Floats:
-        """Return the repaired scores of a batch, (n,) or (n, K), and what is seen of its rows in `looked`."""
+    def __call__(self, batch: pl.DataFrame, sums: list[NewRowSums] | None = None) -> Floats:
+        """Return the repaired scores of a batch, (n,) or (n, K), and append sums over its rows to `sums`."""
         rows = self.tilt.declared.applied(clean_batch(batch.select(self.columns)))
-        named = row_name(batch)
-        found = [probabilities_of("scores", rows[name], named) for name in self.scores]
-        scores = class_scores("scores", found, self.tilt.classes, named)
+        name_row = row_name(batch)
+        columns = [probabilities_of("scores", rows[name], name_row) for name in self.scores]
+        scores = class_scores("scores", columns, self.tilt.classes, name_row)
         group = crossed_texts([rows[name] for name in self.group]) if self.group else None
-        meeting = meets(rows.select(self.conditions), self.tilt.given) if self.conditions else np.full(len(rows), True)
-        if not meeting.all():
-            rows, group = rows.filter(meeting), None if group is None else group[meeting]
-        if looked is not None:
-            looked.append(Looked(batch.height, batch.height - rows.height))
+        is_met = meets(rows.select(self.conditions), self.tilt.given) if self.conditions else np.full(len(rows), True)
+        if not is_met.all():
+            rows, group = rows.filter(is_met), None if group is None else group[is_met]
+        if sums is not None:
+            sums.append(NewRowSums(batch.height, batch.height - rows.height))
         threshold = self.tilt.threshold
         after = scores.copy() if threshold is None else np.asarray(scores >= threshold, dtype=np.float64)
         if rows.height:
-            after[meeting] = self.tilt.repaired_batch(rows, scores[meeting], group, looked)
+            after[is_met] = self.tilt.repair_batch(rows, scores[is_met], group, sums)
         return after
 
 
 class _Rows(NamedTuple):
-    """A table whose rows have an order; its own columns, and which columns play which part."""
+    """A table whose rows have an order, its own columns, and its repair."""
 
     table: OrderedBatches
     names: list[str]
     repair: RowRepair
 
 
-def applied(tilt: ScoreTilt, data: Any, scores: Any, group: Any, out: str | Path | None) -> Any:
-    """Return the repaired scores: an array, of Spark a data frame, with `out` the file they were written to."""
+def apply_repair(tilt: ScoreTilt, data: Any, scores: Any, group: Any, out: str | Path | None) -> Any:
+    """Return the repaired scores: an array, for Spark a data frame, with `out` the path of the file written."""
     batches = batches_of(data)
     if isinstance(batches, SparkBatches):
         return _on_spark(batches, tilt, scores, group, out)
     if batches is None:
         rows = _in_memory(data, tilt, scores, group, out is not None)
     else:
-        rows = _in_turn(batches, tilt, scores, group)
+        rows = _in_batches(batches, tilt, scores, group)
     if out is not None:
         check_outputs([("`out`", out)], inputs_of(data))
-        return _written(rows, Path(out))
-    columns, looked = rows.repair.columns, list[Looked]()
-    step = partial(rows.repair, looked=looked)
+        return _write(rows, Path(out))
+    columns, sums = rows.repair.columns, list[NewRowSums]()
+    step = partial(rows.repair, sums=sums)
     with closing(in_batches(rows.table.frames(columns, _texts(rows.repair, columns)), step)) as parts:
-        found = list(parts)
-    if not found:
+        repaired = list(parts)
+    if not repaired:
         raise empty_table()
-    _warn(rows.repair, sum(looked, Looked()))
-    return np.concatenate(found)
+    _warn(rows.repair, sum(sums, NewRowSums()))
+    return np.concatenate(repaired)
 
 
-def _warn(repair: RowRepair, looked: Looked) -> None:
-    """Warn of rows that break a condition, and of those that are unlike the audited ones."""
-    tilt, rows = repair.tilt, looked.rows - looked.outside
+def _warn(repair: RowRepair, sums: NewRowSums) -> None:
+    """Warn of rows that do not meet a condition, and of those that do not resemble the audited ones."""
+    tilt, rows = repair.tilt, sums.rows - sums.outside
     what = "they keep their scores" if tilt.threshold is None else "they are decided by their own scores"
-    notes = condition_notes(tilt.given, repair.conditions, looked.outside, looked.rows, what)
-    notes += unseen_notes(looked.unlearnt, rows) + beyond_notes(looked.beyond, rows, tilt.ranges)
-    for note in notes + gap_notes(looked.sums, tilt.constraints, tilt.limit):
+    notes = condition_notes(tilt.given, repair.conditions, sums.outside, sums.rows, what)
+    notes += unseen_notes(sums.unseen, rows) + beyond_notes(sums.beyond, rows, tilt.ranges)
+    for note in notes + gap_notes(sums.sums, tilt.constraints, tilt.limit):
         warnings.warn(note, UserWarning, stacklevel=4)
 
 
 def _in_memory(data: Any, tilt: ScoreTilt, scores: Any, group: Any, is_whole: bool) -> _Rows:
-    """Return a table in memory, or what is needed of it; arrays beside it become columns of it."""
+    """Return a table in memory, or the columns needed; arrays beside it become columns."""
     names = column_names(data)
-    given = _given(scores, group, names)
-    arrays = {f"\0{argument} {at}": one for at, (argument, one) in enumerate(given) if not isinstance(one, str)}
-    beside = iter(arrays)
-    roles = [_checked(argument, one, names) if isinstance(one, str) else next(beside) for argument, one in given]
-    repair = _repair(tilt, roles, given, names)
+    given = _given_columns(scores, group, names)
+    arrays = {f"\0{argument} {n}": column for n, (argument, column) in enumerate(given) if not isinstance(column, str)}
+    added = iter(arrays)
+    roles = [
+        _checked(argument, column, names) if isinstance(column, str) else next(added) for argument, column in given
+    ]
+    repair = _row_repair(tilt, roles, given, names)
     wanted = names if is_whole else [name for name in repair.columns if name in names] or names[:1]
     frame = frame_of(data, wanted)
     if not frame.height:
@@ -147,67 +150,61 @@ def _in_memory(data: Any, tilt: ScoreTilt, scores: Any, group: Any, is_whole: bo
     return _Rows(FrameBatches(frame.with_columns(columns)), names, repair)
 
 
-def _given(scores: Any, group: Any, names: Sequence[str] | None = None) -> list[tuple[str, Any]]:
-    """Return each column that is given by its name or as an array, after the argument that gives it.
+def _given_columns(scores: Any, group: Any, names: Sequence[str] | None = None) -> list[tuple[str, Any]]:
+    """Return each column, a name or an array, after the argument that gives it.
 
-    A list of texts is one of columns where all are `names`, or where no array could be given.
+    A list of texts holds columns where all are `names`, or where no array could be given.
     """
-    is_texts = isinstance(group, (list, tuple)) and all(isinstance(one, str) for one in group)
-    is_crossed = is_texts and (names is None or all(one in names for one in group))
-    groups = list(group) if is_crossed else [group]
-    named = [("group", one) for one in groups if one is not None]
-    return [("scores", one) for one in score_columns_of(scores)] + named
+    is_texts = isinstance(group, (list, tuple)) and all(isinstance(name, str) for name in group)
+    is_crossed = is_texts and (names is None or all(name in names for name in group))
+    groups = [] if group is None else list(group) if is_crossed else [group]
+    return [("scores", column) for column in score_columns_of(scores)] + [("group", column) for column in groups]
 
 
-def _repair(tilt: ScoreTilt, roles: Sequence[str], given: Sequence[tuple[str, Any]], names: Sequence[str]) -> RowRepair:
+def _row_repair(
+    tilt: ScoreTilt, roles: Sequence[str], given: Sequence[tuple[str, Any]], names: Sequence[str]
+) -> RowRepair:
     by_argument = {
-        argument: tuple(role for role, (one, _) in zip(roles, given, strict=True) if one == argument)
+        argument: tuple(role for role, (own, _) in zip(roles, given, strict=True) if own == argument)
         for argument in ("scores", "group")
     }
-    found = RowRepair(tilt, **by_argument, conditions=tuple(name for name in tilt.given if name in names))
-    check_classes("scores", len(found.scores), tilt.classes)
-    missing = [name for name in tilt.features if name not in names]
-    if missing:
-        raise DataError(
-            f"`data` must hold every feature of the membership model, got none named {shown(missing[0])}.",
-            f"it needs {', '.join(tilt.features)}.",
-        )
-    return found
+    check_classes("scores", len(by_argument["scores"]), tilt.classes)
+    check_features(tilt.features, list(names))
+    return RowRepair(tilt, **by_argument, conditions=tuple(name for name in tilt.given if name in names))
 
 
-def _in_turn(batches: Any, tilt: ScoreTilt, scores: Any, group: Any) -> _Rows:
-    """Return a table that is read batch by batch: columns go by their names."""
+def _in_batches(batches: Any, tilt: ScoreTilt, scores: Any, group: Any) -> _Rows:
+    """Return a table that is read batch by batch: columns are given by name."""
     names = batches.names()
-    given = _given(scores, group)
-    for argument, one in given:
-        if not isinstance(one, str):
-            raise must_be_column(argument, one)
-        _checked(argument, one, names)
-    return _Rows(batches, names, _repair(tilt, [one for _, one in given], given, names))
+    given = _given_columns(scores, group)
+    for argument, column in given:
+        if not isinstance(column, str):
+            raise must_be_column(argument, column)
+        _checked(argument, column, names)
+    return _Rows(batches, names, _row_repair(tilt, [column for _, column in given], given, names))
 
 
 def _checked(argument: str, name: str, names: Sequence[str]) -> str:
     if name not in names:
-        raise DataError(f"`{argument}` must be a column of the data, got {shown(name)}.", f"see {listed(names)}.")
+        raise no_column(argument, name, names)
     return name
 
 
 def _texts(repair: RowRepair, columns: Sequence[str]) -> list[str]:
-    """Return the columns that are texts to the repair, or nothing: a CSV file may hold "007" in them."""
-    levels = {name for one in repair.tilt.models for name in one.model.texts} - {*repair.tilt.declared.categorical}
+    """Return the columns that the repair reads as texts or not at all: a CSV file may hold "007" in them."""
+    levels = {name for model in repair.tilt.models for name in model.model.levels} - {*repair.tilt.declared.categorical}
     numbers = {*repair.scores, *repair.group, *repair.tilt.features, *repair.conditions} - levels
     return [name for name in columns if name not in numbers]
 
 
-def _added(repair: RowRepair, names: Sequence[str]) -> list[str]:
-    """Return the names of the repaired columns, which must be new; to Spark letter case does not count."""
+def _added_columns(repair: RowRepair, names: Sequence[str]) -> list[str]:
+    """Return the names of the repaired columns, which must be new; Spark ignores case."""
     added = [(name if name in names else name.strip("\0").replace(" 0", "")) + ADDED for name in repair.scores]
-    known = {name.casefold() for name in names}
+    taken = {name.casefold() for name in names}
     for name in added:
-        if name.casefold() in known:
+        if name.casefold() in taken:
             raise DataError(
-                f"`data` must have no column {shown(name)}, which the repaired scores are to have, got one.",
-                "rename or drop it.",
+                f"`data` already has a column {shown(name)}, the name of the repaired scores.", "rename or drop it."
             )
     return added
 
@@ -215,25 +212,26 @@ def _added(repair: RowRepair, names: Sequence[str]) -> list[str]:
 def _on_spark(batches: SparkBatches, tilt: ScoreTilt, scores: Any, group: Any, out: Any) -> Any:
     if out is not None:
         raise DataError(
-            "`out` must be left out of Spark data, got one.", "write what comes back: .write.parquet(path)."
+            "`out` is not supported for Spark data.", "write the returned data frame: .write.parquet(path)."
         )
-    rows = _in_turn(batches, tilt.without_rows(), scores, group)
+    rows = _in_batches(batches, tilt.without_rows(), scores, group)
     few = SparkBatches(batches.frame.limit(LOOKED_ROWS))
-    _warn(rows.repair, few.fold(rows.repair.columns, rows.repair.looked_at))
-    return with_numbers(batches.frame, rows.repair.columns, _added(rows.repair, rows.names), rows.repair)
+    _warn(rows.repair, few.fold(rows.repair.columns, rows.repair.sums))
+    return with_numbers(batches.frame, rows.repair.columns, _added_columns(rows.repair, rows.names), rows.repair)
 
 
-def _written(rows: _Rows, path: Path) -> Path:
+def _write(rows: _Rows, path: Path) -> Path:
     """Write the rows with their repaired scores to a file, whole or not at all, and return its path."""
     sink = SINKS.get(path.suffix.lower())
     if sink is None:
         raise DataError(f"`out` must end in .parquet or .csv, got {shown(path.name)}.", "choose one of the two.")
     check_target(str(path))
-    added, columns, repair, looked = _added(rows.repair, rows.names), rows.names, rows.repair, list[Looked]()
+    columns, repair, sums = rows.names, rows.repair, list[NewRowSums]()
+    added = _added_columns(repair, columns)
 
     def step(batch: pl.DataFrame) -> pl.DataFrame:
-        found = repair(batch, looked).reshape(batch.height, -1).T
-        return batch.select(columns).with_columns(pl.Series(*one) for one in zip(added, found, strict=True))
+        after = repair(batch, sums).reshape(batch.height, -1).T
+        return batch.select(columns).with_columns(map(pl.Series, added, after))
 
     wanted = list(dict.fromkeys([*columns, *repair.columns]))
     with _ended(in_batches(rows.table.frames(wanted, _texts(repair, wanted)), step)) as frames:
@@ -245,18 +243,17 @@ def _written(rows: _Rows, path: Path) -> Path:
                 getattr(_lazy(first, frames), sink)(part, maintain_order=True)
             except pl.exceptions.PolarsError as error:
                 raise DataError(
-                    f"`out` must be able to hold the columns of `data`, got {type(error).__name__}: "
-                    f"{first_line(error)}",
+                    f"`out` cannot hold the columns of `data` ({type(error).__name__}: {first_line(error)}).",
                     "a .parquet file holds every kind of column.",
                 ) from None
     TABLES.add(path.resolve())
-    _warn(repair, sum(looked, Looked()))
+    _warn(repair, sum(sums, NewRowSums()))
     return path
 
 
 @contextmanager
 def _ended(frames: Generator[pl.DataFrame]) -> Iterator[Generator[pl.DataFrame]]:
-    """Close a generator at the end, as `closing` does; a thread of Polars may still be at a batch after an error."""
+    """Close a generator at the end, as `closing` does; after an error a thread of Polars may still run a batch."""
     try:
         yield frames
     finally:
@@ -271,7 +268,7 @@ def _ended(frames: Generator[pl.DataFrame]) -> Iterator[Generator[pl.DataFrame]]
 
 
 def _lazy(first: pl.DataFrame, others: Generator[pl.DataFrame]) -> pl.LazyFrame:
-    """Return frames that are made one by one as a lazy frame, which Polars writes without holding them all."""
+    """Return frames that are made one by one as a lazy frame, which Polars writes in a stream."""
     from polars.io.plugins import register_io_source
 
     def source(with_columns: Any, predicate: Any, n_rows: Any, batch_size: Any) -> Generator[pl.DataFrame]:

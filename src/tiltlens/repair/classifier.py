@@ -1,9 +1,9 @@
-"""A scikit-learn classifier whose scores are tilted until groups' gaps are no larger than a limit."""
+"""A scikit-learn classifier whose scores are tilted until no gap between groups is larger than a limit."""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from numbers import Integral
 from typing import Any
 
@@ -19,42 +19,32 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
 from tiltlens.errors import DataError
-from tiltlens.estimators.influence import Booleans, Integers, Rows
+from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.learners.propensity import group_folds
-from tiltlens.limits import MINIMUM_ROWS
 from tiltlens.paper.checks import Floats, check_threshold
-from tiltlens.repair.bill import Bill, bill_of
-from tiltlens.repair.constraints import (
-    ALL,
-    DECISIONS,
-    EVENTS,
-    MEAN,
-    OUTCOMES,
-    Cell,
-    Constraint,
-    asked_classes,
-    gradients,
-    only,
-)
-from tiltlens.repair.copies import copies_of
+from tiltlens.repair.constraints import ALL, DECISIONS, EVENTS, MEAN, OUTCOMES, Cell, Constraint, gradients, only
+from tiltlens.repair.duplicates import duplicate_clusters
+from tiltlens.repair.evaluation import RepairEvaluation, evaluate_parts
 from tiltlens.repair.least_change import repaired, shifts
-from tiltlens.repair.notes import Fitted, fit_notes
-from tiltlens.repair.solve import check_told, checked_limit, many_alike, measures_of, solved, told_apart
+from tiltlens.repair.notes import fit_notes
+from tiltlens.repair.problem import RepairProblem, check_limit, check_separations, constraints_for, many_alike
+from tiltlens.repair.quantities import EvaluationRows
+from tiltlens.repair.rows import AuditedRows
 from tiltlens.sources.columns import check_index, clean_column, raw_column
 from tiltlens.sources.hashing import row_hashes
 from tiltlens.sources.messages import first_line, listed, shown
 
 NO_GROUPS = (
-    "TiltedClassifier was fitted without sensitive_features: nothing is repaired. With metadata routing, "
-    "set_fit_request(sensitive_features=True)."
+    "TiltedClassifier was fitted without sensitive_features, so its scores are not repaired. With metadata routing, "
+    "call set_fit_request(sensitive_features=True)."
 )
 
 
 class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier with the least change of its scores that closes the gaps between groups.
 
-    The group is needed to fit, not to predict: a model of it from the same columns says whose scores move. Multipliers
-    and models behind them are cross-fitted, so that the gaps of new rows are within the limit up to chance.
+    The group is needed to fit, not to predict: a model of it from the same columns decides whose scores move. The
+    multipliers are cross-fitted, so that the gaps of new rows are within the limit up to sampling error.
 
     Parameters
     ----------
@@ -63,29 +53,29 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     max_gap
         The largest gap that is allowed.
     metric
-        "mean_score": `predict_proba` of every class is tilted. Of two classes also "fpr", "fnr" or "equalized_odds":
+        "mean_score": `predict_proba` of every class is tilted. For two classes also "fpr", "fnr" or "equalized_odds":
         mean scores of people of the first class, of the second, and of either; and "decisions", at the threshold ½.
     threshold
-        Decisions, 1 above it, meet the metric in place of scores: `predict` has equal rates of all people, or equal
-        error rates, and `predict_proba` is that of `estimator`. Of two classes.
+        Decisions, 1 above it, meet the metric instead of scores: `predict` has equal rates, or equal error rates,
+        and `predict_proba` is that of `estimator`. For two classes only.
     propensity
-        A classifier of the group, of error rates of group and class together, from the same columns; logistic
-        regression by default, after the steps of `estimator` if that is a pipeline.
+        A classifier of the group, for error rates of group and class, from the same columns; logistic regression by
+        default, after the steps of `estimator` if that is a pipeline.
     cv
-        How many folds, drawn by chance, the multipliers are cross-fitted with; or a splitter.
+        The number of random folds for cross-fitting, or a splitter.
     reference
-        The group that others are compared with; the largest by default, as of an audit.
+        The group that others are compared with; the largest by default.
 
     Attributes
     ----------
     estimator_, propensity_
         Fitted on all rows; `propensity_` is None without groups.
     groups_
-        The groups, the reference last: a gap is the mean score of one less that of the last.
+        The groups, the reference last.
     constraints_
         One for each group, event and class: its multiplier, and the gap of cross-fitted scores before and after.
     multiplier_, gap_before_, gap_after_
-        Of the only constraint; None where there are several, or no groups.
+        Those of the only constraint; None where there are several, or no groups.
 
     Examples
     --------
@@ -126,17 +116,17 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         sensitive_features: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> TiltedClassifier:
-        """Fit the classifier, the model of the group, and the multipliers; gaps are those of weighted rows."""
-        limit = checked_limit(self.max_gap)
+        """Fit the classifier, the model of the group, and the multipliers."""
+        limit = check_limit(self.max_gap)
         validate_data(self, X, skip_check_array=True)
         labels = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype=None, input_name="y")
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if self.classes_.size < 2:
             raise ValueError("y has one class; the estimator needs two or more.")
-        self._check_asked()
+        self._check_metric()
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        self.estimator_ = self._fitted(self.estimator, X, labels, weights)
+        self.estimator_ = self._fit(self.estimator, X, labels, weights)
         self.constraints_: tuple[Constraint, ...] = ()
         if sensitive_features is None:
             warnings.warn(NO_GROUPS, UserWarning, stacklevel=2)
@@ -145,19 +135,30 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         group = self._group(sensitive_features, X, labels.size)
         cells = group if EVENTS[self.metric] == (ALL,) else 2 * group + codes
         try:
-            self.propensity_ = self._fitted(self._member(), X, cells, weights)
+            self.propensity_ = self._fit(self._membership_model(), X, cells, weights)
         except (TypeError, ValueError) as error:
-            name = "the default" if self.propensity is None else type(self.propensity).__name__
+            name = "The default `propensity`" if self.propensity is None else type(self.propensity).__name__
             raise DataError(
-                f"`propensity` must be a classifier that can fit X, got {name}: {first_line(error)}",
-                "pass propensity=, such as a pipeline that encodes texts.",
+                f"{name} cannot fit X: {first_line(error)}", "pass propensity=, such as a pipeline that encodes texts."
             ) from error
-        self.constraints_ = self._solved(X, labels, codes, group, cells, limit, weights)
+        rows = AuditedRows(
+            groups=(str(self.groups_[-1]), *map(str, self.groups_[:-1])),
+            codes=(group + 1) % len(self.groups_),  # the reference first
+            weights=np.ones(group.size) if weights is None else weights,
+            clusters=None,
+            features=(),
+            scores=self._scores(self.estimator_.predict_proba(X)),
+            outcome=codes if self.classes_.size == 2 else None,
+        )
+        self.constraints_ = self._solve(X, rows, (labels, cells), codes, limit, weights)
         return self
 
-    def _check_asked(self) -> None:
+    def _check_metric(self) -> None:
         if self.metric not in EVENTS:
-            raise DataError(f"`metric` must be one of {listed(list(EVENTS))}, got {self.metric!r}.", "see its docs.")
+            raise DataError(
+                f"`metric` must be one of {listed(list(EVENTS))}, got {self.metric!r}.",
+                "see the documentation of TiltedClassifier.",
+            )
         if self.threshold is not None:
             check_threshold(self.threshold, below_one=True)
         if self.classes_.size > 2 and (self.metric != MEAN or self.threshold is not None):
@@ -166,48 +167,50 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
                 "fit one class against the others.",
             )
 
-    def _fitted(self, given: Any, X: Any, target: Any, weights: Floats | None) -> Any:
-        return self._classifier(given).fit(X, target, **_weighted(given, weights))
+    def _fit(self, model: Any, X: Any, target: Any, weights: Floats | None) -> Any:
+        return self._classifier(model).fit(X, target, **_weight_arguments(model, weights))
 
-    def _member(self) -> Any:
+    def _membership_model(self) -> Any:
         """Return the model of the group; by default it reads X as `estimator` does, texts too."""
         if self.propensity is not None or not isinstance(self.estimator, Pipeline):
             return self.propensity
         return Pipeline([*self.estimator.steps[:-1], ("propensity", LogisticRegression())])
 
-    def _solved(
-        self, X: Any, labels: Any, codes: Integers, group: Integers, cells: Integers, limit: float, given: Floats | None
+    def _solve(
+        self, X: Any, rows: AuditedRows, targets: tuple[Any, Any], codes: Integers, limit: float, weights: Floats | None
     ) -> tuple[Constraint, ...]:
-        """Return the constraints with their multipliers, by models that have not seen the row, or hardly."""
-        weights = np.ones(group.size) if given is None else given
-        asked, pairs = self._asked(group, codes, limit, weights)
+        """Return the constraints with their multipliers, by models that were fitted on other rows."""
+        constraints = constraints_for(rows, self.metric, limit)
         table = _columns_of(X)
         hashes = row_hashes(table)
-        people, copies = copies_of(table, hashes, group, codes)
-        clusters = people if copies else None
-        folds = self._folds(group, codes, clusters)
-        found = [
+        rows = replace(rows, clusters=duplicate_clusters(table, rows.codes, codes))
+        folds = self._folds(rows.codes, codes, rows.clusters)
+        scores, cells = (
             cross_val_predict(
-                self._classifier(one), X, target, cv=folds, method="predict_proba", params=_weighted(one, given)
+                self._classifier(model),
+                X,
+                y,
+                cv=folds,
+                method="predict_proba",
+                params=_weight_arguments(model, weights),
             )
-            for one, target in ((self.estimator, labels), (self._member(), cells))
-        ]
-        told = told_apart(pairs, self._gradients(asked, found[1]), weights, clusters)
+            for model, y in zip((self.estimator, self._membership_model()), targets, strict=True)
+        )
+        problem = RepairProblem.of(rows, constraints, {}, limit, self._threshold)
+        areas = problem.separations(self._gradients(problem.constraints, cells))
         if self._threshold is not None:
-            alike = many_alike(hashes, clusters)[:, None]
-            shipped = (self.estimator_, self.propensity_)
-            found = [np.where(alike, one.predict_proba(X), own) for one, own in zip(shipped, found, strict=True)]
-        a, score = self._gradients(asked, found[1]), self._scores(np.asarray(found[0], dtype=np.float64))
-        measures = measures_of(pairs, weights)
-        constraints, after = solved(asked, a, measures, score, weights, limit, self._threshold, clusters)
-        check_told(constraints, told, "bring columns that tell it, or more rows.")
-        fitted = Fitted(score, after, codes if score.ndim == 1 else None, weights, clusters)
-        for note in fit_notes(constraints, measures, limit, self._threshold, fitted):
+            alike = many_alike(hashes, rows.clusters)[:, None]
+            scores = np.where(alike, self.estimator_.predict_proba(X), scores)
+            cells = np.where(alike, self._predict_cells(X), cells)
+        problem = replace(problem, rows=replace(rows, scores=self._scores(scores)))
+        solved, after = problem.solve(self._gradients(problem.constraints, cells))
+        check_separations(solved, areas, "bring columns that separate the groups, or more rows.")
+        for note in fit_notes(problem, solved, after):
             warnings.warn(f"TiltedClassifier: {note}", UserWarning, stacklevel=3)
-        return constraints
+        return solved
 
     def _folds(self, group: Integers, codes: Integers, clusters: Integers | None) -> Any:
-        """Return a splitter; a number of folds is drawn by chance, as rows may be sorted, and keeps copies together."""
+        """Return a splitter; numbered folds are random, as rows may be sorted, and keep duplicates together."""
         splitter = check_cv(self.cv)
         if self.cv is not None and not isinstance(self.cv, Integral):
             return splitter
@@ -215,32 +218,32 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return PredefinedSplit(group_folds(group, clusters, splitter.get_n_splits(), 0, strata))
 
     def _group(self, sensitive_features: ArrayLike, X: Any, rows: int) -> Integers:
-        """Return the place of each row's group, the reference last."""
+        """Return the position of each row's group in `groups_`, the reference last."""
         values = self._groups_of(sensitive_features, X)
-        found, counts = np.unique(values, return_counts=True)
-        if values.shape != (rows,) or found.size < 2:
+        groups, counts = np.unique(values, return_counts=True)
+        if values.shape != (rows,) or groups.size < 2:
             raise DataError(
-                f"`sensitive_features` must be a group for each of {rows} rows, two groups at least, got shape "
-                f"{values.shape} and {found.size} groups.",
+                f"`sensitive_features` must be one group for each of {rows} rows and hold two groups or more, got "
+                f"shape {values.shape} and {groups.size} groups.",
                 "pass one column.",
             )
-        last = found[counts.argmax()] if self.reference is None else self.reference
-        if last not in found:
+        reference = groups[counts.argmax()] if self.reference is None else self.reference
+        if reference not in groups:
             raise DataError(
-                f"`reference` must be one of the groups, got {shown(last)}.", f"they are {listed(found.tolist())}."
+                f"No row has group {shown(reference)} (`reference`).", f"the groups are {listed(groups.tolist())}."
             )
-        self.groups_ = np.append(found[found != last], last)
+        self.groups_ = np.append(groups[groups != reference], reference)
         return np.asarray((values[:, None] == self.groups_).argmax(axis=1))
 
     def _groups_of(self, sensitive_features: ArrayLike, X: Any) -> NDArray[Any]:
-        """Return the groups as an array, of a table of one column too."""
+        """Return the groups as an array, also from a table with one column."""
         check_index("sensitive_features", sensitive_features, X, "X")
         values = np.asarray(sensitive_features)
         values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
         empty = clean_column(raw_column("sensitive_features", values)).null_count() if values.ndim == 1 else 0
         if empty:
             raise DataError(
-                f"`sensitive_features` must be a group for each row, got {empty} that are missing.",
+                f"`sensitive_features` is missing in {empty} rows.",
                 "leave these rows out, or give them a group of their own.",
             )
         return values
@@ -254,76 +257,62 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         *,
         audited: Any = None,
         confidence: float = 0.95,
-    ) -> Bill:
-        """Return gaps, error rates and accuracy before and after, as `ScoreTilt.bill`, on rows it was not fitted on.
+    ) -> RepairEvaluation:
+        """Return the effect on held-out rows, as `ScoreTilt.evaluate` does; for two classes only.
 
-        `audited` is the group that is compared with the reference, where there are several. Of two classes.
+        `audited` is the group that is compared with the reference, where there are several.
         """
-        score, shift = self._parts(X)
-        known = [str(one) for one in self.groups_]
-        who = known[0] if audited is None and len(known) == 2 else str(audited)
-        if len(self.classes_) > 2 or who not in known[:-1]:
+        score, shift = self._score_and_shift(X)
+        *others, reference = (str(group) for group in self.groups_)
+        group = others[0] if audited is None and len(others) == 1 else str(audited)
+        if len(self.classes_) > 2 or group not in others:
             raise DataError(
-                f"`audited` must be one of {listed(known[:-1])}, of a classifier of two classes, got {who!r} and "
+                f"`audited` must be one of {listed(others)}, of a classifier of two classes, got {group!r} and "
                 f"{len(self.classes_)} classes.",
                 "name a group that the classifier was fitted on.",
             )
         labels = self._groups_of(sensitive_features, X).astype(str)
-        compared = np.flatnonzero(np.isin(labels, (who, known[-1])))
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64)[compared]
-        own, moved = score[compared], 0.0 if shift is None else shift[compared]
-        columns = getattr(self, "feature_names_in_", [f"x{place}" for place in range(self.n_features_in_)])
-        told = {
+        index = np.flatnonzero(np.isin(labels, (group, reference)))
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64)[index]
+        outcome = (np.asarray(y)[index] == self.classes_[1]).astype(np.intp)
+        rows, has_multipliers = Rows.of(labels[index] == group, weights), any(c.multiplier for c in self.constraints_)
+        data = EvaluationRows(rows, outcome, self._threshold or 0.5, moves=has_multipliers)
+
+        def scores_after(part: float) -> Floats:
+            return repaired(score[index], 0.0 if shift is None else part * shift[index], self._threshold)
+
+        return evaluate_parts(data, scores_after, confidence, self._summary(group, reference))
+
+    def _summary(self, audited: str, reference: str) -> dict[str, Any]:
+        """Return the repair as `ScoreTilt.summary` does."""
+        columns = getattr(self, "feature_names_in_", [f"x{n}" for n in range(self.n_features_in_)])
+        return {
             "criterion": self.metric,
             "limit": self.max_gap,
             "threshold": self.threshold,
             "group": "group",
-            "audited": who,
-            "reference": known[-1],
+            "audited": audited,
+            "reference": reference,
             "use_group": False,
             "classes": 2,
             "favours_low": False,
             "notes": [],
+            "constraints": [asdict(constraint) for constraint in self.constraints_],
+            "features": [str(column) for column in columns],
         }
-        told |= {"constraints": [asdict(one) for one in self.constraints_]}
-        told |= {"features": [str(one) for one in columns]}
 
-        def step(part: float) -> Floats:
-            return repaired(own, part * moved, self._threshold)
+    def _predict_cells(self, X: Any) -> Floats:
+        model: Any = self.propensity_
+        return np.asarray(model.predict_proba(X), dtype=np.float64)
 
-        rows, outcome = Rows.of(labels[compared] == who, weights), np.asarray(y)[compared] == self.classes_[1]
-        return bill_of(rows, step, outcome.astype(np.intp), self._threshold or 0.5, confidence, (), told)
-
-    def _asked(
-        self, group: Integers, codes: Integers, limit: float, weights: Floats
-    ) -> tuple[list[Constraint], list[tuple[Booleans, Booleans]]]:
-        """Return what is to be within the limit, and the rows whose means are compared."""
-        asked, members, last = [], [], len(self.groups_) - 1
-        for place in range(last):
-            for event in EVENTS[self.metric]:
-                counted = np.ones_like(group) > 0 if event == ALL else codes == OUTCOMES[event]
-                pair = counted & (group == place), counted & (group == last)
-                names = str(self.groups_[place]), str(self.groups_[last])
-                if min(int(who.sum()) for who in pair) < MINIMUM_ROWS:
-                    raise DataError(
-                        f"`sensitive_features` must have {MINIMUM_ROWS} rows of each group at least, got fewer for "
-                        f"{self.metric!r} of {names[0]!r} against {names[1]!r}.",
-                        "join groups, or bring more rows.",
-                    )
-                shares = [float(weights @ who / weights.sum()) for who in pair]
-                for y in asked_classes(len(self.classes_), limit):
-                    asked.append(Constraint(*names, event, y, (shares[0], shares[1])))
-                    members.append(pair)
-        return asked, members
-
-    def _gradients(self, asked: Any, chances: Floats) -> Floats:
-        """Return a of each constraint from the chances of groups, or of groups and classes in this order."""
-        names = [str(one) for one in self.groups_]
+    def _gradients(self, constraints: Any, probabilities: Any) -> Floats:
+        """Return a of each constraint from the probabilities of groups, or of groups and classes in this order."""
+        names = [str(group) for group in self.groups_]
         if EVENTS[self.metric] == (ALL,):
             cells: list[Cell] = [(name, ALL) for name in names]
         else:
             cells = [(name, event) for name in names for event in OUTCOMES]
-        return gradients(asked, dict(zip(cells, chances.T, strict=True)), None)
+        return gradients(constraints, dict(zip(cells, np.asarray(probabilities).T, strict=True)), None)
 
     @property
     def multiplier_(self) -> float | None:
@@ -337,51 +326,52 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
 
     @property
     def gap_after_(self) -> float | None:
-        """The same, after."""
+        """The gap of cross-fitted scores after."""
         return only(self.constraints_, "gap_after")
 
     @property
     def _threshold(self) -> float | None:
-        """Decisions are 1 above ½, as scikit-learn's are, not at it."""
-        given = 0.5 if self.threshold is None and self.metric == DECISIONS else self.threshold
-        return None if given is None else float(np.nextafter(given, 1.0))
+        """The threshold; decisions are 1 above it, as scikit-learn's are, not at it."""
+        threshold = 0.5 if self.threshold is None and self.metric == DECISIONS else self.threshold
+        return None if threshold is None else float(np.nextafter(threshold, 1.0))
 
-    def _classifier(self, given: Any) -> Any:
-        return LogisticRegression() if given is None else clone(given)
+    def _classifier(self, model: Any) -> Any:
+        return LogisticRegression() if model is None else clone(model)
 
-    def _scores(self, probabilities: Floats) -> Floats:
-        """Return W(1|x) of two classes, all of more."""
+    def _scores(self, predictions: Any) -> Floats:
+        """Return W(1|x) for two classes, all columns for more."""
+        probabilities = np.asarray(predictions, dtype=np.float64)
         return probabilities[:, 1] if len(self.classes_) == 2 else probabilities
 
-    def _parts(self, X: Any) -> tuple[Floats, Floats | None]:
+    def _score_and_shift(self, X: Any) -> tuple[Floats, Floats | None]:
         """Return the scores before the tilt, and by how much they are shifted; None where they are not."""
         check_is_fitted(self)
-        score = self._scores(np.asarray(self.estimator_.predict_proba(X), dtype=np.float64))
+        score = self._scores(self.estimator_.predict_proba(X))
         validate_data(self, X, reset=False, skip_check_array=True)
-        t = np.array([one.multiplier for one in self.constraints_])
+        t = np.array([constraint.multiplier for constraint in self.constraints_])
         if self.propensity_ is None or not t.any():
             return score, None
-        a = self._gradients(self.constraints_, np.asarray(self.propensity_.predict_proba(X), dtype=np.float64))
-        classes = np.array([one.score_class for one in self.constraints_])
+        a = self._gradients(self.constraints_, self._predict_cells(X))
+        classes = np.array([constraint.score_class for constraint in self.constraints_])
         return score, shifts(t, a, classes, len(self.classes_))
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probabilities of the classes, tilted unless decisions meet the metric."""
-        score, shift = self._parts(X)
+        score, shift = self._score_and_shift(X)
         if shift is not None and self._threshold is None:
             score = repaired(score, shift)
         return np.column_stack([1.0 - score, score]) if score.ndim == 1 else score
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each row."""
-        score, shift = self._parts(X)
+        score, shift = self._score_and_shift(X)
         moves = shift is not None or self._threshold is not None
         after = repaired(score, 0.0 if shift is None else shift, self._threshold) if moves else score
-        places = (after > 0.5).astype(np.intp) if after.ndim == 1 else after.argmax(axis=1)
-        return np.asarray(self.classes_[places])
+        index = (after > 0.5).astype(np.intp) if after.ndim == 1 else after.argmax(axis=1)
+        return np.asarray(self.classes_[index])
 
     def __sklearn_tags__(self) -> Tags:
-        """As of scikit-learn: what the classifier within can read and tell apart."""
+        """Return scikit-learn's tags: those of the classifier within."""
         tags = super().__sklearn_tags__()
         within = get_tags(self._classifier(self.estimator))
         tags.input_tags.sparse = within.input_tags.sparse
@@ -390,19 +380,19 @@ class TiltedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return tags
 
 
-def _weighted(model: Any, weights: Floats | None) -> dict[str, Floats]:
-    """Return how weights are passed to a classifier; a pipeline hands them to its last step."""
+def _weight_arguments(model: Any, weights: Floats | None) -> dict[str, Floats]:
+    """Return the arguments that pass weights to a classifier, for a pipeline to its last step."""
     name = f"{model.steps[-1][0]}__sample_weight" if isinstance(model, Pipeline) else "sample_weight"
     return {} if weights is None else {name: weights}
 
 
 def _columns_of(X: Any) -> dict[str, Floats]:
-    """Return the columns of any X as numbers, by which rows that are alike are known: texts by their codes."""
+    """Return the columns of any X as numbers, texts as codes, so that equal rows have equal hashes."""
     is_sparse = bool(issparse(X))
-    if is_sparse:  # equal rows have equal sums
+    if is_sparse:  # equal rows have equal products
         return {"": np.asarray(X @ np.random.default_rng(0).standard_normal(X.shape[1]), dtype=np.float64)}
     values = np.asarray(X)
-    found = values.reshape(len(values), -1).T
+    columns = values.reshape(len(values), -1).T
     if values.dtype.kind not in "biuf":
-        found = np.array([np.unique(column.astype(str), return_inverse=True)[1] for column in found])
-    return {str(place): column for place, column in enumerate(np.ascontiguousarray(found, dtype=np.float64))}
+        columns = np.array([np.unique(column.astype(str), return_inverse=True)[1] for column in columns])
+    return {str(n): column for n, column in enumerate(np.ascontiguousarray(columns, dtype=np.float64))}

@@ -1,4 +1,4 @@
-"""What a repair is to bring within a limit: a difference between two groups, of some people, of one class's score."""
+"""Constraints of a repair: gaps between two groups, among some people and for one class, that a limit bounds."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tiltlens.estimators.influence import Booleans
 from tiltlens.learners.design import Table
 from tiltlens.paper.checks import Floats
 from tiltlens.repair.additive import AdditiveLogit
-from tiltlens.repair.coded import CodedModel
 from tiltlens.repair.estimator import EstimatorLogit
 from tiltlens.repair.least_change import gradient
+from tiltlens.repair.tabular_model import TabularModel
 from tiltlens.sources.messages import shown
 
 MEAN, DECISIONS, FPR, FNR, ODDS = "mean_score", "decisions", "fpr", "fnr", "equalized_odds"
 ALL, WITHOUT_OUTCOME, WITH_OUTCOME = "all", "without the outcome", "with the outcome"
-EQUAL = "all, at equal exempt factors"  # weighted by overlap, as c_E of the audit is
-GIVEN_EXEMPT = "given exempt factors"  # of a model: P(group|E)
+EQUAL = "all, at equal exempt factors"  # weighted by overlap, as c_E of the audit
+GIVEN_EXEMPT = "given exempt factors"  # the event of a model of P(group|E)
 EVENTS = {
     MEAN: (ALL,),
     DECISIONS: (ALL,),
@@ -42,37 +42,37 @@ Cell = tuple[str, str]  # a group, and an event
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """One difference, and the multiplier that brings it within the limit.
+    """A gap, and the multiplier that brings it within the limit.
 
     Attributes
     ----------
     audited, reference
-        The groups: a difference is the audited group's rate less that of the reference.
+        The groups: a gap is the audited group's rate minus that of the reference.
     event
-        Of which people: "all", "all, at equal exempt factors", "without the outcome" (false positives) or "with the
-        outcome" (false negatives).
+        The people who count: "all", "all, at equal exempt factors", "without the outcome" (false positives) or "with
+        the outcome" (false negatives).
     score_class
-        Of which class's score; 1 of two.
+        The class whose score counts; 1 of two.
     shares
-        q0 and q1: of all rows, how many are such people of either group; at equal exempt factors, by overlap.
+        q0 and q1: the shares of counted people of either group in all rows; at equal exempt factors, by overlap.
     multiplier
-        t; 0 where the difference is within the limit by itself.
+        t; 0 where the gap is within the limit without a change.
     gap_before, gap_after
-        On the audited rows, by models that have not seen them.
+        On the audited rows, by models that were fitted on other rows.
     se
-        The standard error of the latter: how far from it chance may take the difference of new people, the membership
-        model being as it is: the chance in its fit is left out. None where it is not known.
+        The standard error of the latter, given the membership model: the sampling error of its fit is left out. None
+        where it is not determined.
     se_before
-        The standard error of the difference before.
+        The standard error of the gap before.
     modelled
-        The difference after as the membership model has it, without groups: new rows are compared with it.
+        The gap after as the membership model predicts it, without groups: new rows are compared with it.
     """
 
     audited: str
     reference: str
     event: str
     score_class: int
-    shares: tuple[float, float]
+    shares: tuple[float, float] = (0.0, 0.0)
     multiplier: float = 0.0
     gap_before: float = 0.0
     gap_after: float = 0.0
@@ -82,7 +82,7 @@ class Constraint:
 
     @property
     def sign(self) -> float:
-        """What a difference of scores counts as: a false negative is a low score."""
+        """The sign of a difference of scores in the gap: a false negative is a low score."""
         return -1.0 if self.event == WITH_OUTCOME else 1.0
 
     @property
@@ -91,23 +91,23 @@ class Constraint:
         event = ALL if self.event == EQUAL else self.event
         return (self.audited, event), (self.reference, event)
 
-    def named(self, is_of_classes: bool) -> str:
-        """Return what the difference is called in a message."""
-        which = f" of class {self.score_class}" if is_of_classes else ""
+    def describe(self, has_classes: bool) -> str:
+        """Return the name of the gap in messages."""
+        which = f" of class {self.score_class}" if has_classes else ""
         return f"{DIFFERENCES[self.event]}{which} of {shown(self.audited)} against {shown(self.reference)}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellModel:
-    """A model of the chance of belonging to a group and an event; with the group, of the event within it."""
+    """A model of P(group and event|x); with the group, of P(event|x) within it."""
 
     group: str
     event: str
-    model: CodedModel
+    model: TabularModel
 
     @property
     def cell(self) -> Cell:
-        """What it is the chance of."""
+        """The group and event that it predicts."""
         return self.group, self.event
 
     @property
@@ -115,20 +115,20 @@ class CellModel:
         """The columns it needs."""
         return self.model.features
 
-    def chance(self, table: Table) -> Floats:
-        """Return the chances of rows of numbers and codes."""
+    def probability(self, table: Table) -> Floats:
+        """Return the probabilities of rows of numbers and codes."""
         return np.asarray(expit(self.model.log_odds(table)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain numbers and texts."""
+        """Return the model as plain numbers and texts."""
         return {"group": self.group, "event": self.event} | self.model.to_dict()
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any], trusted: Sequence[str] = ()) -> CellModel:
+    def from_dict(cls, saved: Mapping[str, Any], trusted: Sequence[str] = ()) -> CellModel:
         """Return the model that `to_dict` wrote; `trusted` are types of a classifier that skops does not know."""
-        is_given = "skops" in found
-        model = EstimatorLogit.from_dict(found, trusted) if is_given else AdditiveLogit.from_dict(found)
-        return cls(str(found["group"]), str(found["event"]), model)
+        is_estimator = "skops" in saved
+        model = EstimatorLogit.from_dict(saved, trusted) if is_estimator else AdditiveLogit.from_dict(saved)
+        return cls(str(saved["group"]), str(saved["event"]), model)
 
 
 def only(constraints: Sequence[Constraint], name: str) -> float | None:
@@ -136,56 +136,57 @@ def only(constraints: Sequence[Constraint], name: str) -> float | None:
     return float(getattr(constraints[0], name)) if len(constraints) == 1 else None
 
 
-def asked_classes(outcomes: int, limit: float) -> range:
-    """Return the classes whose gaps are to be within the limit.
+def constrained_classes(classes: int, limit: float) -> range:
+    """Return the classes whose gaps are constrained.
 
-    Gaps of all classes add up to 0: one may be left out of two, and of any number where all are to be 0.
+    The gaps of all classes add up to 0: one is redundant among two, and among any number where all are to be 0.
     """
-    return range(1 if outcomes == 2 or limit == 0.0 else 0, outcomes)
+    return range(1 if classes == 2 or limit == 0.0 else 0, classes)
 
 
 def modelled_cells(cells: Iterable[Cell], reference: str, use_group: bool) -> list[Cell]:
-    """Return the cells whose chance needs a model.
+    """Return the cells whose probability needs a model.
 
-    With the group it is the event's within it, and of all people 1; without it the reference's chance among all people
-    is what is left by the other groups.
+    With the group it is P(event|x) within it, which is 1 for all people. Without it the reference's probability among
+    all people is 1 minus that of the other groups.
     """
     unmodelled = {cell for cell in cells if cell[1] == ALL and (use_group or cell[0] == reference)}
     return [cell for cell in dict.fromkeys(cells) if cell not in unmodelled]
 
 
 def gradients(
-    constraints: Sequence[Constraint], chances: Mapping[Cell, Floats], mine: Mapping[str, Booleans] | None
+    constraints: Sequence[Constraint], probabilities: Mapping[Cell, Floats], members: Mapping[str, Booleans] | None
 ) -> Floats:
-    """Return a_c of each constraint, (C, n), from the chances of modelled cells.
+    """Return a_c of each constraint, (C, n), from the probabilities of modelled cells.
 
-    `mine` tells which rows are of each group, where the group is used.
+    `members` holds the rows of each group, where the group is used.
     """
-    found: dict[tuple[Cell, Cell], Floats] = {}
-    for one in constraints:
-        if one.cells not in found:
-            if mine is None:
-                pair = [_chance(cell, chances) for cell in one.cells]
+    by_cells: dict[tuple[Cell, Cell], Floats] = {}
+    for constraint in constraints:
+        if constraint.cells not in by_cells:
+            if members is None:
+                pair = [_probability(cell, probabilities) for cell in constraint.cells]
             else:
-                pair = [np.asarray(mine[cell[0]] * chances.get(cell, 1.0)) for cell in one.cells]
-            p0, p1 = (p * e for p, e in zip(pair, overlaps(one, chances), strict=True))
-            found[one.cells] = gradient(p0, p1, one.shares)
-    return np.array([found[one.cells] for one in constraints])
+                pair = [np.asarray(members[cell[0]] * probabilities.get(cell, 1.0)) for cell in constraint.cells]
+            p0, p1 = (p * e for p, e in zip(pair, overlap_weights(constraint, probabilities), strict=True))
+            by_cells[constraint.cells] = gradient(p0, p1, constraint.shares)
+    return np.array([by_cells[constraint.cells] for constraint in constraints])
 
 
-def overlaps(one: Constraint, chances: Mapping[Cell, Floats]) -> tuple[Floats, Floats]:
-    """Return how much rows of the audited group and of the reference count: at equal exempt factors, as overlap.
+def overlap_weights(constraint: Constraint, probabilities: Mapping[Cell, Floats]) -> tuple[Floats, Floats]:
+    """Return the weights of rows of the audited group and of the reference: 1, or at equal exempt factors the overlap.
 
     With e = P(audited|E) among the two groups that is 1 − e and e: E[(S̄ − e)·W]/E[e(1 − e)] is then the difference of
     two means, and c_E of the audit.
     """
-    if one.event != EQUAL:
+    if constraint.event != EQUAL:
         return np.ones(1), np.ones(1)
-    p0, p1 = (_chance((group, GIVEN_EXEMPT), chances) for group in (one.audited, one.reference))
+    groups = (constraint.audited, constraint.reference)
+    p0, p1 = (_probability((group, GIVEN_EXEMPT), probabilities) for group in groups)
     return p1 / (p0 + p1), p0 / (p0 + p1)
 
 
-def _chance(cell: Cell, chances: Mapping[Cell, Floats]) -> Floats:
-    if cell in chances:
-        return chances[cell]
-    return np.maximum(1.0 - sum(one for (_, event), one in chances.items() if event == cell[1]), 0.0)
+def _probability(cell: Cell, probabilities: Mapping[Cell, Floats]) -> Floats:
+    if cell in probabilities:
+        return probabilities[cell]
+    return np.maximum(1.0 - sum(p for (_, event), p in probabilities.items() if event == cell[1]), 0.0)

@@ -1,6 +1,6 @@
-"""A membership model that the user brings: any scikit-learn classifier, fitted in place of the additive one.
+"""A membership model of the user's: any scikit-learn classifier, fitted in place of the additive one.
 
-It is carried as a skops file within the JSON, which holds data and names of types, and no code.
+It is saved as a skops file within the JSON, which holds data and names of types, and no code.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from tiltlens.learners.design import Table
 from tiltlens.learners.propensity import estimator_log_odds, fitted_clone
 from tiltlens.model_files.skops_file import open_skops
 from tiltlens.paper.checks import Floats
-from tiltlens.repair.additive import Design, fitted_logit
-from tiltlens.repair.coded import CodedModel, Texts
+from tiltlens.repair.additive import Design, fit_additive
+from tiltlens.repair.tabular_model import CategoryLevels, TabularModel
 from tiltlens.rows.batch_rows import ONE_AT_A_TIME
 from tiltlens.sources.messages import first_line
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EstimatorLogit(CodedModel):
-    """A fitted classifier, asked about a Polars frame: numbers, NaN where missing, and texts of the audited levels.
+class EstimatorLogit(TabularModel):
+    """A fitted classifier of a Polars frame: numbers, NaN where missing, and texts of the audited levels.
 
-    A level that no audited row had is missing to it.
+    It sees a level that no audited row had as missing.
     """
 
     names: tuple[str, ...]
-    texts: Mapping[str, Texts]
+    levels: Mapping[str, CategoryLevels]
     missing: tuple[str, ...]  # features whose numbers were missing in audited rows
     estimator: Any
 
@@ -43,12 +43,12 @@ class EstimatorLogit(CodedModel):
         return self.names
 
     def learnt_missing(self, name: str) -> bool:
-        """As of `CodedModel`."""
+        """Return whether it was fitted on missing numbers of a feature."""
         return name in self.missing
 
     def log_odds(self, table: Table, index: Integers | slice = slice(None)) -> Floats:
-        """As of `CodedModel`."""
-        inputs = _inputs(self.texts, {name: table[name][index] for name in self.names})
+        """Return the log-odds of rows of numbers and codes."""
+        inputs = _inputs(self.levels, {name: table[name][index] for name in self.names})
         try:
             with ONE_AT_A_TIME:
                 return estimator_log_odds(self.estimator, inputs)
@@ -60,43 +60,41 @@ class EstimatorLogit(CodedModel):
         try:
             import skops.io as sio
         except ImportError:
-            raise MissingExtraError(
-                "a classifier must be written by skops, which is not installed.", extra="models"
-            ) from None
-        levels = [{"feature": name} | texts.to_dict() for name, texts in self.texts.items()]
+            raise MissingExtraError("Saving a classifier requires skops.", extra="models") from None
+        levels = [{"feature": name} | own.to_dict() for name, own in self.levels.items()]
         content = b64encode(sio.dumps(self.estimator)).decode()
         return {"features": list(self.names), "levels": levels, "missing": list(self.missing), "skops": content}
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any], trusted: Sequence[str]) -> EstimatorLogit:
+    def from_dict(cls, saved: Mapping[str, Any], trusted: Sequence[str]) -> EstimatorLogit:
         """Return the model that `to_dict` wrote, if skops knows all of its types or they are trusted."""
-        texts = {one["feature"]: Texts.from_dict(one) for one in found["levels"]}
-        estimator = open_skops("the membership model", b64decode(found["skops"]), trusted)
-        return cls(tuple(found["features"]), texts, tuple(found["missing"]), estimator)
+        levels = {column["feature"]: CategoryLevels.from_dict(column) for column in saved["levels"]}
+        estimator = open_skops("the membership model", b64decode(saved["skops"]), trusted)
+        return cls(tuple(saved["features"]), levels, tuple(saved["missing"]), estimator)
 
 
-def _inputs(texts: Mapping[str, Texts], table: Table) -> pl.DataFrame:
-    columns = {name: texts[name].texts(one) if name in texts else pl.Series(one) for name, one in table.items()}
-    return pl.DataFrame(columns)
-
-
-def _refused(estimator: Any, what: str, error: Exception) -> TiltlensError:
-    return DataError(
-        f"`propensity_model` must be a classifier that can {what} the features, got {type(estimator).__name__}: "
-        f"{first_line(error)}",
-        "give a pipeline that encodes texts (handle_unknown='ignore') and fills missing numbers.",
+def _inputs(levels: Mapping[str, CategoryLevels], table: Table) -> pl.DataFrame:
+    return pl.DataFrame(
+        {name: levels[name].texts(column) if name in levels else pl.Series(column) for name, column in table.items()}
     )
 
 
-def fitted_model(design: Design, rows: Integers, labels: Booleans, weights: Floats) -> CodedModel:
-    """Return the design's model of some labels, fitted on some rows: additive, or the classifier that was given."""
+def _refused(estimator: Any, method: str, error: Exception) -> TiltlensError:
+    return DataError(
+        f"`propensity_model` {type(estimator).__name__} cannot {method} the features: {first_line(error)}",
+        "pass a pipeline that encodes texts (handle_unknown='ignore') and fills missing numbers.",
+    )
+
+
+def fit_membership(design: Design, rows: Integers, labels: Booleans, weights: Floats) -> TabularModel:
+    """Return the membership model fitted on some rows: the additive one, or the classifier of the design."""
     if design.estimator is None:
-        return fitted_logit(design, rows, labels, weights)
-    inputs = _inputs(design.texts, {name: column[rows] for name, column in design.table.items()})
+        return fit_additive(design, rows, labels, weights)
+    inputs = _inputs(design.levels, {name: column[rows] for name, column in design.table.items()})
     try:
         estimator = fitted_clone(design.estimator, inputs, labels[rows], weights[rows])
     except Exception as error:  # the user's code
         raise _refused(design.estimator, "fit", error) from error
-    numbers = [name for name in design.table if name not in design.texts]
+    numbers = [name for name in design.table if name not in design.levels]
     missing = tuple(name for name in numbers if np.isnan(design.table[name]).any())
-    return EstimatorLogit(tuple(design.table), design.texts, missing, estimator)
+    return EstimatorLogit(tuple(design.table), design.levels, missing, estimator)

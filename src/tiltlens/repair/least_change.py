@@ -1,6 +1,6 @@
 """The least change of the scores under linear constraints: a tilt W'_y ∝ W_y·exp(−Σ_c t_c·a_c(x)·[y = y_c]).
 
-Of all W' whose gaps are within a limit it has the least E[KL(W'‖W)] (Csiszár 1975; Alghamdi et al. 2022). See
+It has the least E[KL(W'‖W)] of all W' whose gaps are within a limit (Csiszár 1975; Alghamdi et al. 2022). See
 docs/repair.md; `multipliers` finds t.
 """
 
@@ -19,7 +19,7 @@ def gradient(p0: Floats, p1: Floats, shares: tuple[float, float]) -> Floats:
 
 
 def log_scores(scores: Floats) -> Floats:
-    """Return logit W(1|x) of (n,) scores of two outcomes, log W of (n, K): what a tilt shifts."""
+    """Return what a tilt shifts: logit W(1|x) of (n,) scores of two outcomes, log W of (n, K)."""
     if scores.ndim == 1:
         return np.asarray(logit(scores))
     with np.errstate(divide="ignore"):
@@ -27,22 +27,22 @@ def log_scores(scores: Floats) -> Floats:
 
 
 def shifts(multipliers: Floats, gradients: Floats, classes: Integers, outcomes: int) -> Floats:
-    """Return Σ_c t_c·a_c: (n,) of two outcomes, where each is of the second; else (n, K), by the class of each."""
+    """Return Σ_c t_c·a_c: (n,) for two outcomes, where each constrains the second; else (n, K), by class."""
     if outcomes == 2:
         return np.asarray(multipliers @ gradients)
-    found = np.zeros((gradients.shape[1], outcomes))
+    shift = np.zeros((gradients.shape[1], outcomes))
     for t, a, y in zip(multipliers.tolist(), gradients, classes.tolist(), strict=True):
-        found[:, y] += t * a
-    return found
+        shift[:, y] += t * a
+    return shift
 
 
 def shifted(logs: Floats, shift: Floats | float) -> Floats:
-    """Return the scores of shifted `log_scores`; what has no chance keeps none."""
+    """Return the scores of shifted `log_scores`; probabilities of 0 stay 0."""
     return np.asarray(expit(logs - shift) if logs.ndim == 1 else softmax(logs - shift, axis=1))
 
 
 def tilted_score(scores: Floats, shift: Floats | float) -> Floats:
-    """Return the tilted scores, logit W' = logit W − shift of two outcomes; scores of 0 and 1 do not move."""
+    """Return the tilted scores, logit W' = logit W − shift for two outcomes; scores of 0 and 1 do not move."""
     return shifted(log_scores(scores), shift)
 
 

@@ -1,9 +1,10 @@
 """The multipliers of a tilt: |gap_c| ≤ limit for every constraint c, at the least change of the scores.
 
 They minimise the dual E[log Σ_y W_y·exp(−Σ_c t_c·a_c·[y = y_c])] + limit·|t|₁, that is: gap_c = ±limit where t_c is
-above or below 0, and |gap_c| ≤ limit where it is 0. These conditions are solved as they stand, with the gaps of the
-rows' own groups, as the chances in a_c come from models that may be wrong. Decisions, 1 where W − τ ≥ Σ_c t_c·a_c, are
-the limit of tilted scores of log-odds (W − τ)/h as h falls to 0: E[max(W − τ − Σ_c t_c·a_c, 0)] + limit·|t|₁.
+above or below 0, and |gap_c| ≤ limit where it is 0. These conditions are solved directly, with the gaps of the rows'
+own groups, because the probabilities in a_c come from models that may be wrong. Decisions, 1 where
+W − τ ≥ Σ_c t_c·a_c, are the limit of tilted scores of log-odds (W − τ)/h as h falls to 0:
+E[max(W − τ − Σ_c t_c·a_c, 0)] + limit·|t|₁.
 """
 
 from __future__ import annotations
@@ -43,17 +44,17 @@ class GapProblem:
     logs
         As of `log_scores`: (n,), or (n, K).
     gradients, classes
-        a_c of each constraint, (C, n), and the class whose score it is of.
+        a_c of each constraint, (C, n), and the class whose score it constrains.
     measures, modelled
-        (C, n): gap_c = Σ_n measures_cn·W'_n of that class, by the rows' own groups; and the same by their chances.
+        (C, n): gap_c = Σ_n measures_cn·W'_n of that class, by the rows' own groups; and the same by the probabilities.
     names
-        Of the gaps, for messages.
+        Names of the gaps, for messages.
     shares
-        Of each row in all, (n,).
+        The share of each row in all weights, (n,).
     wholes
-        Places of constraints of all classes with the same a: as their gaps add up to 0, t may be shifted there.
+        Indices of the constraints of all classes with the same a: as their gaps add up to 0, t may be shifted there.
     clusters
-        Equal for rows that err together, numbered from 0 on; None where each is one.
+        The cluster of each row, numbered from 0; None where each row is a cluster of its own.
     """
 
     logs: Floats
@@ -82,13 +83,13 @@ class GapProblem:
 
     def errors(self, scores: Floats) -> Floats:
         """Return the standard errors of the gaps of some scores: of differences of two means."""
-        found = []
+        errors = []
         for measure, y in zip(self.measures, self.classes.tolist(), strict=True):
             own, first = scores if scores.ndim == 1 else scores[:, y], measure > 0.0
-            means = [float(np.abs(measure * who) @ own) for who in (first, ~first)]
+            means = [float(np.abs(measure * group) @ own) for group in (first, ~first)]
             influence = summed_by_cluster(self.clusters, measure * (own - np.where(first, *means)))
-            found.append(math.sqrt(influence @ influence))
-        return np.array(found)
+            errors.append(math.sqrt(influence @ influence))
+        return np.array(errors)
 
     def cost(self, t: Floats) -> float:
         """Return E[KL(W'‖W)] = −E[Σ_y W'_y·shift_y + log Σ_y W_y·exp(−shift_y)]."""
@@ -108,7 +109,7 @@ class GapProblem:
         gaps = gaps_of(after, self.measures, self.classes)
         if after.ndim == 1:
             return gaps, -(self.measures * (after * (1.0 - after))) @ self.gradients.T
-        own = after.T[self.classes]  # (C, n): the score that each constraint is of
+        own = after.T[self.classes]  # (C, n): the score of each constraint
         moved = (self.measures * own) @ (self.gradients * own).T
         same = self.classes[:, None] == self.classes[None, :]
         return gaps, moved - np.where(same, (self.measures * own) @ self.gradients.T, 0.0)
@@ -124,42 +125,42 @@ def gaps_of(scores: Floats, measures: Floats, classes: Integers) -> Floats:
 def score_multipliers(problem: GapProblem, start: Floats | None = None) -> Floats:
     """Return the multipliers of a tilt of scores.
 
-    One has a bracket. Several start from the minimum of the dual, where all conditions hold as far as the chances are
-    right, and Newton's method takes them to where they hold for the rows' own groups. Some mixtures of differences
-    hardly answer to any multiplier: where own groups would take twice the change, or cannot be had, the dual's
-    multipliers stay, if the own gaps are then within chance.
+    A single one is bracketed. Several start from the minimum of the dual, where all conditions hold if the
+    probabilities are right, and Newton's method takes them to where they hold for the rows' own groups. Some mixtures
+    of gaps hardly respond to any multiplier: where the own groups would take twice the change, or have no solution, the
+    dual's multipliers stay, if the own gaps are then within sampling error.
     """
     zeros = np.zeros(len(problem.names))
     if len(problem.names) == 1:
-        return _swept(problem, zeros)
+        return _sweep(problem, zeros)
     if _worst(problem, zeros) <= REPAIRED:
         return zeros
-    first = _solved(replace(problem, measures=problem.modelled), zeros if start is None else start)
-    found = _newton(problem, first)
-    is_solved = _worst(problem, found) <= REPAIRED
-    if is_solved and problem.cost(found) <= MOST_CHANGE * problem.cost(first):
-        return found
+    first = _solve(replace(problem, measures=problem.modelled), zeros if start is None else start)
+    exact = _newton(problem, first)
+    is_solved = _worst(problem, exact) <= REPAIRED
+    if is_solved and problem.cost(exact) <= MOST_CHANGE * problem.cost(first):
+        return exact
     scores = problem.scores(first)
     gaps = gaps_of(scores, problem.measures, problem.classes)
     beyond = np.abs(left_over(first, gaps, problem.limit)) - SURELY_BEYOND * problem.errors(scores)
     if beyond.max() <= 0.0:
         return first
     if is_solved:
-        return found
-    at = int(np.argmax(beyond))
-    raise beyond_reach(problem.names[at], float(gaps[at]), problem.limit)
+        return exact
+    worst = int(np.argmax(beyond))
+    raise beyond_reach(problem.names[worst], float(gaps[worst]), problem.limit)
 
 
-def _solved(problem: GapProblem, start: Floats) -> Floats:
+def _solve(problem: GapProblem, start: Floats) -> Floats:
     """Return where all conditions hold: by Newton's method, and one constraint after the other where it stops short."""
     t = _newton(problem, start)
     for _ in range(SWEEPS):
         if _worst(problem, t) <= REPAIRED:
             return t
-        t = _newton(problem, _swept(problem, t))
+        t = _newton(problem, _sweep(problem, t))
     gaps = problem.gaps(t)
-    at = int(np.argmax(np.abs(left_over(t, gaps, problem.limit))))
-    raise beyond_reach(problem.names[at], float(gaps[at]), problem.limit)
+    worst = int(np.argmax(np.abs(left_over(t, gaps, problem.limit))))
+    raise beyond_reach(problem.names[worst], float(gaps[worst]), problem.limit)
 
 
 def _worst(problem: GapProblem, t: Floats) -> float:
@@ -167,10 +168,10 @@ def _worst(problem: GapProblem, t: Floats) -> float:
 
 
 def decision_multipliers(problem: GapProblem, scores: Floats, threshold: float) -> Floats:
-    """Return the multipliers of decisions: of one constraint where its gap, which falls in jumps, is nearest the limit.
+    """Return the multipliers of decisions; a single gap falls in jumps, and is taken where it is nearest the limit.
 
-    Several are followed from the tilt of blurred decisions to that of few that are undecided; where rows tie, exact
-    equality would take lots.
+    Several are followed from the tilt of blurred decisions to that of few undecided ones; where rows tie, exact
+    equality would need random decisions.
     """
 
     def gaps(t: Floats) -> Floats:
@@ -181,23 +182,23 @@ def decision_multipliers(problem: GapProblem, scores: Floats, threshold: float) 
         return float(np.abs(left_over(t, gaps(t), problem.limit)).max())
 
     if len(problem.names) == 1:
-        one = problem.gradients[0], problem.measures[0]
-        return np.array([_stepped_root(scores - threshold, *one, problem.limit, problem.names[0])])
+        a, measure = problem.gradients[0], problem.measures[0]
+        return np.array([_stepped_root(scores - threshold, a, measure, problem.limit, problem.names[0])])
     if size(np.zeros(len(problem.names))) <= REPAIRED:
         return np.zeros(len(problem.names))
-    found: list[Floats] = []
+    solutions: list[Floats] = []
     for width in WIDEST_DECISION / 3.0 ** np.arange(DECISION_WIDTHS):
         blurred = replace(problem, logs=(scores - threshold) / width, gradients=problem.gradients / width)
         try:
-            found.append(score_multipliers(blurred, found[-1] if found else None))
+            solutions.append(score_multipliers(blurred, solutions[-1] if solutions else None))
         except SupportError:
-            if not found:
+            if not solutions:
                 raise
             break
-        after = blurred.scores(found[-1])
+        after = blurred.scores(solutions[-1])
         if float((after * (1.0 - after)).sum()) < FEW_UNDECIDED:
             break
-    return min(found[::-1], key=size)
+    return min(solutions[::-1], key=size)
 
 
 def left_over(t: Floats, gaps: Floats, limit: float) -> Floats:
@@ -207,17 +208,16 @@ def left_over(t: Floats, gaps: Floats, limit: float) -> Floats:
 
 
 def beyond_reach(name: str, nearest: float, limit: float) -> SupportError:
-    """Return the error of a limit that no tilt reaches."""
+    """Return the error for a limit that no tilt reaches."""
     return SupportError(
         f"The limit is beyond reach: {name} stays at {nearest:+.3g}, beyond {limit:.3g}, however far the scores are "
-        "moved.",
-        "the membership model is too weak to tell whose scores to move, or too many scores are 0 or 1; allow a larger "
-        "gap, or use_group=True.",
+        "moved. The membership model is too weak to separate the groups, or too many scores are 0 or 1.",
+        "allow a larger gap, or repair with use_group=True.",
     )
 
 
-def _swept(problem: GapProblem, start: Floats) -> Floats:
-    """Return the multipliers after each in turn was solved, the others held."""
+def _sweep(problem: GapProblem, start: Floats) -> Floats:
+    """Return the multipliers after each is solved in turn while the others are held fixed."""
     t = start.copy()
     for c, name in enumerate(problem.names):
 
@@ -230,17 +230,17 @@ def _swept(problem: GapProblem, start: Floats) -> Floats:
 
 
 def _centred(problem: GapProblem, t: Floats) -> Floats:
-    """Return multipliers of the same tilt with the least |t|₁: of all classes the middle one is 0."""
-    found = t.copy()
+    """Return multipliers of the same tilt with the least |t|₁: the median over the classes is 0."""
+    centred = t.copy()
     for whole in problem.wholes:
-        found[whole] -= np.sort(found[whole])[(whole.size - 1) // 2]
-    return found
+        centred[whole] -= np.sort(centred[whole])[(whole.size - 1) // 2]
+    return centred
 
 
 def _root(gap_at: Callable[[float], float], limit: float, name: str) -> float:
-    """Return the t nearest to 0 with |gap(t)| ≤ `limit`, the gap falling in t as far as the membership model is right.
+    """Return the t nearest to 0 with |gap(t)| ≤ `limit`; the gap falls in t if the membership model is right.
 
-    The sign of t is known from the gap without it; it is bracketed by doubling.
+    The gap at 0 has the sign of t, which is bracketed by doubling.
     """
     start = gap_at(0.0)
     if abs(start) - limit <= REPAIRED:
@@ -256,7 +256,7 @@ def _root(gap_at: Callable[[float], float], limit: float, name: str) -> float:
 
 
 def _stepped_root(margin: Floats, a: Floats, measure: Floats, limit: float, name: str) -> float:
-    """Return the same for decisions, 1 where margin ≥ t·a: their gap moves in jumps, where t is margin/a of some rows.
+    """Return the same for decisions, 1 where margin ≥ t·a: their gap jumps where t is margin/a of some rows.
 
     The first jump that takes the gap to the limit is made, unless the gap misses the limit by less before it; t is in
     the middle between two jumps, where rounding changes no decision.
@@ -296,7 +296,7 @@ def _jumps(margin: Floats, a: Floats, measure: Floats) -> tuple[Floats, Floats]:
 
 
 def _newton(problem: GapProblem, start: Floats) -> Floats:
-    """Return multipliers nearer to all conditions at once, by steps on those that bind; signs stay, or become 0."""
+    """Return multipliers nearer to all conditions, by steps on those that bind; signs stay, or become 0."""
     t, limit = start, problem.limit
     gaps, slopes = problem.gaps_and_slopes(t)
     left = left_over(t, gaps, limit)

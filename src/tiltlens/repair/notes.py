@@ -1,112 +1,173 @@
-"""What to know of a repair as it was fitted: limits missed, gaps that may be chance, scores that no longer predict."""
+"""Notes on a fitted repair: limits missed, gaps that may be chance, scores that no longer predict."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from tiltlens.estimators.error_rates import UNKNOWN, WITH
 from tiltlens.estimators.estimate import Proportion, quantile
-from tiltlens.estimators.influence import Integers, Rows, overall_mean
-from tiltlens.limits import MATERIALITY, MINIMUM_ROWS, REPAIRED, SCORE_TENTHS, SMALLEST_SHARE, SURELY_OFF
+from tiltlens.estimators.influence import Booleans, Integers, Rows, cluster_codes, overall_mean, sums_by
+from tiltlens.limits import (
+    FEW_DECIDED,
+    FEW_REPAIRED,
+    MATERIALITY,
+    MINIMUM_ROWS,
+    REPAIRED,
+    SCORE_TENTHS,
+    SMALLEST_SHARE,
+    SURELY_OFF,
+)
 from tiltlens.paper.checks import Floats
-from tiltlens.repair.constraints import Constraint
+from tiltlens.repair.columns import condition_words
+from tiltlens.repair.constraints import ALL, DECISIONS, MEAN, Constraint
+from tiltlens.repair.problem import RepairProblem
 from tiltlens.repair.quantities import area
+from tiltlens.repair.rows import AuditedRows
+from tiltlens.sources.messages import shown
 
-TOGETHER = "people equal in every feature are decided together, so it moves in jumps"
-
-
-class Fitted(NamedTuple):
-    """Scores before and after of the rows of a fit, by models that have not seen them; outcomes where known."""
-
-    before: Floats
-    after: Floats
-    outcome: Integers | None
-    weights: Floats
-    clusters: Integers | None
+REGULATED = "the group itself is needed for every new row: its use at prediction time may be regulated"
+NOT_AT_PREDICTION = "the group was used to fit the membership model and the multiplier, not to repair new rows"
+TOGETHER = "people with equal features get equal decisions, so the gap moves in jumps"
 
 
-def fit_notes(
-    found: Sequence[Constraint], measures: Floats, limit: float, threshold: float | None, fitted: Fitted
-) -> list[str]:
-    """Return what to know of a repair, by the rows it was fitted on."""
-    notes = _missed(found, measures, limit, threshold) + _chance(found, limit)
-    if fitted.outcome is None or fitted.before.ndim == 2 or not any(one.multiplier for one in found):
+def audit_notes(problem: RepairProblem, solved: Sequence[Constraint], use_group: bool, criterion: str) -> list[str]:
+    """Return notes on the audit that a repair rests on: use of the group, missing outcomes, conditions."""
+    notes, rows = [REGULATED if use_group else NOT_AT_PREDICTION], problem.rows
+    largest = max((constraint.gap_before for constraint in solved), key=abs)
+    if abs(largest) <= problem.limit + REPAIRED:
+        what = "the gap" if len(solved) == 1 else f"the largest of {len(solved)} gaps"
+        notes.append(f"nothing to do: {what} is {largest:+.4f}, no larger than the limit")
+    if any(constraint.event != ALL for constraint in solved) and rows.outcome is not None:
+        count = int((rows.outcome != UNKNOWN).sum())
+        if count < rows.codes.size:
+            notes.append(f"{count} of {rows.codes.size} rows have an outcome: error rates are of these")
+    people = min(
+        _effective_people(measure * side, rows.clusters)
+        for measure in problem.measures
+        for side in (measure > 0.0, measure < 0.0)
+    )
+    if people < FEW_REPAIRED:
+        error = max(constraint.se or 0.0 for constraint in solved)
+        notes.append(
+            f"one group has only {people:.0f} people: on new data the gap may miss the limit by {2.0 * error:.3f} or "
+            "more"
+        )
+    return notes + _condition_notes(rows) + _exempt_notes(rows, criterion)
+
+
+def _effective_people(shares: Floats, clusters: Integers | None) -> float:
+    """Return the effective number of independent people: (Σw)²/Σw², with w summed by cluster."""
+    codes = cluster_codes(clusters)
+    totals = shares if codes is None else sums_by(codes, shares)
+    return float(totals.sum() ** 2 / (totals @ totals))
+
+
+def _condition_notes(rows: AuditedRows) -> list[str]:
+    words = condition_words(rows.given)
+    return [f"fitted only on rows with {words}: other rows are neither repaired nor evaluated"] if rows.given else []
+
+
+def _exempt_notes(rows: AuditedRows, criterion: str) -> list[str]:
+    if not rows.exempt:
+        return []
+    names = ", ".join(map(shown, rows.exempt))
+    if criterion in (MEAN, DECISIONS):
+        return [f"the repair closes the gap at equal {names}: the part that these exempt factors account for stays"]
+    return [f"error rates are compared among all people: the exempt factors {names} are not held equal"]
+
+
+def nearly_constant(before: Booleans, after: Booleans, weights: Floats) -> list[str]:
+    """Return a note where a rule selects almost nobody, or almost everybody, and the rule before did not."""
+    old, new = (float(weights @ decided) / float(weights.sum()) for decided in (before, after))
+    if min(new, 1.0 - new) >= min(FEW_DECIDED, old, 1.0 - old):
+        return []
+    if after.all() or not after.any():
+        return [f"the rule selects {'everybody' if after.all() else 'nobody'} (the model {100.0 * old:.1f}%)"]
+    share = f"fewer than {100.0 * FEW_DECIDED:.0f}%" if new < 0.5 else f"more than {100.0 - 100.0 * FEW_DECIDED:.0f}%"
+    return [f"the rule selects {share} of people (the model {100.0 * old:.1f}%)"]
+
+
+def fit_notes(problem: RepairProblem, solved: Sequence[Constraint], after: Floats) -> list[str]:
+    """Return notes on the fit: gaps that miss the limit or may be chance, and scores that no longer predict."""
+    rows, threshold = problem.rows, problem.threshold
+    notes = _missed_limits(problem, solved) + _chance_notes(solved, problem.limit)
+    if rows.outcome is None or rows.scores.ndim == 2 or not any(constraint.multiplier for constraint in solved):
         return notes
-    known = fitted.outcome != UNKNOWN
-    y = fitted.outcome[known] == WITH
+    index = np.flatnonzero(rows.outcome != UNKNOWN)
+    y = rows.outcome[index] == WITH
     if min(int(y.sum()), int((~y).sum())) < MINIMUM_ROWS:
         return notes
-    clusters = None if fitted.clusters is None else fitted.clusters[known]
-    rows = Rows.of(y, fitted.weights[known], clusters)
-    before, after = fitted.before[known], fitted.after[known]
-    notes += _no_better(rows, before, after, threshold)
-    return notes if threshold is None else notes + _calibration(rows, before)
+    by_outcome = Rows.of(y, rows.weights[index], None if rows.clusters is None else rows.clusters[index])
+    notes += _prediction_notes(by_outcome, rows.scores[index], after[index], threshold)
+    return notes if threshold is None else notes + _calibration_notes(by_outcome, rows.scores[index])
 
 
-def _missed(found: Sequence[Constraint], measures: Floats, limit: float, threshold: float | None) -> list[str]:
-    """Return by how much gaps miss the limit, or are smaller than asked; decisions may by a step of one person."""
-    step = 0.0 if threshold is None else len(found) * float(np.abs(measures).max())
-    over, error = max(abs(one.gap_after) for one in found) - limit, max(one.se or 0.0 for one in found)
-    closer = [one for one in found if one.multiplier and limit - abs(one.gap_after) > REPAIRED + step]
+def _missed_limits(problem: RepairProblem, solved: Sequence[Constraint]) -> list[str]:
+    """Return notes on gaps that miss the limit or fall below it; decisions may do so by the weight of one person."""
+    limit, is_decided = problem.limit, problem.threshold is not None
+    step = len(solved) * float(np.abs(problem.measures).max()) if is_decided else 0.0
+    over = max(abs(constraint.gap_after) for constraint in solved) - limit
+    closer = [c for c in solved if c.multiplier and limit - abs(c.gap_after) > REPAIRED + step]
     notes = []
-    if closer and threshold is not None:
+    if closer and is_decided:
         gap = f"{100.0 * closer[0].gap_after:+.1f} points (limit {100.0 * limit:g})"
-        notes.append(f"{closer[0].named(False)} is closed further than asked, to {gap}: {TOGETHER}")
+        notes.append(f"{closer[0].describe(False)} is closed further than the limit asks, to {gap}: {TOGETHER}")
     if over > REPAIRED + step:
-        far = "to close it exactly would take more than twice the change, or cannot be done"
-        why = far if threshold is None else TOGETHER if len(found) == 1 else f"{TOGETHER}; or {far}"
+        far = "closing it exactly would take more than twice the change, or is impossible"
+        why = far if not is_decided else TOGETHER if len(solved) == 1 else f"{TOGETHER}; or {far}"
+        error = max(constraint.se or 0.0 for constraint in solved)
         size = f"{over:.4f} beyond the limit on the audited rows (standard error {error:.4f})"
-        notes.append(f"the largest difference after is {size}: {why}")
+        notes.append(f"the largest gap after the repair is {size}: {why}")
     return notes
 
 
-def _chance(found: Sequence[Constraint], limit: float) -> list[str]:
+def _chance_notes(solved: Sequence[Constraint], limit: float) -> list[str]:
     """Return a note where scores move for gaps that are not significantly beyond the limit."""
-    moved = [one for one in found if one.multiplier]
-    if not moved or any(abs(one.gap_before) - limit > quantile(0.95) * (one.se_before or 0.0) for one in moved):
+    moved = [constraint for constraint in solved if constraint.multiplier]
+    if not moved or any(abs(c.gap_before) - limit > quantile(0.95) * (c.se_before or 0.0) for c in moved):
         return []
-    one = max(moved, key=lambda one: abs(one.gap_before))
-    gap = f"{100.0 * one.gap_before:+.1f} points (standard error {100.0 * (one.se_before or 0.0):.1f})"
+    largest = max(moved, key=lambda constraint: abs(constraint.gap_before))
+    gap = f"{100.0 * largest.gap_before:+.1f} points (standard error {100.0 * (largest.se_before or 0.0):.1f})"
     return [f"the gap before, {gap}, is not significantly beyond the limit: the repair may follow chance"]
 
 
-def _no_better(rows: Rows, before: Floats, after: Floats, threshold: float | None) -> list[str]:
+def _prediction_notes(rows: Rows, before: Floats, after: Floats, threshold: float | None) -> list[str]:
     """Return a note where repaired scores, unlike those before, predict no better than a constant, which has no gap."""
     outcome, share = np.where(rows.audited, WITH, 1 - WITH), rows.weights / rows.weights.sum()
-    old, new = (area(rows, one, outcome, share).normal().estimate(0.95) for one in (before, after))
+    old, new = (area(rows, scores, outcome, share).normal().estimate(0.95) for scores in (before, after))
 
     def loss(scores: Floats) -> float:
-        safe = np.clip(scores, SMALLEST_SHARE, 1.0 - SMALLEST_SHARE)
-        return -float(share @ np.where(rows.audited, np.log(safe), np.log1p(-safe)))
+        clipped = np.clip(scores, SMALLEST_SHARE, 1.0 - SMALLEST_SHARE)
+        return -float(share @ np.where(rows.audited, np.log(clipped), np.log1p(-clipped)))
 
     constant, losses = loss(rows.constant(float(share @ rows.audited))), (loss(before), loss(after))
     is_flat = (old.low or 0.0) > 0.5 >= (new.low or 0.0)
     if not is_flat and (threshold is not None or not losses[0] < constant <= losses[1]):
         return []
     interval = f"{new.value:.3f} (95% CI {new.low:.3f} to {new.high:.3f})"
-    of_loss = "" if threshold is not None else f" and the log-loss {losses[1]:.4f} (of a constant {constant:.4f})"
+    of_loss = "" if threshold is not None else f" and the log-loss {losses[1]:.4f} (a constant has {constant:.4f})"
     no_worse = "A constant score also meets this limit, and predicts no worse"
     return [f"after the repair the area under the curve is {interval}{of_loss}. {no_worse}"]
 
 
-def _calibration(rows: Rows, scores: Floats) -> list[str]:
+def _calibration_notes(rows: Rows, scores: Floats) -> list[str]:
     """Return a note where scores are not calibrated: another rule of decisions may then be more accurate."""
     cuts = np.quantile(scores, np.arange(1, SCORE_TENTHS) / SCORE_TENTHS)
-    tenth, off = np.searchsorted(cuts, scores, side="right"), []
-    for one in np.unique(tenth).tolist():
-        own = np.where(tenth == one, rows.weights, 0.0)
-        score, rate = float(own @ scores / own.sum()), overall_mean(own, rows.audited.astype(np.float64), rows.clusters)
-        people = int((own > 0.0).sum())
+    tenths, misfits = np.searchsorted(cuts, scores, side="right"), []
+    for tenth in np.unique(tenths).tolist():
+        weights = np.where(tenths == tenth, rows.weights, 0.0)
+        score = float(weights @ scores / weights.sum())
+        rate = overall_mean(weights, rows.audited.astype(np.float64), rows.clusters)
+        people = int((weights > 0.0).sum())
         size = rate.value * (1.0 - rate.value) / rate.variance if rate.variance > 0.0 else people
         ends = Proportion(rate.value, size).estimate(SURELY_OFF)
         is_within = (ends.low or 0.0) - MATERIALITY <= score <= (ends.high or 0.0) + MATERIALITY
         if people >= MINIMUM_ROWS and not is_within:
-            off.append((abs(rate.value - score), score, rate.value))
-    if not off:
+            misfits.append((abs(rate.value - score), score, rate.value))
+    if not misfits:
         return []
-    _, score, observed = max(off)
-    where = f"where they are {score:.2f} on average, {100.0 * observed:.0f}% have the outcome"
+    _, score, observed = max(misfits)
+    where = f"where they average {score:.2f}, {100.0 * observed:.0f}% have the outcome"
     return [f"the scores are not calibrated: {where}. Recalibrate them first, or a more accurate rule may exist"]

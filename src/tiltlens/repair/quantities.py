@@ -1,4 +1,4 @@
-"""What is measured of scores, or decisions, where a repair is judged.
+"""Quantities by which scores, or decisions, are evaluated.
 
 All have influence functions, so that any two scores of the same rows can be compared in pairs.
 """
@@ -28,162 +28,191 @@ from tiltlens.limits import MINIMUM_ROWS, SMALLEST_SHARE
 from tiltlens.paper.checks import Floats
 
 Quantities = dict[str, InfluenceEstimate]
+Intervals = dict[str, HasInterval]
 ENDS = ("", "_low", "_high")
 
 
-class Judged(NamedTuple):
-    """Rows on which scores are judged: the codes of their outcomes, None where none are given, and the threshold."""
+class EvaluationRows(NamedTuple):
+    """Rows on which scores are evaluated, with the codes of their outcomes (None where none are given)."""
 
     rows: Rows
     outcome: Integers | None
     threshold: float
-    favours_low: bool = False  # people want the outcome 0: ratios are of it
-    moves: bool = True  # other people's decisions may change, where those of these rows do not
+    favours_low: bool = False  # the favourable outcome is 0: ratios are those of 1 − score
+    moves: bool = True  # False where the two scores to compare are equal by construction
     factors: Floats | None = None  # the exempt factors as columns
 
 
-class Measured(NamedTuple):
-    """Some scores of these rows, what is measured of them, and the laws of it that are not normal."""
+class Measurements(NamedTuple):
+    """Some scores of these rows, their quantities, and the intervals of those that are not normal."""
 
-    judged: Judged
+    data: EvaluationRows
     scores: Floats
-    found: Quantities
-    laws: Mapping[str, HasInterval]
-    cost: Floats | float = 1.0  # of a wrong decision, where accuracy is at a cost
+    estimates: Quantities
+    intervals: Mapping[str, HasInterval]
+    cost: Floats | float = 1.0  # of a wrong decision, where accuracy is weighted by cost
 
     @property
     def are_decisions(self) -> bool:
         """Whether all scores are 0 or 1."""
         return _are_decisions(self.scores)
 
-    def law(self, name: str) -> HasInterval:
-        """Return a quantity with its interval, as an audit has it."""
-        return self.laws.get(name, self.found[name].normal())
+    def interval(self, name: str) -> HasInterval:
+        """Return a quantity with its interval, as an audit computes it."""
+        return self.intervals.get(name, self.estimates[name].normal())
 
-    def change(self, old: Measured) -> dict[str, HasInterval]:
-        """Return what both have, less that of `old`: errors are of the same rows."""
-        rows, outcome = self.judged.rows, self.judged.outcome
-        found: dict[str, HasInterval] = {}
-        for name in self.found.keys() & old.found.keys():
-            found[name] = difference(self.found[name], old.found[name])
-        if not self.judged.moves:
-            return {name: found[name] for name in self.found if name in found}
-        now, then = (one.scores >= self.judged.threshold for one in (self, old))
-        cells = {"decision_gap": np.ones(rows.audited.size, dtype=np.bool_)}
+    def change(self, old: Measurements) -> Intervals:
+        """Return the change of each quantity since `old`, with intervals from the same rows."""
+        names = [name for name in self.estimates if name in old.estimates]
+        changes: Intervals = {name: difference(self.estimates[name], old.estimates[name]) for name in names}
+        if self.data.moves:
+            changes |= self._rate_changes(old, names)
+        return changes
+
+    def _rate_changes(self, old: Measurements, names: list[str]) -> Intervals:
+        """Return the changes of rates of decisions, whose intervals have a width where no decision changes."""
+        rows, outcome, threshold = self.data.rows, self.data.outcome, self.data.threshold
+        now, then = self.scores >= threshold, old.scores >= threshold
+        changes: Intervals = {}
+        everyone = np.ones(rows.audited.size, dtype=np.bool_)
+        counted = {"decision_gap": everyone}
         if self.are_decisions and old.are_decisions:
-            cells["gap"] = cells["decision_gap"]
-            if "impact_ratio" in found:  # how alike two ratios of few decisions err is not seen
-                found["impact_ratio"] = Difference(self.law("impact_ratio"), old.law("impact_ratio"))
-            for name, y in (("fpr_difference", error_rates.WITHOUT), ("fnr_difference", error_rates.WITH)):
-                cells |= {} if outcome is None else {name: outcome == y}
-        for name in cells.keys() & found.keys():
-            who = (cells[name] & rows.audited, cells[name] & ~rows.audited)
-            first, second = (_moved(rows, rows.weights * mine, now, then) for mine in who)
-            found[name] = Difference(second, first) if name == "fnr_difference" else Difference(first, second)
-        if outcome is not None and "accuracy" in found:
+            counted["gap"] = everyone
+            if "impact_ratio" in names:  # the correlation of two ratios of few decisions cannot be estimated
+                changes["impact_ratio"] = Difference(self.interval("impact_ratio"), old.interval("impact_ratio"))
+            if outcome is not None:
+                counted["fpr_difference"] = outcome == error_rates.WITHOUT
+                counted["fnr_difference"] = outcome == error_rates.WITH
+        for name in counted.keys() & set(names):
+            members = (counted[name] & rows.audited, counted[name] & ~rows.audited)
+            first, second = (_rate_change(rows, rows.weights * group, now, then) for group in members)
+            changes[name] = Difference(second, first) if name == "fnr_difference" else Difference(first, second)
+        if outcome is not None and "accuracy" in names:
             y = outcome == error_rates.WITH
             weights = rows.weights * self.cost * (outcome != error_rates.UNKNOWN)
-            found["accuracy"] = _moved(rows, weights, now == y, then == y)
-        return {name: found[name] for name in self.found if name in found}
+            changes["accuracy"] = _rate_change(rows, weights, now == y, then == y)
+        return changes
 
 
-def _moved(rows: Rows, weights: Floats, now: Booleans, then: Booleans) -> Difference:
-    """Return the change of a rate: the share of people that have it now alone, less the share that had it then alone.
+def _rate_change(rows: Rows, weights: Floats, now: Booleans, then: Booleans) -> Difference:
+    """Return the change of a rate: the share of people who gained a property minus the share who lost it.
 
-    Both have Wilson's interval, so that there is a width where nobody changes. Shares of one sample are negatively
-    correlated.
+    Both shares have Wilson's interval, so that there is a width where nobody changes. Shares of one sample are
+    negatively correlated.
     """
-    up, down = (float(weights @ one / weights.sum()) for one in (now & ~then, then & ~now))
+    up, down = (float(weights @ moved / weights.sum()) for moved in (now & ~then, then & ~now))
     variance = overall_mean(weights, now.astype(np.float64) - then, rows.clusters).variance
-    own = weights if rows.clusters is None else sums_by(rows.clusters, weights)
-    size = (up + down - (up - down) ** 2) / variance if variance > 0.0 else float(own.sum() ** 2 / (own @ own))
+    totals = weights if rows.clusters is None else sums_by(rows.clusters, weights)
+    size = (up + down - (up - down) ** 2) / variance if variance > 0.0 else float(totals.sum() ** 2 / (totals @ totals))
     correlation = -math.sqrt(up * down / ((1.0 - up) * (1.0 - down))) if max(up, down) < 1.0 else 0.0
     return Difference(Proportion(up, size), Proportion(down, size), correlation)
 
 
-def measured(judged: Judged, scores: Floats) -> Measured:
-    """Return what is measured of scores; what is not defined, or would be of fewer than ten people, is left out."""
-    rows, outcome, decided = judged.rows, judged.outcome, np.asarray(scores >= judged.threshold, dtype=np.float64)
-    one, favourable = (outputs.Scores.of(rows, x) for x in (scores, 1.0 - scores if judged.favours_low else scores))
-    found = {"gap": outputs.gap(rows, one)} | _ratio(rows, favourable)
-    found["decision_gap"] = decision_gap(rows, decided > 0.0)
-    laws: dict[str, HasInterval] = {"gap": outputs.gap_law(rows, one)}
-    laws["decision_gap"] = outputs.gap_law(rows, outputs.Scores.of(rows, decided))
-    if "impact_ratio" in found:
-        laws["impact_ratio"] = outputs.impact_ratio(rows, favourable)
-    if judged.factors is not None:
-        found["exempt_gap"] = equal_gap(rows, judged.factors, scores)
-    if outcome is None:
-        return Measured(judged, scores, found, laws)
-    if (people_with_outcomes(rows, outcome) >= MINIMUM_ROWS).all():
-        sums = cell_sums_of(rows, scores, outcome, 3)
-        pairs = {
-            "fpr_difference": error_rates.false_positive_rate(rows, scores, outcome, sums),
-            "fnr_difference": error_rates.false_negative_rate(rows, scores, outcome, sums),
-            "calibration_difference": error_rates.calibration_in_the_large(rows, scores, outcome, sums),
-        }
-        found |= {name: pair.influence for name, pair in pairs.items()}
-        laws |= {name: pair.difference for name, pair in pairs.items()}
-    of_outcomes, known = _accuracy(judged, scores, outcome), outcome != error_rates.UNKNOWN
-    people = sum(rows.independent(who, known) for who in (True, False))
-    for name, rate in of_outcomes.items():
-        if name not in ("log_loss", "brier"):  # Wilson's, of as many people as its error says
+def measure(data: EvaluationRows, scores: Floats) -> Measurements:
+    """Return the quantities of scores that are defined and rest on at least ten people."""
+    rows, decided = data.rows, np.asarray(scores >= data.threshold)
+    own, favourable = (outputs.Scores.of(rows, x) for x in (scores, 1.0 - scores if data.favours_low else scores))
+    estimates = {"gap": outputs.gap(rows, own)} | _impact_ratio(rows, favourable)
+    estimates["decision_gap"] = decision_gap(rows, decided)
+    intervals: Intervals = {"gap": outputs.gap_law(rows, own)}
+    intervals["decision_gap"] = outputs.gap_law(rows, outputs.Scores.of(rows, decided.astype(np.float64)))
+    if "impact_ratio" in estimates:
+        intervals["impact_ratio"] = outputs.impact_ratio(rows, favourable)
+    if data.factors is not None:
+        estimates["exempt_gap"] = equal_gap(rows, data.factors, scores)
+    if data.outcome is not None:
+        _add_error_rates(rows, scores, data.outcome, estimates, intervals)
+        _add_accuracy(data, scores, data.outcome, estimates, intervals)
+    return Measurements(data, scores, estimates, intervals)
+
+
+def _add_error_rates(
+    rows: Rows, scores: Floats, outcome: Integers, estimates: Quantities, intervals: Intervals
+) -> None:
+    if people_with_outcomes(rows, outcome).min() < MINIMUM_ROWS:
+        return
+    sums = cell_sums_of(rows, scores, outcome, 3)
+    pairs = {
+        "fpr_difference": error_rates.false_positive_rate(rows, scores, outcome, sums),
+        "fnr_difference": error_rates.false_negative_rate(rows, scores, outcome, sums),
+        "calibration_difference": error_rates.calibration_in_the_large(rows, scores, outcome, sums),
+    }
+    estimates |= {name: pair.influence for name, pair in pairs.items()}
+    intervals |= {name: pair.difference for name, pair in pairs.items()}
+
+
+def _add_accuracy(
+    data: EvaluationRows, scores: Floats, outcome: Integers, estimates: Quantities, intervals: Intervals
+) -> None:
+    has_outcome = outcome != error_rates.UNKNOWN
+    people = sum(data.rows.independent(group, has_outcome) for group in (True, False))
+    for name, rate in _accuracy(data, scores, outcome).items():
+        estimates[name] = rate
+        if name not in ("log_loss", "brier"):  # Wilson's interval, with the sample size that the variance implies
             size = rate.value * (1.0 - rate.value) / rate.variance if rate.variance > 0.0 else people
-            laws[name] = Proportion(rate.value, size)
-    return Measured(judged, scores, found | of_outcomes, laws)
+            intervals[name] = Proportion(rate.value, size)
 
 
 def people_with_outcomes(rows: Rows, outcome: Integers) -> Integers:
     """Return how many rows of the audited and the reference group have the outcome 0 and 1, (2, 2)."""
     codes = (error_rates.WITHOUT, error_rates.WITH)
-    return np.array([[int((who & (outcome == y)).sum()) for y in codes] for who in (rows.audited, ~rows.audited)])
+    groups = (rows.audited, ~rows.audited)
+    return np.array([[int((group & (outcome == y)).sum()) for y in codes] for group in groups])
 
 
-def _accuracy(judged: Judged, scores: Floats, outcome: Integers) -> Quantities:
-    """Return accuracy at the threshold; of scores also the AUC of all and of each group, log-loss and Brier score."""
-    rows, known = judged.rows, outcome != error_rates.UNKNOWN
+def _accuracy(data: EvaluationRows, scores: Floats, outcome: Integers) -> Quantities:
+    """Return accuracy at the threshold and, for scores, AUC of all people and each group, log-loss and Brier score."""
+    rows, has_outcome = data.rows, outcome != error_rates.UNKNOWN
     y = (outcome == error_rates.WITH).astype(np.float64)
-    if int(known.sum()) < MINIMUM_ROWS:
+    if int(has_outcome.sum()) < MINIMUM_ROWS:
         return {}
-    found = {"accuracy": _mean(rows, ((scores >= judged.threshold) == y).astype(np.float64), known)}
+    weights = np.where(has_outcome, rows.weights, 0.0)
+
+    def mean(values: Floats) -> InfluenceEstimate:
+        return overall_mean(weights, values, rows.clusters)
+
+    estimates = {"accuracy": mean(((scores >= data.threshold) == y).astype(np.float64))}
     if _are_decisions(scores):
-        return found
-    share, people = rows.weights / rows.weights.sum(), people_with_outcomes(rows, outcome)
-    whose = (
-        ("auc", share, people.sum(axis=0)),
+        return estimates
+    people = people_with_outcomes(rows, outcome)
+    shares = (
+        ("auc", rows.weights / rows.weights.sum(), people.sum(axis=0)),
         ("auc_audited", rows.audited_share, people[0]),
         ("auc_reference", rows.reference_share, people[1]),
     )
-    found |= {name: area(rows, scores, outcome, own) for name, own, count in whose if count.min() >= MINIMUM_ROWS}
-    safe = np.clip(scores, SMALLEST_SHARE, 1.0 - SMALLEST_SHARE)
-    found["log_loss"] = _mean(rows, -np.where(y > 0, np.log(safe), np.log1p(-safe)), known)
-    found["brier"] = _mean(rows, (scores - y) ** 2, known)
-    return found
+    estimates |= {
+        name: area(rows, scores, outcome, share) for name, share, counts in shares if counts.min() >= MINIMUM_ROWS
+    }
+    clipped = np.clip(scores, SMALLEST_SHARE, 1.0 - SMALLEST_SHARE)
+    estimates["log_loss"] = mean(-np.where(y > 0, np.log(clipped), np.log1p(-clipped)))
+    estimates["brier"] = mean((scores - y) ** 2)
+    return estimates
 
 
 def decision_gap(rows: Rows, decided: Booleans) -> InfluenceEstimate:
-    """Return the difference of the groups' decision rates."""
+    """Return the gap of decision rates."""
     return outputs.gap(rows, outputs.Scores.of(rows, decided.astype(np.float64)))
 
 
 def equal_gap(rows: Rows, factors: Floats, scores: Floats) -> InfluenceEstimate:
-    """Return the gap at equal exempt factors: the coefficient of the group beside their columns in least squares.
+    """Return the gap at equal exempt factors: the group's coefficient in a least-squares fit with their columns.
 
-    It is c_E of the audit, E[(S̄ − e)·W]/E[e(1 − e)] with e = P(audited|E), where the columns hold e or E[W|E].
+    It is c_E of the audit, E[(S̄ − e)·W]/E[e(1 − e)] with e = P(audited|E), where e or E[W|E] is linear in the columns.
     """
     root = np.sqrt(rows.weights)
-    others, mine = root[:, None] * np.column_stack([np.ones(root.size), factors]), root * rows.audited
-    left, score = (y - others @ np.linalg.lstsq(others, y)[0] for y in (mine, root * scores))
-    spread = float(left @ left)
-    value = float(left @ score) / spread
-    return InfluenceEstimate(value, (summed_by_cluster(rows.clusters, left * (score - value * left) / spread),))
+    others, group = root[:, None] * np.column_stack([np.ones(root.size), factors]), root * rows.audited
+    residual, score = (y - others @ np.linalg.lstsq(others, y)[0] for y in (group, root * scores))
+    spread = float(residual @ residual)
+    value = float(residual @ score) / spread
+    influence = residual * (score - value * residual) / spread
+    return InfluenceEstimate(value, (summed_by_cluster(rows.clusters, influence),))
 
 
 def accuracy_at(threshold: float, rows: Rows, decided: Booleans, outcome: Integers) -> InfluenceEstimate:
-    """Return the share of right decisions, people with the outcome counting 1 − τ and others τ.
+    """Return the share of correct decisions, weighted 1 − τ for people with the outcome and τ for others.
 
-    A missed outcome then costs (1 − τ)/τ times a false alarm, as decisions from the score τ on are best at; at ½ it is
-    the plain accuracy.
+    A missed outcome then costs (1 − τ)/τ times a false alarm, the cost ratio at which the threshold τ is optimal. At ½
+    it is the usual accuracy.
     """
     y = outcome == error_rates.WITH
     cost = np.where(y, 1.0 - threshold, threshold) * (outcome != error_rates.UNKNOWN)
@@ -191,10 +220,10 @@ def accuracy_at(threshold: float, rows: Rows, decided: Booleans, outcome: Intege
 
 
 def area(rows: Rows, scores: Floats, outcome: Integers, share: Floats) -> InfluenceEstimate:
-    """Return the area under the curve of people who have these shares."""
-    _, place = np.unique(scores, return_inverse=True)
-    found, influence = error_rates.area_under_curve(place, share, outcome)
-    return InfluenceEstimate(found, (summed_by_cluster(rows.clusters, share * influence),))
+    """Return the area under the ROC curve, where rows have these shares."""
+    _, ranks = np.unique(scores, return_inverse=True)
+    value, influence = error_rates.area_under_curve(ranks, share, outcome)
+    return InfluenceEstimate(value, (summed_by_cluster(rows.clusters, share * influence),))
 
 
 def difference(new: InfluenceEstimate, old: InfluenceEstimate) -> Normal:
@@ -202,26 +231,22 @@ def difference(new: InfluenceEstimate, old: InfluenceEstimate) -> Normal:
     return combined(new.value - old.value, [(1.0, new), (-1.0, old)]).normal()
 
 
-def columns(name: str, one: HasInterval | None, confidence: float) -> dict[str, Any]:
-    """Return value and ends as columns of a table, None where there is none."""
-    if one is None:
+def interval_columns(name: str, quantity: HasInterval | None, confidence: float) -> dict[str, Any]:
+    """Return a value and its interval as three columns of a table, None where there is no value."""
+    if quantity is None:
         return {f"{name}{end}": None for end in ENDS}
-    found = one.estimate(confidence)
-    return dict(zip((f"{name}{end}" for end in ENDS), (found.value, found.low, found.high), strict=True))
+    estimate = quantity.estimate(confidence)
+    return dict(zip((f"{name}{end}" for end in ENDS), (estimate.value, estimate.low, estimate.high), strict=True))
 
 
 def _are_decisions(scores: Floats) -> bool:
     return bool(np.isin(scores, (0.0, 1.0)).all())
 
 
-def _mean(rows: Rows, x: Floats, chosen: Booleans) -> InfluenceEstimate:
-    """Return the mean over chosen rows of both groups."""
-    return overall_mean(np.where(chosen, rows.weights, 0.0), x, rows.clusters)
-
-
-def _ratio(rows: Rows, one: outputs.Scores) -> Quantities:
-    p, p1 = (outputs.group_rate(rows, one, who) for who in (True, False))
-    if p1.value <= SMALLEST_SHARE:
+def _impact_ratio(rows: Rows, scores: outputs.Scores) -> Quantities:
+    audited, reference = (outputs.group_rate(rows, scores, group) for group in (True, False))
+    if reference.value <= SMALLEST_SHARE:
         return {}
-    ratio = p.value / p1.value
-    return {"impact_ratio": combined(ratio, [(1.0 / p1.value, p), (-ratio / p1.value, p1)])}
+    ratio = audited.value / reference.value
+    parts = [(1.0 / reference.value, audited), (-ratio / reference.value, reference)]
+    return {"impact_ratio": combined(ratio, parts)}

@@ -1,4 +1,4 @@
-"""Sample weights for re-training: the tilt of the inputs, or of group and outcome; and what they cost in rows."""
+"""Sample weights for re-training: the tilt of the inputs, or of group and outcome."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ import numpy as np
 import polars as pl
 
 from tiltlens.errors import DataError
+from tiltlens.estimators.error_rates import UNKNOWN as OUTCOME_MISSING
 from tiltlens.estimators.error_rates import WITH
 from tiltlens.estimators.influence import Booleans, Integers
 from tiltlens.limits import SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
+from tiltlens.results.parts import NoRows, needs_rows
+from tiltlens.results.profiles import Profiles
 from tiltlens.rows.features import Feature
 
 
@@ -24,12 +27,12 @@ class Reweighing:
     Attributes
     ----------
     sample_weight
-        One per row of the sample, in the order of the table; `row_numbers` are theirs. Weights of the outcome leave out
-        rows without one; the others leave the reference's as they are. The largest weight of the audit's rows is 1.
+        One per row of the sample, in the order of the table, with their `row_numbers`. Weights of the outcome leave out
+        rows without one; the others leave the reference's unchanged. The largest weight of the audit's rows is 1.
     nats
-        KL(Q‖P) of the change: of the audited group's rows, or of all rows with an outcome.
+        KL(Q‖P) of the change, over the audited group's rows or all rows with an outcome.
     effective_rows
-        (Σw)²/Σw² of the audited group before and after: how many rows its weights are worth.
+        (Σw)²/Σw² of the audited group before and after: its effective number of rows.
     changes
         By feature and value: the audited group's share before and after, the largest change first; values of fewer than
         ten audited people are left out.
@@ -42,22 +45,44 @@ class Reweighing:
     changes: pl.DataFrame
 
     def __str__(self) -> str:
-        more = self.changes.filter(pl.col("after") > pl.col("before")).head(3)
-        named = ", ".join(
+        increased = self.changes.filter(pl.col("after") > pl.col("before")).head(3)
+        values = ", ".join(
             f"{row['feature']} = {row['value']} ({100 * row['before']:.0f} % → {100 * row['after']:.0f} %)"
-            for row in more.to_dicts()
+            for row in increased.to_dicts()
         )
         before, after = self.effective_rows
         return (
-            f"Commoner in the audited group: {named or 'nothing'}. Its {before:,.0f} rows are then worth {after:,.0f}."
+            f"More common in the audited group: {values or 'nothing'}. Its effective size falls from {before:,.0f} to "
+            f"{after:,.0f} rows."
         )
+
+
+def reweigh(profiles: Profiles, outcome: bool) -> Reweighing:
+    """Return sample weights under which the mean scores agree or, with `outcome`, group and outcome are independent."""
+    if isinstance(profiles, NoRows):
+        raise needs_rows("reweigh")
+    if outcome:
+        return _independent(profiles)
+    projected, audited, old = profiles.project(), profiles.atoms(), profiles.rows.weights
+    new = old.astype(np.float64)
+    new[audited] = old[audited].sum() * projected.q
+    return reweighing(old, new, profiles.features, profiles.sampled.row_number, audited, projected.cost)
+
+
+def _independent(profiles: Profiles) -> Reweighing:
+    if profiles.y_true is None:
+        raise DataError("`outcome` must be False for an audit without outcomes, got True.", "audit with outcome=.")
+    rows = profiles.sampled.take(np.flatnonzero(profiles.y_true != OUTCOME_MISSING))
+    old, is_audited = rows.sampling_weight, rows.group == 0
+    new, nats = independent_weights(old, is_audited, np.asarray(rows.y_true))
+    return reweighing(old, new, rows.features, rows.row_number, np.flatnonzero(is_audited), nats)
 
 
 def independent_weights(weights: Floats, audited: Booleans, outcome: Integers) -> tuple[Floats, float]:
     """Return w·P(s)·P(y)/P(s, y) of rows with group s and outcome y (Kamiran and Calders 2012), and KL(Q‖P).
 
-    Of all laws Q in which Y is independent of S, this one has the least KL(P‖Q). Of those that also keep the shares of
-    groups and of outcomes, it has the least KL(Q‖P).
+    It has the least KL(P‖Q) of all distributions Q in which Y is independent of S, and the least KL(Q‖P) of those that
+    also keep the shares of groups and of outcomes.
     """
     cell = 2 * audited + (outcome == WITH)
     mass = np.bincount(cell, weights, 4).reshape(2, 2) / weights.sum()
@@ -73,21 +98,21 @@ def independent_weights(weights: Floats, audited: Booleans, outcome: Integers) -
 def reweighing(
     old: Floats, new: Floats, features: Sequence[Feature], row_numbers: Integers, audited: Integers, nats: float
 ) -> Reweighing:
-    """Return what `new` weights change for the rows at the places `audited`, and what they are worth there."""
-    worth = [float(one[audited].sum() ** 2 / (one[audited] @ one[audited])) for one in (old, new)]
-    order, shares = np.argsort(row_numbers, kind="stable"), [one / one[audited].sum() for one in (old, new)]
-    records = [record for one in features for record in _changes(one, audited, *shares)]
+    """Return the effect of `new` weights on the audited rows, and the effective number of rows."""
+    effective = [float(own[audited].sum() ** 2 / (own[audited] @ own[audited])) for own in (old, new)]
+    order, shares = np.argsort(row_numbers, kind="stable"), [own / own[audited].sum() for own in (old, new)]
+    records = [record for feature in features for record in _changes(feature, audited, *shares)]
     schema = {"feature": pl.String, "value": pl.String, "before": pl.Float64, "after": pl.Float64}
     table = pl.DataFrame(records, schema=schema).with_columns(change=pl.col("after") - pl.col("before"))
     changes = table.sort(pl.col("change").abs().round(12), "feature", "value", descending=[True, False, False])
-    return Reweighing(new[order], row_numbers[order], nats, (worth[0], worth[1]), changes)
+    return Reweighing(new[order], row_numbers[order], nats, (effective[0], effective[1]), changes)
 
 
 def _changes(feature: Feature, audited: Integers, old: Floats, new: Floats) -> Iterator[dict[str, Any]]:
     """Yield the shares of each value among the audited, before and after."""
     codes, size = feature.codes[audited], len(feature.labels)
     people = np.bincount(codes, minlength=size)
-    before, after = (np.bincount(codes, one[audited], size) for one in (old, new))
+    before, after = (np.bincount(codes, own[audited], size) for own in (old, new))
     for code in np.flatnonzero(people >= SUPPRESSED_BELOW).tolist():
         shares = {"before": float(before[code]), "after": float(after[code])}
         yield {"feature": feature.name, "value": feature.labels[code]} | shares

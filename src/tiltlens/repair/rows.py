@@ -1,46 +1,51 @@
-"""The rows that a repair is solved on."""
+"""The audited rows, as a repair and a search for alternatives need them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.paper.checks import Floats
+from tiltlens.repair.additive import feature_table
 from tiltlens.repair.constraints import ALL, OUTCOMES, Cell
-from tiltlens.repair.copies import copies_of
+from tiltlens.repair.duplicates import count_duplicates, duplicate_clusters
+from tiltlens.results.audit import Audit
+from tiltlens.results.comparison import Comparison
+from tiltlens.results.parts import NoRows, needs_rows
+from tiltlens.results.profiles import SoftScores
 from tiltlens.rows.features import Feature
+from tiltlens.rows.measures import ScoreType
 from tiltlens.rows.rescoring import AskedModel
-from tiltlens.sources.hashing import row_hashes
-
-SoftScores = Callable[..., dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AuditedRows:
-    """What an audit knows of its rows.
+    """The audited rows of two or more groups.
 
     Attributes
     ----------
     groups, codes
-        The audited groups, then the reference; and the place of each row's among them.
+        The reference, then the audited groups; and the position of each row's group among them.
     weights, clusters
-        Of rows; equal `clusters` are one, None where each row is.
+        Sample weights, and the cluster of each row; None where each row is a cluster of its own.
     features, scores, outcome
-        Scores are W(1|x), or (n, K); outcomes None where none are given.
+        Scores are W(1|x), or (n, K); outcomes are None where the audit had none.
     model
-        The audited model, where it can be asked again.
+        The audited model, where it can predict again.
     given
         The conditions that all rows meet, as texts by column.
-    exempt
-        The features that the audit named as exempt factors.
-    soft
-        By audited group, what scores of its rows and the reference's tell of the gap; none where groups are known.
     favours_low
-        Whether people want the outcome 0: ratios are then those of low scores.
+        Whether the favourable outcome is 0: ratios are then those of low scores.
+    exempt
+        The exempt factors of the audit.
+    soft
+        By audited group, a function that returns the estimates of the gap of other scores; empty where groups are
+        observed.
     """
 
     groups: tuple[str, ...]
@@ -58,52 +63,122 @@ class AuditedRows:
 
     @property
     def rows(self) -> Rows:
-        """The rows of two groups, the first of them audited."""
-        return Rows.of(self.codes == 0, self.weights, self.clusters)
+        """The rows of the reference and the first audited group."""
+        return Rows.of(self.codes == 1, self.weights, self.clusters)
 
     @property
     def reference(self) -> str:
         """The group that others are compared with."""
-        return self.groups[-1]
-
-    @property
-    def places(self) -> Integers:
-        """The group of each row as a number, 0 of the reference."""
-        return np.asarray(len(self.groups) - 1 - self.codes)
+        return self.groups[0]
 
     @property
     def outcomes(self) -> int:
-        """How many classes the scores are of."""
+        """The number of classes that the scores are of."""
         return 2 if self.scores.ndim == 1 else self.scores.shape[1]
 
-    def taken(self, at: Integers) -> AuditedRows:
+    def take(self, index: Integers) -> AuditedRows:
         """Return some of the rows."""
-        clusters, outcome = (None if one is None else one[at] for one in (self.clusters, self.outcome))
-        features, model = [one.rows(at) for one in self.features], None if self.model is None else self.model.rows(at)
-        some = replace(self, clusters=clusters, outcome=outcome, features=features, model=model)
-        return replace(some, codes=self.codes[at], weights=self.weights[at], scores=self.scores[at])
+        clusters, outcome = (None if column is None else column[index] for column in (self.clusters, self.outcome))
+        return replace(
+            self,
+            codes=self.codes[index],
+            weights=self.weights[index],
+            clusters=clusters,
+            features=[feature.rows(index) for feature in self.features],
+            scores=self.scores[index],
+            outcome=outcome,
+            model=None if self.model is None else self.model.rows(index),
+        )
 
-    def with_copies(self) -> tuple[AuditedRows, list[str]]:
-        """Return rows that are equal in every feature, where chance does not make them so, as clusters; and a note.
+    def with_duplicates(self) -> tuple[AuditedRows, list[str]]:
+        """Return the rows with duplicates as clusters, where no clusters are given, and a note.
 
-        A model that has seen a copy of a row knows its group.
+        A model that was fitted on a duplicate of a row has seen its group and its outcome.
         """
-        table = {one.name: one.codes if one.values is None else one.values for one in self.features}
-        if self.clusters is not None or not table:
+        if self.clusters is not None:
             return self, []
-        own, copies = copies_of(table, row_hashes(table), self.codes, self.outcome)
-        note = f"{copies:,} rows equal another one in every feature: such rows are taken for one person's"
-        return (replace(self, clusters=own), [note]) if copies else (self, [])
+        clusters = duplicate_clusters(feature_table(self.features), self.codes, self.outcome)
+        if clusters is None:
+            return self, []
+        count = count_duplicates(clusters)
+        note = f"{count:,} rows equal another one in every feature: rows with equal features count as one person"
+        return replace(self, clusters=clusters), [note]
 
     def soft_estimates(self, after: Floats, threshold: float | None) -> dict[str, Any]:
-        """Return what probabilities of groups tell of each gap before and after; none of several classes."""
-        found, before = {}, self.scores if threshold is None else (self.scores >= threshold).astype(np.float64)
-        for group, tell in self.soft.items() if after.ndim == 1 else ():
-            at = self.members((group, ALL)) | self.members((self.reference, ALL))
-            found[group] = {"before": tell(before[at]), "after": tell(after[at])}
-        return found
+        """Return the estimates of each unobserved group's gap before and after; none for several classes."""
+        before = self.scores if threshold is None else (self.scores >= threshold).astype(np.float64)
+        estimates = {}
+        for group, estimate in self.soft.items() if after.ndim == 1 else ():
+            index = self.members((group, ALL)) | self.members((self.reference, ALL))
+            estimates[group] = {"before": estimate(before[index]), "after": estimate(after[index])}
+        return estimates
 
     def members(self, cell: Cell) -> Booleans:
-        """Return which rows are of a group and an event."""
-        mine = np.asarray(self.codes == self.groups.index(cell[0]))
-        return mine if cell[1] == ALL or self.outcome is None else mine & (self.outcome == OUTCOMES[cell[1]])
+        """Return which rows belong to a group and an event."""
+        group, event = cell
+        of_group = np.asarray(self.codes == self.groups.index(group))
+        return of_group if event == ALL or self.outcome is None else of_group & (self.outcome == OUTCOMES[event])
+
+
+def audited_rows(source: Comparison | Audit, action: str, use_group: bool = False) -> AuditedRows:
+    """Return the rows of a comparison, or of all comparisons of an audit, after checks that scores may be changed."""
+    if isinstance(source, Comparison):
+        _check(source, action, use_group)
+        return _comparison_rows(source, action)
+    comparisons = source.comparisons.values()
+    for comparison in comparisons:
+        _check(comparison, action, use_group)
+    rows = source._rows
+    if rows is None:
+        raise needs_rows(action)
+    parts = [_comparison_rows(comparison, action) for comparison in comparisons]
+    identifying = {feature.name for part in parts for feature in part.features if feature.is_group}
+    return replace(
+        parts[0],
+        groups=rows.groups,
+        codes=rows.group,
+        weights=rows.sampling_weight,
+        clusters=rows.cluster,
+        features=[replace(own, is_group=own.is_group or own.name in identifying) for own in rows.features],
+        scores=rows.scores,
+        outcome=rows.y_true,
+        model=None,
+        soft={group: estimate for part in parts for group, estimate in part.soft.items()},
+    )
+
+
+def _comparison_rows(comparison: Comparison, action: str) -> AuditedRows:
+    profiles = comparison._profiles
+    if isinstance(profiles, NoRows):
+        raise needs_rows(action)
+    audited, reference = profiles.groups
+    return AuditedRows(
+        groups=(reference, audited),
+        codes=profiles.rows.audited.astype(np.intp),
+        weights=profiles.sampled.sampling_weight,
+        clusters=profiles.rows.clusters,
+        features=profiles.features,
+        scores=profiles.scores,
+        outcome=profiles.y_true,
+        model=profiles.model,
+        given=profiles.given,
+        favours_low=not np.array_equal(profiles.favourable, profiles.score),
+        exempt=comparison.exempt,
+        soft={} if profiles.soft is None else {audited: profiles.soft},
+    )
+
+
+def _check(comparison: Comparison, action: str, use_group: bool) -> None:
+    """Raise where the audit has no scores of all people that could be changed, or no group that could be used."""
+    if comparison.score_type == ScoreType.AMOUNT:
+        raise DataError(f"`{action}` must be of scores between 0 and 1, got amounts.", "audit a score.")
+    if comparison.metric is not None:
+        raise DataError(
+            f"`{action}` must be of an audit without a `metric`, got one of the {comparison.metric!r}.",
+            f"audit all rows with outcome=, and repair with metric={comparison.metric!r}.",
+        )
+    if use_group and comparison.unobserved_group is not None:
+        raise DataError(
+            "`use_group` must be False where groups are known by probabilities, got True.",
+            "a repair with the group needs each person's group.",
+        )

@@ -1,4 +1,4 @@
-"""A repair in a file: numbers and texts only, checked as it is read."""
+"""Saved repairs: files of numbers and texts, checked when they are read."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tiltlens.errors import DataError, TiltlensError
 from tiltlens.inputs import Input, remember
 from tiltlens.paper.checks import check_number
 from tiltlens.repair.constraints import CellModel, Constraint
-from tiltlens.repair.copies import Seen
-from tiltlens.repair.score_tilt import PLAIN, SCHEMA, ScoreTilt
-from tiltlens.repair.solve import checked_limit
+from tiltlens.repair.duplicates import AuditedRowIndex
+from tiltlens.repair.problem import check_limit
+from tiltlens.repair.score_tilt import SCALARS, SCHEMA, ScoreTilt
 from tiltlens.rows.declared import Declared
 from tiltlens.sources.messages import shown, texts_of
 
@@ -28,7 +28,7 @@ def read_repair(path: str | Path, trusted: str | Sequence[str] = ()) -> ScoreTil
     path
         The file.
     trusted
-        Types of a membership model of the user's, by name, that may be built though skops does not know them: building
+        Names of types of a membership model of your own that may be built although skops does not know them; building
         them runs their code.
 
     Examples
@@ -45,48 +45,55 @@ def read_repair(path: str | Path, trusted: str | Sequence[str] = ()) -> ScoreTil
     True
     """
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        saved = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, TypeError, ValueError) as error:
         raise DataError(
-            f"`path` must be a file of a repair, got {shown(str(path))}: {error}.", "see `to_json`."
+            f"Cannot read a repair from {shown(str(path))}: {error}.", "write one with `to_json`."
         ) from None
-    schema = found.pop("schema", None) if isinstance(found, dict) else None
+    schema = saved.pop("schema", None) if isinstance(saved, dict) else None
     if schema != SCHEMA:
-        raise DataError(f"`path` must be a repair of the schema {SCHEMA}, got {shown(str(path))}.", "see `to_json`.")
+        raise DataError(
+            f"{shown(str(path))} is not a repair of the schema {SCHEMA}.", "fit the repair again, and save it."
+        )
     remember(Input.file(path, SCHEMA))
     try:
-        return _tilt(found, texts_of("trusted", trusted))
+        return _read_tilt(saved, texts_of("trusted", trusted))
     except TiltlensError:
         raise
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
-            f"`path` must be a whole repair, got {shown(str(path))} with a part missing or altered: {error}.",
+            f"{shown(str(path))} is not a whole repair: a part is missing or altered ({error}).",
             "write it again with `to_json`.",
         ) from None
 
 
-def _tilt(found: dict[str, Any], trusted: Sequence[str]) -> ScoreTilt:
-    models = tuple(CellModel.from_dict(model, trusted) for model in found.pop("models"))
-    for model in models:  # a slope or a level that is missing shows in any row
-        kinds = {name: np.intp if name in model.model.texts else np.float64 for name in model.features}
-        model.chance({name: np.zeros(1, dtype=kind) for name, kind in kinds.items()})
-    constraints = tuple(Constraint(**one | {"shares": _pair(one["shares"])}) for one in found.pop("constraints"))
+def _read_tilt(saved: dict[str, Any], trusted: Sequence[str]) -> ScoreTilt:
+    models = tuple(CellModel.from_dict(model, trusted) for model in saved["models"])
+    for model in models:  # a missing slope or level shows in any row
+        types = {name: np.intp if name in model.model.levels else np.float64 for name in model.features}
+        model.probability({name: np.zeros(1, dtype=dtype) for name, dtype in types.items()})
+    constraints = tuple(_read_constraint(constraint) for constraint in saved["constraints"])
     if not constraints:
         raise ValueError("no constraints")
-    checked_limit(found["limit"])
-    for one in constraints:
-        check_number("multiplier", one.multiplier)
-    plain = {name: found[name] for name in PLAIN}
-    plain |= {"given": dict(found.get("given", {})), "favours_low": bool(found.get("favours_low", False))}
-    plain |= {"soft": dict(found.get("soft", {}))}
-    plain["ranges"] = {name: (float(a), float(b), int(n)) for name, (a, b, n) in found.get("ranges", {}).items()}
-    declared = found.get("declared", {})
-    blocks = {name: tuple(own) for name, own in declared.get("blocks", {}).items()}
-    plain["declared"] = Declared(tuple(declared.get("categorical", ())), blocks)
-    seen, notes = Seen.from_dict(found["seen"]), tuple(found["notes"])
-    return ScoreTilt(**plain, constraints=constraints, models=models, seen=seen, notes=notes)
+    check_limit(saved["limit"])
+    declared = saved["declared"]
+    blocks = {name: tuple(columns) for name, columns in declared["blocks"].items()}
+    return ScoreTilt(
+        **{name: saved[name] for name in SCALARS},
+        constraints=constraints,
+        models=models,
+        row_index=AuditedRowIndex.from_dict(saved["row_index"]),
+        notes=tuple(saved["notes"]),
+        given=dict(saved["given"]),
+        favours_low=bool(saved["favours_low"]),
+        soft=dict(saved["soft"]),
+        ranges={name: (float(low), float(high), int(n)) for name, (low, high, n) in saved["ranges"].items()},
+        declared=Declared(tuple(declared["categorical"]), blocks),
+    )
 
 
-def _pair(shares: Any) -> tuple[float, float]:
-    q0, q1 = shares
-    return float(q0), float(q1)
+def _read_constraint(saved: dict[str, Any]) -> Constraint:
+    q0, q1 = saved["shares"]
+    constraint = Constraint(**saved | {"shares": (float(q0), float(q1))})
+    check_number("multiplier", constraint.multiplier)
+    return constraint

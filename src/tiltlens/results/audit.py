@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 import polars as pl
 
 if TYPE_CHECKING:
-    from tiltlens.repair.rows import AuditedRows
     from tiltlens.repair.score_tilt import ScoreTilt
 
 from tiltlens.analysis.settings import Settings
@@ -18,10 +17,10 @@ from tiltlens.analysis.suppression import disclosed_rows
 from tiltlens.errors import DataError
 from tiltlens.results.codec import to_plain
 from tiltlens.results.comparison import Comparison
-from tiltlens.results.parts import needs_rows
 from tiltlens.results.provenance import Provenance
 from tiltlens.rows.groups import JOINT
 from tiltlens.rows.measures import ScoreType
+from tiltlens.rows.sampled_rows import SampledRows
 from tiltlens.sources.messages import listed, shown, text_of
 
 SCHEMA = "tiltlens/audit/3"  # of to_dict and to_json; a change that breaks a reader raises the number
@@ -72,7 +71,7 @@ class Audit:
     too_small: Mapping[str, int | None]
     settings: Settings
     provenance: Provenance
-    _rows: AuditedRows | None = None
+    _rows: SampledRows | None = None
 
     JSON_KEYS: ClassVar = (
         *("schema", "group", "reference", "score_type", "favourable", "rows", "too_small", "settings", "provenance"),
@@ -163,12 +162,9 @@ class Audit:
         --------
         Comparison.repair : Adjust the scores for one audited group, with details on each parameter.
         """
-        from tiltlens.repair.solve import score_tilt
+        from tiltlens.repair.solve import repair
 
-        next(iter(self.comparisons.values())).check_repair("repair", use_group)
-        if self._rows is None:
-            raise needs_rows("repair")
-        return score_tilt(self._rows, metric, max_gap, use_group, threshold, estimator=propensity_model)
+        return repair(self, metric, max_gap, use_group, threshold, propensity_model)
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the audit, keyed by attribute name; the sizes of groups too small are withheld."""

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from tiltlens.figures import Figure
     from tiltlens.repair.alternatives import Alternatives
     from tiltlens.repair.reweigh import Reweighing
-    from tiltlens.repair.rows import AuditedRows
     from tiltlens.repair.score_tilt import ScoreTilt
 
 from tiltlens.analysis.contributions import SCHEMA as CONTRIBUTION_SCHEMA
@@ -366,21 +365,21 @@ class Comparison:
         --------
         Audit.repair : Adjust the scores of all audited groups at once.
         """
-        from tiltlens.repair.solve import score_tilt
+        from tiltlens.repair.solve import repair
 
-        self.check_repair("repair", use_group)
-        rows = self._audited_rows("repair")
-        return score_tilt(rows, metric, max_gap, use_group, threshold, estimator=propensity_model)
+        return repair(self, metric, max_gap, use_group, threshold, propensity_model)
 
     def reweigh(self, outcome: bool = False) -> Reweighing:
         """Return sample weights for re-training.
 
-        By default they are the least change of the audited group's inputs after which its mean score is that of the
+        By default they are the least change of the audited group's inputs after which its mean score equals that of the
         reference (`project`). They depend on the features alone, so a model of the outcome that is trained with them
-        keeps most of its gap: on Adult, −18.1 points become −18.0. With `outcome` they are of group and outcome, and
-        make the audit's outcome independent of the group: −18.1 points become −11.3. Audit the new model.
+        keeps most of its gap: on Adult, −18.1 points become −18.0. With `outcome` they depend on group and outcome, and
+        make the two independent: −18.1 points become −11.3. Audit the new model.
         """
-        return self._profiles.reweigh(outcome)
+        from tiltlens.repair.reweigh import reweigh
+
+        return reweigh(self._profiles, outcome)
 
     def alternatives(self, tolerance: float = 0.005, threshold: float = 0.5) -> Alternatives:
         """Search for a less discriminatory alternative: a rule as accurate as the audited one, with a smaller gap.
@@ -394,29 +393,9 @@ class Comparison:
         threshold : float, default=0.5
             Score from which the audited decision is 1. A missed outcome costs (1 − threshold)/threshold false alarms.
         """
-        from tiltlens.repair.alternatives import alternatives_of
+        from tiltlens.repair.alternatives import find_alternatives
 
-        self.check_repair("alternatives")
-        rows = self._audited_rows("alternatives")
-        return alternatives_of(rows, tolerance, threshold, self.confidence)
-
-    def check_repair(self, asked: str, use_group: bool = False) -> None:
-        """Raise where there are no scores of all people that could be changed, or no group that could be used."""
-        if self.score_type == ScoreType.AMOUNT:
-            raise DataError(f"`{asked}` must be of scores between 0 and 1, got amounts.", "audit a score.")
-        if self.metric is not None:
-            raise DataError(
-                f"`{asked}` must be of an audit without a `metric`, got one of the {self.metric!r}.",
-                f"audit all rows with outcome=, and repair with metric={self.metric!r}.",
-            )
-        if use_group and self.unobserved_group is not None:
-            raise DataError(
-                "`use_group` must be False where groups are known by probabilities, got True.",
-                "a repair with the group needs each person's group.",
-            )
-
-    def _audited_rows(self, name: str) -> AuditedRows:
-        return self._profiles.audited_rows(name, self.audited, self.exempt)
+        return find_alternatives(self, tolerance, threshold, self.confidence)
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number of the comparison, keyed by attribute name."""

@@ -202,10 +202,6 @@ class SavedParts(NoRows):
             raise needs_rows("prototypes with suppress=False")
         return copy.deepcopy(self.parts.prototypes)
 
-    def audited_rows(self, name: str, audited: str, exempt: tuple[str, ...]) -> NoReturn:
-        """Raise, because `name` needs rows."""
-        raise needs_rows(name)
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SavedCorrection(CorrectionFunction):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -15,7 +15,6 @@ from tiltlens.analysis.histograms import Binned, score_span
 from tiltlens.analysis.suppression import may_show, withheld
 from tiltlens.errors import DataError, SupportError, WeightsError
 from tiltlens.estimators.dial import ShareForm, along
-from tiltlens.estimators.error_rates import UNKNOWN as OUTCOME_MISSING
 from tiltlens.estimators.influence import Integers, Rows
 from tiltlens.limits import DISTRIBUTION_BINS, SUPPRESSED_BELOW, TIED
 from tiltlens.paper.checks import Floats, check_weights
@@ -24,12 +23,12 @@ from tiltlens.paper.divergence import check_divergence
 from tiltlens.paper.figure1 import Figure1Paths, figure1_paths
 from tiltlens.paper.path import Inputs, PathPoint, path_point, projection
 from tiltlens.paper.world import Projection
-from tiltlens.repair.reweigh import Reweighing, independent_weights, reweighing
-from tiltlens.repair.rows import AuditedRows, SoftScores
 from tiltlens.results.parts import SHARES_SCHEMA, Bins, Prototype
 from tiltlens.rows.features import Feature
 from tiltlens.rows.rescoring import AskedModel
 from tiltlens.rows.sampled_rows import SampledRows
+
+SoftScores = Callable[..., dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,7 +129,7 @@ class Profiles:
         if self.correction is None:
             return cast(Bins, of_scores_alone(self.rows, self.score, self.is_amount))
         features = tuple(sorted(self.features, key=lambda feature: order.index(feature.name)))
-        atoms, paths, moved = self._atoms(), figure1_paths(self._inputs()), None
+        atoms, paths, moved = self.atoms(), figure1_paths(self._inputs()), None
         if paths.end is not None:
             moved = np.zeros(len(self.score))
             moved[atoms] = paths.end
@@ -193,31 +192,6 @@ class Profiles:
             raise self._out_of_reach(inputs, hint) from None
         return Projection(q, check_divergence("kl").between(q, inputs.p0), t)
 
-    def reweigh(self, outcome: bool) -> Reweighing:
-        """As of `Comparison`."""
-        if outcome:
-            return self._independent()
-        projected, mine, old = self.project(), self._atoms(), self.rows.weights
-        new = old.astype(np.float64)
-        new[mine] = old[mine].sum() * projected.q
-        return reweighing(old, new, self.features, self.sampled.row_number, mine, projected.cost)
-
-    def audited_rows(self, name: str, audited: str, exempt: tuple[str, ...]) -> AuditedRows:
-        """Return the rows for `name`, a repair or alternatives; a saved audit raises an error with this name."""
-        codes = np.where(self.rows.audited, 0, 1)
-        low = not np.array_equal(self.favourable, self.score)
-        rest = self.rows.clusters, self.features, self.scores, self.y_true, self.model, self.given, low, exempt
-        soft = {} if self.soft is None else {audited: self.soft}
-        return AuditedRows(self.groups, codes, self.sampled.sampling_weight, *rest, soft)
-
-    def _independent(self) -> Reweighing:
-        if self.y_true is None:
-            raise DataError("`outcome` must be False for an audit without outcomes, got True.", "audit with outcome=.")
-        some = self.sampled.take(np.flatnonzero(self.y_true != OUTCOME_MISSING))
-        old, is_audited = some.sampling_weight, some.group == 0
-        new, nats = independent_weights(old, is_audited, np.asarray(some.y_true))
-        return reweighing(old, new, some.features, some.row_number, np.flatnonzero(is_audited), nats)
-
     def _feature(self, name: str) -> Feature:
         for feature in self.features:
             if feature.name == name:
@@ -236,7 +210,7 @@ class Profiles:
             )
         return self.correction
 
-    def _atoms(self) -> NDArray[np.intp]:
+    def atoms(self) -> NDArray[np.intp]:
         """Return the audited rows that count, in the order of the table."""
         rows = self.rows
         mine = np.flatnonzero(rows.audited & (rows.weights > 0))
@@ -263,7 +237,7 @@ class Profiles:
 
         The atoms are the audited rows in the order of the table.
         """
-        rows, scores, mine = self.rows, self.scores, self._atoms()
+        rows, scores, mine = self.rows, self.scores, self.atoms()
         channel = scores if scores.ndim == 2 else np.column_stack([1.0 - scores, scores])
         p0 = rows.audited_share[mine]
         log_odds = self.log_odds[mine]

@@ -81,7 +81,7 @@ def read(
     r"""Return files or a database as a source that is read with the given options.
 
     Pass the source wherever tiltlens takes data: `tl.audit`, `tl.alternatives`, `tl.rule_tables`, `ScoreTilt.apply` and
-    `ScoreTilt.bill`. Data that need no options can be passed as they are. No row is read before the source is used.
+    `ScoreTilt.evaluate`. Data that need no options can be passed as they are. No row is read before the source is used.
 
     Parameters
     ----------

@@ -1,0 +1,297 @@
+"""The effect of a repair on held-out data: every quantity before and after, and the change in pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import numpy as np
+import polars as pl
+
+from tiltlens.errors import DataError
+from tiltlens.estimators.error_rates import UNKNOWN
+from tiltlens.estimators.estimate import Estimate
+from tiltlens.estimators.influence import Booleans, Integers, Rows
+from tiltlens.limits import EVALUATION_STEPS, MINIMUM_ROWS, SUPPRESSED_BELOW
+from tiltlens.paper.checks import Floats, check_probability, check_threshold
+from tiltlens.repair.held_out import HeldOutColumns, HeldOutRows, check_not_audited, read_held_out
+from tiltlens.repair.least_change import repaired
+from tiltlens.repair.quantities import (
+    ENDS,
+    EvaluationRows,
+    Measurements,
+    interval_columns,
+    measure,
+    people_with_outcomes,
+)
+from tiltlens.sources.messages import listed, shown
+
+if TYPE_CHECKING:
+    from tiltlens.figures import Figure
+    from tiltlens.repair.score_tilt import ScoreTilt
+
+SUMMARY = "tiltlens/evaluations/1"
+SCHEMA = {
+    "quantity": pl.String,
+    **{f"{name}{end}": pl.Float64 for name in ("before", "after", "change") for end in ENDS},
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RepairEvaluation:
+    """The effect of a repair on held-out data.
+
+    Attributes
+    ----------
+    table
+        One row per quantity: before, after and change, each with its interval; changes are paired.
+    decisions
+        By group, how many decisions at the threshold change: "up", from 0 to 1, and "down"; None where the count is
+        suppressed.
+    curve
+        The quantities after parts of the repair, from nothing (0) to the whole (1).
+    rows, missing_outcome
+        The number of rows of each group, and of rows without an outcome; None where no outcome was given.
+    notes
+        Warnings about the rows.
+    repair
+        The repair, as plain numbers and texts.
+    threshold, confidence
+        The threshold of decisions, and the confidence level of the intervals.
+    compared_with
+        The evaluation of the same repair with the group, or without it, on the same rows.
+    cost_of_blindness
+        The cost of not using the group, where both repairs are evaluated: one row per quantity, after the repair with
+        the group, after the one without it, and the difference ("cost") with its paired interval.
+    """
+
+    table: pl.DataFrame
+    decisions: dict[str, dict[str, int | None]]
+    curve: pl.DataFrame
+    rows: dict[str, int]
+    notes: tuple[str, ...]
+    repair: dict[str, Any]
+    threshold: float
+    confidence: float
+    missing_outcome: int | None = None
+    compared_with: RepairEvaluation | None = None
+    cost_of_blindness: pl.DataFrame | None = None
+
+    def __getitem__(self, quantity: str) -> dict[str, Estimate]:
+        """Return a quantity before and after, and its change."""
+        selected = self.table.filter(quantity=quantity)
+        if selected.is_empty():
+            names = ", ".join(self.table["quantity"])
+            raise DataError(f"The evaluation has no quantity {quantity!r}.", f"choose one of {names}.")
+        row = selected.row(0, named=True)
+        return {name: Estimate(*(row[f"{name}{end}"] for end in ENDS)) for name in ("before", "after", "change")}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the evaluation as plain numbers."""
+        cost = self.cost_of_blindness
+        return {
+            "repair": self.repair,
+            "threshold": self.threshold,
+            "confidence": self.confidence,
+            "rows": self.rows,
+            "missing_outcome": self.missing_outcome,
+            "table": self.table.to_dicts(),
+            "decisions": self.decisions,
+            "curve": self.curve.to_dicts(),
+            "notes": list(self.notes),
+            "compared_with": None if self.compared_with is None else self.compared_with.to_dict(),
+            "cost_of_blindness": None if cost is None else cost.to_dicts(),
+        }
+
+    def to_json(self, path: str | Path | TextIO) -> None:
+        """Write the evaluation to a JSON file, or to a file that is open for text."""
+        from tiltlens.results.json_file import write_json
+
+        write_json(evaluations_summary([self]), path)
+
+    def report(self, path: str | Path | TextIO) -> None:
+        """Write the evaluation as one HTML page that needs no network."""
+        from tiltlens.render.document_page import write_evaluations
+
+        write_evaluations(evaluations_summary([self]), path)
+
+    def plot(self) -> Figure:
+        """Return the figure of the curve, from no repair to the whole."""
+        from tiltlens.figures import repair_curve
+
+        return repair_curve(self.to_dict())
+
+    def __str__(self) -> str:
+        from tiltlens.render.terminal import evaluations_text
+
+        return evaluations_text(evaluations_summary([self]))
+
+    def __repr__(self) -> str:
+        groups = f"{self.repair['audited']!r} against {self.repair['reference']!r}"
+        return f"RepairEvaluation({groups}: {len(self.table)} quantities)"
+
+
+def evaluations_summary(evaluations: Iterable[RepairEvaluation]) -> dict[str, Any]:
+    """Return the evaluations of a repair, one for each audited group, as plain numbers."""
+    by_group = {evaluation.repair["audited"]: evaluation.to_dict() for evaluation in evaluations}
+    return {"schema": SUMMARY, "evaluations": by_group}
+
+
+def evaluate_repair(
+    tilt: ScoreTilt,
+    held_out: HeldOutColumns,
+    threshold: float,
+    confidence: float,
+    compare_with: ScoreTilt | None = None,
+) -> RepairEvaluation:
+    """Return the effect of a repair on held-out rows; see `ScoreTilt.evaluate`."""
+    _check_counterpart(tilt, compare_with)
+    check_threshold(threshold, below_one=True)
+    check_probability("confidence", confidence)
+    group, column = _audited_group(tilt, held_out.audited), _score_column(tilt, held_out.score_class)
+    cut = threshold if tilt.threshold is None else tilt.threshold
+    rows = read_held_out(tilt, held_out, group)
+    evaluation, after = _evaluate(tilt, rows, group, column, cut, confidence)
+    if compare_with is None:
+        return evaluation
+    check_not_audited(compare_with, rows.frame, rows.labels, rows.scores, rows.outcome, rows.rows.clusters)
+    other, other_after = _evaluate(compare_with, rows, group, column, cut, confidence)
+    data = EvaluationRows(rows.rows, rows.outcome, cut, tilt.favours_low)
+    with_group, without_group = (after, other_after) if tilt.use_group else (other_after, after)
+    cost = _cost_of_blindness(measure(data, with_group), measure(data, without_group), confidence)
+    return replace(evaluation, compared_with=other, cost_of_blindness=cost)
+
+
+def _evaluate(
+    tilt: ScoreTilt, rows: HeldOutRows, audited: str, column: int, threshold: float, confidence: float
+) -> tuple[RepairEvaluation, Floats]:
+    """Return the evaluation of a repair, and the scores after it."""
+    shift = tilt.shift(rows.frame, rows.labels if tilt.use_group else None)
+
+    def scores_after(part: float) -> Floats:
+        after = repaired(rows.scores, part * shift, tilt.threshold)
+        return after if after.ndim == 1 else after[:, column]
+
+    factors = tilt.exempt_columns(rows.frame)
+    data = EvaluationRows(rows.rows, rows.outcome, threshold, tilt.favours_low, tilt.has_multipliers, factors)
+    repair = {"group": rows.group_name} | tilt.summary() | {"audited": audited}
+    return evaluate_parts(data, scores_after, confidence, repair, rows.notes), scores_after(1.0)
+
+
+def evaluate_parts(
+    data: EvaluationRows,
+    scores_after: Callable[[float], Floats],
+    confidence: float,
+    repair: dict[str, Any],
+    notes: tuple[str, ...] = (),
+) -> RepairEvaluation:
+    """Return the evaluation of a repair; `scores_after` returns the scores after a part of it, from 0 to 1."""
+    rows, outcome = data.rows, data.outcome
+    parts = np.linspace(0.0, 1.0, EVALUATION_STEPS).tolist()
+    steps = [measure(data, scores_after(part)) for part in parts]
+    curve = [
+        {"part": part} | {name: estimate.value for name, estimate in step.estimates.items()}
+        for part, step in zip(parts, steps, strict=True)
+    ]
+    before, after = steps[0], steps[-1]
+    return RepairEvaluation(
+        table=pl.DataFrame(_records(before, after, confidence), schema=SCHEMA),
+        decisions=_changed_decisions(rows, before.scores >= data.threshold, after.scores >= data.threshold),
+        curve=pl.DataFrame(curve),
+        rows={"audited": rows.count0, "reference": rows.count1},
+        notes=(*notes, *_outcome_notes(rows, outcome)),
+        repair=repair,
+        threshold=data.threshold,
+        confidence=confidence,
+        missing_outcome=None if outcome is None else int((outcome == UNKNOWN).sum()),
+    )
+
+
+def _outcome_notes(rows: Rows, outcome: Integers | None) -> list[str]:
+    """Return notes on missing outcomes, and on outcomes that few people have."""
+    if outcome is None:
+        return []
+    notes, missing = [], int((outcome == UNKNOWN).sum())
+    if missing:
+        notes.append(
+            f"{missing:,} of {outcome.size:,} rows have no outcome: only quantities that need no outcome use them"
+        )
+    if people_with_outcomes(rows, outcome).min() < MINIMUM_ROWS:
+        notes.append(
+            f"in one group fewer than {MINIMUM_ROWS} people have one of the outcomes: error rates and the area under "
+            "the curve are suppressed for so few"
+        )
+    return notes
+
+
+def _cost_of_blindness(with_group: Measurements, without_group: Measurements, confidence: float) -> pl.DataFrame:
+    """Return by how much scores repaired without the group differ from those repaired with it."""
+    names = {"before": "with_group", "after": "without_group", "change": "cost"}
+    renamed = {f"{old}{end}": f"{new}{end}" for old, new in names.items() for end in ENDS}
+    return pl.DataFrame(_records(with_group, without_group, confidence), schema=SCHEMA).rename(renamed)
+
+
+def _records(old: Measurements, new: Measurements, confidence: float) -> list[dict[str, Any]]:
+    """Return a record for each quantity; the gap of decisions is left out where it is the gap itself."""
+    records = []
+    for name, change in new.change(old).items():
+        if name == "decision_gap" and new.are_decisions and old.are_decisions:
+            continue
+        record: dict[str, Any] = {"quantity": name}
+        quantities = {"before": old.interval(name), "after": new.interval(name), "change": change}
+        for column, quantity in quantities.items():
+            record |= interval_columns(column, quantity, confidence)
+        records.append(record)
+    return records
+
+
+def _changed_decisions(rows: Rows, before: Booleans, after: Booleans) -> dict[str, dict[str, int | None]]:
+    moved = {"up": ~before & after, "down": before & ~after}
+    groups = {"audited": rows.audited, "reference": ~rows.audited}
+    return {
+        name: {way: _suppressed(int((group & changed).sum())) for way, changed in moved.items()}
+        for name, group in groups.items()
+    }
+
+
+def _suppressed(count: int) -> int | None:
+    return None if 0 < count < SUPPRESSED_BELOW else count
+
+
+def _check_counterpart(tilt: ScoreTilt, other: Any) -> None:
+    """Raise where another repair is not this one with, or without, the group."""
+    same = ("groups", "reference", "criterion", "threshold", "limit", "classes")
+    if other is not None and (
+        not isinstance(other, type(tilt))
+        or other.use_group is tilt.use_group
+        or any(getattr(other, name) != getattr(tilt, name) for name in same)
+    ):
+        raise DataError(
+            f"`compare_with` must be the same repair with use_group={not tilt.use_group}, got another.",
+            "it has the same groups, metric, threshold and max_gap.",
+        )
+
+
+def _audited_group(tilt: ScoreTilt, audited: str | None) -> str:
+    group = tilt.audited if audited is None else audited
+    if group is None or group not in tilt.groups:
+        got = "none" if audited is None else shown(audited)
+        raise DataError(
+            f"`audited` must be one of {listed(tilt.groups)}, got {got}.", "`evaluate_groups` evaluates each of them."
+        )
+    return group
+
+
+def _score_column(tilt: ScoreTilt, score_class: int | None) -> int:
+    """Return the class whose score is evaluated."""
+    if tilt.classes == 2 and score_class is None:
+        return 1
+    classes = range(1, 2) if tilt.classes == 2 else range(tilt.classes)
+    if score_class is None or score_class not in classes:
+        rule = "left out, or 1, for two classes" if tilt.classes == 2 else f"a class from 0 to {tilt.classes - 1}"
+        raise DataError(
+            f"`score_class` must be {rule}, got {score_class!r}.", "the score of one class is evaluated at a time."
+        )
+    return score_class
