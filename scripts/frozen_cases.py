@@ -235,7 +235,7 @@ AUDITS: dict[str, Callable[[], tl.Audit]] = {
     "stated_provenance": lambda: audit_loans(provenance={"data window": "2024", "model": "loans 2"}, folds=None),
     "sampled": lambda: audit_lending(make_lending(6_000, 8), sample_rows=2_000),
     "source_csv_options": lambda: audit_loans(
-        tl.read(tables.write_foreign_csv(make_loans()), encoding="cp1252", na_values="unbekannt")
+        tl.read(tables.write_foreign_csv(make_loans()), encoding="cp1252", decimal=",", na_values="unbekannt")
     ),
     "source_json_lines": lambda: audit_loans(tables.write_json_lines(make_loans())),
     "source_excel": lambda: audit_loans(tl.read(tables.write_excel(make_loans()), sheet="loans")),
