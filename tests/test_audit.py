@@ -137,7 +137,8 @@ def test_json_keys_are_attribute_names():
     assert all(hasattr(c, name) for name in c.to_dict().keys() - {"tradeoff_table"})
     assert all(hasattr(c.balance, name) for name in c.to_dict()["balance"])
     fields = {name for name in c.__dataclass_fields__ if not name.startswith("_")}
-    assert c.to_dict().keys() == fields - {"tradeoff", "confidence", "correction_numbers"} | {
+    assert c.to_dict().keys() == fields - {"tradeoff", "confidence", "correction_numbers", "contributions_full"} | {
+        "contributions",
         "prototypes",
         "bins",
         "tradeoff_table",

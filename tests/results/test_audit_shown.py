@@ -93,7 +93,7 @@ def test_a_balance_is_shown_in_a_few_lines():
 def test_a_notebook_shows_rates_notes_and_one_picture():
     c = replace(shown_audit()["A"], notes=("the groups are <few>",))
     html = c._repr_html_()
-    for part in ("favourable rate, audited", "45.5 %", "the groups are &lt;few&gt;", "potential proxy"):
+    for part in ("favourable rate, audited", "45.5%", "the groups are &lt;few&gt;", "potential proxy"):
         assert part in html
     picture = re.search(r'src="data:image/svg\+xml;base64,([^"]+)"', html)
     assert base64.b64decode(picture[1]).startswith(b"<svg")
