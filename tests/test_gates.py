@@ -75,7 +75,7 @@ def test_of_observed_groups_there_is_no_bracket():
     (said,) = gate("bracket.low<-0.1").judged(audit)
     assert (said.fails, said.sentence) == (
         True,
-        "low end of range of the gap of women is not defined, so it cannot pass",
+        "low end of the range of the gap of women is not defined, so it cannot pass",
     )
 
 

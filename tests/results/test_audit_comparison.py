@@ -257,7 +257,7 @@ def test_the_command_line_compares_two_models_on_the_same_rows(tmp_path):
     )
     assert 'failures="1"' in (tmp_path / "g.xml").read_text()
     assert done.returncode == 1
-    assert "gap_change.low>0.01: gap_change.low of a is" in done.stderr
+    assert "gap_change.low>0.01: low end of the change in gap of a is" in done.stderr
     assert "area" in done.stdout
     assert "carries less than before" in done.stdout
     found = json.loads((tmp_path / "change.json").read_text())
