@@ -3,7 +3,7 @@
 Run `python -m benchmarks.soft_groups --repetitions 200 --jobs 2 --seed 60000`. Each draw has coefficients of its own;
 the truth is a sum over a grid of (signal, two features, group), none of the library's estimators is used. It prints
 
-- the coverage of the weighted gap, the linear estimate, gap(j), joint(j), and what is unexplained;
+- the coverage of the weighted gap, the linear estimate, gap(j), joint(j), and the adjusted gap;
 - the share of worlds with calibrated probabilities, and both covariances of one sign, in which the bracket holds the
   true gap, with and without labelled rows, and in which the checks pass;
 - the share of worlds with over-confident probabilities that are not judged;

@@ -153,7 +153,7 @@ class World:
         return _truths(self.name)[3]
 
     def known(self) -> tuple[dict[str, Truth], float, float, float]:
-        """Return truths, gap, what is unexplained and materiality, by sums over the grid."""
+        """Return truths, gap, adjusted gap and materiality, by sums over the grid."""
         names = [name for block in self.blocks for name in block.names]
         coefficient, spread = self._soft() if self.signal else self._hard()
         every, used = tuple(range(len(names))), Joint.of_blocks(self.blocks, self._on_grid).uses

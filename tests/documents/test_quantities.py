@@ -10,7 +10,6 @@ from tiltlens.documents.audit_document import audit_document
 from tiltlens.documents.document import Details, Table
 from tiltlens.documents.quantities import (
     ALIASES,
-    CHANNELS,
     CONTRIBUTIONS,
     CORRECTION_KEYS,
     ERROR_RATE_KEYS,
@@ -29,7 +28,7 @@ from tiltlens.render.notebook import audit_html
 from tiltlens.render.page import page
 from tiltlens.results.change import QUANTITIES as CHANGED
 from tiltlens.results.comparison import ESTIMATES
-from tiltlens.rows.measures import MEASURES, POINTS, measure_of
+from tiltlens.rows.measures import MEASURES, POINTS, ScoreType, measure_of
 
 EVERY = [*QUANTITIES.values(), *FEATURES.values()]
 AUDITS = (cross_fitted_audit, decisions_audit, with_outcome_audit, amounts_audit)
@@ -49,7 +48,7 @@ def tables(blocks):
 
 def test_every_quantity_has_exactly_one_label():
     assert [label for label, times in Counter(one.label for one in EVERY).items() if times > 1] == []
-    assert all(one.label and set(one.applies) <= set(CHANNELS) for one in EVERY)
+    assert all(one.label and set(one.applies) <= set(ScoreType) for one in EVERY)
     assert not set(ALIASES) & set(QUANTITIES)
     assert set(ALIASES.values()) <= set(QUANTITIES)
 

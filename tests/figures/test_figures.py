@@ -140,7 +140,7 @@ def test_labels_are_short_and_differ():
     for figure, _ in drawn("hostile").values():
         if "label" in figure.table.columns:
             assert all(len(label) < 80 for label in figure.table["label"].unique())
-    rows = drawn("hostile")["shares"][0].table
+    rows = drawn("hostile")["correction_shares"][0].table
     assert rows["label"].n_unique() == rows["feature"].n_unique() == len(HOSTILE)
 
 
@@ -186,7 +186,7 @@ def spec_text(spec):
 @pytest.mark.parametrize("make", [plug_in, cross_fitted])
 def test_distributions_equal_the_bins(make):
     c = make()
-    for name, draw in (("score", figures.outputs), ("overlap", figures.overlap)):
+    for name, draw in (("score", figures.score_distribution), ("overlap", figures.overlap)):
         table = draw(c).table
         for group in ("audited", "reference"):
             mine = table.filter(pl.col("group") == group)
@@ -291,7 +291,7 @@ def test_the_map_equals_the_table_of_proxy_evidence(make):
     has_use = any(row["use"] is not None for row in c["contributions"])
     assert has_use is (make is not plug_in)
     drawn = [row for row in c["contributions"] if row["use"] is not None or not has_use]
-    fields = ("reveals", "drives", "use", "gap", "alignment")
+    fields = ("reveals", "drives", "use", "alone", "alignment")
     for name in ("feature", *(f"{name}{end}" for name in fields for end in ("", "_low", "_high"))):
         assert figure.table[name].to_list() == [row[name] for row in drawn]
     up = "use" if has_use else "drives"
@@ -308,7 +308,7 @@ def test_a_stand_in_lies_in_the_lower_right_of_the_map():
     c = cross_fitted()
     first, second = c["contributions"][:2]
     unused = second | {"use": 0.0, "use_low": 0.0, "use_high": 0.001, "verdict": "stand-in"}
-    table = figures.proxy_map(c | {"proxies": [first, unused]}).table
+    table = figures.proxy_map(c | {"contributions": [first, unused]}).table
     assert table["height"].to_list() == [first["use"], 0.0]
     corners = json.dumps(figures.proxy_map(c).spec())
     assert "contributes and is used" in corners

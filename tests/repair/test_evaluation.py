@@ -382,7 +382,7 @@ def test_ratios_are_those_of_the_favourable_outcome(options, tmp_path):
     for one in (tilt, audit.repair(**options), tl.read_repair(tmp_path / "repair.json")):
         evaluation = one.evaluate(new, "score", "group")
         assert evaluation["impact_ratio"]["before"].value == pytest.approx(expected, abs=1e-12)
-    assert "ratio of favourable (low)" in str(evaluation)
+    assert "impact ratio, low is favourable" in str(evaluation)
 
 
 def test_groups_may_be_intersections():

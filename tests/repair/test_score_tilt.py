@@ -200,7 +200,7 @@ def test_a_repair_closes_the_gap_at_equal_exempt_factors_and_leaves_what_they_ac
     assert after[mine].mean() - after[~mine].mean() < -0.15  # of the whole gap what goes through skill stays
     found = again.evaluate(new, "score", "group")["exempt_gap"]["after"]
     assert found.low < left < found.high < found.low + 8 * near
-    assert "people equal in skill" in str(again)
+    assert "people equal on skill" in str(again)
 
 
 def test_error_rates_do_not_hold_exempt_factors_equal(skilled):

@@ -132,7 +132,7 @@ def test_an_audit_is_read_back(kind):
     for field in fields(audit["women"]):
         if field.name not in (
             "correction",
-            "dial",
+            "tradeoff",
             "confidence",
             "balance",
             "unobserved_group",

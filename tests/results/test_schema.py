@@ -66,8 +66,8 @@ def test_the_demo_follows_the_schema(part):
 def test_decisions_alone_have_an_adverse_impact_ratio():
     found = map(written, ("cross-fitted", "decisions"))
     ratios = {summary["score_type"]: summary["comparisons"]["A"]["adverse_impact_ratio"] for summary in found}
-    assert ratios["scores"] is None
-    assert 0 <= ratios["decisions"]["low"] <= ratios["decisions"]["value"] <= ratios["decisions"]["high"] <= 1
+    assert ratios["probability"] is None
+    assert 0 <= ratios["decision"]["low"] <= ratios["decision"]["value"] <= ratios["decision"]["high"] <= 1
 
 
 def test_the_schema_has_the_verdicts_of_the_library():

@@ -23,8 +23,8 @@ GROUPS = ("a", "b", "c")
 REQUEST = Request(
     group="group",
     scores="score",
-    membership="chance",
-    weights="weight",
+    propensity="chance",
+    sample_weight="weight",
     clusters="person",
     outcome="repaid",
     periods="month",
@@ -130,7 +130,7 @@ def test_a_new_column_is_one_entry(monkeypatch, is_complete):
     )
     monkeypatch.setattr(module, "ROW_COLUMNS", (*ROW_COLUMNS, branch))
     frame = table()
-    roles = resolve_roles(frame.columns, replace(REQUEST, weights=None), may_have_arrays=False)
+    roles = resolve_roles(frame.columns, replace(REQUEST, sample_weight=None), may_have_arrays=False)
     survey = survey_of(roles, frame, monkeypatch, 10**6 if is_complete else 150)
     sample = select_rows(roles, survey, select_groups(roles, survey, "a", None))
     rows = sample.rows

@@ -11,6 +11,7 @@ from tiltlens.documents.quantities import (
     CORRECTION_KEYS,
     FEATURES,
     HEADLINE_KEYS,
+    RATES_OF_GROUPS,
     Quantity,
     estimate_cell,
     format_of,
@@ -36,8 +37,8 @@ def estimate_table(summary: Record, c: Record) -> Table:
     """Return the quantities of the first screen: gap, adjusted gap, ratios, shortfall and rates."""
     rows = [*_present(c | soft_estimates(c), HEADLINE_KEYS)]
     rows[0] = (weighted(rows[0][0], c), rows[0][1])
-    for key in ("metric_rate", "favourable_rate"):
-        rates = c[f"{key}s"]
+    for key, field in RATES_OF_GROUPS.items():
+        rates = c[field]
         for group in BOTH if rates else ():
             item = quantity(key)
             rows.append((Quantity(key, f"{item.label}, {group}", item.scale, item.definition), rates[group]))

@@ -135,13 +135,9 @@ def _moved(row: Record, c: Record) -> str:
     """Return how a contribution changed, with the number that the verdict was read from."""
     alone = row_estimate(row, "alone_change")
     is_alone = materiality(alone["low"], alone["high"], c["materiality"]) is Materiality.MATERIAL
-    key, which = (
-        ("alone", "alone")
-        if is_alone or row["beyond_others_change"] is None
-        else ("beyond_others", "beyond the others")
-    )
-    value = {"value": row[f"{key}_change"], "low": None, "high": None}
-    return f"{label(row['feature'])} {VERDICTS[row['verdict']][1]} ({estimate_words(value, measure_of(c))}, {which})"
+    key = "alone" if is_alone or row["beyond_others_change"] is None else "beyond_others"
+    change = estimate_words({"value": row[f"{key}_change"], "low": None, "high": None}, measure_of(c))
+    return f"{label(row['feature'])} {VERDICTS[row['verdict']][1]} ({change}, {FEATURES[key].head})"
 
 
 def _status(change: Record, old: Record, c: Record) -> str:
@@ -176,12 +172,12 @@ def _features(c: Record) -> Table:
     write = measure_of(c).difference
     keys = [key for key in CONTRIBUTIONS if any(row.get(f"{key}_change") is not None for row in c["features"])]
     heads = (Column(f"change, {FEATURES[key].head}", is_optional=key == "shapley") for key in keys)
-    both = (Column(f"{when}, {FEATURES['gap'].head}", is_optional=True) for when in SIDES)
+    both = (Column(f"{when}, {FEATURES['alone'].head}", is_optional=True) for when in SIDES)
     columns = (Column("feature", NAME), *both, *heads, Column("verdict", TEXT))
     rows = (
         (
             Cell(label(row["feature"])),
-            *(Cell(write(row[f"gap_{when}"])) for when in SIDES),
+            *(Cell(write(row[f"alone_{when}"])) for when in SIDES),
             *(estimate_cell(row_estimate(row, f"{key}_change"), write) for key in keys),
             _verdict(row["verdict"]),
         )

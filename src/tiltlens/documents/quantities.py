@@ -188,6 +188,7 @@ ALIASES = {
     "linear_change": "linear",
 }  # same number, other key
 HEADLINE_KEYS, CORRECTION_KEYS = tuple(_HEADLINE), tuple(_CORRECTION)
+RATES_OF_GROUPS = {"metric_rate": "metric_rates", "favourable_rate": "rates"}  # quantity: key of both groups' rates
 ERROR_RATE_KEYS = ("fpr", "fnr", "calibration", "auc")
 
 # Columns of the table of features, whose keys are those of its rows.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from tiltlens.documents import repair_sentences as sentences
@@ -91,8 +92,12 @@ def _evaluation(evaluation: Record) -> list[Block]:
 
 def _label(evaluation: Record, key: str) -> Quantity:
     """Return the quantity that a key stands for: the gap of decisions is that of their rates."""
-    is_decisions = evaluation["repair"]["criterion"] == sentences.DECISIONS
-    return quantity({"gap": "decision_gap" if is_decisions else "score_gap"}.get(key, key))
+    repair = evaluation["repair"]
+    is_decisions = repair["criterion"] == sentences.DECISIONS
+    item = quantity({"gap": "decision_gap" if is_decisions else "score_gap"}.get(key, key))
+    if key == "impact_ratio" and repair.get("favours_low"):
+        return replace(item, label=f"{item.label}, low is favourable")
+    return item
 
 
 def _before_after(

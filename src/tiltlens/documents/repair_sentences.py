@@ -75,7 +75,7 @@ def fit_sentences(repair: Record) -> list[str]:
     """Return the effect of an adjustment on the audited rows."""
     name = "Weighted gap" if repair.get("soft") else "Gap"
     lines = [f"{name} in {_constraint(repair, item)} on the audited rows." for item in repair["constraints"]]
-    if repair["nats"] is not None:
+    if repair.get("nats") is not None:
         lines.append(f"Scores move by {number(repair['nats'])} nats on average.")
     lines.append("Evaluate it on held-out data before you use it.")
     return lines + [line for group, both in repair.get("soft", {}).items() for line in _soft(label(group), **both)]

@@ -293,7 +293,7 @@ def audited_words(summary: Record) -> list[str]:
     if question["threshold"] is not None:
         lines.append(f"Scores of {question['threshold']:g} or more count as decision 1, lower ones as 0.")
     if question["sample_weight"]:
-        lines.append(f"Rows are weighted by {label(question['weights'])}.")
+        lines.append(f"Rows are weighted by {label(question['sample_weight'])}.")
     return lines
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from tiltlens.documents.audit_tables import contribution_table, group_table
 from tiltlens.documents.display_names import named
 from tiltlens.documents.document import TEXT, Cell, Column, Table
-from tiltlens.documents.quantities import ERROR_RATE_KEYS, HEADLINE_KEYS
+from tiltlens.documents.quantities import ERROR_RATE_KEYS, HEADLINE_KEYS, RATES_OF_GROUPS
 from tiltlens.documents.sentences import IS_NO_FINDING, simultaneous_words
 from tiltlens.documents.unobserved_groups import soft_estimates
 from tiltlens.formats import interval_name, label, minus
@@ -100,7 +100,7 @@ def _error_rate(c: Record, key: str) -> Any:
 def _estimates(c: Record, role: str, rates: list[str], keys: list[str]) -> Iterator[float | None]:
     """Yield the numbers of a group, each with the ends of its interval; the reference is not compared with itself."""
     for key in rates:
-        both = _error_rate(c, key) if key in ERROR_RATE_KEYS else c[f"{key}s"]
+        both = _error_rate(c, key) if key in ERROR_RATE_KEYS else c[RATES_OF_GROUPS[key]]
         yield from _values(both and both[role])
     for key in keys:
         yield from _values(c[key] if role == "audited" else None)

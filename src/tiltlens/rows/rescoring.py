@@ -18,7 +18,7 @@ from tiltlens.sources.tables import taken_rows, with_columns_of
 
 OTHER_ANSWERS = (
     "the model gave other answers for the same rows in another order, so its output is not made of the listed features "
-    "alone: the adjusted gap (`adjusted_gap`) is estimated as for given scores"
+    "alone: the adjusted gap is estimated as for given scores"
 )
 
 
