@@ -336,8 +336,8 @@ def test_of_a_difference_at_equal_features_a_note_says_how_much_shows():
     score = 0.5 - 0.1 * (rng.random(3000) < chance) + 0.02 * x
     table = pl.DataFrame({"p a": chance, "p b": 1 - chance, "score": score, "x": x})
     c = audited(table, exclude=[])["a"]
-    (note,) = (note for note in c.notes if note.startswith("the adjusted gap is of the weighted gap"))
-    shown = float(note.split("about ")[1].rstrip("%")) / 100
+    (note,) = (note for note in c.notes if note.startswith("the adjusted gap is that of the weighted gap"))
+    shown = float(note.split("about ")[1].split("%")[0]) / 100
     assert c.adjusted_gap.value / -0.1 == pytest.approx(shown, abs=0.03)
 
 

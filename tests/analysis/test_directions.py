@@ -54,7 +54,7 @@ def test_features_without_a_share_have_one_note():
 
 @pytest.mark.parametrize(("reaches", "is_said"), [([0.02, 0.06, 0.07], True), ([0.02, 0.04, 0.2], False), ([], False)])
 def test_a_table_that_is_too_small_for_contributions_beyond_the_others_is_said_to_be(reaches, is_said):
-    words = OutputScale(PROBABILITY, MEASURES["scores", None], 0.005)
+    words = OutputScale(PROBABILITY, MEASURES["probability", None], 0.005)
     found = _wide([Band(0.0, -one, one, one) for one in reaches], words)
     assert found == (
         ["the rows are too few: half of the bands of contributions beyond the others reach further than ±6.0 points"]

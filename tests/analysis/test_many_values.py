@@ -33,9 +33,10 @@ def test_what_no_model_can_know_is_not_determined(places):
     row = places.contributions_full.row(by_predicate=pl.col("feature") == "place", named=True)
     assert (row["beyond_others"], row["share"]) == (None, None)
     assert places.contributions_full["shapley"].is_null().all()
-    for name in ("adjusted_gap", "descent_rate", "input_divergence"):
+    names = {"adjusted_gap": "the adjusted gap", "descent_rate": "descent_rate", "input_divergence": "input_divergence"}
+    for name, text in names.items():
         assert getattr(places, name) is None
-        assert any(note.startswith(f"{name} is not determined: place has too many values") for note in places.notes)
+        assert any(note.startswith(f"{text} is not determined: place has too many values") for note in places.notes)
 
 
 def test_another_feature_is_judged_all_the_same(places):

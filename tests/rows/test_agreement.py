@@ -257,7 +257,9 @@ def test_features_may_have_any_name(name):
     expected = of_its_own_name()
     assert_same_numbers(found.descent_rate.to_dict(), expected.descent_rate.to_dict())
     mine, theirs = (
-        c.contributions_full.select("gap", "share", "reveals", "feature").row(by_predicate=pl.col("feature") == one)[:3]
+        c.contributions_full.select("alone", "share", "reveals", "feature").row(by_predicate=pl.col("feature") == one)[
+            :3
+        ]
         for c, one in ((found, name), (expected, "city"))
     )
     assert_same_numbers(mine, theirs)
