@@ -1,4 +1,4 @@
-"""Which way does a model lean, and through which features?"""
+"""Group disparities of a model, and the features that account for them."""
 
 from __future__ import annotations
 

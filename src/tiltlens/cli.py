@@ -102,7 +102,7 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tiltlens")
 def main() -> None:
-    """Which way does a model lean, and through which features?"""
+    """Measure group disparities of a model, and the features that account for them."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # an old terminal shows "?" instead of failing
