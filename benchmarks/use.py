@@ -221,8 +221,8 @@ def measure(name: str, draws: int) -> Iterator[Row]:
     for seed in range(draws):
         columns, truth = world.draw(np.random.default_rng(1000 + seed))
         table = pl.DataFrame(columns).with_columns(pl.col("group").cast(pl.String))
-        proxies = tl.audit(table, "group", reference="false", scores="score")["true"].contributions_full
-        for row in proxies.iter_rows(named=True):
+        contributions = tl.audit(table, "group", reference="false", scores="score")["true"].contributions_full
+        for row in contributions.iter_rows(named=True):
             feature, use = row["feature"], row["use"]
             if feature in world.stand_ins and use is not None:
                 counts["stand-in", ""].add(row["verdict"] == "stand-in", seed)

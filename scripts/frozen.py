@@ -132,11 +132,11 @@ def record_audit(audit: tl.Audit) -> dict[str, Any]:
 
 def record_details(comparison: tl.Comparison, summary_rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what a comparison answers beyond its summary."""
-    proxies = comparison.contributions_full
-    features, rows = proxies["feature"].to_list(), proxies.to_dicts()
-    kinds = {name: str(kind) for name, kind in proxies.schema.items()}
+    table = comparison.contributions_full
+    features, rows = table["feature"].to_list(), table.to_dicts()
+    kinds = {name: str(kind) for name, kind in table.schema.items()}
     return {
-        "proxies": {"kinds": kinds, "rows": "as in the summary" if rows == summary_rows else rows},
+        "contributions": {"kinds": kinds, "rows": "as in the summary" if rows == summary_rows else rows},
         "profile": {name: answer(lambda name=name: comparison.profile(name).to_dicts()) for name in features},
         "distribution": {
             name: answer(lambda name=name: record_parts(comparison.distribution(name), "value")) for name in features

@@ -147,6 +147,15 @@ def test_json_keys_are_attribute_names():
     }
 
 
+def test_contributions_have_the_columns_that_are_read_first():
+    c, ends = cross_fitted()["A"], ("", "_low", "_high")
+    estimates = [f"{name}{end}" for name in ("alone", "beyond_others", "shapley", "use") for end in ends]
+    assert c.contributions.columns == ["feature", *estimates, "verdict", "reason"]
+    assert c.contributions.equals(c.contributions_full.select(c.contributions.columns))
+    assert {"reveals", "drives", "alignment", "share", "partner", "notes"} <= set(c.contributions_full.columns)
+    assert c.to_dict()["contributions"] == c.contributions_full.to_dicts()
+
+
 def test_the_table_along_the_dial_is_that_of_the_comparison():
     c = cross_fitted()["A"]
     assert c.to_dict()["tradeoff_table"] == c.shares_along_tradeoff().to_dicts()
