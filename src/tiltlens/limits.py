@@ -250,6 +250,7 @@ CELL_MEAN_ROWS = 10  # for each joint cell, on average, for cell means to be use
 LARGEST_LOG_ODDS = 9.0  # of a score whose log-odds are regressed: 0.9999
 CLEAR_USE = 0.9999  # confidence at which ridge residuals alone show use: others are looked at with trees
 JOINT_LOSS = 1.1  # of the mean square that ridge regressions leave, up to which features are left out together
+LOST_FIT = 4.0  # times what ridges on all features leave: a set is used if every regression without it leaves more
 SMALL_RESIDUAL = 3.0  # thresholds: a ridge regression that leaves no more of the score needs no rival
 MODIFIED_LINES = 3  # columns of a feature, those that vary most, whose slopes may differ with other features
 MODIFIERS = 12  # other features, the most used, with which they may differ

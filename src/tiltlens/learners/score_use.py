@@ -36,6 +36,7 @@ from tiltlens.limits import (
     FOLDS,
     JOINT_LOSS,
     LARGEST_LOG_ODDS,
+    LOST_FIT,
     MODIFIED_LINES,
     MODIFIERS,
     MOST_TREE_LEVELS,
@@ -167,6 +168,11 @@ class ScoreUse:
             return self._ridge_fit(features).judge(confidence, self.materiality)
         together = next((group for group in self._groups_left_out if set(features) <= set(group)), features)
         residuals = min(self._ridge_residuals([together])[:, 0], self._trees(together), key=self._mean_square)
+        if self._mean_square(residuals) > LOST_FIT * self._whole_residual:
+            # Neither ridges nor trees replace the set, as with a parity that no projection onto few columns shows.
+            use = self._compare_losses([features], confidence, self._whole_residual)[0]
+            if use.low > 0.0:
+                return use
         return self._fit(features, residuals).judge(confidence, self.materiality)
 
     def _is_clear(self, features: Features) -> bool:
@@ -189,13 +195,18 @@ class ScoreUse:
         return float(balanced_weights(self.at) @ residuals**2)
 
     @cached_property
+    def _whole_residual(self) -> float:
+        """The mean square that the ridge regressions on all features leave."""
+        return self._mean_square(self._ridge_residuals([[]])[:, 0])
+
+    @cached_property
     def _groups_left_out(self) -> list[list[int]]:
         """Groups of candidates without clear use that trees may leave out together.
 
         Each group grows while the ridge regressions hardly lose by it. Copies of a used feature are therefore apart.
         """
         unclear = [feature for feature in self.candidates if not self._is_clear([feature])]
-        most = JOINT_LOSS * self._mean_square(self._ridge_residuals([[]])[:, 0])
+        most = JOINT_LOSS * self._whole_residual
         groups: list[list[int]] = []
         for feature in sorted(unclear, key=lambda feature: self._ridge_fit([feature]).residual_square):
             wider = [[*group, feature] for group in groups]
