@@ -6,8 +6,8 @@ import pytest
 from tests.command import invoked
 
 from tiltlens.commands import init
+from tiltlens.commands.audit_draft import guess_roles
 from tiltlens.commands.audit_file import read_audit_file
-from tiltlens.commands.init import guess_roles
 
 
 def people(rows=300):

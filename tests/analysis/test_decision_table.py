@@ -115,5 +115,5 @@ def test_every_view_shows_the_table(tmp_path):
     assert "standard deviations (z test, p < 0.001)" in " ".join(str(audit).split())
     audit.report(tmp_path / "audit.html")
     page = (tmp_path / "audit.html").read_text(encoding="utf-8")
-    assert "Decisions, counted" in page
-    assert "Fewest changed decisions that would flip it" in page
+    assert "exact test, p &lt; 0.001" in page
+    assert f"Sensitivity: {audit['A'].decision_table.ratio_flips} changed decisions" in page

@@ -80,7 +80,7 @@ def test_with_all_features_exempt_the_rest_is_what_the_same_sets_leave(features,
     seen = []
     monkeypatch.setattr(compare, "exempt_parts", lambda e, found=compare.exempt_parts: (seen.append(e), found(e))[1])
     c = audited(coded(), features=features, exempt=features, propensity="chance")["A"]
-    every = float(seen[0].sets.left_out().values[0])
+    every = float(seen[0].nuisances.sets.left_out().values[0])
     assert c.gap_given_exempt.value == pytest.approx(every, abs=1e-9)
     assert c.gap_explained_by_exempt.value == pytest.approx(c.gap.value - every, abs=1e-9)
     assert c.contributions_full["verdict"].unique().to_list() == ["exempt (declared)"]
@@ -191,8 +191,8 @@ def test_every_view_shows_both_parts(folds, tmp_path):
     assert summary["provenance"]["question"]["exempt"] == "owner"
     audit.report(tmp_path / "audit.html")
     page = (tmp_path / "audit.html").read_text(encoding="utf-8")
-    assert "go through the exempt factors (owner)" in page
-    assert "at equal exempt factors" in page
+    assert "Gap explained by exempt factors (owner)" in page
+    assert "Gap given exempt factors" in page
     for text in (str(audit), audit._repr_html_()):
         assert "exempt factors" in text
 
@@ -201,7 +201,7 @@ def test_every_view_shows_both_parts(folds, tmp_path):
 def test_the_waterfall_begins_with_the_exempt_factors_and_ends_at_the_audited_mean(exempt):
     c = audited(people(), exempt=exempt, propensity="chance")["A"]
     steps = c.plot("waterfall").table
-    assert steps["feature"][1] == "through the exempt factors"
+    assert steps["feature"][1] == "gap explained by exempt factors"
     assert steps["contribution"][1] == pytest.approx(c.gap_explained_by_exempt.value)
     assert steps["end"][-2] == pytest.approx(c.output.audited, abs=1e-9)
 

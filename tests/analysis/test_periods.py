@@ -110,12 +110,12 @@ def test_the_command_line_and_the_page_show_the_periods(tmp_path):
         *question, "--periods", "month", "--features", "", "--json", "a.json", "--report", "a.html", cwd=tmp_path
     )
     assert done.returncode == 0
-    assert "Along time" in done.stdout
+    assert "Gap over time" in done.stdout
     found = json.loads((tmp_path / "a.json").read_text())
     assert found["provenance"]["question"]["periods"] == "month"
     expected = to_plain(audited(dated())["A"].periods)
     assert_same_numbers(found["comparisons"]["A"]["periods"], expected)
-    assert "The gap along time" in (tmp_path / "a.html").read_text()
+    assert "Gap over time" in (tmp_path / "a.html").read_text()
     assert audited(dated())["A"].plot("periods").table.height == 5
 
 

@@ -33,18 +33,13 @@ def levelled(seed, size=3_000):
 def left(rows, outcome, membership, expected):
     """Return what an audit says is unexplained."""
     evidence = SimpleNamespace(
-        sets=SimpleNamespace(pooled=()),
-        rows=rows,
-        everyone=rows,
-        soft=None,
-        membership=membership,
-        expectations=expected,
-        outcome=Scores.of(rows, np.clip(outcome, 0, 1)),
+        sample=rows,
+        population=rows,
+        rows=SimpleNamespace(probabilities=None, unit=PROBABILITY, features=()),
+        nuisances=SimpleNamespace(sets=SimpleNamespace(pooled=()), propensity=membership, expectations=expected),
+        score=Scores.of(rows, np.clip(outcome, 0, 1)),
         score_is_of_features=False,
-        is_decisions=False,
-        unit=PROBABILITY,
-        metric=None,
-        features=(),
+        question=SimpleNamespace(is_decisions=False, metric=None),
     )
     return adjusted_gap(evidence, SETTINGS)
 

@@ -52,7 +52,7 @@ def test_the_terminal_has_units_where_it_had_points():
     assert "points" not in top
     line = next(line for line in top.splitlines() if line.startswith("gap (units)"))
     assert line.split("│")[1].strip() == amount(c["gap"]["value"])
-    assert "%" not in re.sub(r"95% (CI|simultaneous)", "", top)
+    assert "%" not in re.sub(r"95%\s+(CI|simultaneous)", "", top)
     assert "points" not in deciles.split("Correction (for statisticians)")[1]
     assert "0.02 standard deviations of the amount" in " ".join(text.split())
 

@@ -521,5 +521,5 @@ def test_scores_with_decimal_commas_are_read_where_the_option_says_so(tmp_path):
     data = pl.DataFrame({"sex": ["women", "men"] * 200, "score": [0.25, 0.5, 0.75, 0.125] * 100})
     data.write_csv(tmp_path / "a.csv", separator=";", decimal_comma=True)
     expected = tl.rule_tables(data, "nyc-local-law-144", "sex", scores="score")
-    tables = tl.rule_tables(tmp_path / "a.csv", "nyc-local-law-144", "sex", scores="score", decimal=",")
+    tables = tl.rule_tables(tl.read(tmp_path / "a.csv", decimal=","), "nyc-local-law-144", "sex", scores="score")
     assert tables["sex"].equals(expected["sex"])

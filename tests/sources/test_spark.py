@@ -148,7 +148,7 @@ def test_rows_unlike_the_audited_ones_are_warned_of(spark):
 
 def test_mistakes_in_a_repair_are_named(spark, tmp_path):
     data = spark.createDataFrame(new_rows().head(20).to_arrow()).coalesce(1)
-    with pytest.raises(tl.TiltlensError, match="`out` must be left out of Spark data"):
+    with pytest.raises(tl.TiltlensError, match="`out` is not supported for Spark data"):
         tilt().apply(data, "score", out=tmp_path / "out.parquet")
     with pytest.raises(tl.TiltlensError, match="`scores` must be the name of a column"):
         tilt().apply(data, np.ones(20) / 2)

@@ -18,7 +18,7 @@ LEVEL, SHORT = 6, 8  # periods, and letters of each, whose names stand level
 
 def periods(comparison: Record) -> Figure:
     """Return the gap of each period with its interval, in the order of time."""
-    title = f"The {gap_name(comparison)} along time"
+    title = f"{gap_name(comparison).capitalize()} over time"
     table = comparison.get("periods")
     if not table or not table["table"]:
         return nothing(title, "no periods were asked for")
