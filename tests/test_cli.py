@@ -16,7 +16,7 @@ def test_demo_prints_question_numbers_table_and_caveats():
     result = tiltlens("demo")
     assert result.returncode == 0
     assert result.stderr == ""
-    for part in ("54.3%", "43.8%", "0.02224", "0.62449", "Misdemeanor", "PriorCounts", "not a finding"):
+    for part in ("54.3%", "43.8%", "0.0222", "0.62449", "Misdemeanor", "PriorCounts", "not a finding"):
         assert part in result.stdout
     for word in ("fair ", "unfair", "compliant", "minority", "majority", "\x1b"):
         assert word not in result.stdout
