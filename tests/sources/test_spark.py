@@ -152,7 +152,7 @@ def test_mistakes_in_a_repair_are_named(spark, tmp_path):
         tilt().apply(data, "score", out=tmp_path / "out.parquet")
     with pytest.raises(tl.TiltlensError, match="`scores` must be the name of a column"):
         tilt().apply(data, np.ones(20) / 2)
-    with pytest.raises(tl.TiltlensError, match="Column 'income'.* not found"):
+    with pytest.raises(tl.TiltlensError, match=r"Column 'income'.* not found"):
         tilt().apply(data.drop("income"), "score")
     with pytest.raises(tl.TiltlensError, match="no column 'score_repaired'"):
         tilt().apply(data.withColumnRenamed("id", "Score_Repaired"), "score")

@@ -188,15 +188,12 @@ class Tile(NamedTuple):
 
 
 def tiles(summary: Record, c: Record) -> list[Tile]:
-    """Return the numbers of the first screen: both rates, their ratio, the shortfall."""
+    """Return the numbers of the first screen: gap, adjusted gap and ratio; without features the shortfall as well."""
     who, other, m = label(c["audited"], SHORT), label(c["reference"], SHORT), measure_of(summary)
     if c["unobserved_group"] is not None:
         return list(_soft_tiles(c))
-    rates = c["metric_rates"] or c["rates"]
-    name = m.mean if c["metric_rates"] else m.rate if is_of_decisions(summary) else m.predicted
-    both = " · ".join(m.level(rates[group]["value"]) for group in ("audited", "reference"))
-    note = m.among if c["metric_rates"] else f"; favourable: {favourable_words(summary)}"
-    numbers = [Tile(name, both, f"{who} · {other}{note}")]
+    level = interval_name(summary["settings"]["confidence"])
+    numbers = [_gap_tile(c, key, level) for key in ("gap", "adjusted_gap") if c[key] is not None]
     key = "adverse_impact_ratio" if is_of_decisions(summary) else "impact_ratio"
     if (estimate := c[key]) is not None:
         words = against_four_fifths(estimate) if is_of_decisions(summary) else f"{m.predicted}s, {who} ÷ {other}"
@@ -206,7 +203,14 @@ def tiles(summary: Record, c: Record) -> list[Tile]:
             unfavourable_words(c),
         ]
         numbers.append(Tile(quantity(key).label, ratio(estimate["value"]), "; ".join(filter(None, notes))))
-    return [*numbers, _shortfall(c)]
+    return numbers if c["adjusted_gap"] is not None else [*numbers, _shortfall(c)]
+
+
+def _gap_tile(c: Record, key: str, level: str) -> Tile:
+    """Return a gap with its unit, interval and definition."""
+    m, item, estimate = measure_of(c), quantity(key), c[key]
+    ends = "" if estimate["low"] is None else f"{level} {interval(estimate['low'], estimate['high'], m.difference)}; "
+    return Tile(item.name(m), m.difference(estimate["value"]), f"{ends}{fill(item.definition, m)}")
 
 
 def _soft_tiles(c: Record) -> Iterator[Tile]:

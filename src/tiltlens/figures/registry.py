@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tiltlens.errors import DataError
+from tiltlens.figures.change import change
 from tiltlens.figures.correction_paths import paths
 from tiltlens.figures.corrections import correction_by_value, correction_distribution
 from tiltlens.figures.distributions import overlap, score_distribution
@@ -15,6 +16,7 @@ from tiltlens.figures.figure import Figure
 from tiltlens.figures.periods import periods
 from tiltlens.figures.profile import profile
 from tiltlens.figures.proxy_map import proxy_map
+from tiltlens.figures.repair import attainable, repair_curve
 from tiltlens.figures.shares import correction_shares, shares_along_tradeoff
 from tiltlens.figures.trust import balance, calibration
 from tiltlens.figures.waterfall import waterfall
@@ -38,6 +40,15 @@ COMPARISON_FIGURES: dict[str, Callable[[dict[str, Any]], Figure]] = {
 FEATURE_FIGURES: dict[str, Callable[[dict[str, Any], str], Figure]] = {
     "correction_by_value": correction_by_value,
     "profile": profile,
+}
+
+
+# Figures that documents refer to by name.
+DOCUMENT_FIGURES: dict[str, Callable[[dict[str, Any]], Figure]] = {
+    "features": features,
+    "change": lambda c: change(c, c["materiality"]),
+    "repair_curve": repair_curve,
+    "attainable": attainable,
 }
 
 

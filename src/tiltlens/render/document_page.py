@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tiltlens import figures
 from tiltlens.documents.change_document import change_document, provenance_blocks
 from tiltlens.documents.document import Block, Document, FigureRef, Heading
 from tiltlens.documents.repair_document import alternatives_document, evaluation_document
-from tiltlens.figures import Figure
+from tiltlens.figures.registry import DOCUMENT_FIGURES
 from tiltlens.formats import label
 from tiltlens.render.html import blocks_html
 from tiltlens.render.page import check_name, drawn_data, environment, markup, rendered
@@ -18,11 +17,6 @@ from tiltlens.render.sections import PICTURED, Drawing
 from tiltlens.results.json_file import Target, write_text
 
 Record = dict[str, Any]
-FIGURES: dict[str, Callable[[Record], Figure]] = {
-    "change": lambda c: figures.change(c, c["materiality"]),
-    "repair_curve": figures.repair_curve,
-    "attainable": figures.attainable,
-}
 CODES = ["gap", "worth", "part"]  # columns that texts beside them repeat
 
 
@@ -69,7 +63,7 @@ def _page(document: Document, lead: str, more: Iterable[Block] = ()) -> str:
     def draw(reference: FigureRef) -> str:
         if len(drawings) >= PICTURED:
             return ""
-        drawing = Drawing.of(f"{reference.name}-{len(drawings)}", FIGURES[reference.name](reference.summary))
+        drawing = Drawing.of(f"{reference.name}-{len(drawings)}", DOCUMENT_FIGURES[reference.name](reference.summary))
         table = None if drawing.table is None else drawing.table.drop(CODES, strict=False)
         drawings.append(replace(drawing, table=table))
         return str(environment().get_template("macros.html").module.figure(drawings[-1]))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from importlib.util import find_spec
 from typing import Any
 
 from tiltlens.documents.audit_document import comparison_document
+from tiltlens.documents.change_document import change_document
 from tiltlens.documents.document import Document, FigureRef
+from tiltlens.documents.repair_document import alternatives_document, evaluation_document, repair_document
 from tiltlens.documents.rule_document import rule_document
 from tiltlens.formats import label
 from tiltlens.render.html import blocks_html
@@ -34,17 +36,21 @@ def comparison_html(c: Record) -> str:
     return document_html(comparison_document(c))
 
 
-def rule_tables_html(summary: Record) -> str:
-    """Return the tables of a published rule."""
-    return document_html(rule_document(summary))
+def _html(build: Callable[[Record], Document]) -> Callable[[Record], str]:
+    """Return a function that returns the document of a result as HTML."""
+    return lambda summary: document_html(build(summary))
+
+
+rule_tables_html, change_html, repair_html = map(_html, (rule_document, change_document, repair_document))
+evaluations_html, alternatives_html = map(_html, (evaluation_document, alternatives_document))
 
 
 def _picture(reference: FigureRef) -> str:
     """Return a figure as a picture that needs no network; nothing where the packages that draw are missing."""
     if any(find_spec(package) is None for package in ("altair", "vl_convert")):
         return ""
-    from tiltlens.figures import comparison_figure
+    from tiltlens.figures.registry import DOCUMENT_FIGURES
 
-    figure = comparison_figure(reference.summary, reference.name)
+    figure = DOCUMENT_FIGURES[reference.name](reference.summary)
     content = b64encode(figure._repr_mimebundle_()["image/svg+xml"].encode()).decode()
     return f'<img alt="{escape(figure.description)}" src="data:image/svg+xml;base64,{content}">'

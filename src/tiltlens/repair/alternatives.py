@@ -106,6 +106,11 @@ class Alternatives:
     threshold: float
     confidence: float
 
+    def _repr_html_(self) -> str:
+        from tiltlens.render.notebook import alternatives_html
+
+        return alternatives_html(alternatives_summary({self.audited: self}))
+
     def __str__(self) -> str:
         reduction = self.gap_reduction
         low, high = (100 * (end or 0.0) for end in (reduction.low, reduction.high))

@@ -123,6 +123,11 @@ class RepairEvaluation:
 
         return repair_curve(self.to_dict())
 
+    def _repr_html_(self) -> str:
+        from tiltlens.render.notebook import evaluations_html
+
+        return evaluations_html(evaluations_summary([self]))
+
     def __str__(self) -> str:
         from tiltlens.render.terminal import evaluations_text
 

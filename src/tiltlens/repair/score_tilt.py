@@ -342,6 +342,11 @@ class ScoreTilt:
         """Write the repair to a JSON file: numbers and texts, and a membership model of the user's as a skops file."""
         write_json(self.to_dict(), str(path))
 
+    def _repr_html_(self) -> str:
+        from tiltlens.render.notebook import repair_html
+
+        return repair_html(self.summary())
+
     def __str__(self) -> str:
         from tiltlens.render.terminal import repair_text
 

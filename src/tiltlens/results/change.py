@@ -202,6 +202,11 @@ class Change:
 
         write_change(self.to_dict(), path)
 
+    def _repr_html_(self) -> str:
+        from tiltlens.render.notebook import change_html
+
+        return change_html(self.to_dict())
+
     def __str__(self) -> str:
         from tiltlens.render.terminal import change_text
 

@@ -1,0 +1,51 @@
+"""Every result has HTML for notebooks, with its numbers and with names that do no harm."""
+
+import pytest
+from tests.repair.test_alternatives import applicants, found
+from tests.repair.test_evaluation import borrowers
+
+import tiltlens as tl
+from tiltlens.documents.sentences import tiles
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def audits():
+    table = borrowers(900).with_columns(other=borrowers(900)["score"] * 0.9)
+    options = {"group": "group", "reference": "b", "outcome": "repaid", "features": ["income"], "propensity": None}
+    return [tl.audit(table, scores=name, folds=None, **options) for name in ("score", "other")]
+
+
+def test_a_change_a_repair_and_its_evaluation_have_html(audits):
+    old, new = audits
+    tilt = old["a"].repair()
+    evaluation = tilt.evaluate(borrowers(600, 1), "score", "group", outcome="repaid")
+    for result in (tl.compare(old, new, paired=False), tilt, evaluation):
+        html = result._repr_html_()
+        assert html.startswith("<div>")
+        assert "(audited) vs" in html or "a vs b" in html or "<table" in html
+    assert "<img" in evaluation._repr_html_()  # the curve
+    assert "<table" in tl.compare(old, new, paired=False)._repr_html_()
+
+
+def test_alternatives_have_html():
+    assert "<table" in found(applicants(rows=800))._repr_html_()
+
+
+def test_names_of_groups_do_no_harm():
+    people = {"sex": [HOSTILE, "men"] * 50, "score": [0.4, 0.5, 0.6, 0.8] * 25}
+    audit = tl.audit(people, "sex", reference="men", scores="score")
+    assert HOSTILE not in audit._repr_html_()
+    assert HOSTILE not in tl.compare(audit, audit, paired=True)._repr_html_()
+
+
+def test_the_first_screen_has_gap_adjusted_gap_and_ratio(audits):
+    summary = audits[0].to_dict()
+    c = summary["comparisons"]["a"] | {"adjusted_gap": {"value": -0.129, "low": -0.199, "high": -0.06}}
+    assert [tile.name for tile in tiles(summary, c)] == ["gap (points)", "adjusted gap (points)", "impact ratio"]
+    adjusted = tiles(summary, c)[1]
+    assert adjusted.value == "−12.90"
+    assert adjusted.note == "95% CI −19.90 to −6.00; among people equal on all listed features"
+    without = tiles(summary, c | {"adjusted_gap": None})
+    assert [tile.name for tile in without] == ["gap (points)", "impact ratio", "shortfall"]
