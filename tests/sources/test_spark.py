@@ -154,7 +154,7 @@ def test_mistakes_in_a_repair_are_named(spark, tmp_path):
         tilt().apply(data, np.ones(20) / 2)
     with pytest.raises(tl.TiltlensError, match=r"Column 'income'.* not found"):
         tilt().apply(data.drop("income"), "score")
-    with pytest.raises(tl.TiltlensError, match="no column 'score_repaired'"):
+    with pytest.raises(tl.TiltlensError, match="already has a column 'score_repaired'"):
         tilt().apply(data.withColumnRenamed("id", "Score_Repaired"), "score")
     broken = data.withColumn("score", 2 + data["score"])
     with pytest.raises(Exception, match=r"`scores` must be probabilities, got 2\.\d+ in row 0 of a batch"):
