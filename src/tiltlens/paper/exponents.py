@@ -205,13 +205,28 @@ def _exact_sample_size(p: float, p1: float, alpha: float, beta: float) -> int:
             f"{approximate:,.0f}.",
             "so small a difference is not seen in decisions; read the output divergence instead.",
         )
-    start, block = _least_sample_size(p, p1, alpha, beta), 256
+    start, block = _first_sample_size(p, p1, alpha, beta), 256
     while True:
         n = np.arange(start, start + block)
         works = np.flatnonzero(_type_two_error(n, p, p1, alpha) <= beta)
         if len(works):
             return int(n[works[0]])
         start, block = start + block, 2 * block
+
+
+def _first_sample_size(p: float, p1: float, alpha: float, beta: float) -> int:
+    """Return the smallest n at which the most powerful test, which may be randomised, keeps both errors.
+
+    No exact test does with fewer. Its type II error never rises with n, since a test may ignore an observation, so
+    that bisection finds n.
+    """
+    low = high = _least_sample_size(p, p1, alpha, beta)
+    while _randomised_error(high, p, p1, alpha) > beta:
+        low, high = high + 1, 2 * high
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _randomised_error(middle, p, p1, alpha) <= beta else (middle + 1, high)
+    return low
 
 
 def _least_sample_size(p: float, p1: float, alpha: float, beta: float) -> int:
@@ -238,3 +253,13 @@ def _type_two_error(n: NDArray[np.int64], p: float, p1: float, alpha: float) -> 
     cut = stats.binom.ppf(alpha, n, p)
     cut = np.where(stats.binom.cdf(cut, n, p) > alpha, cut - 1, cut)  # the largest with P(X ≤ cut | p) ≤ alpha
     return np.asarray(stats.binom.sf(cut, n, p1), dtype=np.float64)
+
+
+def _randomised_error(n: int, p: float, p1: float, alpha: float) -> float:
+    """Return the type II error of the test of size exactly alpha, by Neyman and Pearson."""
+    if p < p1:
+        p, p1 = 1 - p, 1 - p1
+    cut = float(stats.binom.ppf(alpha, n, p))
+    cut -= float(stats.binom.cdf(cut, n, p) > alpha)
+    spare = (alpha - float(stats.binom.cdf(cut, n, p))) / max(float(stats.binom.pmf(cut + 1, n, p)), 1e-300)
+    return float(stats.binom.sf(cut, n, p1)) - min(spare, 1.0) * float(stats.binom.pmf(cut + 1, n, p1))
