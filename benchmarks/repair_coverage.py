@@ -137,7 +137,7 @@ def scarce(level: float) -> Callable[[Generator, int], tuple[People, dict[str, A
 
 
 class Setting(NamedTuple):
-    """One table of evaluations: where rows come from, how many, the repair, and what else the evaluation is told."""
+    """One table of evaluations: source and number of rows, the repair, and other options of the evaluation."""
 
     name: str
     draw: Callable[[Generator, int], tuple[People, dict[str, Any]]]

@@ -137,7 +137,7 @@ class Comparison:
         The exempt factors, and the gap in two parts: explained by them, and among people equal on them. The
         contributions of other features are parts of the second.
     detection_sample_size
-        Decisions that tell the groups apart with both errors 5 %.
+        Number of decisions needed to detect the gap, both errors at 5%.
     gap_test
         Studentised test of equal outputs.
     decision_table
