@@ -657,7 +657,7 @@ def test_openmp_keeps_to_one_thread_from_the_first_call():
 
     from tiltlens.threads import one_thread
 
-    with one_thread():
+    with one_thread(is_fitting=True):
         found = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "openmp"]
     assert found
     assert set(found) == {1}

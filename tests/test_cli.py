@@ -70,6 +70,14 @@ def test_help_waits_for_nothing_heavy():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
 
 
+def test_an_audit_of_scores_alone_waits_for_no_library_that_it_does_not_use():
+    code = (
+        "import sys, tiltlens as tl; tl.audit({'g': ['a', 'b'] * 50, 's': [0.2, 0.4, 0.6, 0.9] * 25}, 'g', scores='s');"
+        "assert not {'sklearn', 'scipy.stats', 'scipy.optimize', 'scipy.interpolate', 'pandas'} & set(sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
 def test_an_old_terminal_gets_question_marks_instead_of_a_traceback(tmp_path):
     rows = [f"{('Süd', 'Ost')[row % 2]},{row % 2}" for row in range(60)]
     (tmp_path / "people.csv").write_text("\n".join(["town,score", *rows]), encoding="utf-8")

@@ -282,7 +282,7 @@ def _run_audit(data: Any, request: Request, settings: Settings, stated: dict[str
         sample = select_rows(source.roles, survey, groups)
     with stage(SURVEY, SUMS, "sums"):
         sums = _sums(source, survey, sample)
-    with stage(SUMS, 1.0), one_thread():
+    with stage(SUMS, 1.0), one_thread(is_fitting=bool(source.roles.features)):
         model, of_model = _model_to_ask(source, sample)
         question = Question(
             audited=groups.audited[0],

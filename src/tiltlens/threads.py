@@ -7,6 +7,7 @@ interpreter to itself until it is done.
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -48,13 +49,17 @@ def check_threads() -> None:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def one_thread(is_fitting: bool = False) -> Iterator[None]:
     """Limit BLAS and OpenMP to one thread: on busy cores they wait for their own threads.
+
+    Pass `is_fitting` where scikit-learn will be used inside: its OpenMP must be loaded before it can be limited.
 
     The limit holds for the whole process, as does Python's list of warnings to be shown, which scikit-learn swaps while
     it bins in several threads. Both are put back by whoever leaves last, and what scikit-learn says of a swap is not
     shown.
     """
+    if is_fitting:
+        import sklearn.utils  # noqa: F401
     with LIMIT.lock:
         LIMIT.depth += 1
         if LIMIT.depth == 1:
@@ -102,7 +107,7 @@ def made_in_order(function: Callable[[T], R], items: Iterable[T]) -> Generator[R
     Items are taken by the caller's thread. Where one fails, or the caller stops, those not begun are dropped.
     """
     waiting: deque[Future[R]] = deque()
-    with _pool() as pool:
+    with _pool(is_fitting=False) as pool:
         for item in items:
             waiting.append(pool.submit(function, item))
             if len(waiting) > threads():
@@ -112,9 +117,9 @@ def made_in_order(function: Callable[[T], R], items: Iterable[T]) -> Generator[R
 
 
 @contextmanager
-def _pool() -> Iterator[ThreadPoolExecutor]:
+def _pool(is_fitting: bool = True) -> Iterator[ThreadPoolExecutor]:
     """Give one thread a core, in each of which BLAS and OpenMP have one."""
-    with one_thread():
+    with one_thread(is_fitting):
         pool = ThreadPoolExecutor(threads(), initializer=_limit_openmp)
         try:
             yield pool
@@ -127,9 +132,12 @@ def _limit_openmp() -> None:
     _libraries().limit(limits=1, user_api="openmp")
 
 
-@cache
 def _libraries() -> ThreadpoolController:
-    """Return what has threads of its own among numpy, scipy and scikit-learn; looking for it takes milliseconds."""
-    import sklearn.utils  # noqa: F401
+    """Return what has threads of its own among numpy, scipy and scikit-learn."""
+    return _find_libraries("sklearn.utils" in sys.modules)
 
+
+@cache
+def _find_libraries(has_sklearn: bool) -> ThreadpoolController:
+    """Return the libraries that are loaded; looking for them takes milliseconds, so once before scikit-learn is."""
     return ThreadpoolController()

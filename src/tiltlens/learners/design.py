@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import BSpline
 from scipy.special import ndtri
 
 from tiltlens.errors import DataError
@@ -92,6 +91,8 @@ class NumericColumn:
 @lru_cache(maxsize=512)
 def _tabulated(knots: bytes, degree: int) -> Floats:
     """Return the basis at GRID equal steps from knot to knot; rows come in many batches, and it takes a millisecond."""
+    from scipy.interpolate import BSpline
+
     at = np.frombuffer(knots)
     steps = np.arange((at.size - 1) * GRID + 1) / GRID
     padded = np.concatenate([[at[0]] * degree, at, [at[-1]] * degree])

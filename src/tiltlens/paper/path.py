@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, sparse
-from scipy.spatial import ConvexHull, QhullError
 
 from tiltlens.errors import ConvergenceError, SupportError, WeightsError
 from tiltlens.limits import NO_MASS, OPTIMALITY
@@ -190,11 +188,13 @@ def _reachable(p0: Floats, channel: Floats, target: Floats) -> NDArray[np.bool_]
 
     Maximise Σ z with 0 ≤ z ≤ 1, z ≤ v, Wᵀv = target·Σv, over measures v on the support of P0.
     """
+    from scipy.optimize import linprog
+
     atoms = np.flatnonzero(p0 > 0)
     W = channel[atoms]
     n = len(atoms)
     balance = np.hstack([(W - target).T, (W - target).T])
-    solution = optimize.linprog(
+    solution = linprog(
         np.concatenate([np.zeros(n), -np.ones(n)]),  # v = slack + z
         A_eq=balance,
         b_eq=np.zeros(W.shape[1]),
@@ -362,6 +362,8 @@ def _extreme(points: Floats) -> NDArray[np.intp]:
         return np.arange(len(points))
     if points.shape[1] == 2:
         return np.array([np.argmin(points[:, 1]), np.argmax(points[:, 1])])
+    from scipy.spatial import ConvexHull, QhullError
+
     try:
         return np.asarray(ConvexHull(points[:, 1:]).vertices, dtype=np.intp)
     except QhullError:
@@ -386,6 +388,9 @@ def _tv(inputs: Inputs, weights: Weights) -> tuple[Floats, float, Floats]:
 
     Each |Q − P| is split as over + under with Q − over + under = P.
     """
+    from scipy import sparse
+    from scipy.optimize import linprog
+
     n = len(inputs.p0)
     identity, outputs = sparse.eye_array(n), sparse.csr_array(inputs.channel.T)
     targets = ((identity, inputs.p0), (identity, inputs.p1), (outputs, inputs.y0), (outputs, inputs.y1))
@@ -397,7 +402,7 @@ def _tv(inputs: Inputs, weights: Weights) -> tuple[Floats, float, Floats]:
     equalities: Any = sparse.csr_array(sparse.vstack([deviations, total]))  # the stubs of linprog know no sparse arrays
     wanted = np.concatenate([*(p for _, _, p in used), [1.0]])
     tight: Any = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-    solution = optimize.linprog(cost, A_eq=equalities, b_eq=wanted, bounds=(0, None), method="highs", options=tight)
+    solution = linprog(cost, A_eq=equalities, b_eq=wanted, bounds=(0, None), method="highs", options=tight)
     if solution.x is None:
         raise ConvergenceError(
             f"the linear program of the `tv` path must be solved, got: {solution.message}",

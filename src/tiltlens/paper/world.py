@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import optimize
 
 from tiltlens.errors import DistributionError, NotBinaryError, NotSmoothError, WeightsError
 from tiltlens.limits import EQUAL, MEAN_TOLERANCE
@@ -270,7 +269,9 @@ class World:
             return np.where(self.p0 > 0, np.sign(moved) * np.maximum(np.abs(moved) - width, 0.0), 0.0)
 
         low, high = float(g.min()) - width, float(g.max()) + width
-        mu = optimize.brentq(lambda m: float(self.p0 @ shrunk(m)), low, high, xtol=1e-15)
+        from scipy.optimize import brentq
+
+        mu = brentq(lambda m: float(self.p0 @ shrunk(m)), low, high, xtol=1e-15)
         return shrunk(float(mu))
 
     def _check_perturbation(self, f: ArrayLike) -> Floats:
