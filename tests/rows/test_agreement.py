@@ -67,7 +67,7 @@ def test_many_batches_of_every_engine_give_the_audit_of_one(held, way, small_bat
     assert_same_numbers(tl.audit(held(classed()), **PEOPLE | WAYS[way]).to_dict(), in_one_batch(way))
 
 
-@pytest.mark.parametrize("way", list(WAYS))
+@pytest.mark.parametrize("way", [way for way in WAYS if way not in ("fitted", "known")])  # both with weights
 def test_many_batches_of_another_order_of_rows_and_columns_give_the_same_audit(way, small_batches):
     shuffled = classed().sample(fraction=1, shuffle=True, seed=0)
     turned = shuffled.select(reversed(shuffled.columns))

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr, bdtrc, bdtrik, ndtri
-from scipy.special import logsumexp
+from scipy.special import bdtr, bdtrc, bdtrik, logsumexp, ndtri
 
 from tiltlens.errors import NotBinaryError, SupportError, TiltlensError
 from tiltlens.limits import EQUAL, LARGEST_SAMPLE
