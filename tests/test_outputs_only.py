@@ -36,7 +36,7 @@ def test_a_table_of_group_and_score_is_enough_on_every_engine(held, columns):
     options = {"sample_weight": "weight"} if "weight" in columns else {"propensity": "chance"} if columns else {}
     found = tl.audit(held(table), "group", reference="B", scores="score", **options)
     assert_same_numbers(found.to_dict(), outputs(**options).to_dict())
-    assert NO_FEATURES in found["A"].notes
+    assert NO_FEATURES in found["A"].checks.notes
     assert found["A"].contributions_full.is_empty()
 
 
@@ -61,22 +61,22 @@ def test_nothing_is_said_of_inputs_without_features(folds):
         "tradeoff",
     ):
         assert getattr(c, name) is None, name
-    assert c.propensity == "none"
-    assert any("input_divergence and descent_rate need features" in note for note in c.notes)
-    assert c.prototypes() == {}
-    assert c.project().cost > 0  # of the scores alone
+    assert c.checks.propensity == "none"
+    assert any("input_divergence and descent_rate need features" in note for note in c.checks.notes)
+    assert c.correction.prototypes() == {}
+    assert c.correction.project().cost > 0  # of the scores alone
     with pytest.raises(DataError, match="`features` must name at least one column for what is said of inputs"):
-        c.path([(1, 0, 0, 1)])
+        c.correction.path([(1, 0, 0, 1)])
     with pytest.raises(DataError, match="`feature` must be one of the audit's features"):
-        c.profile("income")
+        c.correction.profile("income")
 
 
 def test_a_membership_column_gives_the_correction_without_features():
     found, whole = outputs(propensity="chance")["A"], audited(people(), propensity="chance")["A"]
-    assert found.correction.to_dict() == pytest.approx(whole.correction.to_dict())
-    assert found.descent_rate.value == pytest.approx(whole.descent_rate.value)
-    assert found.input_divergence.value == pytest.approx(whole.input_divergence.value)
-    assert found.path([(1, 0, 0, 1)])[0].q == pytest.approx(whole.path([(1, 0, 0, 1)])[0].q)
+    assert found.correction.function.to_dict() == pytest.approx(whole.correction.function.to_dict())
+    assert found.correction.descent_rate.value == pytest.approx(whole.correction.descent_rate.value)
+    assert found.correction.input_divergence.value == pytest.approx(whole.correction.input_divergence.value)
+    assert found.correction.path([(1, 0, 0, 1)])[0].q == pytest.approx(whole.correction.path([(1, 0, 0, 1)])[0].q)
 
 
 def test_long_tables_need_no_features_either():

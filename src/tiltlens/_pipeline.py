@@ -300,7 +300,7 @@ def _run_audit(data: Any, request: Request, settings: Settings, stated: dict[str
         rows=account_rows(survey, groups, bool(source.roles.soft)),
         group=source.roles.name,
         reference=groups.reference,
-        score_type=next(iter(comparisons.values())).score_type,
+        score_type=next(iter(comparisons.values())).scale.score_type,
         favourable=favourable,
         too_small=dict(groups.too_small),
         settings=settings,

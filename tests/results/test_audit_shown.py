@@ -79,7 +79,7 @@ def test_an_unknown_group_is_an_error_that_names_the_groups(key):
 
 
 def test_a_balance_is_shown_in_a_few_lines():
-    found = shown_audit()["A"].balance
+    found = shown_audit()["A"].checks.balance
     text = repr(found)
     assert text.startswith(f"Balance(adequate, AUC {found.auc:.3f}, ")
     assert len(text.splitlines()) == 3

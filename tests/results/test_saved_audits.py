@@ -69,10 +69,11 @@ def test_a_saved_audit_says_what_the_audit_said(kind, saved, tmp_path):
     assert (repr(new), new.decision_table) == (repr(old), old.decision_table)
     for name in ESTIMATES:
         assert getattr(new, name) == getattr(old, name), name
-    for name in ("contributions_full", "decile_shares"):
-        assert_frame_equal(getattr(new, name), getattr(old, name))
-    assert_frame_equal(new.shares_along_tradeoff(), old.shares_along_tradeoff())
-    assert (new.output, new.rates, new.notes, new.exempt) == (*(old.output, old.rates, old.notes, old.exempt),)
+    assert_frame_equal(new.contributions_full, old.contributions_full)
+    assert_frame_equal(new.outputs.decile_shares, old.outputs.decile_shares)
+    assert_frame_equal(new.correction.shares_along_tradeoff(), old.correction.shares_along_tradeoff())
+    assert (new.outputs.means, new.rates) == (old.outputs.means, old.rates)
+    assert (new.checks.notes, new.gap_parts.exempt) == (old.checks.notes, old.gap_parts.exempt)
     after.to_json(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "audit.json").read_bytes()
 
@@ -123,7 +124,11 @@ def test_what_needs_rows_says_so_and_what_to_do(asked, saved):
 
 def test_other_questions_of_a_saved_audit(saved):
     c = saved("scores")["women"]
-    for ask in (lambda: c.shares_along_tradeoff(5), lambda: c.prototypes(suppress=False), lambda: c.correction.p):
+    for ask in (
+        lambda: c.correction.shares_along_tradeoff(5),
+        lambda: c.correction.prototypes(suppress=False),
+        lambda: c.correction.function.p,
+    ):
         with pytest.raises(NeedsRowsError, match="must be asked of an audit in memory"):
             ask()
     for one in (copy.deepcopy(c), pickle.loads(pickle.dumps(c))):
@@ -175,11 +180,14 @@ def altered(change, path):
             "girls: about other groups",
         ),
         (
-            lambda s: s["comparisons"]["women"]["balance"].update(is_adequate=3),
+            lambda s: s["comparisons"]["women"]["checks"]["balance"].update(is_adequate=3),
             "is_adequate: expected true or false",
         ),
         (lambda s: s["comparisons"]["women"]["bins"].update(score="x"), "women.bins.score: expected a list, got text"),
-        (lambda s: s["comparisons"]["women"]["correction"].pop("intercept"), "women.correction.intercept: missing"),
+        (
+            lambda s: s["comparisons"]["women"]["correction"]["numbers"].pop("intercept"),
+            "women.correction.numbers.intercept: missing",
+        ),
         (lambda s: s["settings"].update(confidence=3), "`confidence` must"),
     ],
 )

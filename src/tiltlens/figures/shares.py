@@ -69,7 +69,7 @@ def shares_along_tradeoff(comparison: Record, table: pl.DataFrame | None = None)
     `table` is `Comparison.shares_along_tradeoff(positions)` where the summary's 21 positions will not do.
     """
     title = "Shares of the correction along the dial"
-    rows = comparison["tradeoff_table"] if table is None else table.to_dicts()
+    rows = comparison["correction"]["tradeoff_table"] if table is None else table.to_dicts()
     names = list(dict.fromkeys(row["feature"] for row in rows if row["share"] is not None))
     if not names:
         return nothing(title, "no share is determined along the dial")
