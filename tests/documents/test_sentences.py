@@ -31,9 +31,11 @@ def summary():
     return audited(people(), propensity="chance").to_dict()
 
 
-def changed(summary, **fields):
-    """Return the comparison of a summary with some fields replaced."""
-    return copy.deepcopy(summary["comparisons"]["A"]) | fields
+def changed(summary, notes=None, balance=None, **fields):
+    """Return the comparison of a summary with some fields and checks replaced."""
+    c = copy.deepcopy(summary["comparisons"]["A"])
+    checks = {name: part for name, part in (("notes", notes), ("balance", balance)) if part is not None}
+    return c | fields | {"checks": c["checks"] | checks}
 
 
 def estimate(value, low, high):

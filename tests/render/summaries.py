@@ -137,9 +137,9 @@ def suppressed():
 def undefined():
     """Return a comparison in which every estimate that may be missing is."""
     c = cross_fitted()
-    for name in ("impact_ratio", "output_divergence", "input_divergence", "descent_rate", "adjusted_gap", "balance"):
-        c[name] = None
-    c |= {"tradeoff_table": [], "shapley_remainder": None, "detection_sample_size": None}
+    c["impact_ratio"] = c["adjusted_gap"] = c["checks"]["balance"] = c["gap_parts"]["shapley_remainder"] = None
+    c["correction"] |= {"tradeoff_table": [], "output_divergence": None, "input_divergence": None}
+    c["correction"] |= {"descent_rate": None, "detection_sample_size": None}
     for row in c["contributions"]:
         for name in ("shapley", "share", "alignment", "beyond_others"):
             row |= {f"{name}{end}": None for end in ("", "_low", "_high")}
@@ -152,7 +152,7 @@ def decisions_audit():
     """Return the audit as one of decisions, of which there is an adverse impact ratio."""
     audit = cross_fitted_audit() | {"score_type": "decision"}
     for c in audit["comparisons"].values():
-        c |= {"score_type": "decision", "adverse_impact_ratio": dict(c["impact_ratio"])}
+        c["scale"]["score_type"], c["adverse_impact_ratio"] = "decision", dict(c["impact_ratio"])
     return audit
 
 

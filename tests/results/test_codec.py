@@ -107,7 +107,7 @@ def parts(kind):
     """Return the results that an audit, or the comparison of two, is made of."""
     c = audited(kind)["women"]
     found = [audited(kind).settings, audited(kind).provenance, c.correction.parts(), c.gap, c.outputs, c.scale]
-    found += [c.gap_parts, c.checks, c.error_rates, c.periods, c.decision_table, c.unobserved_group, c.gap_test]
+    found += [c.gap_parts, c.checks.balance, c.error_rates, c.periods, c.decision_table, c.unobserved_group, c.gap_test]
     change = tl.compare(audited(kind), audited(kind), paired=False)
     return [getattr(one, "disclosed", lambda one=one: one)() for one in (*found, change) if one is not None]
 
@@ -120,7 +120,7 @@ def test_every_result_of_an_audit_is_read_back(kind):
 
 def test_every_type_of_result_is_among_them():
     names = {type(result).__name__ for kind in KINDS for result in parts(kind)}
-    expected = {"Settings", "Provenance", "CorrectionParts", "Estimate", "Outputs", "Scale", "GapParts", "Checks"}
+    expected = {"Settings", "Provenance", "CorrectionParts", "Estimate", "Outputs", "Scale", "GapParts", "Balance"}
     assert names == expected | {"ErrorRates", "PeriodTable", "DecisionTable", "UnobservedGroup", "EqualOutputsTest", "Change"}
 
 
