@@ -121,7 +121,14 @@ def test_every_result_of_an_audit_is_read_back(kind):
 def test_every_type_of_result_is_among_them():
     names = {type(result).__name__ for kind in KINDS for result in parts(kind)}
     expected = {"Settings", "Provenance", "CorrectionParts", "Estimate", "Outputs", "Scale", "GapParts", "Balance"}
-    assert names == expected | {"ErrorRates", "PeriodTable", "DecisionTable", "UnobservedGroup", "EqualOutputsTest", "Change"}
+    assert names == expected | {
+        "ErrorRates",
+        "PeriodTable",
+        "DecisionTable",
+        "UnobservedGroup",
+        "EqualOutputsTest",
+        "Change",
+    }
 
 
 @pytest.mark.parametrize("kind", KINDS)

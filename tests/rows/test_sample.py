@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.people import SPARK, assert_same_numbers, lending
 
 import tiltlens as tl
-from tiltlens.rows.roles import GROUP, HASH, Request, resolve_roles
+from tiltlens.rows.roles import GROUP, HASH, FeatureChoice, Request, resolve_roles
 from tiltlens.rows.sample import HashThreshold, RowSample, group_quota
 from tiltlens.rows.survey import survey_batch
 from tiltlens.sources import batches
@@ -154,7 +154,7 @@ def test_the_quota_is_the_largest_for_which_there_is_room(counts, size):
 
 ROLES = resolve_roles(
     lending().columns,
-    Request(group="group", scores="score", sample_weight="weight", features=NAMES),
+    Request(group="group", scores="score", sample_weight="weight", features=FeatureChoice(NAMES)),
     may_have_arrays=False,
 )
 

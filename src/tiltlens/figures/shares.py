@@ -66,7 +66,7 @@ def _dots(records: list[Record]) -> Any:
 def shares_along_tradeoff(comparison: Record, table: pl.DataFrame | None = None) -> Figure:
     """Return the shares from "align inputs" (0) to "align outputs" (1), one line a feature.
 
-    `table` is `Comparison.shares_along_tradeoff(positions)` where the summary's 21 positions will not do.
+    `table` is `Correction.shares_along_tradeoff(positions)` where the summary's 21 positions will not do.
     """
     title = "Shares of the correction along the dial"
     rows = comparison["correction"]["tradeoff_table"] if table is None else table.to_dicts()

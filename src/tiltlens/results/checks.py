@@ -21,6 +21,15 @@ class Checks:
         features.
     notes
         Warnings: what a reader should know of the rows and the models.
+
+    Examples
+    --------
+    >>> import tiltlens as tl
+    >>> people = {"sex": ["women"] * 50 + ["men"] * 50, "years": [1] * 30 + [2] * 20 + [1] * 15 + [2] * 35}
+    >>> scores = [0.2 * years + 0.3 for years in people["years"]]
+    >>> c = tl.audit(people, "sex", reference="men", scores=scores)["women"]
+    >>> c.checks.is_adequate, c.checks.propensity
+    (True, 'linear, ridge')
     """
 
     propensity: str

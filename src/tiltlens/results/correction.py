@@ -44,6 +44,17 @@ class Correction:
     tradeoff
         Each feature's share of the correction at every (λ2, λ4), with its interval; None where the outputs have no
         finite divergence, or the group-membership model fails its checks.
+
+    Examples
+    --------
+    >>> import tiltlens as tl
+    >>> people = {"sex": ["women"] * 50 + ["men"] * 50, "years": [1] * 30 + [2] * 20 + [1] * 15 + [2] * 35}
+    >>> scores = [0.2 * years + 0.3 for years in people["years"]]
+    >>> c = tl.audit(people, "sex", reference="men", scores=scores)["women"]
+    >>> print(f"{c.correction.descent_rate:.2f}, {c.correction.project().cost:.2f} nats")
+    -0.69, 0.18 nats
+    >>> c.correction.prototypes()["max"]["values"]
+    {'years': '2'}
     """
 
     numbers: dict[str, float | None] | None
