@@ -71,7 +71,7 @@ def test_probabilities_of_0_and_1_are_groups_that_are_known():
     soft = audited(table.drop("race"))["a"].to_dict() | {"unobserved_group": None}
     hard = tl.audit(table.drop("race", "p a", "p b"), group="truth", reference="b", scores="score")["a"].to_dict()
     notes = soft["checks"].pop("notes")
-    assert notes == hard["checks"].pop("notes") + [notes[-1]]
+    assert notes == [*hard["checks"].pop("notes"), notes[-1]]
     for group, name in NOT_REPORTED:
         assert (soft[group] if group else soft).pop(name) is None
         (hard[group] if group else hard).pop(name)

@@ -105,7 +105,8 @@ def _group(summary: Record, c: Record) -> list[Block]:
             _features(c),
             Paragraph(
                 f"New minus old. Intervals of alone and beyond the others are {level} simultaneous confidence bands, "
-                f"from which the verdicts are read. Materiality threshold: {m.size(c['scale']['materiality'])} {m.unit}.",
+                "from which the verdicts are read. Materiality threshold: "
+                f"{m.size(c['scale']['materiality'])} {m.unit}.",
                 QUIET,
             ),
             Bullets(tuple(f"{label(row['feature'])}: {minus(row['reason'])}." for row in c["features"])),
