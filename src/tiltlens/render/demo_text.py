@@ -128,8 +128,8 @@ def _side_by_side(c: Record, honest: Record) -> Table:
     for key in COMPARED:
         item = quantity(key)
         write = format_of(item.scale, POINTS).value
-        numbers = [estimate_of(summary, key) for summary in (c, honest)]
-        rows.append((Cell(item.name(POINTS)), Cell(write(numbers[0]["value"])), estimate_cell(numbers[1], write)))
+        paper_cell, honest_cell = (estimate_cell(estimate_of(summary, key), write) for summary in (c, honest))
+        rows.append((Cell(item.name(POINTS)), paper_cell, honest_cell))
     paper = {row["feature"]: row for row in c["contributions"]}
     for row in honest["contributions"]:
         name = f"{FEATURES['share'].label}, {row['feature']}"

@@ -8,7 +8,7 @@ Donner 2008), which for symmetric ends adds the variances.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -212,7 +212,10 @@ def _group_change(
         scale=new.scale,
         old=before,
         new=after,
-        changes={name: _change(before[name], after[name], levels[name], name, pairs) for name in QUANTITIES},
+        changes={
+            name: _displayed(_change(before[name], after[name], levels[name], name, pairs), name, after)
+            for name in QUANTITIES
+        },
         features=_features(old, new, settings, pairs, groups),
         notes=(*_notes(pairs), *_unobserved_notes(old, new)),
     )
@@ -237,6 +240,12 @@ def _change(
         return Normal(value, _rounded(standard_error(errors))).estimate(confidence)
     # how estimates of the same rows err together is not known: at worst against each other
     return replace(difference(new, old, 0.0 if pairs is None else -1.0), value=value)
+
+
+def _displayed(change: Estimate | None, name: str, after: Mapping[str, Estimate | None]) -> Estimate | None:
+    """Return a change that prints as the quantity does; that of a rate prints as a gap."""
+    like = after["gap" if name in OF_RATES else name]
+    return change if change is None or like is None else change.displayed(like._display)
 
 
 def _rounded(se: float) -> float:

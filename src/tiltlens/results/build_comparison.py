@@ -42,6 +42,7 @@ from tiltlens.results.codec import to_plain
 from tiltlens.results.comparison import Comparison
 from tiltlens.results.correction import Correction
 from tiltlens.results.display_units import decile_shares, in_units
+from tiltlens.results.displays import with_displays
 from tiltlens.results.note_texts import Note
 from tiltlens.results.notes import evidence_notes
 from tiltlens.results.outputs import GapParts, Means, Outputs, Rates, Scale
@@ -108,7 +109,8 @@ def compare(evidence: Evidence, settings: Settings) -> Comparison:
         checks=Checks(evidence.nuisances.name, checked, tuple(dict.fromkeys(notes))),
         _errors=None if settings.folds is None else _errors(evidence, left, exempt, table.errors),
     )
-    return in_units(comparison if soft is None else _of_unobserved_groups(comparison), evidence.rows.unit)
+    reported = comparison if soft is None else _of_unobserved_groups(comparison)
+    return with_displays(in_units(reported, evidence.rows.unit))
 
 
 def _of_unobserved_groups(comparison: Comparison) -> Comparison:

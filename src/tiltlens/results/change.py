@@ -142,8 +142,8 @@ class Change:
     >>> people = {"sex": ["women", "men"] * 50, "old": [0.4, 0.5, 0.6, 0.8] * 25, "new": [0.5, 0.5, 0.6, 0.7] * 25}
     >>> old, new = (tl.audit(people, "sex", reference="men", scores=name, features=[]) for name in ("old", "new"))
     >>> gap = tl.compare(old, new)["women"].changes["gap"]
-    >>> print(f"{gap:+.2f}, {gap.low:+.2f} to {gap.high:+.2f}")
-    +0.10, +0.08 to +0.12
+    >>> print(gap)
+    10.0 points (95% CI 8.0 to 12.0)
     """
 
     paired: bool

@@ -128,8 +128,8 @@ class Comparison:
     >>> c = tl.audit(people, "sex", reference="men", scores="hired")["women"]
     >>> c
     Comparison('women' against 'men': gap -0.4000, 0 features)
-    >>> print(f"{c.gap:+.2f}, {c.gap.low:+.2f} to {c.gap.high:+.2f}")
-    -0.40, -0.55 to -0.21
+    >>> print(c.gap)
+    −40.0 points (95% CI −55.2 to −21.0)
     >>> print(f"{c.adverse_impact_ratio:.2f}, {c.decision_table.ratio_flips} decisions from four fifths")
     0.50, 12 decisions from four fifths
     """
@@ -261,7 +261,8 @@ class Comparison:
         """Return every number of the comparison, keyed by attribute name."""
         summary: dict[str, Any] = to_plain(self)
         summary["correction"] |= to_plain(self.correction.parts())
-        return summary | to_plain(ComparisonParts(self.bins()))
+        summary |= to_plain(ComparisonParts(self.bins()))
+        return summary
 
     def plot(self, name: str = "proxy_map", feature: str | None = None) -> Figure:
         """Return one of the comparison's figures: its chart, the numbers behind it, and words for both."""

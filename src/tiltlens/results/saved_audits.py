@@ -16,6 +16,7 @@ from tiltlens.results.audit_comparison import compare
 from tiltlens.results.change import Change
 from tiltlens.results.codec import from_plain
 from tiltlens.results.comparison import Comparison
+from tiltlens.results.displays import with_displays
 from tiltlens.results.parts import AGAIN, ComparisonParts, CorrectionParts, SavedCorrection, SavedParts
 from tiltlens.sources.messages import shown
 
@@ -123,7 +124,7 @@ def _with_parts(comparison: Comparison, data: dict[str, Any], path: str, audit: 
         raise DataError(f"{path}.correction.numbers.{error.args[0]}: missing") from None
     level = None if comparison.checks.balance is None else confidence
     saved = replace(correction, function=function, _confidence=level, _profiles=parts)
-    return replace(comparison, correction=saved)
+    return with_displays(replace(comparison, correction=saved))
 
 
 def _check_groups(audit: Audit) -> None:
