@@ -71,7 +71,7 @@ def _numbers(c: tl.Comparison) -> dict[str, list[float | None]]:
     """Return every value with its interval, by name."""
     numbers: dict[str, list[float | None]] = {}
     for quantity in ALL:
-        found = getattr(c, quantity)
+        found = c.estimate(quantity)
         numbers[quantity] = [None] * 3 if found is None else _ends(found)
     for who in ("audited", "reference"):
         numbers[f"{who}_rate"] = _ends(getattr(c.rates, who))

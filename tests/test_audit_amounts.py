@@ -42,7 +42,7 @@ def columns(c, names, factor=1.0):
 
 
 def estimates(c, names):
-    return {name: None if getattr(c, name) is None else getattr(c, name).to_dict() for name in names}
+    return {name: None if c.estimate(name) is None else c.estimate(name).to_dict() for name in names}
 
 
 ALIKE = ("gap", "impact_ratio", "shortfall", "standardised_difference", "output_divergence", "input_divergence")
@@ -61,7 +61,7 @@ def test_amounts_of_0_and_1_equal_decisions(options):
     same = [name for name in ALIKE if name not in ("gap", "shortfall")]
     assert_same_numbers(estimates(amounts, same), estimates(decisions, same))
     for name in ("gap", "shortfall"):  # of decisions Newcombe's interval, of amounts Student's t
-        one, other = getattr(amounts, name), getattr(decisions, name)
+        one, other = amounts.estimate(name), decisions.estimate(name)
         assert one.value == pytest.approx(other.value, abs=1e-9)
         assert one.high - one.low == pytest.approx(other.high - other.low, rel=0.03)
     names = (*IN_UNITS, *UNITLESS)

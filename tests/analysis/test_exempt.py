@@ -102,7 +102,7 @@ def test_swapping_the_groups_flips_both_parts():
     one = audited(coded(), features=CODES, exempt="owner", propensity="chance")["A"]
     two = audited(turned, features=CODES, exempt="owner", reference="A", propensity="chance")["B"]
     for name in ("gap_explained_by_exempt", "gap_given_exempt"):
-        mine, other = getattr(one, name), getattr(two, name)
+        mine, other = one.estimate(name), two.estimate(name)
         assert (mine.value, mine.low) == pytest.approx((-other.value, -other.high), abs=1e-9)
 
 
@@ -116,7 +116,7 @@ def test_a_sample_leaves_the_gap_of_all_rows(exempt):
         whole.gap.value, abs=1e-12
     )
     for name in ("gap_explained_by_exempt", "gap_given_exempt"):
-        few, all_rows = getattr(c, name), getattr(whole, name)
+        few, all_rows = c.estimate(name), whole.estimate(name)
         assert few.high - few.low > 1.3 * (all_rows.high - all_rows.low)
         assert few.low < all_rows.value < few.high
 
@@ -128,7 +128,7 @@ def test_rows_that_belong_together_count_once(features):
     options = {"features": features, "exempt": "owner", "propensity": "chance"}
     once, twice = audited(single, **options)["A"], audited(double, **options, clusters="person")["A"]
     for name in ("gap_explained_by_exempt", "gap_given_exempt"):
-        one, two = getattr(once, name), getattr(twice, name)
+        one, two = once.estimate(name), twice.estimate(name)
         assert two.value == pytest.approx(one.value, abs=0.005)
         assert two.high - two.low == pytest.approx(one.high - one.low, rel=0.1)
 
@@ -250,7 +250,7 @@ def test_both_parts_of_a_known_world_are_covered():
     for seed in range(draws):
         c = tl.audit(lawful(seed), "group", reference="B", scores="score", exempt="history")["A"]
         for name, value in truth.items():
-            hits[name] += getattr(c, name).low <= value <= getattr(c, name).high
+            hits[name] += c.estimate(name).low <= value <= c.estimate(name).high
         row = c.contributions_full.filter(feature="place").row(0, named=True)
         hits["place"] += row["alone_low"] <= -0.03 <= row["alone_high"] and row["verdict"] == "potential proxy"
     assert min(hits.values()) >= 0.89 * draws - 1, hits  # of 100, fewer than 88 would be seen once in 500 times
