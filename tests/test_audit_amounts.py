@@ -57,7 +57,7 @@ ALIKE += ("descent_rate", "adjusted_gap", "gap_explained_by_exempt", "gap_given_
 def test_amounts_of_0_and_1_equal_decisions(options):
     decisions = audited(paid(), scores="decision", score_type="probability", **options)["A"]
     amounts = audited(paid(), scores="decision", **options)["A"]
-    assert (decisions.score_type, amounts.score_type) == ("decision", "amount")
+    assert (decisions.scale.score_type, amounts.scale.score_type) == ("decision", "amount")
     same = [name for name in ALIKE if name not in ("gap", "shortfall")]
     assert_same_numbers(estimates(amounts, same), estimates(decisions, same))
     for name in ("gap", "shortfall"):  # of decisions Newcombe's interval, of amounts Student's t

@@ -394,6 +394,6 @@ def test_a_criterion_is_named_wherever_the_mean_score_was(name, words):
         assert words in drawn
         assert "score" not in drawn
     assert "score" not in found["A"].plot("profile", "city").description
-    assert f"{words.capitalize()}: group = A {100 * found['A'].output.audited:.1f}%" in html
+    assert f"{words.capitalize()}: group = A {100 * found['A'].outputs.means.audited:.1f}%" in html
     assert f"The audit compares the {words}" in html
     assert any(f"{words}, and" in row["direction"] for row in found["A"].contributions_full.to_dicts())
