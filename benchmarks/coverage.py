@@ -62,7 +62,7 @@ def audited(task: tuple[str, int, int]) -> Found:
     except Exception as error:  # the other audits are still worth counting
         return {"seed": seed, "error": f"{type(error).__name__}: {error}"}
     verdicts = dict(c.contributions_full.select("feature", "verdict").rows())
-    is_adequate = c.balance is not None and c.balance.is_adequate
+    is_adequate = c.checks.balance is not None and c.checks.balance.is_adequate
     found = {"seed": seed, "numbers": _numbers(c), "verdicts": verdicts, "adequate": is_adequate, "seconds": seconds}
     return found | ignored
 
@@ -71,7 +71,7 @@ def _numbers(c: tl.Comparison) -> dict[str, list[float | None]]:
     """Return every value with its interval, by name."""
     numbers: dict[str, list[float | None]] = {}
     for quantity in ALL:
-        found = getattr(c, quantity)
+        found = c.estimate(quantity)
         numbers[quantity] = [None] * 3 if found is None else _ends(found)
     for who in ("audited", "reference"):
         numbers[f"{who}_rate"] = _ends(getattr(c.rates, who))

@@ -58,7 +58,7 @@ def main() -> None:
         )
         assert len(audit) == GROUPS
         for name, scale in counts:
-            counts[name, scale] += any(claims(getattr(c, name), scale) for c in audit.comparisons.values())
+            counts[name, scale] += any(claims(c.estimate(name), scale) for c in audit.comparisons.values())
     most = binom.ppf(1 - SURE, asked.repetitions, 1 - CONFIDENCE)
     for name, words in QUANTITIES.items():
         alone, every = (counts[name, scale] / asked.repetitions for scale in (single, 1.0))

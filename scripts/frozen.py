@@ -137,15 +137,18 @@ def record_details(comparison: tl.Comparison, summary_rows: list[dict[str, Any]]
     kinds = {name: str(kind) for name, kind in table.schema.items()}
     return {
         "contributions": {"kinds": kinds, "rows": "as in the summary" if rows == summary_rows else rows},
-        "profile": {name: answer(lambda name=name: comparison.profile(name).to_dicts()) for name in features},
-        "distribution": {
-            name: answer(lambda name=name: record_parts(comparison.distribution(name), "value")) for name in features
+        "profile": {
+            name: answer(lambda name=name: comparison.correction.profile(name).to_dicts()) for name in features
         },
-        "path": answer(lambda: [record_point(point) for point in comparison.path(PATH)]),
-        "project": answer(lambda: record_projection(comparison.project())),
-        "prototypes": answer(lambda: comparison.prototypes(suppress=False)),
+        "distribution": {
+            name: answer(lambda name=name: record_parts(comparison.correction.distribution(name), "value"))
+            for name in features
+        },
+        "path": answer(lambda: [record_point(point) for point in comparison.correction.path(PATH)]),
+        "project": answer(lambda: record_projection(comparison.correction.project())),
+        "prototypes": answer(lambda: comparison.correction.prototypes(suppress=False)),
         "shares_along_tradeoff": answer(
-            lambda: record_parts(comparison.shares_along_tradeoff(), "feature", as_rows=True)
+            lambda: record_parts(comparison.correction.shares_along_tradeoff(), "feature", as_rows=True)
         ),
     }
 

@@ -40,7 +40,7 @@ def gallery() -> dict[str, figures.Figure]:
         "simplex": figures.simplex(simplex_paths(WORLD).to_dict()),
         "correction_by_value": figures.correction_by_value(c, "PriorCounts"),
         "profile": figures.profile(c, "PriorCounts"),
-        "shares_along_tradeoff": figures.shares_along_tradeoff(c, found[AUDITED].shares_along_tradeoff()),
+        "shares_along_tradeoff": figures.shares_along_tradeoff(c, found[AUDITED].correction.shares_along_tradeoff()),
         "rates": figures.rates(summary),
         "change": tl.compare(found, without)[AUDITED].plot(),
         "periods": without[AUDITED].plot("periods"),

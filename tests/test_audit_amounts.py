@@ -42,7 +42,7 @@ def columns(c, names, factor=1.0):
 
 
 def estimates(c, names):
-    return {name: None if getattr(c, name) is None else getattr(c, name).to_dict() for name in names}
+    return {name: None if c.estimate(name) is None else c.estimate(name).to_dict() for name in names}
 
 
 ALIKE = ("gap", "impact_ratio", "shortfall", "standardised_difference", "output_divergence", "input_divergence")
@@ -57,21 +57,23 @@ ALIKE += ("descent_rate", "adjusted_gap", "gap_explained_by_exempt", "gap_given_
 def test_amounts_of_0_and_1_equal_decisions(options):
     decisions = audited(paid(), scores="decision", score_type="probability", **options)["A"]
     amounts = audited(paid(), scores="decision", **options)["A"]
-    assert (decisions.score_type, amounts.score_type) == ("decision", "amount")
+    assert (decisions.scale.score_type, amounts.scale.score_type) == ("decision", "amount")
     same = [name for name in ALIKE if name not in ("gap", "shortfall")]
     assert_same_numbers(estimates(amounts, same), estimates(decisions, same))
     for name in ("gap", "shortfall"):  # of decisions Newcombe's interval, of amounts Student's t
-        one, other = getattr(amounts, name), getattr(decisions, name)
+        one, other = amounts.estimate(name), decisions.estimate(name)
         assert one.value == pytest.approx(other.value, abs=1e-9)
         assert one.high - one.low == pytest.approx(other.high - other.low, rel=0.03)
     names = (*IN_UNITS, *UNITLESS)
     assert_same_numbers(columns(amounts, names), columns(decisions, names))
-    assert_same_numbers(amounts.to_dict()["tradeoff_table"], decisions.to_dict()["tradeoff_table"])
+    assert_same_numbers(
+        amounts.to_dict()["correction"]["tradeoff_table"], decisions.to_dict()["correction"]["tradeoff_table"]
+    )
     assert_same_numbers(amounts.bins(), decisions.bins())
     assert_same_numbers(amounts.gap_test.p_value, decisions.gap_test.p_value)
-    assert amounts.output == pytest.approx(decisions.output, abs=1e-12)
-    assert amounts.adverse_impact_ratio is amounts.detection_sample_size is None
-    assert not decisions.decile_shares.height
+    assert amounts.outputs.means == pytest.approx(decisions.outputs.means, abs=1e-12)
+    assert amounts.adverse_impact_ratio is amounts.correction.detection_sample_size is None
+    assert not decisions.outputs.decile_shares.height
 
 
 @pytest.mark.parametrize("factor", [3.0, 1000.0])
@@ -85,7 +87,7 @@ def test_cents_and_euros_say_the_same(factor):
     assert_same_numbers(columns(other, IN_UNITS), columns(plain, IN_UNITS, factor), 1e-6)
     assert_same_numbers(columns(other, UNITLESS), columns(plain, UNITLESS), 1e-6)
     assert other.contributions_full["verdict"].to_list() == plain.contributions_full["verdict"].to_list()
-    assert other.materiality == pytest.approx(factor * plain.materiality, rel=1e-9)
+    assert other.scale.materiality == pytest.approx(factor * plain.scale.materiality, rel=1e-9)
 
 
 def test_what_everybody_has_more_changes_nothing_but_levels():
@@ -93,8 +95,10 @@ def test_what_everybody_has_more_changes_nothing_but_levels():
     same = [name for name in ALIKE if name != "impact_ratio"]
     assert_same_numbers(estimates(other, same), estimates(plain, same), 1e-6)
     assert_same_numbers(columns(other, (*IN_UNITS, *UNITLESS)), columns(plain, (*IN_UNITS, *UNITLESS)), 1e-6)
-    assert other.output.audited == pytest.approx(plain.output.audited + 1e7, rel=1e-12)
-    assert other.decile_shares["amount"].to_list() == pytest.approx((plain.decile_shares["amount"] + 1e7).to_list())
+    assert other.outputs.means.audited == pytest.approx(plain.outputs.means.audited + 1e7, rel=1e-12)
+    assert other.outputs.decile_shares["amount"].to_list() == pytest.approx(
+        (plain.outputs.decile_shares["amount"] + 1e7).to_list()
+    )
 
 
 @pytest.mark.parametrize("weights", [None, "weight"])
@@ -111,10 +115,10 @@ def test_numbers_of_outputs_against_numpy(weights, favourable):
     assert c.impact_ratio.value == pytest.approx(m0 / m1)
     log_se = math.hypot(e0 / m0, e1 / m1)
     assert c.impact_ratio.low == pytest.approx(m0 / m1 * math.exp(-1.959964 * log_se), rel=1e-6)
-    assert c.standardised_difference.value == pytest.approx((m0 - m1) / math.sqrt((v0 + v1) / 2))
-    assert c.materiality == pytest.approx(0.02 * math.sqrt((v0 + v1) / 2))
+    assert c.outputs.standardised_difference.value == pytest.approx((m0 - m1) / math.sqrt((v0 + v1) / 2))
+    assert c.scale.materiality == pytest.approx(0.02 * math.sqrt((v0 + v1) / 2))
     assert c.shortfall.value == pytest.approx((1 if favourable == "high" else -1) * w[mine].sum() * (m1 - m0))
-    for row in c.decile_shares.to_dicts():
+    for row in c.outputs.decile_shares.to_dicts():
         beyond = (x > row["amount"]).astype(float)
         assert row["audited"] == pytest.approx(np.average(beyond[mine], weights=w[mine]))
         assert row["reference"] == pytest.approx(np.average(beyond[~mine], weights=w[~mine]))
@@ -147,11 +151,11 @@ def _moments(x, w):
 def test_deciles_are_pooled_and_the_divergence_is_of_them():
     c, x = salaries(), paid()["salary"].to_numpy()
     edges = np.unique(np.quantile(x, np.arange(1, 10) / 10, method="inverted_cdf"))
-    assert set(c.decile_shares["amount"]) <= set(edges)
+    assert set(c.outputs.decile_shares["amount"]) <= set(edges)
     mine = (paid()["group"] == "A").to_numpy()
     bins = np.searchsorted(edges, x, side="left")
     y0, y1 = (np.bincount(bins[who], minlength=edges.size + 1) / who.sum() for who in (mine, ~mine))
-    assert c.output_divergence.value == pytest.approx(float(y0 @ np.log(y0 / y1)), rel=1e-9)
+    assert c.correction.output_divergence.value == pytest.approx(float(y0 @ np.log(y0 / y1)), rel=1e-9)
 
 
 def test_a_longer_table_is_summed_whole_and_its_deciles_are_those_of_the_sample():
@@ -163,21 +167,21 @@ def test_a_longer_table_is_summed_whole_and_its_deciles_are_those_of_the_sample(
     exact = ["alone", "drives", "reveals"]
     assert_same_numbers(columns(found, exact), columns(whole, exact))
     x, mine = frame["pay"].to_numpy(), (frame["group"] == "a").to_numpy()
-    assert found.decile_shares.height == 9
-    for row, near in zip(found.decile_shares.to_dicts(), whole.decile_shares.to_dicts(), strict=True):
+    assert found.outputs.decile_shares.height == 9
+    for row, near in zip(found.outputs.decile_shares.to_dicts(), whole.outputs.decile_shares.to_dicts(), strict=True):
         assert row["audited"] == pytest.approx((x[mine] > row["amount"]).mean(), abs=1e-12)
         assert row["amount"] == pytest.approx(near["amount"], rel=0.05)
 
 
 def test_what_counts_is_in_standard_deviations_and_the_reasons_are_in_units():
     c = salaries()
-    assert c.materiality == pytest.approx(0.02 * abs(c.gap.value / c.standardised_difference.value))
+    assert c.scale.materiality == pytest.approx(0.02 * abs(c.gap.value / c.outputs.standardised_difference.value))
     coarse = audited(paid(), materiality=0.9, features=["city", "owner"])["A"]
     assert set(coarse.contributions_full["verdict"]) == {"no material contribution"}
     said = re.fullmatch(
         r"less than ([\d.]+) units, alone and beyond the others", coarse.contributions_full["reason"][0]
     )
-    assert float(said[1]) == pytest.approx(coarse.materiality, rel=5e-3)
+    assert float(said[1]) == pytest.approx(coarse.scale.materiality, rel=5e-3)
     assert all("points" not in reason for reason in c.contributions_full["reason"])
 
 
@@ -214,15 +218,15 @@ def test_a_regressor_a_function_and_an_array_give_amounts(scores):
 def test_amounts_that_are_all_the_same_have_no_gap_and_a_note():
     c = audited(paid().with_columns(salary=pl.lit(812.5)), features=["city", "owner"])["A"]
     assert (c.gap.value, c.gap.low, c.gap.high) == (0.0, 0.0, 0.0)
-    assert c.output == (812.5, 812.5)
+    assert c.outputs.means == (812.5, 812.5)
     assert c.impact_ratio.value == 1.0
-    assert any("every amount of A and of B is the same" in note for note in c.notes)
+    assert any("every amount of A and of B is the same" in note for note in c.checks.notes)
 
 
 def test_a_ratio_of_means_needs_means_above_0():
     c = audited(paid().with_columns(salary=pl.col("salary") - 2_500), features=[])["A"]
     assert c.impact_ratio is None
-    assert any("The ratio of means is not defined" in note for note in c.notes)
+    assert any("The ratio of means is not defined" in note for note in c.checks.notes)
 
 
 def test_rows_without_an_amount_are_set_aside_and_counted():
@@ -240,8 +244,8 @@ def test_no_decile_tells_of_fewer_than_ten_people():
     rich = few.filter((pl.col("group") == "A") & (pl.col("salary") > 900)).height
     assert 0 < rich < 10
     c = audited(few, features=[])["A"]
-    assert c.decile_shares.height == 0
-    plain = audited(frame, features=[])["A"].decile_shares
+    assert c.outputs.decile_shares.height == 0
+    plain = audited(frame, features=[])["A"].outputs.decile_shares
     assert plain.height > 3
     assert plain["audited"].to_list() == [0.0] * plain.height
 

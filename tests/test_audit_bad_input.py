@@ -345,7 +345,9 @@ def test_a_feature_that_separates_the_groups_alone_is_the_group_itself_and_the_o
     assert "tell the two groups apart completely" in row["notes"]
     without = audited(apart, features=["city"], **options)
     near = 1e-6 if options else 0.15  # folds follow all features, and which model is chosen follows the folds
-    assert found["A"].correction.descent_rate == pytest.approx(without["A"].correction.descent_rate, rel=near)
+    assert found["A"].correction.function.descent_rate == pytest.approx(
+        without["A"].correction.function.descent_rate, rel=near
+    )
     assert row_of(found, "city")["alone"] == pytest.approx(row_of(without, "city")["alone"], abs=1e-12)
 
 
@@ -374,7 +376,7 @@ def test_the_group_among_the_features_is_flagged_and_never_evidence(options):
         assert row_of(found, feature)["verdict"] == "identifies the group"
         assert "is the group itself" in row_of(found, feature)["notes"]
     without = audited(data, features=["income", "city"], **options)
-    assert found["A"].correction.descent_rate == pytest.approx(without["A"].correction.descent_rate)
+    assert found["A"].correction.function.descent_rate == pytest.approx(without["A"].correction.function.descent_rate)
 
 
 @pytest.mark.parametrize("options", [{}, {"folds": None}])
@@ -386,7 +388,7 @@ def test_identifiers_are_flagged_and_tell_nobody_apart(options):
         assert row_of(found, feature)["direction"] == "has no direction: every row has another value"
         assert "potential proxy" not in row_of(found, feature)["verdict"]
     alone = audited(keys, features=["income"], **options)
-    assert found["A"].correction.descent_rate == pytest.approx(alone["A"].correction.descent_rate)
+    assert found["A"].correction.function.descent_rate == pytest.approx(alone["A"].correction.function.descent_rate)
 
 
 def test_numbers_of_numpy_are_numbers():

@@ -45,7 +45,7 @@ def audited(table, **options):
 
 def numbers(c):
     return [
-        {name: getattr(c, name).to_dict() for name in ("gap", "descent_rate", "input_divergence", "adjusted_gap")},
+        {name: c.estimate(name).to_dict() for name in ("gap", "descent_rate", "input_divergence", "adjusted_gap")},
         c.contributions_full.drop("notes").to_dicts(),
     ]
 
@@ -65,7 +65,7 @@ def test_rows_repeated_within_clusters_tell_no_more_than_one_of_each():
     assert rows[1]["alone_high"] - rows[1]["alone_low"] == pytest.approx(
         rows[0]["alone_high"] - rows[0]["alone_low"], rel=0.05
     )
-    assert not any("repeat" in note for note in three.notes)
+    assert not any("repeat" in note for note in three.checks.notes)
     ignored = audited(customers(size=3), exclude="customer")
     assert ignored.gap.high - ignored.gap.low < 0.6 * (one.gap.high - one.gap.low)
 
@@ -85,7 +85,7 @@ def test_a_cluster_may_have_rows_of_both_groups_and_that_is_said():
     mixed = table.with_columns(customer=pl.Series(np.arange(400) // 2))
     c = audited(mixed, clusters="customer")
     both = mixed.group_by("customer").agg(pl.col("group").n_unique() == 2)["group"].sum()
-    assert f"400 rows in 200 clusters, {both} of them with rows of several groups" in " ".join(c.notes)
+    assert f"400 rows in 200 clusters, {both} of them with rows of several groups" in " ".join(c.checks.notes)
 
 
 @cache
@@ -125,7 +125,10 @@ def test_every_engine_gives_the_same_of_clusters_and_exempt_factors(held):
 def test_an_array_of_clusters_is_a_column():
     array = mixed()["household"].to_numpy()
     found = tl.audit(mixed().drop("household"), **BOTH | {"clusters": array}).to_dict()
-    said = [[note for note in one["comparisons"]["a"].pop("notes") if "(" not in note] for one in (found, expected())]
+    said = [
+        [note for note in one["comparisons"]["a"]["checks"].pop("notes") if "(" not in note]
+        for one in (found, expected())
+    ]
     assert said[0] == said[1]
     assert_same_numbers(found, expected())
 
@@ -134,7 +137,7 @@ def test_clusters_are_sampled_whole():
     table = customers(2_000, size=3)
     c = audited(table, clusters="customer", sample_rows=1_200)
     assert c.gap.value == pytest.approx(audited(table, clusters="customer").gap.value)
-    note = next(note for note in c.notes if note.startswith("errors are those of clusters"))
+    note = next(note for note in c.checks.notes if note.startswith("errors are those of clusters"))
     rows, count = (int(word.replace(",", "")) for word in note.split() if word.replace(",", "").isdigit())
     assert rows == 3 * count
     assert 1_000 < rows <= 1_200
@@ -168,8 +171,8 @@ def test_missing_clusters_are_refused():
 
 def test_identifiers_that_repeat_are_noted():
     table = customers(150, size=2).rename({"customer": "customer_id"})
-    assert any("values of customer_id repeat" in note for note in audited(table).notes)
-    assert not any("repeat:" in note for note in audited(customers().rename({"customer": "customer_id"})).notes)
+    assert any("values of customer_id repeat" in note for note in audited(table).checks.notes)
+    assert not any("repeat:" in note for note in audited(customers().rename({"customer": "customer_id"})).checks.notes)
 
 
 def test_the_command_line_takes_clusters(tmp_path):

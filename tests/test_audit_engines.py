@@ -63,8 +63,10 @@ def test_every_engine_gives_the_same_profiles_and_distributions(engine):
     plain = plug_in()
     found = audited(ENGINES[engine](people()), folds=None)["A"]
     for feature in FEATURES:
-        assert_same_numbers(found.profile(feature).to_dicts(), plain.profile(feature).to_dicts())
-        assert_same_numbers(found.distribution(feature).to_dicts(), plain.distribution(feature).to_dicts())
+        assert_same_numbers(found.correction.profile(feature).to_dicts(), plain.correction.profile(feature).to_dicts())
+        assert_same_numbers(
+            found.correction.distribution(feature).to_dicts(), plain.correction.distribution(feature).to_dicts()
+        )
 
 
 def in_words(*words):

@@ -24,15 +24,15 @@ def test_groups_that_are_probably_one_are_noted():
     frame = people().with_columns(group=pl.when(pl.int_range(400) % 9 == 0).then(pl.lit("b ")).otherwise("group"))
     audit = audited(frame, folds=None)
     for comparison in audit.comparisons.values():
-        assert any("'B', 'b ' differ by spaces or letter case only" in note for note in comparison.notes)
+        assert any("'B', 'b ' differ by spaces or letter case only" in note for note in comparison.checks.notes)
 
 
 def test_the_order_of_columns_given_to_a_model_without_names_is_noted_in_every_view(tmp_path):
     model = LogisticRegression().fit(NUMBERS.select("weight", "income").to_numpy(), NUMBERS["is_rich"].to_numpy())
     audit = audited(NUMBERS, scores=None, model=model, features=["weight", "income"], folds=None)
     note = "the model knows no column names: it was given 'weight', 'income' in this order"
-    assert note in audit["A"].notes
-    assert note in audit.to_dict()["comparisons"]["A"]["notes"]
+    assert note in audit["A"].checks.notes
+    assert note in audit.to_dict()["comparisons"]["A"]["checks"]["notes"]
     assert note in printed(audit)
     audit.report(tmp_path / "a.html")
     assert "the model knows no column names" in (tmp_path / "a.html").read_text()
@@ -44,7 +44,7 @@ def test_a_model_that_knows_column_names_is_not_noted(kind):
     fitted = LogisticRegression().fit(table[["weight", "income"]], table["is_rich"])
     model = fitted if kind == "names" else lambda frame: fitted.predict_proba(frame[["weight", "income"]])[:, 1]
     audit = audited(table, scores=None, model=model, features=["income", "weight"], folds=None)
-    assert not any("column names" in note for note in audit["A"].notes)
+    assert not any("column names" in note for note in audit["A"].checks.notes)
 
 
 def test_a_key_and_a_constant_say_so_in_the_terminal():

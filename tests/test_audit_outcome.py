@@ -93,10 +93,12 @@ def test_a_criterion_is_the_audit_of_the_people_it_is_about(name):
         f"false {'positive' if name == 'fpr' else 'negative'} rate", "score"
     )
     found, expected = json.loads(words), json.loads(json.dumps(given["A"].to_dict()))
-    rates = {who: found["metric_rates"][who]["value"] for who in ("audited", "reference")}
-    assert rates == pytest.approx(found["output"], abs=1e-12)
-    gap = {"metric": name, "metric_rates": found["metric_rates"], f"{name}_difference": found["gap"]}
-    assert_same_numbers(found, expected | gap, 1e-12)
+    outputs = found["outputs"]
+    rates = {who: outputs["metric_rates"][who]["value"] for who in ("audited", "reference")}
+    assert rates == pytest.approx(outputs["means"], abs=1e-12)
+    expected["outputs"]["metric_rates"], expected["scale"]["metric"] = outputs["metric_rates"], name
+    assert_same_numbers(found, expected, 1e-12)
+    assert whole["A"].estimate(f"{name}_difference") == whole["A"].gap
     assert whole["A"].error_rates is None
     assert whole.rows["other_outcome"] == (frame["repaid"] != value).sum() == given.rows["not_given_repaid"]
     assert whole.favourable == "1"
@@ -112,9 +114,7 @@ def test_an_outcome_changes_no_other_number():
     plain, found = (
         audited(borrowers(), propensity="chance", **options)["A"].to_dict() for options in ({}, {"outcome": "repaid"})
     )
-    own = {"error_rates", *(f"{name}_difference" for name in QUANTITIES)}
-    assert_same_numbers(*({key: one[key] for key in one if key not in own} for one in (found, plain)))
-    assert found["fpr_difference"] == found["error_rates"]["fpr"]["difference"]
+    assert_same_numbers(found, plain | {"error_rates": found["error_rates"]})
 
 
 def test_scores_in_deciles_add_up_to_the_group():
@@ -219,7 +219,7 @@ def test_people_of_unknown_outcome_stay_in_the_rest():
     assert_same_numbers(values(c.error_rates), values(known.error_rates), 1e-12)
     unknown = frame.filter(pl.col("repaid").is_null(), group="A").height
     assert c.error_rates.people["audited"]["unknown"] == unknown
-    assert any(note.endswith("% of the people is not known: error rates are of the others") for note in c.notes)
+    assert any(note.endswith("% of the people is not known: error rates are of the others") for note in c.checks.notes)
     counted = audited(frame, features=[], outcome="repaid", metric="fpr").rows
     assert counted["missing_outcome"] == frame["repaid"].null_count()
     assert counted["read"] == sum(count for reason, count in counted.items() if reason != "read")
@@ -236,7 +236,7 @@ def test_of_few_people_nothing_is_measured_and_the_reason_is_told():
     assert found.reasons.keys() == set(QUANTITIES)
     assert found.people["audited"] == {"without": None, "with": None, "unknown": 0}
     c = audited(few, features=[], outcome="repaid")["A"]
-    assert c.fpr_difference is c.auc_difference is None
+    assert c.estimate("fpr_difference") is c.estimate("auc_difference") is None
 
 
 def test_plug_in_values_have_no_intervals():
@@ -359,7 +359,7 @@ def joined(text):
 def test_terminal_and_report_show_error_rates_of_scores_and_of_decisions():
     for options, meaning in (({}, "mean score"), ({"threshold": 0.5}, "share given decision 1")):
         found = audited(borrowers(), features=[], outcome="repaid", **options)
-        difference = points(found["A"].fpr_difference.value)
+        difference = points(found["A"].error_rates.fpr.difference.value)
         text, html = joined(str(found)), page(found.to_dict())
         assert f"False positive rate: {meaning} among people without the outcome." in text
         assert difference in text
@@ -394,6 +394,6 @@ def test_a_criterion_is_named_wherever_the_mean_score_was(name, words):
         assert words in drawn
         assert "score" not in drawn
     assert "score" not in found["A"].plot("profile", "city").description
-    assert f"{words.capitalize()}: group = A {100 * found['A'].output.audited:.1f}%" in html
+    assert f"{words.capitalize()}: group = A {100 * found['A'].outputs.means.audited:.1f}%" in html
     assert f"The audit compares the {words}" in html
     assert any(f"{words}, and" in row["direction"] for row in found["A"].contributions_full.to_dicts())

@@ -15,7 +15,6 @@ from tests.people import assert_same_numbers
 from tests.schemas import SCHEMA, published, strict
 
 import tiltlens as tl
-from tiltlens.analysis.unobserved_groups import NOT_REPORTED
 from tiltlens.documents import repair_sentences as words_of_repairs
 from tiltlens.documents import sentences as words
 from tiltlens.errors import DataError
@@ -28,6 +27,9 @@ from tiltlens.results.codec import to_plain
 
 SOFT = {"a": "p a", "b": "p b"}
 OPTIONS = {"group": SOFT, "reference": "b", "scores": "score"}
+NOT_REPORTED = [("", name) for name in ("impact_ratio", "adverse_impact_ratio", "shortfall", "gap_test")]
+NOT_REPORTED += [("outputs", "standardised_difference"), ("correction", "output_divergence")]
+NOT_REPORTED += [("correction", "detection_sample_size")]
 
 
 def names(rows=1500, confidence=1.0, labelled=0.5, seed=0):
@@ -68,9 +70,12 @@ def test_probabilities_of_0_and_1_are_groups_that_are_known():
     )
     soft = audited(table.drop("race"))["a"].to_dict() | {"unobserved_group": None}
     hard = tl.audit(table.drop("race", "p a", "p b"), group="truth", reference="b", scores="score")["a"].to_dict()
-    assert soft["notes"] == hard["notes"] + [soft["notes"][-1]]
-    assert {name: soft[name] for name in NOT_REPORTED} == NOT_REPORTED
-    assert_same_numbers(soft | NOT_REPORTED, hard | NOT_REPORTED | {"notes": soft["notes"]})
+    notes = soft["checks"].pop("notes")
+    assert notes == [*hard["checks"].pop("notes"), notes[-1]]
+    for group, name in NOT_REPORTED:
+        assert (soft[group] if group else soft).pop(name) is None
+        (hard[group] if group else hard).pop(name)
+    assert_same_numbers(soft, hard)
 
 
 def test_a_repair_tells_both_estimates_and_what_they_do_not_show(tmp_path):
@@ -119,7 +124,7 @@ def test_the_gap_is_the_weighted_one_and_people_are_sums_of_chances():
     found = of_names()
     c = found["a"]
     assert c.gap.value == pytest.approx(b @ w / b.sum() - (1 - b) @ w / (1 - b).sum(), abs=1e-12)
-    own = b / b.mean() * (w - c.output.audited) - (1 - b) / (1 - b).mean() * (w - c.output.reference)
+    own = b / b.mean() * (w - c.outputs.means.audited) - (1 - b) / (1 - b).mean() * (w - c.outputs.means.reference)
     assert (c.gap.high - c.gap.low) / 2 / 1.959964 == pytest.approx(
         own.std() / np.sqrt(len(b)), rel=2e-3
     )  # Student's t
@@ -325,7 +330,7 @@ def test_features_that_make_the_probabilities_do_not_show_what_is_left_at_equal_
     table = pl.DataFrame({"p a": chance, "p b": 1 - chance, "score": score, "place": place.astype(str)})
     c = audited(table, exclude=[])["a"]
     assert c.adjusted_gap is None
-    assert any(note.startswith("the adjusted gap is not determined: between people alike") for note in c.notes)
+    assert any(note.startswith("the adjusted gap is not determined: between people alike") for note in c.checks.notes)
     assert c.contributions_full["shapley"].item() == pytest.approx(c.gap.value, abs=1e-3)
 
 
@@ -336,7 +341,7 @@ def test_of_a_difference_at_equal_features_a_note_says_how_much_shows():
     score = 0.5 - 0.1 * (rng.random(3000) < chance) + 0.02 * x
     table = pl.DataFrame({"p a": chance, "p b": 1 - chance, "score": score, "x": x})
     c = audited(table, exclude=[])["a"]
-    (note,) = (note for note in c.notes if note.startswith("the adjusted gap is that of the weighted gap"))
+    (note,) = (note for note in c.checks.notes if note.startswith("the adjusted gap is that of the weighted gap"))
     shown = float(note.split("about ")[1].split("%")[0]) / 100
     assert c.adjusted_gap.value / -0.1 == pytest.approx(shown, abs=0.03)
 
@@ -361,7 +366,7 @@ def test_no_view_shows_one_estimate_alone():
     rates = export_tables(found.to_dict())[0]
     assert {"linear", "bracket_low", "limits_high"} < set(rates.columns)
     assert interval(*(c["unobserved_group"]["bracket"][end] for end in ("low", "high")), points) in texts(rates)[1]
-    alone = c["rates"]["audited"]["value"] / c["rates"]["reference"]["value"]
+    alone = c["outputs"]["rates"]["audited"]["value"] / c["outputs"]["rates"]["reference"]["value"]
     for text in (str(found), found._repr_html_()):
         assert not re.search(rf"(?<!\d){alone:.2f}".replace(".", r"\."), re.sub(r"<img[^>]*>", "", text))
         assert "Test of equal means:" not in text
@@ -388,7 +393,7 @@ def test_decisions_have_no_ratio_beside_four_fifths_by_probabilities():
     found = audited(names(), threshold=0.5, features=[])
     c = found["a"]
     assert (c.adverse_impact_ratio, c.impact_ratio, c.decision_table) == (None, None, None)
-    assert any(note.startswith("not reported for unobserved groups: ratios, shortfall") for note in c.notes)
+    assert any(note.startswith("not reported for unobserved groups: ratios, shortfall") for note in c.checks.notes)
     assert "0.80" not in str(found)
     assert gate("adverse_impact_ratio<0.1").judged(found)[0].fails  # not knowing is no reason to pass
 

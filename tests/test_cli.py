@@ -26,12 +26,12 @@ def test_demo_json_to_standard_output_is_all_there_is(tmp_path):
     result = invoked("demo", "--json", "-", cwd=tmp_path)
     summary = json.loads(result.stdout)
     c = summary["comparisons"]["African-American"]
-    assert c["output"].keys() == {"audited", "reference"}
-    assert c["output_divergence"].keys() == {"value", "low", "high"}
-    assert c["correction"].keys() >= {"rho_m", "a1", "a2", "b1", "n_l", "n_m", "descent_rate"}
+    assert c["outputs"]["means"].keys() == {"audited", "reference"}
+    assert c["correction"]["output_divergence"].keys() == {"value", "low", "high"}
+    assert c["correction"]["numbers"].keys() >= {"rho_m", "a1", "a2", "b1", "n_l", "n_m", "descent_rate"}
     assert c["contributions"][0]["feature"] == "PriorCounts"
-    assert c["prototypes"].keys() == {"max", "min", "near_zero"}
-    for prototype in c["prototypes"].values():
+    assert c["correction"]["prototypes"].keys() == {"max", "min", "near_zero"}
+    for prototype in c["correction"]["prototypes"].values():
         assert prototype.keys() >= {"values", "count"}
     assert result.stderr == ""
 

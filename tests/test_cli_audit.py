@@ -50,8 +50,8 @@ def test_plug_in_audit_of_an_outcome_gives_the_papers_numbers(folder):
     plug_in = ("--outcome", "is_recid", "--reference", "Caucasian", "--folds", "0", "--json", "-")
     result = audit(folder, *plug_in)
     c = json.loads(result.stdout)["comparisons"]["African-American"]
-    assert c["descent_rate"] == {"value": pytest.approx(-0.62449, abs=5e-6), "low": None, "high": None}
-    assert c["output"]["audited"] == pytest.approx(0.54342, abs=5e-6)
+    assert c["correction"]["descent_rate"] == {"value": pytest.approx(-0.62449, abs=5e-6), "low": None, "high": None}
+    assert c["outputs"]["means"]["audited"] == pytest.approx(0.54342, abs=5e-6)
 
 
 def test_amounts_are_audited_in_units(folder):
@@ -162,7 +162,7 @@ def test_excluded_columns_and_rows_of_the_sample_are_taken(folder):
     c = summary["comparisons"]["African-American"]
     assert {row["feature"] for row in c["contributions"]} == set(COMPAS_FEATURES) - {"Sex"}
     assert summary["settings"]["sample_rows"] == 1000
-    assert any("from a sample of 1,000" in note for note in c["notes"])
+    assert any("from a sample of 1,000" in note for note in c["checks"]["notes"])
     assert c["gap"]["value"] == pytest.approx(0.54342 - 0.43825, abs=1e-5)
 
 
@@ -314,7 +314,7 @@ def test_an_outcome_with_names_wants_to_know_the_favourable_one(folder, words):
     assert f"Hint: the outcomes are '{words[0]}', '{words[1]}'; which does a person want?" in refused.stderr
     found = json.loads(invoked(*options, "--favourable", words[0], cwd=folder).stdout)
     assert found["favourable"] == f"decision = {words[0]}"
-    rate = found["comparisons"]["African-American"]["rates"]["audited"]["value"]
+    rate = found["comparisons"]["African-American"]["outputs"]["rates"]["audited"]["value"]
     assert rate == pytest.approx(1 - 0.54342, abs=5e-6)
 
 

@@ -14,8 +14,9 @@ from tiltlens.documents.sentences import NO_FEATURES as SAID
 from tiltlens.errors import DataError
 
 NO_FEATURES = "no features were listed: what carries the difference is not looked at"
-OF_OUTPUTS = ("rows", "output", "rates", "gap", "impact_ratio", "adverse_impact_ratio", "shortfall")
-OF_OUTPUTS += ("standardised_difference", "output_divergence", "detection_sample_size", "gap_test")
+OF_OUTPUTS = [("", name) for name in ("rows", "gap", "impact_ratio", "adverse_impact_ratio", "shortfall", "gap_test")]
+OF_OUTPUTS += [("outputs", name) for name in ("means", "rates", "standardised_difference")]
+OF_OUTPUTS += [("correction", name) for name in ("output_divergence", "detection_sample_size")]
 
 
 def outputs(**options):
@@ -36,47 +37,41 @@ def test_a_table_of_group_and_score_is_enough_on_every_engine(held, columns):
     options = {"sample_weight": "weight"} if "weight" in columns else {"propensity": "chance"} if columns else {}
     found = tl.audit(held(table), "group", reference="B", scores="score", **options)
     assert_same_numbers(found.to_dict(), outputs(**options).to_dict())
-    assert NO_FEATURES in found["A"].notes
+    assert NO_FEATURES in found["A"].checks.notes
     assert found["A"].contributions_full.is_empty()
 
 
 @pytest.mark.parametrize("options", [{}, {"threshold": 0.5}, {"sample_weight": "weight"}, {"where": {"owner": True}}])
 def test_outputs_are_those_of_an_audit_with_features(options):
     found, whole = outputs(**options)["A"].to_dict(), audited(people(), propensity="chance", **options)["A"].to_dict()
-    for name in OF_OUTPUTS:
-        assert_same_numbers(found[name], whole[name], place=name)
+    for part, name in OF_OUTPUTS:
+        mine, others = (summary[part][name] if part else summary[name] for summary in (found, whole))
+        assert_same_numbers(mine, others, place=name)
     assert_same_numbers(found["bins"]["score"], whole["bins"]["score"])
 
 
 @pytest.mark.parametrize("folds", [5, None])
 def test_nothing_is_said_of_inputs_without_features(folds):
     c = outputs(folds=folds)["A"]
-    for name in (
-        "correction",
-        "epsilon_max",
-        "descent_rate",
-        "input_divergence",
-        "adjusted_gap",
-        "balance",
-        "tradeoff",
-    ):
-        assert getattr(c, name) is None, name
-    assert c.propensity == "none"
-    assert any("input_divergence and descent_rate need features" in note for note in c.notes)
-    assert c.prototypes() == {}
-    assert c.project().cost > 0  # of the scores alone
+    assert c.adjusted_gap is c.checks.balance is None
+    for name in ("function", "numbers", "epsilon_max", "descent_rate", "input_divergence", "tradeoff"):
+        assert getattr(c.correction, name) is None, name
+    assert c.checks.propensity == "none"
+    assert any("input_divergence and descent_rate need features" in note for note in c.checks.notes)
+    assert c.correction.prototypes() == {}
+    assert c.correction.project().cost > 0  # of the scores alone
     with pytest.raises(DataError, match="`features` must name at least one column for what is said of inputs"):
-        c.path([(1, 0, 0, 1)])
+        c.correction.path([(1, 0, 0, 1)])
     with pytest.raises(DataError, match="`feature` must be one of the audit's features"):
-        c.profile("income")
+        c.correction.profile("income")
 
 
 def test_a_membership_column_gives_the_correction_without_features():
     found, whole = outputs(propensity="chance")["A"], audited(people(), propensity="chance")["A"]
-    assert found.correction.to_dict() == pytest.approx(whole.correction.to_dict())
-    assert found.descent_rate.value == pytest.approx(whole.descent_rate.value)
-    assert found.input_divergence.value == pytest.approx(whole.input_divergence.value)
-    assert found.path([(1, 0, 0, 1)])[0].q == pytest.approx(whole.path([(1, 0, 0, 1)])[0].q)
+    assert found.correction.function.to_dict() == pytest.approx(whole.correction.function.to_dict())
+    assert found.correction.descent_rate.value == pytest.approx(whole.correction.descent_rate.value)
+    assert found.correction.input_divergence.value == pytest.approx(whole.correction.input_divergence.value)
+    assert found.correction.path([(1, 0, 0, 1)])[0].q == pytest.approx(whole.correction.path([(1, 0, 0, 1)])[0].q)
 
 
 def test_long_tables_need_no_features_either():

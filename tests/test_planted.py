@@ -140,7 +140,7 @@ def number_is_evidence(c):
 def use_is_found_out(c):
     assert c.adjusted_gap.value == pytest.approx(-0.05, abs=0.01)
     assert c.adjusted_gap.high < 0
-    said = [note for note in c.notes if "do not account for" in note]
+    said = [note for note in c.checks.notes if "do not account for" in note]
     assert ["act together" in note for note in said] == [c.contributions_full.height > 2]
 
 

@@ -29,7 +29,7 @@ from tiltlens.rows.leakage import leakage_notes
 from tiltlens.rows.measures import MEASURES, score_type_of
 from tiltlens.rows.predictions import model_notes
 from tiltlens.rows.rescoring import OTHER_ANSWERS, AskedModel
-from tiltlens.rows.roles import ColumnRoles, Request, resolve_roles, with_arrays
+from tiltlens.rows.roles import ColumnRoles, FeatureChoice, Request, resolve_roles, with_arrays
 from tiltlens.rows.sample import HashThreshold
 from tiltlens.rows.scores import check_score_type, either_spelling
 from tiltlens.rows.sums import GroupSums, SumPlan, check_same_rows, sum_batch, sum_rows
@@ -207,11 +207,8 @@ def audit(
         threshold=threshold,
         outcome=outcome,
         metric=metric,
-        features=features,
-        exclude=exclude,
+        features=FeatureChoice(features, exclude, categorical, blocks),
         exempt=exempt,
-        categorical=categorical,
-        blocks=blocks,
         propensity=propensity,
         sample_weight=sample_weight,
         clusters=clusters,
@@ -300,7 +297,7 @@ def _run_audit(data: Any, request: Request, settings: Settings, stated: dict[str
         rows=account_rows(survey, groups, bool(source.roles.soft)),
         group=source.roles.name,
         reference=groups.reference,
-        score_type=next(iter(comparisons.values())).score_type,
+        score_type=next(iter(comparisons.values())).scale.score_type,
         favourable=favourable,
         too_small=dict(groups.too_small),
         settings=settings,

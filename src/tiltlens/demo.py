@@ -25,10 +25,11 @@ def paper_experiment() -> dict[str, Any]:
     paper, honest = (audit(data, **arguments, folds=folds) for folds in (None, 5))
     summary = paper.to_dict()
     comparison, c = summary["comparisons"][AUDITED], paper[AUDITED]
-    least = c.project()
-    comparison["prototypes"] = c.prototypes(suppress=False)  # public data
+    least = c.correction.project()
+    comparison["correction"]["prototypes"] = c.correction.prototypes(suppress=False)  # public data
     cross_fitted = honest.to_dict()
-    cross_fitted["comparisons"][AUDITED]["prototypes"] = honest[AUDITED].prototypes(suppress=False)
+    prototypes = honest[AUDITED].correction.prototypes(suppress=False)
+    cross_fitted["comparisons"][AUDITED]["correction"]["prototypes"] = prototypes
     comparison["least_change"] = {"tilt": float(least.multipliers[0]), "cost": least.cost}
     return summary | {
         "dataset": PROVENANCE["data"],

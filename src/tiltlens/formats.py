@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 from unicodedata import bidirectional
 
@@ -99,6 +100,33 @@ def with_interval(
 def interval_name(confidence: float | None) -> str:
     """Return the name of a confidence interval, with its level where that is given."""
     return "CI" if confidence is None else f"{100 * confidence:g}% CI"
+
+
+def brief_points(*values: float | None) -> Shown:
+    """Return a format in points with one decimal where a value is a point or more, else with two."""
+    largest = max(abs(100 * value) for value in values if value is not None)
+    digits = 1 if largest >= 1 else 2
+    return lambda value: number(None if value is None else 100 * value, digits)
+
+
+@dataclass(frozen=True, slots=True)
+class Display:
+    """How an estimate is printed: its unit, the format of its numbers, and the confidence of its interval.
+
+    Without a format, numbers are printed in points. Of a range, the ends alone are printed.
+    """
+
+    unit: str = ""
+    write: Shown | None = number
+    confidence: float | None = None
+    is_range: bool = False
+
+    def text(self, value: float, low: float | None, high: float | None) -> str:
+        """Return an estimate as a person would write it: "−12.9 points (95% CI −19.9 to −6.0)"."""
+        write = brief_points(value, low, high) if self.write is None else self.write
+        if self.is_range:
+            return f"{interval(low, high, write)} {self.unit}".rstrip()
+        return with_interval(value, low, high, write, interval_name(self.confidence), self.unit)
 
 
 def count(value: float | None) -> str:

@@ -180,8 +180,7 @@ def _read(comparison: Comparison | GroupChange, key: str) -> Estimate | None:
         return comparison.changes[key.removesuffix("_change")]
     soft = comparison.unobserved_group
     key = "bracket" if soft is not None and key == "gap" else key
-    estimate: Estimate | None = getattr(soft if key in OF_UNOBSERVED else comparison, key, None)
-    return estimate
+    return getattr(soft, key, None) if key in OF_UNOBSERVED else comparison.estimate(key)
 
 
 def _interval(estimate: Estimate, confidence: float | None) -> str:

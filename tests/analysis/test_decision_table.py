@@ -72,7 +72,7 @@ def test_every_engine_counts_all_rows_though_few_are_sampled(held):
     table = people(3_000).select("group", "score")
     found = tl.audit(held(table), "group", reference="B", scores="score", threshold=0.5, sample_rows=1_000)["A"]
     whole = tl.audit(table, "group", reference="B", scores="score", threshold=0.5)["A"]
-    assert any("a sample of" in note for note in found.notes)
+    assert any("a sample of" in note for note in found.checks.notes)
     assert_same_numbers(to_plain(found.decision_table), to_plain(whole.decision_table), within=1e-12)
 
 
@@ -99,14 +99,14 @@ def test_one_outcome_is_nothing_to_test():
 def test_weights_and_clusters_have_no_table_and_that_is_said(options):
     c = audited(people(), features=[], threshold=0.5, **options)["A"]
     assert c.decision_table is None
-    assert OF_PEOPLE in c.notes
+    assert OF_PEOPLE in c.checks.notes
 
 
 @pytest.mark.parametrize("options", [{}, {"threshold": 0.5, "folds": None}])
 def test_scores_and_plug_in_values_have_no_table(options):
     c = audited(people(), features=[], **options)["A"]
     assert c.decision_table is None
-    assert OF_PEOPLE not in c.notes
+    assert OF_PEOPLE not in c.checks.notes
     assert c.to_dict()["decision_table"] is None
 
 

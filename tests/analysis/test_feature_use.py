@@ -62,7 +62,7 @@ def test_a_stand_in_has_no_shapley_contribution_and_the_others_add_up(scored):
     rows, c = scored
     district = rows["district"]
     assert (district["shapley"], district["shapley_low"], district["shapley_high"]) == (0.0, 0.0, 0.0)
-    assert rows["income"]["shapley"] + c.shapley_remainder == pytest.approx(c.gap.value)
+    assert rows["income"]["shapley"] + c.gap_parts.shapley_remainder == pytest.approx(c.gap.value)
 
 
 def test_a_gate_counts_stand_ins_apart_from_proxies(scored):

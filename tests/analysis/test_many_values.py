@@ -35,8 +35,10 @@ def test_what_no_model_can_know_is_not_determined(places):
     assert places.contributions_full["shapley"].is_null().all()
     names = {"adjusted_gap": "the adjusted gap", "descent_rate": "descent_rate", "input_divergence": "input_divergence"}
     for name, text in names.items():
-        assert getattr(places, name) is None
-        assert any(note.startswith(f"{text} is not determined: place has too many values") for note in places.notes)
+        assert places.estimate(name) is None
+        assert any(
+            note.startswith(f"{text} is not determined: place has too many values") for note in places.checks.notes
+        )
 
 
 def test_another_feature_is_judged_all_the_same(places):

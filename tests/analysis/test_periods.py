@@ -128,6 +128,6 @@ def test_names_of_months_are_in_the_calendars_order():
 
 def test_rows_without_a_period_are_told():
     table = dated().with_columns(month=pl.when(pl.int_range(pl.len()) < 40).then(None).otherwise("month"))
-    assert "40 rows have no period: they are in all numbers but those of periods" in audited(table)["A"].notes
+    assert "40 rows have no period: they are in all numbers but those of periods" in audited(table)["A"].checks.notes
     few = dated().with_columns(month=pl.when(pl.int_range(pl.len()) < 4).then(None).otherwise("month"))
-    assert any(note.startswith("fewer than 10 rows have no period") for note in audited(few)["A"].notes)
+    assert any(note.startswith("fewer than 10 rows have no period") for note in audited(few)["A"].checks.notes)

@@ -16,7 +16,7 @@ def plug_in():
 
 
 def test_the_dial_meets_the_table_at_its_ends_and_middle(plug_in):
-    found = plug_in.shares_along_tradeoff(positions=3)
+    found = plug_in.correction.shares_along_tradeoff(positions=3)
     assert found["feature"].unique(maintain_order=True).to_list() == plug_in.contributions_full["feature"].to_list()
     for place, column in enumerate(("share_inputs", "share", "share_outputs")):
         here = found.filter(found["position"] == place / 2)["share"].to_list()
@@ -26,4 +26,4 @@ def test_the_dial_meets_the_table_at_its_ends_and_middle(plug_in):
 
 def test_a_dial_needs_two_positions(plug_in):
     with pytest.raises(tl.TiltlensError, match="positions"):
-        plug_in.shares_along_tradeoff(positions=1)
+        plug_in.correction.shares_along_tradeoff(positions=1)

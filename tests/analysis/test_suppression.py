@@ -67,7 +67,7 @@ def test_withheld_values_have_no_distribution():
     assert "Hamlet" in hidden
     for value in values:
         assert (value["correction"] is None) == (value["n"] is None)
-    rows = c.distribution("city").filter(pl.col("value").is_in(hidden))
+    rows = c.correction.distribution("city").filter(pl.col("value").is_in(hidden))
     assert rows["n"].null_count() == rows.height
 
 
@@ -95,7 +95,7 @@ def test_a_person_of_great_weight_is_no_quantile():
     )
     c = audited(data, folds=None, propensity="chance", sample_weight="weight", features=["owner", "city"])["A"]
     with_them = str(data["owner"][0])
-    row = c.profile("owner").filter(pl.col("value") == with_them).row(0, named=True)
+    row = c.correction.profile("owner").filter(pl.col("value") == with_them).row(0, named=True)
     assert row["n"] > 50
     assert {end for name, end in row.items() if name.startswith("correction_")} == {None}
     value = next(one for one in c.bins()["profiles"]["owner"]["values"] if one["value"] == with_them)
@@ -114,7 +114,7 @@ def test_a_quantile_has_ten_people_strictly_beyond_it():
 
 def test_a_quantile_that_many_people_have_is_shown():
     data = people().with_columns(score=pl.lit(0.3) + 0.4 * pl.col("owner"), chance=pl.lit(0.4) + 0.1 * pl.col("owner"))
-    values = audited(data, propensity="chance", features=["owner"])["A"].profile("owner")
+    values = audited(data, propensity="chance", features=["owner"])["A"].correction.profile("owner")
     assert values["correction_50"].null_count() == 0
 
 
@@ -122,7 +122,7 @@ def test_notes_tell_no_count_below_ten():
     mine = pl.col("group") == "A"
     data = with_hamlet().with_columns(city=pl.when(~mine & (mine.not_().cum_sum() <= 11)).then(None).otherwise("city"))
     c = audited(data, propensity="chance", features=["city"])["A"]
-    said = " ".join([*c.notes, *c.contributions_full["notes"]])
+    said = " ".join([*c.checks.notes, *c.contributions_full["notes"]])
     assert "missing values are a level of their own" in said
     assert "fewer than ten people of the audited group have values that nobody in the reference group has" in said
 

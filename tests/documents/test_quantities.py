@@ -22,6 +22,7 @@ from tiltlens.documents.quantities import (
     quantity,
 )
 from tiltlens.documents.repair_document import CURVE, ORDER, RATES
+from tiltlens.documents.summary_access import estimate_of
 from tiltlens.formats import signed, size
 from tiltlens.render.export_tables import AGAINST_REFERENCE, export_tables
 from tiltlens.render.notebook import audit_html
@@ -74,7 +75,7 @@ def test_terminal_page_notebook_and_tables_use_the_label(make):
     summary = make()
     c = next(iter(summary["comparisons"].values()))
     m = measure_of(summary)
-    present = [key for key in (*HEADLINE_KEYS, *CORRECTION_KEYS) if c.get(key) and "value" in c[key]]
+    present = [key for key in (*HEADLINE_KEYS, *CORRECTION_KEYS) if "value" in (estimate_of(c, key) or {})]
     names = {quantity(key).name(m) for key in present if summary["score_type"] in quantity(key).applies}
     heads = {FEATURES[key].head for key in CONTRIBUTIONS if any(row[key] is not None for row in c["contributions"])}
     document = audit_document(summary)

@@ -31,9 +31,11 @@ def summary():
     return audited(people(), propensity="chance").to_dict()
 
 
-def changed(summary, **fields):
-    """Return the comparison of a summary with some fields replaced."""
-    return copy.deepcopy(summary["comparisons"]["A"]) | fields
+def changed(summary, notes=None, balance=None, **fields):
+    """Return the comparison of a summary with some fields and checks replaced."""
+    c = copy.deepcopy(summary["comparisons"]["A"])
+    checks = {name: part for name, part in (("notes", notes), ("balance", balance)) if part is not None}
+    return c | fields | {"checks": c["checks"] | checks}
 
 
 def estimate(value, low, high):
@@ -74,7 +76,7 @@ def test_the_unexplained_part_in_words_is_read_from_its_interval(summary, left, 
 
 
 def test_an_adjusted_gap_names_no_cause_where_the_checks_failed(summary):
-    balance = summary["comparisons"]["A"]["balance"] | {"is_adequate": False}
+    balance = summary["comparisons"]["A"]["checks"]["balance"] | {"is_adequate": False}
     left = estimate(0.03, 0.02, 0.04)
     said = " ".join(words.adjusted_gap(summary, changed(summary, adjusted_gap=left, balance=balance)))
     assert "The overlap and calibration checks failed, so this number may be wrong." in said
@@ -163,7 +165,7 @@ def test_low_scores_that_a_person_wants_are_called_low(summary):
 def test_the_dial_starts_at_the_audits_own_weights(summary):
     for inputs, outputs, place in ((1, 1, 10), (0, 1, 20), (1, 0, 0), (3, 1, 5)):
         c = copy.deepcopy(summary["comparisons"]["A"])
-        c["correction"] |= {"input_weight": inputs, "output_weight": outputs}
+        c["correction"]["numbers"] |= {"input_weight": inputs, "output_weight": outputs}
         assert dial_place(c) == place
     dial = re.search(r'type="range"[^>]* value="(\d+)"', page(summary | {"comparisons": {"A": c}}))
     assert int(dial[1]) == place == 5
@@ -271,7 +273,7 @@ def test_tiles_relate_decisions_alone_to_four_fifths():
     audit = decisions_audit()
     c = next(iter(audit["comparisons"].values()))
     tile = next(tile for tile in words.tiles(audit, c) if tile.name == "adverse impact ratio")
-    rates = [1 - c["rates"][who]["value"] for who in ("audited", "reference")]
+    rates = [1 - c["outputs"]["rates"][who]["value"] for who in ("audited", "reference")]
     assert tile.value == "0.81"
     assert tile.note == f"inconclusive against 0.80; 0.80 to 0.83; unfavourable rates {rates[0] / rates[1]:.2f}"
 
@@ -295,7 +297,7 @@ def test_the_strip_warns_of_what_is_not_settled():
         "overlap and calibration checks passed": False,
         "2 of 5 features without a clear verdict": True,
     }
-    c["balance"]["is_adequate"] = False
+    c["checks"]["balance"]["is_adequate"] = False
     c["gap_test"]["p_value"] = 0.4
     warned = [doubt.text for doubt in words.trust(cross_fitted_audit(), c) if doubt.is_warning]
     assert "overlap and calibration checks failed" in warned

@@ -198,7 +198,7 @@ def test_distributions_equal_the_bins(make):
 def test_the_means_are_marked_where_they_are():
     c = cross_fitted()
     marks = next(one for one in datasets(figures.score_distribution(c).spec()) if one["name"] == "means")["values"]
-    assert {mark["group"]: mark["mean"] for mark in marks} == c["output"]
+    assert {mark["group"]: mark["mean"] for mark in marks} == c["outputs"]["means"]
 
 
 @pytest.mark.parametrize("position", [0, 10, 20, 99])
@@ -224,7 +224,7 @@ def test_axes_stay_where_they_are_when_the_dial_turns():
 )
 def test_the_dial_stands_where_the_audit_has_it(weights, place):
     c = cross_fitted()
-    c["correction"] |= dict(zip(("input_weight", "output_weight"), weights, strict=True))
+    c["correction"]["numbers"] |= dict(zip(("input_weight", "output_weight"), weights, strict=True))
     drawn = figures.correction_distribution(c)
     assert drawn.table["share"].to_list() == c["bins"]["correction"][place]
     profile = figures.profile(c, "Age")
@@ -237,7 +237,10 @@ def test_the_dial_stands_where_the_audit_has_it(weights, place):
 
 def test_a_plot_stands_where_the_audit_has_the_dial():
     c = audited(people(), folds=None, input_weight=0.0, output_weight=3.0)["A"]
-    assert (c.to_dict()["correction"]["input_weight"], c.to_dict()["correction"]["output_weight"]) == (0.0, 3.0)
+    assert (
+        c.to_dict()["correction"]["numbers"]["input_weight"],
+        c.to_dict()["correction"]["numbers"]["output_weight"],
+    ) == (0.0, 3.0)
     for found in (c.plot("correction_distribution"), c.plot("profile", "city")):
         assert "dial at 1.00" in found.spec()["title"]["subtitle"]
 
@@ -351,14 +354,14 @@ def test_names_on_the_map_do_not_overlap():
 def test_the_waterfall_ends_at_the_audited_mean():
     c = cross_fitted()
     table = figures.waterfall(c).table
-    assert table["start"][0] == c["output"]["reference"]
-    assert table["end"][-1] == c["output"]["audited"]
-    assert table["end"][-2] == pytest.approx(c["output"]["audited"], abs=1e-9)
+    assert table["start"][0] == c["outputs"]["means"]["reference"]
+    assert table["end"][-1] == c["outputs"]["means"]["audited"]
+    assert table["end"][-2] == pytest.approx(c["outputs"]["means"]["audited"], abs=1e-9)
     assert table["start"].to_list()[2:] == pytest.approx(table["end"].to_list()[1:-1], abs=1e-9)
     shown = dict(zip(table["feature"], table["contribution"], strict=True))
     for row in c["contributions"]:
         assert shown[row["feature"]] == row["shapley"]
-    assert shown["adjusted gap"] == c["shapley_remainder"]
+    assert shown["adjusted gap"] == c["gap_parts"]["shapley_remainder"]
 
 
 def test_the_waterfall_joins_the_weak():
@@ -464,8 +467,8 @@ def test_of_two_hundred_features_the_strongest_are_shown_and_it_says_so():
 def test_lines_along_the_dial_equal_the_table():
     c = cross_fitted()
     for rows, table in (
-        (c["tradeoff_table"], None),
-        (c["tradeoff_table"][::2], pl.DataFrame(c["tradeoff_table"][::2])),
+        (c["correction"]["tradeoff_table"], None),
+        (c["correction"]["tradeoff_table"][::2], pl.DataFrame(c["correction"]["tradeoff_table"][::2])),
     ):
         found = figures.shares_along_tradeoff(c, table).table
         assert found.select("position", "feature", "share", "low", "high").to_dicts() == rows
@@ -489,7 +492,7 @@ def test_ways_equal_the_path():
     c = plug_in()
     table = figures.paths(c).table
     green = table.filter(pl.col("way").str.starts_with("green"))
-    assert green["output_divergence"][0] == c["output_divergence"]["value"]
+    assert green["output_divergence"][0] == c["correction"]["output_divergence"]["value"]
     assert (green["input_change"][-1], green["output_divergence"][-1]) == (c["bins"]["least_change"]["cost"], 0.0)
     assert green["input_change"].to_list()[1:-1] == [stop["input_change"] for stop in c["bins"]["path"]["green"]]
     assert "0.161" in figures.paths(c).spec()["title"]["subtitle"]
@@ -522,14 +525,14 @@ def test_trust_equals_the_summary():
     assert figures.calibration(c).table.to_dicts() == c["bins"]["calibration"]
     table = figures.balance(c).table
     for name in ("name", "difference", "se"):
-        assert table[name].to_list() == [one[name] for one in c["balance"]["mismatches"]]
+        assert table[name].to_list() == [one[name] for one in c["checks"]["balance"]["mismatches"]]
 
 
 def test_rates_equal_the_audit():
     audit = cross_fitted_audit()
     table = figures.rates(audit).table
     c = cross_fitted()
-    assert table["rate"].to_list() == [c["rates"][who]["value"] for who in ("reference", "audited")]
+    assert table["rate"].to_list() == [c["outputs"]["rates"][who]["value"] for who in ("reference", "audited")]
     assert table["ratio"].to_list() == [None, c["impact_ratio"]["value"]]
     only = next(iter(audit["comparisons"].values()))
     only["impact_ratio"] = {"value": 0.0, "low": None, "high": None}

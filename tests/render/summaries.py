@@ -40,7 +40,7 @@ def cross_fitted():
 
 def dial_of(c, feature):
     """Return the rows of one feature in the table of the dial."""
-    return [one for one in c["tradeoff_table"] if one["feature"] == feature]
+    return [one for one in c["correction"]["tradeoff_table"] if one["feature"] == feature]
 
 
 def hostile():
@@ -50,13 +50,13 @@ def hostile():
     c["audited"], c["reference"] = HOSTILE[0], HOSTILE[3]
     for row in c["contributions"]:
         row["feature"] = new[row["feature"]]
-    for one in c["tradeoff_table"]:
+    for one in c["correction"]["tradeoff_table"]:
         one["feature"] = new[one["feature"]]
     c["bins"]["profiles"] = {new[name]: found for name, found in c["bins"]["profiles"].items()}
     for found in c["bins"]["profiles"].values():
         for value, name in zip(found["values"], HOSTILE, strict=False):
             value["value"] = name
-    for one, name in zip(c["balance"]["mismatches"], HOSTILE, strict=False):
+    for one, name in zip(c["checks"]["balance"]["mismatches"], HOSTILE, strict=False):
         one["name"] = name
     return c
 
@@ -66,7 +66,7 @@ def many(count=200):
     c = cross_fitted()
     first = c["contributions"][0]
     along = dial_of(c, first["feature"])
-    c["contributions"], c["tradeoff_table"] = [], []
+    c["contributions"], c["correction"]["tradeoff_table"] = [], []
     for place in range(count):
         shrink = 0.97**place
         row = first | {"feature": f"feature {place}", "verdict": "inconclusive", "reason": "more rows would settle it"}
@@ -82,12 +82,14 @@ def many(count=200):
         row["alignment"] = sign * turn
         c["contributions"].append(row)
         for one in along:
-            c["tradeoff_table"].append(one | {name: shrink * one[name] for name in ("share", "low", "high")})
-            c["tradeoff_table"][-1]["feature"] = row["feature"]
+            c["correction"]["tradeoff_table"].append(
+                one | {name: shrink * one[name] for name in ("share", "low", "high")}
+            )
+            c["correction"]["tradeoff_table"][-1]["feature"] = row["feature"]
     whole = sum(row["shapley"] for row in c["contributions"])
     for row in c["contributions"]:
         for name in ("shapley", "shapley_low", "shapley_high"):
-            row[name] *= (c["gap"]["value"] - c["shapley_remainder"]) / whole
+            row[name] *= (c["gap"]["value"] - c["gap_parts"]["shapley_remainder"]) / whole
     c["bins"]["profiles"] = {row["feature"]: c["bins"]["profiles"]["PriorCounts"] for row in c["contributions"]}
     return c
 
@@ -95,7 +97,7 @@ def many(count=200):
 def one_feature():
     c = cross_fitted()
     c["contributions"] = c["contributions"][:1]
-    c["tradeoff_table"] = dial_of(c, c["contributions"][0]["feature"])
+    c["correction"]["tradeoff_table"] = dial_of(c, c["contributions"][0]["feature"])
     return c
 
 
@@ -108,9 +110,9 @@ def constant():
             row[name] = 0.0
     row["alignment"] = None
     c["contributions"] = [row]
-    c["tradeoff_table"] = [one | {"share": 0.0} for one in dial_of(c, row["feature"])]
+    c["correction"]["tradeoff_table"] = [one | {"share": 0.0} for one in dial_of(c, row["feature"])]
     c["gap"] = {"value": 0.0, "low": None, "high": None}
-    c["output_divergence"] = {"value": 0.0, "low": None, "high": None}
+    c["correction"]["output_divergence"] = {"value": 0.0, "low": None, "high": None}
     c["bins"]["least_change"] = {"cost": 0.0, "favourable_rate": 0.5}
     c["bins"]["path"] = {"green": [], "red": [dict(stop, input_change=0.0) for stop in c["bins"]["path"]["red"]]}
     only = c["bins"]["profiles"]["PriorCounts"]["values"][:1]
@@ -135,9 +137,9 @@ def suppressed():
 def undefined():
     """Return a comparison in which every estimate that may be missing is."""
     c = cross_fitted()
-    for name in ("impact_ratio", "output_divergence", "input_divergence", "descent_rate", "adjusted_gap", "balance"):
-        c[name] = None
-    c |= {"tradeoff_table": [], "shapley_remainder": None, "detection_sample_size": None}
+    c["impact_ratio"] = c["adjusted_gap"] = c["checks"]["balance"] = c["gap_parts"]["shapley_remainder"] = None
+    c["correction"] |= {"tradeoff_table": [], "output_divergence": None, "input_divergence": None}
+    c["correction"] |= {"descent_rate": None, "detection_sample_size": None}
     for row in c["contributions"]:
         for name in ("shapley", "share", "alignment", "beyond_others"):
             row |= {f"{name}{end}": None for end in ("", "_low", "_high")}
@@ -150,14 +152,14 @@ def decisions_audit():
     """Return the audit as one of decisions, of which there is an adverse impact ratio."""
     audit = cross_fitted_audit() | {"score_type": "decision"}
     for c in audit["comparisons"].values():
-        c |= {"score_type": "decision", "adverse_impact_ratio": dict(c["impact_ratio"])}
+        c["scale"]["score_type"], c["adverse_impact_ratio"] = "decision", dict(c["impact_ratio"])
     return audit
 
 
 def three_classes():
     c = cross_fitted()
-    c["output"] = {"audited": [0.2, 0.3, 0.5], "reference": [0.3, 0.3, 0.4]}
-    c["correction"] |= {"on_scores": [0.1, 0.2]}
+    c["outputs"]["means"] = {"audited": [0.2, 0.3, 0.5], "reference": [0.3, 0.3, 0.4]}
+    c["correction"]["numbers"] |= {"on_scores": [0.1, 0.2]}
     return c
 
 
@@ -165,7 +167,7 @@ def empty():
     c = undefined()
     c["contributions"] = []
     c["bins"] |= {"profiles": {}, "score": [], "overlap": [], "calibration": [], "tradeoff": [], "correction": []}
-    c["balance"] = {"is_adequate": True, "reasons": [], "mismatches": []}
+    c["checks"]["balance"] = {"is_adequate": True, "reasons": [], "mismatches": []}
     return c
 
 

@@ -145,7 +145,7 @@ def test_shares_on_the_dial_are_the_librarys_at_that_weight(shown):
 
 
 def test_every_position_of_the_dial_is_looked_up_in_the_summarys_table(shown):
-    table = cross_fitted()["A"].shares_along_tradeoff(21).to_dicts()
+    table = cross_fitted()["A"].correction.shares_along_tradeoff(21).to_dicts()
     for position in range(21):
         turn(shown, position)
         rows = {one["feature"]: one for one in table if one["position"] == pytest.approx(position / 20)}
@@ -159,7 +159,7 @@ def test_the_dial_shows_what_the_table_says_whatever_it_says(browser, tmp_path):
     """The page makes no share: numbers that no estimator would give are shown as they are."""
     summary = cross_fitted().to_dict()
     c = summary["comparisons"]["A"]
-    for one in c["tradeoff_table"]:
+    for one in c["correction"]["tradeoff_table"]:
         one |= {"share": 0.25, "low": 0.125, "high": 0.125 + one["position"] / 2}
         if one["feature"] == "city":
             one |= {"low": 0.0, "high": 1.0}
@@ -173,7 +173,7 @@ def test_the_dial_shows_what_the_table_says_whatever_it_says(browser, tmp_path):
 
 def test_a_dial_without_a_table_of_shares_turns_the_correction_alone(browser, tmp_path):
     summary = cross_fitted().to_dict()
-    summary["comparisons"]["A"]["tradeoff_table"] = []
+    summary["comparisons"]["A"]["correction"]["tradeoff_table"] = []
     write_report(summary, tmp_path / "audit.html")
     with opened(browser, tmp_path / "audit.html") as tab:
         before = tab.evaluate("() => window.tiltlens.drawn('correction-0')")
@@ -204,7 +204,7 @@ def test_clicking_a_feature_shows_its_profile_which_follows_the_dial(shown):
     shown.click("button.feature >> text=city")
     panel = shown.locator(".profile")
     assert panel.is_visible()
-    profile = {row["value"]: row for row in c.profile("city").to_dicts()}
+    profile = {row["value"]: row for row in c.correction.profile("city").to_dicts()}
     rows = panel.locator("tbody tr").all()
     assert {row.locator("th").inner_text() for row in rows} == set(profile)
     for row in rows:

@@ -51,7 +51,7 @@ def test_the_audit_of_compas_is_printed_as_in_the_snapshot():
 
 def test_the_order_is_answer_quantities_contributions_warnings_correction():
     audit = cross_fitted_audit()
-    only(audit)["notes"] = ["a warning"]
+    only(audit)["checks"]["notes"] = ["a warning"]
     blocks = audit_document(audit).blocks
     kinds = [block.name if isinstance(block, Table) else type(block).__name__ for block in blocks]
     assert kinds[:2] == ["Heading", "Paragraph"]

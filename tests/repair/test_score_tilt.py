@@ -226,7 +226,7 @@ def test_weights_for_re_training_close_the_gap(comparison):
     assert np.average(score[mine], weights=found.sample_weight[mine]) == pytest.approx(score[~mine].mean(), abs=1e-9)
     assert (found.sample_weight[~mine] == 1.0).all()
     assert found.sample_weight[mine].sum() == pytest.approx(mine.sum())
-    assert found.nats == pytest.approx(comparison.project().cost)
+    assert found.nats == pytest.approx(comparison.correction.project().cost)
     weights = found.sample_weight[mine]
     assert found.effective_rows == pytest.approx((mine.sum(), weights.sum() ** 2 / (weights @ weights)))
     north = found.changes.filter(feature="area", value="north").row(0, named=True)

@@ -78,8 +78,8 @@ def test_equalized_odds_close_what_each_error_rate_alone_leaves_open():
     both, fpr = c.repair(metric="equalized_odds"), c.repair(metric="fpr")
     assert [one.event for one in both.constraints] == ["without the outcome", "with the outcome"]
     assert [one.gap_after for one in both.constraints] == pytest.approx([0.0, 0.0], abs=1e-9)
-    assert both.constraints[0].gap_before == pytest.approx(c.fpr_difference.value, abs=1e-12)
-    assert both.constraints[1].gap_before == pytest.approx(c.fnr_difference.value, abs=1e-12)
+    assert both.constraints[0].gap_before == pytest.approx(c.error_rates.fpr.difference.value, abs=1e-12)
+    assert both.constraints[1].gap_before == pytest.approx(c.error_rates.fnr.difference.value, abs=1e-12)
     assert fpr.gap_after == pytest.approx(0.0, abs=1e-9)
     assert both.nats > fpr.nats
 

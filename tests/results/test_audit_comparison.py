@@ -139,7 +139,9 @@ def test_exempt_parts_change_by_rows_too():
     change = tl.compare(*(audited(models(), score, exempt="area") for score in ("old", "new")))["a"]
     parts = change.changes["gap_explained_by_exempt"].value + change.changes["gap_given_exempt"].value
     assert parts == pytest.approx(change.changes["gap"].value, abs=1e-12)
-    assert se(change.changes["gap_explained_by_exempt"]) < se(both(exempt="area")[0]["a"].gap_explained_by_exempt)
+    assert se(change.changes["gap_explained_by_exempt"]) < se(
+        both(exempt="area")[0]["a"].gap_parts.gap_explained_by_exempt
+    )
 
 
 def test_neither_the_order_of_rows_nor_clusters_of_one_row_change_anything():

@@ -79,7 +79,7 @@ def test_an_unknown_group_is_an_error_that_names_the_groups(key):
 
 
 def test_a_balance_is_shown_in_a_few_lines():
-    found = shown_audit()["A"].balance
+    found = shown_audit()["A"].checks.balance
     text = repr(found)
     assert text.startswith(f"Balance(adequate, AUC {found.auc:.3f}, ")
     assert len(text.splitlines()) == 3
@@ -91,7 +91,8 @@ def test_a_balance_is_shown_in_a_few_lines():
 
 
 def test_a_notebook_shows_rates_notes_and_one_picture():
-    c = replace(shown_audit()["A"], notes=("the groups are <few>",))
+    c = shown_audit()["A"]
+    c = replace(c, checks=replace(c.checks, notes=("the groups are <few>",)))
     html = c._repr_html_()
     for part in ("favourable rate, audited", "45.5%", "the groups are &lt;few&gt;", "potential proxy"):
         assert part in html

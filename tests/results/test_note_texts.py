@@ -39,4 +39,4 @@ def test_every_sentence_is_used_with_the_values_it_names(code):
 
 def test_a_comparison_has_notes_with_codes():
     audit = audited(pl.concat([people(), people()]), propensity="chance", folds=None)
-    assert "repeated rows" in {getattr(note, "code", None) for note in audit["A"].notes}
+    assert "repeated rows" in {getattr(note, "code", None) for note in audit["A"].checks.notes}

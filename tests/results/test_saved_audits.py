@@ -68,11 +68,12 @@ def test_a_saved_audit_says_what_the_audit_said(kind, saved, tmp_path):
     old, new = before["women"], after["women"]
     assert (repr(new), new.decision_table) == (repr(old), old.decision_table)
     for name in ESTIMATES:
-        assert getattr(new, name) == getattr(old, name), name
-    for name in ("contributions_full", "decile_shares"):
-        assert_frame_equal(getattr(new, name), getattr(old, name))
-    assert_frame_equal(new.shares_along_tradeoff(), old.shares_along_tradeoff())
-    assert (new.output, new.rates, new.notes, new.exempt) == (*(old.output, old.rates, old.notes, old.exempt),)
+        assert new.estimate(name) == old.estimate(name), name
+    assert_frame_equal(new.contributions_full, old.contributions_full)
+    assert_frame_equal(new.outputs.decile_shares, old.outputs.decile_shares)
+    assert_frame_equal(new.correction.shares_along_tradeoff(), old.correction.shares_along_tradeoff())
+    assert (new.outputs.means, new.rates) == (old.outputs.means, old.rates)
+    assert (new.checks.notes, new.gap_parts.exempt) == (old.checks.notes, old.gap_parts.exempt)
     after.to_json(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "audit.json").read_bytes()
 
@@ -87,9 +88,9 @@ def test_parts_of_a_saved_audit_are_what_they_were(saved):
     assert (again.bracket, again.calibration, again.signs) == (soft.bracket, soft.calibration, soft.signs)
     assert "women" in page(saved("outputs alone").to_dict())
     for kind, point in (("decisions", (0.3, 1.0)), ("classes", (np.array([0.3]), np.array([[0.2, 0.3, 0.5]])))):
-        f, g = saved(kind)["women"].correction, audited(kind)["women"].correction
+        f, g = (audit["women"].correction.function for audit in (saved(kind), audited(kind)))
         assert f(*point) == pytest.approx(g(*point), rel=1e-15)
-    assert new.correction.n_m == pytest.approx(old.correction.n_m, rel=1e-15)
+    assert new.correction.function.n_m == pytest.approx(old.correction.function.n_m, rel=1e-15)
     assert_frame_equal(new.plot("profile", "income").table, old.plot("profile", "income").table)
 
 
@@ -118,12 +119,16 @@ def test_what_needs_rows_says_so_and_what_to_do(asked, saved):
     with pytest.raises(
         NeedsRowsError, match=rf"`{asked}` must be asked of an audit in memory, got a saved one.*\n.*ag"
     ):
-        getattr(c, asked)(*arguments.get(asked, ()))
+        getattr(c if hasattr(c, asked) else c.correction, asked)(*arguments.get(asked, ()))
 
 
 def test_other_questions_of_a_saved_audit(saved):
     c = saved("scores")["women"]
-    for ask in (lambda: c.shares_along_tradeoff(5), lambda: c.prototypes(suppress=False), lambda: c.correction.p):
+    for ask in (
+        lambda: c.correction.shares_along_tradeoff(5),
+        lambda: c.correction.prototypes(suppress=False),
+        lambda: c.correction.function.p,
+    ):
         with pytest.raises(NeedsRowsError, match="must be asked of an audit in memory"):
             ask()
     for one in (copy.deepcopy(c), pickle.loads(pickle.dumps(c))):
@@ -154,7 +159,7 @@ def altered(change, path):
         ),
         (lambda s: s.update(schema="tiltlens/change/1"), "of the schema 'tiltlens/audit/3', got 'tiltlens/change/1'"),
         (lambda s: s.pop("settings"), "settings: missing"),
-        (lambda s: s["comparisons"]["women"].pop("balance"), "comparisons.women.balance: missing"),
+        (lambda s: s["comparisons"]["women"]["checks"].pop("balance"), "women.checks.balance: missing"),
         (lambda s: s.update(comparisons={}), "comparisons: expected at least one"),
         (
             lambda s: s["comparisons"]["women"]["gap"].update(value="low"),
@@ -167,19 +172,22 @@ def altered(change, path):
             "lies outside of its interval, 0.5",
         ),
         (
-            lambda s: s["comparisons"]["women"].update(fpr_difference=None),
-            "fpr_difference: contradicts the other",
+            lambda s: s["comparisons"]["women"]["checks"]["balance"].update(is_adequate=None),
+            "is_adequate: expected true or false",
         ),
         (
             lambda s: s["comparisons"].update(girls=s["comparisons"].pop("women")),
             "girls: about other groups",
         ),
         (
-            lambda s: s["comparisons"]["women"]["balance"].update(is_adequate=3),
+            lambda s: s["comparisons"]["women"]["checks"]["balance"].update(is_adequate=3),
             "is_adequate: expected true or false",
         ),
         (lambda s: s["comparisons"]["women"]["bins"].update(score="x"), "women.bins.score: expected a list, got text"),
-        (lambda s: s["comparisons"]["women"]["correction"].pop("intercept"), "women.correction.intercept: missing"),
+        (
+            lambda s: s["comparisons"]["women"]["correction"]["numbers"].pop("intercept"),
+            "women.correction.numbers.intercept: missing",
+        ),
         (lambda s: s["settings"].update(confidence=3), "`confidence` must"),
     ],
 )

@@ -84,7 +84,7 @@ def test_the_published_file_is_that_of_the_types(name):
 
 
 def test_docstrings_describe_the_keys():
-    properties = SCHEMA["$defs"]["Comparison"]["properties"]
-    assert properties["band_factor"]["description"].startswith("κ")
-    assert properties["tradeoff_table"]["description"].startswith("The share of each feature")
-    assert properties["fpr_difference"]["description"].startswith("False positive rate")
+    keys = {name: SCHEMA["$defs"][name]["properties"] for name in ("GapParts", "Correction", "Balance")}
+    assert keys["GapParts"]["band_factor"]["description"].startswith("κ")
+    assert keys["Correction"]["tradeoff_table"]["description"].startswith("The share of each feature")
+    assert keys["Balance"]["is_adequate"]["description"].startswith("Whether nothing speaks against")

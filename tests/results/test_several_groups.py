@@ -70,6 +70,6 @@ def test_who_fares_worse_comes_first(defaults):
 def test_beside_favourable_rates_near_one_stands_the_ratio_of_the_others(defaults):
     c = defaults["comparisons"]["young"]
     note = next(tile.note for tile in tiles(defaults, c) if tile.name.endswith("impact ratio"))
-    risks = [1 - c["rates"][who]["value"] for who in ("audited", "reference")]
+    risks = [1 - c["outputs"]["rates"][who]["value"] for who in ("audited", "reference")]
     assert note.endswith(f"unfavourable rates {risks[0] / risks[1]:.2f}")
     assert risks[0] / risks[1] > 1.8

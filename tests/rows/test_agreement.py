@@ -90,9 +90,9 @@ def test_compas_in_another_order_and_many_batches_is_compas(monkeypatch):
     found = tl.audit(compas().sample(fraction=1, shuffle=True, seed=1).lazy(), **arguments)
     assert_same_numbers(found.to_dict(), plain.to_dict())
     one, two = (audit["African-American"] for audit in (plain, found))
-    assert_same_numbers(two.prototypes(suppress=False), one.prototypes(suppress=False))
+    assert_same_numbers(two.correction.prototypes(suppress=False), one.correction.prototypes(suppress=False))
     for feature in COMPAS_FEATURES:
-        assert_same_numbers(two.profile(feature).to_dicts(), one.profile(feature).to_dicts())
+        assert_same_numbers(two.correction.profile(feature).to_dicts(), one.correction.profile(feature).to_dicts())
 
 
 @cache
@@ -111,7 +111,7 @@ def of_serials(last):
 def test_whole_numbers_too_large_in_one_batch_are_texts_in_all(held, last, small_batches):
     found = tl.audit(held(numbered(last)), **PEOPLE | {"features": ["city", "serial"], "folds": None})["A"]
     assert_same_numbers(found.to_dict(), of_serials(last).to_dict())
-    assert found.profile("serial")["value"].to_list() == [*"01", *[str(last)] * (last > 1)]
+    assert found.correction.profile("serial")["value"].to_list() == [*"01", *[str(last)] * (last > 1)]
 
 
 def test_a_model_scores_batch_by_batch(small_batches):
@@ -137,13 +137,13 @@ def by_classifier_in_memory(folds):
 @pytest.mark.parametrize("folds", [5, None])
 def test_a_classifier_is_cross_fitted_on_the_rows_that_were_read(held, folds, small_batches):
     found = by_classifier(held(classed()), folds)
-    assert found["A"].propensity == "Pipeline"
+    assert found["A"].checks.propensity == "Pipeline"
     assert_same_numbers(found.to_dict(), by_classifier_in_memory(folds))
 
 
 def test_a_membership_that_says_nothing_is_no_mistake(small_batches):
     c = tl.audit(classed().with_columns(chance=pl.lit(0.4)), **PEOPLE, propensity="chance")["A"]
-    assert c.input_divergence.value == pytest.approx(0.0, abs=1e-9)
+    assert c.correction.input_divergence.value == pytest.approx(0.0, abs=1e-9)
     assert c.gap.value == in_one_batch("known")["comparisons"]["A"]["gap"]["value"]
 
 
@@ -171,7 +171,7 @@ def test_what_takes_rows_is_told_of_the_table_as_it_was_audited(holder):
     found = tl.audit(table, **PEOPLE, folds=None)["A"]
     expected = tl.audit(classed().drop_nulls(), **PEOPLE, folds=None)["A"]
     change(table)
-    assert found.project().cost == pytest.approx(expected.project().cost, abs=1e-12)
+    assert found.correction.project().cost == pytest.approx(expected.correction.project().cost, abs=1e-12)
     assert_same_numbers(found.to_dict(), expected.to_dict())
 
 
@@ -184,8 +184,10 @@ def test_a_path_follows_the_rows_of_the_table_however_they_were_read(small_batch
     )
     for found in others:
         np.testing.assert_allclose(found.path([(1, 1, 1, 1)])[0].q, plain.path([(1, 1, 1, 1)])[0].q, atol=1e-9)
-        np.testing.assert_allclose(found.project().q, plain.project().q, atol=1e-9)
-        assert found.project().q @ frame.filter(group="A")["score"].to_numpy() == pytest.approx(plain.output.reference)
+        np.testing.assert_allclose(found.correction.project().q, plain.correction.project().q, atol=1e-9)
+        assert found.correction.project().q @ frame.filter(group="A")["score"].to_numpy() == pytest.approx(
+            plain.outputs.means.reference
+        )
 
 
 def test_an_audit_can_be_pickled_without_what_was_no_part_of_it():
@@ -195,7 +197,7 @@ def test_an_audit_can_be_pickled_without_what_was_no_part_of_it():
     assert b"of Ms Meyer" not in pickled
     again = pickle.loads(pickled)
     assert_same_numbers(again.to_dict(), found.to_dict(), within=0.0)
-    assert again["A"].project().cost == found["A"].project().cost
+    assert again["A"].correction.project().cost == found["A"].correction.project().cost
 
 
 @cache
@@ -255,7 +257,7 @@ def test_features_may_have_any_name(name):
     features = [name, "owner", "since"]
     found = tl.audit(frame, **PEOPLE | {"scores": "risk", "features": features, "propensity": "chance"})["A"]
     expected = of_its_own_name()
-    assert_same_numbers(found.descent_rate.to_dict(), expected.descent_rate.to_dict())
+    assert_same_numbers(found.correction.descent_rate.to_dict(), expected.correction.descent_rate.to_dict())
     mine, theirs = (
         c.contributions_full.select("alone", "share", "reveals", "feature").row(by_predicate=pl.col("feature") == one)[
             :3

@@ -190,4 +190,4 @@ def test_one_hot_columns_are_recognised():
     assert "'a_b_*' or 'sex_*'" in one_hot_notes(two)[0]
     assert not one_hot_notes(pl.DataFrame({"a_1": [1, 1, 0], "a_2": [1, 0, 0], "b": [0, 0, 1], "c_1": [0, 1, 1]}))
     assert not one_hot_notes(pl.DataFrame({"a_1": [1, None], "a_2": [0, 1]}))
-    assert any("--blocks region=region_*" in one for one in tl.audit(only("region_*"), **PLAIN)["a"].notes)
+    assert any("--blocks region=region_*" in one for one in tl.audit(only("region_*"), **PLAIN)["a"].checks.notes)

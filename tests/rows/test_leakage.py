@@ -87,7 +87,7 @@ def test_a_feature_named_like_a_column_of_where_is_noted(name, is_noted):
 def test_an_audit_notes_an_old_score_and_changes_nothing_else():
     table = people(N).with_columns(old=pl.col("score") ** 2)
     audit, without = audited(table, features=[*FEATURES, "old"], folds=None), audited(table, folds=None)
-    (note,) = set(audit["A"].notes) - set(without["A"].notes)
+    (note,) = set(audit["A"].checks.notes) - set(without["A"].checks.notes)
     assert note.startswith("'old' alone gives the score")
     assert "old" in audit["A"].contributions_full["feature"].to_list()
 
@@ -96,5 +96,5 @@ def test_an_audit_of_a_model_notes_what_the_model_has_not_seen():
     table = people(N).select("group", "income", "owner").fill_null(40.0).to_pandas()
     model = LogisticRegression().fit(table[["income"]], table["owner"])
     table["old"] = model.predict_proba(table[["income"]])[:, 1]
-    found = audited(table, scores=None, model=model, features=["income", "owner", "old"], folds=None)["A"].notes
+    found = audited(table, scores=None, model=model, features=["income", "owner", "old"], folds=None)["A"].checks.notes
     assert f"'old' alone gives the score: if it is a label, an old score or a decision, {HINT}" in found

@@ -67,7 +67,9 @@ def test_the_page_says_amounts_and_units():
     for never in ("favourable rate", "mean score", "sample size to detect", "the score"):
         assert never not in re.sub(r"<[^>]+>", " ", shown.split('id="origin"')[0])
     first = words.headline(summary, c)[0]
-    assert first.startswith(f"Mean amount: A {amount(c['output']['audited'])}, B {amount(c['output']['reference'])}.")
+    assert first.startswith(
+        f"Mean amount: A {amount(c['outputs']['means']['audited'])}, B {amount(c['outputs']['means']['reference'])}."
+    )
     assert f"Gap {UNITS.difference(c['gap']['value'])} units (95% CI " in first
 
 

@@ -32,7 +32,7 @@ def of_x(rows):
 def test_scores_that_come_from_elsewhere_are_taken_as_given(way):
     c = tl.audit(TABLE, **ASKED, model=ELSEWHERE[way], folds=None)["B"]
     assert c._profiles.model is None
-    assert any("gave other answers for the same rows in another order" in one for one in c.notes)
+    assert any("gave other answers for the same rows in another order" in one for one in c.checks.notes)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_scores_that_come_from_elsewhere_are_taken_as_given(way):
 def test_scores_of_the_columns_are_known_as_such(hold, options):
     c = tl.audit(hold(TABLE), **ASKED, model=of_x, folds=None, **options)["B"]
     assert c._profiles.model is not None
-    assert not any("another order" in one for one in c.notes)
+    assert not any("another order" in one for one in c.checks.notes)
 
 
 def test_the_adjusted_gap_of_a_model_that_knows_the_group_is_that_of_its_scores():

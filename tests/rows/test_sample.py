@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.people import SPARK, assert_same_numbers, lending
 
 import tiltlens as tl
-from tiltlens.rows.roles import GROUP, HASH, Request, resolve_roles
+from tiltlens.rows.roles import GROUP, HASH, FeatureChoice, Request, resolve_roles
 from tiltlens.rows.sample import HashThreshold, RowSample, group_quota
 from tiltlens.rows.survey import survey_batch
 from tiltlens.sources import batches
@@ -55,7 +55,7 @@ def width(estimate):
 def test_what_needs_sums_only_comes_from_all_rows(way):
     found, expected = sampled(way), complete(way)
     for name in OF_SUMS if way != "classes" else OF_SUMS[:-1]:
-        assert_same_values(getattr(found, name), getattr(expected, name))
+        assert_same_values(found.estimate(name), expected.estimate(name))
     for one, other in zip(found.rates, expected.rates, strict=True):
         assert_same_values(one, other)
     assert_same_numbers(found.output, expected.output)
@@ -70,7 +70,7 @@ def test_what_needs_sums_only_comes_from_all_rows(way):
 def test_with_a_given_membership_the_correction_comes_from_all_rows_too(way):
     found, expected = sampled(way), complete(way)
     for name in OF_KNOWN:
-        assert_same_values(getattr(found, name), getattr(expected, name))
+        assert_same_values(found.estimate(name), expected.estimate(name))
     assert_same_numbers(found.correction.to_dict(), expected.correction.to_dict())
 
 
@@ -79,7 +79,7 @@ def test_standard_errors_of_the_sample_are_those_of_all_rows_within_a_few_per_ce
     """The spread of a score is known to 1/√(2n) from n rows of a group, here 450: to 3 %."""
     found, expected = sampled(way), complete(way)
     for name in OF_SUMS[:-1]:
-        assert width(getattr(found, name)) == pytest.approx(width(getattr(expected, name)), rel=0.07), name
+        assert width(found.estimate(name)) == pytest.approx(width(expected.estimate(name)), rel=0.07), name
     for feature in COUNTABLE:  # bands of the sample's κ
         one, other = (
             c.contributions_full.row(by_predicate=pl.col("feature") == feature, named=True) for c in (found, expected)
@@ -87,14 +87,14 @@ def test_standard_errors_of_the_sample_are_those_of_all_rows_within_a_few_per_ce
         assert one["alone_high"] - one["alone_low"] == pytest.approx(other["alone_high"] - other["alone_low"], rel=0.1)
     if way.startswith("known"):
         for name in OF_KNOWN:  # of squares and exponentials: their spread is known less well
-            assert width(getattr(found, name)) == pytest.approx(width(getattr(expected, name)), rel=0.25), name
+            assert width(found.estimate(name)) == pytest.approx(width(expected.estimate(name)), rel=0.25), name
 
 
 @pytest.mark.parametrize("way", ["fitted", "fitted, weights", "classes"])
 def test_what_is_fitted_on_the_sample_has_the_samples_error_and_agrees(way):
     found, expected = sampled(way), complete(way)
     for name in ("input_divergence", "descent_rate", "adjusted_gap"):
-        one, other = getattr(found, name), getattr(expected, name)
+        one, other = found.estimate(name), expected.estimate(name)
         assert abs(one.value - other.value) < width(one), name  # 3.9 standard errors: nine numbers are looked at
         assert width(one) > 1.2 * width(other), name  # √2, and the spread of both
     one, other = (
@@ -107,13 +107,13 @@ def test_what_is_fitted_on_the_sample_has_the_samples_error_and_agrees(way):
 def test_a_sampled_audit_says_so_and_a_complete_one_does_not():
     size = sum(sampled("fitted").rows.values())
     drawn = sampled("fitted")._profiles.rows.audited.size
-    told = [note for note in sampled("fitted").notes if "a sample of" in note]
+    told = [note for note in sampled("fitted").checks.notes if "a sample of" in note]
     assert told == [
         f"rates, gap, ratios and the gaps of features with countable values come from all {size:,} rows; models, what "
         f"is made of them, and every standard error from a sample of {drawn:,}"
     ]
     assert 850 < drawn <= SIZE
-    assert not any("a sample of" in note for note in complete("fitted").notes)
+    assert not any("a sample of" in note for note in complete("fitted").checks.notes)
 
 
 @pytest.mark.parametrize("way", ["fitted", "known, weights", "classes"])
@@ -138,7 +138,7 @@ def test_no_more_rows_than_the_sample_may_have_are_all_of_them():
     options = QUESTION | WAYS["known"]
     exact, fewer = (tl.audit(lending(), **options, sample_rows=size)["a"] for size in (rows, rows - 1))
     assert_same_numbers(exact.to_dict(), complete("known").to_dict())
-    assert any("a sample of" in note for note in fewer.notes)
+    assert any("a sample of" in note for note in fewer.checks.notes)
 
 
 @given(counts=st.lists(st.integers(0, 50), min_size=1, max_size=8), size=st.integers(1, 120))
@@ -154,7 +154,7 @@ def test_the_quota_is_the_largest_for_which_there_is_room(counts, size):
 
 ROLES = resolve_roles(
     lending().columns,
-    Request(group="group", scores="score", sample_weight="weight", features=NAMES),
+    Request(group="group", scores="score", sample_weight="weight", features=FeatureChoice(NAMES)),
     may_have_arrays=False,
 )
 
@@ -240,5 +240,5 @@ def test_a_table_of_copies_is_sampled_like_any_other():
     whole = tl.audit(rows, **options)["a"]
     part = tl.audit(rows, **options, sample_rows=SIZE)["a"]
     for name in OF_SUMS[:-1]:
-        assert_same_values(getattr(part, name), getattr(whole, name))
-        assert width(getattr(part, name)) == pytest.approx(width(getattr(whole, name)), rel=0.15)
+        assert_same_values(part.estimate(name), whole.estimate(name))
+        assert width(part.estimate(name)) == pytest.approx(width(whole.estimate(name)), rel=0.15)

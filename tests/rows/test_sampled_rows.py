@@ -11,7 +11,7 @@ from tiltlens.rows import sampled_rows as module
 from tiltlens.rows.compared_rows import select_groups, select_rows
 from tiltlens.rows.groups import NO_GROUP
 from tiltlens.rows.periods import encode_periods, read_periods, sort_periods
-from tiltlens.rows.roles import ColumnRoles, Request, resolve_roles
+from tiltlens.rows.roles import ColumnRoles, FeatureChoice, Request, resolve_roles
 from tiltlens.rows.sample import HashThreshold
 from tiltlens.rows.sampled_rows import ROW_COLUMNS, RowColumn, SampledRows, SampleFacts
 from tiltlens.rows.sums import SumPlan, sum_batch, sum_rows
@@ -28,7 +28,7 @@ REQUEST = Request(
     clusters="person",
     outcome="repaid",
     periods="month",
-    features=["x"],
+    features=FeatureChoice(["x"]),
 )
 
 

@@ -9,7 +9,7 @@ from tests.people import FEATURES, people
 
 from tiltlens.rows import value_counts as values
 from tiltlens.rows.levels import Levels
-from tiltlens.rows.roles import GROUP, PEOPLE, WEIGHT, Request, resolve_roles
+from tiltlens.rows.roles import GROUP, PEOPLE, WEIGHT, FeatureChoice, Request, resolve_roles
 from tiltlens.rows.sample import HashThreshold
 from tiltlens.rows.survey import survey_batch
 from tiltlens.sources import batches
@@ -104,7 +104,7 @@ ROLES = resolve_roles(
         scores="score",
         propensity="chance",
         sample_weight="weight",
-        features=FEATURES,
+        features=FeatureChoice(FEATURES),
         where={"owner": True},
     ),
     may_have_arrays=False,

@@ -28,13 +28,6 @@ from tiltlens.paper.checks import Floats
 from tiltlens.rows.amounts import Unit
 from tiltlens.rows.groups import NO_GROUP
 
-NOT_REPORTED: dict[str, Any] = dict.fromkeys(
-    (
-        *("impact_ratio", "adverse_impact_ratio", "shortfall", "standardised_difference", "output_divergence"),
-        *("detection_sample_size", "gap_test"),
-    )
-)  # of unobserved groups: weighted by probabilities, each would show a part of the disparity as if it were all
-
 
 class Status(StrEnum):
     """Whether known groups confirm the conditions of the bracket."""

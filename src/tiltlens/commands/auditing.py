@@ -125,7 +125,7 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
     from tiltlens._pipeline import audit as run
     from tiltlens.learners.paper_fit import with_outcome_scores
     from tiltlens.model_files.load import load_model
-    from tiltlens.rows.roles import Request, check_some, declared_features
+    from tiltlens.rows.roles import FeatureChoice, check_some, declared_features
     from tiltlens.sources.messages import check_columns
     from tiltlens.sources.read_options import read
 
@@ -163,8 +163,8 @@ def audited(files: tuple[str, ...], **options: Any) -> Audit:
     ]
     used = [*group_columns, *(arguments["where"] or ()), outcome, *roles]
     asked = {name: arguments.pop(name) for name in ("exclude", "categorical", "blocks")}
-    request = Request(group=group_columns, features=arguments["features"], **asked)
-    arguments["features"], declared = declared_features(request, table.columns, used)
+    choice = FeatureChoice(arguments["features"], **asked)
+    arguments["features"], declared = declared_features(choice, None, table.columns, used)
     table = declared.applied(table)
     check_some(arguments["features"], table.columns, "--outcome")
     wanted = arguments.pop("favourable")

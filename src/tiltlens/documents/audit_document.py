@@ -34,7 +34,7 @@ from tiltlens.documents.document import (
 from tiltlens.documents.error_rates import error_rate_blocks
 from tiltlens.documents.quantities import CONTRIBUTIONS, FEATURES, estimate_cell, fill, quantity, row_estimate
 from tiltlens.documents.ratios import decision_table_words, four_fifths_words, is_of_decisions
-from tiltlens.documents.sentences import IS_NO_FINDING, headline, simultaneous_words
+from tiltlens.documents.sentences import IS_NO_FINDING, checks_words, headline, simultaneous_words
 from tiltlens.documents.unobserved_groups import expected, soft_words, weighted
 from tiltlens.formats import count, interval_name, label, minus, p_value
 from tiltlens.rows.measures import UNITS, measure_of, subject
@@ -69,6 +69,13 @@ def comparison_document(c: Record, is_drawn: bool = True) -> Document:
     return Document("", (*blocks, *figure))
 
 
+def checks_document(checks: Record) -> Document:
+    """Return the checks of the group-membership model, and the warnings of a comparison."""
+    reasons = [] if checks["balance"] is None else checks["balance"]["reasons"]
+    blocks = [Paragraph(checks_words(checks)), *bullets([label(reason, 1000) for reason in reasons], "Reasons")]
+    return Document("Overlap and calibration checks", (*blocks, *_warnings(checks)))
+
+
 def comparison_blocks(summary: Record, c: Record) -> list[Block]:
     """Return the findings about one audited group; `summary` is the audit, or the comparison where that is alone."""
     settings = summary.get("settings")
@@ -84,10 +91,13 @@ def comparison_blocks(summary: Record, c: Record) -> list[Block]:
         blocks += [Heading("Error rates by group"), *error_rate_blocks(c, confidence)]
     if c.get("periods"):
         blocks += [Heading("Gap over time"), *_periods(c, confidence)]
-    if c["decile_shares"]:
+    if c["outputs"]["decile_shares"]:
         blocks += [Heading("Share of each group above each overall decile"), decile_table(c, confidence)]
-    blocks += bullets([minus(note) for note in c["notes"]], "Warnings")
-    return [*blocks, *_correction(summary, c)]
+    return [*blocks, *_warnings(c["checks"]), *_correction(summary, c)]
+
+
+def _warnings(checks: Record) -> list[Block]:
+    return bullets([minus(note) for note in checks["notes"]], "Warnings")
 
 
 def who(c: Record) -> str:
@@ -118,14 +128,16 @@ def contribution_blocks(c: Record, settings: Record | None) -> list[Block]:
 def _reading(c: Record, settings: Record | None) -> str:
     """Return how the table of contributions is to be read."""
     m = measure_of(c)
-    whole = "gap given exempt factors" if c["exempt"] else "gap"
+    whole = "gap given exempt factors" if c["gap_parts"]["exempt"] else "gap"
     used = [key for key in CONTRIBUTIONS if any(row[key] is not None for row in c["contributions"])]
     lines = [f"{FEATURES[key].head}: {fill(FEATURES[key].definition, m)}" for key in used if key != "shapley"]
     if "shapley" in used:
-        left = c["shapley_remainder"] or 0.0
-        rest = f" minus the {m.difference(left)} adjusted" if abs(left) >= NEGLIGIBLE * c["materiality"] else ""
+        left = c["gap_parts"]["shapley_remainder"] or 0.0
+        rest = (
+            f" minus the {m.difference(left)} adjusted" if abs(left) >= NEGLIGIBLE * c["scale"]["materiality"] else ""
+        )
         lines.append(f"Shapley: sums to the {whole}{rest}")
-    text = f"Of the {whole}. " * bool(c["exempt"]) + "; ".join(lines)
+    text = f"Of the {whole}. " * bool(c["gap_parts"]["exempt"]) + "; ".join(lines)
     text = f"{text[:1].upper()}{text[1:]}."
     if settings and any(row["alone_low"] is not None for row in c["contributions"]):
         level = f"{100 * settings['confidence']:g}%"
@@ -171,8 +183,8 @@ def _correction(summary: Record, c: Record) -> Iterator[Block]:
     blocks: list[Block] = []
     if (table := correction_table(summary, c)) is not None:
         blocks.append(table)
-    if c["correction"] is not None:
-        blocks.append(Paragraph(f"Group-membership model (propensity): {label(c['propensity'])}.", QUIET))
+    if c["correction"]["numbers"] is not None:
+        blocks.append(Paragraph(f"Group-membership model (propensity): {label(c['checks']['propensity'])}.", QUIET))
     if blocks:
         yield Details("Correction (for statisticians)", tuple(blocks))
 

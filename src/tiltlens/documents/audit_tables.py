@@ -21,6 +21,7 @@ from tiltlens.documents.quantities import (
     row_estimate,
 )
 from tiltlens.documents.sentences import level_name
+from tiltlens.documents.summary_access import estimate_of
 from tiltlens.documents.unobserved_groups import expected, soft_estimates, weighted
 from tiltlens.documents.verdict_texts import EVIDENCE, verdict_of
 from tiltlens.formats import NOTHING, count, interval_name, label, minus, percent, points
@@ -38,7 +39,7 @@ def estimate_table(summary: Record, c: Record) -> Table:
     rows = [*_present(c | soft_estimates(c), HEADLINE_KEYS)]
     rows[0] = (weighted(rows[0][0], c), rows[0][1])
     for key, field in RATES_OF_GROUPS.items():
-        rates = c[field]
+        rates = c["outputs"][field]
         for group in BOTH if rates else ():
             item = quantity(key)
             rows.append((Quantity(key, f"{item.label}, {group}", item.scale, item.definition), rates[group]))
@@ -48,8 +49,8 @@ def estimate_table(summary: Record, c: Record) -> Table:
 def _present(c: Record, keys: tuple[str, ...]) -> Iterator[tuple[Quantity, Record]]:
     """Yield the quantities that a comparison has; a bare interval has no value."""
     for key in keys:
-        estimate = c.get(key)
-        if estimate is not None and "value" in estimate and c["score_type"] in quantity(key).applies:
+        estimate = estimate_of(c, key)
+        if estimate is not None and "value" in estimate and c["scale"]["score_type"] in quantity(key).applies:
             yield quantity(key), estimate
 
 
@@ -122,7 +123,7 @@ def group_table(summary: Record) -> Table:
 def _group_row(c: Record, role: str, keys: list[str]) -> tuple[Cell, ...]:
     m, both = measure_of(c), c | soft_estimates(c)
     name = f"{label(c[role])}{' (reference)' if role == 'reference' else ''}"
-    rate = estimate_cell(c["rates"][role], m.level)
+    rate = estimate_cell(c["outputs"]["rates"][role], m.level)
     if role == "reference":
         return (Cell(name), Cell(count(c["rows"][role])), rate, *[Cell(NOTHING)] * (1 + len(keys)))
     gap = estimate_cell(c["gap"], m.difference)
@@ -139,7 +140,7 @@ def decile_table(c: Record, confidence: float | None) -> Table:
             *(estimate_cell(row_estimate(row, group), percent) for group in BOTH),
             estimate_cell(row_estimate(row, "difference"), points),
         )
-        for row in c["decile_shares"]
+        for row in c["outputs"]["decile_shares"]
     )
     return Table("deciles", columns, tuple(rows), interval_name(confidence))
 

@@ -105,7 +105,8 @@ def _group(summary: Record, c: Record) -> list[Block]:
             _features(c),
             Paragraph(
                 f"New minus old. Intervals of alone and beyond the others are {level} simultaneous confidence bands, "
-                f"from which the verdicts are read. Materiality threshold: {m.size(c['materiality'])} {m.unit}.",
+                "from which the verdicts are read. Materiality threshold: "
+                f"{m.size(c['scale']['materiality'])} {m.unit}.",
                 QUIET,
             ),
             Bullets(tuple(f"{label(row['feature'])}: {minus(row['reason'])}." for row in c["features"])),
@@ -134,18 +135,18 @@ def headline(summary: Record, c: Record) -> list[str]:
 def _moved(row: Record, c: Record) -> str:
     """Return how a contribution changed, with the number that the verdict was read from."""
     alone = row_estimate(row, "alone_change")
-    is_alone = materiality(alone["low"], alone["high"], c["materiality"]) is Materiality.MATERIAL
+    is_alone = materiality(alone["low"], alone["high"], c["scale"]["materiality"]) is Materiality.MATERIAL
     key = "alone" if is_alone or row["beyond_others_change"] is None else "beyond_others"
     change = estimate_words({"value": row[f"{key}_change"], "low": None, "high": None}, measure_of(c))
     return f"{label(row['feature'])} {VERDICTS[row['verdict']][1]} ({change}, {FEATURES[key].head})"
 
 
 def _status(change: Record, old: Record, c: Record) -> str:
-    status, m = materiality(change["low"], change["high"], c["materiality"]), measure_of(c)
+    status, m = materiality(change["low"], change["high"], c["scale"]["materiality"]), measure_of(c)
     if status is None:
         return "no interval"
     if status is Materiality.NOT_MATERIAL:
-        return f"no material change, less than {m.size(c['materiality'])} {m.unit}"
+        return f"no material change, less than {m.size(c['scale']['materiality'])} {m.unit}"
     if not is_beyond_zero(change["low"], change["high"]):
         return "inconclusive, consistent with no change"
     wider = change["value"] * old["value"] >= 0.0 or abs(change["value"]) > 2 * abs(old["value"])
@@ -153,7 +154,7 @@ def _status(change: Record, old: Record, c: Record) -> str:
 
 
 def _quantities(summary: Record, c: Record) -> Table:
-    audited_rate = f"{c['metric']}_difference"  # it is the gap
+    audited_rate = f"{c['scale']['metric']}_difference"  # it is the gap
     keys = [*FIRST, *(key for key in QUANTITIES if key not in FIRST)]
     rows = []
     for key in keys:

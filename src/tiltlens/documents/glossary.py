@@ -119,7 +119,7 @@ def glossary(summary: Record) -> dict[str, str]:
         "points": f"Percentage points: hundredths of the {m.output}.",
         "gap": f"{m.mean.capitalize()} of the audited group minus that of the reference group, in points.",
     }
-    if not any(c["error_rates"] or c["metric"] for c in comparisons):
+    if not any(c["error_rates"] or c["scale"]["metric"] for c in comparisons):
         terms = {name: text for name, text in terms.items() if name not in OF_OUTCOMES}
     return terms | ({"decision rate": DECISION_RATE} if m.output == "decision rate" else {}) | unobserved
 

@@ -10,6 +10,7 @@ from tiltlens.documents.document import NAME, TEXT, Cell, Column, Table
 from tiltlens.formats import (
     NOTHING,
     Shown,
+    brief_points,
     interval,
     number,
     p_value,
@@ -236,9 +237,7 @@ def brief(estimate: Record, measure: Measure) -> Shown:
     """Return a format with one decimal for gaps of a point or more, with two for smaller ones."""
     if measure is UNITS:
         return measure.difference
-    largest = max(abs(100 * value) for value in estimate.values() if value is not None)
-    digits = 1 if largest >= 1 else 2
-    return lambda value: number(None if value is None else 100 * value, digits)
+    return brief_points(*estimate.values())
 
 
 def quantity_cell(item: Quantity, estimate: Record | None, measure: Measure) -> Cell:

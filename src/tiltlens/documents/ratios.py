@@ -12,12 +12,12 @@ from tiltlens.rows.measures import measure_of
 
 def is_of_decisions(audit: dict[str, Any]) -> bool:
     """Return whether decisions were audited: four fifths is a line for their rates, not for scores."""
-    return bool(audit["score_type"] == "decision")
+    return measure_of(audit).each == "decision"
 
 
 def unfavourable_words(c: dict[str, Any]) -> str:
     """Return the ratio of unfavourable rates, which says more where favourable ones are near 1."""
-    audited, reference = (1.0 - c["rates"][who]["value"] for who in ("audited", "reference"))
+    audited, reference = (1.0 - c["outputs"]["rates"][who]["value"] for who in ("audited", "reference"))
     is_defined = measure_of(c).unit != "units" and reference > 0.0
     return f"unfavourable rates {ratio(audited / reference)}" if is_defined else ""
 

@@ -13,7 +13,7 @@ from tiltlens.documents.summary_access import means
 from tiltlens.documents.unobserved_groups import WEIGHTED, bracket_words, expected, soft_estimates, soft_words
 from tiltlens.documents.verdict_texts import EVIDENCE, EXEMPT, OPEN, PROXY, THE_GROUP, VERDICTS, Verdict, verdict_of
 from tiltlens.estimators.verdicts import Materiality, is_significant, materiality
-from tiltlens.formats import count, interval, interval_name, label, p_value, ratio
+from tiltlens.formats import count, interval, interval_name, label, number, p_value, percent, ratio
 from tiltlens.rows.measures import UNITS, measure_of, metric_of
 
 Record = dict[str, Any]
@@ -68,7 +68,7 @@ def gap_sentence(summary: Record, c: Record) -> str:
         linear = soft_estimates(c)["linear"]
         other = f", linear estimate {estimate_words(linear, m)}" if linear else ""
         return f"{WEIGHTED.capitalize()}: {start[:1].lower()}{start[1:]} Weighted gap {estimate}{other}."
-    whom, threshold = _disadvantage(c), f"the materiality threshold of {m.size(c['materiality'])} {m.unit}"
+    whom, threshold = _disadvantage(c), f"the materiality threshold of {m.size(c['scale']['materiality'])} {m.unit}"
     texts = {
         None: f"Gap {estimate}{whom}.",
         Materiality.MATERIAL: f"Gap {estimate}{whom}.",
@@ -76,12 +76,12 @@ def gap_sentence(summary: Record, c: Record) -> str:
         Materiality.NOT_MATERIAL: f"No material gap: {estimate}, below {threshold}.",
         Materiality.INCONCLUSIVE: f"Gap {estimate}: inconclusive, consistent with 0 and with more than {threshold}.",
     }
-    return f"{start} {texts[materiality(gap['low'], gap['high'], c['materiality'])]}"
+    return f"{start} {texts[materiality(gap['low'], gap['high'], c['scale']['materiality'])]}"
 
 
 def _means(summary: Record, c: Record) -> str:
     (audited, reference), m = means(c), measure_of(c)
-    is_one = isinstance(c["output"]["audited"], int | float)
+    is_one = isinstance(c["outputs"]["means"]["audited"], int | float)
     name = m.mean if is_one else f"{m.rate} of “{label(summary['favourable'])}”" if "favourable" in summary else m.rate
     who, other = label(c["audited"], SHORT), label(c["reference"], SHORT)
     return f"{name[:1].upper()}{name[1:]}: {who} {m.level(audited)}, {other} {m.level(reference)}."
@@ -101,15 +101,15 @@ def adjusted_gap(summary: Record, c: Record) -> Iterator[str]:
         yield "Adjusted gap: 0, because the model sees nothing but the listed features."
         return
     start = f"Adjusted gap: {estimate_words(left, m, level_name(summary))}"
-    threshold = f"the materiality threshold of {m.size(c['materiality'])} {m.unit}"
-    status = materiality(left["low"], left["high"], c["materiality"])
+    threshold = f"the materiality threshold of {m.size(c['scale']['materiality'])} {m.unit}"
+    status = materiality(left["low"], left["high"], c["scale"]["materiality"])
     if status is Materiality.NOT_MATERIAL:
         yield (
             f"{start} of the weighted gap, which shows part of it only."
             if c.get("unobserved_group")
             else f"{start}. It is below {threshold}."
         )
-    elif c["balance"] is not None and not c["balance"]["is_adequate"]:
+    elif c["checks"]["balance"] is not None and not c["checks"]["balance"]["is_adequate"]:
         yield f"{start}. The overlap and calibration checks failed, so this number may be wrong."
     elif status is Materiality.MATERIAL:
         yield f"{start}. The listed features do not account for it; an omitted factor or use of the group may."
@@ -128,7 +128,7 @@ def _largest(summary: Record, c: Record) -> Iterator[str]:
     yield from (f"{label(row['feature'], SHORT)} identifies the group." for row in _of_kind(rows, THE_GROUP)[:1])
     yield from exempt_parts(summary, c)
     evidence = [row for row in _of_kind(rows, EVIDENCE) if row["alone"] is not None]
-    gap = c["gap_given_exempt"] or c["gap"]
+    gap = c["gap_parts"]["gap_given_exempt"] or c["gap"]
     if evidence and gap["low"] is not None and gap["low"] <= 0 <= gap["high"]:
         yield f"Features with material contributions in either direction: {_listed(c, evidence)}."
         return
@@ -151,14 +151,15 @@ def _of_kind(rows: list[Record], kind: str) -> list[Record]:
 
 def exempt_parts(summary: Record, c: Record) -> Iterator[str]:
     """Yield the two parts of the gap where exempt factors were named."""
-    if c["gap_explained_by_exempt"] is None:
+    if c["gap_parts"]["gap_explained_by_exempt"] is None:
         return
     through, left = (
-        estimate_words(c[key], measure_of(c), level_name(summary))
+        estimate_words(c["gap_parts"][key], measure_of(c), level_name(summary))
         for key in ("gap_explained_by_exempt", "gap_given_exempt")
     )
-    names = ", ".join(label(name, SHORT) for name in c["exempt"][:MOST_NAMED])
-    more = f" and {len(c['exempt']) - MOST_NAMED} more" if len(c["exempt"]) > MOST_NAMED else ""
+    exempt = c["gap_parts"]["exempt"]
+    names = ", ".join(label(name, SHORT) for name in exempt[:MOST_NAMED])
+    more = f" and {len(exempt) - MOST_NAMED} more" if len(exempt) > MOST_NAMED else ""
     yield f"Gap explained by exempt factors ({names}{more}): {through}. Gap given exempt factors: {left}."
 
 
@@ -245,7 +246,7 @@ class Doubt(NamedTuple):
 
 def trust(summary: Record, c: Record) -> list[Doubt]:
     """Return how reliable a comparison is, a short line each."""
-    rows, checks = c["contributions"], c["balance"]
+    rows, checks = c["contributions"], c["checks"]["balance"]
     lines = [Doubt(f"{count(c['rows']['audited'])} and {count(c['rows']['reference'])} people{expected(c)}", False)]
     if c["unobserved_group"]:
         status = c["unobserved_group"]["status"]
@@ -262,7 +263,7 @@ def trust(summary: Record, c: Record) -> list[Doubt]:
     is_open, noted = len(_of_kind(rows, OPEN)), sum(bool(row["notes"]) for row in rows)
     lines += [Doubt(f"{is_open} of {len(rows)} features without a clear verdict", True)] if is_open else []
     lines += [Doubt(f"notes on {noted} of {len(rows)} features", False)] if noted else []
-    warnings = len(c["notes"])
+    warnings = len(c["checks"]["notes"])
     lines += [Doubt(f"{warnings} warning{'s' if warnings > 1 else ''} below", True)] if warnings else []
     if not summary["provenance"]["stated"]:
         lines.append(Doubt("no provenance recorded", True, False))
@@ -306,7 +307,7 @@ def favourable_words(summary: Record) -> str:
     outcome = label(summary["favourable"])
     if measure_of(summary) is UNITS:
         return f"a {outcome} amount"
-    is_binary = isinstance(next(iter(summary["comparisons"].values()))["output"]["audited"], int | float)
+    is_binary = isinstance(next(iter(summary["comparisons"].values()))["outputs"]["means"]["audited"], int | float)
     if not is_binary or outcome not in ("0", "1"):
         return f"the outcome “{outcome}”"
     if summary["score_type"] != "probability":
@@ -338,14 +339,26 @@ def sure_words(c: Record) -> list[str]:
         test = quantity("gap_test")
         name = f"{test.label[:1].upper()}{test.label[1:]}"
         lines.append(f"{name}: {p_value(c['gap_test']['p_value'])} ({test.definition}).")
-    if c["balance"] is not None and c["balance"]["is_adequate"]:
+    if c["checks"]["balance"] is not None and c["checks"]["balance"]["is_adequate"]:
         lines.append("Overlap and calibration checks passed.")
-    elif c["balance"] is not None:
+    elif c["checks"]["balance"] is not None:
         lines.append(
             "Overlap and calibration checks failed, for the reasons in “For statisticians”: the adjusted gap and the "
             "correction may be wrong."
         )
     return lines
+
+
+def checks_words(checks: Record) -> str:
+    """Return the group-membership model, and the result of its checks."""
+    model, balance = f"Model: “{label(checks['propensity'])}”.", checks["balance"]
+    if balance is None:
+        return model
+    result = "Checks passed." if balance["is_adequate"] else "Checks failed, for the reasons below."
+    return (
+        f"{model} {result} AUC {number(balance['auc'], 2)}; {percent(balance['clipped'])} of a group's rows are "
+        f"clipped; calibration slope {number(balance['calibration']['slope'], 2)} (1 is ideal)."
+    )
 
 
 def simultaneous_words(summary: Record, confidence: float) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 from tiltlens.documents.labels import DRAWN, labels
 from tiltlens.errors import DataError
 from tiltlens.formats import label, number
+from tiltlens.results.comparison import ESTIMATES
 
 SHOWN = 20  # features of a chart with one row each
 VALUES = 24  # values of a feature
@@ -16,12 +17,20 @@ FULL = 200  # letters of a name where a reader points at it
 Record = dict[str, Any]
 
 
+def estimate_of(comparison: Record, key: str) -> Record | None:
+    """Return an estimate of a comparison by the name that gates have for it; None where it has none."""
+    part: Any = comparison
+    for name in ESTIMATES.get(key, key).split("."):
+        part = None if part is None else part.get(name)
+    return cast(Record | None, part)
+
+
 def means(comparison: Record) -> tuple[float, float]:
     """Return the two means whose difference is the gap; of more than two classes, those of the favourable one."""
-    output = comparison["output"]
+    output = comparison["outputs"]["means"]
     if isinstance(output["audited"], int | float):
         return float(output["audited"]), float(output["reference"])
-    rates = comparison["rates"]
+    rates = comparison["outputs"]["rates"]
     return float(rates["audited"]["value"]), float(rates["reference"]["value"])
 
 
@@ -63,7 +72,7 @@ def dial_place(comparison: Record, position_index: int | None = None) -> int:
                 f"`position_index` must be a place on the dial, got {position_index!r}.", "10 is its middle."
             )
         return min(position_index, last)
-    correction = comparison["correction"] or {}
+    correction = comparison["correction"]["numbers"] or {}
     inputs, outputs = (correction.get(name, 1.0) for name in ("input_weight", "output_weight"))
     largest = max(inputs, outputs)  # weights may be as large as floats go
     share = outputs / largest / (inputs / largest + outputs / largest) if largest else 0.5

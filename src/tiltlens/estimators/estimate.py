@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from scipy.special import ndtri, stdtrit
 
 from tiltlens.errors import DataError
+from tiltlens.formats import Display
 from tiltlens.limits import NOISE, ROUNDED_SQUARE
 
 
@@ -18,13 +19,16 @@ def without_noise(value: float) -> float:
     return 0.0 if abs(value) < NOISE else value
 
 
+PLAIN = Display()
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class Estimate(float):
     """A value and its confidence interval; `low` and `high` are None where no interval was asked for.
 
     It is its value wherever a number is needed: arithmetic, `sum`, numpy and JSON give plain numbers, without an
-    interval. Two estimates are equal where all three numbers are, and neither is the smaller: their intervals may
-    overlap.
+    interval. It prints as a person would write it, with the unit and the confidence that a result gives it. Two
+    estimates are equal where all three numbers are, and neither is the smaller: their intervals may overlap.
 
     Examples
     --------
@@ -33,21 +37,33 @@ class Estimate(float):
     ('0.10', True, 0.095)
     >>> 100 * gap, sum([gap, gap])
     (10.5, 0.21)
+    >>> print(gap)
+    0.1050 (CI 0.0950 to 0.1160)
     """
 
     value: float
     low: float | None = None
     high: float | None = None
+    _display: Display = field(default=PLAIN, init=False, repr=False)
 
     def __new__(cls, value: float, low: float | None = None, high: float | None = None) -> Estimate:
         """Return the estimate: a float is made here, not in `__init__`."""
         made = float.__new__(cls, value)
-        for name, part in (("value", value), ("low", low), ("high", high)):
+        for name, part in (("value", value), ("low", low), ("high", high), ("_display", PLAIN)):
             object.__setattr__(made, name, part)
         return made
 
+    def displayed(self, display: Display) -> Estimate:
+        """Return the estimate with another way to print it."""
+        made = Estimate(self.value, self.low, self.high)
+        object.__setattr__(made, "_display", display)
+        return made
+
+    def __str__(self) -> str:
+        return self._display.text(self.value, self.low, self.high)
+
     def __format__(self, spec: str) -> str:
-        return format(self.value, spec) if spec else repr(self)
+        return format(self.value, spec) if spec else str(self)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Estimate):

@@ -144,7 +144,7 @@ def paths(comparison: Record) -> Figure:
     """Return how far the inputs must change, and what is then left of the output divergence, along both ways."""
     title = "What it takes to remove the disparity"
     paths, least = comparison["bins"]["path"], comparison["bins"]["least_change"]
-    start = comparison["output_divergence"]
+    start = comparison["correction"]["output_divergence"]
     if comparison.get("unobserved_group"):
         return nothing(title, "the output divergence of unobserved groups is not reported")
     if start is None or not (paths["green"] or paths["red"]):

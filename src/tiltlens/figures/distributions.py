@@ -22,7 +22,7 @@ def score_distribution(comparison: Record) -> Figure:
     """Return the distributions of the score in both groups, audited above and reference below, with their means."""
     (audited, reference), m = means(comparison), measure_of(comparison)
     title = f"How the {m.each}s are distributed"
-    word = f"1 − {m.each}" if comparison["metric"] == "fnr" else m.each
+    word = f"1 − {m.each}" if comparison["scale"]["metric"] == "fnr" else m.each
     records = _records(comparison["bins"]["score"])
     if not any(record["share"] for record in records):
         return nothing(title, NO_SHAPE)

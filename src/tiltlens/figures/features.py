@@ -23,7 +23,7 @@ def features(comparison: Record, materiality: float | None = None, shown: int = 
     rows = rows_of(comparison, shown)
     if not rows:
         return nothing(title, "there are no features")
-    m, counts = measure_of(comparison), comparison["materiality"] if materiality is None else materiality
+    m, counts = measure_of(comparison), comparison["scale"]["materiality"] if materiality is None else materiality
     records = [_record(row, m) for row in rows]
     parts = ", ".join(f"{row['label']} {m.difference(row['alone'])} ({row['verdict']})" for row in rows[:5])
     description = (
@@ -34,7 +34,7 @@ def features(comparison: Record, materiality: float | None = None, shown: int = 
     band = "lines: simultaneous confidence bands" if has_bands else "no bands"
     more = strongest(len(comparison["contributions"]), len(rows))
     note = f"bar: alone; ◆: beyond the others; dashed: materiality threshold, ±{m.size(counts)} {m.unit}"
-    held = "given the exempt factors" if comparison["exempt"] else ""
+    held = "given the exempt factors" if comparison["gap_parts"]["exempt"] else ""
     return figure(_drawn(records, m.factor * counts, m), records, title, description, note, band, held, more)
 
 

@@ -59,7 +59,7 @@ def proxy_map(comparison: Record, materiality: float | None = None) -> Figure:
     drawn = [row for row in rows if row.get(up.name) is not None]
     if not drawn:
         return nothing(title, "no feature has both numbers of the map")
-    m, counts = measure_of(comparison), comparison["materiality"] if materiality is None else materiality
+    m, counts = measure_of(comparison), comparison["scale"]["materiality"] if materiality is None else materiality
     records = [_record(row, m, up) for row in drawn]
     right, top = min(_end(records, "reveals", 1.08), MOST), _end(records, "height", 1.15)  # the corners have names
     # Labels are placed for the usual width: on a wider page they only have more room.

@@ -28,8 +28,8 @@ def rates(audit: Record) -> Figure:
     title = f"{m.rate.capitalize()}s {WEIGHTED}" if is_soft else f"{m.rate.capitalize()}s and their ratios"
     if not comparisons:
         return nothing(title, "there is no group to compare")
-    rows = [_row(comparisons[0]["reference"], "reference", comparisons[0]["rates"]["reference"], None, m)]
-    rows += [_row(c["audited"], "audited", c["rates"]["audited"], c["impact_ratio"], m) for c in comparisons]
+    rows = [_row(comparisons[0]["reference"], "reference", comparisons[0]["outputs"]["rates"]["reference"], None, m)]
+    rows += [_row(c["audited"], "audited", c["outputs"]["rates"]["audited"], c["impact_ratio"], m) for c in comparisons]
     texts = labels((row["group"] for row in rows[:GROUPS]), GROUP)
     records = [row | {"label": f"{text} ({row['role']})"} for row, text in zip(rows, texts, strict=False)]
     parts = ", ".join(f"{record['label']} {m.level(record['rate'])}" for record in records[:6])

@@ -66,10 +66,10 @@ def _dots(records: list[Record]) -> Any:
 def shares_along_tradeoff(comparison: Record, table: pl.DataFrame | None = None) -> Figure:
     """Return the shares from "align inputs" (0) to "align outputs" (1), one line a feature.
 
-    `table` is `Comparison.shares_along_tradeoff(positions)` where the summary's 21 positions will not do.
+    `table` is `Correction.shares_along_tradeoff(positions)` where the summary's 21 positions will not do.
     """
     title = "Shares of the correction along the dial"
-    rows = comparison["tradeoff_table"] if table is None else table.to_dicts()
+    rows = comparison["correction"]["tradeoff_table"] if table is None else table.to_dicts()
     names = list(dict.fromkeys(row["feature"] for row in rows if row["share"] is not None))
     if not names:
         return nothing(title, "no share is determined along the dial")

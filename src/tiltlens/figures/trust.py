@@ -51,7 +51,7 @@ def _diagonal(records: list[Record]) -> Any:
 def balance(comparison: Record) -> Figure:
     """Return how well the reference group, reweighted, reproduces the audited group's means."""
     title = "Does that model make the groups look alike?"
-    checks = comparison["balance"]
+    checks = comparison["checks"]["balance"]
     if checks is None:
         return nothing(title, "plug-in values have no balance")
     if not checks["mismatches"]:

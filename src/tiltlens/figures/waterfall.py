@@ -28,7 +28,7 @@ def waterfall(comparison: Record) -> Figure:
     title = f"Decomposition of the {gap_name(comparison)} of {m.difference(comparison['gap']['value'])} {m.unit}"
     if not rows:
         return nothing(title, "there are no features")
-    if all(row["shapley"] is None for row in rows) and comparison["gap_explained_by_exempt"] is None:
+    if all(row["shapley"] is None for row in rows) and comparison["gap_parts"]["gap_explained_by_exempt"] is None:
         return nothing(title, NO_PARTS)
     audited, reference = means(comparison)
     records = _stairs(comparison, rows, reference)
@@ -47,8 +47,8 @@ def waterfall(comparison: Record) -> Figure:
 def _stairs(comparison: Record, rows: list[Record], start: float) -> list[Record]:
     """Return one step a feature, largest first, the weak ones joined, and what the features leave."""
     steps = (
-        [(THROUGH, *_ends(comparison["gap_explained_by_exempt"]), "exempt")]
-        if comparison["gap_explained_by_exempt"]
+        [(THROUGH, *_ends(comparison["gap_parts"]["gap_explained_by_exempt"]), "exempt")]
+        if comparison["gap_parts"]["gap_explained_by_exempt"]
         else []
     )
     measured = sorted((row for row in rows if row["shapley"] is not None), key=lambda row: -abs(row["shapley"]))
@@ -57,10 +57,10 @@ def _stairs(comparison: Record, rows: list[Record], start: float) -> list[Record
     steps += [(*part, "feature") for part in parts]
     if rest:
         steps.append((f"{len(rest)} other features", sum(row["shapley"] for row in rest), None, None, "others"))
-    if comparison["shapley_remainder"] is not None:
-        steps.append((LEFT, comparison["shapley_remainder"], None, None, "remainder"))
-    elif comparison["gap_given_exempt"] is not None:
-        steps.append((EQUAL, *_ends(comparison["gap_given_exempt"]), "equal"))
+    if comparison["gap_parts"]["shapley_remainder"] is not None:
+        steps.append((LEFT, comparison["gap_parts"]["shapley_remainder"], None, None, "remainder"))
+    elif comparison["gap_parts"]["gap_given_exempt"] is not None:
+        steps.append((EQUAL, *_ends(comparison["gap_parts"]["gap_given_exempt"]), "equal"))
     records, level = [], start
     for name, value, low, high, role in steps:
         records.append(_step(name, level, value, low, high, role, measure_of(comparison)))

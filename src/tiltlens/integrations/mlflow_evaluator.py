@@ -118,7 +118,8 @@ def _metrics(result: Audit) -> dict[str, float]:
     metrics = {}
     for group, comparison in result.items():
         for quantity in (*ESTIMATES, "bracket", "limits", "linear"):  # these of unobserved groups
-            estimate = getattr(comparison if quantity in ESTIMATES else comparison.unobserved_group, quantity, None)
+            soft = comparison.unobserved_group
+            estimate = comparison.estimate(quantity) if quantity in ESTIMATES else getattr(soft, quantity, None)
             for end, value in ({} if estimate is None else estimate.to_dict()).items():
                 if value is not None:
                     suffix = "" if end == "value" else f"_{end}"

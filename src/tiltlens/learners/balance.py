@@ -50,13 +50,13 @@ class Balance:
     `calibration` are intercept and slope of a logistic model of the group on ℓ: 0 and 1 when ℓ is right.
     """
 
-    mismatches: tuple[Mismatch, ...]
+    reasons: tuple[str, ...]
     auc: float
     calibration: CalibrationLine
     clipped: float
-    reasons: tuple[str, ...]
+    mismatches: tuple[Mismatch, ...]
 
-    JSON_KEYS: ClassVar = ("is_adequate", "reasons", "auc", "calibration", "clipped", "mismatches")
+    JSON_PROPERTIES: ClassVar = ("is_adequate",)
 
     @property
     def is_adequate(self) -> bool:
@@ -106,7 +106,7 @@ def balance(
 def balance_of(mismatches: tuple[Mismatch, ...], membership: Propensity, calibration: CalibrationLine) -> Balance:
     """Return the balance from its parts."""
     reasons = [*_unbalanced(mismatches), *_disagreeing(membership.parts), *_clipped(membership.clipped)]
-    return Balance(mismatches, membership.auc, calibration, membership.clipped, tuple(reasons))
+    return Balance(tuple(reasons), membership.auc, calibration, membership.clipped, mismatches)
 
 
 def density_ratio(rows: Rows, membership: Propensity) -> tuple[Floats, Floats]:

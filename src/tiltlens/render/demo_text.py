@@ -23,6 +23,7 @@ from tiltlens.documents.document import (
 )
 from tiltlens.documents.quantities import FEATURES, estimate_cell, format_of, quantity, row_estimate
 from tiltlens.documents.sentences import IS_NO_FINDING, gap_sentence
+from tiltlens.documents.summary_access import estimate_of
 from tiltlens.formats import number, percent
 from tiltlens.render.terminal import print_document
 from tiltlens.rows.measures import POINTS
@@ -77,8 +78,8 @@ def _blocks(summary: Record, audited: str, c: Record, honest: Record) -> list[Bl
         Paragraph(
             "The paper fits one membership model on all rows and takes it as known, so noise counts as divergence. "
             "Cross-fitted numbers use models that have not seen the rows they are applied to, correct the first-order "
-            f"error, and choose the model on held-out data (here: {honest['propensity']}). Where they differ, prefer "
-            "the cross-fitted one.",
+            f"error, and choose the model on held-out data (here: {honest['checks']['propensity']}). Where they "
+            "differ, prefer the cross-fitted one.",
             QUIET,
         ),
         Heading("Contributions of features, cross-fitted (points)"),
@@ -89,7 +90,7 @@ def _blocks(summary: Record, audited: str, c: Record, honest: Record) -> list[Bl
 
 
 def _correction(audited: str, c: Record) -> list[Block]:
-    f, ends = c["correction"], [c["prototypes"][end]["correction"] for end in ("min", "max")]
+    f, ends = c["correction"]["numbers"], [c["correction"]["prototypes"][end]["correction"] for end in ("min", "max")]
     weights = [f"{'−' if f[key] < 0 else '+'} {abs(f[key]):.4f}" for key in ("on_log_odds", "on_score")]
     rows = ((Cell(name), Cell(number(f[name], 5)), Cell(meaning)) for name, meaning in PAPER_NAMES.items())
     return [
@@ -99,18 +100,18 @@ def _correction(audited: str, c: Record) -> list[Block]:
         Paragraph(
             f"f~ has mean 0 and variance 1 among {audited} defendants. Profiles with f~ > 0 are under-represented "
             f"among them, those with f~ < 0 over-represented. It ranges from {number(ends[0], 3)} to "
-            f"{number(ends[1], 3)}; the largest valid step along it is {c['epsilon_max']:.3f}. The smallest change of "
-            f"inputs that removes the gap costs {number(c['least_change']['cost'])} nats."
+            f"{number(ends[1], 3)}; the largest valid step along it is {c['correction']['epsilon_max']:.3f}. The "
+            f"smallest change of inputs that removes the gap costs {number(c['least_change']['cost'])} nats."
         ),
         Table("paper", (Column("name", NAME), Column("value"), Column("definition", TEXT)), tuple(rows)),
     ]
 
 
 def _prototypes(audited: str, c: Record) -> Table:
-    corners = {label: c["prototypes"][key] for key, label in CORNERS.items()}
+    corners = {label: c["correction"]["prototypes"][key] for key, label in CORNERS.items()}
     rows = [
         (Cell(feature), *(Cell(str(corner["values"][feature])) for corner in corners.values()))
-        for feature in c["prototypes"]["max"]["values"]
+        for feature in c["correction"]["prototypes"]["max"]["values"]
     ]
     rows.append((Cell("value of f~"), *(Cell(number(corner["correction"], 3)) for corner in corners.values())))
     rows.append((Cell(f"{audited} people"), *(Cell(f"{corner['count']:,}") for corner in corners.values())))
@@ -127,7 +128,8 @@ def _side_by_side(c: Record, honest: Record) -> Table:
     for key in COMPARED:
         item = quantity(key)
         write = format_of(item.scale, POINTS).value
-        rows.append((Cell(item.name(POINTS)), Cell(write(c[key]["value"])), estimate_cell(honest[key], write)))
+        paper_cell, honest_cell = (estimate_cell(estimate_of(summary, key), write) for summary in (c, honest))
+        rows.append((Cell(item.name(POINTS)), paper_cell, honest_cell))
     paper = {row["feature"]: row for row in c["contributions"]}
     for row in honest["contributions"]:
         name = f"{FEATURES['share'].label}, {row['feature']}"
@@ -139,7 +141,7 @@ def _side_by_side(c: Record, honest: Record) -> Table:
 
 def _limits(c: Record) -> tuple[str, ...]:
     first, last = c["contributions"][0], c["contributions"][-1]
-    smallest = min(cell["count"] for cell in c["prototypes"].values())
+    smallest = min(cell["count"] for cell in c["correction"]["prototypes"].values())
     return (
         f"{first['feature']} is the strongest potential proxy, however inputs and outputs are weighted.",
         f"{last['feature']} looks negligible at equal weights ({percent(last['share'])}), but has "

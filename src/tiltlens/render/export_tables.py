@@ -11,6 +11,7 @@ from tiltlens.documents.display_names import named
 from tiltlens.documents.document import TEXT, Cell, Column, Table
 from tiltlens.documents.quantities import ERROR_RATE_KEYS, HEADLINE_KEYS, RATES_OF_GROUPS
 from tiltlens.documents.sentences import IS_NO_FINDING, simultaneous_words
+from tiltlens.documents.summary_access import estimate_of
 from tiltlens.documents.unobserved_groups import soft_estimates
 from tiltlens.formats import interval_name, label, minus
 from tiltlens.rows.measures import measure_of
@@ -60,7 +61,7 @@ def export_tables(summary: Record) -> list[ExportTable]:
 def about(summary: Record) -> list[tuple[str, str]]:
     """Return what a reader of the tables should know, by name."""
     readable, m, origin = named(summary, summary["group"]), measure_of(summary), summary["provenance"]
-    notes = dict.fromkeys(note for c in readable["comparisons"].values() for note in c["notes"])
+    notes = dict.fromkeys(note for c in readable["comparisons"].values() for note in c["checks"]["notes"])
     return [
         ("audit", f"{m.each}s by {summary['group']}"),
         ("reference", readable["reference"]),
@@ -79,9 +80,9 @@ def _rates(summary: Record) -> ExportTable:
     """Return one row for each group: the audited ones, the reference, and those too small to be analysed."""
     comparisons = [c | soft_estimates(c) for c in summary["comparisons"].values()]
     first, m = comparisons[0], measure_of(summary)
-    rates = ["favourable_rate", *(["metric_rate"] if first["metric_rates"] else [])]
+    rates = ["favourable_rate", *(["metric_rate"] if first["outputs"]["metric_rates"] else [])]
     rates += [key for key in ERROR_RATE_KEYS if any(_error_rate(c, key) for c in comparisons)]
-    keys = [key for key in AGAINST_REFERENCE if any(c[key] is not None for c in comparisons)]
+    keys = [key for key in AGAINST_REFERENCE if any(estimate_of(c, key) is not None for c in comparisons)]
     columns = ("group", "role", "people", *(f"{key}{end}" for key in (*rates, *keys) for end in ENDS))
     groups = [*((c, "audited") for c in comparisons), (first, "reference")]
     records = [[c[role], role, c["rows"][role], *_estimates(c, role, rates, keys)] for c, role in groups]
@@ -100,10 +101,10 @@ def _error_rate(c: Record, key: str) -> Any:
 def _estimates(c: Record, role: str, rates: list[str], keys: list[str]) -> Iterator[float | None]:
     """Yield the numbers of a group, each with the ends of its interval; the reference is not compared with itself."""
     for key in rates:
-        both = _error_rate(c, key) if key in ERROR_RATE_KEYS else c[RATES_OF_GROUPS[key]]
+        both = _error_rate(c, key) if key in ERROR_RATE_KEYS else c["outputs"][RATES_OF_GROUPS[key]]
         yield from _values(both and both[role])
     for key in keys:
-        yield from _values(c[key] if role == "audited" else None)
+        yield from _values(estimate_of(c, key) if role == "audited" else None)
 
 
 def _values(estimate: Record | None) -> tuple[Any, Any, Any]:

@@ -8,7 +8,7 @@ from html import escape
 from importlib.util import find_spec
 from typing import Any
 
-from tiltlens.documents.audit_document import comparison_document
+from tiltlens.documents.audit_document import checks_document, comparison_document
 from tiltlens.documents.change_document import change_document
 from tiltlens.documents.document import Document, FigureRef
 from tiltlens.documents.repair_document import alternatives_document, evaluation_document, repair_document
@@ -43,6 +43,7 @@ def _html(build: Callable[[Record], Document]) -> Callable[[Record], str]:
 
 rule_tables_html, change_html, repair_html = map(_html, (rule_document, change_document, repair_document))
 evaluations_html, alternatives_html = map(_html, (evaluation_document, alternatives_document))
+checks_html = _html(checks_document)
 
 
 def _picture(reference: FigureRef) -> str:

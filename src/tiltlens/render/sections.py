@@ -90,7 +90,7 @@ def _tables(summary: dict[str, Any], c: dict[str, Any], is_drawn: bool) -> dict[
     confidence = summary["settings"]["confidence"]
     tables: dict[str, Table | None] = {
         "estimates": audit_tables.estimate_table(summary, c),
-        "deciles": audit_tables.decile_table(c, confidence) if c["decile_shares"] else None,
+        "deciles": audit_tables.decile_table(c, confidence) if c["outputs"]["decile_shares"] else None,
         "decisions": audit_tables.decision_table(c) if c["decision_table"] else None,
         "factors": audit_tables.factor_table(c) if c["contributions"] else None,
         "correction": audit_tables.correction_table(summary, c),
@@ -129,13 +129,13 @@ def _drawings(c: dict[str, Any], place: int) -> dict[str, Drawing]:
             told["first"] = figures.features(c, shown=FIRST)
         if place > 0 or len(c["contributions"]) > FIRST:
             told["features"] = figures.features(c)
-    if c["correction"] is not None:
+    if c["correction"]["numbers"] is not None:
         drawn |= {"paths": figures.paths(c), "overlap": figures.overlap(c), "calibration": figures.calibration(c)}
-    if c["balance"] is not None:
+    if c["checks"]["balance"] is not None:
         drawn["balance"] = figures.balance(c)
     drawings = {key: Drawing.of(f"{key}-{place}", figure) for key, figure in drawn.items()}
     beside = {key: replace(Drawing.of(f"{key}-{place}", figure), table=None) for key, figure in told.items()}
-    return beside | drawings | ({} if c["correction"] is None else {"correction": _turning(c, place)})
+    return beside | drawings | ({} if c["correction"]["numbers"] is None else {"correction": _turning(c, place)})
 
 
 def _turning(c: dict[str, Any], place: int) -> Drawing:
@@ -175,7 +175,7 @@ def _shares(c: dict[str, Any]) -> dict[str, list[list[float | None]]]:
     """Return share, low and high at each position of the dial, of the first features that have a share."""
     names = [row["feature"] for row in c["contributions"] if row["share"] is not None][:DIAL_ROWS]
     found: dict[str, list[list[float | None]]] = {}
-    for one in sorted(c["tradeoff_table"], key=lambda one: one["position"]):
+    for one in sorted(c["correction"]["tradeoff_table"], key=lambda one: one["position"]):
         if one["feature"] in names:
             found.setdefault(one["feature"], []).append([one["share"], one["low"], one["high"]])
     return found

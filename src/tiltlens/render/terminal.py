@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from tiltlens.documents.audit_document import audit_document
+from tiltlens.documents.audit_document import audit_document, checks_document
 from tiltlens.documents.change_document import change_document
 from tiltlens.documents.document import (
     HEADLINE,
@@ -107,6 +107,7 @@ def _writer(build: Build) -> Callable[[Record], str]:
 
 
 print_audit, audit_text = _printer(audit_document), _writer(audit_document)
+checks_text = _writer(checks_document)
 print_change, change_text = _printer(change_document), _writer(change_document)
 print_repair, repair_text = _printer(repair_document), _writer(repair_document)
 print_evaluations, evaluations_text = _printer(evaluation_document), _writer(evaluation_document)

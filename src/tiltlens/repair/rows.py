@@ -163,19 +163,19 @@ def _comparison_rows(comparison: Comparison, action: str) -> AuditedRows:
         model=profiles.model,
         given=profiles.given,
         favours_low=not np.array_equal(profiles.favourable, profiles.score),
-        exempt=comparison.exempt,
+        exempt=comparison.gap_parts.exempt,
         soft={} if profiles.soft is None else {audited: profiles.soft},
     )
 
 
 def _check(comparison: Comparison, action: str, use_group: bool) -> None:
     """Raise where the audit has no scores of all people that could be changed, or no group that could be used."""
-    if comparison.score_type == ScoreType.AMOUNT:
+    if comparison.scale.score_type == ScoreType.AMOUNT:
         raise DataError(f"`{action}` must be of scores between 0 and 1, got amounts.", "audit a score.")
-    if comparison.metric is not None:
+    if comparison.scale.metric is not None:
         raise DataError(
-            f"`{action}` must be of an audit without a `metric`, got one of the {comparison.metric!r}.",
-            f"audit all rows with outcome=, and repair with metric={comparison.metric!r}.",
+            f"`{action}` must be of an audit without a `metric`, got one of the {comparison.scale.metric!r}.",
+            f"audit all rows with outcome=, and repair with metric={comparison.scale.metric!r}.",
         )
     if use_group and comparison.unobserved_group is not None:
         raise DataError(

@@ -62,21 +62,18 @@ class Audit:
     {'audited': 50, 'reference': 50}
     """
 
-    comparisons: dict[str, Comparison]
-    rows: Mapping[str, int | None]
     group: str
     reference: str
     score_type: ScoreType
     favourable: str
+    rows: Mapping[str, int | None]
     too_small: Mapping[str, int | None]
     settings: Settings
     provenance: Provenance
+    comparisons: dict[str, Comparison]
     _rows: SampledRows | None = None
 
-    JSON_KEYS: ClassVar = (
-        *("schema", "group", "reference", "score_type", "favourable", "rows", "too_small", "settings", "provenance"),
-        "comparisons",
-    )
+    JSON_PROPERTIES: ClassVar = ("schema",)
 
     @property
     def schema(self) -> str:
@@ -170,7 +167,7 @@ class Audit:
         """Return every number of the audit, keyed by attribute name; the sizes of groups too small are withheld."""
         summary: dict[str, Any] = to_plain(self)
         for name, comparison in self.comparisons.items():
-            summary["comparisons"][name] |= to_plain(comparison.parts())
+            summary["comparisons"][name] = comparison.to_dict()
         return summary
 
     def to_json(self, path: str | Path | TextIO) -> None:

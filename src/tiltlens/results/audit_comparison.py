@@ -8,7 +8,7 @@ Donner 2008), which for symmetric ends adds the variances.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -209,12 +209,13 @@ def _group_change(
         audited=new.audited,
         reference=new.reference,
         rows={"old": old.rows, "new": new.rows},
-        score_type=new.score_type,
-        metric=new.metric,
-        materiality=new.materiality,
+        scale=new.scale,
         old=before,
         new=after,
-        changes={name: _change(before[name], after[name], levels[name], name, pairs) for name in QUANTITIES},
+        changes={
+            name: _displayed(_change(before[name], after[name], levels[name], name, pairs), name, after)
+            for name in QUANTITIES
+        },
         features=_features(old, new, settings, pairs, groups),
         notes=(*_notes(pairs), *_unobserved_notes(old, new)),
     )
@@ -223,7 +224,7 @@ def _group_change(
 def _estimates(c: Comparison) -> dict[str, Estimate | None]:
     """Return the quantities of a comparison; None where it has none."""
     linear = None if c.unobserved_group is None else c.unobserved_group.linear
-    estimates = {name: getattr(c, name) for name in (*OF_COMPARISONS, *OF_ERROR_RATES)}
+    estimates = {name: c.estimate(name) for name in (*OF_COMPARISONS, *OF_ERROR_RATES)}
     return estimates | dict(zip(OF_RATES, c.rates, strict=True)) | {LINEAR: linear}
 
 
@@ -239,6 +240,12 @@ def _change(
         return Normal(value, _rounded(standard_error(errors))).estimate(confidence)
     # how estimates of the same rows err together is not known: at worst against each other
     return replace(difference(new, old, 0.0 if pairs is None else -1.0), value=value)
+
+
+def _displayed(change: Estimate | None, name: str, after: Mapping[str, Estimate | None]) -> Estimate | None:
+    """Return a change that prints as the quantity does; that of a rate prints as a gap."""
+    like = after["gap" if name in OF_RATES else name]
+    return change if change is None or like is None else change.displayed(like._display)
 
 
 def _rounded(se: float) -> float:
@@ -292,7 +299,7 @@ def _bands(
         return {}
     if pairs is not None:
         return _paired_bands(keys, values, pairs, confidence, settings.random_state)
-    factors = [float(c.band_factor or math.nan) for c in (old, new)]
+    factors = [float(c.gap_parts.band_factor or math.nan) for c in (old, new)]
     errors = [
         math.hypot(*(_se(rows[name], k, factor) for rows, factor in zip((before, after), factors, strict=True)))
         for k, name in keys
@@ -371,9 +378,10 @@ def _verdict(before: Row, after: Row, changes: dict[Key, Band], new: Comparison)
     rows = sum(new.rows.values())
     if alone is None or not math.isfinite(alone.reach):
         return {"verdict": ChangeVerdict.NOT_ASSESSED, "reason": "there are no intervals to judge by"}
-    measure = MEASURES[new.score_type, new.metric]
+    measure = MEASURES[new.scale.score_type, new.scale.metric]
     visible = 1.0 if new.unobserved_group is None else new.unobserved_group.visible
-    judged = verdict(alone, beyond_others, new.materiality, rows, visible=visible, size=measure.size, unit=measure.unit)
+    counts = new.scale.materiality
+    judged = verdict(alone, beyond_others, counts, rows, visible=visible, size=measure.size, unit=measure.unit)
     if judged.verdict in EVIDENCE:
         number = "alone" if judged.verdict == EVIDENCE[0] else "beyond_others"
         return {"verdict": _direction(before[number], after[number]), "reason": judged.reason}

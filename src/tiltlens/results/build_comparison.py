@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiltlens.analysis.adjusted_gap import AdjustedGap, adjusted_gap
-from tiltlens.analysis.contributions import contribution_table
+from tiltlens.analysis.contributions import ContributionTable, contribution_table
 from tiltlens.analysis.decision_table import decision_table
 from tiltlens.analysis.error_rates import error_rates, rate_pairs
 from tiltlens.analysis.evidence import NO_MODEL, Evidence, TiltedMeans
@@ -26,7 +26,7 @@ from tiltlens.analysis.influence_matching import (
 from tiltlens.analysis.periods import period_table
 from tiltlens.analysis.presentation import levels, output_scale
 from tiltlens.analysis.settings import Settings
-from tiltlens.analysis.unobserved_groups import NOT_REPORTED, unobserved_group, unobserved_group_of
+from tiltlens.analysis.unobserved_groups import unobserved_group, unobserved_group_of
 from tiltlens.errors import SupportError, TiltlensError
 from tiltlens.estimators import crossfit, outputs
 from tiltlens.estimators.estimate import Estimate, HasInterval, Normal, without_noise
@@ -37,128 +37,173 @@ from tiltlens.learners.propensity import prior_log_odds
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction, correction_function
 from tiltlens.paper.exponents import TestPair
+from tiltlens.results.checks import Checks
 from tiltlens.results.codec import to_plain
-from tiltlens.results.comparison import Comparison, Output, Rates
+from tiltlens.results.comparison import Comparison
+from tiltlens.results.correction import Correction
 from tiltlens.results.display_units import decile_shares, in_units
+from tiltlens.results.displays import with_displays
 from tiltlens.results.note_texts import Note
 from tiltlens.results.notes import evidence_notes
+from tiltlens.results.outputs import GapParts, Means, Outputs, Rates, Scale
 from tiltlens.results.profiles import Profiles
 from tiltlens.rows.measures import score_type_of
 
 Noted = tuple[Estimate | None, tuple[str, ...]]
 
 
-class _Part(NamedTuple):
-    """Some fields of a comparison, and notes on those that are not defined."""
+class _ScoreGap(NamedTuple):
+    """The differences of scores, which need no model, and notes on those that are not defined."""
 
-    fields: dict[str, Any]
+    gap: Estimate
+    impact_ratio: Estimate | None
+    standardised_difference: Estimate | None
+    output_divergence: Estimate | None
+    notes: tuple[str, ...]
+
+
+class _PaperEstimates(NamedTuple):
+    """The estimates of the paper's quantities, and notes on those that are not defined."""
+
+    input_divergence: Estimate | None
+    descent_rate: Estimate | None
+    detection_sample_size: Estimate | None
     notes: tuple[str, ...]
 
 
 def compare(evidence: Evidence, settings: Settings) -> Comparison:
     """Return the comparison of one audited group with the reference."""
     every = settings.for_all(evidence.question.comparisons)  # gap, adjusted gap: judged for all audited groups at once
-    correction, epsilon_max, of_correction = _correction(evidence, settings)
+    function, of_function = _correction_function(evidence, settings)
     checked = _balance(evidence)
     left, of_adjusted = adjusted_gap(evidence, every)
-    parts = exempt_parts(evidence)
+    exempt = exempt_parts(evidence)
     soft = unobserved_group(evidence, every)
-    table = contribution_table(evidence, settings, correction, left, soft, checked is None or checked.is_adequate)
-    in_outputs = _compare_outputs(evidence, settings, every)
-    in_inputs = _compare_inputs(evidence, settings, checked, correction)
-    in_decisions = _compare_decisions(evidence, settings, in_outputs.fields["gap"])
+    table = contribution_table(evidence, settings, function, left, soft, checked is None or checked.is_adequate)
+    of_scores = _compare_scores(evidence, settings, every)
+    of_paper = _paper_estimates(evidence, settings, checked, function, of_scores.gap)
+    decisions, of_table = decision_table(evidence, settings) if evidence.question.is_decisions else (None, ())
     notes = (
-        *(*evidence.question.notes, *of_correction, *of_adjusted, *in_outputs.notes, *in_inputs.notes),
-        *(*in_decisions.notes, *table.notes, *evidence_notes(evidence, checked)),
+        *(*evidence.question.notes, *of_function, *of_adjusted, *of_scores.notes, *of_paper.notes),
+        *(*of_table, *table.notes, *evidence_notes(evidence, checked)),
     )
     comparison = Comparison(
-        **_identify(evidence, settings),
-        **in_outputs.fields,
-        **in_inputs.fields,
-        **in_decisions.fields,
+        audited=evidence.question.audited,
+        reference=evidence.question.reference,
+        rows=dict(zip(("audited", "reference"), map(round, evidence.rows.facts.people), strict=True)),
+        scale=_scale(evidence, settings),
+        outputs=_outputs(evidence, settings, of_scores),
+        gap=of_scores.gap,
         adjusted_gap=left.estimate,
+        gap_parts=_gap_parts(evidence, every, exempt, table),
+        impact_ratio=of_scores.impact_ratio,
+        adverse_impact_ratio=_adverse(of_scores.impact_ratio) if evidence.question.is_decisions else None,
+        shortfall=_shortfall(evidence, settings),
+        gap_test=_test(evidence, settings),
+        decision_table=decisions,
+        contributions_full=table.frame,
         error_rates=error_rates(evidence, partial(_estimate, settings)),
         periods=period_table(evidence, partial(_estimate, settings), settings.folds is not None),
-        gap_explained_by_exempt=None if parts is None else _estimate(every, parts.through),
-        gap_given_exempt=None if parts is None else _estimate(every, parts.at_equal),
         unobserved_group=soft,
-        correction=correction,
-        correction_numbers=None if correction is None else correction.to_dict(),
-        epsilon_max=epsilon_max,
-        contributions_full=table.frame,
-        tradeoff=table.tradeoff,
-        shapley_remainder=table.remainder,
-        balance=checked,
-        notes=tuple(dict.fromkeys(notes)),
-        band_factor=table.band_factor,
-        _profiles=_profiles(evidence, correction, every),
-        _errors=None if settings.folds is None else _errors(evidence, left, parts, table.errors),
+        correction=_correction(evidence, settings, function, checked, of_scores, of_paper, table),
+        checks=Checks(evidence.nuisances.name, checked, tuple(dict.fromkeys(notes))),
+        _errors=None if settings.folds is None else _errors(evidence, left, exempt, table.errors),
     )
-    return in_units(comparison if soft is None else replace(comparison, **NOT_REPORTED), evidence.rows.unit)
+    reported = comparison if soft is None else _of_unobserved_groups(comparison)
+    return with_displays(in_units(reported, evidence.rows.unit))
 
 
-def _identify(evidence: Evidence, settings: Settings) -> dict[str, Any]:
-    """Return who is compared, by what, and how."""
-    question = evidence.question
-    return {
-        "audited": question.audited,
-        "reference": question.reference,
-        "rows": dict(zip(("audited", "reference"), map(round, evidence.rows.facts.people), strict=True)),
-        "score_type": score_type_of(question.is_decisions, evidence.rows.unit.is_amount),
-        "metric": question.metric,
-        "exempt": question.exempt,
-        "materiality": output_scale(evidence, settings).materiality,
-        "propensity": evidence.nuisances.name,
-        "confidence": settings.confidence,
-    }
+def _of_unobserved_groups(comparison: Comparison) -> Comparison:
+    """Return a comparison without what, weighted by probabilities, would show a part of the disparity as all of it."""
+    return replace(
+        comparison,
+        impact_ratio=None,
+        adverse_impact_ratio=None,
+        shortfall=None,
+        gap_test=None,
+        outputs=replace(comparison.outputs, standardised_difference=None),
+        correction=replace(comparison.correction, output_divergence=None, detection_sample_size=None),
+    )
 
 
-def _compare_outputs(evidence: Evidence, settings: Settings, every: Settings) -> _Part:
-    """Return the differences of scores, which need no model; `every` has the confidence of all comparisons at once."""
+def _scale(evidence: Evidence, settings: Settings) -> Scale:
+    return Scale(
+        score_type_of(evidence.question.is_decisions, evidence.rows.unit.is_amount),
+        evidence.question.metric,
+        output_scale(evidence, settings).materiality,
+        settings.confidence,
+    )
+
+
+def _outputs(evidence: Evidence, settings: Settings, of_scores: _ScoreGap) -> Outputs:
+    has_metric = evidence.question.metric is not None
+    return Outputs(
+        means=_means(evidence),
+        rates=_rates(evidence, settings, evidence.favourable),
+        metric_rates=_rates(evidence, settings, evidence.score) if has_metric else None,
+        standardised_difference=of_scores.standardised_difference,
+        decile_shares=decile_shares(evidence, settings),
+    )
+
+
+def _gap_parts(evidence: Evidence, every: Settings, exempt: ExemptParts | None, table: ContributionTable) -> GapParts:
+    return GapParts(
+        exempt=evidence.question.exempt,
+        gap_explained_by_exempt=None if exempt is None else _estimate(every, exempt.through),
+        gap_given_exempt=None if exempt is None else _estimate(every, exempt.at_equal),
+        shapley_remainder=table.remainder,
+        band_factor=table.band_factor,
+    )
+
+
+def _compare_scores(evidence: Evidence, settings: Settings, every: Settings) -> _ScoreGap:
+    """Return the differences of scores; `every` has the confidence of all comparisons at once."""
     population = evidence.population
     favourable = levels(evidence) if evidence.rows.unit.is_amount else evidence.favourable
     ratio, of_ratio = _defined(settings, lambda: outputs.impact_ratio(population, favourable))
     spread, of_spread = _defined(settings, lambda: outputs.standardised_difference(population, evidence.score).normal())
     divergence, of_divergence = _defined(settings, lambda: outputs.output_divergence(population, evidence.scores))
-    has_metric = evidence.question.metric is not None
-    return _Part(
-        {
-            "output": _output(evidence),
-            "rates": _rates(evidence, settings, evidence.favourable),
-            "metric_rates": _rates(evidence, settings, evidence.score) if has_metric else None,
-            "gap": _estimate(every, outputs.gap_law(population, evidence.score)),
-            "impact_ratio": ratio,
-            "adverse_impact_ratio": _adverse(ratio) if evidence.question.is_decisions else None,
-            "shortfall": _shortfall(evidence, settings),
-            "standardised_difference": spread,
-            "decile_shares": decile_shares(evidence, settings),
-            "output_divergence": divergence,
-            "gap_test": _test(evidence, settings),
-        },
-        (*of_ratio, *of_spread, *of_divergence),
-    )
+    gap = _estimate(every, outputs.gap_law(population, evidence.score))
+    return _ScoreGap(gap, ratio, spread, divergence, (*of_ratio, *of_spread, *of_divergence))
 
 
-def _compare_inputs(
-    evidence: Evidence, settings: Settings, checked: Balance | None, correction: CorrectionFunction | None
-) -> _Part:
-    """Return the divergence of inputs and the descent rate; neither where nothing is known of the inputs."""
-    if correction is None:
-        return _Part({"input_divergence": None, "descent_rate": None}, (Note("no inputs"),))
+def _paper_estimates(
+    evidence: Evidence, settings: Settings, checked: Balance | None, function: CorrectionFunction | None, gap: Estimate
+) -> _PaperEstimates:
+    """Return the paper's quantities; those of inputs are None where nothing is known of the inputs."""
+    needed, of_needed = _decisions(evidence, gap)
+    if function is None:
+        return _PaperEstimates(None, None, needed, (Note("no inputs"), *of_needed))
     divergence, of_divergence = _of_propensity(
         evidence, settings, checked, "input_divergence", lambda: _defined(settings, lambda: _input_divergence(evidence))
     )
     descent, of_descent = _of_propensity(
-        evidence, settings, checked, "descent_rate", lambda: _descent_rate(evidence, settings, correction)
+        evidence, settings, checked, "descent_rate", lambda: _descent_rate(evidence, settings, function)
     )
-    return _Part({"input_divergence": divergence, "descent_rate": descent}, (*of_divergence, *of_descent))
+    return _PaperEstimates(divergence, descent, needed, (*of_divergence, *of_descent, *of_needed))
 
 
-def _compare_decisions(evidence: Evidence, settings: Settings, gap: Estimate) -> _Part:
-    """Return how many decisions tell the groups apart, and the two-by-two table of decisions."""
-    needed, of_needed = _decisions(evidence, gap)
-    table, of_table = decision_table(evidence, settings) if evidence.question.is_decisions else (None, ())
-    return _Part({"detection_sample_size": needed, "decision_table": table}, (*of_needed, *of_table))
+def _correction(
+    evidence: Evidence,
+    settings: Settings,
+    function: CorrectionFunction | None,
+    checked: Balance | None,
+    of_scores: _ScoreGap,
+    of_paper: _PaperEstimates,
+    table: ContributionTable,
+) -> Correction:
+    return Correction(
+        numbers=None if function is None else function.to_dict(),
+        epsilon_max=None if function is None else _epsilon_max(evidence, function),
+        descent_rate=of_paper.descent_rate,
+        input_divergence=of_paper.input_divergence,
+        output_divergence=of_scores.output_divergence,
+        detection_sample_size=of_paper.detection_sample_size,
+        function=function,
+        tradeoff=table.tradeoff and {name: table.tradeoff[name] for name in table.frame["feature"]},
+        _confidence=None if checked is None else settings.confidence,
+        _profiles=_profiles(evidence, function, settings.for_all(evidence.question.comparisons)),
+    )
 
 
 def _estimate(settings: Settings, measured: HasInterval) -> Estimate:
@@ -203,33 +248,31 @@ def _shortfall(evidence: Evidence, settings: Settings) -> Estimate:
     return _estimate(settings, law).mapped(lambda gap: size * gap)
 
 
-def _output(evidence: Evidence) -> Output:
+def _means(evidence: Evidence) -> Means:
     scores = evidence.score if evidence.rows.unit.is_amount else evidence.scores
     y0, y1 = scores.mean0, scores.mean1
     if y0.size == 1:
-        return Output(float(y0[0]), float(y1[0]))
-    return Output(tuple(y0.tolist()), tuple(y1.tolist()))
+        return Means(float(y0[0]), float(y1[0]))
+    return Means(tuple(y0.tolist()), tuple(y1.tolist()))
 
 
-def _correction(
-    evidence: Evidence, settings: Settings
-) -> tuple[CorrectionFunction | None, float | None, tuple[str, ...]]:
-    """Return the correction and its largest valid step, from the least f~ of the sample's audited people.
-
-    There is none where nothing is known of the inputs.
-    """
+def _correction_function(evidence: Evidence, settings: Settings) -> tuple[CorrectionFunction | None, tuple[str, ...]]:
+    """Return the correction function; there is none where nothing is known of the inputs."""
     if evidence.nuisances.name == NO_MODEL:
-        return None, None, ()
+        return None, ()
     audited, reference = evidence.moments
-    notes: tuple[str, ...] = ()
     try:
-        correction = correction_function(audited, reference, settings.input_weight, settings.output_weight)
+        return correction_function(audited, reference, settings.input_weight, settings.output_weight), ()
     except SupportError as error:
-        notes = (Note("inputs only", reason=str(error).splitlines()[0]),)
-        correction = correction_function(audited, reference, settings.input_weight or 1.0, 0.0)
+        note = Note("inputs only", reason=str(error).splitlines()[0])
+        return correction_function(audited, reference, settings.input_weight or 1.0, 0.0), (note,)
+
+
+def _epsilon_max(evidence: Evidence, function: CorrectionFunction) -> float:
+    """Return the largest valid step along f~, from its least value among the sample's audited people."""
     mine = evidence.sample.audited & (evidence.sample.weights > 0)
-    smallest = float(np.min(correction(evidence.nuisances.log_odds[mine], evidence.rows.scores[mine])))
-    return correction, -1.0 / smallest if smallest < 0 else 0.0, notes
+    smallest = float(np.min(function(evidence.nuisances.log_odds[mine], evidence.rows.scores[mine])))
+    return -1.0 / smallest if smallest < 0 else 0.0
 
 
 def _log_ratio(evidence: Evidence) -> Floats:
@@ -244,12 +287,11 @@ def _balance(evidence: Evidence) -> Balance | None:
 
     The score itself may depend on the group; what the features lead to expect of it may not.
     """
-    if evidence.nuisances.propensity is None or evidence.nuisances.expectations is None:
+    propensity, expectations = evidence.nuisances.propensity, evidence.nuisances.expectations
+    if propensity is None or expectations is None:
         return None
     labels = {feature.name: feature.labels for feature in evidence.rows.features}
-    return balance(
-        evidence.sample, evidence.table, evidence.nuisances.propensity, evidence.nuisances.expectations.mean, labels
-    )
+    return balance(evidence.sample, evidence.table, propensity, expectations.mean, labels)
 
 
 def _of_propensity(

@@ -14,6 +14,7 @@ from tiltlens.errors import DataError
 from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.verdicts import Verdict
 from tiltlens.results.codec import to_plain
+from tiltlens.results.outputs import Scale
 from tiltlens.results.provenance import Provenance
 from tiltlens.rows.measures import ScoreType
 from tiltlens.sources.messages import listed, shown, text_of
@@ -80,16 +81,14 @@ class GroupChange:
     features
         One row a feature, the largest change first: what goes through it in both audits, the change with the band of
         all features at once, and a verdict.
-    materiality
-        The smallest change that counts, in the unit of the gap.
+    scale
+        What the scores are, and the smallest change that counts, in the unit of the gap.
     """
 
     audited: str
     reference: str
     rows: dict[str, dict[str, int]]
-    score_type: ScoreType
-    metric: str | None
-    materiality: float
+    scale: Scale
     old: dict[str, Estimate | None]
     new: dict[str, Estimate | None]
     changes: dict[str, Estimate | None]
@@ -104,7 +103,7 @@ class GroupChange:
         """Return the figure of old and new by feature: its chart, the numbers behind it, and words for both."""
         from tiltlens.figures import change
 
-        return change(self.to_dict(), self.materiality)
+        return change(self.to_dict(), self.scale.materiality)
 
     def __repr__(self) -> str:
         gap = self.changes["gap"]
@@ -143,8 +142,8 @@ class Change:
     >>> people = {"sex": ["women", "men"] * 50, "old": [0.4, 0.5, 0.6, 0.8] * 25, "new": [0.5, 0.5, 0.6, 0.7] * 25}
     >>> old, new = (tl.audit(people, "sex", reference="men", scores=name, features=[]) for name in ("old", "new"))
     >>> gap = tl.compare(old, new)["women"].changes["gap"]
-    >>> print(f"{gap:+.2f}, {gap.low:+.2f} to {gap.high:+.2f}")
-    +0.10, +0.08 to +0.12
+    >>> print(gap)
+    10.0 points (95% CI 8.0 to 12.0)
     """
 
     paired: bool
@@ -160,10 +159,7 @@ class Change:
     new: Origin
     comparisons: dict[str, GroupChange]
 
-    JSON_KEYS: ClassVar = (
-        *("schema", "paired", "pairing", "group", "reference", "score_type", "favourable", "confidence", "materiality"),
-        *("too_small", "old", "new", "comparisons"),
-    )
+    JSON_PROPERTIES: ClassVar = ("schema",)
 
     @property
     def schema(self) -> str:

@@ -1,10 +1,10 @@
 """Results as plain JSON data, and back: one codec that reads the type hints.
 
-A result is a dataclass, a NamedTuple or a TypedDict. The keys of a dataclass are its public fields, or the names in its
-`JSON_KEYS`, which may include properties: these are written, and compared with the file when it is read. A frame is
-`Annotated[pl.DataFrame, schema]`, or `Annotated[pl.DataFrame, schema, {column: type}]` where a column holds less than
-its dtype allows; `Annotated[type, text]` describes a column in the published schema. A result with a method `disclosed`
-is written as this method returns it.
+A result is a dataclass, a NamedTuple or a TypedDict. The keys of a dataclass are its `JSON_PROPERTIES`, which are
+written, and compared with the file when it is read; then its public fields, by the "key" of their metadata, where None
+leaves a field out. A frame is `Annotated[pl.DataFrame, schema]`, or `Annotated[pl.DataFrame, schema, {column: type}]`
+where a column holds less than its dtype allows; `Annotated[type, text]` describes a column in the published schema. A
+result with a method `disclosed` is written as this method returns it.
 """
 
 from __future__ import annotations
@@ -64,8 +64,9 @@ def parts_of(kind: Any) -> tuple[Part, ...]:
     hints = _hints(kind)
     if not is_dataclass(kind):
         return tuple(Part(name, name, hint, True) for name, hint in hints.items())
-    keys = {field.name: field.metadata.get("key", field.name) for field in fields(kind) if field.name[0] != "_"}
-    names = getattr(kind, "JSON_KEYS", keys)
+    public = {field.name: field.metadata.get("key", field.name) for field in fields(kind) if field.name[0] != "_"}
+    keys = {name: key for name, key in public.items() if key is not None}
+    names = (*getattr(kind, "JSON_PROPERTIES", ()), *keys)
     hints |= {name: get_type_hints(getattr(kind, name).fget)["return"] for name in names if name not in keys}
     return tuple(Part(keys.get(name, name), name, hints[name], name in keys) for name in names)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -11,14 +10,15 @@ import polars as pl
 from tiltlens.analysis.evidence import Evidence
 from tiltlens.analysis.settings import Settings
 from tiltlens.analysis.suppression import may_show
+from tiltlens.estimators.estimate import Estimate
 from tiltlens.estimators.influence import Integers
 from tiltlens.estimators.outputs import Scores, gap_law, group_rates
 from tiltlens.limits import SUPPRESSED_BELOW
-from tiltlens.results.comparison import BEYOND, DECILE_SCHEMA, Comparison, Output, Rates
+from tiltlens.results.comparison import Comparison
+from tiltlens.results.outputs import BEYOND, DECILE_SCHEMA, Means, Rates
 from tiltlens.rows.amounts import Unit
 
 IN_UNITS = ("alone", "shapley", "beyond_others", "drives", "use")  # columns of the contributions that are differences
-DIFFERENCES = ("gap", "shortfall", "adjusted_gap", "gap_explained_by_exempt", "gap_given_exempt")
 
 
 def decile_shares(evidence: Evidence, settings: Settings) -> pl.DataFrame:
@@ -80,21 +80,29 @@ def in_units(comparison: Comparison, unit: Unit) -> Comparison:
     """Return a comparison whose numbers are those that users know: W = centre + scale·w."""
     if not unit.is_amount:
         return comparison
-    scaled: dict[str, Any] = {
-        name: None if (estimate := getattr(comparison, name)) is None else estimate.mapped(unit.difference)
-        for name in DIFFERENCES
-    }
-    rates = Rates(*(estimate.mapped(unit.level) for estimate in comparison.rates))
-    means = [unit.level(mean) for mean in comparison.output if isinstance(mean, float)]
+
+    def rescaled(estimate: Estimate | None) -> Estimate | None:
+        return None if estimate is None else estimate.mapped(unit.difference)
+
+    outputs, parts, soft = comparison.outputs, comparison.gap_parts, comparison.unobserved_group
+    means = [unit.level(mean) for mean in outputs.means if isinstance(mean, float)]
     columns = [f"{name}{end}" for name in IN_UNITS for end in ("", "_low", "_high")]
-    remainder = comparison.shapley_remainder
+    remainder = parts.shapley_remainder
     return replace(
         comparison,
-        **scaled,
-        output=Output(*means),
-        rates=rates,
-        materiality=unit.difference(comparison.materiality),
-        unobserved_group=None if comparison.unobserved_group is None else comparison.unobserved_group.in_units(unit),
-        shapley_remainder=None if remainder is None else unit.difference(remainder),
+        gap=comparison.gap.mapped(unit.difference),
+        shortfall=rescaled(comparison.shortfall),
+        adjusted_gap=rescaled(comparison.adjusted_gap),
+        gap_parts=replace(
+            parts,
+            gap_explained_by_exempt=rescaled(parts.gap_explained_by_exempt),
+            gap_given_exempt=rescaled(parts.gap_given_exempt),
+            shapley_remainder=None if remainder is None else unit.difference(remainder),
+        ),
+        outputs=replace(
+            outputs, means=Means(*means), rates=Rates(*(rate.mapped(unit.level) for rate in outputs.rates))
+        ),
+        scale=replace(comparison.scale, materiality=unit.difference(comparison.scale.materiality)),
+        unobserved_group=None if soft is None else soft.in_units(unit),
         contributions_full=comparison.contributions_full.with_columns(pl.col(columns) * unit.scale),
     )

@@ -140,8 +140,8 @@ class Prototype(TypedDict):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ComparisonParts:
-    """The parts of a comparison that take time.
+class CorrectionParts:
+    """The parts of a correction that take time.
 
     Attributes
     ----------
@@ -149,12 +149,22 @@ class ComparisonParts:
         The feature values where f~ is largest, smallest and nearest to 0.
     tradeoff_table
         The share of each feature in the correction at 21 positions of the dial; empty where it is not determined.
-    bins
-        Histograms, profiles and paths for figures.
     """
 
     prototypes: dict[str, Prototype]
     tradeoff_table: Annotated[pl.DataFrame, SHARES_SCHEMA]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ComparisonParts:
+    """The part of a comparison that takes time.
+
+    Attributes
+    ----------
+    bins
+        Histograms, profiles and paths for figures.
+    """
+
     bins: Bins
 
 
@@ -181,7 +191,8 @@ NO_ROWS: Any = NoRows()
 class SavedParts(NoRows):
     """The parts of a saved comparison, without its rows."""
 
-    parts: ComparisonParts
+    correction: CorrectionParts
+    comparison: ComparisonParts
     confidence: float
 
     def shares_along_tradeoff(
@@ -190,17 +201,17 @@ class SavedParts(NoRows):
         """Return the saved shares; raise for other positions or another confidence."""
         if positions != DIAL_POSITIONS or level not in (None, self.confidence):
             raise needs_rows("shares_along_tradeoff at other positions, or of another confidence,")
-        return self.parts.tradeoff_table
+        return self.correction.tradeoff_table
 
     def bins(self, order: list[str]) -> Bins:
         """Return the saved bins."""
-        return copy.deepcopy(self.parts.bins)
+        return copy.deepcopy(self.comparison.bins)
 
     def prototypes(self, suppress: bool = True) -> dict[str, Prototype]:
         """Return the saved prototypes; raise for those that were suppressed."""
         if not suppress:
             raise needs_rows("prototypes with suppress=False")
-        return copy.deepcopy(self.parts.prototypes)
+        return copy.deepcopy(self.correction.prototypes)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

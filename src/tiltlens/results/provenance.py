@@ -81,14 +81,14 @@ class Provenance:
 
 def describe_request(request: Request) -> Question:
     """Return what an audit was asked, as texts."""
-    blocks = [f"{name} = {_source(columns)}" for name, columns in (request.blocks or {}).items()]
+    blocks = [f"{name} = {_source(columns)}" for name, columns in (request.features.blocks or {}).items()]
     return Question(
         scores=_source(request.scores),
         model=_source(request.model),
         propensity=_source(request.propensity),
         sample_weight=_source(request.sample_weight),
         exempt=_source(request.exempt),
-        categorical=_source(request.categorical),
+        categorical=_source(request.features.categorical),
         clusters=_source(request.clusters),
         periods=_source(request.periods),
         outcome=_source(request.outcome),

@@ -16,7 +16,8 @@ from tiltlens.results.audit_comparison import compare
 from tiltlens.results.change import Change
 from tiltlens.results.codec import from_plain
 from tiltlens.results.comparison import Comparison
-from tiltlens.results.parts import AGAIN, ComparisonParts, SavedCorrection, SavedParts
+from tiltlens.results.displays import with_displays
+from tiltlens.results.parts import AGAIN, ComparisonParts, CorrectionParts, SavedCorrection, SavedParts
 from tiltlens.sources.messages import shown
 
 
@@ -111,13 +112,19 @@ def _refuse_constant(name: str) -> NoReturn:
 
 def _with_parts(comparison: Comparison, data: dict[str, Any], path: str, audit: Audit) -> Comparison:
     """Return the comparison with its saved parts in place of rows."""
-    confidence, numbers = audit.settings.confidence, comparison.correction_numbers
-    parts: Any = SavedParts(from_plain(ComparisonParts, data, path), confidence)
+    confidence, correction = audit.settings.confidence, comparison.correction
+    parts: Any = SavedParts(
+        from_plain(CorrectionParts, data["correction"], f"{path}.correction"),
+        from_plain(ComparisonParts, data, path),
+        confidence,
+    )
     try:
-        correction = None if numbers is None else SavedCorrection.read(numbers)
+        function = None if correction.numbers is None else SavedCorrection.read(correction.numbers)
     except KeyError as error:
-        raise DataError(f"{path}.correction.{error.args[0]}: missing") from None
-    return replace(comparison, confidence=confidence, correction=correction, _profiles=parts)
+        raise DataError(f"{path}.correction.numbers.{error.args[0]}: missing") from None
+    level = None if comparison.checks.balance is None else confidence
+    saved = replace(correction, function=function, _confidence=level, _profiles=parts)
+    return with_displays(replace(comparison, correction=saved))
 
 
 def _check_groups(audit: Audit) -> None:
@@ -126,7 +133,7 @@ def _check_groups(audit: Audit) -> None:
         raise DataError("comparisons: expected at least one, got none")
     for name, comparison in audit.items():
         expected = (name, audit.reference, audit.score_type)
-        if (comparison.audited, comparison.reference, comparison.score_type) != expected:
+        if (comparison.audited, comparison.reference, comparison.scale.score_type) != expected:
             raise DataError(f"comparisons.{name}: about other groups, or another kind of output, than the audit says")
 
 
@@ -137,7 +144,7 @@ def _check_numbers(comparisons: dict[str, Any]) -> None:
         if (low is not None and low > value + slack) or (high is not None and high < value - slack):
             raise DataError(f"{path}: {value} lies outside of its interval, {low} to {high}")
     for name, c in comparisons.items():
-        audited, reference = c["output"]["audited"], c["output"]["reference"]
+        audited, reference = (c["outputs"]["means"][group] for group in ("audited", "reference"))
         is_single = not isinstance(audited, list)
         if is_single and abs(abs(c["gap"]["value"]) - abs(audited - reference)) > SAVED_SLACK * max(1.0, abs(audited)):
             raise DataError(f"comparisons.{name}.gap: {c['gap']['value']} is not the difference of the outputs")

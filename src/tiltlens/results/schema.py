@@ -18,12 +18,13 @@ import polars as pl
 from tiltlens.results import audit, change
 from tiltlens.results.codec import Part, column_types, parts_of
 from tiltlens.results.comparison import Comparison
-from tiltlens.results.parts import ComparisonParts
+from tiltlens.results.correction import Correction
+from tiltlens.results.parts import ComparisonParts, CorrectionParts
 
 Schema = dict[str, Any]
 WIDTH = 140  # of a line of a file
 SCALARS = {str: "string", float: "number", int: "integer", bool: "boolean", NoneType: "null"}
-BESIDE = {Comparison: ComparisonParts}  # types whose keys stand beside those of another
+BESIDE = {Comparison: ComparisonParts, Correction: CorrectionParts}  # types whose keys stand beside those of another
 VERSIONS = (
     "Keys may be added within a version; a key that changes its meaning or goes away raises the number in `schema`."
 )

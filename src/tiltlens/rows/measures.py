@@ -68,7 +68,7 @@ class Measure:
 
     def counted(self, c: dict[str, Any], settings: dict[str, Any]) -> str:
         """Return the smallest difference that counts in a comparison, in words."""
-        text = f"{self.size(c['materiality'])} {self.unit}"
+        text = f"{self.size(c['scale']['materiality'])} {self.unit}"
         return f"{text} ({asked(self, settings)})" if self is UNITS else text
 
 
@@ -182,14 +182,15 @@ def score_type_of(is_decisions: bool, is_amount: bool) -> ScoreType:
 
 def metric_of(summary: dict[str, Any]) -> Any:
     """Return the error rate whose difference was audited, if one was: of an audit, a change or a comparison."""
-    if "metric" in summary or not summary.get("comparisons"):
-        return summary.get("metric")
-    return next(one.get("metric") for one in summary["comparisons"].values())
+    scale = summary.get("scale", summary)
+    if "metric" in scale or not summary.get("comparisons"):
+        return scale.get("metric")
+    return metric_of(next(iter(summary["comparisons"].values())))
 
 
 def measure_of(summary: dict[str, Any]) -> Measure:
     """Return how the numbers of an audit, of a change or of a comparison are written."""
-    return MEASURES[summary.get("score_type", ScoreType.PROBABILITY), metric_of(summary)]
+    return MEASURES[summary.get("scale", summary).get("score_type", ScoreType.PROBABILITY), metric_of(summary)]
 
 
 def subject(summary: dict[str, Any]) -> str:

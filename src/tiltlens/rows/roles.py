@@ -44,6 +44,16 @@ ONE_COLUMN = {
 }
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class FeatureChoice:
+    """The arguments that say which columns are features, and what they are, as the user gave them."""
+
+    features: str | Sequence[str] | None = None
+    exclude: str | Sequence[str] | None = None
+    categorical: str | Sequence[str] | None = None
+    blocks: Mapping[str, str | Sequence[str]] | None = None
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Request:
     """The arguments of `tiltlens.audit` that say what to compare, as the user gave them."""
@@ -59,11 +69,8 @@ class Request:
     threshold: float | None = None
     outcome: Any = None
     metric: str | None = None
-    features: str | Sequence[str] | None = None
-    exclude: str | Sequence[str] | None = None
+    features: FeatureChoice = field(default_factory=FeatureChoice)
     exempt: str | Sequence[str] | None = None
-    categorical: str | Sequence[str] | None = None
-    blocks: Mapping[str, str | Sequence[str]] | None = None
     propensity: Any = None
     sample_weight: Any = None
     clusters: Any = None
@@ -165,7 +172,7 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
     optional = _optional_columns(request, names)
     where = _checked_where(request.where, names)
     named = [column for column in optional.values() if column is not None and not column.startswith("\0")]
-    features, declared = declared_features(request, names, [*group, *scores, *where, *named])
+    features, declared = declared_features(request.features, request.model, names, [*group, *scores, *where, *named])
     for argument, is_used in (("model", request.model is not None), ("propensity", hasattr(request.propensity, "fit"))):
         if is_used:
             check_some(features, names, argument)
@@ -193,14 +200,16 @@ def resolve_roles(names: Sequence[str], request: Request, may_have_arrays: bool)
     )
 
 
-def declared_features(request: Any, names: Sequence[str], used: Sequence[str]) -> tuple[list[str], Declared]:
+def declared_features(
+    choice: FeatureChoice, model: Any, names: Sequence[str], used: Sequence[str]
+) -> tuple[list[str], Declared]:
     """Return the features, by default the columns that a model lists, and what is declared of them."""
-    left_out = texts_of("exclude", request.exclude)
-    declared = declared_of(request.categorical, request.blocks, names, [*used, *left_out])
+    left_out = texts_of("exclude", choice.exclude)
+    declared = declared_of(choice.categorical, choice.blocks, names, [*used, *left_out])
     available = [*names, *(block for block in declared.blocks if block not in names)]
-    of_model = [name for name in fitted_names(request.model) if name not in left_out]
-    has_default = request.features is None and of_model and set(of_model) <= set(names)
-    chosen = feature_names(of_model if has_default else request.features, available, used, left_out)
+    of_model = [name for name in fitted_names(model) if name not in left_out]
+    has_default = choice.features is None and of_model and set(of_model) <= set(names)
+    chosen = feature_names(of_model if has_default else choice.features, available, used, left_out)
     features, declared = declared.of_features(chosen)
     if len(features) > MOST_FEATURES:
         raise DataError(

@@ -1,0 +1,52 @@
+"""How far the numbers of a comparison can be trusted: checks of the group-membership model, and warnings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tiltlens.learners.balance import Balance
+from tiltlens.results.codec import to_plain
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Checks:
+    """The overlap and calibration checks of a comparison, and its warnings.
+
+    Attributes
+    ----------
+    propensity
+        Name of the group-membership model; "none" without features.
+    balance
+        How far that model can be trusted: balance, overlap and calibration; None for plug-in values, and without
+        features.
+    notes
+        Warnings: what a reader should know of the rows and the models.
+
+    Examples
+    --------
+    >>> import tiltlens as tl
+    >>> people = {"sex": ["women"] * 50 + ["men"] * 50, "years": [1] * 30 + [2] * 20 + [1] * 15 + [2] * 35}
+    >>> scores = [0.2 * years + 0.3 for years in people["years"]]
+    >>> c = tl.audit(people, "sex", reference="men", scores=scores)["women"]
+    >>> c.checks.is_adequate, c.checks.propensity
+    (True, 'linear, ridge')
+    """
+
+    propensity: str
+    balance: Balance | None
+    notes: tuple[str, ...]
+
+    @property
+    def is_adequate(self) -> bool | None:
+        """Whether the group-membership model passed its checks; None where there are none."""
+        return None if self.balance is None else self.balance.is_adequate
+
+    def _repr_html_(self) -> str:
+        from tiltlens.render.notebook import checks_html
+
+        return checks_html(to_plain(self))
+
+    def __str__(self) -> str:
+        from tiltlens.render.terminal import checks_text
+
+        return checks_text(to_plain(self))

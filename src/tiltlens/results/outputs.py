@@ -1,0 +1,101 @@
+"""Records of a comparison: what the scores are, their means and rates, and the parts of the gap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
+
+import polars as pl
+
+from tiltlens.estimators.estimate import Estimate
+from tiltlens.rows.measures import ScoreType
+
+BEYOND = ("audited", "reference", "difference")
+DECILE_SCHEMA: dict[str, Any] = {"amount": pl.Float64} | {
+    f"{name}{end}": pl.Float64 for name in BEYOND for end in ("", "_low", "_high")
+}
+
+
+class Means(NamedTuple):
+    """The mean outputs of the two groups: one number for two outcomes, all K probabilities for more."""
+
+    audited: float | tuple[float, ...]
+    reference: float | tuple[float, ...]
+
+
+class Rates(NamedTuple):
+    """A rate of the two groups."""
+
+    audited: Estimate
+    reference: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What the scores are, and which differences count.
+
+    Attributes
+    ----------
+    score_type
+        "probability", "decision" or "amount".
+    metric
+        "fpr" or "fnr" if the gap is that of an error rate.
+    materiality
+        The materiality threshold, in points of a score or units of the amount.
+    confidence
+        The confidence of intervals.
+    """
+
+    score_type: ScoreType
+    metric: str | None
+    materiality: float
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outputs:
+    """Means and rates of both groups.
+
+    Attributes
+    ----------
+    means
+        The mean score, or amount, of each group; for more than two classes, the mean probability of each class.
+    rates
+        Favourable rate of each group; for amounts, the mean amounts.
+    metric_rates
+        The audited error rate of each group; None without a metric.
+    standardised_difference
+        The gap over √((Var0(W) + Var1(W))/2).
+    decile_shares
+        Of amounts: the share of each group beyond each pooled decile, and the difference.
+    """
+
+    means: Means
+    rates: Rates
+    metric_rates: Rates | None
+    standardised_difference: Estimate | None
+    decile_shares: Annotated[pl.DataFrame, DECILE_SCHEMA]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GapParts:
+    """The parts of the gap: of exempt factors, and of features.
+
+    Attributes
+    ----------
+    exempt
+        The exempt factors.
+    gap_explained_by_exempt, gap_given_exempt
+        The gap in two parts: explained by exempt factors, and among people equal on them. The contributions of other
+        features are parts of the second.
+    shapley_remainder
+        The gap minus the sum of the Shapley contributions: the adjusted gap.
+    band_factor
+        κ of the simultaneous bands of contributions, value ± κ·se.
+    """
+
+    exempt: tuple[str, ...]
+    gap_explained_by_exempt: Estimate | None
+    gap_given_exempt: Estimate | None
+    shapley_remainder: float | None
+    band_factor: float | None
