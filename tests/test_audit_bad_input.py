@@ -70,25 +70,25 @@ MISTAKES = {
         "`favourable` and `favorable` are one option, got 'low' and 'high'.",
         "give one of them",
     ),
-    "unknown group": ({"group": "grop"}, "`group` must name columns, got 'grop'.", "did you mean 'group'?"),
+    "unknown group": ({"group": "grop"}, "Column 'grop' not found (`group`).", "did you mean 'group'?"),
     "group twice": (
         {"group": ["group", "owner", "group"]},
         "`group` must name different columns, got 'group' twice.",
         "name each of them once.",
     ),
-    "unknown score": ({"scores": "scor"}, "`scores` must name columns, got 'scor'.", "did you mean 'score'?"),
+    "unknown score": ({"scores": "scor"}, "Column 'scor' not found (`scores`).", "did you mean 'score'?"),
     "unknown feature": (
         {"features": ["city", "incme"]},
-        "`features` must name columns, got 'incme'.",
+        "Column 'incme' not found (`features`).",
         "did you mean 'income'?",
     ),
     "unknown weights": (
         {"sample_weight": "wieght"},
-        "`sample_weight` must name columns, got",
+        "not found (`sample_weight`)",
         "did you mean 'weight'?",
     ),
-    "unknown membership": ({"propensity": "chanse"}, "`propensity` must name columns", "did you mean 'chance'?"),
-    "unknown given": ({"where": {"cty": 1}}, "`where` must name columns, got 'cty'.", "did you mean 'city'?"),
+    "unknown membership": ({"propensity": "chanse"}, "not found (`propensity`)", "did you mean 'chance'?"),
+    "unknown given": ({"where": {"cty": 1}}, "Column 'cty' not found (`where`).", "did you mean 'city'?"),
     "no features for a model": (
         {"features": [], "scores": None, "model": lambda table: np.full(N, 0.5)},
         "`features` must name at least one column for `model`, got none.",
@@ -167,13 +167,13 @@ MISTAKES = {
         "exactly one of `scores` and `model` must be given, got neither.",
         "",
     ),
-    "empty table": ({"data": people().clear()}, "`data` must have rows, got an empty table.", "filtered out"),
+    "empty table": ({"data": people().clear()}, "`data` has no rows.", "filtered out"),
     "no table": ({"data": 7}, "`data` must be a pandas or Polars frame", "name the columns"),
     "no file": ({"data": "people.csv"}, "'people.csv' must be an existing file, got none", "it was looked for in"),
-    "duplicate columns": ({"data": twice()}, "column names must be distinct, got 'city' 2 times.", "rename or drop"),
+    "duplicate columns": ({"data": twice()}, "2 columns have the name 'city'.", "rename or drop"),
     "columns that differ by case": (
         {"data": people().with_columns(City=pl.lit(1))},
-        "column names must differ in more than letter case, got 'city', 'City'.",
+        "letter case only: 'city', 'City'.",
         "rename one",
     ),
     "infinite values": (
@@ -204,7 +204,7 @@ MISTAKES = {
     "sampled rows as text": ({"sample_rows": "all"}, "`sample_rows` must be a whole number of at least 1000, got", ""),
     "excluded column that is not there": (
         {"exclude": "incme"},
-        "`exclude` must name columns, got 'incme'.",
+        "Column 'incme' not found (`exclude`).",
         "did you mean 'income'?",
     ),
     "feature that is excluded": (

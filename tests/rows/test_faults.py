@@ -140,21 +140,21 @@ BAD = {
         "in row 301.",
     ),
     "no scores": ({"scores": None}, "exactly one of `scores` and `model` must be given, got neither"),
-    "unknown column": ({"features": ["incomes"]}, "`features` must name columns, got 'incomes'"),
+    "unknown column": ({"features": ["incomes"]}, "Column 'incomes' not found"),
     "unknown value": ({"where": {"city": "West"}}, "`where` must name a value of column 'city', got 'West'"),
     "unknown group": ({"reference": "C"}, "`reference` must be one of the values of the group, got 'C'"),
     "several groups": (
         {"group": "city", "reference": "East"},
         "`propensity` must be None or an estimator for several audited groups",
     ),
-    "no rows": ({"data": lambda frame: frame.clear()}, "`data` must have rows, got an empty table"),
+    "no rows": ({"data": lambda frame: frame.clear()}, "`data` has no rows"),
     "no scores known": (
         {"data": changed(score=pl.lit(None, pl.Float64))},
         "`scores` must be known for some rows, got only missing values.",
     ),
     "columns that differ by case": (
         {"data": changed(City=pl.lit(1))},
-        "column names must differ in more than letter case, got 'city', 'City'",
+        "letter case only: 'city', 'City'",
     ),
     "separated groups": (
         {"data": changed(chance=pl.when(group="A").then(0.9).otherwise(0.1))},

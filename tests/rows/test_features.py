@@ -312,7 +312,7 @@ def test_default_features_are_the_columns_not_used_otherwise():
 
 
 def test_unknown_features_are_errors_and_none_where_some_are_needed():
-    with pytest.raises(DataError, match=r"`features` must name columns, got 'agee'\.\nHint: did you mean 'age'\?"):
+    with pytest.raises(DataError, match=r"Column 'agee' not found .*\nHint: did you mean 'age'\?"):
         feature_names(["agee"], ["age", "sex"])
     for features, used in ((None, ["a"]), ([], [])):
         assert feature_names(features, ["a"], used) == []
@@ -321,7 +321,7 @@ def test_unknown_features_are_errors_and_none_where_some_are_needed():
 
 
 def test_columns_that_are_excluded_must_be_there_and_not_listed():
-    with pytest.raises(DataError, match=r"`exclude` must name columns, got 'agee'\.\nHint: did you mean 'age'\?"):
+    with pytest.raises(DataError, match=r"Column 'agee' not found .*\nHint: did you mean 'age'\?"):
         feature_names(None, ["age", "sex"], exclude=["agee"])
     with pytest.raises(DataError, match=r"`exclude` must not name listed features, got 'age'\.\nHint: list it in"):
         feature_names(["age"], ["age", "sex"], exclude="age")

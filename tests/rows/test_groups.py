@@ -153,9 +153,9 @@ def test_a_list_of_text_names_columns_unless_it_is_long_and_names_none():
     assert group_columns(["g", "h"], ["g", "h"]) == ["g", "h"]
     assert group_columns(["a"] * 20, ["g"]) == []
     assert group_columns(np.array(["g"]), ["g"]) == []
-    with pytest.raises(DataError, match=r"`group` must name columns, got 'rcae'\.\nHint: did you mean 'race'\?"):
+    with pytest.raises(DataError, match=r"Column 'rcae' not found .*\nHint: did you mean 'race'\?"):
         group_columns("rcae", ["race", "sex"])
-    with pytest.raises(DataError, match=r"`group` must name columns, got 'sexx'"):
+    with pytest.raises(DataError, match=r"Column 'sexx' not found"):
         group_columns(["race", "sexx"], ["race", "sex"])
 
 

@@ -58,7 +58,7 @@ from tiltlens.rows.rescoring import AskedModel
 from tiltlens.rows.sample import group_quota
 from tiltlens.rows.sampled_rows import SampledRows
 from tiltlens.rows.sums import GroupSums
-from tiltlens.sources.arrays import chunks, moments_by_group
+from tiltlens.sources.arrays import chunked_moments, chunks
 
 SETS, PROPENSITY = 0.2, 0.7  # of the time of a comparison's fits, about
 
@@ -246,7 +246,8 @@ def _moments(data: _FitData, sums: GroupSums, code: int, log_odds: Floats) -> tu
     if data.rows.log_odds is not None:
         return sums.moments[code], sums.moments[0]
     weights = None if (data.sample.weights == 1).all() else data.sample.weights
-    reference, audited = moments_by_group(log_odds, data.rows.scores, data.sample.audited, 2, weights)
+    columns = [log_odds, *data.rows.free_scores]
+    reference, audited = chunked_moments(columns, data.sample.audited, 2, weights)
     return audited, reference
 
 

@@ -34,13 +34,13 @@ from tiltlens.repair.tabular_model import check_features
 from tiltlens.results.json_file import check_target, whole_file
 from tiltlens.rows.batch_rows import row_name
 from tiltlens.rows.roles import must_be_column
-from tiltlens.sources.batches import FrameBatches, OrderedBatches, clean_batch, empty_table, in_batches
+from tiltlens.sources.batches import FrameBatches, OrderedBatches, clean_batch, in_batches
 from tiltlens.sources.columns import check_index, column_of_values
 from tiltlens.sources.files import inputs_of
 from tiltlens.sources.messages import first_line, shown
 from tiltlens.sources.opening import batches_of, frame_of
 from tiltlens.sources.spark import SparkBatches, with_numbers
-from tiltlens.sources.tables import column_names
+from tiltlens.sources.tables import column_names, empty_table
 
 if TYPE_CHECKING:
     from tiltlens.repair.score_tilt import ScoreTilt

@@ -45,8 +45,8 @@ class Declared:
         blocks = {name: tuple(one for one in own if one in kept[name]) for name, own in self.blocks.items()}
         owner = {column: name for name, own in self.blocks.items() for column in own}
         chosen = list(dict.fromkeys(owner.get(one, one) for one in features))
-        check_columns("blocks", blocks, chosen, "features")
-        check_columns("categorical", self.categorical, [one for one in chosen if one not in blocks], "features")
+        check_columns("blocks", blocks, chosen, "feature")
+        check_columns("categorical", self.categorical, [name for name in chosen if name not in blocks], "feature")
         return chosen, replace(self, blocks=blocks)
 
 

@@ -143,6 +143,11 @@ class SampledRows:
         return np.asarray(self.columns["row_number"])
 
     @property
+    def free_scores(self) -> list[Floats]:
+        """The scores that determine all: of several classes those after the first, since a row of them sums to 1."""
+        return [*self.scores[:, 1:].T] if self.scores.ndim == 2 else [self.scores]
+
+    @property
     def wants_less(self) -> bool:
         """Whether people want a small amount."""
         return self.unit.is_amount and self.favourable == 0

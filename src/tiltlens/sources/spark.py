@@ -10,10 +10,11 @@ from typing import Any
 
 import polars as pl
 
-from tiltlens.errors import DataError, TiltlensError
+from tiltlens.errors import TiltlensError
 from tiltlens.limits import MERGERS
-from tiltlens.sources.batches import S, Step, clean_batch, empty_table, regrouped
-from tiltlens.sources.messages import checked_names, first_line
+from tiltlens.sources.batches import S, Step, clean_batch, regrouped
+from tiltlens.sources.messages import checked_names, wrap_errors
+from tiltlens.sources.tables import empty_table
 
 SCHEMA = "sums binary"
 
@@ -36,14 +37,10 @@ class SparkBatches:
     def fold(self, columns: Sequence[str], step: Step[S]) -> S:
         """As of `Batches`."""
         quoted = ["`" + name.replace("`", "``") + "`" for name in columns]
-        try:
+        hint = "is tiltlens installed on the workers, and PYSPARK_PYTHON set to its Python?"
+        with wrap_errors("Spark cannot run the audit", hint):
             parts = self.frame.select(*quoted).mapInArrow(_Partition(step), SCHEMA)
             rows = parts.repartition(MERGERS).mapInArrow(_merged, SCHEMA).collect()
-        except Exception as error:  # anything that a cluster may raise
-            raise DataError(
-                f"Spark must be able to run the audit, got {type(error).__name__}: {first_line(error)}",
-                "is tiltlens installed on the workers, and PYSPARK_PYTHON set to its Python?",
-            ) from error
         total: Any = _sum(_unpacked(row[0]) for row in rows)
         if total is None:
             raise empty_table()
