@@ -178,7 +178,7 @@ MISTAKES = {
     ),
     "infinite values": (
         {"data": infinite_income()},
-        "column 'income' must be finite, got 1 infinite value.",
+        "Column 'income' has infinite values (1).",
         "replace them by a number",
     ),
     "two folds": (
@@ -286,7 +286,7 @@ MISTAKES = {
     ),
     "an estimator that cannot fit": (
         {"propensity": LogisticRegression()},
-        "`propensity` must be an estimator that fits the features, got LogisticRegression: ",
+        "`propensity` (LogisticRegression) cannot be fitted to the features. ",
         "give a pipeline",
     ),
     "given of an unknown value": (

@@ -1,9 +1,9 @@
-"""What can go wrong, in the user's words.
-
-A message has three parts: *`name` must be RULE, got VALUE.* and a line *Hint:* with the next step.
-"""
+"""Errors of tiltlens. A message says what happened and why, with the value; a line *Hint:* says what to do."""
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
 
 
 class TiltlensError(ValueError):
@@ -57,6 +57,16 @@ class MissingExtraError(TiltlensError, ImportError):
     def __init__(self, message: str, hint: str = "", *, extra: str | None = None) -> None:
         install = "" if extra is None else f"in the clone of tiltlens run pip install '.[{extra}]'"
         super().__init__(message, f"{install}{hint}")
+
+
+def import_extra(package: str, purpose: str, extra: str | None = None) -> Any:
+    """Return a package that a plain installation leaves out; `extra` of tiltlens brings it, or pip alone."""
+    try:
+        return import_module(package)
+    except ImportError:
+        name = package.partition(".")[0]
+        hint = "" if extra is not None else f"pip install {name}"
+        raise MissingExtraError(f"{purpose} requires {name}, which is not installed.", hint, extra=extra) from None
 
 
 class NeedsRowsError(DataError, AttributeError):

@@ -15,7 +15,7 @@ import tiltlens as tl
 from tiltlens.errors import DataError
 from tiltlens.limits import MOST_PERIODS
 from tiltlens.results.codec import to_plain
-from tiltlens.rows.periods import sort_periods
+from tiltlens.rows.groups import sort_periods
 
 MONTHS = [f"2024-{month}" for month in (9, 10, 11, 12)]
 

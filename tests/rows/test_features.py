@@ -219,9 +219,7 @@ def test_one_value_and_missing_is_not_constant():
 
 
 def test_infinite_values_are_an_error_that_names_the_column_and_counts_them():
-    with pytest.raises(
-        DataError, match=r"column 'x' must be finite, got 2 infinite values\.\nHint: replace them by a number"
-    ):
+    with pytest.raises(DataError, match=r"Column 'x' has infinite values \(2\)"):
         encode([1.0, float("-inf"), float("inf")])
 
 

@@ -68,7 +68,7 @@ def test_several_columns_are_the_probabilities_of_the_outcomes():
     assert channel.scores.shape == (4, 3)
     assert channel.outcomes == 3
     assert channel.favourable == 1
-    np.testing.assert_array_equal(channel.of_favourable(), PEOPLE["mid"])
+    np.testing.assert_array_equal(channel.scores[:, channel.favourable], PEOPLE["mid"])
     matrix = PEOPLE.select("low", "mid", "top").to_numpy()
     np.testing.assert_allclose(from_scores(matrix, favourable=1).scores, channel.scores)
 
@@ -85,7 +85,7 @@ def test_the_scores_of_the_user_are_not_changed():
 def test_favourable_names_an_outcome(favourable, index):
     channel = from_scores("score", favourable=favourable)
     assert channel.favourable == index
-    np.testing.assert_allclose(channel.of_favourable(), PEOPLE["score"] if index else 1 - PEOPLE["score"])
+    np.testing.assert_allclose(channel.scores, PEOPLE["score"])
 
 
 def test_a_label_comes_before_a_word_and_a_number():
@@ -109,7 +109,7 @@ def test_favourable_must_be_named_where_classes_are_not_0_and_1(classes, favoura
     ):
         from_model(model, features=["age"], favourable=favourable)
     channel = from_model(model, features=["age"], favourable=classes[0])
-    np.testing.assert_allclose(channel.of_favourable(), 1 / len(classes))
+    np.testing.assert_allclose(channel.scores[:, channel.favourable], 1 / len(classes))
     assert channel.labels[channel.favourable] == str(classes[0])
 
 
@@ -237,9 +237,7 @@ def test_scores_of_another_length_are_an_error():
 
 
 def test_scores_of_another_kind_or_shape_are_an_error():
-    with pytest.raises(
-        DistributionError, match=r"`scores` must be numbers between 0 and 1, got String in column 'city'"
-    ):
+    with pytest.raises(DistributionError, match=r"`scores` must be numbers between 0 and 1, got String in 'city'"):
         from_scores(["city", "score"])
     with pytest.raises(
         DistributionError,

@@ -16,7 +16,7 @@ from tiltlens.estimators.estimate import HasInterval, Ratio, without_noise
 from tiltlens.estimators.influence import InfluenceEstimate, Integers, Rows, averaged, combined, sums_by
 from tiltlens.estimators.outputs import output_term
 from tiltlens.learners.propensity import Propensity, fold_pairings, prior_log_odds, row_folds, served_folds
-from tiltlens.learners.smooth import SmoothPart, spline_means
+from tiltlens.learners.regressions import SmoothPart, spline_means
 from tiltlens.limits import CLIP, FOLDS, POOLED_AUDITED
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.correction import CorrectionFunction

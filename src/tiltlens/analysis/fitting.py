@@ -55,9 +55,9 @@ from tiltlens.rows.compared_rows import EncodedSample
 from tiltlens.rows.features import Feature, check_exempt, design_columns, flag_separating
 from tiltlens.rows.groups import NO_GROUP
 from tiltlens.rows.rescoring import AskedModel
-from tiltlens.rows.sample import group_quota
 from tiltlens.rows.sampled_rows import SampledRows
 from tiltlens.rows.sums import GroupSums
+from tiltlens.rows.survey import group_quota
 from tiltlens.sources.arrays import chunked_moments, chunks
 
 SETS, PROPENSITY = 0.2, 0.7  # of the time of a comparison's fits, about

@@ -1,4 +1,4 @@
-"""Does the membership model reproduce the audited group? Reference rows weighted by e^ℓ should look like it."""
+"""Overlap and calibration checks: reference rows weighted by e^ℓ should look like the audited group."""
 
 from __future__ import annotations
 
@@ -100,11 +100,7 @@ def balance(
 
     columns = list(_columns(table, outcome, labels or {}))
     mismatches = tuple(m for m in in_threads(missed, columns, outcome.size) if m is not None)
-    return balance_of(mismatches, membership, calibrated(rows.audited, rows.weights, membership.log_ratio))
-
-
-def balance_of(mismatches: tuple[Mismatch, ...], membership: Propensity, calibration: CalibrationLine) -> Balance:
-    """Return the balance from its parts."""
+    calibration = calibrated(rows.audited, rows.weights, membership.log_ratio)
     reasons = [*_unbalanced(mismatches), *_disagreeing(membership.parts), *_clipped(membership.clipped)]
     return Balance(mismatches, membership.auc, calibration, membership.clipped, tuple(reasons))
 
@@ -115,14 +111,8 @@ def density_ratio(rows: Rows, membership: Propensity) -> tuple[Floats, Floats]:
         ratios = [0.5 * (pair.r_a + pair.r_b) for pair in membership.pairings]
         mean = np.asarray(sum(ratios) / len(ratios))
         return mean, mean
-    ratio, _ = shifted_exp(membership.log_ratio)
-    return known_density_ratio(rows, ratio)
-
-
-def known_density_ratio(rows: Rows, ratio: Floats) -> tuple[Floats, Floats]:
-    """Return r at audited and at reference rows from e^ℓ, whatever its scale."""
-    at_audited, at_reference = rows.constant(-1.0), ratio / rows.mean1(ratio)
-    return at_audited, at_reference
+    ratio, _ = shifted_exp(membership.log_ratio)  # whatever its scale
+    return rows.constant(-1.0), ratio / rows.mean1(ratio)
 
 
 def fitting_noise(rows: Rows, membership: Propensity) -> float:

@@ -1,4 +1,4 @@
-"""Cross-fitted regressions of the score on all features, E[W|X], each group having half of the weight."""
+"""Regressions of the score: on all features, cross-fitted, each group with half of the weight; and on one number."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from tiltlens.estimators.cells import joint_codes
 from tiltlens.estimators.influence import Booleans, Integers, Rows
 from tiltlens.estimators.ridges import PARTS
 from tiltlens.estimators.sets import Hidden
+from tiltlens.learners.basis import strongest
 from tiltlens.learners.blocks import Residuals
 from tiltlens.learners.design import Block, Encoding, Table, code_columns, encoded_rows, encoding
 from tiltlens.learners.logit import weighted_gram
 from tiltlens.learners.propensity import Propensity, row_folds, served_folds
-from tiltlens.learners.screening import strongest
 from tiltlens.limits import (
+    BASIS_KNOTS,
     CELL_MEAN_ROWS,
     FEW_JOINT_VALUES,
     LARGEST_SHRINKAGE,
@@ -29,6 +30,8 @@ from tiltlens.limits import (
     RIDGE,
     SMALLEST_SHRINKAGE,
     SMOOTH_FEATURES,
+    SMOOTH_RIDGE,
+    SMOOTH_ROWS,
     TREE_BINS,
 )
 from tiltlens.paper.checks import Floats
@@ -277,3 +280,36 @@ def best_expectations(
     score = outcome - np.mean([pair.mean(axis=0) for pair in best[1]], axis=0)
     left = hidden(Residuals(group, score, omega, float(omega @ group**2)))
     return replace(expected, groups=best[0], pairs=best[1], hidden=left)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SmoothPart:
+    """Targets to learn from some rows, (rows, t), and the rows at which their means are wanted."""
+
+    train: Integers
+    target: Floats
+    wanted: Integers
+
+    @classmethod
+    def of(cls, target: Floats, train: Integers, wanted: Integers) -> SmoothPart:
+        """Return the part, with at most `SMOOTH_ROWS` rows to learn from: a dozen slopes need no more."""
+        few = train[:: -(-train.size // SMOOTH_ROWS)]
+        return cls(few, target[few], wanted)
+
+
+def spline_means(column: Floats, parts: Sequence[SmoothPart], weights: Floats, seed: int) -> list[Floats]:
+    """Return E[target|x] of each part at the rows where it is wanted, by cubic splines, almost without a penalty."""
+    table = {"x": column}
+    encoder = encoding(table, encoded_rows(len(column), seed), BASIS_KNOTS)
+    matrix = encoder.matrix(table, slice(None))
+    means = []
+    for part in parts:
+        x, w = matrix[part.train], weights[part.train] / weights[part.train].sum()
+        centre, level = w @ x, w @ part.target
+        x = x - centre
+        scale = np.sqrt(np.maximum(w @ x**2, 1e-12))
+        gram = weighted_gram(x / scale, w) + SMOOTH_RIDGE * np.eye(x.shape[1])
+        slopes = cho_solve(cho_factor(gram, lower=True), ((x / scale).T * w) @ (part.target - level))
+        slopes = slopes / scale[:, None]
+        means.append(np.asarray(matrix[part.wanted] @ slopes + (level - centre @ slopes)))
+    return means

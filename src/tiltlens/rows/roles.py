@@ -14,11 +14,13 @@ import polars as pl
 from tiltlens.errors import DataError
 from tiltlens.limits import MOST_FEATURES
 from tiltlens.rows.declared import Declared, declared_of
-from tiltlens.rows.group_probabilities import check_known_groups, soft_columns
-from tiltlens.rows.groups import JOINT, group_columns
+from tiltlens.rows.groups import JOINT, check_known_groups, group_columns, soft_columns
 from tiltlens.rows.outcomes import check_metric
 from tiltlens.rows.predictions import fitted_names, model_columns, model_matrix
 from tiltlens.rows.scores import (
+    Channel,
+    RowName,
+    channel_of,
     check_one_of_two,
     check_score_type,
     given_amounts,
@@ -137,6 +139,24 @@ class ColumnRoles:
         """Return the features that a model sees, at least in part."""
         seen = set(model_columns(model, self.sources))
         return [name for name in self.features if seen.intersection(self.declared.sources([name]))]
+
+    def channel(self, data: Any, table: pl.DataFrame, model: Any, row_name: RowName = "row {}".format) -> Channel:
+        """Return the scores of some rows: what `model` gives for them or, without a model, their columns of scores.
+
+        `table` is clean, and `data` is the same as the model sees it.
+        """
+        return channel_of(
+            data,
+            table,
+            scores=None if model is not None else list(self.scores) or None,
+            model=model,
+            score_type=self.score_type,
+            features=self.sources,
+            favourable=self.favourable,
+            threshold=self.threshold,
+            labels=self.labels,
+            row_name=row_name,
+        )
 
     @property
     def is_weighted(self) -> bool:

@@ -19,8 +19,7 @@ from tiltlens.estimators.influence import Integers
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.amounts import PROBABILITY, Unit
 from tiltlens.rows.features import Feature
-from tiltlens.rows.groups import NO_GROUP, factorize_groups
-from tiltlens.rows.periods import encode_periods, read_periods, sort_periods
+from tiltlens.rows.groups import NO_GROUP, encode_periods, factorize_groups, read_periods, sort_periods
 from tiltlens.rows.roles import CLUSTER, ColumnRoles
 from tiltlens.rows.weights import numbers_of
 from tiltlens.sources.hashing import Hashes, row_hashes

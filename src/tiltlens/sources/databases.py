@@ -17,7 +17,7 @@ from typing import Any
 
 import polars as pl
 
-from tiltlens.errors import DataError, MissingExtraError
+from tiltlens.errors import DataError, MissingExtraError, import_extra
 from tiltlens.limits import BATCH_ROWS
 from tiltlens.sources.batches import Batches, FrameBatches, S, Step, folded
 from tiltlens.sources.messages import wrap_errors
@@ -62,10 +62,7 @@ def _file(rest: str) -> Path:
 
 
 def _duckdb(rest: str, url: str, query: str) -> Batches:
-    try:
-        import duckdb
-    except ImportError:
-        raise MissingExtraError("Reading duckdb:// requires DuckDB, which is not installed.", extra="sql") from None
+    duckdb = import_extra("duckdb", "Reading duckdb://", extra="sql")
     connection = duckdb.connect(str(_file(rest)), read_only=True, config={"autoinstall_known_extensions": False})
     relation = connection.sql(query)
     if relation is None:
