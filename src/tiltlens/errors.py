@@ -40,7 +40,7 @@ class NotSmoothError(TiltlensError):
 
 
 class NotBinaryError(TiltlensError, AttributeError):
-    """A quantity of the paper that exists for two outcomes only was asked of another model."""
+    """A quantity of the paper that exists for two outcomes only was requested for another model."""
 
 
 class ConvergenceError(TiltlensError):
@@ -70,4 +70,4 @@ def import_extra(package: str, purpose: str, extra: str | None = None) -> Any:
 
 
 class NeedsRowsError(DataError, AttributeError):
-    """What only an audit in memory can tell was asked of one that was saved."""
+    """A saved audit was asked for something that needs the rows, which only an audit in memory has."""

@@ -138,15 +138,15 @@ def test_a_model_from_a_file_travels_as_its_bytes(tmp_path):
         (
             {"income": pl.lit("much")},
             COLUMNS,
-            r"must have numbers in 'income', as it was fitted on, got text, first 'much'",
+            r"fitted on numbers in 'income', but the column has text, first 'much'",
         ),
-        ({"city": pl.lit(3)}, COLUMNS, r"must have texts in 'city', as it was fitted on, got int64, first 3"),
+        ({"city": pl.lit(3)}, COLUMNS, r"fitted on texts in 'city', but the column has int64, first 3"),
         (
             {"income": pl.col("since")},
             COLUMNS,
-            r"must have numbers in 'income', as it was fitted on, got date, first dat",
+            r"fitted on numbers in 'income', but the column has date, first dat",
         ),
-        ({"city": pl.lit(None, pl.String)}, COLUMNS, r"must have a text in every row of 'city', got missing values"),
+        ({"city": pl.lit(None, pl.String)}, COLUMNS, r"'city' has missing values"),
     ],
 )
 def test_columns_that_are_not_the_models_are_refused(tmp_path, change, features, message):
@@ -204,7 +204,7 @@ def test_a_pickle_is_refused_and_not_opened(tmp_path, name, protocol):
         joblib.dump(Trap(mark), path, compress=3)
     else:
         path.write_bytes(pickle.dumps(Trap(mark), protocol=protocol))
-    with pytest.raises(DataError, match=r"must (be|hold) .*\nHint: ") as raised:
+    with pytest.raises(DataError, match=r"must be|is not a complete") as raised:
         tl.load_model(path)
     assert not mark.exists()
     if name in ("m.pkl", "m.joblib") or protocol == 5:

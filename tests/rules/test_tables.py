@@ -500,7 +500,7 @@ def test_two_words_are_selections_of_which_the_favourable_one_counts():
 def test_groups_that_are_probably_one_are_noted():
     data = HAND.with_columns(sex=pl.when(pl.int_range(400) % 7 == 0).then(pl.lit("f ")).otherwise("sex"))
     found = tl.rule_tables(data, "four-fifths", ["sex", "race"], selected="selected")
-    note = "The groups 'F', 'f ' differ by spaces or letter case only: if they are one, write them alike."
+    note = "The groups 'F', 'f ' differ by spaces or letter case only: if they are one, use one name."
     assert found.notes.count(note) == 1
 
 

@@ -10,7 +10,9 @@ from typing import Protocol
 from scipy.special import ndtri, stdtrit
 
 from tiltlens.errors import DataError
-from tiltlens.limits import NOISE, ROUNDED_SQUARE
+from tiltlens.limits import NOISE
+
+ROUNDED_SQUARE = 1e-16  # and of their squares, which are differences of sums
 
 
 def without_noise(value: float) -> float:

@@ -17,14 +17,20 @@ from tiltlens.learners.candidates import Trial
 from tiltlens.learners.design import Table
 from tiltlens.learners.logit import ridge_logit
 from tiltlens.learners.propensity import PartFit, Propensity
-from tiltlens.limits import BALANCE_MATERIAL, BALANCE_SURE, CLEAR_LEAD, MISMATCHES, MOST_PRODUCTS, PARTS_DISAGREE, REACH
+from tiltlens.limits import MOST_PRODUCTS, REACH
 from tiltlens.paper.checks import Floats
 from tiltlens.threads import in_threads
+
+BALANCE_MATERIAL = 0.1  # standard deviations, the usual bound of a covariate balance
+BALANCE_SURE = 3.0  # standard errors; many means are compared
+PARTS_DISAGREE = 0.2  # of the parts of the data, that want another kind of model
+CLEAR_LEAD = 0.005  # nats a row; smaller leads change hands by chance
+MISMATCHES = 20  # of the balance, that a summary lists
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Audited mean less weighted reference mean, in standard deviations of the audited group, and its error."""
+    """Audited mean minus weighted reference mean, in standard deviations of the audited group, and its error."""
 
     name: str
     difference: float
@@ -191,7 +197,7 @@ def _disagreeing(parts: tuple[PartFit, ...]) -> Iterator[str]:
 
 
 def _lead_of_trees(trial: Trial) -> float | None:
-    """Return by how many nats a row boosted trees beat the best other candidate; None where one is missing."""
+    """Return by how many nats per row boosted trees beat the best other candidate; None where one is missing."""
     others = [bias for name, bias in trial.biases.items() if name != "trees"]
     return min(others) - trial.biases["trees"] if others and "trees" in trial.biases else None
 

@@ -24,20 +24,15 @@ from tiltlens.learners.design import (
     encoded_rows,
     encoding,
 )
-from tiltlens.limits import (
-    BASIS_KNOTS,
-    BASIS_LEVELS,
-    FEW_VALUED,
-    FOLDS,
-    MODEL_CHUNK,
-    MOST_COLUMNS,
-    MULTIPLIED,
-    POOLED_SHARE,
-    ROWS_A_VALUE,
-)
+from tiltlens.limits import BASIS_KNOTS, BASIS_LEVELS, FOLDS, MODEL_CHUNK, MULTIPLIED
 from tiltlens.paper.checks import Floats
 from tiltlens.sources.arrays import chunks
 from tiltlens.threads import in_threads
+
+MOST_COLUMNS = 600  # of the basis: a Gram matrix takes their square for each row
+POOLED_SHARE = 0.05  # of the people, whose values share the baseline, from which a regression does not know the feature
+ROWS_A_VALUE = 10  # of a part, on average, for a ridge regression to know the mean of each value of a feature
+FEW_VALUED = 20  # values, up to which a feature is known however few rows there are
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -32,12 +32,15 @@ from tiltlens.learners.candidates import (
     trial,
 )
 from tiltlens.learners.design import Block, Encoding, Table, code_columns, column_owners, encoded_rows, encoding
-from tiltlens.limits import CLIP, FEW_COLUMNS, FITTED_ROWS, MODEL_CHUNK, MULTIPLIED, SEVERAL_PAIRINGS, TRIED_PARTS
+from tiltlens.limits import CLIP, FEW_COLUMNS, MODEL_CHUNK, MULTIPLIED
 from tiltlens.paper.checks import Floats
 from tiltlens.progress import each, stage
 from tiltlens.sources.messages import wrap_errors
 from tiltlens.threads import in_threads, steps_in_threads
 
+SEVERAL_PAIRINGS = 20_000  # rows up to which three pairings are averaged
+FITTED_ROWS = 15_000  # of each fold, at most, that a model is fitted on
+TRIED_PARTS = 2  # parts that try the candidates where rows are many, and one part is as good as another
 Part = tuple[int, ...]  # the folds a model is fitted on
 
 
@@ -288,7 +291,7 @@ def area_under_curve(rows: Rows, log_odds: Floats) -> float:
 
 
 def check_overlap(auc: float) -> float:
-    """Return the area under the curve unless the features tell the groups apart without fail."""
+    """Return the area under the curve; raise where the features separate the groups completely."""
     if auc >= 1.0 - 1e-6:
         raise SupportError(
             "The features separate the two groups completely, so no reference row is comparable to an audited row.",

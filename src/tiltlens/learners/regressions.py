@@ -19,24 +19,20 @@ from tiltlens.learners.blocks import Residuals
 from tiltlens.learners.design import Block, Encoding, Table, code_columns, encoded_rows, encoding
 from tiltlens.learners.logit import weighted_gram
 from tiltlens.learners.propensity import Propensity, row_folds, served_folds
-from tiltlens.limits import (
-    BASIS_KNOTS,
-    CELL_MEAN_ROWS,
-    FEW_JOINT_VALUES,
-    LARGEST_SHRINKAGE,
-    MODEL_CHUNK,
-    PEEKED_ROWS,
-    REGRESSED_ROWS,
-    RIDGE,
-    SMALLEST_SHRINKAGE,
-    SMOOTH_FEATURES,
-    SMOOTH_RIDGE,
-    SMOOTH_ROWS,
-    TREE_BINS,
-)
+from tiltlens.limits import BASIS_KNOTS, MODEL_CHUNK, RIDGE
 from tiltlens.paper.checks import Floats
 from tiltlens.threads import steps_in_threads
 
+SMOOTH_FEATURES = 25  # of many, that bend in a regression of the score, or are given to its trees
+REGRESSED_ROWS = 30_000  # at most, for one fit
+SMALLEST_SHRINKAGE = 0.01  # rows' worth of doubt about a cell's mean, at least
+LARGEST_SHRINKAGE = 1e6  # and at most
+FEW_JOINT_VALUES = 64  # of a feature, for its joint cells to be few
+TREE_BINS = 62  # of a numeric feature, for trees on what a ridge regression leaves
+PEEKED_ROWS = 5_000  # that tell whether a feature has few values
+CELL_MEAN_ROWS = 10  # for each joint cell, on average, for cell means to be used
+SMOOTH_ROWS = 50_000  # at most, for one fit
+SMOOTH_RIDGE = 1e-6  # of a column's variance: the splines stay defined where they are collinear
 Predictor = Callable[[Integers], Floats]
 
 
@@ -242,11 +238,11 @@ def expectations(
         return Expectations(fold, (np.array([expected, expected]),))
     fold = membership.fold
     trains = [np.flatnonzero(np.isin(fold, part.folds)) for part in membership.parts]
-    wanted = [np.flatnonzero(np.isin(fold, served_folds(membership.plan, place))) for place in range(len(trains))]
+    wanted = [np.flatnonzero(np.isin(fold, served_folds(membership.plan, number))) for number in range(len(trains))]
     both = list(zip(trains, wanted, strict=True))
     every = np.zeros((len(both), fold.size))
-    for place, fitted in enumerate(steps_in_threads(lambda split: regressor.fitted(outcome, *split), both, fold.size)):
-        every[place, wanted[place]] = fitted
+    for number, fitted in enumerate(steps_in_threads(lambda split: regressor.fitted(outcome, *split), both, fold.size)):
+        every[number, wanted[number]] = fitted
     at = np.arange(fold.size)
     groups = tuple(expit(both) for both in membership.halves)
     return Expectations(fold, tuple(every[half[fold].T, at] for half in membership.plan), groups)

@@ -1,4 +1,4 @@
-"""A batch as the rows that count: who they are, what they score, what they weigh."""
+"""The rows of a batch that count: their groups, scores, weights and optional columns."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _copy_by_group(batch: BatchRows) -> BatchRows:
 
 
 def row_name(table: pl.DataFrame) -> RowName:
-    """Return how a message calls a row: by its number in the table, where rows have an order."""
+    """Return a function that names a row in messages: by its number in the table, where rows have an order."""
     if ROW in table.columns:
         return lambda row: f"row {table[ROW][row]}"
     return "row {} of a batch".format

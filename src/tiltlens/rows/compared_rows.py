@@ -11,7 +11,6 @@ import polars as pl
 
 from tiltlens.errors import DataError, DistributionError
 from tiltlens.estimators.influence import Integers
-from tiltlens.limits import CONTINUOUS
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.amounts import unit_of
 from tiltlens.rows.declared import INPUT
@@ -28,6 +27,8 @@ from tiltlens.sources.batches import ROW
 from tiltlens.sources.hashing import Hashes, nameless_hashes, nested_hashes
 from tiltlens.sources.messages import listed, shown
 from tiltlens.threads import in_threads
+
+CONTINUOUS = 0.5  # distinct numbers for each distinct row, from which equal rows are no accident
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +81,7 @@ def _check_some_rows(survey: Survey) -> None:
         return
     if survey.left_out["missing_score"] == survey.read:
         raise DistributionError("`scores` is missing in all rows.", "check the column.")
-    raise DataError(f"No row is left to compare of {survey.read} rows.", f"left out: {survey.left_out}.")
+    raise DataError(f"No row is left to compare, of {survey.read:,} rows.", f"left out: {survey.left_out}.")
 
 
 def _check_propensity(roles: ColumnRoles, survey: Survey, groups: ComparedGroups) -> None:
@@ -93,7 +94,7 @@ def _check_propensity(roles: ColumnRoles, survey: Survey, groups: ComparedGroups
     outside = sum(survey.outside.get(label, 0) for label in (groups.reference, *groups.audited))
     if outside:
         raise DataError(
-            f"`propensity` must be strictly between 0 and 1, but is not in {outside} rows.",
+            f"`propensity` must be strictly between 0 and 1. Rows outside: {outside:,}.",
             "it is P(audited|x). At 0 or 1 the groups do not overlap: leave such rows out.",
         )
 
@@ -218,7 +219,7 @@ def _sampling_weights(frame: pl.DataFrame, survey: Survey) -> Floats | None:
 
 
 def _count_copies(hashes: Hashes, features: Sequence[Feature]) -> int:
-    """Return how many rows repeat another; 0 where features have so few values that people are alike by chance."""
+    """Return how many rows repeat another; 0 where features have so few values that this happens by chance."""
     distinct = len(np.unique(hashes))
     is_continuous = any(
         feature.values is not None and len(np.unique(feature.values)) > CONTINUOUS * distinct for feature in features

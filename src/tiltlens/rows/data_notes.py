@@ -14,13 +14,18 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tiltlens.estimators.influence import Integers
-from tiltlens.limits import FEWEST_APART, RANKED_ROWS, REPEATED_IDS, REPEATED_R2, REPEATED_RANKS, SUPPRESSED_BELOW
+from tiltlens.limits import SUPPRESSED_BELOW
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.features import Feature
 from tiltlens.sources.hashing import Hashes
 from tiltlens.sources.messages import listed
 from tiltlens.threads import in_threads
 
+RANKED_ROWS = 5_000  # that tell whether a feature repeats the score: ranks of more take longer and say the same
+REPEATED_R2 = 0.99  # of the score by one feature, above which it is the score or what was made from it
+REPEATED_RANKS = 0.999  # the same of the rank correlation
+REPEATED_IDS = 0.95  # distinct values a row, below which an identifier repeats by no accident
+FEWEST_APART = 10  # rows that differ from the most frequent value: the order of fewer is chance
 IDENTIFIER = re.compile(r"(^|[\W_])(id|ID|Id|uuid|UUID)$|[a-z](ID|Id)$")
 HINT = "leave it out with `exclude` (--exclude)"
 
@@ -76,8 +81,8 @@ def _repeats(feature: Feature, score: Floats) -> bool:
         return True
     has_order = feature.values is not None or feature.is_ordered or len(feature.labels) == 2
     values = feature.codes.astype(np.float64) if feature.values is None else feature.values
-    known = ~np.isnan(values)
-    values, score = values[known], score[known]
+    is_observed = ~np.isnan(values)
+    values, score = values[is_observed], score[is_observed]
     if not (has_order and _varies(values) and _varies(score)):
         return False
     linear = np.corrcoef(values / np.abs(values).max(), score)[0, 1]  # squares of huge numbers overflow
@@ -101,7 +106,7 @@ def _explained(codes: Integers, score: Floats) -> float:
 
 
 def _is_monotone(values: Floats, score: Floats) -> bool:
-    """Return whether nobody with a higher score has a lower value, or nobody a higher one, as of a decision."""
+    """Return whether values never fall, or never rise, with the score, as with decisions made from it."""
     order = np.argsort(score, kind="stable")
     starts = np.flatnonzero(np.r_[True, np.diff(score[order]) > 0])
     least, most = (end.reduceat(values[order], starts) for end in (np.minimum, np.maximum))

@@ -12,13 +12,17 @@ from numpy.typing import NDArray
 
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Booleans, Integers, Rows
-from tiltlens.limits import FEWEST_AUDITED, FIRST_LOOK, LARGEST, MOST_TURNS
+from tiltlens.limits import LARGEST
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.levels import MISSING, OTHER, Kind, Levels, feature_levels, numbers_of, readable
 from tiltlens.rows.roles import GROUP
 from tiltlens.rows.value_counts import exact_counts
 from tiltlens.sources.messages import listed, shown
 from tiltlens.threads import in_threads
+
+FEWEST_AUDITED = 5  # audited rows of a level in each fold; singletons vanish from the leave-one-out sums
+FIRST_LOOK = 2_000  # rows that usually show that the groups share the values of a feature
+MOST_TURNS = 4  # of the groups along the values of a feature, for it to be bands of them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,9 +80,9 @@ def feature_of(levels: Levels, column: pl.Series) -> Feature:
     )
 
 
-def encode_features(table: pl.DataFrame, names: Sequence[str], weights: Floats | None = None) -> tuple[Feature, ...]:
+def encode_features(table: pl.DataFrame, names: Sequence[str]) -> tuple[Feature, ...]:
     """Return one feature per column of a clean table, none left out."""
-    return tuple(in_threads(lambda name: encode_feature(table[name], weights), names, table.height))
+    return tuple(in_threads(lambda name: encode_feature(table[name]), names, table.height))
 
 
 def encode_feature(column: pl.Series, weights: Floats | None = None) -> Feature:
@@ -185,7 +189,7 @@ def flag_separating(feature: Feature, audited: Booleans) -> Feature:
 
 
 def _shares_values(values: NDArray[Any], audited: Booleans) -> bool:
-    """Return whether the groups take turns so often among some rows that no bands of values can tell them apart."""
+    """Return whether the groups take turns so often among some rows that no bands of values can separate them."""
     turns = np.flatnonzero(np.diff(audited[np.argsort(values, kind="stable")]))
     return bool(turns.size > MOST_TURNS * max(len(np.unique(values)), 1)) or bool(
         turns.size > MOST_TURNS and len(np.unique(values)) == len(values)
@@ -204,7 +208,7 @@ def design_columns(features: Sequence[Feature]) -> dict[str, NDArray[Any]]:
     if features and not columns:
         reasons = ", ".join(f"{shown(f.name)} is {_reason(f)}" for f in features[:20])
         raise DataError(
-            f"No feature varies and is not an identifier: {reasons}.",
+            f"No feature can be used: {reasons}.",
             "add a feature whose values people of both groups may share.",
         )
     return columns

@@ -16,12 +16,15 @@ from numpy.typing import NDArray
 
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Integers
-from tiltlens.limits import CHANCE_ROUNDING, MINIMUM_ROWS, MOST_PERIODS, SMALLEST_CHANCE
+from tiltlens.limits import MINIMUM_ROWS
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.scores import RowName
 from tiltlens.rows.weights import numbers_of
 from tiltlens.sources.messages import check_columns, listed, shown, text_of
 
+MOST_PERIODS = 60  # five years of months: more cannot be told apart in a picture
+SMALLEST_CHANCE = 1e-6  # of a group: below it a row counts as none of it
+CHANCE_ROUNDING = 0.01  # by which rounded probabilities of groups may exceed a sum of 1
 NO_GROUP = -1
 JOINT = " & "
 MONTH_NAMES: tuple[str, ...] = ("january", "february", "march", "april", "may", "june")
@@ -37,14 +40,12 @@ class ComparedGroups(NamedTuple):
     too_small: Mapping[str, int]
 
 
-def compared_groups(
-    name: str, counts: Mapping[str, int], rows: int, reference: Any, audited: Any, minimum: int = MINIMUM_ROWS
-) -> ComparedGroups:
+def compared_groups(name: str, counts: Mapping[str, int], rows: int, reference: Any, audited: Any) -> ComparedGroups:
     """Return who is compared, from the size of each group and what the user named."""
-    _check_two_groups(name, counts, rows, minimum)
-    too_small = {label: count for label, count in counts.items() if count < minimum}
-    chosen = _largest(counts) if reference is None else _named("reference", reference, counts, minimum)
-    return ComparedGroups(chosen, _audited(audited, chosen, counts, minimum), too_small)
+    _check_two_groups(name, counts, rows)
+    too_small = {label: count for label, count in counts.items() if count < MINIMUM_ROWS}
+    chosen = _largest(counts) if reference is None else _named("reference", reference, counts)
+    return ComparedGroups(chosen, _audited(audited, chosen, counts), too_small)
 
 
 def group_columns(group: Any, names: Sequence[str]) -> list[str]:
@@ -132,7 +133,7 @@ def natural_order(text: str) -> tuple[Any, ...]:
     return tuple(int(part) if index % 2 else part.casefold() for index, part in enumerate(parts)), text
 
 
-def _check_two_groups(name: str, counts: Mapping[str, int], rows: int, minimum: int) -> None:
+def _check_two_groups(name: str, counts: Mapping[str, int], rows: int) -> None:
     if not counts:
         raise DataError(f"`group` ({shown(name)}) is missing in all {rows} rows.", "look at the column.")
     if len(counts) == 1:
@@ -140,11 +141,11 @@ def _check_two_groups(name: str, counts: Mapping[str, int], rows: int, minimum: 
             f"`group` ({shown(name)}) has the single value {listed(list(counts))}, but an audit compares groups.",
             "check the filter before the audit.",
         )
-    large = [label for label, count in counts.items() if count >= minimum]
+    large = [label for label, count in counts.items() if count >= MINIMUM_ROWS]
     if len(large) < 2:
         sizes = ", ".join(f"{shown(label)} {count}" for label, count in list(counts.items())[:20])
         raise DataError(
-            f"`group` ({shown(name)}) has {len(large)} groups of at least {minimum} rows, but needs two ({sizes}).",
+            f"`group` ({shown(name)}) needs two groups of at least {MINIMUM_ROWS} rows. Rows: {sizes}.",
             "join groups, bin a numeric column, or add rows.",
         )
 
@@ -153,13 +154,13 @@ def _largest(counts: Mapping[str, int]) -> str:
     return min(counts, key=lambda label: (-counts[label], label))
 
 
-def _named(argument: str, value: Any, counts: Mapping[str, int], minimum: int) -> str:
+def _named(argument: str, value: Any, counts: Mapping[str, int]) -> str:
     """Return the label of a value that the user named, which must be there and large enough."""
     label = group_key(value)
     check_columns(argument, [label], list(counts), "group")
-    if counts[label] < minimum:
+    if counts[label] < MINIMUM_ROWS:
         raise DataError(
-            f"Group {shown(label)} has {counts[label]} rows, but `{argument}` needs at least {minimum}.",
+            f"Group {shown(label)} has {counts[label]} rows, but `{argument}` needs at least {MINIMUM_ROWS}.",
             "join it with another group, or add rows.",
         )
     return label
@@ -172,14 +173,14 @@ def group_key(value: Any) -> str:
     return text_of(value)
 
 
-def _audited(audited: Any, reference: str, counts: Mapping[str, int], minimum: int) -> tuple[str, ...]:
+def _audited(audited: Any, reference: str, counts: Mapping[str, int]) -> tuple[str, ...]:
     if audited is None:
-        return tuple(label for label, count in counts.items() if label != reference and count >= minimum)
+        return tuple(label for label, count in counts.items() if label != reference and count >= MINIMUM_ROWS)
     is_several = isinstance(audited, Iterable) and not isinstance(audited, (str, tuple))
     values = list(audited) if is_several else _split(audited, counts)
     if not values:
         raise DataError("`audited` names no group.", "leave it out to audit every group.")
-    labels = tuple(dict.fromkeys(_named("audited", value, counts, minimum) for value in values))
+    labels = tuple(dict.fromkeys(_named("audited", value, counts) for value in values))
     if reference in labels:
         raise DataError(
             f"`audited` and `reference` are the same group, {shown(reference)}.",
@@ -212,7 +213,7 @@ def soft_columns(group: Any, names: Sequence[str]) -> dict[str, str]:
 
 
 def check_known_groups(known_groups: Any, soft: Mapping[str, str]) -> None:
-    """Raise where known groups are given beside a column of groups."""
+    """Raise where known groups are given although a column has the groups."""
     if known_groups is not None and not soft:
         raise DataError(
             f"`known_groups` ({shown(known_groups)}) applies only where `group` gives probabilities.",

@@ -15,17 +15,7 @@ import polars as pl
 
 from tiltlens.errors import DataError
 from tiltlens.estimators.influence import Integers
-from tiltlens.limits import (
-    FEATURE_BINS,
-    FEWEST_TEXTS,
-    IDENTIFIER_SHARE,
-    LEVELLED_NUMBERS,
-    LONGEST_LABEL,
-    MANY_NUMBERS,
-    MOST_COUNTED,
-    ROWS_A_CELL,
-    SHOWN_LEVELS,
-)
+from tiltlens.limits import MOST_COUNTED, ROWS_A_CELL
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.binning import counted_edges, quantile_bins
 from tiltlens.rows.groups import natural_order
@@ -36,6 +26,13 @@ from tiltlens.sources.columns import MICROSECONDS_PER_DAY
 from tiltlens.sources.factorize import factorize, text_codes
 from tiltlens.sources.messages import shown, text_of
 
+FEATURE_BINS = 10  # of a numeric feature, in pictures
+LEVELLED_NUMBERS = 20  # distinct numbers that stay levels of their own
+SHOWN_LEVELS = 50  # of a category that have a name of their own in pictures and models
+LONGEST_LABEL = 80  # characters
+IDENTIFIER_SHARE = 0.95  # distinct texts per known row
+FEWEST_TEXTS = 20  # rows below which distinct texts prove nothing
+MANY_NUMBERS = 1000  # rows at which distinct whole numbers are no accident
 Kind = Literal["numeric", "categorical", "boolean", "date", "constant", "identifier"]
 
 MISSING = "(missing)"
@@ -180,22 +177,24 @@ def _levels(name: str, values: pl.DataFrame, ranges: pl.DataFrame, is_weighted: 
 
 
 def _levelled(name: str, values: pl.DataFrame, kind: Kind, missing: int) -> Levels:
-    known = values[name].drop_nulls()
-    numbers = pl.Series(numbers_of(known))
-    labels = [text_of(value) for value in known] + ([MISSING] if missing else [])
+    observed = values[name].drop_nulls()
+    numbers = pl.Series(numbers_of(observed))
+    labels = [text_of(value) for value in observed] + ([MISSING] if missing else [])
     notes = missing_notes(missing > 0)
-    return Levels(name, kind, readable(labels), notes, numbers, missing=len(known), is_ordered=True, has_numbers=True)
+    return Levels(
+        name, kind, readable(labels), notes, numbers, missing=len(observed), is_ordered=True, has_numbers=True
+    )
 
 
 def _binned(
     name: str, values: pl.DataFrame, ranges: pl.DataFrame, kind: Kind, is_weighted: bool, is_sampled: bool
 ) -> Levels:
-    known = values.filter(pl.col(name).is_not_null())
-    numbers, people = numbers_of(known[name]), known[PEOPLE].to_numpy()
+    observed = values.filter(pl.col(name).is_not_null())
+    numbers, people = numbers_of(observed[name]), observed[PEOPLE].to_numpy()
     missing = int(ranges["missing"].sum())
     smallest, largest = (float(end) for end in numbers_of(_ends(ranges, values[name].dtype)))
     is_whole = bool(ranges["is_whole"].all()) if kind == "numeric" else bool((numbers == np.floor(numbers)).all())
-    weights = known[WEIGHT].to_numpy() if is_weighted else None
+    weights = observed[WEIGHT].to_numpy() if is_weighted else None
     edges = counted_edges(numbers, people, weights, FEATURE_BINS)
     edges, labels = quantile_bins(edges, kind == "date", is_whole, smallest, largest)
     at = np.searchsorted(edges, numbers, side="left")
@@ -205,7 +204,7 @@ def _binned(
     filled = np.flatnonzero(is_filled)
     places = None if is_filled.all() else np.maximum(np.cumsum(is_filled) - 1, 0)
     kept = [labels[bin_] for bin_ in filled] + ([MISSING] if missing else [])
-    source = f" of a sample of {int(known[PEOPLE].sum()):,} rows" if is_sampled else ""
+    source = f" of a sample of {int(observed[PEOPLE].sum()):,} rows" if is_sampled else ""
     notes = (f"shown in {filled.size} bins at quantiles{source}", *missing_notes(missing > 0))
     levels = Levels(
         name,

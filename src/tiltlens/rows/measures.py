@@ -150,8 +150,8 @@ WHOSE = {"fpr": "people without the outcome", "fnr": "people with the outcome"}
 
 def _of_errors(measure: Measure, metric: str) -> Measure:
     name, among = METRICS[metric], f", of {WHOSE[metric]}"
-    found = replace(measure, output=name, mean=name)
-    return replace(found, among=among, affected_words=f"{measure.affected_words}{among}")
+    words = f"{measure.affected_words}{among}"
+    return replace(measure, output=name, mean=name, among=among, affected_words=words)
 
 
 MEASURES: dict[tuple[str, str | None], Measure] = {
@@ -184,7 +184,7 @@ def metric_of(summary: dict[str, Any]) -> Any:
     """Return the error rate whose difference was audited, if one was: of an audit, a change or a comparison."""
     if "metric" in summary or not summary.get("comparisons"):
         return summary.get("metric")
-    return next(one.get("metric") for one in summary["comparisons"].values())
+    return next(comparison.get("metric") for comparison in summary["comparisons"].values())
 
 
 def measure_of(summary: dict[str, Any]) -> Measure:

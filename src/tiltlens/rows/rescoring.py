@@ -10,11 +10,12 @@ import polars as pl
 
 from tiltlens.errors import TiltlensError
 from tiltlens.estimators.influence import Integers
-from tiltlens.limits import ASKED_AGAIN, SAME_ANSWERS
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.roles import ColumnRoles
 from tiltlens.sources.tables import taken_rows, with_columns_of
 
+ASKED_AGAIN = 500  # rows that a model is asked about twice: a term of the group in one row of a hundred shows
+SAME_ANSWERS = 1e-3  # mean difference, in points or sd, below which answers are equal: rounding may turn a decision
 OTHER_ANSWERS = (
     "the model gave other answers for the same rows in another order, so its output is not made of the listed features "
     "alone: the adjusted gap is estimated as for given scores"

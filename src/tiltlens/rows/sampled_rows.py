@@ -143,7 +143,7 @@ class SampledRows:
 
     @property
     def free_scores(self) -> list[Floats]:
-        """The scores that determine all: of several classes those after the first, since a row of them sums to 1."""
+        """The scores that determine all scores: without the first class, since the classes of a row sum to 1."""
         return [*self.scores[:, 1:].T] if self.scores.ndim == 2 else [self.scores]
 
     @property

@@ -13,12 +13,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tiltlens.errors import DataError, DistributionError
-from tiltlens.limits import LARGEST, LISTED_VALUES, PER_CENT, SCORE_ROUNDING, TENTHS
+from tiltlens.limits import LARGEST, LISTED_VALUES, SCORE_ROUNDING
 from tiltlens.paper.checks import check_threshold
 from tiltlens.rows.predictions import AS_AMOUNT, METHODS, model_matrix, number_matrix
 from tiltlens.sources.columns import column_of_values
 from tiltlens.sources.messages import check_columns, listed, shown, text_of
 
+TENTHS, PER_CENT = 10.0, 100.0  # the largest score out of ten, and in per cent
 Floats = NDArray[np.float64]
 RowName = Callable[[int], str]  # how a message calls the row at a place
 Booleans = NDArray[np.bool_]
@@ -220,8 +221,8 @@ def favourable_word(argument: str, favourable: Any, words: tuple[str, ...]) -> s
 
 def _word(favourable: Any, words: tuple[str, ...]) -> str:
     """Return the word that is meant: of "True" and "False" everybody knows the high one."""
-    known = {"high": "True", "low": "False"} if set(words) <= {"True", "False"} else {}
-    return known.get(text_of(favourable), text_of(favourable))
+    boolean_word = {"high": "True", "low": "False"} if set(words) <= {"True", "False"} else {}
+    return boolean_word.get(text_of(favourable), text_of(favourable))
 
 
 def _check_two(argument: str, words: tuple[str, ...]) -> None:
@@ -271,9 +272,9 @@ def given_matrix(scores: Any, rows: int, favourable: Any) -> tuple[Floats, tuple
 
 def _checked_known(matrix: Floats, missing: Booleans, row_name: RowName) -> Floats:
     """Return the scores, checked where they are not missing."""
-    known = np.flatnonzero(~missing)
+    index = np.flatnonzero(~missing)
     checked = np.full(matrix.shape, np.nan)
-    checked[known] = _checked("scores", matrix[known], lambda row: row_name(int(known[row])))
+    checked[index] = _checked("scores", matrix[index], lambda row: row_name(int(index[row])))
     return checked
 
 
@@ -320,7 +321,7 @@ def _channel(
 ) -> Channel:
     """Return the channel of checked probabilities; two columns say the same as one of them alone.
 
-    Of two outcomes with names the score is the probability of the favourable one: they have no order as 0 and 1 have.
+    If two outcomes have names, the score is the probability of the favourable one: unlike 0 and 1 they have no order.
     """
     outcomes = max(matrix.shape[1], 2)
     labels = labels or tuple(str(outcome) for outcome in range(outcomes))
@@ -336,7 +337,7 @@ def _channel(
 
 
 def _are_decisions(scores: Floats, missing: Booleans) -> bool:
-    """Return whether every known score is 0 or 1; the first few rows often tell."""
+    """Return whether every known score is 0 or 1; often the first few rows decide."""
     few = slice(0, 1000)
     return all(
         np.isin(part[~gone], (0.0, 1.0)).all() for part, gone in ((scores[few], missing[few]), (scores, missing))

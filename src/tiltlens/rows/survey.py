@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tiltlens.limits import FEW_COPIES, LISTED_VALUES
+from tiltlens.limits import LISTED_VALUES
 from tiltlens.paper.checks import Floats
 from tiltlens.paper.moments import GroupMoments
 from tiltlens.rows.batch_rows import BatchRows, read_batch
@@ -30,6 +30,7 @@ from tiltlens.sources.batches import ROW
 from tiltlens.sources.factorize import Factorized, factorize
 from tiltlens.sources.hashing import Hashes, mixed_hashes, nested_hashes
 
+FEW_COPIES = 1e-4  # of a batch's rows: with more, rows that occur once in it will occur in others too
 ALL_HASHES = np.uint64(2**64 - 1)
 
 
@@ -95,8 +96,8 @@ class RowSample:
         for group, count in other.counts.items():
             counts[group] = counts.get(group, 0) + count
         both = RowSample(self.parts + other.parts, counts, self.size, self.threshold)
-        held = sum(part.height for part in both.parts)
-        return both if held <= 1.5 * self.size else both._drawn()
+        rows = sum(part.height for part in both.parts)
+        return both if rows <= 1.5 * self.size else both._drawn()
 
     def _drawn(self) -> RowSample:
         """Return the sample in one part, no larger than it may be."""
@@ -324,7 +325,7 @@ def _row_numbers(table: pl.DataFrame, hashes: Hashes) -> NDArray[Any]:
 
 
 def _row_keys(table: pl.DataFrame, hashes: Hashes) -> Hashes:
-    """Return what rows are drawn by: their hash, and of copies of a row one of its own for each, by its number.
+    """Return the keys by which rows are drawn: their hashes; copies of a row get different keys by their row numbers.
 
     Copies would otherwise be drawn together or not at all, and a table of few distinct rows would lose most of them.
     Where some rows of a batch are copies, others will have theirs in other batches: then all are drawn by their number.

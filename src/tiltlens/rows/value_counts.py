@@ -9,10 +9,12 @@ import numpy as np
 import polars as pl
 
 from tiltlens.estimators.influence import Integers
-from tiltlens.limits import MOST_COUNTED, MOST_PLACES
+from tiltlens.limits import MOST_COUNTED
 from tiltlens.paper.checks import Floats
 from tiltlens.rows.roles import GROUP, PEOPLE, WEIGHT
 from tiltlens.sources.factorize import Factorized
+
+MOST_PLACES = 1 << 20  # of values in groups that are counted by their place
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,7 +130,7 @@ def exact_counts(column: pl.Series, codes: Integers, labels: pl.Series, weights:
 
 
 def _ranges(frame: Any) -> pl.DataFrame:
-    """Return the ranges by group of rows that each stand for so many people; text has no smallest or largest."""
+    """Return the ranges by group of rows, each of which counts for some people; text has no smallest or largest."""
     name, dtype = frame.columns[1], frame.dtypes[1]
     values, is_infinite, is_whole = pl.lit(None, dtype=pl.Float64), pl.lit(value=False), pl.lit(value=True)
     if dtype.is_numeric() or dtype.is_temporal():

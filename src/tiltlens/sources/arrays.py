@@ -11,8 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tiltlens.limits import COUNTED_ROWS, MOMENTS_CHUNK, MOST_COUNTED_EDGES, PIVOT_STRIDE
+from tiltlens.limits import MOMENTS_CHUNK
 from tiltlens.paper.moments import GroupMoments
+
+MOST_COUNTED_EDGES = 64  # that are counted one by one, faster than any search
+COUNTED_ROWS = 1 << 14  # for which edges are counted at a time
+PIVOT_STRIDE = 64  # every 64th row of a chunk is enough to know about where it lies
 
 
 def _chunk(

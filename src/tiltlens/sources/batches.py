@@ -106,11 +106,11 @@ class FrameBatches:
     frame: pl.DataFrame | pl.LazyFrame
 
     def names(self) -> list[str]:
-        """As of `Batches`."""
+        """See `Batches`."""
         return column_names(self.frame)
 
     def fold(self, columns: Sequence[str], step: Step[S]) -> S:
-        """As of `Batches`."""
+        """See `Batches`."""
         selected = self.frame.select(columns)
         if isinstance(selected, pl.DataFrame):
             parts_differ = [column for column in selected if depends_on_values(column.dtype)]
@@ -120,7 +120,7 @@ class FrameBatches:
         return folded(read_in_batches(selected.cast(kinds), "`data`", QUERY), step)
 
     def frames(self, columns: Sequence[str], texts: Collection[str] = ()) -> Generator[pl.DataFrame]:
-        """As of `OrderedBatches`."""
+        """See `OrderedBatches`."""
         selected = self.frame.select(columns)
         return _slices(selected) if isinstance(selected, pl.DataFrame) else read_in_batches(selected, "`data`", QUERY)
 

@@ -24,10 +24,13 @@ from typing import IO, TextIO, cast
 import polars as pl
 
 from tiltlens.errors import DataError
-from tiltlens.limits import COPIED_CHARACTERS, FIRST_LOOK_ROWS
+from tiltlens.limits import FIRST_LOOK_ROWS
 from tiltlens.sources.messages import checked_names, first_line, shown
 from tiltlens.sources.read_options import ReadOptions
 from tiltlens.sources.text_columns import FileTable, TextColumns, TextCounts, count_texts, sum_counts
+
+COPIED_CHARACTERS = 1 << 20  # of a text in another encoding, that are copied at a time
+
 
 UTF_8 = "utf-8-sig"  # with or without a byte order mark
 MARKS = (  # byte order marks; the first match counts

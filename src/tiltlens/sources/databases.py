@@ -121,18 +121,18 @@ class DuckBatches:
     relation: Any
 
     def names(self) -> list[str]:
-        """As of `Batches`."""
+        """See `Batches`."""
         return column_names(self.relation)
 
     def fold(self, columns: Sequence[str], step: Step[S]) -> S:
-        """As of `Batches`."""
+        """See `Batches`."""
         selected = self._selected(columns)
         with _query_errors():
             texts = _too_large(selected)
         return folded(_frames(selected, texts), step)
 
     def frames(self, columns: Sequence[str], texts: Collection[str] = ()) -> Generator[pl.DataFrame]:
-        """As of `OrderedBatches`."""
+        """See `OrderedBatches`."""
         return _frames(self._selected(columns), {})
 
     def _selected(self, columns: Sequence[str]) -> Any:

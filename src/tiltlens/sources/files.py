@@ -33,11 +33,11 @@ class FileBatches:
     options: ReadOptions
 
     def names(self) -> list[str]:
-        """As of `Batches`."""
+        """See `Batches`."""
         return checked_names(_schema(self._scans[0], self.files[0]).names())
 
     def fold(self, columns: Sequence[str], step: Step[S]) -> S:
-        """As of `Batches`."""
+        """See `Batches`."""
         kinds = self._check_schemas(columns)
         scans = [(repr(str(file)), scan.select(columns)) for file, scan in zip(self.files, self._scans, strict=True)]
         texts = pl.Schema({column: pl.String for name, scan in scans for column in too_large(scan, name)})
@@ -51,7 +51,7 @@ class FileBatches:
         return folded(frames(), step)
 
     def frames(self, columns: Sequence[str], texts: Collection[str] = ()) -> Generator[pl.DataFrame]:
-        """As of `OrderedBatches`."""
+        """See `OrderedBatches`."""
         read = [name for name in columns if name not in texts]
         self._check_schemas(read)
         scans = self._scans if self._table.as_written is None else self._table.as_written(texts)

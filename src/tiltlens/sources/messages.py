@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from tiltlens.errors import DataError, TiltlensError
-from tiltlens.limits import EXACT_WHOLE, SHOWN_CHARACTERS, SHOWN_NAMES
+from tiltlens.limits import EXACT_WHOLE
 
+SHOWN_CHARACTERS = 60  # of a value in a message: it stays on its line
+SHOWN_NAMES = 20  # in a message, before "and 12 more"
 SECRET = re.compile(r"://[^\s/@]*@|password=\S+", re.IGNORECASE)
 Errors = type[Exception] | tuple[type[Exception], ...]
 

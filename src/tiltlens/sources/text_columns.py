@@ -16,8 +16,11 @@ from typing import Any
 import polars as pl
 import polars.selectors as cs
 
-from tiltlens.limits import FIRST_LOOK_ROWS, MOSTLY_NUMBERS, SUPPRESSED_BELOW
+from tiltlens.limits import FIRST_LOOK_ROWS, SUPPRESSED_BELOW
 from tiltlens.sources.messages import shown
+
+MOSTLY_NUMBERS = 0.9  # share of a text column's values from which it was meant to be numbers, or dates
+
 
 TEXT, BOOLEAN, INTEGER, NUMBER = "text", "boolean", "integer", "number"
 TRUE, FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
