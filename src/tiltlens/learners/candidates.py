@@ -109,9 +109,10 @@ FittedModel = Logit | Any  # a logistic model with coefficients on all columns, 
 
 def every_log_odds(models: Sequence[FittedModel], encoder: Encoding, table: Table, index: slice) -> Floats:
     """Return the log-odds of models of one candidate at some rows, (models, n)."""
-    if not isinstance(models[0], Logit):
+    trees = [model for model in models if not isinstance(model, Logit)]
+    if trees:
         raw = encoder.raw(table, index)
-        return np.array([model.decision_function(raw) for model in models])
+        return np.array([model.decision_function(raw) for model in trees])
     slopes = np.column_stack([model.slopes for model in models])
     intercepts = np.array([model.intercept for model in models])
     return np.asarray((encoder.applied(table, index, slopes) + intercepts).T)
@@ -120,7 +121,7 @@ def every_log_odds(models: Sequence[FittedModel], encoder: Encoding, table: Tabl
 def fit_candidate(candidate: Candidate, sample: Sample, seed: int) -> FittedModel:
     """Return the candidate fitted on the sample."""
     if candidate.is_trees:
-        return _fit_trees(sample, seed)
+        return fit_trees(sample, seed)
     used, penalty = candidate.penalty(sample.kinds)
     if candidate.is_screened:
         survives = surviving_columns(sample.matrix, sample.owners, sample.audited, sample.weights)
@@ -131,7 +132,8 @@ def fit_candidate(candidate: Candidate, sample: Sample, seed: int) -> FittedMode
     return replace(fitted, slopes=slopes)
 
 
-def _fit_trees(sample: Sample, seed: int) -> Any:
+def fit_trees(sample: Sample, seed: int) -> Any:
+    """Return boosted trees fitted on the sample."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     size = len(sample.audited)

@@ -89,8 +89,8 @@ def open_lightgbm(content: bytes) -> OpenModel:
     def answer(table: pl.DataFrame) -> Any:
         return booster.predict(number_matrix_of(table))
 
-    output = "probability" if objective in LIGHTGBM_PROBABILITIES else "amount"
-    return OpenModel(_lightgbm_columns(booster, described), output, (), answer)
+    columns = _lightgbm_columns(booster, described)
+    return OpenModel(columns, "probability" if objective in LIGHTGBM_PROBABILITIES else "amount", (), answer)
 
 
 def _lightgbm_columns(booster: Any, described: dict[str, Any]) -> tuple[ModelColumn, ...]:

@@ -21,7 +21,7 @@ from tiltlens.estimators.error_rates import UNKNOWN, WITH
 from tiltlens.estimators.estimate import Estimate, HasInterval, Normal, quantile
 from tiltlens.estimators.influence import Booleans, InfluenceEstimate, Integers, Rows, combined, overall_mean
 from tiltlens.estimators.outputs import Scores, gap, group_rate, impact_ratio
-from tiltlens.learners.candidates import TREES, Sample, fit_candidate
+from tiltlens.learners.candidates import Sample, fit_trees
 from tiltlens.learners.design import code_columns
 from tiltlens.learners.propensity import row_folds
 from tiltlens.limits import FOLDS, SMALLEST_SE, SMALLEST_SHARE
@@ -366,7 +366,7 @@ def _cross_fit_trees(design: Design, data: _Data, labels: Booleans, seed: int) -
     )
     probability = np.empty(labels.size)
     for k in range(FOLDS):
-        trees = fit_candidate(TREES, sample.rows(data.fold != k), seed)
+        trees = fit_trees(sample.rows(data.fold != k), seed)
         probability[data.fold == k] = expit(trees.decision_function(raw[data.fold == k]))
     return probability
 
